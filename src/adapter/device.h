@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RDMA devices: one per usable network interface (vb_<interface>, the loopback last as vb_lo), each with one port.
+ * A device exists as long as someone refers to it, even after its interface has gone (port DOWN). Its GID table follows the
+ * interface's addresses: all RoCE v2; index 0 the IPv6 link-local address or the one that the MAC would give (EUI-64), index 1
+ * the first IPv4 address, then the others; on vb_lo index 0 is 127.0.0.1 and 1 is ::1. An entry keeps its index while its
+ * address stays; a removed address leaves a zero entry that a new address may fill.
+ */
+#ifndef VB_ADAPTER_DEVICE_H
+#define VB_ADAPTER_DEVICE_H
+
+#include "adapter/object.h"
+
+enum { VB_GID_TABLE = 64 };
+
+struct vb_device {
+	char name[64];         /* vb_eth0 */
+	char ifname[VB_NETIF_NAME];
+	unsigned ifindex;
+	unsigned number;       /* ibv_get_device_index, stable for the process */
+	uint64_t guid;         /* network order */
+	atomic_uint refs;
+	pthread_mutex_t lock;  /* guards what follows */
+	struct vb_netif netif; /* as last seen */
+	enum ibv_port_state port_state;
+	enum ibv_mtu active_mtu;
+	unsigned gids;         /* entries in use, holes included */
+	struct in6_addr gid[VB_GID_TABLE];
+	struct vb_list contexts;
+	struct vb_list node;
+};
+
+/* A malloc'ed array of referenced devices; creates those of new interfaces. */
+int vb_device_list(struct vb_device ***list, unsigned *count);
+void vb_device_get(struct vb_device *dev);
+void vb_device_put(struct vb_device *dev);
+
+int vb_context_init(struct vb_context *ctx, struct vb_device *dev);
+void vb_context_fini(struct vb_context *ctx);
+
+void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr);
+void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
+/* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
+int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The adapter's objects. The verbs layer embeds each in the struct that it hands to the program and owns that memory;
+ * the adapter initialises (vb_X_init), uses and releases (vb_X_fini) what is inside. Names and values of attributes
+ * (states, opcodes, access flags, completion statuses) are those of infiniband/verbs.h; its function tables, extension
+ * tricks and version nodes stay in the verbs layer.
+ *
+ * Threading: every object may be used by several threads. Locks, in the order in which they may nest:
+ *   ctl (mutex: create, modify, destroy)  >  qp->sq.lock  >  qp->resp_lock  >  rq/srq lock  >  cq->lock  >  channel/async lock
+ * Object life: an object counts its users (refs); vb_X_fini fails with -EBUSY and changes nothing while there are any.
+ */
+#ifndef VB_ADAPTER_OBJECT_H
+#define VB_ADAPTER_OBJECT_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+
+#include "base/base.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "host/host.h"
+
+/* Limits that the adapter reports and enforces. */
+enum {
+	VB_MAX_WR        = 32768,   /* work requests per queue */
+	VB_MAX_SGE       = 32,      /* scatter/gather entries per work request */
+	VB_MAX_INLINE    = 1024,    /* bytes */
+	VB_MAX_CQE       = 4194304,
+	VB_MAX_MR        = 1048575,
+	VB_MAX_RD_ATOMIC = 16,      /* READs and atomics in flight per QP, each direction */
+	VB_MAX_MSG       = 0x7fffffff, /* bytes */
+	VB_PKEYS         = 1,
+};
+
+struct vb_context;
+struct vb_cq;
+struct vb_qp;
+struct vb_srq;
+struct vb_path_ops;
+
+/* ---- protection domains ---- */
+
+struct vb_pd {
+	struct vb_context *ctx;
+	uint32_t number; /* unique in the process, never 0 */
+	atomic_uint refs;
+};
+
+int vb_pd_init(struct vb_pd *pd, struct vb_context *ctx);
+int vb_pd_fini(struct vb_pd *pd);
+
+/* ---- memory regions ---- */
+
+struct vb_mr {
+	struct vb_pd *pd;
+	uint64_t va;     /* where the bytes are, in this process */
+	uint64_t iova;   /* the address that work requests use for them */
+	uint64_t length; /* bytes; may be 0 */
+	unsigned access; /* enum ibv_access_flags */
+	uint32_t key;    /* lkey and rkey */
+};
+
+/* -EINVAL (REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, address wraps, unknown flags), -EFAULT (not mapped, or not writable though
+ * LOCAL_WRITE is asked), -ENOMEM (no key left). IBV_ACCESS_OPTIONAL_RANGE flags are accepted and ignored. */
+int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access);
+/* Returns after the last access in flight has ended. */
+int vb_mr_fini(struct vb_mr *mr);
+/* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key changes, as man ibv_rereg_mr allows. */
+int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access);
+
+/* ---- completion channels and asynchronous events ---- */
+
+/* What ibv_get_cq_event hands out one by one. fd is an eventfd in semaphore mode: readable while events wait. */
+struct vb_channel {
+	int fd;
+	struct vb_lock lock;
+	struct vb_list events; /* vb_cq.event_node */
+	atomic_uint refs;      /* CQs */
+};
+
+int vb_channel_init(struct vb_channel *ch);
+int vb_channel_fini(struct vb_channel *ch);
+/* Waits (unless fd is O_NONBLOCK: -EAGAIN) for an event; -EINTR as read(2). */
+int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
+
+/* An asynchronous event's subject; kind says which member of ibv_async_event.element it is. */
+enum vb_async_kind { VB_ASYNC_CQ, VB_ASYNC_QP, VB_ASYNC_SRQ, VB_ASYNC_PORT, VB_ASYNC_DEVICE };
+
+/* Counts a CQ's, QP's or SRQ's unacknowledged events so that its destruction can wait for them. */
+struct vb_async_source {
+	uint32_t raised, acked; /* under the context's async lock */
+};
+
+struct vb_context {
+	struct vb_device *device;
+	unsigned generation;   /* vb_host_generation() when it was opened */
+	int async_fd;          /* eventfd in semaphore mode */
+	pthread_mutex_t async_lock;
+	pthread_cond_t async_acked;
+	struct vb_list async_events;
+	struct vb_list node;   /* in the device's list of contexts */
+};
+
+/* Queues an event. object: the vb_cq, vb_qp or vb_srq (NULL for port and device events, number = port). */
+void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_async_kind kind, void *object,
+		    struct vb_async_source *source, int port);
+
+struct vb_async_event {
+	struct vb_list node;
+	enum ibv_event_type type;
+	enum vb_async_kind kind;
+	void *object;
+	struct vb_async_source *source;
+	int port;
+};
+
+/* Waits as vb_channel_get. The caller frees *event. */
+int vb_async_get(struct vb_context *ctx, struct vb_async_event **event);
+void vb_async_ack(struct vb_context *ctx, struct vb_async_source *source);
+/* Before an object goes: drops its queued events and waits until those handed out are acknowledged. */
+void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
+
+/* ---- completion queues ---- */
+
+/* One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked for. */
+struct vb_cqe {
+	uint64_t wr_id;
+	struct vb_qp *qp;
+	uint32_t byte_len;
+	uint32_t imm;          /* network order, or the invalidated rkey */
+	uint32_t src_qp;
+	uint32_t sq_position;  /* the send queue entries up to here are free again once it is polled */
+	uint64_t timestamp_ns; /* 0 unless the CQ asked for it */
+	uint16_t pkey_index;
+	uint16_t vendor_err;
+	uint8_t status;        /* enum ibv_wc_status */
+	uint8_t opcode;        /* enum ibv_wc_opcode, full value: its RECV bit 7 is bit 7 here */
+	uint8_t wc_flags;
+	uint8_t is_recv;
+	uint8_t solicited;
+	uint8_t is_srq;
+};
+
+struct vb_cq {
+	struct vb_context *ctx;
+	struct vb_channel *channel; /* or NULL */
+	struct vb_lock lock;
+	struct vb_cqe *ring;
+	uint32_t mask, head, tail;  /* free-running; tail - head entries wait */
+	uint32_t capacity;          /* what the program may rely on; at most mask + 1 */
+	bool want_timestamp;
+	uint8_t armed;              /* 0, 1 any, 2 solicited */
+	bool overrun;
+	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
+	atomic_uint refs;
+	struct vb_list event_node;
+	uint32_t events_queued, events_raised, events_acked; /* under channel->lock / events_lock */
+	pthread_mutex_t events_lock;
+	pthread_cond_t events_cond;
+	struct vb_async_source async;
+};
+
+/* cqe >= 1. */
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, uint32_t cqe);
+int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
+int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
+/* Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after an overrun. */
+int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
+int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
+void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
+/* For producers. */
+void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe);
+
+/* ---- receive queues: a QP's own, or an SRQ's ---- */
+
+struct vb_rwqe {
+	uint64_t wr_id;
+	uint32_t nsge;
+	uint32_t slot;
+	uint64_t length; /* sum over sge, bytes */
+	struct ibv_sge sge[VB_MAX_SGE];
+};
+
+struct vb_rq {
+	struct vb_lock lock;
+	uint8_t *slots;
+	uint32_t stride, mask, max_wr, max_sge;
+	uint32_t tail, head;      /* posted, taken */
+	atomic_uint outstanding;  /* posted and not yet polled */
+	bool starved;             /* a responder waits for the next post */
+};
+
+struct vb_srq {
+	struct vb_context *ctx;
+	struct vb_pd *pd;
+	struct vb_rq rq;
+	uint32_t limit;
+	uint32_t *free_slots;     /* SRQ entries complete out of order */
+	struct vb_list starved;   /* vb_qp.srq_node of responders that wait */
+	atomic_uint refs;
+	struct vb_async_source async;
+};
+
+int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr); /* attr: asked in, granted out */
+int vb_srq_fini(struct vb_srq *srq);
+int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask);
+void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr);
+/* As ibv_post_srq_recv: 0 or a positive errno, *bad the first request not taken. */
+int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* ---- address vectors ---- */
+
+struct vb_ah {
+	struct vb_pd *pd;
+	struct ibv_ah_attr attr;
+	struct in6_addr dgid, sgid;
+};
+
+int vb_ah_init(struct vb_ah *ah, struct vb_pd *pd, const struct ibv_ah_attr *attr);
+int vb_ah_fini(struct vb_ah *ah);
+
+/* ---- queue pairs ---- */
+
+/* A send queue entry, as the program posted it; sge[] or inline_data[] by IBV_SEND_INLINE in flags. Private to this process. */
+struct vb_sqe {
+	uint64_t wr_id;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t imm;          /* network order, or the rkey to invalidate */
+	uint32_t length;       /* bytes in all */
+	uint16_t nsge;
+	uint8_t opcode;        /* enum ibv_wr_opcode */
+	uint8_t flags;         /* enum ibv_send_flags */
+	uint64_t compare_add, swap;
+	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
+	uint8_t bad_sge;       /* which scatter/gather entry a local error is about */
+	uint16_t reserved;
+	uint32_t path_position;
+	union {
+		struct ibv_sge sge[0];
+		uint8_t inline_data[0];
+	};
+};
+_Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the first cache line");
+
+enum { VB_SQE_PENDING = 0xff };
+
+struct vb_sq {
+	struct vb_lock lock;
+	uint8_t *slots;
+	uint32_t stride, mask, max_wr, max_sge, max_inline;
+	uint32_t tail;          /* posted */
+	uint32_t sent;          /* handed to the path, in order */
+	uint32_t head;          /* completed, in order */
+	atomic_uint retired;    /* completions polled up to here: the entries before it may be reused */
+};
+
+struct vb_qp_init_attr {
+	enum ibv_qp_type type;
+	struct vb_cq *send_cq, *recv_cq;
+	struct vb_srq *srq;
+	struct ibv_qp_cap cap; /* asked in, granted out */
+	bool sq_sig_all;
+};
+
+struct vb_qp {
+	struct vb_pd *pd;
+	struct vb_context *ctx;
+	struct vb_cq *send_cq, *recv_cq;
+	struct vb_srq *srq;
+	enum ibv_qp_type type;
+	uint32_t qpn;
+	bool sq_sig_all;
+	_Atomic(uint32_t) state;  /* enum ibv_qp_state */
+	struct vb_sq sq;
+	struct vb_rq rq;
+	struct vb_lock resp_lock; /* whoever executes the peer's requests */
+	atomic_uint refs;         /* progress that uses it now */
+	pthread_mutex_t ctl;
+	struct ibv_qp_attr attr;  /* as set, QP state aside */
+	struct ibv_qp_cap cap;
+	const struct vb_path_ops *path; /* NULL until connected */
+	void *path_state;
+	struct vb_list srq_node;
+	struct vb_list run_node;  /* waiting for progress */
+	atomic_uint mcast;        /* groups attached */
+	struct vb_async_source async;
+};
+
+int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);
+int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be acknowledged */
+/* As ibv_modify_qp (0 or a negative errno): checked against the table in qp_state.h, committed only if all of it is right. */
+int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
+void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr); /* everything that it has; the caller picks by mask */
+/* As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. */
+int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small helpers that know nothing of RDMA or of the machine. */
+#ifndef VB_BASE_H
+#define VB_BASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define vb_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define VB_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
+#define vb_likely(x)                       __builtin_expect(!!(x), 1)
+#define vb_unlikely(x)                     __builtin_expect(!!(x), 0)
+#define VB_MUST_USE                        __attribute__((warn_unused_result))
+#define VB_CACHE_LINE                      64
+#define VB_ALIGNED_LINE                    __attribute__((aligned(VB_CACHE_LINE)))
+/* Exported from libibverbs for librdmacm alone, at the private version node. */
+#define VB_EXPORT                          __attribute__((visibility("default")))
+
+static inline uint32_t vb_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static inline uint64_t vb_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* The smallest power of two that is at least v (v 0: 1; v up to 2^31). */
+static inline uint32_t vb_pow2_at_least(uint32_t v)
+{
+	return v <= 1 ? 1 : 1u << (32 - __builtin_clz(v - 1));
+}
+
+static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The machine below the adapter: everything here is a system call in the end, and nothing above this folder makes one
+ * on its own account. What it models: one process's presence on one host (network namespace):
+ *
+ *   slots    this process's shares of the QP number space. A slot is two abstract Unix sockets that carry its number:
+ *            a datagram socket, the inbox, and a SEQPACKET listener for links. The kernel is the registry: binding
+ *            takes a slot atomically and the slot dies with its process.
+ *   ports    further abstract datagram sockets (bound rdma_cm ports) that share the inbox's format and handler type.
+ *   shm      sealed memfds: written by their owner alone, mapped read-only by peers.
+ *   copy     process_vm_readv/writev between processes.
+ *   netif    interfaces and their addresses, with change notices.
+ *   loop     the progress thread: descriptors, timers and the adapter's pass.
+ *
+ * Functions return 0 or a negative errno. All are thread-safe unless they say otherwise. Callbacks run in the progress
+ * thread with no host lock held; they may call anything here. Time is CLOCK_MONOTONIC in ns.
+ */
+#ifndef VB_HOST_H
+#define VB_HOST_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* A QP number is a slot number and an index: slot << VB_SLOT_SHIFT | index. Slot 0 is never taken: it holds QP 0 and 1. */
+#define VB_SLOT_BITS  12
+#define VB_SLOT_SHIFT 12
+#define VB_SLOT_COUNT (1u << VB_SLOT_BITS)
+#define VB_SLOT_QPS   (1u << VB_SLOT_SHIFT)
+
+/* ---- life ---- */
+
+/*
+ * Takes a reference on this process's host; the first one takes a slot and starts the progress thread (all signals
+ * blocked, named "verbatim"). -EMFILE, -ENOMEM, -EAGAIN (no thread), -EADDRNOTAVAIL (no free slot).
+ * The host stays for the life of the process once started (vb_host_put only counts): a program that opens and closes
+ * a device in a loop keeps its slot. In a forked child the parent's host is forgotten without a trace in the parent
+ * (descriptors closed, shared mappings replaced by private zero pages), and the next vb_host_get starts a new one.
+ */
+int vb_host_get(void);
+void vb_host_put(void);
+
+/* Counts the forks above this process: changes in a child. Objects remember it to notice that they were inherited. */
+unsigned vb_host_generation(void);
+
+/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8. */
+void vb_host_at_fork(void (*child)(void));
+
+/* ---- clock ---- */
+uint64_t vb_now_ns(void);
+
+/* Fills buf from getrandom(2), without blocking. */
+void vb_random(void *buf, size_t bytes);
+
+/* ---- loop: the progress thread ---- */
+
+struct vb_watch {
+	int fd;
+	void (*ready)(struct vb_watch *watch, uint32_t epoll_events);
+	void *arg;
+	/* private to the loop */
+	uint32_t serial;
+};
+
+/* Watches w->fd (level-triggered EPOLL* events); w stays the caller's and must stay valid until vb_watch_stop. */
+int vb_watch_start(struct vb_watch *w, uint32_t epoll_events);
+/* After it returns no callback of w runs or will run (called from within a callback: it returns at once). */
+void vb_watch_stop(struct vb_watch *w);
+
+struct vb_timer {
+	void (*fire)(struct vb_timer *timer, uint64_t now_ns);
+	void *arg;
+	/* private to the loop */
+	uint64_t deadline_ns;
+	uint32_t heap_index; /* 0: not queued, else its index in the heap + 1 */
+};
+
+/* (Re)arms t; one-shot. Cheap; wakes the progress thread only if t becomes the earliest. */
+void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
+/* After it returns t is not armed and its callback does not run (from within a callback: does not wait). */
+void vb_timer_cancel(struct vb_timer *t);
+
+/* Makes the progress thread run its pass soon (eventfd write; async-signal-safe). */
+void vb_loop_wake(void);
+/* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
+int vb_loop_eventfd(void);
+/* True in the progress thread. */
+bool vb_loop_is_current(void);
+
+/*
+ * The adapter's pass, run by the progress thread after each wake-up's descriptors and timers. It returns when it wants
+ * to run again at the latest: a deadline in ns, 0 for at once, UINT64_MAX for "only when woken". One function, set once.
+ */
+void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns));
+
+/* ---- slots, inboxes, ports ---- */
+
+/* Takes one more slot; *slot in 1 … VB_SLOT_COUNT-1. The host's first slot is vb_slot_first(). */
+int vb_slot_take(uint32_t *slot);
+uint32_t vb_slot_first(void);
+/* Is this slot one of this process's? */
+bool vb_slot_is_mine(uint32_t slot);
+
+/* The addressing that an inbox message carries in place of IP and UDP headers. IPv4 addresses are v4-mapped. */
+struct vb_inbox_addr {
+	struct in6_addr src, dst;
+	uint32_t flow_label;
+	uint16_t udp_sport;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+};
+
+/*
+ * A received message: payload is a RoCEv2 packet from the BTH on, without ICRC. Hostile input: only its size limit and the
+ * header were checked. sender_slot is the slot whose inbox socket sent it, 0 if the sender is no slot's inbox (then src is
+ * only a claim); sender_uid the kernel's word (SCM_CREDENTIALS), (uid_t)-1 if unknown.
+ */
+struct vb_inbox_msg {
+	struct vb_inbox_addr addr;
+	const uint8_t *payload;
+	size_t payload_bytes;
+	uint32_t sender_slot;
+	uid_t sender_uid;
+};
+
+typedef void vb_inbox_handler(void *arg, const struct vb_inbox_msg *msg);
+
+/* What is done with packets for QP qpn_low (1: CM) and, for qpn_low 0, all other QPs. Set once per kind before traffic. */
+void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
+
+/* Sends from this process's first inbox. -EAGAIN (receiver's queue full; nothing was sent), -ECONNREFUSED (no such slot),
+ * -EMSGSIZE. Never blocks. */
+int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+
+/* A bound port: the name is any byte string up to 96 bytes, unique in the network namespace. */
+struct vb_port {
+	struct vb_watch watch;
+	vb_inbox_handler *handler;
+	void *arg;
+};
+
+/* -EADDRINUSE if the name is taken. Before vb_port_listen its messages are refused/dropped. */
+int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
+/* Starts delivering messages to handler. */
+int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);
+void vb_port_close(struct vb_port *port);
+/* As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can answer by slot). */
+int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+
+/* ---- links: SEQPACKET connections between processes ---- */
+
+struct vb_peer_cred {
+	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
+	uid_t uid;
+};
+
+/* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process. -EPERM: another user's. */
+int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
+/* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
+void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
+
+#define VB_LINK_MAX_FDS 4
+/* One message with up to VB_LINK_MAX_FDS descriptors. -EAGAIN, -EPIPE, … */
+int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds);
+/* Returns the bytes of one message (0: hang-up) or a negative errno; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
+ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
+
+/* ---- shared memory ---- */
+
+/*
+ * A memfd of `bytes` (sparse: only touched pages cost), mapped read-write here and sealed so that nobody can shrink, grow or
+ * newly map it writable (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero. Unmapped in a forked child (see above).
+ */
+int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
+/* Maps a peer's memfd read-only after checking that it is a memfd of exactly `bytes` that can't shrink. The caller keeps fd. */
+int vb_shm_map_peer(int fd, size_t bytes, const void **addr);
+void vb_shm_unmap(const void *addr, size_t bytes);
+
+/* Is [addr, addr+bytes) mapped, and (writable) can it be written? 0 or -EFAULT. Costs O(mappings), checks writability at the two ends. */
+int vb_mem_check(const void *addr, size_t bytes, bool writable);
+
+/* ---- copies between processes ---- */
+
+/*
+ * Moves bytes as process_vm_readv/writev do, all of it or nothing known: returns 0, -EFAULT (some address is not mapped here
+ * or there; *done says how much was moved), -ESRCH (the process is gone), -EPERM. Any iovec counts and sizes (split inside).
+ */
+int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
+/* Lets peers of the same user copy from and to this process where Yama's ptrace_scope is 1 (prctl PR_SET_PTRACER). Idempotent. */
+void vb_copy_allow_peers(void);
+
+/* ---- interfaces ---- */
+
+enum { VB_NETIF_NAME = 16, VB_NETIF_MAX_ADDRS = 64 };
+
+struct vb_netif_addr {
+	struct in6_addr ip; /* IPv4 as ::ffff:a.b.c.d */
+	uint8_t prefix_len; /* of the address family's own length */
+};
+
+struct vb_netif {
+	char name[VB_NETIF_NAME];
+	unsigned index;      /* ifindex */
+	unsigned mtu;        /* bytes */
+	uint8_t mac[6];
+	bool loopback, up, running;
+	uint32_t speed_mbps; /* 0: unknown */
+	unsigned naddrs;
+	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS]; /* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
+};
+
+/* A malloc'ed array of the usable interfaces (ARPHRD_ETHER or loopback, or any other that has an address): by ifindex, loopback last. */
+int vb_netif_list(struct vb_netif **list, unsigned *count);
+/* Calls changed(arg) from the progress thread after addresses, links or MTUs changed (rtnetlink groups). Once per process. */
+int vb_netif_watch(void (*changed)(void *arg), void *arg);
+/* Is this one of this network namespace's own addresses (loopback 127/8 included)? Served from a cache that netif changes refresh;
+ * refreshed on each miss. */
+bool vb_netif_is_local(const struct in6_addr *ip);
+
+#endif
