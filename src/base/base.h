@@ -10,6 +10,8 @@
 
 #define vb_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define VB_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
+#define VB_CONCAT(a, b)                    VB_CONCAT_(a, b)
+#define VB_CONCAT_(a, b)                   a##b
 #define vb_likely(x)                       __builtin_expect(!!(x), 1)
 #define vb_unlikely(x)                     __builtin_expect(!!(x), 0)
 #define VB_MUST_USE                        __attribute__((warn_unused_result))

@@ -30,14 +30,16 @@ static inline void vb_list_del(struct vb_list *n)
 	vb_list_init(n);
 }
 
-/* Iterates; the current element may be removed. */
-#define vb_list_for_each(pos, head, member)                                                                  \
-	for (__typeof__(pos) vb_next_, vb_once_ = NULL;                                                       \
-	     !vb_once_; vb_once_ = (void *)1)                                                                 \
-		for (pos = vb_container_of((head)->next, __typeof__(*pos), member),                           \
-		    vb_next_ = vb_container_of(pos->member.next, __typeof__(*pos), member);                   \
-		     &pos->member != (head);                                                                  \
-		     pos = vb_next_, vb_next_ = vb_container_of(pos->member.next, __typeof__(*pos), member))
+/*
+ * Iterates; the current element may be removed. The line number in the helper's name lets loops nest (on different lines).
+ * break and continue work as in any loop.
+ */
+#define vb_list_for_each(pos, head, member) vb_list_for_each_(pos, head, member, VB_CONCAT(vb_next_, __LINE__))
+#define vb_list_for_each_(pos, head, member, next_node)                                                     \
+	for (struct vb_list *next_node = ((pos) = vb_container_of((head)->next, __typeof__(*(pos)), member),  \
+					  (pos)->member.next);                                                \
+	     &(pos)->member != (head);                                                                        \
+	     (pos) = vb_container_of(next_node, __typeof__(*(pos)), member), next_node = (pos)->member.next)
 
 /* Removes and returns the first element's node, or NULL. */
 static inline struct vb_list *vb_list_pop(struct vb_list *head)

@@ -18,6 +18,18 @@ struct vb_lock {
 
 #define VB_LOCK_INIT { 0, false }
 
+/* Tells the processor that this is a spin loop. */
+static inline void vb_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+	__asm__ volatile("yield" ::: "memory");
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
 static inline void vb_lock_init(struct vb_lock *l)
 {
 	atomic_init(&l->held, 0);
@@ -36,7 +48,7 @@ static inline void vb_lock_spin_(struct vb_lock *l)
 {
 	for (unsigned spins = 0; !vb_lock_try(l); spins++) {
 		if (spins < 64)
-			__builtin_ia32_pause();
+			vb_pause();
 		else
 			sched_yield();
 	}

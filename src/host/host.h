@@ -12,6 +12,8 @@
  *   netif    interfaces and their addresses, with change notices.
  *   loop     the progress thread: descriptors, timers and the adapter's pass.
  *
+ * Handlers that are "set once" (pass, inbox handlers, link acceptor, netif watcher) survive a fork.
+ *
  * Functions return 0 or a negative errno. All are thread-safe unless they say otherwise. Callbacks run in the progress
  * thread with no host lock held; they may call anything here. Time is CLOCK_MONOTONIC in ns.
  */
@@ -24,6 +26,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+#include "base/base.h"
+#include "base/heap.h"
 
 /* A QP number is a slot number and an index: slot << VB_SLOT_SHIFT | index. Slot 0 is never taken: it holds QP 0 and 1. */
 #define VB_SLOT_BITS  12
@@ -40,20 +45,28 @@
  * a device in a loop keeps its slot. In a forked child the parent's host is forgotten without a trace in the parent
  * (descriptors closed, shared mappings replaced by private zero pages), and the next vb_host_get starts a new one.
  */
-int vb_host_get(void);
-void vb_host_put(void);
+VB_EXPORT int vb_host_get(void);
+VB_EXPORT void vb_host_put(void);
 
 /* Counts the forks above this process: changes in a child. Objects remember it to notice that they were inherited. */
-unsigned vb_host_generation(void);
+VB_EXPORT unsigned vb_host_generation(void);
 
 /* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8. */
-void vb_host_at_fork(void (*child)(void));
+VB_EXPORT void vb_host_at_fork(void (*child)(void));
+
+/*
+ * Descriptors that functions of this header return (links, accepted or received descriptors, memfds) are the host's: a
+ * forked child closes those that are still open. So close them with vb_fd_close alone, and never in a child that inherited
+ * their number (compare vb_host_generation). vb_fd_own gives the host a descriptor that was made elsewhere.
+ */
+void vb_fd_own(int fd);
+void vb_fd_close(int fd);
 
 /* ---- clock ---- */
-uint64_t vb_now_ns(void);
+VB_EXPORT uint64_t vb_now_ns(void);
 
 /* Fills buf from getrandom(2), without blocking. */
-void vb_random(void *buf, size_t bytes);
+VB_EXPORT void vb_random(void *buf, size_t bytes);
 
 /* ---- loop: the progress thread ---- */
 
@@ -65,30 +78,35 @@ struct vb_watch {
 	uint32_t serial;
 };
 
-/* Watches w->fd (level-triggered EPOLL* events); w stays the caller's and must stay valid until vb_watch_stop. */
-int vb_watch_start(struct vb_watch *w, uint32_t epoll_events);
-/* After it returns no callback of w runs or will run (called from within a callback: it returns at once). */
-void vb_watch_stop(struct vb_watch *w);
+/*
+ * Watches w->fd (level-triggered EPOLL* events); w stays the caller's and must stay valid until vb_watch_stop. For a watch
+ * that is started already it changes the events. -ENOTCONN: the host was not started.
+ */
+VB_EXPORT int vb_watch_start(struct vb_watch *w, uint32_t epoll_events);
+/*
+ * After it returns no callback of w runs or will run (called from within a callback: it returns at once). Waits for a
+ * running callback: the caller must hold no lock that the callback takes. A watch that never ran is left alone.
+ */
+VB_EXPORT void vb_watch_stop(struct vb_watch *w);
 
 struct vb_timer {
 	void (*fire)(struct vb_timer *timer, uint64_t now_ns);
 	void *arg;
-	/* private to the loop */
-	uint64_t deadline_ns;
-	uint32_t heap_index; /* 0: not queued, else its index in the heap + 1 */
+	/* private to the loop; start from zero */
+	struct vb_heap_node node;
 };
 
 /* (Re)arms t; one-shot. Cheap; wakes the progress thread only if t becomes the earliest. */
-void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
-/* After it returns t is not armed and its callback does not run (from within a callback: does not wait). */
-void vb_timer_cancel(struct vb_timer *t);
+VB_EXPORT void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
+/* After it returns t is not armed and its callback does not run (from within a callback: does not wait). Locks: see vb_watch_stop. */
+VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 
 /* Makes the progress thread run its pass soon (eventfd write; async-signal-safe). */
-void vb_loop_wake(void);
+VB_EXPORT void vb_loop_wake(void);
 /* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
-int vb_loop_eventfd(void);
+VB_EXPORT int vb_loop_eventfd(void);
 /* True in the progress thread. */
-bool vb_loop_is_current(void);
+VB_EXPORT bool vb_loop_is_current(void);
 
 /*
  * The adapter's pass, run by the progress thread after each wake-up's descriptors and timers. It returns when it wants
@@ -100,9 +118,9 @@ void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns));
 
 /* Takes one more slot; *slot in 1 … VB_SLOT_COUNT-1. The host's first slot is vb_slot_first(). */
 int vb_slot_take(uint32_t *slot);
-uint32_t vb_slot_first(void);
+VB_EXPORT uint32_t vb_slot_first(void);
 /* Is this slot one of this process's? */
-bool vb_slot_is_mine(uint32_t slot);
+VB_EXPORT bool vb_slot_is_mine(uint32_t slot);
 
 /* The addressing that an inbox message carries in place of IP and UDP headers. IPv4 addresses are v4-mapped. */
 struct vb_inbox_addr {
@@ -126,29 +144,34 @@ struct vb_inbox_msg {
 	uid_t sender_uid;
 };
 
+/* The largest payload: a packet of MTU 4096 with all headers that can stand before its data. */
+enum { VB_INBOX_MAX_BYTES = 4096 + 128, VB_INBOX_MAX_IOV = 15 };
+
 typedef void vb_inbox_handler(void *arg, const struct vb_inbox_msg *msg);
 
 /* What is done with packets for QP qpn_low (1: CM) and, for qpn_low 0, all other QPs. Set once per kind before traffic. */
-void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
+VB_EXPORT void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
 
-/* Sends from this process's first inbox. -EAGAIN (receiver's queue full; nothing was sent), -ECONNREFUSED (no such slot),
- * -EMSGSIZE. Never blocks. */
-int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/* Sends from this process's first inbox. -EAGAIN (receiver's queue full, often after only 10 messages; nothing was sent),
+ * -ECONNREFUSED (no such slot), -EMSGSIZE, -EINVAL (more than VB_INBOX_MAX_IOV pieces). Never blocks. */
+VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 
 /* A bound port: the name is any byte string up to 96 bytes, unique in the network namespace. */
 struct vb_port {
 	struct vb_watch watch;
 	vb_inbox_handler *handler;
 	void *arg;
+	/* private */
+	unsigned generation;
 };
 
-/* -EADDRINUSE if the name is taken. Before vb_port_listen its messages are refused/dropped. */
-int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
+/* -EADDRINUSE if the name is taken. Before vb_port_listen senders get -ECONNREFUSED. */
+VB_EXPORT int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
 /* Starts delivering messages to handler. */
-int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);
-void vb_port_close(struct vb_port *port);
+VB_EXPORT int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);
+VB_EXPORT void vb_port_close(struct vb_port *port);
 /* As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can answer by slot). */
-int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+VB_EXPORT int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 
 /* ---- links: SEQPACKET connections between processes ---- */
 
@@ -157,7 +180,8 @@ struct vb_peer_cred {
 	uid_t uid;
 };
 
-/* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process. -EPERM: another user's. */
+/* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process.
+ * -EPERM: another user's. -EAGAIN: its backlog is full, try later. */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
@@ -165,7 +189,8 @@ void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cr
 #define VB_LINK_MAX_FDS 4
 /* One message with up to VB_LINK_MAX_FDS descriptors. -EAGAIN, -EPIPE, … */
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds);
-/* Returns the bytes of one message (0: hang-up) or a negative errno; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
+/* Returns the bytes of one message (0: hang-up) or a negative errno (-EAGAIN; -EMSGSIZE: it was longer than bytes and is lost). fds has
+ * room for VB_LINK_MAX_FDS, or is NULL; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 
 /* ---- shared memory ---- */
@@ -186,7 +211,8 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
 
 /*
  * Moves bytes as process_vm_readv/writev do, all of it or nothing known: returns 0, -EFAULT (some address is not mapped here
- * or there; *done says how much was moved), -ESRCH (the process is gone), -EPERM. Any iovec counts and sizes (split inside).
+ * or there; *done says how much was moved), -ESRCH (the process is gone), -EPERM. Any iovec counts and sizes (split inside); it ends
+ * with the shorter of the two lists.
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
@@ -214,11 +240,11 @@ struct vb_netif {
 };
 
 /* A malloc'ed array of the usable interfaces (ARPHRD_ETHER or loopback, or any other that has an address): by ifindex, loopback last. */
-int vb_netif_list(struct vb_netif **list, unsigned *count);
+VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);
 /* Calls changed(arg) from the progress thread after addresses, links or MTUs changed (rtnetlink groups). Once per process. */
-int vb_netif_watch(void (*changed)(void *arg), void *arg);
+VB_EXPORT int vb_netif_watch(void (*changed)(void *arg), void *arg);
 /* Is this one of this network namespace's own addresses (loopback 127/8 included)? Served from a cache that netif changes refresh;
  * refreshed on each miss. */
-bool vb_netif_is_local(const struct in6_addr *ip);
+VB_EXPORT bool vb_netif_is_local(const struct in6_addr *ip);
 
 #endif
