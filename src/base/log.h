@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Failed calls explain themselves: with VERBATIM_DEBUG set (to anything but "" or "0") when the library is loaded,
+ * vb_explain("ibv_create_qp", "max_send_wr is %u, the device allows %u", …) prints one line on standard error:
+ *
+ *	verbatim: ibv_create_qp: max_send_wr is 70000, the device allows 32768
+ *
+ * Otherwise it costs one predictable branch and its arguments are not evaluated. Thread-safe; errno is kept.
+ */
+#ifndef VB_LOG_H
+#define VB_LOG_H
+
+#include "base/base.h"
+
+extern VB_EXPORT bool vb_debug_enabled;
+
+#define vb_explain(call, ...)                                   \
+	do {                                                    \
+		if (vb_unlikely(vb_debug_enabled))              \
+			vb_explain_line((call), __VA_ARGS__);   \
+	} while (0)
+
+/* Prints whether or not it is enabled: use vb_explain. Control characters are replaced and long lines cut (1 KiB). */
+VB_EXPORT void vb_explain_line(const char *call, const char *fmt, ...) __attribute__((cold, format(printf, 2, 3)));
+
+#endif
