@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# `verbatim run`: the environment, exit statuses, signals, streams and messages of the program that it becomes.
+# usage: verbatim_run.sh PATH_OF_VERBATIM
+set -u
+verbatim=$(realpath "$1")
+libdir=$(dirname "$verbatim")/lib
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+unset LD_LIBRARY_PATH VERBATIM_DEBUG
+
+count=0 failed=0
+check() { # NAME EXPECTED ACTUAL
+	count=$((count + 1))
+	if [[ $2 == "$3" ]]; then
+		echo "ok $count - $1"
+	else
+		echo "not ok $count - $1"
+		printf '# expected: %q\n# found:    %q\n' "$2" "$3"
+		failed=1
+	fi
+}
+skip() { # NAME REASON
+	count=$((count + 1))
+	echo "ok $count - $1 # SKIP $2"
+}
+
+status() { "$@" >"$work/out" 2>"$work/err"; echo $?; }
+
+check version "verbatim" "$("$verbatim" --version | cut -d' ' -f1)"
+check help__is_on_stdout 0 "$(status "$verbatim" --help)"
+check help__names_run 1 "$(grep -c '^  run ' "$work/out")"
+check no_command 125 "$(status "$verbatim")"
+check unknown_command 125 "$(status "$verbatim" nonsense)"
+check run__without_program 125 "$(status "$verbatim" run)"
+check run__unknown_option 125 "$(status "$verbatim" run --nonsense)"
+
+if [[ -e $libdir/libibverbs.so.1 ]]; then
+	check run__library_path "$libdir" "$("$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
+	check run__library_path_kept_behind "$libdir:/a:/b" \
+		"$(LD_LIBRARY_PATH=/a:/b "$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
+	check run__library_path_empty "$libdir" "$(LD_LIBRARY_PATH='' "$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
+	check run__through_link "$libdir" \
+		"$(ln -s "$verbatim" "$work/link"; "$work/link" run sh -c 'echo $LD_LIBRARY_PATH')"
+	check run__arguments 'a b|-x|--|*' "$("$verbatim" run printf '%s|%s|%s|%s' 'a b' -x -- '*')"
+	check run__double_dash hello "$("$verbatim" run -- echo hello)"
+	check run__stdin through "$(echo through | "$verbatim" run cat)"
+	check run__exit_status 42 "$(status "$verbatim" run sh -c 'exit 42')"
+	check run__nothing_printed "" "$(status "$verbatim" run true >/dev/null; cat "$work/out" "$work/err")"
+	check run__killed_by_signal 143 "$("$verbatim" run sh -c 'kill -TERM $$' 2>/dev/null; echo $?)"
+	"$verbatim" run sh -c 'echo $$; exec sleep 60' >"$work/pid" &
+	child=$!
+	while [[ ! -s $work/pid ]]; do sleep 0.02; done
+	check run__same_process "$child" "$(cat "$work/pid")"
+	kill -9 "$child"
+	wait "$child" 2>/dev/null
+
+	printf '#!/bin/sh\necho "script $1 $LD_LIBRARY_PATH"\n' >"$work/script"
+	printf 'echo "bare $1"\n' >"$work/bare"
+	printf 'not for you\n' >"$work/plain"
+	chmod 755 "$work/script" "$work/bare"
+	check run__script "script x $libdir" "$("$verbatim" run "$work/script" x)"
+	check run__script_by_path "script x $libdir" "$(PATH=$work:$PATH "$verbatim" run script x)"
+	check run__script_without_interpreter_line "bare x" "$("$verbatim" run "$work/bare" x)"
+	check run__python "$libdir" \
+		"$("$verbatim" run /usr/bin/env python3 -c 'import os; print(os.environ["LD_LIBRARY_PATH"])')"
+	check run__not_found 127 "$(status "$verbatim" run no-such-program)"
+	check run__not_found_message "verbatim: 'no-such-program': No such file or directory" "$(cat "$work/err")"
+	check run__not_executable 126 "$(status "$verbatim" run "$work/plain")"
+	check run__not_executable_message "verbatim: '$work/plain': Permission denied" "$(cat "$work/err")"
+	check run__folder 126 "$(status "$verbatim" run "$work")"
+
+	cp "$(type -P true)" "$work/raised"
+	if [[ $(id -u) == 0 ]] && chown 65534 "$work/raised" && chmod 4755 "$work/raised"; then
+		check run__set_id_is_silent "0 " "$(status "$verbatim" run "$work/raised") $(cat "$work/err")"
+		export VERBATIM_DEBUG=1
+		check run__set_id_warns 1 "$(status "$verbatim" run "$work/raised" >/dev/null
+			grep -c "$work/raised raises privileges" "$work/err")"
+	else
+		skip run__set_id_warns "only root can make a file that runs as another user"
+	fi
+else
+	skip run "no library in $libdir yet"
+fi
+
+mkdir "$work/alone"
+cp "$verbatim" "$work/alone/"
+check run__without_libraries 125 "$(status "$work/alone/verbatim" run true)"
+mkdir -p "$work/usr/bin" "$work/usr/lib/verbatim"
+cp "$verbatim" "$work/usr/bin/"
+touch "$work/usr/lib/verbatim/libibverbs.so.1"
+check run__installed "$work/usr/lib/verbatim" \
+	"$("$work/usr/bin/verbatim" run /bin/sh -c 'echo $LD_LIBRARY_PATH')"
+
+echo "1..$count"
+exit $failed
