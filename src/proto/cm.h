@@ -30,6 +30,7 @@
 #ifndef VB_PROTO_CM_H
 #define VB_PROTO_CM_H
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "wire/cm_msg.h"
 
@@ -106,8 +107,8 @@ struct vb_cm_req_info {
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count;	/* 0..7 */
 	bool flow_control, srq;
-	uint8_t local_cm_response_timeout;	/* exponent: how long the sender waits for an answer */
-	uint8_t remote_cm_response_timeout;	/* exponent: within which the receiver shall answer */
+	uint8_t local_cm_response_timeout;	/* exponent: within which the sender of the REQ answers */
+	uint8_t remote_cm_response_timeout;	/* exponent: how long it waits for answers (plus the path) */
 	uint8_t max_cm_retries;			/* 0..15: repetitions of one message */
 	struct vb_cm_path path;			/* in VB_CM_EV_REQUEST: seen from the receiver (local = ours) */
 	struct vb_cm_ece ece;
@@ -192,7 +193,8 @@ struct vb_cm_hash_node {
 	struct vb_cm_hash_node *next, **pprev;	/* pprev NULL: in no chain */
 };
 
-/* Callers read what is marked so, write `user` alone, and embed or allocate it as they like. */
+/* Callers zero it before the first call (IDLE), read what is marked so, write `user` alone, and embed or allocate it as
+ * they like. One struct serves one connection: CLOSED is the end. */
 struct vb_cm_conn {
 	void *user;				/* the caller's; survives destroy */
 	enum vb_cm_state state;			/* read */
@@ -203,20 +205,19 @@ struct vb_cm_conn {
 	uint64_t service_id;			/* read */
 
 	/* The machine's own. */
-	bool destroyed, active, sidr, auto_drep;
+	bool destroyed, active, sidr, xrc, auto_drep;
 	uint8_t retries_left, max_retries;
 	uint64_t tid;
 	uint64_t ca_guid;
 	uint64_t timeout_ns;			/* until an unanswered message is repeated */
 	uint64_t timewait_ns, linger_ns;
-	uint64_t deadline_ns;			/* VB_CM_NEVER: no timer runs */
 	uint32_t remote_psn;
 	bool has_last;
 	struct vb_mad last;			/* the message to repeat */
 
 	struct vb_cm_hash_node by_id, by_remote, by_qpn;
-	struct vb_cm_conn *heap_child, *heap_next, **heap_prev;
-	struct vb_list all, lingering;
+	struct vb_heap_node timer;
+	struct vb_list all, destroyed_list;
 };
 
 #define VB_CM_NEVER UINT64_MAX
@@ -227,11 +228,12 @@ struct vb_cm_config {
 	uint8_t mra_service_timeout;	/* exponent: what an MRA asks for when a repeated message meets a slow user */
 	uint32_t max_lingering;		/* destroyed connections kept at most; the oldest goes first. 0: none */
 	uint64_t sidr_linger_ns;	/* how long a SIDR answer is kept for repeated questions */
+	uint64_t hash_seed;		/* any random number: peers cannot aim at one hash chain */
 };
 
 /* Counters; they only grow. X(name) */
 #define VB_CM_COUNTERS(X)                                                                                            \
-	X(received) X(handled) X(duplicates) X(ignored) X(unknown_id) X(wrong_peer) X(stale) X(retransmits) X(timeouts)
+	X(received) X(duplicates) X(ignored) X(unknown_id) X(wrong_peer) X(stale) X(retransmits) X(timeouts) X(evicted)
 
 struct vb_cm_counters {
 #define X(name) uint64_t name;
