@@ -293,7 +293,7 @@ enum ibv_wr_opcode {
  */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 
-/* Release a QP in any state, after waiting for unacknowledged events. EBUSY: attached to a multicast group. ibv_create_qp(3) */
+/* Release a QP, after waiting for unacknowledged events. EBUSY: attached to a multicast group. ibv_create_qp(3) */
 int ibv_destroy_qp(struct ibv_qp *qp);
 
 /* Enhanced connection establishment: what both ends' vendors (IEEE OUI) agree on. 0 is "nothing". ibv_set_ece(3) */
