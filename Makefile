@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# A thin front over Meson and Ninja: the build itself is described in meson.build.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+
+# Tests are built where cmocka is installed; `make check` insists on them.
+have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
+sanitized   = --suite unit --suite sim --suite conformance
+
+.PHONY: all check demo bench check-asan check-tsan install uninstall clean
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS)
+
+$(BUILD)/build.ninja:
+	@meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=$(have_cmocka)
+
+check:
+	-@scripts/setup-debian.sh
+	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
+	@scripts/check.sh $(BUILD)
+
+demo:
+	@scripts/setup-debian.sh
+	@$(MAKE) --no-print-directory all
+	@python3 scripts/demo.py $(BUILD)
+
+bench: all
+	@python3 bench/perftest.py $(BUILD)
+
+check-asan: export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
+check-asan: export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
+check-asan:
+	@[ -e $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false
+	@scripts/check.sh $(BUILD)-asan $(sanitized)
+
+check-tsan: export TSAN_OPTIONS ?= halt_on_error=1
+check-tsan:
+	@[ -e $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread -Db_lundef=false
+	@scripts/check.sh $(BUILD)-tsan $(sanitized)
+
+# The prefix is written into the pkg-config files only, so setting it late is cheap.
+install: all
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@ninja -C $(BUILD) -j $(JOBS)
+	@meson install -C $(BUILD) --no-rebuild
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim
+	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim
+	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan

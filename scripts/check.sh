@@ -1,0 +1,16 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Builds and runs the tests in a build directory and ends with one line that counts every case of every suite.
+# usage: check.sh BUILD_DIR [meson test options, such as --suite unit]
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$1
+shift
+
+if ! meson configure "$build" -Dtests=true || ! ninja -C "$build" -j "$(nproc)"; then
+	echo "0 passed, 1 failed, 0 skipped"
+	exit 1
+fi
+meson test -C "$build" --no-rebuild --print-errorlogs --num-processes "$(nproc)" "$@"
+ran=$?
+/usr/bin/env python3 scripts/count_cases.py "$build/meson-logs/testlog.json" $ran

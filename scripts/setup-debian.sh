@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Installs what building, `make check` and `make demo` need on Debian, and only what is missing. With nothing missing
+# it needs neither root nor a network.
+set -eu
+
+# package:probe, the probe being a command or a file that shows that the package (or an equivalent) is there
+needed=(
+	meson:meson
+	ninja-build:ninja
+	pkg-config:pkg-config
+	libc6-dev:/usr/include/stdio.h
+	libcmocka-dev:/usr/include/cmocka.h
+	libisal-dev:/usr/include/isa-l.h
+	libibverbs-dev:/usr/include/infiniband/verbs.h
+	librdmacm-dev:/usr/include/rdma/rdma_cma.h
+	ibverbs-utils:ibv_rc_pingpong
+	rdmacm-utils:rping
+	perftest:ib_send_bw
+	python3:/usr/bin/python3
+	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
+	iproute2:ip
+	util-linux:setpriv
+)
+
+present() {
+	case $1 in
+	/*) [[ -e $1 ]] ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+missing=()
+for entry in "${needed[@]}"; do
+	present "${entry#*:}" || missing+=("${entry%%:*}")
+done
+present gcc || present clang || missing+=(gcc)
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "Not a Debian system; please install the equivalents of: ${missing[*]}" >&2
+	exit 1
+fi
+as_root=()
+if [[ $(id -u) != 0 ]]; then
+	if ! command -v sudo >/dev/null; then
+		echo "Missing packages: ${missing[*]} (installing them needs root or sudo)" >&2
+		exit 1
+	fi
+	as_root=(sudo)
+fi
+echo "Installing: ${missing[*]}"
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
