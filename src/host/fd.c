@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which descriptors are the host's. A forked child closes them at once: a copy of a slot's inbox in a child would keep
+ * the slot taken after the parent's death, and a copy of a link would hide that death from the peer.
+ */
+#include "host/private.h"
+
+#include <unistd.h>
+
+enum { MAX_FDS = 1 << 20, WORD_BITS = 64 }; /* descriptors beyond stay open in children */
+
+static _Atomic uint64_t owned[MAX_FDS / WORD_BITS];
+static _Atomic uint32_t words_used;
+
+void vb_fd_own(int fd)
+{
+	if (fd < 0 || fd >= MAX_FDS)
+		return;
+	uint32_t word = (uint32_t)fd / WORD_BITS, used = atomic_load(&words_used);
+	while (used <= word && !atomic_compare_exchange_weak(&words_used, &used, word + 1))
+		;
+	atomic_fetch_or(&owned[word], 1ull << fd % WORD_BITS);
+}
+
+void vb_fd_close(int fd)
+{
+	if (fd < 0)
+		return;
+	if (fd < MAX_FDS)
+		atomic_fetch_and(&owned[fd / WORD_BITS], ~(1ull << fd % WORD_BITS));
+	close(fd);
+}
+
+void vb_fd_forget(void)
+{
+	for (uint32_t word = 0; word < atomic_load(&words_used); word++) {
+		uint64_t bits = atomic_exchange(&owned[word], 0);
+		for (; bits; bits &= bits - 1)
+			close((int)(word * WORD_BITS) + __builtin_ctzll(bits));
+	}
+	atomic_store(&words_used, 0);
+}

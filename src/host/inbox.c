@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the BTH on. All
+ * sending is done from the process's first inbox, so the receiver knows the sender's slot by its name. Receiving is the
+ * progress thread's alone (its buffers are static), except for what vb_port_listen throws away.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Of one host, so in its byte order. */
+struct inbox_header {
+	uint32_t magic;
+	uint32_t flow_label;
+	uint16_t udp_sport;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	struct in6_addr src, dst;
+};
+_Static_assert(sizeof(struct inbox_header) == 44, "inbox header");
+
+enum {
+	INBOX_MAGIC = 0x76620001, /* "vb", format 1 */
+	BTH_BYTES = 12,
+	BATCH = 16,
+	BATCHES_PER_TURN = 4,
+	BUFFER_BYTES = 4 << 20,
+	PORT_NAME_MAX = 96,
+};
+
+static atomic_int sender_fd = -1;
+
+/* Handlers: [0] of QPs, [1] of QP 1. arg is stored before handler. */
+static struct {
+	_Atomic(vb_inbox_handler *) handler;
+	void *_Atomic arg;
+} qp_handlers[2];
+
+void vb_inbox_set_sender(int fd) { atomic_store(&sender_fd, fd); }
+
+void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
+{
+	unsigned kind = qpn == 1;
+	atomic_store(&qp_handlers[kind].arg, arg);
+	atomic_store(&qp_handlers[kind].handler, handler);
+}
+
+/* ---- sending ---- */
+
+static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+{
+	int fd = atomic_load_explicit(&sender_fd, memory_order_relaxed);
+	struct inbox_header header = {
+		.magic = INBOX_MAGIC, .flow_label = addr->flow_label, .udp_sport = addr->udp_sport,
+		.traffic_class = addr->traffic_class, .hop_limit = addr->hop_limit,
+		.src = addr->src, .dst = addr->dst,
+	};
+	struct iovec all[VB_INBOX_MAX_IOV + 1] = { { &header, sizeof header } };
+	size_t bytes = 0;
+
+	if (fd < 0)
+		return -ENOTCONN;
+	if (iovcnt < 0 || iovcnt > VB_INBOX_MAX_IOV)
+		return -EINVAL;
+	for (int i = 0; i < iovcnt; i++) {
+		all[i + 1] = iov[i];
+		bytes += iov[i].iov_len;
+	}
+	if (bytes < BTH_BYTES || bytes > VB_INBOX_MAX_BYTES)
+		return -EMSGSIZE;
+	struct msghdr m = { .msg_name = (void *)&to->un, .msg_namelen = to->bytes,
+			    .msg_iov = all, .msg_iovlen = (size_t)iovcnt + 1 };
+	if (sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	switch (errno) {
+	case ENOBUFS:
+		return -EAGAIN;
+	case EPERM: /* a port that does not listen yet, see vb_port_bind */
+		return -ECONNREFUSED;
+	default:
+		return -errno;
+	}
+}
+
+int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+{
+	struct vb_name name = vb_name_of_inbox(slot);
+	return send_to(&name, addr, iov, iovcnt);
+}
+
+/* ---- receiving ---- */
+
+/* One received message; the control buffer has no room for descriptors, so the kernel drops what a peer passes. */
+struct received {
+	struct inbox_header header;
+	struct sockaddr_un from;
+	struct iovec iov[2];
+	__attribute__((aligned(_Alignof(struct cmsghdr)))) char control[CMSG_SPACE(sizeof(struct ucred))];
+	VB_ALIGNED_LINE uint8_t payload[VB_INBOX_MAX_BYTES];
+};
+
+static struct received buffers[BATCH];
+static struct mmsghdr headers[BATCH];
+
+static void prepare_buffers(void)
+{
+	for (unsigned i = 0; i < BATCH; i++) {
+		struct received *r = &buffers[i];
+		r->iov[0] = (struct iovec){ &r->header, sizeof r->header };
+		r->iov[1] = (struct iovec){ r->payload, sizeof r->payload };
+		headers[i].msg_hdr = (struct msghdr){
+			.msg_name = &r->from, .msg_namelen = sizeof r->from, .msg_iov = r->iov, .msg_iovlen = 2,
+			.msg_control = r->control, .msg_controllen = sizeof r->control,
+		};
+	}
+}
+
+static uid_t sender_uid(struct msghdr *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		struct ucred cred;
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS &&
+		    c->cmsg_len >= CMSG_LEN(sizeof cred)) {
+			memcpy(&cred, CMSG_DATA(c), sizeof cred);
+			return cred.uid;
+		}
+	}
+	return (uid_t)-1;
+}
+
+/* False if the message is to be dropped. */
+static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_msg *msg)
+{
+	if ((m->msg_hdr.msg_flags & MSG_TRUNC) || m->msg_len < sizeof r->header + BTH_BYTES ||
+	    r->header.magic != INBOX_MAGIC)
+		return false;
+	*msg = (struct vb_inbox_msg){
+		.addr = { .src = r->header.src, .dst = r->header.dst, .flow_label = r->header.flow_label & 0xfffff,
+			  .udp_sport = r->header.udp_sport, .traffic_class = r->header.traffic_class,
+			  .hop_limit = r->header.hop_limit },
+		.payload = r->payload,
+		.payload_bytes = m->msg_len - sizeof r->header,
+		.sender_slot = vb_name_parse_inbox(&r->from, m->msg_hdr.msg_namelen),
+		.sender_uid = sender_uid((struct msghdr *)&m->msg_hdr),
+	};
+	return true;
+}
+
+/* By the BTH's destination QP. */
+static void deliver_by_qp(const struct vb_inbox_msg *msg)
+{
+	bool is_cm = msg->payload[5] == 0 && msg->payload[6] == 0 && msg->payload[7] == 1;
+	vb_inbox_handler *handler = atomic_load(&qp_handlers[is_cm].handler);
+	if (handler)
+		handler(atomic_load(&qp_handlers[is_cm].arg), msg);
+}
+
+/* False once the socket's owner stopped its watch, and with it perhaps the life of handler and arg. */
+static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handler *handler, void *arg)
+{
+	struct vb_inbox_msg msg;
+	if (!parse(r, m, &msg))
+		return true;
+	if (handler)
+		handler(arg, &msg);
+	else
+		deliver_by_qp(&msg);
+	return !vb_loop_callback_is_stopped();
+}
+
+void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
+{
+	for (unsigned batch = 0; batch < BATCHES_PER_TURN; batch++) {
+		prepare_buffers();
+		int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, NULL);
+		for (int i = 0; i < n; i++)
+			if (!deliver(&buffers[i], &headers[i], handler, arg))
+				return;
+		if (n < BATCH)
+			return;
+	}
+}
+
+/* ---- sockets ---- */
+
+int vb_inbox_open_locked(const struct vb_name *name, int *fd)
+{
+	int one = 1, buffer = BUFFER_BYTES;
+	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return -errno;
+	setsockopt(s, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+	setsockopt(s, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof one) < 0 ||
+	    bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0) {
+		int err = -errno;
+		close(s);
+		return err;
+	}
+	vb_fd_own(s);
+	*fd = s;
+	return 0;
+}
+
+/* ---- ports ---- */
+
+static int port_name(const void *name, size_t name_bytes, struct vb_name *out)
+{
+	static const char prefix[] = "\0verbatim/port/";
+	const size_t head = sizeof prefix - 1;
+	if (name_bytes > PORT_NAME_MAX || name_bytes + head > sizeof out->un.sun_path)
+		return -EINVAL;
+	*out = (struct vb_name){ .un.sun_family = AF_UNIX };
+	memcpy(out->un.sun_path, prefix, head);
+	memcpy(out->un.sun_path + head, name, name_bytes);
+	out->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + head + name_bytes);
+	return 0;
+}
+
+static void port_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	struct vb_port *port = vb_container_of(w, struct vb_port, watch);
+	vb_inbox_receive(w->fd, port->handler, port->arg);
+}
+
+/* A datagram socket that is connected takes messages from its peer alone: connected to itself, it refuses all others. */
+int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes)
+{
+	struct vb_name n;
+	int fd = -1, err = port_name(name, name_bytes, &n);
+	if (err)
+		return err;
+	vb_host_lock();
+	err = vb_inbox_open_locked(&n, &fd);
+	vb_host_unlock();
+	if (err)
+		return err;
+	connect(fd, (const struct sockaddr *)&n.un, n.bytes);
+	*port = (struct vb_port){ .watch = { .fd = fd, .ready = port_ready }, .generation = vb_host_generation() };
+	return 0;
+}
+
+/* Messages from between bind and connect. */
+static void discard_waiting(int fd)
+{
+	char byte;
+	while (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0)
+		;
+}
+
+int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	if (port->generation != vb_host_generation())
+		return -EBADF;
+	discard_waiting(port->watch.fd);
+	port->handler = handler;
+	port->arg = arg;
+	int err = vb_watch_start(&port->watch, EPOLLIN);
+	if (!err && connect(port->watch.fd, &none, sizeof none) < 0) {
+		err = -errno;
+		vb_watch_stop(&port->watch);
+	}
+	return err;
+}
+
+void vb_port_close(struct vb_port *port)
+{
+	if (port->generation == vb_host_generation()) {
+		vb_watch_stop(&port->watch);
+		vb_fd_close(port->watch.fd);
+	}
+	port->watch.fd = -1;
+}
+
+int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+{
+	struct vb_name n;
+	int err = port_name(name, name_bytes, &n);
+	return err ? err : send_to(&n, addr, iov, iovcnt);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Start of the host, and what a fork does to it.
+ *
+ * Start: epoll, then a slot (its sockets are watched), then the progress thread, then the rtnetlink socket. What was
+ * started stays for the life of the process.
+ *
+ * fork(): the host's and the loop's lock are held across it, so the child finds every table whole. The child closes the host's descriptors,
+ * replaces shared mappings, forgets all state (locks are made anew: their holders do not exist there) and counts a
+ * generation. All of this is a few dozen system calls at most, for the sake of children that only exec.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { MAX_CHILD_HANDLERS = 8 };
+
+static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+static uint64_t references;
+static atomic_uint generation;
+static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+void vb_host_lock(void) { pthread_mutex_lock(&host_lock); }
+void vb_host_unlock(void) { pthread_mutex_unlock(&host_lock); }
+
+unsigned vb_host_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
+
+static void in_child(void)
+{
+	host_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	started = false;
+	references = 0;
+	atomic_fetch_add(&generation, 1);
+	vb_fd_forget();
+	vb_shm_forget();
+	vb_loop_forget();
+	vb_slot_forget();
+	vb_netif_forget();
+	for (size_t i = 0; i < MAX_CHILD_HANDLERS && child_handlers[i]; i++)
+		child_handlers[i]();
+}
+
+static void before_fork(void)
+{
+	vb_host_lock();
+	vb_loop_fork_begin();
+}
+
+static void in_parent(void)
+{
+	vb_loop_fork_end();
+	vb_host_unlock();
+}
+
+static void register_fork_handlers(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void vb_host_at_fork(void (*child)(void))
+{
+	pthread_once(&fork_once, register_fork_handlers);
+	vb_host_lock();
+	for (size_t i = 0; i < MAX_CHILD_HANDLERS; i++) {
+		if (!child_handlers[i]) {
+			child_handlers[i] = child;
+			break;
+		}
+	}
+	vb_host_unlock();
+}
+
+static int start_locked(void)
+{
+	int err = vb_loop_open_locked();
+	if (err)
+		return err;
+	err = vb_slot_start_locked();
+	if (err)
+		goto close_loop;
+	err = vb_loop_run_locked();
+	if (err)
+		goto stop_slot;
+	vb_netif_start_locked();
+	started = true;
+	return 0;
+stop_slot:
+	vb_slot_stop_locked();
+close_loop:
+	vb_loop_close_locked();
+	return err;
+}
+
+int vb_host_get(void)
+{
+	pthread_once(&fork_once, register_fork_handlers);
+	vb_host_lock();
+	int err = started ? 0 : start_locked();
+	if (!err)
+		references++;
+	vb_host_unlock();
+	return err;
+}
+
+void vb_host_put(void)
+{
+	vb_host_lock();
+	if (references)
+		references--;
+	vb_host_unlock();
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a link whose
+ * other end belongs to another user is closed before anybody sees it.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20 };
+
+static _Atomic(void (*)(int, const struct vb_peer_cred *)) acceptor;
+
+void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred))
+{
+	atomic_store(&acceptor, accepted);
+}
+
+static int link_socket_locked(int *fd)
+{
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return -errno;
+	vb_fd_own(s);
+	*fd = s;
+	return 0;
+}
+
+static void set_buffers(int fd)
+{
+	int bytes = BUFFER_BYTES;
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
+/* -EPERM: another user's. */
+static int check_peer(int fd, struct vb_peer_cred *cred)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof peer;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		return -errno;
+	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
+	return peer.uid == geteuid() ? 0 : -EPERM;
+}
+
+/* ---- connecting ---- */
+
+int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
+{
+	struct vb_name name = vb_name_of_link(slot);
+	int s = -1;
+
+	vb_host_lock();
+	int err = link_socket_locked(&s);
+	vb_host_unlock();
+	if (err)
+		return err;
+	set_buffers(s);
+	if (connect(s, (const struct sockaddr *)&name.un, name.bytes) < 0)
+		err = -errno;
+	else
+		err = check_peer(s, cred);
+	if (err)
+		vb_fd_close(s);
+	else
+		*fd = s;
+	return err;
+}
+
+/* ---- accepting ---- */
+
+int vb_link_listen_locked(uint32_t slot, int *fd)
+{
+	struct vb_name name = vb_name_of_link(slot);
+	int s = -1, err = link_socket_locked(&s);
+	if (err)
+		return err;
+	if (bind(s, (const struct sockaddr *)&name.un, name.bytes) < 0 || listen(s, BACKLOG) < 0) {
+		err = -errno;
+		vb_fd_close(s);
+		return err;
+	}
+	*fd = s;
+	return 0;
+}
+
+static int accept_one(int listener, int *fd)
+{
+	vb_host_lock();
+	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
+	if (!err)
+		vb_fd_own(s);
+	vb_host_unlock();
+	*fd = s;
+	return err;
+}
+
+int vb_link_accept(int listener)
+{
+	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
+		struct vb_peer_cred cred;
+		int fd, err = accept_one(listener, &fd);
+		if (err)
+			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR ? 0 : err;
+		void (*accepted)(int, const struct vb_peer_cred *) = atomic_load(&acceptor);
+		if (!accepted || check_peer(fd, &cred) < 0) {
+			vb_fd_close(fd);
+			continue;
+		}
+		set_buffers(fd);
+		accepted(fd, &cred);
+	}
+	return 0;
+}
+
+/* ---- messages ---- */
+
+/* Room for exactly VB_LINK_MAX_FDS: the kernel discards what exceeds it. */
+struct control {
+	__attribute__((aligned(_Alignof(struct cmsghdr)))) char bytes[CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int))];
+};
+_Static_assert(CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int)) == CMSG_LEN(VB_LINK_MAX_FDS * sizeof(int)), "no slack");
+
+int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds)
+{
+	struct control control = { 0 };
+	struct iovec iov = { (void *)msg, bytes };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (nfds < 0 || nfds > VB_LINK_MAX_FDS)
+		return -EINVAL;
+	if (nfds) {
+		m.msg_control = &control;
+		m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
+	}
+	if (sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	return errno == ENOBUFS ? -EAGAIN : -errno;
+}
+
+/* Takes the descriptors out of a received message; all are the host's from here on. */
+static int collect_fds(struct msghdr *m, int fds[VB_LINK_MAX_FDS])
+{
+	int n = 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count && n < VB_LINK_MAX_FDS; i++) {
+			memcpy(&fds[n], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			vb_fd_own(fds[n++]);
+		}
+	}
+	return n;
+}
+
+static void close_fds(const int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		vb_fd_close(fds[i]);
+}
+
+ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
+{
+	struct control control;
+	int received[VB_LINK_MAX_FDS];
+	struct iovec iov = { msg, bytes };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+
+	if (nfds)
+		*nfds = 0;
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == ECONNRESET ? 0 : -errno;
+	int count = collect_fds(&m, received);
+	if (n > 0 && !(m.msg_flags & MSG_TRUNC) && fds && nfds) {
+		memcpy(fds, received, (size_t)count * sizeof(int));
+		*nfds = count;
+	} else {
+		close_fds(received, count);
+	}
+	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : n;
+}

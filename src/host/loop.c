@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The progress thread. One turn: sleep until a descriptor, a timer, the pass's deadline or the eventfd; dispatch the
+ * descriptors; fire the timers that are due; run the adapter's pass.
+ *
+ * Watches are looked up by descriptor in a table and carry a serial number that the epoll event repeats, so an event that
+ * was fetched before its watch was stopped finds nothing. Timers are in a heap. Both, and what runs now, are under `lock`;
+ * callbacks run without it. Whoever stops the watch or cancels the timer that runs now waits for `idle`.
+ *
+ * wait_until is what the thread sleeps for, 0 while it is awake: a new earliest timer rings only if the thread would
+ * oversleep it.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+	EVENTS_PER_TURN = 64,
+	TIMERS_PER_TURN = 256, /* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
+	NS_PER_MS = 1000000,
+	NS_PER_S = 1000000000,
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
+static unsigned idle_waiters;
+
+static struct vb_watch **watches; /* by descriptor */
+static size_t watches_size;
+static uint32_t last_serial;
+static struct vb_heap timers = VB_HEAP_INIT;
+static const struct vb_watch *running_watch;
+static const struct vb_timer *running_timer;
+static bool running_stopped; /* running_watch was stopped meanwhile */
+static uint64_t wait_until;
+
+static int epoll_fd = -1;
+static atomic_int event_fd = -1;
+static _Thread_local bool in_loop;
+static _Atomic(uint64_t (*)(uint64_t)) pass_hook;
+
+/* ---- waking ---- */
+
+void vb_loop_wake(void)
+{
+	int fd = atomic_load_explicit(&event_fd, memory_order_relaxed);
+	int saved_errno = errno;
+	uint64_t one = 1;
+	/* A full counter is as good as a written one. */
+	if (fd >= 0 && write(fd, &one, sizeof one) < 0)
+		errno = saved_errno;
+}
+
+int vb_loop_eventfd(void) { return atomic_load_explicit(&event_fd, memory_order_relaxed); }
+
+bool vb_loop_is_current(void) { return in_loop; }
+
+void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns))
+{
+	atomic_store(&pass_hook, pass);
+	vb_loop_wake();
+}
+
+static void wait_idle_locked(void)
+{
+	idle_waiters++;
+	pthread_cond_wait(&idle, &lock);
+	idle_waiters--;
+}
+
+static void callback_done_locked(void)
+{
+	running_watch = NULL;
+	running_timer = NULL;
+	if (idle_waiters)
+		pthread_cond_broadcast(&idle);
+}
+
+/* ---- watches ---- */
+
+static int table_reserve_locked(int fd)
+{
+	if ((size_t)fd < watches_size)
+		return 0;
+	size_t size = (size_t)fd + 64;
+	struct vb_watch **table = realloc(watches, size * sizeof(struct vb_watch *));
+	if (!table)
+		return -ENOMEM;
+	memset(table + watches_size, 0, (size - watches_size) * sizeof(struct vb_watch *));
+	watches = table;
+	watches_size = size;
+	return 0;
+}
+
+/* w->fd is read only if w is known to be started: otherwise it may be anything. */
+static bool is_started_locked(const struct vb_watch *w)
+{
+	return w->serial && w->fd >= 0 && (size_t)w->fd < watches_size && watches[w->fd] == w;
+}
+
+static int epoll_change_locked(struct vb_watch *w, int op, uint32_t epoll_events)
+{
+	struct epoll_event e = { .events = epoll_events, .data.u64 = (uint64_t)w->serial << 32 | (uint32_t)w->fd };
+	return epoll_ctl(epoll_fd, op, w->fd, &e) < 0 ? -errno : 0;
+}
+
+static int watch_start_locked(struct vb_watch *w, uint32_t epoll_events)
+{
+	if (epoll_fd < 0)
+		return -ENOTCONN;
+	if (w->fd < 0)
+		return -EBADF;
+	if (is_started_locked(w))
+		return epoll_change_locked(w, EPOLL_CTL_MOD, epoll_events);
+	int err = table_reserve_locked(w->fd);
+	if (err)
+		return err;
+	if (++last_serial == 0)
+		last_serial = 1;
+	w->serial = last_serial;
+	err = epoll_change_locked(w, EPOLL_CTL_ADD, epoll_events);
+	if (err)
+		w->serial = 0;
+	else
+		watches[w->fd] = w;
+	return err;
+}
+
+int vb_watch_start(struct vb_watch *w, uint32_t epoll_events)
+{
+	pthread_mutex_lock(&lock);
+	int err = watch_start_locked(w, epoll_events);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void vb_watch_stop(struct vb_watch *w)
+{
+	pthread_mutex_lock(&lock);
+	if (is_started_locked(w)) {
+		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+		watches[w->fd] = NULL;
+		w->serial = 0;
+	}
+	if (running_watch == w)
+		running_stopped = true;
+	while (running_watch == w && !in_loop)
+		wait_idle_locked();
+	pthread_mutex_unlock(&lock);
+}
+
+bool vb_loop_callback_is_stopped(void)
+{
+	pthread_mutex_lock(&lock);
+	bool stopped = running_stopped;
+	pthread_mutex_unlock(&lock);
+	return stopped;
+}
+
+static void dispatch(const struct epoll_event *e)
+{
+	uint32_t fd = (uint32_t)e->data.u64, serial = (uint32_t)(e->data.u64 >> 32);
+
+	pthread_mutex_lock(&lock);
+	struct vb_watch *w = fd < watches_size ? watches[fd] : NULL;
+	if (w && w->serial == serial) {
+		void (*ready)(struct vb_watch *, uint32_t) = w->ready;
+		running_watch = w;
+		running_stopped = false;
+		pthread_mutex_unlock(&lock);
+		ready(w, e->events);
+		pthread_mutex_lock(&lock);
+		callback_done_locked();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- timers ---- */
+
+void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns)
+{
+	pthread_mutex_lock(&lock);
+	vb_heap_remove(&timers, &t->node);
+	vb_heap_insert(&timers, &t->node, deadline_ns);
+	bool oversleeps = deadline_ns < wait_until;
+	if (oversleeps)
+		wait_until = deadline_ns; /* the next timer need not ring again */
+	pthread_mutex_unlock(&lock);
+	if (oversleeps)
+		vb_loop_wake();
+}
+
+void vb_timer_cancel(struct vb_timer *t)
+{
+	pthread_mutex_lock(&lock);
+	vb_heap_remove(&timers, &t->node);
+	while (running_timer == t && !in_loop) {
+		wait_idle_locked();
+		vb_heap_remove(&timers, &t->node); /* the callback may have armed it again */
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void fire_timers(uint64_t now)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned fired = 0; fired < TIMERS_PER_TURN; fired++) {
+		struct vb_heap_node *first = vb_heap_first(&timers);
+		if (!first || first->key > now)
+			break;
+		struct vb_timer *t = vb_container_of(first, struct vb_timer, node);
+		void (*fire)(struct vb_timer *, uint64_t) = t->fire;
+		vb_heap_remove(&timers, first);
+		running_timer = t;
+		pthread_mutex_unlock(&lock);
+		fire(t, now);
+		pthread_mutex_lock(&lock);
+		callback_done_locked();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- the thread ---- */
+
+/* Decides how long to sleep, at most until pass_deadline. */
+static uint64_t plan_sleep(uint64_t pass_deadline)
+{
+	pthread_mutex_lock(&lock);
+	const struct vb_heap_node *first = vb_heap_first(&timers);
+	wait_until = first ? vb_min_u64(first->key, pass_deadline) : pass_deadline;
+	uint64_t until = wait_until;
+	pthread_mutex_unlock(&lock);
+	return until;
+}
+
+static void end_sleep(void)
+{
+	pthread_mutex_lock(&lock);
+	wait_until = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static int wait_ms(struct epoll_event *events, uint64_t until, uint64_t now)
+{
+	int ms = -1;
+	if (until != UINT64_MAX) {
+		uint64_t ns = until > now ? until - now : 0;
+		uint64_t rounded = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+		ms = rounded > 1000000 ? 1000000 : (int)rounded;
+	}
+	return epoll_wait(epoll_fd, events, EVENTS_PER_TURN, ms);
+}
+
+/* Sleeps with the resolution that the kernel offers: ns since Linux 5.11, else ms rounded up. */
+static int wait_events(struct epoll_event *events, uint64_t until)
+{
+	static bool no_pwait2; /* this thread's alone */
+	uint64_t now = until && until != UINT64_MAX ? vb_now_ns() : 0;
+
+#ifdef SYS_epoll_pwait2
+	if (!no_pwait2 && until > now && until != UINT64_MAX) {
+		struct {
+			int64_t sec, ns;
+		} t = { (int64_t)((until - now) / NS_PER_S), (int64_t)((until - now) % NS_PER_S) };
+		int n = (int)syscall(SYS_epoll_pwait2, epoll_fd, events, EVENTS_PER_TURN, &t, NULL, 0);
+		if (n >= 0 || (errno != ENOSYS && errno != EPERM))
+			return n;
+		no_pwait2 = true;
+	}
+#else
+	(void)no_pwait2;
+#endif
+	return wait_ms(events, until, now);
+}
+
+static void drain_event_fd(void)
+{
+	uint64_t count;
+	ssize_t n = read(vb_loop_eventfd(), &count, sizeof count);
+	(void)n; /* nothing in it: somebody else's wake-up was read with the last one */
+}
+
+__attribute__((noreturn)) static void *loop_main(void *unused)
+{
+	struct epoll_event events[EVENTS_PER_TURN];
+	uint64_t deadline = 0;
+
+	in_loop = true;
+	for (;;) {
+		int n = wait_events(events, plan_sleep(deadline));
+		end_sleep();
+		for (int i = 0; i < n; i++) {
+			if (events[i].data.u64 == 0)
+				drain_event_fd();
+			else
+				dispatch(&events[i]);
+		}
+		fire_timers(vb_now_ns());
+		uint64_t (*pass)(uint64_t) = atomic_load(&pass_hook);
+		deadline = pass ? pass(vb_now_ns()) : UINT64_MAX;
+	}
+}
+
+/* The eventfd's event has data 0, which no watch has: serials start at 1. */
+static int open_descriptors(void)
+{
+	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	vb_fd_own(fd);
+	struct epoll_event e = { .events = EPOLLIN };
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (epoll_fd >= 0)
+		vb_fd_own(epoll_fd);
+	if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0) {
+		int err = -errno;
+		vb_fd_close(epoll_fd);
+		vb_fd_close(fd);
+		epoll_fd = -1;
+		return err;
+	}
+	atomic_store(&event_fd, fd);
+	return 0;
+}
+
+static void close_descriptors(void)
+{
+	vb_fd_close(atomic_exchange(&event_fd, -1));
+	vb_fd_close(epoll_fd);
+	epoll_fd = -1;
+}
+
+int vb_loop_open_locked(void)
+{
+	pthread_mutex_lock(&lock);
+	int err = open_descriptors();
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void vb_loop_close_locked(void)
+{
+	pthread_mutex_lock(&lock);
+	close_descriptors();
+	pthread_mutex_unlock(&lock);
+}
+
+int vb_loop_run_locked(void)
+{
+	pthread_t thread;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_mutex_lock(&lock);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int err = pthread_create(&thread, NULL, loop_main, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!err)
+		pthread_setname_np(thread, "verbatim");
+	pthread_mutex_unlock(&lock);
+	return err ? -EAGAIN : 0;
+}
+
+void vb_loop_fork_begin(void) { pthread_mutex_lock(&lock); }
+void vb_loop_fork_end(void) { pthread_mutex_unlock(&lock); }
+
+/* The descriptors were closed already. Inherited timers and watches are recognized as not queued and not started. */
+void vb_loop_forget(void)
+{
+	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	idle_waiters = 0;
+	epoll_fd = -1;
+	atomic_store(&event_fd, -1);
+	in_loop = false; /* if it was a callback that forked */
+	running_watch = NULL;
+	running_timer = NULL;
+	wait_until = 0;
+	if (watches)
+		memset(watches, 0, watches_size * sizeof(struct vb_watch *));
+	vb_heap_forget(&timers);
+}

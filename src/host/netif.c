@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. Where the kernel refuses
+ * rtnetlink groups there is no news: then the address cache expires by time instead.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netpacket/packet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* ---- one interface ---- */
+
+static struct in6_addr v4_mapped(struct in_addr v4)
+{
+	struct in6_addr ip = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	memcpy(&ip.s6_addr[12], &v4, sizeof v4);
+	return ip;
+}
+
+/* False if ifa holds no IP address. */
+static bool address_of(const struct ifaddrs *ifa, struct in6_addr *ip)
+{
+	if (!ifa->ifa_addr)
+		return false;
+	if (ifa->ifa_addr->sa_family == AF_INET)
+		*ip = v4_mapped(((const struct sockaddr_in *)ifa->ifa_addr)->sin_addr);
+	else if (ifa->ifa_addr->sa_family == AF_INET6)
+		*ip = ((const struct sockaddr_in6 *)ifa->ifa_addr)->sin6_addr;
+	else
+		return false;
+	return true;
+}
+
+static uint8_t prefix_of(const struct ifaddrs *ifa)
+{
+	const uint8_t *mask;
+	size_t bytes;
+	unsigned bits = 0;
+
+	if (!ifa->ifa_netmask)
+		return 0;
+	if (ifa->ifa_addr->sa_family == AF_INET) {
+		mask = (const uint8_t *)&((const struct sockaddr_in *)ifa->ifa_netmask)->sin_addr;
+		bytes = 4;
+	} else {
+		mask = (const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr;
+		bytes = 16;
+	}
+	for (size_t i = 0; i < bytes; i++)
+		bits += (unsigned)__builtin_popcount(mask[i]);
+	return (uint8_t)bits;
+}
+
+/* Its place among addresses: IPv4, then link-local IPv6, then other IPv6; the kernel's order within each. */
+static unsigned address_class(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_V4MAPPED(ip) ? 0 : IN6_IS_ADDR_LINKLOCAL(ip) ? 1 : 2;
+}
+
+static void add_address(struct vb_netif *nif, const struct in6_addr *ip, uint8_t prefix_len)
+{
+	if (nif->naddrs == VB_NETIF_MAX_ADDRS)
+		return;
+	unsigned at = nif->naddrs;
+	for (unsigned i = 0; i < nif->naddrs; i++)
+		if (IN6_ARE_ADDR_EQUAL(&nif->addrs[i].ip, ip))
+			return;
+	while (at && address_class(&nif->addrs[at - 1].ip) > address_class(ip))
+		at--;
+	memmove(&nif->addrs[at + 1], &nif->addrs[at], (nif->naddrs - at) * sizeof nif->addrs[0]);
+	nif->addrs[at] = (struct vb_netif_addr){ .ip = *ip, .prefix_len = prefix_len };
+	nif->naddrs++;
+}
+
+static unsigned read_mtu(int sock, const char *name)
+{
+	struct ifreq r = { 0 };
+	memcpy(r.ifr_name, name, strnlen(name, sizeof r.ifr_name - 1));
+	return sock >= 0 && ioctl(sock, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0 ? (unsigned)r.ifr_mtu : 1500;
+}
+
+/* 0 where the driver does not say. */
+static uint32_t read_speed(const char *name)
+{
+	char path[64];
+	int mbps = 0;
+	snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%d", &mbps) != 1 || mbps < 0)
+		mbps = 0;
+	fclose(f);
+	return (uint32_t)mbps;
+}
+
+/* ---- the list ---- */
+
+static bool is_link(const struct ifaddrs *ifa) { return ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET; }
+
+/* An address bears its label, which may be "eth0:1": only what stands before the colon is the interface's name. */
+static bool has_name(const struct ifaddrs *ifa, const char *name)
+{
+	size_t n = strcspn(ifa->ifa_name, ":");
+	return strlen(name) == n && memcmp(ifa->ifa_name, name, n) == 0;
+}
+
+static void fill(struct vb_netif *nif, int sock, const struct ifaddrs *link, const struct ifaddrs *all)
+{
+	const struct sockaddr_ll *ll = (const struct sockaddr_ll *)link->ifa_addr;
+	struct in6_addr ip;
+
+	memset(nif, 0, sizeof *nif);
+	snprintf(nif->name, sizeof nif->name, "%s", link->ifa_name);
+	nif->index = (unsigned)ll->sll_ifindex;
+	nif->mtu = read_mtu(sock, nif->name);
+	nif->speed_mbps = read_speed(nif->name);
+	if (ll->sll_halen == sizeof nif->mac)
+		memcpy(nif->mac, ll->sll_addr, sizeof nif->mac);
+	nif->loopback = link->ifa_flags & IFF_LOOPBACK;
+	nif->up = link->ifa_flags & IFF_UP;
+	nif->running = link->ifa_flags & IFF_RUNNING;
+	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
+		if (has_name(ifa, nif->name) && address_of(ifa, &ip))
+			add_address(nif, &ip, prefix_of(ifa));
+}
+
+static bool is_usable(const struct vb_netif *nif, const struct ifaddrs *link)
+{
+	const struct sockaddr_ll *ll = (const struct sockaddr_ll *)link->ifa_addr;
+	return nif->loopback || ll->sll_hatype == ARPHRD_ETHER || nif->naddrs;
+}
+
+static int by_index_loopback_last(const void *a, const void *b)
+{
+	const struct vb_netif *x = a, *y = b;
+	if (x->loopback != y->loopback)
+		return x->loopback - y->loopback;
+	return (x->index > y->index) - (x->index < y->index);
+}
+
+int vb_netif_list(struct vb_netif **list, unsigned *count)
+{
+	struct ifaddrs *all;
+	if (getifaddrs(&all) < 0)
+		return -errno;
+	unsigned n = 0, links = 0;
+	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
+		links += is_link(ifa);
+	struct vb_netif *nifs = malloc((links + 1) * sizeof *nifs);
+	if (!nifs) {
+		freeifaddrs(all);
+		return -ENOMEM;
+	}
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next) {
+		if (!is_link(ifa))
+			continue;
+		fill(&nifs[n], sock, ifa, all);
+		n += is_usable(&nifs[n], ifa);
+	}
+	if (sock >= 0)
+		close(sock);
+	freeifaddrs(all);
+	qsort(nifs, n, sizeof *nifs, by_index_loopback_last);
+	*list = nifs;
+	*count = n;
+	return 0;
+}
+
+/* ---- local addresses ---- */
+
+enum { REFRESH_NS = 10000000, EXPIRE_NS = 100000000 };
+
+static struct {
+	struct in6_addr *ips; /* sorted */
+	size_t count;
+	uint64_t read_at_ns; /* 0: never */
+} cache; /* under the host lock */
+
+static atomic_bool cache_is_stale;
+static bool news_come; /* under the host lock: the rtnetlink socket works */
+
+static int compare_ips(const void *a, const void *b) { return memcmp(a, b, sizeof(struct in6_addr)); }
+
+static void cache_read_locked(uint64_t now)
+{
+	struct ifaddrs *all;
+	size_t n = 0;
+
+	atomic_store(&cache_is_stale, false); /* before reading: what changes meanwhile makes it stale again */
+	cache.read_at_ns = now;
+	if (getifaddrs(&all) < 0)
+		return;
+	for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
+		n++;
+	struct in6_addr *ips = malloc((n + 1) * sizeof *ips);
+	if (ips) {
+		n = 0;
+		for (const struct ifaddrs *ifa = all; ifa; ifa = ifa->ifa_next)
+			n += address_of(ifa, &ips[n]);
+		qsort(ips, n, sizeof *ips, compare_ips);
+		free(cache.ips);
+		cache.ips = ips;
+		cache.count = n;
+	}
+	freeifaddrs(all);
+}
+
+static bool cache_has_locked(const struct in6_addr *ip)
+{
+	return cache.count && bsearch(ip, cache.ips, cache.count, sizeof *ip, compare_ips);
+}
+
+bool vb_netif_is_local(const struct in6_addr *ip)
+{
+	if (IN6_IS_ADDR_LOOPBACK(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 127))
+		return true;
+	uint64_t now = vb_now_ns();
+	vb_host_lock();
+	uint64_t age = cache.read_at_ns ? now - cache.read_at_ns : UINT64_MAX;
+	if (atomic_load(&cache_is_stale) || age == UINT64_MAX || (!news_come && age > EXPIRE_NS)) {
+		cache_read_locked(now);
+		age = 0;
+	}
+	bool found = cache_has_locked(ip);
+	if (!found && age > REFRESH_NS) {
+		cache_read_locked(now);
+		found = cache_has_locked(ip);
+	}
+	vb_host_unlock();
+	return found;
+}
+
+/* ---- news ---- */
+
+static _Atomic(void (*)(void *)) changed_handler;
+static void *_Atomic changed_arg;
+
+static bool is_change(const struct nlmsghdr *h)
+{
+	return h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK ||
+	       h->nlmsg_type == RTM_NEWADDR || h->nlmsg_type == RTM_DELADDR;
+}
+
+/* An overrun (ENOBUFS) lost messages: that is a change, too. */
+static bool read_changes(int fd)
+{
+	static union {
+		struct nlmsghdr header;
+		char bytes[16384];
+	} buffer; /* the progress thread's alone */
+	bool changed = false;
+
+	for (;;) {
+		ssize_t n = recv(fd, &buffer, sizeof buffer, MSG_DONTWAIT);
+		if (n < 0 && errno == ENOBUFS) {
+			changed = true;
+			continue;
+		}
+		if (n <= 0)
+			return changed;
+		unsigned left = (unsigned)n;
+		for (const struct nlmsghdr *h = &buffer.header; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left))
+			changed |= is_change(h);
+	}
+}
+
+static void news_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	if (!read_changes(w->fd))
+		return;
+	atomic_store(&cache_is_stale, true);
+	void (*changed)(void *) = atomic_load(&changed_handler);
+	if (changed)
+		changed(atomic_load(&changed_arg));
+}
+
+static struct vb_watch news = { .fd = -1, .ready = news_ready };
+
+int vb_netif_watch(void (*changed)(void *arg), void *arg)
+{
+	atomic_store(&changed_arg, arg);
+	atomic_store(&changed_handler, changed);
+	return 0;
+}
+
+void vb_netif_start_locked(void)
+{
+	struct sockaddr_nl groups = { .nl_family = AF_NETLINK,
+				      .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	if (fd < 0)
+		return;
+	vb_fd_own(fd);
+	news.fd = fd;
+	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 || vb_watch_start(&news, EPOLLIN) < 0) {
+		vb_fd_close(fd);
+		news.fd = -1;
+		return;
+	}
+	news_come = true;
+	atomic_store(&cache_is_stale, true); /* it may be older than the subscription */
+}
+
+void vb_netif_forget(void)
+{
+	news_come = false;
+	atomic_store(&cache_is_stale, true);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of this folder share. Order at start and fork: see life.c. */
+#ifndef VB_HOST_PRIVATE_H
+#define VB_HOST_PRIVATE_H
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "host/host.h"
+
+/*
+ * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never block on
+ * another process and call nobody's callback. Descriptors are made and marked under it, so that no fork comes between.
+ */
+void vb_host_lock(void);
+void vb_host_unlock(void);
+
+/* Each part's start (under the host lock) and what a forked child does to forget it (async-signal-safe). */
+int vb_loop_open_locked(void);
+void vb_loop_close_locked(void);
+int vb_loop_run_locked(void);
+void vb_loop_fork_begin(void);
+void vb_loop_fork_end(void);
+void vb_loop_forget(void);
+int vb_slot_start_locked(void);
+void vb_slot_stop_locked(void);
+void vb_slot_forget(void);
+void vb_netif_start_locked(void);
+void vb_netif_forget(void);
+void vb_shm_forget(void);
+void vb_fd_forget(void);
+
+/* True if the watch whose callback runs now was stopped since the callback began: its owner may have freed it. */
+bool vb_loop_callback_is_stopped(void);
+
+/* An abstract socket address. */
+struct vb_name {
+	struct sockaddr_un un;
+	socklen_t bytes;
+};
+
+struct vb_name vb_name_of_inbox(uint32_t slot);
+struct vb_name vb_name_of_link(uint32_t slot);
+/* The slot number in an inbox's name; 0 unless it is exactly one. */
+uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
+
+/* A bound datagram socket that receives credentials; the descriptor is the host's. */
+int vb_inbox_open_locked(const struct vb_name *name, int *fd);
+/* The descriptor that vb_inbox_send sends from; -1: none. */
+void vb_inbox_set_sender(int fd);
+/* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
+void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
+
+/* A listener for links; the descriptor is the host's. */
+int vb_link_listen_locked(uint32_t slot, int *fd);
+/* Accepts waiting connections and hands them on; -EMFILE, … if descriptors ran out. */
+int vb_link_accept(int listener);
+
+#endif

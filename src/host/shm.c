@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sealed memfds. The owner maps one read-write before it seals it, so its own mapping is the only writable one that will
+ * ever be; peers map it read-only. All mappings are listed, so that a forked child can put private zero pages over them:
+ * it must neither write into its parent's queues nor crash on pointers that it inherited.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
+#include <unistd.h>
+
+#include "base/list.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* since Linux 5.1 */
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u /* since Linux 6.3, which complains about memfds without it */
+#endif
+
+struct mapping {
+	struct vb_list all;
+	void *addr;
+	size_t bytes;
+};
+
+static struct vb_list mappings = VB_LIST_INIT(mappings); /* under the host lock */
+
+/* Maps fd and lists the mapping. */
+static int map_listed(int fd, size_t bytes, int prot, void **addr)
+{
+	struct mapping *m = malloc(sizeof *m);
+	if (!m)
+		return -ENOMEM;
+	vb_host_lock();
+	void *p = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	int err = p == MAP_FAILED ? -errno : 0;
+	if (!err) {
+		*m = (struct mapping){ .addr = p, .bytes = bytes };
+		vb_list_add_tail(&mappings, &m->all);
+	}
+	vb_host_unlock();
+	if (err)
+		free(m);
+	else
+		*addr = p;
+	return err;
+}
+
+void vb_shm_unmap(const void *addr, size_t bytes)
+{
+	struct mapping *m;
+	vb_host_lock();
+	vb_list_for_each(m, &mappings, all) {
+		if (m->addr == addr) {
+			vb_list_del(&m->all);
+			free(m);
+			break;
+		}
+	}
+	munmap((void *)addr, bytes);
+	vb_host_unlock();
+}
+
+/* The list stays: vb_shm_unmap works in the child, and a child's child has pages of its own anyway. */
+void vb_shm_forget(void)
+{
+	struct mapping *m;
+	vb_list_for_each(m, &mappings, all)
+		mmap(m->addr, m->bytes, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+/* ---- creating ---- */
+
+static int create_fd(size_t bytes, const char *name, int *fd)
+{
+	char full_name[64];
+	snprintf(full_name, sizeof full_name, "verbatim-%s", name);
+	int f = memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (f < 0 && errno == EINVAL)
+		f = memfd_create(full_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (f < 0)
+		return -errno;
+	vb_fd_own(f);
+	if (ftruncate(f, (off_t)bytes) < 0) {
+		int err = -errno;
+		vb_fd_close(f);
+		return err;
+	}
+	*fd = f;
+	return 0;
+}
+
+/* Before Linux 5.1 nothing forbids a peer's writable mapping but a descriptor that cannot write. */
+static int reopen_read_only(int *fd)
+{
+	char path[32];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
+	int f = open(path, O_RDONLY | O_CLOEXEC);
+	if (f < 0)
+		return -errno;
+	vb_fd_own(f);
+	vb_fd_close(*fd);
+	*fd = f;
+	return 0;
+}
+
+static int seal(int *fd)
+{
+	const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+	if (fcntl(*fd, F_ADD_SEALS, size_seals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return -errno;
+	if (fcntl(*fd, F_ADD_SEALS, size_seals | F_SEAL_SEAL) < 0)
+		return -errno;
+	return reopen_read_only(fd);
+}
+
+int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr)
+{
+	int f = -1, err = create_fd(bytes, name, &f);
+	if (err)
+		return err;
+	err = map_listed(f, bytes, PROT_READ | PROT_WRITE, addr);
+	if (err)
+		goto close_fd;
+	err = seal(&f);
+	if (err)
+		goto unmap;
+	*fd = f;
+	return 0;
+unmap:
+	vb_shm_unmap(*addr, bytes);
+close_fd:
+	vb_fd_close(f);
+	return err;
+}
+
+/* ---- a peer's ---- */
+
+/*
+ * A file that can shrink, or whose holes cannot be filled (huge pages), would kill its reader with SIGBUS: only plain
+ * shmem of fixed size is mapped.
+ */
+static int check_peer_fd(int fd, size_t bytes)
+{
+	struct stat st;
+	struct statfs fs;
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EPERM;
+	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return -errno;
+	if (!bytes || st.st_size < 0 || (size_t)st.st_size != bytes || fs.f_type != TMPFS_MAGIC)
+		return -EINVAL;
+	return 0;
+}
+
+int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
+{
+	void *p = NULL;
+	int err = check_peer_fd(fd, bytes);
+	if (!err)
+		err = map_listed(fd, bytes, PROT_READ, &p);
+	if (!err)
+		*addr = p;
+	return err;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Slots: numbers that the kernel hands out as names of abstract sockets. The inbox's name decides; the link listener's is
+ * bound second, and a slot with only one of the two free counts as taken.
+ *
+ * Slots are only added; the table is written under the host lock, `mine` is read by anybody.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+	MAX_SLOTS = 256, /* of one process: a million QPs */
+	ACCEPT_RETRY_NS = 100000000,
+};
+
+struct slot {
+	uint32_t number;
+	struct vb_watch inbox, listener;
+	struct vb_timer accept_retry;
+};
+
+static struct slot slots[MAX_SLOTS];
+static unsigned slot_count;
+static _Atomic uint64_t mine[VB_SLOT_COUNT / 64];
+static _Atomic uint32_t first_slot;
+
+/* ---- names ---- */
+
+static struct vb_name slot_name(const char *kind, uint32_t slot)
+{
+	struct vb_name n = { .un.sun_family = AF_UNIX };
+	int len = snprintf(n.un.sun_path + 1, sizeof n.un.sun_path - 1, "verbatim/%s/%u", kind, slot);
+	n.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+	return n;
+}
+
+struct vb_name vb_name_of_inbox(uint32_t slot) { return slot_name("slot", slot); }
+struct vb_name vb_name_of_link(uint32_t slot) { return slot_name("link", slot); }
+
+uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes)
+{
+	static const char prefix[] = "\0verbatim/slot/";
+	const size_t head = offsetof(struct sockaddr_un, sun_path) + sizeof prefix - 1;
+	if (bytes <= head || bytes > head + 4 || un->sun_family != AF_UNIX ||
+	    memcmp(un->sun_path, prefix, sizeof prefix - 1) != 0)
+		return 0;
+	uint32_t slot = 0;
+	for (const char *p = un->sun_path + sizeof prefix - 1; p < (const char *)un + bytes; p++) {
+		if (*p < '0' || *p > '9' || (*p == '0' && slot == 0))
+			return 0;
+		slot = slot * 10 + (uint32_t)(*p - '0');
+	}
+	return slot < VB_SLOT_COUNT ? slot : 0;
+}
+
+/* ---- taking ---- */
+
+static void inbox_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	vb_inbox_receive(w->fd, NULL, NULL);
+}
+
+/* Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. */
+static void listener_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	struct slot *s = w->arg;
+	if (vb_link_accept(w->fd) < 0) {
+		vb_watch_stop(w);
+		vb_timer_set(&s->accept_retry, vb_now_ns() + ACCEPT_RETRY_NS);
+	}
+}
+
+static void accept_again(struct vb_timer *t, uint64_t now_ns)
+{
+	struct slot *s = t->arg;
+	vb_watch_start(&s->listener, EPOLLIN);
+}
+
+static void slot_close(struct slot *s)
+{
+	vb_watch_stop(&s->inbox);
+	vb_watch_stop(&s->listener);
+	vb_fd_close(s->inbox.fd);
+	vb_fd_close(s->listener.fd);
+}
+
+/* -EADDRINUSE: somebody has it. */
+static int slot_open_locked(struct slot *s, uint32_t number)
+{
+	*s = (struct slot){
+		.number = number,
+		.inbox = { .fd = -1, .ready = inbox_ready, .arg = s },
+		.listener = { .fd = -1, .ready = listener_ready, .arg = s },
+		.accept_retry = { .fire = accept_again, .arg = s },
+	};
+	struct vb_name name = vb_name_of_inbox(number);
+	int err = vb_inbox_open_locked(&name, &s->inbox.fd);
+	if (!err)
+		err = vb_link_listen_locked(number, &s->listener.fd);
+	if (err)
+		slot_close(s);
+	return err;
+}
+
+/* Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need that lock. */
+static int slot_serve(struct slot *s)
+{
+	int err = vb_watch_start(&s->inbox, EPOLLIN);
+	if (!err)
+		err = vb_watch_start(&s->listener, EPOLLIN);
+	if (err)
+		slot_close(s); /* its place in the table stays unused */
+	else
+		atomic_fetch_or(&mine[s->number / 64], 1ull << s->number % 64);
+	return err;
+}
+
+/* Processes start to look at different places, so that a dead process's slot is not the next one's at once. */
+static uint32_t start_position(void)
+{
+	return (uint32_t)getpid() * 2654435761u >> (32 - VB_SLOT_BITS);
+}
+
+static int slot_take_locked(struct slot **slot)
+{
+	if (slot_count == MAX_SLOTS)
+		return -EADDRNOTAVAIL;
+	struct slot *s = &slots[slot_count];
+	for (uint32_t i = 0; i < VB_SLOT_COUNT; i++) {
+		uint32_t number = (start_position() + i) % VB_SLOT_COUNT;
+		int err = number ? slot_open_locked(s, number) : -EADDRINUSE;
+		if (err == -EADDRINUSE)
+			continue;
+		if (err)
+			return err;
+		slot_count++;
+		*slot = s;
+		return 0;
+	}
+	return -EADDRNOTAVAIL;
+}
+
+int vb_slot_take(uint32_t *slot)
+{
+	struct slot *s;
+	vb_host_lock();
+	int err = slot_count ? slot_take_locked(&s) : -ENOTCONN;
+	vb_host_unlock();
+	if (!err)
+		err = slot_serve(s);
+	if (!err)
+		*slot = s->number;
+	return err;
+}
+
+uint32_t vb_slot_first(void) { return atomic_load_explicit(&first_slot, memory_order_relaxed); }
+
+bool vb_slot_is_mine(uint32_t slot)
+{
+	return slot < VB_SLOT_COUNT &&
+	       (atomic_load_explicit(&mine[slot / 64], memory_order_relaxed) >> slot % 64 & 1);
+}
+
+/* ---- start, fork ---- */
+
+int vb_slot_start_locked(void)
+{
+	struct slot *s;
+	int err = slot_take_locked(&s);
+	if (!err)
+		err = slot_serve(s);
+	if (err) {
+		vb_slot_forget();
+		return err;
+	}
+	atomic_store(&first_slot, s->number);
+	vb_inbox_set_sender(s->inbox.fd);
+	return 0;
+}
+
+void vb_slot_forget(void)
+{
+	slot_count = 0;
+	atomic_store(&first_slot, 0);
+	vb_inbox_set_sender(-1);
+	for (size_t i = 0; i < VB_ARRAY_LEN(mine); i++)
+		atomic_store(&mine[i], 0);
+}
+
+void vb_slot_stop_locked(void)
+{
+	slot_close(&slots[0]);
+	vb_slot_forget();
+}
