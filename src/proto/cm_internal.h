@@ -57,6 +57,9 @@ struct vb_cm_move {
 const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state state);
 const char *vb_cm_input_name(enum vb_cm_input input);
 
+/* What a peer may ask us to wait at most, as an exponent (69 s). */
+#define VB_CM_MAX_PEER_TIMEOUT 24
+
 /* Takes one step and settles timers, indexes and release. -EINVAL: illegal, nothing changed. */
 int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *s);
 
@@ -64,11 +67,10 @@ int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *
 
 vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req, vb_cm_do_take_sidr_req,
 	vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject, vb_cm_do_abort, vb_cm_do_send_rtu,
-	vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_answer_dreq, vb_cm_do_send_sidr_rep, vb_cm_do_refuse_sidr,
-	vb_cm_do_unreachable, vb_cm_do_disconnected, vb_cm_do_reject_stale_req, vb_cm_do_reject_stale_rep,
-	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_dreq_received,
-	vb_cm_do_dreq_finished, vb_cm_do_sidr_rep_received, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_rep,
-	vb_cm_do_retry_dreq, vb_cm_do_timewait_exit;
+	vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_send_drep, vb_cm_do_send_sidr_rep, vb_cm_do_unreachable,
+	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_crossed,
+	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req, vb_cm_do_stale_rep,
+	vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq, vb_cm_do_timewait_exit;
 
 /* Sends the kept message again. */
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
@@ -82,16 +84,20 @@ struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *t
 struct vb_cm_event *vb_cm_out_event(struct vb_cm_out *out, struct vb_cm_conn *c, enum vb_cm_event_type type,
 				    int status);
 void vb_cm_blob_set(struct vb_cm_blob *blob, const uint8_t *bytes, size_t len);
+/* The private data of any message, the whole field. */
+const uint8_t *vb_cm_msg_private_data(const struct vb_cm_msg *msg, size_t *len);
 
 void vb_cm_put_req(struct vb_mad *mad, const struct vb_cm_conn *c, const struct vb_cm_req_info *info);
 void vb_cm_get_req(const struct vb_mad *mad, struct vb_cm_req_info *info);
+/* Why no user could accept this REQ; 0 if nothing is wrong with it. */
+enum vb_cm_rej_reason vb_cm_req_fault(const struct vb_mad *mad);
 void vb_cm_put_rep(struct vb_mad *mad, const struct vb_cm_conn *c, const struct vb_cm_rep_info *info);
 void vb_cm_get_rep(const struct vb_mad *mad, bool xrc, struct vb_cm_rep_info *info);
 void vb_cm_get_sidr_rep(const struct vb_mad *mad, struct vb_cm_sidr_rep_info *info);
 /* The event of a REQ or SIDR_REQ, but for conn. */
 void vb_cm_get_request(const struct vb_cm_msg *msg, struct vb_cm_event *event);
 
-/* The two ids as a received message names its sender and us. */
+/* The comm id by which its sender knows itself; 0 if unknown. */
 uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
 
 /* Answers from no connection. */
@@ -118,8 +124,11 @@ struct vb_cm_table {
 bool vb_cm_gid_is_zero(const uint8_t gid[16]);
 
 void vb_cm_conns_add(struct vb_cm_table *t, struct vb_cm_conn *c);
-void vb_cm_conns_remove(struct vb_cm_table *t, struct vb_cm_conn *c);
 void vb_cm_conns_mark_destroyed(struct vb_cm_table *t, struct vb_cm_conn *c);
+/* Takes a destroyed one out and appends its EV_RELEASE. */
+void vb_cm_conns_release(struct vb_cm_table *t, struct vb_cm_conn *c, struct vb_cm_out *out);
+/* Releases the oldest destroyed one if there are too many. */
+void vb_cm_conns_evict(struct vb_cm_table *t, struct vb_cm_out *out);
 /* By what identifies a repeated REQ or SIDR_REQ: the sender's comm id at its address. */
 void vb_cm_conns_index_remote(struct vb_cm_table *t, struct vb_cm_conn *c);
 /* By the peer's QP, while it is in use; does nothing without QPN or address. */
