@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs unmodified RDMA programs in pairs through `verbatim run` and judges what they did.
+
+A Case names a server and a client command line, the exit statuses that they must end with and patterns that their
+output must show; in all of these {dev}, {addr}, {gid} and {port} stand for the endpoint's own. Each program runs in a process group of its own with its
+output in a file of its own; whatever happens, both groups are gone when run_case returns.
+
+A server counts as ready when all of its threads sleep and use no CPU time for a moment: that is the same for programs
+that accept a TCP connection and for those that wait for a connection manager event, and looks into none of them.
+"""
+import dataclasses
+import fcntl
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+SIOCGIFADDR = 0x8915
+SIOCGIFFLAGS = 0x8913
+IFF_UP_RUNNING = 0x41
+ARPHRD_ETHER = "1"
+
+READY_LIMIT_S = 10.0
+READY_SAMPLES = 3
+READY_SAMPLE_S = 0.03
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """What a program needs to know to talk over one device."""
+    label: str
+    dev: str
+    addr: str
+    gid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    server: str = ""                  # "" when one program runs alone
+    client: str = ""
+    client_shows: tuple = ()          # regular expressions (multi-line), each must be found
+    server_shows: tuple = ()
+    never_shows: tuple = ()           # neither side may
+    client_exit: int = 0
+    server_exit: int = 0
+    clients: int = 1                  # run one after the other
+    server_stays: bool = False        # the server must still run after the last client; it is ended then
+    only: str = ""                    # label of the one endpoint to run on
+    limit_s: float = 30.0
+
+
+@dataclasses.dataclass
+class Outcome:
+    status: str                       # "ok", "FAIL", "skip"
+    reason: str = ""
+    server_output: str = ""
+    client_output: str = ""
+    seconds: float = 0.0
+
+
+def _ifreq_ioctl(name, request):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            return fcntl.ioctl(probe, request, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return None
+
+
+def first_ethernet():
+    """(name, IPv4 address) of the first Ethernet interface that is up and has an address, or None."""
+    for _, name in sorted(socket.if_nameindex()):
+        try:
+            kind = pathlib.Path(f"/sys/class/net/{name}/type").read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        flags = _ifreq_ioctl(name, SIOCGIFFLAGS)
+        addr = _ifreq_ioctl(name, SIOCGIFADDR)
+        if kind != ARPHRD_ETHER or not flags or not addr:
+            continue
+        if struct.unpack_from("H", flags, 16)[0] & IFF_UP_RUNNING == IFF_UP_RUNNING:
+            return name, socket.inet_ntoa(addr[20:24])
+    return None
+
+
+def endpoints():
+    """The loopback and, where there is one, the first Ethernet device."""
+    found = [Endpoint("lo", "vb_lo", "127.0.0.1", 0)]
+    ethernet = first_ethernet()
+    if ethernet:
+        found.append(Endpoint("eth", f"vb_{ethernet[0]}", ethernet[1], 1))
+    return found
+
+
+_port = 20000 + os.getpid() % 8000
+
+
+def free_port():
+    """A port that nobody listens on in TCP and that this run has not handed out before."""
+    global _port
+    while True:
+        _port = _port + 1 if _port < 31000 else 20000
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("::", _port))
+                return _port
+            except OSError:
+                continue
+
+
+class Program:
+    """A program under `verbatim run`, in its own process group, its output in a file."""
+
+    def __init__(self, build, command, log_path):
+        self.command = command
+        self.log_path = log_path
+        self.log = open(log_path, "wb")
+        self.log.write(f"$ verbatim run {command}\n".encode())
+        self.log.flush()
+        self.header = self.log.tell()
+        self.process = subprocess.Popen(
+            [os.path.join(build, "verbatim"), "run", *command.split()], stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def wait(self, deadline):
+        """The exit status (negative: signal), or None when the deadline passed."""
+        try:
+            return self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _activity(self):
+        """(all threads asleep, CPU ticks used so far)"""
+        asleep, ticks = True, 0
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            fields = (task / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            asleep = asleep and fields[0] == "S"
+            ticks += int(fields[11]) + int(fields[12])
+        return asleep, ticks
+
+    def wait_ready(self):
+        """Returns when the program waits for something (or ended, or never rests)."""
+        limit = time.monotonic() + READY_LIMIT_S
+        quiet, before = 0, None
+        while quiet < READY_SAMPLES and time.monotonic() < limit and self.process.poll() is None:
+            time.sleep(READY_SAMPLE_S)
+            try:
+                asleep, ticks = self._activity()
+            except OSError:
+                continue
+            quiet = quiet + 1 if asleep and ticks == before else 0
+            before = ticks
+
+    def end(self, how=signal.SIGKILL):
+        """Ends the whole group and returns the exit status. To be called once: the group's id may be reused."""
+        try:
+            os.killpg(self.process.pid, how)
+        except ProcessLookupError:
+            pass
+        try:
+            status = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            status = self.process.wait()
+        self.log.close()
+        return status
+
+    def output(self):
+        with open(self.log_path, "rb") as log:
+            log.seek(self.header)
+            return log.read().decode(errors="replace")
+
+
+def describe_exit(status):
+    if status is None:
+        return "did not end in time"
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with {status}"
+
+
+def _fill(template, values):
+    for key, value in values.items():
+        template = template.replace("{" + key + "}", str(value))
+    return template
+
+
+def _judge_output(case, values, outcome):
+    """What is wrong with the two outputs, or ""."""
+    for who, output, wanted in (("client", outcome.client_output, case.client_shows),
+                                ("server", outcome.server_output, case.server_shows)):
+        for pattern in wanted:
+            if not re.search(_fill(pattern, values), output, re.MULTILINE):
+                return f"{who} does not show /{_fill(pattern, values)}/"
+        for pattern in case.never_shows:
+            if found := re.search(_fill(pattern, values), output, re.MULTILINE):
+                return f"{who} shows \"{found.group(0)}\""
+    return ""
+
+
+def last_words(output):
+    """The last line of an output that says something, in brackets, or an empty string."""
+    lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
+    return f" ({lines[-1][:100]})" if lines else ""
+
+
+def missing_programs(*commands):
+    """Those of the commands' programs that are not installed."""
+    programs = [command.split()[0] for command in commands if command]
+    return [program for program in programs if not shutil.which(program)]
+
+
+def run_case(build, case, endpoint, log_dir):
+    """Runs one case on one endpoint and judges it."""
+    for program in missing_programs(case.server, case.client):
+        return Outcome("skip", f"{program} is not installed")
+    values = dataclasses.asdict(endpoint) | {"port": free_port()}
+    stem = os.path.join(log_dir, re.sub(r"[^\w.-]+", "_", f"{case.name}.{endpoint.label}"))
+    outcome = Outcome("ok")
+    start = time.monotonic()
+    programs = []
+    try:
+        outcome.reason = _run_programs(build, case, values, stem, programs)
+    finally:
+        for program in programs:
+            program.end()
+    outcome.seconds = time.monotonic() - start
+    if case.server:
+        outcome.server_output = programs[0].output()
+    if len(programs) > bool(case.server):
+        outcome.client_output = programs[-1].output()
+    if outcome.reason.startswith("client") and case.server:
+        outcome.reason += f"; server said{last_words(outcome.server_output)}"
+    outcome.reason = outcome.reason or _judge_output(case, values, outcome)
+    if outcome.reason:
+        outcome.status = "FAIL"
+    return outcome
+
+
+def _run_programs(build, case, values, stem, programs):
+    """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or ""."""
+    deadline = time.monotonic() + case.limit_s
+    if case.server:
+        server = Program(build, _fill(case.server, values), f"{stem}.server.log")
+        programs.append(server)
+        server.wait_ready()
+        if server.process.poll() is not None:
+            return f"server {describe_exit(server.process.returncode)} before a client came" \
+                   f"{last_words(server.output())}"
+    for turn in range(case.clients):
+        client = Program(build, _fill(case.client, values), f"{stem}.client{turn or ''}.log")
+        programs.append(client)
+        status = client.wait(deadline)
+        if status != case.client_exit:
+            return f"client {describe_exit(status)}{last_words(client.output())}"
+    return _judge_server(case, server, deadline) if case.server else ""
+
+
+def _judge_server(case, server, deadline):
+    if case.server_stays:
+        if server.process.poll() is not None:
+            return f"server {describe_exit(server.process.returncode)} though it should stay"
+        return ""
+    status = server.wait(deadline)
+    if status != case.server_exit:
+        return f"server {describe_exit(status)}{last_words(server.output())}"
+    return ""
+
+
+class Report:
+    """Prints one TAP line per case and the final count; `status` is the exit status."""
+
+    def __init__(self):
+        self.count = {"ok": 0, "FAIL": 0, "skip": 0}
+        self.start = time.monotonic()
+
+    def add(self, name, outcome):
+        self.count[outcome.status] += 1
+        number = sum(self.count.values())
+        if outcome.status == "skip":
+            print(f"ok {number} - {name} # SKIP {outcome.reason}", flush=True)
+            return
+        print(f"{'not ok' if outcome.status == 'FAIL' else 'ok'} {number} - {name}", flush=True)
+        if outcome.reason:
+            print(f"# FAIL {name}: {outcome.reason}", flush=True)
+
+    def finish(self):
+        print(f"1..{sum(self.count.values())}")
+        print(f"# {self.count['ok']} ok, {self.count['FAIL']} FAIL, {self.count['skip']} skipped "
+              f"in {time.monotonic() - self.start:.0f} s", flush=True)
+        return 1 if self.count["FAIL"] else 0
+
+
+def log_directory(build, name):
+    path = os.path.join(build, "apps-logs", name)
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    return path
+
+
+def require_library(build):
+    """Ends the run as failed when there is nothing to test."""
+    for library in ("libibverbs.so.1", "librdmacm.so.1"):
+        if not os.path.exists(os.path.join(build, "lib", library)):
+            sys.exit(f"Bail out! {build}/lib/{library} is missing: build first")

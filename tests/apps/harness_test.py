@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The harness judged by stand-in programs that behave and misbehave on purpose; speaks TAP."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import harness
+from harness import Case
+
+PROGRAMS = {
+    # Serves one TCP connection: reads one line, answers it.
+    "good-server": """#!/usr/bin/python3
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as s:
+    peer, _ = s.accept()
+    line = peer.recv(100)
+    peer.sendall(line)
+    print("served", line.decode())
+""",
+    "good-client": """#!/usr/bin/python3
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
+    s.sendall(sys.argv[2].encode())
+    print("answer", s.recv(100).decode())
+""",
+    "end-with": "#!/bin/sh\necho before the end\nexit $1\n",
+    "hang": "#!/bin/sh\nsleep 1000 &\necho $! >$1\nwait\n",
+    "crash": "#!/bin/sh\nkill -SEGV $$\n",
+}
+
+EXPECTED = [
+    (Case("pair", server="good-server {port}", client="good-client {port} hello", client_shows=("^answer hello$",),
+          server_shows=("^served hello$",)), "ok", ""),
+    (Case("alone", client="end-with 0", client_shows=("^before",)), "ok", ""),
+    (Case("wanted_status", client="end-with 3", client_exit=3), "ok", ""),
+    (Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True), "ok", ""),
+    (Case("not_installed", server="no-such-program", client="end-with 0"), "skip", "not installed"),
+    (Case("client_status", server="hang {dir}/pid", client="end-with 3"), "FAIL", "client ended with 3"),
+    (Case("client_crash", client="crash"), "FAIL", "killed by SIGSEGV"),
+    (Case("client_hangs", client="hang {dir}/pid", limit_s=0.5), "FAIL", "did not end in time"),
+    (Case("server_status", server="good-server {port}", client="good-client {port} hello", server_exit=1), "FAIL",
+     "server ended with 0"),
+    (Case("server_hangs", server="hang {dir}/pid", client="end-with 0", limit_s=1), "FAIL", "server did not end"),
+    (Case("server_early_end", server="end-with 0", client="end-with 0"), "FAIL", "before a client came"),
+    (Case("server_should_stay", server="good-server {port}", client="good-client {port} x", clients=1,
+          server_stays=True), "FAIL", "though it should stay"),
+    (Case("client_shows", client="end-with 0", client_shows=("nothing like it",)), "FAIL", "does not show"),
+    (Case("server_shows", server="good-server {port}", client="good-client {port} x", server_shows=("absent",)), "FAIL",
+     "server does not show"),
+    (Case("never_shows", client="end-with 0", never_shows=("bef[a-z]*",)), "FAIL", 'client shows "before"'),
+]
+
+
+def stand_ins(folder):
+    """A build directory whose `verbatim run` runs the program as it is."""
+    for name, text in (PROGRAMS | {"verbatim": '#!/bin/sh\nshift\nexec "$@"\n'}).items():
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="ascii") as script:
+            script.write(text)
+        os.chmod(path, 0o755)
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def main():
+    number = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        stand_ins(folder)
+        lo = harness.Endpoint("lo", "vb_lo", "127.0.0.1", 0)
+
+        def check(name, good, remark):
+            nonlocal number, failed
+            number += 1
+            failed += not good
+            print(f"{'ok' if good else 'not ok'} {number} - {name}", flush=True)
+            if not good:
+                print(f"# {remark}")
+
+        for case, status, reason in EXPECTED:
+            values = vars(case) | {"server": case.server.replace("{dir}", folder),
+                                   "client": case.client.replace("{dir}", folder)}
+            outcome = harness.run_case(folder, Case(**values), lo, folder)
+            check(f"run_case__{case.name}", outcome.status == status and reason in outcome.reason, outcome)
+
+        pid_file = os.path.join(folder, "left")
+        program = harness.Program(folder, f"hang {pid_file}", os.path.join(folder, "log"))
+        while not os.path.exists(pid_file) or not os.path.getsize(pid_file):
+            time.sleep(0.02)
+        with open(pid_file, encoding="ascii") as file:
+            child = int(file.read())
+        before = alive(child)
+        program.end()
+        time.sleep(0.2)
+        check("program_end__takes_the_group", before and not alive(child), f"child {child}")
+
+        ports = {harness.free_port() for _ in range(50)}
+        check("free_port__differs", len(ports) == 50, ports)
+
+        log = subprocess.run([sys.executable, "-c", "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
+                              "r.add('b', h.Outcome('FAIL', 'why')); r.add('c', h.Outcome('skip', 'absent'));"
+                              "exit(r.finish())"], cwd=os.path.dirname(os.path.abspath(__file__)),
+                             capture_output=True, text=True, check=False)
+        check("report__tap", log.returncode == 1 and log.stdout.splitlines()[:5] == [
+            "ok 1 - a", "not ok 2 - b", "# FAIL b: why", "ok 3 - c # SKIP absent", "1..3"], log)
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

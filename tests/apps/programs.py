@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Debian's unmodified RDMA programs between two processes on this library: the table of cases and its run.
+
+usage: programs.py BUILD_DIR [--full] [--list] [--endpoint lo|eth] [PATTERN...]
+A pattern is a regular expression over "program options @endpoint"; logs stay in BUILD_DIR/apps-logs/programs.
+"""
+import argparse
+import re
+import sys
+
+import harness
+from harness import Case
+
+BAD = (r"(?i)invalid data", r"(?i)mismatch!", r"(?i)completion with error", r"(?i)failed status")
+
+# Which perftest programs have which options: atomics have one size only, writes wait for memory and not for events.
+PERFTEST = ("send", "write", "read", "atomic")
+HAS_EVENTS = ("send", "read", "atomic")
+HAS_ALL_SIZES = ("send", "write", "read")
+HAS_SRQ = ("send",)
+
+
+def pair(program, fixed, options, **rules):
+    """A case of a program that is a server without and a client with an address; `fixed` is left out of its name."""
+    command = f"{program} {fixed} -d {{dev}} -p {{port}} {options}"
+    return Case(f"{program} {options}".strip(), server=command, client=f"{command} {{addr}}", never_shows=BAD, **rules)
+
+
+def pingpong(program, options="", **rules):
+    shows = (r"\d+ iters in [\d.]+ seconds",)
+    return pair(program, "-g {gid}", options, client_shows=shows, server_shows=shows, **rules)
+
+
+def perftest(program, options="", sizes=(r"\d+",), iterations=200, **rules):
+    """sizes: one result row must be shown for each, with a figure that is not zero."""
+    rows = tuple(rf"^ *{size} +\d+ .*[1-9]" for size in sizes)
+    return pair(program, "-F -x {gid}", f"{options} -n {iterations}".strip(), client_shows=rows, **rules)
+
+
+def cm_pair(server, client, name, **rules):
+    return Case(name, server=server, client=client, never_shows=BAD, **rules)
+
+
+def rping(options="", server_options="", addr="", **rules):
+    """addr: instead of the endpoint's own."""
+    common = f"-V -a {addr or '{addr}'} -p {{port}} {options}"
+    name = " ".join(f"rping {server_options} {options} {addr}".split())
+    return cm_pair(f"rping -s {common} {server_options}", f"rping -c {common}", name, **rules)
+
+
+def device_cases():
+    return [
+        Case("ibv_devices", client="ibv_devices", client_shows=(r"^\s+{dev}\s+[0-9a-f]{16}$",)),
+        Case("ibv_devinfo -l", client="ibv_devinfo -l", client_shows=(r"^\s*{dev}\s*$",)),
+        Case("ibv_devinfo -v", client="ibv_devinfo -v -d {dev}", client_shows=(
+            r"^hca_id:\s+{dev}$", r"state:\s+PORT_ACTIVE", r"link_layer:\s+Ethernet", r"active_mtu:\s+\d+",
+            r"max_qp:\s+[1-9]", r"max_mr_size:\s+0x[1-9a-f]", r"GID\[\s*{gid}\]:\s+::ffff:{addr}, RoCE v2")),
+        Case("ibv_devinfo -d nonsense", client="ibv_devinfo -d nonsense", client_exit=255,
+             client_shows=("nonsense",), only="lo"),
+    ]
+
+
+def pingpong_cases():
+    return [
+        *(pingpong("ibv_rc_pingpong", options) for options in
+          ("", "-e", "-n 10000", "-s 1048576", "-c", "-c -s 1048576 -n 100", "-e -n 10000 -s 1", "-r 1")),
+        *(pingpong("ibv_srq_pingpong", options) for options in ("", "-e", "-c", "-q 3 -n 5000", "-s 1048576 -n 50")),
+    ]
+
+
+def rping_cases():
+    return [
+        rping("-v -C 5", client_shows=(r"^ping data: rdma-ping-0: ",), server_shows=(r"^server ping data: rdma-ping-4",)),
+        *(rping(f"-C 1000 -S {size}") for size in (64, 1000, 4096, 16384, 65535)),
+        rping("-q -C 1000"),
+        rping("-C 1000", "-P", clients=3, server_stays=True),
+        rping("-C 1000", addr="::1", only="lo"),
+    ]
+
+
+def ucmatose_case(options):
+    return cm_pair(f"ucmatose -b {{addr}} -p {{port}} {options}", f"ucmatose -s {{addr}} -p {{port}} {options}",
+                   f"ucmatose {options}".strip(), client_shows=("^return status 0$",), server_shows=("^return status 0$",))
+
+
+def cm_cases():
+    return [
+        *rping_cases(),
+        cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}", "rdma_client/rdma_server",
+                client_shows=("^rdma_client: end 0$",), server_shows=("^rdma_server: end 0$",)),
+        *(ucmatose_case(options) for options in ("", "-c 100", "-m", "-m -c 20 -C 50 -S 10000")),
+        Case("rping nobody listens", client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
+             client_shows=("RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE|connect error",)),
+    ]
+
+
+POWERS = tuple(1 << power for power in range(1, 24))
+
+
+def latency_cases(operation):
+    program = f"ib_{operation}_lat"
+    yield perftest(program)
+    yield perftest(program, "-R")
+    if operation in HAS_EVENTS:
+        yield perftest(program, "-e")
+        yield perftest(program, "-R -e")
+    if operation in HAS_ALL_SIZES:
+        yield perftest(program, "-a", POWERS, iterations=20)
+    if operation in HAS_SRQ:
+        yield perftest(program, "--use-srq")
+        yield perftest(program, "--use-srq -R")
+    if operation == "atomic":
+        yield perftest(program, "-A CMP_AND_SWAP", ("8",))
+
+
+def bandwidth_cases(operation):
+    program = f"ib_{operation}_bw"
+    for options in ("", "-R", "-b", "-b -R", "-q 8", "-q 8 -b", "-q 8 -R"):
+        yield perftest(program, options)
+    if operation in HAS_EVENTS:
+        yield perftest(program, "-e")
+        yield perftest(program, "-R -e")
+    if operation in HAS_ALL_SIZES:
+        yield perftest(program, "-a", POWERS, iterations=20)
+        yield perftest(program, "-a -R", POWERS, iterations=20)
+    if operation in HAS_SRQ:
+        yield perftest(program, "--use-srq")
+        yield perftest(program, "--use-srq -q 8 -b")
+        yield perftest(program, "--use-srq -R")
+    if operation == "atomic":
+        yield perftest(program, "-A CMP_AND_SWAP", ("8",))
+
+
+def full_cases():
+    """Longer runs of the same, for --full."""
+    for operation in PERFTEST:
+        for tool in ("lat", "bw"):
+            yield perftest(f"ib_{operation}_{tool}", iterations=20000, limit_s=120)
+    for operation in HAS_ALL_SIZES:
+        yield perftest(f"ib_{operation}_bw", "-a -b -q 8", POWERS, iterations=1000, limit_s=600)
+    yield rping("-C 100000 -S 65535", limit_s=300)
+    yield ucmatose_case("-c 1000 -C 100")
+
+
+def cases(full):
+    table = [*device_cases(), *pingpong_cases(), *cm_cases()]
+    for operation in PERFTEST:
+        table += [*latency_cases(operation), *bandwidth_cases(operation)]
+    return table + (list(full_cases()) if full else [])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--full", action="store_true", help="longer runs as well")
+    parser.add_argument("--list", action="store_true", help="print the table and run nothing")
+    parser.add_argument("--endpoint", choices=("lo", "eth"))
+    options = parser.parse_intermixed_args()
+
+    log_dir = None if options.list else harness.log_directory(options.build, "programs")
+    report = harness.Report()
+    found = {endpoint.label: endpoint for endpoint in harness.endpoints()}
+    if not options.list:
+        harness.require_library(options.build)
+    for case in cases(options.full):
+        for label in ("lo", "eth"):
+            name = f"{case.name} @{label}"
+            if case.only not in ("", label) or options.endpoint not in (None, label):
+                continue
+            if options.patterns and not any(re.search(pattern, name) for pattern in options.patterns):
+                continue
+            if options.list:
+                print(f"{name}: {case.server or '-'} | {case.client}")
+            elif label not in found:
+                report.add(name, harness.Outcome("skip", "no Ethernet interface with an IPv4 address"))
+            else:
+                report.add(name, harness.run_case(options.build, case, found[label], log_dir))
+    return 0 if options.list else report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
