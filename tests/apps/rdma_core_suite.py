@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""rdma-core's own test-suite, as Debian's python3-pyverbs brings it, on this library.
+
+Each module runs in a process of its own under `verbatim run`; a test that crashes or hangs is recorded as such and the
+module goes on behind it. The result is compared, test by test and in both directions, with rdma-core-expected.txt
+beside this file: a test that fails is a failure, and so is one that is skipped, or passes, against what is written
+there. The table per module is left in BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt.
+usage: rdma_core_suite.py BUILD_DIR [--update] [--device DEV --gid N] [PATTERN...]
+"""
+import argparse
+import collections
+import gzip
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+
+SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
+PYTHON = "/usr/bin/python3"                       # the one that Debian's pyverbs is built for
+HERE = pathlib.Path(__file__).resolve().parent
+EXPECTED = HERE / "rdma-core-expected.txt"
+VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
+TEST_LIMIT_S = 60.0
+STATUSES = ("ok", "skipped", "failed", "error", "crash", "timeout")
+
+
+def unpack(folder):
+    """Copies the suite; the names of its modules."""
+    folder.mkdir(parents=True)
+    for source in SUITE.iterdir():
+        text = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
+        (folder / source.name.removesuffix(".gz")).write_bytes(text)
+    return sorted(path.stem for path in folder.glob("test_*.py"))
+
+
+class Driver:
+    """A running suite_driver.py and the messages from it."""
+
+    def __init__(self, options, folder, module, wanted, log):
+        receive, send = os.pipe()
+        command = [os.path.join(options.build, "verbatim"), "run", PYTHON, str(HERE / "suite_driver.py"), str(folder),
+                   str(send), options.device, str(options.gid), module, *wanted]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                        pass_fds=(send,), start_new_session=True)
+        os.close(send)
+        self.receive = receive
+        self.pending = b""
+
+    def message(self, limit_s):
+        """The next message; None at the driver's end; raises TimeoutError."""
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self.pending:
+            ready, _, _ = select.select([self.receive], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            chunk = os.read(self.receive, 65536)
+            if not chunk:
+                return None
+            self.pending += chunk
+        line, self.pending = self.pending.split(b"\n", 1)
+        return json.loads(line)
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.close(self.receive)
+        return self.process.wait()
+
+
+def run_some(options, folder, module, wanted, log, results):
+    """Runs tests until one of them takes the process down; true when the process ended by itself at the end."""
+    driver = Driver(options, folder, module, wanted, log)
+    current = None
+    try:
+        while message := driver.message(TEST_LIMIT_S):
+            if "test" in message:
+                results[message["test"]] = ("listed", "")
+            elif "start" in message:
+                current = message["start"]
+            else:
+                results[message["end"]] = (message["status"], message["reason"])
+                current = None
+    except TimeoutError:
+        results[current or f"tests.{module}"] = ("timeout", f"no end within {TEST_LIMIT_S:.0f} s")
+        driver.end()
+        return False
+    try:
+        status = driver.process.wait(TEST_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        status = None
+    driver.end()
+    if current:
+        results[current] = ("crash", f"process {harness.describe_exit(status)}")
+    elif status != 0:
+        results[f"tests.{module}"] = ("crash", f"process {harness.describe_exit(status)} outside of a test")
+    return status == 0
+
+
+def run_module(options, folder, module, log):
+    """{test id: (status, reason)}"""
+    listed = {}
+    if not run_some(options, folder, module, [], log, listed):
+        return listed
+    wanted = [test for test in listed if selected(options, test)]
+    results = {}
+    while wanted:
+        before = len(results)
+        run_some(options, folder, module, wanted, log, results)
+        wanted = [test for test in wanted if test not in results]
+        if len(results) == before:
+            results |= {test: ("error", "was not run") for test in wanted}
+            break
+    return results
+
+
+def selected(options, name):
+    return not options.patterns or any(re.search(pattern, name) for pattern in options.patterns)
+
+
+def vendor_tests(folder, module):
+    return len(re.findall(r"^    def test_", (folder / f"{module}.py").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def table(results, vendor):
+    """The markdown table: a row per module and the sum."""
+    rows = collections.defaultdict(collections.Counter)
+    for test, (status, _) in results.items():
+        rows[test.split(".")[1]][status] += 1
+        rows["all of these"][status] += 1
+    lines = ["| module | ok | skipped | failed | error |", "| --- | --- | --- | --- | --- |"]
+    for module, counter in sorted(rows.items(), key=lambda row: (row[0] == "all of these", row[0])):
+        errors = counter["error"] + counter["crash"] + counter["timeout"]
+        lines.append(f"| {module} | {counter['ok']} | {counter['skipped']} | {counter['failed']} | {errors} |")
+    lines.append("")
+    lines.append(f"Not run: {sum(vendor.values())} tests for one vendor's devices, in {len(vendor)} modules.")
+    return "\n".join(lines) + "\n"
+
+
+def read_expected():
+    expected = {}
+    if EXPECTED.exists():
+        for line in EXPECTED.read_text(encoding="utf-8").splitlines():
+            if line and not line.startswith("#"):
+                status, test = line.split()
+                expected[test] = status
+    return expected
+
+
+def write_expected(results):
+    lines = ["# What rdma-core 44's test-suite gives on this library, one test a line; rdma_core_suite.py --update."]
+    lines += [f"{status} {test}" for test, (status, _) in sorted(results.items())]
+    EXPECTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def judge(test, results, expected):
+    status, reason = results.get(test, ("missing", "the suite has no such test"))
+    wanted = expected.get(test, "nothing")
+    reason = (reason.strip().splitlines() or [""])[-1]
+    if status in ("ok", "skipped") and status == wanted:
+        return harness.Outcome("skip" if status == "skipped" else "ok", reason)
+    return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}")
+
+
+def run_suite(options, log_dir):
+    """({test id: (status, reason)}, {vendor module: number of tests})"""
+    folder = log_dir / "tests"
+    results, vendor = {}, {}
+    for module in unpack(folder):
+        if VENDOR.match(module):
+            vendor[module] = vendor_tests(folder, module)
+            continue
+        with open(log_dir / f"{module}.log", "wb") as log:
+            results |= run_module(options, folder, module, log)
+    return results, vendor
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--update", action="store_true", help="write what is found as what is expected")
+    parser.add_argument("--device")
+    parser.add_argument("--gid", type=int)
+    options = parser.parse_intermixed_args()
+    endpoint = harness.endpoints()[-1]
+    options.device = options.device or endpoint.dev
+    options.gid = endpoint.gid if options.gid is None else options.gid
+    return options
+
+
+def main():
+    options = parse_options()
+    report = harness.Report()
+    if not (SUITE / "run_tests.py").exists() or not os.path.exists("/usr/lib/python3/dist-packages/pyverbs"):
+        report.add("rdma-core's suite", harness.Outcome("skip", "python3-pyverbs with its documentation is not installed"))
+        return report.finish()
+    harness.require_library(options.build)
+    log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite"))
+    results, vendor = run_suite(options, log_dir)
+    (log_dir / "table.md").write_text(table(results, vendor), encoding="utf-8")
+    (log_dir / "results.txt").write_text(
+        "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),
+        encoding="utf-8")
+    if options.update:
+        write_expected(results)
+    expected = {test: status for test, status in read_expected().items() if selected(options, test)}
+    for test in sorted(results.keys() | expected.keys()):
+        report.add(test.removeprefix("tests."), judge(test, results, expected))
+    print("# " + table(results, vendor).strip().replace("\n", "\n# "))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

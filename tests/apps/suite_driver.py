@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs tests of rdma-core's suite inside one process and tells what happens over a pipe, one JSON object per line:
+{"start": ID} before a test, {"end": ID, "status": ok|skipped|failed|error, "reason": TEXT} after it. With no ID given,
+it only tells which tests there are: {"test": ID}.
+
+The suite asks sysfs which network interface a device belongs to. There is no entry of ours in sysfs, so this driver
+answers in its place (vb_eth0 belongs to eth0); nothing else of the suite is changed.
+usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE [ID...]
+"""
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import unittest
+
+
+class Teller(unittest.TestResult):
+    def __init__(self, pipe):
+        super().__init__()
+        self.pipe = pipe
+        self.verdict = None
+
+    def tell(self, **message):
+        self.pipe.write(json.dumps(message) + "\n")
+        self.pipe.flush()
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.verdict = ("ok", "")
+        self.tell(start=test.id())
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.tell(end=test.id(), status=self.verdict[0], reason=self.verdict[1])
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.verdict = ("skipped", reason)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.verdict = ("failed", self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.verdict = ("error", self.errors[-1][1])
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.verdict = ("failed", self._exc_info_to_string(err, test))
+
+    def addUnexpectedSuccess(self, test):
+        super().addUnexpectedSuccess(test)
+        self.verdict = ("failed", "expected to fail")
+
+
+def name_interface(self, dev, port, idx):
+    """Stands in for the suite's look into /sys/class/infiniband/DEV/device/net."""
+    try:
+        addr, mac = self.get_ip_mac_address(dev.removeprefix("vb_"))
+    except (KeyError, IndexError):
+        addr = mac = None
+    self.args.append([dev, port, idx, addr, mac])
+
+
+def load(folder, module):
+    """The suite's package without its own loading of every module, then the one module."""
+    sys.path.insert(0, folder)
+    importlib.import_module("args_parser").parser.parse_args()
+    package = importlib.util.module_from_spec(importlib.util.spec_from_loader("tests", loader=None))
+    package.__path__ = [folder]
+    sys.modules["tests"] = package
+    importlib.import_module("tests.base").RDMATestCase._get_ip_mac = name_interface
+    return importlib.import_module(f"tests.{module}")
+
+
+def each_test(suite):
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from each_test(item)
+        else:
+            yield item
+
+
+def main():
+    folder, pipe_fd, device, gid, module, *wanted = sys.argv[1:]
+    sys.argv[1:] = ["--dev", device, "--gid", gid]
+    os.set_inheritable(int(pipe_fd), False)
+    with os.fdopen(int(pipe_fd), "w", encoding="utf-8") as pipe:
+        result = Teller(pipe)
+        loaded = unittest.defaultTestLoader.loadTestsFromModule(load(folder, module))
+        for test in each_test(loaded):
+            if not wanted:
+                result.tell(test=test.id())
+        if wanted:
+            unittest.TestSuite(test for test in each_test(loaded) if test.id() in wanted).run(result)
+
+
+main()
