@@ -204,14 +204,14 @@ static inline struct verbs_context *verbs_get_ctx(struct ibv_context *ctx)
 	verbs_ctx_ && verbs_ctx_->sz >= verbs_need_ && verbs_ctx_->op ? verbs_ctx_ : NULL;		\
 })
 
-/* Call an extended operation that gives an errno value: EOPNOTSUPP if it does not exist. */
-#define verbs_call_op(ctx, op, ...) __extension__ ({							\
+/* Names that end in an underscore are for these headers alone. Call an extended operation that gives an errno value: EOPNOTSUPP if it does not exist. */
+#define verbs_call_op_(ctx, op, ...) __extension__ ({							\
 	struct verbs_context *verbs_op_ = verbs_get_ctx_op(ctx, op);					\
 	verbs_op_ ? verbs_op_->op(__VA_ARGS__) : EOPNOTSUPP;						\
 })
 
 /* Call an extended operation that gives a pointer: NULL with errno EOPNOTSUPP if it does not exist. */
-#define verbs_make_op(ctx, op, ...) __extension__ ({							\
+#define verbs_make_op_(ctx, op, ...) __extension__ ({							\
 	struct verbs_context *verbs_op_ = verbs_get_ctx_op(ctx, op);					\
 	if (!verbs_op_)											\
 		errno = EOPNOTSUPP;									\

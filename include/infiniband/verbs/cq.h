@@ -276,7 +276,7 @@ struct ibv_cq_ex {
 /* Make an extended queue; ends with ibv_destroy_cq(). ENOSYS: a member in wc_flags is not to be had. ibv_create_cq_ex(3) */
 static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *cq_attr)
 {
-	return verbs_make_op(context, create_cq_ex, context, cq_attr);
+	return verbs_make_op_(context, create_cq_ex, context, cq_attr);
 }
 
 /* The same queue for calls that take a struct ibv_cq. */
@@ -306,7 +306,7 @@ struct ibv_modify_cq_attr {
 /* Change how the queue gives events. ibv_modify_cq(3) */
 static inline int ibv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
-	return verbs_call_op(cq->context, modify_cq, cq, attr);
+	return verbs_call_op_(cq->context, modify_cq, cq, attr);
 }
 
 /*

@@ -247,13 +247,13 @@ struct ibv_flow {
 /* Steer packets to a raw packet or UD QP; holds until ibv_destroy_flow(). ibv_create_flow(3) */
 static inline struct ibv_flow *ibv_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *flow)
 {
-	return verbs_make_op(qp->context, ibv_create_flow, qp, flow);
+	return verbs_make_op_(qp->context, ibv_create_flow, qp, flow);
 }
 
 /* End a rule. ibv_create_flow(3) */
 static inline int ibv_destroy_flow(struct ibv_flow *flow_id)
 {
-	return verbs_call_op(flow_id->context, ibv_destroy_flow, flow_id);
+	return verbs_call_op_(flow_id->context, ibv_destroy_flow, flow_id);
 }
 
 /* An action that rules can name. ibv_create_flow_action(3) */
@@ -284,19 +284,19 @@ struct ibv_flow_action_esp_attr {
 static inline struct ibv_flow_action *ibv_create_flow_action_esp(struct ibv_context *ctx,
 								 struct ibv_flow_action_esp_attr *esp)
 {
-	return verbs_make_op(ctx, create_flow_action_esp, ctx, esp);
+	return verbs_make_op_(ctx, create_flow_action_esp, ctx, esp);
 }
 
 /* Change an ESP action: null pointers and cleared mask bits leave things as they are. ibv_create_flow_action(3) */
 static inline int ibv_modify_flow_action_esp(struct ibv_flow_action *action, struct ibv_flow_action_esp_attr *esp)
 {
-	return verbs_call_op(action->context, modify_flow_action_esp, action, esp);
+	return verbs_call_op_(action->context, modify_flow_action_esp, action, esp);
 }
 
 /* Release an action. EBUSY: a rule still uses it. ibv_create_flow_action(3) */
 static inline int ibv_destroy_flow_action(struct ibv_flow_action *action)
 {
-	return verbs_call_op(action->context, destroy_flow_action, action);
+	return verbs_call_op_(action->context, destroy_flow_action, action);
 }
 
 /* comp_mask must be 0. ibv_create_counters(3) */
@@ -331,27 +331,27 @@ enum ibv_read_counters_flags {
 static inline struct ibv_counters *ibv_create_counters(struct ibv_context *context,
 						       struct ibv_counters_init_attr *init_attr)
 {
-	return verbs_make_op(context, create_counters, context, init_attr);
+	return verbs_make_op_(context, create_counters, context, init_attr);
 }
 
 /* Release it. EBUSY: a rule still counts in it. ibv_create_counters(3) */
 static inline int ibv_destroy_counters(struct ibv_counters *counters)
 {
-	return verbs_call_op(counters->context, destroy_counters, counters);
+	return verbs_call_op_(counters->context, destroy_counters, counters);
 }
 
 /* Add a counter, for the rule flow or, with NULL, for rules that name the set. ibv_attach_counters_point_flow(3) */
 static inline int ibv_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
 						 struct ibv_flow *flow)
 {
-	return verbs_call_op(counters->context, attach_counters_point_flow, counters, attr, flow);
+	return verbs_call_op_(counters->context, attach_counters_point_flow, counters, attr, flow);
 }
 
 /* Read the first ncounters values. ibv_read_counters(3) */
 static inline int ibv_read_counters(struct ibv_counters *counters, uint64_t *counters_value, uint32_t ncounters,
 				    uint32_t flags)
 {
-	return verbs_call_op(counters->context, read_counters, counters, counters_value, ncounters, flags);
+	return verbs_call_op_(counters->context, read_counters, counters, counters_value, ncounters, flags);
 }
 
 #ifdef __cplusplus

@@ -45,13 +45,13 @@ struct ibv_td_init_attr {
 /* Make a thread domain; it lives until ibv_dealloc_td(). ibv_alloc_td(3) */
 static inline struct ibv_td *ibv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr)
 {
-	return verbs_make_op(context, alloc_td, context, init_attr);
+	return verbs_make_op_(context, alloc_td, context, init_attr);
 }
 
 /* Release it. EBUSY: a parent domain still uses it. ibv_alloc_td(3) */
 static inline int ibv_dealloc_td(struct ibv_td *td)
 {
-	return verbs_call_op(td->context, dealloc_td, td);
+	return verbs_call_op_(td->context, dealloc_td, td);
 }
 
 /* Which members of ibv_parent_domain_init_attr beyond pd and td are valid. ibv_alloc_parent_domain(3) */
@@ -77,7 +77,7 @@ struct ibv_parent_domain_init_attr {
 static inline struct ibv_pd *ibv_alloc_parent_domain(struct ibv_context *context,
 						     struct ibv_parent_domain_init_attr *attr)
 {
-	return verbs_make_op(context, alloc_parent_domain, context, attr);
+	return verbs_make_op_(context, alloc_parent_domain, context, attr);
 }
 
 /* Which members of ibv_xrcd_init_attr are valid. ibv_open_xrcd(3) */
@@ -102,7 +102,7 @@ struct ibv_xrcd {
 /* Open a domain; it lives until ibv_close_xrcd(). ibv_open_xrcd(3) */
 static inline struct ibv_xrcd *ibv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *xrcd_init_attr)
 {
-	return verbs_make_op(context, open_xrcd, context, xrcd_init_attr);
+	return verbs_make_op_(context, open_xrcd, context, xrcd_init_attr);
 }
 
 /* Close it. EBUSY: XRC objects of this process still use it. ibv_open_xrcd(3) */
@@ -186,7 +186,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 /* A region without memory: reads as zeros, swallows writes. Has an lkey only. ibv_alloc_null_mr(3) */
 static inline struct ibv_mr *ibv_alloc_null_mr(struct ibv_pd *pd)
 {
-	return verbs_make_op(pd->context, alloc_null_mr, pd);
+	return verbs_make_op_(pd->context, alloc_null_mr, pd);
 }
 
 /* What ibv_rereg_mr() is to change. ibv_rereg_mr(3) */
@@ -226,7 +226,7 @@ void ibv_unimport_mr(struct ibv_mr *mr);
 static inline int ibv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 				struct ibv_sge *sg_list, uint32_t num_sge)
 {
-	return verbs_call_op(pd->context, advise_mr, pd, advice, flags, sg_list, num_sge);
+	return verbs_call_op_(pd->context, advise_mr, pd, advice, flags, sg_list, num_sge);
 }
 
 /* A memory window: a right to a part of a region, granted and withdrawn by work requests. ibv_alloc_mw(3) */
@@ -317,13 +317,13 @@ struct ibv_dm {
 /* Take device memory; it lives until ibv_free_dm(). ibv_alloc_dm(3) */
 static inline struct ibv_dm *ibv_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
-	return verbs_make_op(context, alloc_dm, context, attr);
+	return verbs_make_op_(context, alloc_dm, context, attr);
 }
 
 /* Give it back. EBUSY: a region still uses it. ibv_alloc_dm(3) */
 static inline int ibv_free_dm(struct ibv_dm *dm)
 {
-	return verbs_call_op(dm->context, free_dm, dm);
+	return verbs_call_op_(dm->context, free_dm, dm);
 }
 
 /* Use device memory dm_handle of the process whose device was imported. Ends with ibv_unimport_dm(). ibv_import_dm(3) */
@@ -345,7 +345,7 @@ static inline int ibv_memcpy_from_dm(void *host_addr, struct ibv_dm *dm, uint64_
 static inline struct ibv_mr *ibv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset, size_t length,
 					   unsigned int access)
 {
-	return verbs_make_op(pd->context, reg_dm_mr, pd, dm, dm_offset, length, access);
+	return verbs_make_op_(pd->context, reg_dm_mr, pd, dm, dm_offset, length, access);
 }
 
 #ifdef __cplusplus

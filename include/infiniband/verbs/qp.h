@@ -246,13 +246,13 @@ static inline struct ibv_qp *ibv_create_qp_ex(struct ibv_context *context, struc
 {
 	if (qp_init_attr_ex->comp_mask == IBV_QP_INIT_ATTR_PD)
 		return ibv_create_qp(qp_init_attr_ex->pd, (struct ibv_qp_init_attr *)(void *)qp_init_attr_ex);
-	return verbs_make_op(context, create_qp_ex, context, qp_init_attr_ex);
+	return verbs_make_op_(context, create_qp_ex, context, qp_init_attr_ex);
 }
 
 /* Share an XRC_RECV QP of another process; ends with ibv_destroy_qp(). ibv_open_qp(3) */
 static inline struct ibv_qp *ibv_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *qp_open_attr)
 {
-	return verbs_make_op(context, open_qp, context, qp_open_attr);
+	return verbs_make_op_(context, open_qp, context, qp_open_attr);
 }
 
 /*
@@ -264,7 +264,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 /* Limit the rate of a QP in RTR or RTS. ibv_modify_qp_rate_limit(3) */
 static inline int ibv_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
 {
-	return verbs_call_op(qp->context, modify_qp_rate_limit, qp, attr);
+	return verbs_call_op_(qp->context, modify_qp_rate_limit, qp, attr);
 }
 
 /* The attributes (at least those in attr_mask) and what the QP was made with. ibv_query_qp(3) */

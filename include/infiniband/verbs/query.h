@@ -69,7 +69,7 @@ static inline int ibv_query_device_ex(struct ibv_context *context, const struct 
 
 	if (input && input->comp_mask)
 		return EINVAL;
-	err = verbs_call_op(context, query_device_ex, context, input, attr, sizeof(*attr));
+	err = verbs_call_op_(context, query_device_ex, context, input, attr, sizeof(*attr));
 	if (err != EOPNOTSUPP && err != ENOSYS)
 		return err;
 	memset(attr, 0, sizeof(*attr));
@@ -79,7 +79,7 @@ static inline int ibv_query_device_ex(struct ibv_context *context, const struct 
 /* Read the device's clock, as values->comp_mask asks; on return that says what was read. ibv_query_rt_values_ex(3) */
 static inline int ibv_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *values)
 {
-	return verbs_call_op(context, query_rt_values, context, values);
+	return verbs_call_op_(context, query_rt_values, context, values);
 }
 
 /* The exported function fills the structure as old programs know it, without port_cap_flags2. Use the macro below. */

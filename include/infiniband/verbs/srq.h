@@ -97,7 +97,7 @@ static inline struct ibv_srq *ibv_create_srq_ex(struct ibv_context *context,
 	if ((mask & ~(uint32_t)IBV_SRQ_INIT_ATTR_TYPE) == IBV_SRQ_INIT_ATTR_PD &&
 	    (!typed || srq_init_attr_ex->srq_type == IBV_SRQT_BASIC))
 		return ibv_create_srq(srq_init_attr_ex->pd, (struct ibv_srq_init_attr *)(void *)srq_init_attr_ex);
-	return verbs_make_op(context, create_srq_ex, context, srq_init_attr_ex);
+	return verbs_make_op_(context, create_srq_ex, context, srq_init_attr_ex);
 }
 
 /* Change the size, arm the limit event, or both, as the mask (enum ibv_srq_attr_mask) says. ibv_modify_srq(3) */
@@ -109,7 +109,7 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr);
 /* The number that XRC senders name this SRQ by. ibv_get_srq_num(3) */
 static inline int ibv_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
 {
-	return verbs_call_op(srq->context, get_srq_num, srq, srq_num);
+	return verbs_call_op_(srq->context, get_srq_num, srq, srq_num);
 }
 
 /* Release it, after waiting for unacknowledged events. EBUSY: a QP still uses it. ibv_create_srq(3) */
@@ -195,7 +195,7 @@ struct ibv_wq {
  */
 static inline struct ibv_wq *ibv_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *wq_init_attr)
 {
-	struct ibv_wq *wq = verbs_make_op(context, create_wq, context, wq_init_attr);
+	struct ibv_wq *wq = verbs_make_op_(context, create_wq, context, wq_init_attr);
 
 	if (!wq)
 		return NULL;
@@ -209,13 +209,13 @@ static inline struct ibv_wq *ibv_create_wq(struct ibv_context *context, struct i
 /* Change state or flags of a work queue. ibv_modify_wq(3) */
 static inline int ibv_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *wq_attr)
 {
-	return verbs_call_op(wq->context, modify_wq, wq, wq_attr);
+	return verbs_call_op_(wq->context, modify_wq, wq, wq_attr);
 }
 
 /* Release it. EBUSY: an indirection table still has it. ibv_create_wq(3) */
 static inline int ibv_destroy_wq(struct ibv_wq *wq)
 {
-	return verbs_call_op(wq->context, destroy_wq, wq);
+	return verbs_call_op_(wq->context, destroy_wq, wq);
 }
 
 /* Post receive requests, as ibv_post_recv() does. ibv_post_recv(3) */
@@ -248,13 +248,13 @@ struct ibv_rwq_ind_table {
 static inline struct ibv_rwq_ind_table *ibv_create_rwq_ind_table(struct ibv_context *context,
 								 struct ibv_rwq_ind_table_init_attr *init_attr)
 {
-	return verbs_make_op(context, create_rwq_ind_table, context, init_attr);
+	return verbs_make_op_(context, create_rwq_ind_table, context, init_attr);
 }
 
 /* Release it. EBUSY: a QP still uses it. ibv_create_rwq_ind_table(3) */
 static inline int ibv_destroy_rwq_ind_table(struct ibv_rwq_ind_table *rwq_ind_table)
 {
-	return verbs_call_op(rwq_ind_table->context, destroy_rwq_ind_table, rwq_ind_table);
+	return verbs_call_op_(rwq_ind_table->context, destroy_rwq_ind_table, rwq_ind_table);
 }
 
 #ifdef __cplusplus

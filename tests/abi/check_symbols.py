@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Compares what a shared library exports with a list of name@@NODE (default version) and name@NODE entries.
+
+Usage: check_symbols.py LIBRARY LIST
+Names what is missing, and what is exported without being listed. Our own libraries share internal names through the
+version node VERBATIM_PRIVATE, which is allowed as long as they keep to the prefix vb_.
+"""
+import subprocess
+import sys
+
+
+def exported(library):
+    out = subprocess.run(["nm", "--dynamic", "--defined-only", "--with-symbol-versions", library],
+                         stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    symbols = (line.split() for line in out.splitlines())
+    # A version node is itself an absolute symbol.
+    return {fields[-1] for fields in symbols if fields[-2] != "A"}
+
+
+def listed(path):
+    with open(path) as f:
+        return {line.strip() for line in f if line.strip()}
+
+
+def is_own(symbol):
+    return symbol.startswith("vb_") and symbol.endswith("@@VERBATIM_PRIVATE")
+
+
+def main():
+    library, path = sys.argv[1:3]
+    have, want = exported(library), listed(path)
+    missing = sorted(want - have)
+    extra = sorted(s for s in have - want if not is_own(s))
+    for symbol in missing:
+        print(f"missing: {symbol}")
+    for symbol in extra:
+        print(f"extra: {symbol}")
+    print(f"{len(want)} symbols wanted, {len(have)} exported: {len(missing)} missing, {len(extra)} extra")
+    sys.exit(1 if missing or extra or not want else 0)
+
+
+if __name__ == "__main__":
+    main()
