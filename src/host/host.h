@@ -51,7 +51,7 @@ VB_EXPORT void vb_host_put(void);
 /* Counts the forks above this process: changes in a child. Objects remember it to notice that they were inherited. */
 VB_EXPORT unsigned vb_host_generation(void);
 
-/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8. */
+/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 
 /*
@@ -96,7 +96,7 @@ struct vb_timer {
 	struct vb_heap_node node;
 };
 
-/* (Re)arms t; one-shot. Cheap; wakes the progress thread only if t becomes the earliest. */
+/* (Re)arms t; one-shot. Cheap; wakes the progress thread only if t becomes the earliest. Ignored while t is being cancelled. */
 VB_EXPORT void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
 /* After it returns t is not armed and its callback does not run (from within a callback: does not wait). Locks: see vb_watch_stop. */
 VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
@@ -156,7 +156,9 @@ VB_EXPORT void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, voi
  * -ECONNREFUSED (no such slot), -EMSGSIZE, -EINVAL (more than VB_INBOX_MAX_IOV pieces). Never blocks. */
 VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 
-/* A bound port: the name is any byte string up to 96 bytes, unique in the network namespace. */
+/* A bound port: the name is any byte string up to VB_PORT_NAME_MAX bytes, unique in the network namespace. */
+enum { VB_PORT_NAME_MAX = 92 }; /* what a socket address has room for */
+
 struct vb_port {
 	struct vb_watch watch;
 	vb_inbox_handler *handler;

@@ -28,7 +28,6 @@ enum {
 	BATCH = 16,
 	BATCHES_PER_TURN = 4,
 	BUFFER_BYTES = 4 << 20,
-	PORT_NAME_MAX = 96,
 };
 
 static atomic_int sender_fd = -1;
@@ -210,8 +209,9 @@ int vb_inbox_open_locked(const struct vb_name *name, int *fd)
 static int port_name(const void *name, size_t name_bytes, struct vb_name *out)
 {
 	static const char prefix[] = "\0verbatim/port/";
-	const size_t head = sizeof prefix - 1;
-	if (name_bytes > PORT_NAME_MAX || name_bytes + head > sizeof out->un.sun_path)
+	enum { head = sizeof prefix - 1 };
+	_Static_assert(head + VB_PORT_NAME_MAX <= sizeof out->un.sun_path, "port names fit");
+	if (name_bytes > VB_PORT_NAME_MAX)
 		return -EINVAL;
 	*out = (struct vb_name){ .un.sun_family = AF_UNIX };
 	memcpy(out->un.sun_path, prefix, head);

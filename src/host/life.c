@@ -66,7 +66,7 @@ void vb_host_at_fork(void (*child)(void))
 	pthread_once(&fork_once, register_fork_handlers);
 	vb_host_lock();
 	for (size_t i = 0; i < MAX_CHILD_HANDLERS; i++) {
-		if (!child_handlers[i]) {
+		if (!child_handlers[i] || child_handlers[i] == child) {
 			child_handlers[i] = child;
 			break;
 		}

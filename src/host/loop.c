@@ -22,6 +22,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/list.h"
+
 enum {
 	EVENTS_PER_TURN = 64,
 	TIMERS_PER_TURN = 256, /* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
@@ -37,6 +39,13 @@ static struct vb_watch **watches; /* by descriptor */
 static size_t watches_size;
 static uint32_t last_serial;
 static struct vb_heap timers = VB_HEAP_INIT;
+/* Who waits in vb_timer_cancel: its timer is not armed meanwhile, or a callback that re-arms itself could go on for ever. */
+struct canceller {
+	const struct vb_timer *timer;
+	struct vb_list all;
+};
+static struct vb_list cancellers = VB_LIST_INIT(cancellers);
+
 static const struct vb_watch *running_watch;
 static const struct vb_timer *running_timer;
 static bool running_stopped; /* running_watch was stopped meanwhile */
@@ -185,12 +194,24 @@ static void dispatch(const struct epoll_event *e)
 
 /* ---- timers ---- */
 
+static bool is_being_cancelled_locked(const struct vb_timer *t)
+{
+	const struct canceller *c;
+	vb_list_for_each(c, &cancellers, all)
+		if (c->timer == t)
+			return true;
+	return false;
+}
+
 void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns)
 {
+	bool oversleeps = false;
 	pthread_mutex_lock(&lock);
-	vb_heap_remove(&timers, &t->node);
-	vb_heap_insert(&timers, &t->node, deadline_ns);
-	bool oversleeps = deadline_ns < wait_until;
+	if (!is_being_cancelled_locked(t)) {
+		vb_heap_remove(&timers, &t->node);
+		vb_heap_insert(&timers, &t->node, deadline_ns);
+		oversleeps = deadline_ns < wait_until;
+	}
 	if (oversleeps)
 		wait_until = deadline_ns; /* the next timer need not ring again */
 	pthread_mutex_unlock(&lock);
@@ -202,9 +223,12 @@ void vb_timer_cancel(struct vb_timer *t)
 {
 	pthread_mutex_lock(&lock);
 	vb_heap_remove(&timers, &t->node);
-	while (running_timer == t && !in_loop) {
-		wait_idle_locked();
-		vb_heap_remove(&timers, &t->node); /* the callback may have armed it again */
+	if (running_timer == t && !in_loop) {
+		struct canceller self = { .timer = t };
+		vb_list_add_tail(&cancellers, &self.all);
+		while (running_timer == t)
+			wait_idle_locked();
+		vb_list_del(&self.all);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -377,6 +401,7 @@ void vb_loop_forget(void)
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	idle_waiters = 0;
+	vb_list_init(&cancellers);
 	epoll_fd = -1;
 	atomic_store(&event_fd, -1);
 	in_loop = false; /* if it was a callback that forked */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* For tests with two processes: a forked child that runs a function and talks to the test over a socket. */
+#ifndef VB_TEST_CHILD_H
+#define VB_TEST_CHILD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct child {
+	pid_t pid;
+	int sock;
+};
+
+/* In the child, in place of cmocka's assertions: a failure shows in the exit status. */
+#define CHILD_CHECK(condition)                                                                   \
+	do {                                                                                     \
+		if (!(condition)) {                                                              \
+			fprintf(stderr, "child: %s:%d: %s\n", __FILE__, __LINE__, #condition);    \
+			_exit(1);                                                                \
+		}                                                                                \
+	} while (0)
+
+/* Gives another thread or process ten seconds to make it true. */
+#define WAIT_FOR(condition)                                                                      \
+	({                                                                                       \
+		int waits_left_ = 10000;                                                         \
+		while (!(condition) && waits_left_-- > 0)                                        \
+			usleep(1000);                                                            \
+		(condition);                                                                     \
+	})
+
+static inline struct child child_start(void (*body)(int sock))
+{
+	int pair[2];
+	struct child c;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0 || (c.pid = fork()) < 0)
+		abort();
+	if (c.pid == 0) {
+		close(pair[0]);
+		alarm(60);
+		body(pair[1]);
+		_exit(0);
+	}
+	close(pair[1]);
+	c.sock = pair[0];
+	return c;
+}
+
+static inline void say(int sock, uint64_t value)
+{
+	if (write(sock, &value, sizeof value) != sizeof value)
+		value = 0; /* the other is gone: its exit status tells why */
+}
+
+/* What the other end said; UINT64_MAX if it is gone. */
+static inline uint64_t hear(int sock)
+{
+	uint64_t value;
+	return read(sock, &value, sizeof value) == sizeof value ? value : UINT64_MAX;
+}
+
+/* Closes the socket, which ends a child that is hearing, and returns its wait status. */
+static inline int child_end(struct child *c)
+{
+	int status = -1;
+	close(c->sock);
+	waitpid(c->pid, &status, 0);
+	return status;
+}
+
+static inline void child_kill(struct child *c)
+{
+	kill(c->pid, SIGKILL);
+	child_end(c);
+}
+
+/* Children of a program with threads start threads here; ThreadSanitizer ends them unless told otherwise. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "host/host.h"
+
+static int start_host(void **state) { return vb_host_get(); }
+
+static void count(struct vb_timer *t, uint64_t now_ns) { (*(atomic_int *)t->arg)++; }
+
+/* True if the progress thread of this process fires timers. */
+static bool loop_runs(void)
+{
+	atomic_int fired = 0;
+	struct vb_timer t = { .fire = count, .arg = &fired };
+	vb_timer_set(&t, vb_now_ns());
+	bool runs = WAIT_FOR(fired);
+	vb_timer_cancel(&t);
+	return runs;
+}
+
+static void host_get__again_keeps_the_slot(void **state)
+{
+	uint32_t slot = vb_slot_first();
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(vb_host_get(), 0);
+		vb_host_put();
+	}
+	vb_host_put();
+	assert_int_equal(vb_slot_first(), slot);
+	assert_int_equal(vb_host_get(), 0);
+	assert_int_equal(vb_slot_first(), slot);
+	assert_true(loop_runs());
+}
+
+static void random__differs(void **state)
+{
+	uint64_t a[4] = { 0 }, b[4] = { 0 };
+	vb_random(a, sizeof a);
+	vb_random(b, sizeof b);
+	assert_memory_not_equal(a, b, sizeof a);
+	assert_true(a[3] || b[3]);
+}
+
+static void now_ns__goes_forward(void **state)
+{
+	uint64_t last = vb_now_ns();
+	for (int i = 0; i < 1000; i++) {
+		uint64_t now = vb_now_ns();
+		assert_true(now >= last);
+		last = now;
+	}
+}
+
+/* ---- a child that starts its own host ---- */
+
+static uint32_t parent_slot;
+static unsigned parent_generation;
+static int parent_eventfd, parent_link;
+static struct vb_timer parent_timer;
+static struct vb_watch parent_watch;
+static struct vb_port parent_port;
+static atomic_int parent_fired;
+static bool handler_ran;
+
+static void note_fork(void) { handler_ran = true; }
+
+static void forget_and_restart(int sock)
+{
+	CHILD_CHECK(handler_ran);
+	CHILD_CHECK(vb_host_generation() != parent_generation);
+	CHILD_CHECK(vb_slot_first() == 0 && !vb_slot_is_mine(parent_slot));
+	CHILD_CHECK(fcntl(parent_eventfd, F_GETFD) < 0);
+	CHILD_CHECK(fcntl(parent_link, F_GETFD) < 0);
+	struct vb_inbox_addr addr = { 0 };
+	struct iovec iov = { (char[12]){ 0 }, 12 };
+	CHILD_CHECK(vb_inbox_send(parent_slot, &addr, &iov, 1) == -ENOTCONN);
+	vb_loop_wake();
+
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_slot_first() != 0 && vb_slot_first() != parent_slot);
+	CHILD_CHECK(vb_slot_is_mine(vb_slot_first()) && !vb_slot_is_mine(parent_slot));
+	CHILD_CHECK(loop_runs());
+	say(sock, vb_slot_first());
+	/* What it inherited is dead, but may be let go. */
+	vb_timer_cancel(&parent_timer);
+	vb_watch_stop(&parent_watch);
+	vb_port_close(&parent_port);
+	CHILD_CHECK(loop_runs());
+	vb_timer_set(&parent_timer, vb_now_ns());
+	CHILD_CHECK(WAIT_FOR(parent_fired));
+	hear(sock);
+}
+
+static void never(struct vb_watch *w, uint32_t epoll_events) {}
+
+static void fork__child_gets_its_own_host_and_the_parent_goes_on(void **state)
+{
+	struct vb_peer_cred cred;
+	int pair[2];
+
+	parent_slot = vb_slot_first();
+	parent_generation = vb_host_generation();
+	parent_eventfd = vb_loop_eventfd();
+	assert_int_equal(vb_link_connect(parent_slot, &parent_link, &cred), 0);
+	vb_host_at_fork(note_fork);
+	parent_timer = (struct vb_timer){ .fire = count, .arg = &parent_fired };
+	vb_timer_set(&parent_timer, UINT64_MAX - 1);
+	assert_int_equal(pipe(pair), 0);
+	parent_watch = (struct vb_watch){ .fd = pair[0], .ready = never };
+	assert_int_equal(vb_watch_start(&parent_watch, EPOLLIN), 0);
+	assert_int_equal(vb_port_bind(&parent_port, "life", 4), 0);
+
+	struct child c = child_start(forget_and_restart);
+	uint64_t slot = hear(c.sock);
+	assert_in_range(slot, 1, VB_SLOT_COUNT - 1);
+	assert_int_not_equal(slot, parent_slot);
+	assert_int_equal(child_end(&c), 0);
+
+	assert_int_equal(vb_host_generation(), parent_generation);
+	assert_int_equal(vb_slot_first(), parent_slot);
+	assert_int_equal(parent_fired, 0);
+	assert_false(handler_ran);
+	assert_true(loop_runs());
+	assert_int_equal(vb_port_bind(&(struct vb_port){ 0 }, "life", 4), -EADDRINUSE);
+	vb_timer_cancel(&parent_timer);
+	vb_watch_stop(&parent_watch);
+	vb_port_close(&parent_port);
+	vb_fd_close(parent_link);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* ---- an idle child must not keep its parent's names alive ---- */
+
+static void fork_and_die(int sock)
+{
+	struct vb_port port;
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_port_bind(&port, "orphan", 6) == 0);
+	pid_t orphan = fork();
+	if (orphan == 0) {
+		char byte;
+		say(sock, vb_slot_first()); /* after the handlers: 0 */
+		CHILD_CHECK(read(sock, &byte, 1) == 0);
+		_exit(0);
+	}
+	say(sock, vb_slot_first());
+}
+
+static void fork__child_does_not_hold_its_dead_parents_names(void **state)
+{
+	struct child c = child_start(fork_and_die);
+	struct vb_peer_cred cred;
+	struct vb_port port;
+	int fd, status;
+
+	uint64_t slot = hear(c.sock) + hear(c.sock);
+	assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(vb_link_connect((uint32_t)slot, &fd, &cred), -ECONNREFUSED);
+	assert_int_equal(vb_port_bind(&port, "orphan", 6), 0);
+	vb_port_close(&port);
+	close(c.sock); /* the orphan ends */
+}
+
+/* ---- other ways to make a process ---- */
+
+static void exec__inherits_no_descriptor(void **state)
+{
+	char *argv[] = { "sh", "-c", "ls -l /proc/self/fd | grep -E 'socket|eventfd|eventpoll|memfd' && exit 1; exit 0", NULL };
+	extern char **environ;
+	void *addr;
+	int fd, status;
+	pid_t pid;
+
+	assert_int_equal(vb_shm_create(4096, "exec", &fd, &addr), 0);
+	for (int spawned = 0; spawned < 2; spawned++) {
+		if (spawned) {
+			assert_int_equal(posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ), 0);
+		} else if ((pid = fork()) == 0) {
+			execv("/bin/sh", argv);
+			_exit(2);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	vb_shm_unmap(addr, 4096);
+	vb_fd_close(fd);
+}
+
+static atomic_bool stop_busy;
+
+static void *keep_busy(void *unused)
+{
+	while (!stop_busy) {
+		struct vb_port port;
+		void *addr;
+		int fd;
+		if (vb_port_bind(&port, "busy", 4) == 0)
+			vb_port_close(&port);
+		if (vb_shm_create(4096, "busy", &fd, &addr) == 0) {
+			vb_shm_unmap(addr, 4096);
+			vb_fd_close(fd);
+		}
+		struct vb_timer t = { .fire = count, .arg = &parent_fired };
+		vb_timer_set(&t, vb_now_ns());
+		vb_timer_cancel(&t);
+	}
+	return NULL;
+}
+
+static void restart(int sock)
+{
+	struct vb_port port;
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(loop_runs());
+	while (vb_port_bind(&port, "busy", 4) == -EADDRINUSE)
+		usleep(10);
+	vb_port_close(&port);
+}
+
+/* Forks while another thread is inside the host: no child may find a lock held. */
+static void fork__beside_a_busy_thread(void **state)
+{
+	pthread_t busy;
+	assert_int_equal(pthread_create(&busy, NULL, keep_busy, NULL), 0);
+	for (int i = 0; i < 30; i++) {
+		struct child c = child_start(restart);
+		assert_int_equal(hear(c.sock), UINT64_MAX);
+		assert_int_equal(child_end(&c), 0);
+	}
+	stop_busy = true;
+	pthread_join(busy, NULL);
+	assert_true(loop_runs());
+}
+
+static atomic_int forked_status = -1;
+
+static void fork_in_callback(struct vb_timer *t, uint64_t now_ns)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) {
+		alarm(60);
+		CHILD_CHECK(!vb_loop_is_current());
+		CHILD_CHECK(vb_host_get() == 0);
+		CHILD_CHECK(loop_runs());
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	forked_status = status;
+}
+
+static void fork__in_a_callback(void **state)
+{
+	struct vb_timer t = { .fire = fork_in_callback };
+	vb_timer_set(&t, vb_now_ns());
+	assert_true(WAIT_FOR(forked_status != -1));
+	vb_timer_cancel(&t);
+	assert_int_equal(forked_status, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(host_get__again_keeps_the_slot),
+		cmocka_unit_test(random__differs),
+		cmocka_unit_test(now_ns__goes_forward),
+		cmocka_unit_test(fork__child_gets_its_own_host_and_the_parent_goes_on),
+		cmocka_unit_test(fork__child_does_not_hold_its_dead_parents_names),
+		cmocka_unit_test(exec__inherits_no_descriptor),
+		cmocka_unit_test(fork__beside_a_busy_thread),
+		cmocka_unit_test(fork__in_a_callback),
+	};
+	return cmocka_run_group_tests(tests, start_host, NULL);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "host/host.h"
+
+static atomic_int accepted_fd = -1;
+static struct vb_peer_cred accepted_cred;
+
+static void accepted(int fd, const struct vb_peer_cred *cred)
+{
+	accepted_cred = *cred;
+	accepted_fd = fd;
+}
+
+static int start_host(void **state)
+{
+	vb_link_set_acceptor(accepted);
+	return vb_host_get();
+}
+
+static int stop_host(void **state)
+{
+	vb_host_put();
+	return 0;
+}
+
+/* Both ends in this process. */
+static void make_link(int ends[2])
+{
+	struct vb_peer_cred cred;
+	accepted_fd = -1;
+	assert_int_equal(vb_link_connect(vb_slot_first(), &ends[0], &cred), 0);
+	assert_int_equal(cred.pid, getpid());
+	assert_int_equal(cred.uid, geteuid());
+	assert_true(WAIT_FOR(accepted_fd >= 0));
+	ends[1] = accepted_fd;
+}
+
+static void link__keeps_message_boundaries_and_tells_hang_up(void **state)
+{
+	int ends[2];
+	char got[16];
+
+	make_link(ends);
+	assert_int_equal(accepted_cred.pid, getpid());
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), -EAGAIN);
+	assert_int_equal(vb_link_send(ends[0], "one", 3, NULL, 0), 0);
+	assert_int_equal(vb_link_send(ends[0], "three", 5, NULL, 0), 0);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 3);
+	assert_memory_equal(got, "one", 3);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 5);
+	vb_fd_close(ends[0]);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 0);
+	assert_int_equal(vb_link_send(ends[1], "x", 1, NULL, 0), -EPIPE);
+	vb_fd_close(ends[1]);
+}
+
+static void link_recv__of_a_longer_message_loses_it(void **state)
+{
+	int ends[2], fds[VB_LINK_MAX_FDS], nfds = 9;
+	char got[4];
+
+	make_link(ends);
+	assert_int_equal(vb_link_send(ends[0], "longer", 6, (int[]){ STDIN_FILENO }, 1), 0);
+	assert_int_equal(vb_link_send(ends[0], "x", 1, NULL, 0), 0);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, fds, &nfds), -EMSGSIZE);
+	assert_int_equal(nfds, 0);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 1);
+	vb_fd_close(ends[0]);
+	vb_fd_close(ends[1]);
+}
+
+static void link_send__to_a_peer_that_does_not_read_is_refused_at_last(void **state)
+{
+	static char block[32768];
+	int ends[2], err = 0;
+
+	make_link(ends);
+	for (int i = 0; !err && i < 10000; i++)
+		err = vb_link_send(ends[0], block, sizeof block, NULL, 0);
+	assert_int_equal(err, -EAGAIN);
+	vb_fd_close(ends[0]);
+	vb_fd_close(ends[1]);
+}
+
+/* ---- descriptors ---- */
+
+static int lowest_free_fd(void)
+{
+	int fd = dup(STDIN_FILENO);
+	close(fd);
+	return fd;
+}
+
+static void link__passes_descriptors(void **state)
+{
+	int ends[2], pair[2], fds[VB_LINK_MAX_FDS], nfds;
+	char got[8];
+
+	make_link(ends);
+	assert_int_equal(pipe(pair), 0);
+	assert_int_equal(vb_link_send(ends[0], "fd", 2, pair, 2), 0);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, fds, &nfds), 2);
+	assert_int_equal(nfds, 2);
+	for (int i = 0; i < 2; i++)
+		assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(write(fds[1], "through", 7), 7);
+	assert_int_equal(read(pair[0], got, 7), 7);
+	assert_memory_equal(got, "through", 7);
+	for (int i = 0; i < 2; i++) {
+		vb_fd_close(fds[i]);
+		vb_fd_close(ends[i]);
+		close(pair[i]);
+	}
+}
+
+static void link_send__limits_descriptors(void **state)
+{
+	int ends[2], fds[VB_LINK_MAX_FDS + 1] = { 0 };
+	make_link(ends);
+	assert_int_equal(vb_link_send(ends[0], "x", 1, fds, VB_LINK_MAX_FDS), 0);
+	assert_int_equal(vb_link_send(ends[0], "x", 1, fds, VB_LINK_MAX_FDS + 1), -EINVAL);
+	vb_fd_close(ends[0]);
+	vb_fd_close(ends[1]);
+}
+
+/* A peer may send any number: none may stay open here uncounted. */
+static void link_recv__closes_surplus_descriptors(void **state)
+{
+	enum { MANY = VB_LINK_MAX_FDS + 3 };
+	int ends[2], fds[VB_LINK_MAX_FDS], nfds;
+	union {
+		char bytes[CMSG_SPACE(MANY * sizeof(int))];
+		struct cmsghdr header;
+	} control = { .header = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(MANY * sizeof(int)) } };
+	struct iovec iov = { "x", 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+	char got[8];
+
+	make_link(ends);
+	int before = lowest_free_fd();
+	memset(CMSG_DATA(&control.header), 0, MANY * sizeof(int));
+	assert_int_equal(sendmsg(ends[0], &m, 0), 1);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, fds, &nfds), 1);
+	assert_int_equal(nfds, VB_LINK_MAX_FDS);
+	for (int i = 0; i < nfds; i++)
+		vb_fd_close(fds[i]);
+	assert_int_equal(lowest_free_fd(), before);
+
+	assert_int_equal(sendmsg(ends[0], &m, 0), 1);
+	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 1);
+	assert_int_equal(lowest_free_fd(), before);
+	vb_fd_close(ends[0]);
+	vb_fd_close(ends[1]);
+}
+
+/* ---- another process ---- */
+
+static void accept_and_hold(int sock)
+{
+	vb_link_set_acceptor(accepted);
+	accepted_fd = -1;
+	CHILD_CHECK(vb_host_get() == 0);
+	say(sock, vb_slot_first());
+	CHILD_CHECK(WAIT_FOR(accepted_fd >= 0));
+	say(sock, (uint64_t)accepted_cred.pid);
+	hear(sock);
+}
+
+static void link__hangs_up_when_the_peer_is_killed(void **state)
+{
+	struct child c = child_start(accept_and_hold);
+	struct vb_peer_cred cred;
+	int fd;
+	char got[8];
+
+	assert_int_equal(vb_link_connect((uint32_t)hear(c.sock), &fd, &cred), 0);
+	assert_int_equal(cred.pid, c.pid);
+	assert_int_equal(hear(c.sock), getpid());
+	assert_int_equal(vb_link_send(fd, "unread", 6, NULL, 0), 0);
+	assert_int_equal(vb_link_recv(fd, got, sizeof got, NULL, NULL), -EAGAIN);
+	child_kill(&c);
+	assert_int_equal(vb_link_recv(fd, got, sizeof got, NULL, NULL), 0);
+	vb_fd_close(fd);
+}
+
+static void link_connect__to_a_free_slot_is_refused(void **state)
+{
+	struct child c = child_start(accept_and_hold);
+	uint32_t slot = (uint32_t)hear(c.sock);
+	struct vb_peer_cred cred;
+	int fd;
+
+	child_kill(&c);
+	assert_int_equal(vb_link_connect(slot, &fd, &cred), -ECONNREFUSED);
+}
+
+static void accept_as_another_user(int sock)
+{
+	CHILD_CHECK(setresuid(65533, 65533, 65533) == 0);
+	vb_link_set_acceptor(accepted);
+	accepted_fd = -1;
+	CHILD_CHECK(vb_host_get() == 0);
+	say(sock, vb_slot_first());
+	/* And the other way round: it is connected, then turned away. */
+	struct vb_peer_cred cred;
+	int fd;
+	CHILD_CHECK(vb_link_connect((uint32_t)hear(sock), &fd, &cred) == -EPERM);
+	hear(sock);
+	CHILD_CHECK(accepted_fd == -1);
+}
+
+static void link_connect__to_another_user_is_refused(void **state)
+{
+	if (geteuid() != 0) {
+		print_message("skipped: needs root to become two users\n");
+		skip();
+	}
+	struct child c = child_start(accept_as_another_user);
+	struct vb_peer_cred cred;
+	int fd;
+
+	accepted_fd = -1;
+	assert_int_equal(vb_link_connect((uint32_t)hear(c.sock), &fd, &cred), -EPERM);
+	say(c.sock, vb_slot_first());
+	assert_int_equal(child_end(&c), 0);
+	assert_int_equal(accepted_fd, -1);
+}
+
+/* A process that does not accept: its backlog fills up, and the caller is told instead of blocked. */
+static void link_connect__to_a_stopped_process_does_not_block(void **state)
+{
+	enum { TRIES = 4096 };
+	static int fds[TRIES];
+	struct child c = child_start(accept_and_hold);
+	uint32_t slot = (uint32_t)hear(c.sock);
+	struct vb_peer_cred cred;
+	int n = 0, err = 0, status;
+
+	assert_int_equal(kill(c.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+	while (n < TRIES && !(err = vb_link_connect(slot, &fds[n], &cred)))
+		n++;
+	assert_true(err == -EAGAIN || err == -EMFILE);
+	for (int i = 0; i < n; i++)
+		vb_fd_close(fds[i]);
+	child_kill(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(link__keeps_message_boundaries_and_tells_hang_up),
+		cmocka_unit_test(link_recv__of_a_longer_message_loses_it),
+		cmocka_unit_test(link_send__to_a_peer_that_does_not_read_is_refused_at_last),
+		cmocka_unit_test(link__passes_descriptors),
+		cmocka_unit_test(link_send__limits_descriptors),
+		cmocka_unit_test(link_recv__closes_surplus_descriptors),
+		cmocka_unit_test(link__hangs_up_when_the_peer_is_killed),
+		cmocka_unit_test(link_connect__to_a_free_slot_is_refused),
+		cmocka_unit_test(link_connect__to_another_user_is_refused),
+		cmocka_unit_test(link_connect__to_a_stopped_process_does_not_block),
+	};
+	return cmocka_run_group_tests(tests, start_host, stop_host);
+}

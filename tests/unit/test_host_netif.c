@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "child.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "host/host.h"
+
+static struct in6_addr ip(const char *text)
+{
+	struct in6_addr a;
+	char mapped[64];
+	snprintf(mapped, sizeof mapped, strchr(text, ':') ? "%s" : "::ffff:%s", text);
+	if (inet_pton(AF_INET6, mapped, &a) != 1)
+		abort();
+	return a;
+}
+
+static bool is_local(const char *text)
+{
+	struct in6_addr a = ip(text);
+	return vb_netif_is_local(&a);
+}
+
+static int class_of(const struct in6_addr *a)
+{
+	return IN6_IS_ADDR_V4MAPPED(a) ? 0 : IN6_IS_ADDR_LINKLOCAL(a) ? 1 : 2;
+}
+
+static void netif_list__is_ordered_and_plausible(void **state)
+{
+	struct vb_netif *list;
+	unsigned count;
+
+	assert_int_equal(vb_netif_list(&list, &count), 0);
+	assert_true(count > 0);
+	for (unsigned i = 0; i < count; i++) {
+		const struct vb_netif *n = &list[i];
+		assert_int_equal(n->index, if_nametoindex(n->name));
+		assert_true(n->mtu >= 68);
+		if (i)
+			assert_true(n->loopback > n[-1].loopback ||
+				    (n->loopback == n[-1].loopback && n->index > n[-1].index));
+		for (unsigned j = 1; j < n->naddrs; j++) {
+			assert_true(class_of(&n->addrs[j - 1].ip) <= class_of(&n->addrs[j].ip));
+			assert_memory_not_equal(&n->addrs[j - 1].ip, &n->addrs[j].ip, sizeof(struct in6_addr));
+		}
+	}
+	assert_true(list[count - 1].loopback);
+	free(list);
+}
+
+static void netif_is_local__knows_own_addresses(void **state)
+{
+	struct vb_netif *list;
+	unsigned count;
+
+	assert_int_equal(vb_netif_list(&list, &count), 0);
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned j = 0; j < list[i].naddrs; j++)
+			assert_true(vb_netif_is_local(&list[i].addrs[j].ip));
+	free(list);
+	assert_true(is_local("127.0.0.1"));
+	assert_true(is_local("127.200.3.4"));
+	assert_true(is_local("::1"));
+	assert_false(is_local("203.0.113.77"));
+	assert_false(is_local("2001:db8::77"));
+	assert_false(is_local("0.0.0.0"));
+	assert_false(is_local("::"));
+}
+
+/* ---- changes, in a network namespace of the test's own ---- */
+
+static bool write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* As root, or as root of a new user namespace. */
+static bool enter_network_namespace(void)
+{
+	char map[64];
+	uid_t uid = geteuid();
+	if (unshare(CLONE_NEWNET) == 0)
+		return true;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return false;
+	snprintf(map, sizeof map, "0 %u 1", uid);
+	return write_file("/proc/self/uid_map", map);
+}
+
+/* Brings lo up and replaces the address with the label lo:1. */
+static bool set_loopback(const char *address)
+{
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq r = { .ifr_name = "lo:1" }, up = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_LOOPBACK };
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	inet_pton(AF_INET, address, &in.sin_addr);
+	memcpy(&r.ifr_addr, &in, sizeof in);
+	bool ok = ioctl(sock, SIOCSIFFLAGS, &up) == 0 && ioctl(sock, SIOCSIFADDR, &r) == 0;
+	close(sock);
+	return ok;
+}
+
+static atomic_uint changes;
+static void count_changes(void *arg) { (*(atomic_uint *)arg)++; }
+
+enum { NO_NAMESPACE = 2 };
+
+static void change_addresses(int sock)
+{
+	if (!enter_network_namespace())
+		_exit(NO_NAMESPACE);
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_netif_watch(count_changes, &changes) == 0);
+	CHILD_CHECK(!is_local("198.51.100.9"));
+	CHILD_CHECK(set_loopback("198.51.100.9"));
+	CHILD_CHECK(WAIT_FOR(changes > 0));
+	CHILD_CHECK(is_local("198.51.100.9"));
+	unsigned before = changes;
+	CHILD_CHECK(set_loopback("198.51.100.10"));
+	CHILD_CHECK(WAIT_FOR(changes > before));
+	CHILD_CHECK(WAIT_FOR(!is_local("198.51.100.9")));
+	CHILD_CHECK(is_local("198.51.100.10"));
+
+	struct vb_netif *list;
+	unsigned count;
+	CHILD_CHECK(vb_netif_list(&list, &count) == 0);
+	CHILD_CHECK(list[count - 1].loopback && list[count - 1].up);
+	struct in6_addr expected = ip("198.51.100.10");
+	CHILD_CHECK(list[count - 1].naddrs >= 2); /* 127.0.0.1 came first */
+	CHILD_CHECK(IN6_ARE_ADDR_EQUAL(&list[count - 1].addrs[1].ip, &expected));
+	CHILD_CHECK(list[count - 1].addrs[1].prefix_len == 24);
+	free(list);
+}
+
+/* Without the host there are no notices: the cache expires by itself. */
+static void change_addresses_without_notices(int sock)
+{
+	if (!enter_network_namespace())
+		_exit(NO_NAMESPACE);
+	CHILD_CHECK(set_loopback("198.51.100.9"));
+	CHILD_CHECK(WAIT_FOR(is_local("198.51.100.9")));
+	CHILD_CHECK(set_loopback("198.51.100.10"));
+	CHILD_CHECK(WAIT_FOR(is_local("198.51.100.10")));
+	CHILD_CHECK(WAIT_FOR(!is_local("198.51.100.9")));
+}
+
+static void run_in_namespace(void (*body)(int))
+{
+	struct child c = child_start(body);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	int status = child_end(&c);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_NAMESPACE) {
+		print_message("skipped: no network namespace can be made here\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
+static void netif_watch__tells_changes(void **state) { run_in_namespace(change_addresses); }
+
+static void netif_is_local__follows_changes_without_notices(void **state)
+{
+	run_in_namespace(change_addresses_without_notices);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(netif_list__is_ordered_and_plausible),
+		cmocka_unit_test(netif_is_local__knows_own_addresses),
+		cmocka_unit_test(netif_watch__tells_changes),
+		cmocka_unit_test(netif_is_local__follows_changes_without_notices),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
