@@ -82,6 +82,10 @@ int vb_channel_init(struct vb_channel *ch);
 int vb_channel_fini(struct vb_channel *ch);
 /* Waits (unless fd is O_NONBLOCK: -EAGAIN) for an event; -EINTR as read(2). */
 int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
+/* Queues an event of cq. */
+void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
+/* Before a CQ goes: drops its queued events and waits until those handed out are acknowledged. */
+void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
 
 /* An asynchronous event's subject; kind says which member of ibv_async_event.element it is. */
 enum vb_async_kind { VB_ASYNC_CQ, VB_ASYNC_QP, VB_ASYNC_SRQ, VB_ASYNC_PORT, VB_ASYNC_DEVICE };
@@ -168,35 +172,36 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
-/* For producers. */
+/* For producers. On overrun the completion is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe);
+/* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
 
 /* ---- receive queues: a QP's own, or an SRQ's ---- */
 
 struct vb_rwqe {
 	uint64_t wr_id;
-	uint32_t nsge;
-	uint32_t slot;
 	uint64_t length; /* sum over sge, bytes */
+	uint32_t nsge;
 	struct ibv_sge sge[VB_MAX_SGE];
 };
 
+/* A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. */
 struct vb_rq {
 	struct vb_lock lock;
 	uint8_t *slots;
 	uint32_t stride, mask, max_wr, max_sge;
-	uint32_t tail, head;      /* posted, taken */
-	atomic_uint outstanding;  /* posted and not yet polled */
-	bool starved;             /* a responder waits for the next post */
+	uint32_t tail, head;  /* posted, taken: free-running */
+	atomic_uint polled;
+	bool starved;         /* a responder waits for the next post (of an SRQ: see vb_srq.starved) */
 };
 
 struct vb_srq {
 	struct vb_context *ctx;
 	struct vb_pd *pd;
 	struct vb_rq rq;
-	uint32_t limit;
-	uint32_t *free_slots;     /* SRQ entries complete out of order */
-	struct vb_list starved;   /* vb_qp.srq_node of responders that wait */
+	uint32_t limit;           /* 0: not armed */
+	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
 	atomic_uint refs;
 	struct vb_async_source async;
 };
@@ -279,8 +284,10 @@ struct vb_qp {
 	pthread_mutex_t ctl;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
-	const struct vb_path_ops *path; /* NULL until connected */
+	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
+	bool sqd_notify;          /* under sq.lock: raise SQ_DRAINED when nothing is in flight */
+	bool comm_est;            /* under resp_lock: COMM_EST was raised */
 	struct vb_list srq_node;
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint mcast;        /* groups attached */

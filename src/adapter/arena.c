@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/arena.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { MIN_SHIFT = 6, MAX_SHIFT = 33 };
+
+struct vb_arena_head *vb_arena;
+
+static int fd = -1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t unused = VB_ARENA_HEAP;      /* the heap beyond it was never handed out, and is zero */
+static uint64_t free_blocks[MAX_SHIFT + 1]; /* per size the first free block; its first word is the offset of the next */
+
+/* In a forked child: the host has already replaced the mapping by private memory and closed the descriptor. */
+static void forget(void)
+{
+	vb_arena = NULL;
+	fd = -1;
+	unused = VB_ARENA_HEAP;
+	memset(free_blocks, 0, sizeof(free_blocks));
+	pthread_mutex_init(&lock, NULL);
+}
+
+static int start_locked(void)
+{
+	static bool hooked;
+	void *addr;
+	int err = vb_shm_create(VB_ARENA_BYTES, "verbatim", &fd, &addr);
+	if (err)
+		return err;
+	if (!hooked)
+		vb_host_at_fork(forget);
+	hooked = true;
+	struct vb_arena_head *head = addr;
+	head->magic = VB_ARENA_MAGIC;
+	head->version = VB_ARENA_VERSION;
+	vb_random(&head->nonce, sizeof(head->nonce));
+	vb_arena = head;
+	return 0;
+}
+
+int vb_arena_start(void)
+{
+	pthread_mutex_lock(&lock);
+	int err = vb_arena ? 0 : start_locked();
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int vb_arena_fd(void)
+{
+	return fd;
+}
+
+static unsigned size_shift(size_t bytes)
+{
+	unsigned shift = MIN_SHIFT;
+	while ((1ull << shift) < bytes)
+		shift++;
+	return shift;
+}
+
+static uint64_t take_locked(unsigned shift)
+{
+	uint64_t offset = free_blocks[shift];
+	if (offset) {
+		memcpy(&free_blocks[shift], vb_arena_at(offset), sizeof(uint64_t));
+		memset(vb_arena_at(offset), 0, 1ull << shift);
+		return offset;
+	}
+	if (VB_ARENA_BYTES - unused < (1ull << shift))
+		return 0;
+	offset = unused;
+	unused += 1ull << shift;
+	return offset;
+}
+
+uint64_t vb_arena_alloc(size_t bytes)
+{
+	unsigned shift = size_shift(bytes);
+	if (shift > MAX_SHIFT)
+		return 0;
+	pthread_mutex_lock(&lock);
+	uint64_t offset = take_locked(shift);
+	pthread_mutex_unlock(&lock);
+	return offset;
+}
+
+void vb_arena_free(uint64_t offset, size_t bytes)
+{
+	unsigned shift = size_shift(bytes);
+	pthread_mutex_lock(&lock);
+	memcpy(vb_arena_at(offset), &free_blocks[shift], sizeof(uint64_t));
+	free_blocks[shift] = offset;
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The arena: the one piece of memory that a process shows to its peers, a sealed memfd. Its owner alone writes it; peers map
+ * it read-only, so no peer can spoil it, and whatever they read in it they must not believe before checking.
+ *
+ *	page 0            struct vb_arena_head
+ *	VB_ARENA_KEYS     the key table, VB_KEY_COUNT entries
+ *	VB_ARENA_QPS      per slot of the process VB_SLOT_QPS control blocks of VB_QP_BLOCK bytes (format: local/shared.h)
+ *	VB_ARENA_HEAP     blocks of a power of two of bytes, handed out by vb_arena_alloc: queues, bells, stages
+ *
+ * Only what is touched costs memory. Offsets, never pointers, cross the process boundary.
+ */
+#ifndef VB_ADAPTER_ARENA_H
+#define VB_ADAPTER_ARENA_H
+
+#include "base/base.h"
+#include "host/host.h"
+
+#define VB_ARENA_MAGIC   0x314e455241425656ull /* "VVBAREN1" */
+#define VB_ARENA_VERSION 1u
+#define VB_ARENA_SLOTS   64u /* slots that one process can hold */
+#define VB_KEY_COUNT     (1u << 20)
+#define VB_KEY_BYTES     64u
+#define VB_QP_BLOCK      512u
+
+#define VB_ARENA_KEYS  4096ull
+#define VB_ARENA_QPS   (VB_ARENA_KEYS + (uint64_t)VB_KEY_COUNT * VB_KEY_BYTES)
+#define VB_ARENA_HEAP  (VB_ARENA_QPS + (uint64_t)VB_ARENA_SLOTS * VB_SLOT_QPS * VB_QP_BLOCK)
+#define VB_ARENA_BYTES (16ull << 30)
+
+struct vb_arena_head {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t reserved;
+	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
+	uint64_t reserved2[5];
+	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
+	/* 0: the owner looks for work by itself. Else: it sleeps; ring its eventfd once for each new value. */
+	VB_ALIGNED_LINE _Atomic(uint32_t) asleep;
+};
+_Static_assert(sizeof(struct vb_arena_head) <= 4096, "one page");
+_Static_assert(offsetof(struct vb_arena_head, slots) == 64, "layout");
+_Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
+
+/* This process's arena, made by vb_arena_start. NULL before, and in a forked child until it starts its own. */
+extern struct vb_arena_head *vb_arena;
+
+int vb_arena_start(void);
+int vb_arena_fd(void);
+
+static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + offset; }
+
+/*
+ * A zeroed block of at least `bytes`, aligned to a cache line; its offset, or 0 if the arena is full. Blocks keep their
+ * memory when freed, for the next of their size.
+ */
+uint64_t vb_arena_alloc(size_t bytes);
+void vb_arena_free(uint64_t offset, size_t bytes);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues: a ring under a lock that producers and pollers hold for a few entries' time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/progress.h"
+
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, uint32_t cqe)
+{
+	if (!cqe || cqe > VB_MAX_CQE)
+		return -EINVAL;
+	int err = vb_adapter_start();
+	if (err)
+		return err;
+	memset(cq, 0, sizeof(*cq));
+	uint32_t entries = vb_pow2_at_least(cqe);
+	cq->ring = malloc(entries * sizeof(*cq->ring));
+	if (!cq->ring)
+		return -ENOMEM;
+	cq->ctx = ctx;
+	cq->channel = channel;
+	cq->mask = entries - 1;
+	cq->capacity = cqe;
+	vb_lock_init(&cq->lock);
+	vb_list_init(&cq->event_node);
+	pthread_mutex_init(&cq->events_lock, NULL);
+	pthread_cond_init(&cq->events_cond, NULL);
+	if (channel)
+		atomic_fetch_add(&channel->refs, 1);
+	return 0;
+}
+
+int vb_cq_fini(struct vb_cq *cq)
+{
+	if (atomic_load(&cq->refs))
+		return -EBUSY;
+	vb_async_forget(cq->ctx, &cq->async);
+	if (cq->channel) {
+		vb_channel_forget(cq->channel, cq);
+		atomic_fetch_sub(&cq->channel->refs, 1);
+	}
+	pthread_cond_destroy(&cq->events_cond);
+	pthread_mutex_destroy(&cq->events_lock);
+	free(cq->ring);
+	return 0;
+}
+
+int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
+{
+	if (!cqe || cqe > VB_MAX_CQE)
+		return -EINVAL;
+	uint32_t entries = vb_pow2_at_least(cqe);
+	struct vb_cqe *ring = malloc(entries * sizeof(*ring));
+	if (!ring)
+		return -ENOMEM;
+	vb_lock(&cq->lock);
+	uint32_t waiting = cq->tail - cq->head;
+	bool fits = waiting <= cqe;
+	struct vb_cqe *unwanted = ring;
+	if (fits) {
+		for (uint32_t i = 0; i < waiting; i++)
+			ring[i] = cq->ring[(cq->head + i) & cq->mask];
+		unwanted = cq->ring;
+		cq->ring = ring;
+		cq->mask = entries - 1;
+		cq->capacity = cqe;
+		cq->head = 0;
+		cq->tail = waiting;
+	}
+	vb_unlock(&cq->lock);
+	free(unwanted);
+	return fits ? 0 : -EINVAL;
+}
+
+/* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
+static void retire(const struct vb_cqe *e)
+{
+	if (!e->is_recv)
+		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
+	else if (e->is_srq)
+		atomic_fetch_add_explicit(&e->qp->srq->rq.polled, 1, memory_order_release);
+	else
+		atomic_store_explicit(&e->qp->rq.polled, atomic_load_explicit(&e->qp->rq.polled, memory_order_relaxed) + 1,
+				      memory_order_release);
+}
+
+/* *hot gets a reference if nothing was found. */
+static int take(struct vb_cq *cq, uint32_t n, struct vb_cqe *out, struct vb_qp **hot)
+{
+	int got = 0;
+	vb_lock(&cq->lock);
+	while ((uint32_t)got < n && cq->head != cq->tail) {
+		out[got] = cq->ring[cq->head++ & cq->mask];
+		retire(&out[got++]);
+	}
+	if (!got && cq->overrun)
+		got = -EIO;
+	*hot = got ? NULL : cq->hot;
+	if (*hot)
+		vb_qp_ref(*hot);
+	vb_unlock(&cq->lock);
+	return got;
+}
+
+int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+{
+	struct vb_qp *hot;
+	int got = take(cq, n, out, &hot);
+	if (got)
+		return got;
+	vb_progress_poll(hot);
+	got = take(cq, n, out, &hot);
+	if (vb_unlikely(hot != NULL))
+		vb_qp_unref(hot);
+	return got;
+}
+
+int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
+{
+	vb_lock(&cq->lock);
+	if (cq->armed != 1)
+		cq->armed = solicited_only ? 2 : 1;
+	vb_unlock(&cq->lock);
+	vb_progress_arm();
+	return 0;
+}
+
+static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+{
+	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+}
+
+void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	vb_lock(&cq->lock);
+	bool lost = cq->tail - cq->head >= cq->capacity;
+	bool first = lost && !cq->overrun;
+	bool event = wakes(cq, cqe);
+	if (lost)
+		cq->overrun = true;
+	else
+		cq->ring[cq->tail++ & cq->mask] = *cqe;
+	if (vb_unlikely(cq->want_timestamp) && !lost)
+		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = vb_now_ns();
+	if (event)
+		cq->armed = 0;
+	cq->hot = cqe->qp;
+	vb_unlock(&cq->lock);
+	if (vb_unlikely(event) && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+	if (vb_unlikely(first))
+		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
+}
+
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	uint32_t keep = cq->head;
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct vb_cqe *e = &cq->ring[i & cq->mask];
+		if (e->qp != qp)
+			cq->ring[keep++ & cq->mask] = *e;
+		else if (e->is_srq)
+			retire(e);
+	}
+	cq->tail = keep;
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}

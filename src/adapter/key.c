@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/key.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A released entry rests while this many others are released before it is used again, so that stale keys stay unknown. */
+enum { RESTING = 4096 };
+
+/* Index 0 is never used. */
+static struct {
+	pthread_mutex_t lock;
+	uint32_t fresh;         /* the next entry that was never used */
+	uint32_t *queue;        /* ring of VB_KEY_COUNT released keys (tag advanced), allocated with the first release */
+	uint32_t head, tail;
+	unsigned generation;
+} keys = { .lock = PTHREAD_MUTEX_INITIALIZER, .fresh = 1 };
+
+const char *vb_key_fault_text(enum vb_key_fault fault)
+{
+	static const char *const text[] = {
+#define X(name, sentence) [VB_KEY_##name] = sentence,
+		VB_KEY_FAULTS(X)
+#undef X
+	};
+	return text[fault];
+}
+
+/* A forked child starts with an empty table. */
+static void follow_fork_locked(void)
+{
+	if (keys.generation == vb_host_generation())
+		return;
+	keys.generation = vb_host_generation();
+	keys.fresh = 1;
+	keys.head = keys.tail = 0;
+}
+
+/* A key to use next: index and tag. 0 if none is left. */
+static uint32_t take_locked(void)
+{
+	uint32_t released = keys.tail - keys.head;
+	if (keys.fresh < VB_KEY_COUNT && released <= RESTING)
+		return keys.fresh++ << 8 | 1;
+	return released ? keys.queue[keys.head++ % VB_KEY_COUNT] : 0;
+}
+
+int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd, uint32_t *key)
+{
+	pthread_mutex_lock(&keys.lock);
+	follow_fork_locked();
+	*key = take_locked();
+	pthread_mutex_unlock(&keys.lock);
+	if (!*key)
+		return -ENOMEM;
+	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (*key >> 8);
+	atomic_store_explicit(&k->pd, pd, memory_order_relaxed);
+	atomic_store_explicit(&k->access, access, memory_order_relaxed);
+	atomic_store_explicit(&k->iova, iova, memory_order_relaxed);
+	atomic_store_explicit(&k->length, length, memory_order_relaxed);
+	atomic_store_explicit(&k->va, va, memory_order_relaxed);
+	atomic_store_explicit(&k->key, *key, memory_order_release);
+	return 0;
+}
+
+void vb_key_revoke(uint32_t key)
+{
+	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (key >> 8);
+	/* Sequentially consistent: pairs with the fence at the start of a busy section. */
+	atomic_store(&k->key, 0);
+}
+
+void vb_key_release(uint32_t key)
+{
+	uint32_t next = (key & ~0xffu) | ((key + 1) & 0xff ? (key + 1) & 0xff : 1);
+	pthread_mutex_lock(&keys.lock);
+	if (!keys.queue)
+		keys.queue = malloc(VB_KEY_COUNT * sizeof(*keys.queue));
+	if (keys.queue) /* else the entry is lost, no more */
+		keys.queue[keys.tail++ % VB_KEY_COUNT] = next;
+	pthread_mutex_unlock(&keys.lock);
+}

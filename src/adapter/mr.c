@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+
+#include "adapter/key.h"
+#include "adapter/object.h"
+#include "adapter/path.h"
+#include "adapter/progress.h"
+
+enum {
+	REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+	KNOWN_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+		       IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB |
+		       IBV_ACCESS_OPTIONAL_RANGE,
+};
+
+static int check_range(uint64_t va, uint64_t length, uint64_t iova, unsigned access)
+{
+	if (access & ~(unsigned)KNOWN_ACCESS)
+		return -EINVAL;
+	if ((access & REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	if (va + length < va || iova + length < iova)
+		return -EINVAL;
+	return length ? vb_mem_check((void *)(uintptr_t)va, length, access & IBV_ACCESS_LOCAL_WRITE) : 0;
+}
+
+static int publish(struct vb_mr *mr)
+{
+	int err = check_range(mr->va, mr->length, mr->iova, mr->access);
+	if (err)
+		return err;
+	return vb_key_publish(mr->va, mr->iova, mr->length, mr->access, mr->pd->number, &mr->key);
+}
+
+static void withdraw(uint32_t key)
+{
+	vb_key_revoke(key);
+	vb_path_quiesce();
+	vb_key_release(key);
+}
+
+int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access)
+{
+	*mr = (struct vb_mr){ .pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access };
+	int err = vb_adapter_start();
+	if (!err)
+		err = publish(mr);
+	if (!err)
+		atomic_fetch_add(&pd->refs, 1);
+	return err;
+}
+
+int vb_mr_fini(struct vb_mr *mr)
+{
+	withdraw(mr->key);
+	atomic_fetch_sub(&mr->pd->refs, 1);
+	return 0;
+}
+
+int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access)
+{
+	struct vb_mr next = *mr;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		next.pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		next.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		next.va = next.iova = (uintptr_t)addr;
+		next.length = length;
+	}
+	int err = publish(&next);
+	if (err)
+		return err;
+	withdraw(mr->key);
+	atomic_fetch_add(&next.pd->refs, 1);
+	atomic_fetch_sub(&mr->pd->refs, 1);
+	*mr = next;
+	return 0;
+}

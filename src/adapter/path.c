@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/path.h"
+
+enum { MAX_PATHS = 4 };
+
+/* Filled by constructors, before any other thread. */
+static const struct vb_path_ops *paths[MAX_PATHS];
+static unsigned count;
+
+void vb_path_register(const struct vb_path_ops *path)
+{
+	if (count < MAX_PATHS)
+		paths[count++] = path;
+}
+
+const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->claims(qp))
+			return paths[i];
+	return NULL;
+}
+
+bool vb_path_poll_all(void)
+{
+	bool found = false;
+	for (unsigned i = 0; i < count; i++)
+		found |= paths[i]->poll();
+	return found;
+}
+
+bool vb_path_is_pending(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->is_pending())
+			return true;
+	return false;
+}
+
+void vb_path_quiesce(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		paths[i]->quiesce();
+}

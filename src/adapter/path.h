@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What carries a connected QP's traffic. The adapter keeps the queues; a path takes send queue entries in order from sq.sent
+ * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
+ * to RTR and loses it on the way to RESET, ERR or destruction.
+ */
+#ifndef VB_ADAPTER_PATH_H
+#define VB_ADAPTER_PATH_H
+
+#include "adapter/object.h"
+
+struct vb_path_ops {
+	const char *name;
+	/* Could this path reach the QP's remote address? Attributes are set, state is still INIT. */
+	bool (*claims)(const struct vb_qp *qp);
+	/* INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno: the transition fails. */
+	int (*attach)(struct vb_qp *qp);
+	/* RTR to RTS, or attributes changed while connected (access rights, RNR timer, timeouts). */
+	void (*update)(struct vb_qp *qp);
+	/*
+	 * Stops all traffic: from its return on nobody touches memory on this QP's behalf, and no further completion comes from the
+	 * path. What the peer had already finished has been completed. sq.lock and resp_lock are held.
+	 */
+	void (*stop)(struct vb_qp *qp);
+	/* After stop: nothing new will be queued for the QP from its return on (timers, the peer's end). No lock held. */
+	void (*unlink)(struct vb_qp *qp);
+	/* Frees path_state; after unlink, with no progress running on the QP. */
+	void (*detach)(struct vb_qp *qp);
+	/* Entries were posted. sq.lock is held. */
+	void (*send)(struct vb_qp *qp);
+	/* A receive was posted for a starved responder. No lock held. */
+	void (*receive)(struct vb_qp *qp);
+	/* Goes on with work that vb_progress_later has queued. No lock held. */
+	void (*run)(struct vb_qp *qp);
+	/* A poll's first look at the QP that had the last completion: cheap if nothing has happened. No lock held. */
+	void (*peek)(struct vb_qp *qp);
+	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
+	bool (*poll)(void);
+	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
+	bool (*is_pending)(void);
+	/* Returns once every access that was in flight at the call, in any process, has ended. */
+	void (*quiesce)(void);
+};
+
+/* Paths are asked in the order in which they were registered. At most 4. */
+void vb_path_register(const struct vb_path_ops *path);
+const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
+bool vb_path_poll_all(void);
+bool vb_path_is_pending(void);
+void vb_path_quiesce(void);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/progress.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "adapter/arena.h"
+#include "adapter/path.h"
+
+enum {
+	SPIN_POLLS = 32,       /* fruitless polls in a row, none of them after arming, that make a poller */
+	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there */
+	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
+	PASS_ROUNDS = 64,
+};
+
+struct vb_lock vb_progress_lock = VB_LOCK_INIT;
+
+static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node; each holds a reference */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+/* Counters that several threads may bump without atomic read-modify-write: a lost increment is harmless. */
+static atomic_uint polls;       /* rounds by pollers */
+static atomic_uint spins;       /* of these since the last arming or wake-up */
+static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
+static unsigned seen_polls;     /* by the progress thread */
+static atomic_uint sleep_generation;
+
+static void bump(atomic_uint *counter)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* Says that peers must ring, with a value that none of them has seen. */
+static void fall_asleep(void)
+{
+	unsigned g = atomic_fetch_add(&sleep_generation, 1) + 1;
+	atomic_store(&vb_arena->asleep, g ? g : atomic_fetch_add(&sleep_generation, 1) + 1);
+}
+
+static bool run_queue_is_empty(void)
+{
+	vb_lock(&vb_progress_lock);
+	bool empty = vb_list_is_empty(&run_queue);
+	vb_unlock(&vb_progress_lock);
+	return empty;
+}
+
+void vb_progress_later_locked(struct vb_qp *qp)
+{
+	if (!vb_list_is_empty(&qp->run_node))
+		return;
+	vb_qp_ref(qp);
+	vb_list_add_tail(&run_queue, &qp->run_node);
+}
+
+void vb_progress_later(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	vb_progress_later_locked(qp);
+	vb_unlock(&vb_progress_lock);
+	/* The lock's exchange orders this load behind the insertion: pairs with pass(), which looks at the queue after fall_asleep. */
+	if (atomic_load(&vb_arena->asleep))
+		vb_loop_wake();
+}
+
+static void run(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (path)
+		path->run(qp);
+	vb_qp_unref(qp);
+}
+
+static unsigned take_batch_locked(struct vb_qp **batch)
+{
+	unsigned n = 0;
+	for (struct vb_list *node; n < RUN_BATCH && (node = vb_list_pop(&run_queue)); n++)
+		batch[n] = vb_container_of(node, struct vb_qp, run_node);
+	return n;
+}
+
+/* Collects arrivals unless another thread does so now, and runs a batch of QPs. False: there was nothing. */
+static bool round_once(void)
+{
+	struct vb_qp *batch[RUN_BATCH];
+	if (!vb_lock_try(&vb_progress_lock))
+		return true;
+	bool found = vb_path_poll_all();
+	unsigned n = take_batch_locked(batch);
+	vb_unlock(&vb_progress_lock);
+	for (unsigned i = 0; i < n; i++)
+		run(batch[i]);
+	return found || n;
+}
+
+static void note_poll(void)
+{
+	bump(&polls);
+	if (vb_likely(!atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
+		return;
+	bump(&spins);
+	if (atomic_load_explicit(&spins, memory_order_relaxed) < SPIN_POLLS)
+		return;
+	atomic_store(&spinning, true);
+	atomic_store(&vb_arena->asleep, 0);
+	vb_loop_wake(); /* so that the progress thread starts to tick */
+}
+
+static void peek(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (path)
+		path->peek(qp);
+	vb_qp_unref(qp);
+}
+
+void vb_progress_poll(struct vb_qp *hot)
+{
+	if (vb_unlikely(!vb_arena))
+		return; /* a forked child that polls its parent's CQ */
+	note_poll();
+	if (hot)
+		peek(hot);
+	round_once();
+}
+
+void vb_progress_once(void)
+{
+	round_once();
+}
+
+void vb_progress_arm(void)
+{
+	atomic_store(&spins, 0);
+	atomic_store(&spinning, false);
+	if (!atomic_load(&vb_arena->asleep))
+		fall_asleep();
+	/* What came before peers could know that they must ring. */
+	if (vb_path_is_pending() || !run_queue_is_empty())
+		vb_loop_wake();
+}
+
+/* The progress thread's part. */
+static uint64_t pass(uint64_t now_ns)
+{
+	unsigned n = atomic_load(&polls);
+	if (atomic_load(&spinning) && n != seen_polls) {
+		seen_polls = n;
+		return now_ns + TICK_NS;
+	}
+	seen_polls = n;
+	atomic_store(&spinning, false);
+	atomic_store(&spins, 0);
+	atomic_store(&vb_arena->asleep, 0);
+	for (int i = 0; i < PASS_ROUNDS; i++)
+		if (!round_once())
+			break;
+	fall_asleep();
+	return vb_path_is_pending() || !run_queue_is_empty() ? 0 : UINT64_MAX;
+}
+
+void vb_qp_drain(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	if (!vb_list_is_empty(&qp->run_node)) {
+		vb_list_del(&qp->run_node);
+		vb_qp_unref(qp);
+	}
+	vb_unlock(&vb_progress_lock);
+	while (atomic_load(&qp->refs))
+		sched_yield();
+}
+
+/* A forked child has no QPs and no threads. */
+static void forget(void)
+{
+	vb_lock_init(&vb_progress_lock);
+	vb_list_init(&run_queue);
+	atomic_store(&spinning, false);
+	started = false;
+	pthread_mutex_init(&start_lock, NULL);
+}
+
+static int start_locked(void)
+{
+	static bool hooked;
+	int err = vb_host_get();
+	if (!err)
+		err = vb_arena_start();
+	if (err)
+		return err;
+	if (!hooked)
+		vb_host_at_fork(forget);
+	hooked = true;
+	atomic_store(&vb_arena->slots[0], vb_slot_first());
+	fall_asleep();
+	vb_loop_set_pass(pass);
+	started = true;
+	return 0;
+}
+
+int vb_adapter_start(void)
+{
+	pthread_mutex_lock(&start_lock);
+	int err = started ? 0 : start_locked();
+	pthread_mutex_unlock(&start_lock);
+	return err;
+}

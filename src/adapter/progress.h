@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who does the adapter's work, and when (docs/architecture.md, "Progress"). Threads that poll or post work off what there is;
+ * the progress thread does so while nobody polls, and sleeps when there is nothing to do.
+ *
+ * vb_arena->asleep tells peers whether they must ring. It is 0 while a thread polls in a loop; the progress thread then only looks
+ * in from time to time whether that thread still polls. A thread that arms a CQ is about to sleep, so arming sets asleep again.
+ *
+ * Work on a QP is queued with vb_progress_later; whoever runs it holds a reference, so that a QP that was unlinked
+ * (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
+ */
+#ifndef VB_ADAPTER_PROGRESS_H
+#define VB_ADAPTER_PROGRESS_H
+
+#include "adapter/object.h"
+
+/* Starts host, arena and progress for this process, once. 0 or a negative errno. */
+int vb_adapter_start(void);
+
+/* Guards the run queue, the QPN table and the paths' arrival queues. Held for tens of ns. */
+extern struct vb_lock vb_progress_lock;
+
+/* One round by a thread that polls and found nothing; hot: a QP to look at first, with a reference that is given back, or NULL. */
+void vb_progress_poll(struct vb_qp *hot);
+/* One round by a thread that does not poll in a loop. */
+void vb_progress_once(void);
+/* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
+void vb_progress_arm(void);
+/* Queues a QP for its path's run. */
+void vb_progress_later(struct vb_qp *qp);
+void vb_progress_later_locked(struct vb_qp *qp);
+/* Waits until nobody uses the QP; takes it off the run queue. It must have been unlinked or stopped before. */
+void vb_qp_drain(struct vb_qp *qp);
+
+static inline void vb_qp_ref(struct vb_qp *qp) { atomic_fetch_add(&qp->refs, 1); }
+static inline void vb_qp_unref(struct vb_qp *qp) { atomic_fetch_sub(&qp->refs, 1); }
+
+/* ---- QP numbers ---- */
+
+/* Gives the QP a number that has rested as long as possible. */
+int vb_qpn_take(struct vb_qp *qp);
+/* From its return on vb_qpn_find does not find it. */
+void vb_qpn_drop(struct vb_qp *qp);
+/* vb_progress_lock is held. NULL: not ours, or no such QP. */
+struct vb_qp *vb_qpn_find(uint32_t qpn);
+/* The offset of its control block in this process's arena. */
+uint64_t vb_qpn_block(uint32_t qpn);
+
+#endif

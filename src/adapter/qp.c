@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs: creation, the state machine's side effects, destruction. The table of transitions is in qp_state.c. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/device.h"
+#include "adapter/path.h"
+#include "adapter/progress.h"
+#include "adapter/qp_state.h"
+#include "adapter/queue.h"
+#include "base/log.h"
+
+enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
+
+/* ---- creation ---- */
+
+static int check_caps(const struct vb_qp_init_attr *init)
+{
+	const struct ibv_qp_cap *c = &init->cap;
+	if (c->max_send_wr > VB_MAX_WR || c->max_send_sge > VB_MAX_SGE || c->max_inline_data > VB_MAX_INLINE)
+		return -EINVAL;
+	if (!init->srq && (c->max_recv_wr > VB_MAX_WR || c->max_recv_sge > VB_MAX_SGE))
+		return -EINVAL;
+	return init->send_cq && init->recv_cq ? 0 : -EINVAL;
+}
+
+static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap)
+{
+	vb_lock_init(&sq->lock);
+	sq->max_wr = cap->max_send_wr;
+	sq->max_sge = cap->max_send_sge;
+	sq->max_inline = cap->max_inline_data;
+	sq->mask = vb_pow2_at_least(sq->max_wr) - 1;
+	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
+	uint32_t tail = gather > sq->max_inline ? gather : sq->max_inline;
+	sq->stride = vb_align_up(sizeof(struct vb_sqe) + tail, VB_CACHE_LINE);
+	sq->slots = sq->max_wr ? aligned_alloc(VB_CACHE_LINE, (size_t)(sq->mask + 1) * sq->stride) : NULL;
+	return sq->max_wr && !sq->slots ? -ENOMEM : 0;
+}
+
+static void hold_users(struct vb_qp *qp, int by)
+{
+	atomic_fetch_add(&qp->pd->refs, by);
+	atomic_fetch_add(&qp->send_cq->refs, by);
+	atomic_fetch_add(&qp->recv_cq->refs, by);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->refs, by);
+}
+
+static void free_queues(struct vb_qp *qp)
+{
+	free(qp->sq.slots);
+	vb_rq_fini(&qp->rq);
+}
+
+int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
+{
+	int err = check_caps(init);
+	if (!err)
+		err = vb_adapter_start();
+	if (err)
+		return err;
+	memset(qp, 0, sizeof(*qp));
+	if (init->srq)
+		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
+	qp->pd = pd;
+	qp->ctx = pd->ctx;
+	qp->send_cq = init->send_cq;
+	qp->recv_cq = init->recv_cq;
+	qp->srq = init->srq;
+	qp->type = init->type;
+	qp->sq_sig_all = init->sq_sig_all;
+	qp->cap = init->cap;
+	atomic_init(&qp->state, IBV_QPS_RESET);
+	vb_lock_init(&qp->resp_lock);
+	pthread_mutex_init(&qp->ctl, NULL);
+	vb_list_init(&qp->srq_node);
+	vb_list_init(&qp->run_node);
+	err = init_sq(&qp->sq, &init->cap);
+	if (!err)
+		err = vb_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge);
+	if (!err)
+		err = vb_qpn_take(qp);
+	if (err) {
+		free_queues(qp);
+		return err;
+	}
+	hold_users(qp, 1);
+	return 0;
+}
+
+/* ---- leaving the connected states ---- */
+
+static void forget_completions(struct vb_qp *qp)
+{
+	vb_cq_purge(qp->recv_cq, qp);
+	vb_cq_purge(qp->send_cq, qp);
+}
+
+/* Silence: no path, no queued progress, nobody in the middle of something. qp->ctl is held. */
+static void disconnect(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	vb_lock(&qp->sq.lock);
+	vb_lock(&qp->resp_lock);
+	bool running = atomic_load(&qp->state) != IBV_QPS_ERR;
+	atomic_store(&qp->state, IBV_QPS_RESET);
+	if (path && running)
+		path->stop(qp);
+	vb_unlock(&qp->resp_lock);
+	vb_unlock(&qp->sq.lock);
+	atomic_store(&qp->path, NULL);
+	if (qp->srq) {
+		vb_lock(&qp->srq->rq.lock);
+		vb_list_del(&qp->srq_node);
+		vb_unlock(&qp->srq->rq.lock);
+	}
+	if (path)
+		path->unlink(qp);
+	/* First so that no poll takes it up as its hot QP again, then what those that did have completed. */
+	forget_completions(qp);
+	vb_qp_drain(qp);
+	forget_completions(qp);
+	if (path)
+		path->detach(qp);
+}
+
+int vb_qp_fini(struct vb_qp *qp)
+{
+	if (atomic_load(&qp->mcast))
+		return -EBUSY;
+	pthread_mutex_lock(&qp->ctl);
+	vb_qpn_drop(qp);
+	disconnect(qp);
+	pthread_mutex_unlock(&qp->ctl);
+	vb_async_forget(qp->ctx, &qp->async);
+	hold_users(qp, -1);
+	free_queues(qp);
+	pthread_mutex_destroy(&qp->ctl);
+	return 0;
+}
+
+static void reset(struct vb_qp *qp)
+{
+	disconnect(qp);
+	vb_rq_reset(&qp->rq);
+	qp->sq.tail = qp->sq.sent = qp->sq.head = 0;
+	atomic_store(&qp->sq.retired, 0);
+	qp->sqd_notify = qp->comm_est = false;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+}
+
+/* ---- modify ---- */
+
+static int refuse(int err, const char *attribute, const char *why)
+{
+	vb_explain("ibv_modify_qp", "%s: %s", attribute, why);
+	return err;
+}
+
+static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
+{
+	struct in6_addr gid;
+	if (!ah->is_global)
+		return refuse(-EINVAL, "ah_attr.is_global", "RoCE addresses its peers by GID: set is_global and grh.dgid, grh.sgid_index");
+	if (ah->port_num != 1)
+		return refuse(-EINVAL, "ah_attr.port_num", "the device has port 1 only");
+	if (vb_device_gid(qp->ctx->device, ah->grh.sgid_index, &gid))
+		return refuse(-EINVAL, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
+	return 0;
+}
+
+static int check_timers(const struct ibv_qp_attr *a, int mask)
+{
+	if ((mask & IBV_QP_TIMEOUT) && a->timeout > MAX_TIMER)
+		return refuse(-EINVAL, "timeout", "at most 31");
+	if ((mask & IBV_QP_RETRY_CNT) && a->retry_cnt > MAX_RETRY)
+		return refuse(-EINVAL, "retry_cnt", "at most 7");
+	if ((mask & IBV_QP_RNR_RETRY) && a->rnr_retry > MAX_RETRY)
+		return refuse(-EINVAL, "rnr_retry", "at most 7 (7: for ever)");
+	if ((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > MAX_TIMER)
+		return refuse(-EINVAL, "min_rnr_timer", "at most 31");
+	return 0;
+}
+
+static int check_limits(const struct ibv_qp_attr *a, int mask)
+{
+	if ((mask & IBV_QP_PORT) && a->port_num != 1)
+		return refuse(-EINVAL, "port_num", "the device has port 1 only");
+	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index >= VB_PKEYS)
+		return refuse(-EINVAL, "pkey_index", "the partition key table has one entry");
+	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+		return refuse(-EINVAL, "path_mtu", "not an enum ibv_mtu value");
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && a->max_rd_atomic > VB_MAX_RD_ATOMIC)
+		return refuse(-EINVAL, "max_rd_atomic", "more than the device's max_qp_init_rd_atom");
+	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > VB_MAX_RD_ATOMIC)
+		return refuse(-EINVAL, "max_dest_rd_atomic", "more than the device's max_qp_rd_atom");
+	if ((mask & IBV_QP_DEST_QPN) && a->dest_qp_num > MAX_QPN)
+		return refuse(-EINVAL, "dest_qp_num", "QP numbers have 24 bits");
+	return 0;
+}
+
+static int check_transition(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
+{
+	int which = 0;
+	switch (vb_qp_transition(qp->type, cur, next, mask, &which)) {
+	case VB_TRANSITION_OK:
+		return 0;
+	case VB_TRANSITION_NONE:
+		vb_explain("ibv_modify_qp", "there is no way from %s to %s", vb_qp_state_name(cur), vb_qp_state_name(next));
+		break;
+	case VB_TRANSITION_MISSING:
+		vb_explain("ibv_modify_qp", "%s to %s needs %s", vb_qp_state_name(cur), vb_qp_state_name(next),
+			   vb_qp_attr_name(which & -which));
+		break;
+	case VB_TRANSITION_SURPLUS:
+		vb_explain("ibv_modify_qp", "%s to %s does not take %s", vb_qp_state_name(cur), vb_qp_state_name(next),
+			   vb_qp_attr_name(which & -which));
+		break;
+	}
+	return -EINVAL;
+}
+
+static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	if ((mask & IBV_QP_CUR_STATE) && a->cur_qp_state != cur)
+		return refuse(-EINVAL, "cur_qp_state", "the queue pair is in another state");
+	int err = check_transition(qp, cur, next, mask);
+	if (!err)
+		err = check_limits(a, mask);
+	if (!err)
+		err = check_timers(a, mask);
+	if (!err && (mask & IBV_QP_AV))
+		err = check_ah(qp, &a->ah_attr);
+	if (!err && (mask & IBV_QP_ALT_PATH))
+		err = check_ah(qp, &a->alt_ah_attr);
+	return err;
+}
+
+/* One row per attribute that is plainly copied. */
+#define ATTRIBUTES(X)                                                                                   \
+	X(ACCESS_FLAGS, qp_access_flags) X(PKEY_INDEX, pkey_index) X(PORT, port_num) X(QKEY, qkey)       \
+	X(AV, ah_attr) X(PATH_MTU, path_mtu) X(TIMEOUT, timeout) X(RETRY_CNT, retry_cnt)                 \
+	X(RNR_RETRY, rnr_retry) X(RQ_PSN, rq_psn) X(MAX_QP_RD_ATOMIC, max_rd_atomic)                     \
+	X(MIN_RNR_TIMER, min_rnr_timer) X(SQ_PSN, sq_psn) X(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic)      \
+	X(PATH_MIG_STATE, path_mig_state) X(DEST_QPN, dest_qp_num) X(RATE_LIMIT, rate_limit)
+
+static void commit(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+{
+#define X(bit, member)               \
+	if (mask & IBV_QP_##bit)     \
+		to->member = from->member;
+	ATTRIBUTES(X)
+#undef X
+	to->rq_psn &= MAX_QPN;
+	to->sq_psn &= MAX_QPN;
+	if (mask & IBV_QP_ALT_PATH) {
+		to->alt_ah_attr = from->alt_ah_attr;
+		to->alt_pkey_index = from->alt_pkey_index;
+		to->alt_port_num = from->alt_port_num;
+		to->alt_timeout = from->alt_timeout;
+	}
+	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+		to->en_sqd_async_notify = from->en_sqd_async_notify;
+}
+
+static int take_path(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = vb_path_choose(qp);
+	if (!path)
+		return 0;
+	int err = path->attach(qp);
+	if (!err)
+		atomic_store(&qp->path, path);
+	return err;
+}
+
+/* Lets what was posted go, or holds it back, by the new state; tells the path. */
+static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (!path)
+		return;
+	vb_lock(&qp->sq.lock);
+	if (cur != IBV_QPS_SQD && next == IBV_QPS_SQD && qp->attr.en_sqd_async_notify) {
+		qp->sqd_notify = qp->sq.head != qp->sq.sent;
+		if (!qp->sqd_notify)
+			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
+	}
+	path->update(qp);
+	if (next == IBV_QPS_RTS && qp->sq.sent != qp->sq.tail)
+		path->send(qp);
+	vb_unlock(&qp->sq.lock);
+	vb_progress_later(qp);
+}
+
+static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	struct ibv_qp_attr before = qp->attr;
+	if (next == IBV_QPS_RESET) {
+		reset(qp);
+		return 0;
+	}
+	if (next == IBV_QPS_ERR) {
+		vb_qp_break(qp, -1);
+		return 0;
+	}
+	commit(&qp->attr, a, mask);
+	int err = cur == IBV_QPS_INIT && next == IBV_QPS_RTR ? take_path(qp) : 0;
+	if (err) {
+		qp->attr = before;
+		return err;
+	}
+	/* The QP may have failed meanwhile: the error state wins. */
+	uint32_t expected = cur;
+	if (!atomic_compare_exchange_strong(&qp->state, &expected, next))
+		return -EINVAL;
+	settle(qp, cur, next);
+	return 0;
+}
+
+int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	pthread_mutex_lock(&qp->ctl);
+	enum ibv_qp_state cur = atomic_load(&qp->state);
+	enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : cur;
+	int err = check(qp, attr, mask, cur, next);
+	if (!err)
+		err = move(qp, attr, mask, cur, next);
+	pthread_mutex_unlock(&qp->ctl);
+	return err;
+}
+
+void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr)
+{
+	pthread_mutex_lock(&qp->ctl);
+	*attr = qp->attr;
+	attr->cap = qp->cap;
+	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.head != qp->sq.sent;
+	pthread_mutex_unlock(&qp->ctl);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * QP numbers: this process's slots and which QP has which index in them. Numbers are handed out round-robin over all slots, so
+ * that a number rests as long as possible before it names another QP; a further slot is taken when three quarters are in use.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "adapter/arena.h"
+#include "adapter/progress.h"
+
+struct slot {
+	uint32_t number;
+	struct vb_qp *qps[VB_SLOT_QPS];
+};
+
+/* Under vb_progress_lock, but for adding slots, which take_lock guards. */
+static struct slot *slots[VB_ARENA_SLOTS];
+static unsigned nslots, used;
+static uint32_t next;
+static unsigned generation;
+static pthread_mutex_t take_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int add_slot(void)
+{
+	if (nslots == VB_ARENA_SLOTS)
+		return -ENOMEM;
+	struct slot *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	int err = 0;
+	s->number = vb_slot_first();
+	if (nslots)
+		err = vb_slot_take(&s->number);
+	if (err) {
+		free(s);
+		return err;
+	}
+	atomic_store(&vb_arena->slots[nslots], s->number);
+	vb_lock(&vb_progress_lock);
+	slots[nslots++] = s;
+	vb_unlock(&vb_progress_lock);
+	return 0;
+}
+
+/* The parent's QPs are not ours. */
+static void follow_fork(void)
+{
+	if (generation == vb_host_generation())
+		return;
+	generation = vb_host_generation();
+	nslots = used = next = 0; /* the tables stay allocated: the parent's objects may still be looked at */
+}
+
+static bool place_locked(struct vb_qp *qp)
+{
+	uint32_t total = nslots * VB_SLOT_QPS;
+	for (uint32_t tried = 0; tried < total; tried++) {
+		uint32_t at = next++ % total;
+		struct slot *s = slots[at / VB_SLOT_QPS];
+		if (s->qps[at % VB_SLOT_QPS])
+			continue;
+		s->qps[at % VB_SLOT_QPS] = qp;
+		qp->qpn = s->number << VB_SLOT_SHIFT | at % VB_SLOT_QPS;
+		used++;
+		return true;
+	}
+	return false;
+}
+
+int vb_qpn_take(struct vb_qp *qp)
+{
+	pthread_mutex_lock(&take_lock);
+	follow_fork();
+	int err = used >= nslots * VB_SLOT_QPS / 4 * 3 ? add_slot() : 0;
+	vb_lock(&vb_progress_lock);
+	bool placed = place_locked(qp);
+	vb_unlock(&vb_progress_lock);
+	pthread_mutex_unlock(&take_lock);
+	return placed ? 0 : err ? err : -ENOMEM;
+}
+
+/* The slot that a number belongs to, as an index into slots; nslots if it is not ours. */
+static unsigned slot_of(uint32_t qpn)
+{
+	unsigned i = 0;
+	while (i < nslots && slots[i]->number != qpn >> VB_SLOT_SHIFT)
+		i++;
+	return i;
+}
+
+void vb_qpn_drop(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	unsigned i = slot_of(qp->qpn);
+	if (i < nslots) {
+		slots[i]->qps[qp->qpn % VB_SLOT_QPS] = NULL;
+		used--;
+	}
+	vb_unlock(&vb_progress_lock);
+}
+
+struct vb_qp *vb_qpn_find(uint32_t qpn)
+{
+	unsigned i = slot_of(qpn);
+	return i < nslots ? slots[i]->qps[qpn % VB_SLOT_QPS] : NULL;
+}
+
+uint64_t vb_qpn_block(uint32_t qpn)
+{
+	return VB_ARENA_QPS + ((uint64_t)slot_of(qpn) * VB_SLOT_QPS + qpn % VB_SLOT_QPS) * VB_QP_BLOCK;
+}

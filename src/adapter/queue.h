@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The work queues as the paths use them. */
+#ifndef VB_ADAPTER_QUEUE_H
+#define VB_ADAPTER_QUEUE_H
+
+#include "adapter/object.h"
+
+/* ---- receive queues ---- */
+
+int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge);
+void vb_rq_fini(struct vb_rq *rq);
+void vb_rq_reset(struct vb_rq *rq);
+/* 0 or a positive errno as ibv_post_recv; *posted says that at least one was taken. */
+int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted);
+/* Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is noted as starved. */
+bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
+/* Takes the oldest of a queue; false if it is empty. */
+bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
+
+/* ---- send queues ---- */
+
+static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
+{
+	return (struct vb_sqe *)(sq->slots + (size_t)(position & sq->mask) * sq->stride);
+}
+
+/* Why a posted request cannot be carried out whatever the peer says. */
+void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
+
+/* Completes the oldest entry successfully; sq.lock is held. */
+void vb_sq_complete(struct vb_qp *qp);
+/* The oldest entry fails with this status and the QP goes to the error state; sq.lock is held. why: a sentence for the log, or NULL. */
+void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
+/* The responder found an error that breaks the connection (no lock held); raises event (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1. */
+void vb_qp_break(struct vb_qp *qp, int event);
+/* The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after the last retry. No lock held. */
+void vb_qp_peer_lost(struct vb_qp *qp);
+/* Completes a receive; imm in network order. */
+void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields);
+
+bool vb_sq_is_idle(const struct vb_sq *sq);
+
+#endif

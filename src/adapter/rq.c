@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so slots are a plain ring for both. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "adapter/progress.h"
+#include "adapter/queue.h"
+
+struct slot {
+	uint64_t wr_id;
+	uint32_t nsge;
+	uint32_t reserved;
+	struct ibv_sge sge[];
+};
+
+int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+{
+	memset(rq, 0, sizeof(*rq));
+	vb_lock_init(&rq->lock);
+	rq->max_wr = max_wr;
+	rq->max_sge = max_sge;
+	rq->mask = vb_pow2_at_least(max_wr) - 1;
+	rq->stride = sizeof(struct slot) + max_sge * sizeof(struct ibv_sge);
+	rq->slots = max_wr ? malloc((size_t)(rq->mask + 1) * rq->stride) : NULL;
+	return max_wr && !rq->slots ? -ENOMEM : 0;
+}
+
+void vb_rq_fini(struct vb_rq *rq)
+{
+	free(rq->slots);
+	rq->slots = NULL;
+}
+
+void vb_rq_reset(struct vb_rq *rq)
+{
+	vb_lock(&rq->lock);
+	rq->tail = rq->head = 0;
+	atomic_store(&rq->polled, 0);
+	rq->starved = false;
+	vb_unlock(&rq->lock);
+}
+
+static struct slot *slot_at(const struct vb_rq *rq, uint32_t position)
+{
+	return (struct slot *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
+}
+
+static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
+{
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	if (rq->tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
+		return ENOMEM;
+	struct slot *s = slot_at(rq, rq->tail);
+	s->wr_id = wr->wr_id;
+	s->nsge = wr->num_sge;
+	if (wr->num_sge)
+		memcpy(s->sge, wr->sg_list, wr->num_sge * sizeof(*s->sge));
+	rq->tail++;
+	return 0;
+}
+
+int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted)
+{
+	int err = 0;
+	vb_lock(&rq->lock);
+	for (; wr && !err; wr = err ? wr : wr->next) {
+		err = post_one_locked(rq, wr);
+		if (err)
+			*bad = wr;
+		else
+			*posted = true;
+	}
+	vb_unlock(&rq->lock);
+	return err;
+}
+
+static void take_locked(struct vb_rq *rq, struct vb_rwqe *out)
+{
+	const struct slot *s = slot_at(rq, rq->head++);
+	out->wr_id = s->wr_id;
+	out->nsge = s->nsge;
+	out->length = 0;
+	for (uint32_t i = 0; i < s->nsge; i++) {
+		out->sge[i] = s->sge[i];
+		out->length += s->sge[i].length;
+	}
+}
+
+bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out)
+{
+	vb_lock(&rq->lock);
+	bool there = rq->head != rq->tail;
+	if (there)
+		take_locked(rq, out);
+	vb_unlock(&rq->lock);
+	return there;
+}
+
+static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	struct vb_rq *rq = &qp->rq;
+	vb_lock(&rq->lock);
+	bool there = rq->head != rq->tail;
+	if (vb_likely(there))
+		take_locked(rq, out);
+	rq->starved = !there;
+	vb_unlock(&rq->lock);
+	return there;
+}
+
+static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	struct vb_srq *srq = qp->srq;
+	struct vb_rq *rq = &srq->rq;
+	bool limit_hit = false;
+	vb_lock(&rq->lock);
+	bool there = rq->head != rq->tail;
+	if (there) {
+		take_locked(rq, out);
+		limit_hit = srq->limit && rq->tail - rq->head < srq->limit;
+		if (limit_hit)
+			srq->limit = 0;
+	} else if (vb_list_is_empty(&qp->srq_node)) {
+		vb_list_add_tail(&srq->starved, &qp->srq_node);
+	}
+	vb_unlock(&rq->lock);
+	if (limit_hit)
+		vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+	return there;
+}
+
+bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	return qp->srq ? take_shared(qp, out) : take_own(qp, out);
+}
+
+void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields)
+{
+	struct vb_cqe e = *fields;
+	e.qp = qp;
+	e.is_recv = 1;
+	e.is_srq = qp->srq != NULL;
+	vb_cq_push(qp->recv_cq, &e);
+}
+
+/* ---- shared receive queues ---- */
+
+int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
+{
+	if (attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE || !attr->max_wr || attr->srq_limit > attr->max_wr)
+		return -EINVAL;
+	memset(srq, 0, sizeof(*srq));
+	if (!attr->max_sge)
+		attr->max_sge = 1;
+	int err = vb_rq_init(&srq->rq, attr->max_wr, attr->max_sge);
+	if (err)
+		return err;
+	srq->ctx = pd->ctx;
+	srq->pd = pd;
+	vb_list_init(&srq->starved);
+	atomic_fetch_add(&pd->refs, 1);
+	return 0;
+}
+
+int vb_srq_fini(struct vb_srq *srq)
+{
+	if (atomic_load(&srq->refs))
+		return -EBUSY;
+	vb_async_forget(srq->ctx, &srq->async);
+	vb_rq_fini(&srq->rq);
+	atomic_fetch_sub(&srq->pd->refs, 1);
+	return 0;
+}
+
+/* Makes room for max_wr receives, keeping those that wait. */
+static int resize(struct vb_srq *srq, uint32_t max_wr)
+{
+	struct vb_rq grown;
+	if (!max_wr || max_wr > VB_MAX_WR)
+		return -EINVAL;
+	int err = vb_rq_init(&grown, max_wr, srq->rq.max_sge);
+	if (err)
+		return err;
+	struct vb_rq *rq = &srq->rq;
+	vb_lock(&rq->lock);
+	bool fits = rq->tail - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
+	uint8_t *unwanted = grown.slots;
+	if (fits) {
+		for (uint32_t i = rq->head; i != rq->tail; i++)
+			memcpy(slot_at(&grown, i), slot_at(rq, i), rq->stride);
+		unwanted = rq->slots;
+		rq->slots = grown.slots;
+		rq->mask = grown.mask;
+		rq->max_wr = max_wr;
+	}
+	vb_unlock(&rq->lock);
+	free(unwanted);
+	return fits ? 0 : -EINVAL;
+}
+
+int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	int err = 0;
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return -EINVAL;
+	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > (mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.max_wr))
+		return -EINVAL;
+	if (mask & IBV_SRQ_MAX_WR)
+		err = resize(srq, attr->max_wr);
+	if (err || !(mask & IBV_SRQ_LIMIT))
+		return err;
+	vb_lock(&srq->rq.lock);
+	bool hit = attr->srq_limit && srq->rq.tail - srq->rq.head < attr->srq_limit;
+	srq->limit = hit ? 0 : attr->srq_limit;
+	vb_unlock(&srq->rq.lock);
+	if (hit)
+		vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+	return 0;
+}
+
+void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
+{
+	vb_lock(&srq->rq.lock);
+	attr->max_wr = srq->rq.max_wr;
+	attr->max_sge = srq->rq.max_sge;
+	attr->srq_limit = srq->limit;
+	vb_unlock(&srq->rq.lock);
+}
+
+/* Queues the responders that wait for a receive. Those that come back empty-handed wait for the next post. */
+static void feed_starved(struct vb_srq *srq)
+{
+	vb_lock(&srq->rq.lock);
+	for (struct vb_list *node; (node = vb_list_pop(&srq->starved));)
+		vb_progress_later(vb_container_of(node, struct vb_qp, srq_node));
+	vb_unlock(&srq->rq.lock);
+}
+
+int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	bool posted = false;
+	int err = vb_rq_post(&srq->rq, wr, bad, &posted);
+	if (posted && !vb_list_is_empty(&srq->starved))
+		feed_starved(srq);
+	return err;
+}

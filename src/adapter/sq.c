@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Send queues: posting, completion in order, and the way into the error state. An entry is pending from its post until the
+ * path completes it; its slot is free again when a completion at or behind it has been polled, as with a hardware queue whose
+ * driver learns from completions alone how far the adapter got.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "adapter/progress.h"
+#include "adapter/queue.h"
+#include "adapter/status.h"
+#include "base/log.h"
+
+/* What each work request opcode is: for which QP types it exists, and what its completion is called. */
+enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD };
+
+struct opcode {
+	uint8_t types;
+	uint8_t completion; /* enum ibv_wc_opcode */
+	bool known, inlines, atomic;
+};
+
+static const struct opcode opcodes[] = {
+	[IBV_WR_SEND]                 = { RC | UC | UD, IBV_WC_SEND, true, true, false },
+	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD, IBV_WC_SEND, true, true, false },
+	[IBV_WR_RDMA_WRITE]           = { RC | UC, IBV_WC_RDMA_WRITE, true, true, false },
+	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC, IBV_WC_RDMA_WRITE, true, true, false },
+	[IBV_WR_RDMA_READ]            = { RC, IBV_WC_RDMA_READ, true, false, false },
+	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { RC, IBV_WC_COMP_SWAP, true, false, true },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RC, IBV_WC_FETCH_ADD, true, false, true },
+};
+
+enum { KNOWN_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE };
+
+static const struct opcode *opcode_of(const struct vb_qp *qp, unsigned opcode)
+{
+	if (opcode >= VB_ARRAY_LEN(opcodes) || !opcodes[opcode].known || !(opcodes[opcode].types & 1 << qp->type))
+		return NULL;
+	return &opcodes[opcode];
+}
+
+bool vb_sq_is_idle(const struct vb_sq *sq)
+{
+	return sq->head == sq->tail;
+}
+
+void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
+{
+	sqe->status = status;
+	sqe->bad_sge = bad_sge;
+}
+
+/* ---- posting ---- */
+
+static int refuse(int err, const char *why)
+{
+	vb_explain("ibv_post_send", "%s", why);
+	return err;
+}
+
+static int copy_inline(const struct vb_sq *sq, struct vb_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	uint64_t length = 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		length += wr->sg_list[i].length;
+	if (length > sq->max_inline)
+		return refuse(ENOMEM, "more inline data than the queue pair's max_inline_data");
+	uint8_t *to = sqe->inline_data;
+	for (int i = 0; i < wr->num_sge; i++) {
+		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+		to += wr->sg_list[i].length;
+	}
+	sqe->length = length;
+	return 0;
+}
+
+static int copy_gather(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	uint64_t length = 0;
+	for (int i = 0; i < wr->num_sge; i++) {
+		sqe->sge[i] = wr->sg_list[i];
+		length += wr->sg_list[i].length;
+	}
+	if (length > VB_MAX_MSG)
+		return refuse(EINVAL, "the message is longer than the port's max_msg_sz");
+	sqe->length = length;
+	return 0;
+}
+
+static void fill_remote(struct vb_sqe *sqe, const struct ibv_send_wr *wr, bool atomic)
+{
+	if (atomic) {
+		sqe->remote_addr = wr->wr.atomic.remote_addr;
+		sqe->rkey = wr->wr.atomic.rkey;
+		sqe->compare_add = wr->wr.atomic.compare_add;
+		sqe->swap = wr->wr.atomic.swap;
+	} else {
+		sqe->remote_addr = wr->wr.rdma.remote_addr;
+		sqe->rkey = wr->wr.rdma.rkey;
+	}
+}
+
+/* Reports at execution, in order, what a hardware adapter would report there. */
+static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
+{
+	if (op->atomic && sqe->length != 8)
+		vb_sqe_fail(sqe, IBV_WC_LOC_LEN_ERR, 0);
+	else if ((op->atomic || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+}
+
+static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct vb_sq *sq = &qp->sq;
+	const struct opcode *op = opcode_of(qp, wr->opcode);
+	if (vb_unlikely(!op))
+		return refuse(EINVAL, "this queue pair type has no such opcode");
+	if (vb_unlikely(wr->send_flags & ~(unsigned)KNOWN_FLAGS))
+		return refuse(EINVAL, "unknown send_flags");
+	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
+		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
+	if (vb_unlikely(sq->tail - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
+		return refuse(ENOMEM, "the send queue is full: max_send_wr requests wait for their completions to be polled");
+	bool inlined = wr->send_flags & IBV_SEND_INLINE;
+	if (vb_unlikely(inlined && !op->inlines))
+		return refuse(EINVAL, "IBV_SEND_INLINE is for sends and writes only");
+
+	struct vb_sqe *sqe = vb_sq_at(sq, sq->tail);
+	int err = inlined ? copy_inline(sq, sqe, wr) : copy_gather(sqe, wr);
+	if (vb_unlikely(err))
+		return err;
+	sqe->wr_id = wr->wr_id;
+	sqe->imm = wr->imm_data;
+	sqe->nsge = inlined ? 0 : wr->num_sge;
+	sqe->opcode = wr->opcode;
+	sqe->flags = wr->send_flags;
+	sqe->status = VB_SQE_PENDING;
+	fill_remote(sqe, wr, op->atomic);
+	foresee(qp, sqe, op);
+	sq->tail++;
+	return 0;
+}
+
+/* ---- completion ---- */
+
+static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, uint32_t position)
+{
+	struct vb_cqe e = {
+		.wr_id = sqe->wr_id,
+		.qp = qp,
+		.status = status,
+		.opcode = opcodes[sqe->opcode].completion,
+		.byte_len = sqe->length,
+		.sq_position = position,
+	};
+	vb_cq_push(qp->send_cq, &e);
+}
+
+static void note_drained(struct vb_qp *qp)
+{
+	if (!qp->sqd_notify || qp->sq.head != qp->sq.sent)
+		return;
+	qp->sqd_notify = false;
+	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
+}
+
+static bool signals(const struct vb_qp *qp, const struct vb_sqe *sqe)
+{
+	return qp->sq_sig_all || (sqe->flags & IBV_SEND_SIGNALED);
+}
+
+void vb_sq_complete(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
+	if (signals(qp, sqe))
+		push_completion(qp, sqe, IBV_WC_SUCCESS, sq->head);
+	if (vb_unlikely(qp->sqd_notify))
+		note_drained(qp);
+}
+
+static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	struct vb_sq *sq = &qp->sq;
+	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
+	push_completion(qp, sqe, status, sq->head);
+}
+
+static void flush_sends(struct vb_qp *qp)
+{
+	while (qp->sq.head != qp->sq.tail)
+		fail_oldest(qp, IBV_WC_WR_FLUSH_ERR);
+	qp->sq.sent = qp->sq.head;
+}
+
+static void flush_receives(struct vb_qp *qp)
+{
+	struct vb_rwqe rwqe;
+	if (qp->srq) {
+		vb_async_raise(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, VB_ASYNC_QP, qp, &qp->async, 0);
+		return;
+	}
+	while (vb_rq_take(&qp->rq, &rwqe))
+		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = rwqe.wr_id, .status = IBV_WC_WR_FLUSH_ERR,
+							  .opcode = IBV_WC_RECV });
+}
+
+/*
+ * The way into the error state: no more traffic, then everything that waits is flushed in order. status: what becomes of the
+ * oldest send that the peer has not finished. sq.lock is held; harmless in the error state.
+ */
+static void enter_error(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	vb_lock(&qp->resp_lock);
+	bool was_error = atomic_exchange(&qp->state, IBV_QPS_ERR) == IBV_QPS_ERR;
+	if (path && !was_error)
+		path->stop(qp);
+	if (!was_error && qp->sq.head != qp->sq.tail)
+		fail_oldest(qp, status);
+	flush_sends(qp);
+	if (!was_error)
+		flush_receives(qp);
+	vb_unlock(&qp->resp_lock);
+}
+
+void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
+{
+	if (why && qp->sq.head != qp->sq.tail)
+		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
+			   (unsigned long long)vb_sq_at(&qp->sq, qp->sq.head)->wr_id, vb_wc_status_name(status), why);
+	enter_error(qp, status);
+}
+
+void vb_qp_break(struct vb_qp *qp, int event)
+{
+	vb_lock(&qp->sq.lock);
+	bool alive = atomic_load(&qp->state) != IBV_QPS_ERR;
+	enter_error(qp, IBV_WC_WR_FLUSH_ERR);
+	vb_unlock(&qp->sq.lock);
+	if (alive && event >= 0)
+		vb_async_raise(qp->ctx, event, VB_ASYNC_QP, qp, &qp->async, 0);
+}
+
+void vb_qp_peer_lost(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq.lock);
+	uint32_t state = atomic_load(&qp->state);
+	if (state != IBV_QPS_ERR && state != IBV_QPS_RESET)
+		vb_qp_fail(qp, IBV_WC_RETRY_EXC_ERR, "the peer's process has ended");
+	vb_unlock(&qp->sq.lock);
+}
+
+/* ---- the calls ---- */
+
+static bool may_send(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
+}
+
+/* A send queue whose completions get lost cannot go on. */
+static bool is_broken(struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || qp->send_cq->overrun || qp->recv_cq->overrun;
+}
+
+int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int err = 0;
+	vb_lock(&qp->sq.lock);
+	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed))))
+		err = refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+	while (!err && wr) {
+		err = post_one(qp, wr);
+		wr = err ? wr : wr->next;
+	}
+	if (vb_unlikely(err))
+		*bad = wr;
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
+	if (vb_unlikely(is_broken(qp)))
+		enter_error(qp, IBV_WC_WR_FLUSH_ERR);
+	else if (qp->sq.sent != qp->sq.tail && path)
+		path->send(qp);
+	vb_unlock(&qp->sq.lock);
+	return err;
+}
+
+/* A receive posted in the error state is flushed at once, behind those before it. */
+static void after_receive(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
+		vb_lock(&qp->resp_lock);
+		flush_receives(qp);
+		vb_unlock(&qp->resp_lock);
+	} else if (path) {
+		path->receive(qp);
+	}
+}
+
+int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	bool posted = false;
+	if (vb_unlikely(qp->srq || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+		*bad = wr;
+		vb_explain("ibv_post_recv", "%s", qp->srq ? "the queue pair takes its receives from an SRQ: post them there"
+							  : "the queue pair is in RESET: move it to INIT first");
+		return EINVAL;
+	}
+	int err = vb_rq_post(&qp->rq, wr, bad, &posted);
+	if (vb_unlikely(err))
+		vb_explain("ibv_post_recv", "%s", err == ENOMEM ? "the receive queue is full: max_recv_wr requests wait to be used and polled"
+								 : "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(posted && (qp->rq.starved || atomic_load(&qp->state) == IBV_QPS_ERR)))
+		after_receive(qp);
+	return err;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The local path: how the adapter sees connections between processes of one host (adapter/path.h). */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "base/log.h"
+#include "local/copy.h"
+
+/* Every RC connection for now: one to another host finds nobody there, and its sends fail after their retries. */
+static bool claims(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_RC;
+}
+
+static struct vb_peer *peer_of(const struct vb_qp *qp)
+{
+	struct in6_addr gid;
+	memcpy(&gid, &qp->attr.ah_attr.grh.dgid, sizeof(gid));
+	return vb_netif_is_local(&gid) ? vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT) : NULL;
+}
+
+/* ---- attach and detach ---- */
+
+static uint32_t slot_bytes_for(const struct vb_sq *sq)
+{
+	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
+	uint32_t payload = gather > sq->max_inline ? gather : sq->max_inline;
+	uint32_t bytes = vb_align_up(offsetof(struct vb_shm_slot, data) + payload, VB_CACHE_LINE);
+	return bytes > VB_SLOT_MIN_BYTES ? bytes : VB_SLOT_MIN_BYTES;
+}
+_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_INLINE <= VB_SLOT_MAX_BYTES, "any inline data fits");
+_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_SGE * sizeof(struct ibv_sge) <= VB_SLOT_MAX_BYTES, "any list fits");
+
+static size_t ring_bytes(const struct vb_local_qp *l)
+{
+	return (size_t)(l->qp->sq.mask + 1) * l->req.slot_bytes;
+}
+
+/* A clean control block with the next epoch; mode stays without flags, so nobody uses it yet. */
+static void open_block(struct vb_local_qp *l)
+{
+	struct vb_shm_qp *m = l->mine;
+	uint32_t epoch = (vb_mode_epoch(atomic_load(&m->mode)) + 1) & 0xffffff;
+	l->epoch = epoch ? epoch : 1;
+	atomic_store(&m->mode, l->epoch << 8);
+	atomic_store(&m->bound_epoch, 0);
+	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);
+	atomic_store(&m->pd, l->qp->pd->number);
+	atomic_store(&m->ring, l->req.ring_offset);
+	atomic_store(&m->ring_mask, l->qp->sq.mask);
+	atomic_store(&m->slot_bytes, l->req.slot_bytes);
+	atomic_store(&m->ack, 0);
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&m->stages[i], 0);
+		atomic_store(&m->put[i], 0);
+		atomic_store(&m->taken[i], 0);
+	}
+}
+
+static void join_peer(struct vb_local_qp *l)
+{
+	vb_lock(&vb_progress_lock);
+	vb_list_add_tail(&l->peer->qps, &l->node);
+	vb_unlock(&vb_progress_lock);
+}
+
+static int attach(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(sizeof(*l), VB_CACHE_LINE));
+	if (!l)
+		return -ENOMEM;
+	memset(l, 0, sizeof(*l));
+	l->qp = qp;
+	l->mine = vb_arena_at(vb_qpn_block(qp->qpn));
+	l->req.slot_bytes = slot_bytes_for(&qp->sq);
+	l->req.ring_offset = vb_arena_alloc(ring_bytes(l));
+	if (!l->req.ring_offset) {
+		free(l);
+		return -ENOMEM;
+	}
+	l->req.ring = vb_arena_at(l->req.ring_offset);
+	l->req.give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
+	l->resp.rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
+	vb_list_init(&l->node);
+	qp->path_state = l;
+	open_block(l);
+	l->peer = peer_of(qp);
+	if (l->peer)
+		join_peer(l);
+	return 0;
+}
+
+static void unlink_qp(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	vb_lock(&vb_progress_lock);
+	vb_list_del(&l->node);
+	vb_unlock(&vb_progress_lock);
+	vb_timer_cancel(&l->req.give_up);
+	vb_timer_cancel(&l->resp.rnr);
+}
+
+static void detach(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	vb_arena_free(l->req.ring_offset, ring_bytes(l));
+	for (int i = 0; i < 2; i++)
+		if (l->stage[i])
+			vb_arena_free(l->stage_offset[i], VB_STAGE_BYTES);
+	if (l->peer)
+		vb_peer_put(l->peer);
+	qp->path_state = NULL;
+	free(l);
+}
+
+/* ---- states ---- */
+
+static void ring_peer(struct vb_local_qp *l)
+{
+	if (l->peer)
+		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+}
+
+/* sq.lock is held. */
+static void update(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	struct vb_shm_qp *m = l->mine;
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	atomic_store(&m->access, qp->attr.qp_access_flags);
+	atomic_store(&m->psns[0], qp->attr.sq_psn);
+	atomic_store(&m->psns[1], qp->attr.rq_psn);
+	atomic_store(&m->rnr_retry, qp->attr.rnr_retry);
+	atomic_store(&m->rd_atomic, qp->attr.max_dest_rd_atomic);
+	if (state == IBV_QPS_RTR)
+		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
+	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
+		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS);
+	ring_peer(l);
+}
+
+/* Waits until a busy section that was open at the call has ended, or its process has. */
+static void await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer)
+{
+	uint32_t seen = atomic_load(busy);
+	for (unsigned spins = 1; seen % 2 && atomic_load(busy) == seen; spins++) {
+		if (spins < 64)
+			continue;
+		sched_yield();
+		if (spins % 1024 == 0 && vb_peer_is_dead(peer))
+			return;
+	}
+}
+
+static void await_peer(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = atomic_load(&l->theirs);
+	if (!t)
+		return;
+	await(&t->busy[VB_STREAM_REQUEST], l->peer);
+	await(&t->busy[VB_STREAM_RESPONSE], l->peer);
+}
+
+/* sq.lock and resp_lock are held, so this side is in no busy section. */
+static void stop(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	atomic_store(&l->mine->mode, l->epoch << 8);
+	await_peer(l);
+	if (atomic_load(&l->theirs))
+		vb_requester_take_last_acks(l);
+	if (l->resp.have_rwqe) {
+		l->resp.have_rwqe = false;
+		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = IBV_WC_WR_FLUSH_ERR,
+							  .opcode = IBV_WC_RECV });
+	}
+	ring_peer(l);
+}
+
+/* ---- traffic ---- */
+
+static void path_send(struct vb_qp *qp)
+{
+	vb_requester_send(vb_local_of(qp));
+}
+
+static void serve(struct vb_qp *qp)
+{
+	if (!vb_lock_try(&qp->resp_lock)) {
+		vb_progress_later(qp);
+		return;
+	}
+	struct vb_verdict v = { .event = -1 };
+	if (atomic_load(&qp->state) != IBV_QPS_ERR && atomic_load(&qp->path))
+		v = vb_responder_serve(vb_local_of(qp));
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(v.broken))
+		vb_qp_break(qp, v.event);
+	else if (vb_unlikely(v.more))
+		vb_progress_later(qp);
+}
+
+static void request(struct vb_qp *qp)
+{
+	if (!vb_lock_try(&qp->sq.lock)) {
+		vb_progress_later(qp);
+		return;
+	}
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
+		vb_requester_look(vb_local_of(qp));
+	vb_unlock(&qp->sq.lock);
+}
+
+static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);
+	if (vb_likely(t != NULL) || !l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
+		return t;
+	t = vb_peer_block(l->peer, l->qp->attr.dest_qp_num);
+	atomic_store(&l->theirs, t);
+	return t;
+}
+
+/* The caller holds a reference, so path_state stays. */
+static void run(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	if (find_theirs(l) && vb_responder_has_news(l))
+		serve(qp);
+	request(qp);
+}
+
+static void peek(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
+		return;
+	if (vb_responder_has_news(l))
+		serve(qp);
+	if (vb_requester_has_news(l))
+		request(qp);
+}
+
+static void receive(struct vb_qp *qp)
+{
+	vb_qp_ref(qp);
+	run(qp);
+	vb_qp_unref(qp);
+}
+
+/* ---- quiescence ---- */
+
+enum { BUSY_BATCH = 64 };
+
+struct busy_qps {
+	unsigned count;
+	bool overflow;
+	struct vb_qp *qps[BUSY_BATCH];
+};
+
+static bool is_busy(const struct vb_shm_qp *block)
+{
+	return (atomic_load(&block->busy[0]) | atomic_load(&block->busy[1])) & 1;
+}
+
+static void note_busy(struct vb_qp *qp, void *arg)
+{
+	struct busy_qps *busy = arg;
+	const struct vb_local_qp *l = vb_local_of(qp);
+	const struct vb_shm_qp *t = atomic_load(&l->theirs);
+	if (!is_busy(l->mine) && !(t && is_busy(t)))
+		return;
+	busy->overflow = busy->count == BUSY_BATCH;
+	if (busy->overflow)
+		return;
+	vb_qp_ref(qp);
+	busy->qps[busy->count++] = qp;
+}
+
+static void quiesce(void)
+{
+	struct busy_qps busy;
+	do {
+		busy.count = 0;
+		busy.overflow = false;
+		vb_peers_each_qp(note_busy, &busy);
+		for (unsigned i = 0; i < busy.count; i++) {
+			struct vb_local_qp *l = vb_local_of(busy.qps[i]);
+			await(&l->mine->busy[0], l->peer);
+			await(&l->mine->busy[1], l->peer);
+			await_peer(l);
+			vb_qp_unref(busy.qps[i]);
+		}
+	} while (busy.overflow);
+}
+
+static const struct vb_path_ops local_path = {
+	.name = "local",
+	.claims = claims,
+	.attach = attach,
+	.update = update,
+	.stop = stop,
+	.unlink = unlink_qp,
+	.detach = detach,
+	.send = path_send,
+	.receive = receive,
+	.run = run,
+	.peek = peek,
+	.poll = vb_peers_listen,
+	.is_pending = vb_peers_are_ringing,
+	.quiesce = quiesce,
+};
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_path_register(&local_path);
+}

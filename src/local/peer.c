@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "local/peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "adapter/peer.h"
+#include "adapter/queue.h"
+#include "base/log.h"
+#include "local/qp.h"
+
+enum {
+	MAX_PEERS = VB_SLOT_COUNT,
+	LISTEN_PEERS = 8, /* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	BELL_BATCH = 32,
+	CONNECT_TRIES = 1000, /* 1 ms apart */
+	PROTOCOL = 1,
+};
+
+/* The second message on a link: what the sender found out about copying. */
+struct ready {
+	uint64_t magic;
+	uint32_t can_copy;
+	uint32_t reserved;
+};
+
+/* Under vb_progress_lock: the peers to listen to (UP), in no order. */
+static struct vb_peer *listened[MAX_PEERS];
+static atomic_uint nlistened;
+static unsigned next_listened;
+
+/* Under peers_lock: which peer to use for which slot. */
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_peer *by_slot[VB_SLOT_COUNT];
+static struct vb_peer *self;
+
+static struct {
+	void (*died)(void *arg, uint32_t slot);
+	void *arg;
+} subscriber;
+
+void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), void *arg)
+{
+	subscriber.arg = arg;
+	subscriber.died = died;
+}
+
+/* ---- life ---- */
+
+static bool forced_to_link(void)
+{
+	const char *how = getenv("VERBATIM_COPY");
+	return how && !strcmp(how, "link");
+}
+
+static bool forced_to_process_vm(void)
+{
+	const char *how = getenv("VERBATIM_COPY");
+	return how && !strcmp(how, "process_vm");
+}
+
+static struct vb_peer *peer_new(int fd, pid_t pid)
+{
+	struct vb_peer *p = calloc(1, sizeof(*p));
+	uint64_t bells = p ? vb_arena_alloc(sizeof(struct vb_shm_bells)) : 0;
+	if (!bells) {
+		free(p);
+		return NULL;
+	}
+	p->fd = fd;
+	p->pid = pid;
+	p->eventfd = -1;
+	p->out = vb_arena_at(bells);
+	atomic_init(&p->refs, 1);
+	atomic_init(&p->state, VB_PEER_CONNECTING);
+	vb_list_init(&p->qps);
+	return p;
+}
+
+void vb_peer_put(struct vb_peer *p)
+{
+	if (atomic_fetch_sub(&p->refs, 1) != 1)
+		return;
+	if (p->arena && p != self)
+		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
+	if (p->fd >= 0)
+		close(p->fd);
+	if (p->eventfd >= 0)
+		close(p->eventfd);
+	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
+	free(p);
+}
+
+static void listen_to(struct vb_peer *p)
+{
+	vb_lock(&vb_progress_lock);
+	unsigned n = atomic_load(&nlistened);
+	listened[n] = p;
+	atomic_store(&nlistened, n + 1);
+	vb_unlock(&vb_progress_lock);
+}
+
+static void listen_no_more_locked(struct vb_peer *p)
+{
+	unsigned n = atomic_load(&nlistened);
+	for (unsigned i = 0; i < n; i++) {
+		if (listened[i] != p)
+			continue;
+		listened[i] = listened[n - 1];
+		atomic_store(&nlistened, n - 1);
+		return;
+	}
+}
+
+/* ---- hello ---- */
+
+static int send_hello(struct vb_peer *p)
+{
+	struct vb_link_hello h = {
+		.magic = VB_LINK_MAGIC,
+		.version = PROTOCOL,
+		.first_slot = vb_slot_first(),
+		.nonce = vb_arena->nonce,
+		.bells = (uint64_t)((char *)p->out - (char *)vb_arena),
+		.arena_bytes = VB_ARENA_BYTES,
+		.arena_address = (uintptr_t)vb_arena,
+	};
+	int fds[2] = { vb_arena_fd(), vb_loop_eventfd() };
+	return vb_link_send(p->fd, &h, sizeof(h), fds, 2);
+}
+
+const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t bytes)
+{
+	if (offset < VB_ARENA_HEAP || offset > VB_ARENA_BYTES || bytes > VB_ARENA_BYTES - offset || offset % VB_CACHE_LINE)
+		return NULL;
+	return (const char *)p->arena + offset;
+}
+
+/* Can this process copy from the peer's memory? Its nonce, at the address that it told, tells. */
+static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
+{
+	uint64_t nonce = 0;
+	size_t done;
+	struct iovec here = { &nonce, sizeof(nonce) };
+	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)), sizeof(nonce) };
+	return p->pid > 0 && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
+}
+
+static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, const int *fds, int nfds)
+{
+	const void *arena;
+	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != PROTOCOL || h->arena_bytes != VB_ARENA_BYTES || nfds != 2)
+		return -EPROTO;
+	int err = vb_shm_map_peer(fds[0], VB_ARENA_BYTES, &arena);
+	if (err)
+		return err;
+	p->hello_seen = true;
+	p->arena = arena;
+	p->nonce = h->nonce;
+	p->eventfd = dup(fds[1]);
+	p->in = vb_peer_range(p, h->bells, sizeof(*p->in));
+	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_ARENA_VERSION || p->arena->nonce != h->nonce || !p->in ||
+	    p->eventfd < 0 || !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
+		return -EPROTO;
+	pthread_mutex_lock(&peers_lock);
+	if (!by_slot[h->first_slot])
+		by_slot[h->first_slot] = p;
+	pthread_mutex_unlock(&peers_lock);
+	p->copy = !forced_to_link() && try_copy(p, h) ? VB_COPY_PROCESS_VM : VB_COPY_LINK;
+	struct ready r = { VB_LINK_MAGIC, p->copy == VB_COPY_PROCESS_VM, 0 };
+	return vb_link_send(p->fd, &r, sizeof(r), NULL, 0);
+}
+
+static void wake_all_locked(struct vb_peer *p)
+{
+	struct vb_local_qp *l;
+	vb_list_for_each(l, &p->qps, node)
+		vb_progress_later_locked(l->qp);
+}
+
+static int take_ready(struct vb_peer *p, const struct ready *r)
+{
+	if (!p->hello_seen || r->magic != VB_LINK_MAGIC || atomic_load(&p->state) != VB_PEER_CONNECTING)
+		return -EPROTO;
+	if (!r->can_copy)
+		p->copy = VB_COPY_LINK;
+	atomic_store(&p->state, VB_PEER_UP);
+	listen_to(p);
+	vb_lock(&vb_progress_lock);
+	wake_all_locked(p);
+	vb_unlock(&vb_progress_lock);
+	vb_loop_wake();
+	return 0;
+}
+
+/* ---- death ---- */
+
+/* The slots that the dead process had, as its arena says: at worst it says nonsense about itself. */
+static void announce(const struct vb_peer *p)
+{
+	for (unsigned i = 0; p->arena && subscriber.died && i < VB_ARENA_SLOTS; i++) {
+		uint32_t slot = atomic_load(&p->arena->slots[i]);
+		if (slot && slot < VB_SLOT_COUNT)
+			subscriber.died(subscriber.arg, slot);
+	}
+}
+
+/* Not one that has failed already, or is being reset. */
+static bool needs_telling(struct vb_qp *qp)
+{
+	uint32_t state = atomic_load(&qp->state);
+	return state != IBV_QPS_ERR && state != IBV_QPS_RESET;
+}
+
+static struct vb_qp *next_attached(struct vb_peer *p)
+{
+	struct vb_local_qp *l;
+	struct vb_qp *found = NULL;
+	vb_lock(&vb_progress_lock);
+	vb_list_for_each(l, &p->qps, node) {
+		if (!found && needs_telling(l->qp)) {
+			vb_qp_ref(l->qp);
+			found = l->qp;
+		}
+	}
+	vb_unlock(&vb_progress_lock);
+	return found;
+}
+
+static void die(struct vb_peer *p)
+{
+	atomic_store(&p->state, VB_PEER_DEAD);
+	vb_watch_stop(&p->watch);
+	vb_lock(&vb_progress_lock);
+	listen_no_more_locked(p);
+	vb_unlock(&vb_progress_lock);
+	pthread_mutex_lock(&peers_lock);
+	for (unsigned i = 0; i < VB_SLOT_COUNT; i++)
+		if (by_slot[i] == p)
+			by_slot[i] = NULL;
+	pthread_mutex_unlock(&peers_lock);
+	for (struct vb_qp *qp; (qp = next_attached(p));) {
+		vb_qp_peer_lost(qp);
+		vb_qp_unref(qp);
+	}
+	announce(p);
+	vb_peer_put(p);
+}
+
+bool vb_peer_is_dead(const struct vb_peer *p)
+{
+	struct pollfd hangup = { .fd = p->fd, .events = 0 };
+	if (atomic_load(&p->state) == VB_PEER_DEAD)
+		return true;
+	return p->fd >= 0 && poll(&hangup, 1, 0) == 1 && (hangup.revents & (POLLHUP | POLLERR));
+}
+
+/* ---- the link's descriptor ---- */
+
+static int take_message(struct vb_peer *p, const void *msg, size_t bytes, const int *fds, int nfds)
+{
+	if (bytes == sizeof(struct vb_link_hello))
+		return take_hello(p, msg, fds, nfds);
+	if (bytes == sizeof(struct ready))
+		return take_ready(p, msg);
+	return -EPROTO;
+}
+
+static void link_readable(struct vb_watch *w, uint32_t events)
+{
+	struct vb_peer *p = w->arg;
+	union {
+		struct vb_link_hello hello;
+		struct ready ready;
+	} msg;
+	int fds[VB_LINK_MAX_FDS], nfds = VB_LINK_MAX_FDS;
+	ssize_t n = vb_link_recv(p->fd, &msg, sizeof(msg), fds, &nfds);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	int err = n <= 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
+	for (int i = 0; n > 0 && i < nfds; i++)
+		close(fds[i]);
+	if (err && n > 0)
+		vb_explain("link", "process %d does not speak this version of verbatim (%s)", (int)p->pid, strerror(-err));
+	if (err)
+		die(p);
+}
+
+static int start(struct vb_peer *p)
+{
+	p->watch = (struct vb_watch){ .fd = p->fd, .ready = link_readable, .arg = p };
+	int err = send_hello(p);
+	return err ? err : vb_watch_start(&p->watch, EPOLLIN);
+}
+
+static void accepted(int fd, const struct vb_peer_cred *cred)
+{
+	struct vb_peer *p = vb_arena ? peer_new(fd, cred->pid) : NULL;
+	if (!p)
+		close(fd);
+	else if (start(p))
+		vb_peer_put(p);
+}
+
+/* ---- finding ---- */
+
+/* This process as its own peer. */
+static struct vb_peer *self_locked(void)
+{
+	if (self)
+		return self;
+	struct vb_peer *p = peer_new(-1, getpid());
+	if (!p)
+		return NULL;
+	p->arena = vb_arena;
+	p->nonce = vb_arena->nonce;
+	p->in = p->out;
+	p->copy = forced_to_link() ? VB_COPY_LINK : forced_to_process_vm() ? VB_COPY_PROCESS_VM : VB_COPY_SAME;
+	atomic_store(&p->state, VB_PEER_UP);
+	self = p;
+	listen_to(p);
+	return p;
+}
+
+static bool owns_slot(const struct vb_peer *p, uint32_t slot)
+{
+	for (unsigned i = 0; i < VB_ARENA_SLOTS; i++)
+		if (atomic_load(&p->arena->slots[i]) == slot)
+			return true;
+	return false;
+}
+
+/* A further slot of a process that we have a link to already. */
+static struct vb_peer *known_owner_locked(uint32_t slot)
+{
+	for (unsigned i = 1; i < VB_SLOT_COUNT; i++)
+		if (by_slot[i] && atomic_load(&by_slot[i]->state) == VB_PEER_UP && owns_slot(by_slot[i], slot))
+			return by_slot[i];
+	return NULL;
+}
+
+static struct vb_peer *connect_locked(uint32_t slot)
+{
+	struct vb_peer_cred cred;
+	int fd;
+	int err = vb_link_connect(slot, &fd, &cred);
+	for (int tries = 0; err == -EAGAIN && tries < CONNECT_TRIES; tries++) { /* its queue of connections is full */
+		usleep(1000);
+		err = vb_link_connect(slot, &fd, &cred);
+	}
+	if (err) {
+		vb_explain("ibv_modify_qp", "no link to the process of slot %u: %s", slot, strerror(-err));
+		return NULL;
+	}
+	struct vb_peer *p = peer_new(fd, cred.pid);
+	if (!p) {
+		close(fd);
+		return NULL;
+	}
+	by_slot[slot] = p;
+	if (!start(p))
+		return p;
+	by_slot[slot] = NULL;
+	vb_peer_put(p);
+	return NULL;
+}
+
+struct vb_peer *vb_peer_get(uint32_t slot)
+{
+	if (!slot || slot >= VB_SLOT_COUNT)
+		return NULL;
+	pthread_mutex_lock(&peers_lock);
+	struct vb_peer *p = vb_slot_is_mine(slot) ? self_locked() : by_slot[slot];
+	if (!p)
+		p = known_owner_locked(slot);
+	if (!p)
+		p = connect_locked(slot);
+	if (p)
+		atomic_fetch_add(&p->refs, 1);
+	pthread_mutex_unlock(&peers_lock);
+	return p;
+}
+
+const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)
+{
+	for (unsigned i = 0; i < VB_ARENA_SLOTS; i++) {
+		if (atomic_load(&p->arena->slots[i]) != qpn >> VB_SLOT_SHIFT)
+			continue;
+		uint64_t index = (uint64_t)i * VB_SLOT_QPS + qpn % VB_SLOT_QPS;
+		return (const void *)((const char *)p->arena + VB_ARENA_QPS + index * VB_QP_BLOCK);
+	}
+	return NULL;
+}
+
+/* ---- bells ---- */
+
+void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
+{
+	if (vb_unlikely(atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_UP))
+		return;
+	/* Sequentially consistent, before the load of asleep: pairs with the peer's store of asleep before it looks at tail. */
+	uint32_t at = atomic_fetch_add(&p->out->tail, 1);
+	atomic_store_explicit(&p->out->bell[at % VB_BELLS], (uint64_t)(at + 1) << 32 | qpn, memory_order_release);
+	uint32_t asleep = atomic_load(&p->arena->asleep);
+	if (vb_likely(!asleep || asleep == atomic_load_explicit(&p->rung, memory_order_relaxed)))
+		return;
+	atomic_store_explicit(&p->rung, asleep, memory_order_relaxed);
+	if (p == self) {
+		vb_loop_wake();
+		return;
+	}
+	uint64_t one = 1;
+	ssize_t ignored = write(p->eventfd, &one, sizeof(one)); /* EAGAIN: it has been rung enough */
+	(void)ignored;
+}
+
+static bool listen_to_one(struct vb_peer *p)
+{
+	bool found = false;
+	for (int i = 0; i < BELL_BATCH; i++) {
+		uint64_t bell = atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
+		int32_t ahead = (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
+		if (ahead < 0)
+			break;
+		found = true;
+		if (vb_unlikely(ahead > 0)) { /* overtaken by a lap: look at everything instead */
+			p->heard = atomic_load(&p->in->tail);
+			wake_all_locked(p);
+			break;
+		}
+		p->heard++;
+		struct vb_qp *qp = vb_qpn_find((uint32_t)bell & 0xffffff);
+		if (vb_likely(qp != NULL))
+			vb_progress_later_locked(qp);
+	}
+	return found;
+}
+
+bool vb_peers_listen(void)
+{
+	bool found = false;
+	unsigned n = atomic_load_explicit(&nlistened, memory_order_relaxed);
+	for (unsigned i = 0; i < n && i < LISTEN_PEERS; i++) {
+		next_listened = next_listened + 1 < n ? next_listened + 1 : 0;
+		found |= listen_to_one(listened[next_listened]);
+	}
+	return found;
+}
+
+bool vb_peers_are_ringing(void)
+{
+	bool ringing = false;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; i < atomic_load(&nlistened) && !ringing; i++)
+		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard;
+	vb_unlock(&vb_progress_lock);
+	return ringing;
+}
+
+void vb_peers_each_qp(void (*look)(struct vb_qp *qp, void *arg), void *arg)
+{
+	struct vb_local_qp *l;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; i < atomic_load(&nlistened); i++)
+		vb_list_for_each(l, &listened[i]->qps, node)
+			look(l->qp, arg);
+	vb_unlock(&vb_progress_lock);
+}
+
+/* A forked child has no peers. What the parent had stays allocated: its QPs may still be looked at. */
+static void forget(void)
+{
+	pthread_mutex_init(&peers_lock, NULL);
+	memset(by_slot, 0, sizeof(by_slot));
+	atomic_store(&nlistened, 0);
+	self = NULL;
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+	vb_link_set_acceptor(accepted);
+	vb_host_at_fork(forget);
+}

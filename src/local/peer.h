@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Links to other processes of this host, and to this process itself. A peer here is one link: a SEQPACKET connection that shows
+ * who the other is and passes the arenas' memfds; nothing else travels on it, and its hang-up is the news of the other's death.
+ * Two processes that connect to each other at the same time have two links; that costs a mapping and harms nothing, because bells
+ * only say where to look.
+ *
+ *	CONNECTING --- hello and ready received ---> UP --- hang-up ---> DEAD
+ *	     \------------- anything wrong, hang-up ----------------------^
+ *
+ * Ownership: the link itself holds a reference until it is DEAD, each attached QP one. The arena's mapping lives as long as the
+ * peer. Threading: state changes happen in the progress thread; bells are rung by any thread; peers and their QPs are listed under
+ * vb_progress_lock.
+ */
+#ifndef VB_LOCAL_PEER_H
+#define VB_LOCAL_PEER_H
+
+#include "local/shared.h"
+#include "adapter/progress.h"
+
+enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
+
+/* How bytes get from one process to the other. */
+enum vb_copy {
+	VB_COPY_SAME,       /* one address space */
+	VB_COPY_PROCESS_VM, /* process_vm_readv/writev, both ways */
+	VB_COPY_LINK,       /* through byte streams in the arenas: each side moves its own bytes */
+};
+
+struct vb_peer {
+	_Atomic(enum vb_peer_state) state;
+	enum vb_copy copy;
+	atomic_uint refs;
+	pid_t pid;
+	int fd;                          /* the link; -1: this process itself */
+	int eventfd;                     /* to ring; -1 until UP */
+	const struct vb_arena_head *arena;
+	uint64_t nonce;
+	struct vb_shm_bells *out;        /* in our arena */
+	const struct vb_shm_bells *in;   /* in theirs */
+	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
+	atomic_uint rung;                /* the value of their asleep for which we rang */
+	bool ready_sent, hello_seen;
+	struct vb_watch watch;
+	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */
+};
+
+/* The link to the process that owns a slot, made now if need be, with a reference. NULL: there is no such process, or it is another user's. */
+struct vb_peer *vb_peer_get(uint32_t slot);
+void vb_peer_put(struct vb_peer *peer);
+
+/* Tells the peer to look at its QP qpn. The memory that it will look at was written before. */
+void vb_peer_ring(struct vb_peer *peer, uint32_t qpn);
+/* The control block of one of the peer's QPs; NULL if the peer does not own that number. The peer is UP. */
+const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
+/* A range of the peer's arena, or NULL if it is not wholly within the heap. */
+const void *vb_peer_range(const struct vb_peer *peer, uint64_t offset, uint64_t bytes);
+/* Also true when the link has hung up and the progress thread has not noticed yet. */
+bool vb_peer_is_dead(const struct vb_peer *peer);
+
+/* Takes what bells there are and queues the QPs; true if there were some. vb_progress_lock is held. */
+bool vb_peers_listen(void);
+bool vb_peers_are_ringing(void);
+/* Calls look(qp) for every attached QP; vb_progress_lock is held during it. */
+void vb_peers_each_qp(void (*look)(struct vb_qp *qp, void *arg), void *arg);
+
+#endif

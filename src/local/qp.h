@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A QP's half of a local connection. The requester half (under qp->sq.lock) turns send queue entries into slots of the shared
+ * ring, or executes one-sided operations itself while nothing is queued ahead; the responder half (under qp->resp_lock) executes
+ * the slots of the peer. Formats and rules of the shared memory: local/shared.h.
+ */
+#ifndef VB_LOCAL_QP_H
+#define VB_LOCAL_QP_H
+
+#include "adapter/key.h"
+#include "adapter/queue.h"
+#include "local/peer.h"
+
+enum {
+	VB_SLICE_BYTES = 1 << 20, /* moved at a time, so that no call blocks for long and no lock is held for long */
+	VB_SERVE_BATCH = 64,      /* slots executed in one go */
+};
+
+/* The slot that the responder works on, copied out of the peer's memory. */
+struct vb_request {
+	bool active;
+	uint8_t opcode, flags, nsge;
+	uint32_t length, imm, rkey;
+	uint64_t remote_addr, compare_add, swap;
+	const uint8_t *inline_data;   /* in the peer's ring */
+	uint64_t done;                /* bytes moved so far */
+	struct ibv_sge sge[VB_MAX_SGE]; /* the requester's */
+};
+
+struct vb_local_qp {
+	struct vb_qp *qp;
+	struct vb_peer *peer;                       /* NULL: nobody is there */
+	struct vb_list node;                        /* in peer->qps */
+	struct vb_shm_qp *mine;
+	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
+	uint32_t epoch;                             /* of this QP, 24 bits */
+
+	struct {
+		uint8_t *ring;
+		uint64_t ring_offset;
+		uint32_t slot_bytes;
+		uint32_t published, acked;
+		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
+		bool bound;
+		uint32_t bound_epoch;
+		uint32_t atomics;                   /* results taken */
+		uint32_t atomics_out;               /* atomics published and not acked */
+		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
+		uint32_t staging;                   /* the ring position whose payload goes into the request stream next */
+		uint64_t staged;                    /* bytes of it that have */
+		struct vb_timer give_up;
+		bool waiting;                       /* give_up runs: the peer's QP does not respond */
+		atomic_bool expired;
+	} req;
+
+	struct {
+		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
+		bool serving;                       /* the peer's requester of their_epoch is bound to us */
+		uint32_t their_epoch;
+		const uint8_t *ring;
+		uint32_t ring_mask, slot_bytes;
+		uint32_t atomics;                   /* executed */
+		struct vb_request cur;
+		bool have_rwqe;
+		struct vb_rwqe rwqe;
+		struct vb_timer rnr;
+		bool rnr_armed;
+		atomic_bool rnr_expired;
+	} resp;
+
+	uint8_t *stage[2];                          /* our byte streams, or NULL */
+	uint64_t stage_offset[2];
+};
+
+static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
+
+/* ---- requester.c: sq.lock is held ---- */
+
+/* Sends what has been posted. */
+void vb_requester_send(struct vb_local_qp *l);
+/* Acks, then whatever can go out. */
+void vb_requester_look(struct vb_local_qp *l);
+/* Completes what the peer has acknowledged; false if the QP failed over it. */
+bool vb_requester_take_acks(struct vb_local_qp *l);
+/* The same when the QP is being stopped: nothing fails over it. */
+void vb_requester_take_last_acks(struct vb_local_qp *l);
+/* Has the peer acknowledged more? Without locks: a hint. */
+bool vb_requester_has_news(struct vb_local_qp *l);
+void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
+
+/* ---- responder.c: resp_lock is held ---- */
+
+/* What executing the peer's requests has led to beyond completions. */
+struct vb_verdict {
+	bool more;      /* look again soon */
+	bool broken;    /* this QP must go to the error state */
+	int event;      /* raise with it; -1: none */
+};
+
+struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
+/* Is there something to execute? Without locks: a hint. */
+bool vb_responder_has_news(struct vb_local_qp *l);
+void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
+
+/* ---- shared by both ---- */
+
+/* Half: VB_STREAM_REQUEST as requester, VB_STREAM_RESPONSE as responder. */
+static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
+{
+	_Atomic(uint32_t) *busy = &l->mine->busy[half];
+	/* Sequentially consistent: pairs with vb_key_revoke and with stop()'s store of mode. */
+	atomic_exchange(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1);
+}
+
+static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)
+{
+	_Atomic(uint32_t) *busy = &l->mine->busy[half];
+	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_release);
+}
+
+static inline uint32_t vb_mode_epoch(uint32_t mode) { return mode >> 8; }
+
+/* The request (or response) stream of this side, made at first use; NULL if the arena is full. */
+uint8_t *vb_stage(struct vb_local_qp *l, enum vb_stream stream);
+
+#endif

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes WRITE and READ itself (and
+ * atomics within one process); everything else, and whatever comes behind it, goes to the peer's responder through the ring. So
+ * between sq.head and sq.sent there are only ring entries, and the order of effects is the order of posting. A one-sided operation
+ * that the target would refuse goes through the ring too: the target's responder then refuses it, with all that this means there.
+ */
+#include <string.h>
+
+#include "adapter/status.h"
+#include "base/log.h"
+#include "local/copy.h"
+#include "wire/timers.h"
+
+static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
+{
+	return atomic_load_explicit(&l->theirs, memory_order_relaxed);
+}
+
+/* ---- is the peer's QP there? ---- */
+
+static bool find_theirs(struct vb_local_qp *l)
+{
+	if (vb_likely(theirs_of(l) != NULL))
+		return true;
+	if (!l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
+		return false;
+	atomic_store(&l->theirs, vb_peer_block(l->peer, l->qp->attr.dest_qp_num));
+	return theirs_of(l) != NULL;
+}
+
+/* Does it respond to us, in the session that we are bound to? Binds at first sight. */
+static bool responds(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	uint32_t mode = atomic_load_explicit(&t->mode, memory_order_acquire);
+	if (vb_unlikely(!(mode & VB_SHM_RESPONDS)))
+		return false;
+	if (vb_likely(l->req.bound))
+		return vb_mode_epoch(mode) == l->req.bound_epoch;
+	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn)
+		return false;
+	l->req.bound = true;
+	l->req.bound_epoch = vb_mode_epoch(mode);
+	atomic_store(&l->mine->bound_epoch, l->req.bound_epoch);
+	return true;
+}
+
+static const char *why_silent(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	if (!l->peer)
+		return "nobody at the remote GID and QP number: no such process on this host";
+	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
+		return "the remote queue pair does not exist or is connected to another one";
+	if (!(atomic_load(&t->mode) & VB_SHM_RESPONDS))
+		return "the remote queue pair is in RESET, INIT or ERR and answers nothing";
+	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
+}
+
+/* The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for ever. */
+static void wait_for_peer(struct vb_local_qp *l)
+{
+	const struct ibv_qp_attr *a = &l->qp->attr;
+	if (l->req.waiting || !a->timeout)
+		return;
+	l->req.waiting = true;
+	vb_timer_set(&l->req.give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
+}
+
+void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_local_qp *l = timer->arg;
+	atomic_store(&l->req.expired, true);
+	vb_progress_later(l->qp);
+}
+
+/* False: the QP has failed or goes on waiting. */
+static bool is_ready(struct vb_local_qp *l)
+{
+	if (vb_likely(find_theirs(l) && responds(l))) {
+		if (vb_unlikely(l->req.waiting)) {
+			l->req.waiting = false;
+			vb_timer_cancel(&l->req.give_up);
+			atomic_store(&l->req.expired, false);
+		}
+		return true;
+	}
+	if (l->req.waiting && atomic_load(&l->req.expired))
+		vb_qp_fail(l->qp, IBV_WC_RETRY_EXC_ERR, why_silent(l));
+	else
+		wait_for_peer(l);
+	return false;
+}
+
+/* ---- executing here ---- */
+
+enum here { HERE_DONE, HERE_MORE, HERE_FAILED, HERE_NOT };
+
+static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
+{
+	vb_explain("completion", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sqe->sge[bad].addr, sqe->sge[bad].length, sqe->sge[bad].lkey,
+		   vb_key_fault_text(fault));
+	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+	return HERE_FAILED;
+}
+
+/* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
+static bool may_access(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t length, unsigned access, uint64_t *va)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
+	       vb_key_check(vb_key_table(l->peer->arena), sqe->rkey, sqe->remote_addr, length, access,
+			    atomic_load_explicit(&t->pd, memory_order_relaxed), va) == VB_KEY_OK;
+}
+
+static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
+{
+	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
+	uint64_t n = vb_min_u64(sqe->length - l->req.moved, VB_SLICE_BYTES);
+	struct vb_ranges ours, theirs;
+	unsigned bad;
+	vb_ranges_of_bytes(&theirs, (void *)(uintptr_t)(va + l->req.moved), n);
+	if (sqe->flags & IBV_SEND_INLINE) {
+		vb_ranges_of_bytes(&ours, sqe->inline_data, n);
+	} else {
+		enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.moved, n,
+							    writes ? 0 : IBV_ACCESS_LOCAL_WRITE, &bad);
+		if (vb_unlikely(fault != VB_KEY_OK))
+			return fail_sqe(sqe, fault, bad);
+	}
+	if (vb_unlikely(writes ? vb_copy_out(l->peer, &theirs, &ours) : vb_copy_in(l->peer, &ours, &theirs)))
+		return vb_ranges_are_mapped(&ours, !writes) ? HERE_NOT : fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+	l->req.moved += n;
+	return l->req.moved == sqe->length ? HERE_DONE : HERE_MORE;
+}
+
+static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access)
+{
+	uint64_t va = 0;
+	enum here h = HERE_NOT;
+	if (!sqe->length)
+		return HERE_NOT;
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	if (responds(l) && may_access(l, sqe, sqe->length, access, &va))
+		h = move_slice(l, sqe, va);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	return h;
+}
+
+static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	if (l->peer->copy == VB_COPY_LINK)
+		return HERE_NOT;
+	if (sqe->opcode == IBV_WR_RDMA_WRITE)
+		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
+	if (sqe->opcode == IBV_WR_RDMA_READ && atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed))
+		return move(l, sqe, IBV_ACCESS_REMOTE_READ);
+	return HERE_NOT;
+}
+
+/* ---- the ring ---- */
+
+static struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t position)
+{
+	return (struct vb_shm_slot *)(l->req.ring + (size_t)(position & l->qp->sq.mask) * l->req.slot_bytes);
+}
+
+static bool is_atomic(const struct vb_sqe *sqe)
+{
+	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. */
+static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
+{
+	struct vb_ranges from, to;
+	unsigned bad;
+	if (sqe->flags & IBV_SEND_INLINE) {
+		memcpy(slot->data, sqe->inline_data, sqe->length);
+		return true;
+	}
+	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	if (vb_unlikely(fault != VB_KEY_OK)) {
+		fail_sqe(sqe, fault, bad);
+		return false;
+	}
+	vb_ranges_of_bytes(&to, slot->data, sqe->length);
+	vb_copy_here(&to, &from);
+	return true;
+}
+
+/* Says in the slot where the payload is. */
+static bool place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
+{
+	bool outgoing = sqe->opcode != IBV_WR_RDMA_READ && !is_atomic(sqe);
+	slot->nsge = 0;
+	if (is_atomic(sqe)) {
+		slot->atomic.compare_add = sqe->compare_add;
+		slot->atomic.swap = sqe->swap;
+		slot->length = 0;
+		slot->flags |= VB_SHM_STAGED * (l->peer->copy == VB_COPY_LINK);
+		return true;
+	}
+	if (outgoing && sqe->length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data)) {
+		slot->flags |= VB_SHM_INLINE;
+		return gather(l, sqe, slot);
+	}
+	if (l->peer->copy == VB_COPY_LINK) {
+		slot->flags |= VB_SHM_STAGED;
+		return true;
+	}
+	slot->nsge = sqe->nsge;
+	memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
+	return true;
+}
+
+static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	struct vb_shm_slot *slot = slot_at(l, l->req.published);
+	slot->opcode = sqe->opcode;
+	slot->flags = sqe->flags & IBV_SEND_SOLICITED ? VB_SHM_SOLICITED : 0;
+	slot->length = sqe->length;
+	slot->imm = sqe->imm;
+	slot->remote_addr = sqe->remote_addr;
+	slot->rkey = sqe->rkey;
+	if (!place_payload(l, sqe, slot))
+		return false;
+	l->req.atomics_out += is_atomic(sqe);
+	atomic_store_explicit(&slot->tag, ++l->req.published, memory_order_release);
+	return true;
+}
+
+/* ---- the request stream ---- */
+
+static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
+{
+	return (slot_at(l, position)->flags & VB_SHM_STAGED) && sqe->opcode != IBV_WR_RDMA_READ && !is_atomic(sqe);
+}
+
+/* The send queue entry at a ring position that is not acknowledged yet. */
+static struct vb_sqe *sqe_at_ring(struct vb_local_qp *l, uint32_t position)
+{
+	return vb_sq_at(&l->qp->sq, l->qp->sq.head + (position - l->req.acked));
+}
+
+/* Puts what fits of one entry; true: all of it has been put. */
+static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
+{
+	struct vb_ranges from;
+	unsigned bad;
+	uint64_t room = vb_stream_room(l, VB_STREAM_REQUEST);
+	if (room == UINT64_MAX)
+		return false;
+	uint64_t n = vb_min_u64(room, sqe->length - l->req.staged);
+	if (!n)
+		return l->req.staged == sqe->length;
+	enum vb_key_fault fault = VB_KEY_OK;
+	if (sqe->flags & IBV_SEND_INLINE)
+		vb_ranges_of_bytes(&from, sqe->inline_data + l->req.staged, n);
+	else
+		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.staged, n, 0, &bad);
+	if (fault != VB_KEY_OK) {
+		fail_sqe(sqe, fault, bad);
+		return false;
+	}
+	if (!vb_stream_put(l, VB_STREAM_REQUEST, &from))
+		return false;
+	*put = true;
+	l->req.staged += n;
+	return l->req.staged == sqe->length;
+}
+
+/* Fills the request stream for the published entries in order. True: the peer should look. */
+static bool stage(struct vb_local_qp *l)
+{
+	bool put = false;
+	if (l->peer->copy != VB_COPY_LINK)
+		return false;
+	for (; l->req.staging != l->req.published; l->req.staging++, l->req.staged = 0) {
+		struct vb_sqe *sqe = sqe_at_ring(l, l->req.staging);
+		if (is_staged(l, l->req.staging, sqe) && !stage_entry(l, sqe, &put))
+			break;
+	}
+	return put;
+}
+
+/* ---- sending ---- */
+
+static bool must_wait(struct vb_local_qp *l, const struct vb_sqe *sqe)
+{
+	unsigned depth = vb_min_u32(l->qp->attr.max_rd_atomic, VB_SHM_ATOMICS);
+	return is_atomic(sqe) && l->req.atomics_out >= depth;
+}
+
+/* One entry on its way. False: no more now. */
+static bool send_one(struct vb_local_qp *l, bool *published)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
+	bool oldest = sq->head == sq->sent;
+	enum here h = HERE_NOT;
+	if (vb_likely(sqe->status == VB_SQE_PENDING) && oldest)
+		h = execute_here(l, sqe);
+	if (h == HERE_DONE) {
+		l->req.moved = 0;
+		sq->sent++;
+		vb_sq_complete(l->qp);
+		return true;
+	}
+	if (h == HERE_MORE) {
+		vb_progress_later(l->qp);
+		return false;
+	}
+	if (vb_likely(sqe->status == VB_SQE_PENDING)) {
+		if (must_wait(l, sqe))
+			return false;
+		l->req.moved = 0;
+		if (publish(l, sqe)) {
+			sq->sent++;
+			*published = true;
+			return true;
+		}
+	}
+	if (oldest)
+		vb_qp_fail(l->qp, sqe->status, "found when the request's turn came");
+	return false;
+}
+
+static bool may_start(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS;
+}
+
+void vb_requester_send(struct vb_local_qp *l)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	bool published = false;
+	if (!may_start(l->qp) || !is_ready(l))
+		return;
+	/* A long copy by this side comes in slices: what follows it waits. */
+	while (sq->sent != sq->tail && send_one(l, &published))
+		;
+	if (!may_start(l->qp))
+		return; /* it failed */
+	bool staged = stage(l);
+	if (published || staged)
+		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
+	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
+		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
+}
+
+/* ---- acks ---- */
+
+/* Scatters what an atomic found; false: the buffer is wrong. */
+static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	struct vb_ranges from, to;
+	unsigned bad;
+	uint64_t found = atomic_load_explicit(&theirs_of(l)->atomics[l->req.atomics++ % VB_SHM_ATOMICS], memory_order_relaxed);
+	l->req.atomics_out--;
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(found),
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault != VB_KEY_OK)
+		return fail_sqe(sqe, fault, bad), false;
+	vb_ranges_of_bytes(&from, &found, sizeof(found));
+	vb_copy_here(&to, &from);
+	return true;
+}
+
+/* Takes what has come of a READ through the response stream; true: all of it. */
+static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	struct vb_ranges to;
+	unsigned bad;
+	uint64_t n = vb_min_u64(vb_stream_available(l, VB_STREAM_RESPONSE), sqe->length - l->req.moved);
+	if (!n)
+		return l->req.moved == sqe->length;
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.moved, n,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault != VB_KEY_OK)
+		return fail_sqe(sqe, fault, bad), false;
+	if (!vb_stream_take(l, VB_STREAM_RESPONSE, &to))
+		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR, 0), false;
+	l->req.moved += n;
+	vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	return l->req.moved == sqe->length;
+}
+
+/* Is the oldest ring entry, which the responder may or may not have finished, finished on this side too? */
+static bool settle(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
+{
+	if (sqe->opcode == IBV_WR_RDMA_READ && l->peer->copy == VB_COPY_LINK)
+		return take_response(l, sqe) && acked;
+	if (!acked)
+		return false;
+	return !is_atomic(sqe) || take_atomic(l, sqe);
+}
+
+static const char *why_nak(unsigned status)
+{
+	switch (status) {
+	case IBV_WC_REM_ACCESS_ERR:
+		return "the responder refused the access: remote key, range, access flags or protection domain (its own VERBATIM_DEBUG=1 says which)";
+	case IBV_WC_REM_INV_REQ_ERR:
+		return "the responder found the request invalid: receive buffer too short, atomic not aligned, or no READ/atomic allowed";
+	case IBV_WC_REM_OP_ERR:
+		return "the responder could not finish the request: its receive buffer is not accessible";
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return "the responder had no receive posted during rnr_retry times min_rnr_timer";
+	case IBV_WC_LOC_PROT_ERR:
+		return "a scatter/gather entry of this request names memory that its lkey does not cover";
+	default:
+		return "the responder stopped";
+	}
+}
+
+static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
+{
+	vb_qp_fail(l->qp, status, why_nak(status));
+	return false;
+}
+
+/* What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False: nonsense. */
+static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
+{
+	uint64_t ack = atomic_load_explicit(&theirs_of(l)->ack, memory_order_acquire);
+	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
+	*done = l->req.acked;
+	*status = 0;
+	if (!l->req.bound || vb_shm_ack_epoch(ack) != l->epoch)
+		return true;
+	*done = vb_shm_ack_consumed(ack);
+	*status = vb_shm_ack_status(ack);
+	return *done - l->req.acked <= l->req.published - l->req.acked;
+}
+
+static void complete_until(struct vb_local_qp *l, uint32_t done)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != l->req.acked)) {
+		l->req.acked++;
+		l->req.moved = 0;
+		vb_sq_complete(l->qp);
+	}
+}
+
+void vb_requester_take_last_acks(struct vb_local_qp *l)
+{
+	uint32_t done;
+	uint8_t status;
+	if (read_ack(l, &done, &status))
+		complete_until(l, done);
+}
+
+bool vb_requester_take_acks(struct vb_local_qp *l)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	uint32_t done;
+	uint8_t status;
+	if (vb_unlikely(!read_ack(l, &done, &status)))
+		return fail_by(l, IBV_WC_BAD_RESP_ERR);
+	complete_until(l, done);
+	if (sq->head == sq->sent)
+		return true;
+	uint8_t own = vb_sq_at(sq, sq->head)->status;
+	if (vb_unlikely(own != VB_SQE_PENDING))
+		return fail_by(l, own);
+	return status && done == l->req.acked ? fail_by(l, status) : true;
+}
+
+void vb_requester_look(struct vb_local_qp *l)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	if (theirs_of(l) && !vb_requester_take_acks(l))
+		return;
+	if (sq->head != sq->tail || (l->req.waiting && atomic_load(&l->req.expired)))
+		vb_requester_send(l);
+}
+
+bool vb_requester_has_news(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	return t && atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+}

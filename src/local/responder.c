@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The responder half: executes the slots of the peer's ring in order, as a NIC's responder executes packets. One request is worked
+ * on at a time; it may take several looks (slices of a long copy, waiting for a receive or for the byte stream). Statuses are
+ * those that the specification gives the requester for the NAK that this responder would send.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "local/copy.h"
+#include "wire/timers.h"
+
+enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL };
+
+/* What a failed request means for both ends. */
+struct failure {
+	enum ibv_wc_status nak;    /* for the requester */
+	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it */
+	bool breaks;               /* this QP goes to the error state */
+	int event;
+	const char *why;
+};
+
+static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
+{
+	*f = (struct failure){ .nak = nak, .event = -1, .why = why };
+	return STEP_FAIL;
+}
+
+static enum step fail_access(struct failure *f, const char *why)
+{
+	*f = (struct failure){ .nak = IBV_WC_REM_ACCESS_ERR, .breaks = true, .event = IBV_EVENT_QP_ACCESS_ERR, .why = why };
+	return STEP_FAIL;
+}
+
+static enum step fail_request(struct failure *f, const char *why)
+{
+	*f = (struct failure){ .nak = IBV_WC_REM_INV_REQ_ERR, .breaks = true, .event = IBV_EVENT_QP_REQ_ERR, .why = why };
+	return STEP_FAIL;
+}
+
+static enum step fail_receive(struct failure *f, enum ibv_wc_status nak, enum ibv_wc_status receive, const char *why)
+{
+	*f = (struct failure){ .nak = nak, .receive = receive, .breaks = true, .event = -1, .why = why };
+	return STEP_FAIL;
+}
+
+static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
+{
+	return atomic_load_explicit(&l->theirs, memory_order_relaxed);
+}
+
+/* ---- sessions ---- */
+
+/* Takes up a requester that is bound to this QP's epoch, from its first slot on. */
+static bool take_up(struct vb_local_qp *l, uint32_t mode)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	if (atomic_load(&t->bound_epoch) != l->epoch || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
+		return false;
+	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
+	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE || mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
+		return false;
+	l->resp.ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
+	l->resp.ring_mask = mask;
+	l->resp.slot_bytes = bytes;
+	l->resp.their_epoch = vb_mode_epoch(mode);
+	l->resp.serving = l->resp.ring != NULL;
+	return l->resp.serving;
+}
+
+/* Inside a busy section: is the requester there, and the one whom we serve? */
+static bool may_serve(struct vb_local_qp *l)
+{
+	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
+	if (!(mode & VB_SHM_REQUESTS))
+		return false;
+	if (vb_likely(l->resp.serving))
+		return vb_mode_epoch(mode) == l->resp.their_epoch;
+	return take_up(l, mode);
+}
+
+/* ---- the next request ---- */
+
+static const struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t position)
+{
+	return (const struct vb_shm_slot *)(l->resp.ring + (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
+}
+
+static bool is_known(unsigned opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
+	       opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
+{
+	uint32_t room = l->resp.slot_bytes - offsetof(struct vb_shm_slot, data);
+	bool reads = r->opcode == IBV_WR_RDMA_READ;
+	if (!is_known(r->opcode) || r->length > VB_MAX_MSG)
+		return false;
+	if (r->flags & VB_SHM_INLINE)
+		return r->length <= room && !reads;
+	if (r->flags & VB_SHM_STAGED)
+		return l->peer->copy == VB_COPY_LINK;
+	return r->nsge <= VB_MAX_SGE && r->nsge * sizeof(struct ibv_sge) <= room && (l->peer->copy != VB_COPY_LINK || !r->length);
+}
+
+/* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
+static enum step fetch(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	const struct vb_shm_slot *s = slot_at(l, next);
+	if (atomic_load_explicit(&s->tag, memory_order_acquire) != next + 1)
+		return STEP_IDLE;
+	const volatile struct vb_shm_slot *v = s; /* each field is loaded once */
+	r->opcode = v->opcode;
+	r->flags = v->flags;
+	r->nsge = v->nsge;
+	r->length = v->length;
+	r->imm = v->imm;
+	r->remote_addr = v->remote_addr;
+	r->rkey = v->rkey;
+	r->done = 0;
+	r->inline_data = s->data;
+	if (!is_sane(l, r))
+		return fail_request(f, "the peer's work request is malformed");
+	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		r->compare_add = v->atomic.compare_add;
+		r->swap = v->atomic.swap;
+	} else if (!(r->flags & (VB_SHM_INLINE | VB_SHM_STAGED))) {
+		memcpy(r->sge, s->sge, r->nsge * sizeof(*r->sge));
+	}
+	r->active = true;
+	return STEP_DONE;
+}
+
+/* ---- receives ---- */
+
+/* No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say. */
+static enum step not_ready(struct vb_local_qp *l, struct failure *f)
+{
+	unsigned retries = atomic_load(&theirs_of(l)->rnr_retry);
+	if (retries >= 7)
+		return STEP_WAIT;
+	if (!retries || atomic_load(&l->resp.rnr_expired))
+		return fail(f, IBV_WC_RNR_RETRY_EXC_ERR, "no receive was posted in time");
+	if (!l->resp.rnr_armed) {
+		l->resp.rnr_armed = true;
+		vb_timer_set(&l->resp.rnr, vb_now_ns() + retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
+	}
+	return STEP_WAIT;
+}
+
+void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_local_qp *l = timer->arg;
+	atomic_store(&l->resp.rnr_expired, true);
+	vb_progress_later(l->qp);
+}
+
+static enum step need_receive(struct vb_local_qp *l, struct failure *f)
+{
+	if (l->resp.have_rwqe)
+		return STEP_DONE;
+	if (!vb_receive_take(l->qp, &l->resp.rwqe))
+		return not_ready(l, f);
+	l->resp.have_rwqe = true;
+	if (vb_unlikely(l->resp.rnr_armed)) {
+		vb_timer_cancel(&l->resp.rnr);
+		l->resp.rnr_armed = false;
+		atomic_store(&l->resp.rnr_expired, false);
+	}
+	return STEP_DONE;
+}
+
+/* ---- payload ---- */
+
+/* How many bytes to move in this step; 0: none can be now. */
+static uint64_t slice(struct vb_local_qp *l)
+{
+	const struct vb_request *r = &l->resp.cur;
+	uint64_t rest = r->length - r->done;
+	if (r->flags & VB_SHM_STAGED) {
+		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE)
+							       : vb_stream_available(l, VB_STREAM_REQUEST);
+		return ready == UINT64_MAX ? ready : vb_min_u64(rest, ready);
+	}
+	return vb_min_u64(rest, VB_SLICE_BYTES);
+}
+
+/* Brings the requester's next bytes to `ours`. */
+static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	struct vb_ranges from;
+	unsigned bad;
+	if (r->flags & VB_SHM_STAGED)
+		return vb_stream_take(l, VB_STREAM_REQUEST, ours) ? STEP_DONE : fail_request(f, "the peer's byte stream is malformed");
+	if (r->flags & VB_SHM_INLINE) {
+		vb_ranges_of_bytes(&from, r->inline_data + r->done, ours->bytes);
+		vb_copy_here(ours, &from);
+		return STEP_DONE;
+	}
+	enum vb_key_fault fault = vb_ranges_of_list(&from, l->peer->arena, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done,
+						    ours->bytes, 0, &bad);
+	if (fault != VB_KEY_OK)
+		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	if (!vb_copy_in(l->peer, ours, &from))
+		return STEP_DONE;
+	if (!vb_ranges_are_mapped(ours, true))
+		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+}
+
+/* After a slice: finished, or to be continued; the peer is told when its stream has moved. */
+static enum step moved(struct vb_local_qp *l, uint64_t bytes)
+{
+	struct vb_request *r = &l->resp.cur;
+	r->done += bytes;
+	if ((r->flags & VB_SHM_STAGED) && bytes)
+		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	if (r->done == r->length)
+		return STEP_DONE;
+	return r->flags & VB_SHM_STAGED ? STEP_WAIT : STEP_MORE;
+}
+
+/* ---- the operations ---- */
+
+static enum step do_send(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	struct vb_rwqe *w = &l->resp.rwqe;
+	struct vb_ranges to;
+	unsigned bad;
+	enum step step = need_receive(l, f);
+	if (step != STEP_DONE)
+		return step;
+	if (r->length > w->length)
+		return fail_receive(f, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+	uint64_t n = slice(l);
+	if (n == UINT64_MAX)
+		return fail_request(f, "the peer's byte stream is malformed");
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, w->sge, w->nsge, r->done, n, IBV_ACCESS_LOCAL_WRITE,
+						    &bad);
+	if (fault != VB_KEY_OK)
+		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	step = n ? pull(l, &to, f) : STEP_DONE;
+	return step == STEP_DONE ? moved(l, n) : step;
+}
+
+/* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
+static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
+{
+	const struct vb_request *r = &l->resp.cur;
+	if (!(l->qp->attr.qp_access_flags & access))
+		return fail_access(f, "the target queue pair's qp_access_flags do not allow it");
+	if (!length)
+		return STEP_DONE;
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, l->qp->pd->number, va);
+	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+}
+
+static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	struct vb_ranges to;
+	uint64_t va = 0;
+	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_WRITE, &va, f);
+	if (step != STEP_DONE || r->done == r->length)
+		return step;
+	uint64_t n = slice(l);
+	if (n == UINT64_MAX)
+		return fail_request(f, "the peer's byte stream is malformed");
+	vb_ranges_of_bytes(&to, (void *)(uintptr_t)(va + r->done), n);
+	step = n ? pull(l, &to, f) : STEP_DONE;
+	if (step == STEP_FAIL && f->receive)
+		return fail_access(f, f->why); /* it was no receive buffer that was unmapped */
+	return step == STEP_DONE ? moved(l, n) : step;
+}
+
+static enum step do_write(struct vb_local_qp *l, struct failure *f)
+{
+	enum step step = do_write_data(l, f);
+	if (step != STEP_DONE || l->resp.cur.opcode == IBV_WR_RDMA_WRITE)
+		return step;
+	return need_receive(l, f);
+}
+
+static enum step do_read(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	struct vb_ranges from, to;
+	uint64_t va = 0;
+	unsigned bad;
+	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_READ, &va, f);
+	if (step != STEP_DONE || r->done == r->length)
+		return step;
+	uint64_t n = slice(l);
+	if (n == UINT64_MAX)
+		return fail_request(f, "the peer's byte stream is malformed");
+	vb_ranges_of_bytes(&from, (void *)(uintptr_t)(va + r->done), n);
+	if (r->flags & VB_SHM_STAGED)
+		return !n || vb_stream_put(l, VB_STREAM_RESPONSE, &from) ? moved(l, n) : fail(f, IBV_WC_REM_OP_ERR, "out of memory");
+	enum vb_key_fault fault = vb_ranges_of_list(&to, l->peer->arena, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, n,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault != VB_KEY_OK)
+		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	if (!vb_copy_out(l->peer, &to, &from))
+		return moved(l, n);
+	return vb_ranges_are_mapped(&from, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
+						  : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+}
+
+static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	uint64_t va = 0;
+	if (r->remote_addr % 8)
+		return fail_request(f, "the address of an atomic is not a multiple of 8");
+	enum step step = target(l, 8, IBV_ACCESS_REMOTE_ATOMIC, &va, f);
+	if (step != STEP_DONE)
+		return step;
+	if (va % 8)
+		return fail_request(f, "the memory of an atomic is not aligned to 8 bytes");
+	_Atomic(uint64_t) *word = (void *)(uintptr_t)va;
+	uint64_t found = r->compare_add;
+	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		atomic_compare_exchange_strong(word, &found, r->swap);
+	else
+		found = atomic_fetch_add(word, r->compare_add);
+	atomic_store_explicit(&l->mine->atomics[l->resp.atomics++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+	return STEP_DONE;
+}
+
+static enum step execute(struct vb_local_qp *l, struct failure *f)
+{
+	unsigned opcode = l->resp.cur.opcode;
+	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
+		return do_send(l, f);
+	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return do_write(l, f);
+	if (!l->qp->attr.max_dest_rd_atomic)
+		return fail_request(f, "READ or atomic to a queue pair whose max_dest_rd_atomic is 0");
+	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
+}
+
+/* ---- results ---- */
+
+static void complete_receive(struct vb_local_qp *l)
+{
+	const struct vb_request *r = &l->resp.cur;
+	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM;
+	struct vb_cqe e = {
+		.wr_id = l->resp.rwqe.wr_id,
+		.opcode = send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+		.byte_len = r->length,
+		.imm = r->imm,
+		.wc_flags = imm ? IBV_WC_WITH_IMM : 0,
+		.src_qp = l->qp->attr.dest_qp_num,
+		.solicited = r->flags & VB_SHM_SOLICITED ? 1 : 0,
+	};
+	l->resp.have_rwqe = false;
+	vb_receive_complete(l->qp, &e);
+}
+
+static void note_established(struct vb_qp *qp)
+{
+	if (qp->comm_est || atomic_load(&qp->state) != IBV_QPS_RTR)
+		return;
+	qp->comm_est = true;
+	vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
+}
+
+static void finish(struct vb_local_qp *l)
+{
+	struct vb_request *r = &l->resp.cur;
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	if (l->resp.have_rwqe)
+		complete_receive(l);
+	r->active = false;
+	atomic_store_explicit(&l->resp.next, next + 1, memory_order_relaxed);
+	if (vb_unlikely(!l->qp->comm_est))
+		note_established(l->qp);
+}
+
+/* The connection ends here: the peer learns why, nothing more of it is executed. */
+static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
+{
+	const struct vb_request *r = &l->resp.cur;
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
+		   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
+	if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe) {
+		l->resp.have_rwqe = false;
+		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = f->receive, .opcode = IBV_WC_RECV });
+	}
+	l->resp.cur.active = false;
+	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
+	v->broken = f->breaks;
+	v->event = f->event;
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, vb_mode_epoch(atomic_load(&theirs_of(l)->mode)), f->nak),
+			      memory_order_release);
+}
+
+static enum step serve_one(struct vb_local_qp *l, struct failure *f)
+{
+	enum step step = STEP_IDLE;
+	vb_busy_begin(l, VB_STREAM_RESPONSE);
+	if (vb_likely(may_serve(l)))
+		step = l->resp.cur.active ? STEP_DONE : fetch(l, f);
+	if (step == STEP_DONE)
+		step = execute(l, f);
+	vb_busy_end(l, VB_STREAM_RESPONSE);
+	return step;
+}
+
+static void publish_ack(struct vb_local_qp *l)
+{
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
+}
+
+struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
+{
+	struct vb_verdict v = { .event = -1 };
+	struct failure f;
+	enum step step = STEP_IDLE;
+	int n = 0;
+	if (!(atomic_load(&l->mine->mode) & VB_SHM_RESPONDS))
+		return v;
+	for (; n < VB_SERVE_BATCH && (step = serve_one(l, &f)) == STEP_DONE; n++)
+		finish(l);
+	if (n && step != STEP_FAIL)
+		publish_ack(l);
+	if (step == STEP_FAIL)
+		finish_failed(l, &f, &v);
+	if (n || step == STEP_FAIL)
+		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	v.more = step == STEP_MORE || n == VB_SERVE_BATCH;
+	return v;
+}
+
+bool vb_responder_has_news(struct vb_local_qp *l)
+{
+	if (!l->resp.serving || l->resp.cur.active)
+		return true;
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	return atomic_load_explicit(&slot_at(l, next)->tag, memory_order_acquire) == next + 1;
+}

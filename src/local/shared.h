@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What two processes of one host share, as it lies in their arenas (adapter/arena.h). Each process writes its own arena only and
+ * reads its peers'. All of it is hostile input to the reader: load once, check, then use.
+ *
+ * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct vb_shm_slot):
+ *
+ *	requester                                          responder
+ *	writes a slot, its tag last  ------------------->  sees tag == expected position + 1, copies the slot, executes it
+ *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
+ *
+ * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a lost one is repaired by
+ * looking at all, a false one is a look for nothing.
+ *
+ * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other end responds to it
+ * (VB_SHM_RESPONDS, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a responder serves a requester that is bound to
+ * its own epoch, and acks carry the requester's. So nothing of an earlier connection can be taken for one of this.
+ *
+ * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it checks that it may, and
+ * even again after its last access (one word for its requester, one for its responder). The owner revokes (a key, or by leaving its mode) and then waits for odd values to change. The
+ * store of busy and the revocation are sequentially consistent, so either the user sees the revocation or the owner sees busy.
+ */
+#ifndef VB_LOCAL_SHARED_H
+#define VB_LOCAL_SHARED_H
+
+#include <infiniband/verbs.h>
+
+#include "adapter/arena.h"
+
+/* mode: epoch << 8 | flags */
+enum {
+	VB_SHM_RESPONDS = 1, /* RTR and up: executes the peer's requests */
+	VB_SHM_REQUESTS = 2, /* RTS and up: its slots are valid */
+};
+
+enum { VB_SHM_ATOMICS = 16 }; /* results kept; at least VB_MAX_RD_ATOMIC */
+
+struct vb_shm_qp {
+	/* Configuration: changes when the QP is modified. */
+	_Atomic(uint32_t) mode;
+	_Atomic(uint32_t) bound_epoch;   /* of the peer's QP that this requester sends to */
+	_Atomic(uint32_t) dest_qpn;
+	_Atomic(uint32_t) pd;
+	_Atomic(uint32_t) access;        /* qp_access_flags */
+	_Atomic(uint32_t) psns[2];       /* sq_psn, rq_psn */
+	_Atomic(uint32_t) ring_mask;     /* slots - 1 */
+	_Atomic(uint64_t) ring;          /* arena offset */
+	_Atomic(uint64_t) stages[2];     /* arena offsets of the request and response byte streams, 0: none */
+	_Atomic(uint32_t) slot_bytes;
+	_Atomic(uint16_t) rd_atomic;     /* max_dest_rd_atomic */
+	_Atomic(uint8_t) rnr_retry;
+	_Atomic(uint8_t) reserved;
+	/* As responder. */
+	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
+	/* Odd while this side uses the other's memory, as requester and as responder. */
+	VB_ALIGNED_LINE _Atomic(uint32_t) busy[2];
+	/* Byte streams (link copies only): put by this side, as requester and as responder; taken by this side from the other's. */
+	VB_ALIGNED_LINE _Atomic(uint64_t) put[2];
+	VB_ALIGNED_LINE _Atomic(uint64_t) taken[2];
+	/* What the n-th atomic that this responder executed had found, at n modulo VB_SHM_ATOMICS. */
+	VB_ALIGNED_LINE _Atomic(uint64_t) atomics[VB_SHM_ATOMICS];
+};
+_Static_assert(sizeof(struct vb_shm_qp) <= VB_QP_BLOCK, "fits its place in the arena");
+_Static_assert(offsetof(struct vb_shm_qp, ack) == 64 && offsetof(struct vb_shm_qp, busy) == 128, "lines");
+_Static_assert(offsetof(struct vb_shm_qp, put) == 192 && offsetof(struct vb_shm_qp, taken) == 256, "lines");
+_Static_assert(offsetof(struct vb_shm_qp, atomics) == 320, "lines");
+
+enum vb_stream { VB_STREAM_REQUEST, VB_STREAM_RESPONSE };
+enum { VB_STAGE_BYTES = 65536 };
+
+/* ack: consumed (low 32 bits) | epoch << 32 (24 bits) | status << 56. status is an enum ibv_wc_status for the slot at `consumed`. */
+static inline uint64_t vb_shm_ack(uint32_t consumed, uint32_t epoch, uint8_t status)
+{
+	return consumed | (uint64_t)(epoch & 0xffffff) << 32 | (uint64_t)status << 56;
+}
+static inline uint32_t vb_shm_ack_consumed(uint64_t ack) { return (uint32_t)ack; }
+static inline uint32_t vb_shm_ack_epoch(uint64_t ack) { return ack >> 32 & 0xffffff; }
+static inline uint8_t vb_shm_ack_status(uint64_t ack) { return ack >> 56; }
+
+enum { VB_SHM_INLINE = 1, VB_SHM_SOLICITED = 2, VB_SHM_STAGED = 4 }; /* where the payload is: in the slot, by sge, in the request stream */
+
+struct vb_shm_slot {
+	_Atomic(uint32_t) tag; /* position + 1; written last */
+	uint8_t opcode;        /* enum ibv_wr_opcode */
+	uint8_t flags;
+	uint8_t nsge;
+	uint8_t reserved;
+	uint32_t length;
+	uint32_t imm;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t reserved2;
+	union {
+		uint8_t data[32]; /* and more, up to the slot's end */
+		struct ibv_sge sge[2];
+		struct {
+			uint64_t compare_add, swap;
+		} atomic;
+	};
+};
+_Static_assert(sizeof(struct vb_shm_slot) == 64, "a short message takes one cache line");
+_Static_assert(offsetof(struct vb_shm_slot, data) == 32, "layout");
+
+enum { VB_SLOT_MIN_BYTES = 128, VB_SLOT_MAX_BYTES = 2048 };
+
+/* A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position + 1) << 32 | QPN. */
+enum { VB_BELLS = 1024 };
+
+struct vb_shm_bells {
+	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */
+	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
+};
+
+/* The first and only message on a link, from both ends, with the arena's memfd and the progress thread's eventfd. */
+#define VB_LINK_MAGIC 0x316b6e694c425656ull
+
+struct vb_link_hello {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t first_slot;
+	uint64_t nonce;          /* the arena's */
+	uint64_t bells;          /* arena offset of the ring towards the receiver */
+	uint64_t arena_bytes;
+	uint64_t arena_address;  /* where the sender has its arena: its nonce is there for a trial copy */
+};
+_Static_assert(sizeof(struct vb_link_hello) == 48, "layout");
+
+#endif
