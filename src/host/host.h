@@ -174,6 +174,8 @@ VB_EXPORT int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, vo
 VB_EXPORT void vb_port_close(struct vb_port *port);
 /* As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can answer by slot). */
 VB_EXPORT int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/* Does any process hold the name, listening or not? */
+VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
 
 /* ---- links: SEQPACKET connections between processes ---- */
 

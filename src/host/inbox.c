@@ -282,3 +282,16 @@ int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr
 	int err = port_name(name, name_bytes, &n);
 	return err ? err : send_to(&n, addr, iov, iovcnt);
 }
+
+bool vb_port_is_bound(const void *name, size_t name_bytes)
+{
+	struct vb_name n;
+	int fd = -1, refused = 1;
+	if (port_name(name, name_bytes, &n) == 0)
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		refused = connect(fd, (const struct sockaddr *)&n.un, n.bytes) < 0 && errno == ECONNREFUSED;
+	if (fd >= 0)
+		close(fd);
+	return !refused;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A descriptor that says "something waits here", for queues whose consumers may poll(2) it, make it non-blocking, or
+ * block. It is readable from the first raise after a clear on; each raise is a new edge for edge-triggered pollers.
+ *
+ * The owner guards its queue with a lock of its own and calls raise and clear under it. A consumer that found the queue
+ * empty takes vb_notifier_sequence under that lock, leaves the lock and waits: no raise in between is missed.
+ */
+#ifndef VB_HOST_NOTIFIER_H
+#define VB_HOST_NOTIFIER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+struct vb_notifier {
+	int fd;
+	bool raised;
+	_Atomic uint32_t sequence; /* raises so far: the futex that waiters sleep on */
+};
+
+/* 0 or -EMFILE, -ENFILE, -ENOMEM. */
+VB_EXPORT int vb_notifier_init(struct vb_notifier *n);
+VB_EXPORT void vb_notifier_fini(struct vb_notifier *n);
+
+VB_EXPORT void vb_notifier_raise(struct vb_notifier *n);
+VB_EXPORT void vb_notifier_clear(struct vb_notifier *n);
+
+static inline uint32_t vb_notifier_sequence(struct vb_notifier *n) { return n->sequence; }
+
+/*
+ * Sleeps until there was a raise after `sequence` was taken: 0. -EAGAIN at once if the program made the descriptor
+ * O_NONBLOCK; -EINTR after a signal handler without SA_RESTART, as read(2). A cancellation point.
+ */
+VB_EXPORT int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence);
+
+#endif
