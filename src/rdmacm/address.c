@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+
+static void map_v4(const struct in_addr *v4, struct in6_addr *ip)
+{
+	memset(ip, 0, sizeof(*ip));
+	memset(&ip->s6_addr[10], 0xff, 2);
+	memcpy(&ip->s6_addr[12], v4, 4);
+}
+
+int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
+{
+	struct sockaddr_in sin;
+	struct sockaddr_in6 sin6;
+
+	memset(addr, 0, sizeof(*addr));
+	if (!sa)
+		return -EINVAL;
+	addr->family = sa->sa_family;
+	switch (sa->sa_family) {
+	case AF_INET:
+		memcpy(&sin, sa, sizeof(sin));
+		map_v4(&sin.sin_addr, &addr->ip);
+		addr->port = ntohs(sin.sin_port);
+		return 0;
+	case AF_INET6:
+		memcpy(&sin6, sa, sizeof(sin6));
+		addr->ip = sin6.sin6_addr;
+		addr->port = ntohs(sin6.sin6_port);
+		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) ? sin6.sin6_scope_id : 0;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss)
+{
+	struct sockaddr_in *sin = (struct sockaddr_in *)ss;
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)ss;
+
+	memset(ss, 0, sizeof(*ss));
+	if (addr->family == AF_INET) {
+		sin->sin_family = AF_INET;
+		sin->sin_port = htons(addr->port);
+		memcpy(&sin->sin_addr, &addr->ip.s6_addr[12], 4);
+	} else if (addr->family == AF_INET6) {
+		sin6->sin6_family = AF_INET6;
+		sin6->sin6_port = htons(addr->port);
+		sin6->sin6_addr = addr->ip;
+		sin6->sin6_scope_id = addr->scope;
+	}
+}
+
+void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr)
+{
+	memset(addr, 0, sizeof(*addr));
+	addr->family = family;
+	if (family == AF_INET)
+		memset(&addr->ip.s6_addr[10], 0xff, 2);
+}
+
+bool vb_cma_ip_is_v4(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_V4MAPPED(ip);
+}
+
+bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
+{
+	static const uint8_t zero[4];
+
+	if (vb_cma_ip_is_v4(&addr->ip))
+		return memcmp(&addr->ip.s6_addr[12], zero, 4) == 0;
+	return IN6_IS_ADDR_UNSPECIFIED(&addr->ip);
+}
+
+bool vb_cma_ip_is_loopback(const struct in6_addr *ip)
+{
+	return vb_cma_ip_is_v4(ip) ? ip->s6_addr[12] == 127 : IN6_IS_ADDR_LOOPBACK(ip);
+}
+
+const char *vb_cma_addr_text(const struct vb_cma_addr *addr, char text[VB_CMA_TEXT])
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (vb_cma_ip_is_v4(&addr->ip)) {
+		inet_ntop(AF_INET, &addr->ip.s6_addr[12], ip, sizeof(ip));
+		snprintf(text, VB_CMA_TEXT, "%s:%u", ip, addr->port);
+	} else {
+		inet_ntop(AF_INET6, &addr->ip, ip, sizeof(ip));
+		snprintf(text, VB_CMA_TEXT, "[%s]:%u", ip, addr->port);
+	}
+	return text;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays empty. */
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+
+enum { KNOWN_FLAGS = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY };
+
+/* ---- hints ---- */
+
+static int socket_type(const struct rdma_addrinfo *hints)
+{
+	if (hints->ai_qp_type)
+		return hints->ai_qp_type == IBV_QPT_UD ? SOCK_DGRAM : SOCK_STREAM;
+	return hints->ai_port_space == RDMA_PS_UDP || hints->ai_port_space == RDMA_PS_IPOIB ? SOCK_DGRAM : SOCK_STREAM;
+}
+
+static int protocol(const struct rdma_addrinfo *hints)
+{
+	switch (hints->ai_port_space) {
+	case RDMA_PS_TCP:
+		return IPPROTO_TCP;
+	case RDMA_PS_UDP:
+	case RDMA_PS_IPOIB:
+		return IPPROTO_UDP;
+	}
+	return socket_type(hints) == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP;
+}
+
+static struct addrinfo translate(const struct rdma_addrinfo *hints)
+{
+	struct addrinfo ai = { .ai_flags = AI_CANONNAME, .ai_socktype = socket_type(hints),
+			       .ai_protocol = protocol(hints) };
+
+	if (hints->ai_flags & RAI_PASSIVE)
+		ai.ai_flags |= AI_PASSIVE;
+	if (hints->ai_flags & RAI_NUMERICHOST)
+		ai.ai_flags |= AI_NUMERICHOST;
+	if (hints->ai_flags & RAI_FAMILY)
+		ai.ai_family = hints->ai_family;
+	return ai;
+}
+
+/* ---- results ---- */
+
+static int copy(const void *from, size_t len, void **to, socklen_t *to_len)
+{
+	*to = malloc(len);
+	if (!*to)
+		return EAI_MEMORY;
+	memcpy(*to, from, len);
+	*to_len = (socklen_t)len;
+	return 0;
+}
+
+static int copy_src(struct rdma_addrinfo *rai, const struct sockaddr *sa, socklen_t len)
+{
+	return copy(sa, len, (void **)&rai->ai_src_addr, &rai->ai_src_len);
+}
+
+static int copy_dst(struct rdma_addrinfo *rai, const struct sockaddr *sa, socklen_t len)
+{
+	return copy(sa, len, (void **)&rai->ai_dst_addr, &rai->ai_dst_len);
+}
+
+static struct rdma_addrinfo *new_result(const struct rdma_addrinfo *hints)
+{
+	struct rdma_addrinfo *rai = calloc(1, sizeof(*rai));
+	bool datagram = socket_type(hints) == SOCK_DGRAM;
+
+	if (!rai)
+		return NULL;
+	rai->ai_flags = hints->ai_flags;
+	rai->ai_family = hints->ai_family;
+	rai->ai_qp_type = hints->ai_qp_type ? hints->ai_qp_type : datagram ? IBV_QPT_UD : IBV_QPT_RC;
+	rai->ai_port_space = hints->ai_port_space ? hints->ai_port_space : datagram ? RDMA_PS_UDP : RDMA_PS_TCP;
+	return rai;
+}
+
+static int copy_name(const char *name, char **out)
+{
+	*out = name ? strdup(name) : NULL;
+	return name && !*out ? EAI_MEMORY : 0;
+}
+
+static int fill(struct rdma_addrinfo *rai, const struct addrinfo *ai)
+{
+	int err;
+
+	rai->ai_family = ai->ai_family;
+	if (rai->ai_flags & RAI_PASSIVE) {
+		err = copy_name(ai->ai_canonname, &rai->ai_src_canonname);
+		return err ? err : copy_src(rai, ai->ai_addr, ai->ai_addrlen);
+	}
+	err = copy_name(ai->ai_canonname, &rai->ai_dst_canonname);
+	return err ? err : copy_dst(rai, ai->ai_addr, ai->ai_addrlen);
+}
+
+/* Appends one result to *tail. ai NULL: everything comes from the hints. */
+static int append(const struct rdma_addrinfo *hints, const struct addrinfo *ai, struct rdma_addrinfo ***tail)
+{
+	struct rdma_addrinfo *rai = new_result(hints);
+	int err = rai ? 0 : EAI_MEMORY;
+
+	if (err)
+		return err;
+	**tail = rai;
+	*tail = &rai->ai_next;
+	if (ai)
+		err = fill(rai, ai);
+	if (!err && !rai->ai_src_addr && hints->ai_src_addr && hints->ai_src_len)
+		err = copy_src(rai, hints->ai_src_addr, hints->ai_src_len);
+	if (!err && !rai->ai_dst_addr && hints->ai_dst_addr && hints->ai_dst_len && !(rai->ai_flags & RAI_PASSIVE))
+		err = copy_dst(rai, hints->ai_dst_addr, hints->ai_dst_len);
+	return err;
+}
+
+static int by_name(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		   struct rdma_addrinfo **res)
+{
+	struct addrinfo ai_hints = translate(hints), *list;
+	int err;
+
+	if (!node)
+		ai_hints.ai_flags &= ~AI_CANONNAME;
+	err = getaddrinfo(node, service, &ai_hints, &list);
+	if (err)
+		return err;
+	for (struct addrinfo *ai = list; ai && !err; ai = ai->ai_next)
+		if (ai->ai_family == AF_INET || ai->ai_family == AF_INET6)
+			err = append(hints, ai, &res);
+	freeaddrinfo(list);
+	return err;
+}
+
+VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+			       struct rdma_addrinfo **res)
+{
+	static const struct rdma_addrinfo none;
+	struct rdma_addrinfo *list = NULL, **tail = &list;
+
+	if (!res || (!node && !service && !hints))
+		return vb_cma_fail(EINVAL, "node, service or hints, and a place for the result, must be given");
+	if (!hints)
+		hints = &none;
+	if (hints->ai_flags & ~KNOWN_FLAGS) {
+		vb_explain(__func__, "unknown flags 0x%x", (unsigned)hints->ai_flags & ~(unsigned)KNOWN_FLAGS);
+		return EAI_BADFLAGS;
+	}
+	int err = node || service ? by_name(node, service, hints, &list) : append(hints, NULL, &tail);
+	if (!err && !list)
+		err = EAI_ADDRFAMILY;
+	if (err) {
+		vb_explain(__func__, "%s, %s: %s", node ? node : "no node", service ? service : "no service",
+			   gai_strerror(err));
+		rdma_freeaddrinfo(list);
+		return err;
+	}
+	*res = list;
+	return 0;
+}
+
+VB_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *rai)
+{
+	while (rai) {
+		struct rdma_addrinfo *next = rai->ai_next;
+		free(rai->ai_src_addr);
+		free(rai->ai_dst_addr);
+		free(rai->ai_src_canonname);
+		free(rai->ai_dst_canonname);
+		free(rai->ai_route);
+		free(rai->ai_connect);
+		free(rai);
+		rai = next;
+	}
+}

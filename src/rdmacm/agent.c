@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The agent: the one place where the CM machine meets time, memory and the wire. It runs in whichever thread calls or,
+ * for messages, timers and dead peers, in the progress thread; always under the lock.
+ *
+ * A MAD that the receiver's queue has no room for is kept and tried again shortly, because the machine's own repetition
+ * comes a second later. A MAD that nobody is there to take is answered on the spot: for a missing listener by the REJ
+ * that a listening host would send, for a missing process by the peer's death.
+ */
+#include "rdmacm/agent.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "adapter/peer.h"
+#include "rdmacm/fork.h"
+#include "rdmacm/packet.h"
+
+enum {
+	COMM_ID_SLOT_SHIFT = 32 - VB_SLOT_BITS,
+	POSTPONE_NS = 1000000,
+	POSTPONE_TRIES = 1000,
+	MAX_LINGERING = 4096,
+};
+
+struct postponed {
+	struct vb_list node;
+	struct vb_cm_send send;
+	unsigned tries;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
+
+static struct {
+	bool started, fork_watched;
+	struct vb_cm_table *table;
+	struct vb_timer timer;
+	uint64_t armed_ns; /* VB_CM_NEVER: not armed */
+	uint32_t next_comm_id;
+	uint64_t next_tid;
+	struct vb_list postponed;
+} agent;
+
+void vb_cma_lock(void) { pthread_mutex_lock(&lock); }
+
+bool vb_cma_lock_at_exit(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 1;
+	return pthread_mutex_timedlock(&lock, &until) == 0;
+}
+
+void vb_cma_unlock(void) { pthread_mutex_unlock(&lock); }
+void vb_cma_wait_ack_locked(void) { pthread_cond_wait(&acked, &lock); }
+void vb_cma_wake_ack_locked(void) { pthread_cond_broadcast(&acked); }
+struct vb_cm_table *vb_cma_table_locked(void) { return agent.table; }
+
+/* ---- timer ---- */
+
+static void set_timer_locked(void)
+{
+	uint64_t deadline = vb_cm_deadline(agent.table);
+
+	if (!vb_list_is_empty(&agent.postponed))
+		deadline = vb_min_u64(deadline, vb_now_ns() + POSTPONE_NS);
+	if (deadline >= agent.armed_ns)
+		return; /* it fires earlier and is set anew then */
+	agent.armed_ns = deadline;
+	vb_timer_set(&agent.timer, deadline);
+}
+
+/* ---- MADs ---- */
+
+static void postpone_locked(const struct vb_cm_send *send)
+{
+	struct postponed *p = malloc(sizeof(*p));
+
+	if (!p)
+		return; /* lost, as on any network */
+	p->send = *send;
+	p->tries = POSTPONE_TRIES;
+	vb_list_add_tail(&agent.postponed, &p->node);
+}
+
+/* Nobody listens: what the CM of a listening host would answer. */
+static void refuse_ourselves_locked(const struct vb_cm_send *send)
+{
+	struct vb_cm_rx rx = { .from = send->to };
+	struct vb_cm_out out;
+
+	if (vb_cm_msg_parse(&send->mad, sizeof(send->mad), &rx.msg) || !vb_cm_msg_service_id(&rx.msg))
+		return;
+	vb_cm_refuse(agent.table, &rx, VB_CM_REJ_INVALID_SERVICE_ID, &out);
+	if (out.num_sends != 1 || vb_cm_msg_parse(&out.sends[0].mad, sizeof(out.sends[0].mad), &rx.msg))
+		return;
+	vb_cm_receive(agent.table, vb_now_ns(), &rx, &out);
+	vb_cma_agent_run_locked(&out);
+}
+
+static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
+{
+	return vb_cma_route_slot(&c->route) == slot || c->remote_qpn >> VB_SLOT_SHIFT == slot;
+}
+
+/* The machine may drop a connection while it is told, so they are collected first. */
+static void peer_lost_locked(uint32_t slot)
+{
+	struct vb_cm_conn *c = NULL, **lost;
+	struct vb_cm_out out;
+	unsigned total, destroyed, count = 0;
+
+	vb_cm_table_count(agent.table, &total, &destroyed);
+	lost = calloc(total + 1, sizeof(struct vb_cm_conn *));
+	while (lost && count < total && (c = vb_cm_table_next(agent.table, c)))
+		if (leads_to(c, slot))
+			lost[count++] = c;
+	for (unsigned i = 0; i < count; i++) {
+		vb_cm_peer_died(agent.table, lost[i], vb_now_ns(), &out);
+		vb_cma_agent_run_locked(&out);
+	}
+	free(lost);
+}
+
+static void undeliverable_locked(const struct vb_cm_send *send)
+{
+	uint32_t slot = vb_cma_route_slot(&send->to);
+
+	if (slot)
+		peer_lost_locked(slot);
+	else
+		refuse_ourselves_locked(send);
+}
+
+static void send_locked(const struct vb_cm_send *send)
+{
+	int err = vb_cma_packet_send(&send->to, &send->mad);
+
+	if (err == -EAGAIN)
+		postpone_locked(send);
+	else if (err == -ECONNREFUSED)
+		undeliverable_locked(send);
+}
+
+static void send_postponed_locked(void)
+{
+	struct vb_list again = VB_LIST_INIT(again);
+	struct vb_list *node;
+
+	while ((node = vb_list_pop(&agent.postponed))) {
+		struct postponed *p = vb_container_of(node, struct postponed, node);
+		int err = vb_cma_packet_send(&p->send.to, &p->send.mad);
+		if (err == -EAGAIN && --p->tries) {
+			vb_list_add_tail(&again, &p->node);
+			continue;
+		}
+		if (err == -ECONNREFUSED)
+			undeliverable_locked(&p->send);
+		free(p);
+	}
+	while ((node = vb_list_pop(&again)))
+		vb_list_add_tail(&agent.postponed, node);
+}
+
+/* Events first: what a send finds out (a dead peer) comes after what the machine said. */
+void vb_cma_agent_run_locked(const struct vb_cm_out *out)
+{
+	for (unsigned i = 0; i < out->num_events; i++)
+		vb_cma_deliver_locked(&out->events[i]);
+	for (unsigned i = 0; i < out->num_sends; i++)
+		send_locked(&out->sends[i]);
+	set_timer_locked();
+}
+
+/* ---- what the progress thread calls ---- */
+
+void vb_cma_agent_receive(const struct vb_cm_rx *rx)
+{
+	struct vb_cm_out out;
+
+	vb_cma_lock();
+	if (agent.started) {
+		if (vb_cm_receive(agent.table, vb_now_ns(), rx, &out) != VB_CM_HANDLED)
+			vb_cma_take_request_locked(rx, &out);
+		vb_cma_agent_run_locked(&out);
+	}
+	vb_cma_unlock();
+}
+
+static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cm_out out;
+
+	(void)timer;
+	vb_cma_lock();
+	agent.armed_ns = VB_CM_NEVER;
+	if (agent.started) {
+		while (vb_cm_expire(agent.table, now_ns, &out))
+			vb_cma_agent_run_locked(&out);
+		send_postponed_locked();
+		set_timer_locked();
+	}
+	vb_cma_unlock();
+}
+
+static void peer_died(void *arg, uint32_t slot)
+{
+	(void)arg;
+	vb_cma_lock();
+	if (agent.started)
+		peer_lost_locked(slot);
+	vb_cma_unlock();
+}
+
+/* ---- life ---- */
+
+/* The child has nothing of the parent's agent: its table, timer and messages are left where they are. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&acked, NULL);
+	agent.started = false;
+	agent.table = NULL;
+	memset(&agent.timer, 0, sizeof(agent.timer));
+	vb_list_init(&agent.postponed);
+	vb_cma_device_forget();
+	vb_cma_id_forget();
+}
+
+/* Registered after the host's own handlers, so that the lock is taken before theirs: the order of every other caller. */
+static int watch_forks_locked(void)
+{
+	int err = agent.fork_watched ? 0 : pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
+
+	agent.fork_watched = err == 0;
+	return -err;
+}
+
+static int start_locked(void)
+{
+	static const struct vb_cm_config config = { .mra_service_timeout = VB_CMA_MRA_TIMEOUT,
+						    .max_lingering = MAX_LINGERING,
+						    .sidr_linger_ns = 20000000000 };
+	int err = vb_host_get();
+
+	if (err)
+		return err;
+	err = watch_forks_locked();
+	agent.table = err ? NULL : vb_cm_table_create(&config);
+	if (!agent.table) {
+		vb_host_put();
+		return err ? err : -ENOMEM;
+	}
+	vb_list_init(&agent.postponed);
+	agent.timer.fire = timer_fired;
+	agent.armed_ns = VB_CM_NEVER;
+	vb_random(&agent.next_comm_id, sizeof(agent.next_comm_id));
+	vb_random(&agent.next_tid, sizeof(agent.next_tid));
+	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
+	vb_peer_death_subscribe(peer_died, NULL);
+	agent.started = true;
+	return 0;
+}
+
+int vb_cma_agent_start(void)
+{
+	int err = 0;
+
+	vb_cma_lock();
+	if (!agent.started)
+		err = start_locked();
+	vb_cma_unlock();
+	return err;
+}
+
+struct vb_cm_endpoint vb_cma_endpoint_locked(void *user)
+{
+	const uint32_t index_mask = (1u << COMM_ID_SLOT_SHIFT) - 1;
+	struct vb_cm_endpoint ep = { .user = user, .tid = agent.next_tid++ };
+
+	do
+		ep.comm_id = vb_slot_first() << COMM_ID_SLOT_SHIFT | (agent.next_comm_id++ & index_mask);
+	while (vb_cm_table_find(agent.table, ep.comm_id));
+	return ep;
+}

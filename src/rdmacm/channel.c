@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Event channels: a queue of events and a descriptor that is readable while it is not empty. The program may poll the
+ * descriptor or make it non-blocking. Several threads may take events from one channel.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+
+struct vb_cma_channel {
+	struct rdma_event_channel pub;
+	struct vb_notifier notifier;
+	struct vb_list events; /* vb_cma_event.node, oldest first */
+};
+
+static struct vb_cma_channel *channel_of(struct rdma_event_channel *pub)
+{
+	return vb_container_of(pub, struct vb_cma_channel, pub);
+}
+
+int vb_cma_channel_create(struct rdma_event_channel **out)
+{
+	struct vb_cma_channel *ch = calloc(1, sizeof(*ch));
+	int err = ch ? vb_notifier_init(&ch->notifier) : -ENOMEM;
+
+	if (err) {
+		free(ch);
+		return err;
+	}
+	vb_list_init(&ch->events);
+	ch->pub.fd = ch->notifier.fd;
+	*out = &ch->pub;
+	return 0;
+}
+
+static void settle_locked(struct vb_cma_channel *ch)
+{
+	if (vb_list_is_empty(&ch->events))
+		vb_notifier_clear(&ch->notifier);
+}
+
+static bool brings_unseen_id(const struct vb_cma_event *event)
+{
+	return event->pub.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+}
+
+static void discard_locked(struct vb_cma_event *event)
+{
+	if (brings_unseen_id(event))
+		vb_cma_id_discard_locked(vb_cma_id_of(event->pub.id));
+	free(event);
+}
+
+/* Ids that outlive their channel lose their events from here on. */
+void vb_cma_channel_destroy(struct rdma_event_channel *channel)
+{
+	struct vb_cma_channel *ch = channel_of(channel);
+	struct vb_list *ids, *node;
+	struct vb_cma_id *id;
+
+	vb_cma_lock();
+	vb_cma_ids_locked(&ids);
+	vb_list_for_each(id, ids, node)
+		if (id->pub.channel == channel)
+			id->pub.channel = NULL;
+	while ((node = vb_list_pop(&ch->events)))
+		discard_locked(vb_container_of(node, struct vb_cma_event, node));
+	vb_cma_unlock();
+	vb_notifier_fini(&ch->notifier);
+	free(ch);
+}
+
+VB_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct rdma_event_channel *channel;
+	int err = vb_cma_channel_create(&channel);
+
+	if (!err)
+		return channel;
+	(void)vb_cma_fail(-err, "no event channel: %s", strerror(-err));
+	return NULL;
+}
+
+VB_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	if (channel)
+		vb_cma_channel_destroy(channel);
+}
+
+/* ---- producing ---- */
+
+struct vb_cma_event *vb_cma_event_create(struct vb_cma_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct vb_cma_event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return NULL;
+	event->owner = id;
+	event->pub.id = &id->pub;
+	event->pub.event = type;
+	event->pub.status = status;
+	return event;
+}
+
+void vb_cma_event_set_private_data(struct vb_cma_event *event, const void *data, size_t len)
+{
+	struct rdma_cm_event *pub = &event->pub;
+
+	if (len > sizeof(event->private_data))
+		len = sizeof(event->private_data);
+	if (!len)
+		return;
+	memcpy(event->private_data, data, len);
+	if (event->owner->pub.qp_type == IBV_QPT_UD) {
+		pub->param.ud.private_data = event->private_data;
+		pub->param.ud.private_data_len = (uint8_t)len;
+	} else {
+		pub->param.conn.private_data = event->private_data;
+		pub->param.conn.private_data_len = (uint8_t)len;
+	}
+}
+
+void vb_cma_event_queue_locked(struct vb_cma_event *event)
+{
+	struct rdma_event_channel *channel = event->owner->pub.channel;
+
+	if (!channel) {
+		free(event);
+		return;
+	}
+	vb_list_add_tail(&channel_of(channel)->events, &event->node);
+	vb_notifier_raise(&channel_of(channel)->notifier);
+}
+
+void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct vb_cma_event *event = vb_cma_event_create(id, type, status);
+
+	if (event)
+		vb_cma_event_queue_locked(event);
+}
+
+/* ---- an id's queued events ---- */
+
+/* The first queued event of id, taken out; NULL: none. */
+static struct vb_cma_event *pull_locked(struct vb_cma_channel *ch, const struct vb_cma_id *id)
+{
+	struct vb_cma_event *event;
+
+	vb_list_for_each(event, &ch->events, node) {
+		if (event->owner == id) {
+			vb_list_del(&event->node);
+			return event;
+		}
+	}
+	return NULL;
+}
+
+void vb_cma_event_drop_locked(struct vb_cma_id *id)
+{
+	struct vb_cma_event *event;
+
+	if (!id->pub.channel)
+		return;
+	struct vb_cma_channel *ch = channel_of(id->pub.channel);
+	while ((event = pull_locked(ch, id)))
+		discard_locked(event);
+	settle_locked(ch);
+}
+
+void vb_cma_event_wait_acked_locked(struct vb_cma_id *id)
+{
+	while (id->events_told != id->events_acked)
+		vb_cma_wait_ack_locked();
+}
+
+/* Requests take along the ids that they bring, with their events. */
+static void move_locked(struct vb_cma_id *id, struct rdma_event_channel *to)
+{
+	struct rdma_event_channel *from = id->pub.channel;
+	struct vb_cma_event *event;
+
+	id->pub.channel = to;
+	while (from && from != to && (event = pull_locked(channel_of(from), id))) {
+		vb_cma_event_queue_locked(event);
+		if (brings_unseen_id(event))
+			move_locked(vb_cma_id_of(event->pub.id), to);
+	}
+	if (from)
+		settle_locked(channel_of(from));
+}
+
+static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
+{
+	struct rdma_event_channel *old = id->pub.channel;
+	bool was_sync = id->sync, sync = !channel;
+	int err = sync ? vb_cma_channel_create(&channel) : 0;
+
+	if (err)
+		return err;
+	vb_cma_release_event(id);
+	vb_cma_lock();
+	move_locked(id, channel);
+	id->sync = sync;
+	vb_cma_event_wait_acked_locked(id);
+	vb_cma_unlock();
+	if (was_sync && old)
+		vb_cma_channel_destroy(old);
+	return 0;
+}
+
+VB_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	if (!id)
+		return vb_cma_fail(EINVAL, "id is NULL");
+	int err = migrate(vb_cma_id_of(id), channel);
+	return err ? vb_cma_fail(-err, "no channel of its own for the id: %s", strerror(-err)) : 0;
+}
+
+/* ---- consuming ---- */
+
+/* An event handed out: its owner may not go before it is acknowledged. */
+static struct vb_cma_event *take_locked(struct vb_cma_channel *ch)
+{
+	struct vb_list *node = vb_list_pop(&ch->events);
+
+	if (!node)
+		return NULL;
+	settle_locked(ch);
+	struct vb_cma_event *event = vb_container_of(node, struct vb_cma_event, node);
+	event->owner->events_told++;
+	if (brings_unseen_id(event)) {
+		event->owner->backlog_left++;
+		vb_cma_id_of(event->pub.id)->listener = NULL;
+	}
+	return event;
+}
+
+static int take(struct vb_cma_channel *ch, struct vb_cma_event **event)
+{
+	for (;;) {
+		vb_cma_lock();
+		*event = take_locked(ch);
+		uint32_t sequence = vb_notifier_sequence(&ch->notifier);
+		vb_cma_unlock();
+		if (*event)
+			return 0;
+		int err = vb_notifier_wait(&ch->notifier, sequence);
+		if (err)
+			return err;
+	}
+}
+
+static void acknowledge(struct vb_cma_event *event)
+{
+	vb_cma_lock();
+	event->owner->events_acked++;
+	vb_cma_wake_ack_locked();
+	vb_cma_unlock();
+	free(event);
+}
+
+VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out)
+{
+	struct vb_cma_event *event;
+
+	if (!channel || !out)
+		return vb_cma_fail(EINVAL, "channel or event pointer is NULL");
+	for (;;) {
+		int err = take(channel_of(channel), &event);
+		if (err) {
+			errno = -err; /* EAGAIN and EINTR are no failures to talk about */
+			return -1;
+		}
+		if (vb_cma_event_finish(event))
+			break;
+		acknowledge(event);
+	}
+	*out = &event->pub;
+	return 0;
+}
+
+VB_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	if (!event)
+		return vb_cma_fail(EINVAL, "event is NULL");
+	acknowledge(vb_container_of(event, struct vb_cma_event, pub));
+	return 0;
+}
+
+void vb_cma_event_give_locked(struct rdma_cm_event *pub, struct vb_cma_id *owner)
+{
+	struct vb_cma_event *event = vb_container_of(pub, struct vb_cma_event, pub);
+
+	event->owner->events_acked++;
+	event->owner = owner;
+	owner->events_told++;
+	vb_cma_wake_ack_locked();
+}

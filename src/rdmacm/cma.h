@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The inside of librdmacm: identifiers (rdma_cm_id), event channels, and the agent that joins them to the pure CM
+ * machine (proto/cm.h), to this process's inbox and to its bound ports.
+ *
+ *   program ── public calls ── ids ── agent ── CM machine
+ *                    │                  │ └── timer of the progress thread
+ *                 channels ◄─ events ───┘ └── MADs by inbox (slots) and ports (listeners)
+ *
+ * Who owns what. An id owns its bound port, its path record and, from connect or request to its destruction, one
+ * connection of the machine (malloc'ed; the machine gives it back by VB_CM_EV_RELEASE, often after the id is gone).
+ * A channel owns the events queued on it; an event handed out belongs to the program until rdma_ack_cm_event.
+ *
+ * Threading. One mutex (vb_cma_lock) guards ids, channels, events and the machine; CM traffic is rare and every section
+ * is short. No call into libibverbs is made under it, because the adapter reports dead peers to us from inside. The
+ * devices have a mutex of their own. Public fields of an id are written by the thread that calls with that id, as in
+ * every implementation of this interface: QP transitions happen in rdma_get_cm_event, rdma_accept, rdma_disconnect,
+ * never in the progress thread.
+ *
+ * A fork. Ids and channels made before it stay usable for local calls only; the child's first use of the network
+ * begins an agent of its own.
+ */
+#ifndef VB_RDMACM_CMA_H
+#define VB_RDMACM_CMA_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "host/host.h"
+#include "host/notifier.h"
+#include "proto/cm.h"
+
+/* Fails a public call: explains, sets errno, gives -1. err is positive. */
+#define vb_cma_fail(err, ...) (__extension__({          \
+		vb_explain(__func__, __VA_ARGS__);      \
+		errno = (err);                          \
+		-1;                                     \
+	}))
+
+/* ---- addresses ---- */
+
+/* An IP endpoint; IPv4 as ::ffff:a.b.c.d. family is that of the sockaddr it came from and goes back to. */
+struct vb_cma_addr {
+	struct in6_addr ip;
+	uint32_t scope; /* interface index of a link-local address, else 0 */
+	uint16_t port;  /* host order */
+	sa_family_t family;
+};
+
+/* -EINVAL: NULL or not AF_INET or AF_INET6. */
+int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr);
+void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss);
+void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);
+bool vb_cma_addr_is_any(const struct vb_cma_addr *addr);
+bool vb_cma_ip_is_v4(const struct in6_addr *ip);
+/* 127/8 or ::1. */
+bool vb_cma_ip_is_loopback(const struct in6_addr *ip);
+
+enum { VB_CMA_TEXT = 64 };
+/* "[::1]:7471" for explanations; returns text. */
+const char *vb_cma_addr_text(const struct vb_cma_addr *addr, char text[VB_CMA_TEXT]);
+
+/* ---- devices ---- */
+
+/* An opened device: kept open for the life of the process, as the man page of rdma_get_devices promises. */
+struct vb_cma_device {
+	struct vb_list node;
+	struct ibv_context *verbs;
+	struct ibv_pd *pd; /* the default protection domain of ids on this device */
+	uint8_t max_responder_resources, max_initiator_depth;
+	uint64_t guid;     /* host order */
+};
+
+/* Where an address lives. */
+struct vb_cma_source {
+	struct vb_cma_device *device;
+	uint8_t port_num;
+	uint8_t gid_index;
+	enum ibv_mtu mtu;
+};
+
+/* The device, port and GID of a local address. -ENODEV if it has none. */
+int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *source);
+struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs);
+
+/* ---- bound ports ---- */
+
+struct vb_cma_port;
+
+/* Takes (port space, address); a port number 0 is chosen and written to addr. afonly: an IPv6 wildcard leaves IPv4 alone.
+ * -EADDRINUSE, -ENOMEM, …. Never under the lock, nor is its close. */
+int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **port);
+int vb_cma_port_listen(struct vb_cma_port *port);
+void vb_cma_port_close(struct vb_cma_port *port);
+/* Sends to whoever listens on (ps, dst): the exact address first, then the wildcard. -ECONNREFUSED: nobody. */
+int vb_cma_port_send(enum rdma_port_space ps, const struct vb_cma_addr *dst, const struct vb_inbox_addr *addr,
+		     const struct iovec *iov, int iovcnt);
+/* A number in the ephemeral range. */
+uint16_t vb_cma_port_random(void);
+
+/* ---- ids ---- */
+
+/* X(NAME, what an id in it is) */
+#define VB_CMA_STATES(X)                                  \
+	X(IDLE, "neither bound nor resolved")             \
+	X(BOUND, "bound to an address")                   \
+	X(ADDR_RESOLVED, "resolved to an address")        \
+	X(ROUTE_RESOLVED, "resolved to a route")          \
+	X(CONNECTING, "connecting")                       \
+	X(LISTENING, "listening")                         \
+	X(REQUESTED, "a connection request not answered") \
+	X(ACCEPTED, "accepted and not yet established")   \
+	X(CONNECTED, "connected")                         \
+	X(CLOSED, "disconnected")                         \
+	X(FAILED, "refused or unreachable")
+
+enum vb_cma_state {
+#define X(name, text) VB_CMA_##name,
+	VB_CMA_STATES(X)
+#undef X
+};
+
+struct vb_cma_channel;
+
+/* What both sides agreed on, and what the QP's transitions need. "Our" numbers are this side's. */
+struct vb_cma_agreement {
+	struct vb_cm_path path;
+	uint32_t remote_qpn, our_psn, remote_psn;
+	uint8_t responder_resources, initiator_depth; /* ours */
+	uint8_t retry_count, rnr_retry_count;         /* for our sends */
+};
+
+struct vb_cma_id {
+	struct rdma_cm_id pub;
+	struct vb_list node;        /* of all ids */
+	enum vb_cma_state state;
+	bool sync;                  /* its channel is its own and calls wait */
+
+	struct vb_cma_device *device;
+	uint8_t gid_index;
+	enum ibv_mtu mtu;
+	struct vb_cma_addr src, dst; /* as in pub.route.addr */
+	bool dst_is_local;
+	struct vb_cma_port *port;
+
+	/* options */
+	uint8_t tos, ack_timeout;
+	bool ack_timeout_set, reuseaddr, afonly;
+
+	/* connection */
+	struct vb_cm_conn *conn;
+	struct vb_cma_agreement agreed;
+	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */
+	bool disconnect_told;       /* DISCONNECTED was handed out */
+	struct ibv_ece local_ece, remote_ece;
+
+	/* listening */
+	unsigned backlog_left;      /* requests that may still be queued unseen */
+	struct vb_cma_id *listener; /* of an id whose CONNECT_REQUEST is queued */
+
+	/* endpoints of rdma_create_ep */
+	struct ibv_qp_init_attr *child_qp_attr;
+	struct ibv_pd *child_pd;
+	void *connect_data;
+	uint8_t connect_data_len;
+
+	unsigned events_told, events_acked;
+};
+
+static inline struct vb_cma_id *vb_cma_id_of(struct rdma_cm_id *pub)
+{
+	return vb_container_of(pub, struct vb_cma_id, pub);
+}
+
+const char *vb_cma_state_text(enum vb_cma_state state);
+static inline bool vb_cma_is_datagram(const struct vb_cma_id *id) { return id->pub.qp_type == IBV_QPT_UD; }
+
+/* channel NULL: synchronous. 0 or a negative errno. */
+int vb_cma_id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
+		     enum ibv_qp_type qp_type, struct vb_cma_id **id);
+/* Under the lock: a new id for a request, on the listener's channel and in no program's hands. NULL: out of memory. */
+struct vb_cma_id *vb_cma_id_create_child_locked(struct vb_cma_id *listener);
+/* Under the lock: gives up an id that no program has seen. */
+void vb_cma_id_discard_locked(struct vb_cma_id *id);
+/* Ties the id to the device that has its source address. -ENODEV. */
+int vb_cma_id_attach(struct vb_cma_id *id);
+void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr);
+void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr);
+/* Binds as rdma_bind_addr does. 0 or a negative errno; explains as `call`. */
+int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr);
+/* Fills pub.route.path_rec (one path) from the id's addresses. */
+int vb_cma_id_fill_path(struct vb_cma_id *id);
+
+/* ---- events and channels ---- */
+
+struct vb_cma_event {
+	struct rdma_cm_event pub;
+	struct vb_list node;
+	struct vb_cma_id *owner;  /* whose destruction waits for the acknowledgement */
+	struct ibv_ece ece;
+	uint8_t private_data[256];
+};
+
+/* Under the lock. NULL: out of memory. */
+struct vb_cma_event *vb_cma_event_create(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
+void vb_cma_event_set_private_data(struct vb_cma_event *event, const void *data, size_t len);
+void vb_cma_event_queue_locked(struct vb_cma_event *event);
+/* Queues an event without data. */
+void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
+/* Drops the id's queued events; ids of requests among them are discarded. */
+void vb_cma_event_drop_locked(struct vb_cma_id *id);
+/* From here on `owner` is the id that waits for this handed-out event's acknowledgement. */
+void vb_cma_event_give_locked(struct rdma_cm_event *event, struct vb_cma_id *owner);
+/* Waits until every event handed out for id is acknowledged. */
+void vb_cma_event_wait_acked_locked(struct vb_cma_id *id);
+/* What is left to do with an event in the thread that takes it (event.c); false: it is no news, take the next. */
+bool vb_cma_event_finish(struct vb_cma_event *event);
+
+int vb_cma_channel_create(struct rdma_event_channel **channel);
+void vb_cma_channel_destroy(struct rdma_event_channel *channel);
+
+/* Synchronous ids: takes the next event as the outcome of the call that `call` names; others: 0 at once. 0 or -1 with errno. */
+int vb_cma_complete(struct vb_cma_id *id, const char *call);
+/* Before a call that will produce a new event on a synchronous id. */
+void vb_cma_release_event(struct vb_cma_id *id);
+
+/* ---- the agent ---- */
+
+void vb_cma_lock(void);
+/* For the end of the process, which may have come in the middle of anything: false if the lock is not to be had. */
+bool vb_cma_lock_at_exit(void);
+void vb_cma_unlock(void);
+/* Waits for the acknowledgement of some event; wakes those who wait for one. */
+void vb_cma_wait_ack_locked(void);
+void vb_cma_wake_ack_locked(void);
+
+/* Starts the agent unless it runs. Without the lock. */
+int vb_cma_agent_start(void);
+struct vb_cm_table *vb_cma_table_locked(void);
+/* Under the lock, after a call of the machine: delivers its events, sends its MADs, sets the timer. */
+void vb_cma_agent_run_locked(const struct vb_cm_out *out);
+void vb_cma_ids_locked(struct vb_list **ids);
+/* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. */
+struct vb_cm_endpoint vb_cma_endpoint_locked(void *user);
+/* Routes of MADs. */
+struct vb_cm_route vb_cma_route_to_port(enum rdma_port_space ps, const struct vb_cma_addr *src,
+					const struct vb_cma_addr *dst);
+
+/* An event of the machine (event.c). */
+void vb_cma_deliver_locked(const struct vb_cm_event *event);
+/* A request from the wire (listen.c). */
+void vb_cma_take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out);
+
+/* ---- QPs ---- */
+
+/* Moves the id's QP to RTR and RTS as agreed. 0 or a negative errno. Without the lock. */
+int vb_cma_qp_connect(struct vb_cma_id *id);
+/* INIT, and for datagrams RTR and RTS. */
+int vb_cma_qp_prepare(struct vb_cma_id *id, struct ibv_qp *qp);
+/* To the error state, if there is a QP. */
+void vb_cma_qp_fail(struct vb_cma_id *id);
+
+/* Exponents n of the CM (4.096 us * 2^n). */
+enum {
+	VB_CMA_RESPONSE_TIMEOUT = 18, /* about 1 s until a message is repeated */
+	VB_CMA_RETRIES          = 15,
+	VB_CMA_PACKET_LIFETIME  = 16,
+	VB_CMA_ACK_TIMEOUT      = 17, /* about 0.5 s */
+	VB_CMA_MRA_TIMEOUT      = 22, /* about 17 s of patience for a program that thinks */
+	VB_CMA_MAX_BACKLOG      = 1024,
+	VB_CMA_HOP_LIMIT        = 64,
+	VB_CMA_PKEY             = 0xffff,
+	VB_CMA_UDP_PORT         = 4791,
+};
+
+#endif

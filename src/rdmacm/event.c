@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From the machine's events to the program's: what is told (under the lock, usually in the progress thread), and what
+ * the thread that takes an event still has to do: tie a new id to its device, and move the QP, which may call into
+ * libibverbs and is therefore done without the lock.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+#include "wire/ip_cm.h"
+
+/* ---- under the lock ---- */
+
+static void fill_conn(struct rdma_conn_param *p, uint32_t qpn, uint8_t peer_responder_resources,
+		      uint8_t peer_initiator_depth, bool flow_control, uint8_t rnr_retry_count, bool srq)
+{
+	p->qp_num = qpn;
+	p->responder_resources = peer_initiator_depth;
+	p->initiator_depth = peer_responder_resources;
+	p->flow_control = flow_control;
+	p->rnr_retry_count = rnr_retry_count;
+	p->srq = srq;
+}
+
+static void set_ece(struct vb_cma_event *event, const struct vb_cm_ece *ece)
+{
+	event->ece.vendor_id = ece->vendor_id;
+	event->ece.options = ece->attr_mod;
+}
+
+/* The addresses that begin the private data are not the program's business. */
+static void hide_addresses(struct vb_cma_event *event, const struct vb_cm_blob *data)
+{
+	if (data->len > VB_IP_CM_BYTES)
+		vb_cma_event_set_private_data(event, data->bytes + VB_IP_CM_BYTES, data->len - VB_IP_CM_BYTES);
+}
+
+static void deliver_request_locked(struct vb_cma_id *child, const struct vb_cm_event *e)
+{
+	struct vb_cma_event *event = vb_cma_event_create(child->listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+
+	if (!event) {
+		vb_cma_id_discard_locked(child);
+		return;
+	}
+	event->pub.id = &child->pub;
+	event->pub.listen_id = &child->listener->pub;
+	hide_addresses(event, &e->private_data);
+	if (e->type == VB_CM_EV_REQUEST) {
+		const struct vb_cm_req_info *req = &e->info.req;
+		fill_conn(&event->pub.param.conn, req->qpn, req->responder_resources, req->initiator_depth,
+			  req->flow_control, req->rnr_retry_count, req->srq);
+		event->pub.param.conn.retry_count = req->retry_count;
+		set_ece(event, &req->ece);
+	}
+	child->listener->backlog_left--;
+	vb_cma_event_queue_locked(event);
+}
+
+static void deliver_rep_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
+{
+	const struct vb_cm_rep_info *rep = &e->info.rep;
+	struct vb_cma_event *event = vb_cma_event_create(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+
+	id->agreed.remote_qpn = rep->qpn;
+	id->agreed.remote_psn = rep->starting_psn;
+	id->agreed.responder_resources = rep->initiator_depth;
+	id->agreed.initiator_depth = rep->responder_resources;
+	id->agreed.rnr_retry_count = rep->rnr_retry_count;
+	if (!event)
+		return;
+	fill_conn(&event->pub.param.conn, rep->qpn, rep->responder_resources, rep->initiator_depth, rep->flow_control,
+		  rep->rnr_retry_count, rep->srq);
+	set_ece(event, &rep->ece);
+	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
+	vb_cma_event_queue_locked(event);
+}
+
+static void deliver_reject_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
+{
+	struct vb_cma_event *event = vb_cma_event_create(id, RDMA_CM_EVENT_REJECTED, e->status);
+
+	if (!event)
+		return;
+	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
+	vb_cma_event_queue_locked(event);
+}
+
+static void fill_ah(const struct vb_cma_id *id, struct ibv_ah_attr *ah)
+{
+	ah->is_global = 1;
+	memcpy(ah->grh.dgid.raw, &id->dst.ip, sizeof(ah->grh.dgid.raw));
+	ah->grh.sgid_index = id->gid_index;
+	ah->grh.hop_limit = VB_CMA_HOP_LIMIT;
+	ah->grh.traffic_class = id->tos;
+	ah->port_num = id->pub.port_num;
+}
+
+static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
+{
+	bool found = e->status == VB_CM_SIDR_SUCCESS;
+	enum rdma_cm_event_type type = found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE;
+	struct vb_cma_event *event = vb_cma_event_create(id, type, e->status);
+
+	id->state = found ? VB_CMA_CONNECTED : VB_CMA_FAILED;
+	if (!event)
+		return;
+	if (found) {
+		event->pub.param.ud.qp_num = e->info.sidr_rep.qpn;
+		event->pub.param.ud.qkey = e->info.sidr_rep.qkey;
+		fill_ah(id, &event->pub.param.ud.ah_attr);
+	}
+	set_ece(event, &e->info.sidr_rep.ece);
+	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
+	vb_cma_event_queue_locked(event);
+}
+
+void vb_cma_deliver_locked(const struct vb_cm_event *e)
+{
+	if (e->type == VB_CM_EV_RELEASE) {
+		free(e->conn);
+		return;
+	}
+	struct vb_cma_id *id = e->conn->user;
+	if (!id)
+		return; /* destroyed */
+	switch (e->type) {
+	case VB_CM_EV_REQUEST:
+	case VB_CM_EV_SIDR_REQUEST:
+		deliver_request_locked(id, e);
+		return;
+	case VB_CM_EV_REP:
+		deliver_rep_locked(id, e);
+		return;
+	case VB_CM_EV_SIDR_REP:
+		deliver_sidr_rep_locked(id, e);
+		return;
+	case VB_CM_EV_ESTABLISHED:
+		id->state = VB_CMA_CONNECTED;
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ESTABLISHED, e->status);
+		return;
+	case VB_CM_EV_REJECTED:
+		id->state = VB_CMA_FAILED;
+		deliver_reject_locked(id, e);
+		return;
+	case VB_CM_EV_UNREACHABLE:
+		id->state = VB_CMA_FAILED;
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_UNREACHABLE, e->status);
+		return;
+	case VB_CM_EV_DISCONNECTED:
+		id->state = VB_CMA_CLOSED;
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status);
+		return;
+	case VB_CM_EV_TIMEWAIT_EXIT:
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+		return;
+	case VB_CM_EV_RELEASE:
+	case VB_CM_EV_COUNT:
+		return;
+	}
+}
+
+/* ---- in the thread that takes the event ---- */
+
+static bool finish_request(struct vb_cma_event *event)
+{
+	struct vb_cma_id *child = vb_cma_id_of(event->pub.id);
+	char text[VB_CMA_TEXT];
+	int err = vb_cma_id_attach(child);
+
+	if (!err && event->owner->sync)
+		err = rdma_migrate_id(&child->pub, NULL) ? -errno : 0;
+	child->remote_ece = event->ece;
+	if (child->agreed.path.mtu > (uint8_t)child->mtu)
+		child->agreed.path.mtu = (uint8_t)child->mtu;
+	if (!err)
+		return true;
+	vb_explain("rdma_get_cm_event", "a request for %s is refused: %s", vb_cma_addr_text(&child->src, text),
+		   strerror(-err));
+	vb_cma_lock();
+	vb_cma_id_discard_locked(child);
+	vb_cma_unlock();
+	return false;
+}
+
+/* -EINVAL: the connection is no longer there; the event that says so follows. */
+static int establish(struct vb_cma_id *id)
+{
+	struct vb_cm_out out;
+	int err = -EINVAL;
+
+	vb_cma_lock();
+	if (id->conn)
+		err = vb_cm_establish(vb_cma_table_locked(), id->conn, vb_now_ns(), NULL, 0, &out);
+	if (!err) {
+		id->state = VB_CMA_CONNECTED;
+		vb_cma_agent_run_locked(&out);
+	}
+	vb_cma_unlock();
+	return err;
+}
+
+static void refuse_response(struct vb_cma_id *id)
+{
+	struct vb_cm_out out;
+
+	id->qp_failed = true;
+	vb_cma_qp_fail(id);
+	vb_cma_lock();
+	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_REJ_CONSUMER_DEFINED, NULL, 0,
+				      NULL, 0, &out))
+		vb_cma_agent_run_locked(&out);
+	id->state = VB_CMA_FAILED;
+	vb_cma_unlock();
+}
+
+static bool finish_response(struct vb_cma_event *event)
+{
+	struct vb_cma_id *id = event->owner;
+
+	id->remote_ece = event->ece;
+	if (!id->pub.qp)
+		return true;
+	int err = vb_cma_qp_connect(id);
+	if (!err) {
+		event->pub.event = RDMA_CM_EVENT_ESTABLISHED;
+		return establish(id) == 0;
+	}
+	refuse_response(id);
+	event->pub.event = RDMA_CM_EVENT_CONNECT_ERROR;
+	event->pub.status = err;
+	return true;
+}
+
+static bool finish_end(struct vb_cma_event *event)
+{
+	struct vb_cma_id *id = event->owner;
+
+	if (id->qp_failed)
+		return false;
+	if (event->pub.event == RDMA_CM_EVENT_DISCONNECTED)
+		id->disconnect_told = true;
+	vb_cma_qp_fail(id);
+	return true;
+}
+
+bool vb_cma_event_finish(struct vb_cma_event *event)
+{
+	switch (event->pub.event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		return finish_request(event);
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		return finish_response(event);
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return finish_end(event);
+	default: /* the other types carry nothing but news */
+		return true;
+	}
+}

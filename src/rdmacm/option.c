@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Options of an id, and the enhanced connection establishment parameters, which are options in all but name. */
+#include <string.h>
+
+#include "rdmacm/cma.h"
+
+enum { MAX_ACK_TIMEOUT = 31, ECE_VENDOR_MASK = 0xffffff };
+
+static int set_tos(struct vb_cma_id *id, const void *val)
+{
+	id->tos = *(const uint8_t *)val;
+	return 0;
+}
+
+static int int_at(const void *val)
+{
+	int v;
+
+	memcpy(&v, val, sizeof(v));
+	return v;
+}
+
+/* Only before the address is taken does it matter. */
+static int set_reuseaddr(struct vb_cma_id *id, const void *val)
+{
+	if (id->state != VB_CMA_IDLE)
+		return EINVAL;
+	id->reuseaddr = int_at(val) != 0;
+	return 0;
+}
+
+static int set_afonly(struct vb_cma_id *id, const void *val)
+{
+	if (id->state != VB_CMA_IDLE)
+		return EINVAL;
+	id->afonly = int_at(val) != 0;
+	return 0;
+}
+
+static int set_ack_timeout(struct vb_cma_id *id, const void *val)
+{
+	uint8_t timeout = *(const uint8_t *)val;
+
+	if (vb_cma_is_datagram(id) || timeout > MAX_ACK_TIMEOUT)
+		return EINVAL;
+	id->ack_timeout = timeout;
+	id->ack_timeout_set = true;
+	return 0;
+}
+
+/* X(level, name, bytes, setter) */
+#define OPTIONS(X)                                                                  \
+	X(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, sizeof(uint8_t), set_tos)             \
+	X(RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, sizeof(int), set_reuseaddr)     \
+	X(RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, sizeof(int), set_afonly)           \
+	X(RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, sizeof(uint8_t), set_ack_timeout)
+
+static const struct option {
+	int level, name;
+	const char *text;
+	size_t bytes;
+	int (*set)(struct vb_cma_id *id, const void *val);
+} options[] = {
+#define X(level, name, bytes, setter) { level, name, #name, bytes, setter },
+	OPTIONS(X)
+#undef X
+};
+
+static const struct option *find(int level, int name)
+{
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++)
+		if (options[i].level == level && options[i].name == name)
+			return &options[i];
+	return NULL;
+}
+
+/* A path chosen by the program stands in for rdma_resolve_route; how to reach the peer is not its choice here. */
+static int set_path(struct vb_cma_id *id, const void *val, size_t len)
+{
+	const struct ibv_path_data *paths = val;
+
+	if (!len || len % sizeof(*paths))
+		return vb_cma_fail(EINVAL, "%zu bytes are no array of struct ibv_path_data", len);
+	if (id->state != VB_CMA_ADDR_RESOLVED)
+		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first",
+				   vb_cma_state_text(id->state));
+	if (vb_cma_id_fill_path(id))
+		return vb_cma_fail(ENOMEM, "no memory for the path record");
+	id->tos = paths[0].path.tclass;
+	vb_cma_lock();
+	id->state = VB_CMA_ROUTE_RESOLVED;
+	vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	vb_cma_unlock();
+	return 0;
+}
+
+VB_EXPORT int rdma_set_option(struct rdma_cm_id *pub, int level, int optname, void *optval, size_t optlen)
+{
+	if (!pub || !optval)
+		return vb_cma_fail(EINVAL, "id or value is NULL");
+	struct vb_cma_id *id = vb_cma_id_of(pub);
+
+	if (level == RDMA_OPTION_IB && optname == RDMA_OPTION_IB_PATH)
+		return set_path(id, optval, optlen);
+	const struct option *option = find(level, optname);
+	if (!option)
+		return vb_cma_fail(ENOSYS, "there is no option %d at level %d", optname, level);
+	if (optlen != option->bytes)
+		return vb_cma_fail(EINVAL, "%s takes %zu bytes, not %zu", option->text, option->bytes, optlen);
+	int err = option->set(id, optval);
+	return err ? vb_cma_fail(err, "%s: its value does not fit an id that is %s", option->text,
+				 vb_cma_state_text(id->state)) :
+		     0;
+}
+
+VB_EXPORT int rdma_set_local_ece(struct rdma_cm_id *pub, struct ibv_ece *ece)
+{
+	if (!pub || !ece)
+		return vb_cma_fail(EINVAL, "id or parameters are NULL");
+	if (pub->qp)
+		return vb_cma_fail(EINVAL, "the id has a QP, whose parameters are not the program's to set");
+	if (!ece->vendor_id || ece->vendor_id > ECE_VENDOR_MASK || ece->comp_mask)
+		return vb_cma_fail(EINVAL, "vendor id 0x%x or comp_mask 0x%x is no such parameter", ece->vendor_id,
+				   ece->comp_mask);
+	vb_cma_id_of(pub)->local_ece = *ece;
+	return 0;
+}
+
+VB_EXPORT int rdma_get_remote_ece(struct rdma_cm_id *pub, struct ibv_ece *ece)
+{
+	if (!pub || !ece)
+		return vb_cma_fail(EINVAL, "id or parameters are NULL");
+	if (pub->qp)
+		return vb_cma_fail(EINVAL, "the id has a QP, whose parameters are not the program's to get");
+	*ece = vb_cma_id_of(pub)->remote_ece;
+	return 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard holds the IPv4
+ * one too unless it is IPv6 only. A wildcard and an address on the same port number conflict, as they do for sockets;
+ * whoever comes second sees the other's name and gives way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+#include "rdmacm/packet.h"
+
+enum { MAX_NAMES = 2, FIRST_EPHEMERAL = 32768, LAST_EPHEMERAL = 60999 };
+
+struct name {
+	char bytes[40];
+};
+
+struct vb_cma_port {
+	unsigned names;
+	struct vb_port sockets[MAX_NAMES];
+};
+
+/* What it is and in which version, port space, port, scope, address. */
+static struct name name_of(enum rdma_port_space ps, const struct vb_cma_addr *addr)
+{
+	struct name n = { "rdma_cm/1/" };
+	uint16_t space = (uint16_t)ps;
+	size_t at = strlen(n.bytes);
+
+	memcpy(n.bytes + at, &space, 2);
+	memcpy(n.bytes + at + 2, &addr->port, 2);
+	memcpy(n.bytes + at + 4, &addr->scope, 4);
+	memcpy(n.bytes + at + 8, &addr->ip, 16);
+	return n;
+}
+
+static struct vb_cma_addr wildcard(const struct vb_cma_addr *addr, sa_family_t family)
+{
+	struct vb_cma_addr any;
+
+	vb_cma_addr_any(family, &any);
+	any.port = addr->port;
+	return any;
+}
+
+static bool is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr)
+{
+	struct name n = name_of(ps, addr);
+
+	return vb_port_is_bound(&n, sizeof(n));
+}
+
+/* Does a name with this port number and another address stand in the way? */
+static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
+{
+	struct vb_cma_addr other = wildcard(addr, vb_cma_ip_is_v4(&addr->ip) ? AF_INET : AF_INET6);
+	struct vb_netif *list;
+	unsigned count;
+	bool found = false;
+
+	if (!vb_cma_addr_is_any(addr))
+		return is_held(ps, &other);
+	if (vb_netif_list(&list, &count))
+		return false;
+	for (unsigned i = 0; i < count && !found; i++)
+		for (unsigned a = 0; a < list[i].naddrs && !found; a++) {
+			other.ip = list[i].addrs[a].ip;
+			other.scope = IN6_IS_ADDR_LINKLOCAL(&other.ip) ? list[i].index : 0;
+			found = vb_cma_ip_is_v4(&other.ip) == vb_cma_ip_is_v4(&addr->ip) && is_held(ps, &other);
+		}
+	free(list);
+	return found;
+}
+
+static int add_name(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr)
+{
+	struct name n = name_of(ps, addr);
+	int err = vb_port_bind(&port->sockets[port->names], &n, sizeof(n));
+
+	if (err)
+		return err;
+	port->names++;
+	return conflicts(ps, addr) ? -EADDRINUSE : 0;
+}
+
+static int bind_number(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr, bool afonly)
+{
+	int err = add_name(port, ps, addr);
+
+	if (!err && addr->family == AF_INET6 && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) && !afonly) {
+		struct vb_cma_addr v4 = wildcard(addr, AF_INET);
+		err = add_name(port, ps, &v4);
+	}
+	while (err && port->names)
+		vb_port_close(&port->sockets[--port->names]);
+	return err;
+}
+
+uint16_t vb_cma_port_random(void)
+{
+	uint32_t r;
+
+	vb_random(&r, sizeof(r));
+	return (uint16_t)(FIRST_EPHEMERAL + r % (LAST_EPHEMERAL - FIRST_EPHEMERAL + 1));
+}
+
+static int bind_any_number(struct vb_cma_port *port, enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly)
+{
+	uint16_t first = vb_cma_port_random();
+	int err;
+
+	addr->port = first;
+	do {
+		err = bind_number(port, ps, addr, afonly);
+		if (err != -EADDRINUSE)
+			return err;
+		addr->port = addr->port == LAST_EPHEMERAL ? FIRST_EPHEMERAL : (uint16_t)(addr->port + 1);
+	} while (addr->port != first);
+	return -EADDRINUSE;
+}
+
+int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **out)
+{
+	struct vb_cma_port *port = calloc(1, sizeof(*port));
+	int err;
+
+	if (!port)
+		return -ENOMEM;
+	if (addr->port)
+		err = bind_number(port, ps, addr, afonly);
+	else
+		err = bind_any_number(port, ps, addr, afonly);
+	if (err)
+		free(port);
+	else
+		*out = port;
+	return err;
+}
+
+int vb_cma_port_listen(struct vb_cma_port *port)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < port->names && !err; i++)
+		err = vb_port_listen(&port->sockets[i], vb_cma_packet_arrived, NULL);
+	return err;
+}
+
+void vb_cma_port_close(struct vb_cma_port *port)
+{
+	if (!port)
+		return;
+	for (unsigned i = 0; i < port->names; i++)
+		vb_port_close(&port->sockets[i]);
+	free(port);
+}
+
+int vb_cma_port_send(enum rdma_port_space ps, const struct vb_cma_addr *dst, const struct vb_inbox_addr *addr,
+		     const struct iovec *iov, int iovcnt)
+{
+	struct vb_cma_addr any = wildcard(dst, vb_cma_ip_is_v4(&dst->ip) ? AF_INET : AF_INET6);
+	struct name exact = name_of(ps, dst), anywhere = name_of(ps, &any);
+	int err = vb_port_send(&exact, sizeof(exact), addr, iov, iovcnt);
+
+	if (err == -ECONNREFUSED)
+		err = vb_port_send(&anywhere, sizeof(anywhere), addr, iov, iovcnt);
+	return err;
+}

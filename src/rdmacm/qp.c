@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* QPs and SRQs of ids: creation with what the program left out, and the transitions that a connection brings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/cma.h"
+
+/* ---- attributes for a transition, as the connection stands ---- */
+
+static bool is_reliable(const struct vb_cma_id *id)
+{
+	return id->pub.qp ? id->pub.qp->qp_type == IBV_QPT_RC : id->pub.qp_type == IBV_QPT_RC;
+}
+
+static void init_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	attr->pkey_index = 0;
+	attr->port_num = id->pub.port_num;
+	if (vb_cma_is_datagram(id)) {
+		*mask |= IBV_QP_QKEY;
+		attr->qkey = RDMA_UDP_QKEY;
+		return;
+	}
+	*mask |= IBV_QP_ACCESS_FLAGS;
+	attr->qp_access_flags = 0;
+	if (id->conn)
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	if (id->conn && is_reliable(id) && id->agreed.responder_resources)
+		attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+static void ah_attr(const struct vb_cma_id *id, struct ibv_ah_attr *ah)
+{
+	const struct vb_cm_path *path = &id->agreed.path;
+
+	memset(ah, 0, sizeof(*ah));
+	ah->is_global = 1;
+	memcpy(ah->grh.dgid.raw, path->remote_gid, sizeof(ah->grh.dgid.raw));
+	ah->grh.flow_label = path->flow_label;
+	ah->grh.sgid_index = id->gid_index;
+	ah->grh.hop_limit = path->hop_limit;
+	ah->grh.traffic_class = path->traffic_class;
+	ah->sl = path->sl;
+	ah->port_num = id->pub.port_num;
+}
+
+static void rtr_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	ah_attr(id, &attr->ah_attr);
+	attr->path_mtu = (enum ibv_mtu)id->agreed.path.mtu;
+	attr->dest_qp_num = id->agreed.remote_qpn;
+	attr->rq_psn = id->agreed.remote_psn;
+	if (!is_reliable(id))
+		return;
+	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	attr->max_dest_rd_atomic = id->agreed.responder_resources;
+	attr->min_rnr_timer = 0; /* 655 ms, as the man page of rdma_accept has it */
+}
+
+static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	attr->sq_psn = id->agreed.our_psn;
+	if (!is_reliable(id))
+		return;
+	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	attr->timeout = id->agreed.path.local_ack_timeout;
+	attr->retry_cnt = id->agreed.retry_count;
+	attr->rnr_retry = id->agreed.rnr_retry_count;
+	attr->max_rd_atomic = id->agreed.initiator_depth;
+}
+
+/* -EINVAL: there is no connection that such a QP could be for. */
+static int transition_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	if (attr->qp_state == IBV_QPS_INIT) {
+		init_attr(id, attr, mask);
+		return 0;
+	}
+	if (vb_cma_is_datagram(id) || !id->agreed.remote_qpn)
+		return -EINVAL;
+	if (attr->qp_state == IBV_QPS_RTR)
+		rtr_attr(id, attr, mask);
+	else if (attr->qp_state == IBV_QPS_RTS)
+		rts_attr(id, attr, mask);
+	else
+		return -EINVAL;
+	return 0;
+}
+
+VB_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *pub, struct ibv_qp_attr *attr, int *mask)
+{
+	if (!pub || !attr || !mask)
+		return vb_cma_fail(EINVAL, "id, attributes or mask pointer is NULL");
+	struct vb_cma_id *id = vb_cma_id_of(pub);
+
+	if (!pub->verbs)
+		return vb_cma_fail(EINVAL, "the id is bound to no device yet");
+	if (transition_attr(id, attr, mask))
+		return vb_cma_fail(EINVAL, "QP state %d: the id is %s", (int)attr->qp_state, vb_cma_state_text(id->state));
+	return 0;
+}
+
+/* ---- transitions ---- */
+
+static int modify(struct vb_cma_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask, err = transition_attr(id, &attr, &mask);
+
+	return err ? err : -ibv_modify_qp(qp, &attr, mask);
+}
+
+/* INIT once more: only now it is known what the peer may do. */
+int vb_cma_qp_connect(struct vb_cma_id *id)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+	int err = 0;
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(states) && !err; i++)
+		err = modify(id, id->pub.qp, states[i]);
+	return err;
+}
+
+static int datagram_to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+
+	if (err)
+		return -err;
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = 0;
+	return -ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+int vb_cma_qp_prepare(struct vb_cma_id *id, struct ibv_qp *qp)
+{
+	int err = modify(id, qp, IBV_QPS_INIT);
+
+	return err || !vb_cma_is_datagram(id) ? err : datagram_to_rts(qp);
+}
+
+void vb_cma_qp_fail(struct vb_cma_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (id->pub.qp && !vb_cma_is_datagram(id))
+		ibv_modify_qp(id->pub.qp, &attr, IBV_QP_STATE);
+}
+
+/* ---- completion queues that the program left to us ---- */
+
+static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel, struct ibv_cq **cq)
+{
+	*channel = ibv_create_comp_channel(id->verbs);
+	if (!*channel)
+		return errno ? errno : ENOMEM;
+	*cq = ibv_create_cq(id->verbs, entries ? (int)entries : 1, id, *channel, 0);
+	if (*cq)
+		return 0;
+	int err = errno ? errno : ENOMEM;
+	ibv_destroy_comp_channel(*channel);
+	*channel = NULL;
+	return err;
+}
+
+/* A CQ that an SRQ still completes to stays. */
+static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq)
+{
+	if (*cq && ibv_destroy_cq(*cq))
+		return;
+	if (*channel)
+		ibv_destroy_comp_channel(*channel);
+	*cq = NULL;
+	*channel = NULL;
+}
+
+static void destroy_cqs(struct rdma_cm_id *id)
+{
+	destroy_cq(&id->send_cq_channel, &id->send_cq);
+	destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+}
+
+static int choose_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	int err = 0;
+
+	if (!attr->send_cq && !id->send_cq)
+		err = create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq);
+	if (!err && !attr->recv_cq && !id->recv_cq)
+		err = create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq);
+	if (!attr->send_cq)
+		attr->send_cq = id->send_cq;
+	if (!attr->recv_cq)
+		attr->recv_cq = id->recv_cq;
+	return err;
+}
+
+/* ---- QPs ---- */
+
+static int choose_pd(const struct rdma_cm_id *id, const char *call, struct ibv_pd **pd)
+{
+	if (!*pd)
+		*pd = id->pd;
+	if (*pd && (*pd)->context == id->verbs)
+		return 0;
+	vb_explain(call, "the protection domain is another device's than the id's");
+	return EINVAL;
+}
+
+static int check_new_qp(const struct rdma_cm_id *id, const char *call)
+{
+	if (!id->verbs) {
+		vb_explain(call, "the id is bound to no device yet: resolve or bind it to an address first");
+		return EINVAL;
+	}
+	if (id->qp) {
+		vb_explain(call, "the id has a QP already (0x%06x)", id->qp->qp_num);
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int create_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
+{
+	int err = choose_cqs(id, attr);
+
+	if (err)
+		return err;
+	if (id->srq && !attr->srq)
+		attr->srq = id->srq;
+	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
+	if (!qp)
+		return errno ? errno : ENOMEM;
+	err = -vb_cma_qp_prepare(vb_cma_id_of(id), qp);
+	if (err) {
+		vb_explain(call, "the new QP cannot be made ready: %s", strerror(err));
+		ibv_destroy_qp(qp);
+		return err;
+	}
+	id->pd = qp->pd;
+	id->qp = qp;
+	return 0;
+}
+
+VB_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	if (!id || !attr)
+		return vb_cma_fail(EINVAL, "id or attributes are NULL");
+	struct ibv_qp_init_attr_ex wanted = *attr;
+	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
+	int err = check_new_qp(id, __func__);
+
+	if (!err)
+		err = choose_pd(id, __func__, &pd);
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	wanted.comp_mask |= IBV_QP_INIT_ATTR_PD;
+	wanted.pd = pd;
+	err = create_qp(id, __func__, &wanted);
+	if (err) {
+		destroy_cqs(id);
+		return vb_cma_fail(err, "no QP: %s", strerror(err));
+	}
+	*attr = wanted;
+	return 0;
+}
+
+static struct ibv_qp_init_attr_ex extend(const struct ibv_qp_init_attr *attr)
+{
+	return (struct ibv_qp_init_attr_ex){
+		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq,
+		.cap = attr->cap, .qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all,
+	};
+}
+
+VB_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	if (!id || !attr)
+		return vb_cma_fail(EINVAL, "id or attributes are NULL");
+	struct ibv_qp_init_attr_ex extended = extend(attr);
+
+	extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+	extended.pd = pd;
+	if (rdma_create_qp_ex(id, &extended))
+		return -1;
+	attr->send_cq = extended.send_cq;
+	attr->recv_cq = extended.recv_cq;
+	attr->srq = extended.srq;
+	attr->cap = extended.cap;
+	return 0;
+}
+
+VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	if (!id || !id->qp)
+		return;
+	int err = ibv_destroy_qp(id->qp);
+	if (err) {
+		vb_explain(__func__, "QP 0x%06x stays: %s", id->qp->qp_num, strerror(err));
+		return;
+	}
+	id->qp = NULL;
+	destroy_cqs(id);
+}
+
+/* ---- SRQs ---- */
+
+static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+
+	if (is_xrc && !((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)) {
+		int err = id->recv_cq ? 0 : create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
+		if (err)
+			return err;
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+		attr->cq = id->recv_cq;
+	}
+	id->srq = ibv_create_srq_ex(id->verbs, attr);
+	if (id->srq) {
+		id->pd = attr->pd;
+		return 0;
+	}
+	int err = errno ? errno : ENOMEM;
+	if (is_xrc)
+		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+	return err;
+}
+
+VB_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	if (!id || !attr)
+		return vb_cma_fail(EINVAL, "id or attributes are NULL");
+	if (!id->verbs)
+		return vb_cma_fail(EINVAL, "the id is bound to no device yet");
+	if (id->srq)
+		return vb_cma_fail(EINVAL, "the id has an SRQ already");
+	struct ibv_srq_init_attr_ex wanted = *attr;
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD))
+		wanted.pd = NULL;
+	int err = choose_pd(id, __func__, &wanted.pd);
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	wanted.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+	err = create_srq(id, &wanted);
+	if (err)
+		return vb_cma_fail(err, "no SRQ: %s", strerror(err));
+	*attr = wanted;
+	return 0;
+}
+
+VB_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	if (!id || !attr)
+		return vb_cma_fail(EINVAL, "id or attributes are NULL");
+	struct ibv_srq_init_attr_ex extended = {
+		.srq_context = attr->srq_context, .attr = attr->attr, .pd = pd,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD, .srq_type = IBV_SRQT_BASIC,
+	};
+
+	if (rdma_create_srq_ex(id, &extended))
+		return -1;
+	attr->attr = extended.attr;
+	return 0;
+}
+
+VB_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)
+{
+	if (!id || !id->srq)
+		return;
+	int err = ibv_destroy_srq(id->srq);
+	if (err) {
+		vb_explain(__func__, "the SRQ stays: %s", strerror(err));
+		return;
+	}
+	id->srq = NULL;
+	if (!id->qp)
+		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+}
