@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Socket addresses of the family AF_IB: a GID, a partition and a service instead of IP address and port. rdma_cm(7) */
+/*
+ * Socket addresses of the family AF_IB: a GID, a partition and a service instead of IP address and port.
+ * rdma_cm(7)
+ */
 #ifndef _RDMA_IB_H
 #define _RDMA_IB_H
 

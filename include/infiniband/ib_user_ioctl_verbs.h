@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Numbers and structures of the kernel's verbs interface, as far as programs see them through <infiniband/verbs.h>.
- * Portable programs use the IBV_ names. This library talks to no kernel driver; the values are part of the ABI.
+ * Numbers and structures of the kernel's verbs interface, as far as programs see them through
+ * <infiniband/verbs.h>. Portable programs use the IBV_ names. This library talks to no kernel driver; the
+ * values are part of the ABI.
  */
 #ifndef IB_USER_IOCTL_VERBS_H
 #define IB_USER_IOCTL_VERBS_H
@@ -77,8 +78,10 @@ enum ib_uverbs_qp_create_flags {
 	IB_UVERBS_QP_CREATE_SQ_SIG_ALL			= 1 << 12,
 };
 
-/* Port capabilities: the PortInfo CapabilityMask of the InfiniBand specification (volume 1, 14.2.5.6). Bit 26 is used
- * locally for "GIDs are IP addresses". See enum ibv_port_cap_flags. */
+/*
+ * Port capabilities: the PortInfo CapabilityMask of the InfiniBand specification (volume 1, 14.2.5.6). Bit 26
+ * is used locally for "GIDs are IP addresses". See enum ibv_port_cap_flags.
+ */
 __extension__ enum ib_uverbs_query_port_cap_flags {
 	IB_UVERBS_PCF_SM				= 1 << 1,
 	IB_UVERBS_PCF_NOTICE_SUP			= 1 << 2,
@@ -136,7 +139,10 @@ struct ib_uverbs_flow_action_esp_keymat_aes_gcm {
 	__u32		aes_key[8];	/* up to 256 bits */
 };
 
-/* Kinds of replay protection of an ESP action: which structure ibv_flow_action_esp_attr.replay_ptr points to. */
+/*
+ * Kinds of replay protection of an ESP action: which structure ibv_flow_action_esp_attr.replay_ptr points
+ * to.
+ */
 enum ib_uverbs_flow_action_esp_replay {
 	IB_UVERBS_FLOW_ACTION_ESP_REPLAY_NONE,
 	IB_UVERBS_FLOW_ACTION_ESP_REPLAY_BMP,
@@ -147,7 +153,10 @@ struct ib_uverbs_flow_action_esp_replay_bmp {
 	__u32	size;
 };
 
-/* ESP modes: three choices in one bit each, zero being the default, and a one-time order to move the ESN window. */
+/*
+ * ESP modes: three choices in one bit each, zero being the default, and a one-time order to move the ESN
+ * window.
+ */
 enum ib_uverbs_flow_action_esp_flags {
 	IB_UVERBS_FLOW_ACTION_ESP_FLAGS_INLINE_CRYPTO	= 0,
 	IB_UVERBS_FLOW_ACTION_ESP_FLAGS_FULL_OFFLOAD	= 1 << 0,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opcodes of the base transport header (volume 1, table 38): three bits of transport and five of operation. A packet's
- * opcode is one of the sums IBV_OPCODE_<transport>_<operation>.
+ * Opcodes of the base transport header (volume 1, table 38): three bits of transport and five of operation.
+ * A packet's opcode is one of the sums IBV_OPCODE_<transport>_<operation>.
  */
 #ifndef INFINIBAND_OPCODE_H
 #define INFINIBAND_OPCODE_H

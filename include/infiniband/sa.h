@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Records of subnet administration (volume 1, 15.2.5): path, multicast member and service records unpacked for programs,
- * and path records as on the wire. rdma_resolve_route(3), rdma_set_option(3)
+ * Records of subnet administration (volume 1, 15.2.5): path, multicast member and service records unpacked
+ * for programs, and path records as on the wire. rdma_resolve_route(3), rdma_set_option(3)
  */
 #ifndef INFINIBAND_SA_H
 #define INFINIBAND_SA_H
@@ -14,8 +14,9 @@ extern "C" {
 #endif
 
 /*
- * A path, as rdma_cm_id.route.path_rec shows it. A selector says how its value is meant: 0 greater than, 1 less than,
- * 2 exactly, 3 the best there is. mtu is an enum ibv_mtu, rate an enum ibv_rate, a life time n is 4.096 µs * 2^n.
+ * A path, as rdma_cm_id.route.path_rec shows it. A selector says how its value is meant: 0 greater than, 1
+ * less than, 2 exactly, 3 the best there is. mtu is an enum ibv_mtu, rate an enum ibv_rate, a life time n is
+ * 4.096 µs * 2^n.
  */
 struct ibv_sa_path_rec {
 	union ibv_gid	dgid;

@@ -26,7 +26,10 @@ struct ibv_tmh {
 	__be64	tag;
 };
 
-/* The rendezvous header, after it in an IBV_TMH_RNDV message: where the receiver may read the len bytes of data. */
+/*
+ * The rendezvous header, after it in an IBV_TMH_RNDV message: where the receiver may read the len bytes of
+ * data.
+ */
 struct ibv_rvh {
 	__be64	va;
 	__be32	rkey;

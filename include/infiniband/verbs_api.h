@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The verbs names of those types and constants that the kernel's user interface also defines. Each is an alias, so that
- * a value can be handed on without translation. Included by <infiniband/verbs.h>; not meant to be included alone.
+ * The verbs names of those types and constants that the kernel's user interface also defines. Each is an
+ * alias, so that a value can be handed on without translation. Included by <infiniband/verbs.h>; not meant
+ * to be included alone.
  */
 #ifndef VERBS_API_H
 #define VERBS_API_H
@@ -10,8 +11,9 @@
 #include <stdint.h>
 
 /*
- * Declares a pointer member that takes eight aligned bytes on every architecture, so that a 32-bit program can share
- * the structure with a 64-bit kernel. NAME is the pointer, NAME_data_u64 the same bytes as an integer.
+ * Declares a pointer member that takes eight aligned bytes on every architecture, so that a 32-bit program
+ * can share the structure with a 64-bit kernel. NAME is the pointer, NAME_data_u64 the same bytes as an
+ * integer.
  */
 #if UINTPTR_MAX == UINT64_MAX
 #define RDMA_UAPI_PTR(_type, _name)							\
@@ -37,7 +39,10 @@
 
 #include <infiniband/ib_user_ioctl_verbs.h>
 
-/* Access flags from FIRST to the end of RANGE are optional: a library that cannot honour one ignores it. ibv_reg_mr(3) */
+/*
+ * Access flags from FIRST to the end of RANGE are optional: a library that cannot honour one ignores it.
+ * ibv_reg_mr(3)
+ */
 #define IBV_ACCESS_OPTIONAL_FIRST	IB_UVERBS_ACCESS_OPTIONAL_FIRST
 #define IBV_ACCESS_OPTIONAL_RANGE	IB_UVERBS_ACCESS_OPTIONAL_RANGE
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The connection manager: sockets' ways (addresses, ports, listen, connect, accept) of connecting queue pairs. Link with
- * -lrdmacm. rdma_cm(7)
+ * The connection manager: sockets' ways (addresses, ports, listen, connect, accept) of connecting queue
+ * pairs. Link with -lrdmacm. rdma_cm(7)
  *
- * An rdma_cm_id is to RDMA what a socket is to IP. Calls on it start something; how it went is told by an event on the
- * id's channel. An id made with a null channel is synchronous instead: calls return when the thing is done, and the
- * event is at id->event until the next call. Calls that give an int give 0, or -1 with errno; calls that give a pointer
- * NULL with errno. Ids may be used from any thread, each by one at a time.
+ * An rdma_cm_id is to RDMA what a socket is to IP. Calls on it start something; how it went is told by an
+ * event on the id's channel. An id made with a null channel is synchronous instead: calls return when the
+ * thing is done, and the event is at id->event until the next call. Calls that give an int give 0, or -1
+ * with errno; calls that give a pointer NULL with errno. Ids may be used from any thread, each by one at a
+ * time.
  */
 #ifndef RDMA_CMA_H
 #define RDMA_CMA_H
@@ -40,7 +41,10 @@ enum rdma_cm_event_type {
 	RDMA_CM_EVENT_TIMEWAIT_EXIT,
 };
 
-/* Port spaces: TCP is for RC, UDP for UD, IPOIB for UD shared with IP over InfiniBand, IB for any. rdma_create_id(3) */
+/*
+ * Port spaces: TCP is for RC, UDP for UD, IPOIB for UD shared with IP over InfiniBand, IB for any.
+ * rdma_create_id(3)
+ */
 enum rdma_port_space {
 	RDMA_PS_IPOIB	= 0x0002,
 	RDMA_PS_TCP	= 0x0106,
@@ -97,8 +101,9 @@ struct rdma_event_channel {
 };
 
 /*
- * An identifier of one end of a connection, a listener, or a datagram end. verbs is set once it is bound to a device;
- * qp, srq, the queues and their channels by rdma_create_qp() and rdma_create_srq(). rdma_create_id(3)
+ * An identifier of one end of a connection, a listener, or a datagram end. verbs is set once it is bound to
+ * a device; qp, srq, the queues and their channels by rdma_create_qp() and rdma_create_srq().
+ * rdma_create_id(3)
  */
 struct rdma_cm_id {
 	struct ibv_context		*verbs;
@@ -125,8 +130,8 @@ enum {
 };
 
 /*
- * Parameters of a connection. The two depths count reads and atomics in flight, from the peer and to it. How much
- * private data fits depends on the call and port space. rdma_connect(3), rdma_accept(3)
+ * Parameters of a connection. The two depths count reads and atomics in flight, from the peer and to it. How
+ * much private data fits depends on the call and port space. rdma_connect(3), rdma_accept(3)
  */
 struct rdma_conn_param {
 	const void	*private_data;
@@ -150,8 +155,9 @@ struct rdma_ud_param {
 };
 
 /*
- * An event about id; a CONNECT_REQUEST's id is new and listen_id is the listener. status: 0, a negative errno value, or,
- * after a rejection, the peer's reason. param.ud is for RDMA_PS_UDP and IPOIB. rdma_get_cm_event(3)
+ * An event about id; a CONNECT_REQUEST's id is new and listen_id is the listener. status: 0, a negative
+ * errno value, or, after a rejection, the peer's reason. param.ud is for RDMA_PS_UDP and IPOIB.
+ * rdma_get_cm_event(3)
  */
 struct rdma_cm_event {
 	struct rdma_cm_id	*id;
@@ -228,15 +234,20 @@ int rdma_ack_cm_event(struct rdma_cm_event *event);
 /* A constant text for an event; a value out of range has a text too. rdma_event_str(3) */
 const char *rdma_event_str(enum rdma_cm_event_type event);
 
-/* Make an id that reports to channel, or a synchronous one with NULL; it lives until rdma_destroy_id(). rdma_create_id(3) */
-int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps);
+/*
+ * Make an id that reports to channel, or a synchronous one with NULL; it lives until rdma_destroy_id().
+ * rdma_create_id(3)
+ */
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+		   enum rdma_port_space ps);
 
 /* End whatever the id is doing and release it, after its queue pair. rdma_destroy_id(3) */
 int rdma_destroy_id(struct rdma_cm_id *id);
 
 /*
- * Make a synchronous id for an address: resolved and routed, or bound if res has RAI_PASSIVE. With qp_init_attr a queue
- * pair is made too (for a listener: for each request), in pd or the default domain. rdma_create_ep(3)
+ * Make a synchronous id for an address: resolved and routed, or bound if res has RAI_PASSIVE. With
+ * qp_init_attr a queue pair is made too (for a listener: for each request), in pd or the default domain.
+ * rdma_create_ep(3)
  */
 int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv_pd *pd,
 		   struct ibv_qp_init_attr *qp_init_attr);
@@ -244,28 +255,35 @@ int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res, struct ibv
 /* Release an id with its queue pair and SRQ. rdma_destroy_ep(3) */
 void rdma_destroy_ep(struct rdma_cm_id *id);
 
-/* Move an id's events to channel, or make it synchronous with NULL. Waits for events not given back. rdma_migrate_id(3) */
+/*
+ * Move an id's events to channel, or make it synchronous with NULL. Waits for events not given back.
+ * rdma_migrate_id(3)
+ */
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 
 /*
- * Give the id a local address: the wildcard, or one of a device, to which it is then bound. Port 0 takes a free one.
- * EADDRINUSE, EADDRNOTAVAIL, ENODEV. rdma_bind_addr(3)
+ * Give the id a local address: the wildcard, or one of a device, to which it is then bound. Port 0 takes a
+ * free one. EADDRINUSE, EADDRNOTAVAIL, ENODEV. rdma_bind_addr(3)
  */
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr);
 
 /*
- * Find the device and the addresses that lead to dst_addr, from src_addr unless that is NULL, and bind the id to them.
- * Answer: ADDR_RESOLVED or ADDR_ERROR within timeout_ms. rdma_resolve_addr(3)
+ * Find the device and the addresses that lead to dst_addr, from src_addr unless that is NULL, and bind the
+ * id to them. Answer: ADDR_RESOLVED or ADDR_ERROR within timeout_ms. rdma_resolve_addr(3)
  */
-int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct sockaddr *dst_addr, int timeout_ms);
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct sockaddr *dst_addr,
+		      int timeout_ms);
 
-/* Find the path to the resolved address. Answer: ROUTE_RESOLVED or ROUTE_ERROR within timeout_ms. rdma_resolve_route(3) */
+/*
+ * Find the path to the resolved address. Answer: ROUTE_RESOLVED or ROUTE_ERROR within timeout_ms.
+ * rdma_resolve_route(3)
+ */
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms);
 
 /*
- * Make the id's queue pair, in pd (of the id's device) or, with NULL, the default domain, with queues of its own where
- * the attributes name none. It is moved through its states by the calls here; receives may be posted at once.
- * rdma_create_qp(3)
+ * Make the id's queue pair, in pd (of the id's device) or, with NULL, the default domain, with queues of its
+ * own where the attributes name none. It is moved through its states by the calls here; receives may be
+ * posted at once. rdma_create_qp(3)
  */
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
 int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *qp_init_attr);
@@ -274,8 +292,8 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *qp_init
 void rdma_destroy_qp(struct rdma_cm_id *id);
 
 /*
- * For programs with a queue pair of their own: the attributes and mask for moving it to qp_attr->qp_state, once the
- * connection has got that far. rdma_init_qp_attr(3)
+ * For programs with a queue pair of their own: the attributes and mask for moving it to qp_attr->qp_state,
+ * once the connection has got that far. rdma_init_qp_attr(3)
  */
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask);
 
@@ -288,7 +306,10 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 /* Finish after CONNECT_RESPONSE, when the program's own queue pair can send. rdma_establish(3) */
 int rdma_establish(struct rdma_cm_id *id);
 
-/* Take requests at the bound address, up to backlog of them waiting. Answers: CONNECT_REQUEST. rdma_listen(3) */
+/*
+ * Take requests at the bound address, up to backlog of them waiting. Answers: CONNECT_REQUEST.
+ * rdma_listen(3)
+ */
 int rdma_listen(struct rdma_cm_id *id, int backlog);
 
 /* On a synchronous listener: wait for a request and give its id. rdma_get_request(3) */
@@ -297,19 +318,26 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id);
 /* Accept a request, on the id that it brought; conn_param may be NULL. Answer: ESTABLISHED. rdma_accept(3) */
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 
-/* Refuse a request, for no reason or for its ECE options; the peer gets REJECTED with the data. rdma_reject(3) */
+/*
+ * Refuse a request, for no reason or for its ECE options; the peer gets REJECTED with the data.
+ * rdma_reject(3)
+ */
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
 int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
 
-/* Tell of IBV_EVENT_COMM_EST: data arrived before the peer's last message did, so the connection stands. rdma_notify(3) */
+/*
+ * Tell of IBV_EVENT_COMM_EST: data arrived before the peer's last message did, so the connection stands.
+ * rdma_notify(3)
+ */
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event);
 
 /* End a connection; its queue pair goes to the error state. Both ends get DISCONNECTED. rdma_disconnect(3) */
 int rdma_disconnect(struct rdma_cm_id *id);
 
 /*
- * Join the group addr and attach the queue pair to it. Answer: MULTICAST_JOIN or MULTICAST_ERROR, with context as its
- * private_data and how to send to the group in param.ud. rdma_join_multicast(3), rdma_join_multicast_ex(3)
+ * Join the group addr and attach the queue pair to it. Answer: MULTICAST_JOIN or MULTICAST_ERROR, with
+ * context as its private_data and how to send to the group in param.ud. rdma_join_multicast(3),
+ * rdma_join_multicast_ex(3)
  */
 int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context);
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr, void *context);
@@ -321,7 +349,10 @@ int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr);
 __be16 rdma_get_src_port(struct rdma_cm_id *id);
 __be16 rdma_get_dst_port(struct rdma_cm_id *id);
 
-/* Addresses of both ends, inside the id; family 0 if there is none. rdma_get_local_addr(3), rdma_get_peer_addr(3) */
+/*
+ * Addresses of both ends, inside the id; family 0 if there is none. rdma_get_local_addr(3),
+ * rdma_get_peer_addr(3)
+ */
 static inline struct sockaddr *rdma_get_local_addr(struct rdma_cm_id *id)
 {
 	return &id->route.addr.src_addr;
@@ -332,7 +363,10 @@ static inline struct sockaddr *rdma_get_peer_addr(struct rdma_cm_id *id)
 	return &id->route.addr.dst_addr;
 }
 
-/* The devices that ids can be bound to, opened, ended by NULL; *num_devices may be had too. rdma_get_devices(3) */
+/*
+ * The devices that ids can be bound to, opened, ended by NULL; *num_devices may be had too.
+ * rdma_get_devices(3)
+ */
 struct ibv_context **rdma_get_devices(int *num_devices);
 
 /* Release the array; the devices stay open for the library. rdma_free_devices(3) */
@@ -345,8 +379,8 @@ enum {
 };
 
 /*
- * Options of level RDMA_OPTION_ID: type of service (uint8_t), port in use by others too (int), IPv6 only (int), and
- * the QP's local ACK timeout as in ibv_qp_attr.timeout (uint8_t).
+ * Options of level RDMA_OPTION_ID: type of service (uint8_t), port in use by others too (int), IPv6 only
+ * (int), and the QP's local ACK timeout as in ibv_qp_attr.timeout (uint8_t).
  */
 enum {
 	RDMA_OPTION_ID_TOS		= 0,
@@ -364,16 +398,16 @@ enum {
 int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval, size_t optlen);
 
 /*
- * Addresses (and, without RAI_NOROUTE, routes) for a node and service, as getaddrinfo(3) finds them. The list lives
- * until rdma_freeaddrinfo(). 0, -1 with errno, or an EAI_ value. rdma_getaddrinfo(3)
+ * Addresses (and, without RAI_NOROUTE, routes) for a node and service, as getaddrinfo(3) finds them. The
+ * list lives until rdma_freeaddrinfo(). 0, -1 with errno, or an EAI_ value. rdma_getaddrinfo(3)
  */
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
 		     struct rdma_addrinfo **res);
 void rdma_freeaddrinfo(struct rdma_addrinfo *res);
 
 /*
- * Enhanced connection establishment for programs with a queue pair of their own: what to send with the request or
- * reply, and what came. rdma_set_local_ece(3), rdma_get_remote_ece(3)
+ * Enhanced connection establishment for programs with a queue pair of their own: what to send with the
+ * request or reply, and what came. rdma_set_local_ece(3), rdma_get_remote_ece(3)
  */
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Verbs on an rdma_cm_id: shorter names for registering memory, posting and reaping, with the id's own domain, queue
- * pair and completion queues. Link with -lrdmacm -libverbs. rdma_cm(7)
+ * Verbs on an rdma_cm_id: shorter names for registering memory, posting and reaping, with the id's own
+ * domain, queue pair and completion queues. Link with -lrdmacm -libverbs. rdma_cm(7)
  *
- * All calls that give an int give 0, or -1 with errno; calls that give a pointer NULL with errno. context comes back as
- * the completion's wr_id. EINVAL: the id has no queue pair (or completion queue) yet.
+ * All calls that give an int give 0, or -1 with errno; calls that give a pointer NULL with errno. context
+ * comes back as the completion's wr_id. EINVAL: the id has no queue pair (or completion queue) yet.
  */
 #ifndef RDMA_VERBS_H
 #define RDMA_VERBS_H
@@ -89,8 +89,9 @@ static inline int rdma_post_one_(struct rdma_cm_id *id, struct ibv_send_wr *wr)
 }
 
 /* The same for a request to the peer's memory. */
-static inline int rdma_post_rdma_(struct rdma_cm_id *id, enum ibv_wr_opcode opcode, void *context, struct ibv_sge *sgl,
-				  int nsge, int flags, uint64_t remote_addr, uint32_t rkey)
+static inline int rdma_post_rdma_(struct rdma_cm_id *id, enum ibv_wr_opcode opcode, void *context,
+				  struct ibv_sge *sgl, int nsge, int flags, uint64_t remote_addr,
+				  uint32_t rkey)
 {
 	struct ibv_send_wr wr;
 
@@ -115,7 +116,8 @@ static inline int rdma_post_recvv(struct rdma_cm_id *id, void *context, struct i
 }
 
 /* Post a send of nsge pieces; flags are enum ibv_send_flags, here and below. rdma_post_sendv(3) */
-static inline int rdma_post_sendv(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge, int flags)
+static inline int rdma_post_sendv(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge,
+				  int flags)
 {
 	struct ibv_send_wr wr;
 
@@ -124,21 +126,22 @@ static inline int rdma_post_sendv(struct rdma_cm_id *id, void *context, struct i
 }
 
 /* Post a read of the peer's memory into nsge pieces. rdma_post_readv(3) */
-static inline int rdma_post_readv(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge, int flags,
-				  uint64_t remote_addr, uint32_t rkey)
+static inline int rdma_post_readv(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge,
+				  int flags, uint64_t remote_addr, uint32_t rkey)
 {
 	return rdma_post_rdma_(id, IBV_WR_RDMA_READ, context, sgl, nsge, flags, remote_addr, rkey);
 }
 
 /* Post a write of nsge pieces to the peer's memory. rdma_post_writev(3) */
-static inline int rdma_post_writev(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge, int flags,
-				   uint64_t remote_addr, uint32_t rkey)
+static inline int rdma_post_writev(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl, int nsge,
+				   int flags, uint64_t remote_addr, uint32_t rkey)
 {
 	return rdma_post_rdma_(id, IBV_WR_RDMA_WRITE, context, sgl, nsge, flags, remote_addr, rkey);
 }
 
 /* Post a receive into length bytes at addr, which must lie in mr. rdma_post_recv(3) */
-static inline int rdma_post_recv(struct rdma_cm_id *id, void *context, void *addr, size_t length, struct ibv_mr *mr)
+static inline int rdma_post_recv(struct rdma_cm_id *id, void *context, void *addr, size_t length,
+				 struct ibv_mr *mr)
 {
 	struct ibv_sge sge = rdma_sge_of_(addr, length, mr);
 
@@ -147,8 +150,8 @@ static inline int rdma_post_recv(struct rdma_cm_id *id, void *context, void *add
 }
 
 /* Post a send of length bytes at addr; mr may be NULL with IBV_SEND_INLINE. rdma_post_send(3) */
-static inline int rdma_post_send(struct rdma_cm_id *id, void *context, void *addr, size_t length, struct ibv_mr *mr,
-				 int flags)
+static inline int rdma_post_send(struct rdma_cm_id *id, void *context, void *addr, size_t length,
+				 struct ibv_mr *mr, int flags)
 {
 	struct ibv_sge sge = rdma_sge_of_(addr, length, mr);
 
@@ -156,26 +159,32 @@ static inline int rdma_post_send(struct rdma_cm_id *id, void *context, void *add
 }
 
 /* Post a read of length bytes of the peer's memory to addr. rdma_post_read(3) */
-static inline int rdma_post_read(struct rdma_cm_id *id, void *context, void *addr, size_t length, struct ibv_mr *mr,
-				 int flags, uint64_t remote_addr, uint32_t rkey)
+static inline int rdma_post_read(struct rdma_cm_id *id, void *context, void *addr, size_t length,
+				 struct ibv_mr *mr, int flags, uint64_t remote_addr, uint32_t rkey)
 {
 	struct ibv_sge sge = rdma_sge_of_(addr, length, mr);
 
 	return rdma_post_readv(id, context, &sge, 1, flags, remote_addr, rkey);
 }
 
-/* Post a write of length bytes at addr to the peer's memory; mr may be NULL with IBV_SEND_INLINE. rdma_post_write(3) */
-static inline int rdma_post_write(struct rdma_cm_id *id, void *context, void *addr, size_t length, struct ibv_mr *mr,
-				  int flags, uint64_t remote_addr, uint32_t rkey)
+/*
+ * Post a write of length bytes at addr to the peer's memory; mr may be NULL with IBV_SEND_INLINE.
+ * rdma_post_write(3)
+ */
+static inline int rdma_post_write(struct rdma_cm_id *id, void *context, void *addr, size_t length,
+				  struct ibv_mr *mr, int flags, uint64_t remote_addr, uint32_t rkey)
 {
 	struct ibv_sge sge = rdma_sge_of_(addr, length, mr);
 
 	return rdma_post_writev(id, context, &sge, 1, flags, remote_addr, rkey);
 }
 
-/* Post a datagram of length bytes at addr to a QP behind ah, with the key RDMA_UDP_QKEY. rdma_post_ud_send(3) */
-static inline int rdma_post_ud_send(struct rdma_cm_id *id, void *context, void *addr, size_t length, struct ibv_mr *mr,
-				    int flags, struct ibv_ah *ah, uint32_t remote_qpn)
+/*
+ * Post a datagram of length bytes at addr to a QP behind ah, with the key RDMA_UDP_QKEY.
+ * rdma_post_ud_send(3)
+ */
+static inline int rdma_post_ud_send(struct rdma_cm_id *id, void *context, void *addr, size_t length,
+				    struct ibv_mr *mr, int flags, struct ibv_ah *ah, uint32_t remote_qpn)
 {
 	struct ibv_sge sge = rdma_sge_of_(addr, length, mr);
 	struct ibv_send_wr wr;
@@ -188,8 +197,8 @@ static inline int rdma_post_ud_send(struct rdma_cm_id *id, void *context, void *
 }
 
 /*
- * Wait for the next completion of cq, asleep on channel when there is none. A completion that slips in while the event
- * is being armed is found by the second poll. Returns 1, or -1 with errno.
+ * Wait for the next completion of cq, asleep on channel when there is none. A completion that slips in while
+ * the event is being armed is found by the second poll. Returns 1, or -1 with errno.
  */
 static inline int rdma_get_comp_(struct rdma_cm_id *id, struct ibv_cq *cq, struct ibv_comp_channel *channel,
 				 struct ibv_wc *wc)

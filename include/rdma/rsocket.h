@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The sockets interface over RDMA: each call does what the one without the r does, on numbers that rsocket() gives, with
- * the same results and errno values. Link with -lrdmacm. rsocket(7)
+ * The sockets interface over RDMA: each call does what the one without the r does, on numbers that rsocket()
+ * gives, with the same results and errno values. Link with -lrdmacm. rsocket(7)
  */
 #ifndef RSOCKET_H
 #define RSOCKET_H
@@ -18,7 +18,10 @@
 extern "C" {
 #endif
 
-/* Make, name, connect and close sockets. domain: AF_INET, AF_INET6 or AF_IB; type: SOCK_STREAM or SOCK_DGRAM. */
+/*
+ * Make, name, connect and close sockets. domain: AF_INET, AF_INET6 or AF_IB; type: SOCK_STREAM or
+ * SOCK_DGRAM.
+ */
 int rsocket(int domain, int type, int protocol);
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 int rlisten(int socket, int backlog);
@@ -51,8 +54,8 @@ int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /*
- * Options of level SOL_RDMA, all int but the last, set before connecting: send and receive requests of the QP, bytes of
- * inline data, regions that riomap() can take, path records (struct ibv_path_data[]).
+ * Options of level SOL_RDMA, all int but the last, set before connecting: send and receive requests of the
+ * QP, bytes of inline data, regions that riomap() can take, path records (struct ibv_path_data[]).
  */
 #define SOL_RDMA	0x10000
 enum {
@@ -63,19 +66,25 @@ enum {
 	RDMA_ROUTE,
 };
 
-/* Options of the levels SOL_SOCKET, IPPROTO_TCP, IPPROTO_IPV6 and SOL_RDMA; F_GETFL and F_SETFL with O_NONBLOCK. */
+/*
+ * Options of the levels SOL_SOCKET, IPPROTO_TCP, IPPROTO_IPV6 and SOL_RDMA; F_GETFL and F_SETFL with
+ * O_NONBLOCK.
+ */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen);
 int rfcntl(int socket, int cmd, ...);
 
 /*
- * Let the peer write len bytes at buf directly. prot: PROT_WRITE; offset: the place in the peer's view, -1 to have one
- * chosen. Returns the offset, or -1 with errno; holds until riounmap() or rclose().
+ * Let the peer write len bytes at buf directly. prot: PROT_WRITE; offset: the place in the peer's view, -1
+ * to have one chosen. Returns the offset, or -1 with errno; holds until riounmap() or rclose().
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 int riounmap(int socket, void *buf, size_t len);
 
-/* Write count bytes to the peer's memory at offset; what is sent afterwards arrives afterwards. Bytes, or -1. */
+/*
+ * Write count bytes to the peer's memory at offset; what is sent afterwards arrives afterwards. Bytes, or
+ * -1.
+ */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
 #ifdef __cplusplus

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses: routes, address handles, static rates, multicast groups, RoCE's mappings. Part of <infiniband/verbs.h>.
+ * Addresses: routes, address handles, static rates, multicast groups, RoCE's mappings. Part of
+ * <infiniband/verbs.h>.
  *
- * Calls that give an int return 0 or an errno value and calls that give a pointer NULL with errno, unless said otherwise.
+ * Calls that give an int return 0 or an errno value and calls that give a pointer NULL with errno, unless
+ * said otherwise.
  */
 #ifndef INFINIBAND_VERBS_AH_H
 #define INFINIBAND_VERBS_AH_H
@@ -13,7 +15,10 @@
 extern "C" {
 #endif
 
-/* The global part of an address: where to, from which row of the port's GID table, and header fields. ibv_create_ah(3) */
+/*
+ * The global part of an address: where to, from which row of the port's GID table, and header fields.
+ * ibv_create_ah(3)
+ */
 struct ibv_global_route {
 	union ibv_gid	dgid;
 	uint32_t	flow_label;	/* 20 bits */
@@ -23,8 +28,8 @@ struct ibv_global_route {
 };
 
 /*
- * A global route header as it arrives before a UD message (volume 1, 8.3). Over IPv4, the 20 bytes of the IP header are
- * the last ones of these 40.
+ * A global route header as it arrives before a UD message (volume 1, 8.3). Over IPv4, the 20 bytes of the IP
+ * header are the last ones of these 40.
  */
 struct ibv_grh {
 	__be32		version_tclass_flow;
@@ -35,7 +40,10 @@ struct ibv_grh {
 	union ibv_gid	dgid;
 };
 
-/* Static rates, as codes (volume 1, 9.11.1). The names tell Gbit/s; MAX is the port's own speed. ibv_rate_to_mbps(3) */
+/*
+ * Static rates, as codes (volume 1, 9.11.1). The names tell Gbit/s; MAX is the port's own speed.
+ * ibv_rate_to_mbps(3)
+ */
 enum ibv_rate {
 	IBV_RATE_MAX		= 0,
 	IBV_RATE_2_5_GBPS	= 2,
@@ -63,7 +71,10 @@ enum ibv_rate {
 	IBV_RATE_1200_GBPS	= 24,
 };
 
-/* The rate as a multiple of 2.5 Gbit/s, and back; -1 and IBV_RATE_MAX if there is no such rate. ibv_rate_to_mult(3) */
+/*
+ * The rate as a multiple of 2.5 Gbit/s, and back; -1 and IBV_RATE_MAX if there is no such rate.
+ * ibv_rate_to_mult(3)
+ */
 int ibv_rate_to_mult(enum ibv_rate rate) __attribute__((__const__));
 enum ibv_rate mult_to_ibv_rate(int mult) __attribute__((__const__));
 
@@ -71,7 +82,10 @@ enum ibv_rate mult_to_ibv_rate(int mult) __attribute__((__const__));
 int ibv_rate_to_mbps(enum ibv_rate rate) __attribute__((__const__));
 enum ibv_rate mbps_to_ibv_rate(int mbps) __attribute__((__const__));
 
-/* An address. On Ethernet is_global must be 1, and the LID members mean nothing. ibv_create_ah(3), ibv_modify_qp(3) */
+/*
+ * An address. On Ethernet is_global must be 1, and the LID members mean nothing. ibv_create_ah(3),
+ * ibv_modify_qp(3)
+ */
 struct ibv_ah_attr {
 	struct ibv_global_route	grh;
 	uint16_t		dlid;
@@ -89,22 +103,30 @@ struct ibv_ah {
 	uint32_t		handle;
 };
 
-/* Make a handle; it lives until ibv_destroy_ah(). EINVAL: no such port or GID index, no GRH. ibv_create_ah(3) */
+/*
+ * Make a handle; it lives until ibv_destroy_ah(). EINVAL: no such port or GID index, no GRH.
+ * ibv_create_ah(3)
+ */
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 
-/* The address to answer a UD message at: from its completion and, with IBV_WC_GRH, its GRH. ibv_create_ah_from_wc(3) */
+/*
+ * The address to answer a UD message at: from its completion and, with IBV_WC_GRH, its GRH.
+ * ibv_create_ah_from_wc(3)
+ */
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
 			struct ibv_ah_attr *ah_attr);
 
 /* Both steps in one: the handle to answer a UD message with. ibv_create_ah_from_wc(3) */
-struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port_num);
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+				     uint8_t port_num);
 
 /* Release a handle; work requests that used it must be completed. ibv_create_ah(3) */
 int ibv_destroy_ah(struct ibv_ah *ah);
 
 /*
- * Let a UD QP receive what is sent to a multicast group (lid in host order, 0 on Ethernet), and end that. Joining the
- * group in the network is another matter. EINVAL: not a UD QP, or not attached. ibv_attach_mcast(3)
+ * Let a UD QP receive what is sent to a multicast group (lid in host order, 0 on Ethernet), and end that.
+ * Joining the group in the network is another matter. EINVAL: not a UD QP, or not attached.
+ * ibv_attach_mcast(3)
  */
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
@@ -121,7 +143,10 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 #define IB_ROCE_UDP_ENCAP_VALID_PORT_MAX	(0xFFFF)
 #define IB_GRH_FLOWLABEL_MASK			(0x000FFFFF)
 
-/* The UDP source port that stands for a flow label: its upper 6 bits folded into the lower 14, in the range above. */
+/*
+ * The UDP source port that stands for a flow label: its upper 6 bits folded into the lower 14, in the range
+ * above.
+ */
 static inline uint16_t ibv_flow_label_to_udp_sport(uint32_t fl)
 {
 	const uint32_t folded = (fl ^ ((fl & IB_GRH_FLOWLABEL_MASK) >> 14)) & 0x3fff;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An open device and the two tables behind it. Many verbs are inline functions that call straight through these tables,
- * so their layout is part of the ABI: programs hold compiled-in offsets. Part of <infiniband/verbs.h>.
+ * An open device and the two tables behind it. Many verbs are inline functions that call straight through
+ * these tables, so their layout is part of the ABI: programs hold compiled-in offsets. Part of
+ * <infiniband/verbs.h>.
  *
- * struct ibv_context with its table of operations is the oldest part. A library with extended verbs allocates a struct
- * verbs_context, which ends in the ibv_context that the program gets, and says so in abi_compat. The extension grows
- * towards lower addresses: sz tells how much of it the library knows, and an operation that lies beyond sz, or whose
- * pointer is null, does not exist.
+ * struct ibv_context with its table of operations is the oldest part. A library with extended verbs
+ * allocates a struct verbs_context, which ends in the ibv_context that the program gets, and says so in
+ * abi_compat. The extension grows towards lower addresses: sz tells how much of it the library knows, and an
+ * operation that lies beyond sz, or whose pointer is null, does not exist.
+ *
+ * Names that end in an underscore, here and in the other headers, are for the headers alone.
  */
 #ifndef INFINIBAND_VERBS_CONTEXT_H
 #define INFINIBAND_VERBS_CONTEXT_H
@@ -60,15 +63,18 @@ struct ibv_xrcd_init_attr;
 struct _compat_ibv_port_attr;
 struct verbs_ex_private;
 
-/* Memory windows: bound by ibv_bind_mw(), or by a work request with an rkey that the program chooses. ibv_alloc_mw(3) */
+/*
+ * Memory windows: bound by ibv_bind_mw(), or by a work request with an rkey that the program chooses.
+ * ibv_alloc_mw(3)
+ */
 enum ibv_mw_type {
 	IBV_MW_TYPE_1	= 1,
 	IBV_MW_TYPE_2	= 2,
 };
 
 /*
- * Operations that inline verbs call without asking the extension. The _compat_ members once were called by programs
- * and keep their place; nobody calls them now.
+ * Operations that inline verbs call without asking the extension. The _compat_ members once were called by
+ * programs and keep their place; nobody calls them now.
  */
 struct ibv_context_ops {
 	int (*_compat_query_device)(struct ibv_context *context, struct ibv_device_attr *device_attr);
@@ -108,8 +114,9 @@ struct ibv_context_ops {
 };
 
 /*
- * An open device, from ibv_open_device() to ibv_close_device(); every object made on it points back to it and must be
- * gone before. async_fd becomes readable when an asynchronous event is waiting. ibv_open_device(3)
+ * An open device, from ibv_open_device() to ibv_close_device(); every object made on it points back to it
+ * and must be gone before. async_fd becomes readable when an asynchronous event is waiting.
+ * ibv_open_device(3)
  */
 struct ibv_context {
 	struct ibv_device	*device;
@@ -128,8 +135,8 @@ struct ibv_context {
 #define vext_field_avail(type, fld, sz)	(offsetof(type, fld) < (sz))
 
 /*
- * The extended operations. A new one is put first, so that the distance of each to the end of the structure never
- * changes. Programs call the verbs of the same names, never these pointers.
+ * The extended operations. A new one is put first, so that the distance of each to the end of the structure
+ * never changes. Programs call the verbs of the same names, never these pointers.
  */
 struct verbs_context {
 	int (*query_port)(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr,
@@ -175,7 +182,8 @@ struct verbs_context {
 	struct ibv_flow *(*ibv_create_flow)(struct ibv_qp *qp, struct ibv_flow_attr *flow_attr);
 	void (*ABI_placeholder1)(void);
 	struct ibv_qp *(*open_qp)(struct ibv_context *context, struct ibv_qp_open_attr *attr);
-	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *qp_init_attr_ex);
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *qp_init_attr_ex);
 	int (*get_srq_num)(struct ibv_srq *srq, uint32_t *srq_num);
 	struct ibv_srq *(*create_srq_ex)(struct ibv_context *context,
 					 struct ibv_srq_init_attr_ex *srq_init_attr_ex);
@@ -191,12 +199,14 @@ static inline struct verbs_context *verbs_get_ctx(struct ibv_context *ctx)
 {
 	const size_t head = offsetof(struct verbs_context, context);
 
-	return ctx->abi_compat == __VERBS_ABI_IS_EXTENDED ? (struct verbs_context *)(void *)((char *)ctx - head) : NULL;
+	if (ctx->abi_compat != __VERBS_ABI_IS_EXTENDED)
+		return NULL;
+	return (struct verbs_context *)(void *)((char *)ctx - head);
 }
 
 /*
- * The extended context around ctx if it has the operation op, else NULL. The distance from op to the end is what the
- * library's size must cover.
+ * The extended context around ctx if it has the operation op, else NULL. The distance from op to the end is
+ * what the library's size must cover.
  */
 #define verbs_get_ctx_op(ctx, op) __extension__ ({							\
 	struct verbs_context *verbs_ctx_ = verbs_get_ctx(ctx);						\
@@ -204,7 +214,7 @@ static inline struct verbs_context *verbs_get_ctx(struct ibv_context *ctx)
 	verbs_ctx_ && verbs_ctx_->sz >= verbs_need_ && verbs_ctx_->op ? verbs_ctx_ : NULL;		\
 })
 
-/* Names that end in an underscore are for these headers alone. Call an extended operation that gives an errno value: EOPNOTSUPP if it does not exist. */
+/* Call an extended operation that gives an errno value: EOPNOTSUPP if it does not exist. */
 #define verbs_call_op_(ctx, op, ...) __extension__ ({							\
 	struct verbs_context *verbs_op_ = verbs_get_ctx_op(ctx, op);					\
 	verbs_op_ ? verbs_op_->op(__VA_ARGS__) : EOPNOTSUPP;						\

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Completion queues: what a completion says, and three ways to learn of it: ibv_poll_cq(), the extended queue's
- * start/next/end, and events on a completion channel. Part of <infiniband/verbs.h>.
+ * Completion queues: what a completion says, and three ways to learn of it: ibv_poll_cq(), the extended
+ * queue's start/next/end, and events on a completion channel. Part of <infiniband/verbs.h>.
  *
- * Calls that give an int return 0 or an errno value and calls that give a pointer NULL with errno, unless said otherwise.
+ * Calls that give an int return 0 or an errno value and calls that give a pointer NULL with errno, unless
+ * said otherwise.
  */
 #ifndef INFINIBAND_VERBS_CQ_H
 #define INFINIBAND_VERBS_CQ_H
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* How a work request ended. After any error but SUCCESS on a send queue the QP is in the error state. ibv_poll_cq(3) */
+/* How a work request ended. After an error, a connected QP is in the error state. ibv_poll_cq(3) */
 enum ibv_wc_status {
 	IBV_WC_SUCCESS,
 	IBV_WC_LOC_LEN_ERR,
@@ -73,7 +74,10 @@ enum {
 	IBV_WC_IP_CSUM_OK_SHIFT	= 2,
 };
 
-/* Bits of ibv_wc.wc_flags: what else the completion says. GRH: a UD message's first 40 bytes hold one. ibv_poll_cq(3) */
+/*
+ * Bits of ibv_wc.wc_flags: what else the completion says. GRH: a UD message's first 40 bytes hold one.
+ * ibv_poll_cq(3)
+ */
 enum ibv_wc_flags {
 	IBV_WC_GRH		= 1 << 0,
 	IBV_WC_WITH_IMM		= 1 << 1,
@@ -84,7 +88,10 @@ enum ibv_wc_flags {
 	IBV_WC_TM_DATA_VALID	= 1 << 6,
 };
 
-/* A completion. With a status other than SUCCESS, only wr_id, status, qp_num and vendor_err are valid. ibv_poll_cq(3) */
+/*
+ * A completion. With a status other than SUCCESS, only wr_id, status, qp_num and vendor_err are valid.
+ * ibv_poll_cq(3)
+ */
 struct ibv_wc {
 	uint64_t		wr_id;
 	enum ibv_wc_status	status;
@@ -144,8 +151,8 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe);
 int ibv_destroy_cq(struct ibv_cq *cq);
 
 /*
- * Take up to num_entries completions out of the queue. Returns how many, or a negative value if the queue is broken.
- * Fewer than num_entries: it was empty then. ibv_poll_cq(3)
+ * Take up to num_entries completions out of the queue. Returns how many, or a negative value if the queue is
+ * broken. Fewer than num_entries: it was empty then. ibv_poll_cq(3)
  */
 static inline int ibv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
@@ -153,8 +160,9 @@ static inline int ibv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc 
 }
 
 /*
- * Ask for one event when the next completion arrives; with solicited_only, the next receive that its sender solicited
- * or that failed. Completions already there give none: poll again after asking. ibv_req_notify_cq(3)
+ * Ask for one event when the next completion arrives; with solicited_only, the next receive that its sender
+ * solicited or that failed. Completions already there give none: poll again after asking.
+ * ibv_req_notify_cq(3)
  */
 static inline int ibv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
@@ -162,8 +170,8 @@ static inline int ibv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 }
 
 /*
- * Wait for an event on the channel and tell its queue and that queue's cq_context. Honours O_NONBLOCK on channel->fd.
- * Each event is to be acknowledged. 0 or -1 with errno. ibv_get_cq_event(3)
+ * Wait for an event on the channel and tell its queue and that queue's cq_context. Honours O_NONBLOCK on
+ * channel->fd. Each event is to be acknowledged. 0 or -1 with errno. ibv_get_cq_event(3)
  */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
 
@@ -206,7 +214,10 @@ enum ibv_cq_init_attr_mask {
 	IBV_CQ_INIT_ATTR_MASK_PD	= 1 << 1,
 };
 
-/* Promises of the program about an extended queue: one thread only; it will never overflow. ibv_create_cq_ex(3) */
+/*
+ * Promises of the program about an extended queue: one thread only; it will never overflow.
+ * ibv_create_cq_ex(3)
+ */
 enum ibv_create_cq_attr_flags {
 	IBV_CREATE_CQ_ATTR_SINGLE_THREADED	= 1 << 0,
 	IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN	= 1 << 1,
@@ -236,8 +247,9 @@ struct ibv_wc_tm_info {
 };
 
 /*
- * An extended completion queue. It begins as struct ibv_cq does; status and wr_id are those of the completion that a
- * start or next has stopped at, the rest of which is read with the functions. ibv_create_cq_ex(3)
+ * An extended completion queue. It begins as struct ibv_cq does; status and wr_id are those of the
+ * completion that a start or next has stopped at, the rest of which is read with the functions.
+ * ibv_create_cq_ex(3)
  */
 struct ibv_cq_ex {
 	struct ibv_context	*context;
@@ -273,8 +285,12 @@ struct ibv_cq_ex {
 	uint64_t (*read_completion_wallclock_ns)(struct ibv_cq_ex *current);
 };
 
-/* Make an extended queue; ends with ibv_destroy_cq(). ENOSYS: a member in wc_flags is not to be had. ibv_create_cq_ex(3) */
-static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *cq_attr)
+/*
+ * Make an extended queue; ends with ibv_destroy_cq(). ENOSYS: a member in wc_flags is not to be had.
+ * ibv_create_cq_ex(3)
+ */
+static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context,
+						 struct ibv_cq_init_attr_ex *cq_attr)
 {
 	return verbs_make_op_(context, create_cq_ex, context, cq_attr);
 }
@@ -310,8 +326,8 @@ static inline int ibv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *at
 }
 
 /*
- * Begin to read completions: 0 stops at the first one, ENOENT means that there is none, anything else is an error.
- * After 0, and only then, ibv_end_poll() must follow. ibv_create_cq_ex(3)
+ * Begin to read completions: 0 stops at the first one, ENOENT means that there is none, anything else is an
+ * error. After 0, and only then, ibv_end_poll() must follow. ibv_create_cq_ex(3)
  */
 static inline int ibv_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 {
@@ -331,8 +347,8 @@ static inline void ibv_end_poll(struct ibv_cq_ex *cq)
 }
 
 /*
- * Members of the current completion, as in struct ibv_wc; between start and end only. Those that have a flag in enum
- * ibv_create_cq_wc_flags may be read only if the queue was made with it. ibv_create_cq_ex(3)
+ * Members of the current completion, as in struct ibv_wc; between start and end only. Those that have a flag
+ * in enum ibv_create_cq_wc_flags may be read only if the queue was made with it. ibv_create_cq_ex(3)
  */
 static inline enum ibv_wc_opcode ibv_wc_read_opcode(struct ibv_cq_ex *cq)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a device is and can do: GIDs, devices, their attributes, ports, events. Types only; the calls that fill them are
- * in query.h. Part of <infiniband/verbs.h>.
+ * What a device is and can do: GIDs, devices, their attributes, ports, events. Types only; the calls that
+ * fill them are in query.h. Part of <infiniband/verbs.h>.
  */
 #ifndef INFINIBAND_VERBS_DEVICE_H
 #define INFINIBAND_VERBS_DEVICE_H
@@ -21,7 +21,10 @@ struct ibv_qp;
 struct ibv_srq;
 struct ibv_wq;
 
-/* A global identifier: 128 bits in network order, on RoCE v2 an IPv6 or IPv4-mapped IPv6 address. ibv_query_gid(3) */
+/*
+ * A global identifier: 128 bits in network order, on RoCE v2 an IPv6 or IPv4-mapped IPv6 address.
+ * ibv_query_gid(3)
+ */
 union ibv_gid {
 	uint8_t	raw[16];
 	struct {
@@ -37,7 +40,10 @@ enum ibv_gid_type {
 	IBV_GID_TYPE_ROCE_V2,
 };
 
-/* One row of a port's GID table, with the network interface that it belongs to (0: none). ibv_query_gid_ex(3) */
+/*
+ * One row of a port's GID table, with the network interface that it belongs to (0: none).
+ * ibv_query_gid_ex(3)
+ */
 struct ibv_gid_entry {
 	union ibv_gid	gid;
 	uint32_t	gid_index;
@@ -84,8 +90,9 @@ struct _ibv_device_ops {
 };
 
 /*
- * A device, owned by the list that it came from and by every context opened on it. Programs read the two types and the
- * name (or call ibv_get_device_name()); the paths are those of the kernel's verbs and InfiniBand classes in sysfs.
+ * A device, owned by the list that it came from and by every context opened on it. Programs read the two
+ * types and the name (or call ibv_get_device_name()); the paths are those of the kernel's verbs and
+ * InfiniBand classes in sysfs.
  */
 struct ibv_device {
 	struct _ibv_device_ops	_ops;
@@ -201,7 +208,10 @@ enum ibv_odp_transport_cap_bits {
 	IBV_ODP_SUPPORT_SRQ_RECV	= 1 << 5,
 };
 
-/* On-demand paging. The per-transport members hold enum ibv_odp_transport_cap_bits; XRC's is xrc_odp_caps below. */
+/*
+ * On-demand paging. The per-transport members hold enum ibv_odp_transport_cap_bits; XRC's is xrc_odp_caps
+ * below.
+ */
 struct ibv_odp_caps {
 	uint64_t	general_caps;	/* enum ibv_odp_general_caps */
 	struct {
@@ -211,7 +221,10 @@ struct ibv_odp_caps {
 	} per_transport_caps;
 };
 
-/* TCP segmentation offload: the longest message in bytes, and one bit (1 << type) for each QP type that has it. */
+/*
+ * TCP segmentation offload: the longest message in bytes, and one bit (1 << type) for each QP type that has
+ * it.
+ */
 struct ibv_tso_caps {
 	uint32_t	max_tso;
 	uint32_t	supported_qpts;
@@ -222,7 +235,10 @@ enum ibv_rx_hash_function_flags {
 	IBV_RX_HASH_FUNC_TOEPLITZ	= 1 << 0,
 };
 
-/* Packet fields that enter the hash. One QP uses IPv4 or IPv6 fields and TCP or UDP ports, not both of a kind. */
+/*
+ * Packet fields that enter the hash. One QP uses IPv4 or IPv6 fields and TCP or UDP ports, not both of a
+ * kind.
+ */
 __extension__ enum ibv_rx_hash_fields {
 	IBV_RX_HASH_SRC_IPV4		= 1 << 0,
 	IBV_RX_HASH_DST_IPV4		= 1 << 1,
@@ -294,7 +310,10 @@ struct ibv_pci_atomic_caps {
 	uint16_t	compare_swap;
 };
 
-/* Everything that can be asked about a device. A library that is older than a member leaves it 0. ibv_query_device_ex(3) */
+/*
+ * Everything that can be asked about a device. A library that is older than a member leaves it 0.
+ * ibv_query_device_ex(3)
+ */
 struct ibv_device_attr_ex {
 	struct ibv_device_attr		orig_attr;
 	uint32_t			comp_mask;
@@ -399,14 +418,17 @@ struct ibv_port_attr {
 	uint8_t			subnet_timeout;
 	uint8_t			init_type_reply;
 	uint8_t			active_width;		/* lanes: 1, 2, 4, 8 for 1x, 4x, 8x, 12x; 16 for 2x */
-	uint8_t			active_speed;		/* a lane's Gbit/s: 1, 2, 4, … 128 for 2.5, 5, 10, 10, 14, 25, 50, 100 */
+	uint8_t			active_speed;		/* per lane: 1, 2, 4, … 128 are SDR to NDR */
 	uint8_t			phys_state;		/* 2 polling, 3 disabled, 5 link up */
 	uint8_t			link_layer;		/* IBV_LINK_LAYER_* */
 	uint8_t			flags;			/* IBV_QPF_* */
 	uint16_t		port_cap_flags2;	/* enum ibv_port_cap_flags2 */
 };
 
-/* Kinds of asynchronous events; the member of ibv_async_event.element that is set follows from it. ibv_get_async_event(3) */
+/*
+ * Kinds of asynchronous events; the member of ibv_async_event.element that is set follows from it.
+ * ibv_get_async_event(3)
+ */
 enum ibv_event_type {
 	IBV_EVENT_CQ_ERR,
 	IBV_EVENT_QP_FATAL,
@@ -430,7 +452,10 @@ enum ibv_event_type {
 	IBV_EVENT_WQ_FATAL,
 };
 
-/* One asynchronous event and the object that it is about (a port number for port events). Must be acknowledged. */
+/*
+ * One asynchronous event and the object that it is about (a port number for port events). Must be
+ * acknowledged.
+ */
 struct ibv_async_event {
 	union {
 		struct ibv_cq	*cq;
@@ -448,7 +473,10 @@ enum ibv_values_mask {
 	IBV_VALUES_MASK_RESERVED	= 1 << 1,
 };
 
-/* Values that change all the time. raw_clock: tv_nsec counts ticks of hca_core_clock. ibv_query_rt_values_ex(3) */
+/*
+ * Values that change all the time. raw_clock: tv_nsec counts ticks of hca_core_clock.
+ * ibv_query_rt_values_ex(3)
+ */
 struct ibv_values_ex {
 	uint32_t	comp_mask;	/* enum ibv_values_mask */
 	struct timespec	raw_clock;

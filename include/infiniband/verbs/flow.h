@@ -2,11 +2,12 @@
 /*
  * Flow steering of raw packets: rules, what rules match and do, counters. Part of <infiniband/verbs.h>.
  *
- * A rule is a struct ibv_flow_attr with its specifications right behind it, each beginning with type and size in bytes.
- * A packet matches if it agrees with val wherever mask has ones. Members of filters are in network order.
+ * A rule is a struct ibv_flow_attr with its specifications right behind it, each beginning with type and
+ * size in bytes. A packet matches if it agrees with val wherever mask has ones. Members of filters are in
+ * network order.
  *
- * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give EOPNOTSUPP if
- * the device lacks the verb.
+ * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give
+ * EOPNOTSUPP if the device lacks the verb.
  */
 #ifndef INFINIBAND_VERBS_FLOW_H
 #define INFINIBAND_VERBS_FLOW_H
@@ -23,7 +24,10 @@ enum ibv_flow_flags {
 	IBV_FLOW_ATTR_FLAGS_EGRESS	= 1 << 2,
 };
 
-/* What a rule takes: matching packets, those that no rule takes (all, or multicast only), or a copy of every one. */
+/*
+ * What a rule takes: matching packets, those that no rule takes (all, or multicast only), or a copy of every
+ * one.
+ */
 enum ibv_flow_attr_type {
 	IBV_FLOW_ATTR_NORMAL		= 0,
 	IBV_FLOW_ATTR_ALL_DEFAULT	= 1,
@@ -266,7 +270,10 @@ enum ibv_flow_action_esp_mask {
 	IBV_FLOW_ACTION_ESP_MASK_ESN	= 1 << 0,
 };
 
-/* ESP encryption or decryption; lengths in bytes of the structures that the pointers show. ibv_create_flow_action(3) */
+/*
+ * ESP encryption or decryption; lengths in bytes of the structures that the pointers show.
+ * ibv_create_flow_action(3)
+ */
 struct ibv_flow_action_esp_attr {
 	struct ibv_flow_action_esp		*esp_attr;
 	enum ibv_flow_action_esp_keymat		keymat_proto;
@@ -287,8 +294,12 @@ static inline struct ibv_flow_action *ibv_create_flow_action_esp(struct ibv_cont
 	return verbs_make_op_(ctx, create_flow_action_esp, ctx, esp);
 }
 
-/* Change an ESP action: null pointers and cleared mask bits leave things as they are. ibv_create_flow_action(3) */
-static inline int ibv_modify_flow_action_esp(struct ibv_flow_action *action, struct ibv_flow_action_esp_attr *esp)
+/*
+ * Change an ESP action: null pointers and cleared mask bits leave things as they are.
+ * ibv_create_flow_action(3)
+ */
+static inline int ibv_modify_flow_action_esp(struct ibv_flow_action *action,
+					     struct ibv_flow_action_esp_attr *esp)
 {
 	return verbs_call_op_(action->context, modify_flow_action_esp, action, esp);
 }
@@ -340,9 +351,12 @@ static inline int ibv_destroy_counters(struct ibv_counters *counters)
 	return verbs_call_op_(counters->context, destroy_counters, counters);
 }
 
-/* Add a counter, for the rule flow or, with NULL, for rules that name the set. ibv_attach_counters_point_flow(3) */
-static inline int ibv_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
-						 struct ibv_flow *flow)
+/*
+ * Add a counter, for the rule flow or, with NULL, for rules that name the set.
+ * ibv_attach_counters_point_flow(3)
+ */
+static inline int ibv_attach_counters_point_flow(struct ibv_counters *counters,
+						 struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
 {
 	return verbs_call_op_(counters->context, attach_counters_point_flow, counters, attr, flow);
 }

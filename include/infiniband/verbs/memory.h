@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protection domains and the memory that belongs to them: regions, windows, device memory. Thread, parent and extended
- * connection domains are here too. Part of <infiniband/verbs.h>.
+ * Protection domains and the memory that belongs to them: regions, windows, device memory. Thread, parent
+ * and extended connection domains are here too. Part of <infiniband/verbs.h>.
  *
- * A protection domain ties together: work queues use only regions, windows and address handles of their own domain. It
- * cannot be released before them (EBUSY). Calls that give an int return 0 or an errno value; calls that give a pointer
- * return NULL with errno set; both give EOPNOTSUPP if the device lacks the verb.
+ * A protection domain ties together: work queues use only regions, windows and address handles of their own
+ * domain. It cannot be released before them (EBUSY). Calls that give an int return 0 or an errno value;
+ * calls that give a pointer return NULL with errno set; both give EOPNOTSUPP if the device lacks the verb.
  */
 #ifndef INFINIBAND_VERBS_MEMORY_H
 #define INFINIBAND_VERBS_MEMORY_H
@@ -28,11 +28,17 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 /* Release it. EBUSY: something still belongs to it. ibv_alloc_pd(3) */
 int ibv_dealloc_pd(struct ibv_pd *pd);
 
-/* Use protection domain pd_handle of the process whose device was imported. Ends with ibv_unimport_pd(). ibv_import_pd(3) */
+/*
+ * Use protection domain pd_handle of the process whose device was imported. Ends with ibv_unimport_pd().
+ * ibv_import_pd(3)
+ */
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t pd_handle);
 void ibv_unimport_pd(struct ibv_pd *pd);
 
-/* A thread domain: its objects are used by one thread at a time, so they may go without locks. ibv_alloc_td(3) */
+/*
+ * A thread domain: its objects are used by one thread at a time, so they may go without locks.
+ * ibv_alloc_td(3)
+ */
 struct ibv_td {
 	struct ibv_context	*context;
 };
@@ -68,12 +74,16 @@ struct ibv_parent_domain_init_attr {
 	struct ibv_pd	*pd;
 	struct ibv_td	*td;
 	uint32_t	comp_mask;	/* enum ibv_parent_domain_init_attr_mask */
-	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment, uint64_t resource_type);
+	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment,
+		       uint64_t resource_type);
 	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
 	void		*pd_context;
 };
 
-/* Make a parent domain; it serves wherever a pd does and ends with ibv_dealloc_pd(). ibv_alloc_parent_domain(3) */
+/*
+ * Make a parent domain; it serves wherever a pd does and ends with ibv_dealloc_pd().
+ * ibv_alloc_parent_domain(3)
+ */
 static inline struct ibv_pd *ibv_alloc_parent_domain(struct ibv_context *context,
 						     struct ibv_parent_domain_init_attr *attr)
 {
@@ -100,7 +110,8 @@ struct ibv_xrcd {
 };
 
 /* Open a domain; it lives until ibv_close_xrcd(). ibv_open_xrcd(3) */
-static inline struct ibv_xrcd *ibv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *xrcd_init_attr)
+static inline struct ibv_xrcd *ibv_open_xrcd(struct ibv_context *context,
+					     struct ibv_xrcd_init_attr *xrcd_init_attr)
 {
 	return verbs_make_op_(context, open_xrcd, context, xrcd_init_attr);
 }
@@ -127,7 +138,10 @@ enum ibv_access_flags {
 	IBV_ACCESS_RELAXED_ORDERING	= IBV_ACCESS_OPTIONAL_FIRST,
 };
 
-/* A memory region: length bytes at addr, named by lkey in local work requests and by rkey for peers. ibv_reg_mr(3) */
+/*
+ * A memory region: length bytes at addr, named by lkey in local work requests and by rkey for peers.
+ * ibv_reg_mr(3)
+ */
 struct ibv_mr {
 	struct ibv_context	*context;
 	struct ibv_pd		*pd;
@@ -139,10 +153,12 @@ struct ibv_mr {
 };
 
 /*
- * Register memory. What work requests and peers use as the address of the first byte is iova. Bits of access out of
- * IBV_ACCESS_OPTIONAL_RANGE that the device does not know are ignored. The inline calls below use it. ibv_reg_mr(3)
+ * Register memory. What work requests and peers use as the address of the first byte is iova. Bits of access
+ * out of IBV_ACCESS_OPTIONAL_RANGE that the device does not know are ignored. The inline calls below use it.
+ * ibv_reg_mr(3)
  */
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				unsigned int access);
 
 /*
  * Register length bytes at addr; the region lives until ibv_dereg_mr() and the memory must live as long.
@@ -154,11 +170,13 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 
 /*
- * The two calls are macros, so that a program which uses no optional access flag, and whose compiler can see that, keeps
- * working with a library from before ibv_reg_mr_iova2(). Write (ibv_reg_mr)(...) for the function itself.
+ * The two calls are macros, so that a program which uses no optional access flag, and whose compiler can see
+ * that, keeps working with a library from before ibv_reg_mr_iova2(). Write (ibv_reg_mr)(...) for the
+ * function itself.
  */
 static inline __attribute__((__always_inline__)) struct ibv_mr *
-__ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access, int is_access_const)
+__ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+		  int is_access_const)
 {
 	if (!is_access_const || (access & IBV_ACCESS_OPTIONAL_RANGE))
 		return ibv_reg_mr_iova2(pd, addr, length, iova, access);
@@ -181,7 +199,8 @@ __ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned int access, 
 		     __builtin_constant_p((access) & IBV_ACCESS_OPTIONAL_RANGE))
 
 /* Register length bytes from offset on of the dma-buf fd; first byte's address is iova. ibv_reg_mr(3) */
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+				 int access);
 
 /* A region without memory: reads as zeros, swallows writes. Has an lkey only. ibv_alloc_null_mr(3) */
 static inline struct ibv_mr *ibv_alloc_null_mr(struct ibv_pd *pd)
@@ -218,7 +237,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 /* End a region; no peer touches the memory afterwards. EBUSY: a memory window is bound to it. ibv_reg_mr(3) */
 int ibv_dereg_mr(struct ibv_mr *mr);
 
-/* Use region mr_handle of the process that pd was imported from. Ends with ibv_unimport_mr(). ibv_import_mr(3) */
+/*
+ * Use region mr_handle of the process that pd was imported from. Ends with ibv_unimport_mr().
+ * ibv_import_mr(3)
+ */
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t mr_handle);
 void ibv_unimport_mr(struct ibv_mr *mr);
 
@@ -238,7 +260,10 @@ struct ibv_mw {
 	enum ibv_mw_type	type;
 };
 
-/* What a window shows: length bytes at addr of mr, which must have IBV_ACCESS_MW_BIND. Length 0 shows nothing. */
+/*
+ * What a window shows: length bytes at addr of mr, which must have IBV_ACCESS_MW_BIND. Length 0 shows
+ * nothing.
+ */
 struct ibv_mw_bind_info {
 	struct ibv_mr	*mr;
 	uint64_t	addr;
@@ -270,15 +295,18 @@ static inline int ibv_dealloc_mw(struct ibv_mw *mw)
 	return mw->context->ops.dealloc_mw(mw);
 }
 
-/* The key with its low byte, which the program may choose for a type 2 window, advanced by one. ibv_inc_rkey(3) */
+/*
+ * The key with its low byte, which the program may choose for a type 2 window, advanced by one.
+ * ibv_inc_rkey(3)
+ */
 static inline uint32_t ibv_inc_rkey(uint32_t rkey)
 {
 	return (rkey & 0xffffff00) | ((rkey + 1) & 0xff);
 }
 
 /*
- * Post a bind of a type 1 window on qp; on success mw->rkey is the new key. EINVAL: type 2, or a range without a
- * region; EPERM: window and region of different domains; ENOMEM: queue full. ibv_bind_mw(3)
+ * Post a bind of a type 1 window on qp; on success mw->rkey is the new key. EINVAL: type 2, or a range
+ * without a region; EPERM: window and region of different domains; ENOMEM: queue full. ibv_bind_mw(3)
  */
 static inline int ibv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *mw_bind)
 {
@@ -326,7 +354,10 @@ static inline int ibv_free_dm(struct ibv_dm *dm)
 	return verbs_call_op_(dm->context, free_dm, dm);
 }
 
-/* Use device memory dm_handle of the process whose device was imported. Ends with ibv_unimport_dm(). ibv_import_dm(3) */
+/*
+ * Use device memory dm_handle of the process whose device was imported. Ends with ibv_unimport_dm().
+ * ibv_import_dm(3)
+ */
 struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t dm_handle);
 void ibv_unimport_dm(struct ibv_dm *dm);
 
@@ -341,9 +372,12 @@ static inline int ibv_memcpy_from_dm(void *host_addr, struct ibv_dm *dm, uint64_
 	return dm->memcpy_from_dm(host_addr, dm, dm_offset, length);
 }
 
-/* Register length bytes of device memory; access must have ZERO_BASED, addresses count from dm_offset. ibv_alloc_dm(3) */
-static inline struct ibv_mr *ibv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset, size_t length,
-					   unsigned int access)
+/*
+ * Register length bytes of device memory; access must have ZERO_BASED, addresses count from dm_offset.
+ * ibv_alloc_dm(3)
+ */
+static inline struct ibv_mr *ibv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset,
+					   size_t length, unsigned int access)
 {
 	return verbs_make_op_(pd->context, reg_dm_mr, pd, dm, dm_offset, length, access);
 }

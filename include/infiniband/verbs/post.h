@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Work requests: lists of structures for ibv_post_send() and ibv_post_recv(), and the ibv_wr_*() calls that build send
- * requests one by one. Part of <infiniband/verbs.h>.
+ * Work requests: lists of structures for ibv_post_send() and ibv_post_recv(), and the ibv_wr_*() calls that
+ * build send requests one by one. Part of <infiniband/verbs.h>.
  *
- * A posted request's buffers belong to the device until it completes; the structures may be reused when the post call
- * returns. A list is posted up to its first bad request: the call then returns an errno value (EINVAL: a bad request;
- * ENOMEM: queue full; EOPNOTSUPP) and the last argument points to that request.
+ * A posted request's buffers belong to the device until it completes; the structures may be reused when the
+ * post call returns. A list is posted up to its first bad request: the call then returns an errno value
+ * (EINVAL: a bad request; ENOMEM: queue full; EOPNOTSUPP) and the last argument points to that request.
  */
 #ifndef INFINIBAND_VERBS_POST_H
 #define INFINIBAND_VERBS_POST_H
@@ -19,8 +19,9 @@ extern "C" {
 #endif
 
 /*
- * Bits of ibv_send_wr.send_flags. FENCE: wait for earlier reads and atomics; SIGNALED: complete even if all goes well;
- * SOLICITED: give the receiver a solicited event; INLINE: take the data now, lkeys are not looked at. ibv_post_send(3)
+ * Bits of ibv_send_wr.send_flags. FENCE: wait for earlier reads and atomics; SIGNALED: complete even if all
+ * goes well; SOLICITED: give the receiver a solicited event; INLINE: take the data now, lkeys are not looked
+ * at. ibv_post_send(3)
  */
 enum ibv_send_flags {
 	IBV_SEND_FENCE		= 1 << 0,
@@ -112,7 +113,8 @@ static inline int ibv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struc
 }
 
 /* Post receive requests on an SRQ. ibv_post_srq_recv(3) */
-static inline int ibv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *recv_wr, struct ibv_recv_wr **bad_recv_wr)
+static inline int ibv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *recv_wr,
+				    struct ibv_recv_wr **bad_recv_wr)
 {
 	return srq->context->ops.post_srq_recv(srq, recv_wr, bad_recv_wr);
 }
@@ -130,7 +132,10 @@ enum ibv_ops_flags {
 	IBV_OPS_TM_SYNC		= 1 << 1,
 };
 
-/* A list operation. handle is set by ADD and names the entry for DEL; a message matches if (tag & mask) agrees. */
+/*
+ * A list operation. handle is set by ADD and names the entry for DEL; a message matches if (tag & mask)
+ * agrees.
+ */
 struct ibv_ops_wr {
 	uint64_t		wr_id;
 	struct ibv_ops_wr	*next;
@@ -161,8 +166,9 @@ static inline int ibv_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, s
 }
 
 /*
- * A QP that takes send requests by calls, between ibv_wr_start() and ibv_wr_complete(). wr_id and wr_flags hold for the
- * requests begun after they were set; pointers of operations that the QP was not made with are invalid. ibv_wr_post(3)
+ * A QP that takes send requests by calls, between ibv_wr_start() and ibv_wr_complete(). wr_id and wr_flags
+ * hold for the requests begun after they were set; pointers of operations that the QP was not made with are
+ * invalid. ibv_wr_post(3)
  */
 struct ibv_qp_ex {
 	struct ibv_qp	qp_base;
@@ -183,19 +189,25 @@ struct ibv_qp_ex {
 	void (*wr_send_imm)(struct ibv_qp_ex *qp, __be32 imm_data);
 	void (*wr_send_inv)(struct ibv_qp_ex *qp, uint32_t invalidate_rkey);
 	void (*wr_send_tso)(struct ibv_qp_ex *qp, void *hdr, uint16_t hdr_sz, uint16_t mss);
-	void (*wr_set_ud_addr)(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey);
+	void (*wr_set_ud_addr)(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn,
+			       uint32_t remote_qkey);
 	void (*wr_set_xrc_srqn)(struct ibv_qp_ex *qp, uint32_t remote_srqn);
 	void (*wr_set_inline_data)(struct ibv_qp_ex *qp, void *addr, size_t length);
-	void (*wr_set_inline_data_list)(struct ibv_qp_ex *qp, size_t num_buf, const struct ibv_data_buf *buf_list);
+	void (*wr_set_inline_data_list)(struct ibv_qp_ex *qp, size_t num_buf,
+					const struct ibv_data_buf *buf_list);
 	void (*wr_set_sge)(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr, uint32_t length);
 	void (*wr_set_sge_list)(struct ibv_qp_ex *qp, size_t num_sge, const struct ibv_sge *sg_list);
 	void (*wr_start)(struct ibv_qp_ex *qp);
 	int (*wr_complete)(struct ibv_qp_ex *qp);
 	void (*wr_abort)(struct ibv_qp_ex *qp);
-	void (*wr_atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr);
+	void (*wr_atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+				const void *atomic_wr);
 };
 
-/* The same QP for these calls, or NULL if it was made without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS. ibv_wr_post(3) */
+/*
+ * The same QP for these calls, or NULL if it was made without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.
+ * ibv_wr_post(3)
+ */
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp);
 
 /* Begin a batch; no other thread may post on the QP until it is completed or aborted. ibv_wr_post(3) */
@@ -204,7 +216,10 @@ static inline void ibv_wr_start(struct ibv_qp_ex *qp)
 	qp->wr_start(qp);
 }
 
-/* Post the batch: 0, or an errno value for the first thing that was wrong, and then nothing is posted. ibv_wr_post(3) */
+/*
+ * Post the batch: 0, or an errno value for the first thing that was wrong, and then nothing is posted.
+ * ibv_wr_post(3)
+ */
 static inline int ibv_wr_complete(struct ibv_qp_ex *qp)
 {
 	return qp->wr_complete(qp);
@@ -216,14 +231,18 @@ static inline void ibv_wr_abort(struct ibv_qp_ex *qp)
 	qp->wr_abort(qp);
 }
 
-/* Begin a request of the named kind; arguments as in struct ibv_send_wr. The ibv_wr_set calls below complete it. */
-static inline void ibv_wr_atomic_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
-					 uint64_t swap)
+/*
+ * Begin a request of the named kind; arguments as in struct ibv_send_wr. The ibv_wr_set calls below complete
+ * it.
+ */
+static inline void ibv_wr_atomic_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+					 uint64_t compare, uint64_t swap)
 {
 	qp->wr_atomic_cmp_swp(qp, rkey, remote_addr, compare, swap);
 }
 
-static inline void ibv_wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, uint64_t add)
+static inline void ibv_wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+					   uint64_t add)
 {
 	qp->wr_atomic_fetch_add(qp, rkey, remote_addr, add);
 }
@@ -249,7 +268,8 @@ static inline void ibv_wr_rdma_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64
 	qp->wr_rdma_write(qp, rkey, remote_addr);
 }
 
-static inline void ibv_wr_rdma_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, __be32 imm_data)
+static inline void ibv_wr_rdma_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+					 __be32 imm_data)
 {
 	qp->wr_rdma_write_imm(qp, rkey, remote_addr, imm_data);
 }
@@ -276,13 +296,15 @@ static inline void ibv_wr_send_tso(struct ibv_qp_ex *qp, void *hdr, uint16_t hdr
 }
 
 /* atomic_wr: 8 bytes, taken at once. */
-static inline void ibv_wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
+static inline void ibv_wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+				       const void *atomic_wr)
 {
 	qp->wr_atomic_write(qp, rkey, remote_addr, atomic_wr);
 }
 
 /* Where the current request goes, on UD and XRC QPs. */
-static inline void ibv_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+static inline void ibv_wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t remote_qpn,
+				      uint32_t remote_qkey)
 {
 	qp->wr_set_ud_addr(qp, ah, remote_qpn, remote_qkey);
 }
@@ -298,7 +320,8 @@ static inline void ibv_wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size
 	qp->wr_set_inline_data(qp, addr, length);
 }
 
-static inline void ibv_wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t num_buf, const struct ibv_data_buf *buf_list)
+static inline void ibv_wr_set_inline_data_list(struct ibv_qp_ex *qp, size_t num_buf,
+					       const struct ibv_data_buf *buf_list)
 {
 	qp->wr_set_inline_data_list(qp, num_buf, buf_list);
 }

@@ -2,8 +2,8 @@
 /*
  * Queue pairs: creation, the state machine, attributes. Part of <infiniband/verbs.h>.
  *
- * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give EOPNOTSUPP if
- * the device lacks the verb.
+ * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give
+ * EOPNOTSUPP if the device lacks the verb.
  */
 #ifndef INFINIBAND_VERBS_QP_H
 #define INFINIBAND_VERBS_QP_H
@@ -218,7 +218,10 @@ struct ibv_qp_rate_limit_attr {
 	uint32_t	comp_mask;
 };
 
-/* A queue pair. state is what the last ibv_modify_qp() left; mutex and below belong to the library. ibv_create_qp(3) */
+/*
+ * A queue pair. state is what the last ibv_modify_qp() left; mutex and below belong to the library.
+ * ibv_create_qp(3)
+ */
 struct ibv_qp {
 	struct ibv_context	*context;
 	void			*qp_context;
@@ -236,13 +239,18 @@ struct ibv_qp {
 };
 
 /*
- * Make a QP in RESET; it lives until ibv_destroy_qp(). On return qp_init_attr->cap tells the sizes it got, no less.
- * EINVAL: sizes beyond the device's limits or missing CQs; ENOMEM; EOPNOTSUPP: no such type. ibv_create_qp(3)
+ * Make a QP in RESET; it lives until ibv_destroy_qp(). On return qp_init_attr->cap tells the sizes it got,
+ * no less. EINVAL: sizes beyond the device's limits or missing CQs; ENOMEM; EOPNOTSUPP: no such type.
+ * ibv_create_qp(3)
  */
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
 
-/* Make a QP with extensions. One with no more than a pd takes the path of ibv_create_qp(). ibv_create_qp_ex(3) */
-static inline struct ibv_qp *ibv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *qp_init_attr_ex)
+/*
+ * Make a QP with extensions. One with no more than a pd takes the path of ibv_create_qp().
+ * ibv_create_qp_ex(3)
+ */
+static inline struct ibv_qp *ibv_create_qp_ex(struct ibv_context *context,
+					      struct ibv_qp_init_attr_ex *qp_init_attr_ex)
 {
 	if (qp_init_attr_ex->comp_mask == IBV_QP_INIT_ATTR_PD)
 		return ibv_create_qp(qp_init_attr_ex->pd, (struct ibv_qp_init_attr *)(void *)qp_init_attr_ex);
@@ -256,8 +264,8 @@ static inline struct ibv_qp *ibv_open_qp(struct ibv_context *context, struct ibv
 }
 
 /*
- * Change the attributes in attr_mask (enum ibv_qp_attr_mask) and, with IBV_QP_STATE, the state. On failure nothing has
- * changed. EINVAL: transition, mask or value not allowed. ibv_modify_qp(3)
+ * Change the attributes in attr_mask (enum ibv_qp_attr_mask) and, with IBV_QP_STATE, the state. On failure
+ * nothing has changed. EINVAL: transition, mask or value not allowed. ibv_modify_qp(3)
  */
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 
@@ -268,7 +276,8 @@ static inline int ibv_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate
 }
 
 /* The attributes (at least those in attr_mask) and what the QP was made with. ibv_query_qp(3) */
-int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask, struct ibv_qp_init_attr *init_attr);
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
+		 struct ibv_qp_init_attr *init_attr);
 
 /* Kinds of send work requests; ibv_post_send(3) tells which transport has which. */
 enum ibv_wr_opcode {
@@ -288,15 +297,21 @@ enum ibv_wr_opcode {
 };
 
 /*
- * 1 if an operation's bytes become visible in ascending order on this QP, so that a program may wait for the last one,
- * else 0. flags must be 0. ibv_query_qp_data_in_order(3)
+ * 1 if an operation's bytes become visible in ascending order on this QP, so that a program may wait for the
+ * last one, else 0. flags must be 0. ibv_query_qp_data_in_order(3)
  */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 
-/* Release a QP, after waiting for unacknowledged events. EBUSY: attached to a multicast group. ibv_create_qp(3) */
+/*
+ * Release a QP, after waiting for unacknowledged events. EBUSY: attached to a multicast group.
+ * ibv_create_qp(3)
+ */
 int ibv_destroy_qp(struct ibv_qp *qp);
 
-/* Enhanced connection establishment: what both ends' vendors (IEEE OUI) agree on. 0 is "nothing". ibv_set_ece(3) */
+/*
+ * Enhanced connection establishment: what both ends' vendors (IEEE OUI) agree on. 0 is "nothing".
+ * ibv_set_ece(3)
+ */
 struct ibv_ece {
 	uint32_t	vendor_id;
 	uint32_t	options;

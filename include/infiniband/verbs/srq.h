@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receive queues that stand alone: shared receive queues, work queues (WQ) and the tables that spread packets over
- * work queues. Part of <infiniband/verbs.h>.
+ * Receive queues that stand alone: shared receive queues, work queues (WQ) and the tables that spread
+ * packets over work queues. Part of <infiniband/verbs.h>.
  *
- * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give EOPNOTSUPP if
- * the device lacks the verb.
+ * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno; both give
+ * EOPNOTSUPP if the device lacks the verb.
  */
 #ifndef INFINIBAND_VERBS_SRQ_H
 #define INFINIBAND_VERBS_SRQ_H
@@ -21,7 +21,10 @@ enum ibv_srq_attr_mask {
 	IBV_SRQ_LIMIT	= 1 << 1,
 };
 
-/* Sizes of an SRQ, and the number of requests below which IBV_EVENT_SRQ_LIMIT_REACHED is given once (0: never). */
+/*
+ * Sizes of an SRQ, and the number of requests below which IBV_EVENT_SRQ_LIMIT_REACHED is given once (0:
+ * never).
+ */
 struct ibv_srq_attr {
 	uint32_t	max_wr;
 	uint32_t	max_sge;
@@ -57,7 +60,10 @@ struct ibv_tm_cap {
 	uint32_t	max_ops;
 };
 
-/* What ibv_create_srq_ex() makes; begins as struct ibv_srq_init_attr does. xrcd and cq are for XRC, cq for tags too. */
+/*
+ * What ibv_create_srq_ex() makes; begins as struct ibv_srq_init_attr does. xrcd and cq are for XRC, cq for
+ * tags too.
+ */
 struct ibv_srq_init_attr_ex {
 	void			*srq_context;
 	struct ibv_srq_attr	attr;
@@ -81,12 +87,15 @@ struct ibv_srq {
 	uint32_t		events_completed;
 };
 
-/* Make an SRQ; it lives until ibv_destroy_srq(). On return attr tells the sizes it got, no less. ibv_create_srq(3) */
+/*
+ * Make an SRQ; it lives until ibv_destroy_srq(). On return attr tells the sizes it got, no less.
+ * ibv_create_srq(3)
+ */
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *srq_init_attr);
 
 /*
- * Make an SRQ of any kind. A basic one with no more than a pd takes the path of ibv_create_srq(), which every library
- * has. ibv_create_srq_ex(3)
+ * Make an SRQ of any kind. A basic one with no more than a pd takes the path of ibv_create_srq(), which
+ * every library has. ibv_create_srq_ex(3)
  */
 static inline struct ibv_srq *ibv_create_srq_ex(struct ibv_context *context,
 						struct ibv_srq_init_attr_ex *srq_init_attr_ex)
@@ -96,11 +105,15 @@ static inline struct ibv_srq *ibv_create_srq_ex(struct ibv_context *context,
 
 	if ((mask & ~(uint32_t)IBV_SRQ_INIT_ATTR_TYPE) == IBV_SRQ_INIT_ATTR_PD &&
 	    (!typed || srq_init_attr_ex->srq_type == IBV_SRQT_BASIC))
-		return ibv_create_srq(srq_init_attr_ex->pd, (struct ibv_srq_init_attr *)(void *)srq_init_attr_ex);
+		return ibv_create_srq(srq_init_attr_ex->pd,
+				      (struct ibv_srq_init_attr *)(void *)srq_init_attr_ex);
 	return verbs_make_op_(context, create_srq_ex, context, srq_init_attr_ex);
 }
 
-/* Change the size, arm the limit event, or both, as the mask (enum ibv_srq_attr_mask) says. ibv_modify_srq(3) */
+/*
+ * Change the size, arm the limit event, or both, as the mask (enum ibv_srq_attr_mask) says.
+ * ibv_modify_srq(3)
+ */
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr, int srq_attr_mask);
 
 /* The sizes, and the limit while it is armed. ibv_query_srq(3) */
@@ -190,8 +203,8 @@ struct ibv_wq {
 };
 
 /*
- * Make a work queue in RESET; it lives until ibv_destroy_wq(). The event bookkeeping is set up here, in the program,
- * since libraries leave it to the caller. ibv_create_wq(3)
+ * Make a work queue in RESET; it lives until ibv_destroy_wq(). The event bookkeeping is set up here, in the
+ * program, since libraries leave it to the caller. ibv_create_wq(3)
  */
 static inline struct ibv_wq *ibv_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *wq_init_attr)
 {
@@ -219,7 +232,8 @@ static inline int ibv_destroy_wq(struct ibv_wq *wq)
 }
 
 /* Post receive requests, as ibv_post_recv() does. ibv_post_recv(3) */
-static inline int ibv_post_wq_recv(struct ibv_wq *wq, struct ibv_recv_wr *recv_wr, struct ibv_recv_wr **bad_recv_wr)
+static inline int ibv_post_wq_recv(struct ibv_wq *wq, struct ibv_recv_wr *recv_wr,
+				   struct ibv_recv_wr **bad_recv_wr)
 {
 	return wq->post_recv(wq, recv_wr, bad_recv_wr);
 }
