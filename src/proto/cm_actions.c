@@ -392,7 +392,7 @@ bool vb_cm_do_rep_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 	vb_cm_conns_index_qpn(s->t, c);
 	ev = report(c, s, VB_CM_EV_REP, 0);
 	if (ev)
-		ev->info.rep = info;
+		vb_cm_get_rep(&s->rx->msg.mad, c->xrc, &ev->info.rep);
 	return true;
 }
 
