@@ -169,7 +169,7 @@ struct vb_port {
 
 /* -EADDRINUSE if the name is taken. Before vb_port_listen senders get -ECONNREFUSED. */
 VB_EXPORT int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
-/* Starts delivering messages to handler. */
+/* Starts delivering messages to handler. After an error the port is good for vb_port_close alone. */
 VB_EXPORT int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);
 VB_EXPORT void vb_port_close(struct vb_port *port);
 /* As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can answer by slot). */

@@ -257,14 +257,11 @@ int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg)
 	if (port->generation != vb_host_generation())
 		return -EBADF;
 	discard_waiting(port->watch.fd);
+	if (connect(port->watch.fd, &none, sizeof none) < 0)
+		return -errno;
 	port->handler = handler;
 	port->arg = arg;
-	int err = vb_watch_start(&port->watch, EPOLLIN);
-	if (!err && connect(port->watch.fd, &none, sizeof none) < 0) {
-		err = -errno;
-		vb_watch_stop(&port->watch);
-	}
-	return err;
+	return vb_watch_start(&port->watch, EPOLLIN);
 }
 
 void vb_port_close(struct vb_port *port)

@@ -85,7 +85,7 @@ static inline void child_kill(struct child *c)
 }
 
 /* Children of a program with threads start threads here; ThreadSanitizer ends them unless told otherwise. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 
 #endif

@@ -288,11 +288,11 @@ static struct vb_watch *couple[2];
 
 static void stop_both(struct vb_watch *w, uint32_t epoll_events)
 {
-	reads++;
 	for (int i = 0; i < 2; i++) {
 		vb_watch_stop(couple[i]);
 		free(couple[i]);
 	}
+	reads++;
 }
 
 static void hold_the_loop(struct vb_timer *t, uint64_t now_ns)
