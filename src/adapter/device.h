@@ -20,14 +20,15 @@ struct vb_device {
 	unsigned number;       /* ibv_get_device_index, stable for the process */
 	uint64_t guid;         /* network order */
 	atomic_uint refs;
-	pthread_mutex_t lock;  /* guards what follows */
+	bool gone;             /* the interface was not there any more at the last look; under the registry's lock */
+	pthread_mutex_t lock;  /* guards what follows, but for node */
 	struct vb_netif netif; /* as last seen */
 	enum ibv_port_state port_state;
 	enum ibv_mtu active_mtu;
 	unsigned gids;         /* entries in use, holes included */
 	struct in6_addr gid[VB_GID_TABLE];
 	struct vb_list contexts;
-	struct vb_list node;
+	struct vb_list node;   /* in the registry, under its lock */
 };
 
 /* A malloc'ed array of referenced devices; creates those of new interfaces. */
@@ -42,5 +43,15 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr);
 void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
 /* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
+/* Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the interface. */
+bool vb_device_gid_is_local(const struct in6_addr *gid);
+
+/* Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence under the call's name. */
+int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid);
+
+/* The GID table's rules, for the table of a device whose interface looks like netif (also netif's first time). */
+void vb_gids_update(struct in6_addr table[VB_GID_TABLE], unsigned *used, const struct vb_netif *netif);
+/* The largest path MTU whose packets fit an interface MTU (bytes). */
+enum ibv_mtu vb_mtu_for(unsigned netif_mtu);
 
 #endif

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/host.h"
+#include "host/notifier.h"
 
 /* Limits that the adapter reports and enforces. */
 enum {
@@ -70,10 +71,10 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 
 /* ---- completion channels and asynchronous events ---- */
 
-/* What ibv_get_cq_event hands out one by one. fd is an eventfd in semaphore mode: readable while events wait. */
+/* What ibv_get_cq_event hands out one by one. notifier.fd is readable while events wait. */
 struct vb_channel {
-	int fd;
-	struct vb_lock lock;
+	struct vb_notifier notifier;
+	pthread_mutex_t lock;
 	struct vb_list events; /* vb_cq.event_node */
 	atomic_uint refs;      /* CQs */
 };
@@ -98,7 +99,7 @@ struct vb_async_source {
 struct vb_context {
 	struct vb_device *device;
 	unsigned generation;   /* vb_host_generation() when it was opened */
-	int async_fd;          /* eventfd in semaphore mode */
+	struct vb_notifier async_notifier; /* its fd is readable while events wait */
 	pthread_mutex_t async_lock;
 	pthread_cond_t async_acked;
 	struct vb_list async_events;
