@@ -22,13 +22,21 @@ void vb_fd_own(int fd)
 	atomic_fetch_or(&owned[word], 1ull << fd % WORD_BITS);
 }
 
-void vb_fd_close(int fd)
+void vb_fd_close_locked(int fd)
 {
 	if (fd < 0)
 		return;
 	if (fd < MAX_FDS)
 		atomic_fetch_and(&owned[fd / WORD_BITS], ~(1ull << fd % WORD_BITS));
 	close(fd);
+}
+
+/* A fork between unmarking and closing would leave the child a descriptor that it does not know of. */
+void vb_fd_close(int fd)
+{
+	vb_host_lock();
+	vb_fd_close_locked(fd);
+	vb_host_unlock();
 }
 
 void vb_fd_forget(void)

@@ -6,6 +6,7 @@
 #include "host/private.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,7 +81,7 @@ int vb_link_listen_locked(uint32_t slot, int *fd)
 		return err;
 	if (bind(s, (const struct sockaddr *)&name.un, name.bytes) < 0 || listen(s, BACKLOG) < 0) {
 		err = -errno;
-		vb_fd_close(s);
+		vb_fd_close_locked(s);
 		return err;
 	}
 	*fd = s;
@@ -188,4 +189,19 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 		close_fds(received, count);
 	}
 	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : n;
+}
+
+/* ---- ends ---- */
+
+void vb_link_close(int fd)
+{
+	vb_host_lock();
+	vb_fd_close(fd);
+	vb_host_unlock();
+}
+
+bool vb_link_has_hung_up(int fd)
+{
+	struct pollfd link = { .fd = fd };
+	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
 }

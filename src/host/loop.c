@@ -334,7 +334,7 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 }
 
 /* The eventfd's event has data 0, which no watch has: serials start at 1. */
-static int open_descriptors(void)
+static int open_descriptors_locked(void)
 {
 	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (fd < 0)
@@ -346,8 +346,8 @@ static int open_descriptors(void)
 		vb_fd_own(epoll_fd);
 	if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0) {
 		int err = -errno;
-		vb_fd_close(epoll_fd);
-		vb_fd_close(fd);
+		vb_fd_close_locked(epoll_fd);
+		vb_fd_close_locked(fd);
 		epoll_fd = -1;
 		return err;
 	}
@@ -355,17 +355,17 @@ static int open_descriptors(void)
 	return 0;
 }
 
-static void close_descriptors(void)
+static void close_descriptors_locked(void)
 {
-	vb_fd_close(atomic_exchange(&event_fd, -1));
-	vb_fd_close(epoll_fd);
+	vb_fd_close_locked(atomic_exchange(&event_fd, -1));
+	vb_fd_close_locked(epoll_fd);
 	epoll_fd = -1;
 }
 
 int vb_loop_open_locked(void)
 {
 	pthread_mutex_lock(&lock);
-	int err = open_descriptors();
+	int err = open_descriptors_locked();
 	pthread_mutex_unlock(&lock);
 	return err;
 }
@@ -373,7 +373,7 @@ int vb_loop_open_locked(void)
 void vb_loop_close_locked(void)
 {
 	pthread_mutex_lock(&lock);
-	close_descriptors();
+	close_descriptors_locked();
 	pthread_mutex_unlock(&lock);
 }
 

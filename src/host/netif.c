@@ -306,7 +306,7 @@ void vb_netif_start_locked(void)
 	vb_fd_own(fd);
 	news.fd = fd;
 	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 || vb_watch_start(&news, EPOLLIN) < 0) {
-		vb_fd_close(fd);
+		vb_fd_close_locked(fd);
 		news.fd = -1;
 		return;
 	}

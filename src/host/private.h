@@ -30,6 +30,8 @@ void vb_netif_forget(void);
 void vb_shm_forget(void);
 void vb_fd_forget(void);
 
+void vb_fd_close_locked(int fd);
+
 /* True if the watch whose callback runs now was stopped since the callback began: its owner may have freed it. */
 bool vb_loop_callback_is_stopped(void);
 

@@ -81,12 +81,10 @@ static void accept_again(struct vb_timer *t, uint64_t now_ns)
 	vb_watch_start(&s->listener, EPOLLIN);
 }
 
-static void slot_close(struct slot *s)
+static void slot_close_locked(struct slot *s)
 {
-	vb_watch_stop(&s->inbox);
-	vb_watch_stop(&s->listener);
-	vb_fd_close(s->inbox.fd);
-	vb_fd_close(s->listener.fd);
+	vb_fd_close_locked(s->inbox.fd);
+	vb_fd_close_locked(s->listener.fd);
 }
 
 /* -EADDRINUSE: somebody has it. */
@@ -103,8 +101,14 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	if (!err)
 		err = vb_link_listen_locked(number, &s->listener.fd);
 	if (err)
-		slot_close(s);
+		slot_close_locked(s);
 	return err;
+}
+
+static void slot_leave(struct slot *s)
+{
+	vb_watch_stop(&s->inbox);
+	vb_watch_stop(&s->listener);
 }
 
 /* Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need that lock. */
@@ -114,7 +118,7 @@ static int slot_serve(struct slot *s)
 	if (!err)
 		err = vb_watch_start(&s->listener, EPOLLIN);
 	if (err)
-		slot_close(s); /* its place in the table stays unused */
+		slot_leave(s);
 	else
 		atomic_fetch_or(&mine[s->number / 64], 1ull << s->number % 64);
 	return err;
@@ -151,10 +155,16 @@ int vb_slot_take(uint32_t *slot)
 	vb_host_lock();
 	int err = slot_count ? slot_take_locked(&s) : -ENOTCONN;
 	vb_host_unlock();
-	if (!err)
-		err = slot_serve(s);
-	if (!err)
+	if (err)
+		return err;
+	err = slot_serve(s);
+	if (!err) {
 		*slot = s->number;
+		return 0;
+	}
+	vb_host_lock();
+	slot_close_locked(s); /* its place in the table stays unused */
+	vb_host_unlock();
 	return err;
 }
 
@@ -172,9 +182,11 @@ int vb_slot_start_locked(void)
 {
 	struct slot *s;
 	int err = slot_take_locked(&s);
-	if (!err)
-		err = slot_serve(s);
+	if (err)
+		return err;
+	err = slot_serve(s);
 	if (err) {
+		slot_close_locked(s);
 		vb_slot_forget();
 		return err;
 	}
@@ -194,6 +206,7 @@ void vb_slot_forget(void)
 
 void vb_slot_stop_locked(void)
 {
-	slot_close(&slots[0]);
+	slot_leave(&slots[0]);
+	slot_close_locked(&slots[0]);
 	vb_slot_forget();
 }

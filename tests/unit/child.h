@@ -36,7 +36,7 @@ struct child {
 		int waits_left_ = 10000;                                                         \
 		while (!(condition) && waits_left_-- > 0)                                        \
 			usleep(1000);                                                            \
-		(condition);                                                                     \
+		(condition) != 0;                                                                \
 	})
 
 static inline struct child child_start(void (*body)(int sock))
