@@ -197,6 +197,7 @@ static int start_locked(void)
 	atomic_store(&vb_arena->slots[0], vb_slot_first());
 	fall_asleep();
 	vb_loop_set_pass(pass);
+	vb_copy_allow_peers();
 	started = true;
 	return 0;
 }

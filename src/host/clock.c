@@ -42,3 +42,9 @@ void vb_random(void *buf, size_t bytes)
 		bytes -= n;
 	}
 }
+
+void vb_sleep_ns(uint64_t ns)
+{
+	struct timespec time = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+	nanosleep(&time, NULL);
+}

@@ -65,6 +65,9 @@ void vb_fd_close(int fd);
 /* ---- clock ---- */
 VB_EXPORT uint64_t vb_now_ns(void);
 
+/* Lets other threads run for a while. */
+void vb_sleep_ns(uint64_t ns);
+
 /* Fills buf from getrandom(2), without blocking. */
 VB_EXPORT void vb_random(void *buf, size_t bytes);
 
@@ -105,6 +108,9 @@ VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 VB_EXPORT void vb_loop_wake(void);
 /* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
 VB_EXPORT int vb_loop_eventfd(void);
+/* Rings another process's eventfd, got over a link; and closes it. */
+void vb_eventfd_ring(int fd);
+void vb_eventfd_close(int fd);
 /* True in the progress thread. */
 VB_EXPORT bool vb_loop_is_current(void);
 
@@ -190,6 +196,11 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
+/* Closes a link's descriptor; every one from vb_link_connect or the acceptor ends here. */
+void vb_link_close(int fd);
+/* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
+bool vb_link_has_hung_up(int fd);
+
 #define VB_LINK_MAX_FDS 4
 /* One message with up to VB_LINK_MAX_FDS descriptors. -EAGAIN, -EPIPE, … */
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds);
@@ -220,6 +231,8 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
+/* This process's number, as vb_copy_* take it. */
+pid_t vb_copy_self(void);
 /* Lets peers of the same user copy from and to this process where Yama's ptrace_scope is 1 (prctl PR_SET_PTRACER). Idempotent. */
 void vb_copy_allow_peers(void);
 

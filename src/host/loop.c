@@ -412,3 +412,18 @@ void vb_loop_forget(void)
 		memset(watches, 0, watches_size * sizeof(struct vb_watch *));
 	vb_heap_forget(&timers);
 }
+
+/* ---- other processes' eventfds ---- */
+
+void vb_eventfd_ring(int fd)
+{
+	uint64_t one = 1;
+	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: it has been rung enough */
+	(void)n;
+}
+
+void vb_eventfd_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}

@@ -2,11 +2,9 @@
 #include "local/peer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "adapter/peer.h"
 #include "adapter/queue.h"
@@ -88,9 +86,8 @@ void vb_peer_put(struct vb_peer *p)
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
 	if (p->fd >= 0)
-		close(p->fd);
-	if (p->eventfd >= 0)
-		close(p->eventfd);
+		vb_link_close(p->fd);
+	vb_eventfd_close(p->eventfd);
 	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
 	free(p);
 }
@@ -150,7 +147,8 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	return p->pid > 0 && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
 }
 
-static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, const int *fds, int nfds)
+/* Keeps fds[1], which it replaces by -1. */
+static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
 	const void *arena;
 	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != PROTOCOL || h->arena_bytes != VB_ARENA_BYTES || nfds != 2)
@@ -161,10 +159,11 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, const in
 	p->hello_seen = true;
 	p->arena = arena;
 	p->nonce = h->nonce;
-	p->eventfd = dup(fds[1]);
+	p->eventfd = fds[1];
+	fds[1] = -1;
 	p->in = vb_peer_range(p, h->bells, sizeof(*p->in));
 	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_ARENA_VERSION || p->arena->nonce != h->nonce || !p->in ||
-	    p->eventfd < 0 || !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
+	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
 		return -EPROTO;
 	pthread_mutex_lock(&peers_lock);
 	if (!by_slot[h->first_slot])
@@ -253,15 +252,12 @@ static void die(struct vb_peer *p)
 
 bool vb_peer_is_dead(const struct vb_peer *p)
 {
-	struct pollfd hangup = { .fd = p->fd, .events = 0 };
-	if (atomic_load(&p->state) == VB_PEER_DEAD)
-		return true;
-	return p->fd >= 0 && poll(&hangup, 1, 0) == 1 && (hangup.revents & (POLLHUP | POLLERR));
+	return atomic_load(&p->state) == VB_PEER_DEAD || (p->fd >= 0 && vb_link_has_hung_up(p->fd));
 }
 
 /* ---- the link's descriptor ---- */
 
-static int take_message(struct vb_peer *p, const void *msg, size_t bytes, const int *fds, int nfds)
+static int take_message(struct vb_peer *p, const void *msg, size_t bytes, int *fds, int nfds)
 {
 	if (bytes == sizeof(struct vb_link_hello))
 		return take_hello(p, msg, fds, nfds);
@@ -283,7 +279,7 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 		return;
 	int err = n <= 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
 	for (int i = 0; n > 0 && i < nfds; i++)
-		close(fds[i]);
+		vb_eventfd_close(fds[i]);
 	if (err && n > 0)
 		vb_explain("link", "process %d does not speak this version of verbatim (%s)", (int)p->pid, strerror(-err));
 	if (err)
@@ -301,7 +297,7 @@ static void accepted(int fd, const struct vb_peer_cred *cred)
 {
 	struct vb_peer *p = vb_arena ? peer_new(fd, cred->pid) : NULL;
 	if (!p)
-		close(fd);
+		vb_link_close(fd);
 	else if (start(p))
 		vb_peer_put(p);
 }
@@ -313,7 +309,7 @@ static struct vb_peer *self_locked(void)
 {
 	if (self)
 		return self;
-	struct vb_peer *p = peer_new(-1, getpid());
+	struct vb_peer *p = peer_new(-1, vb_copy_self());
 	if (!p)
 		return NULL;
 	p->arena = vb_arena;
@@ -349,7 +345,7 @@ static struct vb_peer *connect_locked(uint32_t slot)
 	int fd;
 	int err = vb_link_connect(slot, &fd, &cred);
 	for (int tries = 0; err == -EAGAIN && tries < CONNECT_TRIES; tries++) { /* its queue of connections is full */
-		usleep(1000);
+		vb_sleep_ns(1000000);
 		err = vb_link_connect(slot, &fd, &cred);
 	}
 	if (err) {
@@ -358,7 +354,7 @@ static struct vb_peer *connect_locked(uint32_t slot)
 	}
 	struct vb_peer *p = peer_new(fd, cred.pid);
 	if (!p) {
-		close(fd);
+		vb_link_close(fd);
 		return NULL;
 	}
 	by_slot[slot] = p;
@@ -409,13 +405,10 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 	if (vb_likely(!asleep || asleep == atomic_load_explicit(&p->rung, memory_order_relaxed)))
 		return;
 	atomic_store_explicit(&p->rung, asleep, memory_order_relaxed);
-	if (p == self) {
+	if (p == self)
 		vb_loop_wake();
-		return;
-	}
-	uint64_t one = 1;
-	ssize_t ignored = write(p->eventfd, &one, sizeof(one)); /* EAGAIN: it has been rung enough */
-	(void)ignored;
+	else
+		vb_eventfd_ring(p->eventfd);
 }
 
 static bool listen_to_one(struct vb_peer *p)
