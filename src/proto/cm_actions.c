@@ -53,7 +53,8 @@ static void send_mra(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_mrae
 	vb_cm_mra_msg_set_message_mraed(m, mraed);
 	vb_cm_mra_msg_set_service_timeout(m, s->service_timeout);
 	vb_cm_mra_msg_set_private_data(m, s->private_data, s->private_data_len);
-	c->linger_ns += vb_cm_timeout_ns(s->service_timeout);
+	/* Each repetition of the peer's may now come later by this. */
+	c->linger_ns += vb_cm_timeout_ns(s->service_timeout) * (c->max_retries + 1u);
 	keep(c, mad);
 }
 

@@ -64,24 +64,31 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return true;
 }
 
-/* Fields that are not zero, by their rows; of byte runs only GIDs show their content. */
+static void put_field(struct text *t, const struct vb_field_row *r, const uint8_t *p)
+{
+	put_char(t, ' ');
+	put(t, r->name);
+	put_char(t, '=');
+	if (r->is_bytes)
+		put_gid(t, p + r->byte);
+	else
+		put_hex(t, vb_field_get(p + r->byte, r->bit, r->width));
+}
+
+/* Whether a field is worth showing: not zero, and of byte runs only GIDs. */
+static bool is_telling(const struct vb_field_row *r, const uint8_t *p)
+{
+	if (r->is_bytes)
+		return r->width == 128 && !is_zero(p + r->byte, 16);
+	return vb_field_get(p + r->byte, r->bit, r->width) != 0;
+}
+
+/* The fields from byte `from` on, by their rows. */
 static void put_fields(struct text *t, const struct vb_field_table *table, const uint8_t *p, size_t from)
 {
-	for (unsigned i = 0; i < table->num_rows; i++) {
-		const struct vb_field_row *r = &table->rows[i];
-
-		if (r->byte < from || is_zero(p + r->byte, (r->bit + r->width + 7u) / 8))
-			continue;
-		if (r->is_bytes && r->width != 128)
-			continue;
-		put_char(t, ' ');
-		put(t, r->name);
-		put_char(t, '=');
-		if (r->is_bytes)
-			put_gid(t, p + r->byte);
-		else
-			put_hex(t, vb_field_get(p + r->byte, r->bit, r->width));
-	}
+	for (unsigned i = 0; i < table->num_rows; i++)
+		if (table->rows[i].byte >= from && is_telling(&table->rows[i], p))
+			put_field(t, &table->rows[i], p);
 }
 
 static const struct vb_field_table *cm_table(unsigned attribute)

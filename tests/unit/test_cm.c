@@ -239,6 +239,21 @@ static void reject__is_repeated_to_a_repeated_rep(void **state)
 	assert_sent(&w->a, VB_CM_ATTR_REJ);
 }
 
+static void reject__is_repeated_to_an_rtu_that_crossed_it(void **state)
+{
+	struct world *w = *state;
+	struct vb_cm_send rtu;
+
+	bring(w, VB_CM_REP_RCVD);
+	establish_a(w);
+	rtu = w->a.out.sends[0];
+	assert_int_equal(vb_cm_reject(w->p.t, &w->p.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->p.out), 0);
+	receive_at(w, &w->p, &rtu);
+	assert_sent(&w->p, VB_CM_ATTR_REJ);
+	carry(w, &w->p);
+	assert_event(&w->a, VB_CM_EV_DISCONNECTED, 0);
+}
+
 static void refuse__answers_without_a_connection(void **state)
 {
 	struct world *w = *state;
@@ -605,6 +620,7 @@ int main(void)
 		WORLD_TEST(reject__tells_reason_and_data),
 		WORLD_TEST(reject__of_a_rep_ends_the_passive_side),
 		WORLD_TEST(reject__is_repeated_to_a_repeated_rep),
+		WORLD_TEST(reject__is_repeated_to_an_rtu_that_crossed_it),
 		WORLD_TEST(refuse__answers_without_a_connection),
 		WORLD_TEST(req__that_nobody_could_accept_is_refused),
 		WORLD_TEST(timer__repeats_the_req_then_gives_up),
