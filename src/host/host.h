@@ -108,9 +108,8 @@ VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 VB_EXPORT void vb_loop_wake(void);
 /* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
 VB_EXPORT int vb_loop_eventfd(void);
-/* Rings another process's eventfd, got over a link; and closes it. */
+/* Rings another process's eventfd, got over a link. */
 void vb_eventfd_ring(int fd);
-void vb_eventfd_close(int fd);
 /* True in the progress thread. */
 VB_EXPORT bool vb_loop_is_current(void);
 
@@ -196,8 +195,6 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
-/* Closes a link's descriptor; every one from vb_link_connect or the acceptor ends here. */
-void vb_link_close(int fd);
 /* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
 bool vb_link_has_hung_up(int fd);
 

@@ -191,15 +191,6 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : n;
 }
 
-/* ---- ends ---- */
-
-void vb_link_close(int fd)
-{
-	vb_host_lock();
-	vb_fd_close(fd);
-	vb_host_unlock();
-}
-
 bool vb_link_has_hung_up(int fd)
 {
 	struct pollfd link = { .fd = fd };

@@ -68,6 +68,13 @@ void vb_loop_wake(void)
 		errno = saved_errno;
 }
 
+void vb_eventfd_ring(int fd)
+{
+	uint64_t one = 1;
+	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: it has been rung enough */
+	(void)n;
+}
+
 int vb_loop_eventfd(void) { return atomic_load_explicit(&event_fd, memory_order_relaxed); }
 
 bool vb_loop_is_current(void) { return in_loop; }
@@ -411,19 +418,4 @@ void vb_loop_forget(void)
 	if (watches)
 		memset(watches, 0, watches_size * sizeof(struct vb_watch *));
 	vb_heap_forget(&timers);
-}
-
-/* ---- other processes' eventfds ---- */
-
-void vb_eventfd_ring(int fd)
-{
-	uint64_t one = 1;
-	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: it has been rung enough */
-	(void)n;
-}
-
-void vb_eventfd_close(int fd)
-{
-	if (fd >= 0)
-		close(fd);
 }

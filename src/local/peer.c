@@ -86,8 +86,8 @@ void vb_peer_put(struct vb_peer *p)
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
 	if (p->fd >= 0)
-		vb_link_close(p->fd);
-	vb_eventfd_close(p->eventfd);
+		vb_fd_close(p->fd);
+	vb_fd_close(p->eventfd);
 	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
 	free(p);
 }
@@ -181,6 +181,14 @@ static void wake_all_locked(struct vb_peer *p)
 		vb_progress_later_locked(l->qp);
 }
 
+/* Bells that were due before the link was UP. */
+static void ring_all_locked(struct vb_peer *p)
+{
+	struct vb_local_qp *l;
+	vb_list_for_each(l, &p->qps, node)
+		vb_peer_ring(p, l->qp->attr.dest_qp_num);
+}
+
 static int take_ready(struct vb_peer *p, const struct ready *r)
 {
 	if (!p->hello_seen || r->magic != VB_LINK_MAGIC || atomic_load(&p->state) != VB_PEER_CONNECTING)
@@ -191,6 +199,7 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 	listen_to(p);
 	vb_lock(&vb_progress_lock);
 	wake_all_locked(p);
+	ring_all_locked(p);
 	vb_unlock(&vb_progress_lock);
 	vb_loop_wake();
 	return 0;
@@ -279,7 +288,7 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 		return;
 	int err = n <= 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
 	for (int i = 0; n > 0 && i < nfds; i++)
-		vb_eventfd_close(fds[i]);
+		vb_fd_close(fds[i]);
 	if (err && n > 0)
 		vb_explain("link", "process %d does not speak this version of verbatim (%s)", (int)p->pid, strerror(-err));
 	if (err)
@@ -297,7 +306,7 @@ static void accepted(int fd, const struct vb_peer_cred *cred)
 {
 	struct vb_peer *p = vb_arena ? peer_new(fd, cred->pid) : NULL;
 	if (!p)
-		vb_link_close(fd);
+		vb_fd_close(fd);
 	else if (start(p))
 		vb_peer_put(p);
 }
@@ -354,7 +363,7 @@ static struct vb_peer *connect_locked(uint32_t slot)
 	}
 	struct vb_peer *p = peer_new(fd, cred.pid);
 	if (!p) {
-		vb_link_close(fd);
+		vb_fd_close(fd);
 		return NULL;
 	}
 	by_slot[slot] = p;
