@@ -18,7 +18,7 @@ enum {
 
 /* The slot that the responder works on, copied out of the peer's memory. */
 struct vb_request {
-	bool active;
+	atomic_bool active;
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey;
 	uint64_t remote_addr, compare_add, swap;
@@ -55,7 +55,7 @@ struct vb_local_qp {
 
 	struct {
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
-		bool serving;                       /* the peer's requester of their_epoch is bound to us */
+		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		uint32_t their_epoch;
 		const uint8_t *ring;
 		uint32_t ring_mask, slot_bytes;

@@ -65,8 +65,8 @@ static bool take_up(struct vb_local_qp *l, uint32_t mode)
 	l->resp.ring_mask = mask;
 	l->resp.slot_bytes = bytes;
 	l->resp.their_epoch = vb_mode_epoch(mode);
-	l->resp.serving = l->resp.ring != NULL;
-	return l->resp.serving;
+	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release); /* pairs with has_news */
+	return l->resp.ring != NULL;
 }
 
 /* Inside a busy section: is the requester there, and the one whom we serve? */
@@ -75,7 +75,7 @@ static bool may_serve(struct vb_local_qp *l)
 	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
 	if (!(mode & VB_SHM_REQUESTS))
 		return false;
-	if (vb_likely(l->resp.serving))
+	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
 		return vb_mode_epoch(mode) == l->resp.their_epoch;
 	return take_up(l, mode);
 }
@@ -133,7 +133,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	} else if (!(r->flags & (VB_SHM_INLINE | VB_SHM_STAGED))) {
 		memcpy(r->sge, s->sge, r->nsge * sizeof(*r->sge));
 	}
-	r->active = true;
+	atomic_store_explicit(&r->active, true, memory_order_relaxed);
 	return STEP_DONE;
 }
 
@@ -381,7 +381,7 @@ static void finish(struct vb_local_qp *l)
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	if (l->resp.have_rwqe)
 		complete_receive(l);
-	r->active = false;
+	atomic_store_explicit(&r->active, false, memory_order_relaxed);
 	atomic_store_explicit(&l->resp.next, next + 1, memory_order_relaxed);
 	if (vb_unlikely(!l->qp->comm_est))
 		note_established(l->qp);
@@ -398,7 +398,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 		l->resp.have_rwqe = false;
 		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = f->receive, .opcode = IBV_WC_RECV });
 	}
-	l->resp.cur.active = false;
+	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->breaks;
 	v->event = f->event;
@@ -411,7 +411,7 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f)
 	enum step step = STEP_IDLE;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
 	if (vb_likely(may_serve(l)))
-		step = l->resp.cur.active ? STEP_DONE : fetch(l, f);
+		step = atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) ? STEP_DONE : fetch(l, f);
 	if (step == STEP_DONE)
 		step = execute(l, f);
 	vb_busy_end(l, VB_STREAM_RESPONSE);
@@ -446,7 +446,8 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 
 bool vb_responder_has_news(struct vb_local_qp *l)
 {
-	if (!l->resp.serving || l->resp.cur.active)
+	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
+	    atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
 		return true;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	return atomic_load_explicit(&slot_at(l, next)->tag, memory_order_acquire) == next + 1;
