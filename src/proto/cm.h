@@ -3,7 +3,7 @@
  * The InfiniBand connection manager (IB vol. 1 ch. 12) as a pure machine: REQ/REP/RTU, REJ, MRA, DREQ/DREP, SIDR.
  *
  * What it models. One struct vb_cm_conn is one side of one connection (or of one SIDR exchange). Every input - a call
- * of the user, a received MAD, an expired timer - is one column step in the rectangle event x state of cm_table.c.
+ * of the user, a received MAD, an expired timer - is one step in the rectangle input x state of cm_states.c.
  * A struct vb_cm_table holds the connections of a process: it finds the one that a MAD is for, answers what belongs to
  * none, notices stale connections and keeps the timers.
  *

@@ -143,7 +143,7 @@ enum vb_cm_rej_reason vb_cm_req_fault(const struct vb_mad *mad)
 	return 0;
 }
 
-/* An XRC target names its QP in the field of the EE context and says "SRQ" (14.3.5 of annex A14). */
+/* An XRC target names its QP in the field of the EE context and says "SRQ" (annex A14). */
 void vb_cm_put_rep(struct vb_mad *mad, const struct vb_cm_conn *c, const struct vb_cm_rep_info *info)
 {
 	struct vb_cm_rep_msg *m = vb_cm_rep_in(mad);

@@ -64,7 +64,7 @@ struct token {
 	bool sidr, has_excuse, orphan;	/* excuse: a side may believe otherwise; orphan: a process died */
 	bool slow;			/* a user kept the other waiting */
 	unsigned requests;		/* how often the passive user was asked */
-	unsigned to;
+	unsigned from, to;
 	struct user *active, *passive;
 };
 
@@ -355,7 +355,7 @@ static void user_connect(unsigned from)
 	if (token == MAX_TOKENS)
 		return;
 	w.num_tokens++;
-	w.tokens[token] = (struct token){ .sidr = !pick(4), .to = to };
+	w.tokens[token] = (struct token){ .sidr = !pick(4), .from = from, .to = to };
 	u = w.tokens[token].active = user_new(from, token, true, w.tokens[token].sidr);
 	gid_of(from, info.path.local_gid);
 	gid_of(to, info.path.remote_gid);
@@ -542,11 +542,8 @@ static void tell_death(unsigned witness, unsigned dead)
 static void endpoint_dies(unsigned i)
 {
 	trace("%u: dies", i);
-	for (unsigned k = 0; k < w.num_tokens; k++) {
-		struct token *t = &w.tokens[k];
-
-		t->orphan |= (t->active && t->active->endpoint == i) || t->to == i;
-	}
+	for (unsigned k = 0; k < w.num_tokens; k++)
+		w.tokens[k].orphan |= w.tokens[k].from == i || w.tokens[k].to == i;
 	forget_users(&w.endpoints[i]);
 	endpoint_start(i);
 	for (unsigned k = 0; k < w.num_endpoints; k++)
