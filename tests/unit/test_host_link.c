@@ -54,7 +54,9 @@ static void link__keeps_message_boundaries_and_tells_hang_up(void **state)
 	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 3);
 	assert_memory_equal(got, "one", 3);
 	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 5);
+	assert_false(vb_link_has_hung_up(ends[1]));
 	vb_fd_close(ends[0]);
+	assert_true(vb_link_has_hung_up(ends[1]));
 	assert_int_equal(vb_link_recv(ends[1], got, sizeof got, NULL, NULL), 0);
 	assert_int_equal(vb_link_send(ends[1], "x", 1, NULL, 0), -EPIPE);
 	vb_fd_close(ends[1]);

@@ -328,6 +328,57 @@ static void watch_stop__in_a_callback_takes_back_fetched_events(void **state)
 	}
 }
 
+/* The first of two ready watches' callbacks gives the other's descriptor number to a quiet pipe with a watch of its own. */
+static struct reuse {
+	struct vb_watch first[2], quiet;
+	int pairs[3][2];
+} *reuse;
+static atomic_int quiet_calls;
+
+static void count_quiet(struct vb_watch *w, uint32_t epoll_events) { quiet_calls++; }
+
+static void reuse_descriptor(struct vb_watch *w, uint32_t epoll_events)
+{
+	int other = w == &reuse->first[0];
+	vb_watch_stop(&reuse->first[0]);
+	vb_watch_stop(&reuse->first[1]);
+	dup2(reuse->pairs[2][0], reuse->pairs[other][0]);
+	reuse->quiet = (struct vb_watch){ .fd = reuse->pairs[other][0], .ready = count_quiet };
+	vb_watch_start(&reuse->quiet, EPOLLIN);
+	reads++;
+}
+
+static void watch_start__on_a_reused_descriptor_gets_no_stale_event(void **state)
+{
+	struct vb_timer holder = { .fire = hold_the_loop };
+
+	reuse = calloc(1, sizeof *reuse);
+	reads = quiet_calls = 0;
+	entered = let_go = false;
+	vb_timer_set(&holder, vb_now_ns());
+	assert_true(WAIT_FOR(entered));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pipe2(reuse->pairs[i], O_NONBLOCK), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(write(reuse->pairs[i][1], "x", 1), 1);
+		reuse->first[i] = (struct vb_watch){ .fd = reuse->pairs[i][0], .ready = reuse_descriptor };
+		assert_int_equal(vb_watch_start(&reuse->first[i], EPOLLIN), 0);
+	}
+	let_go = true;
+	assert_true(WAIT_FOR(reads));
+	usleep(20000);
+	assert_int_equal(quiet_calls, 0);
+	assert_int_equal(write(reuse->pairs[2][1], "x", 1), 1);
+	assert_true(WAIT_FOR(quiet_calls));
+	vb_watch_stop(&reuse->quiet);
+	assert_int_equal(reads, 1);
+	for (int i = 0; i < 3; i++) {
+		close(reuse->pairs[i][0]);
+		close(reuse->pairs[i][1]);
+	}
+	free(reuse);
+}
+
 /* ---- the pass ---- */
 
 static atomic_int passes;
@@ -381,6 +432,7 @@ int main(void)
 		cmocka_unit_test(watch_start__refuses_what_cannot_be_watched),
 		cmocka_unit_test(watch_stop__waits_for_the_callback),
 		cmocka_unit_test(watch_stop__in_a_callback_takes_back_fetched_events),
+		cmocka_unit_test(watch_start__on_a_reused_descriptor_gets_no_stale_event),
 		cmocka_unit_test(loop_set_pass__runs_it_as_it_asks),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);
