@@ -386,6 +386,7 @@ bool vb_cm_do_rep_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 	struct vb_cm_event *ev;
 
 	vb_cm_get_rep(&s->rx->msg.mad, c->xrc, &info);
+	c->route = s->rx->from; /* the peer itself from here on, no longer the place where it listens */
 	c->remote_comm_id = vb_cm_msg_sender_id(&s->rx->msg);
 	c->remote_qpn = info.qpn;
 	c->timewait_ns += peer_timeout_ns(info.target_ack_delay);

@@ -17,6 +17,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -196,10 +197,13 @@ UNUSED static struct rdma_cm_id *new_resolved(struct rdma_event_channel *ch, con
 	return id;
 }
 
+/* Each with a QP number of its own, as real QPs have: the connection manager takes a second one for a stale connection. */
 UNUSED static struct rdma_conn_param some_param(void)
 {
+	static atomic_uint next_qpn = SOME_QPN;
+
 	return (struct rdma_conn_param){ .responder_resources = 3, .initiator_depth = 2, .retry_count = 5,
-					 .rnr_retry_count = 4, .qp_num = SOME_QPN };
+					 .rnr_retry_count = 4, .qp_num = next_qpn++ };
 }
 
 /* Two ends in one process, each with a channel, and a listener. */

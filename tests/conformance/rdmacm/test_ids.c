@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Channels, ids, options: what needs no connection. */
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "cm.h"
 
