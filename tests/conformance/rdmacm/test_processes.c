@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections between processes, their deaths and forks. The other process is a child that reports by its exit status. */
+#include "cm.h"
+
+/* In a child: cmocka's assertions belong to the parent. */
+#define CHILD_CHECK(condition)                                                                          \
+	do {                                                                                            \
+		if (!(condition)) {                                                                     \
+			fprintf(stderr, "# child: %s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, strerror(errno)); \
+			_exit(1);                                                                       \
+		}                                                                                       \
+	} while (0)
+
+struct child {
+	pid_t pid;
+	int to, from; /* pipes */
+};
+
+/* Runs body(ip, in, out) in a child, which ends with _exit(0) when body returns. */
+static struct child spawn(void (*body)(const char *ip, int in, int out), const char *ip)
+{
+	int to[2], from[2];
+
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		close(to[1]);
+		close(from[0]);
+		alarm(WAIT_MS * 3 / 1000);
+		body(ip, to[0], from[1]);
+		_exit(0);
+	}
+	close(to[0]);
+	close(from[1]);
+	return (struct child){ .pid = pid, .to = to[1], .from = from[0] };
+}
+
+static int reap(struct child *c)
+{
+	int status;
+
+	assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+	close(c->to);
+	close(c->from);
+	return status;
+}
+
+static void expect_success(struct child *c)
+{
+	int status = reap(c);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static __be16 read_port(int fd)
+{
+	__be16 port = 0;
+
+	assert_true(readable(fd, WAIT_MS));
+	assert_int_equal(read(fd, &port, sizeof(port)), sizeof(port));
+	return port;
+}
+
+static struct ibv_qp_init_attr qp_attr(void)
+{
+	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+					  .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+}
+
+/* ---- what children do ---- */
+
+static struct rdma_cm_event *child_expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+
+	CHILD_CHECK(rdma_get_cm_event(ch, &event) == 0);
+	if (event->event != type)
+		fprintf(stderr, "# child: %s, status %d\n", rdma_event_str(event->event), event->status);
+	CHILD_CHECK(event->event == type);
+	return event;
+}
+
+static struct rdma_cm_id *child_listen(struct rdma_event_channel *ch, const char *ip, int out)
+{
+	struct address a = address(ip, 0);
+	struct rdma_cm_id *id;
+	__be16 port;
+
+	CHILD_CHECK(ch != NULL);
+	CHILD_CHECK(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) == 0);
+	CHILD_CHECK(rdma_bind_addr(id, sockaddr(&a)) == 0);
+	CHILD_CHECK(rdma_listen(id, 5) == 0);
+	port = rdma_get_src_port(id);
+	CHILD_CHECK(write(out, &port, sizeof(port)) == sizeof(port));
+	return id;
+}
+
+static struct rdma_cm_id *child_accept(struct rdma_event_channel *ch)
+{
+	struct rdma_conn_param param = { .private_data = "from the child", .private_data_len = 15 };
+	struct rdma_cm_event *event = child_expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	CHILD_CHECK(strcmp(event->param.conn.private_data, "from the parent") == 0);
+	CHILD_CHECK(rdma_create_qp(id, NULL, &attr) == 0);
+	CHILD_CHECK(rdma_accept(id, &param) == 0);
+	rdma_ack_cm_event(event);
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ESTABLISHED));
+	return id;
+}
+
+static void serve_one(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *listener = child_listen(ch, ip, out), *id = child_accept(ch);
+
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_DISCONNECTED));
+	CHILD_CHECK(rdma_disconnect(id) == 0);
+	rdma_destroy_qp(id);
+	CHILD_CHECK(rdma_destroy_id(id) == 0);
+	CHILD_CHECK(rdma_destroy_id(listener) == 0);
+	rdma_destroy_event_channel(ch);
+}
+
+/* Accepts and waits until it is told to end, one way or the other. */
+static void serve_and_wait(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	char how;
+
+	child_listen(ch, ip, out);
+	child_accept(ch);
+	CHILD_CHECK(read(in, &how, 1) == 1);
+	if (how == 'e')
+		exit(0); /* without a word to the connection manager */
+}
+
+static void see_request_and_wait(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	char c;
+
+	child_listen(ch, ip, out);
+	child_expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHILD_CHECK(write(out, "r", 1) == 1);
+	CHILD_CHECK(read(in, &c, 1) == 1);
+}
+
+/* ---- the parent's side ---- */
+
+static struct rdma_cm_id *connect_with_qp(struct rdma_event_channel *ch, const char *ip, __be16 port)
+{
+	struct rdma_cm_id *id = new_resolved(ch, ip, port, RDMA_PS_TCP);
+	struct rdma_conn_param param = { .private_data = "from the parent", .private_data_len = 16,
+					 .responder_resources = 1, .initiator_depth = 1 };
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_connect(id, &param));
+	return id;
+}
+
+static struct rdma_cm_id *established(struct rdma_event_channel *ch, const char *ip, __be16 port)
+{
+	struct rdma_cm_id *id = connect_with_qp(ch, ip, port);
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_ESTABLISHED);
+
+	assert_string_equal(event->param.conn.private_data, "from the child");
+	assert_ok(rdma_ack_cm_event(event));
+	return id;
+}
+
+static void drop(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	assert_ok(rdma_destroy_id(id));
+}
+
+static void life_on(const char *ip)
+{
+	struct child c = spawn(serve_one, ip);
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = established(ch, ip, read_port(c.from));
+
+	assert_ok(rdma_disconnect(id));
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	drop(id);
+	rdma_destroy_event_channel(ch);
+	expect_success(&c);
+}
+
+static void processes__whole_life(void **state)
+{
+	(void)state;
+	on_each_address(life_on);
+}
+
+static void connect_to_parent(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_conn_param param = { .private_data = "x", .private_data_len = 1 };
+	struct ibv_qp_init_attr attr = qp_attr();
+	struct rdma_cm_id *id;
+	struct address to = address(ip, 0);
+	__be16 port;
+
+	CHILD_CHECK(read(in, &port, sizeof(port)) == sizeof(port));
+	to = with_port(to, port);
+	CHILD_CHECK(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) == 0);
+	CHILD_CHECK(rdma_resolve_addr(id, NULL, sockaddr(&to), 2000) == 0);
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ADDR_RESOLVED));
+	CHILD_CHECK(rdma_resolve_route(id, 2000) == 0);
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ROUTE_RESOLVED));
+	CHILD_CHECK(rdma_create_qp(id, NULL, &attr) == 0);
+	CHILD_CHECK(rdma_connect(id, &param) == 0);
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_ESTABLISHED));
+	rdma_ack_cm_event(child_expect(ch, RDMA_CM_EVENT_DISCONNECTED));
+	rdma_destroy_qp(id);
+	CHILD_CHECK(rdma_destroy_id(id) == 0);
+	rdma_destroy_event_channel(ch);
+}
+
+/* The child inherits a listener and an established connection, uses neither, and ends: the parent's stay whole. */
+static void fork__child_has_its_own_manager(void **state)
+{
+	struct child peer = spawn(serve_one, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel(), *listen_ch = new_channel();
+	struct rdma_cm_id *kept = established(ch, "127.0.0.1", read_port(peer.from));
+	struct rdma_cm_id *listener = new_listener(listen_ch, "127.0.0.1", RDMA_PS_TCP, 5);
+	struct child c = spawn(connect_to_parent, "127.0.0.1");
+	__be16 port = rdma_get_src_port(listener);
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	(void)state;
+	assert_int_equal(write(c.to, &port, sizeof(port)), sizeof(port));
+	struct rdma_cm_event *event = expect(listen_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_accept(id, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_acked(listen_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_ok(rdma_disconnect(id));
+	expect_success(&c);
+	expect_acked(listen_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	drop(id);
+	assert_ok(rdma_destroy_id(listener));
+
+	assert_false(readable(ch->fd, 0));
+	assert_ok(rdma_disconnect(kept));
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	expect_success(&peer);
+	drop(kept);
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(listen_ch);
+}
+
+/* A child destroys what it inherited: nothing reaches the parent's peer. */
+static void destroy_inherited(const char *ip, int in, int out)
+{
+	struct rdma_cm_id *id;
+
+	CHILD_CHECK(read(in, &id, sizeof(id)) == sizeof(id));
+	CHILD_CHECK(rdma_destroy_id(id) == 0);
+	exit(0);
+}
+
+static void fork__child_cannot_end_the_parents_connection(void **state)
+{
+	struct child peer = spawn(serve_one, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = established(ch, "127.0.0.1", read_port(peer.from));
+	struct child c = spawn(destroy_inherited, "127.0.0.1");
+
+	(void)state;
+	assert_int_equal(write(c.to, &id, sizeof(id)), sizeof(id));
+	expect_success(&c);
+	assert_false(readable(ch->fd, 50));
+	assert_ok(rdma_disconnect(id));
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	expect_success(&peer);
+	drop(id);
+	rdma_destroy_event_channel(ch);
+}
+
+static void peer_ends(char how)
+{
+	struct child c = spawn(serve_and_wait, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	__be16 port = read_port(c.from);
+	struct rdma_cm_id *id = established(ch, "127.0.0.1", port);
+
+	if (how == 'k')
+		assert_int_equal(kill(c.pid, SIGKILL), 0);
+	else
+		assert_int_equal(write(c.to, &how, 1), 1);
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_DISCONNECTED);
+	assert_ptr_equal(event->id, id);
+	assert_ok(rdma_ack_cm_event(event));
+	rdma_disconnect(id);
+	drop(id);
+	reap(&c);
+
+	/* its port is free again, and nobody is there */
+	id = connect_with_qp(ch, "127.0.0.1", port);
+	expect_acked(ch, RDMA_CM_EVENT_REJECTED, 8);
+	drop(id);
+	rdma_destroy_event_channel(ch);
+}
+
+static void peer__killed_while_connected(void **state)
+{
+	(void)state;
+	peer_ends('k');
+}
+
+static void peer__exits_while_connected(void **state)
+{
+	(void)state;
+	peer_ends('e');
+}
+
+static void peer__ends_at_once_while_connected(void **state)
+{
+	(void)state;
+	peer_ends('_');
+}
+
+/* The request is repeated to a port that is gone. */
+static void peer__killed_before_it_answers(void **state)
+{
+	struct child c = spawn(see_request_and_wait, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = connect_with_qp(ch, "127.0.0.1", read_port(c.from));
+	char seen;
+
+	(void)state;
+	assert_true(readable(c.from, WAIT_MS));
+	assert_int_equal(read(c.from, &seen, 1), 1);
+	assert_int_equal(kill(c.pid, SIGKILL), 0);
+	reap(&c);
+	struct rdma_cm_event *event = next_event(ch);
+	assert_true(event->event == RDMA_CM_EVENT_REJECTED || event->event == RDMA_CM_EVENT_UNREACHABLE);
+	assert_int_not_equal(event->status, 0);
+	assert_ok(rdma_ack_cm_event(event));
+	drop(id);
+	rdma_destroy_event_channel(ch);
+}
+
+static void hold_port(const char *ip, int in, int out)
+{
+	char c;
+
+	child_listen(rdma_create_event_channel(), ip, out);
+	CHILD_CHECK(read(in, &c, 1) == 1);
+}
+
+static void port__belongs_to_one_process(void **state)
+{
+	struct child c = spawn(hold_port, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	struct address a = with_port(address("127.0.0.1", 0), read_port(c.from));
+
+	(void)state;
+	assert_refused(EADDRINUSE, rdma_bind_addr(id, sockaddr(&a)));
+	assert_int_equal(kill(c.pid, SIGKILL), 0);
+	reap(&c);
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+/* An event loop of poll(2) and a non-blocking channel. */
+static void channel__nonblocking_with_poll(void **state)
+{
+	struct child c = spawn(serve_one, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_event *event;
+
+	(void)state;
+	set_nonblocking(ch->fd);
+	assert_refused(EAGAIN, rdma_get_cm_event(ch, &event));
+	struct rdma_cm_id *id = established(ch, "127.0.0.1", read_port(c.from)); /* waits by poll */
+	assert_refused(EAGAIN, rdma_get_cm_event(ch, &event));
+	assert_ok(rdma_disconnect(id));
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	drop(id);
+	rdma_destroy_event_channel(ch);
+	expect_success(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(processes__whole_life),
+		cmocka_unit_test(fork__child_has_its_own_manager),
+		cmocka_unit_test(fork__child_cannot_end_the_parents_connection),
+		cmocka_unit_test(peer__exits_while_connected),
+		cmocka_unit_test(peer__killed_while_connected),
+		cmocka_unit_test(peer__ends_at_once_while_connected),
+		cmocka_unit_test(peer__killed_before_it_answers),
+		cmocka_unit_test(port__belongs_to_one_process),
+		cmocka_unit_test(channel__nonblocking_with_poll),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
