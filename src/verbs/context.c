@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Open devices, and what a fork does to them. */
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list contexts = VB_LIST_INIT(contexts);
+
+static void disown_all(void)
+{
+	struct vb_verbs_context *c;
+	pthread_mutex_init(&lock, NULL);
+	vb_list_for_each(c, &contexts, node) {
+		vb_ops_disable(&c->ext);
+		vb_list_del(&c->node);
+	}
+}
+
+static void enlist(struct vb_verbs_context *c)
+{
+	vb_host_at_fork(disown_all);
+	pthread_mutex_lock(&lock);
+	vb_list_add_tail(&contexts, &c->node);
+	pthread_mutex_unlock(&lock);
+}
+
+static void delist(struct vb_verbs_context *c)
+{
+	pthread_mutex_lock(&lock);
+	vb_list_del(&c->node);
+	pthread_mutex_unlock(&lock);
+}
+
+static void fill_public(struct vb_verbs_context *c, struct ibv_device *device)
+{
+	struct ibv_context *pub = &c->ext.context;
+	vb_ops_fill(&c->ext);
+	c->ext.sz = sizeof(c->ext);
+	pub->device = device;
+	pub->cmd_fd = -1; /* there is no kernel driver to talk to */
+	pub->async_fd = c->ctx.async_notifier.fd;
+	pub->num_comp_vectors = 1;
+	pthread_mutex_init(&pub->mutex, NULL);
+	atomic_init(&c->refs, 1);
+	pub->abi_compat = __VERBS_ABI_IS_EXTENDED;
+}
+
+VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct vb_verbs_device *d = vb_container_of(device, struct vb_verbs_device, pub);
+	struct vb_verbs_context *c = calloc(1, sizeof(*c));
+	if (!c)
+		return vb_fail_null(-ENOMEM);
+	int err = vb_context_init(&c->ctx, d->dev);
+	if (err) {
+		vb_explain("ibv_open_device", "cannot start the adapter for %s: error %d", device->name, -err);
+		free(c);
+		return vb_fail_null(err);
+	}
+	vb_verbs_device_hold(d);
+	fill_public(c, device);
+	enlist(c);
+	return &c->ext.context;
+}
+
+void vb_verbs_context_hold(struct ibv_context *pub)
+{
+	atomic_fetch_add(&vb_verbs_context_of(pub)->refs, 1);
+}
+
+void vb_verbs_context_release(struct ibv_context *pub)
+{
+	struct vb_verbs_context *c = vb_verbs_context_of(pub);
+	struct vb_verbs_device *d = vb_container_of(pub->device, struct vb_verbs_device, pub);
+	if (atomic_fetch_sub(&c->refs, 1) != 1)
+		return;
+	delist(c);
+	vb_context_fini(&c->ctx);
+	free(c);
+	vb_verbs_device_release(d);
+}
+
+VB_EXPORT int ibv_close_device(struct ibv_context *context)
+{
+	unsigned objects = atomic_load(&vb_verbs_context_of(context)->refs) - 1;
+	if (objects)
+		vb_explain("ibv_close_device", "%u protection domains, completion queues and channels made on %s still exist; it goes "
+			   "with the last of them", objects, context->device->name);
+	vb_verbs_context_release(context);
+	return 0;
+}
+
+int vb_refuse_inherited(struct ibv_context *pub, const char *call)
+{
+	if (vb_likely(!vb_is_inherited(pub)))
+		return 0;
+	vb_explain(call, "the device was opened before fork(), so its objects are the parent's: open it again in the child");
+	return -EIO;
+}
+
+int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other)
+{
+	if (pub == other)
+		return 0;
+	vb_explain(call, "%s was made on another open device (or another opening of the same one)", what);
+	return -EINVAL;
+}

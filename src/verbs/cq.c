@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues as ibv_create_cq makes them. */
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+/* ---- creation and destruction ---- */
+
+static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp_channel *channel, uint32_t comp_vector,
+		    const char *call)
+{
+	int err = vb_refuse_inherited(pub, call);
+	if (!err && channel)
+		err = vb_check_same_context(call, pub, "the completion channel", channel->context);
+	if (err)
+		return err;
+	if (!cqe || cqe > VB_MAX_CQE) {
+		vb_explain(call, "%u entries were asked for, the device has 1 to %u (max_cqe)", cqe, VB_MAX_CQE);
+		return -EINVAL;
+	}
+	if (comp_vector >= (uint32_t)pub->num_comp_vectors) {
+		vb_explain(call, "comp_vector is %u, the device has 0 to %d", comp_vector, pub->num_comp_vectors - 1);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
+			       uint32_t comp_vector, const char *call)
+{
+	struct vb_channel *ch = channel ? &vb_container_of(channel, struct vb_verbs_channel, pub)->ch : NULL;
+	int err = check_cq(pub, cqe, channel, comp_vector, call);
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_cq *cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return vb_fail_null(-ENOMEM);
+	err = vb_cq_init(&cq->cq, &vb_verbs_context_of(pub)->ctx, ch, cqe);
+	if (err) {
+		vb_explain(call, "no memory for %u entries", cqe);
+		free(cq);
+		return vb_fail_null(err);
+	}
+	cq->pub.context = pub;
+	cq->pub.channel = channel;
+	cq->pub.cq_context = cq_context;
+	cq->pub.cqe = (int)cq->cq.capacity;
+	pthread_mutex_init(&cq->poll_lock, NULL);
+	vb_verbs_context_hold(pub);
+	return cq;
+}
+
+VB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+				       int comp_vector)
+{
+	struct vb_verbs_cq *cq = vb_make_cq(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector,
+					    "ibv_create_cq");
+	return cq ? &cq->pub : NULL;
+}
+
+VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
+{
+	struct vb_cq *cq = vb_cq_of(pub);
+	int err = vb_refuse_inherited(pub->context, "ibv_resize_cq");
+	if (!err)
+		err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
+	if (err) {
+		vb_explain("ibv_resize_cq", "cannot have %d entries: 1 to %u are possible, and those that wait must fit", cqe, VB_MAX_CQE);
+		return vb_fail(err);
+	}
+	pub->cqe = (int)cq->capacity;
+	return 0;
+}
+
+VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
+{
+	struct vb_verbs_cq *cq = vb_container_of(pub, struct vb_verbs_cq, pub);
+	if (!vb_is_inherited(pub->context)) {
+		unsigned users = atomic_load(&cq->cq.refs);
+		int err = vb_cq_fini(&cq->cq);
+		if (err) {
+			vb_explain("ibv_destroy_cq", "queue pairs still use it (%u send or receive queues)", users);
+			return vb_fail(err);
+		}
+		pthread_mutex_destroy(&cq->poll_lock);
+	}
+	vb_verbs_context_release(pub->context);
+	free(cq);
+	return 0;
+}
+
+/* ---- polling ---- */
+
+static inline void show_wc(const struct vb_cqe *e, struct ibv_wc *wc)
+{
+	wc->wr_id = e->wr_id;
+	wc->status = e->status;
+	wc->opcode = e->opcode;
+	wc->vendor_err = e->vendor_err;
+	wc->byte_len = e->byte_len;
+	wc->imm_data = e->imm;
+	wc->qp_num = e->qp->qpn;
+	wc->src_qp = e->src_qp;
+	wc->wc_flags = e->wc_flags;
+	wc->pkey_index = e->pkey_index;
+	wc->slid = 0;
+	wc->sl = 0;
+	wc->dlid_path_bits = 0;
+}
+
+int vb_poll_cq(struct ibv_cq *pub, int num_entries, struct ibv_wc *wc)
+{
+	enum { BATCH = 16 };
+	struct vb_cqe found[BATCH];
+	int done = 0;
+	while (done < num_entries) {
+		int want = num_entries - done < BATCH ? num_entries - done : BATCH;
+		int got = vb_cq_poll(vb_cq_of(pub), (uint32_t)want, found);
+		if (vb_unlikely(got < 0))
+			return done ? done : got;
+		for (int i = 0; i < got; i++)
+			show_wc(&found[i], &wc[done++]);
+		if (got < want)
+			break;
+	}
+	return done;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Extended completion queues: polled one completion at a time with ibv_start_poll, ibv_next_poll and ibv_end_poll, between
+ * which one thread has the queue to itself.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "verbs/verbs.h"
+
+static inline struct vb_verbs_cq *of(struct ibv_cq_ex *ex) { return vb_container_of(ex, struct vb_verbs_cq, ex); }
+
+/* ---- polling ---- */
+
+static int take(struct vb_verbs_cq *cq)
+{
+	int got = vb_cq_poll(&cq->cq, 1, &cq->current);
+	if (got <= 0)
+		return got ? -got : ENOENT;
+	cq->ex.wr_id = cq->current.wr_id;
+	cq->ex.status = cq->current.status;
+	cq->current_qpn = cq->current.qp->qpn;
+	return 0;
+}
+
+static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	struct vb_verbs_cq *cq = of(ex);
+	int err = attr->comp_mask ? -EINVAL : vb_refuse_inherited(ex->context, "ibv_start_poll");
+	if (err)
+		return -err;
+	pthread_mutex_lock(&cq->poll_lock);
+	err = take(cq);
+	if (err)
+		pthread_mutex_unlock(&cq->poll_lock);
+	return err;
+}
+
+static int next_poll(struct ibv_cq_ex *ex)
+{
+	return take(of(ex));
+}
+
+static void end_poll(struct ibv_cq_ex *ex)
+{
+	pthread_mutex_unlock(&of(ex)->poll_lock);
+}
+
+/* ---- reading the current completion ---- */
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex) { return of(ex)->current.opcode; }
+static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of(ex)->current.vendor_err; }
+static uint32_t read_byte_len(struct ibv_cq_ex *ex) { return of(ex)->current.byte_len; }
+static __be32 read_imm_data(struct ibv_cq_ex *ex) { return of(ex)->current.imm; }
+static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return of(ex)->current_qpn; }
+static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of(ex)->current.src_qp; }
+static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return of(ex)->current.wc_flags; }
+static uint32_t read_slid(struct ibv_cq_ex *ex) { return 0; }
+static uint8_t read_sl(struct ibv_cq_ex *ex) { return 0; }
+static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }
+static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->current.timestamp_ns; }
+
+/* The monotonic time stamp moved to the wall clock of now. */
+static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	uint64_t age_ns = vb_now_ns() - of(ex)->current.timestamp_ns;
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - age_ns;
+}
+
+/* ---- creation ---- */
+
+enum {
+	TIMESTAMPS = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS,
+};
+
+static int check_attr(const struct ibv_cq_init_attr_ex *attr)
+{
+	static const char call[] = "ibv_create_cq_ex";
+	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) {
+		vb_explain(call, "comp_mask 0x%x: this device knows IBV_CQ_INIT_ATTR_MASK_FLAGS only", attr->comp_mask);
+		return -EOPNOTSUPP;
+	}
+	if (attr->wc_flags & ~(uint64_t)READABLE) {
+		vb_explain(call, "wc_flags 0x%llx: this device can tell 0x%x only", (unsigned long long)attr->wc_flags, READABLE);
+		return -EOPNOTSUPP;
+	}
+	/* One thread or many makes no difference to a queue that the adapter's own thread fills. */
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)) {
+		vb_explain(call, "flags 0x%x: this device knows IBV_CREATE_CQ_ATTR_SINGLE_THREADED only", attr->flags);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
+{
+	ex->start_poll = start_poll;
+	ex->next_poll = next_poll;
+	ex->end_poll = end_poll;
+	ex->read_opcode = read_opcode;
+	ex->read_vendor_err = read_vendor_err;
+	ex->read_wc_flags = read_wc_flags;
+#define READER(flag, member, function)        \
+	if (wc_flags & IBV_WC_EX_WITH_##flag) \
+		ex->member = function;
+	READER(BYTE_LEN, read_byte_len, read_byte_len)
+	READER(IMM, read_imm_data, read_imm_data)
+	READER(QP_NUM, read_qp_num, read_qp_num)
+	READER(SRC_QP, read_src_qp, read_src_qp)
+	READER(SLID, read_slid, read_slid)
+	READER(SL, read_sl, read_sl)
+	READER(DLID_PATH_BITS, read_dlid_path_bits, read_dlid_path_bits)
+	READER(COMPLETION_TIMESTAMP, read_completion_ts, read_completion_ts)
+	READER(COMPLETION_TIMESTAMP_WALLCLOCK, read_completion_wallclock_ns, read_wallclock_ns)
+#undef READER
+}
+
+struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr)
+{
+	int err = check_attr(attr);
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_cq *cq = vb_make_cq(pub, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, "ibv_create_cq_ex");
+	if (!cq)
+		return NULL;
+	cq->cq.want_timestamp = attr->wc_flags & TIMESTAMPS;
+	fill_readers(&cq->ex, attr->wc_flags);
+	return &cq->ex;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The tables that inline verbs call through. An operation that does not exist is a null pointer where callers check for it. */
+#include "verbs/verbs.h"
+
+/* ---- the hot ones ---- */
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return vb_qp_post_send(vb_qp_of(qp), wr, bad);
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return vb_qp_post_recv(vb_qp_of(qp), wr, bad);
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return vb_srq_post_recv(vb_srq_of(srq), wr, bad);
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	return -vb_cq_arm(vb_cq_of(cq), solicited_only);
+}
+
+/* ---- in a forked child ---- */
+
+static int inherited_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	*bad = wr;
+	return -vb_refuse_inherited(qp->context, "ibv_post_send");
+}
+
+static int inherited_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	*bad = wr;
+	return -vb_refuse_inherited(qp->context, "ibv_post_recv");
+}
+
+static int inherited_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	*bad = wr;
+	return -vb_refuse_inherited(srq->context, "ibv_post_srq_recv");
+}
+
+static int inherited_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	return -vb_refuse_inherited(cq->context, "ibv_req_notify_cq");
+}
+
+static int inherited_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	return vb_refuse_inherited(cq->context, "ibv_poll_cq");
+}
+
+/* ---- what callers do not check for ---- */
+
+static struct ibv_mw *no_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	vb_explain("ibv_alloc_mw", "this device has no memory windows (max_mw is 0)");
+	return vb_fail_null(-EOPNOTSUPP);
+}
+
+static int no_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind) { return EOPNOTSUPP; }
+static int no_dealloc_mw(struct ibv_mw *mw) { return EOPNOTSUPP; }
+static int no_close_xrcd(struct ibv_xrcd *xrcd) { return EOPNOTSUPP; }
+
+void vb_ops_fill(struct verbs_context *ext)
+{
+	ext->context.ops = (struct ibv_context_ops){
+		.alloc_mw = no_alloc_mw,
+		.bind_mw = no_bind_mw,
+		.dealloc_mw = no_dealloc_mw,
+		.poll_cq = vb_poll_cq,
+		.req_notify_cq = req_notify_cq,
+		.post_srq_recv = post_srq_recv,
+		.post_send = post_send,
+		.post_recv = post_recv,
+	};
+	ext->query_port = vb_query_port;
+	ext->query_rt_values = vb_query_rt_values;
+	ext->create_cq_ex = vb_create_cq_ex;
+	ext->query_device_ex = vb_query_device_ex;
+	ext->create_qp_ex = vb_create_qp_ex;
+	ext->create_srq_ex = vb_create_srq_ex;
+	ext->close_xrcd = no_close_xrcd;
+}
+
+void vb_ops_disable(struct verbs_context *ext)
+{
+	ext->context.ops.poll_cq = inherited_poll_cq;
+	ext->context.ops.req_notify_cq = inherited_req_notify_cq;
+	ext->context.ops.post_srq_recv = inherited_post_srq_recv;
+	ext->context.ops.post_send = inherited_post_send;
+	ext->context.ops.post_recv = inherited_post_recv;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/qp_state.h"
+#include "verbs/verbs.h"
+
+/* ---- creation ---- */
+
+static int check_type(enum ibv_qp_type type, const char *call)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return 0;
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_DRIVER:
+		vb_explain(call, "this device has queue pairs of type IBV_QPT_RC only (qp_type is %d)", (int)type);
+		return -EOPNOTSUPP;
+	}
+	vb_explain(call, "qp_type %d does not exist", (int)type);
+	return -EINVAL;
+}
+
+static int check_users(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
+{
+	if (!attr->send_cq || !attr->recv_cq) {
+		vb_explain(call, "%s is NULL: a queue pair needs completion queues for both of its queues",
+			   attr->send_cq ? "recv_cq" : "send_cq");
+		return -EINVAL;
+	}
+	int err = vb_check_same_context(call, pd->context, "send_cq", attr->send_cq->context);
+	if (!err)
+		err = vb_check_same_context(call, pd->context, "recv_cq", attr->recv_cq->context);
+	if (!err && attr->srq)
+		err = vb_check_same_context(call, pd->context, "srq", attr->srq->context);
+	return err;
+}
+
+static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
+{
+	const struct {
+		const char *name;
+		uint32_t asked, most;
+	} caps[] = {
+		{ "max_send_wr", attr->cap.max_send_wr, VB_MAX_WR },
+		{ "max_send_sge", attr->cap.max_send_sge, VB_MAX_SGE },
+		{ "max_inline_data", attr->cap.max_inline_data, VB_MAX_INLINE },
+		{ "max_recv_wr", attr->srq ? 0 : attr->cap.max_recv_wr, VB_MAX_WR },
+		{ "max_recv_sge", attr->srq ? 0 : attr->cap.max_recv_sge, VB_MAX_SGE },
+	};
+	for (size_t i = 0; i < VB_ARRAY_LEN(caps); i++) {
+		if (caps[i].asked <= caps[i].most)
+			continue;
+		vb_explain(call, "%s is %u, the device allows %u", caps[i].name, caps[i].asked, caps[i].most);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
+{
+	int err = vb_refuse_inherited(pd->context, call);
+	if (!err)
+		err = check_type(attr->qp_type, call);
+	if (!err)
+		err = check_users(pd, attr, call);
+	return err ? err : check_caps(attr, call);
+}
+
+static void show(struct vb_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+{
+	qp->pub.context = pd->context;
+	qp->pub.qp_context = attr->qp_context;
+	qp->pub.pd = pd;
+	qp->pub.send_cq = attr->send_cq;
+	qp->pub.recv_cq = attr->recv_cq;
+	qp->pub.srq = attr->srq;
+	qp->pub.handle = qp->pub.qp_num = qp->qp.qpn;
+	qp->pub.state = IBV_QPS_RESET;
+	qp->pub.qp_type = attr->qp_type;
+}
+
+struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call)
+{
+	int err = check(pd, attr, call);
+	if (err)
+		return vb_fail_null(err);
+	struct vb_qp_init_attr init = {
+		.type = attr->qp_type,
+		.send_cq = vb_cq_of(attr->send_cq),
+		.recv_cq = vb_cq_of(attr->recv_cq),
+		.srq = attr->srq ? vb_srq_of(attr->srq) : NULL,
+		.cap = attr->cap,
+		.sq_sig_all = attr->sq_sig_all,
+	};
+	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return vb_fail_null(-ENOMEM);
+	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
+	if (err) {
+		vb_explain(call, "no memory, or no queue pair number left: %s", strerror(-err));
+		free(qp);
+		return vb_fail_null(err);
+	}
+	attr->cap = init.cap;
+	show(qp, pd, attr);
+	return &qp->pub;
+}
+
+VB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	return vb_create_qp(pd, attr, "ibv_create_qp");
+}
+
+_Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) == offsetof(struct ibv_qp_init_attr, sq_sig_all),
+	       "an extended attribute starts with a plain one");
+
+static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
+{
+	static const char call[] = "ibv_create_qp_ex";
+	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	if (attr->comp_mask & ~(uint32_t)KNOWN) {
+		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
+		return -EOPNOTSUPP;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		vb_explain(call, "no protection domain was given (IBV_QP_INIT_ATTR_PD in comp_mask)");
+		return -EINVAL;
+	}
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) {
+		vb_explain(call, "create_flags 0x%x: this device knows none", attr->create_flags);
+		return -EOPNOTSUPP;
+	}
+	return vb_check_same_context(call, pub, "the protection domain", attr->pd->context);
+}
+
+struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
+{
+	int err = check_ex(pub, attr);
+	if (err)
+		return vb_fail_null(err);
+	struct ibv_qp *qp = vb_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr, "ibv_create_qp_ex");
+	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return qp;
+	err = vb_wr_batch_init(vb_container_of(qp, struct vb_verbs_qp, pub), attr->send_ops_flags);
+	if (!err)
+		return qp;
+	ibv_destroy_qp(qp);
+	return vb_fail_null(err);
+}
+
+VB_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *pub)
+{
+	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
+	return qp->batch ? &qp->ex : NULL;
+}
+
+VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
+{
+	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
+	int err = vb_is_inherited(pub->context) ? 0 : vb_qp_fini(&qp->qp);
+	if (err) {
+		vb_explain("ibv_destroy_qp", "it is still attached to a multicast group: ibv_detach_mcast first");
+		return vb_fail(err);
+	}
+	vb_wr_batch_fini(qp);
+	free(qp);
+	return 0;
+}
+
+/* ---- modify and query ---- */
+
+VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
+{
+	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
+	if (!err)
+		err = vb_qp_modify(vb_qp_of(pub), attr, mask);
+	if (err)
+		return vb_fail(err);
+	if (mask & IBV_QP_STATE)
+		pub->state = attr->qp_state;
+	return 0;
+}
+
+VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct vb_qp *qp = vb_qp_of(pub);
+	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
+	if (err)
+		return vb_fail(err);
+	vb_qp_query(qp, attr);
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = pub->qp_context,
+		.send_cq = pub->send_cq,
+		.recv_cq = pub->recv_cq,
+		.srq = pub->srq,
+		.cap = qp->cap,
+		.qp_type = pub->qp_type,
+		.sq_sig_all = qp->sq_sig_all,
+	};
+	if (mask & IBV_QP_STATE)
+		pub->state = attr->qp_state;
+	return 0;
+}
+
+/* Nothing is promised about the order in which bytes of a message become visible, its last ones aside. */
+VB_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+/* ---- what this device does not have ---- */
+
+/* Without a vendor there is nothing to enhance, which is fine. */
+VB_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return ece->vendor_id ? vb_fail(-EOPNOTSUPP) : 0;
+}
+
+VB_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	memset(ece, 0, sizeof(*ece));
+	return vb_fail(-EOPNOTSUPP);
+}
+
+static int no_mcast(struct ibv_qp *qp, const char *call)
+{
+	vb_explain(call, "multicast is for queue pairs of type IBV_QPT_UD, this one has type %d", (int)qp->qp_type);
+	return vb_fail(-EINVAL);
+}
+
+VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) { return no_mcast(qp, "ibv_attach_mcast"); }
+VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) { return no_mcast(qp, "ibv_detach_mcast"); }

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Shared receive queues. */
+#include <stdlib.h>
+
+#include "verbs/verbs.h"
+
+static void explain_size(const char *call, const struct ibv_srq_attr *attr)
+{
+	vb_explain(call, "max_wr %u, max_sge %u, srq_limit %u: the device has 1 to %u (max_srq_wr) and at most %u (max_srq_sge); a limit "
+		   "and the requests that wait must fit into max_wr",
+		   attr->max_wr, attr->max_sge, attr->srq_limit, VB_MAX_WR, VB_MAX_SGE);
+}
+
+static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr, const char *call)
+{
+	struct ibv_srq_attr granted = { .max_wr = attr->max_wr, .max_sge = attr->max_sge };
+	int err = vb_refuse_inherited(pd->context, call);
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_srq *srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		return vb_fail_null(-ENOMEM);
+	err = vb_srq_init(&srq->srq, vb_pd_of(pd), &granted);
+	if (err) {
+		explain_size(call, attr);
+		free(srq);
+		return vb_fail_null(err);
+	}
+	attr->max_wr = granted.max_wr;
+	attr->max_sge = granted.max_sge;
+	srq->pub.context = pd->context;
+	srq->pub.srq_context = srq_context;
+	srq->pub.pd = pd;
+	return &srq->pub;
+}
+
+VB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+	return create(pd, init->srq_context, &init->attr, "ibv_create_srq");
+}
+
+struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *init)
+{
+	static const char call[] = "ibv_create_srq_ex";
+	enum { KNOWN = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD };
+	bool basic = !(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC;
+	if (!basic || (init->comp_mask & ~(uint32_t)KNOWN)) {
+		vb_explain(call, "this device has basic shared receive queues only (comp_mask 0x%x, srq_type %d)", init->comp_mask,
+			   (int)init->srq_type);
+		return vb_fail_null(-EOPNOTSUPP);
+	}
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
+		vb_explain(call, "comp_mask lacks IBV_SRQ_INIT_ATTR_PD: a protection domain is needed");
+		return vb_fail_null(-EINVAL);
+	}
+	int err = vb_check_same_context(call, pub, "the protection domain", init->pd->context);
+	return err ? vb_fail_null(err) : create(init->pd, init->srq_context, &init->attr, call);
+}
+
+VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int mask)
+{
+	int err = vb_refuse_inherited(pub->context, "ibv_modify_srq");
+	if (err)
+		return vb_fail(err);
+	err = vb_srq_modify(vb_srq_of(pub), attr, mask);
+	if (!err)
+		return 0;
+	explain_size("ibv_modify_srq", attr);
+	return vb_fail(err);
+}
+
+VB_EXPORT int ibv_query_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr)
+{
+	int err = vb_refuse_inherited(pub->context, "ibv_query_srq");
+	if (err)
+		return vb_fail(err);
+	vb_srq_query(vb_srq_of(pub), attr);
+	return 0;
+}
+
+VB_EXPORT int ibv_destroy_srq(struct ibv_srq *pub)
+{
+	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
+	unsigned users = atomic_load(&srq->srq.refs);
+	int err = vb_is_inherited(pub->context) ? 0 : vb_srq_fini(&srq->srq);
+	if (err) {
+		vb_explain("ibv_destroy_srq", "%u queue pairs still use it", users);
+		return vb_fail(err);
+	}
+	free(srq);
+	return 0;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The public layer: what a program's pointers really point to. Each public object is the head of a structure that also
+ * holds the adapter's object of the same name; the program owns the former's lifetime, create to destroy.
+ *
+ * Conventions below this layer are negative errno values; here calls answer as their man pages say, which
+ * vb_fail (an errno value), vb_fail_minus1 and vb_fail_null turn them into. Every refusal has a sentence (base/log.h).
+ *
+ * fork: an object that a child inherited belongs to the parent. In the child, calls on it fail with EIO and touch
+ * nothing, and destroying it frees the child's copy alone. Objects are told by their context's generation; the operations
+ * that inline verbs call directly are exchanged in the child, so that they need not look.
+ */
+#ifndef VB_VERBS_H
+#define VB_VERBS_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+
+#include "adapter/device.h"
+#include "adapter/object.h"
+#include "base/base.h"
+#include "base/log.h"
+
+/* A null pointer follows struct ibv_device: provider libraries look there for their own operations and must find none. */
+struct vb_verbs_device {
+	struct ibv_device pub;
+	const void *no_provider;
+	struct vb_device *dev;
+	unsigned refs; /* lists and open contexts; under the list's lock */
+	struct vb_list node;
+};
+
+struct vb_verbs_context {
+	struct vb_context ctx;
+	struct vb_list node; /* in the list of open contexts */
+	atomic_uint refs;    /* the program's, until it closes the device, and one for each PD, CQ and channel */
+	struct verbs_context ext;
+};
+
+struct vb_verbs_pd {
+	struct ibv_pd pub;
+	struct vb_pd pd;
+};
+
+struct vb_verbs_mr {
+	struct ibv_mr pub;
+	struct vb_mr mr;
+};
+
+struct vb_verbs_channel {
+	struct ibv_comp_channel pub;
+	struct vb_channel ch;
+};
+
+struct vb_verbs_cq {
+	union {
+		struct ibv_cq pub;
+		struct ibv_cq_ex ex;
+	};
+	struct vb_cq cq;
+	pthread_mutex_t poll_lock; /* held from ibv_start_poll to ibv_end_poll */
+	struct vb_cqe current;     /* what they have found; its QP may be destroyed meanwhile */
+	uint32_t current_qpn;
+};
+
+struct vb_verbs_srq {
+	struct ibv_srq pub;
+	struct vb_srq srq;
+};
+
+struct vb_verbs_ah {
+	struct ibv_ah pub;
+	struct vb_ah ah;
+};
+
+struct vb_verbs_qp {
+	union {
+		struct ibv_qp pub;
+		struct ibv_qp_ex ex;
+	};
+	struct vb_qp qp;
+	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
+};
+
+static inline struct vb_verbs_context *vb_verbs_context_of(struct ibv_context *pub)
+{
+	return vb_container_of(pub, struct vb_verbs_context, ext.context);
+}
+
+static inline struct vb_device *vb_device_of(struct ibv_context *pub)
+{
+	return vb_verbs_context_of(pub)->ctx.device;
+}
+
+static inline struct vb_pd *vb_pd_of(struct ibv_pd *pub) { return &vb_container_of(pub, struct vb_verbs_pd, pub)->pd; }
+static inline struct vb_cq *vb_cq_of(struct ibv_cq *pub) { return &vb_container_of(pub, struct vb_verbs_cq, pub)->cq; }
+static inline struct vb_qp *vb_qp_of(struct ibv_qp *pub) { return &vb_container_of(pub, struct vb_verbs_qp, pub)->qp; }
+static inline struct vb_srq *vb_srq_of(struct ibv_srq *pub) { return &vb_container_of(pub, struct vb_verbs_srq, pub)->srq; }
+
+/* ---- answers ---- */
+
+static inline int vb_fail(int negative)
+{
+	errno = -negative;
+	return -negative;
+}
+
+static inline int vb_fail_minus1(int negative)
+{
+	errno = -negative;
+	return -1;
+}
+
+static inline void *vb_fail_null(int negative)
+{
+	errno = -negative;
+	return NULL;
+}
+
+/* ---- forks ---- */
+
+static inline bool vb_is_inherited(struct ibv_context *pub)
+{
+	return vb_verbs_context_of(pub)->ctx.generation != vb_host_generation();
+}
+
+/* 0, or -EIO with a sentence. */
+int vb_refuse_inherited(struct ibv_context *pub, const char *call);
+
+/* ---- between the files of this layer ---- */
+
+/* The device whose interface is still known; takes a reference. */
+void vb_verbs_device_hold(struct vb_verbs_device *device);
+void vb_verbs_device_release(struct vb_verbs_device *device);
+
+/* A device that is closed while objects made on it exist stays until the last of them goes. */
+void vb_verbs_context_hold(struct ibv_context *pub);
+void vb_verbs_context_release(struct ibv_context *pub);
+
+/* Fills the tables of a context. */
+void vb_ops_fill(struct verbs_context *ext);
+/* Replaces what inline verbs call directly by refusals. Async-signal-safe. */
+void vb_ops_disable(struct verbs_context *ext);
+
+/* Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass. */
+int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other);
+
+struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call);
+struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr);
+struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *attr);
+struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr);
+/* Makes a CQ without its extended functions. */
+struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
+			       uint32_t comp_vector, const char *call);
+
+/* The work request calls of struct ibv_qp_ex (ibv_wr_post(3)) for a QP whose caps are known. */
+int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops);
+void vb_wr_batch_fini(struct vb_verbs_qp *qp);
+
+int vb_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
+int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
+		       size_t attr_size);
+int vb_query_port(struct ibv_context *pub, uint8_t port_num, struct ibv_port_attr *attr, size_t attr_size);
+int vb_query_rt_values(struct ibv_context *pub, struct ibv_values_ex *values);
+
+#endif
