@@ -129,6 +129,12 @@ static void drop_missing_locked(const struct vb_netif *list, unsigned count)
 	}
 }
 
+/* Worth a device: an interface that can reach somebody. One that goes down later keeps its device. */
+static bool is_usable(const struct vb_netif *netif)
+{
+	return netif->loopback || (netif->up && netif->naddrs);
+}
+
 /* The loopback, which the list has last, stays last. */
 static int refresh_locked(void)
 {
@@ -140,6 +146,8 @@ static int refresh_locked(void)
 	drop_missing_locked(list, count);
 	for (unsigned i = 0; i < count; i++) {
 		struct vb_device *dev = find_locked(&list[i]);
+		if (!dev && !is_usable(&list[i]))
+			continue;
 		if (!dev)
 			dev = create_locked(&list[i]);
 		if (!dev) {
