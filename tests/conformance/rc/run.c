@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Cases: every body on every path, each in its own process group of one or two processes. */
+#include "rc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WATCHDOG_S = 40 };
+
+/* One line per path: each body runs on all of them. */
+static const struct path {
+	const char *name;
+	bool threads;
+	const char *copy; /* VERBATIM_COPY, NULL: the library chooses */
+} paths[] = {
+	{ "one process", true, NULL },
+	{ "one process, process_vm", true, "process_vm" },
+	{ "one process, link", true, "link" },
+	{ "two processes", false, NULL },
+	{ "two processes, process_vm", false, "process_vm" },
+	{ "two processes, link", false, "link" },
+};
+
+struct instance {
+	const struct body *body;
+	const struct path *path;
+};
+
+static __thread const char *role = "";
+static pid_t passive_pid;
+
+/* ---- verdicts ---- */
+
+void rc_fail(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "# %s %s:%d: %s\n", role, file, line, what);
+	_exit(1);
+}
+
+void rc_fail_eq(const char *file, int line, const char *what, long long got, long long want)
+{
+	fprintf(stderr, "# %s %s:%d: %s: %lld (0x%llx), not %lld (0x%llx)\n", role, file, line, what, got, got, want, want);
+	_exit(1);
+}
+
+void rc_skip(const char *why)
+{
+	fprintf(stderr, "# skipped: %s\n", why);
+	_exit(SKIPPED);
+}
+
+static void bark(int signal)
+{
+	static const char text[] = "# the watchdog ended a case that hung\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)ignored;
+	_exit(2);
+}
+
+static void start_watchdog(void)
+{
+	signal(SIGALRM, bark);
+	alarm(WATCHDOG_S * (rc_sanitized ? 4 : 1));
+}
+
+/* ---- one case ---- */
+
+static struct end make_end(const struct instance *i, bool passive, int sock)
+{
+	const char *seed = getenv("VERBATIM_SEED");
+	return (struct end){
+		.passive = passive,
+		.threads = i->path->threads,
+		.link_copies = i->path->copy && !strcmp(i->path->copy, "link"),
+		.sock = sock,
+		.seed = seed ? strtoull(seed, NULL, 0) : 1,
+	};
+}
+
+struct start {
+	const struct instance *instance;
+	int sock;
+};
+
+static void *run_passive(void *arg)
+{
+	const struct start *s = arg;
+	struct end e = make_end(s->instance, true, s->sock);
+	role = "passive end";
+	s->instance->body->run(&e);
+	return NULL;
+}
+
+static void run_active(const struct instance *i, int sock)
+{
+	struct end e = make_end(i, false, sock);
+	e.peer_pid = passive_pid;
+	role = "active end";
+	i->body->run(&e);
+}
+
+/* A passive process that fails takes the case with it, instead of leaving the active one to wait. */
+static void passive_ended(int signal)
+{
+	int status;
+	if (waitpid(passive_pid, &status, WNOHANG) != passive_pid)
+		return;
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		_exit(WEXITSTATUS(status));
+	passive_pid = 0;
+}
+
+static void start_passive_process(const struct instance *i, const int pair[2])
+{
+	sigset_t chld, before;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &before);
+	signal(SIGCHLD, passive_ended);
+	CHECK((passive_pid = fork()) >= 0);
+	if (!passive_pid) {
+		signal(SIGCHLD, SIG_DFL);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		start_watchdog();
+		close(pair[0]);
+		run_passive(&(struct start){ i, pair[1] });
+		exit(0);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	close(pair[1]);
+}
+
+static void run_processes(const struct instance *i, const int pair[2])
+{
+	start_passive_process(i, pair);
+	run_active(i, pair[0]);
+	while (passive_pid)
+		usleep(500);
+}
+
+static void run_threads(const struct instance *i, const int pair[2])
+{
+	pthread_t thread;
+	struct start s = { i, pair[1] };
+	CHECK(!pthread_create(&thread, NULL, run_passive, &s));
+	run_active(i, pair[0]);
+	pthread_join(thread, NULL);
+}
+
+static void run(const struct instance *i)
+{
+	int pair[2];
+	start_watchdog();
+	signal(SIGPIPE, SIG_IGN);
+	if (i->path->copy)
+		setenv("VERBATIM_COPY", i->path->copy, 1);
+	else
+		unsetenv("VERBATIM_COPY");
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	if (i->body->where == ALONE)
+		run_active(i, pair[0]);
+	else if (i->path->threads)
+		run_threads(i, pair);
+	else
+		run_processes(i, pair);
+}
+
+static void run_case(void **state)
+{
+	int status = -1;
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run(*state);
+		exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+		skip();
+	if (WIFSIGNALED(status))
+		fail_msg("ended by signal %d", WTERMSIG(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- all cases ---- */
+
+static bool belongs(const struct body *b, const struct path *p)
+{
+	switch (b->where) {
+	case BOTH:
+		return true;
+	case PROCESSES_ONLY:
+		return !p->threads;
+	case THREADS_ONLY:
+	case ALONE:
+		return p->threads;
+	}
+	return false;
+}
+
+/* argv[1]: run only the cases whose name contains it. */
+int rc_main(int argc, char **argv, const struct body *bodies, size_t n)
+{
+	size_t npaths = sizeof(paths) / sizeof(paths[0]), count = 0;
+	struct CMUnitTest *tests = calloc(n * npaths, sizeof(*tests));
+	struct instance *instances = calloc(n * npaths, sizeof(*instances));
+	for (size_t b = 0; b < n; b++) {
+		for (size_t p = 0; p < npaths; p++) {
+			char *name = NULL;
+			if (!belongs(&bodies[b], &paths[p]) || asprintf(&name, "%s (%s)", bodies[b].name, paths[p].name) < 0)
+				continue;
+			if (argc > 1 && !strstr(name, argv[1])) {
+				free(name);
+				continue;
+			}
+			instances[count] = (struct instance){ &bodies[b], &paths[p] };
+			tests[count] = (struct CMUnitTest){ .name = name, .test_func = run_case, .initial_state = &instances[count] };
+			count++;
+		}
+	}
+	int failed = count ? _cmocka_run_group_tests(argv[0], tests, count, NULL, NULL) : 0;
+	for (size_t i = 0; i < count; i++)
+		free((char *)tests[i].name);
+	free(tests);
+	free(instances);
+	return failed;
+}
+
+/* Children of a program with threads start threads here; ThreadSanitizer ends them unless told otherwise. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The verbs of rdma_verbs.h on ids: registration, posting, reaping, and what they refuse. */
+#include "cm.h"
+
+enum { DEPTH = 8, SGES = 3, SIZE = 4096 };
+
+/* Two connected ids with QPs whose completion queues the library made, and a buffer of each. */
+struct wired {
+	struct pair p;
+	uint8_t client_buf[SIZE], server_buf[SIZE];
+	struct ibv_mr *client_mr, *server_mr;
+};
+
+static struct ibv_qp_init_attr qp_attr(void)
+{
+	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+					  .cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES,
+						   .max_recv_sge = SGES, .max_inline_data = 64 } };
+}
+
+static void add_qp(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+}
+
+static struct wired *wire_up(const char *ip)
+{
+	struct wired *w = calloc(1, sizeof(*w));
+	struct rdma_cm_event *event;
+
+	assert_non_null(w);
+	w->p = listening_pair(ip, RDMA_PS_TCP);
+	add_qp(w->p.client);
+	assert_ok(rdma_connect(w->p.client, NULL));
+	event = expect(w->p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	w->p.server = event->id;
+	add_qp(w->p.server);
+	assert_ok(rdma_accept(w->p.server, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_acked(w->p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	expect_acked(w->p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	return w;
+}
+
+static void tear_down(struct wired *w)
+{
+	if (w->client_mr)
+		assert_ok(rdma_dereg_mr(w->client_mr));
+	if (w->server_mr)
+		assert_ok(rdma_dereg_mr(w->server_mr));
+	rdma_destroy_qp(w->p.client);
+	rdma_destroy_qp(w->p.server);
+	destroy_pair(&w->p);
+	free(w);
+}
+
+static void register_msgs(struct wired *w)
+{
+	w->client_mr = rdma_reg_msgs(w->p.client, w->client_buf, SIZE);
+	w->server_mr = rdma_reg_msgs(w->p.server, w->server_buf, SIZE);
+	assert_non_null(w->client_mr);
+	assert_non_null(w->server_mr);
+}
+
+static void expect_send_comp(struct rdma_cm_id *id, void *context, enum ibv_wc_opcode opcode)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(rdma_get_send_comp(id, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, opcode);
+	assert_int_equal(wc.wr_id, (uintptr_t)context);
+}
+
+static void expect_recv_comp(struct rdma_cm_id *id, void *context, uint32_t bytes)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(rdma_get_recv_comp(id, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_RECV);
+	assert_int_equal(wc.wr_id, (uintptr_t)context);
+	assert_int_equal(wc.byte_len, bytes);
+}
+
+static void fill(uint8_t *buf, uint8_t seed)
+{
+	for (int i = 0; i < SIZE; i++)
+		buf[i] = (uint8_t)(i * 31 + seed);
+}
+
+/* ---- messages ---- */
+
+static void message_on(const char *ip)
+{
+	struct wired *w = wire_up(ip);
+	int send_context, recv_context;
+
+	register_msgs(w);
+	fill(w->client_buf, 1);
+	assert_ok(rdma_post_recv(w->p.server, &recv_context, w->server_buf, SIZE, w->server_mr));
+	assert_ok(rdma_post_send(w->p.client, &send_context, w->client_buf, 1000, w->client_mr, 0));
+	expect_send_comp(w->p.client, &send_context, IBV_WC_SEND);
+	expect_recv_comp(w->p.server, &recv_context, 1000);
+	assert_memory_equal(w->server_buf, w->client_buf, 1000);
+	assert_int_equal(w->server_buf[1000], 0);
+	tear_down(w);
+}
+
+static void send__arrives(void **state)
+{
+	(void)state;
+	on_each_address(message_on);
+}
+
+static void send__inline_needs_no_region(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	char text[] = "inline";
+
+	(void)state;
+	register_msgs(w);
+	assert_ok(rdma_post_recv(w->p.server, NULL, w->server_buf, SIZE, w->server_mr));
+	assert_ok(rdma_post_send(w->p.client, NULL, text, sizeof(text), NULL, IBV_SEND_INLINE));
+	memset(text, 0, sizeof(text)); /* it was copied */
+	expect_send_comp(w->p.client, NULL, IBV_WC_SEND);
+	expect_recv_comp(w->p.server, NULL, sizeof(text));
+	assert_string_equal(w->server_buf, "inline");
+	tear_down(w);
+}
+
+static void send__vectors_gather_and_scatter(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+
+	(void)state;
+	register_msgs(w);
+	fill(w->client_buf, 2);
+	struct ibv_sge from[] = { { (uintptr_t)w->client_buf, 10, w->client_mr->lkey },
+				  { (uintptr_t)w->client_buf + 100, 20, w->client_mr->lkey },
+				  { (uintptr_t)w->client_buf + 200, 30, w->client_mr->lkey } };
+	struct ibv_sge to[] = { { (uintptr_t)w->server_buf, 25, w->server_mr->lkey },
+				{ (uintptr_t)w->server_buf + 500, 500, w->server_mr->lkey } };
+	assert_ok(rdma_post_recvv(w->p.server, w, to, 2));
+	assert_ok(rdma_post_sendv(w->p.client, w, from, 3, 0));
+	expect_send_comp(w->p.client, w, IBV_WC_SEND);
+	expect_recv_comp(w->p.server, w, 60);
+	assert_memory_equal(w->server_buf, w->client_buf, 10);
+	assert_memory_equal(w->server_buf + 10, w->client_buf + 100, 15);
+	assert_memory_equal(w->server_buf + 500, w->client_buf + 115, 5);
+	assert_memory_equal(w->server_buf + 505, w->client_buf + 200, 30);
+	tear_down(w);
+}
+
+static void send__unsignaled_completes_silently(void **state)
+{
+	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
+	struct ibv_qp_init_attr attr = qp_attr();
+	struct rdma_cm_event *event;
+	uint8_t from[8] = { 1 }, to[8];
+	struct ibv_wc wc;
+
+	(void)state;
+	attr.sq_sig_all = 0;
+	assert_ok(rdma_create_qp(p.client, NULL, &attr));
+	assert_ok(rdma_connect(p.client, NULL));
+	event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	add_qp(p.server);
+	struct ibv_mr *mr = rdma_reg_msgs(p.server, to, sizeof(to));
+	assert_ok(rdma_post_recv(p.server, NULL, to, sizeof(to), mr)); /* before the connection is there */
+	assert_ok(rdma_post_recv(p.server, NULL, to, sizeof(to), mr));
+	assert_ok(rdma_accept(p.server, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_ok(rdma_post_send(p.client, &from, from, sizeof(from), NULL, IBV_SEND_INLINE));
+	assert_ok(rdma_post_send(p.client, &to, from, sizeof(from), NULL, IBV_SEND_INLINE | IBV_SEND_SIGNALED));
+	expect_send_comp(p.client, &to, IBV_WC_SEND);
+	assert_int_equal(ibv_poll_cq(p.client->send_cq, 1, &wc), 0);
+	expect_recv_comp(p.server, NULL, sizeof(to));
+	expect_recv_comp(p.server, NULL, sizeof(to));
+	assert_ok(rdma_dereg_mr(mr));
+	rdma_destroy_qp(p.client);
+	rdma_destroy_qp(p.server);
+	destroy_pair(&p);
+}
+
+/* ---- the peer's memory ---- */
+
+static void rdma_on(const char *ip)
+{
+	struct wired *w = wire_up(ip);
+	struct ibv_mr *readable_mr = rdma_reg_read(w->p.server, w->server_buf, SIZE);
+	uint8_t writable[SIZE] = { 0 };
+	struct ibv_mr *writable_mr = rdma_reg_write(w->p.server, writable, SIZE);
+
+	assert_non_null(readable_mr);
+	assert_non_null(writable_mr);
+	w->client_mr = rdma_reg_msgs(w->p.client, w->client_buf, SIZE);
+	fill(w->server_buf, 3);
+	assert_ok(rdma_post_read(w->p.client, w, w->client_buf, SIZE, w->client_mr, 0, (uintptr_t)w->server_buf,
+				 readable_mr->rkey));
+	expect_send_comp(w->p.client, w, IBV_WC_RDMA_READ);
+	assert_memory_equal(w->client_buf, w->server_buf, SIZE);
+	assert_ok(rdma_post_write(w->p.client, writable, w->client_buf + 5, 100, w->client_mr, 0,
+				  (uintptr_t)writable + 7, writable_mr->rkey));
+	expect_send_comp(w->p.client, writable, IBV_WC_RDMA_WRITE);
+	assert_memory_equal(writable + 7, w->client_buf + 5, 100);
+	assert_int_equal(writable[6], 0);
+	assert_int_equal(writable[107], 0);
+	assert_ok(rdma_dereg_mr(readable_mr));
+	assert_ok(rdma_dereg_mr(writable_mr));
+	tear_down(w);
+}
+
+static void read_and_write__move_data(void **state)
+{
+	(void)state;
+	on_each_address(rdma_on);
+}
+
+static void readv_and_writev__take_vectors(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+
+	(void)state;
+	w->client_mr = rdma_reg_msgs(w->p.client, w->client_buf, SIZE);
+	w->server_mr = rdma_reg_write(w->p.server, w->server_buf, SIZE);
+	fill(w->client_buf, 4);
+	struct ibv_sge sgl[] = { { (uintptr_t)w->client_buf + 50, 11, w->client_mr->lkey },
+				 { (uintptr_t)w->client_buf + 10, 22, w->client_mr->lkey } };
+	assert_ok(rdma_post_writev(w->p.client, w, sgl, 2, 0, (uintptr_t)w->server_buf, w->server_mr->rkey));
+	expect_send_comp(w->p.client, w, IBV_WC_RDMA_WRITE);
+	assert_memory_equal(w->server_buf, w->client_buf + 50, 11);
+	assert_memory_equal(w->server_buf + 11, w->client_buf + 10, 22);
+
+	struct ibv_mr *readable_mr = rdma_reg_read(w->p.server, w->server_buf, SIZE);
+	memset(w->client_buf, 0, SIZE);
+	assert_ok(rdma_post_readv(w->p.client, w, sgl, 2, 0, (uintptr_t)w->server_buf, readable_mr->rkey));
+	expect_send_comp(w->p.client, w, IBV_WC_RDMA_READ);
+	assert_memory_equal(w->client_buf + 50, w->server_buf, 11);
+	assert_memory_equal(w->client_buf + 10, w->server_buf + 11, 22);
+	assert_ok(rdma_dereg_mr(readable_mr));
+	tear_down(w);
+}
+
+/* The kinds of registration give the peer what their names say and no more. */
+static void write__to_a_region_for_messages_fails(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct ibv_wc wc;
+
+	(void)state;
+	register_msgs(w);
+	assert_ok(rdma_post_write(w->p.client, w, w->client_buf, 8, w->client_mr, 0, (uintptr_t)w->server_buf,
+				  w->server_mr->rkey));
+	assert_int_equal(rdma_get_send_comp(w->p.client, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(wc.wr_id, (uintptr_t)w);
+	tear_down(w);
+}
+
+static void read__from_a_region_for_writing_fails(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct ibv_wc wc;
+
+	(void)state;
+	w->client_mr = rdma_reg_msgs(w->p.client, w->client_buf, SIZE);
+	w->server_mr = rdma_reg_write(w->p.server, w->server_buf, SIZE);
+	assert_ok(rdma_post_read(w->p.client, w, w->client_buf, 8, w->client_mr, 0, (uintptr_t)w->server_buf,
+				 w->server_mr->rkey));
+	assert_int_equal(rdma_get_send_comp(w->p.client, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	tear_down(w);
+}
+
+/* ---- refusals ---- */
+
+static void post__without_a_qp(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	uint8_t buf[16];
+	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf)); /* the default domain is there already */
+	struct ibv_sge sge = { (uintptr_t)buf, sizeof(buf), 0 };
+	struct ibv_wc wc;
+
+	(void)state;
+	assert_non_null(mr);
+	assert_refused(EINVAL, rdma_post_recv(id, NULL, buf, sizeof(buf), mr));
+	assert_refused(EINVAL, rdma_post_recvv(id, NULL, &sge, 1));
+	assert_refused(EINVAL, rdma_post_send(id, NULL, buf, sizeof(buf), mr, 0));
+	assert_refused(EINVAL, rdma_post_sendv(id, NULL, &sge, 1, 0));
+	assert_refused(EINVAL, rdma_post_read(id, NULL, buf, sizeof(buf), mr, 0, 0, 0));
+	assert_refused(EINVAL, rdma_post_readv(id, NULL, &sge, 1, 0, 0, 0));
+	assert_refused(EINVAL, rdma_post_write(id, NULL, buf, sizeof(buf), mr, 0, 0, 0));
+	assert_refused(EINVAL, rdma_post_writev(id, NULL, &sge, 1, 0, 0, 0));
+	assert_refused(EINVAL, rdma_post_ud_send(id, NULL, buf, sizeof(buf), mr, 0, NULL, 1));
+	assert_refused(EINVAL, rdma_get_send_comp(id, &wc));
+	assert_refused(EINVAL, rdma_get_recv_comp(id, &wc));
+	assert_ok(rdma_dereg_mr(mr));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+static void post__before_the_connection(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	uint8_t buf[16];
+
+	(void)state;
+	add_qp(id);
+	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
+	for (int i = 0; i < DEPTH; i++)
+		assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr));
+	assert_refused(EINVAL, rdma_post_send(id, NULL, buf, sizeof(buf), mr, 0));
+	assert_refused(EINVAL, rdma_post_read(id, NULL, buf, sizeof(buf), mr, 0, 0, 0));
+	assert_refused(EINVAL, rdma_post_write(id, NULL, buf, sizeof(buf), mr, 0, 0, 0));
+	rdma_destroy_qp(id);
+	assert_ok(rdma_dereg_mr(mr));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+static void post__more_than_fits(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct ibv_sge sgl[64] = { { 0 } };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int posted = 0;
+
+	(void)state;
+	register_msgs(w);
+	assert_int_equal(ibv_query_qp(w->p.server->qp, &attr, IBV_QP_CAP, &init), 0);
+	for (size_t i = 0; i < 64; i++)
+		sgl[i] = (struct ibv_sge){ (uintptr_t)w->server_buf, 1, w->server_mr->lkey };
+	if (attr.cap.max_recv_sge < 64)
+		assert_refused(EINVAL, rdma_post_recvv(w->p.server, NULL, sgl, (int)attr.cap.max_recv_sge + 1));
+	while (rdma_post_recv(w->p.server, NULL, w->server_buf, SIZE, w->server_mr) == 0)
+		assert_true(++posted <= (int)attr.cap.max_recv_wr);
+	assert_int_equal(errno, ENOMEM);
+	assert_int_equal(posted, attr.cap.max_recv_wr);
+	tear_down(w);
+}
+
+/* ibv_post_recv takes a list up to its first bad request, and tells which that is. */
+static void post_recv__stops_at_the_first_bad(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	uint8_t buf[16];
+
+	(void)state;
+	add_qp(id);
+	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
+	struct ibv_sge sge = { (uintptr_t)buf, sizeof(buf), mr->lkey };
+	struct ibv_recv_wr wr[3] = { { .next = &wr[1], .sg_list = &sge, .num_sge = 1 },
+				     { .next = &wr[2], .sg_list = &sge, .num_sge = 1000 },
+				     { .sg_list = &sge, .num_sge = 1 } };
+	struct ibv_recv_wr *bad = NULL;
+	assert_int_equal(ibv_post_recv(id->qp, wr, &bad), EINVAL);
+	assert_ptr_equal(bad, &wr[1]);
+	rdma_destroy_qp(id);
+	assert_ok(rdma_dereg_mr(mr));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+/* With an SRQ the id's receives go there, and the QP itself takes none. */
+static void post_recv__goes_to_the_srq(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 2, .max_sge = 1 } };
+	struct ibv_recv_wr wr = { 0 }, *bad = NULL;
+	uint8_t buf[16];
+
+	(void)state;
+	assert_ok(rdma_create_srq(id, NULL, &attr));
+	struct ibv_mr *mr = rdma_reg_msgs(id, buf, sizeof(buf));
+	assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr)); /* needs no QP */
+	add_qp(id);
+	assert_int_equal(ibv_post_recv(id->qp, &wr, &bad), EINVAL);
+	assert_ptr_equal(bad, &wr);
+	assert_ok(rdma_post_recv(id, NULL, buf, sizeof(buf), mr));
+	rdma_destroy_qp(id);
+	rdma_destroy_srq(id);
+	assert_ok(rdma_dereg_mr(mr));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+/* ---- the end ---- */
+
+static void disconnect__flushes_what_was_posted(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct ibv_wc wc;
+
+	(void)state;
+	register_msgs(w);
+	assert_ok(rdma_post_recv(w->p.client, &wc, w->client_buf, SIZE, w->client_mr));
+	assert_ok(rdma_post_recv(w->p.server, w, w->server_buf, SIZE, w->server_mr));
+	assert_ok(rdma_disconnect(w->p.client));
+	assert_int_equal(rdma_get_recv_comp(w->p.client, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(wc.wr_id, (uintptr_t)&wc);
+	expect_acked(w->p.server_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	assert_int_equal(rdma_get_recv_comp(w->p.server, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(wc.wr_id, (uintptr_t)w);
+	tear_down(w);
+}
+
+static void reg__of_nothing(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	struct ibv_mr *mr = rdma_reg_msgs(id, NULL, 0); /* nothing is a region, too */
+
+	(void)state;
+	assert_non_null(mr);
+	assert_ok(rdma_dereg_mr(mr));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(send__arrives),
+		cmocka_unit_test(send__inline_needs_no_region),
+		cmocka_unit_test(send__vectors_gather_and_scatter),
+		cmocka_unit_test(send__unsignaled_completes_silently),
+		cmocka_unit_test(read_and_write__move_data),
+		cmocka_unit_test(readv_and_writev__take_vectors),
+		cmocka_unit_test(write__to_a_region_for_messages_fails),
+		cmocka_unit_test(read__from_a_region_for_writing_fails),
+		cmocka_unit_test(post__without_a_qp),
+		cmocka_unit_test(post__before_the_connection),
+		cmocka_unit_test(post__more_than_fits),
+		cmocka_unit_test(post_recv__stops_at_the_first_bad),
+		cmocka_unit_test(post_recv__goes_to_the_srq),
+		cmocka_unit_test(disconnect__flushes_what_was_posted),
+		cmocka_unit_test(reg__of_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
