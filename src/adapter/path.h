@@ -32,8 +32,8 @@ struct vb_path_ops {
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held. */
 	void (*run)(struct vb_qp *qp);
-	/* A poll's first look at the QP that had the last completion: cheap if nothing has happened. No lock held. */
-	void (*peek)(struct vb_qp *qp);
+	/* A poll's first look at the QP that had the last completion: cheap if nothing has happened, which false says. No lock held. */
+	bool (*peek)(struct vb_qp *qp);
 	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
 	bool (*poll)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */

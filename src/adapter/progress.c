@@ -9,6 +9,8 @@
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls in a row, none of them after arming, that make a poller */
+	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
+	YIELD_EVERY = 32,      /* each time after so many polls */
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there */
 	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
@@ -23,6 +25,7 @@ static bool started;
 /* Counters that several threads may bump without atomic read-modify-write: a lost increment is harmless. */
 static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
+static atomic_uint fruitless;   /* rounds in a row that found nothing */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread */
 static atomic_uint sleep_generation;
@@ -108,12 +111,21 @@ static void note_poll(void)
 	vb_loop_wake(); /* so that the progress thread starts to tick */
 }
 
-static void peek(struct vb_qp *qp)
+static bool peek(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
-	if (path)
-		path->peek(qp);
+	bool found = path && path->peek(qp);
 	vb_qp_unref(qp);
+	return found;
+}
+
+/* Whoever a poller waits for may be waiting for the poller's processor. */
+static void give_way(void)
+{
+	bump(&fruitless);
+	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
+	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)
+		sched_yield();
 }
 
 void vb_progress_poll(struct vb_qp *hot)
@@ -121,14 +133,12 @@ void vb_progress_poll(struct vb_qp *hot)
 	if (vb_unlikely(!vb_arena))
 		return; /* a forked child that polls its parent's CQ */
 	note_poll();
-	if (hot)
-		peek(hot);
-	round_once();
-}
-
-void vb_progress_once(void)
-{
-	round_once();
+	bool found = hot && peek(hot);
+	found |= round_once();
+	if (found)
+		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+	else
+		give_way();
 }
 
 void vb_progress_arm(void)

@@ -22,8 +22,6 @@ extern struct vb_lock vb_progress_lock;
 
 /* One round by a thread that polls and found nothing; hot: a QP to look at first, with a reference that is given back, or NULL. */
 void vb_progress_poll(struct vb_qp *hot);
-/* One round by a thread that does not poll in a loop. */
-void vb_progress_once(void);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

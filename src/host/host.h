@@ -253,7 +253,7 @@ struct vb_netif {
 	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS]; /* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
 };
 
-/* A malloc'ed array of the usable interfaces (ARPHRD_ETHER or loopback, or any other that has an address): by ifindex, loopback last. */
+/* A malloc'ed array of the usable interfaces (loopback, Ethernet that is up, any that has an address): by ifindex, loopback last. */
 VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);
 /* Calls changed(arg) from the progress thread after addresses, links or MTUs changed (rtnetlink groups). Once per process. */
 VB_EXPORT int vb_netif_watch(void (*changed)(void *arg), void *arg);

@@ -136,10 +136,11 @@ static void fill(struct vb_netif *nif, int sock, const struct ifaddrs *link, con
 			add_address(nif, &ip, prefix_of(ifa));
 }
 
+/* Loopback, whatever has an address, and Ethernet that is up. */
 static bool is_usable(const struct vb_netif *nif, const struct ifaddrs *link)
 {
 	const struct sockaddr_ll *ll = (const struct sockaddr_ll *)link->ifa_addr;
-	return nif->loopback || ll->sll_hatype == ARPHRD_ETHER || nif->naddrs;
+	return nif->loopback || nif->naddrs || (ll->sll_hatype == ARPHRD_ETHER && nif->up);
 }
 
 static int by_index_loopback_last(const void *a, const void *b)

@@ -234,15 +234,17 @@ static void run(struct vb_qp *qp)
 	request(qp);
 }
 
-static void peek(struct vb_qp *qp)
+static bool peek(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
-		return;
-	if (vb_responder_has_news(l))
+		return false;
+	bool served = vb_responder_has_news(l), asked = vb_requester_has_news(l);
+	if (served)
 		serve(qp);
-	if (vb_requester_has_news(l))
+	if (asked)
 		request(qp);
+	return served || asked;
 }
 
 static void receive(struct vb_qp *qp)
