@@ -183,9 +183,10 @@ void vb_qp_drain(struct vb_qp *qp)
 		sched_yield();
 }
 
-/* A forked child has no QPs and no threads. */
+/* A forked child has no QPs and no threads. Its new progress thread runs before the adapter is started again. */
 static void forget(void)
 {
+	vb_loop_set_pass(NULL);
 	vb_lock_init(&vb_progress_lock);
 	vb_list_init(&run_queue);
 	atomic_store(&spinning, false);
