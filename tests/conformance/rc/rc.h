@@ -159,6 +159,8 @@ uint64_t rc_now_ms(void);
 void rc_pause_ms(unsigned ms);
 extern const bool rc_sanitized; /* slower, and with less memory to spare */
 
+extern volatile bool rc_peer_may_die; /* the active process is going to kill the other one */
+
 /* ---- instantiation ---- */
 
 struct body {

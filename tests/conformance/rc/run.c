@@ -20,14 +20,14 @@ enum { WATCHDOG_S = 40 };
 static const struct path {
 	const char *name;
 	bool threads;
-	const char *copy; /* VERBATIM_COPY, NULL: the library chooses */
+	const char *variable, *value; /* of the environment; NULL: the library chooses its ways */
 } paths[] = {
-	{ "one process", true, NULL },
-	{ "one process, process_vm", true, "process_vm" },
-	{ "one process, link", true, "link" },
-	{ "two processes", false, NULL },
-	{ "two processes, process_vm", false, "process_vm" },
-	{ "two processes, link", false, "link" },
+	{ "one process", true, NULL, NULL },
+	{ "one process, process_vm", true, "VERBATIM_COPY", "process_vm" },
+	{ "one process, link", true, "VERBATIM_COPY", "link" },
+	{ "two processes", false, NULL, NULL },
+	{ "two processes, process_vm", false, "VERBATIM_COPY", "process_vm" },
+	{ "two processes, link", false, "VERBATIM_COPY", "link" },
 };
 
 struct instance {
@@ -36,7 +36,8 @@ struct instance {
 };
 
 static __thread const char *role = "";
-static pid_t passive_pid;
+static volatile pid_t passive_pid;
+volatile bool rc_peer_may_die;
 
 /* ---- verdicts ---- */
 
@@ -80,7 +81,7 @@ static struct end make_end(const struct instance *i, bool passive, int sock)
 	return (struct end){
 		.passive = passive,
 		.threads = i->path->threads,
-		.link_copies = i->path->copy && !strcmp(i->path->copy, "link"),
+		.link_copies = i->path->value && !strcmp(i->path->value, "link"),
 		.sock = sock,
 		.seed = seed ? strtoull(seed, NULL, 0) : 1,
 	};
@@ -114,8 +115,8 @@ static void passive_ended(int signal)
 	int status;
 	if (waitpid(passive_pid, &status, WNOHANG) != passive_pid)
 		return;
-	if (WIFEXITED(status) && WEXITSTATUS(status))
-		_exit(WEXITSTATUS(status));
+	if (WIFEXITED(status) ? WEXITSTATUS(status) : !rc_peer_may_die)
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 	passive_pid = 0;
 }
 
@@ -162,10 +163,9 @@ static void run(const struct instance *i)
 	int pair[2];
 	start_watchdog();
 	signal(SIGPIPE, SIG_IGN);
-	if (i->path->copy)
-		setenv("VERBATIM_COPY", i->path->copy, 1);
-	else
-		unsetenv("VERBATIM_COPY");
+	unsetenv("VERBATIM_COPY");
+	if (i->path->variable)
+		setenv(i->path->variable, i->path->value, 1);
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 	if (i->body->where == ALONE)
 		run_active(i, pair[0]);
