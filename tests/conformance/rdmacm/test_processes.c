@@ -300,8 +300,9 @@ static void peer_ends(char how)
 		assert_int_equal(write(c.to, &how, 1), 1);
 	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_DISCONNECTED);
 	assert_ptr_equal(event->id, id);
+	assert_int_equal(event->status, 0);
 	assert_ok(rdma_ack_cm_event(event));
-	rdma_disconnect(id);
+	assert_ok(rdma_disconnect(id));
 	drop(id);
 	reap(&c);
 
