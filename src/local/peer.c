@@ -420,6 +420,14 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 		vb_eventfd_ring(p->eventfd);
 }
 
+/* A process may ring on one of two links for QPs that are attached to the other (both connected at the same time). */
+static void wake_process_locked(uint64_t nonce)
+{
+	for (unsigned i = 0; i < atomic_load(&nlistened); i++)
+		if (listened[i]->nonce == nonce)
+			wake_all_locked(listened[i]);
+}
+
 static bool listen_to_one(struct vb_peer *p)
 {
 	bool found = false;
@@ -431,7 +439,7 @@ static bool listen_to_one(struct vb_peer *p)
 		found = true;
 		if (vb_unlikely(ahead > 0)) { /* overtaken by a lap: look at everything instead */
 			p->heard = atomic_load(&p->in->tail);
-			wake_all_locked(p);
+			wake_process_locked(p->nonce);
 			break;
 		}
 		p->heard++;

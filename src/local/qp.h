@@ -45,6 +45,7 @@ struct vb_local_qp {
 		uint32_t bound_epoch;
 		uint32_t atomics;                   /* results taken */
 		uint32_t atomics_out;               /* atomics published and not acked */
+		uint32_t fetches_out;               /* READs and atomics published and not completed */
 		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
 		uint32_t staging;                   /* the ring position whose payload goes into the request stream next */
 		uint64_t staged;                    /* bytes of it that have */

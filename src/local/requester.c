@@ -172,6 +172,11 @@ static bool is_atomic(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static bool fetches(const struct vb_sqe *sqe)
+{
+	return sqe->opcode == IBV_WR_RDMA_READ || is_atomic(sqe);
+}
+
 /* Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. */
 static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
@@ -194,7 +199,7 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 /* Says in the slot where the payload is. */
 static bool place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
-	bool outgoing = sqe->opcode != IBV_WR_RDMA_READ && !is_atomic(sqe);
+	bool outgoing = !fetches(sqe);
 	slot->nsge = 0;
 	if (is_atomic(sqe)) {
 		slot->atomic.compare_add = sqe->compare_add;
@@ -228,6 +233,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (!place_payload(l, sqe, slot))
 		return false;
 	l->req.atomics_out += is_atomic(sqe);
+	l->req.fetches_out += fetches(sqe);
 	atomic_store_explicit(&slot->tag, ++l->req.published, memory_order_release);
 	return true;
 }
@@ -236,7 +242,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 
 static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
 {
-	return (slot_at(l, position)->flags & VB_SHM_STAGED) && sqe->opcode != IBV_WR_RDMA_READ && !is_atomic(sqe);
+	return (slot_at(l, position)->flags & VB_SHM_STAGED) && !fetches(sqe);
 }
 
 /* The send queue entry at a ring position that is not acknowledged yet. */
@@ -288,9 +294,12 @@ static bool stage(struct vb_local_qp *l)
 
 /* ---- sending ---- */
 
+/* A fenced entry waits for the READs and atomics before it, an atomic for its place among those in flight. */
 static bool must_wait(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
 	unsigned depth = vb_min_u32(l->qp->attr.max_rd_atomic, VB_SHM_ATOMICS);
+	if (vb_unlikely(sqe->flags & IBV_SEND_FENCE) && l->req.fetches_out)
+		return true;
 	return is_atomic(sqe) && l->req.atomics_out >= depth;
 }
 
@@ -316,7 +325,8 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	if (vb_likely(sqe->status == VB_SQE_PENDING)) {
 		if (must_wait(l, sqe))
 			return false;
-		l->req.moved = 0;
+		if (oldest) /* else it counts what has come of the READ that is */
+			l->req.moved = 0;
 		if (publish(l, sqe)) {
 			sq->sent++;
 			*published = true;
@@ -443,6 +453,7 @@ static void complete_until(struct vb_local_qp *l, uint32_t done)
 	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != l->req.acked)) {
 		l->req.acked++;
 		l->req.moved = 0;
+		l->req.fetches_out -= fetches(vb_sq_at(sq, sq->head));
 		vb_sq_complete(l->qp);
 	}
 }
