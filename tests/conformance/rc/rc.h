@@ -60,7 +60,7 @@ struct card {
 struct end {
 	bool passive;         /* which of the two */
 	bool threads;         /* both ends are threads of one process */
-	bool link_copies;     /* the path has no way into the peer's memory */
+	bool copies_by_vm, copies_by_link; /* the path forces this way of copying */
 	int peer_pid;         /* of the passive process, told to the active one; else 0 */
 	int sock;
 	uint64_t seed;

@@ -81,7 +81,8 @@ static struct end make_end(const struct instance *i, bool passive, int sock)
 	return (struct end){
 		.passive = passive,
 		.threads = i->path->threads,
-		.link_copies = i->path->value && !strcmp(i->path->value, "link"),
+		.copies_by_vm = i->path->value && !strcmp(i->path->value, "process_vm"),
+		.copies_by_link = i->path->value && !strcmp(i->path->value, "link"),
 		.sock = sock,
 		.seed = seed ? strtoull(seed, NULL, 0) : 1,
 	};
