@@ -4,8 +4,9 @@
  * for messages, timers and dead peers, in the progress thread; always under the lock.
  *
  * A MAD that the receiver's queue has no room for is kept and tried again shortly, because the machine's own repetition
- * comes a second later. A MAD that nobody is there to take is answered on the spot: for a missing listener by the REJ
- * that a listening host would send, for a missing process by the peer's death.
+ * comes a second later. So is a request that nobody listens for: programs close a listener and open it anew while their
+ * peers connect again, and get away with it where a network lies between (perftest -R does). After some time it is
+ * answered by the REJ that a listening host would have sent. A MAD to a process that is gone becomes the peer's death.
  */
 #include "rdmacm/agent.h"
 
@@ -21,7 +22,8 @@
 enum {
 	COMM_ID_SLOT_SHIFT = 32 - VB_SLOT_BITS,
 	POSTPONE_NS = 1000000,
-	POSTPONE_TRIES = 1000,
+	FULL_TRIES = 1000,   /* with a receiver that has no room */
+	ABSENT_TRIES = 200,  /* without a listener */
 	MAX_LINGERING = 4096,
 };
 
@@ -76,15 +78,27 @@ static void set_timer_locked(void)
 
 /* ---- MADs ---- */
 
-static void postpone_locked(const struct vb_cm_send *send)
+static void postpone_locked(const struct vb_cm_send *send, unsigned tries)
 {
 	struct postponed *p = malloc(sizeof(*p));
 
 	if (!p)
 		return; /* lost, as on any network */
 	p->send = *send;
-	p->tries = POSTPONE_TRIES;
+	p->tries = tries;
 	vb_list_add_tail(&agent.postponed, &p->node);
+}
+
+/* 0: the message is neither a REQ nor a SIDR_REQ. */
+static uint32_t requester_id(const struct vb_mad *mad)
+{
+	switch (vb_mad_attribute_id(mad)) {
+	case VB_CM_ATTR_REQ:
+		return vb_cm_req_msg_local_comm_id(vb_cm_req_of(mad));
+	case VB_CM_ATTR_SIDR_REQ:
+		return vb_cm_sidr_req_msg_request_id(vb_cm_sidr_req_of(mad));
+	}
+	return 0;
 }
 
 /* Nobody listens: what the CM of a listening host would answer. */
@@ -126,12 +140,17 @@ static void peer_lost_locked(uint32_t slot)
 	free(lost);
 }
 
-static void undeliverable_locked(const struct vb_cm_send *send)
+/* tries_left 0: this was the last. */
+static void undeliverable_locked(const struct vb_cm_send *send, unsigned tries_left)
 {
-	uint32_t slot = vb_cma_route_slot(&send->to);
+	uint32_t slot = vb_cma_route_slot(&send->to), requester = requester_id(&send->mad);
 
 	if (slot)
 		peer_lost_locked(slot);
+	else if (!requester || !vb_cm_table_find(agent.table, requester))
+		return; /* nobody waits for an answer */
+	else if (tries_left)
+		postpone_locked(send, tries_left);
 	else
 		refuse_ourselves_locked(send);
 }
@@ -141,29 +160,33 @@ static void send_locked(const struct vb_cm_send *send)
 	int err = vb_cma_packet_send(&send->to, &send->mad);
 
 	if (err == -EAGAIN)
-		postpone_locked(send);
+		postpone_locked(send, FULL_TRIES);
 	else if (err == -ECONNREFUSED)
-		undeliverable_locked(send);
+		undeliverable_locked(send, ABSENT_TRIES);
+}
+
+static void send_again_locked(const struct vb_cm_send *send, unsigned tries_left)
+{
+	int err = vb_cma_packet_send(&send->to, &send->mad);
+
+	if (err == -EAGAIN && tries_left)
+		postpone_locked(send, tries_left);
+	else if (err == -ECONNREFUSED)
+		undeliverable_locked(send, tries_left < ABSENT_TRIES ? tries_left : ABSENT_TRIES);
 }
 
 static void send_postponed_locked(void)
 {
-	struct vb_list again = VB_LIST_INIT(again);
+	struct vb_list due = VB_LIST_INIT(due);
 	struct vb_list *node;
 
-	while ((node = vb_list_pop(&agent.postponed))) {
+	while ((node = vb_list_pop(&agent.postponed)))
+		vb_list_add_tail(&due, node);
+	while ((node = vb_list_pop(&due))) {
 		struct postponed *p = vb_container_of(node, struct postponed, node);
-		int err = vb_cma_packet_send(&p->send.to, &p->send.mad);
-		if (err == -EAGAIN && --p->tries) {
-			vb_list_add_tail(&again, &p->node);
-			continue;
-		}
-		if (err == -ECONNREFUSED)
-			undeliverable_locked(&p->send);
+		send_again_locked(&p->send, p->tries - 1);
 		free(p);
 	}
-	while ((node = vb_list_pop(&again)))
-		vb_list_add_tail(&agent.postponed, node);
 }
 
 /* Events first: what a send finds out (a dead peer) comes after what the machine said. */

@@ -132,7 +132,7 @@ struct vb_cma_channel;
 /* What both sides agreed on, and what the QP's transitions need. "Our" numbers are this side's. */
 struct vb_cma_agreement {
 	struct vb_cm_path path;
-	uint32_t remote_qpn, our_psn, remote_psn;
+	uint32_t remote_qpn, remote_psn;
 	uint8_t responder_resources, initiator_depth; /* ours */
 	uint8_t retry_count, rnr_retry_count;         /* for our sends */
 };
@@ -156,6 +156,7 @@ struct vb_cma_id {
 
 	/* connection */
 	struct vb_cm_conn *conn;
+	uint32_t our_psn;           /* our QP starts with it, whoever moves that QP and whenever */
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */
 	bool disconnect_told;       /* DISCONNECTED was handed out */

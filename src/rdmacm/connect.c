@@ -89,14 +89,6 @@ static int settle(const struct vb_cma_id *id, const char *call, const struct rdm
 	return 0;
 }
 
-static uint32_t random_psn(void)
-{
-	uint32_t psn;
-
-	vb_random(&psn, sizeof(psn));
-	return psn & PSN_MASK;
-}
-
 static struct vb_cm_ece machine_ece(const struct vb_cma_id *id)
 {
 	return (struct vb_cm_ece){ .vendor_id = id->local_ece.vendor_id & PSN_MASK, .attr_mod = id->local_ece.options };
@@ -172,7 +164,7 @@ static struct vb_cm_req_info req_info(const struct vb_cma_id *id, const struct w
 		.service_id = service_id(id),
 		.ca_guid = id->device->guid,
 		.qpn = w->qp_num,
-		.starting_psn = random_psn(),
+		.starting_psn = id->our_psn,
 		.transport = is_uc ? VB_CM_UC : VB_CM_RC,
 		.responder_resources = w->responder_resources,
 		.initiator_depth = w->initiator_depth,
@@ -201,7 +193,7 @@ static int send_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const 
 	if (err)
 		return err;
 	id->agreed = (struct vb_cma_agreement){
-		.path = info.path, .our_psn = info.starting_psn, .responder_resources = w->responder_resources,
+		.path = info.path, .responder_resources = w->responder_resources,
 		.initiator_depth = w->initiator_depth, .retry_count = w->retry_count,
 	};
 	return 0;
@@ -306,7 +298,7 @@ static void fill_rep(const struct vb_cma_id *id, const struct wanted *w, struct 
 	*rep = (struct vb_cm_rep_info){
 		.ca_guid = id->device->guid,
 		.qpn = w->qp_num,
-		.starting_psn = id->agreed.our_psn,
+		.starting_psn = id->our_psn,
 		.responder_resources = w->responder_resources,
 		.initiator_depth = w->initiator_depth,
 		.failover = 1,
@@ -355,7 +347,6 @@ static int ready_qp(struct vb_cma_id *id, const struct wanted *w)
 {
 	if (vb_cma_is_datagram(id))
 		return 0;
-	id->agreed.our_psn = random_psn();
 	id->agreed.responder_resources = w->responder_resources;
 	id->agreed.initiator_depth = w->initiator_depth;
 	return id->pub.qp ? vb_cma_qp_connect(id) : 0;

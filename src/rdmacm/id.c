@@ -48,6 +48,8 @@ static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *co
 	id->pub.context = context;
 	id->pub.ps = ps;
 	id->pub.qp_type = qp_type;
+	vb_random(&id->our_psn, sizeof(id->our_psn));
+	id->our_psn &= 0xffffff; /* 24 bits */
 	vb_list_add_tail(&ids, &id->node);
 	return id;
 }

@@ -62,7 +62,7 @@ static void rtr_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	attr->sq_psn = id->agreed.our_psn;
+	attr->sq_psn = id->our_psn;
 	if (!is_reliable(id))
 		return;
 	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
