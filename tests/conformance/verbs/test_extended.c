@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Extended completion queues (ibv_create_cq_ex) and work requests built call by call (ibv_wr_post). */
+#include "world.h"
+
+#include <arpa/inet.h>
+
+struct extended {
+	struct ibv_cq_ex *cq;
+	struct ibv_qp *a, *b;
+	struct ibv_qp_ex *ex; /* a's */
+};
+
+enum { RC_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+       IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD };
+
+static struct ibv_qp *make_qp_ex(struct world *w, struct ibv_cq *cq, uint64_t ops)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .pd = w->pd, .send_ops_flags = ops,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES, .max_recv_sge = SGES, .max_inline_data = INLINE },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	};
+	return ibv_create_qp_ex(w->ctx, &attr);
+}
+
+static struct extended extended(struct world *w)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 64, .cq_context = w, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
+	struct extended x;
+	assert_non_null(x.cq = ibv_create_cq_ex(w->ctx, &attr));
+	assert_non_null(x.a = make_qp_ex(w, ibv_cq_ex_to_cq(x.cq), RC_OPS));
+	assert_non_null(x.b = make_qp_ex(w, ibv_cq_ex_to_cq(x.cq), RC_OPS));
+	assert_non_null(x.ex = ibv_qp_to_qp_ex(x.a));
+	bring_to(w, x.a, IBV_QPS_RTS, x.b->qp_num);
+	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
+	return x;
+}
+
+static void end_extended(struct extended *x)
+{
+	assert_errno(0, ibv_destroy_qp(x->a));
+	assert_errno(0, ibv_destroy_qp(x->b));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(x->cq)));
+}
+
+static void start_poll(struct extended *x)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	int err;
+	while ((err = ibv_start_poll(x->cq, &attr)) == ENOENT)
+		;
+	assert_errno(0, err);
+}
+
+/* ---- completion queues ---- */
+
+static void cq__reads_everything(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	struct ibv_poll_cq_attr attr = { 0 };
+	assert_errno(ENOENT, ibv_start_poll(x.cq, &attr));
+	assert_errno(0, post_recv(w, x.b, 1));
+	struct ibv_sge sge = sge_at(w, 1024, 16);
+	struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(77) }, *bad;
+	assert_errno(0, ibv_post_send(x.a, &wr, &bad));
+	start_poll(&x);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(x.cq->status, IBV_WC_SUCCESS);
+		assert_true(ibv_wc_read_completion_ts(x.cq) > 0);
+		assert_true(ibv_wc_read_completion_wallclock_ns(x.cq) > ibv_wc_read_completion_ts(x.cq));
+		assert_int_equal(ibv_wc_read_vendor_err(x.cq), 0);
+		assert_int_equal(ibv_wc_read_slid(x.cq), 0);
+		assert_int_equal(ibv_wc_read_sl(x.cq), 0);
+		assert_int_equal(ibv_wc_read_dlid_path_bits(x.cq), 0);
+		if (ibv_wc_read_opcode(x.cq) == IBV_WC_RECV) {
+			assert_int_equal(x.cq->wr_id, 1);
+			assert_int_equal(ibv_wc_read_qp_num(x.cq), x.b->qp_num);
+			assert_int_equal(ibv_wc_read_byte_len(x.cq), 16);
+			assert_true(ibv_wc_read_wc_flags(x.cq) & IBV_WC_WITH_IMM);
+			assert_int_equal(ibv_wc_read_imm_data(x.cq), htonl(77));
+		} else {
+			assert_int_equal(x.cq->wr_id, 2);
+			assert_int_equal(ibv_wc_read_opcode(x.cq), IBV_WC_SEND);
+			assert_int_equal(ibv_wc_read_qp_num(x.cq), x.a->qp_num);
+		}
+		int err;
+		while ((err = ibv_next_poll(x.cq)) == ENOENT && i == 0)
+			;
+		assert_errno(i == 0 ? 0 : ENOENT, err);
+	}
+	ibv_end_poll(x.cq);
+	end_extended(&x);
+}
+
+static void cq__polled_both_ways(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_send(w, x.a, 2, 0));
+	start_poll(&x);
+	ibv_end_poll(x.cq);
+	assert_int_equal(next_wc(ibv_cq_ex_to_cq(x.cq)).status, IBV_WC_SUCCESS);
+	end_extended(&x);
+}
+
+static void cq__refused(void **state)
+{
+	struct world *w = *state;
+	struct ibv_cq_init_attr_ex attr = { .cqe = 8, .wc_flags = IBV_WC_EX_WITH_CVLAN };
+	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = 1 << 9 };
+	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 0 };
+	assert_null_errno(EINVAL, ibv_create_cq_ex(w->ctx, &attr));
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &attr);
+	struct ibv_poll_cq_attr poll = { .comp_mask = 1 };
+	assert_non_null(cq);
+	assert_errno(EINVAL, ibv_start_poll(cq, &poll));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+}
+
+/* ---- work requests ---- */
+
+static void wr__batch(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	uint64_t *word = (uint64_t *)w->buffer + 300; /* what the atomics work on */
+	struct ibv_sge sges[2] = { sge_at(w, 1024, 8), sge_at(w, 1032, 8) };
+	char text[] = "inline data";
+	struct ibv_data_buf parts[2] = { { text, 6 }, { text + 6, 6 } };
+	*word = 10;
+	memset(w->buffer + 1024, 0x5a, 16);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_recv(w, x.b, 2));
+
+	ibv_wr_start(x.ex);
+	x.ex->wr_id = 100;
+	x.ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(x.ex);
+	ibv_wr_set_sge_list(x.ex, 2, sges);
+	x.ex->wr_id = 101;
+	ibv_wr_rdma_write(x.ex, w->mr->rkey, (uintptr_t)w->buffer + 512);
+	ibv_wr_set_inline_data_list(x.ex, 2, parts);
+	x.ex->wr_id = 102;
+	ibv_wr_rdma_read(x.ex, w->mr->rkey, (uintptr_t)w->buffer + 512);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer + 768, 12);
+	x.ex->wr_id = 103;
+	ibv_wr_atomic_fetch_add(x.ex, w->mr->rkey, (uintptr_t)word, 5);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer + 2048, 8);
+	x.ex->wr_id = 104;
+	ibv_wr_atomic_cmp_swp(x.ex, w->mr->rkey, (uintptr_t)word, 15, 99);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer + 2056, 8);
+	x.ex->wr_id = 105;
+	ibv_wr_send_imm(x.ex, htonl(3));
+	ibv_wr_set_inline_data(x.ex, text, 12);
+	assert_errno(0, ibv_wr_complete(x.ex));
+
+	uint64_t next_send = 100;
+	for (int i = 0; i < 8; i++) {
+		struct ibv_wc wc = next_wc(ibv_cq_ex_to_cq(x.cq));
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		if (!(wc.opcode & IBV_WC_RECV))
+			assert_int_equal(wc.wr_id, next_send++);
+	}
+	assert_int_equal(next_send, 106);
+	assert_string_equal((char *)w->buffer + 512, text);
+	assert_string_equal((char *)w->buffer + 768, text);
+	assert_int_equal(*(uint64_t *)(w->buffer + 2048), 10);
+	assert_int_equal(*(uint64_t *)(w->buffer + 2056), 15);
+	assert_int_equal(*word, 99);
+	end_extended(&x);
+}
+
+static void wr__mistakes_post_nothing(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	struct ibv_sge sges[SGES + 1] = { sge_at(w, 0, 8) };
+	uint8_t data[INLINE + 1] = { 0 };
+	struct ibv_wc wc;
+	assert_errno(0, post_recv(w, x.b, 1));
+
+	ibv_wr_start(x.ex);
+	ibv_wr_send(x.ex);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
+	ibv_wr_send(x.ex);
+	ibv_wr_set_sge_list(x.ex, SGES + 1, sges);
+	assert_errno(EINVAL, ibv_wr_complete(x.ex));
+
+	ibv_wr_start(x.ex);
+	ibv_wr_send(x.ex);
+	ibv_wr_set_inline_data(x.ex, data, sizeof(data));
+	assert_errno(EINVAL, ibv_wr_complete(x.ex));
+
+	ibv_wr_start(x.ex);
+	ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
+	assert_errno(EINVAL, ibv_wr_complete(x.ex));
+
+	ibv_wr_start(x.ex);
+	for (int i = 0; i <= DEPTH; i++)
+		ibv_wr_send(x.ex);
+	assert_errno(ENOMEM, ibv_wr_complete(x.ex));
+
+	ibv_wr_start(x.ex);
+	ibv_wr_send(x.ex);
+	ibv_wr_abort(x.ex);
+
+	ibv_wr_start(x.ex);
+	assert_errno(0, ibv_wr_complete(x.ex));
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(ibv_poll_cq(ibv_cq_ex_to_cq(x.cq), 1, &wc), 0);
+	end_extended(&x);
+}
+
+static void qp__refused(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *plain = make_qp(w, NULL);
+	assert_null(ibv_qp_to_qp_ex(plain));
+	assert_errno(0, ibv_destroy_qp(plain));
+	assert_null_errno(EOPNOTSUPP, make_qp_ex(w, w->cq, IBV_QP_EX_WITH_TSO));
+	struct ibv_qp_init_attr_ex attr = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd };
+	attr.comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	assert_null_errno(EINVAL, ibv_create_qp_ex(w->ctx, &attr));
+	attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+	attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+	assert_null_errno(EOPNOTSUPP, ibv_create_qp_ex(w->ctx, &attr));
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH;
+	assert_null_errno(EOPNOTSUPP, ibv_create_qp_ex(w->ctx, &attr));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WORLD_TEST(cq__reads_everything),
+		WORLD_TEST(cq__polled_both_ways),
+		WORLD_TEST(cq__refused),
+		WORLD_TEST(wr__batch),
+		WORLD_TEST(wr__mistakes_post_nothing),
+		WORLD_TEST(qp__refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
