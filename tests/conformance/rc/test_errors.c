@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Errors by the book: the status of the request that is at fault, the flush behind it, and what the other end learns. */
+#include "rc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { SMALL = 8, LARGE = 100000, BUFFER = 256 * 1024 };
+
+static struct params error_params(void)
+{
+	struct params p = params();
+	p.bytes = BUFFER;
+	return p;
+}
+
+/* Both ends' QPs go through RESET to RTS again, so that many errors are tried on one pair. */
+static void reconnect(struct end *e)
+{
+	meet(e);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	rc_expect_none(e->scq);
+	rc_expect_none(e->rcq);
+	meet(e);
+	e->peer = rc_connect(e, e->qp);
+}
+
+/* ---- local errors ---- */
+
+/* A region that is not good for what it is used for. */
+struct bad_region {
+	const char *what;
+	struct ibv_sge sge;
+	bool for_reading, for_writing; /* by the adapter: is it bad for that? */
+};
+
+struct regions {
+	struct ibv_pd *other_pd;
+	struct ibv_mr *other, *read_only, *gone, *whole;
+	uint8_t *memory;
+};
+
+static struct regions make_regions(struct end *e)
+{
+	struct regions r = { .memory = rc_map(BUFFER) };
+	CHECK(r.other_pd = ibv_alloc_pd(e->ctx));
+	CHECK(r.other = ibv_reg_mr(r.other_pd, r.memory, BUFFER, e->p.mr_access));
+	CHECK(r.read_only = ibv_reg_mr(e->pd, r.memory, BUFFER, IBV_ACCESS_REMOTE_READ));
+	CHECK(r.gone = ibv_reg_mr(e->pd, r.memory, BUFFER, e->p.mr_access));
+	CHECK(r.whole = ibv_reg_mr(e->pd, r.memory + 4096, BUFFER - 8192, e->p.mr_access));
+	return r;
+}
+
+static void free_regions(struct regions *r)
+{
+	CHECK_EQ(ibv_dereg_mr(r->other), 0);
+	CHECK_EQ(ibv_dereg_mr(r->read_only), 0);
+	CHECK_EQ(ibv_dereg_mr(r->whole), 0);
+	CHECK_EQ(ibv_dealloc_pd(r->other_pd), 0);
+	munmap(r->memory, BUFFER);
+}
+
+enum { NBAD = 8 };
+
+static void list_bad(struct bad_region *bad, const struct regions *r, uint32_t gone, uint32_t n)
+{
+	uint64_t start = (uintptr_t)r->memory, inner = start + 4096, end = start + BUFFER - 4096;
+	struct bad_region list[NBAD] = {
+		{ "a key that never was", { start, n, 0x12345601 }, true, true },
+		{ "key 0", { start, n, 0 }, true, true },
+		{ "another domain's key", { start, n, r->other->lkey }, true, true },
+		{ "a deregistered key", { start, n, gone }, true, true },
+		{ "a byte before the region", { inner - 1, n, r->whole->lkey }, true, true },
+		{ "a byte beyond the region", { end - n + 1, n, r->whole->lkey }, true, true },
+		{ "the end of the address space", { UINT64_MAX - n + 2, n, r->whole->lkey }, true, true },
+		{ "a region without local write", { start, n, r->read_only->lkey }, false, true },
+	};
+	memcpy(bad, list, sizeof(list));
+}
+
+/* A request with a bad entry, alone or last in the list, fails as LOC_PROT_ERR; nothing is written anywhere, the other end lives. */
+static void try_bad_request(struct end *e, const struct bad_region *bad, enum ibv_wr_opcode opcode, bool behind_another, bool queued)
+{
+	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, 16, e->mr->lkey }, bad->sge };
+	if (e->passive) {
+		memset(e->buf, 0xee, BUFFER);
+		for (int i = 0; i < 3; i++)
+			rc_recv(e, i, 128 * 1024, 128 * 1024);
+		meet(e);
+		meet(e);
+		VERIFY_BYTE(e->buf, 128 * 1024, 0xee);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
+		rc_expect_no_event(e);
+		return;
+	}
+	meet(e);
+	if (queued)
+		POST(e, .id = 5, .opcode = IBV_WR_SEND, .len = 8);
+	POST(e, .id = 6, .opcode = opcode, .sge = behind_another ? sge : &sge[1], .nsge = 1 + behind_another, .quiet = true);
+	if (queued)
+		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
+	struct ibv_wc wc = rc_wait(e->scq);
+	if (wc.status != IBV_WC_LOC_PROT_ERR)
+		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, bad->what, bad->sge.length, ibv_wc_status_str(wc.status));
+	CHECK_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
+	CHECK_EQ(wc.wr_id, 6);
+	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	CHECK_EQ(rc_post(e, &(struct op){ .id = 7, .opcode = IBV_WR_SEND, .len = 8 }), 0);
+	rc_expect(e->scq, 7, IBV_WC_WR_FLUSH_ERR);
+	meet(e);
+}
+
+static void try_bad_requests(struct end *e, enum ibv_wr_opcode opcode)
+{
+	bool fetches = opcode != IBV_WR_SEND && opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool atomic = opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	struct params p = error_params();
+	struct bad_region bad[NBAD];
+	rc_start(e, &p);
+	struct regions r = make_regions(e);
+	uint32_t gone = r.gone->lkey;
+	CHECK_EQ(ibv_dereg_mr(r.gone), 0);
+	for (unsigned variant = 0; variant < 8; variant++) {
+		uint32_t n = variant & 1 ? LARGE : SMALL;
+		if (atomic && variant & 3)
+			continue; /* always 8 bytes */
+		list_bad(bad, &r, gone, n);
+		for (int i = 0; i < NBAD; i++) {
+			if (!(fetches ? bad[i].for_writing : bad[i].for_reading))
+				continue;
+			try_bad_request(e, &bad[i], opcode, variant & 2, variant & 4);
+			reconnect(e);
+		}
+	}
+	free_regions(&r);
+	rc_finish(e);
+}
+
+static void local__bad_memory_of_a_send(struct end *e) { try_bad_requests(e, IBV_WR_SEND); }
+static void local__bad_memory_of_a_write(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_WRITE); }
+static void local__bad_memory_of_a_write_with_immediate(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_WRITE_WITH_IMM); }
+static void local__bad_memory_of_a_read(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_READ); }
+static void local__bad_memory_of_a_cmp_swap(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_CMP_AND_SWP); }
+static void local__bad_memory_of_a_fetch_add(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_FETCH_AND_ADD); }
+
+/* A receive whose memory is bad: LOC_PROT_ERR here, REM_OP_ERR at the sender, both QPs in the error state. */
+static void local__bad_memory_of_a_receive(struct end *e)
+{
+	struct params p = error_params();
+	struct bad_region bad[NBAD];
+	rc_start(e, &p);
+	struct regions r = make_regions(e);
+	uint32_t gone = r.gone->lkey;
+	CHECK_EQ(ibv_dereg_mr(r.gone), 0);
+	for (unsigned variant = 0; variant < 2; variant++) {
+		uint32_t n = variant ? LARGE : SMALL;
+		list_bad(bad, &r, gone, n);
+		for (int i = 0; i < NBAD; i++) {
+			if (e->passive) {
+				struct ibv_recv_wr *failed, wr = { .wr_id = 1, .sg_list = &bad[i].sge, .num_sge = 1 };
+				CHECK_EQ(ibv_post_recv(e->qp, &wr, &failed), 0);
+				rc_recv(e, 2, 0, 8);
+				meet(e);
+				rc_expect(e->rcq, 1, IBV_WC_LOC_PROT_ERR);
+				rc_expect(e->rcq, 2, IBV_WC_WR_FLUSH_ERR);
+			} else {
+				meet(e);
+				POST(e, .id = 3, .opcode = IBV_WR_SEND, .len = n);
+				rc_expect(e->scq, 3, IBV_WC_REM_OP_ERR);
+			}
+			CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+			reconnect(e);
+		}
+	}
+	free_regions(&r);
+	rc_finish(e);
+}
+
+/* Memory that the program unmapped without deregistering it: an error as with a bad key, not a crash. */
+static void local__unmapped_memory(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	struct params p = error_params();
+	if (!e->copies_by_vm && (e->threads || e->copies_by_link))
+		rc_skip("only a kernel that copies notices");
+	rc_start(e, &p);
+	void *memory = rc_map(LARGE);
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, LARGE, e->p.mr_access);
+	CHECK(mr);
+	munmap(memory, LARGE);
+	struct ibv_sge sge = { (uintptr_t)memory, LARGE, mr->lkey };
+	for (int i = 0; i < 3; i++) {
+		if (e->passive)
+			rc_recv(e, 1, 0, LARGE);
+		meet(e);
+		if (!e->passive) {
+			POST(e, .id = 3, .opcode = opcodes[i], .sge = &sge, .nsge = 1);
+			rc_expect(e->scq, 3, IBV_WC_LOC_PROT_ERR);
+		}
+		reconnect(e);
+	}
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	rc_finish(e);
+}
+
+/* What the queue itself shows to be wrong. */
+static void local__requests_that_make_no_sense(struct end *e)
+{
+	struct params p = error_params();
+	p.max_rd_atomic = 0;
+	rc_start(e, &p);
+	if (!e->passive) {
+		POST(e, .id = 1, .opcode = IBV_WR_RDMA_READ, .len = 8);
+		rc_expect(e->scq, 1, IBV_WC_LOC_QP_OP_ERR);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	}
+	e->p.max_rd_atomic = 4;
+	reconnect(e);
+	if (!e->passive) {
+		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4);
+		struct ibv_wc wc = rc_wait(e->scq);
+		CHECK_EQ(wc.wr_id, 2);
+		CHECK(wc.status == IBV_WC_LOC_LEN_ERR || wc.status == IBV_WC_LOC_QP_OP_ERR);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	}
+	reconnect(e);
+	if (!e->passive) {
+		struct ibv_sge read = { (uintptr_t)e->buf, 8, e->mr->lkey };
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_READ, .sge = &read, .nsge = 1, .flags = IBV_SEND_INLINE }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = 77, .len = 8 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = 8, .flags = 1 << 30 }), EINVAL);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
+	}
+	rc_finish(e);
+}
+
+/* ---- remote errors ---- */
+
+enum { KEY, GONE, BEFORE, BEYOND, WRAPS, REGION_RIGHT, QP_RIGHT, DOMAIN, NREMOTE };
+static const char *const remote_names[] = {
+	"a key that never was", "a deregistered key", "a byte before the region", "a byte beyond the region", "the end of the address space",
+	"a region without the right", "a queue pair without the right", "another domain's key",
+};
+
+static unsigned right_for(enum ibv_wr_opcode opcode)
+{
+	switch ((int)opcode) {
+	case IBV_WR_RDMA_READ:
+		return IBV_ACCESS_REMOTE_READ;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return IBV_ACCESS_REMOTE_WRITE;
+	default:
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	}
+}
+
+/* The target: an address and a key that must not be good for it. */
+struct target {
+	uint64_t addr;
+	uint32_t rkey;
+};
+
+static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t n, bool queued, struct regions *r)
+{
+	struct target t;
+	if (e->passive) {
+		uint64_t start = (uintptr_t)r->memory, inner = start + 4096, end = start + BUFFER - 4096;
+		t = (struct target){ inner, r->whole->rkey };
+		struct ibv_mr *extra = NULL;
+		memset(r->memory, 0xee, BUFFER);
+		if (fault == KEY)
+			t.rkey = 0x7654301;
+		if (fault == GONE) {
+			CHECK(extra = ibv_reg_mr(e->pd, r->memory, BUFFER, e->p.mr_access));
+			t.rkey = extra->rkey;
+			CHECK_EQ(ibv_dereg_mr(extra), 0);
+			extra = NULL;
+		}
+		if (fault == BEFORE)
+			t.addr = inner - 8;
+		if (fault == BEYOND)
+			t.addr = (end - n + 8) & ~7ull;
+		if (fault == WRAPS)
+			t.addr = (UINT64_MAX - n + 8) & ~7ull;
+		if (fault == REGION_RIGHT) {
+			CHECK(extra = ibv_reg_mr(e->pd, r->memory, BUFFER, e->p.mr_access & ~right_for(opcode)));
+			t.rkey = extra->rkey;
+		}
+		if (fault == DOMAIN)
+			t.rkey = r->other->rkey;
+		rc_recv(e, 1, 0, 64);
+		rc_recv(e, 2, 0, 64);
+		rc_recv(e, 3, 0, 64);
+		tell_bytes(e, &t, sizeof(t));
+		if (queued)
+			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+		struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
+		CHECK(event.element.qp == e->qp);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+		for (int i = queued ? 2 : 1; i <= 3; i++)
+			rc_expect(e->rcq, i, IBV_WC_WR_FLUSH_ERR);
+		VERIFY_BYTE(r->memory, BUFFER, 0xee);
+		if (extra)
+			CHECK_EQ(ibv_dereg_mr(extra), 0);
+		return;
+	}
+	hear_bytes(e, &t, sizeof(t));
+	if (queued)
+		POST(e, .id = 5, .opcode = IBV_WR_SEND, .len = 8);
+	POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey, .quiet = true);
+	POST(e, .id = 7, .opcode = IBV_WR_SEND, .len = 8);
+	if (queued)
+		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
+	struct ibv_wc wc = rc_wait(e->scq);
+	if (wc.status != IBV_WC_REM_ACCESS_ERR)
+		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, remote_names[fault], n, ibv_wc_status_str(wc.status));
+	CHECK_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(wc.wr_id, 6);
+	rc_expect(e->scq, 7, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+}
+
+static void refuse_all(struct end *e, enum ibv_wr_opcode opcode)
+{
+	bool atomic = opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	struct params p = error_params();
+	rc_start(e, &p);
+	struct regions r = make_regions(e);
+	CHECK_EQ(ibv_dereg_mr(r.gone), 0);
+	for (int fault = 0; fault < NREMOTE; fault++) {
+		for (unsigned variant = 0; variant < 4; variant++) {
+			if (atomic && variant & 1)
+				continue;
+			e->p.qp_access = p.qp_access & ~(fault == QP_RIGHT ? right_for(opcode) : 0);
+			reconnect(e);
+			refuse(e, fault, opcode, variant & 1 ? LARGE : SMALL, variant & 2, &r);
+		}
+	}
+	free_regions(&r);
+	rc_finish(e);
+}
+
+static void remote__refused_write(struct end *e) { refuse_all(e, IBV_WR_RDMA_WRITE); }
+static void remote__refused_write_with_immediate(struct end *e) { refuse_all(e, IBV_WR_RDMA_WRITE_WITH_IMM); }
+static void remote__refused_read(struct end *e) { refuse_all(e, IBV_WR_RDMA_READ); }
+static void remote__refused_cmp_swap(struct end *e) { refuse_all(e, IBV_WR_ATOMIC_CMP_AND_SWP); }
+static void remote__refused_fetch_add(struct end *e) { refuse_all(e, IBV_WR_ATOMIC_FETCH_AND_ADD); }
+
+/* Atomics that are not aligned, and READs of a QP that takes none, are invalid requests. */
+static void remote__invalid_requests(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ };
+	struct params p = error_params();
+	rc_start(e, &p);
+	for (int i = 0; i < 3; i++) {
+		e->p.max_dest_rd_atomic = opcodes[i] == IBV_WR_RDMA_READ ? 0 : 8;
+		reconnect(e);
+		memset(e->buf, 0xee, 64);
+		meet(e);
+		if (!e->passive) {
+			POST(e, .id = 1, .opcode = opcodes[i], .at = 64, .len = 8, .remote_at = 4, .compare = 1, .swap = 2);
+			rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
+		} else {
+			rc_expect_event(e, IBV_EVENT_QP_REQ_ERR);
+			VERIFY_BYTE(e->buf, 64, 0xee);
+		}
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	}
+	rc_finish(e);
+}
+
+/* ---- peers that do not answer ---- */
+
+enum silence { PEER_ERR, PEER_RESET, PEER_INIT, PEER_DESTROYED, PEER_ELSEWHERE, NSILENCES };
+
+static void silence_peer(struct end *e, enum silence how)
+{
+	switch (how) {
+	case PEER_ERR:
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		break;
+	case PEER_RESET:
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		break;
+	case PEER_INIT:
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		break;
+	case PEER_DESTROYED:
+		CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+		e->qp = rc_make_qp(e);
+		break;
+	case PEER_ELSEWHERE: /* connected again, to another */
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		e->peer.qpn ^= 1;
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		break;
+	case NSILENCES:
+		break;
+	}
+}
+
+/* Retries run out: RETRY_EXC_ERR, whether anything was sent before or not. */
+static void silent_peer__exhausts_the_retries(struct end *e)
+{
+	struct params p = error_params();
+	p.timeout = 8; /* 1 ms */
+	p.retry_cnt = 2;
+	rc_start(e, &p);
+	for (int i = 0; i < 2 * NSILENCES; i++) {
+		bool used = i % 2;
+		if (used && e->passive) {
+			rc_recv(e, 1, 0, 8);
+			tell(e, 0);
+			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+		} else if (used) {
+			hear(e);
+			POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+		}
+		meet(e);
+		if (e->passive)
+			silence_peer(e, i / 2);
+		meet(e);
+		if (!e->passive) {
+			POST(e, .id = 2, .opcode = i % 3 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 8);
+			POST(e, .id = 3, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, 2, IBV_WC_RETRY_EXC_ERR);
+			rc_expect(e->scq, 3, IBV_WC_WR_FLUSH_ERR);
+			CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+		}
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* What was on its way when the peer fell silent fails too. */
+static void silent_peer__with_sends_on_their_way(struct end *e)
+{
+	struct params p = error_params();
+	p.timeout = 8;
+	p.retry_cnt = 2;
+	rc_start(e, &p);
+	for (int i = 0; i < NSILENCES; i++) {
+		if (!e->passive) {
+			for (int id = 0; id < 4; id++) /* no receive is posted: they stay */
+				POST(e, .id = id, .opcode = IBV_WR_SEND, .len = id % 2 ? LARGE : SMALL);
+			rc_pause_ms(2);
+		}
+		meet(e);
+		if (e->passive)
+			silence_peer(e, i);
+		for (int id = 0; !e->passive && id < 4; id++)
+			rc_expect(e->scq, id, id ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* A QP number that nobody has, of this process and of none. */
+static void silent_peer__that_never_was(struct end *e)
+{
+	static const uint32_t numbers[] = { 1, 0xffffff, 0xabcdef };
+	struct params p = error_params();
+	p.timeout = 8;
+	p.retry_cnt = 1;
+	rc_open(e, &p);
+	struct card peer = rc_swap_cards(e, e->qp);
+	for (int i = 0; i < 3; i++) {
+		peer.qpn = numbers[i];
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		CHECK_EQ(rc_to_rtr(e, e->qp, &peer), 0);
+		CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, i, IBV_WC_RETRY_EXC_ERR);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	}
+	rc_finish(e);
+}
+
+/* The other end comes to RTR only after the send was posted, within the retries. */
+static void silent_peer__that_comes_in_time(struct end *e)
+{
+	struct params p = error_params();
+	p.timeout = 17; /* half a second, eight times */
+	rc_open(e, &p);
+	for (int i = 0; i < 3; i++) {
+		e->peer = rc_swap_cards(e, e->qp);
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		if (e->passive) {
+			rc_recv(e, 1, 0, 64);
+			hear(e);
+			rc_pause_ms(5);
+			CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+			VERIFY(e->buf, 64, e->seed + i);
+			rc_expect_event(e, IBV_EVENT_COMM_EST);
+			CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		} else {
+			CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+			CHECK_EQ(rc_to_rts(e, e->qp), 0);
+			rc_fill(e->buf, 64, e->seed + i);
+			POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = 64);
+			tell(e, 0);
+			rc_expect(e->scq, 2, IBV_WC_SUCCESS);
+		}
+		meet(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+/* ---- the error state ---- */
+
+/* Everything that was posted comes back flushed, in order, with its own wr_id, quiet or not. */
+static void flush__in_order(struct end *e)
+{
+	enum { N = 20 };
+	struct params p = error_params();
+	p.timeout = 0; /* for ever */
+	rc_start(e, &p);
+	for (int i = 0; i < N; i++) {
+		if (!e->passive) /* the other end posts no receives, so these wait */
+			POST(e, .id = 1000 - i, .opcode = i % 3 ? IBV_WR_SEND : IBV_WR_RDMA_READ, .len = 8, .quiet = i % 2);
+		if (!e->passive)
+			rc_recv(e, 2000 - i, 0, 8);
+	}
+	int done = 0;
+	if (!e->passive)
+		rc_pause_ms(2);
+	if (!e->passive) {
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		for (int i = 0; i < N; i++) {
+			struct ibv_wc wc = rc_wait(e->scq);
+			done += wc.status == IBV_WC_SUCCESS;
+			CHECK_EQ(wc.wr_id, 1000 - i);
+			CHECK(wc.status == IBV_WC_WR_FLUSH_ERR || (i == 0 && wc.status == IBV_WC_SUCCESS));
+			CHECK_EQ(wc.qp_num, e->qp->qp_num);
+		}
+		for (int i = 0; i < N; i++)
+			rc_expect(e->rcq, 2000 - i, IBV_WC_WR_FLUSH_ERR);
+		CHECK(done <= 1);
+		/* Posts in the error state are taken and flushed at once. */
+		for (int i = 0; i < 3 * N; i++) {
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8, .quiet = i % 2, .lkey = 0xbad);
+			rc_recv(e, i, 0, 8);
+			rc_expect(e->scq, i, IBV_WC_WR_FLUSH_ERR);
+			rc_expect(e->rcq, i, IBV_WC_WR_FLUSH_ERR);
+		}
+	}
+	rc_finish(e);
+}
+
+static void flush__from_each_state(struct end *e)
+{
+	struct params p = error_params();
+	rc_open(e, &p);
+	e->peer = rc_swap_cards(e, e->qp);
+	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
+		CHECK_EQ(rc_to_init(e, e->qp), 0);
+		if (state >= IBV_QPS_RTR)
+			CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		if (state >= IBV_QPS_RTS)
+			CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		for (int i = 0; i < 5; i++)
+			rc_recv(e, i, 0, 8);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		for (int i = 0; i < 5; i++)
+			rc_expect(e->rcq, i, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		rc_expect_none(e->rcq);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	}
+	rc_finish(e);
+}
+
+static void post__in_states_that_take_none(struct end *e)
+{
+	struct params p = error_params();
+	struct op send = { .id = 1, .opcode = IBV_WR_SEND, .len = 8 };
+	rc_open(e, &p);
+	struct card peer = rc_swap_cards(e, e->qp);
+	CHECK_EQ(rc_post(e, &send), EINVAL);
+	CHECK_EQ(rc_post_recv(e, e->qp, 1, 0, 8), EINVAL);
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	CHECK_EQ(rc_post(e, &send), EINVAL);
+	rc_recv(e, 2, 0, 8);
+	CHECK_EQ(rc_to_rtr(e, e->qp, &peer), 0);
+	CHECK_EQ(rc_post(e, &send), EINVAL);
+	rc_recv(e, 3, 0, 8);
+	CHECK_EQ(rc_to_rts(e, e->qp), 0);
+	rc_expect_none(e->scq);
+	rc_expect_none(e->rcq);
+	meet(e);
+	/* What was refused was not queued; what was taken is used. */
+	POST(e, .id = 4, .opcode = IBV_WR_SEND, .len = 8);
+	POST(e, .id = 5, .opcode = IBV_WR_SEND, .len = 8);
+	rc_expect(e->scq, 4, IBV_WC_SUCCESS);
+	rc_expect(e->scq, 5, IBV_WC_SUCCESS);
+	rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+	rc_expect(e->rcq, 3, IBV_WC_SUCCESS);
+	rc_finish(e);
+}
+
+/* A RESET forgets completions that nobody has polled, and what is posted. */
+static void reset__forgets(struct end *e)
+{
+	struct params p = error_params();
+	rc_start(e, &p);
+	for (int i = 0; i < 10; i++)
+		rc_recv(e, i, 0, 8);
+	meet(e);
+	for (int i = 0; i < 5; i++)
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+	rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	reconnect(e); /* finds both CQs empty */
+	for (int i = 0; i < 64; i++)
+		rc_recv(e, 100 + i, 0, 8); /* the whole queue is free again */
+	meet(e);
+	for (int i = 0; i < 64; i++)
+		POST(e, .id = 200 + i, .opcode = IBV_WR_SEND, .len = 8);
+	for (int i = 0; i < 64; i++) {
+		rc_expect(e->scq, 200 + i, IBV_WC_SUCCESS);
+		rc_expect(e->rcq, 100 + i, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* ---- CQ overrun ---- */
+
+static void cq__overrun(struct end *e)
+{
+	struct params p = error_params();
+	p.cqe = 4;
+	p.cap.max_send_wr = p.cap.max_recv_wr = 1024;
+	rc_start(e, &p);
+	int n = (e->passive ? e->rcq : e->scq)->cqe + 1;
+	CHECK(n <= 512);
+	for (int i = 0; e->passive && i < 600; i++)
+		rc_recv(e, i, 0, 8);
+	meet(e);
+	if (!e->passive) {
+		for (int i = 0; i < n; i++)
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = 8);
+		struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_CQ_ERR);
+		CHECK(event.element.cq == e->scq);
+		for (int i = 0; i < n - 1; i++)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		struct ibv_wc wc;
+		CHECK(ibv_poll_cq(e->scq, 1, &wc) < 0);
+	}
+	rc_finish(e);
+}
+
+static const struct body bodies[] = {
+	BODY(local__bad_memory_of_a_send),
+	BODY(local__bad_memory_of_a_write),
+	BODY(local__bad_memory_of_a_write_with_immediate),
+	BODY(local__bad_memory_of_a_read),
+	BODY(local__bad_memory_of_a_cmp_swap),
+	BODY(local__bad_memory_of_a_fetch_add),
+	BODY(local__bad_memory_of_a_receive),
+	BODY(local__unmapped_memory),
+	BODY(local__requests_that_make_no_sense),
+	BODY(remote__refused_write),
+	BODY(remote__refused_write_with_immediate),
+	BODY(remote__refused_read),
+	BODY(remote__refused_cmp_swap),
+	BODY(remote__refused_fetch_add),
+	BODY(remote__invalid_requests),
+	BODY(silent_peer__exhausts_the_retries),
+	BODY(silent_peer__with_sends_on_their_way),
+	BODY(silent_peer__that_never_was),
+	BODY(silent_peer__that_comes_in_time),
+	BODY(flush__in_order),
+	BODY(flush__from_each_state),
+	BODY(post__in_states_that_take_none),
+	BODY(reset__forgets),
+	BODY(cq__overrun),
+};
+RC_MAIN(bodies)
