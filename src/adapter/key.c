@@ -55,14 +55,19 @@ int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access,
 	pthread_mutex_unlock(&keys.lock);
 	if (!*key)
 		return -ENOMEM;
-	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (*key >> 8);
+	vb_key_republish(*key, va, iova, length, access, pd);
+	return 0;
+}
+
+void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd)
+{
+	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (key >> 8);
 	atomic_store_explicit(&k->pd, pd, memory_order_relaxed);
 	atomic_store_explicit(&k->access, access, memory_order_relaxed);
 	atomic_store_explicit(&k->iova, iova, memory_order_relaxed);
 	atomic_store_explicit(&k->length, length, memory_order_relaxed);
 	atomic_store_explicit(&k->va, va, memory_order_relaxed);
-	atomic_store_explicit(&k->key, *key, memory_order_release);
-	return 0;
+	atomic_store_explicit(&k->key, key, memory_order_release);
 }
 
 void vb_key_revoke(uint32_t key)

@@ -71,6 +71,8 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 
 /* Takes an entry and publishes it. -ENOMEM if all are in use. */
 int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd, uint32_t *key);
+/* Gives a revoked key that was not released another meaning, after quiescence. */
+void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd);
 /* From its return on vb_key_check refuses the key. */
 void vb_key_revoke(uint32_t key);
 /* Gives the entry back, after quiescence. */

@@ -24,27 +24,14 @@ static int check_range(uint64_t va, uint64_t length, uint64_t iova, unsigned acc
 	return length ? vb_mem_check((void *)(uintptr_t)va, length, access & IBV_ACCESS_LOCAL_WRITE) : 0;
 }
 
-static int publish(struct vb_mr *mr)
-{
-	int err = check_range(mr->va, mr->length, mr->iova, mr->access);
-	if (err)
-		return err;
-	return vb_key_publish(mr->va, mr->iova, mr->length, mr->access, mr->pd->number, &mr->key);
-}
-
-static void withdraw(uint32_t key)
-{
-	vb_key_revoke(key);
-	vb_path_quiesce();
-	vb_key_release(key);
-}
-
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access)
 {
 	*mr = (struct vb_mr){ .pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access };
 	int err = vb_adapter_start();
 	if (!err)
-		err = publish(mr);
+		err = check_range(mr->va, mr->length, mr->iova, mr->access);
+	if (!err)
+		err = vb_key_publish(mr->va, mr->iova, mr->length, mr->access, pd->number, &mr->key);
 	if (!err)
 		atomic_fetch_add(&pd->refs, 1);
 	return err;
@@ -52,7 +39,9 @@ int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, 
 
 int vb_mr_fini(struct vb_mr *mr)
 {
-	withdraw(mr->key);
+	vb_key_revoke(mr->key);
+	vb_path_quiesce();
+	vb_key_release(mr->key);
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	return 0;
 }
@@ -65,13 +54,16 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		next.access = access;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		next.va = next.iova = (uintptr_t)addr;
+		next.va = (uintptr_t)addr;
+		next.iova = next.access & IBV_ACCESS_ZERO_BASED ? 0 : next.va;
 		next.length = length;
 	}
-	int err = publish(&next);
+	int err = check_range(next.va, next.length, next.iova, next.access);
 	if (err)
 		return err;
-	withdraw(mr->key);
+	vb_key_revoke(mr->key);
+	vb_path_quiesce();
+	vb_key_republish(mr->key, next.va, next.iova, next.length, next.access, next.pd->number);
 	atomic_fetch_add(&next.pd->refs, 1);
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	*mr = next;

@@ -66,7 +66,7 @@ struct vb_mr {
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access);
 /* Returns after the last access in flight has ended. */
 int vb_mr_fini(struct vb_mr *mr);
-/* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key changes, as man ibv_rereg_mr allows. */
+/* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key stays. */
 int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access);
 
 /* ---- completion channels and asynchronous events ---- */
