@@ -38,8 +38,8 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device)
 	vb_ops_fill(&c->ext);
 	c->ext.sz = sizeof(c->ext);
 	pub->device = device;
-	pub->cmd_fd = -1; /* there is no kernel driver to talk to */
 	pub->async_fd = c->ctx.async_notifier.fd;
+	pub->cmd_fd = pub->async_fd; /* there is no kernel driver to talk to: a descriptor that can be duplicated, no more */
 	pub->num_comp_vectors = 1;
 	pthread_mutex_init(&pub->mutex, NULL);
 	atomic_init(&c->refs, 1);
