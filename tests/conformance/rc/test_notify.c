@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion events: which completions make one, how programs wait for them, and that waiting costs nothing. */
+#include "rc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+static struct params notify_params(void)
+{
+	struct params p = params();
+	p.channel = true;
+	return p;
+}
+
+static void expect_cq_event(struct end *e, struct ibv_cq *cq)
+{
+	struct ibv_cq *got;
+	void *context;
+	CHECK_EQ(ibv_get_cq_event(e->channel, &got, &context), 0);
+	CHECK(got == cq);
+	ibv_ack_cq_events(cq, 1);
+}
+
+static void post_receives(struct end *e, int n)
+{
+	for (int i = 0; i < n; i++)
+		rc_recv(e, i, i * 64, 64);
+}
+
+/* ---- which completions ---- */
+
+/* One event per arming, for the next completion after it; the ones before make none. */
+static void notify__next_completion_once(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive) {
+		post_receives(e, 4);
+		meet(e);
+		meet(e); /* two have come */
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		CHECK(!rc_readable(e->channel->fd, 20));
+		meet(e);
+		CHECK(rc_readable(e->channel->fd, 10000));
+		meet(e); /* two more have */
+		expect_cq_event(e, e->rcq);
+		CHECK(!rc_readable(e->channel->fd, 20));
+		for (int i = 0; i < 4; i++)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	} else {
+		meet(e);
+		for (int i = 0; i < 4; i++) {
+			if (i == 2)
+				meet(e), meet(e);
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+/* Armed for solicited ones: a plain message makes no event, a solicited one and an error do. */
+static void notify__solicited_only(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive) {
+		post_receives(e, 6);
+		for (int i = 0; i < 4; i++) {
+			CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
+			meet(e);
+			meet(e);
+			CHECK_EQ(rc_readable(e->channel->fd, i % 2 ? 10000 : 20), i % 2);
+			if (i % 2)
+				expect_cq_event(e, e->rcq);
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+			meet(e);
+		}
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		CHECK(rc_readable(e->channel->fd, 10000));
+		expect_cq_event(e, e->rcq);
+	} else {
+		for (int i = 0; i < 4; i++) {
+			meet(e);
+			POST(e, .id = i, .opcode = i == 3 ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND, .len = 8,
+			     .flags = i % 2 ? IBV_SEND_SOLICITED : 0);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+			meet(e);
+			meet(e);
+		}
+	}
+	rc_finish(e);
+}
+
+/* A solicited flag on its way makes no event for the sender's own completion; arming for any does. */
+static void notify__of_sends(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, 3);
+	meet(e);
+	if (!e->passive) {
+		CHECK_EQ(ibv_req_notify_cq(e->scq, 1), 0);
+		POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = 8, .flags = IBV_SEND_SOLICITED);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+		CHECK(!rc_readable(e->channel->fd, 20));
+		CHECK_EQ(ibv_req_notify_cq(e->scq, 0), 0);
+		CHECK_EQ(ibv_req_notify_cq(e->scq, 1), 0); /* any stays any */
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+		expect_cq_event(e, e->scq);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* ---- ways to wait ---- */
+
+static void wait_blocking(struct end *e) { }
+
+static void wait_by_poll(struct end *e)
+{
+	CHECK(rc_readable(e->channel->fd, 10000));
+}
+
+static void wait_by_epoll(struct end *e)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(epoll_ctl(fd, EPOLL_CTL_ADD, e->channel->fd, &event), 0);
+	CHECK_EQ(epoll_wait(fd, &event, 1, 10000), 1);
+	close(fd);
+}
+
+static void wait_by_select(struct end *e)
+{
+	fd_set set;
+	FD_ZERO(&set);
+	FD_SET(e->channel->fd, &set);
+	CHECK_EQ(select(e->channel->fd + 1, &set, NULL, NULL, &(struct timeval){ 10 }), 1);
+}
+
+static void send_one(struct end *e, int i, uint32_t length)
+{
+	rc_fill(e->buf + length, length, e->seed + 2 * i + e->passive);
+	POST(e, .id = i, .opcode = IBV_WR_SEND, .at = length, .len = length);
+	rc_expect(e->scq, i, IBV_WC_SUCCESS);
+}
+
+static void receive_one(struct end *e, int i, uint32_t length, void (*wait)(struct end *e))
+{
+	struct ibv_wc wc;
+	wait(e);
+	expect_cq_event(e, e->rcq);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	CHECK_EQ(ibv_poll_cq(e->rcq, 1, &wc), 1); /* the event says that it is there */
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	VERIFY(e->buf, length, e->seed + 2 * i + !e->passive);
+	rc_recv(e, i, 0, length);
+}
+
+/* Each end sleeps until the other's message comes, and answers: a lost wake-up hangs. */
+static void ping_pong(struct end *e, int rounds, uint32_t length, void (*wait)(struct end *e))
+{
+	struct params p = notify_params();
+	p.bytes = 2 * length;
+	rc_start(e, &p);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	rc_recv(e, 0, 0, length);
+	meet(e);
+	for (int i = 0; i < rounds; i++) {
+		if (!e->passive)
+			send_one(e, i, length);
+		receive_one(e, i, length, wait);
+		if (e->passive)
+			send_one(e, i, length);
+	}
+	rc_finish(e);
+}
+
+static void wait__blocking(struct end *e) { ping_pong(e, 300, 64, wait_blocking); }
+static void wait__by_poll(struct end *e) { ping_pong(e, 100, 5000, wait_by_poll); }
+static void wait__by_epoll(struct end *e) { ping_pong(e, 100, 64, wait_by_epoll); }
+static void wait__by_select(struct end *e) { ping_pong(e, 100, 300000, wait_by_select); }
+
+static void wait__non_blocking_finds_nothing(struct end *e)
+{
+	struct params p = notify_params();
+	struct ibv_cq *cq;
+	void *context;
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, 1);
+	CHECK_EQ(fcntl(e->channel->fd, F_SETFL, fcntl(e->channel->fd, F_GETFL) | O_NONBLOCK), 0);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	errno = 0;
+	CHECK_EQ(ibv_get_cq_event(e->channel, &cq, &context), -1);
+	CHECK_EQ(errno, EAGAIN);
+	meet(e);
+	if (e->passive) {
+		CHECK(rc_readable(e->channel->fd, 10000));
+		expect_cq_event(e, e->rcq);
+		CHECK_EQ(ibv_get_cq_event(e->channel, &cq, &context), -1);
+		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+	} else {
+		POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* ---- idleness ---- */
+
+static uint64_t cpu_us(void)
+{
+	struct rusage u;
+	getrusage(RUSAGE_SELF, &u);
+	return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000ull + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+}
+
+enum { IDLE_MS = 300, IDLE_US = 6000 }; /* a helper that spins or ticks every millisecond would use many times that */
+
+static void *block_in_get(void *arg)
+{
+	struct end *e = arg;
+	expect_cq_event(e, e->rcq);
+	return NULL;
+}
+
+/* A program that sleeps on its channel uses no CPU, right after it polled hard too; and a message still wakes it. */
+static void idle__blocked_program_uses_no_cpu(struct end *e)
+{
+	struct params p = notify_params();
+	pthread_t thread;
+	rc_start(e, &p);
+	rc_recv(e, 0, 0, 8);
+	for (int i = 0; i < 3000; i++)
+		rc_expect_none(e->scq);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	CHECK(!pthread_create(&thread, NULL, block_in_get, e));
+	rc_pause_ms(20);
+	meet(e);
+	uint64_t before = cpu_us();
+	rc_pause_ms(IDLE_MS);
+	uint64_t used = cpu_us() - before;
+	if (used > IDLE_US)
+		fprintf(stderr, "# %llu us of CPU in %d ms of idleness\n", (unsigned long long)used, IDLE_MS);
+	CHECK(used <= IDLE_US);
+	meet(e);
+	POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = 8);
+	pthread_join(thread, NULL);
+	rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+	rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	rc_finish(e);
+}
+
+/* A program that has stopped polling without arming anything becomes idle as well, and its memory is still served. */
+static void idle__program_that_computes_is_served(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	for (int i = 0; i < 3000; i++)
+		rc_expect_none(e->scq);
+	meet(e);
+	if (e->passive) {
+		uint64_t before = cpu_us();
+		rc_pause_ms(IDLE_MS);
+		CHECK(e->threads || cpu_us() - before <= IDLE_US);
+		meet(e);
+		CHECK_EQ(hear(e), 0x600d);
+		VERIFY(e->buf + 100, 5000, e->seed);
+	} else {
+		rc_pause_ms(IDLE_MS);
+		meet(e);
+		rc_fill(e->buf, 5000, e->seed);
+		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .len = 5000, .remote_at = 100);
+		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 8, .remote_at = 8000, .compare = 1);
+		POST(e, .id = 3, .opcode = IBV_WR_RDMA_READ, .at = 10000, .len = 5000, .remote_at = 100);
+		for (int i = 1; i <= 3; i++)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		VERIFY(e->buf + 10000, 5000, e->seed);
+		tell(e, 0x600d);
+	}
+	rc_finish(e);
+}
+
+static const struct body bodies[] = {
+	BODY(notify__next_completion_once),
+	BODY(notify__solicited_only),
+	BODY(notify__of_sends),
+	BODY(wait__blocking),
+	BODY(wait__by_poll),
+	BODY(wait__by_epoll),
+	BODY(wait__by_select),
+	BODY(wait__non_blocking_finds_nothing),
+	BODY(idle__blocked_program_uses_no_cpu),
+	BODY(idle__program_that_computes_is_served),
+};
+RC_MAIN(bodies)
