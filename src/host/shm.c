@@ -43,6 +43,7 @@ static int map_listed(int fd, size_t bytes, int prot, void **addr)
 	void *p = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	int err = p == MAP_FAILED ? -errno : 0;
 	if (!err) {
+		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: a core dump would drown in it */
 		*m = (struct mapping){ .addr = p, .bytes = bytes };
 		vb_list_add_tail(&mappings, &m->all);
 	}
