@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Checks docs/compat.md: each public symbol and each inline verb has exactly one row there, and each row a state and names that exist.
+
+Usage: check_compat.py COMPAT_MD INCLUDE_DIRECTORY SYMBOL_LIST...
+"""
+import pathlib
+import re
+import sys
+
+STATES = ("works", "limits", "not yet")
+INLINE = re.compile(r"static inline[^;{]*?\b(ibv_\w+)\(")
+# What a table of calls is not about: names that only headers use.
+HELPERS = re.compile(r"_$")
+
+
+def rows(path):
+    """(line number, names, state, note) of each table row whose first cell is names in backticks."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        if len(cells) == 3 and cells[0].startswith("`"):
+            yield number, cells[0].replace("`", "").split(), cells[1], cells[2]
+
+
+def exported(lists):
+    return {line.split("@")[0] for path in lists for line in pathlib.Path(path).read_text().splitlines() if line.strip()}
+
+
+def inline_verbs(include):
+    found = set()
+    for header in sorted((include / "infiniband").rglob("*.h")):
+        found |= {name for name in INLINE.findall(header.read_text()) if not HELPERS.search(name)}
+    return found
+
+
+def problems(document, include, lists):
+    wanted = exported(lists) | inline_verbs(include)
+    seen = {}
+    for number, names, state, note in rows(document):
+        if state not in STATES:
+            yield f"line {number}: state {state!r} is none of {', '.join(STATES)}"
+        if state != "works" and not note:
+            yield f"line {number}: {state} without a note"
+        for name in names:
+            if name in seen:
+                yield f"line {number}: {name} is listed in line {seen[name]} already"
+            elif name not in wanted:
+                yield f"line {number}: no such symbol or inline verb: {name}"
+            seen[name] = number
+    for name in sorted(wanted - seen.keys()):
+        yield f"not listed: {name}"
+
+
+def main():
+    document, include, *lists = sys.argv[1:]
+    found = list(problems(pathlib.Path(document), pathlib.Path(include), lists))
+    for line in found:
+        print(line)
+    print(f"{len(exported(lists))} symbols, {len(inline_verbs(pathlib.Path(include)))} inline verbs: {len(found)} problems")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
