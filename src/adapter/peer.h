@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* News of other processes on this host, for the layers above the adapter. */
+/* What librdmacm asks of the adapter beyond the public calls. */
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
@@ -12,5 +12,11 @@
  * A link that this process closed itself is no death.
  */
 VB_EXPORT void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), void *arg);
+
+/*
+ * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those who know a QP
+ * that the program may be destroying at the same time.
+ */
+VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
 
 #endif

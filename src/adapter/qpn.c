@@ -7,7 +7,9 @@
 #include <stdlib.h>
 
 #include "adapter/arena.h"
+#include "adapter/peer.h"
 #include "adapter/progress.h"
+#include "adapter/queue.h"
 
 struct slot {
 	uint32_t number;
@@ -104,6 +106,19 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 {
 	unsigned i = slot_of(qpn);
 	return i < nslots ? slots[i]->qps[qpn % VB_SLOT_QPS] : NULL;
+}
+
+void vb_qp_fail_number(uint32_t qpn)
+{
+	vb_lock(&vb_progress_lock);
+	struct vb_qp *qp = vb_qpn_find(qpn);
+	if (qp)
+		vb_qp_ref(qp);
+	vb_unlock(&vb_progress_lock);
+	if (!qp)
+		return;
+	vb_qp_break(qp, -1);
+	vb_qp_unref(qp);
 }
 
 uint64_t vb_qpn_block(uint32_t qpn)

@@ -156,6 +156,7 @@ struct vb_cma_id {
 
 	/* connection */
 	struct vb_cm_conn *conn;
+	uint32_t qpn;               /* of pub.qp, which the program may destroy behind our back; 0: none */
 	uint32_t our_psn;           /* our QP starts with it, whoever moves that QP and whenever */
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */

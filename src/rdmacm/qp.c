@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/peer.h"
 #include "rdmacm/cma.h"
 
 /* ---- attributes for a transition, as the connection stands ---- */
@@ -145,10 +146,8 @@ int vb_cma_qp_prepare(struct vb_cma_id *id, struct ibv_qp *qp)
 
 void vb_cma_qp_fail(struct vb_cma_id *id)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-
-	if (id->pub.qp && !vb_cma_is_datagram(id))
-		ibv_modify_qp(id->pub.qp, &attr, IBV_QP_STATE);
+	if (id->qpn && !vb_cma_is_datagram(id))
+		vb_qp_fail_number(id->qpn);
 }
 
 /* ---- completion queues that the program left to us ---- */
@@ -243,6 +242,7 @@ static int create_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init
 	}
 	id->pd = qp->pd;
 	id->qp = qp;
+	vb_cma_id_of(id)->qpn = qp->qp_num;
 	return 0;
 }
 
@@ -306,6 +306,7 @@ VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 		return;
 	}
 	id->qp = NULL;
+	vb_cma_id_of(id)->qpn = 0;
 	destroy_cqs(id);
 }
 
