@@ -11,6 +11,10 @@
 		}                                                                         \
 	} while (0)
 
+/* The child starts threads; ThreadSanitizer ends it unless told otherwise. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+
 static void in_child(void (*body)(struct world *w, struct wire *x), struct world *w, struct wire *x)
 {
 	pid_t pid = fork();
