@@ -16,8 +16,8 @@ import harness  # noqa: E402
 import programs  # noqa: E402
 
 
-def latency(size):
-    return lambda outcome: f"{figures.show_us(figures.latency_us(outcome.client_output, size))} one way"
+def latency(size, how="one way"):
+    return lambda outcome: f"{figures.show_us(figures.latency_us(outcome.client_output, size))} {how}"
 
 
 def bandwidth(size):
@@ -42,8 +42,8 @@ ROWS = [
     ("lo", programs.ucmatose_case("-c 100"), "100 connections", said("all connected and closed")),
     ("lo", programs.perftest("ib_write_lat", iterations=10000), "2 B writes", latency(2)),
     ("lo", programs.perftest("ib_send_lat", iterations=10000), "2 B sends", latency(2)),
-    ("lo", programs.perftest("ib_read_lat", iterations=10000), "2 B reads", latency(2)),
-    ("lo", programs.perftest("ib_atomic_lat", iterations=10000), "8 B fetch-and-add", latency(8)),
+    ("lo", programs.perftest("ib_read_lat", iterations=10000), "2 B reads", latency(2, "there and back")),
+    ("lo", programs.perftest("ib_atomic_lat", iterations=10000), "8 B fetch-and-add", latency(8, "there and back")),
     ("lo", programs.perftest("ib_write_bw", iterations=5000), "64 KiB writes", bandwidth(65536)),
     ("lo", programs.perftest("ib_send_bw", iterations=5000), "64 KiB sends", bandwidth(65536)),
     ("lo", programs.perftest("ib_read_bw", iterations=5000), "64 KiB reads", bandwidth(65536)),

@@ -6,7 +6,7 @@ MIB = 1 << 20
 
 
 def latency_us(output, size):
-    """perftest's typical (median) one-way latency in µs for a message size, or None."""
+    """perftest's typical (median) latency in µs for a message size, or None: one way for SEND and WRITE, there and back else."""
     row = re.search(rf"^ *{size} +\d+ +[\d.]+ +[\d.]+ +([\d.]+)", output, re.MULTILINE)
     return float(row.group(1)) if row else None
 
