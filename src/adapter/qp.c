@@ -161,14 +161,8 @@ static int refuse(int err, const char *attribute, const char *why)
 
 static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 {
-	struct in6_addr gid;
-	if (!ah->is_global)
-		return refuse(-EINVAL, "ah_attr.is_global", "RoCE addresses its peers by GID: set is_global and grh.dgid, grh.sgid_index");
-	if (ah->port_num != 1)
-		return refuse(-EINVAL, "ah_attr.port_num", "the device has port 1 only");
-	if (vb_device_gid(qp->ctx->device, ah->grh.sgid_index, &gid))
-		return refuse(-EINVAL, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
-	return 0;
+	struct in6_addr sgid;
+	return vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
 }
 
 static int check_timers(const struct ibv_qp_attr *a, int mask)

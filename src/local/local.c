@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/device.h"
 #include "adapter/path.h"
 #include "base/log.h"
 #include "local/copy.h"
@@ -19,7 +20,8 @@ static struct vb_peer *peer_of(const struct vb_qp *qp)
 {
 	struct in6_addr gid;
 	memcpy(&gid, &qp->attr.ah_attr.grh.dgid, sizeof(gid));
-	return vb_netif_is_local(&gid) ? vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT) : NULL;
+	bool here = vb_netif_is_local(&gid) || vb_device_gid_is_local(&gid);
+	return here ? vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT) : NULL;
 }
 
 /* ---- attach and detach ---- */
@@ -225,13 +227,17 @@ static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)
 	return t;
 }
 
-/* The caller holds a reference, so path_state stays. */
+/*
+ * The caller holds a reference, so path_state stays. Acks come before what arrived, but are looked at after it was seen: so a send
+ * completes before the receive of the answer to it.
+ */
 static void run(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	if (find_theirs(l) && vb_responder_has_news(l))
-		serve(qp);
+	bool arrived = find_theirs(l) && vb_responder_has_news(l);
 	request(qp);
+	if (arrived)
+		serve(qp);
 }
 
 static bool peek(struct vb_qp *qp)
@@ -239,12 +245,12 @@ static bool peek(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_local_of(qp);
 	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
 		return false;
-	bool served = vb_responder_has_news(l), asked = vb_requester_has_news(l);
-	if (served)
-		serve(qp);
-	if (asked)
+	bool arrived = vb_responder_has_news(l), acked = vb_requester_has_news(l);
+	if (acked)
 		request(qp);
-	return served || asked;
+	if (arrived)
+		serve(qp);
+	return arrived || acked;
 }
 
 static void receive(struct vb_qp *qp)
