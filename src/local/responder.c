@@ -375,14 +375,15 @@ static void note_established(struct vb_qp *qp)
 	vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
+/* The ack goes first: whatever this side's program does about a message, the sender has its ack before it. */
 static void finish(struct vb_local_qp *l)
 {
-	struct vb_request *r = &l->resp.cur;
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
+	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
+	atomic_store_explicit(&l->resp.next, next, memory_order_relaxed);
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
 	if (l->resp.have_rwqe)
 		complete_receive(l);
-	atomic_store_explicit(&r->active, false, memory_order_relaxed);
-	atomic_store_explicit(&l->resp.next, next + 1, memory_order_relaxed);
 	if (vb_unlikely(!l->qp->comm_est))
 		note_established(l->qp);
 }
@@ -418,29 +419,27 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f)
 	return step;
 }
 
-static void publish_ack(struct vb_local_qp *l)
-{
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
-}
-
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 {
 	struct vb_verdict v = { .event = -1 };
 	struct failure f;
 	enum step step = STEP_IDLE;
 	int n = 0;
+	uint64_t bytes = 0;
 	if (!(atomic_load(&l->mine->mode) & VB_SHM_RESPONDS))
 		return v;
-	for (; n < VB_SERVE_BATCH && (step = serve_one(l, &f)) == STEP_DONE; n++)
+	do {
+		step = serve_one(l, &f);
+		if (step != STEP_DONE)
+			break;
+		bytes += l->resp.cur.length;
 		finish(l);
-	if (n && step != STEP_FAIL)
-		publish_ack(l);
+	} while (++n < VB_SERVE_BATCH && bytes < VB_SLICE_BYTES && !vb_requester_has_news(l));
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
 	if (n || step == STEP_FAIL)
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
-	v.more = step == STEP_MORE || n == VB_SERVE_BATCH;
+	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
 	return v;
 }
 
