@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* With VERBATIM_DEBUG=1 each refused call says one line on standard error, under its name; without it, nothing is said. */
+#include "world.h"
+
+static bool debugging;
+
+/* Standard error goes to a pipe from here on. */
+static int capture(int *saved)
+{
+	int ends[2];
+	assert_int_equal(pipe(ends), 0);
+	*saved = dup(STDERR_FILENO);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	set_nonblocking(ends[0]);
+	return ends[0];
+}
+
+static void release(int from, int saved, char *text, size_t size)
+{
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	ssize_t n = read(from, text, size - 1);
+	text[n > 0 ? n : 0] = 0;
+	close(from);
+}
+
+static void check_line(const char *source, const char *call, const char *text)
+{
+	char start[64];
+	if (!debugging) {
+		if (*text)
+			fail_msg("%s: said without being asked: %s", source, text);
+		return;
+	}
+	snprintf(start, sizeof(start), "verbatim: %s: ", call);
+	const char *end = strchr(text, '\n');
+	if (strncmp(text, start, strlen(start)) || !end || end[1] || end - text < (long)strlen(start) + 10)
+		fail_msg("%s: expected one line of %s, got: %s", source, call, text);
+}
+
+/* The expression refuses, and says so under the name. */
+#define EXPLAINS(name, expression)                                              \
+	do {                                                                    \
+		char text_[4096];                                               \
+		int saved_, from_ = capture(&saved_);                           \
+		bool refused_ = (expression);                                   \
+		release(from_, saved_, text_, sizeof(text_));                   \
+		assert_true(refused_);                                          \
+		check_line(#expression, name, text_);                           \
+	} while (0)
+
+static void objects(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 1u << 30 } };
+	struct ibv_cq_init_attr_ex cq_ex = { .cqe = 1, .comp_mask = 1 << 8 };
+	struct ibv_srq_init_attr_ex srq_ex = { .comp_mask = 1 << 8 };
+	struct ibv_ah_attr ah = { .port_num = 1, .dlid = 1 };
+	EXPLAINS("ibv_dealloc_pd", ibv_dealloc_pd(w->pd));
+	EXPLAINS("ibv_destroy_comp_channel", ibv_destroy_comp_channel(w->channel));
+	EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, w->buffer, 8, IBV_ACCESS_REMOTE_WRITE));
+	EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, NULL, 8, 0));
+	EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, w->buffer, 8, 1 << 10));
+	EXPLAINS("ibv_rereg_mr", ibv_rereg_mr(w->mr, 0, NULL, NULL, 0, 0));
+	EXPLAINS("ibv_rereg_mr", ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 8, 0));
+	EXPLAINS("ibv_create_cq", !ibv_create_cq(w->ctx, 0, NULL, NULL, 0));
+	EXPLAINS("ibv_create_cq", !ibv_create_cq(w->ctx, 1, NULL, NULL, 1000));
+	EXPLAINS("ibv_resize_cq", ibv_resize_cq(w->cq, -1));
+	EXPLAINS("ibv_create_cq_ex", !ibv_create_cq_ex(w->ctx, &cq_ex));
+	EXPLAINS("ibv_create_srq", !ibv_create_srq(w->pd, &srq));
+	EXPLAINS("ibv_create_srq_ex", !ibv_create_srq_ex(w->ctx, &srq_ex));
+	EXPLAINS("ibv_create_ah", !ibv_create_ah(w->pd, &ah));
+	EXPLAINS("ibv_alloc_mw", !ibv_alloc_mw(w->pd, IBV_MW_TYPE_1));
+	EXPLAINS("ibv_import_device", !ibv_import_device(0));
+	EXPLAINS("ibv_reg_dmabuf_mr", !ibv_reg_dmabuf_mr(w->pd, 0, 1, 0, 0, 0));
+}
+
+static void queries(void **state)
+{
+	struct world *w = *state;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry entry;
+	union ibv_gid gid;
+	__be16 pkey;
+	EXPLAINS("ibv_query_port", ibv_query_port(w->ctx, 9, &port));
+	EXPLAINS("ibv_query_gid", ibv_query_gid(w->ctx, 1, 1000, &gid));
+	EXPLAINS("ibv_query_gid_ex", ibv_query_gid_ex(w->ctx, 7, 0, &entry, 0));
+	EXPLAINS("ibv_query_pkey", ibv_query_pkey(w->ctx, 1, 5, &pkey));
+	EXPLAINS("ibv_query_gid_table", ibv_query_gid_table(w->ctx, &entry, 0, 0) < 0);
+}
+
+static void queue_pairs(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *qp = make_qp(w, NULL);
+	struct ibv_qp_init_attr attr = qp_attr(w);
+	struct ibv_qp_attr a = connect_attr(w, 1);
+	struct ibv_send_wr send = { .opcode = 99 }, *bad_send;
+	EXPLAINS("ibv_destroy_cq", ibv_destroy_cq(w->cq));
+	attr.cap.max_send_wr = 1 << 30;
+	EXPLAINS("ibv_create_qp", !ibv_create_qp(w->pd, &attr));
+	attr = qp_attr(w);
+	attr.send_cq = NULL;
+	EXPLAINS("ibv_create_qp", !ibv_create_qp(w->pd, &attr));
+	EXPLAINS("ibv_post_recv", post_recv(w, qp, 0));
+	EXPLAINS("ibv_post_send", post_send(w, qp, 0, 0));
+	EXPLAINS("ibv_modify_qp", set_state(qp, IBV_QPS_RTS));
+	EXPLAINS("ibv_modify_qp", set_state(qp, IBV_QPS_INIT));
+	a.qp_state = IBV_QPS_INIT;
+	a.port_num = 4;
+	EXPLAINS("ibv_modify_qp", ibv_modify_qp(qp, &a, mask_to[IBV_QPS_INIT]));
+	EXPLAINS("ibv_modify_qp", ibv_modify_qp(qp, &a, mask_to[IBV_QPS_INIT] | IBV_QP_QKEY));
+	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);
+	EXPLAINS("ibv_post_send", ibv_post_send(qp, &send, &bad_send));
+	EXPLAINS("ibv_attach_mcast", ibv_attach_mcast(qp, &a.ah_attr.grh.dgid, 0));
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
+/* The library reads the variable when it is loaded: each way is a program run of its own. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		WORLD_TEST(objects),
+		WORLD_TEST(queries),
+		WORLD_TEST(queue_pairs),
+	};
+	const char *now = getenv("VERBATIM_DEBUG");
+	if (argc != 2)
+		return 99;
+	debugging = !strcmp(argv[1], "1");
+	if (!now || strcmp(now, argv[1])) {
+		setenv("VERBATIM_DEBUG", argv[1], 1);
+		execv("/proc/self/exe", argv);
+		return 99;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
