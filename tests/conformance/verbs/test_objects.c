@@ -452,7 +452,7 @@ static void ah__from_wc(void **state)
 	struct ibv_grh grh;
 	assert_int_equal(ibv_query_gid(w->ctx, 1, 0, &mine), 0);
 	if (mine.raw[10] != 0xff)
-		skip(); /* entry 0 is no IPv4 address on this device */
+		return; /* entry 0 is no IPv4 address on this device */
 	put_v4_header(&grh, &his, &mine);
 	assert_int_equal(ibv_init_ah_from_wc(w->ctx, 1, &wc, &grh, &a), 0);
 	assert_int_equal(a.is_global, 1);

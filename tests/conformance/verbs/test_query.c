@@ -123,7 +123,7 @@ static void gid__loopback(void **state)
 	union ibv_gid gid;
 	uint8_t v4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 	if (strcmp(ibv_get_device_name(w->ctx->device), "vb_lo"))
-		skip();
+		return;
 	assert_int_equal(ibv_query_gid(w->ctx, 1, 0, &gid), 0);
 	assert_memory_equal(gid.raw, v4, sizeof(v4));
 }
