@@ -31,7 +31,7 @@ unsigned vb_host_generation(void) { return atomic_load_explicit(&generation, mem
 
 static void in_child(void)
 {
-	host_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	vb_host_unlock(); /* this thread took it before the fork */
 	started = false;
 	references = 0;
 	atomic_fetch_add(&generation, 1);

@@ -405,7 +405,7 @@ void vb_loop_fork_end(void) { pthread_mutex_unlock(&lock); }
 /* The descriptors were closed already. Inherited timers and watches are recognized as not queued and not started. */
 void vb_loop_forget(void)
 {
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	vb_loop_fork_end(); /* the lock, which this thread took before the fork */
 	idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	idle_waiters = 0;
 	vb_list_init(&cancellers);
