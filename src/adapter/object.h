@@ -155,7 +155,7 @@ struct vb_cq {
 	uint32_t capacity;          /* what the program may rely on; at most mask + 1 */
 	bool want_timestamp;
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
-	bool overrun;
+	atomic_bool overrun;        /* written under lock */
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
 	atomic_uint refs;
 	struct vb_list event_node;
@@ -194,7 +194,7 @@ struct vb_rq {
 	uint32_t stride, mask, max_wr, max_sge;
 	uint32_t tail, head;  /* posted, taken: free-running */
 	atomic_uint polled;
-	bool starved;         /* a responder waits for the next post (of an SRQ: see vb_srq.starved) */
+	atomic_bool starved;  /* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
 };
 
 struct vb_srq {

@@ -38,7 +38,7 @@ void vb_rq_reset(struct vb_rq *rq)
 	vb_lock(&rq->lock);
 	rq->tail = rq->head = 0;
 	atomic_store(&rq->polled, 0);
-	rq->starved = false;
+	atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
 	vb_unlock(&rq->lock);
 }
 
@@ -106,7 +106,7 @@ static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 	bool there = rq->head != rq->tail;
 	if (vb_likely(there))
 		take_locked(rq, out);
-	rq->starved = !there;
+	atomic_store_explicit(&rq->starved, !there, memory_order_relaxed);
 	vb_unlock(&rq->lock);
 	return there;
 }
@@ -125,6 +125,7 @@ static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
 			srq->limit = 0;
 	} else if (vb_list_is_empty(&qp->srq_node)) {
 		vb_list_add_tail(&srq->starved, &qp->srq_node);
+		atomic_store_explicit(&rq->starved, true, memory_order_relaxed);
 	}
 	vb_unlock(&rq->lock);
 	if (limit_hit)
@@ -234,6 +235,7 @@ void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
 static void feed_starved(struct vb_srq *srq)
 {
 	vb_lock(&srq->rq.lock);
+	atomic_store_explicit(&srq->rq.starved, false, memory_order_relaxed);
 	for (struct vb_list *node; (node = vb_list_pop(&srq->starved));)
 		vb_progress_later(vb_container_of(node, struct vb_qp, srq_node));
 	vb_unlock(&srq->rq.lock);
@@ -243,7 +245,7 @@ int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv
 {
 	bool posted = false;
 	int err = vb_rq_post(&srq->rq, wr, bad, &posted);
-	if (posted && !vb_list_is_empty(&srq->starved))
+	if (posted && atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
 		feed_starved(srq);
 	return err;
 }

@@ -260,18 +260,23 @@ static bool may_send(enum ibv_qp_state state)
 	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
 }
 
-/* A send queue whose completions get lost cannot go on. */
+/* A queue pair whose completions get lost cannot go on. */
 static bool is_broken(struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || qp->send_cq->overrun || qp->recv_cq->overrun;
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR ||
+	       atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
+	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
 }
 
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
 	vb_lock(&qp->sq.lock);
-	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed))))
-		err = refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
+		*bad = wr;
+		vb_unlock(&qp->sq.lock);
+		return refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+	}
 	while (!err && wr) {
 		err = post_one(qp, wr);
 		wr = err ? wr : wr->next;
@@ -313,7 +318,7 @@ int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	if (vb_unlikely(err))
 		vb_explain("ibv_post_recv", "%s", err == ENOMEM ? "the receive queue is full: max_recv_wr requests wait to be used and polled"
 								 : "num_sge is beyond the queue's max_recv_sge");
-	if (vb_unlikely(posted && (qp->rq.starved || atomic_load(&qp->state) == IBV_QPS_ERR)))
+	if (vb_unlikely(posted && (atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR)))
 		after_receive(qp);
 	return err;
 }

@@ -149,6 +149,7 @@ uint64_t rc_hash(uint64_t x);
 uint64_t rc_random(uint64_t *state);
 uint32_t rc_below(uint64_t *state, uint32_t limit);
 void rc_fill(void *to, size_t n, uint64_t seed);
+void rc_set(void *to, size_t n, uint8_t value);
 void rc_verify_at(const char *file, int line, const void *at, size_t n, uint64_t seed);
 #define VERIFY(at, n, seed) rc_verify_at(__FILE__, __LINE__, at, n, seed)
 /* All n bytes have this value. */

@@ -271,7 +271,7 @@ static void fork__parent_goes_on(struct end *e)
 		children[i] = e->passive ? 0 : fork();
 		if (!children[i] && !e->passive) {
 			rc_pause_ms(i);
-			memset(e->buf, 0xcc, 4096);
+			rc_set(e->buf, 4096, 0xcc);
 			_exit(0);
 		}
 		for (int n = 0; n < 10; n++)

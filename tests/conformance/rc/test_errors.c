@@ -84,7 +84,7 @@ static void try_bad_request(struct end *e, const struct bad_region *bad, enum ib
 {
 	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, 16, e->mr->lkey }, bad->sge };
 	if (e->passive) {
-		memset(e->buf, 0xee, BUFFER);
+		rc_set(e->buf, BUFFER, 0xee);
 		for (int i = 0; i < 3; i++)
 			rc_recv(e, i, 128 * 1024, 128 * 1024);
 		meet(e);
@@ -269,7 +269,7 @@ static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t
 		uint64_t start = (uintptr_t)r->memory, inner = start + 4096, end = start + BUFFER - 4096;
 		t = (struct target){ inner, r->whole->rkey };
 		struct ibv_mr *extra = NULL;
-		memset(r->memory, 0xee, BUFFER);
+		rc_set(r->memory, BUFFER, 0xee);
 		if (fault == KEY)
 			t.rkey = 0x7654301;
 		if (fault == GONE) {
@@ -357,7 +357,7 @@ static void remote__invalid_requests(struct end *e)
 	for (int i = 0; i < 3; i++) {
 		e->p.max_dest_rd_atomic = opcodes[i] == IBV_WR_RDMA_READ ? 0 : 8;
 		reconnect(e);
-		memset(e->buf, 0xee, 64);
+		rc_set(e->buf, 64, 0xee);
 		meet(e);
 		if (!e->passive) {
 			POST(e, .id = 1, .opcode = opcodes[i], .at = 64, .len = 8, .remote_at = 4, .compare = 1, .swap = 2);

@@ -255,7 +255,7 @@ static void idle__blocked_program_uses_no_cpu(struct end *e)
 		fprintf(stderr, "# %llu us of CPU in %d ms of idleness\n", (unsigned long long)used, IDLE_MS);
 	CHECK(used <= IDLE_US);
 	meet(e);
-	POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = 8);
+	POST(e, .id = 0, .opcode = IBV_WR_SEND, .at = 64, .len = 8);
 	pthread_join(thread, NULL);
 	rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
 	rc_expect(e->scq, 0, IBV_WC_SUCCESS);

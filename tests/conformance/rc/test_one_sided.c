@@ -21,7 +21,7 @@ static void write__of_every_size(struct end *e)
 	for (int i = 0; i < NSIZES; i++) {
 		uint32_t at = GUARD + i % 9;
 		if (e->passive) {
-			memset(e->buf, 0xee, sizes[i] + 2 * GUARD + 9);
+			rc_set(e->buf, sizes[i] + 2 * GUARD + 9, 0xee);
 			meet(e);
 			meet(e);
 			VERIFY(e->buf + at, sizes[i], e->seed + i);
@@ -77,7 +77,7 @@ static void write__with_immediate(struct end *e)
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
 		} else {
 			rc_recv(e, i, 0, i % 2 * 8); /* its buffer stays untouched, and may be none */
-			memset(e->buf, 0xee, p.bytes);
+			rc_set(e->buf, p.bytes, 0xee);
 			meet(e);
 			struct ibv_wc wc = rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 			CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
@@ -106,7 +106,7 @@ static void read__of_every_size(struct end *e)
 	meet(e);
 	for (int i = 0; !e->passive && i < NSIZES; i++) {
 		uint32_t to = GUARD + i, from = 3 * i;
-		memset(e->buf, 0xee, sizes[i] + 2 * GUARD + NSIZES);
+		rc_set(e->buf, sizes[i] + 2 * GUARD + NSIZES, 0xee);
 		POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = to, .len = sizes[i], .remote_at = from);
 		struct ibv_wc wc = rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.opcode, IBV_WC_RDMA_READ);
@@ -306,7 +306,7 @@ static void write__last_byte_is_last(struct end *e)
 				sched_yield();
 			atomic_thread_fence(memory_order_acquire);
 			VERIFY(e->buf + at, n - 1, e->seed + i);
-			memset(e->buf, 0, at + n);
+			rc_set(e->buf, at + n, 0);
 			tell(e, i);
 		} else {
 			if (!i)
@@ -340,7 +340,7 @@ static void write__behind_a_send_waits(struct end *e)
 			VERIFY(e->buf + 30000, i % 2 ? 20000 : 20, e->seed + i);
 			meet(e);
 		} else {
-			memset(e->buf, 0xee, p.bytes);
+			rc_set(e->buf, p.bytes, 0xee);
 			meet(e);
 			rc_pause_ms(3);
 			VERIFY_BYTE(e->buf, p.bytes, 0xee);
@@ -369,7 +369,7 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 			n = 8;
 		if (e->passive) {
 			rc_fill(e->buf, LONG, e->seed + i);
-			memset(e->buf + PLACE, 0, LONG);
+			rc_set(e->buf + PLACE, LONG, 0);
 			rc_recv(e, 0, PLACE + LONG + 64, 64);
 			if (!write)
 				rc_recv(e, 1, PLACE, LONG);
@@ -380,7 +380,7 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 			meet(e);
 			VERIFY(e->buf + PLACE, n, e->seed + i);
 		} else {
-			memset(e->buf, 0xdd, LONG);
+			rc_set(e->buf, LONG, 0xdd);
 			meet(e);
 			POST(e, .id = 0, .opcode = IBV_WR_SEND, .at = PLACE, .len = 64); /* so that the READ is not the oldest */
 			POST(e, .id = 1, .opcode = atomic ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_READ, .len = n);

@@ -30,7 +30,7 @@ static void send__of_every_size(struct end *e)
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
 			continue;
 		}
-		memset(e->buf, 0xee, sizes[i] + 2 * GUARD);
+		rc_set(e->buf, sizes[i] + 2 * GUARD, 0xee);
 		rc_recv(e, 100 + i, GUARD, sizes[i] + i % 2 * GUARD); /* exactly as long, or longer */
 		tell(e, i);
 		CHECK_EQ(rc_expect(e->rcq, 100 + i, IBV_WC_SUCCESS).byte_len, sizes[i]);
@@ -81,7 +81,7 @@ static void send__of_nothing(struct end *e)
 	struct ibv_sge none = { 0, 0, 0 };
 	rc_start(e, &p);
 	if (e->passive) {
-		memset(e->buf, 0xee, 64);
+		rc_set(e->buf, 64, 0xee);
 		for (int i = 0; i < 3; i++)
 			rc_recv(e, i, 0, 64);
 		struct ibv_recv_wr *bad, wr = { .wr_id = 3 };
@@ -149,7 +149,7 @@ static void send__from_lists_into_lists(struct end *e)
 		cut(&rng, sge, n, e->buf + rc_below(&rng, 9), total, e->mr->lkey);
 		if (e->passive) {
 			struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = sge, .num_sge = n };
-			memset(e->buf, 0xee, p.bytes);
+			rc_set(e->buf, p.bytes, 0xee);
 			CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
 			tell(e, i);
 			CHECK_EQ(rc_expect(e->rcq, i, IBV_WC_SUCCESS).byte_len, total);
@@ -319,7 +319,7 @@ static void send__longer_than_the_receive(struct end *e, uint32_t length)
 	struct params p = params();
 	p.bytes = 1 << 20;
 	rc_start(e, &p);
-	memset(e->buf, 0xee, p.bytes);
+	rc_set(e->buf, p.bytes, 0xee);
 	if (e->passive) {
 		rc_recv(e, 1, 0, length - 1);
 		rc_recv(e, 2, 0, length);
