@@ -26,6 +26,8 @@ static struct vb_peer *peer_of(const struct vb_qp *qp)
 
 /* ---- attach and detach ---- */
 
+static struct vb_list attached = VB_LIST_INIT(attached); /* vb_local_qp.attached_node, under vb_progress_lock */
+
 static uint32_t slot_bytes_for(const struct vb_sq *sq)
 {
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
@@ -62,10 +64,12 @@ static void open_block(struct vb_local_qp *l)
 	}
 }
 
-static void join_peer(struct vb_local_qp *l)
+static void join(struct vb_local_qp *l)
 {
 	vb_lock(&vb_progress_lock);
-	vb_list_add_tail(&l->peer->qps, &l->node);
+	vb_list_add_tail(&attached, &l->attached_node);
+	if (l->peer)
+		vb_list_add_tail(&l->peer->qps, &l->node);
 	vb_unlock(&vb_progress_lock);
 }
 
@@ -87,11 +91,11 @@ static int attach(struct vb_qp *qp)
 	l->req.give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->resp.rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
 	vb_list_init(&l->node);
+	vb_list_init(&l->attached_node);
 	qp->path_state = l;
 	open_block(l);
 	l->peer = peer_of(qp);
-	if (l->peer)
-		join_peer(l);
+	join(l);
 	return 0;
 }
 
@@ -100,6 +104,7 @@ static void unlink_qp(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_local_of(qp);
 	vb_lock(&vb_progress_lock);
 	vb_list_del(&l->node);
+	vb_list_del(&l->attached_node);
 	vb_unlock(&vb_progress_lock);
 	vb_timer_cancel(&l->req.give_up);
 	vb_timer_cancel(&l->resp.rnr);
@@ -144,7 +149,7 @@ static void update(struct vb_qp *qp)
 	ring_peer(l);
 }
 
-/* Waits until a busy section that was open at the call has ended, or its process has. */
+/* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. */
 static void await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer)
 {
 	uint32_t seen = atomic_load(busy);
@@ -152,18 +157,43 @@ static void await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer)
 		if (spins < 64)
 			continue;
 		sched_yield();
-		if (spins % 1024 == 0 && vb_peer_is_dead(peer))
+		if (peer && spins % 1024 == 0 && vb_peer_is_dead(peer))
 			return;
 	}
 }
 
-static void await_peer(struct vb_local_qp *l)
+/* A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is one that can be. */
+struct pair {
+	struct vb_local_qp *l;
+	const struct vb_shm_qp *theirs;
+	struct vb_peer *peer; /* a reference */
+};
+
+/* The other end may be at work before this side knows its block: it is sought then. vb_progress_lock is held. */
+static struct pair find_pair_locked(struct vb_local_qp *l)
 {
-	const struct vb_shm_qp *t = atomic_load(&l->theirs);
-	if (!t)
+	struct pair p = { .l = l, .theirs = atomic_load(&l->theirs) };
+	if (p.theirs) {
+		p.peer = l->peer;
+		atomic_fetch_add(&p.peer->refs, 1);
+	} else {
+		p.theirs = vb_peers_find_block(l->qp->attr.dest_qp_num, &p.peer);
+	}
+	return p;
+}
+
+static void let_go(const struct pair *p)
+{
+	if (p->peer)
+		vb_peer_put(p->peer);
+}
+
+static void await_theirs(const struct pair *p)
+{
+	if (!p->theirs)
 		return;
-	await(&t->busy[VB_STREAM_REQUEST], l->peer);
-	await(&t->busy[VB_STREAM_RESPONSE], l->peer);
+	await(&p->theirs->busy[VB_STREAM_REQUEST], p->peer);
+	await(&p->theirs->busy[VB_STREAM_RESPONSE], p->peer);
 }
 
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
@@ -171,7 +201,11 @@ static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	atomic_store(&l->mine->mode, l->epoch << 8);
-	await_peer(l);
+	vb_lock(&vb_progress_lock);
+	struct pair p = find_pair_locked(l);
+	vb_unlock(&vb_progress_lock);
+	await_theirs(&p);
+	let_go(&p);
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
 	if (l->resp.have_rwqe) {
@@ -264,46 +298,47 @@ static void receive(struct vb_qp *qp)
 
 enum { BUSY_BATCH = 64 };
 
-struct busy_qps {
-	unsigned count;
-	bool overflow;
-	struct vb_qp *qps[BUSY_BATCH];
-};
-
 static bool is_busy(const struct vb_shm_qp *block)
 {
 	return (atomic_load(&block->busy[0]) | atomic_load(&block->busy[1])) & 1;
 }
 
-static void note_busy(struct vb_qp *qp, void *arg)
+/* Up to BUSY_BATCH pairs of which an end is busy, with references to the QPs. */
+static unsigned find_busy(struct pair *busy)
 {
-	struct busy_qps *busy = arg;
-	const struct vb_local_qp *l = vb_local_of(qp);
-	const struct vb_shm_qp *t = atomic_load(&l->theirs);
-	if (!is_busy(l->mine) && !(t && is_busy(t)))
-		return;
-	busy->overflow = busy->count == BUSY_BATCH;
-	if (busy->overflow)
-		return;
-	vb_qp_ref(qp);
-	busy->qps[busy->count++] = qp;
+	struct vb_local_qp *l;
+	unsigned n = 0;
+	vb_lock(&vb_progress_lock);
+	vb_list_for_each(l, &attached, attached_node) {
+		const struct vb_shm_qp *t = atomic_load(&l->theirs);
+		if (t && !is_busy(l->mine) && !is_busy(t))
+			continue;
+		struct pair p = find_pair_locked(l);
+		if (n < BUSY_BATCH && (is_busy(l->mine) || (p.theirs && is_busy(p.theirs)))) {
+			vb_qp_ref(l->qp);
+			busy[n++] = p;
+		} else {
+			let_go(&p);
+		}
+	}
+	vb_unlock(&vb_progress_lock);
+	return n;
 }
 
 static void quiesce(void)
 {
-	struct busy_qps busy;
+	struct pair busy[BUSY_BATCH];
+	unsigned n;
 	do {
-		busy.count = 0;
-		busy.overflow = false;
-		vb_peers_each_qp(note_busy, &busy);
-		for (unsigned i = 0; i < busy.count; i++) {
-			struct vb_local_qp *l = vb_local_of(busy.qps[i]);
-			await(&l->mine->busy[0], l->peer);
-			await(&l->mine->busy[1], l->peer);
-			await_peer(l);
-			vb_qp_unref(busy.qps[i]);
+		n = find_busy(busy);
+		for (unsigned i = 0; i < n; i++) {
+			await(&busy[i].l->mine->busy[0], NULL);
+			await(&busy[i].l->mine->busy[1], NULL);
+			await_theirs(&busy[i]);
+			vb_qp_unref(busy[i].l->qp);
+			let_go(&busy[i]);
 		}
-	} while (busy.overflow);
+	} while (n == BUSY_BATCH);
 }
 
 static const struct vb_path_ops local_path = {
@@ -323,7 +358,14 @@ static const struct vb_path_ops local_path = {
 	.quiesce = quiesce,
 };
 
+/* A forked child has no QPs. */
+static void forget(void)
+{
+	vb_list_init(&attached);
+}
+
 __attribute__((constructor)) static void offer(void)
 {
+	vb_host_at_fork(forget);
 	vb_path_register(&local_path);
 }

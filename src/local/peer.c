@@ -26,8 +26,8 @@ struct ready {
 	uint32_t reserved;
 };
 
-/* Under vb_progress_lock: the peers to listen to (UP), in no order. */
-static struct vb_peer *listened[MAX_PEERS];
+/* Under vb_progress_lock: the peers whose arena is mapped, in no order. Each is here before it can be UP at its own end. */
+static struct vb_peer *listened[MAX_PEERS + 1]; /* and this process itself */
 static atomic_uint nlistened;
 static unsigned next_listened;
 
@@ -92,13 +92,17 @@ void vb_peer_put(struct vb_peer *p)
 	free(p);
 }
 
-static void listen_to(struct vb_peer *p)
+static int listen_to(struct vb_peer *p)
 {
 	vb_lock(&vb_progress_lock);
 	unsigned n = atomic_load(&nlistened);
-	listened[n] = p;
-	atomic_store(&nlistened, n + 1);
+	bool fits = n < MAX_PEERS || p == self;
+	if (fits) {
+		listened[n] = p;
+		atomic_store(&nlistened, n + 1);
+	}
 	vb_unlock(&vb_progress_lock);
+	return fits ? 0 : -ENOSPC;
 }
 
 static void listen_no_more_locked(struct vb_peer *p)
@@ -165,6 +169,9 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_ARENA_VERSION || p->arena->nonce != h->nonce || !p->in ||
 	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
 		return -EPROTO;
+	err = listen_to(p);
+	if (err)
+		return err;
 	pthread_mutex_lock(&peers_lock);
 	if (!by_slot[h->first_slot])
 		by_slot[h->first_slot] = p;
@@ -196,7 +203,6 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 	if (!r->can_copy)
 		p->copy = VB_COPY_LINK;
 	atomic_store(&p->state, VB_PEER_UP);
-	listen_to(p);
 	vb_lock(&vb_progress_lock);
 	wake_all_locked(p);
 	ring_all_locked(p);
@@ -327,7 +333,7 @@ static struct vb_peer *self_locked(void)
 	p->copy = forced_to_link() ? VB_COPY_LINK : forced_to_process_vm() ? VB_COPY_PROCESS_VM : VB_COPY_SAME;
 	atomic_store(&p->state, VB_PEER_UP);
 	self = p;
-	listen_to(p);
+	(void)listen_to(p);
 	return p;
 }
 
@@ -471,14 +477,17 @@ bool vb_peers_are_ringing(void)
 	return ringing;
 }
 
-void vb_peers_each_qp(void (*look)(struct vb_qp *qp, void *arg), void *arg)
+const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer)
 {
-	struct vb_local_qp *l;
-	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; i < atomic_load(&nlistened); i++)
-		vb_list_for_each(l, &listened[i]->qps, node)
-			look(l->qp, arg);
-	vb_unlock(&vb_progress_lock);
+	for (unsigned i = 0; i < atomic_load(&nlistened); i++) {
+		const struct vb_shm_qp *block = vb_peer_block(listened[i], qpn);
+		if (!block)
+			continue;
+		*peer = listened[i];
+		atomic_fetch_add(&listened[i]->refs, 1);
+		return block;
+	}
+	return NULL;
 }
 
 /* A forked child has no peers. What the parent had stays allocated: its QPs may still be looked at. */

@@ -51,7 +51,7 @@ void vb_peer_put(struct vb_peer *peer);
 
 /* Tells the peer to look at its QP qpn. The memory that it will look at was written before. */
 void vb_peer_ring(struct vb_peer *peer, uint32_t qpn);
-/* The control block of one of the peer's QPs; NULL if the peer does not own that number. The peer is UP. */
+/* The control block of one of the peer's QPs; NULL if the peer does not own that number. Its arena is mapped, as when it is UP. */
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
 /* A range of the peer's arena, or NULL if it is not wholly within the heap. */
 const void *vb_peer_range(const struct vb_peer *peer, uint64_t offset, uint64_t bytes);
@@ -61,7 +61,10 @@ bool vb_peer_is_dead(const struct vb_peer *peer);
 /* Takes what bells there are and queues the QPs; true if there were some. vb_progress_lock is held. */
 bool vb_peers_listen(void);
 bool vb_peers_are_ringing(void);
-/* Calls look(qp) for every attached QP; vb_progress_lock is held during it. */
-void vb_peers_each_qp(void (*look)(struct vb_qp *qp, void *arg), void *arg);
+/*
+ * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also in *peer); NULL: no link shows
+ * it, and so its process cannot reach our memory. vb_progress_lock is held.
+ */
+const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer);
 
 #endif

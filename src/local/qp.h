@@ -31,6 +31,7 @@ struct vb_local_qp {
 	struct vb_qp *qp;
 	struct vb_peer *peer;                       /* NULL: nobody is there */
 	struct vb_list node;                        /* in peer->qps */
+	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_shm_qp *mine;
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
 	uint32_t epoch;                             /* of this QP, 24 bits */
