@@ -29,7 +29,8 @@ def rows():
             for size in sizes if operation != "atomic" else (8,):
                 program = f"ib_{operation}_{tool}"
                 options = "" if operation == "atomic" else f"-s {size}"
-                yield program, size, programs.perftest(program, options, iterations=iterations, limit_s=120), figure, show
+                case = programs.perftest(program, options, iterations=iterations, limit_s=120)
+                yield program, size, case, figure, show
 
 
 def main():
@@ -47,10 +48,10 @@ def main():
         values = [figure(outcome.client_output, size) for outcome in outcomes if outcome.status == "ok"]
         if bad or None in values:
             failed += 1
-            print(f"| {program} | {size} | {bad[0].status + ': ' + bad[0].reason if bad else 'no figure'} | | |", flush=True)
+            shown = (f"{bad[0].status}: {bad[0].reason}" if bad else "no figure", "", "")
         else:
-            print(f"| {program} | {size} | {show(statistics.median(values))} | {show(min(values))} | {show(max(values))} |",
-                  flush=True)
+            shown = (show(statistics.median(values)), show(min(values)), show(max(values)))
+        print(f"| {program} | {size} | {' | '.join(shown)} |", flush=True)
     return 1 if failed else 0
 
 

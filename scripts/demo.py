@@ -69,7 +69,8 @@ def main():
         failed += outcome.status == "FAIL"
         text = result(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
         print(f"{found[label].dev:<10} {case.name:<34} {what:<42} {text}", flush=True)
-    print(f"\n{failed} of {len(ROWS)} failed; logs in {log_dir}" if failed else "\nAll ran. Yours: build/verbatim run PROGRAM")
+    print(f"\n{failed} of {len(ROWS)} failed; logs in {log_dir}" if failed else
+          f"\nAll ran. Yours: {build}/verbatim run PROGRAM")
     return 1 if failed else 0
 
 

@@ -2,8 +2,9 @@
 """Runs unmodified RDMA programs in pairs through `verbatim run` and judges what they did.
 
 A Case names a server and a client command line, the exit statuses that they must end with and patterns that their
-output must show; in all of these {dev}, {addr}, {gid} and {port} stand for the endpoint's own. Each program runs in a process group of its own with its
-output in a file of its own; whatever happens, both groups are gone when run_case returns.
+output must show; in all of these {dev}, {addr}, {gid} and {port} stand for the endpoint's own. Each program runs in a
+process group of its own with its output in a file of its own; whatever happens, both groups are gone when run_case
+returns.
 
 A server counts as ready when all of its threads sleep and use no CPU time for a moment: that is the same for programs
 that accept a TCP connection and for those that wait for a connection manager event, and looks into none of them.

@@ -18,7 +18,8 @@ import harness
 
 TRAFFIC = "ib_write_bw -F -N -b -d {dev} -x {gid} -p {port} -s 65536 -D 60"
 HEALTHY = harness.Case("next pair", server="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200",
-                       client="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200 {addr}", client_shows=(r"^ *65536 +200 ",))
+                       client="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200 {addr}",
+                       client_shows=(r"^ *65536 +200 ",))
 TRAFFIC_LIMIT_S = 15.0
 SURVIVOR_LIMIT_S = 10.0
 ERROR_COMPLETION = ("Completion with error", "Failed status")
@@ -68,7 +69,8 @@ def kill_one(build, endpoint, log_dir, number, delay):
         if status is None or status <= 0:
             return f"surviving {role} {harness.describe_exit(status)}"
         if not any(text in survivor.output() for text in ERROR_COMPLETION):
-            return f"surviving {role} ended with {status} without an error completion{harness.last_words(survivor.output())}"
+            return f"surviving {role} ended with {status} without an error completion" \
+                   f"{harness.last_words(survivor.output())}"
         return ""
     finally:
         for program in programs:

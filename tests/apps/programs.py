@@ -71,7 +71,8 @@ def pingpong_cases():
 
 def rping_cases():
     return [
-        rping("-v -C 5", client_shows=(r"^ping data: rdma-ping-0: ",), server_shows=(r"^server ping data: rdma-ping-4",)),
+        rping("-v -C 5", client_shows=(r"^ping data: rdma-ping-0: ",),
+              server_shows=(r"^server ping data: rdma-ping-4",)),
         *(rping(f"-C 1000 -S {size}") for size in (64, 1000, 4096, 16384, 65535)),
         rping("-q -C 1000"),
         rping("-C 1000", "-P", clients=3, server_stays=True),
@@ -81,7 +82,8 @@ def rping_cases():
 
 def ucmatose_case(options):
     return cm_pair(f"ucmatose -b {{addr}} -p {{port}} {options}", f"ucmatose -s {{addr}} -p {{port}} {options}",
-                   f"ucmatose {options}".strip(), client_shows=("^return status 0$",), server_shows=("^return status 0$",))
+                   f"ucmatose {options}".strip(), client_shows=("^return status 0$",),
+                   server_shows=("^return status 0$",))
 
 
 def cm_cases():

@@ -204,7 +204,7 @@ def main():
     options = parse_options()
     report = harness.Report()
     if not (SUITE / "run_tests.py").exists() or not os.path.exists("/usr/lib/python3/dist-packages/pyverbs"):
-        report.add("rdma-core's suite", harness.Outcome("skip", "python3-pyverbs with its documentation is not installed"))
+        report.add("rdma-core's suite", harness.Outcome("skip", "no python3-pyverbs with its documentation"))
         return report.finish()
     harness.require_library(options.build)
     log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite"))
