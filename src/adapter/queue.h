@@ -29,7 +29,10 @@ void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge
 
 /* Completes the oldest entry successfully; sq.lock is held. */
 void vb_sq_complete(struct vb_qp *qp);
-/* The oldest entry fails with this status and the QP goes to the error state; sq.lock is held. why: a sentence for the log, or NULL. */
+/*
+ * The QP goes to the error state: what the peer has finished completes, the oldest entry that it has not fails with this status, the
+ * rest is flushed. why: a sentence for the log, or NULL. sq.lock is held.
+ */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
 /* The responder found an error that breaks the connection (no lock held); raises event (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1. */
 void vb_qp_break(struct vb_qp *qp, int event);

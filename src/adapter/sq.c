@@ -181,17 +181,21 @@ void vb_sq_complete(struct vb_qp *qp)
 		note_drained(qp);
 }
 
-static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
+/* why: a sentence for the log, or NULL. */
+static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
+	if (why)
+		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn, (unsigned long long)sqe->wr_id,
+			   vb_wc_status_name(status), why);
 	push_completion(qp, sqe, status, sq->head);
 }
 
 static void flush_sends(struct vb_qp *qp)
 {
 	while (qp->sq.head != qp->sq.tail)
-		fail_oldest(qp, IBV_WC_WR_FLUSH_ERR);
+		fail_oldest(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	qp->sq.sent = qp->sq.head;
 }
 
@@ -209,9 +213,9 @@ static void flush_receives(struct vb_qp *qp)
 
 /*
  * The way into the error state: no more traffic, then everything that waits is flushed in order. status: what becomes of the
- * oldest send that the peer has not finished. sq.lock is held; harmless in the error state.
+ * oldest send that the peer has not finished, and why for the log. sq.lock is held; harmless in the error state.
  */
-static void enter_error(struct vb_qp *qp, enum ibv_wc_status status)
+void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	vb_lock(&qp->resp_lock);
@@ -219,26 +223,18 @@ static void enter_error(struct vb_qp *qp, enum ibv_wc_status status)
 	if (path && !was_error)
 		path->stop(qp);
 	if (!was_error && qp->sq.head != qp->sq.tail)
-		fail_oldest(qp, status);
+		fail_oldest(qp, status, why);
 	flush_sends(qp);
 	if (!was_error)
 		flush_receives(qp);
 	vb_unlock(&qp->resp_lock);
 }
 
-void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
-{
-	if (why && qp->sq.head != qp->sq.tail)
-		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
-			   (unsigned long long)vb_sq_at(&qp->sq, qp->sq.head)->wr_id, vb_wc_status_name(status), why);
-	enter_error(qp, status);
-}
-
 void vb_qp_break(struct vb_qp *qp, int event)
 {
 	vb_lock(&qp->sq.lock);
 	bool alive = atomic_load(&qp->state) != IBV_QPS_ERR;
-	enter_error(qp, IBV_WC_WR_FLUSH_ERR);
+	vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	vb_unlock(&qp->sq.lock);
 	if (alive && event >= 0)
 		vb_async_raise(qp->ctx, event, VB_ASYNC_QP, qp, &qp->async, 0);
@@ -285,7 +281,7 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 		*bad = wr;
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	if (vb_unlikely(is_broken(qp)))
-		enter_error(qp, IBV_WC_WR_FLUSH_ERR);
+		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	else if (qp->sq.sent != qp->sq.tail && path)
 		path->send(qp);
 	vb_unlock(&qp->sq.lock);
