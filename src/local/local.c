@@ -239,16 +239,18 @@ static void serve(struct vb_qp *qp)
 		vb_progress_later(qp);
 }
 
-static void request(struct vb_qp *qp)
+/* False: another thread has the send queue, and the QP is queued again. */
+static bool request(struct vb_qp *qp)
 {
 	if (!vb_lock_try(&qp->sq.lock)) {
 		vb_progress_later(qp);
-		return;
+		return false;
 	}
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 		vb_requester_look(vb_local_of(qp));
 	vb_unlock(&qp->sq.lock);
+	return true;
 }
 
 static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)
@@ -269,8 +271,7 @@ static void run(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	bool arrived = find_theirs(l) && vb_responder_has_news(l);
-	request(qp);
-	if (arrived)
+	if (request(qp) && arrived)
 		serve(qp);
 }
 
@@ -280,9 +281,7 @@ static bool peek(struct vb_qp *qp)
 	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
 		return false;
 	bool arrived = vb_responder_has_news(l), acked = vb_requester_has_news(l);
-	if (acked)
-		request(qp);
-	if (arrived)
+	if ((!acked || request(qp)) && arrived)
 		serve(qp);
 	return arrived || acked;
 }
