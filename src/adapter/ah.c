@@ -31,6 +31,7 @@ int vb_ah_init(struct vb_ah *ah, struct vb_pd *pd, const struct ibv_ah_attr *att
 	ah->pd = pd;
 	ah->attr = *attr;
 	memcpy(&ah->dgid, attr->grh.dgid.raw, sizeof(ah->dgid));
+	ah->is_local = vb_netif_is_local(&ah->dgid) || vb_device_gid_is_local(&ah->dgid);
 	atomic_fetch_add(&pd->refs, 1);
 	return 0;
 }

@@ -130,7 +130,8 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
 /* One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked for. */
 struct vb_cqe {
 	uint64_t wr_id;
-	struct vb_qp *qp;
+	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
+	uint32_t qp_num;       /* its number, filled by vb_cq_push */
 	uint32_t byte_len;
 	uint32_t imm;          /* network order, or the invalidated rkey */
 	uint32_t src_qp;
@@ -217,10 +218,14 @@ int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv
 /* ---- address vectors ---- */
 
 struct vb_ah {
+	struct ibv_ah pub; /* what the program holds */
 	struct vb_pd *pd;
 	struct ibv_ah_attr attr;
 	struct in6_addr dgid, sgid;
+	bool is_local;     /* dgid was one of this host's when it was made */
 };
+
+static inline struct vb_ah *vb_ah_of(struct ibv_ah *pub) { return vb_container_of(pub, struct vb_ah, pub); }
 
 int vb_ah_init(struct vb_ah *ah, struct vb_pd *pd, const struct ibv_ah_attr *attr);
 int vb_ah_fini(struct vb_ah *ah);
@@ -250,6 +255,15 @@ struct vb_sqe {
 _Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the first cache line");
 
 enum { VB_SQE_PENDING = 0xff };
+
+/* Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD queue pairs. */
+struct vb_datagram_to {
+	struct in6_addr src, dst;
+	uint32_t qpn, qkey;
+	uint32_t flow_label;
+	uint8_t traffic_class, hop_limit;
+	bool is_local;
+};
 
 struct vb_sq {
 	struct vb_lock lock;

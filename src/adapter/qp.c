@@ -25,7 +25,7 @@ static int check_caps(const struct vb_qp_init_attr *init)
 	return init->send_cq && init->recv_cq ? 0 : -EINVAL;
 }
 
-static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap)
+static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap, enum ibv_qp_type type)
 {
 	vb_lock_init(&sq->lock);
 	sq->max_wr = cap->max_send_wr;
@@ -34,7 +34,8 @@ static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap)
 	sq->mask = vb_pow2_at_least(sq->max_wr) - 1;
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
 	uint32_t tail = gather > sq->max_inline ? gather : sq->max_inline;
-	sq->stride = vb_align_up(sizeof(struct vb_sqe) + tail, VB_CACHE_LINE);
+	uint32_t to = type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : 0;
+	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
 	sq->slots = sq->max_wr ? aligned_alloc(VB_CACHE_LINE, (size_t)(sq->mask + 1) * sq->stride) : NULL;
 	return sq->max_wr && !sq->slots ? -ENOMEM : 0;
 }
@@ -77,7 +78,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	pthread_mutex_init(&qp->ctl, NULL);
 	vb_list_init(&qp->srq_node);
 	vb_list_init(&qp->run_node);
-	err = init_sq(&qp->sq, &init->cap);
+	err = init_sq(&qp->sq, &init->cap, init->type);
 	if (!err)
 		err = vb_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge);
 	if (!err)

@@ -24,6 +24,12 @@ static inline struct vb_sqe *vb_sq_at(const struct vb_sq *sq, uint32_t position)
 	return (struct vb_sqe *)(sq->slots + (size_t)(position & sq->mask) * sq->stride);
 }
 
+/* Of a UD queue pair. */
+static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const struct vb_sqe *sqe)
+{
+	return (struct vb_datagram_to *)((uint8_t *)sqe + sq->stride - sizeof(struct vb_datagram_to));
+}
+
 /* Why a posted request cannot be carried out whatever the peer says. */
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
 
@@ -34,6 +40,8 @@ void vb_sq_complete(struct vb_qp *qp);
  * rest is flushed. why: a sentence for the log, or NULL. sq.lock is held.
  */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
+/* The same where a send error leaves the receives alone (UD): the send queue is flushed and stops, the QP is in SQE. sq.lock is held. */
+void vb_qp_fail_sends(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
 /* The responder found an error that breaks the connection (no lock held); raises event (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1. */
 void vb_qp_break(struct vb_qp *qp, int event);
 /* The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after the last retry. No lock held. */

@@ -89,9 +89,29 @@ static int copy_gather(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-static void fill_remote(struct vb_sqe *sqe, const struct ibv_send_wr *wr, bool atomic)
+/* The address handle is copied: it may be gone before the entry is. */
+static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
-	if (atomic) {
+	const struct vb_ah *ah = vb_ah_of(wr->wr.ud.ah);
+	*vb_sqe_to(&qp->sq, sqe) = (struct vb_datagram_to){
+		.src = ah->sgid,
+		.dst = ah->dgid,
+		.qpn = wr->wr.ud.remote_qpn & 0xffffff,
+		.qkey = wr->wr.ud.remote_qkey,
+		.flow_label = ah->attr.grh.flow_label,
+		.traffic_class = ah->attr.grh.traffic_class,
+		.hop_limit = ah->attr.grh.hop_limit,
+		.is_local = ah->is_local,
+	};
+	if (ah->pd != qp->pd)
+		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+}
+
+static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_send_wr *wr, bool atomic)
+{
+	if (qp->type == IBV_QPT_UD) {
+		fill_datagram(qp, sqe, wr);
+	} else if (atomic) {
 		sqe->remote_addr = wr->wr.atomic.remote_addr;
 		sqe->rkey = wr->wr.atomic.rkey;
 		sqe->compare_add = wr->wr.atomic.compare_add;
@@ -123,6 +143,8 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
 	if (vb_unlikely(sq->tail - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
 		return refuse(ENOMEM, "the send queue is full: max_send_wr requests wait for their completions to be polled");
+	if (vb_unlikely(qp->type == IBV_QPT_UD && !wr->wr.ud.ah))
+		return refuse(EINVAL, "a datagram needs an address handle (wr.ud.ah)");
 	bool inlined = wr->send_flags & IBV_SEND_INLINE;
 	if (vb_unlikely(inlined && !op->inlines))
 		return refuse(EINVAL, "IBV_SEND_INLINE is for sends and writes only");
@@ -137,7 +159,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	sqe->opcode = wr->opcode;
 	sqe->flags = wr->send_flags;
 	sqe->status = VB_SQE_PENDING;
-	fill_remote(sqe, wr, op->atomic);
+	fill_remote(qp, sqe, wr, op->atomic);
 	foresee(qp, sqe, op);
 	sq->tail++;
 	return 0;
@@ -230,6 +252,14 @@ void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 	vb_unlock(&qp->resp_lock);
 }
 
+/* ERR and RESET are entered under sq.lock alone, so the state is none of them here. */
+void vb_qp_fail_sends(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
+{
+	atomic_store(&qp->state, IBV_QPS_SQE);
+	fail_oldest(qp, status, why);
+	flush_sends(qp);
+}
+
 void vb_qp_break(struct vb_qp *qp, int event)
 {
 	vb_lock(&qp->sq.lock);
@@ -282,6 +312,8 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	if (vb_unlikely(is_broken(qp)))
 		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
+	else if (vb_unlikely(atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_SQE))
+		flush_sends(qp);
 	else if (qp->sq.sent != qp->sq.tail && path)
 		path->send(qp);
 	vb_unlock(&qp->sq.lock);

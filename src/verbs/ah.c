@@ -11,10 +11,10 @@ VB_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 	int err = vb_refuse_inherited(pd->context, "ibv_create_ah");
 	if (err)
 		return vb_fail_null(err);
-	struct vb_verbs_ah *ah = calloc(1, sizeof(*ah));
+	struct vb_ah *ah = calloc(1, sizeof(*ah));
 	if (!ah)
 		return vb_fail_null(-ENOMEM);
-	err = vb_ah_init(&ah->ah, vb_pd_of(pd), attr);
+	err = vb_ah_init(ah, vb_pd_of(pd), attr);
 	if (err) {
 		free(ah);
 		return vb_fail_null(err);
@@ -26,9 +26,9 @@ VB_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 
 VB_EXPORT int ibv_destroy_ah(struct ibv_ah *pub)
 {
-	struct vb_verbs_ah *ah = vb_container_of(pub, struct vb_verbs_ah, pub);
+	struct vb_ah *ah = vb_ah_of(pub);
 	if (!vb_is_inherited(pub->context))
-		vb_ah_fini(&ah->ah);
+		vb_ah_fini(ah);
 	free(ah);
 	return 0;
 }

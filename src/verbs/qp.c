@@ -12,14 +12,14 @@ static int check_type(enum ibv_qp_type type, const char *call)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_UD:
 		return 0;
 	case IBV_QPT_UC:
-	case IBV_QPT_UD:
 	case IBV_QPT_RAW_PACKET:
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_DRIVER:
-		vb_explain(call, "this device has queue pairs of type IBV_QPT_RC only (qp_type is %d)", (int)type);
+		vb_explain(call, "this device has queue pairs of types IBV_QPT_RC and IBV_QPT_UD only (qp_type is %d)", (int)type);
 		return -EOPNOTSUPP;
 	}
 	vb_explain(call, "qp_type %d does not exist", (int)type);
@@ -230,8 +230,12 @@ VB_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 
 static int no_mcast(struct ibv_qp *qp, const char *call)
 {
-	vb_explain(call, "multicast is for queue pairs of type IBV_QPT_UD, this one has type %d", (int)qp->qp_type);
-	return vb_fail(-EINVAL);
+	if (qp->qp_type != IBV_QPT_UD) {
+		vb_explain(call, "multicast is for queue pairs of type IBV_QPT_UD, this one has type %d", (int)qp->qp_type);
+		return vb_fail(-EINVAL);
+	}
+	vb_explain(call, "this device has no multicast");
+	return vb_fail(-EOPNOTSUPP);
 }
 
 VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) { return no_mcast(qp, "ibv_attach_mcast"); }

@@ -68,11 +68,6 @@ struct vb_verbs_srq {
 	struct vb_srq srq;
 };
 
-struct vb_verbs_ah {
-	struct ibv_ah pub;
-	struct vb_ah ah;
-};
-
 struct vb_verbs_qp {
 	union {
 		struct ibv_qp pub;

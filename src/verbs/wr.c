@@ -117,6 +117,16 @@ static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 	add_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, value, 0);
 }
 
+static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	struct entry *e = last(of(ex)->batch);
+	if (!e)
+		return;
+	e->wr.wr.ud.ah = ah;
+	e->wr.wr.ud.remote_qpn = remote_qpn;
+	e->wr.wr.ud.remote_qkey = remote_qkey;
+}
+
 /* ---- data ---- */
 
 static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sge *list)
@@ -226,13 +236,16 @@ static void wr_abort(struct ibv_qp_ex *ex)
 enum {
 	SEND_OPS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
 		   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+	UD_SEND_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
 };
 
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 {
 	struct ibv_qp_ex *ex = &qp->ex;
-	if (send_ops & ~(uint64_t)SEND_OPS) {
-		vb_explain("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%x only", (unsigned long long)send_ops, SEND_OPS);
+	uint64_t known = qp->qp.type == IBV_QPT_UD ? UD_SEND_OPS : SEND_OPS;
+	if (send_ops & ~known) {
+		vb_explain("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
+			   (unsigned long long)send_ops, (unsigned long long)known);
 		return -EOPNOTSUPP;
 	}
 	qp->batch = calloc(1, sizeof(*qp->batch));
@@ -246,6 +259,7 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;
 	ex->wr_atomic_cmp_swp = wr_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_fetch_add;
+	ex->wr_set_ud_addr = set_ud_addr;
 	ex->wr_set_sge = set_sge;
 	ex->wr_set_sge_list = set_sge_list;
 	ex->wr_set_inline_data = set_inline_data;

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The path of UD queue pairs: each send is one datagram from this process's inbox to the inbox of the slot that the destination QP
+ * number names (host/host.h), in the format of the wire. An inbox is a network port: what arrives is checked as if it came from a
+ * cable, and what finds nobody, the wrong Q_Key or no receive is dropped in silence. Destinations that are no address of this
+ * host are dropped, too.
+ *
+ * Unlike a wire, an inbox can say that it is full. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
+ * for one; then it drops what meets a full inbox until one is taken again, so a stopped process delays the others but briefly.
+ *
+ * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by the progress thread. `moving` is held
+ * for reading while bytes of registered memory are read or written, so that a deregistration can wait them out.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/device.h"
+#include "adapter/path.h"
+#include "adapter/progress.h"
+#include "adapter/queue.h"
+#include "base/log.h"
+#include "local/copy.h"
+#include "proto/ud.h"
+
+enum {
+	RETRY_NS = 30000,        /* between two looks at a full inbox */
+	PATIENCE_NS = 100000000, /* some time slices of a receiver that shares its processor */
+	UDP_PORT = 4791,
+	DEFAULT_HOP_LIMIT = 64,
+	EXTRA_IOV = 2,           /* headers, padding */
+};
+
+struct datagrams {
+	struct vb_qp *qp;
+	uint32_t mtu;            /* bytes */
+	uint64_t stuck_since_ns; /* the inbox was full at every try since then; 0: not stuck. Under sq.lock */
+	atomic_bool blocked;     /* the oldest send waits for `retry`; written under sq.lock */
+	struct vb_timer retry;
+};
+
+static pthread_rwlock_t moving = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+static struct datagrams *of(const struct vb_qp *qp) { return qp->path_state; }
+
+/* ---- sending: sq.lock is held ---- */
+
+/* Why a send fails: its completion status, IBV_WC_SUCCESS if it does not. */
+struct outcome {
+	enum ibv_wc_status status;
+	const char *why;
+	bool full;               /* it was not sent: try again */
+};
+
+static const struct outcome sent = { IBV_WC_SUCCESS, NULL, false };
+
+static struct outcome failed(enum ibv_wc_status status, const char *why)
+{
+	return (struct outcome){ status, why, false };
+}
+
+static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
+{
+	return (struct vb_inbox_addr){
+		.src = to->src,
+		.dst = to->dst,
+		.flow_label = to->flow_label,
+		.udp_sport = UDP_PORT,
+		.traffic_class = to->traffic_class,
+		.hop_limit = to->hop_limit ? to->hop_limit : DEFAULT_HOP_LIMIT,
+	};
+}
+
+/* A gather list of more pieces than an inbox takes becomes one. */
+static void join(struct vb_ranges *data, uint8_t joined[VB_UD_PAYLOAD_BYTES])
+{
+	struct vb_ranges to = { .count = 1, .bytes = data->bytes, .iov = { { joined, data->bytes } } };
+	vb_copy_here(&to, data);
+	*data = to;
+}
+
+static int put(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
+{
+	static const uint8_t zeros[4];
+	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
+	struct iovec iov[VB_INBOX_MAX_IOV];
+	unsigned pad, n = 0;
+	struct vb_inbox_addr addr = address_of(to);
+	struct vb_ud_send send = {
+		.destination_qpn = to->qpn,
+		.source_qpn = qp->qpn,
+		.psn = qp->attr.sq_psn + qp->sq.sent,
+		.qkey = vb_ud_qkey(to->qkey, qp->attr.qkey),
+		.imm = sqe->imm,
+		.payload_bytes = sqe->length,
+		.has_imm = sqe->opcode == IBV_WR_SEND_WITH_IMM,
+		.solicited = sqe->flags & IBV_SEND_SOLICITED,
+	};
+	if (data->count > VB_INBOX_MAX_IOV - EXTRA_IOV)
+		join(data, joined);
+	iov[n++] = (struct iovec){ header, vb_ud_build(header, &send, &pad) };
+	for (unsigned i = 0; i < data->count; i++)
+		iov[n++] = data->iov[i];
+	iov[n++] = (struct iovec){ (void *)zeros, pad };
+	return vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+}
+
+static struct outcome put_if_local(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_ranges *data)
+{
+	const struct vb_datagram_to *to = vb_sqe_to(&qp->sq, sqe);
+	int err = to->is_local ? put(qp, sqe, to, data) : 0;
+	if (err == -EAGAIN)
+		return (struct outcome){ .full = true };
+	return err == -EFAULT ? failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) : sent;
+}
+
+static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_ranges data;
+	unsigned bad;
+	if (sqe->flags & IBV_SEND_INLINE) {
+		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
+		return put_if_local(qp, sqe, &data);
+	}
+	pthread_rwlock_rdlock(&moving);
+	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	struct outcome o = fault == VB_KEY_OK ? put_if_local(qp, sqe, &data)
+					      : failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	pthread_rwlock_unlock(&moving);
+	return o;
+}
+
+static struct outcome send_one(struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	if (sqe->status != VB_SQE_PENDING)
+		return failed(sqe->status, "its address handle is of another protection domain");
+	if (sqe->length > of(qp)->mtu)
+		return failed(IBV_WC_LOC_LEN_ERR, "a datagram is at most as long as the port's active_mtu");
+	return gather_and_put(qp, sqe);
+}
+
+/* The inbox is full. False: it has been for so long that the datagram is dropped. */
+static bool wait_for_room(struct datagrams *d)
+{
+	uint64_t now = vb_now_ns();
+	if (!d->stuck_since_ns)
+		d->stuck_since_ns = now;
+	if (now - d->stuck_since_ns > PATIENCE_NS)
+		return false;
+	atomic_store(&d->blocked, true);
+	vb_timer_set(&d->retry, now + RETRY_NS);
+	return true;
+}
+
+/* Sends what has been posted, as far as it can be sent now. */
+static void send_all(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct datagrams *d = of(qp);
+	atomic_store(&d->blocked, false);
+	while (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS) {
+		struct outcome o = send_one(qp, vb_sq_at(sq, sq->sent));
+		if (o.full && wait_for_room(d))
+			return;
+		if (!o.full)
+			d->stuck_since_ns = 0;
+		sq->sent++;
+		if (o.status == IBV_WC_SUCCESS)
+			vb_sq_complete(qp);
+		else
+			vb_qp_fail_sends(qp, o.status, o.why);
+	}
+}
+
+static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct datagrams *d = timer->arg;
+	vb_progress_later(d->qp);
+}
+
+static void run(struct vb_qp *qp)
+{
+	if (!vb_lock_try(&qp->sq.lock)) {
+		vb_progress_later(qp);
+		return;
+	}
+	if (atomic_load(&of(qp)->blocked))
+		send_all(qp);
+	vb_unlock(&qp->sq.lock);
+}
+
+/* True if room was found. */
+static bool peek(struct vb_qp *qp)
+{
+	if (vb_likely(!atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed)))
+		return false;
+	run(qp);
+	return !atomic_load(&of(qp)->blocked);
+}
+
+/* ---- receiving: resp_lock is held ---- */
+
+static bool listens(enum ibv_qp_state state)
+{
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+static void make_grh(uint8_t grh[VB_GRH_BYTES], const struct vb_inbox_msg *msg)
+{
+	struct vb_ud_route route = {
+		.flow_label = msg->addr.flow_label,
+		.traffic_class = msg->addr.traffic_class,
+		.hop_limit = msg->addr.hop_limit,
+	};
+	memcpy(route.source, &msg->addr.src, sizeof(route.source));
+	memcpy(route.destination, &msg->addr.dst, sizeof(route.destination));
+	vb_ud_grh(grh, &route, msg->payload_bytes);
+}
+
+static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_inbox_msg *msg,
+				  const struct vb_ud_arrival *a)
+{
+	uint8_t grh[VB_GRH_BYTES];
+	struct vb_ranges to, from = { .count = 2, .bytes = VB_GRH_BYTES + a->payload_bytes };
+	unsigned bad;
+	if (from.bytes > w->length)
+		return IBV_WC_LOC_LEN_ERR;
+	make_grh(grh, msg);
+	from.iov[0] = (struct iovec){ grh, sizeof(grh) };
+	from.iov[1] = (struct iovec){ (void *)a->payload, a->payload_bytes };
+	pthread_rwlock_rdlock(&moving);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, qp->pd->number, w->sge, w->nsge, 0, from.bytes,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault == VB_KEY_OK)
+		vb_copy_here(&to, &from);
+	pthread_rwlock_unlock(&moving);
+	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
+/* False: the receive was no good, which ends the QP. */
+static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
+{
+	struct vb_rwqe w;
+	if (!listens(atomic_load(&qp->state)) || qp->attr.qkey != a->qkey || !vb_receive_take(qp, &w))
+		return true;
+	enum ibv_wc_status status = scatter(qp, &w, msg, a);
+	struct vb_cqe e = {
+		.wr_id = w.wr_id,
+		.status = status,
+		.opcode = IBV_WC_RECV,
+		.byte_len = VB_GRH_BYTES + a->payload_bytes,
+		.imm = a->imm,
+		.src_qp = a->source_qpn,
+		.wc_flags = IBV_WC_GRH | (a->has_imm ? IBV_WC_WITH_IMM : 0),
+		.solicited = a->solicited,
+	};
+	if (vb_unlikely(status != IBV_WC_SUCCESS))
+		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
+			   qp->qpn, (unsigned long long)w.wr_id, (unsigned long long)w.length, a->source_qpn, e.byte_len,
+			   status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
+	vb_receive_complete(qp, &e);
+	return status == IBV_WC_SUCCESS;
+}
+
+/* With a reference. The QPs of a forked child's parent are not ours. */
+static struct vb_qp *find(uint32_t qpn)
+{
+	vb_lock(&vb_progress_lock);
+	struct vb_qp *qp = vb_qpn_find(qpn);
+	if (qp && (qp->type != IBV_QPT_UD || qp->ctx->generation != vb_host_generation()))
+		qp = NULL;
+	if (qp)
+		vb_qp_ref(qp);
+	vb_unlock(&vb_progress_lock);
+	return qp;
+}
+
+static void arrived(void *arg, const struct vb_inbox_msg *msg)
+{
+	struct vb_ud_arrival a;
+	if (vb_ud_parse(msg->payload, msg->payload_bytes, &a))
+		return;
+	struct vb_qp *qp = find(a.destination_qpn);
+	if (!qp)
+		return;
+	vb_lock(&qp->resp_lock);
+	bool good = receive(qp, msg, &a);
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(!good))
+		vb_qp_break(qp, -1);
+	vb_qp_unref(qp);
+}
+
+/* ---- the path ---- */
+
+static bool claims(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UD;
+}
+
+static int attach(struct vb_qp *qp)
+{
+	struct ibv_port_attr port;
+	struct datagrams *d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	vb_port_attr(qp->ctx->device, &port);
+	d->qp = qp;
+	d->mtu = 128u << port.active_mtu;
+	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
+	qp->path_state = d;
+	return 0;
+}
+
+/* Arrivals look at the state. */
+static void stop(struct vb_qp *qp)
+{
+	atomic_store(&of(qp)->blocked, false);
+}
+
+static void unlink_qp(struct vb_qp *qp)
+{
+	vb_timer_cancel(&of(qp)->retry);
+}
+
+static void detach(struct vb_qp *qp)
+{
+	free(of(qp));
+	qp->path_state = NULL;
+}
+
+static void quiesce(void)
+{
+	pthread_rwlock_wrlock(&moving);
+	pthread_rwlock_unlock(&moving);
+}
+
+/* Nothing to do: the QP's attributes are read where they are used, and no receive is waited for. */
+static void nothing(struct vb_qp *qp) { }
+/* Inboxes are the progress thread's. */
+static bool none(void) { return false; }
+
+static const struct vb_path_ops datagram_path = {
+	.name = "datagram",
+	.claims = claims,
+	.attach = attach,
+	.update = nothing,
+	.stop = stop,
+	.unlink = unlink_qp,
+	.detach = detach,
+	.send = send_all,
+	.receive = nothing,
+	.run = run,
+	.peek = peek,
+	.poll = none,
+	.is_pending = none,
+	.quiesce = quiesce,
+};
+
+/* A thread of the parent may have held it. */
+static void forget(void)
+{
+	moving = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+}
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_path_register(&datagram_path);
+	vb_inbox_set_handler(0, arrived, NULL);
+	vb_host_at_fork(forget);
+}
