@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "proto/rc_responder.h"
+
+#include <errno.h>
+
+#include "wire/syndrome.h"
+
+/* A packet that arrived before its turn, as its bytes. */
+struct vb_rc_kept {
+	uint32_t len;
+	uint8_t bytes[VB_RC_BUFFER_BYTES - sizeof(uint32_t)];
+};
+_Static_assert(sizeof(struct vb_rc_kept) == VB_RC_BUFFER_BYTES, "what buffer_take gives");
+
+void vb_rc_resp_init(struct vb_rc_resp *resp, const struct vb_rc_resp_config *config)
+{
+	memset(resp, 0, sizeof(*resp));
+	resp->config = *config;
+	resp->expected = vb_psn_first(config->first_psn);
+}
+
+static struct vb_rc_kept **kept_at(struct vb_rc_resp *resp, uint64_t psn) { return &resp->kept[psn % VB_RC_KEPT]; }
+
+static void drop_kept(struct vb_rc_resp *resp, uint64_t psn)
+{
+	struct vb_rc_kept **at = kept_at(resp, psn);
+
+	if (!*at)
+		return;
+	resp->config.ops->buffer_give(resp->config.ctx, *at);
+	*at = NULL;
+	resp->kept_count--;
+}
+
+void vb_rc_resp_fini(struct vb_rc_resp *resp)
+{
+	for (unsigned i = 0; i < VB_RC_KEPT; i++)
+		drop_kept(resp, i);
+}
+
+static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
+{
+	resp->nak_due = true;
+	resp->nak_psn = psn;
+	resp->nak_syndrome = syndrome;
+}
+
+/* --- execution: each returns 0 or a negative errno as in vb_rc_resp_ops, having changed nothing then ------------------- */
+
+/* Does the packet stand where a message may have it? */
+static bool is_in_place(const struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	if (packet->row->flags.first)
+		return resp->message == VB_RC_NO_MESSAGE;
+	return resp->message == (packet->row->operation == VB_OP_SEND ? VB_RC_IN_SEND : VB_RC_IN_WRITE);
+}
+
+static int take_receive(struct vb_rc_resp *resp)
+{
+	if (resp->has_receive)
+		return 0;
+	int rc = resp->config.ops->receive_take(resp->config.ctx);
+	resp->has_receive = rc == 0;
+	return rc;
+}
+
+/* The end of a message that uses a receive. */
+static void finish_receive(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t bytes)
+{
+	struct vb_rc_received received = { .bytes = bytes, .solicited = packet->solicited,
+					   .is_write = packet->row->operation == VB_OP_WRITE };
+
+	if (vb_opcode_has(packet->row, VB_EXT_IMMDT)) {
+		received.tail = VB_TAIL_IMM;
+		memcpy(&received.tail_value, vb_packet_extension(packet, VB_EXT_IMMDT), 4);
+	} else if (vb_opcode_has(packet->row, VB_EXT_IETH)) {
+		received.tail = VB_TAIL_INVALIDATE;
+		received.tail_value = vb_ieth_rkey((const struct vb_ieth *)vb_packet_extension(packet, VB_EXT_IETH));
+	}
+	resp->has_receive = false;
+	resp->config.ops->receive_done(resp->config.ctx, &received);
+}
+
+static int invalidate(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	if (!vb_opcode_has(packet->row, VB_EXT_IETH))
+		return 0;
+	uint32_t rkey = vb_ieth_rkey((const struct vb_ieth *)vb_packet_extension(packet, VB_EXT_IETH));
+	return resp->config.ops->invalidate(resp->config.ctx, rkey);
+}
+
+static void step_message(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t bytes)
+{
+	resp->offset = bytes;
+	resp->expected++;
+	if (!packet->row->flags.last) {
+		resp->message = packet->row->operation == VB_OP_SEND ? VB_RC_IN_SEND : VB_RC_IN_WRITE;
+		return;
+	}
+	resp->message = VB_RC_NO_MESSAGE;
+	resp->msn++;
+}
+
+static int execute_send(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	uint64_t offset = packet->row->flags.first ? 0 : resp->offset, bytes = offset + packet->payload_bytes;
+
+	if (bytes > VB_MAX_MESSAGE_BYTES)
+		return -EINVAL;
+	int rc = take_receive(resp);
+	if (rc == 0 && packet->payload_bytes)
+		rc = resp->config.ops->receive_place(resp->config.ctx, offset, packet->payload, packet->payload_bytes);
+	if (rc == 0)
+		rc = invalidate(resp, packet);
+	if (rc)
+		return rc;
+	step_message(resp, packet, bytes);
+	if (packet->row->flags.last)
+		finish_receive(resp, packet, bytes);
+	return 0;
+}
+
+/* The target of a WRITE: from its first packet, or as that had it. */
+struct target {
+	uint64_t address;
+	uint32_t rkey, length;
+};
+
+static int find_target(const struct vb_rc_resp *resp, const struct vb_packet *packet, struct target *target)
+{
+	if (!packet->row->flags.first) {
+		*target = (struct target){ resp->write_address, resp->write_rkey, resp->write_length };
+		return 0;
+	}
+	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
+	*target = (struct target){ vb_reth_address(reth), vb_reth_rkey(reth), vb_reth_length(reth) };
+	if (target->length > VB_MAX_MESSAGE_BYTES)
+		return -EINVAL;
+	if (target->length == 0)
+		return 0;
+	return resp->config.ops->check(resp->config.ctx, target->rkey, target->address, target->length, VB_RC_ACCESS_WRITE);
+}
+
+static int execute_write(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	uint64_t offset = packet->row->flags.first ? 0 : resp->offset, bytes = offset + packet->payload_bytes;
+	bool last = packet->row->flags.last;
+	struct target target;
+	int rc = find_target(resp, packet, &target);
+
+	if (rc == 0 && (last ? bytes != target.length : bytes >= target.length))
+		rc = -EINVAL;
+	if (rc == 0 && packet->row->flags.receive)
+		rc = take_receive(resp);
+	if (rc == 0 && packet->payload_bytes)
+		rc = resp->config.ops->write(resp->config.ctx, target.rkey, target.address + offset, packet->payload,
+					     packet->payload_bytes);
+	if (rc)
+		return rc;
+	resp->write_address = target.address;
+	resp->write_rkey = target.rkey;
+	resp->write_length = target.length;
+	step_message(resp, packet, bytes);
+	if (packet->row->flags.receive)
+		finish_receive(resp, packet, bytes);
+	return 0;
+}
+
+/* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
+static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
+{
+	if (resp->saved_next - resp->saved_unsent >= resp->config.max_rd_atomic)
+		return NULL;
+	return &resp->saved[resp->saved_next % VB_RC_MAX_RD_ATOMIC];
+}
+
+static void save(struct vb_rc_resp *resp, struct vb_rc_saved *at, const struct vb_rc_saved *what)
+{
+	*at = *what;
+	resp->saved_next++;
+	resp->expected = what->end;
+	resp->msn++;
+}
+
+static uint32_t responses(const struct vb_rc_resp *resp, uint32_t length)
+{
+	return length ? (uint32_t)(((uint64_t)length + resp->config.mtu - 1) / resp->config.mtu) : 1;
+}
+
+static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
+	struct vb_rc_saved read = { .first = resp->expected, .sent = resp->expected, .address = vb_reth_address(reth),
+				    .rkey = vb_reth_rkey(reth), .length = vb_reth_length(reth) };
+	struct vb_rc_saved *at = next_saved(resp);
+
+	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
+		return -EINVAL;
+	if (read.length) {
+		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_RC_ACCESS_READ);
+		if (rc)
+			return rc;
+	}
+	read.end = read.first + responses(resp, read.length);
+	save(resp, at, &read);
+	return 0;
+}
+
+static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	const struct vb_atomiceth *eth = (const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
+	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected, .is_atomic = true };
+	bool swaps = packet->opcode == VB_OPCODE(RC, COMPARE_SWAP);
+	uint64_t address = vb_atomiceth_address(eth);
+	uint32_t rkey = vb_atomiceth_rkey(eth);
+	struct vb_rc_saved *at = next_saved(resp);
+
+	if (!at || address % 8)
+		return -EINVAL;
+	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, 8, VB_RC_ACCESS_ATOMIC);
+	if (rc == 0)
+		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
+					      vb_atomiceth_swap_or_add(eth), vb_atomiceth_compare(eth), &atomic.original);
+	if (rc)
+		return rc;
+	save(resp, at, &atomic);
+	return 0;
+}
+
+static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	if (!vb_packet_fits(packet, resp->config.mtu) || !is_in_place(resp, packet))
+		return -EINVAL;
+	switch ((enum vb_operation)packet->row->operation) {
+	case VB_OP_SEND: return execute_send(resp, packet);
+	case VB_OP_WRITE: return execute_write(resp, packet);
+	case VB_OP_READ: return execute_read(resp, packet);
+	case VB_OP_ATOMIC: return execute_atomic(resp, packet);
+	case VB_OP_READ_RESPONSE:
+	case VB_OP_ACK:
+	case VB_OP_ATOMIC_ACK:
+	case VB_OP_CNP:
+		break;
+	}
+	return -EINVAL;
+}
+
+static uint8_t syndrome_of(int rc)
+{
+	switch (rc) {
+	case -EINVAL:
+	case -EMSGSIZE: return vb_syndrome(VB_AETH_NAK, VB_NAK_INVALID_REQUEST);
+	case -EACCES: return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS);
+	}
+	return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_OPERATIONAL);
+}
+
+/* --- arrival --------------------------------------------------------------------------------------------------- */
+
+static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	uint64_t psn = resp->expected;
+	int rc = execute(resp, packet);
+
+	if (rc == -EAGAIN) {
+		set_nak(resp, psn, vb_syndrome(VB_AETH_RNR, resp->config.rnr_timer));
+		return VB_RC_TAKEN;
+	}
+	if (rc) {
+		set_nak(resp, psn, syndrome_of(rc));
+		resp->broken = true;
+		return VB_RC_BROKEN;
+	}
+	drop_kept(resp, psn);
+	resp->nak_due = false;
+	if (!packet->row->flags.payload)
+		resp->ack_due = false;	/* READ or atomic: the answer acknowledges what is before it */
+	else if (packet->ack_request)
+		resp->ack_due = true;
+	return VB_RC_TAKEN;
+}
+
+/* What was kept behind the packet that has just been executed. */
+static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
+{
+	while (resp->kept_count && *kept_at(resp, resp->expected)) {
+		const struct vb_rc_kept *kept = *kept_at(resp, resp->expected);
+		uint64_t psn = resp->expected;
+		struct vb_packet packet;
+		resp->ack_due = true;
+		/* It was parsed when it came, and its bytes are ours. */
+		if (vb_packet_parse(kept->bytes, kept->len, &packet) || receive_expected(resp, &packet) == VB_RC_BROKEN)
+			return VB_RC_BROKEN;
+		if (resp->expected == psn)
+			return VB_RC_TAKEN;	/* no receive: it will be sent again */
+		/* Behind a READ lie its answers' PSNs, in which nothing can have been sent. */
+		for (uint64_t skipped = psn + 1; resp->kept_count && skipped < resp->expected && skipped - psn < VB_RC_KEPT; skipped++)
+			drop_kept(resp, skipped);
+	}
+	if (resp->kept_count)
+		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
+	return VB_RC_TAKEN;
+}
+
+static enum vb_rc_verdict receive_in_order(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	uint64_t psn = resp->expected;
+	enum vb_rc_verdict verdict = receive_expected(resp, packet);
+
+	if (verdict == VB_RC_BROKEN || resp->expected == psn || resp->kept_count == 0)
+		return verdict;
+	for (uint64_t skipped = psn + 1; skipped < resp->expected && skipped - psn < VB_RC_KEPT; skipped++)
+		drop_kept(resp, skipped);
+	return receive_kept(resp);
+}
+
+static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+{
+	struct vb_rc_kept **at = kept_at(resp, psn);
+	size_t len = (size_t)(packet->payload - packet->bytes) + (packet->payload_bytes + 3u) / 4 * 4;
+
+	if (psn - resp->expected >= VB_RC_KEPT || *at || len > sizeof((*at)->bytes))
+		return;
+	*at = resp->config.ops->buffer_take(resp->config.ctx);
+	if (!*at)
+		return;
+	(*at)->len = (uint32_t)len;
+	memcpy((*at)->bytes, packet->bytes, len);
+	resp->kept_count++;
+}
+
+static enum vb_rc_verdict receive_early(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+{
+	keep(resp, packet, psn);
+	if (resp->nak_psn != resp->expected)
+		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
+	return VB_RC_TAKEN;
+}
+
+/* --- duplicates ------------------------------------------------------------------------------------------------ */
+
+static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint64_t psn)
+{
+	uint32_t most = vb_min_u32(resp->config.max_rd_atomic, resp->saved_next);
+
+	for (uint32_t back = 1; back <= most; back++) {
+		const struct vb_rc_saved *saved = &resp->saved[(resp->saved_next - back) % VB_RC_MAX_RD_ATOMIC];
+		if (saved->first <= psn && psn < saved->end)
+			return saved;
+	}
+	return NULL;
+}
+
+static enum vb_rc_verdict replay(struct vb_rc_resp *resp, const struct vb_rc_saved *what)
+{
+	for (unsigned i = 0; i < resp->replays_count; i++) {
+		const struct vb_rc_saved *due = &resp->replays[(resp->replays_head + i) % VB_RC_MAX_RD_ATOMIC];
+		if (due->sent <= what->first && what->end <= due->end)
+			return VB_RC_IGNORED;
+	}
+	if (resp->replays_count == VB_RC_MAX_RD_ATOMIC)
+		return VB_RC_IGNORED;
+	resp->replays[(resp->replays_head + resp->replays_count++) % VB_RC_MAX_RD_ATOMIC] = *what;
+	return VB_RC_TAKEN;
+}
+
+static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+{
+	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
+	const struct vb_rc_saved *saved = find_saved(resp, psn);
+
+	if (!saved || saved->is_atomic || saved->sent <= psn)
+		return VB_RC_IGNORED;	/* unknown, or its answer is still to be sent */
+	struct vb_rc_saved part = { .first = psn, .sent = psn, .address = vb_reth_address(reth), .rkey = saved->rkey,
+				    .length = vb_reth_length(reth) };
+	uint64_t offset = (psn - saved->first) * resp->config.mtu;
+	if (vb_reth_rkey(reth) != saved->rkey || part.address != saved->address + offset || part.length > saved->length - offset)
+		return VB_RC_IGNORED;
+	part.end = psn + responses(resp, part.length);
+	return replay(resp, &part);
+}
+
+static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+{
+	const struct vb_rc_saved *saved;
+
+	switch ((enum vb_operation)packet->row->operation) {
+	case VB_OP_SEND:
+	case VB_OP_WRITE:
+		resp->ack_due = true;
+		return VB_RC_TAKEN;
+	case VB_OP_READ:
+		return receive_read_again(resp, packet, psn);
+	case VB_OP_ATOMIC:
+		saved = find_saved(resp, psn);
+		if (!saved || !saved->is_atomic || saved->sent <= psn)
+			return VB_RC_IGNORED;
+		struct vb_rc_saved again = *saved;
+		again.sent = again.first;
+		return replay(resp, &again);
+	case VB_OP_READ_RESPONSE:
+	case VB_OP_ACK:
+	case VB_OP_ATOMIC_ACK:
+	case VB_OP_CNP:
+		break;
+	}
+	return VB_RC_IGNORED;
+}
+
+enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	if (!packet->row->flags.request || packet->opcode >> VB_OPCODE_BITS != resp->config.to.service ||
+	    !vb_pkey_matches(packet->pkey, resp->config.to.pkey))
+		return VB_RC_IGNORED;
+	if (resp->broken) {
+		resp->nak_due = true;
+		return VB_RC_BROKEN;
+	}
+	uint64_t psn = vb_psn_expand(resp->expected, packet->psn);
+	if (psn == resp->expected)
+		return receive_in_order(resp, packet);
+	return psn > resp->expected ? receive_early(resp, packet, psn) : receive_again(resp, packet, psn);
+}
+
+/* --- output ---------------------------------------------------------------------------------------------------- */
+
+static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out, const struct vb_opcode_row *row, uint8_t syndrome)
+{
+	struct vb_aeth *aeth = vb_packet_out_extension(out, row, VB_EXT_AETH);
+
+	vb_aeth_set_syndrome(aeth, syndrome);
+	vb_aeth_set_msn(aeth, resp->msn);
+}
+
+static const uint8_t ack = VB_AETH_ACK << 5 | VB_AETH_NO_CREDITS;
+
+static void write_atomic_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *atomic, struct vb_packet_out *out)
+{
+	const struct vb_opcode_row *row =
+		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ATOMIC_ACKNOWLEDGE, (uint32_t)atomic->first, 0);
+
+	put_aeth(resp, out, row, ack);
+	vb_atomicacketh_set_original(vb_packet_out_extension(out, row, VB_EXT_ATOMICACKETH), atomic->original);
+	atomic->sent = atomic->end;
+}
+
+static void write_response(const struct vb_rc_resp *resp, struct vb_rc_saved *read, struct vb_packet_out *out)
+{
+	static const uint8_t bits[2][2] = { { VB_OPB_READ_RESPONSE_MIDDLE, VB_OPB_READ_RESPONSE_LAST },
+					    { VB_OPB_READ_RESPONSE_FIRST, VB_OPB_READ_RESPONSE_ONLY } };
+	uint64_t psn = read->sent++, offset = (psn - read->first) * resp->config.mtu;
+	uint32_t bytes = (uint32_t)vb_min_u64(resp->config.mtu, read->length - offset);
+	const struct vb_opcode_row *row =
+		vb_packet_out_begin(out, &resp->config.to, bits[psn == read->first][read->sent == read->end], (uint32_t)psn, bytes);
+
+	if (vb_opcode_has(row, VB_EXT_AETH))
+		put_aeth(resp, out, row, ack);
+	out->payload_at = read->address + offset;
+	out->rkey = read->rkey;
+}
+
+/* Returns whether that was the last of it. */
+static bool write_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *saved, struct vb_packet_out *out)
+{
+	if (saved->is_atomic)
+		write_atomic_answer(resp, saved, out);
+	else
+		write_response(resp, saved, out);
+	return saved->sent == saved->end;
+}
+
+static void write_ack(struct vb_rc_resp *resp, struct vb_packet_out *out)
+{
+	uint64_t psn = resp->nak_due ? resp->nak_psn : resp->expected - 1;
+	const struct vb_opcode_row *row =
+		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ACKNOWLEDGE, (uint32_t)psn, 0);
+
+	put_aeth(resp, out, row, resp->nak_due ? resp->nak_syndrome : ack);
+	resp->ack_due = resp->nak_due = false;	/* a NAK acknowledges what is before it */
+}
+
+bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out)
+{
+	if (resp->replays_count) {
+		if (write_answer(resp, &resp->replays[resp->replays_head], out)) {
+			resp->replays_head = (resp->replays_head + 1) % VB_RC_MAX_RD_ATOMIC;
+			resp->replays_count--;
+		}
+		return true;
+	}
+	if (resp->saved_unsent != resp->saved_next) {
+		resp->saved_unsent += write_answer(resp, &resp->saved[resp->saved_unsent % VB_RC_MAX_RD_ATOMIC], out);
+		return true;
+	}
+	if (!resp->ack_due && !resp->nak_due)
+		return false;
+	write_ack(resp, out);
+	return true;
+}
+
+void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out)
+{
+	if (resp->broken)
+		return;
+	resp->broken = true;
+	resp->replays_count = 0;
+	resp->saved_unsent = resp->saved_next;
+	set_nak(resp, vb_psn_expand(resp->expected, vb_bth_psn((const struct vb_bth *)out->header)),
+		vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS));
+}

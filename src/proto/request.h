@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests of the connected services and how they are cut into packets (IB vol. 1, 9.7.3): which opcode, which headers and
+ * which piece of the payload the n-th packet has. RC, UC and the retransmission of either's packets all ask here.
+ */
+#ifndef VB_PROTO_REQUEST_H
+#define VB_PROTO_REQUEST_H
+
+#include "wire/packet.h"
+
+/* The most bytes that the engines put before a payload: BTH, XRCETH and AtomicETH. */
+#define VB_MAX_HEADER_BYTES 48
+
+/* The longest message (9.4.1). */
+#define VB_MAX_MESSAGE_BYTES (UINT32_C(1) << 31)
+
+enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD };
+
+/* What ends a SEND or WRITE beside its data. */
+enum vb_request_tail { VB_TAIL_NONE, VB_TAIL_IMM, VB_TAIL_INVALIDATE };
+
+struct vb_request {
+	uint64_t remote_addr;
+	uint64_t compare, swap_or_add;	/* atomics: swap_or_add is what FETCH_ADD adds */
+	uint32_t rkey;
+	uint32_t length;		/* bytes; atomics: 8 */
+	uint32_t tail_value;		/* immediate data as it lies in memory, or the rkey to invalidate */
+	uint8_t kind;			/* enum vb_request_kind */
+	uint8_t tail;			/* enum vb_request_tail */
+	bool solicited, fence;
+};
+
+/* A packet to be sent: headers here, payload wherever its owner keeps it. The ICRC is for whoever sends it. */
+struct vb_packet_out {
+	uint8_t header[VB_MAX_HEADER_BYTES];
+	uint8_t header_bytes;
+	uint8_t pad_bytes;		/* zeros after the payload */
+	uint32_t payload_bytes;
+	uint64_t payload_at;		/* of a request: offset in its data; of a READ response: address in rkey's region */
+	uint32_t position;		/* of a request: which one */
+	uint32_t rkey;			/* of a READ response */
+};
+
+/* Fields of the BTH that are the connection's. */
+struct vb_packet_to {
+	uint32_t qpn;
+	uint16_t pkey;
+	uint8_t service;	/* enum vb_service: RC or UC */
+};
+
+static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }
+
+/* PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of two. */
+static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t mtu)
+{
+	return r->length ? (uint32_t)(((uint64_t)r->length + mtu - 1) / mtu) : 1;
+}
+
+/* 0; -EINVAL if it cannot be sent by this service. */
+int vb_request_check(const struct vb_request *r, uint8_t service) VB_MUST_USE;
+
+/*
+ * The packet at `index` of the request's PSNs. A READ's asks for `count` responses from there on; of others count is not looked
+ * at. ack_request is the caller's to add with vb_packet_out_ask.
+ */
+void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn, uint32_t index,
+		       uint32_t count, struct vb_packet_out *out);
+
+/* Begins a packet: BTH and the place of its opcode's other headers, zeroed, for `payload` bytes. Returns its row. */
+const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to, unsigned opcode_bits,
+						uint32_t psn, uint32_t payload);
+void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row, enum vb_extension ext);
+
+static inline void vb_packet_out_ask(struct vb_packet_out *out)
+{
+	vb_bth_set_ack_request((struct vb_bth *)out->header, 1);
+}
+
+#endif
