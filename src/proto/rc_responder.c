@@ -27,7 +27,7 @@ static void drop_kept(struct vb_rc_resp *resp, uint64_t psn)
 
 	if (!*at)
 		return;
-	resp->config.ops->buffer_give(resp->config.ctx, *at);
+	resp->config.buffer_give(resp->config.ctx, *at);
 	*at = NULL;
 	resp->kept_count--;
 }
@@ -45,126 +45,7 @@ static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 	resp->nak_syndrome = syndrome;
 }
 
-/* --- execution: each returns 0 or a negative errno as in vb_rc_resp_ops, having changed nothing then ------------------- */
-
-/* Does the packet stand where a message may have it? */
-static bool is_in_place(const struct vb_rc_resp *resp, const struct vb_packet *packet)
-{
-	if (packet->row->flags.first)
-		return resp->message == VB_RC_NO_MESSAGE;
-	return resp->message == (packet->row->operation == VB_OP_SEND ? VB_RC_IN_SEND : VB_RC_IN_WRITE);
-}
-
-static int take_receive(struct vb_rc_resp *resp)
-{
-	if (resp->has_receive)
-		return 0;
-	int rc = resp->config.ops->receive_take(resp->config.ctx);
-	resp->has_receive = rc == 0;
-	return rc;
-}
-
-/* The end of a message that uses a receive. */
-static void finish_receive(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t bytes)
-{
-	struct vb_rc_received received = { .bytes = bytes, .solicited = packet->solicited,
-					   .is_write = packet->row->operation == VB_OP_WRITE };
-
-	if (vb_opcode_has(packet->row, VB_EXT_IMMDT)) {
-		received.tail = VB_TAIL_IMM;
-		memcpy(&received.tail_value, vb_packet_extension(packet, VB_EXT_IMMDT), 4);
-	} else if (vb_opcode_has(packet->row, VB_EXT_IETH)) {
-		received.tail = VB_TAIL_INVALIDATE;
-		received.tail_value = vb_ieth_rkey((const struct vb_ieth *)vb_packet_extension(packet, VB_EXT_IETH));
-	}
-	resp->has_receive = false;
-	resp->config.ops->receive_done(resp->config.ctx, &received);
-}
-
-static int invalidate(struct vb_rc_resp *resp, const struct vb_packet *packet)
-{
-	if (!vb_opcode_has(packet->row, VB_EXT_IETH))
-		return 0;
-	uint32_t rkey = vb_ieth_rkey((const struct vb_ieth *)vb_packet_extension(packet, VB_EXT_IETH));
-	return resp->config.ops->invalidate(resp->config.ctx, rkey);
-}
-
-static void step_message(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t bytes)
-{
-	resp->offset = bytes;
-	resp->expected++;
-	if (!packet->row->flags.last) {
-		resp->message = packet->row->operation == VB_OP_SEND ? VB_RC_IN_SEND : VB_RC_IN_WRITE;
-		return;
-	}
-	resp->message = VB_RC_NO_MESSAGE;
-	resp->msn++;
-}
-
-static int execute_send(struct vb_rc_resp *resp, const struct vb_packet *packet)
-{
-	uint64_t offset = packet->row->flags.first ? 0 : resp->offset, bytes = offset + packet->payload_bytes;
-
-	if (bytes > VB_MAX_MESSAGE_BYTES)
-		return -EINVAL;
-	int rc = take_receive(resp);
-	if (rc == 0 && packet->payload_bytes)
-		rc = resp->config.ops->receive_place(resp->config.ctx, offset, packet->payload, packet->payload_bytes);
-	if (rc == 0)
-		rc = invalidate(resp, packet);
-	if (rc)
-		return rc;
-	step_message(resp, packet, bytes);
-	if (packet->row->flags.last)
-		finish_receive(resp, packet, bytes);
-	return 0;
-}
-
-/* The target of a WRITE: from its first packet, or as that had it. */
-struct target {
-	uint64_t address;
-	uint32_t rkey, length;
-};
-
-static int find_target(const struct vb_rc_resp *resp, const struct vb_packet *packet, struct target *target)
-{
-	if (!packet->row->flags.first) {
-		*target = (struct target){ resp->write_address, resp->write_rkey, resp->write_length };
-		return 0;
-	}
-	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
-	*target = (struct target){ vb_reth_address(reth), vb_reth_rkey(reth), vb_reth_length(reth) };
-	if (target->length > VB_MAX_MESSAGE_BYTES)
-		return -EINVAL;
-	if (target->length == 0)
-		return 0;
-	return resp->config.ops->check(resp->config.ctx, target->rkey, target->address, target->length, VB_RC_ACCESS_WRITE);
-}
-
-static int execute_write(struct vb_rc_resp *resp, const struct vb_packet *packet)
-{
-	uint64_t offset = packet->row->flags.first ? 0 : resp->offset, bytes = offset + packet->payload_bytes;
-	bool last = packet->row->flags.last;
-	struct target target;
-	int rc = find_target(resp, packet, &target);
-
-	if (rc == 0 && (last ? bytes != target.length : bytes >= target.length))
-		rc = -EINVAL;
-	if (rc == 0 && packet->row->flags.receive)
-		rc = take_receive(resp);
-	if (rc == 0 && packet->payload_bytes)
-		rc = resp->config.ops->write(resp->config.ctx, target.rkey, target.address + offset, packet->payload,
-					     packet->payload_bytes);
-	if (rc)
-		return rc;
-	resp->write_address = target.address;
-	resp->write_rkey = target.rkey;
-	resp->write_length = target.length;
-	step_message(resp, packet, bytes);
-	if (packet->row->flags.receive)
-		finish_receive(resp, packet, bytes);
-	return 0;
-}
+/* --- execution: each returns 0 or a negative errno as in vb_responder_ops, having changed nothing then ------------------- */
 
 /* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
 static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
@@ -197,7 +78,7 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
 	if (read.length) {
-		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_RC_ACCESS_READ);
+		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_ACCESS_READ);
 		if (rc)
 			return rc;
 	}
@@ -217,7 +98,7 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 
 	if (!at || address % 8)
 		return -EINVAL;
-	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, 8, VB_RC_ACCESS_ATOMIC);
+	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, 8, VB_ACCESS_ATOMIC);
 	if (rc == 0)
 		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
 					      vb_atomiceth_swap_or_add(eth), vb_atomiceth_compare(eth), &atomic.original);
@@ -227,15 +108,24 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 	return 0;
 }
 
+static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet);
+
+	if (rc)
+		return rc;
+	resp->expected++;
+	resp->msn += packet->row->flags.last;
+	return 0;
+}
+
 static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
-	if (!vb_packet_fits(packet, resp->config.mtu) || !is_in_place(resp, packet))
-		return -EINVAL;
 	switch ((enum vb_operation)packet->row->operation) {
-	case VB_OP_SEND: return execute_send(resp, packet);
-	case VB_OP_WRITE: return execute_write(resp, packet);
-	case VB_OP_READ: return execute_read(resp, packet);
-	case VB_OP_ATOMIC: return execute_atomic(resp, packet);
+	case VB_OP_SEND:
+	case VB_OP_WRITE: return execute_message(resp, packet);
+	case VB_OP_READ: return resp->message.state ? -EINVAL : execute_read(resp, packet);
+	case VB_OP_ATOMIC: return resp->message.state ? -EINVAL : execute_atomic(resp, packet);
 	case VB_OP_READ_RESPONSE:
 	case VB_OP_ACK:
 	case VB_OP_ATOMIC_ACK:
@@ -321,7 +211,7 @@ static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64
 
 	if (psn - resp->expected >= VB_RC_KEPT || *at || len > sizeof((*at)->bytes))
 		return;
-	*at = resp->config.ops->buffer_take(resp->config.ctx);
+	*at = resp->config.buffer_take(resp->config.ctx);
 	if (!*at)
 		return;
 	(*at)->len = (uint32_t)len;

@@ -8,9 +8,8 @@
  *   - a later one is kept, if the caller gives memory for it, and dropped if not; the first makes a NAK for a sequence error;
  *   - an earlier one is a duplicate: a SEND or WRITE is acknowledged again and not executed; a READ is answered again if it lies
  *     within one of the last max_rd_atomic READs; an atomic with the result that was saved then.
- * Execution of a message's packets makes a small machine: no message, in a SEND, in a WRITE. A packet that does not fit its place,
- * memory that may not be touched, too many READs: a NAK, after which nothing is executed any more (the NAK is repeated when
- * requests arrive). No receive posted: an RNR NAK, and the packet counts as not arrived.
+ * A packet that does not fit its place, memory that may not be touched, too many READs: a NAK, after which nothing is executed any
+ * more (the NAK is repeated when requests arrive). No receive posted: an RNR NAK, and the packet counts as not arrived.
  *
  * Output, in this order: answers to duplicates; answers to READs and atomics, oldest first; then one ACK for all that was
  * executed, or the NAK. So an ACK never overtakes an answer that was due before it, which would look like the loss of that.
@@ -18,7 +17,7 @@
  * Memory is touched through ops, only in the course of vb_rc_resp_receive, each access checked when it is made. READ data is named
  * by (rkey, address, bytes) when it is sent; if it cannot be had any more the caller says so by vb_rc_resp_fault.
  *
- * Who owns what. The caller owns the struct and the memory behind it. Kept packets lie in buffers that ops->buffer_take gives and
+ * Who owns what. The caller owns the struct and the memory behind it. Kept packets lie in buffers that buffer_take gives and
  * vb_rc_resp_fini returns: at most VB_RC_KEPT per connection, and as many in all as the caller likes. No timers, no
  * allocation. Threading: none; one lock of the caller covers the machine. A packet that is ignored has changed nothing.
  *
@@ -27,6 +26,7 @@
 #ifndef VB_PROTO_RC_RESPONDER_H
 #define VB_PROTO_RC_RESPONDER_H
 
+#include "proto/message.h"
 #include "proto/rc_requester.h"
 
 enum { VB_RC_KEPT = 256 };	/* packets beyond the expected one */
@@ -34,46 +34,16 @@ enum { VB_RC_KEPT = 256 };	/* packets beyond the expected one */
 /* A packet with the longest headers and payload. */
 #define VB_RC_BUFFER_BYTES (VB_MAX_HEADER_BYTES + 4096)
 
-enum vb_rc_access { VB_RC_ACCESS_READ, VB_RC_ACCESS_WRITE, VB_RC_ACCESS_ATOMIC };
-
-/* A message that ends a receive. */
-struct vb_rc_received {
-	uint64_t bytes;
-	uint32_t tail_value;	/* immediate data as it lies in memory, or the rkey that was invalidated */
-	uint8_t tail;		/* enum vb_request_tail */
-	bool is_write;		/* a WRITE with immediate data: bytes went elsewhere */
-	bool solicited;
-};
-
-/*
- * Negative returns and what they become: -EAGAIN (receive_take alone) an RNR NAK; -EINVAL, -EMSGSIZE invalid request; -EACCES remote
- * access error; anything else remote operational error. A call that fails must have changed nothing that the program may look at.
- */
-struct vb_rc_resp_ops {
-	/* Takes the next receive. It stays taken until receive_done or the end of the connection. */
-	int (*receive_take)(void *ctx);
-	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
-	int (*receive_place)(void *ctx, uint64_t offset, const void *bytes, size_t len);
-	void (*receive_done)(void *ctx, const struct vb_rc_received *received);
-	/* May the peer access this range so? len > 0. */
-	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_rc_access access);
-	/* WRITE data; checks again. */
-	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
-	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP or VB_REQ_FETCH_ADD. */
-	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original);
-	int (*invalidate)(void *ctx, uint32_t rkey);
-	/* VB_RC_BUFFER_BYTES, or NULL: then packets out of order are dropped. */
-	void *(*buffer_take)(void *ctx);
-	void (*buffer_give)(void *ctx, void *buffer);
-};
-
 struct vb_rc_resp_config {
 	struct vb_packet_to to;
 	uint32_t mtu;
 	uint32_t first_psn;		/* the peer's */
 	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
 	uint8_t rnr_timer;		/* code; may be changed between calls */
-	const struct vb_rc_resp_ops *ops;
+	const struct vb_responder_ops *ops;
+	/* VB_RC_BUFFER_BYTES, or NULL: then packets out of order are dropped. */
+	void *(*buffer_take)(void *ctx);
+	void (*buffer_give)(void *ctx, void *buffer);
 	void *ctx;
 };
 
@@ -90,11 +60,7 @@ struct vb_rc_resp {
 	struct vb_rc_resp_config config;
 	uint64_t expected;
 	uint32_t msn;
-	enum { VB_RC_NO_MESSAGE, VB_RC_IN_SEND, VB_RC_IN_WRITE } message;
-	uint64_t offset;		/* bytes of the message so far */
-	uint64_t write_address;
-	uint32_t write_rkey, write_length;
-	bool has_receive;		/* one is taken and not done */
+	struct vb_message message;
 	bool ack_due, nak_due, broken;
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* what the NAK is, or was last, about; 0: none */

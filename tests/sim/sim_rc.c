@@ -310,7 +310,7 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 	return 0;
 }
 
-static void receive_done(void *ctx, const struct vb_rc_received *received)
+static void receive_done(void *ctx, const struct vb_received *received)
 {
 	struct end *end = ctx;
 	const struct vb_request *r = &end->peer->posted[end->receiving].request;
@@ -325,7 +325,7 @@ static void receive_done(void *ctx, const struct vb_rc_received *received)
 	end->received++;
 }
 
-static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_rc_access access)
+static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
 {
 	return rkey == RKEY && addr >= BASE && addr - BASE <= MEMORY && len <= MEMORY - (addr - BASE) ? 0 : -EACCES;
 }
@@ -334,7 +334,7 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 {
 	struct end *end = ctx;
 
-	if (check(ctx, rkey, addr, len, VB_RC_ACCESS_WRITE))
+	if (check(ctx, rkey, addr, len, VB_ACCESS_WRITE))
 		return -EACCES;
 	memcpy(end->memory + (addr - BASE), bytes, len);
 	return 0;
@@ -375,7 +375,7 @@ static void buffer_give(void *ctx, void *buffer)
 	free(buffer);
 }
 
-static const struct vb_rc_resp_ops ops = {
+static const struct vb_responder_ops ops = {
 	.receive_take = receive_take,
 	.receive_place = receive_place,
 	.receive_done = receive_done,
@@ -383,8 +383,6 @@ static const struct vb_rc_resp_ops ops = {
 	.write = write_memory,
 	.atomic = atomic,
 	.invalidate = invalidate,
-	.buffer_take = buffer_take,
-	.buffer_give = buffer_give,
 };
 
 /* --- requester's side ------------------------------------------------------------------------------------------ */
@@ -553,7 +551,7 @@ static void send_packet(struct end *end, const struct vb_packet_out *out, bool i
 	CHECK(len + out->payload_bytes + out->pad_bytes <= VB_RC_BUFFER_BYTES, "end %u: packet too long", end->index);
 	memcpy(bytes, out->header, len);
 	if (is_response && out->payload_bytes) {
-		CHECK(check(end, out->rkey, out->payload_at, out->payload_bytes, VB_RC_ACCESS_READ) == 0, "end %u: READ outside", end->index);
+		CHECK(check(end, out->rkey, out->payload_at, out->payload_bytes, VB_ACCESS_READ) == 0, "end %u: READ outside", end->index);
 		memcpy(bytes + len, end->memory + (out->payload_at - BASE), out->payload_bytes);
 	} else if (out->payload_bytes) {
 		CHECK(out->position < end->num_posted, "end %u: data of %u", end->index, out->position);
@@ -634,7 +632,8 @@ static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned
 		.max_rd_atomic = (uint8_t)depth, .retry_count = 7, .rnr_retry = VB_RNR_RETRY_FOREVER,
 		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end }, end->slots, SLOTS);
 	vb_rc_resp_init(&end->resp, &(struct vb_rc_resp_config){ .to = to, .mtu = mtu, .first_psn = peer_psn,
-		.max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + pick(12)), .ops = &ops, .ctx = end });
+		.max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + pick(12)), .ops = &ops,
+		.buffer_take = buffer_take, .buffer_give = buffer_give, .ctx = end });
 }
 
 static void set_up(void)
