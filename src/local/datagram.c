@@ -26,7 +26,7 @@
 
 enum {
 	RETRY_NS = 30000,        /* between two looks at a full inbox */
-	PATIENCE_NS = 100000000, /* some time slices of a receiver that shares its processor */
+	PATIENCE_NS = 500000000, /* many time slices of a receiver that shares its processor */
 	UDP_PORT = 4791,
 	DEFAULT_HOP_LIMIT = 64,
 	EXTRA_IOV = 2,           /* headers, padding */
