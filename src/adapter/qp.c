@@ -298,7 +298,9 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 		return 0;
 	}
 	if (next == IBV_QPS_ERR) {
-		vb_qp_break(qp, -1);
+		uint32_t unused = IBV_QPS_RESET;
+		if (!atomic_compare_exchange_strong(&qp->state, &unused, IBV_QPS_ERR))
+			vb_qp_break(qp, -1);
 		return 0;
 	}
 	commit(&qp->attr, a, mask);

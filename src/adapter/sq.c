@@ -263,8 +263,10 @@ void vb_qp_fail_sends(struct vb_qp *qp, enum ibv_wc_status status, const char *w
 void vb_qp_break(struct vb_qp *qp, int event)
 {
 	vb_lock(&qp->sq.lock);
-	bool alive = atomic_load(&qp->state) != IBV_QPS_ERR;
-	vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
+	uint32_t state = atomic_load(&qp->state);
+	bool alive = state != IBV_QPS_ERR && state != IBV_QPS_RESET; /* not one that the program resets meanwhile */
+	if (alive)
+		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	vb_unlock(&qp->sq.lock);
 	if (alive && event >= 0)
 		vb_async_raise(qp->ctx, event, VB_ASYNC_QP, qp, &qp->async, 0);

@@ -392,7 +392,7 @@ static void finish(struct vb_local_qp *l)
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
 	const struct vb_request *r = &l->resp.cur;
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
 	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
 		   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
 	if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe) {
@@ -403,7 +403,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->breaks;
 	v->event = f->event;
-	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, vb_mode_epoch(atomic_load(&theirs_of(l)->mode)), f->nak),
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, epoch, f->nak),
 			      memory_order_release);
 }
 
@@ -443,7 +443,8 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	return v;
 }
 
-bool vb_responder_has_news(struct vb_local_qp *l)
+/* Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by now. */
+__attribute__((no_sanitize("thread"))) bool vb_responder_has_news(struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
 	    atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
