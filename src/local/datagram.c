@@ -35,6 +35,7 @@ enum {
 struct datagrams {
 	struct vb_qp *qp;
 	uint32_t mtu;            /* bytes */
+	_Atomic(uint32_t) qkey;  /* may be modified under traffic */
 	uint64_t stuck_since_ns; /* the inbox was full at every try since then; 0: not stuck. Under sq.lock */
 	atomic_bool blocked;     /* the oldest send waits for `retry`; written under sq.lock */
 	struct vb_timer retry;
@@ -91,7 +92,7 @@ static int put(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datag
 		.destination_qpn = to->qpn,
 		.source_qpn = qp->qpn,
 		.psn = qp->attr.sq_psn + qp->sq.sent,
-		.qkey = vb_ud_qkey(to->qkey, qp->attr.qkey),
+		.qkey = vb_ud_qkey(to->qkey, atomic_load(&of(qp)->qkey)),
 		.imm = sqe->imm,
 		.payload_bytes = sqe->length,
 		.has_imm = sqe->opcode == IBV_WR_SEND_WITH_IMM,
@@ -242,7 +243,7 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	struct vb_rwqe w;
-	if (!listens(atomic_load(&qp->state)) || qp->attr.qkey != a->qkey || !vb_receive_take(qp, &w))
+	if (!listens(atomic_load(&qp->state)) || atomic_load(&of(qp)->qkey) != a->qkey || !vb_receive_take(qp, &w))
 		return true;
 	enum ibv_wc_status status = scatter(qp, &w, msg, a);
 	struct vb_cqe e = {
@@ -308,9 +309,15 @@ static int attach(struct vb_qp *qp)
 	vb_port_attr(qp->ctx->device, &port);
 	d->qp = qp;
 	d->mtu = 128u << port.active_mtu;
+	atomic_store(&d->qkey, qp->attr.qkey);
 	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
 	qp->path_state = d;
 	return 0;
+}
+
+static void update(struct vb_qp *qp)
+{
+	atomic_store(&of(qp)->qkey, qp->attr.qkey);
 }
 
 /* Arrivals look at the state. */
@@ -336,7 +343,7 @@ static void quiesce(void)
 	pthread_rwlock_unlock(&moving);
 }
 
-/* Nothing to do: the QP's attributes are read where they are used, and no receive is waited for. */
+/* No receive is waited for. */
 static void nothing(struct vb_qp *qp) { }
 /* Inboxes are the progress thread's. */
 static bool none(void) { return false; }
@@ -345,7 +352,7 @@ static const struct vb_path_ops datagram_path = {
 	.name = "datagram",
 	.claims = claims,
 	.attach = attach,
-	.update = nothing,
+	.update = update,
 	.stop = stop,
 	.unlink = unlink_qp,
 	.detach = detach,
