@@ -65,6 +65,7 @@ def pingpong_cases():
     return [
         *(pingpong("ibv_rc_pingpong", options) for options in
           ("", "-e", "-n 10000", "-s 1048576", "-c", "-c -s 1048576 -n 100", "-e -n 10000 -s 1", "-r 1")),
+        *(pingpong("ibv_ud_pingpong", options) for options in ("-s 1024", "-s 1024 -e", "-s 1 -n 10000", "-s 1024 -r 1")),
         *(pingpong("ibv_srq_pingpong", options) for options in ("", "-e", "-c", "-q 3 -n 5000", "-s 1048576 -n 50")),
     ]
 
@@ -86,12 +87,19 @@ def ucmatose_case(options):
                    server_shows=("^return status 0$",))
 
 
+def udaddy_case(options):
+    """It has a fixed port."""
+    return cm_pair(f"udaddy -b {{addr}} {options}", f"udaddy -s {{addr}} {options}", f"udaddy {options}".strip(),
+                   client_shows=("^return status 0$",), server_shows=("^return status 0$",))
+
+
 def cm_cases():
     return [
         *rping_cases(),
         cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}", "rdma_client/rdma_server",
                 client_shows=("^rdma_client: end 0$",), server_shows=("^rdma_server: end 0$",)),
         *(ucmatose_case(options) for options in ("", "-c 100", "-m", "-m -c 20 -C 50 -S 10000")),
+        *(udaddy_case(options) for options in ("", "-c 10 -C 50 -S 500")),
         Case("rping nobody listens", client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
              client_shows=("RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE|connect error",)),
     ]
@@ -134,6 +142,11 @@ def bandwidth_cases(operation):
         yield perftest(program, "-A CMP_AND_SWAP", ("8",))
 
 
+def datagram_cases():
+    yield from (perftest("ib_send_lat", f"-c UD {options}".strip()) for options in ("", "-e", "-R"))
+    yield from (perftest("ib_send_bw", f"-c UD {options}".strip()) for options in ("", "-b", "-R"))
+
+
 def full_cases():
     """Longer runs of the same, for --full."""
     for operation in PERFTEST:
@@ -149,6 +162,7 @@ def cases(full):
     table = [*device_cases(), *pingpong_cases(), *cm_cases()]
     for operation in PERFTEST:
         table += [*latency_cases(operation), *bandwidth_cases(operation)]
+    table += datagram_cases()
     return table + (list(full_cases()) if full else [])
 
 
