@@ -7,7 +7,7 @@ JOBS   ?= $(shell nproc)
 
 # Tests are built where cmocka is installed; `make check` insists on them.
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
-sanitized   = --suite unit --suite sim --suite conformance
+sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
 .PHONY: all check demo bench check-asan check-tsan install uninstall clean
 
