@@ -45,7 +45,7 @@ struct vb_packet_out {
 struct vb_packet_to {
 	uint32_t qpn;
 	uint16_t pkey;
-	uint8_t service;	/* enum vb_service: RC or UC */
+	uint8_t service;	/* enum vb_service */
 };
 
 static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
+#include "proto/request.h"
+
 enum {
-	DEFAULT_PKEY = 0xffff,
-	PKEY_BITS = 0x7fff,     /* without the membership bit */
 	UDP_PROTOCOL = 17,
 	UDP_HEADER_BYTES = 8,
 	ICRC_BYTES = 4,
@@ -14,62 +14,46 @@ enum {
 
 /* ---- packets ---- */
 
+_Static_assert((int)VB_UD_HEADER_BYTES <= VB_MAX_HEADER_BYTES, "a datagram's headers fit");
+
 size_t vb_ud_build(uint8_t header[VB_UD_HEADER_BYTES], const struct vb_ud_send *send, unsigned *pad)
 {
-	uint8_t opcode = send->has_imm ? VB_OPCODE(UD, SEND_ONLY_IMM) : VB_OPCODE(UD, SEND_ONLY);
-	const struct vb_opcode_row *row = vb_opcode_row(opcode);
-	struct vb_bth *bth = (struct vb_bth *)header;
-	struct vb_deth *deth = (struct vb_deth *)(header + vb_opcode_offset(row, VB_EXT_DETH));
+	struct vb_packet_to to = { .qpn = send->destination_qpn, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_UD };
+	struct vb_packet_out out;
+	const struct vb_opcode_row *row = vb_packet_out_begin(&out, &to, send->has_imm ? VB_OPB_SEND_ONLY_IMM : VB_OPB_SEND_ONLY,
+							      send->psn, send->payload_bytes);
+	struct vb_deth *deth = vb_packet_out_extension(&out, row, VB_EXT_DETH);
 
-	memset(header, 0, VB_UD_HEADER_BYTES);
-	*pad = -send->payload_bytes & 3;
-	vb_bth_set_opcode(bth, opcode);
-	vb_bth_set_solicited(bth, send->solicited);
-	vb_bth_set_mig_req(bth, 1);
-	vb_bth_set_pad_count(bth, *pad);
-	vb_bth_set_pkey(bth, DEFAULT_PKEY);
-	vb_bth_set_destination_qpn(bth, send->destination_qpn);
-	vb_bth_set_psn(bth, send->psn);
+	vb_bth_set_solicited((struct vb_bth *)out.header, send->solicited);
 	vb_deth_set_qkey(deth, send->qkey);
 	vb_deth_set_source_qpn(deth, send->source_qpn);
 	if (send->has_imm)
-		vb_immdt_set_data((struct vb_immdt *)(header + vb_opcode_offset(row, VB_EXT_IMMDT)), &send->imm, sizeof(send->imm));
-	return row->header_bytes;
-}
-
-static bool is_datagram(const struct vb_bth *bth)
-{
-	uint32_t opcode = vb_bth_opcode(bth);
-
-	return (opcode == VB_OPCODE(UD, SEND_ONLY) || opcode == VB_OPCODE(UD, SEND_ONLY_IMM)) &&
-	       vb_bth_transport_version(bth) == 0 && (vb_bth_pkey(bth) & PKEY_BITS) == PKEY_BITS;
+		vb_immdt_set_data(vb_packet_out_extension(&out, row, VB_EXT_IMMDT), &send->imm, sizeof(send->imm));
+	memcpy(header, out.header, VB_UD_HEADER_BYTES);
+	*pad = out.pad_bytes;
+	return out.header_bytes;
 }
 
 int vb_ud_parse(const void *packet, size_t bytes, struct vb_ud_arrival *out)
 {
-	const uint8_t *at = packet;
-	const struct vb_bth *bth = packet;
+	struct vb_packet p;
 
-	if (bytes < VB_BTH_BYTES || bytes % 4 || !is_datagram(bth))
+	if (vb_packet_parse(packet, bytes, &p) || (p.opcode != VB_OPCODE(UD, SEND_ONLY) && p.opcode != VB_OPCODE(UD, SEND_ONLY_IMM)))
 		return -EBADMSG;
-	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)vb_bth_opcode(bth));
-	if (bytes < row->header_bytes + vb_bth_pad_count(bth))
+	if (!vb_pkey_matches(p.pkey, VB_PKEY_DEFAULT) || p.payload_bytes > VB_UD_PAYLOAD_BYTES)
 		return -EBADMSG;
-	size_t payload = bytes - row->header_bytes - vb_bth_pad_count(bth);
-	if (payload > VB_UD_PAYLOAD_BYTES)
-		return -EBADMSG;
-	const struct vb_deth *deth = (const struct vb_deth *)(at + vb_opcode_offset(row, VB_EXT_DETH));
+	const struct vb_deth *deth = (const struct vb_deth *)vb_packet_extension(&p, VB_EXT_DETH);
 	*out = (struct vb_ud_arrival){
-		.payload = at + row->header_bytes,
-		.payload_bytes = (uint32_t)payload,
-		.destination_qpn = vb_bth_destination_qpn(bth),
+		.payload = p.payload,
+		.payload_bytes = p.payload_bytes,
+		.destination_qpn = p.destination_qpn,
 		.source_qpn = vb_deth_source_qpn(deth),
 		.qkey = vb_deth_qkey(deth),
-		.has_imm = vb_opcode_has(row, VB_EXT_IMMDT),
-		.solicited = vb_bth_solicited(bth),
+		.has_imm = vb_opcode_has(p.row, VB_EXT_IMMDT),
+		.solicited = p.solicited,
 	};
 	if (out->has_imm)
-		memcpy(&out->imm, at + vb_opcode_offset(row, VB_EXT_IMMDT), sizeof(out->imm));
+		memcpy(&out->imm, vb_packet_extension(&p, VB_EXT_IMMDT), sizeof(out->imm));
 	return 0;
 }
 
