@@ -131,6 +131,15 @@ static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
 	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
 }
 
+static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	struct vb_cqe *to = &cq->ring[cq->tail++ & cq->mask];
+	*to = *cqe;
+	to->qp_num = cqe->qp->qpn;
+	if (vb_unlikely(cq->want_timestamp))
+		to->timestamp_ns = vb_now_ns();
+}
+
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	vb_lock(&cq->lock);
@@ -140,9 +149,7 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 	if (lost)
 		cq->overrun = true;
 	else
-		cq->ring[cq->tail++ & cq->mask] = *cqe;
-	if (vb_unlikely(cq->want_timestamp) && !lost)
-		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = vb_now_ns();
+		put(cq, cqe);
 	if (event)
 		cq->armed = 0;
 	cq->hot = cqe->qp;

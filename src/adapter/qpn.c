@@ -70,11 +70,19 @@ static bool place_locked(struct vb_qp *qp)
 	return false;
 }
 
+static bool are_scarce(void)
+{
+	vb_lock(&vb_progress_lock);
+	bool scarce = used >= nslots * VB_SLOT_QPS / 4 * 3;
+	vb_unlock(&vb_progress_lock);
+	return scarce;
+}
+
 int vb_qpn_take(struct vb_qp *qp)
 {
 	pthread_mutex_lock(&take_lock);
 	follow_fork();
-	int err = used >= nslots * VB_SLOT_QPS / 4 * 3 ? add_slot() : 0;
+	int err = are_scarce() ? add_slot() : 0;
 	vb_lock(&vb_progress_lock);
 	bool placed = place_locked(qp);
 	vb_unlock(&vb_progress_lock);

@@ -99,7 +99,7 @@ static inline void show_wc(const struct vb_cqe *e, struct ibv_wc *wc)
 	wc->vendor_err = e->vendor_err;
 	wc->byte_len = e->byte_len;
 	wc->imm_data = e->imm;
-	wc->qp_num = e->qp->qpn;
+	wc->qp_num = e->qp_num;
 	wc->src_qp = e->src_qp;
 	wc->wc_flags = e->wc_flags;
 	wc->pkey_index = e->pkey_index;

@@ -19,7 +19,7 @@ static int take(struct vb_verbs_cq *cq)
 		return got ? -got : ENOENT;
 	cq->ex.wr_id = cq->current.wr_id;
 	cq->ex.status = cq->current.status;
-	cq->current_qpn = cq->current.qp->qpn;
+	cq->current_qpn = cq->current.qp_num;
 	return 0;
 }
 

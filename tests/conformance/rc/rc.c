@@ -399,6 +399,21 @@ UNWATCHED void rc_set(void *to, size_t n, uint8_t value)
 		p[i] = value;
 }
 
+UNWATCHED uint8_t rc_byte(const void *at)
+{
+	return *(const volatile uint8_t *)at;
+}
+
+UNWATCHED uint64_t rc_word(const void *at)
+{
+	return *(const volatile uint64_t *)at;
+}
+
+UNWATCHED void rc_set_word(void *at, uint64_t value)
+{
+	*(volatile uint64_t *)at = value;
+}
+
 UNWATCHED void rc_verify_at(const char *file, int line, const void *at, size_t n, uint64_t seed)
 {
 	const uint8_t *p = at;

@@ -150,6 +150,9 @@ uint64_t rc_random(uint64_t *state);
 uint32_t rc_below(uint64_t *state, uint32_t limit);
 void rc_fill(void *to, size_t n, uint64_t seed);
 void rc_set(void *to, size_t n, uint8_t value);
+uint8_t rc_byte(const void *at);
+uint64_t rc_word(const void *at);
+void rc_set_word(void *at, uint64_t value);
 void rc_verify_at(const char *file, int line, const void *at, size_t n, uint64_t seed);
 #define VERIFY(at, n, seed) rc_verify_at(__FILE__, __LINE__, at, n, seed)
 /* All n bytes have this value. */

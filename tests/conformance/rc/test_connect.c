@@ -37,7 +37,7 @@ static void connect__two_hundred(struct end *e)
 	}
 	/* All at once: a WRITE of its own place on each, and a SEND behind it. */
 	for (int i = 0; i < N; i++)
-		CHECK_EQ(rc_post_recv(e, qps[i], i, 65000, 8), 0);
+		CHECK_EQ(rc_post_recv(e, qps[i], i, 60000 + i * 8, 8), 0);
 	meet(e);
 	for (int i = 0; i < N; i++) {
 		e->peer = peers[i];
@@ -64,15 +64,13 @@ static void connect__again_and_again(struct end *e)
 	enum { ROUNDS = 60 };
 	struct params p = params();
 	uint64_t rng = e->seed + e->passive;
-	p.timeout = 8;
-	p.retry_cnt = 1;
 	rc_start(e, &p);
 	for (int i = 0; i < ROUNDS; i++) {
 		exchange(e, e->qp, 1 + i * 37 % 5000, e->seed + i);
 		for (int n = rc_below(&rng, 8); n > 0; n--) {
-			POST(e, .id = 99, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64);
+			POST(e, .id = 99, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64, .remote_at = 60000);
 			if (rc_below(&rng, 2))
-				rc_recv(e, 98, 0, 64);
+				rc_recv(e, 98, 62000, 64);
 		}
 		if (rc_below(&rng, 3) == 0)
 			CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
@@ -106,7 +104,7 @@ static void connect__both_ends_at_once(struct end *e)
 		qps[i] = rc_make_qp(e);
 		peers[i] = rc_swap_cards(e, qps[i]);
 		CHECK_EQ(rc_to_init(e, qps[i]), 0);
-		CHECK_EQ(rc_post_recv(e, qps[i], i, 32768, 1024), 0);
+		CHECK_EQ(rc_post_recv(e, qps[i], i, 32768 + i * 1024, 1024), 0);
 	}
 	meet(e);
 	for (int i = 0; i < N; i++) {
@@ -196,7 +194,7 @@ static void destroy__mr_before_qp(struct end *e)
 	struct params p = params();
 	rc_start(e, &p);
 	for (int i = 0; i < 10; i++)
-		rc_recv(e, i, 0, 64);
+		rc_recv(e, i, 1024, 64);
 	meet(e);
 	for (int i = 0; i < 5; i++)
 		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 64);

@@ -13,7 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 20, DEPTH = 16, SLOT = 64 * 1024, LONG = 3 << 20 };
+enum {
+	ROUNDS = 20, DEPTH = 16, SLOT = 64 * 1024, LONG = 3 << 20,
+	SOURCE = DEPTH * SLOT,   /* behind the receives: what is sent, */
+	RESULT = SOURCE + LONG,  /* what is read, */
+	PEERS = RESULT + LONG,   /* and what the peer writes and reads */
+};
 
 struct victim {
 	pid_t pid;
@@ -23,7 +28,7 @@ struct victim {
 static struct params death_params(bool channel)
 {
 	struct params p = params();
-	p.bytes = 2 * DEPTH * SLOT + LONG;
+	p.bytes = PEERS + LONG;
 	p.timeout = 0;
 	p.channel = channel;
 	return p;
@@ -43,7 +48,8 @@ static void post_some(struct end *e, uint64_t *rng, unsigned *in_flight)
 		enum ibv_wr_opcode opcode = opcodes[rc_below(rng, 5)];
 		bool two_sided = opcode == IBV_WR_SEND;
 		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : rc_below(rng, 3) ? rc_below(rng, SLOT) : two_sided ? SLOT : LONG;
-		POST(e, .id = *in_flight, .opcode = opcode, .at = DEPTH * SLOT, .len = n, .remote_at = DEPTH * SLOT);
+		bool fetches = opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+		POST(e, .id = *in_flight, .opcode = opcode, .at = fetches ? RESULT : SOURCE, .len = n, .remote_at = PEERS);
 		++*in_flight;
 	}
 }

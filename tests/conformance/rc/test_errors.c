@@ -588,10 +588,10 @@ static void post__in_states_that_take_none(struct end *e)
 	CHECK_EQ(rc_post_recv(e, e->qp, 1, 0, 8), EINVAL);
 	CHECK_EQ(rc_to_init(e, e->qp), 0);
 	CHECK_EQ(rc_post(e, &send), EINVAL);
-	rc_recv(e, 2, 0, 8);
+	rc_recv(e, 2, 1024, 8);
 	CHECK_EQ(rc_to_rtr(e, e->qp, &peer), 0);
 	CHECK_EQ(rc_post(e, &send), EINVAL);
-	rc_recv(e, 3, 0, 8);
+	rc_recv(e, 3, 1024, 8);
 	CHECK_EQ(rc_to_rts(e, e->qp), 0);
 	rc_expect_none(e->scq);
 	rc_expect_none(e->rcq);
@@ -612,14 +612,14 @@ static void reset__forgets(struct end *e)
 	struct params p = error_params();
 	rc_start(e, &p);
 	for (int i = 0; i < 10; i++)
-		rc_recv(e, i, 0, 8);
+		rc_recv(e, i, 1024, 8);
 	meet(e);
 	for (int i = 0; i < 5; i++)
 		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
 	rc_expect(e->scq, 0, IBV_WC_SUCCESS);
 	reconnect(e); /* finds both CQs empty */
 	for (int i = 0; i < 64; i++)
-		rc_recv(e, 100 + i, 0, 8); /* the whole queue is free again */
+		rc_recv(e, 100 + i, 1024, 8); /* the whole queue is free again */
 	meet(e);
 	for (int i = 0; i < 64; i++)
 		POST(e, .id = 200 + i, .opcode = IBV_WR_SEND, .len = 8);
@@ -641,7 +641,7 @@ static void cq__overrun(struct end *e)
 	int n = (e->passive ? e->rcq : e->scq)->cqe + 1;
 	CHECK(n <= 512);
 	for (int i = 0; e->passive && i < 600; i++)
-		rc_recv(e, i, 0, 8);
+		rc_recv(e, i, 1024, 8);
 	meet(e);
 	if (!e->passive) {
 		for (int i = 0; i < n; i++)

@@ -178,9 +178,9 @@ static void atomic__returns_what_it_found(struct end *e)
 	rc_start(e, &p);
 	uint64_t *words = (uint64_t *)e->buf;
 	if (e->passive) {
-		words[0] = 100;
-		words[1] = 0xfffffffffffffffe;
-		words[2] = 0x1111222233334444;
+		rc_set_word(&words[0], 100);
+		rc_set_word(&words[1], 0xfffffffffffffffe);
+		rc_set_word(&words[2], 0x1111222233334444);
 	}
 	meet(e);
 	if (!e->passive) {
@@ -206,9 +206,9 @@ static void atomic__returns_what_it_found(struct end *e)
 	}
 	meet(e);
 	if (e->passive) {
-		CHECK_EQ(words[0], 123);
-		CHECK_EQ(words[1], 3);
-		CHECK_EQ(words[2], 0x5555666677778888);
+		CHECK_EQ(rc_word(&words[0]), 123);
+		CHECK_EQ(rc_word(&words[1]), 3);
+		CHECK_EQ(rc_word(&words[2]), 0x5555666677778888);
 	}
 	rc_finish(e);
 }
@@ -301,8 +301,7 @@ static void write__last_byte_is_last(struct end *e)
 	for (int i = 0; i < ROUNDS; i++) {
 		uint32_t n = 1 + rc_below(&shared, i % 3 ? 300 : MAX), at = rc_below(&shared, 64);
 		if (e->passive) {
-			const volatile uint8_t *last = e->buf + at + n - 1;
-			while (*last != 0xa5)
+			while (rc_byte(e->buf + at + n - 1) != 0xa5)
 				sched_yield();
 			atomic_thread_fence(memory_order_acquire);
 			VERIFY(e->buf + at, n - 1, e->seed + i);
@@ -312,7 +311,7 @@ static void write__last_byte_is_last(struct end *e)
 			if (!i)
 				meet(e);
 			rc_fill(e->buf, n, e->seed + i);
-			e->buf[n - 1] = 0xa5;
+			rc_set(e->buf + n - 1, 1, 0xa5);
 			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = n, .remote_at = at);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 			CHECK_EQ(hear(e), i);

@@ -187,7 +187,7 @@ static void hammer(struct end *e, uint32_t rkey, uint64_t address, uint64_t *rng
 		while (posted - done < 16) {
 			enum ibv_wr_opcode opcode = opcodes[rc_below(rng, 3)];
 			uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : rc_below(rng, 3) ? 64 : REGION - 4096;
-			POST(e, .id = posted++, .opcode = opcode, .len = n, .rkey = rkey, .compare = 1,
+			POST(e, .id = posted++, .opcode = opcode, .at = n == 8 ? REGION : 0, .len = n, .rkey = rkey, .compare = 1,
 			     .remote_at = address - e->peer.addr + rc_below(rng, 500) * 8);
 		}
 		struct ibv_wc wc = rc_wait(e->scq);
@@ -341,7 +341,7 @@ static void threads__poll_while_qps_come_and_go(struct end *e)
 		struct ibv_qp *qp = rc_make_qp(e);
 		e->peer = rc_connect(e, qp);
 		for (int n = 0; n < 10; n++) {
-			CHECK_EQ(rc_post_recv(e, qp, n, 0, 64), 0);
+			CHECK_EQ(rc_post_recv(e, qp, n, 4096 + n * 64, 64), 0);
 			POST(e, .qp = qp, .id = n, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64, .remote_at = 1024);
 		}
 		if (i % 4 == 0)
