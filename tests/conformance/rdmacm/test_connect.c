@@ -518,25 +518,51 @@ static void notify__establishes_the_passive_side(void **state)
 	destroy_pair(&p);
 }
 
-/* The third request does not fit; it is repeated by its sender and seen once there is room. */
-static void listen__backlog_limits_unseen_requests(void **state)
+static struct rdma_cm_id *request(struct rdma_event_channel *ch, struct rdma_cm_id *listener)
 {
-	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
-	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, 2), *id[3], *child[3];
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
 	struct rdma_conn_param param = some_param();
 
+	assert_ok(rdma_connect(id, &param));
+	return id;
+}
+
+/* Only what waits unseen is rejected with the listener; what found no room finds nobody when it is repeated. */
+static void listen__backlog_limits_unseen_requests(void **state)
+{
+	struct rdma_event_channel *server_ch = new_channel(), *fits_ch = new_channel(), *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, 1);
+	struct rdma_cm_id *fits = request(fits_ch, listener), *surplus[2];
+
 	(void)state;
-	for (int i = 0; i < 3; i++) {
-		id[i] = new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
-		param.qp_num = some_param().qp_num;
-		assert_ok(rdma_connect(id[i], &param));
-	}
+	assert_true(readable(server_ch->fd, WAIT_MS));
+	for (int i = 0; i < 2; i++)
+		surplus[i] = request(ch, listener);
+	usleep(50000); /* a chance to go wrong */
+	assert_ok(rdma_destroy_id(listener));
+	expect_acked(fits_ch, RDMA_CM_EVENT_REJECTED, REJECTED_CONSUMER);
+	for (int i = 0; i < 2; i++)
+		expect_acked(ch, RDMA_CM_EVENT_REJECTED, REJECTED_INVALID_SERVICE_ID);
+	assert_ok(rdma_destroy_id(fits));
+	for (int i = 0; i < 2; i++)
+		assert_ok(rdma_destroy_id(surplus[i]));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(fits_ch);
+	rdma_destroy_event_channel(server_ch);
+}
+
+static void listen__surplus_request_is_seen_once_there_is_room(void **state)
+{
+	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, 1), *id[3], *child[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		id[i] = request(ch, listener);
 	for (int i = 0; i < 3; i++) {
 		struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 		child[i] = event->id;
 		assert_ok(rdma_ack_cm_event(event));
-		if (i == 1)
-			assert_false(readable(server_ch->fd, 0));
 	}
 	assert_false(readable(ch->fd, 0)); /* nobody was rejected */
 	for (int i = 0; i < 3; i++) {
@@ -902,6 +928,7 @@ int main(void)
 		cmocka_unit_test(destroy__server_after_accept),
 		cmocka_unit_test(notify__establishes_the_passive_side),
 		cmocka_unit_test(listen__backlog_limits_unseen_requests),
+		cmocka_unit_test(listen__surplus_request_is_seen_once_there_is_room),
 		cmocka_unit_test(migrate__listener_takes_unseen_requests_along),
 		cmocka_unit_test(migrate__child_goes_its_own_way),
 		cmocka_unit_test(ece__reaches_the_peer),

@@ -277,6 +277,59 @@ static void read__from_a_region_for_writing_fails(void **state)
 	tear_down(w);
 }
 
+/* ---- datagrams ---- */
+
+static void add_ud_qp(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr attr = qp_attr();
+
+	attr.qp_type = IBV_QPT_UD;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+}
+
+enum { GRH_BYTES = 40 };
+
+static void datagram_on(const char *ip)
+{
+	struct pair p = listening_pair(ip, RDMA_PS_UDP);
+	uint8_t from[100], to[GRH_BYTES + 100];
+	struct rdma_cm_event *event;
+
+	memset(from, 7, sizeof(from));
+	add_ud_qp(p.client);
+	assert_ok(rdma_connect(p.client, NULL));
+	event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	add_ud_qp(p.server);
+	struct ibv_mr *to_mr = rdma_reg_msgs(p.server, to, sizeof(to)), *from_mr = rdma_reg_msgs(p.client, from, sizeof(from));
+	assert_ok(rdma_post_recv(p.server, to, to, sizeof(to), to_mr));
+	assert_ok(rdma_accept(p.server, NULL));
+	assert_ok(rdma_ack_cm_event(event));
+
+	event = expect(p.client_ch, RDMA_CM_EVENT_ESTABLISHED);
+	assert_int_equal(event->param.ud.qp_num, p.server->qp->qp_num);
+	struct ibv_ah *ah = ibv_create_ah(p.client->pd, &event->param.ud.ah_attr);
+	assert_non_null(ah);
+	assert_ok(rdma_post_ud_send(p.client, from, from, sizeof(from), from_mr, 0, ah, event->param.ud.qp_num));
+	assert_ok(rdma_ack_cm_event(event));
+	expect_send_comp(p.client, from, IBV_WC_SEND);
+	expect_recv_comp(p.server, to, sizeof(to));
+	assert_memory_equal(to + GRH_BYTES, from, sizeof(from));
+
+	assert_int_equal(ibv_destroy_ah(ah), 0);
+	assert_ok(rdma_dereg_mr(to_mr));
+	assert_ok(rdma_dereg_mr(from_mr));
+	rdma_destroy_qp(p.client);
+	rdma_destroy_qp(p.server);
+	destroy_pair(&p);
+}
+
+static void ud_send__arrives(void **state)
+{
+	(void)state;
+	on_each_address(datagram_on);
+}
+
 /* ---- refusals ---- */
 
 static void post__without_a_qp(void **state)
@@ -441,6 +494,7 @@ int main(void)
 		cmocka_unit_test(readv_and_writev__take_vectors),
 		cmocka_unit_test(write__to_a_region_for_messages_fails),
 		cmocka_unit_test(read__from_a_region_for_writing_fails),
+		cmocka_unit_test(ud_send__arrives),
 		cmocka_unit_test(post__without_a_qp),
 		cmocka_unit_test(post__before_the_connection),
 		cmocka_unit_test(post__more_than_fits),
