@@ -5,6 +5,8 @@
 #include "wire/syndrome.h"
 #include "wire/timers.h"
 
+enum { BURST_FOR_DROPPERS = 8 };
+
 /* --- what to send again ---------------------------------------------------------------------------------------- */
 
 static void schedule(struct vb_rc_req *req, uint64_t from, uint64_t end)
@@ -28,11 +30,11 @@ static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
 }
 
 /* The responder waits for acked, as far as is known. */
-static void recover(struct vb_rc_req *req)
+static void recover(struct vb_rc_req *req, uint32_t burst)
 {
 	req->recover_end = req->next;
 	req->timed_psn = 0;
-	resend(req, req->acked, 1);
+	resend(req, req->acked, burst);
 }
 
 /* One loss costs window once per round trip. */
@@ -41,7 +43,8 @@ static void pay_for_loss(struct vb_rc_req *req)
 	if (req->una < req->cut_end)
 		return;
 	req->cut_end = req->next;
-	vb_rc_window_lost(&req->window);
+	vb_rc_window_lost(&req->window, req->packets_again - req->again_at_cut + 1);
+	req->again_at_cut = req->packets_again;
 }
 
 /* Missing answers that the responder is past, and that have not been asked for again. */
@@ -109,31 +112,33 @@ static void settle(struct vb_rc_req *req)
 	}
 }
 
+/* The responder was heard of. */
 static void set_timers(struct vb_rc_req *req, uint64_t now)
 {
-	uint64_t timeout = req->config.ack_timeout_ns, patience = vb_rc_window_patience_ns(&req->window);
-
-	req->answer_at = req->timeout_at = VB_RC_NEVER;
-	if (req->una == req->next)
-		return;
-	req->answer_at = now + (timeout ? vb_min_u64(patience, timeout) : patience);
-	if (timeout)
-		req->timeout_at = now + timeout;
+	req->retries = req->rnr_retries = req->probes = 0;
+	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	if (req->una != req->next)
+		start_waiting(req, now);
 }
 
-/* After a step of acked while recovering: what has it told of the responder? */
-static void go_on_recovering(struct vb_rc_req *req)
+/*
+ * After a step of acked while recovering. It stops short of what was sent again, at its end, or beyond. At the end or a little
+ * beyond means a run of losses, or a responder that drops: more at once next time. Far beyond: one packet was missing.
+ */
+static void go_on_recovering(struct vb_rc_req *req, bool is_nak)
 {
-	if (req->acked > req->burst_end) {
-		req->peer_keeps = true;
-		resend(req, req->acked, 1);
-	} else if (req->acked == req->burst_end) {
-		resend(req, req->acked, vb_min_u32(req->burst * 2, VB_RC_WINDOW));
-	}
+	if (req->acked < req->burst_end)
+		return;
+	uint64_t beyond = req->acked - req->burst_end;
+	if (beyond)
+		req->peer = VB_RC_PEER_KEEPS;
+	else if (!is_nak)	/* once may mean that all behind it was lost as well */
+		req->peer = req->peer == VB_RC_PEER_KEEPS ? VB_RC_PEER_UNKNOWN : VB_RC_PEER_DROPS;
+	resend(req, req->acked, beyond <= 4 * req->burst ? vb_min_u32(req->burst * 2, VB_RC_WINDOW) : 1);
 }
 
 /* The responder is known to have executed everything before `acked`; an answer may have been noted before the call. */
-static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked)
+static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool is_nak)
 {
 	uint64_t una = req->una, in_flight = req->next - una;
 	bool stepped = acked > req->acked, was_recovering = is_recovering(req);
@@ -147,12 +152,10 @@ static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked)
 	}
 	if (req->una > una)
 		vb_rc_window_acknowledged(&req->window, now, (uint32_t)(req->una - una), in_flight);
-	if (req->una > una || stepped) {
-		req->retries = req->rnr_retries = 0;
+	if (req->una > una || stepped)
 		set_timers(req, now);
-	}
 	if (stepped && was_recovering && is_recovering(req))
-		go_on_recovering(req);
+		go_on_recovering(req, is_nak);
 	ask_for_holes(req);
 }
 
@@ -165,15 +168,19 @@ static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsig
 		return;
 	}
 	req->rnr_until = now + vb_rnr_timer_ns(code);
-	req->answer_at = req->timeout_at = VB_RC_NEVER;
-	recover(req);
+	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	recover(req, 1);
 }
 
 static void receive_sequence_error(struct vb_rc_req *req, uint64_t psn)
 {
 	req->nak_psn = psn;
 	pay_for_loss(req);
-	recover(req);
+	if (req->again <= psn && psn < req->again_end) {
+		req->recover_end = req->next;	/* the step up to psn has seen to it */
+		return;
+	}
+	recover(req, req->peer == VB_RC_PEER_DROPS ? BURST_FOR_DROPPERS : 1);
 }
 
 static enum vb_rc_status status_of_nak(unsigned code)
@@ -197,7 +204,7 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 		return VB_RC_IGNORED;	/* doubled under way; that the repetition was lost only silence tells */
 	if (!is_rnr && !is_sequence && status_of_nak(value) == VB_RC_SUCCESS)
 		return VB_RC_IGNORED;
-	progress(req, now, psn);
+	progress(req, now, psn, true);
 	if (req->broken)
 		return VB_RC_BROKEN;
 	if (is_rnr)
@@ -217,7 +224,7 @@ static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint6
 	case VB_AETH_ACK:
 		if (psn < req->acked || psn >= req->next)
 			return VB_RC_IGNORED;
-		progress(req, now, psn + 1);
+		progress(req, now, psn + 1, false);
 		return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 	case VB_AETH_RNR:
 	case VB_AETH_NAK:
@@ -259,7 +266,7 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 		vb_rc_req_break(req, position, VB_RC_LOCAL);
 	else
 		req->answered[psn % VB_RC_WINDOW / 64] |= UINT64_C(1) << psn % 64;
-	progress(req, now, psn + 1);
+	progress(req, now, psn + 1, false);
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
@@ -287,18 +294,28 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 
 /* --- silence --------------------------------------------------------------------------------------------------- */
 
-static void silence(struct vb_rc_req *req, uint64_t now)
+/* Everything that is known to be missing is asked for again. */
+static void repeat(struct vb_rc_req *req)
 {
-	vb_rc_window_silent(&req->window);
-	req->cut_end = req->next;
-	req->peer_keeps = false;
-	req->nak_psn = 0;
+	req->probe_at = VB_RC_NEVER;
 	req->holes_asked = req->una;
 	ask_for_holes(req);
-	if (req->acked < req->next)
-		recover(req);
+	if (is_recovering(req))
+		schedule(req, req->acked, req->acked + 1);
+}
+
+static void silence(struct vb_rc_req *req, uint64_t now)
+{
 	uint64_t timeout = req->timeout_at;
-	set_timers(req, now);
+
+	vb_rc_window_silent(&req->window);
+	req->cut_end = req->next;
+	req->peer = VB_RC_PEER_UNKNOWN;
+	req->nak_psn = 0;
+	if (req->acked < req->next)
+		recover(req, 1);
+	repeat(req);
+	start_waiting(req, now);
 	req->timeout_at = timeout;
 }
 
@@ -318,4 +335,8 @@ void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
 	}
 	if (timed_out || now >= req->answer_at)
 		silence(req, now);
+	else if (now >= req->probe_at) {
+		req->probes++;
+		repeat(req);
+	}
 }

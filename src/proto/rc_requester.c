@@ -5,7 +5,10 @@
 
 #include "proto/rc_requester_internal.h"
 
-enum { ASK_EVERY = 32 };	/* packets, at most, between those that ask for an ACK */
+enum {
+	ASK_EVERY = 32,		/* packets, at most, between those that ask for an ACK */
+	MOST_PROBES = 3,
+};
 
 void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots, uint32_t num_slots)
 {
@@ -22,6 +25,7 @@ void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config
 		.asked = first,
 		.answer_at = VB_RC_NEVER,
 		.timeout_at = VB_RC_NEVER,
+		.probe_at = VB_RC_NEVER,
 	};
 	vb_rc_window_init(&req->window, config->max_window);
 }
@@ -111,7 +115,7 @@ static bool find_missing(struct vb_rc_req *req, uint32_t *position)
 	return false;
 }
 
-static bool write_again(struct vb_rc_req *req, struct vb_packet_out *out)
+static bool write_again(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
 {
 	uint32_t position;
 
@@ -125,6 +129,8 @@ static bool write_again(struct vb_rc_req *req, struct vb_packet_out *out)
 		write_data_again(req, position, req->again, out);
 	req->timed_psn = 0;
 	req->packets_again++;
+	if (req->window.smooth_ns && req->probes < MOST_PROBES)
+		req->probe_at = now + vb_rc_window_probe_ns(&req->window, req->probes);
 	return true;
 }
 
@@ -142,7 +148,7 @@ static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot 
 
 static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
-	if (req->next - req->una >= req->window.size || (is_recovering(req) && !req->peer_keeps))
+	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
 		return false;
 	if (slot->request.fence && req->next == slot->first && req->reads_count)
 		return false;
@@ -187,7 +193,7 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 		if (!answered)
 			vb_packet_out_ask(out);
 		req->asked = req->next;
-		if (req->timed_psn == 0) {
+		if (req->timed_psn == 0 && !is_recovering(req)) {
 			req->timed_psn = psn;
 			req->timed_at = now;
 		}
@@ -202,13 +208,10 @@ bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *
 	if (req->broken || now < req->rnr_until)
 		return false;
 	req->rnr_until = 0;
-	if (!write_again(req, out) && !write_new(req, now, out))
+	if (!write_again(req, now, out) && !write_new(req, now, out))
 		return false;
-	if (req->answer_at == VB_RC_NEVER) {
-		uint64_t timeout = req->config.ack_timeout_ns, patience = vb_rc_window_patience_ns(&req->window);
-		req->answer_at = now + (timeout ? vb_min_u64(patience, timeout) : patience);
-		req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
-	}
+	if (req->answer_at == VB_RC_NEVER)
+		start_waiting(req, now);
 	return true;
 }
 
@@ -216,7 +219,7 @@ uint64_t vb_rc_req_deadline(const struct vb_rc_req *req)
 {
 	if (req->broken)
 		return VB_RC_NEVER;
-	uint64_t answer = vb_min_u64(req->answer_at, req->timeout_at);
+	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at), req->probe_at);
 	return req->rnr_until ? vb_min_u64(answer, req->rnr_until) : answer;
 }
 

@@ -21,9 +21,12 @@
  *   - answers missing before acked (the specification's implied NAK): the run that is missing is asked for by a READ request of its
  *     own, as the specification allows for duplicates; each hole once, until a silence;
  *   - a NAK for a sequence error at E, or a silence with acked = E: E alone, first. A responder that keeps what arrives out of order
- *     then acknowledges far beyond E or names the next hole; one that drops it acknowledges E, and gets 2, 4, 8, ... packets. While
- *     that goes on (recovering) nothing new is sent, unless the responder is known to keep packets;
+ *     then acknowledges far beyond E or names the next hole; one that drops it acknowledges E, and gets 2, 4, 8, ... packets, and
+ *     next time 8 at once. While that goes on (recovering) nothing new is sent, unless the responder is known
+ *     to keep packets;
  *   - an RNR NAK: as before, after its timer.
+ * What is sent again may be lost again, and no NAK tells: after somewhat more than a round trip it is repeated (a probe), a few
+ * times; only then does it take a silence, which costs window and, after the ACK timeout, a retry.
  * Large READs go out as several READ requests, none asking for more than the window leaves: what is in flight is bounded for
  * READs too. They count against max_rd_atomic as what they are on the wire.
  *
@@ -107,12 +110,16 @@ struct vb_rc_req {
 	uint64_t nak_psn;		/* the last sequence NAK's, while recovering from it */
 	uint32_t burst;
 	uint64_t asked;			/* after the last packet that asks for an answer */
-	bool peer_keeps;		/* the responder keeps what arrives out of order */
+	uint64_t again_at_cut;		/* packets_again at the last one */
+	/* What the responder does with packets out of order, as its last ACKs while recovering have shown. */
+	enum { VB_RC_PEER_UNKNOWN, VB_RC_PEER_KEEPS, VB_RC_PEER_DROPS } peer;
 	bool failing, broken, failure_reported;
 	uint8_t failure;		/* enum vb_rc_status */
 	uint8_t retries, rnr_retries;	/* used since the last progress */
 	uint32_t failure_position;
 	uint64_t answer_at, timeout_at, rnr_until; /* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
+	uint64_t probe_at;		/* when what was sent again last counts as lost again */
+	uint8_t probes;			/* since the last progress */
 	uint64_t timed_psn, timed_at;	/* the packet whose round trip is being measured; 0: none */
 	struct vb_rc_window window;
 	struct {

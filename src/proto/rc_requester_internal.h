@@ -34,4 +34,13 @@ static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 	return req->head + low;
 }
 
+/* Starts to wait for an answer to what is in flight. */
+static inline void start_waiting(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t timeout = req->config.ack_timeout_ns, patience = vb_rc_window_patience_ns(&req->window);
+
+	req->answer_at = now + (timeout ? vb_min_u64(patience, timeout) : patience);
+	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
+}
+
 #endif

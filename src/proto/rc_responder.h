@@ -29,7 +29,7 @@
 #include "proto/message.h"
 #include "proto/rc_requester.h"
 
-enum { VB_RC_KEPT = 256 };	/* packets beyond the expected one */
+enum { VB_RC_KEPT = 512 };	/* packets beyond the expected one */
 
 /* A packet with the longest headers and payload. */
 #define VB_RC_BUFFER_BYTES (VB_MAX_HEADER_BYTES + 4096)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "proto/rc_window.h"
 
-enum { MOST_DOUBLINGS = 9 };
+enum { MOST_DOUBLINGS = 9, MANY_LOST = 8 /* one of so many */ };
 
 #define FIRST_PATIENCE_NS UINT64_C(10000000)
 #define LEAST_PATIENCE_NS UINT64_C(1000000)	/* a peer that has to be scheduled first answers within it, mostly */
+#define LEAST_PROBE_NS    UINT64_C(50000)
 #define MOST_PATIENCE_NS  UINT64_C(500000000)
+#define NO_QUEUE_NS       UINT64_C(100000)	/* round trips differ by that for other reasons */
 #define LEAST_AGE_NS      UINT64_C(10000000000)	/* paths change */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
@@ -42,50 +44,63 @@ static void count_delivered(struct vb_rc_window *w, uint64_t now, uint32_t packe
 	w->counted_from = now;
 }
 
+static bool has_queue(const struct vb_rc_window *w) { return w->smooth_ns > 2 * w->least_ns + NO_QUEUE_NS; }
+
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight)
 {
 	w->silences = 0;
 	count_delivered(w, now, packets);
 	if (in_flight * 2 < w->size)
 		return;
+	if (has_queue(w) && w->threshold > w->size)
+		w->threshold = w->size;
 	if (w->size < w->threshold) {
 		w->size = vb_min_u32(w->size + packets, w->threshold);
 		return;
 	}
+	uint32_t step = has_queue(w) ? w->size : w->size / 4;	/* packets that earn one more */
 	w->grown += packets;
-	if (w->grown >= w->size) {
-		w->grown = 0;
-		w->size = vb_min_u32(w->size + 1, w->most);
-	}
+	w->size = vb_min_u32(w->size + w->grown / step, w->most);
+	w->grown %= step;
 }
 
-static void shrink_to(struct vb_rc_window *w, uint64_t size)
+static uint32_t bounded(const struct vb_rc_window *w, uint64_t size)
 {
-	if (size < VB_RC_WINDOW_LEAST)
-		size = VB_RC_WINDOW_LEAST;
-	w->size = vb_min_u32(w->size, (uint32_t)vb_min_u64(size, w->most));
-	w->threshold = w->size;
-	w->grown = 0;
+	return (uint32_t)vb_min_u64(size < VB_RC_WINDOW_LEAST ? VB_RC_WINDOW_LEAST : size, w->most);
 }
 
-void vb_rc_window_lost(struct vb_rc_window *w)
+void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
 {
 	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
-	shrink_to(w, carried > w->size / 2 ? carried : w->size / 2);
+
+	if (packets * MANY_LOST <= w->size && !has_queue(w))
+		return;
+	w->size = vb_min_u32(w->size, bounded(w, carried > w->size / 2 ? carried : w->size / 2));
+	w->threshold = w->size;
+	w->grown = 0;
 }
 
 void vb_rc_window_silent(struct vb_rc_window *w)
 {
 	if (w->silences < MOST_DOUBLINGS)
 		w->silences++;
-	shrink_to(w, w->size / 2);
+	w->threshold = bounded(w, w->size / 2);
+	w->size = bounded(w, w->size / 4);
+	w->grown = 0;
 }
 
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w)
 {
-	uint64_t patience = w->smooth_ns ? w->smooth_ns + 4 * w->variance_ns : FIRST_PATIENCE_NS;
+	uint64_t patience = w->smooth_ns ? 3 * w->smooth_ns + 4 * w->variance_ns : FIRST_PATIENCE_NS;
 
 	if (patience < LEAST_PATIENCE_NS)
 		patience = LEAST_PATIENCE_NS;
 	return vb_min_u64(patience << w->silences, MOST_PATIENCE_NS);
+}
+
+uint64_t vb_rc_window_probe_ns(const struct vb_rc_window *w, unsigned n)
+{
+	uint64_t wait = w->smooth_ns * 3 / 2 + 4 * w->variance_ns;
+
+	return (wait < LEAST_PROBE_NS ? LEAST_PROBE_NS : wait) << n;
 }

@@ -167,18 +167,53 @@ static void ack__ghosts_and_strangers(void **state)
 
 static void nak_sequence__responder_that_keeps(void **state)
 {
-	post(VB_REQ_WRITE, 10 * MTU);
-	assert_int_equal(write_all(), 10);
+	post(VB_REQ_WRITE, 20 * MTU);
+	assert_int_equal(write_all(), 20);
 	receives(nak_of(&f.t, psn(3), VB_NAK_SEQUENCE));
 	assert_writes("WRITE_MIDDLE", 3);
 	assert_true(asks(&f.out));
 	assert_false(writes());
-	receives(nak_of(&f.t, psn(7), VB_NAK_SEQUENCE));
-	assert_writes("WRITE_MIDDLE", 7);
+	receives(nak_of(&f.t, psn(15), VB_NAK_SEQUENCE));
+	assert_writes("WRITE_MIDDLE", 15);
 	assert_false(writes());
-	receives(ack_of(&f.t, psn(9)));
+	post(VB_REQ_SEND, 1);
+	assert_writes("SEND_ONLY", 20);		/* will be kept */
+	receives(ack_of(&f.t, psn(20)));
 	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_SUCCESS);
 	assert_int_equal(f.req.packets_again, 2);
+}
+
+static void nak_sequence__run_of_losses(void **state)
+{
+	post(VB_REQ_WRITE, 20 * MTU);
+	assert_int_equal(write_all(), 20);
+	receives(nak_of(&f.t, psn(3), VB_NAK_SEQUENCE));
+	assert_int_equal(write_all(), 1);
+	receives(nak_of(&f.t, psn(4), VB_NAK_SEQUENCE));
+	assert_writes("WRITE_MIDDLE", 4);
+	assert_writes("WRITE_MIDDLE", 5);
+	assert_false(writes());
+	receives(nak_of(&f.t, psn(7), VB_NAK_SEQUENCE));
+	assert_int_equal(write_all(), 4);
+}
+
+/* What was sent again is lost again: repeated after a round trip, and no window is lost for it. */
+static void nak_sequence__repetition_lost(void **state)
+{
+	post(VB_REQ_WRITE, 20 * MTU);
+	assert_int_equal(write_all(), 20);
+	f.now += 200000;
+	receives(ack_of(&f.t, psn(15)));
+	receives(nak_of(&f.t, psn(17), VB_NAK_SEQUENCE));
+	uint32_t window = f.req.window.size;
+	assert_int_equal(write_all(), 1);
+	assert_in_range(vb_rc_req_deadline(&f.req) - f.now, 200000, 900000);
+	f.now = vb_rc_req_deadline(&f.req);
+	vb_rc_req_expire(&f.req, f.now);
+	assert_writes("WRITE_MIDDLE", 17);
+	assert_false(writes());
+	assert_int_equal(f.req.window.size, window);
 }
 
 static void nak_sequence__responder_that_drops(void **state)
@@ -441,7 +476,7 @@ static void window__loss_on_an_empty_path_and_at_a_queue(void **state)
 	receives(nak_of(&f.t, (uint32_t)f.req.una + 1, VB_NAK_SEQUENCE));
 	assert_int_equal(f.req.window.size, 512);
 	write_all();
-	run_for(40, 200000);
+	run_for(40, 300000);
 	receives(nak_of(&f.t, (uint32_t)f.req.una + 1, VB_NAK_SEQUENCE));
 	assert_int_equal(f.req.window.size, 256);
 	receives(nak_of(&f.t, (uint32_t)f.req.una + 9, VB_NAK_SEQUENCE));
@@ -457,6 +492,8 @@ int main(void)
 		TEST(ack__one_for_many),
 		TEST(ack__ghosts_and_strangers),
 		TEST(nak_sequence__responder_that_keeps),
+		TEST(nak_sequence__run_of_losses),
+		TEST(nak_sequence__repetition_lost),
 		TEST(nak_sequence__responder_that_drops),
 		TEST(nak__fails_that_request_after_those_before),
 		TEST(rnr__waits_and_counts),
