@@ -7,7 +7,7 @@
 
 /*
  * Has died(arg, slot) called for each slot of a process that was linked to this one and is gone, however it ended.
- * Called from the progress thread with no adapter or host lock held, after that process's QPs have been failed; it may
+ * Called from the progress thread with no adapter or host lock held, before that process's QPs are failed; it may
  * call anything but must not block. One subscriber per process, kept for its life; a second call replaces the first.
  * A link that this process closed itself is no death.
  */

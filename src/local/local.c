@@ -223,12 +223,9 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
-static void serve(struct vb_qp *qp)
+/* resp_lock is held, and released. */
+static void serve_locked(struct vb_qp *qp)
 {
-	if (!vb_lock_try(&qp->resp_lock)) {
-		vb_progress_later(qp);
-		return;
-	}
 	struct vb_verdict v = { .event = -1 };
 	if (atomic_load(&qp->state) != IBV_QPS_ERR && atomic_load(&qp->path))
 		v = vb_responder_serve(vb_local_of(qp));
@@ -239,6 +236,23 @@ static void serve(struct vb_qp *qp)
 		vb_progress_later(qp);
 }
 
+static void serve(struct vb_qp *qp)
+{
+	if (vb_lock_try(&qp->resp_lock))
+		serve_locked(qp);
+	else
+		vb_progress_later(qp);
+}
+
+/* sq.lock is held, and released. */
+static void request_locked(struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
+		vb_requester_look(vb_local_of(qp));
+	vb_unlock(&qp->sq.lock);
+}
+
 /* False: another thread has the send queue, and the QP is queued again. */
 static bool request(struct vb_qp *qp)
 {
@@ -246,11 +260,19 @@ static bool request(struct vb_qp *qp)
 		vb_progress_later(qp);
 		return false;
 	}
-	enum ibv_qp_state state = atomic_load(&qp->state);
-	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
-		vb_requester_look(vb_local_of(qp));
-	vb_unlock(&qp->sq.lock);
+	request_locked(qp);
 	return true;
+}
+
+void vb_local_settle(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	if (!atomic_load(&l->theirs))
+		return;
+	vb_lock(&qp->sq.lock);
+	request_locked(qp);
+	vb_lock(&qp->resp_lock);
+	serve_locked(qp);
 }
 
 static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)

@@ -16,6 +16,7 @@ enum {
 	LISTEN_PEERS = 8, /* looked at per round, so that a poll costs the same with one peer and with a thousand */
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
+	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 	PROTOCOL = 1,
 };
 
@@ -245,6 +246,36 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 	return found;
 }
 
+static struct vb_qp *next_unsettled(struct vb_peer *p)
+{
+	struct vb_local_qp *l;
+	struct vb_qp *found = NULL;
+	vb_lock(&vb_progress_lock);
+	vb_list_for_each(l, &p->qps, node) {
+		if (found || l->settled)
+			continue;
+		l->settled = true;
+		vb_qp_ref(l->qp);
+		found = l->qp;
+	}
+	vb_unlock(&vb_progress_lock);
+	return found;
+}
+
+static void bury(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_peer *p = timer->arg;
+	for (struct vb_qp *qp; (qp = next_attached(p));) {
+		vb_qp_peer_lost(qp);
+		vb_qp_unref(qp);
+	}
+	vb_peer_put(p);
+}
+
+/*
+ * What the dead process had acknowledged and sent counts at once, on all QPs. Errors come a little later, as they would on a wire:
+ * programs that are just finishing, too, rarely expect one among their last completions.
+ */
 static void die(struct vb_peer *p)
 {
 	atomic_store(&p->state, VB_PEER_DEAD);
@@ -257,12 +288,13 @@ static void die(struct vb_peer *p)
 		if (by_slot[i] == p)
 			by_slot[i] = NULL;
 	pthread_mutex_unlock(&peers_lock);
-	for (struct vb_qp *qp; (qp = next_attached(p));) {
-		vb_qp_peer_lost(qp);
+	for (struct vb_qp *qp; (qp = next_unsettled(p));) {
+		vb_local_settle(qp);
 		vb_qp_unref(qp);
 	}
 	announce(p);
-	vb_peer_put(p);
+	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
+	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
 }
 
 bool vb_peer_is_dead(const struct vb_peer *p)

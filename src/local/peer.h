@@ -42,6 +42,7 @@ struct vb_peer {
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool ready_sent, hello_seen;
 	struct vb_watch watch;
+	struct vb_timer grace;           /* from its death to the failure of its QPs */
 	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */
 };
 

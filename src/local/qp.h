@@ -31,6 +31,7 @@ struct vb_local_qp {
 	struct vb_qp *qp;
 	struct vb_peer *peer;                       /* NULL: nobody is there */
 	struct vb_list node;                        /* in peer->qps */
+	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
 	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_shm_qp *mine;
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
@@ -105,6 +106,9 @@ bool vb_responder_has_news(struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
+
+/* When the peer has died: takes its last acks and executes what it had sent. No lock held; a reference is. */
+void vb_local_settle(struct vb_qp *qp);
 
 /* Half: VB_STREAM_REQUEST as requester, VB_STREAM_RESPONSE as responder. */
 static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
