@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Both ends of a connection: connect, establish, accept, reject, notify, disconnect. */
+/*
+ * Both ends of a connection: connect, establish, accept, reject, notify, disconnect.
+ *
+ * Once a call has sent its message the peer's answer may be on its way to another thread, and that thread may destroy
+ * the id: an asynchronous call does not touch it after that.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,10 +268,11 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 	int err = settle(id, __func__, param, max, &w);
 	if (err)
 		return result(err);
+	bool sync = id->sync;
 	err = begin(id, &w);
 	if (err)
 		return vb_cma_fail(-err, "the request cannot be sent: %s", strerror(-err));
-	return vb_cma_complete(id, __func__);
+	return sync ? vb_cma_complete(id, __func__) : 0;
 }
 
 VB_EXPORT int rdma_establish(struct rdma_cm_id *pub)
@@ -366,6 +372,7 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 		.responder_resources = at_most(id->agreed.responder_resources, id->device->max_responder_resources),
 		.initiator_depth = at_most(id->agreed.initiator_depth, id->device->max_initiator_depth),
 	};
+	bool sync = id->sync, datagram = vb_cma_is_datagram(id);
 	int err = settle(id, __func__, param, max, &w);
 	if (err)
 		return result(err);
@@ -376,9 +383,10 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 		vb_cma_qp_fail(id);
 		return vb_cma_fail(-err, "the request cannot be accepted: %s", strerror(-err));
 	}
-	if (!vb_cma_is_datagram(id))
+	if (sync && !datagram)
 		return vb_cma_complete(id, __func__);
-	vb_cma_release_event(id);
+	if (sync)
+		vb_cma_release_event(id);
 	return 0;
 }
 
@@ -425,10 +433,11 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 		vb_explain(call, "%u bytes of private data, %zu fit", len, max);
 		return result(-EINVAL);
 	}
+	bool sync = id->sync;
 	int err = reject(id, reason, data, len);
 	if (err)
 		vb_explain(call, "the id is %s and has no request to reject", vb_cma_state_text(id->state));
-	else
+	else if (sync)
 		vb_cma_release_event(id);
 	return result(err);
 }
@@ -502,9 +511,10 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	vb_cma_unlock();
 	if (!connected)
 		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect", vb_cma_state_text(id->state));
+	bool sync = id->sync;
 	vb_cma_qp_fail(id);
 	int err = send_dreq(id);
 	if (err)
 		return vb_cma_fail(-err, "the id is %s", vb_cma_state_text(id->state));
-	return id->disconnect_told ? 0 : vb_cma_complete(id, __func__);
+	return sync && !id->disconnect_told ? vb_cma_complete(id, __func__) : 0;
 }
