@@ -110,7 +110,8 @@ static int execute_write(const struct work *w)
 	if (rc == 0 && packet->row->flags.receive)
 		rc = take_receive(w);
 	if (rc == 0 && packet->payload_bytes)
-		rc = w->ops->write(w->ctx, target.rkey, target.address + offset, packet->payload, packet->payload_bytes);
+		rc = w->ops->write(w->ctx, target.rkey, target.address + offset, packet->payload,
+			packet->payload_bytes);
 	if (rc)
 		return rc;
 	w->message->address = target.address;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Execution of incoming SENDs and WRITEs, packet by packet, for RC and UC alike: does a packet fit its place in a message, may it do
- * what it asks for, and doing it. The order of packets is the caller's business.
+ * Execution of incoming SENDs and WRITEs, packet by packet, for RC and UC alike: does a packet fit its place
+ * in a message, may it do what it asks for, and doing it. The order of packets is the caller's business.
  *
  *	        first            last
  *	no message ---> in a SEND ---> no message
@@ -24,9 +24,9 @@ struct vb_received {
 };
 
 /*
- * Negative returns and what they become: -EAGAIN (receive_take alone) an RNR NAK; -EINVAL, -EMSGSIZE invalid request; -EACCES remote
- * access error; anything else remote operational error. UC drops the message for each of them. A call that fails must have changed
- * nothing that the program may look at.
+ * Negative returns and what they become: -EAGAIN (receive_take alone) an RNR NAK; -EINVAL, -EMSGSIZE invalid
+ * request; -EACCES remote access error; anything else remote operational error. UC drops the message for each
+ * of them. A call that fails must have changed nothing that the program may look at.
  */
 struct vb_responder_ops {
 	/* Takes the next receive. It stays taken until receive_done or the end of the connection, over
@@ -40,7 +40,8 @@ struct vb_responder_ops {
 	/* WRITE data; checks again. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
 	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP or VB_REQ_FETCH_ADD. */
-	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original);
+	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+		uint64_t compare, uint64_t *original);
 	/* RC alone, as are atomics. */
 	int (*invalidate)(void *ctx, uint32_t rkey);
 };
@@ -53,7 +54,10 @@ struct vb_message {
 	uint32_t rkey, length;
 };
 
-/* packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was done, but a receive may have been taken. */
+/*
+ * packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was done, but a receive may
+ * have been taken.
+ */
 int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx, uint32_t mtu,
 		       const struct vb_packet *packet) VB_MUST_USE;
 

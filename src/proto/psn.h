@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packet sequence numbers. On the wire they have 24 bits and wrap; inside the engines they are 64-bit counts that never do, so
- * that comparing them is comparing numbers. Both sides of a connection are within 2^23 of each other (9.7.2).
+ * Packet sequence numbers. On the wire they have 24 bits and wrap; inside the engines they are 64-bit counts
+ * that never do, so that comparing them is comparing numbers. Both sides of a connection are within 2^23 of
+ * each other (9.7.2).
  */
 #ifndef VB_PROTO_PSN_H
 #define VB_PROTO_PSN_H

@@ -122,8 +122,9 @@ static void set_timers(struct vb_rc_req *req, uint64_t now)
 }
 
 /*
- * After a step of acked while recovering. It stops short of what was sent again, at its end, or beyond. At the end or a little
- * beyond means a run of losses, or a responder that drops: more at once next time. Far beyond: one packet was missing.
+ * After a step of acked while recovering. It stops short of what was sent again, at its end, or beyond. At
+ * the end or a little beyond means a run of losses, or a responder that drops: more at once next time. Far
+ * beyond: one packet was missing.
  */
 static void go_on_recovering(struct vb_rc_req *req, bool is_nak)
 {
@@ -137,7 +138,10 @@ static void go_on_recovering(struct vb_rc_req *req, bool is_nak)
 	resend(req, req->acked, beyond <= 4 * req->burst ? vb_min_u32(req->burst * 2, VB_RC_WINDOW) : 1);
 }
 
-/* The responder is known to have executed everything before `acked`; an answer may have been noted before the call. */
+/*
+ * The responder is known to have executed everything before `acked`; an answer may have been noted before the
+ * call.
+ */
 static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool is_nak)
 {
 	uint64_t una = req->una, in_flight = req->next - una;
@@ -216,9 +220,11 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
-static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint64_t psn, const struct vb_packet *packet)
+static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint64_t psn,
+				      const struct vb_packet *packet)
 {
-	uint8_t syndrome = (uint8_t)vb_aeth_syndrome((const struct vb_aeth *)vb_packet_extension(packet, VB_EXT_AETH));
+	const struct vb_aeth *aeth = (const struct vb_aeth *)vb_packet_extension(packet, VB_EXT_AETH);
+	uint8_t syndrome = (uint8_t)vb_aeth_syndrome(aeth);
 
 	switch (vb_syndrome_class(syndrome)) {
 	case VB_AETH_ACK:
@@ -242,15 +248,16 @@ static int place_read(struct vb_rc_req *req, uint32_t position, uint64_t offset,
 
 static int place_atomic(struct vb_rc_req *req, uint32_t position, const struct vb_packet *packet)
 {
-	uint64_t original =
-		vb_atomicacketh_original((const struct vb_atomicacketh *)vb_packet_extension(packet, VB_EXT_ATOMICACKETH));
+	const uint8_t *header = vb_packet_extension(packet, VB_EXT_ATOMICACKETH);
+	uint64_t original = vb_atomicacketh_original((const struct vb_atomicacketh *)header);
 
 	return req->config.place(req->config.ctx, position, 0, &original, sizeof(original));
 }
 
 static bool is_atomic(const struct vb_rc_slot *slot) { return slot->request.kind > VB_REQ_READ; }
 
-static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, uint64_t psn, const struct vb_packet *packet)
+static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, uint64_t psn,
+					 const struct vb_packet *packet)
 {
 	if (psn < req->una || psn >= req->next || has_answer(req, psn))
 		return VB_RC_IGNORED;

@@ -10,7 +10,8 @@ enum {
 	MOST_PROBES = 3,
 };
 
-void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots, uint32_t num_slots)
+void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
+		    uint32_t num_slots)
 {
 	uint64_t first = vb_psn_first(config->first_psn);
 
@@ -48,11 +49,13 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
 	return 0;
 }
 
-static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count, struct vb_packet_out *out)
+static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count,
+			struct vb_packet_out *out)
 {
 	const struct vb_rc_slot *slot = slot_at(req, position);
 
-	vb_request_packet(&slot->request, &req->config.to, req->config.mtu, (uint32_t)psn, (uint32_t)(psn - slot->first), count, out);
+	vb_request_packet(&slot->request, &req->config.to, req->config.mtu, (uint32_t)psn,
+		(uint32_t)(psn - slot->first), count, out);
 	out->position = position;
 }
 

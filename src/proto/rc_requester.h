@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The requester of a reliable connection (IB vol. 1, 9.7) as a pure machine: it cuts requests into packets, understands what
- * comes back, sends again what is lost, and says which requests are done.
+ * The requester of a reliable connection (IB vol. 1, 9.7) as a pure machine: it cuts requests into packets,
+ * understands what comes back, sends again what is lost, and says which requests are done.
  *
- * Positions. Requests are numbered 0, 1, 2, ... (32 bits, wrapping) in the order of vb_rc_req_post; they complete in that order.
+ * Positions. Requests are numbered 0, 1, 2, ... (32 bits, wrapping) in the order of vb_rc_req_post; they
+ * complete in that order.
  *
- * PSNs. Every request has a range of PSNs, one per packet, or one per response of a READ. All state is three counts and a bitmap:
+ * PSNs. Every request has a range of PSNs, one per packet, or one per response of a READ. All state is three
+ * counts and a bitmap:
  *
  *	una          acked              next             end
  *	 |-------------|------------------|----------------|
@@ -13,35 +15,40 @@
  *	 atomic answers  nothing known     sent
  *	 may be missing
  *
- * una: everything before is done. acked: the responder executed everything before (an ACK, a NAK for acked, or any response said so).
- * Answers may come in any order: a bit per PSN from una on says which are there, and each is placed at once by its PSN.
- * next - una never exceeds the window, and that never VB_RC_WINDOW.
+ * una: everything before is done. acked: the responder executed everything before (an ACK, a NAK for acked,
+ * or any response said so). Answers may come in any order: a bit per PSN from una on says which are there,
+ * and each is placed at once by its PSN. next - una never exceeds the window, and that never VB_RC_WINDOW.
  *
- * Sending again. A half-open range [again, again_end) of PSNs; a walk through it skips what is not missing any more. Three causes:
- *   - answers missing before acked (the specification's implied NAK): the run that is missing is asked for by a READ request of its
- *     own, as the specification allows for duplicates; each hole once, until a silence;
- *   - a NAK for a sequence error at E, or a silence with acked = E: E alone, first. A responder that keeps what arrives out of order
- *     then acknowledges far beyond E or names the next hole; one that drops it acknowledges E, and gets 2, 4, 8, ... packets, and
- *     next time 8 at once. While that goes on (recovering) nothing new is sent, unless the responder is known
- *     to keep packets;
+ * Sending again. A half-open range [again, again_end) of PSNs; a walk through it skips what is not missing
+ * any more. Three causes:
+ *   - answers missing before acked (the specification's implied NAK): the run that is missing is asked for by
+ *     a READ request of its own, as the specification allows for duplicates; each hole once, until a silence;
+ *   - a NAK for a sequence error at E, or a silence with acked = E: E alone, first. A responder that keeps what
+ *     arrives out of order then acknowledges far beyond E or names the next hole; one that drops it
+ *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. While that goes on (recovering)
+ *     nothing new is sent, unless the responder is known to keep packets;
  *   - an RNR NAK: as before, after its timer.
- * What is sent again may be lost again, and no NAK tells: after somewhat more than a round trip it is repeated (a probe), a few
- * times; only then does it take a silence, which costs window and, after the ACK timeout, a retry.
- * Large READs go out as several READ requests, none asking for more than the window leaves: what is in flight is bounded for
- * READs too. They count against max_rd_atomic as what they are on the wire.
+ * What is sent again may be lost again, and no NAK tells: after somewhat more than a round trip it is
+ * repeated (a probe), a few times; only then does it take a silence, which costs window and, after the ACK
+ * timeout, a retry.
  *
- * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position; what is before it still completes, then that
- * one fails, and after that the machine is silent for ever.
+ * Large READs go out as several READ requests, none asking for more than the window leaves: what is in flight
+ * is bounded for READs too. They count against max_rd_atomic as what they are on the wire.
  *
- * What it leaves out: credits (ACKs carry any, SENDs beyond them get an RNR NAK and wait), congestion notification packets,
- * alternate paths. A response of the wrong length is dropped: then retries run out if the peer insists.
+ * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position; what is before it still
+ * completes, then that one fails, and after that the machine is silent for ever.
  *
- * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset, bytes) at the moment
- * of sending, again when sent again; so data must stay unchanged until its request completes. Threading: none; one lock of the
- * caller covers the machine. A packet that is ignored has changed nothing.
+ * What it leaves out: credits (ACKs carry any, SENDs beyond them get an RNR NAK and wait), congestion
+ * notification packets, alternate paths. A response of the wrong length is dropped: then retries run out if
+ * the peer insists.
  *
- * Usage: after vb_rc_req_post, vb_rc_req_receive and vb_rc_req_expire: vb_rc_req_write until false, vb_rc_req_next_completion until false,
- * then sleep until vb_rc_req_deadline.
+ * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset,
+ * bytes) at the moment of sending, again when sent again; so data must stay unchanged until its request
+ * completes. Threading: none; one lock of the caller covers the machine. A packet that is ignored has changed
+ * nothing.
+ *
+ * Usage: after vb_rc_req_post, vb_rc_req_receive and vb_rc_req_expire: vb_rc_req_write until false,
+ * vb_rc_req_next_completion until false, then sleep until vb_rc_req_deadline.
  */
 #ifndef VB_PROTO_RC_REQUESTER_H
 #define VB_PROTO_RC_REQUESTER_H
@@ -85,8 +92,8 @@ struct vb_rc_req_config {
 	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
 	uint8_t retry_count, rnr_retry;	/* rnr_retry 7: without end */
 	uint64_t ack_timeout_ns;	/* 0: never give up */
-	/* Puts an answer's bytes into the request's data: of an atomic, the 8 bytes of the old value as this host stores a number.
-	 * Negative errno: the request fails with VB_RC_LOCAL. */
+	/* Puts an answer's bytes into the request's data: of an atomic, the 8 bytes of the old value as this host
+	 * stores a number. Negative errno: the request fails with VB_RC_LOCAL. */
 	int (*place)(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len);
 	void *ctx;
 };
@@ -136,7 +143,8 @@ struct vb_rc_completion {
 };
 
 /* slots: a power of two of them, the most requests that can be under way. */
-void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots, uint32_t num_slots);
+void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
+		    uint32_t num_slots);
 
 /* -EAGAIN: no slot free; -EINVAL: not a request for RC, or an answered one with max_rd_atomic 0. */
 int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_MUST_USE;

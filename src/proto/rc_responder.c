@@ -45,7 +45,9 @@ static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 	resp->nak_syndrome = syndrome;
 }
 
-/* --- execution: each returns 0 or a negative errno as in vb_responder_ops, having changed nothing then ------------------- */
+/* --- execution ------------------------------------------------------------------------------------------------- */
+
+/* Each returns 0 or a negative errno as in vb_responder_ops, having changed nothing then. */
 
 /* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
 static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
@@ -78,7 +80,8 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
 	if (read.length) {
-		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_ACCESS_READ);
+		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length,
+			VB_ACCESS_READ);
 		if (rc)
 			return rc;
 	}
@@ -90,7 +93,8 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_atomiceth *eth = (const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
-	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected, .is_atomic = true };
+	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1,
+		.sent = resp->expected, .is_atomic = true };
 	bool swaps = packet->opcode == VB_OPCODE(RC, COMPARE_SWAP);
 	uint64_t address = vb_atomiceth_address(eth);
 	uint32_t rkey = vb_atomiceth_rkey(eth);
@@ -100,8 +104,10 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 		return -EINVAL;
 	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, 8, VB_ACCESS_ATOMIC);
 	if (rc == 0)
-		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
-					      vb_atomiceth_swap_or_add(eth), vb_atomiceth_compare(eth), &atomic.original);
+		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address,
+					      swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
+					      vb_atomiceth_swap_or_add(eth), vb_atomiceth_compare(eth),
+					      &atomic.original);
 	if (rc)
 		return rc;
 	save(resp, at, &atomic);
@@ -170,6 +176,15 @@ static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct
 	return VB_RC_TAKEN;
 }
 
+/* After the execution of psn: behind a READ lie its answers' PSNs, in which nothing can have been sent. */
+static void drop_skipped(struct vb_rc_resp *resp, uint64_t psn)
+{
+	uint64_t end = vb_min_u64(resp->expected, psn + VB_RC_KEPT);
+
+	while (resp->kept_count && ++psn < end)
+		drop_kept(resp, psn);
+}
+
 /* What was kept behind the packet that has just been executed. */
 static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
 {
@@ -179,13 +194,12 @@ static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
 		struct vb_packet packet;
 		resp->ack_due = true;
 		/* It was parsed when it came, and its bytes are ours. */
-		if (vb_packet_parse(kept->bytes, kept->len, &packet) || receive_expected(resp, &packet) == VB_RC_BROKEN)
+		if (vb_packet_parse(kept->bytes, kept->len, &packet) ||
+		    receive_expected(resp, &packet) == VB_RC_BROKEN)
 			return VB_RC_BROKEN;
 		if (resp->expected == psn)
 			return VB_RC_TAKEN;	/* no receive: it will be sent again */
-		/* Behind a READ lie its answers' PSNs, in which nothing can have been sent. */
-		for (uint64_t skipped = psn + 1; resp->kept_count && skipped < resp->expected && skipped - psn < VB_RC_KEPT; skipped++)
-			drop_kept(resp, skipped);
+		drop_skipped(resp, psn);
 	}
 	if (resp->kept_count)
 		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
@@ -199,8 +213,7 @@ static enum vb_rc_verdict receive_in_order(struct vb_rc_resp *resp, const struct
 
 	if (verdict == VB_RC_BROKEN || resp->expected == psn || resp->kept_count == 0)
 		return verdict;
-	for (uint64_t skipped = psn + 1; skipped < resp->expected && skipped - psn < VB_RC_KEPT; skipped++)
-		drop_kept(resp, skipped);
+	drop_skipped(resp, psn);
 	return receive_kept(resp);
 }
 
@@ -264,7 +277,8 @@ static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const stru
 	struct vb_rc_saved part = { .first = psn, .sent = psn, .address = vb_reth_address(reth), .rkey = saved->rkey,
 				    .length = vb_reth_length(reth) };
 	uint64_t offset = (psn - saved->first) * resp->config.mtu;
-	if (vb_reth_rkey(reth) != saved->rkey || part.address != saved->address + offset || part.length > saved->length - offset)
+	if (vb_reth_rkey(reth) != saved->rkey || part.address != saved->address + offset ||
+	    part.length > saved->length - offset)
 		return VB_RC_IGNORED;
 	part.end = psn + responses(resp, part.length);
 	return replay(resp, &part);
@@ -314,7 +328,8 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 
 /* --- output ---------------------------------------------------------------------------------------------------- */
 
-static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out, const struct vb_opcode_row *row, uint8_t syndrome)
+static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
+		     const struct vb_opcode_row *row, uint8_t syndrome)
 {
 	struct vb_aeth *aeth = vb_packet_out_extension(out, row, VB_EXT_AETH);
 
@@ -341,7 +356,8 @@ static void write_response(const struct vb_rc_resp *resp, struct vb_rc_saved *re
 	uint64_t psn = read->sent++, offset = (psn - read->first) * resp->config.mtu;
 	uint32_t bytes = (uint32_t)vb_min_u64(resp->config.mtu, read->length - offset);
 	const struct vb_opcode_row *row =
-		vb_packet_out_begin(out, &resp->config.to, bits[psn == read->first][read->sent == read->end], (uint32_t)psn, bytes);
+		vb_packet_out_begin(out, &resp->config.to, bits[psn == read->first][read->sent == read->end],
+			(uint32_t)psn, bytes);
 
 	if (vb_opcode_has(row, VB_EXT_AETH))
 		put_aeth(resp, out, row, ack);

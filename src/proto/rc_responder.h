@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The responder of a reliable connection (IB vol. 1, 9.7) as a pure machine: it executes requests in the order of their PSNs, each
- * exactly once, and answers.
+ * The responder of a reliable connection (IB vol. 1, 9.7) as a pure machine: it executes requests in the
+ * order of their PSNs, each exactly once, and answers.
  *
  * What arrives is compared with `expected`, the PSN that comes next:
  *   - that one is checked whole and then executed; after it, what had been kept behind it;
- *   - a later one is kept, if the caller gives memory for it, and dropped if not; the first makes a NAK for a sequence error;
- *   - an earlier one is a duplicate: a SEND or WRITE is acknowledged again and not executed; a READ is answered again if it lies
- *     within one of the last max_rd_atomic READs; an atomic with the result that was saved then.
- * A packet that does not fit its place, memory that may not be touched, too many READs: a NAK, after which nothing is executed any
- * more (the NAK is repeated when requests arrive). No receive posted: an RNR NAK, and the packet counts as not arrived.
+ *   - a later one is kept, if the caller gives memory for it, and dropped if not; the first makes a NAK for a
+ *     sequence error;
+ *   - an earlier one is a duplicate: a SEND or WRITE is acknowledged again and not executed; a READ is
+ *     answered again if it lies within one of the last max_rd_atomic READs; an atomic with the result that was
+ *     saved then.
+ * A packet that does not fit its place, memory that may not be touched, too many READs: a NAK, after which
+ * nothing is executed any more (the NAK is repeated when requests arrive). No receive posted: an RNR NAK, and
+ * the packet counts as not arrived.
  *
- * Output, in this order: answers to duplicates; answers to READs and atomics, oldest first; then one ACK for all that was
- * executed, or the NAK. So an ACK never overtakes an answer that was due before it, which would look like the loss of that.
+ * Output, in this order: answers to duplicates; answers to READs and atomics, oldest first; then one ACK for
+ * all that was executed, or the NAK. So an ACK never overtakes an answer that was due before it, which would
+ * look like the loss of that.
  *
- * Memory is touched through ops, only in the course of vb_rc_resp_receive, each access checked when it is made. READ data is named
- * by (rkey, address, bytes) when it is sent; if it cannot be had any more the caller says so by vb_rc_resp_fault.
+ * Memory is touched through ops, only in the course of vb_rc_resp_receive, each access checked when it is
+ * made. READ data is named by (rkey, address, bytes) when it is sent; if it cannot be had any more the caller
+ * says so by vb_rc_resp_fault.
  *
- * Who owns what. The caller owns the struct and the memory behind it. Kept packets lie in buffers that buffer_take gives and
- * vb_rc_resp_fini returns: at most VB_RC_KEPT per connection, and as many in all as the caller likes. No timers, no
- * allocation. Threading: none; one lock of the caller covers the machine. A packet that is ignored has changed nothing.
+ * Who owns what. The caller owns the struct and the memory behind it. Kept packets lie in buffers that
+ * buffer_take gives and vb_rc_resp_fini returns: at most VB_RC_KEPT per connection, and as many in all as the
+ * caller likes. No timers, no allocation. Threading: none; one lock of the caller covers the machine. A
+ * packet that is ignored has changed nothing.
  *
  * Usage: vb_rc_resp_receive for each packet, then vb_rc_resp_write until false.
  */
@@ -80,7 +86,10 @@ void vb_rc_resp_fini(struct vb_rc_resp *resp);
 /* A request of the peer. VB_RC_BROKEN: the NAK in nak_syndrome is to be sent and the connection to be ended. */
 enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_packet *packet);
 
-/* The next packet to go out, if there is one. Payload of a READ response: payload_bytes at payload_at in rkey's region. */
+/*
+ * The next packet to go out, if there is one. Payload of a READ response: payload_bytes at payload_at in
+ * rkey's region.
+ */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
 
 /* The data of the READ response just written cannot be read any more: it is not sent, a NAK is. */

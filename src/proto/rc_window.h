@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How much an RC requester keeps in flight, and how long it waits before it asks again. Nothing of it is seen on the wire.
+ * How much an RC requester keeps in flight, and how long it waits before it asks again. Nothing of it is seen
+ * on the wire.
  *
- * The window counts packets, and the responses that READs have asked for. It opens by what was acknowledged up to the threshold;
- * beyond it by four per round trip, or by one while round trips are much longer than the least, which means that a queue has
- * built up; that also sets the threshold. Few losses while there is no queue are random and change nothing. Losses at a queue, or many
- * of them, halve the window, but not below what the path has just been carrying (delivery rate times least round trip). A silence
- * quarters it, with the threshold at the half. It grows only while it is really used.
+ * The window counts packets, and the responses that READs have asked for. It opens by what was acknowledged
+ * up to the threshold; beyond it by four per round trip, or by one while round trips are much longer than the
+ * least, which means that a queue has built up; that also sets the threshold. Few losses while there is no
+ * queue are random and change nothing. Losses at a queue, or many of them, halve the window, but not below
+ * what the path has just been carrying (delivery rate times least round trip). A silence quarters it, with
+ * the threshold at the half. It grows only while it is really used.
  */
 #ifndef VB_PROTO_RC_WINDOW_H
 #define VB_PROTO_RC_WINDOW_H
@@ -34,7 +36,10 @@ void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets);
 void vb_rc_window_silent(struct vb_rc_window *w);
 /* How long to wait for an answer; doubled by each silence. */
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w);
-/* How long a packet that was sent again may take before it counts as lost again, for the n-th time; shorter, as little is at stake. */
+/*
+ * How long a packet that was sent again may take before it counts as lost again, for the n-th time; shorter,
+ * as little is at stake.
+ */
 uint64_t vb_rc_window_probe_ns(const struct vb_rc_window *w, unsigned n);
 
 #endif

@@ -16,8 +16,8 @@ int vb_request_check(const struct vb_request *r, uint8_t service)
 	return r->kind > VB_REQ_READ && r->length != 8 ? -EINVAL : 0;
 }
 
-const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to, unsigned opcode_bits,
-						uint32_t psn, uint32_t payload)
+const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to,
+						unsigned opcode_bits, uint32_t psn, uint32_t payload)
 {
 	uint8_t opcode = (uint8_t)(to->service << VB_OPCODE_BITS | opcode_bits);
 	const struct vb_opcode_row *row = vb_opcode_row(opcode);
@@ -60,7 +60,8 @@ static uint8_t data_opcode(const struct vb_request *r, bool first, bool last)
 	return (first ? begins : goes_on)[r->kind];
 }
 
-static void put_reth(struct vb_packet_out *out, const struct vb_opcode_row *row, uint64_t address, uint32_t rkey, uint32_t length)
+static void put_reth(struct vb_packet_out *out, const struct vb_opcode_row *row, uint64_t address,
+		     uint32_t rkey, uint32_t length)
 {
 	struct vb_reth *reth = vb_packet_out_extension(out, row, VB_EXT_RETH);
 
@@ -77,14 +78,15 @@ static void put_tail(const struct vb_request *r, struct vb_packet_out *out, cons
 		vb_ieth_set_rkey(vb_packet_out_extension(out, row, VB_EXT_IETH), r->tail_value);
 }
 
-static void data_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn, uint32_t index,
-			struct vb_packet_out *out)
+static void data_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
+			uint32_t index, struct vb_packet_out *out)
 {
 	uint32_t packets = vb_request_packets(r, mtu);
 	bool first = index == 0, last = index == packets - 1;
 	uint64_t offset = (uint64_t)index * mtu;
 	const struct vb_opcode_row *row =
-		vb_packet_out_begin(out, to, data_opcode(r, first, last), psn, last ? (uint32_t)(r->length - offset) : mtu);
+		vb_packet_out_begin(out, to, data_opcode(r, first, last), psn,
+			last ? (uint32_t)(r->length - offset) : mtu);
 
 	out->payload_at = offset;
 	if (vb_opcode_has(row, VB_EXT_RETH))
@@ -93,16 +95,18 @@ static void data_packet(const struct vb_request *r, const struct vb_packet_to *t
 	vb_bth_set_solicited((struct vb_bth *)out->header, last && r->solicited);
 }
 
-static void read_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn, uint32_t index,
-			uint32_t count, struct vb_packet_out *out)
+static void read_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
+			uint32_t index, uint32_t count, struct vb_packet_out *out)
 {
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_READ_REQUEST, psn, 0);
 	uint64_t offset = (uint64_t)index * mtu;
 
-	put_reth(out, row, r->remote_addr + offset, r->rkey, (uint32_t)vb_min_u64((uint64_t)count * mtu, r->length - offset));
+	put_reth(out, row, r->remote_addr + offset, r->rkey,
+		 (uint32_t)vb_min_u64((uint64_t)count * mtu, r->length - offset));
 }
 
-static void atomic_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn, struct vb_packet_out *out)
+static void atomic_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn,
+			  struct vb_packet_out *out)
 {
 	unsigned bits = r->kind == VB_REQ_COMPARE_SWAP ? VB_OPB_COMPARE_SWAP : VB_OPB_FETCH_ADD;
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, bits, psn, 0);
@@ -114,8 +118,8 @@ static void atomic_packet(const struct vb_request *r, const struct vb_packet_to 
 	vb_atomiceth_set_compare(eth, r->compare);
 }
 
-void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn, uint32_t index,
-		       uint32_t count, struct vb_packet_out *out)
+void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
+		       uint32_t index, uint32_t count, struct vb_packet_out *out)
 {
 	switch ((enum vb_request_kind)r->kind) {
 	case VB_REQ_SEND:

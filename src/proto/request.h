@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests of the connected services and how they are cut into packets (IB vol. 1, 9.7.3): which opcode, which headers and
- * which piece of the payload the n-th packet has. RC, UC and the retransmission of either's packets all ask here.
+ * Requests of the connected services and how they are cut into packets (IB vol. 1, 9.7.3): which opcode,
+ * which headers and which piece of the payload the n-th packet has. RC, UC and the retransmission of either's
+ * packets all ask here.
  */
 #ifndef VB_PROTO_REQUEST_H
 #define VB_PROTO_REQUEST_H
@@ -60,15 +61,15 @@ static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t m
 int vb_request_check(const struct vb_request *r, uint8_t service) VB_MUST_USE;
 
 /*
- * The packet at `index` of the request's PSNs. A READ's asks for `count` responses from there on; of others count is not looked
- * at. ack_request is the caller's to add with vb_packet_out_ask.
+ * The packet at `index` of the request's PSNs. A READ's asks for `count` responses from there on; of others
+ * count is not looked at. ack_request is the caller's to add with vb_packet_out_ask.
  */
-void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn, uint32_t index,
-		       uint32_t count, struct vb_packet_out *out);
+void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
+		       uint32_t index, uint32_t count, struct vb_packet_out *out);
 
 /* Begins a packet: BTH and the place of its opcode's other headers, zeroed, for `payload` bytes. Returns its row. */
-const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to, unsigned opcode_bits,
-						uint32_t psn, uint32_t payload);
+const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to,
+						unsigned opcode_bits, uint32_t psn, uint32_t payload);
 void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row, enum vb_extension ext);
 
 static inline void vb_packet_out_ask(struct vb_packet_out *out)

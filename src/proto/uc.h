@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The unreliable connected service (IB vol. 1, 9.8.2). A sender has no state but its next PSN: vb_request_packet for each index of a
- * request. A receiver executes whole messages and drops the rest in silence: after a gap in the PSNs, and after anything that cannot
- * be executed, it gives up the message and waits for the beginning of the next. A receive that the lost message had taken
- * gets the next SEND.
+ * The unreliable connected service (IB vol. 1, 9.8.2). A sender has no state but its next PSN:
+ * vb_request_packet for each index of a request. A receiver executes whole messages and drops the rest in
+ * silence: after a gap in the PSNs, and after anything that cannot be executed, it gives up the message and
+ * waits for the beginning of the next. A receive that the lost message had taken gets the next SEND.
  *
  * Pure; the caller owns the struct, one lock of its covers it.
  */

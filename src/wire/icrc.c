@@ -112,8 +112,8 @@ bool vb_icrc_check(const struct vb_icrc_route *route, const void *packet, size_t
 }
 
 /*
- * Polynomials over GF(2) modulo the CRC's, least significant coefficient in the highest bit: 1 is 1 << 31. A zero byte more
- * multiplies a CRC by x^8.
+ * Polynomials over GF(2) modulo the CRC's, least significant coefficient in the highest bit: 1 is 1 << 31. A
+ * zero byte more multiplies a CRC by x^8.
  */
 #define POLYNOMIAL 0xedb88320u
 #define ONE        0x80000000u
@@ -129,7 +129,10 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* x^-8, by eight divisions by x: the polynomial is added wherever the constant coefficient is set, which x then divides. */
+/*
+ * x^-8, by eight divisions by x: the polynomial is added wherever the constant coefficient is set, which x
+ * then divides.
+ */
 static uint32_t inverse_of_byte(void)
 {
 	uint32_t v = ONE;
@@ -152,8 +155,8 @@ static uint32_t unwinding(size_t bytes)
 	return factor;
 }
 
-bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, const void *packet, size_t len,
-			     uint16_t *ip_id)
+bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
+			     const void *packet, size_t len, uint16_t *ip_id)
 {
 	*ip_id = 0;
 	if (!is_packet_length(len))

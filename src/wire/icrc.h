@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The invariant CRC of RoCEv2 packets (IB vol. 1, 7.8.1 and annex A17): the Ethernet CRC-32 over eight bytes of ones, the
- * IP and UDP headers and the packet from the BTH on, with the fields that may change under way read as ones: IPv4 TTL, type
- * of service and checksum, or IPv6 traffic class, flow label and hop limit; the UDP checksum; the BTH byte with FECN and BECN.
- * It follows the payload and its padding, least significant byte first.
+ * The invariant CRC of RoCEv2 packets (IB vol. 1, 7.8.1 and annex A17): the Ethernet CRC-32 over eight bytes
+ * of ones, the IP and UDP headers and the packet from the BTH on, with the fields that may change under way
+ * read as ones: IPv4 TTL, type of service and checksum, or IPv6 traffic class, flow label and hop limit; the
+ * UDP checksum; the BTH byte with FECN and BECN. It follows the payload and its padding, least significant
+ * byte first.
  *
- * The IPv4 identification is covered, and an ordinary UDP socket neither sets nor sees it. A sender with DF set on an
- * unconnected socket has 0, and 0, 1, 2, ... over the segments of one batch. A receiver solves for it: the CRC is linear, so
- * a difference between the CRC found and the CRC computed for identification 0, wound back to the place of that field, must
- * fit into its 16 bits. Of random damage that lets 1 in 65,536 pass instead of 1 in 2^32.
+ * The IPv4 identification is covered, and an ordinary UDP socket neither sets nor sees it. A sender with DF
+ * set on an unconnected socket has 0, and 0, 1, 2, ... over the segments of one batch. A receiver solves for
+ * it: the CRC is linear, so a difference between the CRC found and the CRC computed for identification 0,
+ * wound back to the place of that field, must fit into its 16 bits. Of random damage that lets 1 in 65,536
+ * pass instead of 1 in 2^32.
  *
  * All of IPv4 here has DF set, no options and no fragments. No state but the caller's; threads do not matter.
  */
@@ -41,8 +43,11 @@ struct vb_icrc_solver {
 	uint32_t factor;
 };
 
-/* As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id. IPv6: the plain check. */
-bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, const void *packet, size_t len,
-			     uint16_t *ip_id);
+/*
+ * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id. IPv6:
+ * the plain check.
+ */
+bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
+			     const void *packet, size_t len, uint16_t *ip_id);
 
 #endif

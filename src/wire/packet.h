@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A received packet, taken apart and checked as far as its opcode's row alone can tell (IB vol. 1, 9.6 and 9.7.2): known opcode,
- * whole headers, padding inside the payload, no payload where there is none. What depends on a QP is the engines'.
+ * A received packet, taken apart and checked as far as its opcode's row alone can tell (IB vol. 1, 9.6 and
+ * 9.7.2): known opcode, whole headers, padding inside the payload, no payload where there is none. What
+ * depends on a QP is the engines'.
  */
 #ifndef VB_WIRE_PACKET_H
 #define VB_WIRE_PACKET_H
@@ -25,7 +26,10 @@ struct vb_packet {
 /* bytes: BTH to padding, without the ICRC. -EBADMSG: not a packet, to be dropped in silence. */
 int vb_packet_parse(const void *bytes, size_t len, struct vb_packet *out) VB_MUST_USE;
 
-/* Does the payload have a length that its place in the message allows? Middle: the path MTU; last: at least a byte. */
+/*
+ * Does the payload have a length that its place in the message allows? Middle: the path MTU; last: at least a
+ * byte.
+ */
 bool vb_packet_fits(const struct vb_packet *packet, uint32_t mtu);
 
 /* The same partition, membership bits aside, at least one of both being a full member (10.9.3). */

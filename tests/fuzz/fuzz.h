@@ -2,8 +2,8 @@
 /*
  * What the fuzz targets share: reading the input, and breaking off.
  *
- * Each target is one LLVMFuzzerTestOneInput. Without -fsanitize=fuzzer, replay.c gives it a main that runs files, folders of files, and
- * inputs made from seeds, so that `make check` needs no clang.
+ * Each target is one LLVMFuzzerTestOneInput. Without -fsanitize=fuzzer, replay.c gives it a main that runs
+ * files, folders of files, and inputs made from seeds, so that `make check` needs no clang.
  */
 #ifndef VB_FUZZ_H
 #define VB_FUZZ_H

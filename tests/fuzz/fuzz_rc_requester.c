@@ -2,11 +2,12 @@
 /*
  * Hostile replies into an RC requester.
  *
- * Input: steps: post a request, send some packets, let time pass, or receive a reply: an ACK, NAK, RNR NAK, READ response or
- * atomic answer with a PSN near those in flight, or raw bytes.
+ * Input: steps: post a request, send some packets, let time pass, or receive a reply: an ACK, NAK, RNR NAK,
+ * READ response or atomic answer with a PSN near those in flight, or raw bytes.
  *
- * Invariants: answers are placed within their request while it is not complete, completions come in order and once, the counts keep their
- * order, an ignored reply changes nothing, what is sent lies within its request, and the machine never wants to send without end.
+ * Invariants: answers are placed within their request while it is not complete, completions come in order and
+ * once, the counts keep their order, an ignored reply changes nothing, what is sent lies within its request,
+ * and the machine never wants to send without end.
  */
 #include "fuzz.h"
 #include "proto/rc_requester.h"
@@ -60,7 +61,8 @@ static void complete(void)
 
 static void post(struct fuzz_input *in)
 {
-	struct vb_request r = { .kind = take(in) % 5, .tail = take(in) % 4, .fence = take(in) & 1, .length = take(in) };
+	struct vb_request r = { .kind = take(in) % 5, .tail = take(in) % 4, .fence = take(in) & 1,
+		.length = take(in) };
 
 	if (r.length & 1)
 		r.length <<= take(in) % 16;
@@ -78,7 +80,8 @@ static void write_some(unsigned most)
 	for (unsigned i = 0; i < most && vb_rc_req_write(&w.req, w.now, &out); i++) {
 		const struct vb_request *r = &slot_of(out.position)->request;
 		must(out.header_bytes <= VB_MAX_HEADER_BYTES && out.payload_bytes <= MTU);
-		must(out.payload_bytes == 0 || (!vb_request_is_answered(r) && out.payload_at + out.payload_bytes <= r->length));
+		must(out.payload_bytes == 0 || (!vb_request_is_answered(r) &&
+			out.payload_at + out.payload_bytes <= r->length));
 		must(i + 1 < MAX_WRITES);
 	}
 }
@@ -95,8 +98,10 @@ static void pass_time(struct fuzz_input *in)
 
 static size_t make_reply(struct fuzz_input *in, uint8_t *bytes)
 {
-	static const uint8_t opcodes[] = { VB_OPB_ACKNOWLEDGE, VB_OPB_ACKNOWLEDGE, VB_OPB_READ_RESPONSE_FIRST, VB_OPB_READ_RESPONSE_MIDDLE,
-					   VB_OPB_READ_RESPONSE_LAST, VB_OPB_READ_RESPONSE_ONLY, VB_OPB_ATOMIC_ACKNOWLEDGE };
+	static const uint8_t opcodes[] = { VB_OPB_ACKNOWLEDGE, VB_OPB_ACKNOWLEDGE, VB_OPB_READ_RESPONSE_FIRST,
+		VB_OPB_READ_RESPONSE_MIDDLE,
+					   VB_OPB_READ_RESPONSE_LAST, VB_OPB_READ_RESPONSE_ONLY,
+					   VB_OPB_ATOMIC_ACKNOWLEDGE };
 	uint8_t choice = take(in);
 	const struct vb_opcode_row *row = vb_opcode_row(opcodes[choice % VB_ARRAY_LEN(opcodes)]);
 	struct vb_bth *bth = (struct vb_bth *)bytes;
@@ -109,7 +114,8 @@ static size_t make_reply(struct fuzz_input *in, uint8_t *bytes)
 	vb_bth_set_pad_count(bth, -payload & 3);
 	vb_bth_set_psn(bth, (uint32_t)w.req.una + (uint32_t)(int8_t)take(in));
 	if (vb_opcode_has(row, VB_EXT_AETH))
-		vb_aeth_set_syndrome((struct vb_aeth *)(bytes + vb_opcode_offset(row, VB_EXT_AETH)), choice & 128 ? take(in) : 31);
+		vb_aeth_set_syndrome((struct vb_aeth *)(bytes + vb_opcode_offset(row, VB_EXT_AETH)),
+			choice & 128 ? take(in) : 31);
 	return row->header_bytes + payload + (-payload & 3);
 }
 
@@ -134,9 +140,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(&w, 0, sizeof(w));
 	w.now = 1000000;
-	vb_rc_req_init(&w.req, &(struct vb_rc_req_config){ .to = { .qpn = 1, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC }, .mtu = MTU,
+	vb_rc_req_init(&w.req, &(struct vb_rc_req_config){ .to = { .qpn = 1, .pkey = VB_PKEY_DEFAULT,
+		.service = VB_SERVICE_RC }, .mtu = MTU,
 		.first_psn = take32(&in), .max_window = 4u << take(&in) % 10, .max_rd_atomic = 1 + take(&in) % 16,
-		.retry_count = take(&in) % 8, .rnr_retry = take(&in) % 8, .ack_timeout_ns = (uint64_t)take(&in) << 20, .place = place },
+		.retry_count = take(&in) % 8, .rnr_retry = take(&in) % 8,
+			.ack_timeout_ns = (uint64_t)take(&in) << 20, .place = place },
 		w.slots, SLOTS);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
 		uint8_t step = take(&in);

@@ -2,12 +2,13 @@
 /*
  * Hostile packets into an RC and a UC responder.
  *
- * Input: steps. The first byte of each says whether a packet is taken raw (a length and bytes), or made up: an opcode, a PSN near the
- * expected one, headers from the input, and a payload of a length that is right more often than not; or whether output is
- * drawn, a receive posted, the memory withdrawn.
+ * Input: steps. The first byte of each says whether a packet is taken raw (a length and bytes), or made up:
+ * an opcode, a PSN near the expected one, headers from the input, and a payload of a length that is right
+ * more often than not; or whether output is drawn, a receive posted, the memory withdrawn.
  *
- * Invariants: memory is touched only where the check allows it, receives are taken and ended in turn, an ignored packet changes
- * nothing, nothing is executed after the end, kept packets stay within bounds and come back.
+ * Invariants: memory is touched only where the check allows it, receives are taken and ended in turn, an
+ * ignored packet changes nothing, nothing is executed after the end, kept packets stay within bounds and come
+ * back.
  */
 #include <errno.h>
 
@@ -67,7 +68,8 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 	return 0;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+		  uint64_t compare, uint64_t *original)
 {
 	must(addr % 8 == 0 && check(ctx, rkey, addr, 8, VB_ACCESS_ATOMIC) == 0);
 	memcpy(original, w.memory + (addr - BASE), 8);
@@ -91,7 +93,8 @@ static void buffer_give(void *ctx, void *buffer)
 	free(buffer);
 }
 
-static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory, atomic, invalidate };
+static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory,
+	atomic, invalidate };
 
 /* Fields of the extension headers that would be refused nearly always if they were left to chance. */
 static void be_plausible(struct fuzz_input *in, uint8_t *bytes, const struct vb_opcode_row *row)
@@ -170,9 +173,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct vb_packet_to to = { .qpn = 1, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
 
 	memset(&w, 0, sizeof(w));
-	vb_rc_resp_init(&w.rc, &(struct vb_rc_resp_config){ .to = to, .mtu = MTU, .first_psn = take32(&in), .max_rd_atomic = 1 + take(&in) % 16,
+	vb_rc_resp_init(&w.rc, &(struct vb_rc_resp_config){ .to = to, .mtu = MTU, .first_psn = take32(&in),
+		.max_rd_atomic = 1 + take(&in) % 16,
 		.rnr_timer = 1, .ops = &ops, .buffer_take = buffer_take, .buffer_give = buffer_give });
-	vb_uc_resp_init(&w.uc, &(struct vb_uc_resp_config){ .mtu = MTU, .first_psn = take32(&in), .pkey = VB_PKEY_DEFAULT, .ops = &ops });
+	vb_uc_resp_init(&w.uc, &(struct vb_uc_resp_config){ .mtu = MTU, .first_psn = take32(&in),
+		.pkey = VB_PKEY_DEFAULT, .ops = &ops });
 	for (unsigned i = 0; in.left && i < MAX_PACKETS; i++) {
 		static uint8_t bytes[VB_MAX_HEADER_BYTES + 4096];
 		uint8_t step = take(&in);
@@ -183,8 +188,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			draw();
 		else if (step == 5)
 			w.withdrawn = !w.withdrawn;
-		else if (vb_packet_parse(bytes, step % 8 == 4 ? take_raw(&in, bytes) : make_up(&in, bytes, is_uc), &packet) == 0)
-			is_uc ? (void)vb_uc_resp_receive(&w.uc, &packet) : receive_rc(&packet);
+		else {
+			size_t len = step % 8 == 4 ? take_raw(&in, bytes) : make_up(&in, bytes, is_uc);
+			if (vb_packet_parse(bytes, len, &packet) == 0)
+				is_uc ? (void)vb_uc_resp_receive(&w.uc, &packet) : receive_rc(&packet);
+		}
 	}
 	vb_rc_resp_fini(&w.rc);
 	must(w.buffers == 0);

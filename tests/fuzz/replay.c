@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A main for fuzz targets without libFuzzer. usage: TARGET [-r COUNT] [FILE|FOLDER]...; -r: so many inputs made from seeds 1, 2, ... */
+/*
+ * A main for fuzz targets without libFuzzer. usage: TARGET [-r COUNT] [FILE|FOLDER]...; -r: so many inputs
+ * made from seeds 1, 2, ...
+ */
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>

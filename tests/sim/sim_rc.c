@@ -2,24 +2,26 @@
 /*
  * Reliable connections under a simulated network, one seed a run.
  *
- * Theory of operation. Two hosts, joined by a link each way; between them a few connections. Each of a connection's two ends has a
- * requester and a responder, posts random requests and checks everything that happens to it:
+ * Theory of operation. Two hosts, joined by a link each way; between them a few connections. Each of a
+ * connection's two ends has a requester and a responder, posts random requests and checks everything that
+ * happens to it:
  *
  *	         host 0                                            host 1
  *	  end 0: requester ---\                              /--- responder  end 1
  *	         responder <-\ \--> link 0 (queue, rate) ---/ /-- requester
  *	                      \---- link 1 (queue, rate) <---/
  *
- * The links lose, double, delay, reorder and corrupt packets, queue them at a rate, and are cut for a while, as the seed's profile
- * says. Packets travel as bytes with an ICRC, which catches corruption.
+ * The links lose, double, delay, reorder and corrupt packets, queue them at a rate, and are cut for a while,
+ * as the seed's profile says. Packets travel as bytes with an ICRC, which catches corruption.
  *
- * The oracle. An end's memory is changed only by its peer's requests, in their order; so the poster keeps a shadow of it, brought up
- * to date when a request is posted, and knows every READ's and atomic's answer in advance. (A READ may be executed twice, so what
- * changes its range later is posted with a fence.) SENDs are compared as they are placed: their bytes follow from their number.
- * At the end all memory must be as its shadow. A packet that was ignored must have left the machine as it was, bit for bit.
+ * The oracle. An end's memory is changed only by its peer's requests, in their order; so the poster keeps a
+ * shadow of it, brought up to date when a request is posted, and knows every READ's and atomic's answer in
+ * advance. (A READ may be executed twice, so what changes its range later is posted with a fence.) SENDs are
+ * compared as they are placed: their bytes follow from their number. At the end all memory must be as its
+ * shadow. A packet that was ignored must have left the machine as it was, bit for bit.
  *
- * usage: sim_rc [FIRST_SEED [COUNT]]; sim_rc -v SEED [REQUESTS] for a trace of one run, cut to so many requests per end.
- * A failure is run again with fewer requests while it still fails, and prints what to call.
+ * usage: sim_rc [FIRST_SEED [COUNT]]; sim_rc -v SEED [REQUESTS] for a trace of one run, cut to so many
+ * requests per end. A failure is run again with fewer requests while it still fails, and prints what to call.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -32,7 +34,8 @@
 #include "wire/text.h"
 
 enum { MAX_CONNECTIONS = 4, MAX_REQUESTS = 320, SLOTS = 16, MEMORY = 32768, MAX_MESSAGE = 24576, ATOMIC_AREA = 64 };
-enum { MAX_IN_FLIGHT = 4096, PACKET_BYTES = VB_RC_BUFFER_BYTES + VB_ICRC_BYTES, MAX_STEPS = 400000, BASE = 0x10000, RKEY = 77 };
+enum { MAX_IN_FLIGHT = 4096, PACKET_BYTES = VB_RC_BUFFER_BYTES + VB_ICRC_BYTES, MAX_STEPS = 400000,
+	BASE = 0x10000, RKEY = 77 };
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
@@ -58,14 +61,19 @@ static const struct profile profiles[] = {
 	{ "5 % loss", .loss = 50, .delay = 50 * US, .jitter = 2 * US, .buffers = 512, .deepest = 16 },
 	{ "20 % loss", .loss = 200, .delay = 20 * US, .buffers = 256, .deepest = 4 },
 	{ "loss and a peer that keeps nothing", .loss = 50, .delay = 20 * US, .deepest = 16 },
-	{ "reordering and doubling", .doubling = 100, .late = 100, .delay = 20 * US, .jitter = 60 * US, .buffers = 64, .deepest = 16 },
+	{ "reordering and doubling", .doubling = 100, .late = 100, .delay = 20 * US, .jitter = 60 * US,
+		.buffers = 64, .deepest = 16 },
 	{ "corruption", .corruption = 80, .doubling = 20, .delay = 100 * US, .buffers = 64, .deepest = 2 },
-	{ "slow link with a short queue", .delay = 200 * US, .per_byte_ps = 8000, .queue = 40, .buffers = 256, .deepest = 4 },
-	{ "no receives posted", .loss = 20, .doubling = 20, .delay = 20 * US, .receives = 2, .buffers = 64, .deepest = 16 },
+	{ "slow link with a short queue", .delay = 200 * US, .per_byte_ps = 8000, .queue = 40, .buffers = 256,
+		.deepest = 4 },
+	{ "no receives posted", .loss = 20, .doubling = 20, .delay = 20 * US, .receives = 2, .buffers = 64,
+		.deepest = 16 },
 	{ "partitions", .loss = 20, .delay = 30 * US, .cuts = 3, .buffers = 64, .deepest = 1 },
-	{ "everything", .loss = 50, .doubling = 50, .corruption = 20, .late = 50, .delay = 100 * US, .jitter = 100 * US,
+	{ "everything", .loss = 50, .doubling = 50, .corruption = 20, .late = 50, .delay = 100 * US,
+		.jitter = 100 * US,
 	  .per_byte_ps = 2000, .queue = 100, .cuts = 1, .receives = 3, .buffers = 16, .deepest = 3 },
-	{ "refused requests", .loss = 50, .doubling = 30, .late = 30, .delay = 20 * US, .buffers = 64, .deepest = 4, .refused = true },
+	{ "refused requests", .loss = 50, .doubling = 30, .late = 30, .delay = 20 * US, .buffers = 64,
+		.deepest = 4, .refused = true },
 	{ "death", .loss = 20, .delay = 20 * US, .buffers = 64, .deepest = 4, .dies = true },
 };
 
@@ -169,7 +177,8 @@ static void fill(uint8_t *to, const struct end *poster, unsigned number, uint64_
 
 /* --- network --------------------------------------------------------------------------------------------------- */
 
-static const struct vb_icrc_route route = { .ip_version = 4, .source = { 10, 0, 0, 1 }, .destination = { 10, 0, 0, 2 },
+static const struct vb_icrc_route route = { .ip_version = 4, .source = { 10, 0, 0, 1 },
+					    .destination = { 10, 0, 0, 2 },
 					    .source_port = 50000, .destination_port = 4791 };
 
 static void swap(unsigned a, unsigned b)
@@ -306,7 +315,8 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 	CHECK(offset + len <= r->length, "end %u: SEND %u is too long", end->index, end->receiving);
 	for (size_t i = 0; i < len; i++)
 		CHECK(((const uint8_t *)bytes)[i] == byte_of(end->peer, end->receiving, offset + i),
-		      "end %u: SEND %u is wrong at %llu", end->index, end->receiving, (unsigned long long)(offset + i));
+		      "end %u: SEND %u is wrong at %llu", end->index, end->receiving,
+		      (unsigned long long)(offset + i));
 	return 0;
 }
 
@@ -317,8 +327,10 @@ static void receive_done(void *ctx, const struct vb_received *received)
 
 	CHECK(received->bytes == r->length, "end %u: message %u has %llu bytes", end->index, end->receiving,
 	      (unsigned long long)received->bytes);
-	CHECK(received->is_write == (r->kind == VB_REQ_WRITE), "end %u: message %u is of another kind", end->index, end->receiving);
-	CHECK(received->tail == r->tail && received->tail_value == (r->tail ? r->tail_value : 0), "end %u: message %u ends wrongly",
+	CHECK(received->is_write == (r->kind == VB_REQ_WRITE), "end %u: message %u is of another kind",
+		end->index, end->receiving);
+	CHECK(received->tail == r->tail && received->tail_value == (r->tail ? r->tail_value : 0),
+		"end %u: message %u ends wrongly",
 	      end->index, end->receiving);
 	CHECK(received->solicited == r->solicited, "end %u: message %u: solicited", end->index, end->receiving);
 	end->receiving++;
@@ -350,7 +362,8 @@ static uint64_t execute_atomic(uint8_t *at, uint8_t kind, uint64_t swap_or_add, 
 	return old;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+		  uint64_t compare, uint64_t *original)
 {
 	struct end *end = ctx;
 
@@ -392,7 +405,8 @@ static int place(void *ctx, uint32_t position, uint64_t offset, const void *byte
 	struct end *end = ctx;
 	struct posted *p = &end->posted[position];
 
-	CHECK(position >= end->num_done && position < end->num_posted && p->got, "end %u: an answer to %u", end->index, position);
+	CHECK(position >= end->num_done && position < end->num_posted && p->got, "end %u: an answer to %u",
+		end->index, position);
 	CHECK(offset + len <= p->request.length, "end %u: an answer beyond the end of %u", end->index, position);
 	memcpy(p->got + offset, bytes, len);
 	return 0;
@@ -519,7 +533,8 @@ static bool is_expected(const struct end *end, const struct vb_rc_completion *c)
 	if (w.profile->dies)
 		return c->status == VB_RC_RETRY_EXCEEDED;
 	if (c->status == VB_RC_RETRY_EXCEEDED)
-		return (int)c->position < end->refused_at && vb_request_is_answered(&end->posted[c->position].request);
+		return (int)c->position < end->refused_at &&
+			vb_request_is_answered(&end->posted[c->position].request);
 	return (int)c->position == end->refused_at && c->status == VB_RC_REMOTE_ACCESS;
 }
 
@@ -527,17 +542,21 @@ static void complete(struct end *end, const struct vb_rc_completion *c)
 {
 	struct posted *p = &end->posted[c->position];
 
-	CHECK(c->position == end->num_done && c->position < end->num_posted, "end %u: %u completes instead of %u", end->index,
+	CHECK(c->position == end->num_done && c->position < end->num_posted,
+		"end %u: %u completes instead of %u", end->index,
 	      c->position, end->num_done);
 	if (w.verbose)
-		printf("# %10llu  end %u: %u: %s\n", (unsigned long long)w.now, end->index, c->position, vb_rc_status_text(c->status));
+		printf("# %10llu  end %u: %u: %s\n", (unsigned long long)w.now, end->index, c->position,
+			vb_rc_status_text(c->status));
 	if (c->status != VB_RC_SUCCESS) {
-		CHECK(is_expected(end, c), "end %u: %u fails: %s", end->index, c->position, vb_rc_status_text(c->status));
+		CHECK(is_expected(end, c), "end %u: %u fails: %s", end->index, c->position,
+			vb_rc_status_text(c->status));
 		end->failed = true;
 		return;
 	}
 	CHECK((int)c->position != end->refused_at, "end %u: %u was not refused", end->index, c->position);
-	CHECK(!p->expected || memcmp(p->got, p->expected, p->request.length) == 0, "end %u: wrong answer to %u", end->index, c->position);
+	CHECK(!p->expected || memcmp(p->got, p->expected, p->request.length) == 0,
+		"end %u: wrong answer to %u", end->index, c->position);
 	end->num_done++;
 }
 
@@ -551,7 +570,8 @@ static void send_packet(struct end *end, const struct vb_packet_out *out, bool i
 	CHECK(len + out->payload_bytes + out->pad_bytes <= VB_RC_BUFFER_BYTES, "end %u: packet too long", end->index);
 	memcpy(bytes, out->header, len);
 	if (is_response && out->payload_bytes) {
-		CHECK(check(end, out->rkey, out->payload_at, out->payload_bytes, VB_ACCESS_READ) == 0, "end %u: READ outside", end->index);
+		CHECK(check(end, out->rkey, out->payload_at, out->payload_bytes, VB_ACCESS_READ) == 0,
+			"end %u: READ outside", end->index);
 		memcpy(bytes + len, end->memory + (out->payload_at - BASE), out->payload_bytes);
 	} else if (out->payload_bytes) {
 		CHECK(out->position < end->num_posted, "end %u: data of %u", end->index, out->position);
@@ -593,11 +613,13 @@ static void deliver(struct in_flight *f)
 	if (packet.row->flags.request) {
 		resp = end->resp;
 		if (vb_rc_resp_receive(&end->resp, &packet) == VB_RC_IGNORED)
-			CHECK(memcmp(&resp, &end->resp, sizeof(resp)) == 0, "end %u: an ignored request left traces", end->index);
+			CHECK(memcmp(&resp, &end->resp, sizeof(resp)) == 0,
+				"end %u: an ignored request left traces", end->index);
 	} else {
 		req = end->req;
 		if (vb_rc_req_receive(&end->req, w.now, &packet) == VB_RC_IGNORED)
-			CHECK(memcmp(&req, &end->req, sizeof(req)) == 0, "end %u: an ignored reply left traces", end->index);
+			CHECK(memcmp(&req, &end->req, sizeof(req)) == 0,
+				"end %u: an ignored reply left traces", end->index);
 	}
 	CHECK(end->req.next - end->req.una <= VB_RC_WINDOW, "end %u: window", end->index);
 	if (w.profile->receives && end->receive_at == UINT64_MAX && end->receives < w.profile->receives)
@@ -615,7 +637,8 @@ static uint64_t wakes_at(const struct end *end)
 	return vb_min_u64(at, vb_rc_req_deadline(&end->req));
 }
 
-static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned depth, uint32_t psn, uint32_t peer_psn)
+static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned depth, uint32_t psn,
+		       uint32_t peer_psn)
 {
 	const struct profile *p = w.profile;
 	struct vb_packet_to to = { .qpn = peer->index + 100, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
@@ -628,9 +651,11 @@ static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned
 	end->refused_at = p->refused ? (int)pick(end->to_post) : -1;
 	end->receives = p->receives ? 0 : MAX_REQUESTS;
 	end->receive_at = p->receives ? 0 : UINT64_MAX;
-	vb_rc_req_init(&end->req, &(struct vb_rc_req_config){ .to = to, .mtu = mtu, .first_psn = psn, .max_window = 4u << pick(9),
+	vb_rc_req_init(&end->req, &(struct vb_rc_req_config){ .to = to, .mtu = mtu, .first_psn = psn,
+		.max_window = 4u << pick(9),
 		.max_rd_atomic = (uint8_t)depth, .retry_count = 7, .rnr_retry = VB_RNR_RETRY_FOREVER,
-		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end }, end->slots, SLOTS);
+		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end },
+			end->slots, SLOTS);
 	vb_rc_resp_init(&end->resp, &(struct vb_rc_resp_config){ .to = to, .mtu = mtu, .first_psn = peer_psn,
 		.max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + pick(12)), .ops = &ops,
 		.buffer_take = buffer_take, .buffer_give = buffer_give, .ctx = end });
@@ -671,12 +696,14 @@ static void check_end_state(void)
 		if (w.profile->dies)
 			continue;
 		CHECK(end->refused_at < 0 ? !end->failed : end->failed, "end %u: failed", i);
-		CHECK(memcmp(end->shadow, end->peer->memory, MEMORY) == 0, "end %u: memory of end %u is not what it wrote", i,
+		CHECK(memcmp(end->shadow, end->peer->memory, MEMORY) == 0,
+			"end %u: memory of end %u is not what it wrote", i,
 		      end->peer->index);
 		unsigned messages = 0, executed = end->refused_at < 0 ? end->num_done : (unsigned)end->refused_at;
 		for (unsigned k = 0; k < executed; k++)
 			messages += uses_receive(&end->posted[k].request);
-		CHECK(end->peer->received == messages, "end %u: %u messages sent, %u received", i, messages, end->peer->received);
+		CHECK(end->peer->received == messages, "end %u: %u messages sent, %u received", i, messages,
+			end->peer->received);
 	}
 }
 
@@ -767,7 +794,8 @@ static void shrink_and_report(uint64_t seed)
 		if (!run(seed, less))
 			requests = less;
 	run(seed, requests);
-	printf("# seed %llu (%s) at %llu ns: %s\n# replay: sim_rc -v %llu %u\nnot ok 1 - rc simulation\n", (unsigned long long)seed,
+	printf("# seed %llu (%s) at %llu ns: %s\n# replay: sim_rc -v %llu %u\nnot ok 1 - rc simulation\n",
+		(unsigned long long)seed,
 	       w.profile->name, (unsigned long long)w.now, w.why, (unsigned long long)seed, requests);
 }
 
@@ -778,7 +806,8 @@ static bool report_totals(void)
 	for (unsigned i = 0; i < VB_ARRAY_LEN(profiles); i++) {
 		if (!totals[i].sent)
 			continue;
-		printf("# %-36s %8llu packets, %6llu lost, %6llu sent again\n", profiles[i].name, (unsigned long long)totals[i].sent,
+		printf("# %-36s %8llu packets, %6llu lost, %6llu sent again\n", profiles[i].name,
+			(unsigned long long)totals[i].sent,
 		       (unsigned long long)totals[i].lost, (unsigned long long)totals[i].again);
 		/* Two are needed: packets that tell of others, ACKs above all, are lost as well. */
 		if (profiles[i].thrifty && totals[i].again > 2 * totals[i].lost)
@@ -809,6 +838,7 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	bool ok = report_totals();
-	printf("%s 1 - rc simulation, %llu seeds\n", ok ? "ok" : "# a lost packet costs too many\nnot ok", (unsigned long long)count);
+	printf("%s 1 - rc simulation, %llu seeds\n", ok ? "ok" : "# a lost packet costs too many\nnot ok",
+		(unsigned long long)count);
 	return !ok;
 }

@@ -54,7 +54,8 @@ static inline const struct vb_packet *nak_of(struct test_packet *t, uint32_t psn
 	return reply(t, psn, vb_syndrome(VB_AETH_NAK, code));
 }
 
-static inline const struct vb_packet *response(struct test_packet *t, unsigned opcode_bits, uint32_t psn, uint32_t bytes)
+static inline const struct vb_packet *response(struct test_packet *t, unsigned opcode_bits, uint32_t psn,
+	uint32_t bytes)
 {
 	struct vb_packet_out out;
 
@@ -71,8 +72,15 @@ static inline const struct vb_packet *atomic_answer(struct test_packet *t, uint3
 	return arrival(t, &out, 0);
 }
 
-static inline uint32_t psn_of(const struct vb_packet_out *out) { return vb_bth_psn((const struct vb_bth *)out->header); }
-static inline bool asks(const struct vb_packet_out *out) { return vb_bth_ack_request((const struct vb_bth *)out->header); }
+static inline uint32_t psn_of(const struct vb_packet_out *out)
+{
+	return vb_bth_psn((const struct vb_bth *)out->header);
+}
+
+static inline bool asks(const struct vb_packet_out *out)
+{
+	return vb_bth_ack_request((const struct vb_bth *)out->header);
+}
 
 static inline const char *name_of(const struct vb_packet_out *out)
 {

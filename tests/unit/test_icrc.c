@@ -51,7 +51,10 @@ static uint32_t next_random(void)
 	return (uint32_t)(random_state >> 32);
 }
 
-/* An IP datagram with a packet of `len` bytes (BTH to ICRC), everything random that may be. Returns where the BTH is. */
+/*
+ * An IP datagram with a packet of `len` bytes (BTH to ICRC), everything random that may be. Returns where the
+ * BTH is.
+ */
 static uint8_t *make_datagram(uint8_t *ip, unsigned version, size_t len, struct vb_icrc_route *route)
 {
 	size_t ip_bytes = version == 4 ? 20 : 40, udp_len = 8 + len, address = version == 4 ? 4 : 16;
@@ -75,7 +78,8 @@ static uint8_t *make_datagram(uint8_t *ip, unsigned version, size_t len, struct 
 	udp[4] = (uint8_t)(udp_len >> 8);
 	udp[5] = (uint8_t)udp_len;
 	*route = (struct vb_icrc_route){ .ip_version = (uint8_t)version,
-		.source_port = (uint16_t)(udp[0] << 8 | udp[1]), .destination_port = (uint16_t)(udp[2] << 8 | udp[3]) };
+		.source_port = (uint16_t)(udp[0] << 8 | udp[1]),
+			.destination_port = (uint16_t)(udp[2] << 8 | udp[3]) };
 	memcpy(route->source, ip + ip_bytes - 2 * address, address);
 	memcpy(route->destination, ip + ip_bytes - address, address);
 
@@ -114,7 +118,8 @@ static void icrc_check__packet_of_a_hardware_nic(void **state)
 {
 	static const uint8_t packet[] = { 0x81, 0x00, 0xff, 0xff, 0x40, 0x00, 0x01, 0x18, 0, 0, 0, 0,
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x82, 0xfd, 0x00, 0x2a };
-	struct vb_icrc_route route = { .ip_version = 4, .source = { 10, 0, 0x11, 1 }, .destination = { 10, 0, 0x12, 1 },
+	struct vb_icrc_route route = { .ip_version = 4, .source = { 10, 0, 0x11, 1 }, .destination = { 10, 0,
+		0x12, 1 },
 		.source_port = 0, .destination_port = 4791 };
 	struct vb_icrc_solver solver = { 0 };
 	uint16_t id;

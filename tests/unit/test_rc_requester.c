@@ -38,8 +38,10 @@ static int setup_with(unsigned max_rd_atomic)
 {
 	memset(&f, 0, sizeof(f));
 	f.now = 1000000;
-	vb_rc_req_init(&f.req, &(struct vb_rc_req_config){ .to = *to_peer(), .mtu = MTU, .first_psn = FIRST_PSN, .max_window = 512,
-		.max_rd_atomic = (uint8_t)max_rd_atomic, .retry_count = 2, .rnr_retry = 2, .ack_timeout_ns = TIMEOUT_NS, .place = place,
+	vb_rc_req_init(&f.req, &(struct vb_rc_req_config){ .to = *to_peer(), .mtu = MTU,
+		.first_psn = FIRST_PSN, .max_window = 512,
+		.max_rd_atomic = (uint8_t)max_rd_atomic, .retry_count = 2, .rnr_retry = 2,
+			.ack_timeout_ns = TIMEOUT_NS, .place = place,
 		.ctx = &f }, f.slots, SLOTS);
 	return 0;
 }
@@ -78,7 +80,8 @@ static unsigned write_all(void)
 	return n;
 }
 
-static enum vb_rc_verdict receives(const struct vb_packet *packet) { return vb_rc_req_receive(&f.req, f.now, packet); }
+static enum vb_rc_verdict receives(const struct vb_packet *packet) { return vb_rc_req_receive(&f.req, f.now,
+	packet); }
 
 static void assert_ignored(const struct vb_packet *packet)
 {

@@ -63,7 +63,8 @@ static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *byt
 	return 0;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+	uint64_t compare, uint64_t *original)
 {
 	*original = 100 + f.atomics++;
 	return 0;
@@ -75,7 +76,13 @@ static int invalidate(void *ctx, uint32_t rkey)
 	return f.invalidate_result;
 }
 
-static void *buffer_take(void *ctx) { return f.buffers < f.max_buffers ? f.buffers++, malloc(VB_RC_BUFFER_BYTES) : NULL; }
+static void *buffer_take(void *ctx)
+{
+	if (f.buffers >= f.max_buffers)
+		return NULL;
+	f.buffers++;
+	return malloc(VB_RC_BUFFER_BYTES);
+}
 
 static void buffer_give(void *ctx, void *buffer)
 {
@@ -83,16 +90,19 @@ static void buffer_give(void *ctx, void *buffer)
 	free(buffer);
 }
 
-static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory, atomic, invalidate };
+static const struct vb_responder_ops ops = { receive_take, receive_place, receive_done, check, write_memory,
+	atomic, invalidate };
 
 static int setup(void **state)
 {
 	memset(&f, 0, sizeof(f));
 	f.receives = 4;
 	f.max_buffers = 8;
-	vb_rc_resp_init(&f.resp, &(struct vb_rc_resp_config){ .to = *to_peer(), .mtu = MTU, .first_psn = FIRST_PSN, .max_rd_atomic = 2,
+	vb_rc_resp_init(&f.resp, &(struct vb_rc_resp_config){ .to = *to_peer(), .mtu = MTU,
+		.first_psn = FIRST_PSN, .max_rd_atomic = 2,
 		.rnr_timer = RNR_TIMER, .ops = &ops, .buffer_take = buffer_take, .buffer_give = buffer_give });
-	vb_uc_resp_init(&f.uc, &(struct vb_uc_resp_config){ .mtu = MTU, .first_psn = FIRST_PSN, .pkey = VB_PKEY_DEFAULT, .ops = &ops });
+	vb_uc_resp_init(&f.uc, &(struct vb_uc_resp_config){ .mtu = MTU, .first_psn = FIRST_PSN,
+		.pkey = VB_PKEY_DEFAULT, .ops = &ops });
 	return 0;
 }
 
@@ -145,7 +155,8 @@ static void assert_acks(uint32_t n, uint8_t syndrome)
 	assert_false(writes());
 }
 
-static const uint8_t ACK = VB_AETH_NO_CREDITS, SEQUENCE = VB_AETH_NAK << 5, INVALID = VB_AETH_NAK << 5 | VB_NAK_INVALID_REQUEST,
+static const uint8_t ACK = VB_AETH_NO_CREDITS, SEQUENCE = VB_AETH_NAK << 5,
+	INVALID = VB_AETH_NAK << 5 | VB_NAK_INVALID_REQUEST,
 		     ACCESS = VB_AETH_NAK << 5 | VB_NAK_REMOTE_ACCESS;
 
 static void send__three_packets_one_ack(void **state)
@@ -296,7 +307,8 @@ static void write__what_does_not_fit(void **state)
 	cases[2].r.rkey++;
 	for (unsigned i = 0; i < VB_ARRAY_LEN(cases); i++) {
 		setup(state);
-		assert_int_equal(vb_rc_resp_receive(&f.resp, packet_of(&cases[i].r, 0 - cases[i].index, cases[i].index, 1)), VB_RC_BROKEN);
+		assert_int_equal(vb_rc_resp_receive(&f.resp, packet_of(&cases[i].r, 0 - cases[i].index,
+			cases[i].index, 1)), VB_RC_BROKEN);
 		assert_acks(0, cases[i].syndrome);
 		assert_int_equal(f.memory[0], 0);
 	}
@@ -349,7 +361,8 @@ static void read__responses_and_order_of_answers(void **state)
 
 static void read__again_whole_and_in_part(void **state)
 {
-	struct vb_request r = request(VB_REQ_READ, 3 * MTU), part = request(VB_REQ_READ, MTU), s = request(VB_REQ_SEND, 1);
+	struct vb_request r = request(VB_REQ_READ, 3 * MTU), part = request(VB_REQ_READ, MTU),
+		s = request(VB_REQ_SEND, 1);
 
 	gets(&r, 0, 0);
 	assert_ignored(packet_of(&r, 0, 0, 0));	/* still to be answered */

@@ -129,7 +129,8 @@ static void request_packet__segmentation(void **state)
 
 static void request_packet__headers(void **state)
 {
-	struct vb_request r = { .kind = VB_REQ_WRITE, .length = 9, .remote_addr = 0x1122334455667788, .rkey = 0xa0b0c0d0,
+	struct vb_request r = { .kind = VB_REQ_WRITE, .length = 9, .remote_addr = 0x1122334455667788,
+		.rkey = 0xa0b0c0d0,
 				.tail = VB_TAIL_IMM };
 	struct vb_packet_out out;
 
