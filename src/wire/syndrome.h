@@ -23,8 +23,11 @@ enum vb_nak_code {
 /* In an ACK: the credit count means nothing, send as you like. */
 #define VB_AETH_NO_CREDITS 31
 
-static inline uint8_t vb_syndrome(enum vb_aeth_class class,
-	unsigned value) { return (uint8_t)(class << 5 | (value & 31)); }
+static inline uint8_t vb_syndrome(enum vb_aeth_class class, unsigned value)
+{
+	return (uint8_t)(class << 5 | (value & 31));
+}
+
 static inline unsigned vb_syndrome_class(uint8_t syndrome) { return syndrome >> 5; }
 static inline unsigned vb_syndrome_value(uint8_t syndrome) { return syndrome & 31; }
 
