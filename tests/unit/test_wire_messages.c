@@ -130,6 +130,15 @@ static void service_id__carries_port_space_and_port(void **state)
 	assert_false(vb_ip_cm_service_id_parse(0x1000000001061c06, &space, &port));
 }
 
+/* Member by member: the struct has padding. */
+static void assert_same_header(const struct vb_ip_cm *a, const struct vb_ip_cm *b)
+{
+	assert_int_equal(a->ip_version, b->ip_version);
+	assert_int_equal(a->source_port, b->source_port);
+	assert_memory_equal(a->source, b->source, sizeof(a->source));
+	assert_memory_equal(a->destination, b->destination, sizeof(a->destination));
+}
+
 static void ip_cm__ipv4_takes_the_last_four_bytes(void **state)
 {
 	struct vb_ip_cm ip = { .ip_version = 4, .source_port = 0x1234, .source = { 10, 0, 0, 1 },
@@ -140,7 +149,7 @@ static void ip_cm__ipv4_takes_the_last_four_bytes(void **state)
 	vb_ip_cm_encode(&ip, bytes);
 	assert_memory_equal(bytes, "\0\x40\x12\x34\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\2", 36);
 	assert_int_equal(vb_ip_cm_decode(bytes, 36, &back), 0);
-	assert_memory_equal(&back, &ip, sizeof(ip));
+	assert_same_header(&back, &ip);
 }
 
 static void ip_cm__ipv6_round_trip(void **state)
@@ -154,7 +163,7 @@ static void ip_cm__ipv6_round_trip(void **state)
 	vb_ip_cm_encode(&ip, bytes);
 	assert_int_equal(bytes[1], 0x60);
 	assert_int_equal(vb_ip_cm_decode(bytes, 92, &back), 0);
-	assert_memory_equal(&back, &ip, sizeof(ip));
+	assert_same_header(&back, &ip);
 }
 
 static void ip_cm__refuses_other_versions_and_short_data(void **state)
