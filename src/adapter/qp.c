@@ -30,10 +30,10 @@ static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap, enum ibv_qp_t
 	vb_lock_init(&sq->lock);
 	sq->max_wr = cap->max_send_wr;
 	sq->max_sge = cap->max_send_sge;
-	sq->max_inline = cap->max_inline_data;
 	sq->mask = vb_pow2_at_least(sq->max_wr) - 1;
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
-	uint32_t tail = gather > sq->max_inline ? gather : sq->max_inline;
+	uint32_t tail = gather > cap->max_inline_data ? gather : cap->max_inline_data;
+	sq->max_inline = tail; /* where the entries would be there is room for as much inline data, asked for or not */
 	uint32_t to = type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : 0;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
 	sq->slots = sq->max_wr ? aligned_alloc(VB_CACHE_LINE, (size_t)(sq->mask + 1) * sq->stride) : NULL;
@@ -79,6 +79,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	vb_list_init(&qp->srq_node);
 	vb_list_init(&qp->run_node);
 	err = init_sq(&qp->sq, &init->cap, init->type);
+	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
 		err = vb_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge);
 	if (!err)

@@ -131,6 +131,25 @@ static void send__inline_needs_no_region(void **state)
 	tear_down(w);
 }
 
+/* rdma_xclient counts on it: inline data in place of the entries, without having asked. */
+static void inline__is_granted_where_entries_would_be(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	struct ibv_qp_init_attr attr = qp_attr(), init;
+	struct ibv_qp_attr seen;
+
+	(void)state;
+	attr.cap.max_inline_data = 0;
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_true(attr.cap.max_inline_data >= SGES * sizeof(struct ibv_sge));
+	assert_int_equal(ibv_query_qp(id->qp, &seen, IBV_QP_CAP, &init), 0);
+	assert_int_equal(seen.cap.max_inline_data, attr.cap.max_inline_data);
+	rdma_destroy_qp(id);
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
 static void send__vectors_gather_and_scatter(void **state)
 {
 	struct wired *w = wire_up("127.0.0.1");
@@ -488,6 +507,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(send__arrives),
 		cmocka_unit_test(send__inline_needs_no_region),
+		cmocka_unit_test(inline__is_granted_where_entries_would_be),
 		cmocka_unit_test(send__vectors_gather_and_scatter),
 		cmocka_unit_test(send__unsignaled_completes_silently),
 		cmocka_unit_test(read_and_write__move_data),

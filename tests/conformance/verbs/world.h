@@ -28,7 +28,8 @@
 #define UNUSED __attribute__((unused))
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
-enum { DEPTH = 8, SGES = 3, INLINE = 32, BUFFER = 4096, ANY_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+/* INLINE is more than SGES entries take up, so that no more than asked for is granted. */
+enum { DEPTH = 8, SGES = 3, INLINE = 64, BUFFER = 4096, ANY_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
        IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
 /* A call that makes an object refuses with NULL and this errno. */
