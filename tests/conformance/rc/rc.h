@@ -159,6 +159,8 @@ void rc_verify_at(const char *file, int line, const void *at, size_t n, uint64_t
 void rc_verify_byte_at(const char *file, int line, const void *at, size_t n, uint8_t value);
 #define VERIFY_BYTE(at, n, value) rc_verify_byte_at(__FILE__, __LINE__, at, n, value)
 
+/* Waits for a child and gives its status. */
+int rc_reap(int pid);
 uint64_t rc_now_ms(void);
 void rc_pause_ms(unsigned ms);
 extern const bool rc_sanitized; /* slower, and with less memory to spare */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,6 +58,13 @@ void rc_skip(const char *why)
 {
 	fprintf(stderr, "# skipped: %s\n", why);
 	_exit(SKIPPED);
+}
+
+int rc_reap(int pid)
+{
+	int status;
+	CHECK_EQ(TEMP_FAILURE_RETRY(waitpid(pid, &status, 0)), pid);
+	return status;
 }
 
 static void bark(int signal)
@@ -187,7 +195,7 @@ static void run_case(void **state)
 		run(*state);
 		exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(TEMP_FAILURE_RETRY(waitpid(pid, &status, 0)), pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
 		return; /* it has said why; what cmocka makes of a skip counts as a failure in TAP */
 	if (WIFSIGNALED(status))

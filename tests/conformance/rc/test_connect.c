@@ -4,10 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Sends n bytes each way on qp and checks them. */
@@ -230,7 +227,7 @@ static void talk_to_parent(const struct end *e, int sock)
 static void fork__child_talks_to_its_parent(struct end *e)
 {
 	struct params p = params();
-	int pair[2], status;
+	int pair[2];
 	rc_start(e, &p);
 	exchange(e, e->qp, 100, e->seed);
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
@@ -248,8 +245,7 @@ static void fork__child_talks_to_its_parent(struct end *e)
 			exchange(e, e->qp, 100 + i, e->seed + i);
 		}
 		rc_finish(&child);
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK_EQ(status, 0);
+		CHECK_EQ(rc_reap(pid), 0);
 	} else {
 		for (int i = 0; i < 30; i++)
 			exchange(e, e->qp, 100 + i, e->seed + i);
@@ -276,7 +272,7 @@ static void fork__parent_goes_on(struct end *e)
 			exchange(e, e->qp, 3000, e->seed + i * 10 + n);
 	}
 	for (int i = 0; !e->passive && i < 8; i++)
-		CHECK_EQ(waitpid(children[i], NULL, 0), children[i]);
+		CHECK_EQ(rc_reap(children[i]), 0);
 	exchange(e, e->qp, 3000, e->seed);
 	rc_finish(e);
 }

@@ -7,10 +7,8 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -118,7 +116,7 @@ static struct victim make_victim(const struct end *e, bool idle)
 static void kill_victim(struct victim *v)
 {
 	kill(v->pid, SIGKILL);
-	CHECK_EQ(waitpid(v->pid, NULL, 0), v->pid);
+	rc_reap(v->pid);
 }
 
 /* Everything that was posted comes back as an error. */
