@@ -13,8 +13,10 @@ static int keep_qp_attr(struct vb_cma_id *id, struct ibv_pd *pd, const struct ib
 	if (!attr)
 		return 0;
 	id->child_qp_attr = malloc(sizeof(*attr));
-	if (!id->child_qp_attr)
+	if (!id->child_qp_attr) {
+		vb_explain("rdma_create_ep", "no memory for the QP's attributes");
 		return ENOMEM;
+	}
 	*id->child_qp_attr = *attr;
 	id->child_qp_attr->qp_type = id->pub.qp_type;
 	id->child_pd = pd;
@@ -33,11 +35,15 @@ static int keep_connect_data(struct vb_cma_id *id, const struct rdma_addrinfo *r
 {
 	if (!res->ai_connect_len || !res->ai_connect)
 		return 0;
-	if (res->ai_connect_len > MAX_CONNECT_DATA)
+	if (res->ai_connect_len > MAX_CONNECT_DATA) {
+		vb_explain("rdma_create_ep", "%zu bytes of connection data, %d fit", res->ai_connect_len, MAX_CONNECT_DATA);
 		return EINVAL;
+	}
 	id->connect_data = malloc(res->ai_connect_len);
-	if (!id->connect_data)
+	if (!id->connect_data) {
+		vb_explain("rdma_create_ep", "no memory for the connection data");
 		return ENOMEM;
+	}
 	memcpy(id->connect_data, res->ai_connect, res->ai_connect_len);
 	id->connect_data_len = (uint8_t)res->ai_connect_len;
 	return 0;
@@ -80,9 +86,10 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 	if (err)
 		return vb_cma_fail(err, "no id: %s", strerror(err));
 	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) : prepare_active(id, res, pd, attr);
-	if (err) {
+	if (err) { /* explained by the call that failed */
 		rdma_destroy_id(&id->pub);
-		return vb_cma_fail(err, "no endpoint: %s", strerror(err));
+		errno = err;
+		return -1;
 	}
 	*out = &id->pub;
 	return 0;

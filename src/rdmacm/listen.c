@@ -18,7 +18,11 @@ static int bind_to_listen(struct vb_cma_id *id, const char *call)
 	}
 	if (id->port)
 		return 0;
-	return vb_cma_port_bind(id->pub.ps, &addr, id->afonly, &id->port); /* a reusable address: now it is taken */
+	/* A reusable address: now it is taken. */
+	int err = vb_cma_port_bind(id->pub.ps, &addr, id->afonly, &id->port);
+	if (err)
+		vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
+	return err;
 }
 
 static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
@@ -32,8 +36,10 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 	id->state = VB_CMA_LISTENING;
 	vb_cma_unlock();
 	err = vb_cma_port_listen(id->port);
-	if (err)
+	if (err) {
+		vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
 		id->state = VB_CMA_BOUND;
+	}
 	return err;
 }
 
@@ -46,7 +52,10 @@ VB_EXPORT int rdma_listen(struct rdma_cm_id *pub, int backlog)
 	if (id->state != VB_CMA_BOUND && id->state != VB_CMA_IDLE)
 		return vb_cma_fail(EINVAL, "the id is %s; only a bound one can listen", vb_cma_state_text(id->state));
 	int err = listen_on(id, __func__, backlog);
-	return err ? vb_cma_fail(-err, "port %u: %s", id->src.port, strerror(-err)) : 0;
+	if (!err)
+		return 0;
+	errno = -err;
+	return -1;
 }
 
 VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
@@ -77,7 +86,8 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 	if (attr && rdma_create_qp(child, id->child_pd, &own)) {
 		int err = errno;
 		rdma_destroy_id(child);
-		return vb_cma_fail(err, "the request is dropped, its QP could not be had");
+		errno = err;
+		return -1;
 	}
 	*out = child;
 	return 0;

@@ -75,17 +75,22 @@ static const struct option *find(int level, int name)
 }
 
 /* A path chosen by the program stands in for rdma_resolve_route; how to reach the peer is not its choice here. */
-static int set_path(struct vb_cma_id *id, const void *val, size_t len)
+static int set_path(struct vb_cma_id *id, const char *call, const void *val, size_t len)
 {
 	const struct ibv_path_data *paths = val;
 
-	if (!len || len % sizeof(*paths))
-		return vb_cma_fail(EINVAL, "%zu bytes are no array of struct ibv_path_data", len);
-	if (id->state != VB_CMA_ADDR_RESOLVED)
-		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first",
-				   vb_cma_state_text(id->state));
-	if (vb_cma_id_fill_path(id))
-		return vb_cma_fail(ENOMEM, "no memory for the path record");
+	if (!len || len % sizeof(*paths)) {
+		vb_explain(call, "%zu bytes are no array of struct ibv_path_data", len);
+		return EINVAL;
+	}
+	if (id->state != VB_CMA_ADDR_RESOLVED) {
+		vb_explain(call, "the id is %s; its address must be resolved first", vb_cma_state_text(id->state));
+		return EINVAL;
+	}
+	if (vb_cma_id_fill_path(id)) {
+		vb_explain(call, "no memory for the path record");
+		return ENOMEM;
+	}
 	id->tos = paths[0].path.tclass;
 	vb_cma_lock();
 	id->state = VB_CMA_ROUTE_RESOLVED;
@@ -94,23 +99,33 @@ static int set_path(struct vb_cma_id *id, const void *val, size_t len)
 	return 0;
 }
 
+static int set(struct vb_cma_id *id, const char *call, const struct option *option, const void *val, size_t len)
+{
+	if (len != option->bytes) {
+		vb_explain(call, "%s takes %zu bytes, not %zu", option->text, option->bytes, len);
+		return EINVAL;
+	}
+	int err = option->set(id, val);
+	if (err)
+		vb_explain(call, "%s: its value does not fit an id that is %s", option->text, vb_cma_state_text(id->state));
+	return err;
+}
+
 VB_EXPORT int rdma_set_option(struct rdma_cm_id *pub, int level, int optname, void *optval, size_t optlen)
 {
 	if (!pub || !optval)
 		return vb_cma_fail(EINVAL, "id or value is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
-
-	if (level == RDMA_OPTION_IB && optname == RDMA_OPTION_IB_PATH)
-		return set_path(id, optval, optlen);
 	const struct option *option = find(level, optname);
-	if (!option)
+	bool is_path = level == RDMA_OPTION_IB && optname == RDMA_OPTION_IB_PATH;
+
+	if (!option && !is_path)
 		return vb_cma_fail(ENOSYS, "there is no option %d at level %d", optname, level);
-	if (optlen != option->bytes)
-		return vb_cma_fail(EINVAL, "%s takes %zu bytes, not %zu", option->text, option->bytes, optlen);
-	int err = option->set(id, optval);
-	return err ? vb_cma_fail(err, "%s: its value does not fit an id that is %s", option->text,
-				 vb_cma_state_text(id->state)) :
-		     0;
+	int err = is_path ? set_path(id, __func__, optval, optlen) : set(id, __func__, option, optval, optlen);
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
 }
 
 VB_EXPORT int rdma_set_local_ece(struct rdma_cm_id *pub, struct ibv_ece *ece)

@@ -223,7 +223,7 @@ static int check_new_qp(const struct rdma_cm_id *id, const char *call)
 	return 0;
 }
 
-static int create_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
+static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = choose_cqs(id, attr);
 
@@ -236,7 +236,6 @@ static int create_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init
 		return errno ? errno : ENOMEM;
 	err = -vb_cma_qp_prepare(vb_cma_id_of(id), qp);
 	if (err) {
-		vb_explain(call, "the new QP cannot be made ready: %s", strerror(err));
 		ibv_destroy_qp(qp);
 		return err;
 	}
@@ -246,29 +245,40 @@ static int create_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init
 	return 0;
 }
 
+/* What libibverbs refuses it has explained itself. */
+static int add_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_init_attr_ex wanted = *attr;
+	int err = check_new_qp(id, call);
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		wanted.pd = NULL;
+	if (!err)
+		err = choose_pd(id, call, &wanted.pd);
+	if (err)
+		return err;
+	wanted.comp_mask |= IBV_QP_INIT_ATTR_PD;
+	err = create_qp(id, &wanted);
+	if (err)
+		destroy_cqs(id);
+	else
+		*attr = wanted;
+	return err;
+}
+
+static int result(int err)
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
 VB_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
-	struct ibv_qp_init_attr_ex wanted = *attr;
-	struct ibv_pd *pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL;
-	int err = check_new_qp(id, __func__);
-
-	if (!err)
-		err = choose_pd(id, __func__, &pd);
-	if (err) {
-		errno = err;
-		return -1;
-	}
-	wanted.comp_mask |= IBV_QP_INIT_ATTR_PD;
-	wanted.pd = pd;
-	err = create_qp(id, __func__, &wanted);
-	if (err) {
-		destroy_cqs(id);
-		return vb_cma_fail(err, "no QP: %s", strerror(err));
-	}
-	*attr = wanted;
-	return 0;
+	return result(add_qp(id, __func__, attr));
 }
 
 static struct ibv_qp_init_attr_ex extend(const struct ibv_qp_init_attr *attr)
@@ -287,8 +297,9 @@ VB_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ib
 
 	extended.comp_mask = IBV_QP_INIT_ATTR_PD;
 	extended.pd = pd;
-	if (rdma_create_qp_ex(id, &extended))
-		return -1;
+	int err = add_qp(id, __func__, &extended);
+	if (err)
+		return result(err);
 	attr->send_cq = extended.send_cq;
 	attr->recv_cq = extended.recv_cq;
 	attr->srq = extended.srq;
@@ -334,28 +345,31 @@ static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 	return err;
 }
 
+static int add_srq(struct rdma_cm_id *id, const char *call, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq_init_attr_ex wanted = *attr;
+
+	if (!id->verbs || id->srq) {
+		vb_explain(call, id->srq ? "the id has an SRQ already" : "the id is bound to no device yet");
+		return EINVAL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD))
+		wanted.pd = NULL;
+	int err = choose_pd(id, call, &wanted.pd);
+	if (err)
+		return err;
+	wanted.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+	err = create_srq(id, &wanted);
+	if (!err)
+		*attr = wanted;
+	return err;
+}
+
 VB_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
-	if (!id->verbs)
-		return vb_cma_fail(EINVAL, "the id is bound to no device yet");
-	if (id->srq)
-		return vb_cma_fail(EINVAL, "the id has an SRQ already");
-	struct ibv_srq_init_attr_ex wanted = *attr;
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD))
-		wanted.pd = NULL;
-	int err = choose_pd(id, __func__, &wanted.pd);
-	if (err) {
-		errno = err;
-		return -1;
-	}
-	wanted.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-	err = create_srq(id, &wanted);
-	if (err)
-		return vb_cma_fail(err, "no SRQ: %s", strerror(err));
-	*attr = wanted;
-	return 0;
+	return result(add_srq(id, __func__, attr));
 }
 
 VB_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -367,10 +381,10 @@ VB_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD, .srq_type = IBV_SRQT_BASIC,
 	};
 
-	if (rdma_create_srq_ex(id, &extended))
-		return -1;
-	attr->attr = extended.attr;
-	return 0;
+	int err = add_srq(id, __func__, &extended);
+	if (!err)
+		attr->attr = extended.attr;
+	return result(err);
 }
 
 VB_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)

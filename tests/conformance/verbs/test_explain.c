@@ -2,53 +2,7 @@
 /* With VERBATIM_DEBUG=1 each refused call says one line on standard error, under its name; without it, nothing is said. */
 #include "world.h"
 
-static bool debugging;
-
-/* Standard error goes to a pipe from here on. */
-static int capture(int *saved)
-{
-	int ends[2];
-	assert_int_equal(pipe(ends), 0);
-	*saved = dup(STDERR_FILENO);
-	dup2(ends[1], STDERR_FILENO);
-	close(ends[1]);
-	set_nonblocking(ends[0]);
-	return ends[0];
-}
-
-static void release(int from, int saved, char *text, size_t size)
-{
-	dup2(saved, STDERR_FILENO);
-	close(saved);
-	ssize_t n = read(from, text, size - 1);
-	text[n > 0 ? n : 0] = 0;
-	close(from);
-}
-
-static void check_line(const char *source, const char *call, const char *text)
-{
-	char start[64];
-	if (!debugging) {
-		if (*text)
-			fail_msg("%s: said without being asked: %s", source, text);
-		return;
-	}
-	snprintf(start, sizeof(start), "verbatim: %s: ", call);
-	const char *end = strchr(text, '\n');
-	if (strncmp(text, start, strlen(start)) || !end || end[1] || end - text < (long)strlen(start) + 10)
-		fail_msg("%s: expected one line of %s, got: %s", source, call, text);
-}
-
-/* The expression refuses, and says so under the name. */
-#define EXPLAINS(name, expression)                                              \
-	do {                                                                    \
-		char text_[4096];                                               \
-		int saved_, from_ = capture(&saved_);                           \
-		bool refused_ = (expression);                                   \
-		release(from_, saved_, text_, sizeof(text_));                   \
-		assert_true(refused_);                                          \
-		check_line(#expression, name, text_);                           \
-	} while (0)
+#include "../explain.h"
 
 static void objects(void **state)
 {
@@ -117,7 +71,6 @@ static void queue_pairs(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
-/* The library reads the variable when it is loaded: each way is a program run of its own. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -125,14 +78,6 @@ int main(int argc, char **argv)
 		WORLD_TEST(queries),
 		WORLD_TEST(queue_pairs),
 	};
-	const char *now = getenv("VERBATIM_DEBUG");
-	if (argc != 2)
-		return 99;
-	debugging = !strcmp(argv[1], "1");
-	if (!now || strcmp(now, argv[1])) {
-		setenv("VERBATIM_DEBUG", argv[1], 1);
-		execv("/proc/self/exe", argv);
-		return 99;
-	}
+	with_debugging(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
