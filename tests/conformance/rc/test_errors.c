@@ -652,6 +652,11 @@ static void cq__overrun(struct end *e)
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		struct ibv_wc wc;
 		CHECK(ibv_poll_cq(e->scq, 1, &wc) < 0);
+		/* A request that is refused breaks nothing, whatever has become of the CQ. */
+		struct ibv_qp *other = rc_make_qp(e);
+		CHECK_EQ(rc_post(e, &(struct op){ .qp = other, .opcode = IBV_WR_SEND, .len = 8 }), EINVAL);
+		CHECK_EQ(rc_state(other), IBV_QPS_RESET);
+		CHECK_EQ(ibv_destroy_qp(other), 0);
 	}
 	rc_finish(e);
 }

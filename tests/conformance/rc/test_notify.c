@@ -191,6 +191,36 @@ static void wait__by_poll(struct end *e) { ping_pong(e, 100, 5000, wait_by_poll)
 static void wait__by_epoll(struct end *e) { ping_pong(e, 100, 64, wait_by_epoll); }
 static void wait__by_select(struct end *e) { ping_pong(e, 100, 300000, wait_by_select); }
 
+/* Long transfers go on while both programs sleep. */
+static void wait__for_long_transfers(struct end *e)
+{
+	enum { LONG = 6 << 20 };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND };
+	struct params p = notify_params();
+	p.bytes = 3 * LONG;
+	rc_start(e, &p);
+	if (e->passive) {
+		rc_recv(e, 0, 2 * LONG, LONG);
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	}
+	meet(e);
+	if (e->passive) {
+		expect_cq_event(e, e->rcq);
+		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+		VERIFY(e->buf + 2 * LONG, LONG, e->seed);
+	} else {
+		rc_fill(e->buf, LONG, e->seed);
+		for (int i = 0; i < 3; i++) {
+			CHECK_EQ(ibv_req_notify_cq(e->scq, 0), 0);
+			POST(e, .id = i, .opcode = opcodes[i], .at = i == 1 ? LONG : 0, .len = LONG);
+			expect_cq_event(e, e->scq);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		VERIFY(e->buf + LONG, LONG, e->seed);
+	}
+	rc_finish(e);
+}
+
 static void wait__non_blocking_finds_nothing(struct end *e)
 {
 	struct params p = notify_params();
@@ -300,6 +330,7 @@ static const struct body bodies[] = {
 	BODY(wait__by_poll),
 	BODY(wait__by_epoll),
 	BODY(wait__by_select),
+	BODY(wait__for_long_transfers),
 	BODY(wait__non_blocking_finds_nothing),
 	BODY(idle__blocked_program_uses_no_cpu),
 	BODY(idle__program_that_computes_is_served),
