@@ -14,7 +14,7 @@
 
 static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
 {
-	return atomic_load_explicit(&l->theirs, memory_order_relaxed);
+	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
 }
 
 /* ---- is the peer's QP there? ---- */

@@ -47,7 +47,7 @@ static enum step fail_receive(struct failure *f, enum ibv_wc_status nak, enum ib
 
 static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
 {
-	return atomic_load_explicit(&l->theirs, memory_order_relaxed);
+	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
 }
 
 /* ---- sessions ---- */
