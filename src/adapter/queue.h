@@ -49,6 +49,4 @@ void vb_qp_peer_lost(struct vb_qp *qp);
 /* Completes a receive; imm in network order. */
 void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields);
 
-bool vb_sq_is_idle(const struct vb_sq *sq);
-
 #endif

@@ -41,11 +41,6 @@ static const struct opcode *opcode_of(const struct vb_qp *qp, unsigned opcode)
 	return &opcodes[opcode];
 }
 
-bool vb_sq_is_idle(const struct vb_sq *sq)
-{
-	return sq->head == sq->tail;
-}
-
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
 {
 	sqe->status = status;

@@ -275,16 +275,6 @@ void vb_local_settle(struct vb_qp *qp)
 	serve_locked(qp);
 }
 
-static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)
-{
-	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);
-	if (vb_likely(t != NULL) || !l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
-		return t;
-	t = vb_peer_block(l->peer, l->qp->attr.dest_qp_num);
-	atomic_store(&l->theirs, t);
-	return t;
-}
-
 /*
  * The caller holds a reference, so path_state stays. Acks come before what arrived, but are looked at after it was seen: so a send
  * completes before the receive of the answer to it.
@@ -292,7 +282,7 @@ static const struct vb_shm_qp *find_theirs(struct vb_local_qp *l)
 static void run(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	bool arrived = find_theirs(l) && vb_responder_has_news(l);
+	bool arrived = vb_local_find_theirs(l) && vb_responder_has_news(l);
 	if (request(qp) && arrived)
 		serve(qp);
 }

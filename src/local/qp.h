@@ -107,6 +107,8 @@ void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 
+/* Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a reference or a lock of the QP. */
+bool vb_local_find_theirs(struct vb_local_qp *l);
 /* When the peer has died: takes its last acks and executes what it had sent. No lock held; a reference is. */
 void vb_local_settle(struct vb_qp *qp);
 

@@ -19,7 +19,7 @@ static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
 
 /* ---- is the peer's QP there? ---- */
 
-static bool find_theirs(struct vb_local_qp *l)
+bool vb_local_find_theirs(struct vb_local_qp *l)
 {
 	if (vb_likely(theirs_of(l) != NULL))
 		return true;
@@ -78,7 +78,7 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 /* False: the QP has failed or goes on waiting. */
 static bool is_ready(struct vb_local_qp *l)
 {
-	if (vb_likely(find_theirs(l) && responds(l))) {
+	if (vb_likely(vb_local_find_theirs(l) && responds(l))) {
 		if (vb_unlikely(l->req.waiting)) {
 			l->req.waiting = false;
 			vb_timer_cancel(&l->req.give_up);
