@@ -51,6 +51,13 @@ VB_EXPORT void vb_host_put(void);
 /* Counts the forks above this process: changes in a child. Objects remember it to notice that they were inherited. */
 VB_EXPORT unsigned vb_host_generation(void);
 
+/*
+ * VERBATIM_LOCAL=off: this process speaks to all others, those of its own host and itself included, as to another host, over UDP.
+ * It refuses links, so its peers come to the same answer. Read from the environment once, at the latest when the host starts; a
+ * forked child reads it anew. Needs no started host. Cheap.
+ */
+VB_EXPORT bool vb_local_is_off(void);
+
 /* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 

@@ -40,6 +40,7 @@ static void in_child(void)
 	vb_loop_forget();
 	vb_slot_forget();
 	vb_netif_forget();
+	vb_setting_forget();
 	for (size_t i = 0; i < MAX_CHILD_HANDLERS && child_handlers[i]; i++)
 		child_handlers[i]();
 }

@@ -29,6 +29,7 @@ void vb_netif_start_locked(void);
 void vb_netif_forget(void);
 void vb_shm_forget(void);
 void vb_fd_forget(void);
+void vb_setting_forget(void);
 
 void vb_fd_close_locked(int fd);
 
