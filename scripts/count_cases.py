@@ -4,52 +4,80 @@
 
 A test that speaks TAP counts by its cases; any other counts as one. A TAP test that ended badly without
 a failed case to show for it (crash, time limit, missing cases) counts as one failure more.
+Before the sum come the skipped cases and then the failed ones, each with the last of what was said about it, so that
+the end of a long output still names what failed.
 usage: count_cases.py testlog.json EXIT_STATUS_OF_MESON
 """
+import dataclasses
 import json
 import re
 import sys
 
 CASE = re.compile(r"^(ok|not ok)\b\s*\d*\s*(?:-\s*)?([^#]*)(?:#\s*(SKIP)\S*\s*(.*))?$", re.IGNORECASE)
+PLAN = re.compile(r"^1\.\.\d+")
 GOOD = ("OK", "SKIP")
+SAID_LINES = 12
+
+
+@dataclasses.dataclass
+class Outcome:
+    status: str                       # "passed", "failed", "skipped"
+    name: str
+    reason: str = ""                  # to skip it
+    said: list = dataclasses.field(default_factory=list)   # the lines behind its own
 
 
 def tap_cases(text):
-    """Yields (outcome, name, reason) of each case."""
+    """Each case with the lines that follow it, up to the next one."""
+    cases = []
     for line in text.splitlines():
-        match = CASE.match(line)
-        if not match:
-            continue
-        status, name, skip, reason = match.groups()
-        if skip:
-            yield "skipped", name.strip(), reason
-        else:
-            yield ("passed" if status.lower() == "ok" else "failed"), name.strip(), ""
+        if match := CASE.match(line):
+            status, name, skip, reason = match.groups()
+            status = "skipped" if skip else "passed" if status.lower() == "ok" else "failed"
+            cases.append(Outcome(status, name.strip(), reason or ""))
+        elif cases and not PLAN.match(line):
+            cases[-1].said.append(line)
+    return cases
+
+
+def last_lines(lines, limit=SAID_LINES):
+    return [line.rstrip() for line in lines if line.strip(" #\t")][-limit:]
+
+
+def said_about(case, errors):
+    """What its own lines and standard error say about a case: the lines with its name, if there are any."""
+    own = last_lines(case.said)
+    naming = [line for line in errors if case.name in line]
+    return last_lines(naming or errors, SAID_LINES - len(own)) + own if len(own) < SAID_LINES else own
+
+
+def outcomes(test):
+    """The cases of one test, its bad end among them if no case tells of it."""
+    result, said = test["result"], test.get("stdout", "").splitlines()
+    cases = tap_cases(test.get("stdout", ""))
+    if not cases:
+        status = "passed" if result == "OK" else "skipped" if result == "SKIP" else "failed"
+        cases.append(Outcome(status, result, said[-1] if said else "", said))
+    elif result not in GOOD and not any(case.status == "failed" for case in cases):
+        cases.append(Outcome("failed", f"ended with {result}", "", said))
+    return cases
 
 
 def count(log):
-    total = {"passed": 0, "failed": 0, "skipped": 0}
-    remarks = []
+    """The sum, and the remarks about skipped and failed cases."""
+    total, skipped, failed = {"passed": 0, "failed": 0, "skipped": 0}, [], []
     for line in log:
         test = json.loads(line)
         title = test["name"].split(" / ")[-1]
-        cases = list(tap_cases(test.get("stdout", "")))
-        for outcome, name, reason in cases:
-            total[outcome] += 1
-            if outcome == "skipped":
-                remarks.append(f"skipped: {title}: {name}: {reason}")
-            elif outcome == "failed":
-                remarks.append(f"failed: {title}: {name}")
-        result = test["result"]
-        if not cases:
-            total["passed" if result == "OK" else "skipped" if result == "SKIP" else "failed"] += 1
-            if result != "OK":
-                last = (test.get("stdout", "").strip().splitlines() or [""])[-1]
-                remarks.append(f"{'skipped' if result == 'SKIP' else 'failed'}: {title}: {result} {last}")
-        elif result not in GOOD and not any(outcome == "failed" for outcome, _, _ in cases):
-            total["failed"] += 1
-            remarks.append(f"failed: {title}: ended with {result}")
-    return total, remarks
+        errors = test.get("stderr", "").splitlines()
+        for case in outcomes(test):
+            total[case.status] += 1
+            if case.status == "skipped":
+                skipped.append(f"skipped: {title}: {case.name}: {case.reason}")
+            elif case.status == "failed":
+                failed.append(f"failed: {title}: {case.name}")
+                failed += [f"    {line}" for line in said_about(case, errors)]
+    return total, skipped + failed
 
 
 def main():
@@ -61,7 +89,8 @@ def main():
     if int(sys.argv[2]) != 0 and not total["failed"]:
         total["failed"] += 1
         remarks.append(f"failed: meson test ended with {sys.argv[2]}")
-    print("\n".join(remarks))
+    for remark in remarks:
+        print(remark)
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] or not total["passed"] else 0
 

@@ -2,9 +2,9 @@
 """Runs unmodified RDMA programs in pairs through `verbatim run` and judges what they did.
 
 A Case names a server and a client command line, the exit statuses that they must end with and patterns that their
-output must show; in all of these {dev}, {addr}, {gid} and {port} stand for the endpoint's own. Each program runs in a
-process group of its own with its output in a file of its own; whatever happens, both groups are gone when run_case
-returns.
+output must show; in all of these {dev}, {gid} and {local} (its address) stand for the own endpoint's, {addr} and {port}
+for the server's. Each program runs in a process group of its own with its output in a file of its own; whatever
+happens, both groups are gone when run_case returns.
 
 A server counts as ready when all of its threads sleep and use no CPU time for a moment: that is the same for programs
 that accept a TCP connection and for those that wait for a connection manager event, and looks into none of them.
@@ -30,6 +30,7 @@ ARPHRD_ETHER = "1"
 READY_LIMIT_S = 10.0
 READY_SAMPLES = 3
 READY_SAMPLE_S = 0.03
+QUOTED_LINES = 5                      # of each program of a failed case
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Endpoint:
     dev: str
     addr: str
     gid: int
+    prefix: tuple = ()                # the command that runs its programs, such as nsenter, with arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +118,9 @@ def free_port():
 
 
 class Program:
-    """A program under `verbatim run`, in its own process group, its output in a file."""
+    """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it by exec."""
 
-    def __init__(self, build, command, log_path):
+    def __init__(self, build, command, log_path, prefix=()):
         self.command = command
         self.log_path = log_path
         self.log = open(log_path, "wb")
@@ -126,7 +128,7 @@ class Program:
         self.log.flush()
         self.header = self.log.tell()
         self.process = subprocess.Popen(
-            [os.path.join(build, "verbatim"), "run", *command.split()], stdin=subprocess.DEVNULL,
+            [*prefix, os.path.join(build, "verbatim"), "run", *command.split()], stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def wait(self, deadline):
@@ -192,10 +194,10 @@ def _fill(template, values):
     return template
 
 
-def _judge_output(case, values, outcome):
+def _judge_output(case, sides, outcome):
     """What is wrong with the two outputs, or ""."""
-    for who, output, wanted in (("client", outcome.client_output, case.client_shows),
-                                ("server", outcome.server_output, case.server_shows)):
+    for who, values, output, wanted in (("client", sides[1][1], outcome.client_output, case.client_shows),
+                                        ("server", sides[0][1], outcome.server_output, case.server_shows)):
         for pattern in wanted:
             if not re.search(_fill(pattern, values), output, re.MULTILINE):
                 return f"{who} does not show /{_fill(pattern, values)}/"
@@ -217,17 +219,20 @@ def missing_programs(*commands):
     return [program for program in programs if not shutil.which(program)]
 
 
-def run_case(build, case, endpoint, log_dir):
-    """Runs one case on one endpoint and judges it."""
+def run_case(build, case, endpoint, log_dir, client=None):
+    """Runs one case and judges it. The server runs on an endpoint, the client there too or on one of its own."""
     for program in missing_programs(case.server, case.client):
         return Outcome("skip", f"{program} is not installed")
-    values = dataclasses.asdict(endpoint) | {"port": free_port()}
+    client = client or endpoint
+    values = {"addr": endpoint.addr, "port": free_port()}
+    sides = [(side.prefix, values | {"dev": side.dev, "gid": side.gid, "local": side.addr})
+             for side in (endpoint, client)]
     stem = os.path.join(log_dir, re.sub(r"[^\w.-]+", "_", f"{case.name}.{endpoint.label}"))
     outcome = Outcome("ok")
     start = time.monotonic()
     programs = []
     try:
-        outcome.reason = _run_programs(build, case, values, stem, programs)
+        outcome.reason = _run_programs(build, case, sides, stem, programs)
     finally:
         for program in programs:
             program.end()
@@ -238,24 +243,25 @@ def run_case(build, case, endpoint, log_dir):
         outcome.client_output = programs[-1].output()
     if outcome.reason.startswith("client") and case.server:
         outcome.reason += f"; server said{last_words(outcome.server_output)}"
-    outcome.reason = outcome.reason or _judge_output(case, values, outcome)
+    outcome.reason = outcome.reason or _judge_output(case, sides, outcome)
     if outcome.reason:
         outcome.status = "FAIL"
     return outcome
 
 
-def _run_programs(build, case, values, stem, programs):
+def _run_programs(build, case, sides, stem, programs):
     """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or ""."""
+    (server_prefix, server_values), (client_prefix, client_values) = sides
     deadline = time.monotonic() + case.limit_s
     if case.server:
-        server = Program(build, _fill(case.server, values), f"{stem}.server.log")
+        server = Program(build, _fill(case.server, server_values), f"{stem}.server.log", server_prefix)
         programs.append(server)
         server.wait_ready()
         if server.process.poll() is not None:
             return f"server {describe_exit(server.process.returncode)} before a client came" \
                    f"{last_words(server.output())}"
     for turn in range(case.clients):
-        client = Program(build, _fill(case.client, values), f"{stem}.client{turn or ''}.log")
+        client = Program(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log", client_prefix)
         programs.append(client)
         status = client.wait(deadline)
         if status != case.client_exit:
@@ -274,6 +280,12 @@ def _judge_server(case, server, deadline):
     return ""
 
 
+def quoted(who, output, limit=QUOTED_LINES):
+    """The last lines of a program's output that say something, as TAP comments."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip(" -=")]
+    return [f"# {who}: {line[:200]}" for line in lines[-limit:]]
+
+
 class Report:
     """Prints one TAP line per case and the final count; `status` is the exit status."""
 
@@ -289,7 +301,8 @@ class Report:
             return
         print(f"{'not ok' if outcome.status == 'FAIL' else 'ok'} {number} - {name}", flush=True)
         if outcome.reason:
-            print(f"# FAIL {name}: {outcome.reason}", flush=True)
+            said = quoted("server", outcome.server_output) + quoted("client", outcome.client_output)
+            print("\n".join([f"# FAIL {name}: {outcome.reason}", *said]), flush=True)
 
     def finish(self):
         print(f"1..{sum(self.count.values())}")

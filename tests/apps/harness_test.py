@@ -107,11 +107,13 @@ def main():
         check("free_port__differs", len(ports) == 50, ports)
 
         log = subprocess.run([sys.executable, "-c", "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
-                              "r.add('b', h.Outcome('FAIL', 'why')); r.add('c', h.Outcome('skip', 'absent'));"
+                              "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join('012345678')));"
+                              "r.add('c', h.Outcome('skip', 'absent'));"
                               "exit(r.finish())"], cwd=os.path.dirname(os.path.abspath(__file__)),
                              capture_output=True, text=True, check=False)
-        check("report__tap", log.returncode == 1 and log.stdout.splitlines()[:5] == [
-            "ok 1 - a", "not ok 2 - b", "# FAIL b: why", "ok 3 - c # SKIP absent", "1..3"], log)
+        check("report__tap", log.returncode == 1 and log.stdout.splitlines()[:12] == [
+            "ok 1 - a", "not ok 2 - b", "# FAIL b: why", "# server: one", "# server: two",
+            *(f"# client: {n}" for n in range(4, 9)), "ok 3 - c # SKIP absent", "1..3"], log)
     print(f"1..{number}")
     return 1 if failed else 0
 

@@ -50,31 +50,37 @@ def wait_for_traffic(programs):
 
 
 def kill_one(build, endpoint, log_dir, number, delay):
-    """One round; the reason why it failed, or ""."""
-    values = vars(endpoint) | {"port": harness.free_port()}
-    command = TRAFFIC.format(**values)
+    """One round."""
     programs = []
     try:
-        for role, text in (("server", command), ("client", f"{command} {endpoint.addr}")):
-            programs.append(harness.Program(build, text, os.path.join(log_dir, f"{number}.{role}.log")))
-            if role == "server":
-                programs[0].wait_ready()
-        if not wait_for_traffic(programs):
-            return "no traffic: " + " / ".join(harness.last_words(program.output()) for program in programs)
-        time.sleep(delay)
-        victim, survivor = programs if number % 2 == 0 else reversed(programs)
-        os.kill(victim.process.pid, signal.SIGKILL)
-        status = survivor.wait(time.monotonic() + SURVIVOR_LIMIT_S)
-        role = "client" if number % 2 == 0 else "server"
-        if status is None or status <= 0:
-            return f"surviving {role} {harness.describe_exit(status)}"
-        if not any(text in survivor.output() for text in ERROR_COMPLETION):
-            return f"surviving {role} ended with {status} without an error completion" \
-                   f"{harness.last_words(survivor.output())}"
-        return ""
+        reason = kill_one_of(build, endpoint, log_dir, number, delay, programs)
     finally:
         for program in programs:
             program.end()
+    outputs = [program.output() for program in programs]
+    return harness.Outcome("FAIL" if reason else "ok", reason, *outputs)
+
+
+def kill_one_of(build, endpoint, log_dir, number, delay, programs):
+    """Starts the two, adding them to the list; the reason why the round failed, or ""."""
+    command = TRAFFIC.format(**vars(endpoint) | {"port": harness.free_port()})
+    for role, text in (("server", command), ("client", f"{command} {endpoint.addr}")):
+        programs.append(harness.Program(build, text, os.path.join(log_dir, f"{number}.{role}.log")))
+        if role == "server":
+            programs[0].wait_ready()
+    if not wait_for_traffic(programs):
+        return "no traffic: " + " / ".join(harness.last_words(program.output()) for program in programs)
+    time.sleep(delay)
+    victim, survivor = programs if number % 2 == 0 else reversed(programs)
+    os.kill(victim.process.pid, signal.SIGKILL)
+    status = survivor.wait(time.monotonic() + SURVIVOR_LIMIT_S)
+    role = "client" if number % 2 == 0 else "server"
+    if status is None or status <= 0:
+        return f"surviving {role} {harness.describe_exit(status)}"
+    if not any(text in survivor.output() for text in ERROR_COMPLETION):
+        return f"surviving {role} ended with {status} without an error completion" \
+               f"{harness.last_words(survivor.output())}"
+    return ""
 
 
 def main():
@@ -95,9 +101,8 @@ def main():
     for number in range(options.rounds):
         delay = dice.uniform(0.0, 0.5)
         victim = "client" if number % 2 else "server"
-        reason = kill_one(options.build, endpoint, log_dir, number, delay)
-        name = f"kill the {victim} after {delay:.3f} s, round {number}"
-        report.add(name, harness.Outcome("FAIL" if reason else "ok", reason))
+        report.add(f"kill the {victim} after {delay:.3f} s, round {number}",
+                   kill_one(options.build, endpoint, log_dir, number, delay))
         if number % 5 == 4:
             report.add(f"a new pair runs after round {number}",
                        harness.run_case(options.build, HEALTHY, endpoint, log_dir))

@@ -167,10 +167,10 @@ def write_expected(results):
 def judge(test, results, expected):
     status, reason = results.get(test, ("missing", "the suite has no such test"))
     wanted = expected.get(test, "nothing")
-    reason = (reason.strip().splitlines() or [""])[-1]
+    story, reason = reason, (reason.strip().splitlines() or [""])[-1]
     if status in ("ok", "skipped") and status in wanted.split("|"):
         return harness.Outcome("skip" if status == "skipped" else "ok", reason)
-    return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}")
+    return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}", client_output=story)
 
 
 def run_suite(options, log_dir):

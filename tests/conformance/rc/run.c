@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@ struct instance {
 };
 
 static __thread const char *role = "";
+static char case_name[128]; /* in what is said about it: a log of many cases tells which */
 static volatile pid_t passive_pid;
 volatile bool rc_peer_may_die;
 
@@ -44,19 +46,20 @@ volatile bool rc_peer_may_die;
 
 void rc_fail(const char *file, int line, const char *what)
 {
-	fprintf(stderr, "# %s %s:%d: %s\n", role, file, line, what);
+	fprintf(stderr, "# %s: %s %s:%d: %s\n", case_name, role, file, line, what);
 	_exit(1);
 }
 
 void rc_fail_eq(const char *file, int line, const char *what, long long got, long long want)
 {
-	fprintf(stderr, "# %s %s:%d: %s: %lld (0x%llx), not %lld (0x%llx)\n", role, file, line, what, got, got, want, want);
+	fprintf(stderr, "# %s: %s %s:%d: %s: %lld (0x%llx), not %lld (0x%llx)\n", case_name, role, file, line, what, got, got, want,
+		want);
 	_exit(1);
 }
 
 void rc_skip(const char *why)
 {
-	fprintf(stderr, "# skipped: %s\n", why);
+	fprintf(stderr, "# %s: skipped: %s\n", case_name, why);
 	_exit(SKIPPED);
 }
 
@@ -69,8 +72,9 @@ int rc_reap(int pid)
 
 static void bark(int signal)
 {
-	static const char text[] = "# the watchdog ended a case that hung\n";
-	ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	static const char text[] = ": the watchdog ended it: it hung\n";
+	struct iovec said[] = { { "# ", 2 }, { case_name, strlen(case_name) }, { (char *)text, sizeof(text) - 1 } };
+	ssize_t ignored = writev(STDERR_FILENO, said, 3);
 	(void)ignored;
 	_exit(2);
 }
@@ -170,6 +174,7 @@ static void run_threads(const struct instance *i, const int pair[2])
 static void run(const struct instance *i)
 {
 	int pair[2];
+	snprintf(case_name, sizeof(case_name), "%s (%s)", i->body->name, i->path->name);
 	start_watchdog();
 	signal(SIGPIPE, SIG_IGN);
 	unsetenv("VERBATIM_COPY");

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""scripts/count_cases.py on made-up logs; speaks TAP.
+usage: count_cases_test.py PATH_OF_COUNT_CASES
+"""
+import json
+import subprocess
+import sys
+import tempfile
+
+CHATTER = "".join(f"# line {n}\n" for n in range(40))
+
+# name: (tests of the log as (result, stdout, stderr), meson's exit status, last lines of the output)
+EXPECTED = {
+    "sums_cases": ([("OK", "1..2\nok 1 - a\nok 2 - b # SKIP absent\n", ""), ("OK", "", "")], 0,
+                   ["skipped: t0: b: absent", "2 passed, 0 failed, 1 skipped"]),
+    "failures_come_last_with_what_was_said": (
+        [("FAIL", "not ok 1 - a\n# why\n# where\nok 2 - b\n# b is fine\n1..2\n", ""),
+         ("SKIP", "1..0 # SKIP nothing here\n", "")], 1,
+        ["skipped: t1: SKIP: 1..0 # SKIP nothing here", "failed: t0: a", "    # why", "    # where",
+         "1 passed, 1 failed, 1 skipped"]),
+    "standard_error_by_name": ([("FAIL", "ok 1 - a\nnot ok 2 - b\n1..2\n", "# a: fine\n# b: broken\n# c: fine\n")], 1,
+                               ["failed: t0: b", "    # b: broken", "1 passed, 1 failed, 0 skipped"]),
+    "standard_error_without_name": ([("FAIL", "not ok 1 - a\n", "oh\n")], 1,
+                                    ["failed: t0: a", "    oh", "0 passed, 1 failed, 0 skipped"]),
+    "long_stories_are_cut": ([("FAIL", "not ok 1 - a\n" + CHATTER, "oh\n")], 1,
+                             ["failed: t0: a", *(f"    # line {n}" for n in range(28, 40)),
+                              "0 passed, 1 failed, 0 skipped"]),
+    "bad_end_of_good_cases": ([("TIMEOUT", "ok 1 - a\n# going on\n", "stuck\n")], 1,
+                              ["failed: t0: ended with TIMEOUT", "    stuck", "    ok 1 - a", "    # going on",
+                               "1 passed, 1 failed, 0 skipped"]),
+    "crash_without_a_word": ([("FAIL", "", "")], 1, ["failed: t0: FAIL", "0 passed, 1 failed, 0 skipped"]),
+    "meson_alone_fails": ([("OK", "ok 1 - a\n", "")], 3,
+                          ["failed: meson test ended with 3", "1 passed, 1 failed, 0 skipped"]),
+}
+
+
+def run(program, log, status):
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        for number, (result, stdout, stderr) in enumerate(log):
+            test = {"name": f"verbatim:suite / t{number}", "result": result, "stdout": stdout, "stderr": stderr}
+            file.write(json.dumps(test) + "\n")
+        file.flush()
+        return subprocess.run([sys.executable, program, file.name, str(status)], capture_output=True, text=True,
+                              check=False)
+
+
+def main():
+    failed = 0
+    for number, (name, (log, status, last)) in enumerate(EXPECTED.items(), 1):
+        done = run(sys.argv[1], log, status)
+        lines = done.stdout.splitlines()
+        good = lines[-len(last):] == last and done.returncode == ("0 failed" not in last[-1])
+        failed += not good
+        print(f"{'ok' if good else 'not ok'} {number} - count_cases__{name}")
+        if not good:
+            print("\n".join(f"# {line}" for line in [*lines, *done.stderr.splitlines(), f"status {done.returncode}"]))
+    print(f"1..{len(EXPECTED)}")
+    return 1 if failed else 0
+
+
+sys.exit(main())
