@@ -80,6 +80,7 @@ static bool are_scarce(void)
 
 int vb_qpn_take(struct vb_qp *qp)
 {
+	vb_link_show_user(); /* before a peer can know the number and ask who owns it */
 	pthread_mutex_lock(&take_lock);
 	follow_fork();
 	int err = are_scarce() ? add_slot() : 0;

@@ -58,7 +58,7 @@ VB_EXPORT unsigned vb_host_generation(void);
  */
 VB_EXPORT bool vb_local_is_off(void);
 
-/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 8; again: no effect. */
+/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 16; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 
 /*
@@ -196,9 +196,11 @@ struct vb_peer_cred {
 	uid_t uid;
 };
 
-/* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process.
- * -EPERM: another user's. -EAGAIN: its backlog is full, try later. */
+/* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process, or it refuses
+ * links. -EPERM: another user's. -EAGAIN: its backlog is full, try later. */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
+/* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
+void vb_link_show_user(void);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a link whose
- * other end belongs to another user is closed before anybody sees it.
+ * other end belongs to another user is closed before anybody sees it. A process that refuses links (VERBATIM_LOCAL=off) has its
+ * listeners' names, but does not listen.
  */
 #include "host/private.h"
 
@@ -54,6 +55,7 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 	struct vb_name name = vb_name_of_link(slot);
 	int s = -1;
 
+	vb_link_show_user();
 	vb_host_lock();
 	int err = link_socket_locked(&s);
 	vb_host_unlock();
@@ -79,13 +81,20 @@ int vb_link_listen_locked(uint32_t slot, int *fd)
 	int s = -1, err = link_socket_locked(&s);
 	if (err)
 		return err;
-	if (bind(s, (const struct sockaddr *)&name.un, name.bytes) < 0 || listen(s, BACKLOG) < 0) {
+	if (bind(s, (const struct sockaddr *)&name.un, name.bytes) < 0)
 		err = -errno;
+	else if (!vb_local_is_off())
+		err = vb_link_listen_again(s);
+	if (err)
 		vb_fd_close_locked(s);
-		return err;
-	}
-	*fd = s;
-	return 0;
+	else
+		*fd = s;
+	return err;
+}
+
+int vb_link_listen_again(int listener)
+{
+	return listen(listener, BACKLOG) < 0 ? -errno : 0;
 }
 
 static int accept_one(int listener, int *fd)

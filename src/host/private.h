@@ -54,8 +54,10 @@ void vb_inbox_set_sender(int fd);
 /* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 
-/* A listener for links; the descriptor is the host's. */
+/* A listener for links, or only its name if this process refuses them; the descriptor is the host's. */
 int vb_link_listen_locked(uint32_t slot, int *fd);
+/* The kernel notes who this process is now, for those who connect. */
+int vb_link_listen_again(int listener);
 /* Accepts waiting connections and hands them on; -EMFILE, … if descriptors ran out. */
 int vb_link_accept(int listener);
 

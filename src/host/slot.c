@@ -28,6 +28,7 @@ static struct slot slots[MAX_SLOTS];
 static unsigned slot_count;
 static _Atomic uint64_t mine[VB_SLOT_COUNT / 64];
 static _Atomic uint32_t first_slot;
+static _Atomic uid_t shown_user; /* what the listeners say */
 
 /* ---- names ---- */
 
@@ -85,6 +86,7 @@ static void slot_close_locked(struct slot *s)
 {
 	vb_fd_close_locked(s->inbox.fd);
 	vb_fd_close_locked(s->listener.fd);
+	s->inbox.fd = s->listener.fd = -1;
 }
 
 /* -EADDRINUSE: somebody has it. */
@@ -115,7 +117,7 @@ static void slot_leave(struct slot *s)
 static int slot_serve(struct slot *s)
 {
 	int err = vb_watch_start(&s->inbox, EPOLLIN);
-	if (!err)
+	if (!err && !vb_local_is_off())
 		err = vb_watch_start(&s->listener, EPOLLIN);
 	if (err)
 		slot_leave(s);
@@ -168,6 +170,19 @@ int vb_slot_take(uint32_t *slot)
 	return err;
 }
 
+void vb_link_show_user(void)
+{
+	uid_t user = geteuid();
+	if (vb_local_is_off() || atomic_load_explicit(&shown_user, memory_order_relaxed) == user)
+		return;
+	vb_host_lock();
+	atomic_store(&shown_user, user);
+	for (unsigned i = 0; i < slot_count; i++)
+		if (slots[i].listener.fd >= 0)
+			(void)vb_link_listen_again(slots[i].listener.fd);
+	vb_host_unlock();
+}
+
 uint32_t vb_slot_first(void) { return atomic_load_explicit(&first_slot, memory_order_relaxed); }
 
 bool vb_slot_is_mine(uint32_t slot)
@@ -181,6 +196,7 @@ bool vb_slot_is_mine(uint32_t slot)
 int vb_slot_start_locked(void)
 {
 	struct slot *s;
+	atomic_store(&shown_user, geteuid());
 	int err = slot_take_locked(&s);
 	if (err)
 		return err;

@@ -238,6 +238,72 @@ static void link_connect__to_another_user_is_refused(void **state)
 	assert_int_equal(accepted_fd, -1);
 }
 
+static atomic_uint passes;
+
+static uint64_t count_passes(uint64_t now_ns)
+{
+	passes++;
+	return UINT64_MAX;
+}
+
+/* VERBATIM_LOCAL=off. Its listeners, which do not listen, do not keep its progress thread awake either. */
+static void refuse_links(int sock)
+{
+	struct vb_peer_cred cred;
+	int fd;
+
+	setenv("VERBATIM_LOCAL", "off", 1);
+	CHILD_CHECK(vb_local_is_off());
+	vb_loop_set_pass(count_passes);
+	CHILD_CHECK(vb_host_get() == 0);
+	uint32_t slot = vb_slot_first(), further;
+	CHILD_CHECK(vb_slot_take(&further) == 0);
+	CHILD_CHECK(vb_link_connect(slot, &fd, &cred) == -ECONNREFUSED);
+	usleep(20000);
+	CHILD_CHECK(passes < 100);
+	say(sock, slot);
+	say(sock, further);
+	hear(sock);
+}
+
+static void link_connect__to_a_process_that_refuses_links(void **state)
+{
+	struct child c = child_start(refuse_links);
+	struct vb_peer_cred cred;
+	int fd;
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(vb_link_connect((uint32_t)hear(c.sock), &fd, &cred), -ECONNREFUSED);
+	assert_int_equal(child_end(&c), 0);
+}
+
+/* A process that was root when it started and is not now is seen as what it is now, once it has said so. */
+static void change_user(int sock)
+{
+	vb_link_set_acceptor(accepted);
+	CHILD_CHECK(vb_host_get() == 0);
+	if (setresuid(65533, 65533, 65533) < 0)
+		_exit(NO_OTHER_USER);
+	vb_link_show_user();
+	say(sock, vb_slot_first());
+	hear(sock);
+}
+
+static void link_connect__sees_the_user_that_a_process_has_become(void **state)
+{
+	struct child c = child_start(change_user);
+	uint64_t slot = hear(c.sock);
+	struct vb_peer_cred cred;
+	int fd;
+
+	if (slot == UINT64_MAX && WEXITSTATUS(child_end(&c)) == NO_OTHER_USER) {
+		print_message("skipped: this process cannot become another user\n");
+		skip();
+	}
+	assert_int_equal(vb_link_connect((uint32_t)slot, &fd, &cred), -EPERM);
+	assert_int_equal(child_end(&c), 0);
+}
+
 /* A process that does not accept: its backlog fills up, and the caller is told instead of blocked. */
 static void link_connect__to_a_stopped_process_does_not_block(void **state)
 {
@@ -270,6 +336,8 @@ int main(void)
 		cmocka_unit_test(link__hangs_up_when_the_peer_is_killed),
 		cmocka_unit_test(link_connect__to_a_free_slot_is_refused),
 		cmocka_unit_test(link_connect__to_another_user_is_refused),
+		cmocka_unit_test(link_connect__to_a_process_that_refuses_links),
+		cmocka_unit_test(link_connect__sees_the_user_that_a_process_has_become),
 		cmocka_unit_test(link_connect__to_a_stopped_process_does_not_block),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);
