@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/path.h"
 
+#include "adapter/ranges.h"
+
 enum { MAX_PATHS = 4 };
 
 /* Filled by constructors, before any other thread. */
@@ -19,6 +21,17 @@ const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)
 		if (paths[i]->claims(qp))
 			return paths[i];
 	return NULL;
+}
+
+static const struct vb_path_io *shared_io;
+
+void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
+bool vb_path_pump(void) { return shared_io && shared_io->pump(); }
+
+void vb_path_watch(bool wake)
+{
+	if (shared_io)
+		shared_io->watch(wake);
 }
 
 bool vb_path_poll_all(void)
@@ -41,4 +54,5 @@ void vb_path_quiesce(void)
 {
 	for (unsigned i = 0; i < count; i++)
 		paths[i]->quiesce();
+	vb_memory_quiesce();
 }

@@ -42,6 +42,19 @@ struct vb_path_ops {
 	void (*quiesce)(void);
 };
 
+/* Input and output that all QPs share, driven by threads that poll and by the progress thread. */
+struct vb_path_io {
+	/* Takes what has arrived; true if there was something. No lock held. */
+	bool (*pump)(void);
+	/* Shall the progress thread wake up for arrivals? Not while a program polls. */
+	void (*watch)(bool wake);
+};
+
+/* Set once, by a constructor. */
+void vb_path_set_io(const struct vb_path_io *io);
+bool vb_path_pump(void);
+void vb_path_watch(bool wake);
+
 /* Paths are asked in the order in which they were registered. At most 4. */
 void vb_path_register(const struct vb_path_ops *path);
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);

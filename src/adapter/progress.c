@@ -88,9 +88,10 @@ static unsigned take_batch_locked(struct vb_qp **batch)
 static bool round_once(void)
 {
 	struct vb_qp *batch[RUN_BATCH];
+	bool found = vb_path_pump();
 	if (!vb_lock_try(&vb_progress_lock))
 		return true;
-	bool found = vb_path_poll_all();
+	found |= vb_path_poll_all();
 	unsigned n = take_batch_locked(batch);
 	vb_unlock(&vb_progress_lock);
 	for (unsigned i = 0; i < n; i++)
@@ -147,6 +148,7 @@ void vb_progress_arm(void)
 	atomic_store(&spinning, false);
 	if (!atomic_load(&vb_arena->asleep))
 		fall_asleep();
+	vb_path_watch(true);
 	/* What came before peers could know that they must ring. */
 	if (vb_path_is_pending() || !run_queue_is_empty())
 		vb_loop_wake();
@@ -158,8 +160,12 @@ static uint64_t pass(uint64_t now_ns)
 	unsigned n = atomic_load(&polls);
 	if (atomic_load(&spinning) && n != seen_polls) {
 		seen_polls = n;
+		vb_path_watch(false);
+		if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
+			vb_path_watch(true);
 		return now_ns + TICK_NS;
 	}
+	vb_path_watch(true);
 	seen_polls = n;
 	atomic_store(&spinning, false);
 	atomic_store(&spins, 0);

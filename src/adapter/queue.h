@@ -44,6 +44,8 @@ void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
 void vb_qp_fail_sends(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
 /* The responder found an error that breaks the connection (no lock held); raises event (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1. */
 void vb_qp_break(struct vb_qp *qp, int event);
+/* A request of the peer was executed: raises COMM_EST if the program has not gone on to RTS yet. resp_lock is held. */
+void vb_qp_established(struct vb_qp *qp);
 /* The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after the last retry. No lock held. */
 void vb_qp_peer_lost(struct vb_qp *qp);
 /* Completes a receive; imm in network order. */

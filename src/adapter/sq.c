@@ -267,6 +267,14 @@ void vb_qp_break(struct vb_qp *qp, int event)
 		vb_async_raise(qp->ctx, event, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
+void vb_qp_established(struct vb_qp *qp)
+{
+	if (qp->comm_est || atomic_load(&qp->state) != IBV_QPS_RTR)
+		return;
+	qp->comm_est = true;
+	vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
+}
+
 void vb_qp_peer_lost(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);

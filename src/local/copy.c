@@ -4,97 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- ranges ---- */
-
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
-				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
-{
-	out->count = 0;
-	out->bytes = bytes;
-	for (*bad = 0; bytes && *bad < n; ++*bad) {
-		const struct ibv_sge *s = &sge[*bad];
-		if (skip >= s->length) {
-			skip -= s->length;
-			continue;
-		}
-		uint64_t va, part = vb_min_u64(s->length - skip, bytes);
-		enum vb_key_fault fault = vb_key_check(vb_key_table(arena), s->lkey, s->addr, s->length, access, pd, &va);
-		if (vb_unlikely(fault != VB_KEY_OK))
-			return fault;
-		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)(va + skip), part };
-		bytes -= part;
-		skip = 0;
-	}
-	return bytes ? VB_KEY_BOUNDS : VB_KEY_OK;
-}
-
-void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
-{
-	out->count = bytes ? 1 : 0;
-	out->bytes = bytes;
-	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
-}
-
-bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
-{
-	for (unsigned i = 0; i < ours->count; i++)
-		if (vb_mem_check(ours->iov[i].iov_base, ours->iov[i].iov_len, writable))
-			return false;
-	return true;
-}
-
 /* ---- copies ---- */
-
-/* The last eight bytes in one store, behind all others: programs poll on them. */
-static void copy_ordered(void *to, const void *from, size_t n)
-{
-	uint64_t last;
-	if (n <= sizeof(last)) {
-		memcpy(to, from, n);
-		return;
-	}
-	memcpy(to, from, n - sizeof(last));
-	atomic_thread_fence(memory_order_release);
-	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
-	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
-}
-
-/* Where in a list of ranges a copy is. */
-struct cursor {
-	const struct iovec *at;
-	size_t used;
-};
-
-static size_t left(const struct cursor *c)
-{
-	return c->at->iov_len - c->used;
-}
-
-static void *place(const struct cursor *c)
-{
-	return (char *)c->at->iov_base + c->used;
-}
-
-static void advance(struct cursor *c, size_t n)
-{
-	c->used += n;
-	if (c->used < c->at->iov_len)
-		return;
-	c->at++;
-	c->used = 0;
-}
-
-void vb_copy_here(const struct vb_ranges *to, const struct vb_ranges *from)
-{
-	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
-	for (uint64_t rest = to->bytes; rest;) {
-		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
-		copy_ordered(place(&t), place(&f), n);
-		advance(&t, n);
-		advance(&f, n);
-		rest -= n;
-	}
-}
 
 /* The kernel copies range by range, in order: a range of its own keeps the last bytes last. */
 static void split_last(struct vb_ranges *r)
@@ -111,7 +21,7 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 {
 	size_t done;
 	if (peer->copy == VB_COPY_SAME) {
-		vb_copy_here(theirs, ours);
+		vb_ranges_copy(theirs, ours);
 		return 0;
 	}
 	split_last(theirs);
@@ -122,7 +32,7 @@ int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const s
 {
 	size_t done;
 	if (peer->copy == VB_COPY_SAME) {
-		vb_copy_here(ours, theirs);
+		vb_ranges_copy(ours, theirs);
 		return 0;
 	}
 	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
@@ -179,7 +89,7 @@ bool vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct v
 	if (!base)
 		return false;
 	ranges_of_ring(&from, base, taken, to->bytes);
-	vb_copy_here(to, &from);
+	vb_ranges_copy(to, &from);
 	atomic_store_explicit(&l->mine->taken[stream], taken + to->bytes, memory_order_release);
 	return true;
 }
@@ -192,7 +102,7 @@ bool vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb
 	if (!base)
 		return false;
 	ranges_of_ring(&to, base, put, from->bytes);
-	vb_copy_here(&to, from);
+	vb_ranges_copy(&to, from);
 	atomic_store_explicit(&l->mine->put[stream], put + from->bytes, memory_order_release);
 	return true;
 }

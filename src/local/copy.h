@@ -1,29 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Moving bytes between gather/scatter lists of two processes. Lists are translated through the key table of the process that owns
- * them, which is the access check; all of it happens inside a busy section.
+ * Moving bytes between gather/scatter lists of two processes (adapter/ranges.h). Lists are translated through the key table of the
+ * process that owns them, which is the access check; all of it happens inside a busy section.
  */
 #ifndef VB_LOCAL_COPY_H
 #define VB_LOCAL_COPY_H
 
-#include <sys/uio.h>
-
+#include "adapter/ranges.h"
 #include "local/qp.h"
-
-/* Memory ranges in one address space, in order. */
-struct vb_ranges {
-	unsigned count;
-	uint64_t bytes;
-	struct iovec iov[VB_MAX_SGE + 1];
-};
-
-/*
- * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of which a byte is used is
- * checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with *bad == n: the list is too short.
- */
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
-				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
-void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
 /*
  * Copies between ranges of this process and of the peer, which are equally long; the last bytes become visible last. 0, or what
@@ -31,10 +15,6 @@ void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t byt
  */
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours);
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs);
-/* Within this process. */
-void vb_copy_here(const struct vb_ranges *to, const struct vb_ranges *from);
-/* Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was. */
-bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
 /* ---- byte streams, for links that cannot copy between processes ---- */
 

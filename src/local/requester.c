@@ -192,7 +192,7 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 		return false;
 	}
 	vb_ranges_of_bytes(&to, slot->data, sqe->length);
-	vb_copy_here(&to, &from);
+	vb_ranges_copy(&to, &from);
 	return true;
 }
 
@@ -376,7 +376,7 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	vb_copy_here(&to, &from);
+	vb_ranges_copy(&to, &from);
 	return true;
 }
 

@@ -201,7 +201,7 @@ static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struc
 		return vb_stream_take(l, VB_STREAM_REQUEST, ours) ? STEP_DONE : fail_request(f, "the peer's byte stream is malformed");
 	if (r->flags & VB_SHM_INLINE) {
 		vb_ranges_of_bytes(&from, r->inline_data + r->done, ours->bytes);
-		vb_copy_here(ours, &from);
+		vb_ranges_copy(ours, &from);
 		return STEP_DONE;
 	}
 	enum vb_key_fault fault = vb_ranges_of_list(&from, l->peer->arena, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done,
@@ -367,14 +367,6 @@ static void complete_receive(struct vb_local_qp *l)
 	vb_receive_complete(l->qp, &e);
 }
 
-static void note_established(struct vb_qp *qp)
-{
-	if (qp->comm_est || atomic_load(&qp->state) != IBV_QPS_RTR)
-		return;
-	qp->comm_est = true;
-	vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
-}
-
 /* The ack goes first: whatever this side's program does about a message, the sender has its ack before it. */
 static void finish(struct vb_local_qp *l)
 {
@@ -385,7 +377,7 @@ static void finish(struct vb_local_qp *l)
 	if (l->resp.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(!l->qp->comm_est))
-		note_established(l->qp);
+		vb_qp_established(l->qp);
 }
 
 /* The connection ends here: the peer learns why, nothing more of it is executed. */

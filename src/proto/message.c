@@ -93,8 +93,6 @@ static int find_target(const struct work *w, struct target *target)
 	*target = (struct target){ vb_reth_address(reth), vb_reth_rkey(reth), vb_reth_length(reth) };
 	if (target->length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
-	if (target->length == 0)
-		return 0;
 	return w->ops->check(w->ctx, target->rkey, target->address, target->length, VB_ACCESS_WRITE);
 }
 

@@ -35,7 +35,7 @@ struct vb_responder_ops {
 	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
 	int (*receive_place)(void *ctx, uint64_t offset, const void *bytes, size_t len);
 	void (*receive_done)(void *ctx, const struct vb_received *received);
-	/* May the peer access this range so? len > 0. */
+	/* May the peer access this range so? len 0: may it access anything so at all (the queue pair's rights; no key counts)? */
 	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access);
 	/* WRITE data; checks again. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);

@@ -79,12 +79,9 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
-	if (read.length) {
-		int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length,
-			VB_ACCESS_READ);
-		if (rc)
-			return rc;
-	}
+	int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_ACCESS_READ);
+	if (rc)
+		return rc;
 	read.end = read.first + responses(resp, read.length);
 	save(resp, at, &read);
 	return 0;

@@ -34,26 +34,24 @@ size_t vb_ud_build(uint8_t header[VB_UD_HEADER_BYTES], const struct vb_ud_send *
 	return out.header_bytes;
 }
 
-int vb_ud_parse(const void *packet, size_t bytes, struct vb_ud_arrival *out)
+int vb_ud_parse(const struct vb_packet *p, struct vb_ud_arrival *out)
 {
-	struct vb_packet p;
-
-	if (vb_packet_parse(packet, bytes, &p) || (p.opcode != VB_OPCODE(UD, SEND_ONLY) && p.opcode != VB_OPCODE(UD, SEND_ONLY_IMM)))
+	if (p->opcode != VB_OPCODE(UD, SEND_ONLY) && p->opcode != VB_OPCODE(UD, SEND_ONLY_IMM))
 		return -EBADMSG;
-	if (!vb_pkey_matches(p.pkey, VB_PKEY_DEFAULT) || p.payload_bytes > VB_UD_PAYLOAD_BYTES)
+	if (!vb_pkey_matches(p->pkey, VB_PKEY_DEFAULT) || p->payload_bytes > VB_UD_PAYLOAD_BYTES)
 		return -EBADMSG;
-	const struct vb_deth *deth = (const struct vb_deth *)vb_packet_extension(&p, VB_EXT_DETH);
+	const struct vb_deth *deth = (const struct vb_deth *)vb_packet_extension(p, VB_EXT_DETH);
 	*out = (struct vb_ud_arrival){
-		.payload = p.payload,
-		.payload_bytes = p.payload_bytes,
-		.destination_qpn = p.destination_qpn,
+		.payload = p->payload,
+		.payload_bytes = p->payload_bytes,
+		.destination_qpn = p->destination_qpn,
 		.source_qpn = vb_deth_source_qpn(deth),
 		.qkey = vb_deth_qkey(deth),
-		.has_imm = vb_opcode_has(p.row, VB_EXT_IMMDT),
-		.solicited = p.solicited,
+		.has_imm = vb_opcode_has(p->row, VB_EXT_IMMDT),
+		.solicited = p->solicited,
 	};
 	if (out->has_imm)
-		memcpy(&out->imm, vb_packet_extension(&p, VB_EXT_IMMDT), sizeof(out->imm));
+		memcpy(&out->imm, vb_packet_extension(p, VB_EXT_IMMDT), sizeof(out->imm));
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 #ifndef VB_PROTO_UD_H
 #define VB_PROTO_UD_H
 
-#include "wire/opcode.h"
+#include "wire/packet.h"
 
 enum {
 	VB_UD_HEADER_BYTES = 24,     /* BTH, DETH, ImmDt: the most that stands before the data */
@@ -40,7 +40,7 @@ struct vb_ud_arrival {
 };
 
 /* -EBADMSG: no datagram of the default partition, to be dropped. The Q_Key is the caller's to compare with the QP's. */
-int vb_ud_parse(const void *packet, size_t bytes, struct vb_ud_arrival *out) VB_MUST_USE;
+int vb_ud_parse(const struct vb_packet *packet, struct vb_ud_arrival *out) VB_MUST_USE;
 
 /* The IP addressing of a packet; IPv4 addresses are v4-mapped. */
 struct vb_ud_route {

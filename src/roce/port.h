@@ -10,6 +10,8 @@
 #include "host/udp.h"
 #include "wire/icrc.h"
 
+enum { VB_MULTICAST_QPN = 0xffffff };
+
 /* Where a flow's packets go, worked out once. */
 struct vb_roce_route {
 	struct vb_inbox_addr addr;   /* udp_sport is the source port that its socket has */
@@ -24,24 +26,28 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 
 /* Opens the port, once; what has started receives from then on. */
 VB_EXPORT int vb_roce_open(void);
+/* QPs come (1) and go (-1) that polling threads look for packets for. */
+void vb_roce_use(int by);
 
 /* ---- sending ---- */
 
 struct vb_burst;
 
-/* A burst for this thread alone until it is flushed and given back. Waits for one if all are in use: hold it for short. */
+/* A burst for this thread alone until it is given back. Waits for one if all are in use: hold it for short, and
+ * take no lock but vb_memory_hold's meanwhile. */
 struct vb_burst *vb_burst_take(void);
 /* Sends what is in it. Packets that cannot be sent are lost, as on a wire. */
-void vb_burst_give(struct vb_burst *burst);
 void vb_burst_flush(struct vb_burst *burst);
+/* Flushes it first. */
+void vb_burst_give(struct vb_burst *burst);
 
 /*
- * Begins a packet: copies its headers, returns where its payload goes (payload_bytes, the caller fills it). Then either
- * vb_burst_commit, which adds padding (0 to 3 zeros) and the ICRC, or vb_burst_cancel. route must stay until the flush.
+ * Begins a packet: copies its headers, returns where its payload_bytes go, which the caller fills. vb_burst_commit then adds
+ * padding and ICRC; a packet that is not committed is forgotten. route must stay until the flush. A packet has at most 4096 bytes of
+ * payload.
  */
 uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *route, const void *header, size_t header_bytes,
 			size_t payload_bytes);
-void vb_burst_commit(struct vb_burst *burst, unsigned pad);
-void vb_burst_cancel(struct vb_burst *burst);
+void vb_burst_commit(struct vb_burst *burst);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "adapter/qp_state.h"
+#include "roce/mcast.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */
@@ -12,14 +13,14 @@ static int check_type(enum ibv_qp_type type, const char *call)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_UC:
 	case IBV_QPT_UD:
 		return 0;
-	case IBV_QPT_UC:
 	case IBV_QPT_RAW_PACKET:
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_DRIVER:
-		vb_explain(call, "this device has queue pairs of types IBV_QPT_RC and IBV_QPT_UD only (qp_type is %d)", (int)type);
+		vb_explain(call, "this device has queue pairs of types IBV_QPT_RC, IBV_QPT_UC and IBV_QPT_UD only (qp_type is %d)", (int)type);
 		return -EOPNOTSUPP;
 	}
 	vb_explain(call, "qp_type %d does not exist", (int)type);
@@ -228,15 +229,25 @@ VB_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	return vb_fail(-EOPNOTSUPP);
 }
 
-static int no_mcast(struct ibv_qp *qp, const char *call)
+static struct in6_addr group_of(const union ibv_gid *gid)
 {
-	if (qp->qp_type != IBV_QPT_UD) {
-		vb_explain(call, "multicast is for queue pairs of type IBV_QPT_UD, this one has type %d", (int)qp->qp_type);
-		return vb_fail(-EINVAL);
-	}
-	vb_explain(call, "this device has no multicast");
-	return vb_fail(-EOPNOTSUPP);
+	struct in6_addr group;
+	memcpy(&group, gid, sizeof(group));
+	return group;
 }
 
-VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) { return no_mcast(qp, "ibv_attach_mcast"); }
-VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) { return no_mcast(qp, "ibv_detach_mcast"); }
+VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct in6_addr group = group_of(gid);
+	int err = vb_mcast_attach(vb_qp_of(qp), &group);
+	return err ? vb_fail(err) : 0;
+}
+
+VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct in6_addr group = group_of(gid);
+	int err = vb_mcast_detach(vb_qp_of(qp), &group);
+	if (err)
+		vb_explain("ibv_detach_mcast", "the queue pair is not attached to this group");
+	return err ? vb_fail(err) : 0;
+}

@@ -53,7 +53,8 @@ static void receive_done(void *ctx, const struct vb_received *received)
 
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
 {
-	must(len > 0);
+	if (!len)
+		return 0;
 	if (w.withdrawn || rkey != RKEY)
 		return -EACCES;
 	return addr >= BASE && addr - BASE <= MEMORY && len <= MEMORY - (addr - BASE) ? 0 : -EACCES;

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The path of UD queue pairs: each send is one datagram from this process's inbox to the inbox of the slot that the destination QP
- * number names (host/host.h), in the format of the wire. An inbox is a network port: what arrives is checked as if it came from a
- * cable, and what finds nobody, the wrong Q_Key or no receive is dropped in silence. Destinations that are no address of this
- * host are dropped, too.
+ * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it goes from this process's
+ * inbox to the inbox of the slot that the destination QP number names (host/host.h), unless VERBATIM_LOCAL is off; to others, and to
+ * groups, through the RoCE port. Either is a network port: what arrives is checked, and what finds nobody, the wrong Q_Key or no
+ * receive is dropped in silence.
  *
  * Unlike a wire, an inbox can say that it is full. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
  * for one; then it drops what meets a full inbox until one is taken again, so a stopped process delays the others but briefly.
  *
- * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by the progress thread. `moving` is held
- * for reading while bytes of registered memory are read or written, so that a deregistration can wait them out.
+ * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes packets.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/arena.h"
 #include "adapter/device.h"
-#include "adapter/path.h"
 #include "adapter/progress.h"
-#include "adapter/queue.h"
+#include "adapter/ranges.h"
 #include "base/log.h"
-#include "local/copy.h"
 #include "proto/ud.h"
+#include "roce/mcast.h"
+#include "roce/service.h"
 
 enum {
 	RETRY_NS = 30000,        /* between two looks at a full inbox */
 	PATIENCE_NS = 500000000, /* many time slices of a receiver that shares its processor */
-	UDP_PORT = 4791,
 	DEFAULT_HOP_LIMIT = 64,
+	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
 	EXTRA_IOV = 2,           /* headers, padding */
 };
 
@@ -39,9 +38,10 @@ struct datagrams {
 	uint64_t stuck_since_ns; /* the inbox was full at every try since then; 0: not stuck. Under sq.lock */
 	atomic_bool blocked;     /* the oldest send waits for `retry`; written under sq.lock */
 	struct vb_timer retry;
+	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
+	struct vb_roce_route route;
+	struct vb_burst *burst;  /* NULL: none is taken */
 };
-
-static pthread_rwlock_t moving = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 static struct datagrams *of(const struct vb_qp *qp) { return qp->path_state; }
 
@@ -67,7 +67,7 @@ static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
 		.src = to->src,
 		.dst = to->dst,
 		.flow_label = to->flow_label,
-		.udp_sport = UDP_PORT,
+		.udp_sport = VB_ROCE_PORT,
 		.traffic_class = to->traffic_class,
 		.hop_limit = to->hop_limit ? to->hop_limit : DEFAULT_HOP_LIMIT,
 	};
@@ -77,17 +77,13 @@ static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
 static void join(struct vb_ranges *data, uint8_t joined[VB_UD_PAYLOAD_BYTES])
 {
 	struct vb_ranges to = { .count = 1, .bytes = data->bytes, .iov = { { joined, data->bytes } } };
-	vb_copy_here(&to, data);
+	vb_ranges_copy(&to, data);
 	*data = to;
 }
 
-static int put(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
+static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
+			   uint8_t header[VB_UD_HEADER_BYTES], unsigned *pad)
 {
-	static const uint8_t zeros[4];
-	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
-	struct iovec iov[VB_INBOX_MAX_IOV];
-	unsigned pad, n = 0;
-	struct vb_inbox_addr addr = address_of(to);
 	struct vb_ud_send send = {
 		.destination_qpn = to->qpn,
 		.source_qpn = qp->qpn,
@@ -98,19 +94,69 @@ static int put(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datag
 		.has_imm = sqe->opcode == IBV_WR_SEND_WITH_IMM,
 		.solicited = sqe->flags & IBV_SEND_SOLICITED,
 	};
+	return vb_ud_build(header, &send, pad);
+}
+
+static int put_in_inbox(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
+{
+	static const uint8_t zeros[4];
+	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
+	struct iovec iov[VB_INBOX_MAX_IOV];
+	unsigned pad, n = 0;
+	struct vb_inbox_addr addr = address_of(to);
 	if (data->count > VB_INBOX_MAX_IOV - EXTRA_IOV)
 		join(data, joined);
-	iov[n++] = (struct iovec){ header, vb_ud_build(header, &send, &pad) };
+	iov[n++] = (struct iovec){ header, build_header(qp, sqe, to, header, &pad) };
 	for (unsigned i = 0; i < data->count; i++)
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
 	return vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 }
 
-static struct outcome put_if_local(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_ranges *data)
+static bool goes_like_the_last(const struct vb_roce_route *last, const struct vb_inbox_addr *addr)
+{
+	return IN6_ARE_ADDR_EQUAL(&last->addr.dst, &addr->dst) && IN6_ARE_ADDR_EQUAL(&last->addr.src, &addr->src) &&
+	       last->addr.flow_label == addr->flow_label && last->addr.traffic_class == addr->traffic_class &&
+	       last->addr.hop_limit == addr->hop_limit;
+}
+
+/* Makes d->route lead to a destination. */
+static void turn_to(struct datagrams *d, const struct vb_datagram_to *to)
+{
+	struct vb_inbox_addr addr = address_of(to);
+	if (goes_like_the_last(&d->route, &addr))
+		return;
+	vb_burst_flush(d->burst); /* what is in it still uses the old route */
+	addr.udp_sport = vb_roce_source_port(to->flow_label, d->qp->qpn, to->qpn);
+	vb_roce_route_init(&d->route, &addr, vb_flow_ifindex(d->qp, &to->dst));
+}
+
+static void put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, const struct vb_ranges *data)
+{
+	struct datagrams *d = of(qp);
+	uint8_t header[VB_UD_HEADER_BYTES];
+	struct vb_ranges flat;
+	unsigned pad;
+	turn_to(d, to);
+	size_t header_bytes = build_header(qp, sqe, to, header, &pad);
+	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes), data->bytes);
+	vb_ranges_copy(&flat, data);
+	vb_burst_commit(d->burst);
+}
+
+static bool is_for_inbox(const struct vb_datagram_to *to)
+{
+	return to->is_local && to->qpn != VB_MULTICAST_QPN && !vb_local_is_off();
+}
+
+static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_ranges *data)
 {
 	const struct vb_datagram_to *to = vb_sqe_to(&qp->sq, sqe);
-	int err = to->is_local ? put(qp, sqe, to, data) : 0;
+	int err = 0;
+	if (is_for_inbox(to))
+		err = put_in_inbox(qp, sqe, to, data);
+	else
+		put_on_wire(qp, sqe, to, data);
 	if (err == -EAGAIN)
 		return (struct outcome){ .full = true };
 	return err == -EFAULT ? failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) : sent;
@@ -122,13 +168,13 @@ static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
 	unsigned bad;
 	if (sqe->flags & IBV_SEND_INLINE) {
 		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
-		return put_if_local(qp, sqe, &data);
+		return put(qp, sqe, &data);
 	}
-	pthread_rwlock_rdlock(&moving);
+	vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
-	struct outcome o = fault == VB_KEY_OK ? put_if_local(qp, sqe, &data)
+	struct outcome o = fault == VB_KEY_OK ? put(qp, sqe, &data)
 					      : failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	pthread_rwlock_unlock(&moving);
+	vb_memory_release();
 	return o;
 }
 
@@ -138,6 +184,8 @@ static struct outcome send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 		return failed(sqe->status, "its address handle is of another protection domain");
 	if (sqe->length > of(qp)->mtu)
 		return failed(IBV_WC_LOC_LEN_ERR, "a datagram is at most as long as the port's active_mtu");
+	if (!of(qp)->burst && !is_for_inbox(vb_sqe_to(&qp->sq, sqe)))
+		of(qp)->burst = vb_burst_take(); /* before memory is held */
 	return gather_and_put(qp, sqe);
 }
 
@@ -154,23 +202,38 @@ static bool wait_for_room(struct datagrams *d)
 	return true;
 }
 
+/* False: the oldest has to wait. */
+static bool send_oldest(struct vb_qp *qp)
+{
+	struct datagrams *d = of(qp);
+	struct outcome o = send_one(qp, vb_sq_at(&qp->sq, qp->sq.sent));
+	if (o.full && wait_for_room(d))
+		return false;
+	if (!o.full)
+		d->stuck_since_ns = 0;
+	qp->sq.sent++;
+	if (o.status == IBV_WC_SUCCESS)
+		vb_sq_complete(qp);
+	else
+		vb_qp_fail_sends(qp, o.status, o.why);
+	return true;
+}
+
 /* Sends what has been posted, as far as it can be sent now. */
 static void send_all(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct datagrams *d = of(qp);
+	unsigned n = 0;
 	atomic_store(&d->blocked, false);
-	while (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS) {
-		struct outcome o = send_one(qp, vb_sq_at(sq, sq->sent));
-		if (o.full && wait_for_room(d))
-			return;
-		if (!o.full)
-			d->stuck_since_ns = 0;
-		sq->sent++;
-		if (o.status == IBV_WC_SUCCESS)
-			vb_sq_complete(qp);
-		else
-			vb_qp_fail_sends(qp, o.status, o.why);
+	while (n < SLICE_DATAGRAMS && sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS && send_oldest(qp))
+		n++;
+	if (d->burst)
+		vb_burst_give(d->burst);
+	d->burst = NULL;
+	if (n == SLICE_DATAGRAMS && sq->sent != sq->tail) {
+		atomic_store(&d->blocked, true);
+		vb_progress_later(qp);
 	}
 }
 
@@ -202,11 +265,6 @@ static bool peek(struct vb_qp *qp)
 
 /* ---- receiving: resp_lock is held ---- */
 
-static bool listens(enum ibv_qp_state state)
-{
-	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
-}
-
 static void make_grh(uint8_t grh[VB_GRH_BYTES], const struct vb_inbox_msg *msg)
 {
 	struct vb_ud_route route = {
@@ -230,12 +288,12 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 	make_grh(grh, msg);
 	from.iov[0] = (struct iovec){ grh, sizeof(grh) };
 	from.iov[1] = (struct iovec){ (void *)a->payload, a->payload_bytes };
-	pthread_rwlock_rdlock(&moving);
+	vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, qp->pd->number, w->sge, w->nsge, 0, from.bytes,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault == VB_KEY_OK)
-		vb_copy_here(&to, &from);
-	pthread_rwlock_unlock(&moving);
+		vb_ranges_copy(&to, &from);
+	vb_memory_release();
 	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
@@ -243,7 +301,7 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	struct vb_rwqe w;
-	if (!listens(atomic_load(&qp->state)) || atomic_load(&of(qp)->qkey) != a->qkey || !vb_receive_take(qp, &w))
+	if (!vb_qp_listens(qp) || atomic_load(&of(qp)->qkey) != a->qkey || !vb_receive_take(qp, &w))
 		return true;
 	enum ibv_wc_status status = scatter(qp, &w, msg, a);
 	struct vb_cqe e = {
@@ -264,34 +322,26 @@ static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return status == IBV_WC_SUCCESS;
 }
 
-/* With a reference. The QPs of a forked child's parent are not ours. */
-static struct vb_qp *find(uint32_t qpn)
+/* Multicast does not come back to the QP that sent it. */
+static bool is_own(const struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
-	vb_lock(&vb_progress_lock);
-	struct vb_qp *qp = vb_qpn_find(qpn);
-	if (qp && (qp->type != IBV_QPT_UD || qp->ctx->generation != vb_host_generation()))
-		qp = NULL;
-	if (qp)
-		vb_qp_ref(qp);
-	vb_unlock(&vb_progress_lock);
-	return qp;
+	return a->destination_qpn == VB_MULTICAST_QPN && a->source_qpn == qp->qpn && vb_netif_is_local(&msg->addr.src);
 }
 
-static void arrived(void *arg, const struct vb_inbox_msg *msg)
+static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_ud_arrival a;
-	if (vb_ud_parse(msg->payload, msg->payload_bytes, &a))
-		return;
-	struct vb_qp *qp = find(a.destination_qpn);
-	if (!qp)
-		return;
+	if (vb_ud_parse(packet, &a) || is_own(qp, msg, &a))
+		return false;
 	vb_lock(&qp->resp_lock);
 	bool good = receive(qp, msg, &a);
 	vb_unlock(&qp->resp_lock);
 	if (vb_unlikely(!good))
 		vb_qp_break(qp, -1);
-	vb_qp_unref(qp);
+	return false;
 }
+
+static void answer(struct vb_qp *qp) { }
 
 /* ---- the path ---- */
 
@@ -303,15 +353,17 @@ static bool claims(const struct vb_qp *qp)
 static int attach(struct vb_qp *qp)
 {
 	struct ibv_port_attr port;
-	struct datagrams *d = calloc(1, sizeof(*d));
+	int err = vb_roce_open();
+	struct datagrams *d = err ? NULL : calloc(1, sizeof(*d));
 	if (!d)
-		return -ENOMEM;
+		return err ? err : -ENOMEM;
 	vb_port_attr(qp->ctx->device, &port);
 	d->qp = qp;
 	d->mtu = 128u << port.active_mtu;
 	atomic_store(&d->qkey, qp->attr.qkey);
 	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
 	qp->path_state = d;
+	vb_roce_use(1);
 	return 0;
 }
 
@@ -333,47 +385,28 @@ static void unlink_qp(struct vb_qp *qp)
 
 static void detach(struct vb_qp *qp)
 {
+	vb_roce_use(-1);
 	free(of(qp));
 	qp->path_state = NULL;
 }
 
-static void quiesce(void)
-{
-	pthread_rwlock_wrlock(&moving);
-	pthread_rwlock_unlock(&moving);
-}
-
-/* No receive is waited for. */
-static void nothing(struct vb_qp *qp) { }
-/* Inboxes are the progress thread's. */
-static bool none(void) { return false; }
-
-static const struct vb_path_ops datagram_path = {
-	.name = "datagram",
-	.claims = claims,
-	.attach = attach,
-	.update = update,
-	.stop = stop,
-	.unlink = unlink_qp,
-	.detach = detach,
-	.send = send_all,
-	.receive = nothing,
-	.run = run,
-	.peek = peek,
-	.poll = none,
-	.is_pending = none,
-	.quiesce = quiesce,
+const struct vb_roce_service vb_ud_service = {
+	.path = {
+		.name = "UD",
+		.claims = claims,
+		.attach = attach,
+		.update = update,
+		.stop = stop,
+		.unlink = unlink_qp,
+		.detach = detach,
+		.send = send_all,
+		.receive = vb_service_receive,
+		.run = run,
+		.peek = peek,
+		.poll = vb_service_has_none,
+		.is_pending = vb_service_has_none,
+		.quiesce = vb_service_quiesce,
+	},
+	.arrived = arrived,
+	.answer = answer,
 };
-
-/* A thread of the parent may have held it. */
-static void forget(void)
-{
-	moving = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-}
-
-__attribute__((constructor)) static void offer(void)
-{
-	vb_path_register(&datagram_path);
-	vb_inbox_set_handler(0, arrived, NULL);
-	vb_host_at_fork(forget);
-}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/ranges.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "host/host.h"
+
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
+				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
+{
+	out->count = 0;
+	out->bytes = bytes;
+	for (*bad = 0; bytes && *bad < n; ++*bad) {
+		const struct ibv_sge *s = &sge[*bad];
+		if (skip >= s->length) {
+			skip -= s->length;
+			continue;
+		}
+		uint64_t va, part = vb_min_u64(s->length - skip, bytes);
+		enum vb_key_fault fault = vb_key_check(vb_key_table(arena), s->lkey, s->addr, s->length, access, pd, &va);
+		if (vb_unlikely(fault != VB_KEY_OK))
+			return fault;
+		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)(va + skip), part };
+		bytes -= part;
+		skip = 0;
+	}
+	return bytes ? VB_KEY_BOUNDS : VB_KEY_OK;
+}
+
+void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
+{
+	out->count = bytes ? 1 : 0;
+	out->bytes = bytes;
+	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
+}
+
+bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
+{
+	for (unsigned i = 0; i < ours->count; i++)
+		if (vb_mem_check(ours->iov[i].iov_base, ours->iov[i].iov_len, writable))
+			return false;
+	return true;
+}
+
+/* ---- copying ---- */
+
+/* The last eight bytes in one store, behind all others: programs poll on them. */
+static void copy_ordered(void *to, const void *from, size_t n)
+{
+	uint64_t last;
+	if (n <= sizeof(last)) {
+		memcpy(to, from, n);
+		return;
+	}
+	memcpy(to, from, n - sizeof(last));
+	atomic_thread_fence(memory_order_release);
+	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
+	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
+}
+
+/* Where in a list of ranges a copy is. */
+struct cursor {
+	const struct iovec *at;
+	size_t used;
+};
+
+static size_t left(const struct cursor *c)
+{
+	return c->at->iov_len - c->used;
+}
+
+static void *place(const struct cursor *c)
+{
+	return (char *)c->at->iov_base + c->used;
+}
+
+static void advance(struct cursor *c, size_t n)
+{
+	c->used += n;
+	if (c->used < c->at->iov_len)
+		return;
+	c->at++;
+	c->used = 0;
+}
+
+void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
+	for (uint64_t rest = to->bytes; rest;) {
+		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
+		copy_ordered(place(&t), place(&f), n);
+		advance(&t, n);
+		advance(&f, n);
+		rest -= n;
+	}
+}
+
+/* ---- holding memory ---- */
+
+static pthread_rwlock_t held = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+void vb_memory_hold(void) { pthread_rwlock_rdlock(&held); }
+void vb_memory_release(void) { pthread_rwlock_unlock(&held); }
+
+void vb_memory_quiesce(void)
+{
+	pthread_rwlock_wrlock(&held);
+	pthread_rwlock_unlock(&held);
+}
+
+/* A thread of the parent may have held it. */
+static void forget(void)
+{
+	held = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}

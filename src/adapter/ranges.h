@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Gather/scatter lists as memory ranges. A list is translated through the key table of the process that owns it, which is the
+ * access check; the ranges are good while the memory is held, inside a busy section (local/qp.h) or between vb_memory_hold and
+ * vb_memory_release.
+ */
+#ifndef VB_ADAPTER_RANGES_H
+#define VB_ADAPTER_RANGES_H
+
+#include <sys/uio.h>
+
+#include "adapter/key.h"
+#include "adapter/object.h"
+
+/* Memory ranges in one address space, in order. */
+struct vb_ranges {
+	unsigned count;
+	uint64_t bytes;
+	struct iovec iov[VB_MAX_SGE + 1];
+};
+
+/*
+ * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of which a byte is used is
+ * checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with *bad == n: the list is too short.
+ */
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
+				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
+void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
+
+/* Copies between ranges of this process, which are equally long; the last bytes of each become visible last. */
+void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from);
+/* Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was. */
+bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
+
+/*
+ * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths that read and write
+ * registered memory on their own, not through the shared arena's busy sections. Held for short; not across waits.
+ */
+void vb_memory_hold(void);
+void vb_memory_release(void);
+/* Waits until all who hold at the call have released. */
+void vb_memory_quiesce(void);
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory for packets that arrived out of order: one pool for all connections of the process, so that together they are bounded. */
+#ifndef VB_ROCE_BUFFERS_H
+#define VB_ROCE_BUFFERS_H
+
+/* VB_RC_BUFFER_BYTES; NULL: as many as there may be are in use. */
+void *vb_buffer_take(void);
+void vb_buffer_give(void *buffer);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/deliver.h"
+
+#include "adapter/progress.h"
+#include "roce/mcast.h"
+#include "roce/service.h"
+
+static const struct vb_roce_service *const services[] = { &vb_rc_service, &vb_uc_service, &vb_ud_service };
+
+/* The service that carries the QP now; NULL if none does. */
+static const struct vb_roce_service *service_of(const struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	for (size_t i = 0; path && i < VB_ARRAY_LEN(services); i++)
+		if (path == &services[i]->path)
+			return services[i];
+	return NULL;
+}
+
+/* With a reference. The QPs of a forked child's parent are not ours. */
+static struct vb_qp *find(uint32_t qpn)
+{
+	vb_lock(&vb_progress_lock);
+	struct vb_qp *qp = vb_qpn_find(qpn);
+	if (qp && qp->ctx->generation != vb_host_generation())
+		qp = NULL;
+	if (qp)
+		vb_qp_ref(qp);
+	vb_unlock(&vb_progress_lock);
+	return qp;
+}
+
+/* Takes over the reference. */
+static void answer_later(struct vb_qp *qp, struct vb_roce_batch *batch)
+{
+	for (unsigned i = 0; i < batch->count; i++) {
+		if (batch->qps[i] != qp)
+			continue;
+		vb_qp_unref(qp);
+		return;
+	}
+	if (batch->count == VB_ROCE_BATCH_QPS)
+		vb_roce_batch_end(batch);
+	batch->qps[batch->count++] = qp;
+}
+
+void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+{
+	struct vb_packet packet;
+	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) || !vb_pkey_matches(packet.pkey, VB_PKEY_DEFAULT))
+		return;
+	if (packet.destination_qpn == VB_MULTICAST_QPN) {
+		vb_mcast_deliver(msg, &packet);
+		return;
+	}
+	struct vb_qp *qp = find(packet.destination_qpn);
+	if (!qp)
+		return;
+	const struct vb_roce_service *service = service_of(qp);
+	if (service && service->arrived(qp, msg, &packet))
+		answer_later(qp, batch);
+	else
+		vb_qp_unref(qp);
+}
+
+void vb_roce_batch_end(struct vb_roce_batch *batch)
+{
+	for (unsigned i = 0; i < batch->count; i++) {
+		const struct vb_roce_service *service = service_of(batch->qps[i]);
+		if (service)
+			service->answer(batch->qps[i]);
+		vb_qp_unref(batch->qps[i]);
+	}
+	batch->count = 0;
+}
+
+static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
+{
+	struct vb_roce_batch batch = { .count = 0 };
+	vb_roce_deliver(msg, &batch);
+	vb_roce_batch_end(&batch);
+}
+
+/* In the order in which paths are asked: after the local one, whose folder is linked first. */
+__attribute__((constructor)) static void offer(void)
+{
+	vb_inbox_set_handler(0, inbox_arrived, NULL);
+	for (size_t i = 0; i < VB_ARRAY_LEN(services); i++)
+		vb_path_register(&services[i]->path);
+}

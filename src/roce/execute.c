@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/execute.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "adapter/arena.h"
+#include "adapter/ranges.h"
+
+/* ---- the requester's memory ---- */
+
+static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n, bool into_list)
+{
+	struct vb_ranges list, flat;
+	unsigned bad;
+	vb_ranges_of_bytes(&flat, bytes, n);
+	vb_memory_hold();
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, offset, n,
+						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
+	if (vb_likely(fault == VB_KEY_OK))
+		vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list);
+	vb_memory_release();
+	if (vb_unlikely(fault != VB_KEY_OK))
+		vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+	return fault == VB_KEY_OK;
+}
+
+bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes)
+{
+	if (!(sqe->flags & IBV_SEND_INLINE))
+		return copy_listed(qp, sqe, offset, to, bytes, false);
+	memcpy(to, sqe->inline_data + offset, bytes);
+	return true;
+}
+
+bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes)
+{
+	return copy_listed(qp, sqe, offset, (void *)(uintptr_t)from, bytes, true);
+}
+
+static const struct {
+	uint8_t kind, tail;
+} requests[] = {
+	[IBV_WR_SEND]                 = { VB_REQ_SEND, VB_TAIL_NONE },
+	[IBV_WR_SEND_WITH_IMM]        = { VB_REQ_SEND, VB_TAIL_IMM },
+	[IBV_WR_RDMA_WRITE]           = { VB_REQ_WRITE, VB_TAIL_NONE },
+	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { VB_REQ_WRITE, VB_TAIL_IMM },
+	[IBV_WR_RDMA_READ]            = { VB_REQ_READ, VB_TAIL_NONE },
+	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { VB_REQ_COMPARE_SWAP, VB_TAIL_NONE },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { VB_REQ_FETCH_ADD, VB_TAIL_NONE },
+};
+
+void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
+{
+	bool swaps = sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	*r = (struct vb_request){
+		.remote_addr = sqe->remote_addr,
+		.compare = sqe->compare_add,
+		.swap_or_add = swaps ? sqe->swap : sqe->compare_add,
+		.rkey = sqe->rkey,
+		.length = sqe->length,
+		.tail_value = sqe->imm,
+		.kind = requests[sqe->opcode].kind,
+		.tail = requests[sqe->opcode].tail,
+		.solicited = sqe->flags & IBV_SEND_SOLICITED,
+		.fence = sqe->flags & IBV_SEND_FENCE,
+	};
+}
+
+/* ---- the responder's memory ---- */
+
+static int refuse(struct vb_execution *x, int err, const char *why)
+{
+	x->why = why;
+	return err;
+}
+
+static int receive_take(void *ctx)
+{
+	struct vb_execution *x = ctx;
+	if (!vb_receive_take(x->qp, &x->rwqe))
+		return -EAGAIN;
+	x->have_rwqe = true;
+	x->receive_status = IBV_WC_SUCCESS;
+	return 0;
+}
+
+static int refuse_receive(struct vb_execution *x, int err, enum ibv_wc_status status, const char *why)
+{
+	x->receive_status = status;
+	return refuse(x, err, why);
+}
+
+static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	struct vb_ranges to, from;
+	unsigned bad;
+	if (offset + len > x->rwqe.length)
+		return refuse_receive(x, -EMSGSIZE, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+	vb_ranges_of_bytes(&from, bytes, len);
+	vb_memory_hold();
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->qp->pd->number, x->rwqe.sge, x->rwqe.nsge, offset, len,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (vb_likely(fault == VB_KEY_OK))
+		vb_ranges_copy(&to, &from);
+	vb_memory_release();
+	return fault == VB_KEY_OK ? 0 : refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+}
+
+static void receive_done(void *ctx, const struct vb_received *r)
+{
+	struct vb_execution *x = ctx;
+	bool imm = r->tail == VB_TAIL_IMM;
+	struct vb_cqe e = {
+		.wr_id = x->rwqe.wr_id,
+		.opcode = r->is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+		.byte_len = (uint32_t)r->bytes,
+		.imm = r->tail_value,
+		.wc_flags = imm ? IBV_WC_WITH_IMM : r->tail == VB_TAIL_INVALIDATE ? IBV_WC_WITH_INV : 0,
+		.src_qp = x->qp->attr.dest_qp_num,
+		.solicited = r->solicited,
+	};
+	x->have_rwqe = false;
+	vb_receive_complete(x->qp, &e);
+}
+
+void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
+{
+	if (!x->have_rwqe)
+		return;
+	x->have_rwqe = false;
+	vb_receive_complete(x->qp, &(struct vb_cqe){ .wr_id = x->rwqe.wr_id, .status = status, .opcode = IBV_WC_RECV });
+}
+
+/* The rights of the queue pair, then key, domain, rights and bounds of the region. Memory is held. */
+static int translate(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
+{
+	if (!(x->qp->attr.qp_access_flags & right))
+		return refuse(x, -EACCES, "the target queue pair's qp_access_flags do not allow it");
+	if (!len)
+		return 0;
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, x->qp->pd->number, va);
+	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+}
+
+static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
+{
+	static const unsigned rights[] = {
+		[VB_ACCESS_READ] = IBV_ACCESS_REMOTE_READ,
+		[VB_ACCESS_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+		[VB_ACCESS_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC,
+	};
+	uint64_t va;
+	return translate(ctx, rkey, addr, len, rights[access], &va);
+}
+
+static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
+{
+	struct vb_ranges to, from;
+	uint64_t va = 0;
+	vb_memory_hold();
+	int err = translate(ctx, rkey, addr, len, IBV_ACCESS_REMOTE_WRITE, &va);
+	if (!err) {
+		vb_ranges_of_bytes(&to, (void *)(uintptr_t)va, len);
+		vb_ranges_of_bytes(&from, bytes, len);
+		vb_ranges_copy(&to, &from);
+	}
+	vb_memory_release();
+	return err;
+}
+
+bool vb_execution_read(struct vb_execution *x, uint32_t rkey, uint64_t address, void *to, size_t bytes)
+{
+	uint64_t va = 0;
+	vb_memory_hold();
+	int err = translate(x, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &va);
+	if (!err)
+		memcpy(to, (void *)(uintptr_t)va, bytes);
+	vb_memory_release();
+	return !err;
+}
+
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare,
+		  uint64_t *original)
+{
+	struct vb_execution *x = ctx;
+	uint64_t va = 0;
+	vb_memory_hold();
+	int err = translate(x, rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va);
+	if (!err && va % 8)
+		err = refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
+	if (!err) {
+		_Atomic(uint64_t) *word = (void *)(uintptr_t)va;
+		*original = compare;
+		if (kind == VB_REQ_COMPARE_SWAP)
+			atomic_compare_exchange_strong(word, original, swap_or_add);
+		else
+			*original = atomic_fetch_add(word, swap_or_add);
+	}
+	vb_memory_release();
+	return err;
+}
+
+static int invalidate(void *ctx, uint32_t rkey)
+{
+	return refuse(ctx, -EACCES, "a key that ibv_reg_mr made cannot be invalidated by a peer");
+}
+
+const struct vb_responder_ops vb_execution_ops = {
+	.receive_take = receive_take,
+	.receive_place = receive_place,
+	.receive_done = receive_done,
+	.check = check,
+	.write = write_data,
+	.atomic = atomic,
+	.invalidate = invalidate,
+};

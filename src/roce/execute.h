@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the engines do in memory. Of the responder: receives are taken, requests of the peer checked and carried out, all through
+ * vb_key_check. Of the requester: payload is gathered when a packet is sent, answers are placed where the request wants them.
+ */
+#ifndef VB_ROCE_EXECUTE_H
+#define VB_ROCE_EXECUTE_H
+
+#include "adapter/queue.h"
+#include "proto/message.h"
+
+/* The responder's half, under resp_lock. */
+struct vb_execution {
+	struct vb_qp *qp;
+	bool have_rwqe;
+	struct vb_rwqe rwqe;
+	enum ibv_wc_status receive_status; /* SUCCESS, or what is wrong with the receive that was taken */
+	const char *why;                   /* the last refusal's sentence; NULL: none */
+};
+
+/* ctx is the struct vb_execution. */
+extern const struct vb_responder_ops vb_execution_ops;
+
+/* Copies what a READ response carries; false: it may not be read any more. */
+bool vb_execution_read(struct vb_execution *execution, uint32_t rkey, uint64_t address, void *to, size_t bytes);
+/* Completes the receive that is taken, if one is. */
+void vb_execution_end_receive(struct vb_execution *execution, enum ibv_wc_status status);
+
+/*
+ * Payload [offset, offset + bytes) of a request that was posted, or places such of its answer. sq.lock is held. False: not
+ * accessible, which vb_sqe_fail has noted.
+ */
+bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes);
+bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes);
+
+/* The engines' form of a work request. */
+void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *request);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "adapter/device.h"
+#include "base/log.h"
+#include "roce/service.h"
+
+unsigned vb_flow_ifindex(const struct vb_qp *qp, const struct in6_addr *destination)
+{
+	bool v4_multicast = IN6_IS_ADDR_V4MAPPED(destination) && destination->s6_addr[12] >> 4 == 0xe;
+	bool needs = v4_multicast || IN6_IS_ADDR_LINKLOCAL(destination) || IN6_IS_ADDR_MULTICAST(destination);
+	return needs ? qp->ctx->device->ifindex : 0;
+}
+
+static struct in6_addr source_of(const struct vb_qp *qp)
+{
+	struct in6_addr sgid;
+	if (vb_device_gid(qp->ctx->device, qp->attr.ah_attr.grh.sgid_index, &sgid))
+		memset(&sgid, 0, sizeof(sgid));
+	return sgid;
+}
+
+int vb_flow_check(const struct vb_qp *qp)
+{
+	struct in6_addr source = source_of(qp), destination;
+	struct ibv_port_attr port;
+	memcpy(&destination, &qp->attr.ah_attr.grh.dgid, sizeof(destination));
+	vb_port_attr(qp->ctx->device, &port);
+	if (qp->attr.path_mtu > port.active_mtu) {
+		vb_explain("ibv_modify_qp", "path_mtu: %u bytes do not fit the interface; the port's active_mtu is %u",
+			   128u << qp->attr.path_mtu, 128u << port.active_mtu);
+		return -EINVAL;
+	}
+	if (IN6_IS_ADDR_V4MAPPED(&source) != IN6_IS_ADDR_V4MAPPED(&destination)) {
+		vb_explain("ibv_modify_qp", "ah_attr.grh: one of sgid_index and dgid is an IPv4 address, the other is not");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)
+{
+	const struct ibv_global_route *grh = &qp->attr.ah_attr.grh;
+	struct vb_inbox_addr addr = {
+		.src = source_of(qp),
+		.flow_label = grh->flow_label,
+		.traffic_class = grh->traffic_class,
+		.hop_limit = grh->hop_limit,
+		.udp_sport = vb_roce_source_port(grh->flow_label, qp->qpn, qp->attr.dest_qp_num),
+	};
+	memcpy(&addr.dst, &grh->dgid, sizeof(addr.dst));
+	vb_roce_route_init(route, &addr, vb_flow_ifindex(qp, &addr.dst));
+}
+
+bool vb_flow_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr)
+{
+	return IN6_ARE_ADDR_EQUAL(&route->addr.dst, &addr->src) && IN6_ARE_ADDR_EQUAL(&route->addr.src, &addr->dst);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Multicast: which UD queue pairs of this process are attached to which groups (MGIDs, which on RoCE v2 are IP multicast addresses,
+ * IPv4 ones v4-mapped). An attachment is an IP membership on the device's interface, too. A group's packets go to all QPs that are
+ * attached but the one that sent it.
+ */
+#ifndef VB_ROCE_MCAST_H
+#define VB_ROCE_MCAST_H
+
+#include "adapter/object.h"
+#include "wire/packet.h"
+
+enum { VB_MAX_MCAST_ATTACHMENTS = 8192 }; /* of a process */
+
+/* -EINVAL (no UD queue pair, no multicast address), -ENOMEM (too many), or what IP says. Attaching again has no effect. */
+int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid);
+/* -EINVAL: it is not attached. */
+int vb_mcast_detach(struct vb_qp *qp, const struct in6_addr *mgid);
+
+/* A packet for the group that it was sent to. No lock held. */
+void vb_mcast_deliver(const struct vb_inbox_msg *msg, const struct vb_packet *packet);
+
+#endif

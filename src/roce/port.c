@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/port.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "base/lock.h"
+#include "roce/deliver.h"
+#include "roce/gsi.h"
+#include "wire/cm_msg.h"
+#include "wire/packet.h"
+
+enum {
+	BURSTS = 4,              /* threads that send at the same time; others wait */
+	FIRST_FLOW_PORT = 0xc000, /* RoCEv2 takes a flow's entropy from the dynamic ports */
+	FLOW_PORT_BITS = 14,
+	DEFAULT_HOP_LIMIT = 64,
+	MAX_PACKET_BYTES = 4096 + 128,
+};
+
+/* ---- routes ---- */
+
+uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn)
+{
+	uint32_t mix = flow_label & 0xfffff;
+	if (!mix) {
+		uint64_t both = (uint64_t)source_qpn * destination_qpn;
+		mix = (uint32_t)(both ^ both >> 20 ^ both >> 40) & 0xfffff;
+	}
+	uint32_t low = mix & ((1u << FLOW_PORT_BITS) - 1), high = mix >> FLOW_PORT_BITS;
+	return (uint16_t)(FIRST_FLOW_PORT | ((low ^ high) & ((1u << FLOW_PORT_BITS) - 1)));
+}
+
+static void icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *addr)
+{
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	unsigned skip = ipv4 ? 12 : 0;
+	memset(icrc, 0, sizeof(*icrc));
+	icrc->ip_version = ipv4 ? 4 : 6;
+	memcpy(icrc->source, addr->src.s6_addr + skip, sizeof(addr->src) - skip);
+	memcpy(icrc->destination, addr->dst.s6_addr + skip, sizeof(addr->dst) - skip);
+	icrc->source_port = addr->udp_sport;
+	icrc->destination_port = VB_ROCE_PORT;
+}
+
+void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex)
+{
+	route->addr = *addr;
+	route->addr.udp_sport = vb_udp_source_port(IN6_IS_ADDR_V4MAPPED(&addr->dst), addr->udp_sport);
+	if (!route->addr.hop_limit)
+		route->addr.hop_limit = DEFAULT_HOP_LIMIT;
+	route->ifindex = ifindex;
+	icrc_route(&route->icrc, &route->addr);
+}
+
+/* ---- sending ---- */
+
+struct vb_burst {
+	struct vb_lock lock;
+	const struct vb_roce_route *route;
+	size_t bytes, segment;   /* committed in all; of each packet but the last, which may be shorter */
+	unsigned count;
+	bool closed;             /* the last one was shorter */
+	size_t open_bytes;       /* of the packet that was begun, ICRC included */
+	size_t open_body;        /* of these, before the padding */
+	uint8_t data[VB_UDP_MAX_BYTES];
+};
+
+static struct vb_burst *bursts;
+
+static void sign(const struct vb_burst *b, uint8_t *packet, size_t bytes, uint16_t ip_id)
+{
+	struct vb_bth bth;
+	memcpy(&bth, packet, sizeof(bth));
+	uint32_t crc = vb_icrc_begin(&b->route->icrc, &bth, bytes, ip_id);
+	crc = vb_icrc_add(crc, packet + VB_BTH_BYTES, bytes - VB_ICRC_BYTES - VB_BTH_BYTES);
+	vb_icrc_store(crc, packet + bytes - VB_ICRC_BYTES);
+}
+
+/* The kernel numbers the packets of one send, and only these. */
+static void send_singly(struct vb_burst *b)
+{
+	for (size_t at = 0; at < b->bytes;) {
+		size_t n = b->bytes - at < b->segment ? b->bytes - at : b->segment;
+		sign(b, b->data + at, n, 0);
+		if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data + at, n, n) == -EAGAIN)
+			return; /* the rest would meet the same */
+		at += n;
+	}
+}
+
+void vb_burst_flush(struct vb_burst *b)
+{
+	if (!b->count)
+		return;
+	if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
+		send_singly(b);
+	b->bytes = b->count = 0;
+	b->closed = false;
+}
+
+static bool fits(const struct vb_burst *b, const struct vb_roce_route *route, size_t bytes)
+{
+	return !b->count || (route == b->route && !b->closed && bytes <= b->segment && b->bytes + bytes <= sizeof(b->data) &&
+			     b->count < vb_udp_segments());
+}
+
+uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header, size_t header_bytes,
+			size_t payload_bytes)
+{
+	size_t body = header_bytes + payload_bytes, bytes = vb_align_up(body, 4) + VB_ICRC_BYTES;
+	if (!fits(b, route, bytes))
+		vb_burst_flush(b);
+	b->route = route;
+	b->open_bytes = bytes;
+	b->open_body = body;
+	memcpy(b->data + b->bytes, header, header_bytes);
+	return b->data + b->bytes + header_bytes;
+}
+
+void vb_burst_commit(struct vb_burst *b)
+{
+	uint8_t *packet = b->data + b->bytes;
+	memset(packet + b->open_body, 0, b->open_bytes - VB_ICRC_BYTES - b->open_body);
+	sign(b, packet, b->open_bytes, (uint16_t)b->count);
+	if (!b->count)
+		b->segment = b->open_bytes;
+	b->closed = b->open_bytes < b->segment;
+	b->bytes += b->open_bytes;
+	b->count++;
+}
+
+struct vb_burst *vb_burst_take(void)
+{
+	for (unsigned i = 0;; i = (i + 1) % BURSTS) {
+		if (vb_lock_try(&bursts[i].lock))
+			return &bursts[i];
+		if (i == BURSTS - 1)
+			sched_yield();
+	}
+}
+
+void vb_burst_give(struct vb_burst *b)
+{
+	vb_burst_flush(b);
+	vb_unlock(&b->lock);
+}
+
+/* ---- receiving: one thread at a time ---- */
+
+static bool icrc_is_ignored; /* VERBATIM_ICRC=ignore: peers that leave it out are listened to */
+static struct vb_icrc_solver solver;
+static struct vb_roce_batch batch;
+
+static bool is_intact(const struct vb_udp_packet *p)
+{
+	struct vb_icrc_route route;
+	uint16_t id;
+	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES || p->len > MAX_PACKET_BYTES)
+		return false;
+	if (icrc_is_ignored)
+		return true;
+	icrc_route(&route, &p->addr);
+	return vb_icrc_check_any_ip_id(&solver, &route, p->bytes, p->len, &id);
+}
+
+static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
+{
+	struct iovec iov = { (void *)(uintptr_t)msg->payload, msg->payload_bytes };
+	vb_inbox_send(slot, &msg->addr, &iov, 1); /* no such slot, or no room: lost, as on a wire */
+}
+
+static void packet_arrived(const struct vb_udp_packet *p)
+{
+	if (!is_intact(p))
+		return;
+	struct vb_inbox_msg msg = {
+		.addr = p->addr,
+		.payload = p->bytes,
+		.payload_bytes = p->len - VB_ICRC_BYTES,
+		.sender_uid = (uid_t)-1,
+	};
+	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes), slot = qpn >> VB_SLOT_SHIFT;
+	if (qpn == VB_GSI_QPN)
+		vb_gsi_receive(&msg, p->ifindex);
+	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
+		vb_roce_deliver(&msg, &batch);
+	else if (slot)
+		pass_on(slot, &msg);
+}
+
+static void batch_done(void)
+{
+	vb_roce_batch_end(&batch);
+}
+
+/* ---- polling ---- */
+
+static atomic_int users;
+
+void vb_roce_use(int by) { atomic_fetch_add(&users, by); }
+
+static bool pump(void)
+{
+	return atomic_load_explicit(&users, memory_order_relaxed) && vb_udp_receive();
+}
+
+static const struct vb_path_io io = { .pump = pump, .watch = vb_udp_watch };
+
+/* ---- opening ---- */
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int open_locked(void)
+{
+	const char *icrc = getenv("VERBATIM_ICRC");
+	if (!bursts)
+		bursts = calloc(BURSTS, sizeof(*bursts));
+	if (!bursts)
+		return -ENOMEM;
+	icrc_is_ignored = icrc && !strcmp(icrc, "ignore");
+	vb_udp_set_handler(packet_arrived, batch_done);
+	return vb_udp_open();
+}
+
+int vb_roce_open(void)
+{
+	pthread_mutex_lock(&open_lock);
+	int err = vb_udp_is_open() ? 0 : open_locked();
+	pthread_mutex_unlock(&open_lock);
+	return err;
+}
+
+/* A thread of the parent may have held it; what the parent's bursts held is its own to send. */
+static void forget(void)
+{
+	pthread_mutex_init(&open_lock, NULL);
+	for (unsigned i = 0; bursts && i < BURSTS; i++) {
+		vb_lock_init(&bursts[i].lock);
+		bursts[i].bytes = bursts[i].count = 0;
+		bursts[i].closed = false;
+	}
+	batch.count = 0;
+	atomic_store(&users, 0);
+}
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_path_set_io(&io);
+	vb_host_at_fork(forget);
+}

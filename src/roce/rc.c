@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reliable connections over the wire: the two engines of proto/rc_*.h with queues, memory, packets and time around them.
+ *
+ *	sq entries -> requester engine -> packets     (sq.lock)
+ *	ACKs, answers -> requester engine -> completions
+ *	requests -> responder engine -> memory, receives; ACKs and answers at the end of the batch   (resp_lock)
+ *
+ * The requester's positions are those of the send queue. It exists from RTS on, when the first PSN is known. One timer serves its
+ * deadlines; it is set when a deadline is earlier than what it is set to, and otherwise finds out when it fires.
+ *
+ * A responder that has refused a request repeats its NAK for as long as the QP is in the error state: the first one may be lost.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/progress.h"
+#include "base/log.h"
+#include "proto/rc_responder.h"
+#include "roce/buffers.h"
+#include "roce/execute.h"
+#include "roce/service.h"
+#include "wire/syndrome.h"
+#include "wire/timers.h"
+
+enum {
+	SLICE_PACKETS = 256, /* sent in one go, so that no lock is held for long */
+	MAX_WINDOW = 1024,   /* packets in flight */
+};
+
+struct connection {
+	struct vb_qp *qp;
+	struct vb_roce_route route;        /* changes under both locks */
+	struct vb_rc_req requester;
+	struct vb_rc_slot *slots;
+	bool requests;                     /* the requester has begun; under sq.lock */
+	struct vb_timer timer;
+	uint64_t timer_at;                 /* what it is set to at the latest; under sq.lock */
+	struct vb_rc_resp responder;
+	struct vb_execution execution;
+};
+
+static struct connection *of(const struct vb_qp *qp) { return qp->path_state; }
+
+/* ---- the requester: sq.lock is held ---- */
+
+static const struct {
+	enum ibv_wc_status status;
+	const char *why;
+} failures[] = {
+	[VB_RC_SUCCESS]                = { IBV_WC_SUCCESS, NULL },
+	[VB_RC_REMOTE_INVALID_REQUEST] = { IBV_WC_REM_INV_REQ_ERR, "the peer refused it as invalid (message longer than its receive "
+								   "buffer, or an operation that its queue pair does not take)" },
+	[VB_RC_REMOTE_ACCESS]          = { IBV_WC_REM_ACCESS_ERR, "the peer's memory may not be accessed so (key, range or rights)" },
+	[VB_RC_REMOTE_OPERATIONAL]     = { IBV_WC_REM_OP_ERR, "the peer could not carry it out (its receive buffer's memory?)" },
+	[VB_RC_RETRY_EXCEEDED]         = { IBV_WC_RETRY_EXC_ERR, "no answer after the last retry: is the peer's queue pair connected to "
+								 "this one, and does the network let UDP port 4791 through?" },
+	[VB_RC_RNR_RETRY_EXCEEDED]     = { IBV_WC_RNR_RETRY_EXC_ERR, "the peer never had a receive posted in time" },
+	[VB_RC_LOCAL]                  = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
+};
+
+static void fail(struct connection *c, const struct vb_rc_completion *done)
+{
+	const struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, done->position);
+	enum ibv_wc_status status = failures[done->status].status;
+	if (done->status == VB_RC_LOCAL && sqe->status != VB_SQE_PENDING)
+		status = sqe->status;
+	vb_qp_fail(c->qp, status, failures[done->status].why);
+}
+
+static bool is_running(const struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	return state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+}
+
+static void complete(struct connection *c)
+{
+	struct vb_rc_completion done;
+	while (is_running(c->qp) && vb_rc_req_next_completion(&c->requester, &done)) {
+		if (done.status == VB_RC_SUCCESS)
+			vb_sq_complete(c->qp);
+		else
+			fail(c, &done);
+	}
+}
+
+static void set_timer(struct connection *c)
+{
+	uint64_t deadline = vb_rc_req_deadline(&c->requester);
+	if (deadline >= c->timer_at)
+		return;
+	c->timer_at = deadline;
+	vb_timer_set(&c->timer, deadline);
+}
+
+static void put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
+{
+	struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, out->position);
+	uint8_t *payload = vb_burst_begin(burst, &c->route, out->header, out->header_bytes, out->payload_bytes);
+	if (!out->payload_bytes || vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
+		vb_burst_commit(burst);
+	else
+		vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
+}
+
+/* Sends what may be sent now; completes what is done. */
+static void request(struct connection *c)
+{
+	struct vb_packet_out out;
+	struct vb_burst *burst = NULL;
+	uint64_t now = vb_now_ns();
+	unsigned n = 0;
+	for (; n < SLICE_PACKETS && vb_rc_req_write(&c->requester, now, &out); n++) {
+		if (!burst)
+			burst = vb_burst_take();
+		put(c, burst, &out);
+	}
+	if (burst)
+		vb_burst_give(burst);
+	complete(c);
+	if (!is_running(c->qp))
+		return;
+	set_timer(c);
+	if (n == SLICE_PACKETS)
+		vb_progress_later(c->qp);
+}
+
+/* A request that cannot be carried out still has its turn: what was posted before it completes first. */
+static void post_hopeless(struct connection *c, uint32_t position)
+{
+	static const struct vb_request nothing = { .kind = VB_REQ_SEND };
+	if (!vb_rc_req_post(&c->requester, &nothing))
+		vb_rc_req_break(&c->requester, position, VB_RC_LOCAL);
+}
+
+static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t position)
+{
+	struct vb_request r;
+	if (vb_unlikely(sqe->status != VB_SQE_PENDING)) {
+		post_hopeless(c, position);
+		return true;
+	}
+	vb_request_of_sqe(sqe, &r);
+	return !vb_rc_req_post(&c->requester, &r);
+}
+
+static void send_posted(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	struct vb_sq *sq = &qp->sq;
+	while (c->requests && atomic_load(&qp->state) == IBV_QPS_RTS && sq->sent != sq->tail &&
+	       hand_over(c, vb_sq_at(sq, sq->sent), sq->sent))
+		sq->sent++;
+	if (c->requests)
+		request(c);
+}
+
+static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct connection *c = timer->arg;
+	struct vb_qp *qp = c->qp;
+	vb_lock(&qp->sq.lock);
+	c->timer_at = VB_RC_NEVER;
+	if (c->requests && is_running(qp)) {
+		vb_rc_req_expire(&c->requester, now_ns);
+		request(c);
+	}
+	vb_unlock(&qp->sq.lock);
+}
+
+static int place(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len)
+{
+	struct connection *c = ctx;
+	return vb_payload_place(c->qp, vb_sq_at(&c->qp->sq, position), offset, bytes, len) ? 0 : -EFAULT;
+}
+
+/* ---- the responder: resp_lock is held ---- */
+
+/* Sends answers; true if there are more. */
+static bool respond(struct connection *c)
+{
+	struct vb_packet_out out;
+	struct vb_burst *burst = NULL;
+	unsigned n = 0;
+	for (; n < SLICE_PACKETS && vb_rc_resp_write(&c->responder, &out); n++) {
+		if (!burst)
+			burst = vb_burst_take();
+		uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
+		if (!out.payload_bytes || vb_execution_read(&c->execution, out.rkey, out.payload_at, payload, out.payload_bytes))
+			vb_burst_commit(burst);
+		else
+			vb_rc_resp_fault(&c->responder, &out);
+	}
+	if (burst)
+		vb_burst_give(burst);
+	return n == SLICE_PACKETS;
+}
+
+/* The event that goes with a refusal; -1: none. */
+static int event_of(const struct connection *c)
+{
+	if (c->execution.receive_status != IBV_WC_SUCCESS)
+		return -1;
+	switch (vb_syndrome_value(c->responder.nak_syndrome)) {
+	case VB_NAK_REMOTE_ACCESS:
+		return IBV_EVENT_QP_ACCESS_ERR;
+	case VB_NAK_INVALID_REQUEST:
+		return IBV_EVENT_QP_REQ_ERR;
+	}
+	return -1;
+}
+
+/* The responder has refused a request for good: says so, and completes the receive that was at fault. */
+static int note_refusal(struct connection *c)
+{
+	const struct vb_qp *qp = c->qp;
+	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
+		   c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length or number of READs)");
+	int event = event_of(c);
+	if (c->execution.receive_status != IBV_WC_SUCCESS)
+		vb_execution_end_receive(&c->execution, c->execution.receive_status);
+	return event;
+}
+
+/* resp_lock is held, and released. was_broken: before what has just been done. */
+static void finish_responding(struct connection *c, bool was_broken)
+{
+	struct vb_qp *qp = c->qp;
+	bool more = respond(c), breaks = c->responder.broken && !was_broken;
+	int event = breaks ? note_refusal(c) : -1;
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(breaks))
+		vb_qp_break(qp, event);
+	else if (more)
+		vb_progress_later(qp);
+}
+
+/* In the error state there is only a NAK to repeat. */
+static bool may_respond(const struct connection *c)
+{
+	return vb_qp_listens(c->qp) || (c->responder.broken && atomic_load(&c->qp->state) == IBV_QPS_ERR);
+}
+
+/* ---- arrivals ---- */
+
+static bool request_arrived(struct connection *c, const struct vb_packet *packet)
+{
+	struct vb_qp *qp = c->qp;
+	enum vb_rc_verdict verdict = VB_RC_IGNORED;
+	vb_lock(&qp->resp_lock);
+	bool was_broken = c->responder.broken;
+	if (vb_likely(may_respond(c)))
+		verdict = vb_rc_resp_receive(&c->responder, packet);
+	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
+		vb_qp_established(qp);
+	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
+		finish_responding(c, was_broken);
+		return false;
+	}
+	vb_unlock(&qp->resp_lock);
+	return verdict == VB_RC_TAKEN;
+}
+
+static bool answer_arrived(struct connection *c, const struct vb_packet *packet)
+{
+	struct vb_qp *qp = c->qp;
+	enum vb_rc_verdict verdict = VB_RC_IGNORED;
+	vb_lock(&qp->sq.lock);
+	if (vb_likely(c->requests && is_running(qp)))
+		verdict = vb_rc_req_receive(&c->requester, vb_now_ns(), packet);
+	if (verdict == VB_RC_BROKEN)
+		complete(c);
+	vb_unlock(&qp->sq.lock);
+	return verdict == VB_RC_TAKEN;
+}
+
+static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
+{
+	struct connection *c = of(qp);
+	if (!vb_flow_matches(&c->route, &msg->addr))
+		return false;
+	return packet->row->flags.request ? request_arrived(c, packet) : answer_arrived(c, packet);
+}
+
+static void answer(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	vb_lock(&qp->sq.lock);
+	if (c->requests && is_running(qp))
+		request(c);
+	vb_unlock(&qp->sq.lock);
+	vb_lock(&qp->resp_lock);
+	if (vb_likely(may_respond(c)))
+		finish_responding(c, c->responder.broken);
+	else
+		vb_unlock(&qp->resp_lock);
+}
+
+/* ---- the path ---- */
+
+static bool claims(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_RC;
+}
+
+static void *take_buffer(void *ctx) { return vb_buffer_take(); }
+static void give_buffer(void *ctx, void *buffer) { vb_buffer_give(buffer); }
+
+static struct vb_packet_to peer_of(const struct vb_qp *qp)
+{
+	return (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
+}
+
+static void begin_responder(struct connection *c)
+{
+	const struct ibv_qp_attr *a = &c->qp->attr;
+	struct vb_rc_resp_config config = {
+		.to = peer_of(c->qp),
+		.mtu = 128u << a->path_mtu,
+		.first_psn = a->rq_psn,
+		.max_rd_atomic = a->max_dest_rd_atomic,
+		.rnr_timer = a->min_rnr_timer,
+		.ops = &vb_execution_ops,
+		.buffer_take = take_buffer,
+		.buffer_give = give_buffer,
+		.ctx = &c->execution,
+	};
+	vb_rc_resp_init(&c->responder, &config);
+}
+
+static void begin_requester(struct connection *c)
+{
+	const struct ibv_qp_attr *a = &c->qp->attr;
+	struct vb_rc_req_config config = {
+		.to = peer_of(c->qp),
+		.mtu = 128u << a->path_mtu,
+		.first_psn = a->sq_psn,
+		.max_window = MAX_WINDOW,
+		.max_rd_atomic = a->max_rd_atomic,
+		.place = place,
+		.ctx = c,
+	};
+	vb_rc_req_init(&c->requester, &config, c->slots, c->qp->sq.mask + 1);
+	c->requests = true;
+}
+
+static int attach(struct vb_qp *qp)
+{
+	int err = vb_flow_check(qp);
+	if (!err)
+		err = vb_roce_open();
+	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
+	if (!c)
+		return err ? err : -ENOMEM;
+	c->slots = aligned_alloc(VB_CACHE_LINE, (size_t)(qp->sq.mask + 1) * sizeof(*c->slots));
+	if (!c->slots) {
+		free(c);
+		return -ENOMEM;
+	}
+	c->qp = c->execution.qp = qp;
+	c->timer = (struct vb_timer){ .fire = timer_fired, .arg = c };
+	c->timer_at = VB_RC_NEVER;
+	vb_flow_route(qp, &c->route);
+	begin_responder(c);
+	qp->path_state = c;
+	vb_roce_use(1);
+	return 0;
+}
+
+/* sq.lock is held. */
+static void update(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	const struct ibv_qp_attr *a = &qp->attr;
+	vb_lock(&qp->resp_lock);
+	vb_flow_route(qp, &c->route);
+	c->responder.config.rnr_timer = a->min_rnr_timer;
+	vb_unlock(&qp->resp_lock);
+	if (!c->requests && atomic_load(&qp->state) == IBV_QPS_RTS)
+		begin_requester(c);
+	c->requester.config.retry_count = a->retry_cnt;
+	c->requester.config.rnr_retry = a->rnr_retry;
+	c->requester.config.ack_timeout_ns = a->timeout ? vb_ack_timeout_ns(a->timeout) : 0;
+}
+
+/* Both locks are held. Packets and the timer look at the state from here on. */
+static void stop(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	vb_execution_end_receive(&c->execution, IBV_WC_WR_FLUSH_ERR);
+	vb_rc_resp_fini(&c->responder);
+}
+
+static void unlink_qp(struct vb_qp *qp)
+{
+	vb_timer_cancel(&of(qp)->timer);
+}
+
+static void detach(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	vb_roce_use(-1);
+	free(c->slots);
+	free(c);
+	qp->path_state = NULL;
+}
+
+static void run(struct vb_qp *qp)
+{
+	answer(qp);
+}
+
+const struct vb_roce_service vb_rc_service = {
+	.path = {
+		.name = "RC",
+		.claims = claims,
+		.attach = attach,
+		.update = update,
+		.stop = stop,
+		.unlink = unlink_qp,
+		.detach = detach,
+		.send = send_posted,
+		.receive = vb_service_receive,
+		.run = run,
+		.peek = vb_service_peek,
+		.poll = vb_service_has_none,
+		.is_pending = vb_service_has_none,
+		.quiesce = vb_service_quiesce,
+	},
+	.arrived = arrived,
+	.answer = answer,
+};

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Unreliable connections over the wire. The sender cuts requests into packets and is done with each when its last packet is sent;
+ * a long one is sent in slices. The receiver is proto/uc.h's. A send error moves the QP to SQE: its receives go on.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "adapter/progress.h"
+#include "base/log.h"
+#include "proto/psn.h"
+#include "proto/uc.h"
+#include "roce/execute.h"
+#include "roce/service.h"
+
+enum { SLICE_PACKETS = 256 };
+
+struct connection {
+	struct vb_qp *qp;
+	struct vb_roce_route route;       /* changes under both locks */
+	struct vb_packet_to to;
+	uint32_t mtu;
+	uint32_t psn, index;              /* of the next packet; its place in its request. Under sq.lock */
+	bool sends;                       /* sq_psn is known */
+	struct vb_uc_resp responder;
+	struct vb_execution execution;
+};
+
+static struct connection *of(const struct vb_qp *qp) { return qp->path_state; }
+
+/* ---- sending: sq.lock is held ---- */
+
+static bool put(struct connection *c, struct vb_burst *burst, struct vb_sqe *sqe, const struct vb_request *r)
+{
+	struct vb_packet_out out;
+	vb_request_packet(r, &c->to, c->mtu, c->psn, c->index, 0, &out);
+	uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
+	if (out.payload_bytes && !vb_payload_gather(c->qp, sqe, out.payload_at, payload, out.payload_bytes))
+		return false;
+	vb_burst_commit(burst);
+	c->psn = (c->psn + 1) & VB_PSN_MASK;
+	c->index++;
+	return true;
+}
+
+/* Sends up to *budget packets of the oldest request that is not sent; false if it cannot be carried out. */
+static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sqe *sqe, unsigned *budget, bool *done)
+{
+	struct vb_request r;
+	*done = false;
+	if (sqe->status != VB_SQE_PENDING)
+		return false;
+	vb_request_of_sqe(sqe, &r);
+	uint32_t packets = vb_request_packets(&r, c->mtu);
+	for (; c->index < packets && *budget; --*budget)
+		if (!put(c, burst, sqe, &r))
+			return false;
+	*done = c->index == packets;
+	return true;
+}
+
+static void send_posted(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	struct vb_sq *sq = &qp->sq;
+	unsigned budget = SLICE_PACKETS;
+	bool done = true;
+	if (!c->sends || sq->sent == sq->tail)
+		return;
+	struct vb_burst *burst = vb_burst_take();
+	while (sq->sent != sq->tail && budget && atomic_load(&qp->state) == IBV_QPS_RTS) {
+		struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
+		bool good = send_some(c, burst, sqe, &budget, &done);
+		if (good && !done)
+			break;
+		sq->sent++;
+		c->index = 0;
+		if (good)
+			vb_sq_complete(qp);
+		else
+			vb_qp_fail_sends(qp, sqe->status, "its own memory or attributes do not allow it");
+	}
+	vb_burst_give(burst);
+	if (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS)
+		vb_progress_later(qp);
+}
+
+static void run(struct vb_qp *qp)
+{
+	if (!vb_lock_try(&qp->sq.lock)) {
+		vb_progress_later(qp);
+		return;
+	}
+	if (atomic_load(&qp->state) == IBV_QPS_RTS)
+		send_posted(qp);
+	vb_unlock(&qp->sq.lock);
+}
+
+/* ---- receiving ---- */
+
+/* A receive whose memory cannot be written ends the QP; a message that is too long is lost like any other. resp_lock is held. */
+static bool is_unusable(struct connection *c)
+{
+	enum ibv_wc_status status = c->execution.receive_status;
+	if (!c->execution.have_rwqe || status != IBV_WC_LOC_PROT_ERR)
+		return false;
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx: %s", c->qp->qpn, (unsigned long long)c->execution.rwqe.wr_id,
+		   c->execution.why);
+	vb_execution_end_receive(&c->execution, status);
+	return true;
+}
+
+static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
+{
+	struct connection *c = of(qp);
+	bool broken = false;
+	if (!vb_flow_matches(&c->route, &msg->addr))
+		return false;
+	vb_lock(&qp->resp_lock);
+	if (vb_qp_listens(qp)) {
+		if (vb_uc_resp_receive(&c->responder, packet))
+			vb_qp_established(qp);
+		else
+			broken = is_unusable(c);
+	}
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(broken))
+		vb_qp_break(qp, -1);
+	return false;
+}
+
+static void answer(struct vb_qp *qp) { }
+
+/* ---- the path ---- */
+
+static bool claims(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UC;
+}
+
+static int attach(struct vb_qp *qp)
+{
+	int err = vb_flow_check(qp);
+	if (!err)
+		err = vb_roce_open();
+	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
+	if (!c)
+		return err ? err : -ENOMEM;
+	c->qp = c->execution.qp = qp;
+	c->mtu = 128u << qp->attr.path_mtu;
+	c->to = (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_UC };
+	vb_flow_route(qp, &c->route);
+	struct vb_uc_resp_config config = { .mtu = c->mtu, .first_psn = qp->attr.rq_psn, .pkey = VB_PKEY_DEFAULT,
+					    .ops = &vb_execution_ops, .ctx = &c->execution };
+	vb_uc_resp_init(&c->responder, &config);
+	qp->path_state = c;
+	vb_roce_use(1);
+	return 0;
+}
+
+/* sq.lock is held. */
+static void update(struct vb_qp *qp)
+{
+	struct connection *c = of(qp);
+	vb_lock(&qp->resp_lock);
+	vb_flow_route(qp, &c->route);
+	vb_unlock(&qp->resp_lock);
+	if (!c->sends && atomic_load(&qp->state) == IBV_QPS_RTS) {
+		c->psn = qp->attr.sq_psn;
+		c->sends = true;
+	}
+}
+
+/* Both locks are held. */
+static void stop(struct vb_qp *qp)
+{
+	vb_execution_end_receive(&of(qp)->execution, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void unlink_qp(struct vb_qp *qp) { }
+
+static void detach(struct vb_qp *qp)
+{
+	vb_roce_use(-1);
+	free(of(qp));
+	qp->path_state = NULL;
+}
+
+const struct vb_roce_service vb_uc_service = {
+	.path = {
+		.name = "UC",
+		.claims = claims,
+		.attach = attach,
+		.update = update,
+		.stop = stop,
+		.unlink = unlink_qp,
+		.detach = detach,
+		.send = send_posted,
+		.receive = vb_service_receive,
+		.run = run,
+		.peek = vb_service_peek,
+		.poll = vb_service_has_none,
+		.is_pending = vb_service_has_none,
+		.quiesce = vb_service_quiesce,
+	},
+	.arrived = arrived,
+	.answer = answer,
+};
