@@ -30,6 +30,7 @@ enum {
 	VB_MAX_MR        = 1048575,
 	VB_MAX_RD_ATOMIC = 16,      /* READs and atomics in flight per QP, each direction */
 	VB_MAX_MSG       = 0x7fffffff, /* bytes */
+	VB_MAX_MCAST     = 8192,    /* attachments of queue pairs to multicast groups, per process */
 	VB_PKEYS         = 1,
 };
 

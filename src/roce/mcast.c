@@ -39,7 +39,7 @@ static struct attachment *find_locked(const struct vb_qp *qp, const struct in6_a
 
 static int add_locked(struct vb_qp *qp, const struct in6_addr *mgid)
 {
-	struct attachment *a = count < VB_MAX_MCAST_ATTACHMENTS ? malloc(sizeof(*a)) : NULL;
+	struct attachment *a = count < VB_MAX_MCAST ? malloc(sizeof(*a)) : NULL;
 	if (!a)
 		return -ENOMEM;
 	int err = vb_roce_open();

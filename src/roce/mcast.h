@@ -10,8 +10,6 @@
 #include "adapter/object.h"
 #include "wire/packet.h"
 
-enum { VB_MAX_MCAST_ATTACHMENTS = 8192 }; /* of a process */
-
 /* -EINVAL (no UD queue pair, no multicast address), -ENOMEM (too many), or what IP says. Attaching again has no effect. */
 int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid);
 /* -EINVAL: it is not attached. */
