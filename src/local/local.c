@@ -10,18 +10,33 @@
 #include "base/log.h"
 #include "local/copy.h"
 
-/* Every RC connection for now: one to another host finds nobody there, and its sends fail after their retries. */
-static bool claims(const struct vb_qp *qp)
-{
-	return qp->type == IBV_QPT_RC;
-}
+/* ---- the choice of path ---- */
 
-static struct vb_peer *peer_of(const struct vb_qp *qp)
+static bool is_on_this_host(const struct vb_qp *qp)
 {
 	struct in6_addr gid;
 	memcpy(&gid, &qp->attr.ah_attr.grh.dgid, sizeof(gid));
-	bool here = vb_netif_is_local(&gid) || vb_device_gid_is_local(&gid);
-	return here ? vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT) : NULL;
+	return vb_netif_is_local(&gid) || vb_device_gid_is_local(&gid);
+}
+
+static int find_peer(const struct vb_qp *qp, struct vb_peer **peer)
+{
+	return vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT, peer);
+}
+
+/*
+ * An RC connection to a process of this host that takes links from this one. Both ends ask the kernel the same question, so they
+ * come to the same answer. An error that says nothing about the peer is attach's to report.
+ */
+static bool claims(const struct vb_qp *qp)
+{
+	struct vb_peer *peer;
+	if (qp->type != IBV_QPT_RC || vb_local_is_off() || !is_on_this_host(qp))
+		return false;
+	int err = find_peer(qp, &peer);
+	if (!err)
+		vb_peer_put(peer);
+	return err != -ECONNREFUSED && err != -EPERM;
 }
 
 /* ---- attach and detach ---- */
@@ -73,6 +88,13 @@ static void join(struct vb_local_qp *l)
 	vb_unlock(&vb_progress_lock);
 }
 
+/* The peer may have died since the QP was claimed: then nobody is there, and retries run out. */
+static int attach_to_peer(struct vb_local_qp *l)
+{
+	int err = find_peer(l->qp, &l->peer);
+	return err == -ECONNREFUSED ? 0 : err;
+}
+
 static int attach(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(sizeof(*l), VB_CACHE_LINE));
@@ -82,8 +104,15 @@ static int attach(struct vb_qp *qp)
 	l->qp = qp;
 	l->mine = vb_arena_at(vb_qpn_block(qp->qpn));
 	l->req.slot_bytes = slot_bytes_for(&qp->sq);
+	int err = attach_to_peer(l);
+	if (err) {
+		free(l);
+		return err;
+	}
 	l->req.ring_offset = vb_arena_alloc(ring_bytes(l));
 	if (!l->req.ring_offset) {
+		if (l->peer)
+			vb_peer_put(l->peer);
 		free(l);
 		return -ENOMEM;
 	}
@@ -94,7 +123,6 @@ static int attach(struct vb_qp *qp)
 	vb_list_init(&l->attached_node);
 	qp->path_state = l;
 	open_block(l);
-	l->peer = peer_of(qp);
 	join(l);
 	return 0;
 }

@@ -386,7 +386,7 @@ static struct vb_peer *known_owner_locked(uint32_t slot)
 	return NULL;
 }
 
-static struct vb_peer *connect_locked(uint32_t slot)
+static int connect_locked(uint32_t slot, struct vb_peer **peer)
 {
 	struct vb_peer_cred cred;
 	int fd;
@@ -395,37 +395,49 @@ static struct vb_peer *connect_locked(uint32_t slot)
 		vb_sleep_ns(1000000);
 		err = vb_link_connect(slot, &fd, &cred);
 	}
-	if (err) {
-		vb_explain("ibv_modify_qp", "no link to the process of slot %u: %s", slot, strerror(-err));
-		return NULL;
-	}
+	if (err)
+		return err;
 	struct vb_peer *p = peer_new(fd, cred.pid);
 	if (!p) {
 		vb_fd_close(fd);
-		return NULL;
+		return -ENOMEM;
 	}
 	by_slot[slot] = p;
-	if (!start(p))
-		return p;
-	by_slot[slot] = NULL;
-	vb_peer_put(p);
-	return NULL;
+	err = start(p);
+	if (err) {
+		by_slot[slot] = NULL;
+		vb_peer_put(p);
+		return err;
+	}
+	*peer = p;
+	return 0;
 }
 
-struct vb_peer *vb_peer_get(uint32_t slot)
+/* Without those whose death the progress thread has not noticed yet: another process may have their slot by now. */
+static struct vb_peer *known_locked(uint32_t slot)
+{
+	struct vb_peer *p = by_slot[slot] && !vb_peer_is_dead(by_slot[slot]) ? by_slot[slot] : known_owner_locked(slot);
+	return p && !vb_peer_is_dead(p) ? p : NULL;
+}
+
+static int find_locked(uint32_t slot, struct vb_peer **peer)
+{
+	if (vb_slot_is_mine(slot))
+		return (*peer = self_locked()) ? 0 : -ENOMEM;
+	*peer = known_locked(slot);
+	return *peer ? 0 : connect_locked(slot, peer);
+}
+
+int vb_peer_get(uint32_t slot, struct vb_peer **peer)
 {
 	if (!slot || slot >= VB_SLOT_COUNT)
-		return NULL;
+		return -ECONNREFUSED;
 	pthread_mutex_lock(&peers_lock);
-	struct vb_peer *p = vb_slot_is_mine(slot) ? self_locked() : by_slot[slot];
-	if (!p)
-		p = known_owner_locked(slot);
-	if (!p)
-		p = connect_locked(slot);
-	if (p)
-		atomic_fetch_add(&p->refs, 1);
+	int err = find_locked(slot, peer);
+	if (!err)
+		atomic_fetch_add(&(*peer)->refs, 1);
 	pthread_mutex_unlock(&peers_lock);
-	return p;
+	return err;
 }
 
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)

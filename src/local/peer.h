@@ -46,8 +46,11 @@ struct vb_peer {
 	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */
 };
 
-/* The link to the process that owns a slot, made now if need be, with a reference. NULL: there is no such process, or it is another user's. */
-struct vb_peer *vb_peer_get(uint32_t slot);
+/*
+ * The link to the process that owns a slot, made now if need be, with a reference. -ECONNREFUSED: there is no such process, or it
+ * refuses links; -EPERM: it is another user's; these two the other end finds as well. Else: what keeps this process from having a link.
+ */
+int vb_peer_get(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);
 
 /* Tells the peer to look at its QP qpn. The memory that it will look at was written before. */

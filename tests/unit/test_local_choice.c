@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which path a connection takes: the local one, or the next ("wire", a stand-in). Both ends must choose alike. */
+#include "child.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "adapter/progress.h"
+
+enum { LOCAL = 1, WIRE, NO_OTHER_USER = 2, OTHER_USER = 65533 };
+
+static bool claims_all(const struct vb_qp *qp) { return true; }
+static bool nothing(void) { return false; }
+
+static const struct vb_path_ops wire = { .name = "wire", .claims = claims_all, .poll = nothing, .is_pending = nothing };
+
+static int choice(enum ibv_qp_type type, struct in6_addr dgid, uint32_t slot)
+{
+	struct vb_qp qp = { .type = type, .attr.dest_qp_num = slot << VB_SLOT_SHIFT | 5 };
+	memcpy(&qp.attr.ah_attr.grh.dgid, &dgid, sizeof(dgid));
+	const struct vb_path_ops *path = vb_path_choose(&qp);
+	return path == &wire ? WIRE : !strcmp(path->name, "local") ? LOCAL : 0;
+}
+
+static struct in6_addr ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
+{
+	return (struct in6_addr){ .s6_addr = { [10] = 0xff, 0xff, a, b, c, d } };
+}
+
+static int choice_here(uint32_t slot) { return choice(IBV_QPT_RC, ipv4(127, 0, 0, 1), slot); }
+
+/* ---- the other end ---- */
+
+static void be_a_peer(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	say(sock, vb_slot_first());
+	say(sock, (uint64_t)choice_here((uint32_t)hear(sock)));
+	hear(sock);
+}
+
+static void become_another_user(void)
+{
+	if (setresuid(OTHER_USER, OTHER_USER, OTHER_USER) < 0)
+		_exit(NO_OTHER_USER);
+}
+
+static void be_without_local(int sock)
+{
+	setenv("VERBATIM_LOCAL", "off", 1);
+	be_a_peer(sock);
+}
+
+static void be_another_user(int sock)
+{
+	become_another_user();
+	be_a_peer(sock);
+}
+
+/* As a service that gives up its rights once it has its devices. */
+static void become_another_user_later(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	become_another_user();
+	vb_link_show_user(); /* what making a queue pair does */
+	be_a_peer(sock);
+}
+
+/* Both ends choose, this one first or last; the two must agree on `want`. */
+static void agree(void (*peer)(int sock), int want)
+{
+	for (int first = 0; first < 2; first++) {
+		struct child c = child_start(peer);
+		uint64_t slot = hear(c.sock);
+		if (slot == UINT64_MAX && WEXITSTATUS(child_end(&c)) == NO_OTHER_USER) {
+			print_message("skipped: this process cannot become another user\n");
+			skip();
+		}
+		int mine = first ? choice_here((uint32_t)slot) : 0;
+		say(c.sock, vb_slot_first());
+		assert_int_equal(hear(c.sock), want);
+		assert_int_equal(first ? mine : choice_here((uint32_t)slot), want);
+		assert_int_equal(child_end(&c), 0);
+	}
+}
+
+static void choice__this_process_is_local(void **state)
+{
+	assert_int_equal(choice_here(vb_slot_first()), LOCAL);
+}
+
+static void choice__same_user_is_local(void **state) { agree(be_a_peer, LOCAL); }
+static void choice__switched_off_at_one_end_is_wire(void **state) { agree(be_without_local, WIRE); }
+static void choice__another_user_is_wire(void **state) { agree(be_another_user, WIRE); }
+static void choice__changed_user_is_wire(void **state) { agree(become_another_user_later, WIRE); }
+
+static void choose_oneself(int sock)
+{
+	setenv("VERBATIM_LOCAL", "off", 1);
+	CHILD_CHECK(vb_adapter_start() == 0);
+	say(sock, (uint64_t)choice_here(vb_slot_first()));
+}
+
+static void choice__switched_off_for_oneself_is_wire(void **state)
+{
+	struct child c = child_start(choose_oneself);
+	assert_int_equal(hear(c.sock), WIRE);
+	assert_int_equal(child_end(&c), 0);
+}
+
+static void choice__nobody_is_wire(void **state)
+{
+	struct child c = child_start(be_a_peer);
+	uint32_t slot = (uint32_t)hear(c.sock);
+	assert_int_equal(choice_here(slot), LOCAL);
+	child_kill(&c);
+	assert_int_equal(choice_here(slot), WIRE);
+	assert_int_equal(choice_here(0), WIRE);
+}
+
+static void choice__another_address_is_wire(void **state)
+{
+	assert_int_equal(choice(IBV_QPT_RC, ipv4(192, 0, 2, 1), vb_slot_first()), WIRE);
+	assert_int_equal(choice(IBV_QPT_RC, ipv4(127, 0, 0, 2), vb_slot_first()), LOCAL);
+	assert_int_equal(choice(IBV_QPT_RC, in6addr_any, vb_slot_first()), WIRE);
+}
+
+static void choice__other_services_are_not_local(void **state)
+{
+	assert_int_equal(choice(IBV_QPT_UC, ipv4(127, 0, 0, 1), vb_slot_first()), WIRE);
+	assert_int_equal(choice(IBV_QPT_UD, ipv4(127, 0, 0, 1), vb_slot_first()), WIRE);
+}
+
+static int start(void **state)
+{
+	unsetenv("VERBATIM_LOCAL");
+	vb_path_register(&wire);
+	return vb_adapter_start();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(choice__this_process_is_local),
+		cmocka_unit_test(choice__same_user_is_local),
+		cmocka_unit_test(choice__switched_off_at_one_end_is_wire),
+		cmocka_unit_test(choice__another_user_is_wire),
+		cmocka_unit_test(choice__changed_user_is_wire),
+		cmocka_unit_test(choice__switched_off_for_oneself_is_wire),
+		cmocka_unit_test(choice__nobody_is_wire),
+		cmocka_unit_test(choice__another_address_is_wire),
+		cmocka_unit_test(choice__other_services_are_not_local),
+	};
+	return cmocka_run_group_tests(tests, start, NULL);
+}
