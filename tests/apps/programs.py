@@ -81,10 +81,10 @@ def rping_cases():
     ]
 
 
-def ucmatose_case(options):
+def ucmatose_case(options, **rules):
     return cm_pair(f"ucmatose -b {{addr}} -p {{port}} {options}", f"ucmatose -s {{addr}} -p {{port}} {options}",
                    f"ucmatose {options}".strip(), client_shows=("^return status 0$",),
-                   server_shows=("^return status 0$",))
+                   server_shows=("^return status 0$",), **rules)
 
 
 def udaddy_case(options):

@@ -73,7 +73,6 @@ class Host:
     def __init__(self, name):
         self.name = name
         self.interfaces = []
-        self.routes = []
         self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", HELD], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.holder.stdout.readline() != "held\n":
@@ -102,6 +101,13 @@ class Host:
         self.run("ip", "address", "add", f"{interface.v6}/64", "dev", interface.name, "nodad")
         self.run("ip", "link", "set", interface.name, "mtu", str(mtu), "up")
         self.interfaces.append(interface)
+
+    def route_through(self, router):
+        """All else goes to the router's end of the first link."""
+        link = self.interfaces[0].link
+        end = next(interface for interface in router.interfaces if interface.link == link)
+        self.run("ip", "route", "add", "default", "via", end.v4)
+        self.run("ip", "-6", "route", "add", "default", "via", end.v6)
 
     def offloads(self, settings):
         for interface in self.interfaces:
@@ -155,11 +161,18 @@ class Switch(Host):
     @staticmethod
     def _chain(way, loss, duplicates, late):
         here, there, detour = way
-        rules = [f"udp dport 4791 numgen random mod 100000 < {round(share * 100000)} {verdict}"
-                 for share, verdict in ((loss, "drop"), (duplicates, f"dup to {there}"), (late, f"fwd to {detour}"))
-                 if share]
+        rules = [f"udp dport 4791 numgen random mod 100000 < {round(share * 100000)} counter {verdict} comment {kind}"
+                 for kind, share, verdict in (("loss", loss, "drop"), ("duplicates", duplicates, f"dup to {there}"),
+                                              ("late", late, f"fwd to {detour}")) if share]
         lines = "\n".join([f"type filter hook ingress device {here} priority 0", *rules, f"fwd to {there}"])
         return f"chain from_{here} {{\n{lines}\n}}"
+
+    def harm_done(self):
+        """{kind: packets} since misbehave() was called, of both directions."""
+        done = {}
+        for count, kind in re.findall(r'counter packets (\d+) .* comment "(\w+)"', self.run("nft", "list", "ruleset")):
+            done[kind] = done.get(kind, 0) + int(count)
+        return done
 
     def _start_delay(self):
         ways = [f"{self.DETOUR[1]}:{self.PORTS[1]}", f"{self.DETOUR[0]}:{self.PORTS[0]}"]

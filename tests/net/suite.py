@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the suites between hosts share: running programs between two hosts, capturing what they send, the command line."""
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import re
+import time
+
+import capture
+import hosts
+import paths  # noqa: F401
+import harness
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A case, and what must be seen on the wire: opcodes, CM messages."""
+    case: harness.Case
+    wire: tuple
+    ipv6: bool = False
+
+    @property
+    def name(self):
+        return self.case.name + (" over IPv6" if self.ipv6 else "")
+
+
+class Suite:
+    """What the suites share. Names of cases are "program options topic"."""
+
+    NAME = ""
+
+    def __init__(self, options):
+        self.options = options
+        self.build = options.build
+        self.report = harness.Report()
+        self.log_dir = harness.log_directory(options.build, self.NAME)
+
+    def selected(self, name):
+        return not self.options.patterns or any(re.search(pattern, name) for pattern in self.options.patterns)
+
+    def run_item(self, item, server, client, label=""):
+        ends = [host.endpoint(self.build, ipv6=item.ipv6) for host in (server, client)]
+        if label or item.ipv6:
+            ends[0] = dataclasses.replace(ends[0], label=f"{label}{'.v6' if item.ipv6 else ''}")
+        return harness.run_case(self.build, item.case, ends[0], self.log_dir, ends[1])
+
+    def run_items(self, topic, server, client, table):
+        """Runs a table of items one by one."""
+        for item in table:
+            if self.selected(f"{item.name} {topic}"):
+                outcome = self.run_item(item, server, client, topic.replace(" ", "_"))
+                self.report.add(f"{item.name} {topic}", outcome)
+
+    def captured(self, topic, server, client, table):
+        """Runs a table of items one by one while the client's interface is captured, then judges both."""
+        chosen = [item for item in table if self.selected(f"{item.name} {topic}")]
+        if not chosen:
+            return
+        path = os.path.join(self.log_dir, f"{re.sub(r'[^a-z0-9]+', '_', topic)}.pcap")
+        wire = capture.Capture(client, client.interfaces[0].name, path)
+        spans = []
+        try:
+            for item in chosen:
+                start = time.time()
+                outcome = self.run_item(item, server, client, topic.replace(" ", "_"))
+                spans.append((item, start, time.time(), outcome))
+                self.report.add(f"{item.name} {topic}", outcome)
+            dropped = wire.stop()
+        finally:
+            wire.kill()
+        self.judge_capture(topic, path, spans, dropped)
+
+    def judge_capture(self, topic, path, spans, dropped):
+        reading = capture.Reading(path)
+        print(f"# capture {topic}: {len(reading.packets)} packets, {dropped} not captured")
+        for item, start, end, outcome in spans:
+            if outcome.status == "skip":
+                continue
+            self.add(f"{item.name} {topic}, captured", reading.judge(start, end, item.wire))
+        self.add(f"capture {topic} is whole", "; ".join(reading.problems.get(0, ())))
+
+    def at_once(self, name, runs):
+        """Runs (case, server endpoint, client endpoint) all at the same time."""
+        if not self.selected(name):
+            return
+        with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
+            futures = []
+            for number, (case, server, client) in enumerate(runs):
+                server = dataclasses.replace(server, label=f"{name.replace(' ', '_')}.{number}")
+                futures.append(pool.submit(harness.run_case, self.build, case, server, self.log_dir, client))
+            for number, future in enumerate(futures):
+                self.report.add(f"{name}: {runs[number][0].name}", future.result())
+
+    def guarded(self, name, part):
+        """Runs a part of the suite that this machine may be unable to run."""
+        try:
+            part()
+        except hosts.NotHere as reason:
+            self.report.add(name, harness.Outcome("skip", str(reason)))
+
+    def add(self, name, reason):
+        """A line of its own: reason says why it failed, or nothing."""
+        self.report.add(name, harness.Outcome("FAIL" if reason else "ok", reason))
+
+    def parts(self):
+        """The functions that make up the suite."""
+        raise NotImplementedError
+
+
+def run(suite_class, description):
+    """The main function of a suite: the exit status."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("patterns", nargs="*")
+    options = parser.parse_intermixed_args()
+    options.build = os.path.abspath(options.build)
+    harness.require_library(options.build)
+    try:
+        hosts.enter_user_namespace()
+    except hosts.NotHere as reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    suite = suite_class(options)
+    for part in suite.parts():
+        suite.guarded(part.__name__.replace("_", " "), part)
+    return suite.report.finish()
