@@ -427,6 +427,21 @@ static const char *why_nak(unsigned status)
 	}
 }
 
+/* What a responder may say; anything else is no answer. */
+static enum ibv_wc_status status_of_nak(unsigned status)
+{
+	switch (status) {
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+		return status;
+	default:
+		return IBV_WC_BAD_RESP_ERR;
+	}
+}
+
 static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 {
 	vb_qp_fail(l->qp, status, why_nak(status));
@@ -479,7 +494,7 @@ bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t own = vb_sq_at(sq, sq->head)->status;
 	if (vb_unlikely(own != VB_SQE_PENDING))
 		return fail_by(l, own);
-	return status && done == l->req.acked ? fail_by(l, status) : true;
+	return status && done == l->req.acked ? fail_by(l, status_of_nak(status)) : true;
 }
 
 void vb_requester_look(struct vb_local_qp *l)
