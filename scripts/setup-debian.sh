@@ -21,6 +21,10 @@ needed=(
 	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
 	iproute2:ip
 	util-linux:setpriv
+	tshark:tshark
+	wireshark-common:dumpcap
+	nftables:/usr/sbin/nft
+	ethtool:/usr/sbin/ethtool
 )
 
 present() {

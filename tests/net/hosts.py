@@ -52,6 +52,7 @@ def run(*command, **options):
 
 def enter_user_namespace():
     """Returns if this process may make network namespaces, else starts this program over in a user namespace."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
     if os.geteuid() == 0 or RENEWED in os.environ:
         return
     run("unshare", "--user", "--map-root-user", "--net", "true")
