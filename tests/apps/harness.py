@@ -6,11 +6,12 @@ output must show; in all of these {dev}, {gid} and {local} (its address) stand f
 for the server's. Each program runs in a process group of its own with its output in a file of its own; whatever
 happens, both groups are gone when run_case returns.
 
-A server counts as ready when all of its threads sleep and use no CPU time for a moment: that is the same for programs
-that accept a TCP connection and for those that wait for a connection manager event, and looks into none of them.
+A server counts as ready when it listens: on a TCP socket, or on a port of the connection manager, which is a datagram
+socket with a name of the library's. The kernel tells both, so nothing is guessed from time.
 """
 import dataclasses
 import fcntl
+import itertools
 import os
 import pathlib
 import re
@@ -28,8 +29,7 @@ IFF_UP_RUNNING = 0x41
 ARPHRD_ETHER = "1"
 
 READY_LIMIT_S = 10.0
-READY_SAMPLES = 3
-READY_SAMPLE_S = 0.03
+READY_SAMPLE_S = 0.02
 QUOTED_LINES = 5                      # of each program of a failed case
 
 
@@ -101,18 +101,18 @@ def endpoints():
     return found
 
 
-_port = 20000 + os.getpid() % 8000
+_first_port = 20000 + os.getpid() % 8000
+_ports = itertools.cycle([*range(_first_port, 31000), *range(20000, _first_port)])
 
 
 def free_port():
-    """A port that nobody listens on in TCP and that this run has not handed out before."""
-    global _port
+    """A port that nobody listens on in TCP and that this run has not handed out before. For any thread."""
     while True:
-        _port = _port + 1 if _port < 31000 else 20000
+        port = next(_ports)
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             try:
-                probe.bind(("::", _port))
-                return _port
+                probe.bind(("::", port))
+                return port
             except OSError:
                 continue
 
@@ -138,27 +138,19 @@ class Program:
         except subprocess.TimeoutExpired:
             return None
 
-    def _activity(self):
-        """(all threads asleep, CPU ticks used so far)"""
-        asleep, ticks = True, 0
-        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
-            fields = (task / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-            asleep = asleep and fields[0] == "S"
-            ticks += int(fields[11]) + int(fields[12])
-        return asleep, ticks
+    def _listens(self):
+        """Does it hold a socket on which somebody would find it?"""
+        try:
+            held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
+        except OSError:
+            return False    # a descriptor went, or the process did: look again
+        return not held.isdisjoint(f"socket:[{inode}]" for inode in listeners())
 
     def wait_ready(self):
-        """Returns when the program waits for something (or ended, or never rests)."""
+        """Returns when the program listens (or ended, or does not come to it)."""
         limit = time.monotonic() + READY_LIMIT_S
-        quiet, before = 0, None
-        while quiet < READY_SAMPLES and time.monotonic() < limit and self.process.poll() is None:
+        while time.monotonic() < limit and self.process.poll() is None and not self._listens():
             time.sleep(READY_SAMPLE_S)
-            try:
-                asleep, ticks = self._activity()
-            except OSError:
-                continue
-            quiet = quiet + 1 if asleep and ticks == before else 0
-            before = ticks
 
     def end(self, how=signal.SIGKILL):
         """Ends the whole group and returns the exit status. To be called once: the group's id may be reused."""

@@ -78,7 +78,7 @@ class Suite:
             if outcome.status == "skip":
                 continue
             self.add(f"{item.name} {topic}, captured", reading.judge(start, end, item.wire))
-        self.add(f"capture {topic} is whole", "; ".join(reading.problems.get(0, ())))
+        self.add(f"capture {topic} as a whole", "; ".join(reading.problems.get(0, ())) or reading.judge(0, float("inf"), ()))
 
     def at_once(self, name, runs):
         """Runs (case, server endpoint, client endpoint) all at the same time."""
