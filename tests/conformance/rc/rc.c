@@ -142,13 +142,18 @@ void rc_finish(struct end *e)
 
 /* ---- connection ---- */
 
+/* Another one for each connection of a queue pair: what a network still has of the last one must not fit into the next. */
+static _Atomic(uint32_t) connections[1024];
+
 static uint32_t psn_of(const struct ibv_qp *qp, const struct end *e)
 {
-	return rc_hash(e->seed + qp->qp_num + e->passive) & 0xffffff;
+	uint32_t nth = connections[qp->qp_num % 1024];
+	return rc_hash(e->seed + qp->qp_num + e->passive + ((uint64_t)nth << 32)) & 0xffffff;
 }
 
 struct card rc_swap_cards(struct end *e, struct ibv_qp *qp)
 {
+	connections[qp->qp_num % 1024]++;
 	struct card mine = { .qpn = qp->qp_num, .psn = psn_of(qp, e), .rkey = e->mr->rkey, .addr = (uintptr_t)e->buf,
 			     .bytes = e->p.bytes }, theirs;
 	CHECK_EQ(ibv_query_gid(e->ctx, 1, 0, &mine.gid), 0);
