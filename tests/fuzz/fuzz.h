@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,10 +40,12 @@ static inline uint32_t take32(struct fuzz_input *in)
 }
 
 /* An invariant that no input may break. */
-static inline void must(bool holds)
+#define must(holds) ((holds) ? (void)0 : fuzz_broken(#holds, __FILE__, __LINE__))
+
+__attribute__((noreturn, cold)) static inline void fuzz_broken(const char *what, const char *file, int line)
 {
-	if (!holds)
-		abort();
+	fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
+	abort();
 }
 
 #endif

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "fake_host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "host/notifier.h"
+#include "host/private.h"
+#include "local/shared.h"
+
+enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104 };
+enum { MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES = 8192 };
+
+struct fake_host fake;
+uint8_t *fake_arena;
+uint8_t fake_memory[FAKE_MEMORY_BYTES];
+
+static const void *arena_seen;	/* the library's mapping of fake_arena */
+
+/* ---- life ---- */
+
+int vb_host_get(void) { return 0; }
+void vb_host_put(void) { }
+unsigned vb_host_generation(void) { return 0; }
+bool vb_local_is_off(void) { return false; }
+void vb_host_at_fork(void (*child)(void)) { }
+void vb_fd_own(int fd) { }
+void vb_fd_close(int fd) { }
+void vb_host_lock(void) { }
+void vb_host_unlock(void) { }
+
+void vb_random(void *buf, size_t bytes)
+{
+	static uint64_t random = 1;
+	for (size_t i = 0; i < bytes; i++) {
+		random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+		((uint8_t *)buf)[i] = (uint8_t)(random >> 56);
+	}
+}
+
+/* ---- clock and timers ---- */
+
+static struct {
+	struct vb_timer *timer;
+	uint64_t at;
+} timers[MAX_TIMERS];
+
+uint64_t vb_now_ns(void) { return fake.now_ns; }
+void vb_sleep_ns(uint64_t ns) { fake.now_ns += ns; }
+
+void vb_timer_cancel(struct vb_timer *t)
+{
+	for (unsigned i = 0; i < MAX_TIMERS; i++)
+		if (timers[i].timer == t)
+			timers[i].timer = NULL;
+}
+
+void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns)
+{
+	unsigned i = 0;
+
+	vb_timer_cancel(t);
+	while (i < MAX_TIMERS && timers[i].timer)
+		i++;
+	must(i < MAX_TIMERS);
+	timers[i].timer = t;
+	timers[i].at = deadline_ns;
+}
+
+static int next_timer(uint64_t until)
+{
+	int next = -1;
+
+	for (int i = 0; i < MAX_TIMERS; i++)
+		if (timers[i].timer && timers[i].at <= until && (next < 0 || timers[i].at < timers[next].at))
+			next = i;
+	return next;
+}
+
+unsigned fake_timers(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < MAX_TIMERS; i++)
+		n += timers[i].timer != NULL;
+	return n;
+}
+
+void fake_pass_time(uint64_t ns)
+{
+	uint64_t until = fake.now_ns + ns;
+	int next;
+
+	for (unsigned fired = 0; (next = next_timer(until)) >= 0 && fired < 4 * MAX_TIMERS; fired++) {
+		struct vb_timer *t = timers[next].timer;
+		if (timers[next].at > fake.now_ns)
+			fake.now_ns = timers[next].at;
+		timers[next].timer = NULL;
+		t->fire(t, fake.now_ns);
+		fake_run();
+	}
+	fake.now_ns = until;
+}
+
+/* ---- the loop ---- */
+
+static uint64_t (*pass)(uint64_t now_ns);
+static bool woken;
+
+void vb_loop_set_pass(uint64_t (*function)(uint64_t now_ns)) { pass = function; }
+void vb_loop_wake(void) { woken = true; }
+int vb_loop_eventfd(void) { return EVENT_FD; }
+void vb_eventfd_ring(int fd) { must(fd == EVENT_FD); }
+bool vb_loop_is_current(void) { return true; }
+bool vb_loop_callback_is_stopped(void) { return false; }
+
+void fake_run(void)
+{
+	for (unsigned i = 0; pass && i < MAX_PASSES; i++) {
+		woken = false;
+		if (pass(fake.now_ns) && !woken)
+			return;
+	}
+}
+
+/* ---- slots and inboxes: host/inbox.c itself, over sockets that are none ---- */
+
+int vb_slot_take(uint32_t *slot) { return -EADDRNOTAVAIL; }
+uint32_t vb_slot_first(void) { return FAKE_OWN_SLOT; }
+bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
+struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
+uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
+
+/* The names by which the compiler calls recvmmsg and sendmsg in host/inbox.c. */
+int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout);
+ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags);
+
+static struct {
+	uint8_t bytes[MAX_INBOX_BYTES];
+	size_t len;
+	bool waiting, truncated;
+} inbox;
+
+int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout)
+{
+	size_t done = 0;
+
+	if (!inbox.waiting)
+		return -1;
+	inbox.waiting = false;
+	struct msghdr *m = &headers[0].msg_hdr;
+	for (size_t i = 0; i < m->msg_iovlen && done < inbox.len; i++) {
+		size_t part = vb_min_u64(m->msg_iov[i].iov_len, inbox.len - done);
+		memcpy(m->msg_iov[i].iov_base, inbox.bytes + done, part);
+		done += part;
+	}
+	headers[0].msg_len = (unsigned)done;
+	m->msg_flags = inbox.truncated || done < inbox.len ? MSG_TRUNC : 0;
+	m->msg_controllen = 0;
+	return 1;
+}
+
+ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < m->msg_iovlen; i++) {
+		if (fake.left)
+			fake.left(m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+		bytes += m->msg_iov[i].iov_len;
+	}
+	fake.sent_datagrams++;
+	errno = -fake.send_result;
+	return fake.send_result ? -1 : (ssize_t)bytes;
+}
+
+void fake_inbox_message(const void *bytes, size_t len, bool truncated)
+{
+	must(len <= sizeof(inbox.bytes));
+	memcpy(inbox.bytes, bytes, len);
+	inbox.len = len;
+	inbox.waiting = true;
+	inbox.truncated = truncated;
+	vb_inbox_receive(INBOX_FD, NULL, NULL);
+}
+
+/* ---- UDP ---- */
+
+static struct {
+	void (*packet)(const struct vb_udp_packet *packet);
+	void (*batch_done)(void);
+	bool is_open;
+} udp;
+
+void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void (*batch_done)(void))
+{
+	udp.packet = packet;
+	udp.batch_done = batch_done;
+}
+
+int vb_udp_open(void)
+{
+	udp.is_open = true;
+	return 0;
+}
+
+bool vb_udp_is_open(void) { return udp.is_open; }
+bool vb_udp_receive(void) { return false; }
+void vb_udp_watch(bool wake) { }
+uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted) { return wanted; }
+unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
+int vb_udp_join(const struct in6_addr *group, unsigned ifindex) { return 0; }
+void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }
+void vb_udp_count(struct vb_udp_counts *counts) { memset(counts, 0, sizeof(*counts)); }
+
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+{
+	must(len <= VB_UDP_MAX_BYTES && segment && (len + segment - 1) / segment <= VB_UDP_MAX_SEGMENTS);
+	if (fake.left)
+		fake.left(bytes, len);
+	fake.sent_packets += (unsigned)((len + segment - 1) / segment);
+	return fake.send_result;
+}
+
+void fake_udp_packet(const struct vb_udp_packet *packet)
+{
+	if (!udp.packet)
+		return;
+	udp.packet(packet);
+	if (udp.batch_done)
+		udp.batch_done();
+}
+
+/* ---- links ---- */
+
+void vb_link_show_user(void) { }
+
+static void (*acceptor)(int fd, const struct vb_peer_cred *cred);
+static struct vb_watch *link_watch;
+
+static struct {
+	uint8_t bytes[MAX_LINK_BYTES];
+	size_t len;
+	int num_fds;
+} link_in;
+
+void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { acceptor = accepted; }
+
+int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
+{
+	if (slot != FAKE_PEER_SLOT || !fake.is_there || link_watch)
+		return -ECONNREFUSED;
+	*fd = LINK_FD;
+	*cred = (struct vb_peer_cred){ .pid = PEER_PID, .uid = getuid() };
+	return 0;
+}
+
+bool vb_link_has_hung_up(int fd)
+{
+	if (fake.has_hung_up || !fake.patience)
+		return true;
+	fake.patience--;
+	return false;
+}
+
+int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds) { return fake.has_hung_up ? -EPIPE : 0; }
+
+int vb_watch_start(struct vb_watch *w, uint32_t events)
+{
+	if (w->fd == LINK_FD)
+		link_watch = w;
+	return 0;
+}
+
+void vb_watch_stop(struct vb_watch *w)
+{
+	if (link_watch == w)
+		link_watch = NULL;
+}
+
+ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
+{
+	if (fake.has_hung_up)
+		return 0;
+	if (link_in.len > bytes)
+		return -EMSGSIZE;
+	memcpy(msg, link_in.bytes, link_in.len);
+	*nfds = link_in.num_fds;
+	for (int i = 0; i < *nfds; i++)
+		fds[i] = i == 0 ? ARENA_FD : EVENT_FD;
+	return (ssize_t)link_in.len;
+}
+
+bool fake_link_is_open(void) { return link_watch != NULL; }
+
+void fake_link_accept(void)
+{
+	struct vb_peer_cred cred = { .pid = PEER_PID, .uid = getuid() };
+
+	if (acceptor && !link_watch && fake.is_there && !fake.has_hung_up)
+		acceptor(LINK_FD, &cred);
+}
+
+void fake_link_message(const void *bytes, size_t len, int num_fds)
+{
+	if (!link_watch)
+		return;
+	link_in.len = len < sizeof(link_in.bytes) ? len : sizeof(link_in.bytes);
+	memcpy(link_in.bytes, bytes, link_in.len);
+	link_in.num_fds = num_fds;
+	link_watch->ready(link_watch, 0);
+}
+
+void fake_link_hang_up(void)
+{
+	fake.has_hung_up = true;
+	if (link_watch)
+		link_watch->ready(link_watch, 0);
+}
+
+void fake_link_hello(void)
+{
+	const struct vb_arena_head *head = (const void *)fake_arena;
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = 1, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
+		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_BYTES, .arena_address = FAKE_ARENA };
+
+	fake_link_message(&hello, sizeof(hello), 2);
+}
+
+/* ---- memory ---- */
+
+int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr)
+{
+	*fd = OWN_ARENA_FD;
+	*addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return *addr == MAP_FAILED ? -ENOMEM : 0;
+}
+
+int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
+{
+	if (fd != ARENA_FD || bytes != VB_ARENA_BYTES)
+		return -EINVAL;
+	*addr = arena_seen;
+	return 0;
+}
+
+void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == arena_seen); }
+
+int vb_mem_check(const void *addr, size_t bytes, bool writable) { return 0; }
+
+/* ---- copies between processes ---- */
+
+pid_t vb_copy_self(void) { return getpid(); }
+void vb_copy_allow_peers(void) { }
+
+/* The peer's byte at an address of its, or NULL. */
+static uint8_t *memory_at(uint64_t at)
+{
+	if (at - FAKE_MEMORY < FAKE_MEMORY_BYTES)
+		return fake_memory + (at - FAKE_MEMORY);
+	return at - FAKE_ARENA < sizeof(struct vb_arena_head) ? fake_arena + (at - FAKE_ARENA) : NULL;
+}
+
+struct cursor {
+	const struct iovec *iov;
+	size_t left, used;
+};
+
+/* The next byte's address; false at the end. */
+static bool next_byte(struct cursor *c, uint64_t *at)
+{
+	while (c->left && c->used == c->iov->iov_len) {
+		c->iov++;
+		c->left--;
+		c->used = 0;
+	}
+	if (!c->left)
+		return false;
+	*at = (uintptr_t)c->iov->iov_base + c->used++;
+	return true;
+}
+
+static int copy(pid_t pid, struct cursor local, struct cursor remote, bool to_peer, size_t *done)
+{
+	uint64_t here, there;
+
+	*done = 0;
+	if (!fake.can_copy)
+		return -EPERM;
+	if (pid != PEER_PID || fake.has_hung_up)
+		return -ESRCH;
+	for (size_t i = 0; fake.touched && i < local.left; i++)
+		fake.touched(local.iov[i].iov_base, local.iov[i].iov_len, !to_peer);
+	while (next_byte(&local, &here) && next_byte(&remote, &there)) {
+		uint8_t *byte = memory_at(there);
+		if (!byte)
+			return -EFAULT;
+		if (to_peer)
+			*byte = *(uint8_t *)(uintptr_t)here;
+		else
+			*(uint8_t *)(uintptr_t)here = *byte;
+		if (++*done == 16 && fake.meanwhile)
+			fake.meanwhile();
+	}
+	return 0;
+}
+
+int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+{
+	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, false, done);
+}
+
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+{
+	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, true, done);
+}
+
+/* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 ---- */
+
+static struct in6_addr v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
+{
+	return (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff, [12] = a, b, c, d } };
+}
+
+int vb_netif_list(struct vb_netif **list, unsigned *count)
+{
+	*list = calloc(2, sizeof(**list));
+	*count = 2;
+	if (!*list)
+		return -ENOMEM;
+	(*list)[0] = (struct vb_netif){ .name = "eth0", .index = 2, .mtu = 9000, .mac = { 2, 0, 0, 0, 0, 1 }, .up = true, .running = true,
+		.naddrs = 1, .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
+	(*list)[1] = (struct vb_netif){ .name = "lo", .index = 1, .mtu = 65536, .loopback = true, .up = true, .running = true,
+		.naddrs = 1, .addrs = { { .ip = v4(127, 0, 0, 1), .prefix_len = 8 } } };
+	return 0;
+}
+
+int vb_netif_watch(void (*changed)(void *arg), void *arg) { return 0; }
+
+bool vb_netif_is_local(const struct in6_addr *ip)
+{
+	struct in6_addr lo = v4(127, 0, 0, 1), eth = v4(10, 0, 0, 1);
+	return !memcmp(ip, &lo, sizeof(lo)) || !memcmp(ip, &eth, sizeof(eth));
+}
+
+/* ---- notifiers ---- */
+
+int vb_notifier_init(struct vb_notifier *n)
+{
+	*n = (struct vb_notifier){ .fd = -1 };
+	return 0;
+}
+
+void vb_notifier_fini(struct vb_notifier *n) { }
+void vb_notifier_raise(struct vb_notifier *n) { n->sequence++; }
+void vb_notifier_clear(struct vb_notifier *n) { }
+int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence) { return -EAGAIN; }
+
+/* ---- start ---- */
+
+static void map_arena(void)
+{
+	int fd = memfd_create("peer", MFD_CLOEXEC);
+
+	must(fd >= 0 && ftruncate(fd, (off_t)VB_ARENA_BYTES) == 0);
+	fake_arena = mmap(NULL, VB_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	arena_seen = mmap(NULL, VB_ARENA_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	must(fake_arena != MAP_FAILED && arena_seen != MAP_FAILED);
+	close(fd);
+}
+
+void fake_reset(void)
+{
+	uint64_t now = fake.now_ns ? fake.now_ns : 1000000000;
+
+	if (!fake_arena)
+		map_arena();
+	must(fake_timers() == 0 && !link_watch);
+	fake = (struct fake_host){ .now_ns = now, .is_there = true, .patience = 8 };
+	memset(fake_memory, 0, sizeof(fake_memory));
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The host layer (host/host.h, host/udp.h) without a kernel: one thread, a clock that the fuzz target moves, and another process that is
+ * nothing but the memory and the messages which the target makes up for it. So everything above the host runs as it is, and an
+ * input always does the same.
+ *
+ * The other process. It owns slot FAKE_PEER_SLOT. Its arena is `fake_arena`, which the library sees through a read-only mapping,
+ * so that a store there is a crash. Its own memory is `fake_memory`, at address FAKE_MEMORY of its address space: copies between
+ * processes that name anything else fail as the kernel lets them fail.
+ */
+#ifndef VB_FAKE_HOST_H
+#define VB_FAKE_HOST_H
+
+#include "adapter/arena.h"
+#include "host/udp.h"
+
+enum { FAKE_OWN_SLOT = 7, FAKE_PEER_SLOT = 9, FAKE_MEMORY_BYTES = 1 << 16 };
+
+#define FAKE_MEMORY UINT64_C(0x7700000000)
+/* Where the peer says that its arena is. */
+#define FAKE_ARENA  UINT64_C(0x9900000000)
+
+extern uint8_t *fake_arena;
+extern uint8_t fake_memory[FAKE_MEMORY_BYTES];
+
+struct fake_host {
+	uint64_t now_ns;
+	bool can_copy;		/* copies between the processes are allowed */
+	bool is_there;		/* the peer can be connected to */
+	bool has_hung_up;
+	unsigned patience;	/* how often the kernel is asked whether the peer lives, until it does not */
+	/* Called in the middle of copies, the library's work half done. */
+	void (*meanwhile)(void);
+	/* Called for each range of this process that is read for somebody else, or written. */
+	void (*touched)(const void *at, size_t bytes, bool written);
+	/* Called for what leaves through UDP or to an inbox. */
+	void (*left)(const void *bytes, size_t len);
+	unsigned sent_datagrams, sent_packets;
+	int send_result;	/* of both */
+};
+
+extern struct fake_host fake;
+
+/* Between inputs: the clock goes on, all else is as at the start. Library objects must be gone. */
+void fake_reset(void);
+/* The progress thread's passes, until it would sleep; at most so many as make no difference any more. */
+void fake_run(void);
+/* Moves the clock, and fires what is due on the way. */
+void fake_pass_time(uint64_t ns);
+/* How many timers are armed. */
+unsigned fake_timers(void);
+
+/* A message of the peer on the link, with descriptors: its arena's and an eventfd's. Nothing happens without a link. */
+void fake_link_message(const void *bytes, size_t len, int num_fds);
+/* The peer connects, unless there is a link already. */
+void fake_link_accept(void);
+void fake_link_hang_up(void);
+bool fake_link_is_open(void);
+/* The peer's message that a link begins with. */
+void fake_link_hello(void);
+
+/* A datagram for the inbox, as it comes from the socket. */
+void fake_inbox_message(const void *bytes, size_t len, bool truncated);
+/* A packet on UDP 4791. */
+void fake_udp_packet(const struct vb_udp_packet *packet);
+
+#endif
