@@ -22,6 +22,7 @@
 
 static inline uint32_t vb_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static inline uint64_t vb_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t vb_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* The smallest power of two that is at least v (v 0: 1; v up to 2^31). */
 static inline uint32_t vb_pow2_at_least(uint32_t v)
