@@ -28,7 +28,7 @@ SIOCGIFFLAGS = 0x8913
 IFF_UP_RUNNING = 0x41
 ARPHRD_ETHER = "1"
 
-READY_LIMIT_S = 10.0
+READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
 QUOTED_LINES = 5                      # of each program of a failed case
 
@@ -56,7 +56,7 @@ class Case:
     clients: int = 1                  # run one after the other
     server_stays: bool = False        # the server must still run after the last client; it is ended then
     only: str = ""                    # label of the one endpoint to run on
-    limit_s: float = 30.0
+    limit_s: float = 120.0            # against hanging: two programs that poll get slow on a busy machine
 
 
 @dataclasses.dataclass

@@ -16,12 +16,12 @@ import time
 
 import harness
 
-TRAFFIC = "ib_write_bw -F -N -b -d {dev} -x {gid} -p {port} -s 65536 -D 60"
+TRAFFIC = "ib_write_bw -F -N -b -d {dev} -x {gid} -p {port} -s 65536 -D 300"
 HEALTHY = harness.Case("next pair", server="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200",
                        client="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200 {addr}",
                        client_shows=(r"^ *65536 +200 ",))
-TRAFFIC_LIMIT_S = 15.0
-SURVIVOR_LIMIT_S = 10.0
+TRAFFIC_LIMIT_S = 60.0
+SURVIVOR_LIMIT_S = 60.0
 ERROR_COMPLETION = ("Completion with error", "Failed status")
 
 

@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE / "rdma-core-expected.txt"
 VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
 MACHINE = re.compile(r"huge pages|dmabuf|root")   # reasons to skip that depend on the machine, not on the library
-TEST_LIMIT_S = 60.0
+TEST_LIMIT_S = 120.0
 
 
 def unpack(folder):

@@ -37,6 +37,11 @@ if [[ ${1-} == --programs ]]; then
 	[[ ! -e /dev/shm ]] && echo "ok 2 - no /dev/shm" || echo "not ok 2 - no /dev/shm"
 
 	number=2
+	# Is there a TCP listener or a listening port of the connection manager in this network namespace?
+	listens() {
+		cat /proc/net/tcp /proc/net/tcp6 /proc/net/unix 2>/dev/null |
+			awk '$4 == "0A" || /@verbatim\/port\// && $6 == "01" { found = 1 } END { exit !found }'
+	}
 	# both NAME SERVER CLIENT: passes when both commands end with 0
 	both() {
 		local server pids client_status server_status
@@ -45,10 +50,10 @@ if [[ ${1-} == --programs ]]; then
 			echo "ok $number - $1 # SKIP ${2%% *} is not installed"
 			return
 		fi
-		timeout -k 1 30 /tmp/build/verbatim run $2 >server.log 2>&1 &
+		timeout -k 1 120 /tmp/build/verbatim run $2 >server.log 2>&1 &
 		server=$!
-		sleep 1
-		timeout -k 1 30 /tmp/build/verbatim run $3 >client.log 2>&1
+		until listens || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
+		timeout -k 1 120 /tmp/build/verbatim run $3 >client.log 2>&1
 		client_status=$?
 		wait $server
 		server_status=$?
@@ -93,4 +98,4 @@ if ! "${ordinary[@]}" test -r "$stage/sandbox.sh"; then
 	echo "1..0 # SKIP the build directory cannot be read by an ordinary user"
 	exit 0
 fi
-timeout -k 5 120 "${enter[@]}" bash "$stage/sandbox.sh" --inside "$stage"
+timeout -k 5 500 "${enter[@]}" bash "$stage/sandbox.sh" --inside "$stage"
