@@ -117,6 +117,24 @@ def free_port():
                 continue
 
 
+TCP_LISTEN = "0A"
+
+
+def listeners(pid):
+    """The inodes of the sockets that listen in a process's network namespace."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == TCP_LISTEN:
+                found.add(fields[9])
+    for line in pathlib.Path(f"/proc/{pid}/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
+        fields = line.split()
+        if fields[-1].startswith("@verbatim/port/"):
+            found.add(fields[6])
+    return found
+
+
 class Program:
     """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it by exec."""
 
@@ -142,9 +160,9 @@ class Program:
         """Does it hold a socket on which somebody would find it?"""
         try:
             held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
+            return not held.isdisjoint(f"socket:[{inode}]" for inode in listeners(self.process.pid))
         except OSError:
             return False    # a descriptor went, or the process did: look again
-        return not held.isdisjoint(f"socket:[{inode}]" for inode in listeners())
 
     def wait_ready(self):
         """Returns when the program listens (or ended, or does not come to it)."""
