@@ -7,7 +7,8 @@ for the server's. Each program runs in a process group of its own with its outpu
 happens, both groups are gone when run_case returns.
 
 A server counts as ready when it listens: on a TCP socket, or on a port of the connection manager, which is a datagram
-socket with a name of the library's. The kernel tells both, so nothing is guessed from time.
+socket with a name of the library's. The kernel tells both, so nothing is guessed from time. A case may name a pattern
+in the server's output instead.
 """
 import dataclasses
 import fcntl
@@ -51,6 +52,7 @@ class Case:
     client_shows: tuple = ()          # regular expressions (multi-line), each must be found
     server_shows: tuple = ()
     never_shows: tuple = ()           # neither side may
+    server_ready: str = ""            # what a server shows when it is ready, if it does not listen on anything
     client_exit: int = 0
     server_exit: int = 0
     clients: int = 1                  # run one after the other
@@ -164,10 +166,12 @@ class Program:
         except OSError:
             return False    # a descriptor went, or the process did: look again
 
-    def wait_ready(self):
-        """Returns when the program listens (or ended, or does not come to it)."""
+    def wait_ready(self, shows=""):
+        """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not come to it)."""
         limit = time.monotonic() + READY_LIMIT_S
-        while time.monotonic() < limit and self.process.poll() is None and not self._listens():
+        while time.monotonic() < limit and self.process.poll() is None:
+            if re.search(shows, self.output(), re.MULTILINE) if shows else self._listens():
+                return
             time.sleep(READY_SAMPLE_S)
 
     def end(self, how=signal.SIGKILL):
@@ -266,7 +270,7 @@ def _run_programs(build, case, sides, stem, programs):
     if case.server:
         server = Program(build, _fill(case.server, server_values), f"{stem}.server.log", server_prefix)
         programs.append(server)
-        server.wait_ready()
+        server.wait_ready(case.server_ready)
         if server.process.poll() is not None:
             return f"server {describe_exit(server.process.returncode)} before a client came" \
                    f"{last_words(server.output())}"

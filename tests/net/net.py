@@ -26,9 +26,11 @@ MANY_PINGS = "-C 3000 -S 1000"
 
 
 def mckey(group):
+    """A receiver tells that it has joined; its output must not wait for its end."""
     options = f"-m {group} -b {{local}} -C 20 -S 500"
-    return programs.cm_pair(f"mckey {options}", f"mckey {options} -s", f"mckey -m {group}",
-                            client_shows=("^return status 0$",), server_shows=("^return status 0$",))
+    return programs.cm_pair(f"stdbuf -oL mckey {options}", f"mckey {options} -s", f"mckey -m {group}",
+                            client_shows=("^return status 0$",), server_shows=("^return status 0$",),
+                            server_ready="^mckey: joined dgid")
 
 
 def pingpong_items():
