@@ -145,7 +145,7 @@ void rc_finish(struct end *e)
 /* Another one for each connection of a queue pair: what a network still has of the last one must not fit into the next. */
 static _Atomic(uint32_t) connections[1024];
 
-static uint32_t psn_of(const struct ibv_qp *qp, const struct end *e)
+uint32_t rc_psn(const struct ibv_qp *qp, const struct end *e)
 {
 	uint32_t nth = connections[qp->qp_num % 1024];
 	return rc_hash(e->seed + qp->qp_num + e->passive + ((uint64_t)nth << 32)) & 0xffffff;
@@ -154,7 +154,7 @@ static uint32_t psn_of(const struct ibv_qp *qp, const struct end *e)
 struct card rc_swap_cards(struct end *e, struct ibv_qp *qp)
 {
 	connections[qp->qp_num % 1024]++;
-	struct card mine = { .qpn = qp->qp_num, .psn = psn_of(qp, e), .rkey = e->mr->rkey, .addr = (uintptr_t)e->buf,
+	struct card mine = { .qpn = qp->qp_num, .psn = rc_psn(qp, e), .rkey = e->mr->rkey, .addr = (uintptr_t)e->buf,
 			     .bytes = e->p.bytes }, theirs;
 	CHECK_EQ(ibv_query_gid(e->ctx, 1, 0, &mine.gid), 0);
 	tell_bytes(e, &mine, sizeof(mine));
@@ -190,7 +190,7 @@ int rc_to_rts(struct end *e, struct ibv_qp *qp)
 		.timeout = e->p.timeout,
 		.retry_cnt = e->p.retry_cnt,
 		.rnr_retry = e->p.rnr_retry,
-		.sq_psn = psn_of(qp, e),
+		.sq_psn = rc_psn(qp, e),
 		.max_rd_atomic = e->p.max_rd_atomic,
 	};
 	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |

@@ -132,7 +132,7 @@ static void alone__by_one_thread(struct end *e)
 	for (int way = 0; way < 2; way++) {
 		struct ibv_qp *ends[2] = { ways[way].from, ways[way].to };
 		for (int i = 0; i < 2; i++) {
-			struct card to = { .qpn = ends[!i]->qp_num, .psn = rc_hash(e->seed + ends[!i]->qp_num) & 0xffffff };
+			struct card to = { .qpn = ends[!i]->qp_num, .psn = rc_psn(ends[!i], e) };
 			CHECK_EQ(ibv_query_gid(e->ctx, 1, 0, &to.gid), 0);
 			if (i && ends[0] == ends[1])
 				continue;

@@ -253,7 +253,7 @@ static void atomic__contended(struct end *e)
 	struct card *target = e->passive ? &own : &peer[0];
 	if (e->passive) {
 		struct card swapped = rc_swap_cards(e, self);
-		own.psn = rc_hash(e->seed + self->qp_num + 1) & 0xffffff;
+		own.psn = rc_psn(self, e);
 		own.gid = swapped.gid;
 		CHECK_EQ(rc_to_init(e, self), 0);
 		CHECK_EQ(rc_to_rtr(e, self, &own), 0);
