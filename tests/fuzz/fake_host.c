@@ -351,7 +351,7 @@ int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
 
 void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == arena_seen); }
 
-int vb_mem_check(const void *addr, size_t bytes, bool writable) { return 0; }
+int vb_mem_check(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
 
 /* ---- copies between processes ---- */
 

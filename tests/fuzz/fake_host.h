@@ -37,6 +37,7 @@ struct fake_host {
 	void (*left)(const void *bytes, size_t len);
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
+	int memory_result;	/* whether memory is mapped */
 };
 
 extern struct fake_host fake;

@@ -32,7 +32,6 @@ static struct {
 	uint32_t position;	/* what a decent peer would publish next */
 	uint32_t bells;
 	bool interferes;	/* in the middle of the next copy */
-	bool was_interfering;
 } w;
 
 static struct vb_arena_head *head(void) { return (struct vb_arena_head *)fake_arena; }
@@ -46,7 +45,7 @@ static uint32_t epoch(void) { return atomic_load(&shown()->mode) >> 8; }
 
 /* ---- the decent peer ---- */
 
-static void be_decent(void)
+static void be_decent(uint8_t rnr_retry)
 {
 	struct vb_shm_qp *b = block();
 	uint32_t own = (atomic_load(&b->mode) >> 8) + 1;
@@ -62,7 +61,7 @@ static void be_decent(void)
 	b->stages[0] = STAGES;
 	b->stages[1] = STAGES + VB_STAGE_BYTES;
 	b->rd_atomic = 4;
-	b->rnr_retry = 7;
+	b->rnr_retry = rnr_retry;
 	b->bound_epoch = epoch();
 	b->mode = (own & 0xffff) << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS;
 	memset(at(RING), 0, (RING_MASK + 1) * SLOT_BYTES);
@@ -95,6 +94,14 @@ static void ring(uint32_t qpn)
 	bells->tail = ++w.bells;
 }
 
+/* Further ahead than the ring of bells is long. */
+static void ring_a_lap(void)
+{
+	w.bells += VB_BELLS + 5;
+	ring(w.victim->qp.qpn);
+	head()->asleep = take(w.in);
+}
+
 static uint32_t some_rkey(uint8_t b)
 {
 	return b % 8 < SECRET ? rig.mrs[b % 8].key : b;
@@ -110,7 +117,7 @@ static uint64_t some_address(uint8_t zone, uint8_t where)
 	return where >= 0xe0 ? base - 64 + (where & 15) * 8 : base + where * 8;
 }
 
-static uint32_t some_length(uint8_t b) { return b < 128 ? b : (b & 127) * 64u; }
+static uint32_t some_length(uint8_t b) { return b < 128 ? b : (b & 127) * 128u; }
 
 static void publish(void)
 {
@@ -122,7 +129,7 @@ static void publish(void)
 	s->opcode = opcode < 240 ? opcodes[opcode % 7] : opcode;
 	s->flags = shape & 7;
 	s->length = some_length(take(w.in));
-	s->remote_addr = some_address(zone, take(w.in));
+	s->remote_addr = some_address(zone, take(w.in)) + (shape & 64 ? 4 : 0);
 	s->rkey = shape & 8 ? some_rkey(take(w.in)) : zone % ZONES < SECRET ? rig.mrs[zone % ZONES].key : 0;
 	s->imm = shape;
 	s->nsge = shape & 16 ? 2 : shape & 32 ? take(w.in) : 1;
@@ -152,7 +159,7 @@ static void feed_streams(void)
 	struct vb_shm_qp *b = block();
 	unsigned stream = take(w.in) % 2;
 
-	b->put[stream] += take(w.in) * 64u;
+	b->put[stream] += take(w.in) * 128u;
 	b->taken[stream] = take(w.in) & 1 ? atomic_load(&shown()->put[stream]) : b->taken[stream] + take(w.in);
 	ring(w.victim->qp.qpn);
 }
@@ -263,7 +270,7 @@ static void reconnect(uint8_t how)
 		return;
 	(void)rig_connect(w.victim, LOCALHOST, PEER_QPN, how % 8);
 	if (how & 8)
-		be_decent();
+		be_decent(how & 16 ? 7 : 1);
 }
 
 static void step(uint8_t what)
@@ -283,8 +290,16 @@ static void step(uint8_t what)
 	case 11: rig_post_receive(w.victim, w.in); break;
 	case 12: fake_pass_time((uint64_t)take(w.in) << 18); break;
 	case 13: w.interferes = true; break;
-	case 14: ring(take(w.in) & 1 ? w.victim->qp.qpn : w.left->qp.qpn + take(w.in)); break;
-	case 15: rig_register_again(take(w.in) % ZONES); break;
+	case 14:
+		if (take(w.in) & 1)
+			ring_a_lap();
+		else
+			ring(w.left->qp.qpn + take(w.in));
+		break;
+	case 15:
+		fake.memory_result = take(w.in) & 128 ? -14 : 0;	/* EFAULT */
+		rig_register_again(take(w.in) % ZONES);
+		break;
 	case 16: reconnect(take(w.in)); break;
 	case 17: (void)rig_move(w.victim, take(w.in) & 1 ? IBV_QPS_SQD : IBV_QPS_ERR); break;
 	case 18: begin_link(take(w.in)); break;
@@ -292,7 +307,7 @@ static void step(uint8_t what)
 		if (take(w.in) & 1)
 			fake_link_hang_up();
 		else
-			be_decent();
+			be_decent(take(w.in) % 8);
 		break;
 	}
 }
@@ -328,7 +343,7 @@ static void set_up(struct fuzz_input *in)
 	if (how & 16)
 		fake_link_accept();
 	(void)rig_connect(w.victim, LOCALHOST, PEER_QPN, how >> 5);
-	be_decent();
+	be_decent(how & 64 ? 7 : 2);
 	begin_link(how);
 	fake_run();
 }

@@ -32,8 +32,11 @@ void rig_register_again(enum rig_zone zone)
 {
 	if (zone == SECRET)
 		return;
+	int memory_result = fake.memory_result;
 	must(vb_mr_fini(&rig.mrs[zone]) == 0);
+	fake.memory_result = 0;
 	register_zone(zone);
+	fake.memory_result = memory_result;
 }
 
 static void make_pristine(uint8_t *pristine)
