@@ -41,6 +41,7 @@ static void in_child(void)
 	vb_slot_forget();
 	vb_netif_forget();
 	vb_setting_forget();
+	vb_udp_forget();
 	for (size_t i = 0; i < MAX_CHILD_HANDLERS && child_handlers[i]; i++)
 		child_handlers[i]();
 }

@@ -30,6 +30,7 @@ void vb_netif_forget(void);
 void vb_shm_forget(void);
 void vb_fd_forget(void);
 void vb_setting_forget(void);
+void vb_udp_forget(void);
 
 void vb_fd_close_locked(int fd);
 

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving: one socket per IP version on port 4791. Whoever gets the try-lock `receiving` drains them; what it reads goes to
+ * static buffers. The kernel joins packets of one flow (UDP_GRO), which are cut apart again here.
+ *
+ * Sockets, memberships and the watch's wish are written under the host lock. A descriptor that was opened stays open, so it is
+ * read without.
+ */
+#include "host/udp_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+	BATCH = 8,
+	PACKET_BYTES = 65536,
+	RECEIVE_BUFFER_BYTES = 16 << 20,
+	RETRY_NS = 250000000,
+	CONTROL_BYTES = 256,
+	ECN_MASK = 3, /* congestion experienced: both bits */
+};
+
+struct receiver {
+	bool ipv4;
+	bool taken; /* by another user: try again */
+	atomic_int fd;
+	struct vb_watch watch;
+};
+
+static void socket_ready(struct vb_watch *w, uint32_t epoll_events) { vb_udp_receive(); }
+
+static struct receiver receivers[] = {
+	{ .ipv4 = true, .fd = -1, .watch.ready = socket_ready },
+	{ .ipv4 = false, .fd = -1, .watch.ready = socket_ready },
+};
+
+static void (*packet_handler)(const struct vb_udp_packet *);
+static void (*batch_handler)(void);
+static atomic_bool is_open, wants_wake = true, receiving;
+static _Atomic uint64_t packets_in, congested; /* written under `receiving` */
+
+void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void (*batch_done)(void))
+{
+	packet_handler = packet;
+	batch_handler = batch_done;
+}
+
+/* ---- memberships ---- */
+
+struct membership {
+	struct in6_addr group;
+	unsigned ifindex, count;
+};
+
+static struct membership *memberships;
+static size_t membership_count, membership_room;
+
+static struct receiver *receiver_of(const struct in6_addr *ip) { return &receivers[!IN6_IS_ADDR_V4MAPPED(ip)]; }
+
+static int change_membership(const struct receiver *r, int option, const struct membership *m)
+{
+	union vb_udp_address address = vb_udp_address(&m->group, r->ipv4, 0);
+	struct group_req request = { .gr_interface = m->ifindex };
+	memcpy(&request.gr_group, &address, sizeof address);
+	return setsockopt(r->fd, r->ipv4 ? IPPROTO_IP : IPPROTO_IPV6, option, &request, sizeof request) < 0 ? -errno : 0;
+}
+
+static struct membership *membership_find_locked(const struct in6_addr *group, unsigned ifindex)
+{
+	for (size_t i = 0; i < membership_count; i++)
+		if (memberships[i].ifindex == ifindex && IN6_ARE_ADDR_EQUAL(&memberships[i].group, group))
+			return &memberships[i];
+	return NULL;
+}
+
+static int reserve_membership_locked(void)
+{
+	if (membership_count < membership_room)
+		return 0;
+	size_t room = membership_room + 16;
+	struct membership *table = realloc(memberships, room * sizeof *table);
+	if (!table)
+		return -ENOMEM;
+	memberships = table;
+	membership_room = room;
+	return 0;
+}
+
+/* While another user has the port there is nothing to join with: that is done when the socket opens. */
+static int join_locked(const struct in6_addr *group, unsigned ifindex)
+{
+	struct receiver *r = receiver_of(group);
+	struct membership *m = membership_find_locked(group, ifindex), fresh = { *group, ifindex, 1 };
+	if (m) {
+		m->count++;
+		return 0;
+	}
+	if (r->fd < 0 && !r->taken)
+		return -EAFNOSUPPORT;
+	int err = reserve_membership_locked();
+	if (!err && r->fd >= 0)
+		err = change_membership(r, MCAST_JOIN_GROUP, &fresh);
+	if (!err)
+		memberships[membership_count++] = fresh;
+	return err;
+}
+
+int vb_udp_join(const struct in6_addr *group, unsigned ifindex)
+{
+	vb_host_lock();
+	int err = is_open ? join_locked(group, ifindex) : -ENOTCONN;
+	vb_host_unlock();
+	return err;
+}
+
+void vb_udp_leave(const struct in6_addr *group, unsigned ifindex)
+{
+	vb_host_lock();
+	struct membership *m = membership_find_locked(group, ifindex);
+	if (m && --m->count == 0) {
+		if (receiver_of(group)->fd >= 0)
+			change_membership(receiver_of(group), MCAST_LEAVE_GROUP, m);
+		*m = memberships[--membership_count];
+	}
+	vb_host_unlock();
+}
+
+static void rejoin_locked(const struct receiver *r)
+{
+	for (size_t i = 0; i < membership_count; i++)
+		if (receiver_of(&memberships[i].group) == r)
+			change_membership(r, MCAST_JOIN_GROUP, &memberships[i]);
+}
+
+/* ---- opening ---- */
+
+struct option {
+	int level, name, value;
+	bool required;
+};
+
+static const struct option ipv4_options[] = {
+	{ SOL_SOCKET, SO_REUSEPORT, 1, true }, { IPPROTO_IP, IP_PKTINFO, 1, true },
+	{ IPPROTO_IP, IP_RECVTOS, 1, false }, { IPPROTO_IP, IP_RECVTTL, 1, false },
+	{ IPPROTO_IP, IP_MULTICAST_ALL, 0, false },
+};
+
+static const struct option ipv6_options[] = {
+	{ SOL_SOCKET, SO_REUSEPORT, 1, true }, { IPPROTO_IPV6, IPV6_V6ONLY, 1, true },
+	{ IPPROTO_IPV6, IPV6_RECVPKTINFO, 1, true }, { IPPROTO_IPV6, IPV6_RECVTCLASS, 1, false },
+	{ IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, false }, { IPPROTO_IPV6, IPV6_FLOWINFO, 1, false },
+	{ IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0, false },
+	{ IPPROTO_UDP, UDP_NO_CHECK6_RX, 1, false }, /* RoCE senders may leave the checksum out: there is the ICRC */
+};
+
+static const struct option common_options[] = {
+	{ IPPROTO_UDP, UDP_GRO, 1, false },
+	{ SOL_SOCKET, SO_RCVBUF, RECEIVE_BUFFER_BYTES, false }, { SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES, false },
+};
+
+static int set_options(int fd, const struct option *options, size_t count)
+{
+	for (const struct option *o = options; o < options + count; o++)
+		if (setsockopt(fd, o->level, o->name, &o->value, sizeof o->value) < 0 && o->required)
+			return -errno;
+	return 0;
+}
+
+static int set_receive_options(int fd, bool ipv4)
+{
+	int err = ipv4 ? set_options(fd, ipv4_options, VB_ARRAY_LEN(ipv4_options))
+		       : set_options(fd, ipv6_options, VB_ARRAY_LEN(ipv6_options));
+	return err ? err : set_options(fd, common_options, VB_ARRAY_LEN(common_options));
+}
+
+static int bind_receiver(int fd, bool ipv4)
+{
+	union vb_udp_address address = vb_udp_address(&in6addr_any, ipv4, VB_ROCE_PORT);
+	int err = set_receive_options(fd, ipv4);
+	if (!err && bind(fd, &address.any, vb_udp_address_bytes(ipv4)) < 0)
+		err = -errno;
+	return err;
+}
+
+static int receiver_open_locked(struct receiver *r)
+{
+	int fd = socket(r->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	int err = bind_receiver(fd, r->ipv4);
+	r->watch.fd = fd;
+	if (!err)
+		err = vb_watch_start(&r->watch, wants_wake ? EPOLLIN : 0);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	vb_fd_own(fd);
+	atomic_store(&r->fd, fd);
+	rejoin_locked(r);
+	return 0;
+}
+
+static void retry(struct vb_timer *t, uint64_t now_ns);
+static struct vb_timer retry_timer = { .fire = retry };
+
+/* Also for the ports that another user had. */
+static void open_taken_locked(void)
+{
+	bool again = false;
+	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
+		if (r->taken)
+			r->taken = receiver_open_locked(r) == -EADDRINUSE;
+		again |= r->taken;
+	}
+	if (again)
+		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
+}
+
+static void retry(struct vb_timer *t, uint64_t now_ns)
+{
+	vb_host_lock();
+	open_taken_locked();
+	vb_host_unlock();
+}
+
+/* One IP version is enough: a machine may have only one. */
+static int open_locked(void)
+{
+	int first_error = 0;
+	bool any = false, again = false;
+	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
+		int err = r->fd < 0 ? receiver_open_locked(r) : 0;
+		r->taken = err == -EADDRINUSE;
+		any |= !err || r->taken;
+		again |= r->taken;
+		if (!first_error)
+			first_error = err;
+	}
+	if (again)
+		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
+	if (any)
+		atomic_store(&is_open, true);
+	return any ? 0 : first_error;
+}
+
+int vb_udp_open(void)
+{
+	if (is_open)
+		return 0;
+	vb_host_lock();
+	int err = is_open ? 0 : open_locked();
+	vb_host_unlock();
+	return err;
+}
+
+bool vb_udp_is_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
+
+/* An event mask of 0 instead of the watch's end: that would wait for a callback that runs, which may want the caller's locks. */
+void vb_udp_watch(bool wake)
+{
+	if (atomic_load_explicit(&wants_wake, memory_order_relaxed) == wake)
+		return;
+	vb_host_lock();
+	atomic_store(&wants_wake, wake);
+	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++)
+		if (r->fd >= 0)
+			vb_watch_start(&r->watch, wake ? EPOLLIN : 0);
+	vb_host_unlock();
+}
+
+/* ---- receiving ---- */
+
+struct super_packet {
+	union vb_udp_address from;
+	struct iovec iov;
+	__attribute__((aligned(_Alignof(struct cmsghdr)))) char control[CONTROL_BYTES];
+	VB_ALIGNED_LINE uint8_t bytes[PACKET_BYTES];
+};
+
+/* Under `receiving`. */
+static struct super_packet super_packets[BATCH];
+static struct mmsghdr headers[BATCH];
+
+static void prepare_buffers(void)
+{
+	for (unsigned i = 0; i < BATCH; i++) {
+		struct super_packet *s = &super_packets[i];
+		s->iov = (struct iovec){ s->bytes, sizeof s->bytes };
+		headers[i].msg_hdr = (struct msghdr){
+			.msg_name = &s->from, .msg_namelen = sizeof s->from, .msg_iov = &s->iov, .msg_iovlen = 1,
+			.msg_control = s->control, .msg_controllen = sizeof s->control,
+		};
+	}
+}
+
+/* An integer of the size that the kernel gave it: TOS is a byte, all others are an int. */
+static int control_value(const struct cmsghdr *c)
+{
+	int value = 0;
+	if (c->cmsg_len < CMSG_LEN(sizeof value))
+		return *CMSG_DATA(c);
+	memcpy(&value, CMSG_DATA(c), sizeof value);
+	return value;
+}
+
+static void read_pktinfo_v4(const struct cmsghdr *c, struct vb_udp_packet *p)
+{
+	struct in_pktinfo info;
+	memcpy(&info, CMSG_DATA(c), sizeof info);
+	p->addr.dst = vb_udp_from_v4(info.ipi_addr);
+	p->ifindex = (unsigned)info.ipi_ifindex;
+}
+
+static void read_pktinfo_v6(const struct cmsghdr *c, struct vb_udp_packet *p)
+{
+	struct in6_pktinfo info;
+	memcpy(&info, CMSG_DATA(c), sizeof info);
+	p->addr.dst = info.ipi6_addr;
+	p->ifindex = info.ipi6_ifindex;
+}
+
+static void read_control_v4(const struct cmsghdr *c, struct vb_udp_packet *p)
+{
+	if (c->cmsg_type == IP_PKTINFO)
+		read_pktinfo_v4(c, p);
+	else if (c->cmsg_type == IP_TOS)
+		p->addr.traffic_class = (uint8_t)control_value(c);
+	else if (c->cmsg_type == IP_TTL)
+		p->addr.hop_limit = (uint8_t)control_value(c);
+}
+
+static void read_control_v6(const struct cmsghdr *c, struct vb_udp_packet *p)
+{
+	if (c->cmsg_type == IPV6_PKTINFO)
+		read_pktinfo_v6(c, p);
+	else if (c->cmsg_type == IPV6_TCLASS)
+		p->addr.traffic_class = (uint8_t)control_value(c);
+	else if (c->cmsg_type == IPV6_HOPLIMIT)
+		p->addr.hop_limit = (uint8_t)control_value(c);
+	else if (c->cmsg_type == IPV6_FLOWINFO)
+		p->addr.flow_label = ntohl((uint32_t)control_value(c)) & 0xfffff;
+}
+
+/* Fills *p but for its bytes; returns the length of its segments. */
+static size_t read_addressing(struct msghdr *m, size_t len, struct vb_udp_packet *p)
+{
+	const union vb_udp_address *from = m->msg_name;
+	size_t segment = len;
+
+	*p = (struct vb_udp_packet){ 0 };
+	if (from->any.sa_family == AF_INET) {
+		p->addr.src = vb_udp_from_v4(from->v4.sin_addr);
+		p->addr.udp_sport = ntohs(from->v4.sin_port);
+	} else {
+		p->addr.src = from->v6.sin6_addr;
+		p->addr.udp_sport = ntohs(from->v6.sin6_port);
+	}
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP)
+			read_control_v4(c, p);
+		else if (c->cmsg_level == IPPROTO_IPV6)
+			read_control_v6(c, p);
+		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && control_value(c) > 0)
+			segment = (size_t)control_value(c);
+	}
+	p->congested = (p->addr.traffic_class & ECN_MASK) == ECN_MASK;
+	return segment;
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static void deliver(struct super_packet *s, struct mmsghdr *m)
+{
+	struct vb_udp_packet p;
+	size_t len = m->msg_len, n = 0;
+	if (m->msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return;
+	size_t segment = read_addressing(&m->msg_hdr, len, &p);
+	for (size_t at = 0; at < len; at += segment, n++) {
+		p.bytes = s->bytes + at;
+		p.len = vb_min_u64(segment, len - at);
+		packet_handler(&p);
+	}
+	count(&packets_in, n);
+	if (p.congested)
+		count(&congested, n);
+}
+
+static bool receive_from(const struct receiver *r)
+{
+	int fd = atomic_load_explicit(&r->fd, memory_order_relaxed);
+	if (fd < 0)
+		return false;
+	prepare_buffers();
+	int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++)
+		deliver(&super_packets[i], &headers[i]);
+	return n > 0;
+}
+
+bool vb_udp_receive(void)
+{
+	if (atomic_load_explicit(&receiving, memory_order_relaxed) ||
+	    atomic_exchange_explicit(&receiving, true, memory_order_acquire))
+		return false;
+	bool any = receive_from(&receivers[0]);
+	any |= receive_from(&receivers[1]);
+	if (any && batch_handler)
+		batch_handler();
+	atomic_store_explicit(&receiving, false, memory_order_release);
+	return any;
+}
+
+void vb_udp_count(struct vb_udp_counts *counts)
+{
+	counts->packets_in = atomic_load_explicit(&packets_in, memory_order_relaxed);
+	counts->congested = atomic_load_explicit(&congested, memory_order_relaxed);
+	vb_udp_count_sent(counts);
+}
+
+/* ---- fork ---- */
+
+void vb_udp_forget(void)
+{
+	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
+		atomic_store(&r->fd, -1);
+		r->taken = false;
+	}
+	membership_count = 0;
+	atomic_store(&is_open, false);
+	atomic_store(&wants_wake, true);
+	atomic_store(&receiving, false);
+	vb_udp_send_forget();
+}

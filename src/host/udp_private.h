@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the UDP port share. */
+#ifndef VB_HOST_UDP_PRIVATE_H
+#define VB_HOST_UDP_PRIVATE_H
+
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "host/private.h"
+#include "host/udp.h"
+
+/* Linux's, where the C library's headers lack them. */
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
+#ifndef IPV6_FLOWINFO_SEND
+#define IPV6_FLOWINFO_SEND 33
+#endif
+#ifndef IP_MULTICAST_ALL
+#define IP_MULTICAST_ALL 49
+#endif
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+union vb_udp_address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static inline socklen_t vb_udp_address_bytes(bool ipv4)
+{
+	return ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* ip is v4-mapped if ipv4; all zeros is the wildcard of both. */
+static inline union vb_udp_address vb_udp_address(const struct in6_addr *ip, bool ipv4, uint16_t port)
+{
+	union vb_udp_address a;
+	memset(&a, 0, sizeof a);
+	if (ipv4) {
+		a.v4.sin_family = AF_INET;
+		a.v4.sin_port = htons(port);
+		memcpy(&a.v4.sin_addr, &ip->s6_addr[12], 4);
+	} else {
+		a.v6.sin6_family = AF_INET6;
+		a.v6.sin6_port = htons(port);
+		a.v6.sin6_addr = *ip;
+	}
+	return a;
+}
+
+static inline struct in6_addr vb_udp_from_v4(struct in_addr v4)
+{
+	struct in6_addr ip = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	memcpy(&ip.s6_addr[12], &v4, sizeof v4);
+	return ip;
+}
+
+/* An integer option that the kernel may not know. */
+static inline void vb_udp_set_option(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/* Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed already. */
+void vb_udp_count_sent(struct vb_udp_counts *counts);
+void vb_udp_send_forget(void);
+
+#endif
