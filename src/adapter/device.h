@@ -52,6 +52,6 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 /* The GID table's rules, for the table of a device whose interface looks like netif (also netif's first time). */
 void vb_gids_update(struct in6_addr table[VB_GID_TABLE], unsigned *used, const struct vb_netif *netif);
 /* The largest path MTU whose packets fit an interface MTU (bytes). */
-enum ibv_mtu vb_mtu_for(unsigned netif_mtu);
+VB_EXPORT enum ibv_mtu vb_mtu_for(unsigned netif_mtu);
 
 #endif

@@ -164,6 +164,9 @@ typedef void vb_inbox_handler(void *arg, const struct vb_inbox_msg *msg);
 /* What is done with packets for QP qpn_low (1: CM) and, for qpn_low 0, all other QPs. Set once per kind before traffic. */
 VB_EXPORT void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
 
+/* Gives a message to the handler that the BTH's destination QP has, in this thread; at least a BTH long. False: it has none. */
+bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
+
 /* Sends from this process's first inbox. -EAGAIN (receiver's queue full, often after only 10 messages; nothing was sent),
  * -ECONNREFUSED (no such slot), -EMSGSIZE, -EINVAL (more than VB_INBOX_MAX_IOV pieces). Never blocks. */
 VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);

@@ -148,13 +148,13 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 	return true;
 }
 
-/* By the BTH's destination QP. */
-static void deliver_by_qp(const struct vb_inbox_msg *msg)
+bool vb_inbox_deliver(const struct vb_inbox_msg *msg)
 {
 	bool is_cm = msg->payload[5] == 0 && msg->payload[6] == 0 && msg->payload[7] == 1;
 	vb_inbox_handler *handler = atomic_load(&qp_handlers[is_cm].handler);
 	if (handler)
 		handler(atomic_load(&qp_handlers[is_cm].arg), msg);
+	return handler;
 }
 
 /* False once the socket's owner stopped its watch, and with it perhaps the life of handler and arg. */
@@ -166,7 +166,7 @@ static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handle
 	if (handler)
 		handler(arg, &msg);
 	else
-		deliver_by_qp(&msg);
+		vb_inbox_deliver(&msg);
 	return !vb_loop_callback_is_stopped();
 }
 

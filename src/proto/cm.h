@@ -277,15 +277,19 @@ enum vb_cm_verdict {
 /* The comm id that a message is addressed to; 0 for REQ and SIDR_REQ (they go to a service id) and for a REJ whose
  * sender does not know it. For forwarding a MAD that arrived at the wrong process. */
 uint32_t vb_cm_msg_destination_id(const struct vb_cm_msg *msg);
+/* The comm id by which its sender knows itself; 0 if it names none. */
+uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
 /* Service id of a REQ or SIDR_REQ, else 0. */
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg);
 
 enum vb_cm_verdict vb_cm_receive(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_rx *rx,
 				 struct vb_cm_out *out);
 /* Answers a NEW_REQUEST (REJ with `reason`) or NEW_SIDR_REQUEST (SIDR_REP with the status that fits: invalid service
- * id: 1, else 2) without a connection. */
+ * id: 1, else 2) without a connection. Needs no table: t may be NULL. */
 void vb_cm_refuse(struct vb_cm_table *t, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason,
 		  struct vb_cm_out *out);
+/* Answers a message to a comm id that nobody has: what the sender believes to be a connection is none, end it for him. */
+void vb_cm_answer_unknown(const struct vb_cm_rx *rx, struct vb_cm_out *out);
 /* What a NEW_REQUEST or NEW_SIDR_REQUEST says, for a look before a connection is spent on it: the same as the event
  * of vb_cm_request will carry (conn is NULL). */
 void vb_cm_request_preview(const struct vb_cm_rx *rx, struct vb_cm_event *event);

@@ -6,6 +6,11 @@
 #define TRANSPORT_EXTENDED 3
 #define EXTENDED_TRANSPORT_XRC 1
 
+void vb_cm_out_reset(struct vb_cm_out *out)
+{
+	out->num_sends = out->num_events = 0;
+}
+
 struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to, enum vb_cm_attribute attribute,
 			      uint64_t tid)
 {
@@ -316,4 +321,41 @@ void vb_cm_answer_sidr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb
 	vb_cm_sidr_rep_msg_set_request_id(m, vb_cm_msg_sender_id(&rx->msg));
 	vb_cm_sidr_rep_msg_set_status(m, status);
 	vb_cm_sidr_rep_msg_set_service_id(m, vb_cm_msg_service_id(&rx->msg));
+}
+
+void vb_cm_answer_unknown(const struct vb_cm_rx *rx, struct vb_cm_out *out)
+{
+	vb_cm_out_reset(out);
+	switch (rx->msg.attribute) {
+	case VB_CM_ATTR_REP:
+	case VB_CM_ATTR_RTU:
+		vb_cm_answer_rej(out, rx, VB_CM_REJ_INVALID_COMM_ID);
+		break;
+	case VB_CM_ATTR_DREQ:
+		vb_cm_answer_drep(out, rx);
+		break;
+	case VB_CM_ATTR_LAP:
+		vb_cm_answer_apr(out, rx, VB_CM_AP_INVALID_COMM_ID);
+		break;
+	case VB_CM_ATTR_REQ:
+	case VB_CM_ATTR_MRA:
+	case VB_CM_ATTR_REJ:
+	case VB_CM_ATTR_DREP:
+	case VB_CM_ATTR_SIDR_REQ:
+	case VB_CM_ATTR_SIDR_REP:
+	case VB_CM_ATTR_APR:
+		break;
+	}
+}
+
+void vb_cm_refuse(struct vb_cm_table *t, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason,
+		  struct vb_cm_out *out)
+{
+	(void)t;
+	vb_cm_out_reset(out);
+	if (rx->msg.attribute == VB_CM_ATTR_REQ)
+		vb_cm_answer_rej(out, rx, reason);
+	else if (rx->msg.attribute == VB_CM_ATTR_SIDR_REQ)
+		vb_cm_answer_sidr(out, rx, reason == VB_CM_REJ_INVALID_SERVICE_ID ? VB_CM_SIDR_UNSUPPORTED
+										     : VB_CM_SIDR_REJECT);
 }

@@ -77,6 +77,7 @@ void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
 
 /* --- messages (cm_format.c) ------------------------------------------------------------------------------------ */
 
+void vb_cm_out_reset(struct vb_cm_out *out);
 /* Appends to out->sends. The MAD is zeroed but for its header. */
 struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to, enum vb_cm_attribute attribute,
 			      uint64_t tid);
@@ -96,9 +97,6 @@ void vb_cm_get_rep(const struct vb_mad *mad, bool xrc, struct vb_cm_rep_info *in
 void vb_cm_get_sidr_rep(const struct vb_mad *mad, struct vb_cm_sidr_rep_info *info);
 /* The event of a REQ or SIDR_REQ, but for conn. */
 void vb_cm_get_request(const struct vb_cm_msg *msg, struct vb_cm_event *event);
-
-/* The comm id by which its sender knows itself; 0 if unknown. */
-uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
 
 /* Answers from no connection. */
 void vb_cm_answer_rej(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason);

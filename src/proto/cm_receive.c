@@ -8,11 +8,6 @@
 
 #include <errno.h>
 
-static void reset(struct vb_cm_out *out)
-{
-	out->num_sends = out->num_events = 0;
-}
-
 static enum vb_cm_input input_of(const struct vb_cm_msg *msg)
 {
 	switch (msg->attribute) {
@@ -149,32 +144,6 @@ static struct vb_cm_conn *find_addressee(const struct vb_cm_table *t, const stru
 	return c;
 }
 
-/* What the sender believes to be a connection is none: end it for him. */
-static void answer_unknown(struct vb_cm_table *t, const struct vb_cm_rx *rx, struct vb_cm_out *out)
-{
-	t->counters.unknown_id++;
-	switch (rx->msg.attribute) {
-	case VB_CM_ATTR_REP:
-	case VB_CM_ATTR_RTU:
-		vb_cm_answer_rej(out, rx, VB_CM_REJ_INVALID_COMM_ID);
-		break;
-	case VB_CM_ATTR_DREQ:
-		vb_cm_answer_drep(out, rx);
-		break;
-	case VB_CM_ATTR_LAP:
-		vb_cm_answer_apr(out, rx, VB_CM_AP_INVALID_COMM_ID);
-		break;
-	case VB_CM_ATTR_REQ:
-	case VB_CM_ATTR_MRA:
-	case VB_CM_ATTR_REJ:
-	case VB_CM_ATTR_DREP:
-	case VB_CM_ATTR_SIDR_REQ:
-	case VB_CM_ATTR_SIDR_REP:
-	case VB_CM_ATTR_APR:
-		break;
-	}
-}
-
 /* The connection that already uses the QP that a REP for c offers, if there is one. */
 static struct vb_cm_conn *find_stale_by_rep(const struct vb_cm_table *t, const struct vb_cm_conn *c,
 					    const struct vb_cm_rx *rx)
@@ -195,7 +164,8 @@ static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct 
 	struct vb_cm_conn *c = find_addressee(t, rx), *stale;
 
 	if (!c) {
-		answer_unknown(t, rx, out);
+		t->counters.unknown_id++;
+		vb_cm_answer_unknown(rx, out);
 		return;
 	}
 	if (!is_from_peer_address(c, rx) || !names_our_qpn(c, &rx->msg)) {
@@ -216,7 +186,7 @@ static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct 
 enum vb_cm_verdict vb_cm_receive(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_rx *rx,
 				 struct vb_cm_out *out)
 {
-	reset(out);
+	vb_cm_out_reset(out);
 	t->counters.received++;
 	if (rx->msg.attribute == VB_CM_ATTR_REQ)
 		return receive_req(t, now_ns, rx, out);
@@ -224,18 +194,6 @@ enum vb_cm_verdict vb_cm_receive(struct vb_cm_table *t, uint64_t now_ns, const s
 		return receive_sidr_req(t, now_ns, rx, out);
 	receive_for_id(t, now_ns, rx, out);
 	return VB_CM_HANDLED;
-}
-
-void vb_cm_refuse(struct vb_cm_table *t, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason,
-		  struct vb_cm_out *out)
-{
-	(void)t;
-	reset(out);
-	if (rx->msg.attribute == VB_CM_ATTR_REQ)
-		vb_cm_answer_rej(out, rx, reason);
-	else if (rx->msg.attribute == VB_CM_ATTR_SIDR_REQ)
-		vb_cm_answer_sidr(out, rx, reason == VB_CM_REJ_INVALID_SERVICE_ID ? VB_CM_SIDR_UNSUPPORTED
-										     : VB_CM_SIDR_REJECT);
 }
 
 void vb_cm_request_preview(const struct vb_cm_rx *rx, struct vb_cm_event *event)
@@ -249,7 +207,7 @@ bool vb_cm_expire(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out)
 	struct vb_heap_node *first = vb_heap_first(&t->timers);
 	struct vb_cm_step s = { .t = t, .now_ns = now_ns, .out = out, .status = -ETIMEDOUT };
 
-	reset(out);
+	vb_cm_out_reset(out);
 	if (!first || first->key > now_ns)
 		return false;
 	(void)!vb_cm_step(vb_container_of(first, struct vb_cm_conn, timer), VB_CM_IN_TIMER, &s);

@@ -31,7 +31,7 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
 		memcpy(&sin6, sa, sizeof(sin6));
 		addr->ip = sin6.sin6_addr;
 		addr->port = ntohs(sin6.sin6_port);
-		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) ? sin6.sin6_scope_id : 0;
+		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) || IN6_IS_ADDR_MC_LINKLOCAL(&addr->ip) ? sin6.sin6_scope_id : 0;
 		return 0;
 	}
 	return -EINVAL;
@@ -75,6 +75,11 @@ bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
 	if (vb_cma_ip_is_v4(&addr->ip))
 		return memcmp(&addr->ip.s6_addr[12], zero, 4) == 0;
 	return IN6_IS_ADDR_UNSPECIFIED(&addr->ip);
+}
+
+bool vb_cma_ip_is_multicast(const struct in6_addr *ip)
+{
+	return vb_cma_ip_is_v4(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
 }
 
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip)

@@ -18,9 +18,9 @@
 #include "adapter/peer.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
+#include "roce/port.h"
 
 enum {
-	COMM_ID_SLOT_SHIFT = 32 - VB_SLOT_BITS,
 	POSTPONE_NS = 1000000,
 	FULL_TRIES = 1000,   /* with a receiver that has no room */
 	ABSENT_TRIES = 200,  /* without a listener */
@@ -116,8 +116,11 @@ static void refuse_ourselves_locked(const struct vb_cm_send *send)
 	vb_cma_agent_run_locked(&out);
 }
 
+/* QP numbers of other hosts look like ours. */
 static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
 {
+	if (!vb_cma_route_is_local(&c->route))
+		return false;
 	return vb_cma_route_slot(&c->route) == slot || c->remote_qpn >> VB_SLOT_SHIFT == slot;
 }
 
@@ -161,7 +164,7 @@ static void send_locked(const struct vb_cm_send *send)
 
 	if (err == -EAGAIN)
 		postpone_locked(send, FULL_TRIES);
-	else if (err == -ECONNREFUSED)
+	else if (err == -ECONNREFUSED && vb_cma_route_is_local(&send->to))
 		undeliverable_locked(send, ABSENT_TRIES);
 }
 
@@ -171,7 +174,7 @@ static void send_again_locked(const struct vb_cm_send *send, unsigned tries_left
 
 	if (err == -EAGAIN && tries_left)
 		postpone_locked(send, tries_left);
-	else if (err == -ECONNREFUSED)
+	else if (err == -ECONNREFUSED && vb_cma_route_is_local(&send->to))
 		undeliverable_locked(send, tries_left < ABSENT_TRIES ? tries_left : ABSENT_TRIES);
 }
 
@@ -251,6 +254,7 @@ static void forget(void)
 	memset(&agent.timer, 0, sizeof(agent.timer));
 	vb_list_init(&agent.postponed);
 	vb_cma_device_forget();
+	vb_cma_neighbour_forget_all();
 	vb_cma_id_forget();
 }
 
@@ -284,6 +288,7 @@ static int start_locked(void)
 	vb_random(&agent.next_comm_id, sizeof(agent.next_comm_id));
 	vb_random(&agent.next_tid, sizeof(agent.next_tid));
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
+	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
 	vb_peer_death_subscribe(peer_died, NULL);
 	agent.started = true;
 	return 0;
@@ -302,11 +307,10 @@ int vb_cma_agent_start(void)
 
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user)
 {
-	const uint32_t index_mask = (1u << COMM_ID_SLOT_SHIFT) - 1;
 	struct vb_cm_endpoint ep = { .user = user, .tid = agent.next_tid++ };
 
 	do
-		ep.comm_id = vb_slot_first() << COMM_ID_SLOT_SHIFT | (agent.next_comm_id++ & index_mask);
+		ep.comm_id = vb_cm_id_make(vb_slot_first(), agent.next_comm_id++);
 	while (vb_cm_table_find(agent.table, ep.comm_id));
 	return ep;
 }

@@ -35,7 +35,8 @@
 #include "base/log.h"
 #include "host/host.h"
 #include "host/notifier.h"
-#include "proto/cm.h"
+#include "host/route.h"
+#include "proto/gsi.h"
 
 /* Fails a public call: explains, sets errno, gives -1. err is positive. */
 #define vb_cma_fail(err, ...) (__extension__({          \
@@ -43,6 +44,15 @@
 		errno = (err);                          \
 		-1;                                     \
 	}))
+
+/* What a public call returns for 0 or a negative errno. */
+static inline int vb_cma_result(int err)
+{
+	if (!err)
+		return 0;
+	errno = -err;
+	return -1;
+}
 
 /* ---- addresses ---- */
 
@@ -60,6 +70,7 @@ void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage 
 void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);
 bool vb_cma_addr_is_any(const struct vb_cma_addr *addr);
 bool vb_cma_ip_is_v4(const struct in6_addr *ip);
+bool vb_cma_ip_is_multicast(const struct in6_addr *ip);
 /* 127/8 or ::1. */
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip);
 
@@ -84,6 +95,7 @@ struct vb_cma_source {
 	uint8_t port_num;
 	uint8_t gid_index;
 	enum ibv_mtu mtu;
+	unsigned ifindex;
 };
 
 /* The device, port and GID of a local address. -ENODEV if it has none. */
@@ -99,9 +111,8 @@ struct vb_cma_port;
 int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **port);
 int vb_cma_port_listen(struct vb_cma_port *port);
 void vb_cma_port_close(struct vb_cma_port *port);
-/* Sends to whoever listens on (ps, dst): the exact address first, then the wildcard. -ECONNREFUSED: nobody. */
-int vb_cma_port_send(enum rdma_port_space ps, const struct vb_cma_addr *dst, const struct vb_inbox_addr *addr,
-		     const struct iovec *iov, int iovcnt);
+/* The port as a service of the network (proto/gsi.h). */
+struct vb_cm_service vb_cma_service(enum rdma_port_space ps, const struct vb_cma_addr *addr);
 /* A number in the ephemeral range. */
 uint16_t vb_cma_port_random(void);
 
@@ -111,6 +122,7 @@ uint16_t vb_cma_port_random(void);
 #define VB_CMA_STATES(X)                                  \
 	X(IDLE, "neither bound nor resolved")             \
 	X(BOUND, "bound to an address")                   \
+	X(RESOLVING, "resolving its address")             \
 	X(ADDR_RESOLVED, "resolved to an address")        \
 	X(ROUTE_RESOLVED, "resolved to a route")          \
 	X(CONNECTING, "connecting")                       \
@@ -128,6 +140,8 @@ enum vb_cma_state {
 };
 
 struct vb_cma_channel;
+struct vb_cma_event;
+struct vb_cma_neighbour;
 
 /* What both sides agreed on, and what the QP's transitions need. "Our" numbers are this side's. */
 struct vb_cma_agreement {
@@ -145,9 +159,12 @@ struct vb_cma_id {
 
 	struct vb_cma_device *device;
 	uint8_t gid_index;
-	enum ibv_mtu mtu;
+	unsigned ifindex;           /* of the device's interface */
+	enum ibv_mtu mtu;           /* of the device's port, and of the path from the resolution on */
 	struct vb_cma_addr src, dst; /* as in pub.route.addr */
-	bool dst_is_local;
+	struct vb_cma_addr asked_src; /* src before it was resolved; its family is 0 if it was unbound */
+	struct vb_cma_neighbour *neighbour; /* RESOLVING: what it waits for */
+	struct vb_list groups;      /* memberships (mcast.c) */
 	struct vb_cma_port *port;
 
 	/* options */
@@ -197,8 +214,28 @@ void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr);
 void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr);
 /* Binds as rdma_bind_addr does. 0 or a negative errno; explains as `call`. */
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr);
+/* Back to what it was before the resolution that failed. */
+void vb_cma_id_unresolve(struct vb_cma_id *id);
+/* Under the lock: the end of a resolution, status 0 or a negative errno. */
+void vb_cma_id_resolved_locked(struct vb_cma_id *id, int status);
+/* The way from the id's device to a GID. */
+void vb_cma_fill_ah(const struct vb_cma_id *id, const union ibv_gid *dgid, struct ibv_ah_attr *ah);
 /* Fills pub.route.path_rec (one path) from the id's addresses. */
 int vb_cma_id_fill_path(struct vb_cma_id *id);
+
+/* ---- neighbours ---- */
+
+/* Under the lock: the id is RESOLVING until the route's next hop is known or timeout_ms have passed. */
+void vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms);
+/* Stops waiting, if the id waits. */
+void vb_cma_neighbour_forget_locked(struct vb_cma_id *id);
+
+/* ---- multicast ---- */
+
+/* Leaves all of the id's groups. Without the lock. */
+void vb_cma_groups_leave(struct vb_cma_id *id);
+/* What is left to do with a MULTICAST_JOIN in the thread that takes it: the id's QP is attached. False: it was left meanwhile. */
+bool vb_cma_group_joined(struct vb_cma_event *event);
 
 /* ---- events and channels ---- */
 
@@ -207,6 +244,7 @@ struct vb_cma_event {
 	struct vb_list node;
 	struct vb_cma_id *owner;  /* whose destruction waits for the acknowledgement */
 	struct ibv_ece ece;
+	uint64_t group;           /* of multicast events (mcast.c) */
 	uint8_t private_data[256];
 };
 
@@ -251,9 +289,8 @@ void vb_cma_agent_run_locked(const struct vb_cm_out *out);
 void vb_cma_ids_locked(struct vb_list **ids);
 /* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. */
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user);
-/* Routes of MADs. */
-struct vb_cm_route vb_cma_route_to_port(enum rdma_port_space ps, const struct vb_cma_addr *src,
-					const struct vb_cma_addr *dst);
+/* The route of the first MAD to whoever listens at id's destination. */
+struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);
 
 /* An event of the machine (event.c). */
 void vb_cma_deliver_locked(const struct vb_cm_event *event);
@@ -279,7 +316,6 @@ enum {
 	VB_CMA_MAX_BACKLOG      = 1024,
 	VB_CMA_HOP_LIMIT        = 64,
 	VB_CMA_PKEY             = 0xffff,
-	VB_CMA_UDP_PORT         = 4791,
 };
 
 #endif

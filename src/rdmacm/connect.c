@@ -99,36 +99,20 @@ static struct vb_cm_ece machine_ece(const struct vb_cma_id *id)
 	return (struct vb_cm_ece){ .vendor_id = id->local_ece.vendor_id & PSN_MASK, .attr_mod = id->local_ece.options };
 }
 
-static int result(int err)
-{
-	if (!err)
-		return 0;
-	errno = -err;
-	return -1;
-}
-
 /* ---- connect ---- */
 
 static uint64_t service_id(const struct vb_cma_id *id)
 {
-	return (uint64_t)id->pub.ps << 16 | id->dst.port;
-}
+	struct vb_cm_service service = vb_cma_service(id->pub.ps, &id->dst);
 
-/* The smaller of both ends' MTUs, where both are this host's. */
-static uint8_t path_mtu(const struct vb_cma_id *id)
-{
-	struct vb_cma_source peer;
-
-	if (vb_cma_device_find(&id->dst, &peer) || peer.mtu > id->mtu)
-		return (uint8_t)id->mtu;
-	return (uint8_t)peer.mtu;
+	return vb_cm_service_id(&service);
 }
 
 static struct vb_cm_path path_of(const struct vb_cma_id *id)
 {
 	struct vb_cm_path path = {
 		.pkey = VB_CMA_PKEY,
-		.mtu = path_mtu(id),
+		.mtu = (uint8_t)id->mtu,
 		.rate = IBV_RATE_10_GBPS,
 		.traffic_class = id->tos,
 		.hop_limit = VB_CMA_HOP_LIMIT,
@@ -190,7 +174,7 @@ static int send_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const 
 {
 	struct vb_cm_req_info info = req_info(id, w, path);
 	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id);
-	struct vb_cm_route to = vb_cma_route_to_port(id->pub.ps, &id->src, &id->dst);
+	struct vb_cm_route to = vb_cma_route_to_port(id);
 	uint8_t data[VB_CM_REQ_PRIVATE_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
 	int err = vb_cm_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info, data, len, out);
@@ -211,7 +195,7 @@ static int send_sidr_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, c
 					.timeout_ns = vb_cm_timeout_ns(VB_CMA_RESPONSE_TIMEOUT),
 					.max_retries = VB_CMA_RETRIES, .peer_gid = id->dst.ip.s6_addr };
 	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id);
-	struct vb_cm_route to = vb_cma_route_to_port(id->pub.ps, &id->src, &id->dst);
+	struct vb_cm_route to = vb_cma_route_to_port(id);
 	uint8_t data[SIDR_REQ_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
 
@@ -233,24 +217,18 @@ static int begin_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const str
 	return 0;
 }
 
-/* Other hosts are out of reach as long as there is no path to them. */
 static int begin(struct vb_cma_id *id, const struct wanted *w)
 {
 	struct vb_cm_path path = path_of(id);
 	struct vb_cm_conn *conn = calloc(1, sizeof(*conn));
-	int err = conn ? 0 : -ENOMEM;
 
+	if (!conn)
+		return -ENOMEM;
 	vb_cma_lock();
-	if (!err && !id->dst_is_local) {
-		id->state = VB_CMA_FAILED;
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH);
-		free(conn);
-	} else if (!err) {
-		err = begin_locked(id, conn, w, &path);
-		if (err)
-			free(conn);
-	}
+	int err = begin_locked(id, conn, w, &path);
 	vb_cma_unlock();
+	if (err)
+		free(conn);
 	return err;
 }
 
@@ -267,7 +245,7 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 			    .initiator_depth = id->device->max_initiator_depth };
 	int err = settle(id, __func__, param, max, &w);
 	if (err)
-		return result(err);
+		return vb_cma_result(err);
 	bool sync = id->sync;
 	err = begin(id, &w);
 	if (err)
@@ -375,7 +353,7 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 	bool sync = id->sync, datagram = vb_cma_is_datagram(id);
 	int err = settle(id, __func__, param, max, &w);
 	if (err)
-		return result(err);
+		return vb_cma_result(err);
 	err = ready_qp(id, &w);
 	if (!err)
 		err = answer(id, &w);
@@ -422,7 +400,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 {
 	if (!pub) {
 		vb_explain(call, "id is NULL");
-		return result(-EINVAL);
+		return vb_cma_result(-EINVAL);
 	}
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	size_t max = vb_cma_is_datagram(id) ? SIDR_REP_DATA_BYTES : VB_CM_REJ_PRIVATE_DATA_BYTES;
@@ -431,7 +409,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 		len = 0;
 	if (len > max) {
 		vb_explain(call, "%u bytes of private data, %zu fit", len, max);
-		return result(-EINVAL);
+		return vb_cma_result(-EINVAL);
 	}
 	bool sync = id->sync;
 	int err = reject(id, reason, data, len);
@@ -439,7 +417,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 		vb_explain(call, "the id is %s and has no request to reject", vb_cma_state_text(id->state));
 	else if (sync)
 		vb_cma_release_event(id);
-	return result(err);
+	return vb_cma_result(err);
 }
 
 VB_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)

@@ -91,6 +91,7 @@ static bool find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *
 		source->port_num = (uint8_t)table[i].port_num;
 		source->gid_index = (uint8_t)table[i].gid_index;
 		source->mtu = port.active_mtu;
+		source->ifindex = table[i].ndev_ifindex;
 		found = true;
 	}
 	free(table);

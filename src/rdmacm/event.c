@@ -87,10 +87,10 @@ static void deliver_reject_locked(struct vb_cma_id *id, const struct vb_cm_event
 	vb_cma_event_queue_locked(event);
 }
 
-static void fill_ah(const struct vb_cma_id *id, struct ibv_ah_attr *ah)
+void vb_cma_fill_ah(const struct vb_cma_id *id, const union ibv_gid *dgid, struct ibv_ah_attr *ah)
 {
 	ah->is_global = 1;
-	memcpy(ah->grh.dgid.raw, &id->dst.ip, sizeof(ah->grh.dgid.raw));
+	ah->grh.dgid = *dgid;
 	ah->grh.sgid_index = id->gid_index;
 	ah->grh.hop_limit = VB_CMA_HOP_LIMIT;
 	ah->grh.traffic_class = id->tos;
@@ -102,6 +102,7 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
 	bool found = e->status == VB_CM_SIDR_SUCCESS;
 	enum rdma_cm_event_type type = found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE;
 	struct vb_cma_event *event = vb_cma_event_create(id, type, e->status);
+	union ibv_gid dgid;
 
 	id->state = found ? VB_CMA_CONNECTED : VB_CMA_FAILED;
 	if (!event)
@@ -109,7 +110,8 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
 	if (found) {
 		event->pub.param.ud.qp_num = e->info.sidr_rep.qpn;
 		event->pub.param.ud.qkey = e->info.sidr_rep.qkey;
-		fill_ah(id, &event->pub.param.ud.ah_attr);
+		memcpy(dgid.raw, &id->dst.ip, sizeof(dgid.raw));
+		vb_cma_fill_ah(id, &dgid, &event->pub.param.ud.ah_attr);
 	}
 	set_ece(event, &e->info.sidr_rep.ece);
 	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
@@ -164,22 +166,47 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 
 /* ---- in the thread that takes the event ---- */
 
+/* The addresses of a request are without the interface that a link-local one needs. */
+static int attach_child(struct vb_cma_id *child)
+{
+	struct vb_cma_addr src = child->src, dst = child->dst;
+	int err = vb_cma_id_attach(child);
+
+	if (err)
+		return err;
+	src.scope = IN6_IS_ADDR_LINKLOCAL(&src.ip) ? child->ifindex : 0;
+	dst.scope = IN6_IS_ADDR_LINKLOCAL(&dst.ip) ? child->ifindex : 0;
+	vb_cma_id_set_src(child, &src);
+	vb_cma_id_set_dst(child, &dst);
+	return child->agreed.path.mtu > (uint8_t)child->mtu ? -EMSGSIZE : 0;
+}
+
+/* Both ends must cut messages alike, and the REP has no room for another size. */
+static void refuse_mtu_locked(struct vb_cma_id *child)
+{
+	struct vb_cm_out out;
+
+	if (child->conn && !vb_cm_reject(vb_cma_table_locked(), child->conn, vb_now_ns(), VB_CM_REJ_INVALID_MTU, NULL, 0, NULL,
+					 0, &out))
+		vb_cma_agent_run_locked(&out);
+}
+
 static bool finish_request(struct vb_cma_event *event)
 {
 	struct vb_cma_id *child = vb_cma_id_of(event->pub.id);
 	char text[VB_CMA_TEXT];
-	int err = vb_cma_id_attach(child);
+	int err = attach_child(child);
 
 	if (!err && event->owner->sync)
 		err = rdma_migrate_id(&child->pub, NULL) ? -errno : 0;
 	child->remote_ece = event->ece;
-	if (child->agreed.path.mtu > (uint8_t)child->mtu)
-		child->agreed.path.mtu = (uint8_t)child->mtu;
 	if (!err)
 		return true;
 	vb_explain("rdma_get_cm_event", "a request for %s is refused: %s", vb_cma_addr_text(&child->src, text),
 		   strerror(-err));
 	vb_cma_lock();
+	if (err == -EMSGSIZE)
+		refuse_mtu_locked(child);
 	vb_cma_id_discard_locked(child);
 	vb_cma_unlock();
 	return false;
@@ -253,6 +280,11 @@ bool vb_cma_event_finish(struct vb_cma_event *event)
 		return finish_request(event);
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		return finish_response(event);
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		vb_cma_id_unresolve(event->owner);
+		return true;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		return vb_cma_group_joined(event);
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_DISCONNECTED:

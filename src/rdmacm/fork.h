@@ -4,6 +4,7 @@
 #define VB_RDMACM_FORK_H
 
 void vb_cma_device_forget(void);
+void vb_cma_neighbour_forget_all(void);
 /* The ids keep their memory and lose their connections and ports, which are the parent's. */
 void vb_cma_id_forget(void);
 

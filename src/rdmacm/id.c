@@ -34,6 +34,7 @@ void vb_cma_id_forget(void)
 		id->conn = NULL;
 		id->port = NULL;
 		id->device = NULL;
+		vb_list_init(&id->groups);
 	}
 }
 
@@ -50,6 +51,7 @@ static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *co
 	id->pub.qp_type = qp_type;
 	vb_random(&id->our_psn, sizeof(id->our_psn));
 	id->our_psn &= 0xffffff; /* 24 bits */
+	vb_list_init(&id->groups);
 	vb_list_add_tail(&ids, &id->node);
 	return id;
 }
@@ -123,6 +125,7 @@ void vb_cma_id_discard_locked(struct vb_cma_id *id)
 static void quiet_locked(struct vb_cma_id *id)
 {
 	id->state = VB_CMA_CLOSED;
+	vb_cma_neighbour_forget_locked(id);
 	vb_cma_event_drop_locked(id);
 	drop_connection_locked(id);
 	vb_cma_event_wait_acked_locked(id);
@@ -146,6 +149,7 @@ VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 	vb_cma_lock();
 	quiet_locked(id);
 	vb_cma_unlock();
+	vb_cma_groups_leave(id);
 	if (id->sync)
 		vb_cma_channel_destroy(pub->channel);
 	free_id(id);
@@ -201,6 +205,7 @@ int vb_cma_id_attach(struct vb_cma_id *id)
 		return err;
 	id->device = source.device;
 	id->gid_index = source.gid_index;
+	id->ifindex = source.ifindex;
 	id->mtu = source.mtu;
 	id->pub.verbs = source.device->verbs;
 	id->pub.port_num = source.port_num;

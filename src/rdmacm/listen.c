@@ -120,7 +120,9 @@ static int addresses(const struct vb_cm_event *e, uint64_t service_id, struct vb
 
 static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const struct vb_cma_addr *addr)
 {
-	if (id->state != VB_CMA_LISTENING || ((uint64_t)id->pub.ps << 16 | id->src.port) != service_id)
+	struct vb_cm_service bound = vb_cma_service(id->pub.ps, &id->src);
+
+	if (id->state != VB_CMA_LISTENING || vb_cm_service_id(&bound) != service_id)
 		return false;
 	if (!vb_cma_addr_is_any(&id->src))
 		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0;
@@ -175,7 +177,6 @@ static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *pr
 	if (child) {
 		vb_cma_id_set_src(child, src);
 		vb_cma_id_set_dst(child, dst);
-		child->dst_is_local = true;
 		if (preview->type == VB_CM_EV_REQUEST)
 			agree(child, &preview->info.req);
 		if (!adopt_locked(child, conn, rx, out))

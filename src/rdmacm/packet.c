@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rdmacm/packet.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "rdmacm/agent.h"
-#include "wire/opcode.h"
+#include "roce/gsi.h"
 
 /* What the machine carries around as an opaque route. */
 struct route {
-	uint32_t slot; /* the peer's inbox; 0: the listener at (port space, destination) */
-	uint16_t port_space;
-	uint16_t port;
-	uint32_t scope;
-	uint32_t reserved;
 	struct in6_addr src, dst;
+	uint32_t scope;       /* interface index of link-local addresses, else 0 */
+	uint32_t slot;        /* of this host: the peer's inbox; 0: the listener at (port space, dst, port) */
+	uint16_t port_space, port;
+	uint8_t traffic_class;
+	bool is_local;        /* the peer is reached within this host, else over the network */
 };
 _Static_assert(sizeof(struct route) <= sizeof(struct vb_cm_route), "a route fits where the machine keeps it");
-
-struct packet {
-	struct vb_bth bth;
-	struct vb_deth deth;
-	struct vb_mad mad;
-};
-_Static_assert(sizeof(struct packet) == VB_BTH_BYTES + 8 + VB_MAD_BYTES, "headers follow each other");
 
 static struct vb_cm_route pack(const struct route *r)
 {
@@ -41,13 +35,22 @@ static struct route unpack(const struct vb_cm_route *route)
 	return r;
 }
 
-struct vb_cm_route vb_cma_route_to_port(enum rdma_port_space ps, const struct vb_cma_addr *src,
-					const struct vb_cma_addr *dst)
+static bool is_within_host(const struct in6_addr *ip)
 {
-	struct route r = { .port_space = (uint16_t)ps, .port = dst->port, .scope = dst->scope, .src = src->ip,
-			   .dst = dst->ip };
+	return !vb_local_is_off() && vb_netif_is_local(ip);
+}
+
+struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id)
+{
+	struct route r = { .src = id->src.ip, .dst = id->dst.ip, .scope = id->dst.scope, .port_space = (uint16_t)id->pub.ps,
+			   .port = id->dst.port, .traffic_class = id->tos, .is_local = is_within_host(&id->dst.ip) };
 
 	return pack(&r);
+}
+
+bool vb_cma_route_is_local(const struct vb_cm_route *route)
+{
+	return unpack(route).is_local;
 }
 
 uint32_t vb_cma_route_slot(const struct vb_cm_route *route)
@@ -58,40 +61,55 @@ uint32_t vb_cma_route_slot(const struct vb_cm_route *route)
 int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad)
 {
 	struct route r = unpack(to);
-	struct vb_inbox_addr addr = { .src = r.src, .dst = r.dst, .udp_sport = VB_CMA_UDP_PORT,
+	struct vb_inbox_addr addr = { .src = r.src, .dst = r.dst, .traffic_class = r.traffic_class,
 				      .hop_limit = VB_CMA_HOP_LIMIT };
-	struct packet p = { .mad = *mad };
-	struct iovec iov = { &p, sizeof(p) };
+	struct vb_gsi_packet packet;
+	struct iovec iov = { &packet, sizeof(packet) };
 
-	vb_bth_set_opcode(&p.bth, VB_OPCODE(UD, SEND_ONLY));
-	vb_bth_set_pkey(&p.bth, VB_CMA_PKEY);
-	vb_bth_set_destination_qpn(&p.bth, VB_GSI_QPN);
-	vb_deth_set_qkey(&p.deth, VB_GSI_QKEY);
-	vb_deth_set_source_qpn(&p.deth, VB_GSI_QPN);
+	if (!r.is_local)
+		return vb_gsi_send(&addr, r.scope, mad);
+	vb_gsi_packet_init(&packet, mad);
 	if (r.slot)
 		return vb_inbox_send(r.slot, &addr, &iov, 1);
 	struct vb_cma_addr dst = { .ip = r.dst, .port = r.port, .scope = r.scope };
-	return vb_cma_port_send((enum rdma_port_space)r.port_space, &dst, &addr, &iov, 1);
+	struct vb_cm_service service = vb_cma_service((enum rdma_port_space)r.port_space, &dst);
+	return vb_gsi_send_to_service(&service, &addr, &packet);
 }
 
-static bool is_cm_packet(const struct vb_inbox_msg *msg, struct packet *p)
+/* The interface that has a link-local address of ours; 0: none. */
+static uint32_t scope_of(const struct in6_addr *ip)
 {
-	if (msg->payload_bytes != sizeof(*p) || !msg->sender_slot)
-		return false;
-	memcpy(p, msg->payload, sizeof(*p));
-	return vb_bth_opcode(&p->bth) == VB_OPCODE(UD, SEND_ONLY) && vb_bth_transport_version(&p->bth) == 0 &&
-	       vb_bth_destination_qpn(&p->bth) == VB_GSI_QPN && vb_deth_qkey(&p->deth) == VB_GSI_QKEY;
+	struct vb_netif *list;
+	unsigned count;
+	uint32_t scope = 0;
+
+	if (!IN6_IS_ADDR_LINKLOCAL(ip) || vb_netif_list(&list, &count))
+		return 0;
+	for (unsigned i = 0; i < count && !scope; i++)
+		for (unsigned a = 0; a < list[i].naddrs; a++)
+			if (IN6_ARE_ADDR_EQUAL(&list[i].addrs[a].ip, ip))
+				scope = list[i].index;
+	free(list);
+	return scope;
 }
 
+/*
+ * A message from the network may have been brought by any process of this host, so the address says whether the sender is of this
+ * host, and the sender's communication id which of its processes it is.
+ */
 void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
-	struct route back = { .slot = msg->sender_slot, .src = msg->addr.dst, .dst = msg->addr.src };
+	struct route back = { .src = msg->addr.dst, .dst = msg->addr.src, .traffic_class = msg->addr.traffic_class,
+			      .scope = scope_of(&msg->addr.dst), .is_local = is_within_host(&msg->addr.src) };
 	struct vb_cm_rx rx;
-	struct packet p;
 
 	(void)arg;
-	if (!is_cm_packet(msg, &p) || vb_cm_msg_parse(&p.mad, sizeof(p.mad), &rx.msg))
+	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx.msg))
 		return;
+	if (back.is_local) {
+		uint32_t id = vb_cm_msg_sender_id(&rx.msg);
+		back.slot = id ? vb_cm_id_slot(id) : msg->sender_slot;
+	}
 	rx.from = pack(&back);
 	memcpy(rx.src_gid, &msg->addr.src, sizeof(rx.src_gid));
 	vb_cma_agent_receive(&rx);

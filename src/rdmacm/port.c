@@ -12,27 +12,24 @@
 
 enum { MAX_NAMES = 2, FIRST_EPHEMERAL = 32768, LAST_EPHEMERAL = 60999 };
 
-struct name {
-	char bytes[40];
-};
-
 struct vb_cma_port {
 	unsigned names;
 	struct vb_port sockets[MAX_NAMES];
 };
 
-/* What it is and in which version, port space, port, scope, address. */
-static struct name name_of(enum rdma_port_space ps, const struct vb_cma_addr *addr)
+struct vb_cm_service vb_cma_service(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
-	struct name n = { "rdma_cm/1/" };
-	uint16_t space = (uint16_t)ps;
-	size_t at = strlen(n.bytes);
+	struct vb_cm_service service = { .port_space = (uint16_t)ps, .port = addr->port, .scope = addr->scope };
 
-	memcpy(n.bytes + at, &space, 2);
-	memcpy(n.bytes + at + 2, &addr->port, 2);
-	memcpy(n.bytes + at + 4, &addr->scope, 4);
-	memcpy(n.bytes + at + 8, &addr->ip, 16);
-	return n;
+	memcpy(service.ip, &addr->ip, sizeof(service.ip));
+	return service;
+}
+
+static struct vb_cm_service_name name_of(enum rdma_port_space ps, const struct vb_cma_addr *addr)
+{
+	struct vb_cm_service service = vb_cma_service(ps, addr);
+
+	return vb_cm_service_name(&service);
 }
 
 static struct vb_cma_addr wildcard(const struct vb_cma_addr *addr, sa_family_t family)
@@ -46,7 +43,7 @@ static struct vb_cma_addr wildcard(const struct vb_cma_addr *addr, sa_family_t f
 
 static bool is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
-	struct name n = name_of(ps, addr);
+	struct vb_cm_service_name n = name_of(ps, addr);
 
 	return vb_port_is_bound(&n, sizeof(n));
 }
@@ -75,7 +72,7 @@ static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 
 static int add_name(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
-	struct name n = name_of(ps, addr);
+	struct vb_cm_service_name n = name_of(ps, addr);
 	int err = vb_port_bind(&port->sockets[port->names], &n, sizeof(n));
 
 	if (err)
@@ -154,16 +151,4 @@ void vb_cma_port_close(struct vb_cma_port *port)
 	for (unsigned i = 0; i < port->names; i++)
 		vb_port_close(&port->sockets[i]);
 	free(port);
-}
-
-int vb_cma_port_send(enum rdma_port_space ps, const struct vb_cma_addr *dst, const struct vb_inbox_addr *addr,
-		     const struct iovec *iov, int iovcnt)
-{
-	struct vb_cma_addr any = wildcard(dst, vb_cma_ip_is_v4(&dst->ip) ? AF_INET : AF_INET6);
-	struct name exact = name_of(ps, dst), anywhere = name_of(ps, &any);
-	int err = vb_port_send(&exact, sizeof(exact), addr, iov, iovcnt);
-
-	if (err == -ECONNREFUSED)
-		err = vb_port_send(&anywhere, sizeof(anywhere), addr, iov, iovcnt);
-	return err;
 }

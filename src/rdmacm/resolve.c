@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Binding, and resolving addresses and routes. Nothing here takes time, so each result is queued as an event at once. */
+/* Binding, and resolving addresses and routes. Only a neighbour may take time to be found; all else is queued as an event at once. */
 #include <string.h>
 
-#include "host/route.h"
+#include "adapter/device.h"
 #include "rdmacm/cma.h"
 
 /* ---- binding ---- */
@@ -87,14 +87,6 @@ static int parse(const char *call, const char *which, const struct sockaddr *sa,
 	return err;
 }
 
-static int result(int err)
-{
-	if (!err)
-		return 0;
-	errno = -err;
-	return -1;
-}
-
 VB_EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *sa)
 {
 	struct vb_cma_addr addr;
@@ -102,7 +94,7 @@ VB_EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *sa)
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	int err = parse(__func__, "source", sa, &addr);
-	return result(err ? err : vb_cma_id_bind(vb_cma_id_of(id), __func__, &addr));
+	return vb_cma_result(err ? err : vb_cma_id_bind(vb_cma_id_of(id), __func__, &addr));
 }
 
 /* ---- resolving an address ---- */
@@ -114,18 +106,38 @@ static void number_source(struct vb_cma_addr *src)
 		src->port = vb_cma_port_random();
 }
 
-static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *dst, struct vb_cma_addr *src)
+/* A bound source is a way to this host and to groups even where the routing table has none. */
+static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *dst, struct vb_cma_addr *src,
+			 struct vb_route *route)
 {
-	int err = 0;
+	bool bound = id->src.family && !vb_cma_addr_is_any(&id->src);
+	int err = vb_route_find(&dst->ip, dst->scope, bound ? &id->src.ip : NULL, route);
 
 	*src = id->src;
 	src->family = dst->family;
-	if (!id->src.family || vb_cma_addr_is_any(&id->src)) {
-		err = vb_route_source(&dst->ip, dst->scope, &src->ip);
-		src->scope = IN6_IS_ADDR_LINKLOCAL(&src->ip) ? dst->scope : 0;
+	if (err && bound && (vb_cma_ip_is_multicast(&dst->ip) || vb_netif_is_local(&dst->ip))) {
+		memset(route, 0, sizeof(*route));
+		err = 0;
+	}
+	if (!bound) {
+		src->ip = route->source;
+		src->scope = IN6_IS_ADDR_LINKLOCAL(&src->ip) ? route->ifindex : 0;
 	}
 	number_source(src);
 	return err;
+}
+
+/* The most that both ends, or what is known of the path, can carry. */
+static enum ibv_mtu path_mtu(enum ibv_mtu ours, const struct vb_cma_addr *dst, const struct vb_route *route)
+{
+	struct vb_cma_source peer;
+	enum ibv_mtu theirs = ours;
+
+	if (!vb_cma_device_find(dst, &peer))
+		theirs = peer.mtu;
+	else if (route->mtu)
+		theirs = vb_mtu_for(route->mtu);
+	return theirs < ours ? theirs : ours;
 }
 
 /* The unspecified address means this host, as for connect(2). */
@@ -141,24 +153,38 @@ static void settle_wildcard(struct vb_cma_addr *dst)
 	}
 }
 
-static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *dst)
+static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *dst, struct vb_route *route)
 {
 	struct vb_cma_addr src;
 	char text[VB_CMA_TEXT];
 
 	settle_wildcard(dst);
-	int err = choose_source(id, dst, &src);
+	int err = choose_source(id, dst, &src, route);
 	if (err) {
 		vb_explain(call, "no route to %s: %s", vb_cma_addr_text(dst, text), strerror(-err));
 		return err;
 	}
+	id->asked_src = id->src;
 	vb_cma_id_set_src(id, &src);
 	vb_cma_id_set_dst(id, dst);
-	id->dst_is_local = vb_netif_is_local(&dst->ip);
 	err = vb_cma_id_attach(id);
-	if (err)
-		vb_explain(call, "no RDMA device has the source address %s", vb_cma_addr_text(&src, text));
+	if (!err) {
+		id->mtu = path_mtu(id->mtu, dst, route);
+		return 0;
+	}
+	vb_explain(call, "no RDMA device has the source address %s", vb_cma_addr_text(&src, text));
+	vb_cma_id_unresolve(id);
 	return err;
+}
+
+void vb_cma_id_unresolve(struct vb_cma_id *id)
+{
+	struct vb_cma_addr asked = id->asked_src;
+
+	if (!asked.family || vb_cma_addr_is_any(&asked))
+		forget_source(id);
+	if (asked.family)
+		vb_cma_id_set_src(id, &asked);
 }
 
 static int bind_for_resolving(struct vb_cma_id *id, const char *call, const struct sockaddr *sa)
@@ -177,7 +203,7 @@ static int bind_for_resolving(struct vb_cma_id *id, const char *call, const stru
 }
 
 static int resolve_addr(struct vb_cma_id *id, const char *call, const struct sockaddr *src_sa,
-			const struct sockaddr *dst_sa)
+			const struct sockaddr *dst_sa, struct vb_route *route)
 {
 	struct vb_cma_addr dst;
 	int err = parse(call, "destination", dst_sa, &dst);
@@ -196,7 +222,7 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 	err = vb_cma_agent_start();
 	if (!err)
 		err = bind_for_resolving(id, call, src_sa);
-	return err ? err : resolve(id, call, &dst);
+	return err ? err : resolve(id, call, &dst, route);
 }
 
 VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
@@ -204,16 +230,28 @@ VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, st
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
+	struct vb_route route;
 
-	(void)timeout_ms; /* the answer is known at once */
-	int err = resolve_addr(id, __func__, src, dst);
+	int err = resolve_addr(id, __func__, src, dst, &route);
 	if (err)
-		return result(err);
+		return vb_cma_result(err);
+	bool sync = id->sync, known = vb_netif_is_local(&id->dst.ip) || vb_route_is_ready(&route);
 	vb_cma_lock();
-	id->state = VB_CMA_ADDR_RESOLVED;
-	vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	if (known)
+		vb_cma_id_resolved_locked(id, 0);
+	else
+		vb_cma_neighbour_await_locked(id, &route, timeout_ms);
 	vb_cma_unlock();
-	return vb_cma_complete(id, __func__);
+	return sync ? vb_cma_complete(id, __func__) : 0;
+}
+
+void vb_cma_id_resolved_locked(struct vb_cma_id *id, int status)
+{
+	if (!status)
+		id->state = VB_CMA_ADDR_RESOLVED;
+	else
+		id->state = id->asked_src.family ? VB_CMA_BOUND : VB_CMA_IDLE;
+	vb_cma_event_raise_locked(id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
 }
 
 /* ---- resolving a route ---- */
@@ -224,15 +262,16 @@ VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
-	(void)timeout_ms;
+	(void)timeout_ms; /* the route came with the address */
 	if (id->state != VB_CMA_ADDR_RESOLVED)
 		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first",
 				   vb_cma_state_text(id->state));
 	if (vb_cma_id_fill_path(id))
 		return vb_cma_fail(ENOMEM, "no memory for the path record");
+	bool sync = id->sync;
 	vb_cma_lock();
 	id->state = VB_CMA_ROUTE_RESOLVED;
 	vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	vb_cma_unlock();
-	return vb_cma_complete(id, __func__);
+	return sync ? vb_cma_complete(id, __func__) : 0;
 }

@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP 1, the general services interface: CM MADs between hosts. A process that gets one from the network need not be the one that it
- * is for: requests (REQ, SIDR_REQ) go to the port that is bound for their service, all others to the inbox of the slot that is in
- * the upper bits of the communication id they are addressed to.
+ * QP 1, the general services interface: CM messages between hosts. A process that gets one from the network need not be the one that
+ * it is for: requests (REQ, SIDR_REQ) go to the port that is bound for their service, all others to the slot that is in the
+ * communication id they are addressed to (proto/gsi.h). The network's addressing stays with them: who takes a message from an inbox
+ * tells by its source address whether the sender is of this host.
+ *
+ * What nobody here is there for is answered as a listening host would, also by a process that knows nothing of rdma_cm. A message
+ * whose receiver has no room waits here for a while, because its repetition comes a second later; so does a request that finds
+ * nobody listening, because servers close a listener and open it anew while their clients connect again.
  */
 #ifndef VB_ROCE_GSI_H
 #define VB_ROCE_GSI_H
 
+#include "proto/gsi.h"
 #include "roce/port.h"
 
 /*
- * Sends a packet (BTH, DETH, MAD; no ICRC) to another host. addr.udp_sport is not looked at; ifindex as in vb_udp_send. Errors are
- * those of vb_udp_send; a packet that was sent may still be lost.
+ * Sends a message to another host; opens the RoCE port if need be. addr.udp_sport is not looked at; ifindex as in vb_udp_send.
+ * Errors are those of vb_udp_send; what was sent may still be lost. Any thread, with any lock.
  */
-VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *packet, size_t bytes);
+VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad);
 
-/* A packet for QP 1 that came in over UDP, ICRC checked and taken off. Delivers it to this process's CM or passes it on. */
+/* Sends to whoever of this host listens for a service: at its address, else at the wildcard. -ECONNREFUSED: nobody; else as vb_port_send. */
+VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,
+				     const struct vb_gsi_packet *packet);
+
+/* A packet for QP 1 that came in over UDP, ICRC checked and taken off: to this process's CM, or passed on. One thread at a time. */
 void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex);
 
 #endif

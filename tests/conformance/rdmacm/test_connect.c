@@ -202,29 +202,6 @@ static void connect__port_spaces_are_apart(void **state)
 	rdma_destroy_event_channel(server_ch);
 }
 
-static void connect__unreachable_host(void **state)
-{
-	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
-	struct rdma_conn_param param = some_param();
-	struct address far = address("203.0.113.77", 7471);
-
-	(void)state;
-	if (rdma_resolve_addr(id, NULL, sockaddr(&far), 2000)) {
-		assert_int_equal(errno, ENETUNREACH); /* no default route here */
-	} else {
-		expect_acked(ch, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-		assert_ok(rdma_resolve_route(id, 2000));
-		expect_acked(ch, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-		assert_ok(rdma_connect(id, &param));
-		struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_UNREACHABLE);
-		assert_true(event->status < 0);
-		assert_ok(rdma_ack_cm_event(event));
-	}
-	assert_ok(rdma_destroy_id(id));
-	rdma_destroy_event_channel(ch);
-}
-
 /* ---- arguments ---- */
 
 static void connect__refuses_what_does_not_fit(void **state)
@@ -909,7 +886,6 @@ int main(void)
 		cmocka_unit_test(listen__one_address_is_not_another),
 		cmocka_unit_test(connect__nobody_listens),
 		cmocka_unit_test(connect__port_spaces_are_apart),
-		cmocka_unit_test(connect__unreachable_host),
 		cmocka_unit_test(connect__refuses_what_does_not_fit),
 		cmocka_unit_test(accept__refuses_what_does_not_fit),
 		cmocka_unit_test(retry_counts__are_three_bits),

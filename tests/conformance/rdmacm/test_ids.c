@@ -384,28 +384,6 @@ static void devices__listed_open_and_the_same_each_time(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
-static void multicast__refused(void **state)
-{
-	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *id = new_id(ch, RDMA_PS_UDP);
-	struct address lo = address("127.0.0.1", 0), group = address("239.1.2.3", 0);
-	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
-						.addr = sockaddr(&group) };
-
-	(void)state;
-	assert_refused(EINVAL, rdma_join_multicast(id, sockaddr(&group), NULL));
-	assert_ok(rdma_bind_addr(id, sockaddr(&lo)));
-	assert_refused(EOPNOTSUPP, rdma_join_multicast(id, sockaddr(&group), NULL));
-	assert_refused(EOPNOTSUPP, rdma_join_multicast_ex(id, &attr, NULL));
-	attr.comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS;
-	assert_refused(EINVAL, rdma_join_multicast_ex(id, &attr, NULL));
-	assert_refused(EINVAL, rdma_join_multicast_ex(id, NULL, NULL));
-	assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(id, sockaddr(&group)));
-	assert_refused(EINVAL, rdma_leave_multicast(id, NULL));
-	assert_ok(rdma_destroy_id(id));
-	rdma_destroy_event_channel(ch);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,7 +404,6 @@ int main(void)
 		cmocka_unit_test(ece__arguments),
 		cmocka_unit_test(event_str__names_all),
 		cmocka_unit_test(devices__listed_open_and_the_same_each_time),
-		cmocka_unit_test(multicast__refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/gsi.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	WAIT_NS = 1000000,
+	FULL_TRIES = 1000,   /* with a receiver that has no room */
+	ABSENT_TRIES = 200,  /* without a listener */
+	MAX_WAITING = 1024,
+};
+
+/* ---- sending ---- */
+
+static void sign(const struct vb_roce_route *route, const struct vb_gsi_packet *packet, uint8_t icrc[VB_ICRC_BYTES])
+{
+	uint32_t crc = vb_icrc_begin(&route->icrc, &packet->bth, sizeof(*packet) + VB_ICRC_BYTES, 0);
+
+	crc = vb_icrc_add(crc, &packet->deth, sizeof(*packet) - VB_BTH_BYTES);
+	vb_icrc_store(crc, icrc);
+}
+
+int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad)
+{
+	static atomic_uint next_psn;
+	struct {
+		struct vb_gsi_packet packet;
+		uint8_t icrc[VB_ICRC_BYTES];
+	} wire;
+	_Static_assert(sizeof(wire) == sizeof(wire.packet) + VB_ICRC_BYTES, "the ICRC follows the packet");
+	struct vb_inbox_addr to = *addr;
+	struct vb_roce_route route;
+	int err = vb_roce_open();
+
+	if (err)
+		return err;
+	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
+	vb_roce_route_init(&route, &to, ifindex);
+	vb_gsi_packet_init(&wire.packet, mad);
+	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
+	sign(&route, &wire.packet, wire.icrc);
+	return vb_udp_send(&route.addr, ifindex, &wire, sizeof(wire), sizeof(wire));
+}
+
+int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,
+			   const struct vb_gsi_packet *packet)
+{
+	struct vb_cm_service anywhere = vb_cm_service_anywhere(service);
+	struct vb_cm_service_name exact = vb_cm_service_name(service), any = vb_cm_service_name(&anywhere);
+	struct iovec iov = { (void *)(uintptr_t)packet, sizeof(*packet) };
+	int err = vb_port_send(&exact, sizeof(exact), addr, &iov, 1);
+
+	if (err == -ECONNREFUSED)
+		err = vb_port_send(&any, sizeof(any), addr, &iov, 1);
+	return err;
+}
+
+/* ---- receiving ---- */
+
+struct arrival {
+	struct vb_list node;
+	struct vb_inbox_addr addr;
+	unsigned ifindex;
+	unsigned tries;
+	bool is_request;
+	struct vb_cm_service service; /* of a request */
+	uint32_t slot;                /* of any other message */
+	struct vb_gsi_packet packet;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct vb_list list;          /* oldest first */
+	unsigned count;
+	struct vb_timer timer;
+} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER, .list = VB_LIST_INIT(waiting.list) };
+
+/* 0: delivered. -EAGAIN: no room. -ECONNREFUSED: nobody is there. */
+static int hand_over(const struct arrival *a)
+{
+	struct iovec iov = { (void *)(uintptr_t)&a->packet, sizeof(a->packet) };
+
+	if (a->is_request)
+		return vb_gsi_send_to_service(&a->service, &a->addr, &a->packet);
+	if (!a->slot || !vb_slot_is_mine(a->slot))
+		return a->slot ? vb_inbox_send(a->slot, &a->addr, &iov, 1) : -ECONNREFUSED;
+	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
+				    .sender_slot = a->slot, .sender_uid = (uid_t)-1 };
+	return vb_inbox_deliver(&msg) ? 0 : -ECONNREFUSED;
+}
+
+/* What the CM of a listening host would answer. */
+static void answer(const struct arrival *a)
+{
+	struct vb_inbox_addr back = { .src = a->addr.dst, .dst = a->addr.src, .traffic_class = a->addr.traffic_class };
+	struct vb_cm_rx rx = { 0 };
+	struct vb_cm_out out;
+
+	if (vb_gsi_packet_parse(&a->packet, sizeof(a->packet), &rx.msg))
+		return;
+	if (a->is_request)
+		vb_cm_refuse(NULL, &rx, VB_CM_REJ_INVALID_SERVICE_ID, &out);
+	else
+		vb_cm_answer_unknown(&rx, &out);
+	for (unsigned i = 0; i < out.num_sends; i++)
+		vb_gsi_send(&back, a->ifindex, &out.sends[i].mad);
+}
+
+static bool wait(const struct arrival *a, unsigned tries)
+{
+	struct arrival *copy = NULL;
+
+	pthread_mutex_lock(&waiting.lock);
+	if (waiting.count < MAX_WAITING)
+		copy = malloc(sizeof(*copy));
+	if (copy) {
+		*copy = *a;
+		copy->tries = tries;
+		vb_list_add_tail(&waiting.list, &copy->node);
+		if (!waiting.count++)
+			vb_timer_set(&waiting.timer, vb_now_ns() + WAIT_NS);
+	}
+	pthread_mutex_unlock(&waiting.lock);
+	return copy;
+}
+
+/* tries are how many more there may be; what never found room is lost, as on any network. */
+static void settle(const struct arrival *a, unsigned full_tries, unsigned absent_tries)
+{
+	int err = hand_over(a);
+
+	if (err == -EAGAIN && full_tries)
+		wait(a, full_tries);
+	else if (err == -ECONNREFUSED && !(a->is_request && absent_tries && wait(a, absent_tries)))
+		answer(a);
+}
+
+static void take_waiting(struct vb_list *list)
+{
+	struct vb_list *node;
+
+	vb_list_init(list);
+	pthread_mutex_lock(&waiting.lock);
+	while ((node = vb_list_pop(&waiting.list)))
+		vb_list_add_tail(list, node);
+	waiting.count = 0;
+	pthread_mutex_unlock(&waiting.lock);
+}
+
+static void try_again(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_list due, *node;
+
+	take_waiting(&due);
+	while ((node = vb_list_pop(&due))) {
+		struct arrival *a = vb_container_of(node, struct arrival, node);
+		unsigned left = a->tries - 1;
+		settle(a, left, left < ABSENT_TRIES ? left : ABSENT_TRIES);
+		free(a);
+	}
+}
+
+/* A group has no QP 1, and nobody's address needs an answer. */
+static bool is_unicast(const struct in6_addr *ip)
+{
+	static const struct in6_addr any_v4 = { .s6_addr = { [10] = 0xff, 0xff } };
+
+	if (IN6_IS_ADDR_V4MAPPED(ip))
+		return !IN6_ARE_ADDR_EQUAL(ip, &any_v4) && ip->s6_addr[12] < 0xe0;
+	return !IN6_IS_ADDR_MULTICAST(ip) && !IN6_IS_ADDR_UNSPECIFIED(ip);
+}
+
+static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
+{
+	uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&a->addr.dst) ? a->ifindex : 0;
+
+	a->is_request = msg->attribute == VB_CM_ATTR_REQ || msg->attribute == VB_CM_ATTR_SIDR_REQ;
+	a->slot = vb_cm_id_slot(vb_cm_msg_destination_id(msg));
+	if (!a->is_request)
+		return true;
+	return vb_cm_service_of(msg, a->addr.dst.s6_addr, scope, &a->service);
+}
+
+void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
+{
+	struct arrival a = { .addr = msg->addr, .ifindex = ifindex };
+	struct vb_cm_msg cm;
+
+	if (msg->payload_bytes != sizeof(a.packet) || !is_unicast(&msg->addr.src) || !is_unicast(&msg->addr.dst))
+		return;
+	memcpy(&a.packet, msg->payload, sizeof(a.packet));
+	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm))
+		return;
+	if (find_receiver(&a, &cm))
+		settle(&a, FULL_TRIES, ABSENT_TRIES);
+	else
+		answer(&a);
+}
+
+/* ---- life ---- */
+
+/* The parent's messages are the parent's to deliver. */
+static void forget(void)
+{
+	pthread_mutex_init(&waiting.lock, NULL);
+	vb_list_init(&waiting.list);
+	waiting.count = 0;
+	memset(&waiting.timer.node, 0, sizeof(waiting.timer.node));
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	waiting.timer.fire = try_again;
+	vb_host_at_fork(forget);
+}
