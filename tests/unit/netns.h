@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* For tests that want the network to themselves. */
+#ifndef VB_TEST_NETNS_H
+#define VB_TEST_NETNS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static inline void netns_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		fprintf(stderr, "# %s: %s\n", path, strerror(errno));
+	close(fd);
+}
+
+/* A line of a user map: this user is root inside. */
+static inline void netns_map(const char *path, unsigned id)
+{
+	char line[64];
+	snprintf(line, sizeof line, "0 %u 1", id);
+	netns_write(path, line);
+}
+
+/*
+ * Moves the process, which has no threads yet, to a network namespace of its own with nothing but a loopback interface, up.
+ * False, with the reason printed, where that is not allowed.
+ */
+static inline bool netns_enter(void)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	unsigned uid = geteuid(), gid = getegid();
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
+		printf("# no network namespace: %s\n", strerror(errno));
+		return false;
+	}
+	netns_write("/proc/self/setgroups", "deny");
+	netns_map("/proc/self/uid_map", uid);
+	netns_map("/proc/self/gid_map", gid);
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool up = ioctl(s, SIOCSIFFLAGS, &r) == 0;
+	if (!up)
+		printf("# loopback stays down: %s\n", strerror(errno));
+	close(s);
+	return up;
+}
+
+/*
+ * Adds an Ethernet (two ends of a cable, both here) with addresses 10.9.0.1 and fd09::1, which are the interface "wire". False,
+ * with the reason printed, where that is not possible.
+ */
+static inline bool netns_add_wire(void)
+{
+	int status = system("exec 2>&1; ip link add wire type veth peer name other && ip link set wire up && ip link set other up &&"
+			    " ip addr add 10.9.0.1/24 dev wire && ip addr add fd09::1/64 dev wire nodad");
+	if (status != 0)
+		printf("# no veth: ip failed with %#x\n", status);
+	return status == 0;
+}
+
+#endif

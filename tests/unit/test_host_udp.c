@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* UDP 4791 in a network namespace of the test's own. */
+#include "child.h"
+#include "netns.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "host/udp.h"
+
+enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */ };
+
+static struct in6_addr ip(const char *text)
+{
+	struct in6_addr a;
+	char mapped[64];
+	snprintf(mapped, sizeof mapped, strchr(text, ':') ? "%s" : "::ffff:%s", text);
+	if (inet_pton(AF_INET6, mapped, &a) != 1)
+		abort();
+	return a;
+}
+
+static struct vb_inbox_addr flow(const char *from, const char *to, uint16_t wanted)
+{
+	struct vb_inbox_addr a = { .src = ip(from), .dst = ip(to), .traffic_class = 0x68, .hop_limit = 33, .flow_label = 0x12345 };
+	a.udp_sport = vb_udp_source_port(IN6_IS_ADDR_V4MAPPED(&a.dst), wanted);
+	return a;
+}
+
+/* ---- what arrived ---- */
+
+static struct {
+	atomic_uint packets, batches;
+	atomic_size_t bytes;
+	atomic_bool in_order; /* each packet's first byte counts up */
+	atomic_bool congested;
+	struct vb_udp_packet last;
+	uint8_t last_bytes[PAYLOAD];
+	atomic_bool hold;
+	atomic_bool is_held;
+} got;
+
+static void packet_arrived(const struct vb_udp_packet *p)
+{
+	if (p->bytes[0] != (uint8_t)got.packets)
+		got.in_order = false;
+	got.last = *p;
+	memcpy(got.last_bytes, p->bytes, p->len < PAYLOAD ? p->len : PAYLOAD);
+	got.bytes += p->len;
+	got.congested = got.congested || p->congested;
+	got.is_held = true;
+	while (got.hold)
+		usleep(100);
+	got.is_held = false;
+	got.packets++;
+}
+
+static void batch_done(void) { got.batches++; }
+
+static int start(void **state)
+{
+	vb_udp_set_handler(packet_arrived, batch_done);
+	return vb_host_get() || vb_udp_open();
+}
+
+static int reset(void **state)
+{
+	vb_udp_watch(true);
+	while (vb_udp_receive())
+		;
+	got.packets = got.batches = 0;
+	got.bytes = 0;
+	got.in_order = true;
+	got.congested = got.hold = got.is_held = false;
+	return 0;
+}
+
+/* Packets that start with their number. */
+static const uint8_t *numbered(unsigned count, size_t segment)
+{
+	static uint8_t bytes[VB_UDP_MAX_BYTES];
+	for (unsigned i = 0; i < count; i++)
+		memset(bytes + i * segment, (int)i, segment);
+	return bytes;
+}
+
+/* ---- opening ---- */
+
+static void open__is_done_once(void **state)
+{
+	assert_true(vb_udp_is_open());
+	assert_int_equal(vb_udp_open(), 0);
+}
+
+/* ---- both directions ---- */
+
+static void check_packet(const struct vb_inbox_addr *sent)
+{
+	assert_memory_equal(&got.last.addr.src, &sent->src, sizeof sent->src);
+	assert_memory_equal(&got.last.addr.dst, &sent->dst, sizeof sent->dst);
+	assert_int_equal(got.last.addr.udp_sport, sent->udp_sport);
+	assert_int_equal(got.last.addr.traffic_class, sent->traffic_class);
+	assert_int_equal(got.last.addr.hop_limit, sent->hop_limit);
+	assert_int_equal(got.last.ifindex, LOOPBACK);
+	assert_false(got.last.congested);
+}
+
+static void send_one(const char *from, const char *to)
+{
+	struct vb_inbox_addr a = flow(from, to, 0xc123);
+	unsigned packets = got.packets, batches = got.batches;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR(got.packets > packets && got.batches > batches));
+	assert_int_equal(got.last.len, 100);
+	check_packet(&a);
+}
+
+static void send__arrives_with_its_addressing(void **state)
+{
+	send_one("127.0.0.1", "127.0.0.1");
+	send_one("127.0.0.3", "127.0.0.7"); /* any address of the host */
+}
+
+static void send__ipv6_arrives_with_its_addressing(void **state)
+{
+	send_one("::1", "::1");
+	assert_int_equal(got.last.addr.flow_label, 0x12345);
+}
+
+static void send__hop_limit_0_is_64(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	a.hop_limit = 0;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 9), 9, 9), 0);
+	assert_true(WAIT_FOR(got.packets));
+	assert_int_equal(got.last.addr.hop_limit, 64);
+}
+
+static void send_segments(const char *address, unsigned count, size_t segment, size_t last)
+{
+	struct vb_inbox_addr a = flow(address, address, 0xc124);
+	size_t len = (count - 1) * segment + last;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(count, segment), len, segment), 0);
+	assert_true(WAIT_FOR(got.packets == count));
+	assert_true(got.in_order);
+	assert_int_equal(got.bytes, len);
+	assert_int_equal(got.last.len, last);
+	check_packet(&a);
+}
+
+static void send__segments_arrive_one_by_one(void **state)
+{
+	assert_int_equal(vb_udp_segments(), VB_UDP_MAX_SEGMENTS);
+	send_segments("127.0.0.1", VB_UDP_MAX_SEGMENTS, 1000, 1000);
+	reset(NULL);
+	send_segments("127.0.0.1", 15, 4160, 20);
+	reset(NULL);
+	send_segments("::1", VB_UDP_MAX_SEGMENTS, 1000, 500);
+	reset(NULL);
+	send_segments("::1", 2, 20, 16);
+}
+
+static void send__refuses_wrong_lengths(void **state)
+{
+	static const uint8_t zeros[70000];
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc124);
+	assert_int_equal(vb_udp_send(&a, 0, zeros, VB_UDP_MAX_BYTES + 1, 1100), -EMSGSIZE);
+	assert_int_equal(vb_udp_send(&a, 0, zeros, 65 * 16, 16), -EINVAL);
+	assert_int_equal(vb_udp_send(&a, 0, zeros, 0, 16), -EINVAL);
+	assert_int_equal(vb_udp_send(&a, 0, zeros, 16, 0), -EINVAL);
+	a.src = ip("192.0.2.77"); /* not ours */
+	assert_true(vb_udp_send(&a, 0, zeros, 64, 16) < 0);
+	assert_int_equal(vb_udp_segments(), VB_UDP_MAX_SEGMENTS);
+}
+
+static void set_mtu(int mtu)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_mtu = mtu };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(ioctl(s, SIOCSIFMTU, &r), 0);
+	close(s);
+}
+
+/* Too long for the way: said so, whether one or several, and the ability to send several is not given up for it. */
+static void send__tells_what_the_path_refuses(void **state)
+{
+	static const char *const addresses[] = { "127.0.0.1", "::1" };
+	static const size_t longest[] = { 1500 - 28, 1500 - 48 };
+
+	set_mtu(1500);
+	for (int i = 0; i < 2; i++) {
+		struct vb_inbox_addr a = flow(addresses[i], addresses[i], 0xc124);
+		reset(NULL);
+		assert_int_equal(vb_udp_send(&a, 0, numbered(3, longest[i]), 3 * longest[i], longest[i]), 0);
+		assert_true(WAIT_FOR(got.packets == 3));
+		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 2000), longest[i] + 1, longest[i] + 1), -EMSGSIZE);
+		assert_int_equal(vb_udp_send(&a, 0, numbered(3, 2000), 6000, 2000), -EMSGSIZE);
+		assert_int_equal(vb_udp_segments(), VB_UDP_MAX_SEGMENTS);
+	}
+	set_mtu(65536);
+	assert_int_equal(got.packets, 3);
+}
+
+static void receive__tells_congestion(void **state)
+{
+	struct vb_udp_counts before, after;
+	struct vb_inbox_addr a = flow("::1", "::1", 0xc125);
+
+	vb_udp_count(&before);
+	a.traffic_class |= 3;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(3, 100), 300, 100), 0);
+	assert_true(WAIT_FOR(got.packets == 3));
+	assert_true(got.congested);
+	vb_udp_count(&after);
+	assert_int_equal(after.congested - before.congested, 3);
+	assert_int_equal(after.packets_in - before.packets_in, 3);
+	assert_int_equal(after.packets_out - before.packets_out, 3);
+}
+
+/* ---- who receives ---- */
+
+static void watch__off_leaves_packets_to_the_poller(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc125);
+	vb_udp_watch(false);
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR((vb_udp_receive(), got.packets == 1)));
+	assert_int_equal(got.batches, 1);
+	assert_false(vb_udp_receive());
+
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_int_equal(got.packets, 1);
+	vb_udp_watch(true); /* finds what came before */
+	assert_true(WAIT_FOR(got.packets == 2));
+}
+
+static void receive__is_one_threads_at_a_time(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc125);
+	got.hold = true;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR(got.is_held));
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_false(vb_udp_receive());
+	vb_udp_watch(false); /* does not wait for the callback */
+	got.hold = false;
+	vb_udp_watch(true);
+	assert_true(WAIT_FOR(got.packets == 2));
+}
+
+/* ---- source ports ---- */
+
+static void source_port__is_the_wanted_one_where_free(void **state)
+{
+	struct sockaddr_in other = { .sin_family = AF_INET, .sin_port = htons(0xc200) };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+	setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+	assert_int_equal(bind(s, (struct sockaddr *)&other, sizeof other), 0);
+
+	assert_int_equal(vb_udp_source_port(true, 0xc123), 0xc123);
+	assert_int_equal(vb_udp_source_port(false, 0xc123), 0xc123);
+	assert_int_not_equal(vb_udp_source_port(true, 0xc200), 0xc200);
+	assert_int_not_equal(vb_udp_source_port(true, VB_ROCE_PORT), VB_ROCE_PORT);
+	close(s);
+}
+
+static void source_port__comes_from_a_bounded_number(void **state)
+{
+	uint16_t ports[500];
+	unsigned distinct = 0;
+	for (unsigned i = 0; i < 500; i++) {
+		ports[i] = vb_udp_source_port(true, (uint16_t)(0xd000 + i));
+		bool seen = false;
+		for (unsigned j = 0; j < i; j++)
+			seen |= ports[j] == ports[i];
+		distinct += !seen;
+		assert_int_equal(vb_udp_source_port(true, ports[i]), ports[i]);
+	}
+	assert_in_range(distinct, 8, 16);
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xd0ff);
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 10), 10, 10), 0);
+	assert_true(WAIT_FOR(got.packets));
+	assert_int_equal(got.last.addr.udp_sport, a.udp_sport);
+}
+
+/* ---- multicast ---- */
+
+static void send_to_group(const char *group, const char *from, unsigned ifindex)
+{
+	struct vb_inbox_addr a = flow(from, group, 0xc123);
+	assert_int_equal(vb_udp_send(&a, ifindex, numbered(1, 50), 50, 50), 0);
+}
+
+static void try_group(const char *text, const char *from, unsigned ifindex)
+{
+	struct in6_addr group = ip(text);
+	reset(NULL);
+	assert_int_equal(vb_udp_join(&group, ifindex), 0);
+	assert_int_equal(vb_udp_join(&group, ifindex), 0);
+	send_to_group(text, from, ifindex);
+	assert_true(WAIT_FOR(got.packets));
+	assert_memory_equal(&got.last.addr.dst, &group, sizeof group);
+	assert_int_equal(got.last.ifindex, ifindex);
+	vb_udp_leave(&group, ifindex);
+	send_to_group(text, from, ifindex);
+	assert_true(WAIT_FOR(got.packets == 2));
+	vb_udp_leave(&group, ifindex);
+	vb_udp_leave(&group, ifindex); /* once too often: no effect */
+	send_to_group(text, from, ifindex);
+	send_one("127.0.0.1", "127.0.0.1");
+	send_one("::1", "::1");
+	assert_int_equal(got.packets, 4);
+}
+
+static void join__is_counted(void **state)
+{
+	try_group("239.1.2.3", "127.0.0.1", LOOPBACK);
+}
+
+static void join__works_on_ethernet(void **state)
+{
+	if (!netns_add_wire())
+		skip();
+	try_group("239.1.2.3", "10.9.0.1", if_nametoindex("wire"));
+	try_group("ff12::77", "fd09::1", if_nametoindex("wire"));
+}
+
+static void join__of_no_group_is_refused(void **state)
+{
+	struct in6_addr not = ip("10.1.2.3");
+	assert_int_equal(vb_udp_join(&not, LOOPBACK), -EINVAL);
+}
+
+/* ---- fork ---- */
+
+static void child_life(int sock)
+{
+	CHILD_CHECK(!vb_udp_is_open());
+	CHILD_CHECK(!vb_udp_receive());
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_udp_open() == 0);
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	CHILD_CHECK(a.udp_sport != 0xc123); /* the parent has that */
+	CHILD_CHECK(vb_udp_send(&a, 0, numbered(1, 30), 30, 30) == 0);
+	say(sock, a.udp_sport);
+	hear(sock);
+}
+
+/* Nobody steers packets of no slot: the child's may come to either. */
+static void fork__the_child_has_sockets_of_its_own(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	struct child c = child_start(child_life);
+	assert_int_not_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	reset(NULL);
+	for (unsigned i = 0; i < 50; i++)
+		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 30), 30, 30), 0);
+	assert_true(WAIT_FOR(got.packets == 50));
+}
+
+/* ---- another user's port ---- */
+
+static int foreign_socket(void)
+{
+	struct sockaddr_in all = { .sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT) };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	return bind(s, (struct sockaddr *)&all, sizeof all) == 0 ? s : -1;
+}
+
+static void open_late(int sock)
+{
+	struct in6_addr group = ip("239.7.7.7");
+	int s = foreign_socket();
+	CHILD_CHECK(s >= 0);
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_udp_open() == 0);
+	CHILD_CHECK(vb_udp_join(&group, LOOPBACK) == 0);
+	reset(NULL);
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	CHILD_CHECK(vb_udp_send(&a, 0, numbered(1, 30), 30, 30) == 0);
+	CHILD_CHECK(!vb_udp_receive());
+	close(s);
+	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, 0, numbered(1, 30), 30, 30), got.packets > 0)));
+	unsigned before = got.packets;
+	a.dst = group;
+	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, LOOPBACK, numbered(1, 30), 30, 30), got.packets > before + 100)));
+	CHILD_CHECK(WAIT_FOR(IN6_ARE_ADDR_EQUAL(&got.last.addr.dst, &group)));
+}
+
+/* In a namespace of its own, where the test's own socket does not hold the port. */
+static void open_late_elsewhere(int sock)
+{
+	CHILD_CHECK(netns_enter());
+	open_late(sock);
+}
+
+static void open__takes_the_port_when_its_user_leaves_it(void **state)
+{
+	struct child c = child_start(open_late_elsewhere);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(open__is_done_once, reset),
+		cmocka_unit_test_setup(send__arrives_with_its_addressing, reset),
+		cmocka_unit_test_setup(send__ipv6_arrives_with_its_addressing, reset),
+		cmocka_unit_test_setup(send__hop_limit_0_is_64, reset),
+		cmocka_unit_test_setup(send__segments_arrive_one_by_one, reset),
+		cmocka_unit_test_setup(send__refuses_wrong_lengths, reset),
+		cmocka_unit_test_setup(send__tells_what_the_path_refuses, reset),
+		cmocka_unit_test_setup(receive__tells_congestion, reset),
+		cmocka_unit_test_setup(watch__off_leaves_packets_to_the_poller, reset),
+		cmocka_unit_test_setup(receive__is_one_threads_at_a_time, reset),
+		cmocka_unit_test_setup(source_port__is_the_wanted_one_where_free, reset),
+		cmocka_unit_test_setup(source_port__comes_from_a_bounded_number, reset),
+		cmocka_unit_test_setup(join__is_counted, reset),
+		cmocka_unit_test_setup(join__works_on_ethernet, reset),
+		cmocka_unit_test_setup(join__of_no_group_is_refused, reset),
+		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
+		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
+	};
+	if (!netns_enter())
+		return 77;
+	return cmocka_run_group_tests(tests, start, NULL);
+}
