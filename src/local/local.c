@@ -62,8 +62,9 @@ static size_t ring_bytes(const struct vb_local_qp *l)
 static void open_block(struct vb_local_qp *l)
 {
 	struct vb_shm_qp *m = l->mine;
-	uint32_t epoch = (vb_mode_epoch(atomic_load(&m->mode)) + 1) & 0xffffff;
-	l->epoch = epoch ? epoch : 1;
+	l->epoch = vb_next_epoch(vb_mode_epoch(atomic_load(&m->mode)));
+	/* In this order: whoever finds the ack gone finds the new epoch, and then the last ack. */
+	atomic_store(&m->last_ack, atomic_load(&m->ack));
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
 	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);

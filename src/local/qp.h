@@ -126,8 +126,6 @@ static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)
 	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_release);
 }
 
-static inline uint32_t vb_mode_epoch(uint32_t mode) { return mode >> 8; }
-
 /* The request (or response) stream of this side, made at first use; NULL if the arena is full. */
 uint8_t *vb_stage(struct vb_local_qp *l, enum vb_stream stream);
 

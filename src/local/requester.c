@@ -58,11 +58,17 @@ static const char *why_silent(struct vb_local_qp *l)
 	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
 }
 
+/* The peer's process lives, and will make the link once it gets a processor; its end is told by the link. */
+static bool is_connecting(const struct vb_local_qp *l)
+{
+	return l->peer && atomic_load(&l->peer->state) == VB_PEER_CONNECTING;
+}
+
 /* The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for ever. */
 static void wait_for_peer(struct vb_local_qp *l)
 {
 	const struct ibv_qp_attr *a = &l->qp->attr;
-	if (l->req.waiting || !a->timeout)
+	if (l->req.waiting || !a->timeout || is_connecting(l))
 		return;
 	l->req.waiting = true;
 	vb_timer_set(&l->req.give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
@@ -448,11 +454,22 @@ static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 	return false;
 }
 
+/* The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we last looked. */
+static uint64_t ack_of_session(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	uint64_t ack = atomic_load_explicit(&t->ack, memory_order_acquire);
+	uint32_t epoch = vb_mode_epoch(atomic_load_explicit(&t->mode, memory_order_acquire));
+	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
+	if (vb_likely(epoch == l->req.bound_epoch))
+		return ack;
+	return epoch == vb_next_epoch(l->req.bound_epoch) ? atomic_load_explicit(&t->last_ack, memory_order_acquire) : 0;
+}
+
 /* What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False: nonsense. */
 static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 {
-	uint64_t ack = atomic_load_explicit(&theirs_of(l)->ack, memory_order_acquire);
-	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
+	uint64_t ack = ack_of_session(l);
 	*done = l->req.acked;
 	*status = 0;
 	if (!l->req.bound || vb_shm_ack_epoch(ack) != l->epoch)

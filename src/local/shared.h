@@ -33,6 +33,10 @@ enum {
 	VB_SHM_REQUESTS = 2, /* RTS and up: its slots are valid */
 };
 
+static inline uint32_t vb_mode_epoch(uint32_t mode) { return mode >> 8; }
+/* The epoch of a QP's next session; 0 is none. */
+static inline uint32_t vb_next_epoch(uint32_t epoch) { return epoch >= 0xffffff ? 1 : epoch + 1; }
+
 enum { VB_SHM_ATOMICS = 16 }; /* results kept; at least VB_MAX_RD_ATOMIC */
 
 struct vb_shm_qp {
@@ -52,6 +56,7 @@ struct vb_shm_qp {
 	_Atomic(uint8_t) reserved;
 	/* As responder. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
+	_Atomic(uint64_t) last_ack;      /* what it was when the session before this one ended: its requester may not have seen it yet */
 	/* Odd while this side uses the other's memory, as requester and as responder. */
 	VB_ALIGNED_LINE _Atomic(uint32_t) busy[2];
 	/* Byte streams (link copies only): put by this side, as requester and as responder; taken by this side from the other's. */
