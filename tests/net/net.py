@@ -41,7 +41,8 @@ def pingpong_items():
     yield Item(pingpong("ibv_rc_pingpong", "-s 300001 -n 20 -c"), rc)
     yield Item(pingpong("ibv_ud_pingpong", "-s 1024"), ("UD SEND_ONLY",))
     yield Item(pingpong("ibv_srq_pingpong", "-c -n 50"), rc)
-    yield Item(pingpong("ibv_rc_pingpong", "-c"), rc, ipv6=True)
+    yield Item(pingpong("ibv_rc_pingpong", "-c"), rc, ipv6=True, tcp_over_ipv4=True)
+    yield Item(pingpong("ibv_ud_pingpong", "-s 1024"), ("UD SEND_ONLY",), ipv6=True, tcp_over_ipv4=True)
 
 
 def cm_items():
@@ -57,8 +58,12 @@ def cm_items():
     yield Item(programs.cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}",
                                 "rdma_client/rdma_server", client_shows=("^rdma_client: end 0$",),
                                 server_shows=("^rdma_server: end 0$",)), ("REQ", "REP", "RTU", "RC SEND_ONLY"))
-    yield Item(harness.Case("rping nobody listens", client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
-                            client_shows=("RDMA_CM_EVENT_REJECTED",)), ("REQ", "REJ"))
+    # A host on which no process has a device cannot answer but by ICMP.
+    wrong_port = "rping -c -a {addr} -p 9 -C 1"
+    yield Item(harness.Case("rping nobody there", client=wrong_port, client_exit=255,
+                            client_shows=("RDMA_CM_EVENT_UNREACHABLE",)), ("REQ",))
+    yield Item(harness.Case("rping nobody listens", server="rping -s -a {addr} -p {port}", client=wrong_port, client_exit=255,
+                            client_shows=("RDMA_CM_EVENT_REJECTED",), server_stays=True), ("REQ", "REJ"))
     yield Item(mckey("239.77.0.1"), ("UD SEND_ONLY_IMM",))
     yield Item(mckey("ff0e::77:1"), ("UD SEND_ONLY_IMM",), ipv6=True)
 
@@ -166,8 +171,9 @@ class Net(suite.Suite):
             for host in (b, c):
                 host.route_through(a)
                 host.offloads(hosts.SEGMENT_EARLY)
+            # Not ibv_rc_pingpong: it asks for a hop limit of 1.
             table = [Item(rping("-C 50 -S 5000"), CONNECTED_BY_CM), Item(rping("-C 50"), CONNECTED_BY_CM, ipv6=True),
-                     Item(pingpong("ibv_rc_pingpong", "-c"), ("RC SEND_FIRST",)),
+                     Item(perftest("ib_send_bw", iterations=FEW), ("RC SEND_MIDDLE",)),
                      Item(udaddy_case(""), ("SIDR_REQ", "SIDR_REP"))]
             self.captured("through a router", b, c, table)
             self.at_once("three hosts", [

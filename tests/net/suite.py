@@ -19,6 +19,7 @@ class Item:
     case: harness.Case
     wire: tuple
     ipv6: bool = False
+    tcp_over_ipv4: bool = False   # with ipv6: for programs that exchange addresses over IPv4 alone
 
     @property
     def name(self):
@@ -41,6 +42,8 @@ class Suite:
 
     def run_item(self, item, server, client, label=""):
         ends = [host.endpoint(self.build, ipv6=item.ipv6) for host in (server, client)]
+        if item.tcp_over_ipv4:
+            ends = [dataclasses.replace(end, addr=host.interfaces[0].v4) for end, host in zip(ends, (server, client))]
         if label or item.ipv6:
             ends[0] = dataclasses.replace(ends[0], label=f"{label}{'.v6' if item.ipv6 else ''}")
         return harness.run_case(self.build, item.case, ends[0], self.log_dir, ends[1])
