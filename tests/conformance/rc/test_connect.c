@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Sends n bytes each way on qp and checks them. */
@@ -204,6 +206,62 @@ static void destroy__mr_before_qp(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- the peer's processor ---- */
+
+/* With none left, this process accepts no links. */
+static struct rlimit use_up_descriptors(void)
+{
+	struct rlimit before, none;
+	int lowest = dup(STDIN_FILENO);
+	CHECK(lowest >= 0);
+	close(lowest);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ .rlim_cur = lowest, .rlim_max = before.rlim_max };
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	return before;
+}
+
+/*
+ * The peer's QP is ready, but its process gets no processor before the two have a link: a send waits for that, and not only as long as
+ * its retries last. (On a wire they do run out.)
+ */
+static void connect__to_a_process_that_is_stopped(struct end *e)
+{
+	struct params p = params();
+	if (e->wire)
+		rc_skip("hosts that do not answer are given up");
+	p.timeout = 8; /* 1 ms */
+	p.retry_cnt = 1;
+	rc_open(e, &p);
+	e->peer = rc_swap_cards(e, e->qp);
+	struct rlimit before = { 0 };
+	if (!e->passive)
+		before = use_up_descriptors();
+	meet(e);
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	if (e->passive) {
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		rc_recv(e, 1, 0, 8);
+		tell(e, 1);
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+	} else {
+		int status;
+		hear(e);
+		CHECK_EQ(kill(e->peer_pid, SIGSTOP), 0);
+		CHECK_EQ(TEMP_FAILURE_RETRY(waitpid(e->peer_pid, &status, WUNTRACED)), e->peer_pid);
+		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+		rc_pause_ms(100);
+		rc_expect_none(e->scq);
+		CHECK_EQ(kill(e->peer_pid, SIGCONT), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
 /* ---- fork ---- */
 
 /* This end with sock in place of its own. */
@@ -281,6 +339,8 @@ static void fork__parent_goes_on(struct end *e)
 static void fork__orphans_hold_no_connection(struct end *e)
 {
 	struct params p = params();
+	if (e->wire)
+		rc_skip("a wire tells nothing of a process's end");
 	p.timeout = 0;
 	rc_peer_may_die = true;
 	rc_start(e, &p);
@@ -311,6 +371,7 @@ static const struct body bodies[] = {
 	BODY_IN(alone__by_one_thread, ALONE),
 	BODY(destroy__in_use_is_refused),
 	BODY(destroy__mr_before_qp),
+	BODY_IN(connect__to_a_process_that_is_stopped, PROCESSES_ONLY),
 	BODY_IN(fork__child_talks_to_its_parent, PROCESSES_ONLY),
 	BODY_IN(fork__parent_goes_on, PROCESSES_ONLY),
 	BODY_IN(fork__orphans_hold_no_connection, PROCESSES_ONLY),
