@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Conformance of reliable connections, through the public interface alone. A body is one function that both ends of a connection
- * run, each as its role says; rc_main instantiates every body on every path (rc.c: paths): both ends as threads of one process, or as
- * two processes, with each way of copying. Each case runs in a process of its own under a watchdog, so that a case that crashes or
- * hangs is one failed case. The two ends talk over a socket (tell, hear, meet) besides the connection under test.
+ * run, each as its role says; rc_main instantiates every body on every path (run.c: paths): both ends as threads of one process, or as
+ * two processes, with each way of copying, and over UDP. Each case runs in a process of its own under a watchdog, so that a case that
+ * crashes or hangs is one failed case. The two ends talk over a socket (tell, hear, meet) besides the connection under test.
  */
 #ifndef VB_CONFORMANCE_RC_H
 #define VB_CONFORMANCE_RC_H
@@ -61,6 +61,7 @@ struct end {
 	bool passive;         /* which of the two */
 	bool threads;         /* both ends are threads of one process */
 	bool copies_by_vm, copies_by_link; /* the path forces this way of copying */
+	bool wire;            /* the two ends speak as two hosts do */
 	int peer_pid;         /* of the passive process, told to the active one; else 0 */
 	int sock;
 	uint64_t seed;

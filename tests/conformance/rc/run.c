@@ -30,6 +30,8 @@ static const struct path {
 	{ "two processes", false, NULL, NULL },
 	{ "two processes, process_vm", false, "VERBATIM_COPY", "process_vm" },
 	{ "two processes, link", false, "VERBATIM_COPY", "link" },
+	{ "one process, roce", true, "VERBATIM_LOCAL", "off" },
+	{ "two processes, roce", false, "VERBATIM_LOCAL", "off" },
 };
 
 struct instance {
@@ -87,14 +89,20 @@ static void start_watchdog(void)
 
 /* ---- one case ---- */
 
+static bool has(const struct path *p, const char *variable, const char *value)
+{
+	return p->variable && !strcmp(p->variable, variable) && !strcmp(p->value, value);
+}
+
 static struct end make_end(const struct instance *i, bool passive, int sock)
 {
 	const char *seed = getenv("VERBATIM_SEED");
 	return (struct end){
 		.passive = passive,
 		.threads = i->path->threads,
-		.copies_by_vm = i->path->value && !strcmp(i->path->value, "process_vm"),
-		.copies_by_link = i->path->value && !strcmp(i->path->value, "link"),
+		.copies_by_vm = has(i->path, "VERBATIM_COPY", "process_vm"),
+		.copies_by_link = has(i->path, "VERBATIM_COPY", "link"),
+		.wire = has(i->path, "VERBATIM_LOCAL", "off"),
 		.sock = sock,
 		.seed = seed ? strtoull(seed, NULL, 0) : 1,
 	};
@@ -178,6 +186,7 @@ static void run(const struct instance *i)
 	start_watchdog();
 	signal(SIGPIPE, SIG_IGN);
 	unsetenv("VERBATIM_COPY");
+	unsetenv("VERBATIM_LOCAL");
 	if (i->path->variable)
 		setenv(i->path->variable, i->path->value, 1);
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));

@@ -182,7 +182,7 @@ static void local__unmapped_memory(struct end *e)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	struct params p = error_params();
-	if (!e->copies_by_vm && (e->threads || e->copies_by_link))
+	if (!e->copies_by_vm && (e->threads || e->copies_by_link || e->wire))
 		rc_skip("only a kernel that copies notices");
 	rc_start(e, &p);
 	void *memory = rc_map(LARGE);
