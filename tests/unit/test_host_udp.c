@@ -4,8 +4,11 @@
 #include "netns.h"
 
 #include <arpa/inet.h>
-#include <linux/filter.h>
-#include <pthread.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/ethernet.h>
+#include <netinet/ip.h>
+#include <netpacket/packet.h>
 #include <stdatomic.h>
 
 #include "host/udp.h"
@@ -333,6 +336,64 @@ static void join__of_no_group_is_refused(void **state)
 	assert_int_equal(vb_udp_join(&not, LOOPBACK), -EINVAL);
 }
 
+/* ---- what the wire sees ---- */
+
+enum { DF = 0x4000 };
+
+/* A socket that gets each IPv4 packet that arrives at an interface. */
+static int tap(const char *name)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP),
+				  .sll_ifindex = (int)if_nametoindex(name) };
+	struct timeval limit = { .tv_sec = 10 };
+	int s = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_IP));
+	assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+	assert_int_equal(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+	return s;
+}
+
+/* Makes the kernel cut segments before they go out, as for a network card that computes no checksums. */
+static void cut_early(const char *name)
+{
+	struct ethtool_value off = { .cmd = ETHTOOL_STXCSUM };
+	struct ifreq r = { .ifr_data = (void *)&off };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", name);
+	assert_int_equal(ioctl(s, SIOCETHTOOL, &r), 0);
+	close(s);
+}
+
+static void expect_packet(int tapped, unsigned identification, size_t payload)
+{
+	struct iphdr h;
+	ssize_t n;
+	do
+		n = recv(tapped, &h, sizeof h, MSG_TRUNC);
+	while (n >= (ssize_t)sizeof h && h.protocol != IPPROTO_UDP);
+	assert_int_equal(n, payload + 28);
+	assert_int_equal(ntohs(h.frag_off), DF);
+	assert_int_equal(ntohs(h.id), identification);
+}
+
+/* The ICRC covers both, and is computed before the kernel writes them. */
+static void send__sets_df_and_counts_identification_from_0(void **state)
+{
+	if (!netns_add_wire())
+		skip();
+	struct vb_inbox_addr a = flow("10.9.0.1", "239.1.2.3", 0xc123);
+	int tapped = tap("other");
+	cut_early("wire");
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(1, 100), 100, 100), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000), 0);
+	for (unsigned i = 0; i < 3; i++)
+		expect_packet(tapped, 0, 100);
+	for (unsigned i = 0; i < 10; i++)
+		expect_packet(tapped, i % 5, i % 5 == 4 ? 500 : 1000);
+	close(tapped);
+}
+
 /* ---- fork ---- */
 
 static void child_life(int sock)
@@ -424,6 +485,7 @@ int main(void)
 		cmocka_unit_test_setup(join__of_no_group_is_refused, reset),
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
+		cmocka_unit_test_setup(send__sets_df_and_counts_identification_from_0, reset),
 	};
 	if (!netns_enter())
 		return 77;
