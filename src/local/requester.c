@@ -454,11 +454,22 @@ static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 	return false;
 }
 
+/* The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we last looked. */
+static uint64_t ack_of_session(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = theirs_of(l);
+	uint64_t ack = atomic_load_explicit(&t->ack, memory_order_acquire);
+	uint32_t epoch = vb_mode_epoch(atomic_load_explicit(&t->mode, memory_order_acquire));
+	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
+	if (vb_likely(epoch == l->req.bound_epoch))
+		return ack;
+	return epoch == vb_next_epoch(l->req.bound_epoch) ? atomic_load_explicit(&t->last_ack, memory_order_acquire) : 0;
+}
+
 /* What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False: nonsense. */
 static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 {
-	uint64_t ack = atomic_load_explicit(&theirs_of(l)->ack, memory_order_acquire);
-	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
+	uint64_t ack = ack_of_session(l);
 	*done = l->req.acked;
 	*status = 0;
 	if (!l->req.bound || vb_shm_ack_epoch(ack) != l->epoch)
