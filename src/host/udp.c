@@ -200,6 +200,7 @@ static int receiver_open_locked(struct receiver *r)
 	vb_fd_own(fd);
 	atomic_store(&r->fd, fd);
 	rejoin_locked(r);
+	vb_udp_steer_start();
 	return 0;
 }
 
@@ -255,6 +256,8 @@ int vb_udp_open(void)
 	vb_host_unlock();
 	return err;
 }
+
+int vb_udp_receiver(bool ipv4) { return atomic_load(&receivers[!ipv4].fd); }
 
 bool vb_udp_is_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
 
@@ -375,7 +378,7 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-static void deliver(struct super_packet *s, struct mmsghdr *m)
+static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 {
 	struct vb_udp_packet p;
 	size_t len = m->msg_len, n = 0;
@@ -385,6 +388,8 @@ static void deliver(struct super_packet *s, struct mmsghdr *m)
 	for (size_t at = 0; at < len; at += segment, n++) {
 		p.bytes = s->bytes + at;
 		p.len = vb_min_u64(segment, len - at);
+		if (vb_unlikely(p.bytes[0] == VB_UDP_NO_ROCE) && vb_udp_answer_probe(fd, &p))
+			continue;
 		packet_handler(&p);
 	}
 	count(&packets_in, n);
@@ -400,7 +405,7 @@ static bool receive_from(const struct receiver *r)
 	prepare_buffers();
 	int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < n; i++)
-		deliver(&super_packets[i], &headers[i]);
+		deliver(fd, &super_packets[i], &headers[i]);
 	return n > 0;
 }
 
@@ -437,4 +442,5 @@ void vb_udp_forget(void)
 	atomic_store(&wants_wake, true);
 	atomic_store(&receiving, false);
 	vb_udp_send_forget();
+	vb_udp_steer_forget();
 }

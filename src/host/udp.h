@@ -63,6 +63,9 @@ unsigned vb_udp_segments(void);
 VB_EXPORT int vb_udp_join(const struct in6_addr *group, unsigned ifindex);
 VB_EXPORT void vb_udp_leave(const struct in6_addr *group, unsigned ifindex);
 
+/* The handler got a packet for another process's slot: so steering is stale and shall be learned again some time soon. Cheap. */
+void vb_udp_misdirected(void);
+
 /* Since the start, for counters and tests. */
 struct vb_udp_counts {
 	uint64_t packets_in, packets_out, congested, send_failures;

@@ -77,4 +77,15 @@ static inline void vb_udp_set_option(int fd, int level, int name, int value)
 void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
+/* The receiving socket; -1: none. */
+int vb_udp_receiver(bool ipv4);
+
+/* Steering: learns soon which socket is whose. For when one was opened. */
+void vb_udp_steer_start(void);
+/* The first byte of what is not RoCE, but perhaps a probe. */
+enum { VB_UDP_NO_ROCE = 0xff };
+/* True if p was a probe, which is done with then; the answer goes out by fd. */
+bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p);
+void vb_udp_steer_forget(void);
+
 #endif

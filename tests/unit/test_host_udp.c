@@ -10,6 +10,7 @@
 #include <netinet/ip.h>
 #include <netpacket/packet.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "host/udp.h"
 
@@ -465,6 +466,115 @@ static void open__takes_the_port_when_its_user_leaves_it(void **state)
 	assert_int_equal(child_end(&c), 0);
 }
 
+/* ---- steering ---- */
+
+enum { RECEIVERS = 4, FLOWS = 12 };
+
+/* What each receiving process saw, in memory that all of them share. */
+static struct seen {
+	_Atomic uint32_t slot, own, strange;
+} *seen;
+static unsigned receiver;
+
+static void note_owner(const struct vb_udp_packet *p)
+{
+	if (vb_slot_is_mine((uint32_t)p->bytes[5] << 4 | p->bytes[6] >> 4)) {
+		seen[receiver].own++;
+	} else {
+		seen[receiver].strange++;
+		vb_udp_misdirected();
+	}
+}
+
+static void receive_and_note(int sock)
+{
+	vb_udp_set_handler(note_owner, NULL);
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_udp_open() == 0);
+	seen[receiver].slot = vb_slot_first();
+	hear(sock);
+}
+
+static struct child start_receiver(unsigned number)
+{
+	receiver = number;
+	struct child c = child_start(receive_and_note);
+	CHILD_CHECK(WAIT_FOR(seen[number].slot));
+	return c;
+}
+
+static void send_to_slot(const char *address, uint32_t slot, unsigned flow_number)
+{
+	uint8_t packet[16] = { [5] = (uint8_t)(slot >> 4), [6] = (uint8_t)(slot << 4) };
+	struct vb_inbox_addr a = flow(address, address, (uint16_t)(0xc100 + flow_number));
+	vb_udp_send(&a, 0, packet, sizeof packet, sizeof packet);
+}
+
+static uint32_t arrived(void)
+{
+	uint32_t n = 0;
+	for (unsigned i = 0; i < RECEIVERS; i++)
+		n += seen[i].own + seen[i].strange;
+	return n;
+}
+
+static uint32_t gone_astray(void)
+{
+	uint32_t n = 0;
+	for (unsigned i = 0; i < RECEIVERS; i++)
+		n += seen[i].strange;
+	return n;
+}
+
+/* Sends packets of many flows to each receiver of a set (bit mask); do they all come to the right one? */
+static bool all_arrive(const char *address, unsigned receivers)
+{
+	uint32_t astray = gone_astray(), expected = arrived();
+	for (unsigned f = 0; f < FLOWS; f++) {
+		for (unsigned i = 0; i < RECEIVERS; i++) {
+			if (receivers >> i & 1) {
+				send_to_slot(address, seen[i].slot, f);
+				expected++;
+			}
+		}
+	}
+	return WAIT_FOR(arrived() == expected) && gone_astray() == astray;
+}
+
+static void check_steering(unsigned receivers)
+{
+	CHILD_CHECK(WAIT_FOR(all_arrive("127.0.0.1", receivers)));
+	CHILD_CHECK(WAIT_FOR(all_arrive("::1", receivers)));
+}
+
+/* Sends, but does not receive. */
+static void steering_world(int sock)
+{
+	struct child children[RECEIVERS];
+	CHILD_CHECK(netns_enter());
+	CHILD_CHECK(vb_host_get() == 0);
+	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (unsigned i = 0; i < 3; i++)
+		children[i] = start_receiver(i);
+	check_steering(0x7);
+	child_kill(&children[1]); /* the last one moves to its place */
+	check_steering(0x5);
+	children[3] = start_receiver(3);
+	check_steering(0xd);
+	child_kill(&children[0]);
+	check_steering(0xc);
+	child_kill(&children[2]);
+	check_steering(0x8);
+	child_kill(&children[3]);
+}
+
+static void steering__is_learned_whoever_comes_and_goes(void **state)
+{
+	struct child c = child_start(steering_world);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +595,7 @@ int main(void)
 		cmocka_unit_test_setup(join__of_no_group_is_refused, reset),
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
+		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
 		cmocka_unit_test_setup(send__sets_df_and_counts_identification_from_0, reset),
 	};
 	if (!netns_enter())
