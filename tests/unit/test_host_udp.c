@@ -575,6 +575,51 @@ static void steering__is_learned_whoever_comes_and_goes(void **state)
 	assert_int_equal(child_end(&c), 0);
 }
 
+/* As the steering's own: magic numbers, place, number of slots, random number. */
+static const uint8_t probe[24] = { 0xff, 'v', 'b', 'p', 's', 't', 'e', 'e', [11] = 5, [16] = 1, 2, 3, 4, 5, 6, 7, 8 };
+
+static int prober(const char *text)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct timeval limit = { .tv_sec = 10 };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	inet_pton(AF_INET, text, &at.sin_addr);
+	assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+	assert_int_equal(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+	at.sin_port = htons(VB_ROCE_PORT);
+	assert_int_equal(connect(s, (struct sockaddr *)&at, sizeof at), 0);
+	return s;
+}
+
+static void probe__is_answered_with_slots(void **state)
+{
+	uint8_t answer[100];
+	int s = prober("127.0.0.1");
+	assert_int_equal(send(s, probe, sizeof probe, 0), sizeof probe);
+	assert_int_equal(recv(s, answer, sizeof answer, 0), sizeof probe + 2);
+	assert_int_equal(answer[24] << 8 | answer[25], vb_slot_first());
+	assert_memory_equal(answer + 16, probe + 16, 8);
+	assert_int_equal(got.packets, 0);
+	close(s);
+}
+
+static void probe__of_others_is_not_answered(void **state)
+{
+	uint8_t answer[100];
+	if (!netns_add_wire())
+		skip();
+	int stranger = prober("10.9.0.1"), s = prober("127.0.0.1");
+	assert_int_equal(send(stranger, probe, sizeof probe, 0), sizeof probe);
+	assert_int_equal(send(s, probe, sizeof probe, 0), sizeof probe);
+	assert_true(recv(s, answer, sizeof answer, 0) > 0);
+	assert_int_equal(recv(stranger, answer, sizeof answer, MSG_DONTWAIT), -1);
+	assert_int_equal(got.packets, 0); /* nor is it a packet */
+	assert_int_equal(send(s, probe, sizeof probe - 1, 0), sizeof probe - 1);
+	assert_true(WAIT_FOR(got.packets)); /* that is one, as far as this layer knows */
+	close(stranger);
+	close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -596,6 +641,8 @@ int main(void)
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
+		cmocka_unit_test_setup(probe__is_answered_with_slots, reset),
+		cmocka_unit_test_setup(probe__of_others_is_not_answered, reset),
 		cmocka_unit_test_setup(send__sets_df_and_counts_identification_from_0, reset),
 	};
 	if (!netns_enter())
