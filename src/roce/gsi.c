@@ -11,6 +11,7 @@ enum {
 	FULL_TRIES = 1000,   /* with a receiver that has no room */
 	ABSENT_TRIES = 200,  /* without a listener */
 	MAX_WAITING = 1024,
+	REMEMBERED = 256,    /* a power of two */
 };
 
 /* ---- sending ---- */
@@ -65,9 +66,9 @@ struct arrival {
 	struct vb_inbox_addr addr;
 	unsigned ifindex;
 	unsigned tries;
-	bool is_request;
-	struct vb_cm_service service; /* of a request */
-	uint32_t slot;                /* of any other message */
+	bool is_request, to_service;
+	struct vb_cm_service service; /* to_service */
+	uint32_t slot;                /* else */
 	struct vb_gsi_packet packet;
 };
 
@@ -83,7 +84,7 @@ static int hand_over(const struct arrival *a)
 {
 	struct iovec iov = { (void *)(uintptr_t)&a->packet, sizeof(a->packet) };
 
-	if (a->is_request)
+	if (a->to_service)
 		return vb_gsi_send_to_service(&a->service, &a->addr, &a->packet);
 	if (!a->slot || !vb_slot_is_mine(a->slot))
 		return a->slot ? vb_inbox_send(a->slot, &a->addr, &iov, 1) : -ECONNREFUSED;
@@ -163,6 +164,33 @@ static void try_again(struct vb_timer *timer, uint64_t now_ns)
 	}
 }
 
+/*
+ * A client that gives up before it was answered says so with a REJ that names its own communication id alone. So what was asked for
+ * under an id is remembered, as long as it is not overwritten: then the REJ goes where the REQ went.
+ */
+static struct remembered {
+	struct in6_addr source;
+	uint32_t id;
+	struct vb_cm_service service;
+} remembered[REMEMBERED]; /* of the thread that receives */
+
+static struct remembered *place_of(uint32_t id) { return &remembered[id & (REMEMBERED - 1)]; }
+
+static void remember(const struct arrival *a, uint32_t id)
+{
+	*place_of(id) = (struct remembered){ .source = a->addr.src, .id = id, .service = a->service };
+}
+
+static bool recall(struct arrival *a, uint32_t id)
+{
+	const struct remembered *r = place_of(id);
+
+	if (!id || r->id != id || !IN6_ARE_ADDR_EQUAL(&r->source, &a->addr.src))
+		return false;
+	a->service = r->service;
+	return true;
+}
+
 /* A group has no QP 1, and nobody's address needs an answer. */
 static bool is_unicast(const struct in6_addr *ip)
 {
@@ -176,12 +204,16 @@ static bool is_unicast(const struct in6_addr *ip)
 static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 {
 	uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&a->addr.dst) ? a->ifindex : 0;
+	uint32_t to = vb_cm_msg_destination_id(msg), from = vb_cm_msg_sender_id(msg);
 
+	a->slot = vb_cm_id_slot(to);
 	a->is_request = msg->attribute == VB_CM_ATTR_REQ || msg->attribute == VB_CM_ATTR_SIDR_REQ;
-	a->slot = vb_cm_id_slot(vb_cm_msg_destination_id(msg));
-	if (!a->is_request)
-		return true;
-	return vb_cm_service_of(msg, a->addr.dst.s6_addr, scope, &a->service);
+	if (a->is_request && !vb_cm_service_of(msg, a->addr.dst.s6_addr, scope, &a->service))
+		return false;
+	if (msg->attribute == VB_CM_ATTR_REQ)
+		remember(a, from);
+	a->to_service = a->is_request || (!to && msg->attribute == VB_CM_ATTR_REJ && recall(a, from));
+	return true;
 }
 
 void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
@@ -208,6 +240,7 @@ static void forget(void)
 	pthread_mutex_init(&waiting.lock, NULL);
 	vb_list_init(&waiting.list);
 	waiting.count = 0;
+	memset(remembered, 0, sizeof(remembered));
 	memset(&waiting.timer.node, 0, sizeof(waiting.timer.node));
 }
 

@@ -10,6 +10,7 @@
 #include "adapter/path.h"
 #include "base/lock.h"
 #include "roce/deliver.h"
+#include "roce/forward.h"
 #include "roce/gsi.h"
 #include "wire/cm_msg.h"
 #include "wire/packet.h"
@@ -168,12 +169,6 @@ static bool is_intact(const struct vb_udp_packet *p)
 	return vb_icrc_check_any_ip_id(&solver, &route, p->bytes, p->len, &id);
 }
 
-static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
-{
-	struct iovec iov = { (void *)(uintptr_t)msg->payload, msg->payload_bytes };
-	vb_inbox_send(slot, &msg->addr, &iov, 1); /* no such slot, or no room: lost, as on a wire */
-}
-
 static void packet_arrived(const struct vb_udp_packet *p)
 {
 	if (!is_intact(p))
@@ -190,7 +185,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
 		vb_roce_deliver(&msg, &batch);
 	else if (slot)
-		pass_on(slot, &msg);
+		vb_forward(slot, &msg);
 }
 
 static void batch_done(void)
