@@ -73,7 +73,7 @@ void vb_fd_close(int fd);
 VB_EXPORT uint64_t vb_now_ns(void);
 
 /* Lets other threads run for a while. */
-void vb_sleep_ns(uint64_t ns);
+VB_EXPORT void vb_sleep_ns(uint64_t ns);
 
 /* Fills buf from getrandom(2), without blocking. */
 VB_EXPORT void vb_random(void *buf, size_t bytes);

@@ -343,6 +343,10 @@ int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64
 int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
 		     size_t private_data_len, struct vb_cm_out *out);
 
+/* Sends the DREQ of a connection that waits for the answer once more, out of turn: for a process that ends and will not be there to
+ * repeat it in time. False: no DREQ is open. */
+bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out);
+
 /* Gives a connection up in any state (never fails): tells the peer what the specification wants (REJ before
  * ESTABLISHED, DREQ after). No event but VB_CM_EV_RELEASE follows. */
 void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);

@@ -191,6 +191,16 @@ int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 	return take_step(c, VB_CM_IN_DISCONNECT, &s);
 }
 
+bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out)
+{
+	struct vb_cm_step s = begin(NULL, 0, out);
+
+	if (c->state != VB_CM_DREQ_SENT)
+		return false;
+	vb_cm_repeat(c, &s);
+	return true;
+}
+
 void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);

@@ -25,6 +25,8 @@ enum {
 	FULL_TRIES = 1000,   /* with a receiver that has no room */
 	ABSENT_TRIES = 200,  /* without a listener */
 	MAX_LINGERING = 4096,
+	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
+	REPEAT_MS = 20,
 };
 
 struct postponed {
@@ -240,6 +242,34 @@ static void peer_died(void *arg, uint32_t slot)
 	if (agent.started)
 		peer_lost_locked(slot);
 	vb_cma_unlock();
+}
+
+/* ---- the end of the process ---- */
+
+/* How many DREQs to other hosts are open; sends them once more if `repeat`. */
+static unsigned open_dreqs_locked(bool repeat)
+{
+	struct vb_cm_conn *c = NULL;
+	struct vb_cm_out out;
+	unsigned count = 0;
+
+	while ((c = vb_cm_table_next(agent.table, c))) {
+		if (vb_cma_route_is_local(&c->route) || !vb_cm_repeat_dreq(c, &out))
+			continue;
+		count++;
+		if (repeat)
+			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
+	}
+	return count;
+}
+
+void vb_cma_agent_take_leave_locked(void)
+{
+	for (unsigned ms = 0; agent.started && ms < LEAVE_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
+		vb_cma_unlock();
+		vb_sleep_ns(1000000);
+		vb_cma_lock();
+	}
 }
 
 /* ---- life ---- */

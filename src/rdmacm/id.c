@@ -265,5 +265,6 @@ __attribute__((destructor)) static void say_goodbye(void)
 		return;
 	vb_list_for_each(id, &ids, node)
 		drop_connection_locked(id);
+	vb_cma_agent_take_leave_locked();
 	vb_cma_unlock();
 }
