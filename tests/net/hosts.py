@@ -24,10 +24,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import paths  # noqa: F401
 import harness
 
+CARRIER_LIMIT_S = 10.0
 HELD = "echo held && exec cat"
 RENEWED = "VERBATIM_TEST_IN_USER_NAMESPACE"
 # Segments leave a host one by one, so that a switch loses packets and a capture holds them, not whole batches.
@@ -109,6 +111,15 @@ class Host:
         end = next(interface for interface in router.interfaces if interface.link == link)
         self.run("ip", "route", "add", "default", "via", end.v4)
         self.run("ip", "-6", "route", "add", "default", "via", end.v6)
+
+    def await_carrier(self):
+        """The kernel tells of a link's other end after a moment; until then ports are down."""
+        deadline = time.monotonic() + CARRIER_LIMIT_S
+        for interface in self.interfaces:
+            while " UP " not in self.run("ip", "-brief", "link", "show", interface.name):
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{self.name}: {interface.name} does not come up")
+                time.sleep(0.01)
 
     def offloads(self, settings):
         for interface in self.interfaces:
@@ -228,8 +239,7 @@ class Network:
         link = Link(self.links, (first, second))
         self.links += 1
         self._veth(first, link.end_of(first), second, link.end_of(second))
-        for host in (first, second):
-            host.add_interface(link, mtu)
+        self._raise(link, mtu)
 
     def join_by_switch(self, first, second, mtu=1500):
         """A link through a Switch, which is returned."""
@@ -242,8 +252,15 @@ class Network:
         self._veth(switch, Switch.DETOUR[0], switch, Switch.DETOUR[1])
         for port in (*Switch.PORTS, *Switch.DETOUR):
             switch.run("ip", "link", "set", port, "mtu", str(mtu), "up")
+        self._raise(link, mtu)
         for host in (first, second):
-            host.add_interface(link, mtu)
             host.offloads(SEGMENT_EARLY)
         switch.misbehave()
         return switch
+
+    @staticmethod
+    def _raise(link, mtu):
+        for host in link.hosts:
+            host.add_interface(link, mtu)
+        for host in link.hosts:
+            host.await_carrier()
