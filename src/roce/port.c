@@ -169,6 +169,12 @@ static bool is_intact(const struct vb_udp_packet *p)
 	return vb_icrc_check_any_ip_id(&solver, &route, p->bytes, p->len, &id);
 }
 
+static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
+{
+	vb_udp_misdirected();
+	vb_forward(slot, msg);
+}
+
 static void packet_arrived(const struct vb_udp_packet *p)
 {
 	if (!is_intact(p))
@@ -185,7 +191,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
 		vb_roce_deliver(&msg, &batch);
 	else if (slot)
-		vb_forward(slot, &msg);
+		pass_on(slot, &msg);
 }
 
 static void batch_done(void)
