@@ -15,6 +15,7 @@
 
 enum {
 	BATCH = 8,
+	DRAIN_BATCHES = 256,
 	PACKET_BYTES = 65536,
 	RECEIVE_BUFFER_BYTES = 16 << 20,
 	RETRY_NS = 250000000,
@@ -409,17 +410,43 @@ static bool receive_from(const struct receiver *r)
 	return n > 0;
 }
 
-bool vb_udp_receive(void)
+static bool begin_receiving(void)
 {
-	if (atomic_load_explicit(&receiving, memory_order_relaxed) ||
-	    atomic_exchange_explicit(&receiving, true, memory_order_acquire))
-		return false;
+	return !atomic_load_explicit(&receiving, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(&receiving, true, memory_order_acquire);
+}
+
+static bool receive_batch(void)
+{
 	bool any = receive_from(&receivers[0]);
 	any |= receive_from(&receivers[1]);
 	if (any && batch_handler)
 		batch_handler();
-	atomic_store_explicit(&receiving, false, memory_order_release);
 	return any;
+}
+
+static void end_receiving(void)
+{
+	atomic_store_explicit(&receiving, false, memory_order_release);
+}
+
+bool vb_udp_receive(void)
+{
+	if (!begin_receiving())
+		return false;
+	bool any = receive_batch();
+	end_receiving();
+	return any;
+}
+
+bool vb_udp_drain(void)
+{
+	if (!begin_receiving())
+		return false;
+	for (unsigned i = 0; i < DRAIN_BATCHES && receive_batch(); i++)
+		;
+	end_receiving();
+	return true;
 }
 
 void vb_udp_count(struct vb_udp_counts *counts)

@@ -40,6 +40,8 @@ VB_EXPORT int vb_udp_open(void);
 bool vb_udp_is_open(void);
 /* Takes a bounded number of packets; false at once if there are none or another thread is at it. */
 bool vb_udp_receive(void);
+/* Takes what has arrived, as far as one call can; false: another thread is at it. For those who are about to say that nothing came. */
+bool vb_udp_drain(void);
 /* Shall the progress thread wake up for packets? (Not while a program polls.) Cheap if nothing changes. */
 void vb_udp_watch(bool wake);
 

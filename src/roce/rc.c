@@ -32,6 +32,7 @@ enum {
 	 * time slices. (What a sender of less than that fears, loss, is found out without it.)
 	 */
 	MIN_ACK_TIMEOUT_NS = 16000000,
+	BUSY_RECEIVER_NS = 200000,
 };
 
 struct connection {
@@ -91,13 +92,17 @@ static void complete(struct connection *c)
 	}
 }
 
+static void set_timer_to(struct connection *c, uint64_t at)
+{
+	c->timer_at = at;
+	vb_timer_set(&c->timer, at);
+}
+
 static void set_timer(struct connection *c)
 {
 	uint64_t deadline = vb_rc_req_deadline(&c->requester);
-	if (deadline >= c->timer_at)
-		return;
-	c->timer_at = deadline;
-	vb_timer_set(&c->timer, deadline);
+	if (deadline < c->timer_at)
+		set_timer_to(c, deadline);
 }
 
 static void put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
@@ -162,15 +167,24 @@ static void send_posted(struct vb_qp *qp)
 		request(c);
 }
 
+/*
+ * What this process was too slow to receive has not been lost: the socket is emptied before silence counts. If another thread is about
+ * to do that (and perhaps waits for a processor), so does the timer.
+ */
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct connection *c = timer->arg;
 	struct vb_qp *qp = c->qp;
+	bool drained = vb_udp_drain();
 	vb_lock(&qp->sq.lock);
 	c->timer_at = VB_RC_NEVER;
 	if (c->requests && is_running(qp)) {
-		vb_rc_req_expire(&c->requester, now_ns);
-		request(c);
+		if (drained) {
+			vb_rc_req_expire(&c->requester, now_ns);
+			request(c);
+		} else {
+			set_timer_to(c, now_ns + BUSY_RECEIVER_NS);
+		}
 	}
 	vb_unlock(&qp->sq.lock);
 }
