@@ -11,15 +11,19 @@
  * them at the end; what is sent are packets, not too many for what came in; two queue pairs that have nothing to do with it go on
  * working; no timer is left.
  */
+#include <errno.h>
+
 #include "adapter/progress.h"
 #include "fake_host.h"
 #include "rig.h"
+#include "proto/gsi.h"
 #include "roce/mcast.h"
 #include "wire/icrc.h"
+#include "wire/ip_cm.h"
 #include "wire/packet.h"
 #include "wire/syndrome.h"
 
-enum { MAX_STEPS = 200, MTU = 256, MOST_PER_STEP = 8192, VICTIMS = 3 };
+enum { MAX_STEPS = 200, CHECK_EVERY = 8, MTU = 256, MOST_PER_STEP = 8192, VICTIMS = 3 };
 enum { OWN = 0x0a000001, OTHER = 0x0a000002, LOCALHOST = 0x7f000001, GROUP = 0xe0000005, OTHER_QPN = 0x9005 };
 enum { INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
 
@@ -62,6 +66,16 @@ static void left(const void *bytes, size_t len)
 }
 
 /* ---- what comes in ---- */
+
+/* The CM's part: what gets there is a packet for QP 1. */
+static void cm(void *arg, const struct vb_inbox_msg *msg)
+{
+	struct vb_packet packet;
+
+	must(msg->payload_bytes >= VB_BTH_BYTES && msg->payload_bytes <= VB_INBOX_MAX_BYTES);
+	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) == 0)
+		must(packet.destination_qpn == VB_GSI_QPN);
+}
 
 static void deliver_inbox(const uint8_t *packet, size_t len, uint8_t how)
 {
@@ -139,7 +153,30 @@ static void make_headers(uint8_t *packet, const struct vb_opcode_row *row)
 		vb_deth_set_source_qpn(deth, OTHER_QPN);
 	}
 	if (vb_opcode_has(row, VB_EXT_AETH))
-		vb_aeth_set_syndrome((struct vb_aeth *)(packet + vb_opcode_offset(row, VB_EXT_AETH)), key < 128 ? 31 : key);
+		vb_aeth_set_syndrome((struct vb_aeth *)(packet + vb_opcode_offset(row, VB_EXT_AETH)),
+			key < 128 ? 31 : key < 160 ? vb_syndrome(VB_AETH_NAK, key % 5) : key < 192 ? vb_syndrome(VB_AETH_RNR, key) : key);
+}
+
+/* A MAD for QP 1, to a service or to an id of this process, some of its bytes overwritten. */
+static size_t make_mad(uint8_t *packet)
+{
+	uint8_t choice = take(w.in);
+	struct vb_gsi_packet *gsi = (struct vb_gsi_packet *)packet;
+	struct vb_ip_cm ip = { .ip_version = 4, .source = { 10, 0, 0, 2 }, .destination = { 10, 0, 0, 1 } };
+	struct vb_mad mad;
+
+	vb_cm_msg_init(&mad, VB_CM_ATTR_REQ + choice % 11, take(w.in));
+	if (choice & 16 && choice % 11 == 0)
+		vb_ip_cm_encode(&ip, (uint8_t *)(uintptr_t)vb_cm_req_msg_private_data(vb_cm_req_in(&mad)));
+	if (choice % 11 == 0)
+		vb_cm_req_msg_set_service_id(vb_cm_req_in(&mad), UINT64_C(0x1000000) | (choice & 16 ? 0x060000 : 0x110000) | take(w.in));
+	else
+		vb_cm_rtu_msg_set_remote_comm_id(vb_cm_rtu_in(&mad), (uint32_t)(choice & 32 ? FAKE_OWN_SLOT : take(w.in)) << 20 | 5);
+	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&mad), take(w.in) % 4);
+	vb_gsi_packet_init(gsi, &mad);
+	for (unsigned i = choice >> 6; i > 0; i--)
+		packet[take(w.in)] = take(w.in);
+	return sizeof(*gsi);
 }
 
 static uint32_t some_qpn(unsigned victim, uint8_t b)
@@ -154,10 +191,12 @@ static uint32_t some_qpn(unsigned victim, uint8_t b)
 static size_t make_packet(uint8_t *packet)
 {
 	static const uint8_t services[VICTIMS] = { VB_SERVICE_RC, VB_SERVICE_UC, VB_SERVICE_UD };
+	static const uint8_t replies[] = { VB_OPB_ACKNOWLEDGE, VB_OPB_ACKNOWLEDGE, VB_OPB_READ_RESPONSE_ONLY,
+		VB_OPB_READ_RESPONSE_FIRST, VB_OPB_READ_RESPONSE_LAST, VB_OPB_ATOMIC_ACKNOWLEDGE };
 	uint8_t choice = take(w.in), opcode = take(w.in), length = take(w.in), delta = take(w.in);
 	unsigned victim = choice & 1 ? 0 : choice / 2 % VICTIMS;
-	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)(services[victim] << VB_OPCODE_BITS |
-		(victim == 2 ? VB_OPB_SEND_ONLY + opcode % 2 : opcode % 0x18)));
+	unsigned bits = victim == 2 ? VB_OPB_SEND_ONLY + opcode % 2u : opcode & 128 ? replies[opcode % 6] : opcode % 0x18;
+	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)(services[victim] << VB_OPCODE_BITS | bits));
 	struct vb_bth *bth = (struct vb_bth *)packet;
 
 	if (!row->name)
@@ -182,11 +221,11 @@ static size_t make_packet(uint8_t *packet)
 	return row->header_bytes + payload + (-payload & 3);
 }
 
-static void packet_comes(bool raw)
+static void packet_comes(size_t (*make)(uint8_t *packet))
 {
 	static uint8_t packet[VB_INBOX_MAX_BYTES + 64];
 	uint8_t how = take(w.in);
-	size_t len = raw ? make_raw(packet) : make_packet(packet);
+	size_t len = make(packet);
 
 	/* Most are delivered as they should be. */
 	if (how < 0xc0)
@@ -238,6 +277,7 @@ static void move(uint8_t how)
 
 static void step(uint8_t what)
 {
+	static const int results[] = { 0, -EAGAIN, -ECONNREFUSED, -EOPNOTSUPP };
 	unsigned sent = fake.sent_packets + fake.sent_datagrams;
 
 	switch (what % 16) {
@@ -249,9 +289,9 @@ static void step(uint8_t what)
 	case 5: fake_pass_time((uint64_t)take(w.in) << 16); break;
 	case 6: move(take(w.in)); break;
 	case 7: rig_register_again(take(w.in) % ZONES); break;
-	case 8: fake.send_result = take(w.in) & 1 ? -11 : 0; break;	/* EAGAIN */
-	case 9: packet_comes(true); break;
-	default: packet_comes(false); break;
+	case 8: fake.send_result = results[take(w.in) % VB_ARRAY_LEN(results)]; break;
+	case 9: packet_comes(take(w.in) & 1 ? make_raw : make_mad); break;
+	default: packet_comes(make_packet); break;
 	}
 	must(fake.sent_packets + fake.sent_datagrams - sent <= MOST_PER_STEP);
 }
@@ -279,6 +319,7 @@ static void set_up(struct fuzz_input *in)
 	w.in = in;
 	rig_set_up();
 	fake.left = left;
+	vb_inbox_set_handler(VB_GSI_QPN, cm, NULL);
 	memcpy(to.grh.dgid.raw, &other, sizeof(other));
 	must(vb_ah_init(&w.ah, &rig.pd, &to) == 0);
 	for (unsigned i = 0; i < VICTIMS; i++) {
@@ -300,9 +341,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set_up(&in);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
 		step(take(&in));
-		rig_check_memory();
+		if (i % CHECK_EVERY == 0)
+			rig_check_memory();
 	}
 	fake.send_result = 0;
+	fake_pass_time(UINT64_C(30000000000));	/* what waits for inboxes and listeners has been given up by then */
 	others_work();
 	must(vb_mcast_detach(&w.victims[2]->qp, &group) == 0);
 	for (unsigned i = 0; i < VICTIMS; i++)

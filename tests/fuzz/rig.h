@@ -21,7 +21,7 @@
 
 enum rig_zone { OPEN, READABLE, RECEIVES, ANSWERS, SOURCES, FOREIGN, SECRET, ZONES };
 
-enum { ZONE_BYTES = 16384, MAX_POSTED = 64, RIG_QPS = 5 };
+enum { ZONE_BYTES = 8192, MAX_POSTED = 64, RIG_QPS = 5 };
 
 struct rig_qp {
 	struct vb_qp qp;
