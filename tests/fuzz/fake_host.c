@@ -212,8 +212,6 @@ int vb_udp_open(void)
 bool vb_udp_is_open(void) { return udp.is_open; }
 bool vb_udp_receive(void) { return false; }
 bool vb_udp_drain(void) { return true; }
-void vb_udp_misdirected(void) { }
-bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted) { return wanted; }
 unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
