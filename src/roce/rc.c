@@ -28,9 +28,11 @@ enum {
 	SLICE_PACKETS = 256, /* sent in one go, so that no lock is held for long */
 	MAX_WINDOW = 1024,   /* packets in flight */
 	/*
-	 * No ACK timeout is shorter: the responder is a thread that has to get a processor first, which on a busy machine takes some
-	 * time slices. (What a sender of less than that fears, loss, is found out without it.)
+	 * The responder is a thread that has to get a processor first, which on a busy machine takes some time slices. So silence lasts
+	 * as long as the specification lets it (9.7.6.1.3: up to four times the timeout), and no less than this. (Loss is found out
+	 * without it.)
 	 */
+	TIMEOUTS = 4,
 	MIN_ACK_TIMEOUT_NS = 16000000,
 	BUSY_RECEIVER_NS = 200000,
 };
@@ -401,7 +403,7 @@ static void update(struct vb_qp *qp)
 		begin_requester(c);
 	c->requester.config.retry_count = a->retry_cnt;
 	c->requester.config.rnr_retry = a->rnr_retry;
-	c->requester.config.ack_timeout_ns = a->timeout ? vb_max_u64(vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;
+	c->requester.config.ack_timeout_ns = a->timeout ? vb_max_u64(TIMEOUTS * vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;
 }
 
 /* Both locks are held. Packets and the timer look at the state from here on. */
