@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receiving: one socket per IP version on port 4791. Whoever gets the try-lock `receiving` drains them; what it reads goes to
+ * The receiving sockets, one per IP version on port 4791. Whoever gets the try-lock `receiving` drains them; what it reads goes to
  * static buffers. The kernel joins packets of one flow (UDP_GRO), which are cut apart again here.
  *
- * Sockets, memberships and the watch's wish are written under the host lock. A descriptor that was opened stays open, so it is
- * read without.
+ * Sockets and the watch's wish are written under the host lock. A descriptor that was opened stays open, so it is read without.
  */
 #include "host/udp_private.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -25,16 +23,15 @@ enum {
 
 struct receiver {
 	bool ipv4;
-	bool taken; /* by another user: try again */
-	atomic_int fd;
+	atomic_int fd; /* or why there is none, a negative errno; -EADDRINUSE: another user has the port, try again */
 	struct vb_watch watch;
 };
 
 static void socket_ready(struct vb_watch *w, uint32_t epoll_events) { vb_udp_receive(); }
 
 static struct receiver receivers[] = {
-	{ .ipv4 = true, .fd = -1, .watch.ready = socket_ready },
-	{ .ipv4 = false, .fd = -1, .watch.ready = socket_ready },
+	{ .ipv4 = true, .fd = -ENOTCONN, .watch.ready = socket_ready },
+	{ .ipv4 = false, .fd = -ENOTCONN, .watch.ready = socket_ready },
 };
 
 static void (*packet_handler)(const struct vb_udp_packet *);
@@ -46,93 +43,6 @@ void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void
 {
 	packet_handler = packet;
 	batch_handler = batch_done;
-}
-
-/* ---- memberships ---- */
-
-struct membership {
-	struct in6_addr group;
-	unsigned ifindex, count;
-};
-
-static struct membership *memberships;
-static size_t membership_count, membership_room;
-
-static struct receiver *receiver_of(const struct in6_addr *ip) { return &receivers[!IN6_IS_ADDR_V4MAPPED(ip)]; }
-
-static int change_membership(const struct receiver *r, int option, const struct membership *m)
-{
-	union vb_udp_address address = vb_udp_address(&m->group, r->ipv4, 0);
-	struct group_req request = { .gr_interface = m->ifindex };
-	memcpy(&request.gr_group, &address, sizeof address);
-	return setsockopt(r->fd, r->ipv4 ? IPPROTO_IP : IPPROTO_IPV6, option, &request, sizeof request) < 0 ? -errno : 0;
-}
-
-static struct membership *membership_find_locked(const struct in6_addr *group, unsigned ifindex)
-{
-	for (size_t i = 0; i < membership_count; i++)
-		if (memberships[i].ifindex == ifindex && IN6_ARE_ADDR_EQUAL(&memberships[i].group, group))
-			return &memberships[i];
-	return NULL;
-}
-
-static int reserve_membership_locked(void)
-{
-	if (membership_count < membership_room)
-		return 0;
-	size_t room = membership_room + 16;
-	struct membership *table = realloc(memberships, room * sizeof *table);
-	if (!table)
-		return -ENOMEM;
-	memberships = table;
-	membership_room = room;
-	return 0;
-}
-
-/* While another user has the port there is nothing to join with: that is done when the socket opens. */
-static int join_locked(const struct in6_addr *group, unsigned ifindex)
-{
-	struct receiver *r = receiver_of(group);
-	struct membership *m = membership_find_locked(group, ifindex), fresh = { *group, ifindex, 1 };
-	if (m) {
-		m->count++;
-		return 0;
-	}
-	if (r->fd < 0 && !r->taken)
-		return -EAFNOSUPPORT;
-	int err = reserve_membership_locked();
-	if (!err && r->fd >= 0)
-		err = change_membership(r, MCAST_JOIN_GROUP, &fresh);
-	if (!err)
-		memberships[membership_count++] = fresh;
-	return err;
-}
-
-int vb_udp_join(const struct in6_addr *group, unsigned ifindex)
-{
-	vb_host_lock();
-	int err = is_open ? join_locked(group, ifindex) : -ENOTCONN;
-	vb_host_unlock();
-	return err;
-}
-
-void vb_udp_leave(const struct in6_addr *group, unsigned ifindex)
-{
-	vb_host_lock();
-	struct membership *m = membership_find_locked(group, ifindex);
-	if (m && --m->count == 0) {
-		if (receiver_of(group)->fd >= 0)
-			change_membership(receiver_of(group), MCAST_LEAVE_GROUP, m);
-		*m = memberships[--membership_count];
-	}
-	vb_host_unlock();
-}
-
-static void rejoin_locked(const struct receiver *r)
-{
-	for (size_t i = 0; i < membership_count; i++)
-		if (receiver_of(&memberships[i].group) == r)
-			change_membership(r, MCAST_JOIN_GROUP, &memberships[i]);
 }
 
 /* ---- opening ---- */
@@ -199,53 +109,43 @@ static int receiver_open_locked(struct receiver *r)
 		return err;
 	}
 	vb_fd_own(fd);
-	atomic_store(&r->fd, fd);
-	rejoin_locked(r);
-	vb_udp_steer_start();
-	return 0;
+	return fd;
+}
+
+static void receiver_try_locked(struct receiver *r)
+{
+	atomic_store(&r->fd, receiver_open_locked(r));
+	if (r->fd >= 0) {
+		vb_udp_rejoin_locked(r->ipv4);
+		vb_udp_steer_start();
+	}
 }
 
 static void retry(struct vb_timer *t, uint64_t now_ns);
 static struct vb_timer retry_timer = { .fire = retry };
 
-/* Also for the ports that another user had. */
-static void open_taken_locked(void)
-{
-	bool again = false;
-	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
-		if (r->taken)
-			r->taken = receiver_open_locked(r) == -EADDRINUSE;
-		again |= r->taken;
-	}
-	if (again)
-		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
-}
-
-static void retry(struct vb_timer *t, uint64_t now_ns)
-{
-	vb_host_lock();
-	open_taken_locked();
-	vb_host_unlock();
-}
-
 /* One IP version is enough: a machine may have only one. */
 static int open_locked(void)
 {
-	int first_error = 0;
 	bool any = false, again = false;
 	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
-		int err = r->fd < 0 ? receiver_open_locked(r) : 0;
-		r->taken = err == -EADDRINUSE;
-		any |= !err || r->taken;
-		again |= r->taken;
-		if (!first_error)
-			first_error = err;
+		if (r->fd < 0)
+			receiver_try_locked(r);
+		any |= r->fd >= 0 || r->fd == -EADDRINUSE;
+		again |= r->fd == -EADDRINUSE;
 	}
 	if (again)
 		vb_timer_set(&retry_timer, vb_now_ns() + RETRY_NS);
 	if (any)
 		atomic_store(&is_open, true);
-	return any ? 0 : first_error;
+	return any ? 0 : receivers[0].fd;
+}
+
+static void retry(struct vb_timer *t, uint64_t now_ns)
+{
+	vb_host_lock();
+	open_locked();
+	vb_host_unlock();
 }
 
 int vb_udp_open(void)
@@ -460,11 +360,9 @@ void vb_udp_count(struct vb_udp_counts *counts)
 
 void vb_udp_forget(void)
 {
-	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++) {
-		atomic_store(&r->fd, -1);
-		r->taken = false;
-	}
-	membership_count = 0;
+	for (struct receiver *r = receivers; r < receivers + VB_ARRAY_LEN(receivers); r++)
+		atomic_store(&r->fd, -ENOTCONN);
+	vb_udp_member_forget();
 	atomic_store(&is_open, false);
 	atomic_store(&wants_wake, true);
 	atomic_store(&receiving, false);

@@ -58,10 +58,13 @@ uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted);
  * them one by one. -EMSGSIZE: longer than the path allows. Else what sendmsg returns.
  */
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment);
-/* Segments that one vb_udp_send may have: VB_UDP_MAX_SEGMENTS, or 1 (no UDP_SEGMENT here, or VERBATIM_GSO=off). */
+/* Segments that one vb_udp_send may have: VB_UDP_MAX_SEGMENTS, or 1 (no UDP_SEGMENT here, or VERBATIM_GSO=off, read once per process). */
 unsigned vb_udp_segments(void);
 
-/* IP multicast membership of this process on an interface, counted. 0 or a negative errno. */
+/*
+ * IP multicast membership of this process on an interface, counted. 0 or a negative errno: -ENOTCONN (not open), -EINVAL (no such
+ * group), -ENODEV (no such interface), -ENOBUFS (net.ipv4.igmp_max_memberships, by default 20 groups of IPv4).
+ */
 VB_EXPORT int vb_udp_join(const struct in6_addr *group, unsigned ifindex);
 VB_EXPORT void vb_udp_leave(const struct in6_addr *group, unsigned ifindex);
 

@@ -77,7 +77,11 @@ static inline void vb_udp_set_option(int fd, int level, int name, int value)
 void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
-/* The receiving socket; -1: none. */
+/* Joins a new receiving socket to the groups that there are. */
+void vb_udp_rejoin_locked(bool ipv4);
+void vb_udp_member_forget(void);
+
+/* The receiving socket, or why there is none: -EADDRINUSE while another user has the port, or another negative errno. */
 int vb_udp_receiver(bool ipv4);
 
 /* Steering: learns soon which socket is whose. For when one was opened. */

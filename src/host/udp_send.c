@@ -42,16 +42,22 @@ static _Atomic uint64_t packets_out, send_failures;
 
 static atomic_bool segmentation_refused, labels_refused;
 
-unsigned vb_udp_segments(void)
+static atomic_int switched_off = -1; /* by the environment; -1: not looked yet */
+
+static bool is_switched_off(void)
 {
-	static atomic_int switched_off = -1; /* by the environment; -1: not looked yet */
 	int off = atomic_load_explicit(&switched_off, memory_order_relaxed);
 	if (vb_unlikely(off < 0)) {
 		const char *value = getenv("VERBATIM_GSO");
 		off = value && !strcmp(value, "off");
 		atomic_store(&switched_off, off);
 	}
-	return off || atomic_load_explicit(&segmentation_refused, memory_order_relaxed) ? 1 : VB_UDP_MAX_SEGMENTS;
+	return off;
+}
+
+unsigned vb_udp_segments(void)
+{
+	return is_switched_off() || atomic_load_explicit(&segmentation_refused, memory_order_relaxed) ? 1 : VB_UDP_MAX_SEGMENTS;
 }
 
 /* ---- sockets ---- */
@@ -339,4 +345,5 @@ void vb_udp_send_forget(void)
 {
 	atomic_store(&families[0].count, 0);
 	atomic_store(&families[1].count, 0);
+	atomic_store(&switched_off, -1);
 }

@@ -423,6 +423,25 @@ static void fork__the_child_has_sockets_of_its_own(void **state)
 	assert_true(WAIT_FOR(got.packets == 50));
 }
 
+static void send_one_by_one(int sock)
+{
+	setenv("VERBATIM_GSO", "off", 1);
+	CHILD_CHECK(vb_udp_segments() == 1);
+	CHILD_CHECK(vb_host_get() == 0);
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	CHILD_CHECK(vb_udp_send(&a, 0, numbered(2, 30), 60, 30) == -EOPNOTSUPP);
+	CHILD_CHECK(vb_udp_send(&a, 0, numbered(2, 30), 30, 30) == 0);
+}
+
+static void segments__are_one_where_switched_off(void **state)
+{
+	struct child c = child_start(send_one_by_one);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	assert_true(WAIT_FOR(got.packets));
+	assert_int_equal(got.bytes, 30);
+}
+
 /* ---- another user's port ---- */
 
 static int foreign_socket(void)
@@ -639,6 +658,7 @@ int main(void)
 		cmocka_unit_test_setup(join__works_on_ethernet, reset),
 		cmocka_unit_test_setup(join__of_no_group_is_refused, reset),
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
+		cmocka_unit_test_setup(segments__are_one_where_switched_off, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
 		cmocka_unit_test_setup(probe__is_answered_with_slots, reset),
