@@ -665,7 +665,9 @@ int main(void)
 		cmocka_unit_test_setup(probe__of_others_is_not_answered, reset),
 		cmocka_unit_test_setup(send__sets_df_and_counts_identification_from_0, reset),
 	};
-	if (!netns_enter())
-		return 77;
+	if (!netns_enter()) {
+		printf("1..0 # SKIP a network namespace is not allowed\n");
+		return 0;
+	}
 	return cmocka_run_group_tests(tests, start, NULL);
 }
