@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The RoCE port over a UDP port of the test's own: what is sent in one go, how it is signed, and who gets what comes in. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adapter/path.h"
+#include "roce/deliver.h"
+#include "roce/forward.h"
+#include "roce/gsi.h"
+#include "wire/headers.h"
+
+enum { HEADER = VB_BTH_BYTES, MY_SLOT = 7, OTHER_SLOT = 8, MAX_SENDS = 8 };
+
+/* ---- the world below and beside the port ---- */
+
+static struct {
+	size_t len, segment;
+	struct vb_inbox_addr addr;
+	uint8_t bytes[VB_UDP_MAX_BYTES];
+} sends[MAX_SENDS];
+static unsigned nsends, segments;
+static bool refuses_segments;
+static void (*port_packet)(const struct vb_udp_packet *);
+static struct {
+	unsigned delivered, forwarded, gsi;
+	uint32_t slot;
+	size_t bytes;
+} got;
+
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+{
+	if (refuses_segments && len > segment)
+		return -EOPNOTSUPP;
+	assert_true(nsends < MAX_SENDS);
+	sends[nsends].len = len;
+	sends[nsends].segment = segment;
+	sends[nsends].addr = *addr;
+	memcpy(sends[nsends++].bytes, bytes, len);
+	return 0;
+}
+
+void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *), void (*done)(void)) { port_packet = packet; }
+int vb_udp_open(void) { return 0; }
+bool vb_udp_is_open(void) { return false; }
+bool vb_udp_receive(void) { return false; }
+void vb_udp_watch(bool wake) { }
+uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted) { return wanted; }
+unsigned vb_udp_segments(void) { return segments; }
+void vb_udp_misdirected(void) { }
+void vb_path_set_io(const struct vb_path_io *io) { }
+void vb_host_at_fork(void (*child)(void)) { }
+bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
+
+static void note(unsigned *count, const struct vb_inbox_msg *msg)
+{
+	++*count;
+	got.bytes = msg->payload_bytes;
+}
+
+void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch) { note(&got.delivered, msg); }
+void vb_roce_batch_end(struct vb_roce_batch *batch) { }
+void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex) { note(&got.gsi, msg); }
+
+void vb_forward(uint32_t slot, const struct vb_inbox_msg *msg)
+{
+	note(&got.forwarded, msg);
+	got.slot = slot;
+}
+
+/* ---- helpers ---- */
+
+static struct vb_roce_route route_to(uint8_t last_byte)
+{
+	struct vb_inbox_addr addr = { .udp_sport = 0xc123 };
+	struct vb_roce_route route;
+
+	addr.src.s6_addr[10] = addr.src.s6_addr[11] = addr.dst.s6_addr[10] = addr.dst.s6_addr[11] = 0xff;
+	addr.src.s6_addr[12] = addr.dst.s6_addr[12] = 10;
+	addr.src.s6_addr[15] = 1;
+	addr.dst.s6_addr[15] = last_byte;
+	vb_roce_route_init(&route, &addr, 0);
+	return route;
+}
+
+static void add(struct vb_burst *b, const struct vb_roce_route *route, size_t payload, uint8_t fill)
+{
+	uint8_t header[HEADER] = { 0x04, 0, 0xff, 0xff, 0, MY_SLOT >> 4, (MY_SLOT & 15) << 4, 9, 0, 0, 0, fill };
+	memset(vb_burst_begin(b, route, header, sizeof(header), payload), fill, payload);
+	vb_burst_commit(b);
+}
+
+/* Each segment carries the ICRC of its identification, and its payload. */
+static void check_send(unsigned n, const struct vb_roce_route *route, size_t count, size_t segment, size_t last)
+{
+	assert_true(n < nsends);
+	assert_int_equal(sends[n].segment, segment);
+	assert_int_equal(sends[n].len, (count - 1) * segment + last);
+	for (size_t i = 0; i < count; i++)
+		assert_true(vb_icrc_check(&route->icrc, sends[n].bytes + i * segment, i + 1 < count ? segment : last, (uint16_t)i));
+}
+
+static int setup(void **state)
+{
+	memset(&got, 0, sizeof(got));
+	nsends = 0;
+	segments = VB_UDP_MAX_SEGMENTS;
+	refuses_segments = false;
+	return vb_roce_open();
+}
+
+/* ---- sending ---- */
+
+static void equal_packets_go_out_together(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	for (uint8_t i = 0; i < 5; i++)
+		add(b, &route, 100, i);
+	assert_int_equal(nsends, 0);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 1);
+	check_send(0, &route, 5, HEADER + 100 + 4, HEADER + 100 + 4);
+}
+
+static void a_shorter_packet_is_the_last(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 64, 1);
+	add(b, &route, 63, 2); /* padded to as much */
+	add(b, &route, 60, 3);
+	add(b, &route, 60, 4);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 2);
+	check_send(0, &route, 3, HEADER + 64 + 4, HEADER + 60 + 4);
+	check_send(1, &route, 1, HEADER + 60 + 4, HEADER + 60 + 4);
+}
+
+static void padding_is_zero(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 64, 0xee);
+	vb_burst_flush(b); /* leaves its bytes behind */
+	add(b, &route, 61, 0xee);
+	vb_burst_give(b);
+	assert_int_equal(sends[1].len, HEADER + 64 + 4);
+	assert_memory_equal(sends[1].bytes + HEADER + 61, "\0\0\0", 3);
+}
+
+static void a_longer_packet_begins_anew(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 60, 1);
+	add(b, &route, 64, 2);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 2);
+}
+
+static void flows_do_not_mix(void **state)
+{
+	struct vb_roce_route one = route_to(2), other = route_to(3);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &one, 64, 1);
+	add(b, &other, 64, 2);
+	add(b, &one, 64, 3);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 3);
+	check_send(1, &other, 1, HEADER + 64 + 4, HEADER + 64 + 4);
+	assert_int_equal(sends[1].addr.dst.s6_addr[15], 3);
+}
+
+static void no_more_than_the_kernel_takes(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	for (int i = 0; i < VB_UDP_MAX_SEGMENTS + 1; i++)
+		add(b, &route, 64, 1);
+	for (int i = 0; i < 20; i++)
+		add(b, &route, 4096, 2);
+	vb_burst_give(b);
+	check_send(0, &route, VB_UDP_MAX_SEGMENTS, HEADER + 64 + 4, HEADER + 64 + 4);
+	for (unsigned i = 0; i < nsends; i++)
+		assert_true(sends[i].len <= VB_UDP_MAX_BYTES);
+}
+
+static void an_abandoned_packet_is_not_sent(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 64, 1);
+	vb_burst_begin(b, &route, (uint8_t[HEADER]){ 0 }, HEADER, 64);
+	add(b, &route, 64, 3);
+	vb_burst_give(b);
+	check_send(0, &route, 2, HEADER + 64 + 4, HEADER + 64 + 4);
+	assert_int_equal(sends[0].bytes[HEADER + 64 + 4 + HEADER], 3);
+}
+
+static void without_segmentation_each_is_signed_for_itself(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	refuses_segments = true;
+	for (uint8_t i = 0; i < 3; i++)
+		add(b, &route, i < 2 ? 100 : 40, i);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 3);
+	check_send(1, &route, 1, HEADER + 100 + 4, HEADER + 100 + 4);
+	check_send(2, &route, 1, HEADER + 40 + 4, HEADER + 40 + 4);
+}
+
+/* ---- receiving ---- */
+
+/* A packet with that destination QPN as it would come in with this IPv4 identification. */
+static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id)
+{
+	static uint8_t bytes[HEADER + 32 + 4];
+	struct vb_roce_route route = route_to(2);
+	struct vb_bth bth;
+
+	memset(bytes, 0x5a, sizeof(bytes));
+	memset(&bth, 0, sizeof(bth));
+	vb_bth_set_opcode(&bth, 4);
+	vb_bth_set_destination_qpn(&bth, qpn);
+	memcpy(bytes, &bth, sizeof(bth));
+	uint32_t crc = vb_icrc_begin(&route.icrc, &bth, sizeof(bytes), ip_id);
+	vb_icrc_store(vb_icrc_add(crc, bytes + HEADER, 32), bytes + HEADER + 32);
+	return (struct vb_udp_packet){ .addr = route.addr, .bytes = bytes, .len = sizeof(bytes) };
+}
+
+static void receive(uint32_t qpn, uint16_t ip_id)
+{
+	struct vb_udp_packet p = arrival(qpn, ip_id);
+	port_packet(&p);
+}
+
+static void each_packet_finds_its_process(void **state)
+{
+	receive(MY_SLOT << VB_SLOT_SHIFT | 5, 0);
+	assert_int_equal(got.delivered, 1);
+	assert_int_equal(got.bytes, HEADER + 32); /* without its ICRC */
+	receive(OTHER_SLOT << VB_SLOT_SHIFT | 5, 0xbeef);
+	assert_int_equal(got.forwarded, 1);
+	assert_int_equal(got.slot, OTHER_SLOT);
+	assert_int_equal(got.bytes, HEADER + 32);
+	receive(1, 3);
+	assert_int_equal(got.gsi, 1);
+	receive(VB_MULTICAST_QPN, 3);
+	assert_int_equal(got.delivered, 2);
+	receive(0, 0); /* QP 0 does not exist on RoCE */
+	receive(2, 0);
+	assert_int_equal(got.delivered + got.forwarded + got.gsi, 4);
+}
+
+static void damaged_packets_are_dropped(void **state)
+{
+	struct vb_udp_packet p = arrival(MY_SLOT << VB_SLOT_SHIFT, 77);
+	uint8_t *bytes = (uint8_t *)(uintptr_t)p.bytes;
+	port_packet(&p);
+	assert_int_equal(got.delivered, 1);
+	for (size_t i = 0; i < p.len; i++) {
+		if (i == 4)
+			continue; /* FECN and BECN may change under way */
+		bytes[i] ^= 0x10;
+		port_packet(&p);
+		bytes[i] ^= 0x10;
+	}
+	for (size_t len = 0; len < p.len; len++) {
+		struct vb_udp_packet cut = p;
+		cut.len = len;
+		port_packet(&cut);
+	}
+	assert_int_equal(got.delivered + got.forwarded + got.gsi, 1);
+}
+
+static void source_ports_are_dynamic_and_stay(void **state)
+{
+	assert_int_equal(vb_roce_source_port(0, 11, 12), vb_roce_source_port(0, 12, 11)); /* one port per connection */
+	assert_int_equal(vb_roce_source_port(0x12345, 1, 2), vb_roce_source_port(0x12345, 3, 4));
+	assert_int_not_equal(vb_roce_source_port(0x12345, 1, 2), vb_roce_source_port(0x12346, 1, 2));
+	for (uint32_t label = 0; label < 1u << 20; label += 997)
+		assert_true(vb_roce_source_port(label, 5, 6) >= 0xc000);
+	/* The mapping that ibv_flow_label_to_udp_sport documents. */
+	assert_int_equal(vb_roce_source_port(0x12345, 0, 0), 0xc000 | ((0x12345 & 0x3fff) ^ (0x12345 >> 14)));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(equal_packets_go_out_together, setup),
+		cmocka_unit_test_setup(a_shorter_packet_is_the_last, setup),
+		cmocka_unit_test_setup(padding_is_zero, setup),
+		cmocka_unit_test_setup(a_longer_packet_begins_anew, setup),
+		cmocka_unit_test_setup(flows_do_not_mix, setup),
+		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
+		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),
+		cmocka_unit_test_setup(without_segmentation_each_is_signed_for_itself, setup),
+		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
+		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
+		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
