@@ -166,6 +166,7 @@ static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct
 	}
 	drop_kept(resp, psn);
 	resp->nak_due = false;
+	resp->last_by_ack = packet->row->flags.payload;
 	if (!packet->row->flags.payload)
 		resp->ack_due = false;	/* READ or atomic: the answer acknowledges what is before it */
 	else if (packet->ack_request)
@@ -398,6 +399,14 @@ bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out)
 	if (!resp->ack_due && !resp->nak_due)
 		return false;
 	write_ack(resp, out);
+	return true;
+}
+
+bool vb_rc_resp_ack_again(struct vb_rc_resp *resp)
+{
+	if (!resp->last_by_ack || resp->broken || resp->nak_due || resp->ack_due)
+		return false;
+	resp->ack_due = true;
 	return true;
 }
 

@@ -68,6 +68,7 @@ struct vb_rc_resp {
 	uint32_t msn;
 	struct vb_message message;
 	bool ack_due, nak_due, broken;
+	bool last_by_ack;		/* what was executed last is a SEND or WRITE: no answer of its own acknowledges it */
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* what the NAK is, or was last, about; 0: none */
 	struct vb_rc_saved saved[VB_RC_MAX_RD_ATOMIC];	/* a ring; the newest before saved_next */
@@ -91,6 +92,12 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
  * rkey's region.
  */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
+
+/*
+ * Makes the last ACK due once more: for a peer that may have missed it when there will soon be nobody to repeat it. False:
+ * there is none, or it goes out anyway.
+ */
+bool vb_rc_resp_ack_again(struct vb_rc_resp *resp);
 
 /* The data of the READ response just written cannot be read any more: it is not sent, a NAK is. */
 void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out);

@@ -517,6 +517,25 @@ static void uc__nothing_posted_or_not_allowed(void **state)
 	assert_false(uc_gets(&w, 4, 0));
 }
 
+static void ack_again__after_a_message_and_not_after_an_answer(void **state)
+{
+	struct vb_request s = request(VB_REQ_SEND, 1), r = request(VB_REQ_READ, 1);
+
+	assert_false(vb_rc_resp_ack_again(&f.resp));
+	assert_int_equal(gets(&s, 0, 0), VB_RC_TAKEN);
+	assert_false(vb_rc_resp_ack_again(&f.resp));	/* the first time is still due */
+	for (unsigned n = 0; n < 2; n++) {
+		assert_true(vb_rc_resp_write(&f.resp, &f.out));
+		assert_int_equal(vb_bth_psn((const struct vb_bth *)f.out.header), psn(0));
+		assert_false(vb_rc_resp_write(&f.resp, &f.out));
+		assert_int_equal(vb_rc_resp_ack_again(&f.resp), true);
+	}
+	assert_true(vb_rc_resp_write(&f.resp, &f.out));
+	assert_int_equal(gets(&r, 1, 0), VB_RC_TAKEN);
+	assert_true(vb_rc_resp_write(&f.resp, &f.out));
+	assert_false(vb_rc_resp_ack_again(&f.resp));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -539,6 +558,7 @@ int main(void)
 		TEST(read__memory_gone_when_it_is_sent),
 		TEST(atomic__executed_once_answered_twice),
 		TEST(atomic__address_must_be_aligned),
+		TEST(ack_again__after_a_message_and_not_after_an_answer),
 		TEST(strangers__are_ignored),
 		TEST(uc__a_gap_costs_its_message),
 		TEST(uc__nothing_posted_or_not_allowed),
