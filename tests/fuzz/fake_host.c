@@ -234,6 +234,8 @@ void fake_udp_packet(const struct vb_udp_packet *packet)
 	if (!udp.packet)
 		return;
 	udp.packet(packet);
+	if (fake.meanwhile)
+		fake.meanwhile();
 	if (udp.batch_done)
 		udp.batch_done();
 }

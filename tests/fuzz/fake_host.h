@@ -29,7 +29,7 @@ struct fake_host {
 	bool is_there;		/* the peer can be connected to */
 	bool has_hung_up;
 	unsigned patience;	/* how often the kernel is asked whether the peer lives, until it does not */
-	/* Called in the middle of copies, the library's work half done. */
+	/* Called in the middle of copies, the library's work half done, and between a packet's arrival and the end of its batch. */
 	void (*meanwhile)(void);
 	/* Called for each range of this process that is read for somebody else, or written. */
 	void (*touched)(const void *at, size_t bytes, bool written);

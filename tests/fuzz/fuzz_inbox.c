@@ -23,7 +23,7 @@
 #include "wire/packet.h"
 #include "wire/syndrome.h"
 
-enum { MAX_STEPS = 200, CHECK_EVERY = 8, MTU = 256, MOST_PER_STEP = 8192, VICTIMS = 3 };
+enum { KEPT = 4, MAX_STEPS = 200, CHECK_EVERY = 8, MTU = 256, MOST_PER_STEP = 8192, VICTIMS = 3 };
 enum { OWN = 0x0a000001, OTHER = 0x0a000002, LOCALHOST = 0x7f000001, GROUP = 0xe0000005, OTHER_QPN = 0x9005 };
 enum { INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
 
@@ -31,7 +31,13 @@ static struct {
 	struct fuzz_input *in;
 	struct rig_qp *victims[VICTIMS];	/* RC, UC, UD */
 	struct rig_qp *left, *right;
-	struct vb_ah ah;
+	struct vb_ah ahs[2];			/* to the other host, to this one */
+	struct {
+		uint8_t bytes[VB_INBOX_MAX_BYTES + 64];
+		size_t len;
+	} kept[KEPT];				/* packets that came before */
+	unsigned num_kept;
+	bool withdraws;				/* memory, before the next answers */
 	uint32_t expected[VICTIMS];		/* PSNs, as far as the answers tell */
 	uint32_t sent_psn;			/* of the last request that went out */
 } w;
@@ -185,7 +191,7 @@ static uint32_t some_qpn(unsigned victim, uint8_t b)
 		return w.victims[victim]->qp.qpn;
 	if (b < 0xf0)
 		return VB_QPN_MASK;
-	return b < 0xf8 ? b & 1u : ((uint32_t)FAKE_OWN_SLOT << VB_SLOT_SHIFT) + b;
+	return b < 0xf4 ? b & 1u : ((uint32_t)(b < 0xf8 ? FAKE_PEER_SLOT : FAKE_OWN_SLOT) << VB_SLOT_SHIFT) + b;
 }
 
 static size_t make_packet(uint8_t *packet)
@@ -221,15 +227,36 @@ static size_t make_packet(uint8_t *packet)
 	return row->header_bytes + payload + (-payload & 3);
 }
 
+static size_t repeat(uint8_t *packet)
+{
+	unsigned which = take(w.in) % KEPT;
+
+	memcpy(packet, w.kept[which].bytes, w.kept[which].len);
+	return w.kept[which].len;
+}
+
+static void keep(const uint8_t *packet, size_t len)
+{
+	unsigned which = w.num_kept++ % KEPT;
+
+	memcpy(w.kept[which].bytes, packet, len);
+	w.kept[which].len = len;
+}
+
 static void packet_comes(size_t (*make)(uint8_t *packet))
 {
 	static uint8_t packet[VB_INBOX_MAX_BYTES + 64];
 	uint8_t how = take(w.in);
 	size_t len = make(packet);
 
+	if (make == make_packet)
+		keep(packet, len);
+
 	/* Most are delivered as they should be. */
 	if (how < 0xc0)
 		how &= 0x0f;
+	if (len > VB_BTH_BYTES && vb_bth_destination_qpn((struct vb_bth *)packet) == VB_QPN_MASK)
+		how |= 32;
 	if (how & 1)
 		deliver_inbox(packet, len, how);
 	else
@@ -245,7 +272,8 @@ static void post(uint8_t which)
 	if (which & 8)
 		rig_post_receive(q, w.in);
 	else
-		rig_post_send(q, w.in, q->qp.type == IBV_QPT_UD ? &w.ah.pub : NULL, OTHER_QPN);
+		rig_post_send(q, w.in, q->qp.type == IBV_QPT_UD ? &w.ahs[which >> 4 & 1].pub : NULL,
+			      which & 32 ? w.left->qp.qpn : OTHER_QPN);
 }
 
 static void connect_victim(unsigned which)
@@ -288,12 +316,26 @@ static void step(uint8_t what)
 	case 4: rig_poll(); break;
 	case 5: fake_pass_time((uint64_t)take(w.in) << 16); break;
 	case 6: move(take(w.in)); break;
-	case 7: rig_register_again(take(w.in) % ZONES); break;
+	case 7:
+		w.withdraws = take(w.in) & 1;
+		rig_register_again(take(w.in) % ZONES);
+		break;
 	case 8: fake.send_result = results[take(w.in) % VB_ARRAY_LEN(results)]; break;
 	case 9: packet_comes(take(w.in) & 1 ? make_raw : make_mad); break;
+	case 10: packet_comes(repeat); break;
 	default: packet_comes(make_packet); break;
 	}
 	must(fake.sent_packets + fake.sent_datagrams - sent <= MOST_PER_STEP);
+}
+
+/* Between a READ and its answer. */
+static void withdraw(void)
+{
+	if (!w.withdraws)
+		return;
+	w.withdraws = false;
+	rig_register_again(OPEN);
+	rig_register_again(READABLE);
 }
 
 static void others_work(void)
@@ -313,15 +355,18 @@ static void set_up(struct fuzz_input *in)
 {
 	static const enum ibv_qp_type types[VICTIMS] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 1 } };
-	struct in6_addr group = v4(GROUP), other = v4(OTHER);
+	struct in6_addr group = v4(GROUP), other = v4(OTHER), own = v4(OWN);
 
 	memset(&w, 0, sizeof(w));
 	w.in = in;
 	rig_set_up();
 	fake.left = left;
 	vb_inbox_set_handler(VB_GSI_QPN, cm, NULL);
-	memcpy(to.grh.dgid.raw, &other, sizeof(other));
-	must(vb_ah_init(&w.ah, &rig.pd, &to) == 0);
+	fake.meanwhile = withdraw;
+	for (unsigned i = 0; i < 2; i++) {
+		memcpy(to.grh.dgid.raw, i ? &own : &other, sizeof(other));
+		must(vb_ah_init(&w.ahs[i], &rig.pd, &to) == 0);
+	}
 	for (unsigned i = 0; i < VICTIMS; i++) {
 		w.victims[i] = rig_add_qp(types[i]);
 		connect_victim(i);
@@ -350,7 +395,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(vb_mcast_detach(&w.victims[2]->qp, &group) == 0);
 	for (unsigned i = 0; i < VICTIMS; i++)
 		rig_remove_qp(w.victims[i]);
-	must(vb_ah_fini(&w.ah) == 0);
+	must(vb_ah_fini(&w.ahs[0]) == 0 && vb_ah_fini(&w.ahs[1]) == 0);
 	others_work();
 	rig_tear_down();
 	must(fake_timers() == 0);
