@@ -101,7 +101,7 @@ struct vb_cm_req_info {
 	uint64_t service_id;
 	uint64_t ca_guid;
 	uint32_t qpn;			/* 0: the connection has no QP of its own (not watched for staleness) */
-	uint32_t starting_psn;
+	uint32_t starting_psn;		/* the receiver's QP sends this one first */
 	uint32_t qkey;
 	enum vb_cm_transport transport;
 	uint8_t responder_resources, initiator_depth;

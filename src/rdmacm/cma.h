@@ -146,7 +146,8 @@ struct vb_cma_neighbour;
 /* What both sides agreed on, and what the QP's transitions need. "Our" numbers are this side's. */
 struct vb_cma_agreement {
 	struct vb_cm_path path;
-	uint32_t remote_qpn, remote_psn;
+	uint32_t remote_qpn;
+	uint32_t remote_psn;                          /* what the peer's QP expects first */
 	uint8_t responder_resources, initiator_depth; /* ours */
 	uint8_t retry_count, rnr_retry_count;         /* for our sends */
 };
@@ -174,7 +175,7 @@ struct vb_cma_id {
 	/* connection */
 	struct vb_cm_conn *conn;
 	uint32_t qpn;               /* of pub.qp, which the program may destroy behind our back; 0: none */
-	uint32_t our_psn;           /* our QP starts with it, whoever moves that QP and whenever */
+	uint32_t our_psn;           /* what our QP expects first, whoever moves it and whenever */
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */
 	bool disconnect_told;       /* DISCONNECTED was handed out */

@@ -52,7 +52,7 @@ static void rtr_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 	ah_attr(id, &attr->ah_attr);
 	attr->path_mtu = (enum ibv_mtu)id->agreed.path.mtu;
 	attr->dest_qp_num = id->agreed.remote_qpn;
-	attr->rq_psn = id->agreed.remote_psn;
+	attr->rq_psn = id->our_psn;
 	if (!is_reliable(id))
 		return;
 	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -63,7 +63,7 @@ static void rtr_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	attr->sq_psn = id->our_psn;
+	attr->sq_psn = id->agreed.remote_psn;
 	if (!is_reliable(id))
 		return;
 	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
