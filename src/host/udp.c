@@ -14,6 +14,7 @@
 enum {
 	BATCH = 8,
 	DRAIN_BATCHES = 256,
+	COLD_EVERY = 8,
 	PACKET_BYTES = 65536,
 	RECEIVE_BUFFER_BYTES = 16 << 20,
 	RETRY_NS = 250000000,
@@ -27,7 +28,7 @@ struct receiver {
 	struct vb_watch watch;
 };
 
-static void socket_ready(struct vb_watch *w, uint32_t epoll_events) { vb_udp_receive(); }
+static void socket_ready(struct vb_watch *w, uint32_t epoll_events);
 
 static struct receiver receivers[] = {
 	{ .ipv4 = true, .fd = -ENOTCONN, .watch.ready = socket_ready },
@@ -316,10 +317,15 @@ static bool begin_receiving(void)
 	       !atomic_exchange_explicit(&receiving, true, memory_order_acquire);
 }
 
-static bool receive_batch(void)
+/* A thread that polls asks the socket that had something last each time, the other one now and then: in vain costs one call. */
+static bool receive_batch(bool from_both)
 {
-	bool any = receive_from(&receivers[0]);
-	any |= receive_from(&receivers[1]);
+	static unsigned hot, turn; /* under `receiving` */
+	bool any = receive_from(&receivers[hot]);
+	if ((from_both || ++turn % COLD_EVERY == 0) && receive_from(&receivers[!hot])) {
+		hot = !hot;
+		any = true;
+	}
 	if (any && batch_handler)
 		batch_handler();
 	return any;
@@ -330,20 +336,24 @@ static void end_receiving(void)
 	atomic_store_explicit(&receiving, false, memory_order_release);
 }
 
-bool vb_udp_receive(void)
+static bool receive(bool from_both)
 {
 	if (!begin_receiving())
 		return false;
-	bool any = receive_batch();
+	bool any = receive_batch(from_both);
 	end_receiving();
 	return any;
 }
+
+bool vb_udp_receive(void) { return receive(false); }
+
+static void socket_ready(struct vb_watch *w, uint32_t epoll_events) { receive(true); }
 
 bool vb_udp_drain(void)
 {
 	if (!begin_receiving())
 		return false;
-	for (unsigned i = 0; i < DRAIN_BATCHES && receive_batch(); i++)
+	for (unsigned i = 0; i < DRAIN_BATCHES && receive_batch(true); i++)
 		;
 	end_receiving();
 	return true;

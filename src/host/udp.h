@@ -38,7 +38,10 @@ void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void
 /* Opens the sockets once per process and has the progress thread watch them. 0 even if another user has the port. */
 VB_EXPORT int vb_udp_open(void);
 bool vb_udp_is_open(void);
-/* Takes a bounded number of packets; false at once if there are none or another thread is at it. */
+/*
+ * Takes a bounded number of packets. False: none was seen, or another thread is at it. Made for polling: the IP version that had nothing
+ * last is looked at now and then only.
+ */
 bool vb_udp_receive(void);
 /* Takes what has arrived, as far as one call can; false: another thread is at it. For those who are about to say that nothing came. */
 bool vb_udp_drain(void);
