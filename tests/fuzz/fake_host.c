@@ -18,9 +18,8 @@ enum { MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES 
 
 struct fake_host fake;
 uint8_t *fake_arena;
+const uint8_t *fake_arena_seen;
 uint8_t fake_memory[FAKE_MEMORY_BYTES];
-
-static const void *arena_seen;	/* the library's mapping of fake_arena */
 
 /* ---- life ---- */
 
@@ -349,11 +348,11 @@ int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
 {
 	if (fd != ARENA_FD || bytes != VB_ARENA_BYTES)
 		return -EINVAL;
-	*addr = arena_seen;
+	*addr = fake_arena_seen;
 	return 0;
 }
 
-void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == arena_seen); }
+void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen); }
 
 int vb_mem_check(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
 
@@ -473,8 +472,8 @@ static void map_arena(void)
 
 	must(fd >= 0 && ftruncate(fd, (off_t)VB_ARENA_BYTES) == 0);
 	fake_arena = mmap(NULL, VB_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	arena_seen = mmap(NULL, VB_ARENA_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	must(fake_arena != MAP_FAILED && arena_seen != MAP_FAILED);
+	fake_arena_seen = mmap(NULL, VB_ARENA_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	must(fake_arena != MAP_FAILED && fake_arena_seen != MAP_FAILED);
 	close(fd);
 }
 

@@ -21,6 +21,8 @@ enum { FAKE_OWN_SLOT = 7, FAKE_PEER_SLOT = 9, FAKE_MEMORY_BYTES = 1 << 16 };
 #define FAKE_ARENA  UINT64_C(0x9900000000)
 
 extern uint8_t *fake_arena;
+/* The same, as the library has it. */
+extern const uint8_t *fake_arena_seen;
 extern uint8_t fake_memory[FAKE_MEMORY_BYTES];
 
 struct fake_host {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A hostile process at the other end of a link: it rewrites the memory that it shares - control block, ring, byte streams, bells, keys - at
- * any step, also in the middle of a copy, and says anything on the link, while the responder and the requester of a queue pair
- * that is connected to it work.
+ * any step, also in the middle of a copy and between two looks at the same, and says anything on the link, while the responder and
+ * the requester of a queue pair that is connected to it work.
  *
  * Input: how the link begins, then steps. Half of them do what a decent peer would do (publish a request, acknowledge,
  * feed a stream), so that the others meet work in progress.
@@ -32,6 +32,7 @@ static struct {
 	uint32_t position;	/* what a decent peer would publish next */
 	uint32_t bells;
 	bool interferes;	/* in the middle of the next copy */
+	unsigned loads;		/* so many loads from now on; 0: not */
 } w;
 
 static struct vb_arena_head *head(void) { return (struct vb_arena_head *)fake_arena; }
@@ -230,6 +231,38 @@ static void interfere(void)
 		block()->mode = 0;
 }
 
+#ifdef __clang__
+#define UNTRACED __attribute__((no_sanitize("coverage")))
+#else
+#define UNTRACED
+#endif
+
+/*
+ * Before any load of the library from the peer's arena, where the compiler tells of them (clang, -fsanitize-coverage=trace-loads): so
+ * what was looked at once may be another thing at the second look.
+ */
+static void interrupt(void)
+{
+	w.loads = 0;
+	scribble();
+	if (take(w.in) & 1)
+		w.loads = 1 + take(w.in) % 4;
+}
+
+#define TRACED_LOAD(bytes)                                                                              \
+	void __sanitizer_cov_load##bytes(const uint8_t *address);                                       \
+	UNTRACED void __sanitizer_cov_load##bytes(const uint8_t *address)                               \
+	{                                                                                               \
+		if (w.loads && address >= fake_arena_seen && address < fake_arena_seen + VB_ARENA_BYTES && \
+		    --w.loads == 0)                                                                     \
+			interrupt();                                                                    \
+	}
+TRACED_LOAD(1)
+TRACED_LOAD(2)
+TRACED_LOAD(4)
+TRACED_LOAD(8)
+TRACED_LOAD(16)
+
 static void say_something(void)
 {
 	static uint8_t message[64];
@@ -289,7 +322,10 @@ static void step(uint8_t what)
 	case 10: rig_post_send(w.victim, w.in, NULL, 0); break;
 	case 11: rig_post_receive(w.victim, w.in); break;
 	case 12: fake_pass_time((uint64_t)take(w.in) << 18); break;
-	case 13: w.interferes = true; break;
+	case 13:
+		w.interferes = true;
+		w.loads = take(w.in) % 64;
+		break;
 	case 14:
 		if (take(w.in) & 1)
 			ring_a_lap();
@@ -369,6 +405,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			rig_check_memory();
 	}
 	w.interferes = false;
+	w.loads = 0;
 	fake.patience = 1;
 	check_streams();
 	must(!rig_is_secret(fake_memory, sizeof(fake_memory)));
