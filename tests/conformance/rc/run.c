@@ -2,6 +2,8 @@
 /* Cases: every body on every path, each in its own process group of one or two processes. */
 #include "rc.h"
 
+#include "../../unit/netns.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -94,6 +96,8 @@ static bool has(const struct path *p, const char *variable, const char *value)
 	return p->variable && !strcmp(p->variable, variable) && !strcmp(p->value, value);
 }
 
+static bool is_wire(const struct path *p) { return has(p, "VERBATIM_LOCAL", "off"); }
+
 static struct end make_end(const struct instance *i, bool passive, int sock)
 {
 	const char *seed = getenv("VERBATIM_SEED");
@@ -102,7 +106,7 @@ static struct end make_end(const struct instance *i, bool passive, int sock)
 		.threads = i->path->threads,
 		.copies_by_vm = has(i->path, "VERBATIM_COPY", "process_vm"),
 		.copies_by_link = has(i->path, "VERBATIM_COPY", "link"),
-		.wire = has(i->path, "VERBATIM_LOCAL", "off"),
+		.wire = is_wire(i->path),
 		.sock = sock,
 		.seed = seed ? strtoull(seed, NULL, 0) : 1,
 	};
@@ -189,6 +193,8 @@ static void run(const struct instance *i)
 	unsetenv("VERBATIM_LOCAL");
 	if (i->path->variable)
 		setenv(i->path->variable, i->path->value, 1);
+	if (is_wire(i->path))
+		(void)netns_enter(); /* else other programs' packets and ours meet on one port, and theirs may take ours along when they end */
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 	if (i->body->where == ALONE)
 		run_active(i, pair[0]);
