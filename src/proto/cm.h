@@ -346,6 +346,8 @@ int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 /* Sends the DREQ of a connection that waits for the answer once more, out of turn: for a process that ends and will not be there to
  * repeat it in time. False: no DREQ is open. */
 bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out);
+/* The same for the DREP with which a connection has ended, in case it was lost. False: there was none. */
+bool vb_cm_repeat_drep(struct vb_cm_conn *c, struct vb_cm_out *out);
 
 /* Gives a connection up in any state (never fails): tells the peer what the specification wants (REJ before
  * ESTABLISHED, DREQ after). No event but VB_CM_EV_RELEASE follows. */

@@ -288,11 +288,13 @@ bool vb_cm_do_send_dreq(struct vb_cm_conn *c, struct vb_cm_step *s)
 
 bool vb_cm_do_send_drep(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
-	struct vb_cm_drep_msg *m = vb_cm_drep_in(begin_message(c, s, VB_CM_ATTR_DREP));
+	struct vb_mad *mad = begin_message(c, s, VB_CM_ATTR_DREP);
+	struct vb_cm_drep_msg *m = vb_cm_drep_in(mad);
 
 	vb_cm_drep_msg_set_local_comm_id(m, c->local_comm_id);
 	vb_cm_drep_msg_set_remote_comm_id(m, c->remote_comm_id);
 	vb_cm_drep_msg_set_private_data(m, s->private_data, s->private_data_len);
+	keep(c, mad);
 	return true;
 }
 

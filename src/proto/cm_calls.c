@@ -201,6 +201,16 @@ bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out)
 	return true;
 }
 
+bool vb_cm_repeat_drep(struct vb_cm_conn *c, struct vb_cm_out *out)
+{
+	struct vb_cm_step s = begin(NULL, 0, out);
+
+	if (c->state != VB_CM_TIMEWAIT || !c->has_last || vb_mad_attribute_id(&c->last) != VB_CM_ATTR_DREP)
+		return false;
+	vb_cm_repeat(c, &s);
+	return true;
+}
+
 void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);

@@ -27,6 +27,7 @@ enum {
 	MAX_LINGERING = 4096,
 	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
+	LAST_DREPS = 4,      /* repetitions of what is not waited for */
 };
 
 struct postponed {
@@ -263,8 +264,21 @@ static unsigned open_dreqs_locked(bool repeat)
 	return count;
 }
 
+/* A peer that misses its DREP asks again, and finds nobody. */
+static void repeat_dreps_locked(void)
+{
+	struct vb_cm_conn *c = NULL;
+	struct vb_cm_out out;
+
+	while ((c = vb_cm_table_next(agent.table, c)))
+		if (!vb_cma_route_is_local(&c->route) && vb_cm_repeat_drep(c, &out))
+			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
+}
+
 void vb_cma_agent_take_leave_locked(void)
 {
+	for (unsigned n = 0; agent.started && n < LAST_DREPS; n++)
+		repeat_dreps_locked();
 	for (unsigned ms = 0; agent.started && ms < LEAVE_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
 		vb_cma_unlock();
 		vb_sleep_ns(1000000);

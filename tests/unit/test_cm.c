@@ -485,6 +485,21 @@ static void disconnect__lost_drep_is_sent_again(void **state)
 	assert_event(&w->a, VB_CM_EV_DISCONNECTED, 0);
 }
 
+static void disconnect__drep_once_more_at_the_end(void **state)
+{
+	struct world *w = *state;
+
+	bring(w, VB_CM_DREQ_RCVD);
+	assert_false(vb_cm_repeat_drep(&w->p.c, &w->p.out));
+	disconnect_side(w, &w->p);
+	assert_true(vb_cm_repeat_drep(&w->p.c, &w->p.out));
+	assert_sent(&w->p, VB_CM_ATTR_DREP);
+	carry(w, &w->p);
+	assert_event(&w->a, VB_CM_EV_DISCONNECTED, 0);
+	assert_state(&w->a, VB_CM_TIMEWAIT);
+	assert_false(vb_cm_repeat_drep(&w->a.c, &w->a.out));
+}
+
 static void disconnect__unanswered_ends_after_its_retries(void **state)
 {
 	struct world *w = *state;
@@ -634,6 +649,7 @@ int main(void)
 		WORLD_TEST(disconnect__is_answered_when_the_user_does),
 		WORLD_TEST(disconnect__is_answered_at_once_with_auto_drep),
 		WORLD_TEST(disconnect__lost_drep_is_sent_again),
+		WORLD_TEST(disconnect__drep_once_more_at_the_end),
 		WORLD_TEST(disconnect__unanswered_ends_after_its_retries),
 		WORLD_TEST(disconnect__crossing_requests_answer_each_other),
 		WORLD_TEST(disconnect__before_the_rtu_came),
