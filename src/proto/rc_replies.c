@@ -268,8 +268,8 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 		return VB_RC_IGNORED;
 	uint64_t offset = (psn - slot->first) * req->config.mtu;
 	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, slot->request.length - offset))
-		return VB_RC_IGNORED;
-	if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
+		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);
+	else if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
 		vb_rc_req_break(req, position, VB_RC_LOCAL);
 	else
 		req->answered[psn % VB_RC_WINDOW / 64] |= UINT64_C(1) << psn % 64;
@@ -277,10 +277,22 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
+static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req)
+{
+	if (req->una < req->cut_end || req->una == req->next)
+		return VB_RC_IGNORED;
+	req->cut_end = req->next;
+	vb_rc_window_congested(&req->window);
+	return VB_RC_TAKEN;
+}
+
 enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const struct vb_packet *packet)
 {
-	if (req->broken || packet->opcode >> VB_OPCODE_BITS != req->config.to.service ||
-	    !vb_pkey_matches(packet->pkey, req->config.to.pkey))
+	if (req->broken || !vb_pkey_matches(packet->pkey, req->config.to.pkey))
+		return VB_RC_IGNORED;
+	if (packet->row->operation == VB_OP_CNP)
+		return receive_congestion(req);
+	if (packet->opcode >> VB_OPCODE_BITS != req->config.to.service)
 		return VB_RC_IGNORED;
 	uint64_t psn = vb_psn_expand(req->una, packet->psn);
 	switch ((enum vb_operation)packet->row->operation) {

@@ -38,9 +38,9 @@
  * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position; what is before it still
  * completes, then that one fails, and after that the machine is silent for ever.
  *
- * What it leaves out: credits (ACKs carry any, SENDs beyond them get an RNR NAK and wait), congestion
- * notification packets, alternate paths. A response of the wrong length is dropped: then retries run out if
- * the peer insists.
+ * A congestion notification packet cuts the window as a loss at a queue does, once per round trip.
+ *
+ * What it leaves out: credits (ACKs carry any, SENDs beyond them get an RNR NAK and wait), alternate paths.
  *
  * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset,
  * bytes) at the moment of sending, again when sent again; so data must stay unchanged until its request
@@ -69,7 +69,8 @@ enum { VB_RC_WINDOW = 2048, VB_RC_MAX_RD_ATOMIC = 16, VB_RNR_RETRY_FOREVER = 7 }
 	X(REMOTE_OPERATIONAL, "remote operational error")                                                             \
 	X(RETRY_EXCEEDED, "retries used up without an answer")                                                        \
 	X(RNR_RETRY_EXCEEDED, "peer never had a receive posted")                                                      \
-	X(LOCAL, "local memory not accessible")
+	X(LOCAL, "local memory not accessible")                                                                       \
+	X(BAD_RESPONSE, "a response of the wrong length")
 
 enum vb_rc_status {
 #define X(name, text) VB_RC_##name,
@@ -152,7 +153,7 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_M
 /* The next packet to go out now, if there is one. */
 bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out);
 
-/* An ACK, NAK, READ response or atomic answer of the peer. */
+/* An ACK, NAK, READ response or atomic answer of the peer, or a congestion notification packet. */
 enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const struct vb_packet *packet);
 
 /* When vb_rc_req_expire is to be called at the latest; VB_RC_NEVER. */

@@ -69,15 +69,19 @@ static uint32_t bounded(const struct vb_rc_window *w, uint64_t size)
 	return (uint32_t)vb_min_u64(size < VB_RC_WINDOW_LEAST ? VB_RC_WINDOW_LEAST : size, w->most);
 }
 
-void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
+void vb_rc_window_congested(struct vb_rc_window *w)
 {
 	uint64_t carried = w->rate_ns ? w->rate_packets * w->least_ns / w->rate_ns : 0;
 
-	if (packets * MANY_LOST <= w->size && !has_queue(w))
-		return;
 	w->size = vb_min_u32(w->size, bounded(w, carried > w->size / 2 ? carried : w->size / 2));
 	w->threshold = w->size;
 	w->grown = 0;
+}
+
+void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
+{
+	if (packets * MANY_LOST > w->size || has_queue(w))
+		vb_rc_window_congested(w);
 }
 
 void vb_rc_window_silent(struct vb_rc_window *w)

@@ -34,6 +34,8 @@ void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t pa
 /* At most once per round trip. packets: how many had to be sent again since the last time. */
 void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets);
 void vb_rc_window_silent(struct vb_rc_window *w);
+/* A queue on the path says that it fills. At most once per round trip. */
+void vb_rc_window_congested(struct vb_rc_window *w);
 /* How long to wait for an answer; doubled by each silence. */
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w);
 /*

@@ -68,6 +68,7 @@ static const struct {
 								 "this one, and does the network let UDP port 4791 through?" },
 	[VB_RC_RNR_RETRY_EXCEEDED]     = { IBV_WC_RNR_RETRY_EXC_ERR, "the peer never had a receive posted in time" },
 	[VB_RC_LOCAL]                  = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
+	[VB_RC_BAD_RESPONSE]           = { IBV_WC_BAD_RESP_ERR, "the peer answered a READ with packets of the wrong length" },
 };
 
 static void fail(struct connection *c, const struct vb_rc_completion *done)

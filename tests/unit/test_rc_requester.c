@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "packets.h"
+#include "proto/cnp.h"
 #include "proto/rc_requester.h"
 #include "wire/timers.h"
 
@@ -347,14 +348,26 @@ static void read__responses_in_any_order(void **state)
 		assert_int_equal(f.placed[i * MTU], (uint8_t)psn(i));
 }
 
-static void read__wrong_lengths_are_dropped(void **state)
+static void read__wrong_lengths_end_it(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_READ, 300);
+	write_all();
+	assert_ignored(atomic_answer(&f.t, psn(1), 1));
+	assert_int_equal(receives(response(&f.t, VB_OPB_READ_RESPONSE_FIRST, psn(1), 100)), VB_RC_BROKEN);
+	assert_int_equal(f.placed_bytes, 0);
+	assert_completes(0, VB_RC_SUCCESS);
+	assert_completes(1, VB_RC_BAD_RESPONSE);
+	assert_false(writes());
+}
+
+static void read__last_response_too_long(void **state)
 {
 	post(VB_REQ_READ, 300);
 	write_all();
-	assert_ignored(response(&f.t, VB_OPB_READ_RESPONSE_FIRST, psn(0), 100));
-	assert_ignored(response(&f.t, VB_OPB_READ_RESPONSE_ONLY, psn(1), MTU));
-	assert_ignored(atomic_answer(&f.t, psn(0), 1));
-	assert_int_equal(f.placed_bytes, 0);
+	receives(response(&f.t, VB_OPB_READ_RESPONSE_FIRST, psn(0), MTU));
+	assert_int_equal(receives(response(&f.t, VB_OPB_READ_RESPONSE_LAST, psn(1), 300 - MTU + 4)), VB_RC_BROKEN);
+	assert_completes(0, VB_RC_BAD_RESPONSE);
 }
 
 static void read__ack_beyond_it_means_lost_responses(void **state)
@@ -486,6 +499,43 @@ static void window__loss_on_an_empty_path_and_at_a_queue(void **state)
 	assert_int_equal(f.req.window.size, 256);	/* the same round trip */
 }
 
+static void congestion__halves_once_per_round_trip(void **state)
+{
+	struct vb_cnp cnp = { 0 };
+
+	vb_cnp_build(to_peer(), &f.out);
+	assert_ignored(arrival(&f.t, &f.out, 0));	/* nothing is under way */
+	post(VB_REQ_WRITE, 100000 * MTU);
+	write_all();
+	run_for(20, 50000);
+	assert_int_equal(f.req.window.size, 512);
+	vb_cnp_build(to_peer(), &f.out);
+	assert_int_equal(receives(arrival(&f.t, &f.out, 0)), VB_RC_TAKEN);
+	assert_int_equal(f.req.window.size, 512);	/* that is what the path has carried in a round trip */
+	run_for(1, 400000);
+	run_for(10, 400000);
+	vb_cnp_build(to_peer(), &f.out);
+	assert_int_equal(receives(arrival(&f.t, &f.out, 0)), VB_RC_TAKEN);
+	assert_int_equal(f.req.window.size, 256);
+	vb_cnp_build(to_peer(), &f.out);
+	assert_ignored(arrival(&f.t, &f.out, 0));
+	assert_true(vb_cnp_is_due(&cnp, f.now));
+	assert_false(vb_cnp_is_due(&cnp, f.now + VB_CNP_PAUSE_NS - 1));
+	assert_true(vb_cnp_is_due(&cnp, f.now + VB_CNP_PAUSE_NS));
+}
+
+static void congestion__packet(void **state)
+{
+	vb_cnp_build(to_peer(), &f.out);
+	const struct vb_packet *p = arrival(&f.t, &f.out, 0);
+	const struct vb_bth *bth = (const struct vb_bth *)p->bytes;
+	assert_int_equal(p->opcode, 0x81);
+	assert_int_equal(p->destination_qpn, to_peer()->qpn);
+	assert_int_equal(p->payload_bytes, 16);
+	assert_true(vb_bth_becn(bth));
+	assert_false(vb_bth_fecn(bth) || vb_bth_ack_request(bth) || vb_bth_psn(bth));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
@@ -504,7 +554,8 @@ int main(void)
 		TEST(silence__retries_are_counted),
 		TEST(silence__late_call_counts_once),
 		TEST(read__responses_in_any_order),
-		TEST(read__wrong_lengths_are_dropped),
+		TEST(read__wrong_lengths_end_it),
+		TEST(read__last_response_too_long),
 		TEST(read__ack_beyond_it_means_lost_responses),
 		TEST(read__long_ones_in_portions),
 		TEST(read__depth_and_fence),
@@ -513,6 +564,8 @@ int main(void)
 		TEST(break__what_is_before_goes_on),
 		TEST(window__opens_and_bounds_what_is_in_flight),
 		TEST(window__loss_on_an_empty_path_and_at_a_queue),
+		TEST(congestion__halves_once_per_round_trip),
+		TEST(congestion__packet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
