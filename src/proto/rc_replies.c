@@ -220,6 +220,24 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
+/* Receives do not go away again, so what says less is late. */
+static void learn_credits(struct vb_rc_req *req, const struct vb_packet *packet)
+{
+	if (!vb_opcode_has(packet->row, VB_EXT_AETH))
+		return;
+	const struct vb_aeth *aeth = (const struct vb_aeth *)vb_packet_extension(packet, VB_EXT_AETH);
+	uint8_t syndrome = (uint8_t)vb_aeth_syndrome(aeth);
+	if (vb_syndrome_class(syndrome) != VB_AETH_ACK)
+		return;
+	bool had_credits = req->has_credits;
+	req->has_credits = vb_syndrome_value(syndrome) != VB_AETH_NO_CREDITS;
+	if (!req->has_credits)
+		return;
+	uint32_t end = vb_aeth_msn(aeth) + vb_credits(vb_syndrome_value(syndrome));
+	if (!had_credits || (int32_t)((end - req->credit_end) << 8) > 0)
+		req->credit_end = end;
+}
+
 static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint64_t psn,
 				      const struct vb_packet *packet)
 {
@@ -230,6 +248,7 @@ static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint6
 	case VB_AETH_ACK:
 		if (psn < req->acked || psn >= req->next)
 			return VB_RC_IGNORED;
+		learn_credits(req, packet);
 		progress(req, now, psn + 1, false);
 		return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 	case VB_AETH_RNR:
@@ -266,6 +285,7 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 	bool atomic = packet->row->operation == VB_OP_ATOMIC_ACK;
 	if (!is_answered_slot(slot) || is_atomic(slot) != atomic)
 		return VB_RC_IGNORED;
+	learn_credits(req, packet);
 	uint64_t offset = (psn - slot->first) * req->config.mtu;
 	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, slot->request.length - offset))
 		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);

@@ -149,13 +149,31 @@ static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot 
 	return room < vb_min_u32(left, size / 4) ? 0 : vb_min_u32(left, vb_min_u32(room, size / sharers));
 }
 
+/* May as many messages be begun as far as credits go? MSNs have 24 bits. */
+static bool is_within_credits(const struct vb_rc_req *req, uint32_t messages)
+{
+	return !req->has_credits || (int32_t)((messages - req->credit_end) << 8) <= 0;
+}
+
+/* Is there a receive for the next packet's message, as far as is known? If not it may go alone. */
+static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	bool begins = req->next == slot->first;
+
+	if (!vb_request_takes_receive(&slot->request) || (!begins && req->acked > slot->first))
+		return true;
+	return is_within_credits(req, req->messages + begins) || req->una == req->next;
+}
+
 static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
 	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
 		return false;
 	if (slot->request.fence && req->next == slot->first && req->reads_count)
 		return false;
-	return !is_answered_slot(slot) || req->reads_count < req->config.max_rd_atomic;
+	if (is_answered_slot(slot))
+		return req->reads_count < req->config.max_rd_atomic;
+	return has_credit(req, slot);
 }
 
 static void note_read(struct vb_rc_req *req, uint32_t count)
@@ -172,6 +190,12 @@ static bool wants_ack(const struct vb_rc_req *req)
 	uint64_t every = vb_min_u32(ASK_EVERY, req->window.size / 4);
 
 	return req->next == req->end || req->next - req->una >= req->window.size || req->next - req->asked >= every;
+}
+
+/* After this packet, the begin or the end of its message, the next message may have to wait for an ACK. */
+static bool is_last_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot, uint64_t psn)
+{
+	return !is_within_credits(req, req->messages + 1) && (psn == slot->first || req->next == slot->end);
 }
 
 static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
@@ -191,8 +215,9 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	if (answered)
 		note_read(req, count);
 	uint64_t psn = req->next;
+	req->messages += answered || psn == slot->first;
 	req->next += count;
-	if (answered || wants_ack(req)) {
+	if (answered || wants_ack(req) || is_last_credit(req, slot, psn)) {
 		if (!answered)
 			vb_packet_out_ask(out);
 		req->asked = req->next;

@@ -40,7 +40,11 @@
  *
  * A congestion notification packet cuts the window as a loss at a queue does, once per round trip.
  *
- * What it leaves out: credits (ACKs carry any, SENDs beyond them get an RNR NAK and wait), alternate paths.
+ * Credits. If the responder's ACKs say how many receives it has, a message that takes one and for which there is none sends its
+ * first packet alone, with nothing else under way; when that is acknowledged, so is that a receive was there, and the rest follows.
+ * Messages are counted as the responder counts them, so each READ request counts.
+ *
+ * What it leaves out: alternate paths.
  *
  * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset,
  * bytes) at the moment of sending, again when sent again; so data must stay unchanged until its request
@@ -121,6 +125,9 @@ struct vb_rc_req {
 	uint64_t again_at_cut;		/* packets_again at the last one */
 	/* What the responder does with packets out of order, as its last ACKs while recovering have shown. */
 	enum { VB_RC_PEER_UNKNOWN, VB_RC_PEER_KEEPS, VB_RC_PEER_DROPS } peer;
+	uint32_t messages;		/* begun, as the responder counts them (MSN) */
+	uint32_t credit_end;		/* it has receives for those before it, */
+	bool has_credits;		/* if it says so at all */
 	bool failing, broken, failure_reported;
 	uint8_t failure;		/* enum vb_rc_status */
 	uint8_t retries, rnr_retries;	/* used since the last progress */

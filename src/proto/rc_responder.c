@@ -335,14 +335,20 @@ static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
 	vb_aeth_set_msn(aeth, resp->msn);
 }
 
-static const uint8_t ack = VB_AETH_ACK << 5 | VB_AETH_NO_CREDITS;
+/* The receive of a message that has begun counts as well: the message is not in the MSN yet. */
+static uint8_t ack(const struct vb_rc_resp *resp)
+{
+	if (!resp->config.receives)
+		return vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
+	return vb_syndrome(VB_AETH_ACK, vb_credits_code(resp->config.receives(resp->config.ctx) + resp->message.has_receive));
+}
 
 static void write_atomic_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *atomic, struct vb_packet_out *out)
 {
 	const struct vb_opcode_row *row =
 		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ATOMIC_ACKNOWLEDGE, (uint32_t)atomic->first, 0);
 
-	put_aeth(resp, out, row, ack);
+	put_aeth(resp, out, row, ack(resp));
 	vb_atomicacketh_set_original(vb_packet_out_extension(out, row, VB_EXT_ATOMICACKETH), atomic->original);
 	atomic->sent = atomic->end;
 }
@@ -358,7 +364,7 @@ static void write_response(const struct vb_rc_resp *resp, struct vb_rc_saved *re
 			(uint32_t)psn, bytes);
 
 	if (vb_opcode_has(row, VB_EXT_AETH))
-		put_aeth(resp, out, row, ack);
+		put_aeth(resp, out, row, ack(resp));
 	out->payload_at = read->address + offset;
 	out->rkey = read->rkey;
 }
@@ -379,7 +385,7 @@ static void write_ack(struct vb_rc_resp *resp, struct vb_packet_out *out)
 	const struct vb_opcode_row *row =
 		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ACKNOWLEDGE, (uint32_t)psn, 0);
 
-	put_aeth(resp, out, row, resp->nak_due ? resp->nak_syndrome : ack);
+	put_aeth(resp, out, row, resp->nak_due ? resp->nak_syndrome : ack(resp));
 	resp->ack_due = resp->nak_due = false;	/* a NAK acknowledges what is before it */
 }
 

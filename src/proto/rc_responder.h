@@ -47,6 +47,8 @@ struct vb_rc_resp_config {
 	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
 	uint8_t rnr_timer;		/* code; may be changed between calls */
 	const struct vb_responder_ops *ops;
+	/* How many receives are posted, for the credits in ACKs; NULL: they carry none, and the peer sends as it likes. */
+	unsigned (*receives)(void *ctx);
 	/* VB_RC_BUFFER_BYTES, or NULL: then packets out of order are dropped. */
 	void *(*buffer_take)(void *ctx);
 	void (*buffer_give)(void *ctx, void *buffer);

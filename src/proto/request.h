@@ -49,6 +49,12 @@ struct vb_packet_to {
 	uint8_t service;	/* enum vb_service */
 };
 
+/* Does it take a receive of the peer? */
+static inline bool vb_request_takes_receive(const struct vb_request *r)
+{
+	return r->kind == VB_REQ_SEND || (r->kind == VB_REQ_WRITE && r->tail == VB_TAIL_IMM);
+}
+
 static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }
 
 /* PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of two. */

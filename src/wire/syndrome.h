@@ -28,6 +28,24 @@ static inline uint8_t vb_syndrome(enum vb_aeth_class class, unsigned value)
 	return (uint8_t)(class << 5 | (value & 31));
 }
 
+/* What a credit count in an ACK stands for: how many receives the responder has (9.7.7.2.4). code: 0 to 30. */
+static inline unsigned vb_credits(unsigned code)
+{
+	if (code < 4)
+		return code;
+	return (code % 2 ? 3u : 2u) << (code / 2 - 1);
+}
+
+/* The code for as many of them as there is one for. */
+static inline unsigned vb_credits_code(unsigned receives)
+{
+	unsigned code = 0;
+
+	while (code + 1 < VB_AETH_NO_CREDITS && vb_credits(code + 1) <= receives)
+		code++;
+	return code;
+}
+
 static inline unsigned vb_syndrome_class(uint8_t syndrome) { return syndrome >> 5; }
 static inline unsigned vb_syndrome_value(uint8_t syndrome) { return syndrome & 31; }
 

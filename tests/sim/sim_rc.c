@@ -42,6 +42,7 @@ struct profile {
 	unsigned receives;				/* receives that wait at most; 0: as many as are needed */
 	unsigned buffers;				/* for packets out of order, in all */
 	unsigned deepest;				/* max_rd_atomic at most */
+	bool credits;					/* ACKs say how many receives there are */
 	bool refused;					/* a request of each end is one that the peer must refuse */
 	bool dies;					/* one host falls silent for good */
 	bool returns;					/* but not for good */
@@ -63,6 +64,9 @@ static const struct profile profiles[] = {
 	{ "near and far", { .loss = 20, .late = 10, .delay = 5 * US, .far = 200, .per_byte_ps = 800, .queue = 100 }, .buffers = 512,
 	  .deepest = 16 },
 	{ "no receives posted", { .loss = 20, .doubling = 20, .delay = 20 * US }, .receives = 2, .buffers = 64, .deepest = 16 },
+	{ "credits", { .delay = 20 * US }, .receives = 3, .credits = true, .buffers = 64, .deepest = 16 },
+	{ "credits and losses", { .loss = 50, .doubling = 50, .late = 50, .delay = 20 * US }, .receives = 2, .credits = true,
+	  .buffers = 64, .deepest = 4 },
 	{ "partitions", { .loss = 20, .delay = 30 * US, .cuts = 4 }, .buffers = 64, .deepest = 1 },
 	{ "everything", { .loss = 50, .runs = 2, .doubling = 50, .corruption = 20, .late = 50, .delay = 100 * US, .jitter = 100 * US,
 	  .far = 5, .per_byte_ps = 2000, .queue = 100, .cuts = 2 }, .receives = 3, .buffers = 16, .deepest = 3 },
@@ -246,6 +250,12 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 }
 
 static int invalidate(void *ctx, uint32_t rkey) { return 0; }
+
+static unsigned count_receives(void *ctx)
+{
+	const struct end *end = ctx;
+	return end->receives;
+}
 
 static void *buffer_take(void *ctx)
 {
@@ -563,7 +573,7 @@ static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned
 		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end },
 			end->slots, SLOTS);
 	vb_rc_resp_init(&end->resp, &(struct vb_rc_resp_config){ .to = to, .mtu = mtu, .first_psn = peer_psn,
-		.max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + sim_pick(12)), .ops = &ops,
+		.receives = p->credits ? count_receives : NULL, .max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + sim_pick(12)), .ops = &ops,
 		.buffer_take = buffer_take, .buffer_give = buffer_give, .ctx = end });
 }
 

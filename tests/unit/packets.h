@@ -58,8 +58,10 @@ static inline const struct vb_packet *response(struct test_packet *t, unsigned o
 	uint32_t bytes)
 {
 	struct vb_packet_out out;
+	const struct vb_opcode_row *row = vb_packet_out_begin(&out, to_peer(), opcode_bits, psn, bytes);
 
-	vb_packet_out_begin(&out, to_peer(), opcode_bits, psn, bytes);
+	if (vb_opcode_has(row, VB_EXT_AETH))
+		vb_aeth_set_syndrome(vb_packet_out_extension(&out, row, VB_EXT_AETH), VB_AETH_NO_CREDITS);
 	return arrival(t, &out, (uint8_t)psn);
 }
 
@@ -68,6 +70,7 @@ static inline const struct vb_packet *atomic_answer(struct test_packet *t, uint3
 	struct vb_packet_out out;
 	const struct vb_opcode_row *row = vb_packet_out_begin(&out, to_peer(), VB_OPB_ATOMIC_ACKNOWLEDGE, psn, 0);
 
+	vb_aeth_set_syndrome(vb_packet_out_extension(&out, row, VB_EXT_AETH), VB_AETH_NO_CREDITS);
 	vb_atomicacketh_set_original(vb_packet_out_extension(&out, row, VB_EXT_ATOMICACKETH), original);
 	return arrival(t, &out, 0);
 }

@@ -325,6 +325,76 @@ static void silence__late_call_counts_once(void **state)
 	assert_completes(0, VB_RC_SUCCESS);
 }
 
+/* An ACK that says: so many messages done, so many receives there. */
+static const struct vb_packet *ack_with(uint32_t n, uint32_t messages, unsigned receives)
+{
+	reply(&f.t, psn(n), vb_syndrome(VB_AETH_ACK, vb_credits_code(receives)));
+	vb_aeth_set_msn((struct vb_aeth *)(f.t.bytes + VB_BTH_BYTES), messages);
+	return &f.t.packet;
+}
+
+static void credits__one_packet_beyond(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 1);
+	receives(ack_with(0, 1, 1));
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_SEND, 3 * MTU);
+	post(VB_REQ_SEND, 1);
+	assert_writes("SEND_ONLY", 1);
+	assert_true(asks(&f.out));
+	assert_false(writes());
+	receives(ack_with(1, 2, 0));
+	assert_writes("SEND_FIRST", 2);
+	assert_true(asks(&f.out));
+	assert_false(writes());
+	receives(ack_with(2, 2, 1));	/* the receive that the message has */
+	assert_writes("SEND_MIDDLE", 3);
+	assert_false(asks(&f.out));
+	assert_writes("SEND_LAST", 4);
+	assert_true(asks(&f.out));
+	assert_false(writes());
+	receives(ack_with(4, 3, 100));
+	assert_writes("SEND_ONLY", 5);
+}
+
+static void credits__only_what_takes_a_receive(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	write_all();
+	receives(ack_with(0, 1, 0));
+	for (unsigned i = 0; i < 3; i++)
+		post(VB_REQ_WRITE, 1);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 3);
+	receives(ack_with(3, 4, 0));
+	assert_writes("SEND_ONLY", 4);
+}
+
+static void credits__each_read_request_is_a_message(void **state)
+{
+	post(VB_REQ_READ, 1000 * MTU);
+	unsigned requests = write_all();
+	assert_in_range(requests, 2, 16);
+	assert_int_equal(f.req.messages, requests);
+}
+
+static void credits__late_and_none(void **state)
+{
+	post(VB_REQ_SEND, 1);
+	post(VB_REQ_SEND, 1);
+	write_all();
+	receives(ack_with(0, 1, 8));
+	receives(ack_with(1, 1, 0));	/* says less: was overtaken */
+	for (unsigned i = 0; i < 7; i++)
+		post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 7);
+	receives(ack_of(&f.t, psn(8)));	/* from here on without */
+	for (unsigned i = 0; i < 7; i++)
+		post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 7);
+}
+
 static void read__responses_in_any_order(void **state)
 {
 	post(VB_REQ_READ, 3 * MTU + 10);
@@ -553,6 +623,10 @@ int main(void)
 		TEST(rnr__seven_is_for_ever),
 		TEST(silence__retries_are_counted),
 		TEST(silence__late_call_counts_once),
+		TEST(credits__one_packet_beyond),
+		TEST(credits__only_what_takes_a_receive),
+		TEST(credits__each_read_request_is_a_message),
+		TEST(credits__late_and_none),
 		TEST(read__responses_in_any_order),
 		TEST(read__wrong_lengths_end_it),
 		TEST(read__last_response_too_long),

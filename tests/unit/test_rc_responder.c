@@ -179,6 +179,23 @@ static void send__three_packets_one_ack(void **state)
 	assert_int_equal(vb_aeth_msn((struct vb_aeth *)(f.out.header + VB_BTH_BYTES)), 1);
 }
 
+static unsigned count_receives(void *ctx) { return f.receives; }
+
+static void send__acks_say_how_many_receives_there_are(void **state)
+{
+	struct vb_request one = request(VB_REQ_SEND, 10), two = request(VB_REQ_SEND, 300);
+
+	f.resp.config.receives = count_receives;
+	f.receives = 6;
+	gets(&one, 0, 0);
+	assert_acks(0, 4 + 0);		/* there is no code for five */
+	f.receives = 1;
+	gets(&two, 1, 0);
+	assert_acks(1, 1);		/* the one that this message has */
+	gets(&two, 1, 1);
+	assert_acks(2, 0);
+}
+
 static void send__duplicates_are_acknowledged_and_not_executed(void **state)
 {
 	struct vb_request r = request(VB_REQ_SEND, 1);
@@ -541,6 +558,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(send__three_packets_one_ack),
+		TEST(send__acks_say_how_many_receives_there_are),
 		TEST(send__duplicates_are_acknowledged_and_not_executed),
 		TEST(send__with_invalidate),
 		TEST(send__longer_than_the_receive),
