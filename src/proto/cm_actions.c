@@ -411,6 +411,13 @@ bool vb_cm_do_dreq_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
+/* The RTU was lost or overtaken: who disconnects had been connected. */
+bool vb_cm_do_dreq_before_rtu(struct vb_cm_conn *c, struct vb_cm_step *s)
+{
+	vb_cm_out_event(s->out, c, VB_CM_EV_ESTABLISHED, 0);
+	return vb_cm_do_dreq_received(c, s);
+}
+
 bool vb_cm_do_dreq_crossed(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	report(c, s, VB_CM_EV_DISCONNECTED, 0);

@@ -68,7 +68,8 @@ int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *
 vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req, vb_cm_do_take_sidr_req,
 	vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject, vb_cm_do_abort, vb_cm_do_send_rtu,
 	vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_send_drep, vb_cm_do_send_sidr_rep, vb_cm_do_unreachable,
-	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_crossed,
+	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_before_rtu,
+	vb_cm_do_dreq_crossed,
 	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req, vb_cm_do_stale_rep,
 	vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq, vb_cm_do_timewait_exit;
 

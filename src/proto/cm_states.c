@@ -38,6 +38,7 @@
 	M(rjP, rejected, LINGER, LINGER)                                                                              \
 	M(rep, rep_received, REP_RCVD, REP_RCVD)                                                                      \
 	M(dqr, dreq_received, DREQ_RCVD, TIMEWAIT)                                                                    \
+	M(dqe, dreq_before_rtu, DREQ_RCVD, TIMEWAIT)                                                                  \
 	M(dqx, dreq_crossed, TIMEWAIT, TIMEWAIT)                                                                      \
 	M(srr, sidr_rep_received, CLOSED, CLOSED)                                                                     \
 	M(tRq, retry, REQ_SENT, CLOSED)                                                                               \
@@ -104,7 +105,7 @@ static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
 	ROW(RX_REJ,        ___,  rjA, rjA,  rjA, rjA,   rjP, rjP,  rjP, rjP,   dsc, dsc, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_REP,        ___,  rep, rep,  mrp, dup,   ___, ___,  ___, ___,   aRT, ___, ___,  aSP,  ___, ___,  dup,  ___),
 	ROW(RX_RTU,        ___,  ___, ___,  ___, ___,   ___, ___,  est, est,   ___, ___, ___,  ___,  ___, ___,  dup,  ___),
-	ROW(RX_DREQ,       ___,  ___, ___,  dqx, dqx,   ___, ___,  dqr, dqr,   dqr, dqx, ___,  aDQ,  ___, ___,  aDQ,  ___),
+	ROW(RX_DREQ,       ___,  ___, ___,  dqx, dqx,   ___, ___,  dqe, dqe,   dqr, dqx, ___,  aDQ,  ___, ___,  aDQ,  ___),
 	ROW(RX_DREP,       ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, dsc, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_SIDR_REQ,   ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  ___, ___,  dup,  ___),
 	ROW(RX_SIDR_REP,   ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  srr, ___,  ___,  ___),

@@ -61,7 +61,7 @@
 #include "proto/rc_window.h"
 #include "proto/request.h"
 
-enum { VB_RC_WINDOW = 2048, VB_RC_MAX_RD_ATOMIC = 16, VB_RNR_RETRY_FOREVER = 7 };
+enum { VB_RC_WINDOW = 2048, VB_RC_MAX_RD_ATOMIC = 128, VB_RNR_RETRY_FOREVER = 7 };
 
 #define VB_RC_NEVER UINT64_MAX
 

@@ -541,7 +541,11 @@ static void disconnect__before_the_rtu_came(void **state)
 	establish_a(w);
 	disconnect_side(w, &w->a);
 	carry(w, &w->a);
-	assert_event(&w->p, VB_CM_EV_DISCONNECTED, 0);
+	assert_int_equal(w->p.out.num_events, 2);
+	assert_int_equal(w->p.out.events[0].type, VB_CM_EV_ESTABLISHED);
+	assert_int_equal(w->p.out.events[0].status, 0);
+	assert_int_equal(w->p.out.events[1].type, VB_CM_EV_DISCONNECTED);
+	assert_int_equal(w->p.out.events[1].status, 0);
 	assert_state(&w->p, VB_CM_DREQ_RCVD);
 }
 

@@ -917,5 +917,6 @@ int main(void)
 		cmocka_unit_test(connect__many_threads_on_one_channel),
 	};
 
+	enter_own_network();
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -437,5 +437,6 @@ int main(void)
 		cmocka_unit_test(srq__is_used_by_the_qp),
 	};
 
+	enter_own_network();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

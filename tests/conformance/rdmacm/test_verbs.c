@@ -524,5 +524,6 @@ int main(void)
 		cmocka_unit_test(reg__of_nothing),
 	};
 
+	enter_own_network();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
