@@ -301,7 +301,7 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 
 static bool receive_from(const struct receiver *r)
 {
-	int fd = atomic_load_explicit(&r->fd, memory_order_relaxed);
+	int fd = atomic_load_explicit(&r->fd, memory_order_acquire); /* the socket was made by whoever stored it */
 	if (fd < 0)
 		return false;
 	prepare_buffers();
