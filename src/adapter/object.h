@@ -28,7 +28,7 @@ enum {
 	VB_MAX_INLINE    = 1024,    /* bytes */
 	VB_MAX_CQE       = 4194304,
 	VB_MAX_MR        = 1048575,
-	VB_MAX_RD_ATOMIC = 16,      /* READs and atomics in flight per QP, each direction */
+	VB_MAX_RD_ATOMIC = 128,     /* READs and atomics in flight per QP, each direction; as many as rdma_rxe has */
 	VB_MAX_MSG       = 0x7fffffff, /* bytes */
 	VB_MAX_MCAST     = 8192,    /* attachments of queue pairs to multicast groups, per process */
 	VB_PKEYS         = 1,

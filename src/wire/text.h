@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 /* A line long enough for any packet. */
-#define VB_WIRE_LINE_BYTES 512
+#define VB_WIRE_LINE_BYTES 1536
 
 /* packet: from the BTH on, without ICRC. E.g. "UD SEND_ONLY pkey=0xffff destination_qpn=0x1 psn=0x7 DETH{
  * qkey=0x80010000 source_qpn=0x1 } CM RTU tid=0x12 local_comm_id=0x3001 remote_comm_id=0x5002", or "... payload=64".
