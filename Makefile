@@ -9,7 +9,7 @@ JOBS   ?= $(shell nproc)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check soak demo bench check-asan check-tsan install uninstall clean
+.PHONY: all check check-interop soak demo bench check-asan check-tsan install uninstall clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -29,6 +29,12 @@ sims   = sim_cm sim_rc sim_unreliable
 soak: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/sim/%)
 	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/sim/$$sim $(FROM) $(SEEDS) || exit 1; done
+
+# Also part of `make check`.
+check-interop:
+	-@scripts/setup-debian.sh
+	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
+	@scripts/check.sh $(BUILD) --suite interop
 
 demo:
 	@scripts/setup-debian.sh

@@ -25,6 +25,10 @@ needed=(
 	wireshark-common:dumpcap
 	nftables:/usr/sbin/nft
 	ethtool:/usr/sbin/ethtool
+	qemu-system-x86:qemu-system-x86_64
+	busybox-static:/usr/share/doc/busybox-static
+	cpio:cpio
+	kmod:/usr/sbin/depmod
 )
 
 present() {

@@ -43,6 +43,9 @@ class Endpoint:
     gid: int
     prefix: tuple = ()                # the command that runs its programs, such as nsenter, with arguments
 
+    def start(self, build, command, log_path):
+        return Program(build, command, log_path, self.prefix)
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -144,12 +147,15 @@ class Program:
         self.command = command
         self.log_path = log_path
         self.log = open(log_path, "wb")
-        self.log.write(f"$ verbatim run {command}\n".encode())
+        argv = self.argv(build, prefix)
+        self.log.write(f"$ {' '.join(argv)}\n".encode())
         self.log.flush()
         self.header = self.log.tell()
         self.process = subprocess.Popen(
-            [*prefix, os.path.join(build, "verbatim"), "run", *command.split()], stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+            argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def argv(self, build, prefix):
+        return [*prefix, os.path.join(build, "verbatim"), "run", *self.command.split()]
 
     def wait(self, deadline):
         """The exit status (negative: signal), or None when the deadline passed."""
@@ -158,7 +164,11 @@ class Program:
         except subprocess.TimeoutExpired:
             return None
 
-    def _listens(self):
+    def ended(self):
+        """The exit status, or None while it runs."""
+        return self.process.poll()
+
+    def listens(self):
         """Does it hold a socket on which somebody would find it?"""
         try:
             held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
@@ -170,7 +180,7 @@ class Program:
         """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not come to it)."""
         limit = time.monotonic() + READY_LIMIT_S
         while time.monotonic() < limit and self.process.poll() is None:
-            if re.search(shows, self.output(), re.MULTILINE) if shows else self._listens():
+            if re.search(shows, self.output(), re.MULTILINE) if shows else self.listens():
                 return
             time.sleep(READY_SAMPLE_S)
 
@@ -239,7 +249,7 @@ def run_case(build, case, endpoint, log_dir, client=None):
         return Outcome("skip", f"{program} is not installed")
     client = client or endpoint
     values = {"addr": endpoint.addr, "port": free_port()}
-    sides = [(side.prefix, values | {"dev": side.dev, "gid": side.gid, "local": side.addr})
+    sides = [(side, values | {"dev": side.dev, "gid": side.gid, "local": side.addr})
              for side in (endpoint, client)]
     stem = os.path.join(log_dir, re.sub(r"[^\w.-]+", "_", f"{case.name}.{endpoint.label}"))
     outcome = Outcome("ok")
@@ -265,17 +275,17 @@ def run_case(build, case, endpoint, log_dir, client=None):
 
 def _run_programs(build, case, sides, stem, programs):
     """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or ""."""
-    (server_prefix, server_values), (client_prefix, client_values) = sides
+    (server_side, server_values), (client_side, client_values) = sides
     deadline = time.monotonic() + case.limit_s
     if case.server:
-        server = Program(build, _fill(case.server, server_values), f"{stem}.server.log", server_prefix)
+        server = server_side.start(build, _fill(case.server, server_values), f"{stem}.server.log")
         programs.append(server)
         server.wait_ready(case.server_ready)
-        if server.process.poll() is not None:
-            return f"server {describe_exit(server.process.returncode)} before a client came" \
+        if server.ended() is not None:
+            return f"server {describe_exit(server.ended())} before a client came" \
                    f"{last_words(server.output())}"
     for turn in range(case.clients):
-        client = Program(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log", client_prefix)
+        client = client_side.start(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log")
         programs.append(client)
         status = client.wait(deadline)
         if status != case.client_exit:
@@ -285,8 +295,8 @@ def _run_programs(build, case, sides, stem, programs):
 
 def _judge_server(case, server, deadline):
     if case.server_stays:
-        if server.process.poll() is not None:
-            return f"server {describe_exit(server.process.returncode)} though it should stay"
+        if server.ended() is not None:
+            return f"server {describe_exit(server.ended())} though it should stay"
         return ""
     status = server.wait(deadline)
     if status != case.server_exit:

@@ -74,10 +74,10 @@ class Capture:
         return int(dropped.group(1)) if dropped else 0
 
 
-def tshark_problems(path):
+def tshark_problems(path, options=()):
     """[(frame number, problem)]: malformed packets, errors, CM messages without their fields; and the frames it saw."""
     fields = list(dict.fromkeys(ALWAYS + sum(CM_FIELDS.values(), ())))
-    command = ["tshark", "-n", "-r", path, "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]
+    command = ["tshark", "-n", *options, "-r", path, "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]
     for guess in GUESSES:
         command += ["--disable-protocol", guess]
     for field in fields:
@@ -111,14 +111,14 @@ def _row_problems(row):
 class Reading:
     """A whole capture, read: its packets and what is wrong with them, to be asked for by time."""
 
-    def __init__(self, path):
+    def __init__(self, path, tshark_options=()):
         self.packets = [packets.Packet(*frame) for frame in packets.read_pcap(path)]
         self.problems = collections.defaultdict(list)
         for packet in self.packets:
             self.problems[packet.number] += packet.problems
         for packet, problem in packets.unknown_ids(self.packets):
             self.problems[packet.number].append(problem)
-        found, frames = tshark_problems(path)
+        found, frames = tshark_problems(path, tshark_options)
         for number, problem in found:
             self.problems[number].append(f"tshark: {problem}")
         if frames != len(self.packets):

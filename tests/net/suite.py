@@ -30,6 +30,7 @@ class Suite:
     """What the suites share. Names of cases are "program options topic"."""
 
     NAME = ""
+    TSHARK_OPTIONS = ()
 
     def __init__(self, options):
         self.options = options
@@ -55,13 +56,14 @@ class Suite:
                 outcome = self.run_item(item, server, client, topic.replace(" ", "_"))
                 self.report.add(f"{item.name} {topic}", outcome)
 
-    def captured(self, topic, server, client, table):
-        """Runs a table of items one by one while the client's interface is captured, then judges both."""
+    def captured(self, topic, server, client, table, at=None):
+        """Runs a table of items one by one while a host's interface, the client's, is captured, then judges both."""
         chosen = [item for item in table if self.selected(f"{item.name} {topic}")]
         if not chosen:
             return
         path = os.path.join(self.log_dir, f"{re.sub(r'[^a-z0-9]+', '_', topic)}.pcap")
-        wire = capture.Capture(client, client.interfaces[0].name, path)
+        at = at or client
+        wire = capture.Capture(at, at.interfaces[0].name, path)
         spans = []
         try:
             for item in chosen:
@@ -75,7 +77,7 @@ class Suite:
         self.judge_capture(topic, path, spans, dropped)
 
     def judge_capture(self, topic, path, spans, dropped):
-        reading = capture.Reading(path)
+        reading = capture.Reading(path, self.TSHARK_OPTIONS)
         print(f"# capture {topic}: {len(reading.packets)} packets, {dropped} not captured")
         for item, start, end, outcome in spans:
             if outcome.status == "skip":

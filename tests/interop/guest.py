@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A guest with Debian's stock kernel and its rdma_rxe, on the tap device of a host of tests/net.
+
+            ┌ host a, a namespace ┐          ┌ guest, in qemu ──────────────┐
+            │ verbatim      eth0 ═╪══ tap ═══╪═ eth0  rxe0 (rdma_rxe)       │
+            │                     │          │ Debian's programs, libraries │
+            │ qemu, this process ─┼─ port ───┼─ agent.py                    │
+            └─────────────────────┘          └──────────────────────────────┘
+
+The processor is emulated: no module and no virtualisation of this machine is used. The guest's root is this machine's,
+read-only, with a layer of memory over it, so nothing is installed anywhere and nothing is left. Its end is that of this
+process. kernel.sh prepares what it boots.
+"""
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import paths  # noqa: F401
+import harness
+from hosts import Interface, NotHere, run
+
+BOOT_LIMIT_S = 300
+ANSWER_LIMIT_S = 300     # beyond what a request waits for by itself
+MEMORY_MIB = 1536
+CHIP = "52:54:00:77:00"
+
+
+class GuestFailure(Exception):
+    """The guest died, or does not answer."""
+
+
+def prepare(directory):
+    """The kernel and the ramdisk, in a directory of the build tree."""
+    for program in ("qemu-system-x86_64", "busybox", "cpio", "depmod", "apt-get"):
+        run("sh", "-c", f"command -v {program}")
+    run(os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel.sh"), directory)
+
+
+class Guest:
+    """A booted guest. `host` gets the other end of its cable as an interface of its own."""
+
+    def __init__(self, directory, host, mtu=1500, number=2):
+        self.v4, self.v6 = f"10.77.1.{number}", f"fd77:1::{number}"
+        self.console = os.path.join(directory, f"console{number}.log")
+        tap = f"eth{len(host.interfaces)}"
+        add_tap(host, tap, mtu)
+        self._boot(directory, host, tap, f"{CHIP}:{number:02x}")
+        try:
+            self._set_up(mtu)
+        except GuestFailure:
+            self.close()
+            raise
+
+    def _boot(self, directory, host, tap, mac):
+        with open(os.path.join(directory, "version"), encoding="ascii") as version:
+            kernel = os.path.join(directory, "kernel", "boot", f"vmlinuz-{version.read().strip()}")
+        ours, theirs = socket.socketpair()
+        fd = theirs.fileno()
+        self.qemu = host.popen([
+            "qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB),
+            "-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-serial", f"file:{self.console}",
+            "-kernel", kernel, "-initrd", os.path.join(directory, "initrd.img"),
+            "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
+            "-virtfs", "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-serial", "-chardev", f"socket,id=control,fd={fd}", "-device", "virtserialport,chardev=control",
+            "-netdev", f"tap,id=cable,ifname={tap},script=no,downscript=no",
+            "-device", f"virtio-net-pci,netdev=cable,mac={mac}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
+        theirs.close()
+        self.control = ours
+        self.answers = ours.makefile("rb")
+
+    def _set_up(self, mtu):
+        self.call("run", ["true"], limit_s=BOOT_LIMIT_S)
+        self.run("sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad; ulimit -c 0")
+        self.run("ip", "link", "set", "lo", "up")
+        self.set_mtu(mtu)
+        self.run("ip", "link", "set", "eth0", "up")
+        self.run("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
+        self.run("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
+        for module in ("ib_uverbs", "rdma_ucm", "rdma_rxe"):
+            self.run("modprobe", module)
+        self.run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
+
+    def call(self, name, *arguments, limit_s=ANSWER_LIMIT_S):
+        """A request to the agent."""
+        self.control.settimeout(limit_s)
+        try:
+            self.control.sendall(json.dumps({"call": name, "arguments": arguments}).encode() + b"\n")
+            line = self.answers.readline()
+        except OSError as reason:
+            raise GuestFailure(f"{name}: {reason}; {self._last_of_console()}") from None
+        if not line:
+            raise GuestFailure(f"{name}: the guest is gone; {self._last_of_console()}")
+        answer = json.loads(line)
+        if "failure" in answer:
+            raise GuestFailure(f"{name}: {answer['failure']}")
+        return answer["result"]
+
+    def _last_of_console(self):
+        with open(self.console, encoding="utf-8", errors="replace") as console:
+            return "console: " + " | ".join(console.read().splitlines()[-12:])
+
+    def run(self, *command):
+        status, output = self.call("run", command)
+        if status:
+            raise GuestFailure(f"{' '.join(command)}: {output.strip()}")
+        return output
+
+    def set_mtu(self, mtu):
+        self.run("ip", "link", "set", "eth0", "mtu", str(mtu))
+
+    def endpoint(self, _, ipv6=False):
+        """As that of a host, whose programs run on a build of ours."""
+        addr = self.v6 if ipv6 else self.v4
+        wanted = socket.inet_pton(socket.AF_INET6, addr if ipv6 else f"::ffff:{addr}")
+        gids = self.run("sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && grep . ?")    # the first ten
+        for line in gids.splitlines():
+            index, gid = line.split(":", 1)
+            if socket.inet_pton(socket.AF_INET6, gid) == wanted:
+                return GuestEndpoint("kernel", "rxe0", addr, int(index), guest=self)
+        raise AssertionError(f"{addr} is not among the GIDs of rxe0:\n{gids}")
+
+    def counters(self):
+        """The counters of rxe0 by name."""
+        rows = self.run("sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *")
+        return {name: int(value) for name, value in (row.split(":") for row in rows.splitlines())}
+
+    def close(self):
+        """It powers off when nobody is at the other end of its port."""
+        self.answers.close()
+        self.control.close()
+        try:
+            self.qemu.wait(5)
+        except subprocess.TimeoutExpired:
+            self.qemu.kill()
+            self.qemu.wait()
+
+
+def add_tap(host, name, mtu):
+    """A tap device in a host, as its end of link 1."""
+    host.run("ip", "tuntap", "add", "dev", name, "mode", "tap")
+    host.run("ip", "link", "set", name, "address", f"{CHIP}:01")
+    host.add_interface(Cable(host, name), mtu)
+
+
+@dataclasses.dataclass
+class Cable:
+    """A link whose one end is a host's."""
+    host: object
+    tap: str
+    number: int = 1
+
+    @property
+    def hosts(self):
+        return (self.host,)
+
+    def end_of(self, _):
+        return self.tap
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestEndpoint(harness.Endpoint):
+    guest: object = None
+
+    def start(self, build, command, log_path):
+        return GuestProgram(self.guest, command, log_path)
+
+
+class GuestProgram:
+    """A program in the guest, as harness.Program is one here."""
+
+    def __init__(self, guest, command, log_path):
+        self.guest = guest
+        self.command = command
+        self.log_path = log_path
+        self.number = guest.call("start", command)
+
+    def wait(self, deadline):
+        seconds = max(0.0, deadline - time.monotonic())
+        return self.guest.call("wait", self.number, seconds, limit_s=seconds + ANSWER_LIMIT_S)
+
+    def ended(self):
+        return self.wait(time.monotonic())
+
+    def wait_ready(self, shows=""):
+        self.guest.call("wait_ready", self.number, shows)
+
+    def end(self, how=signal.SIGKILL):
+        status = self.guest.call("end", self.number, how)
+        with open(self.log_path, "w", encoding="utf-8") as log:
+            log.write(f"guest$ {self.command}\n{self.output()}")
+        return status
+
+    def output(self):
+        return self.guest.call("output", self.number)

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Unmodified programs between this library and the Linux kernel's rdma_rxe, which runs in a guest (guest.py).
+
+Every case runs both ways: the server here and the client on the kernel, and the other way round. All frames between the two
+are captured and judged like those between two of our own hosts. At the end the kernel must not have met an error.
+One boot serves all cases; counts of iterations are small, because the guest's processor is emulated.
+
+usage: interop.py BUILD_DIR [PATTERN...]
+"""
+import os
+import sys
+
+import paths  # noqa: F401
+import hosts
+import programs
+import suite
+from guest import Guest, GuestFailure, prepare
+from programs import ucmatose_case, udaddy_case
+from suite import Item
+
+HERE, KERNEL = "from here to the kernel", "from the kernel to here"
+ITERATIONS = 20
+UNACKNOWLEDGED = "-s 1024"
+MTU_FOR_4096 = 4300
+OTHER_PORT = 7471
+CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
+LIMIT_S = 180.0
+
+# What rxe0 counts and no case provokes. It has no counter for a wrong ICRC, but complains of it in its log.
+ERRORS = ("out_of_seq_request", "rcvd_seq_err", "send_err", "retry_exceeded_err", "retry_rnr_exceeded_err")
+COMPLAINTS = "ICRC|rxe_.*(bad|invalid|unsupported|err)|Oops|BUG|WARNING|soft lockup"
+
+
+def pingpong(program, options=""):
+    return programs.pingpong(program, f"-n 50 {options}".strip(), limit_s=LIMIT_S)
+
+
+def rping(options):
+    return programs.rping(options, limit_s=LIMIT_S)
+
+
+def perftest(program, options=""):
+    return programs.perftest(program, options, iterations=ITERATIONS, limit_s=LIMIT_S)
+
+
+def mckey(group):
+    options = f"-m {group} -b {{local}} -C 10 -S 500"
+    done = ("^return status 0$",)
+    return programs.cm_pair(f"stdbuf -oL mckey {options}", f"mckey {options} -s", f"mckey -m {group}", client_shows=done,
+                            server_shows=done, server_ready="^mckey: joined dgid", limit_s=LIMIT_S)
+
+
+def pingpong_items():
+    rc = ("RC SEND_FIRST", "RC SEND_MIDDLE", "RC SEND_LAST", "RC ACKNOWLEDGE")
+    yield Item(pingpong("ibv_rc_pingpong"), rc)
+    yield Item(pingpong("ibv_rc_pingpong", "-e -s 30001"), rc)
+    yield Item(pingpong("ibv_uc_pingpong"), ("UC SEND_FIRST", "UC SEND_MIDDLE", "UC SEND_LAST"))
+    yield Item(pingpong("ibv_ud_pingpong", "-s 1024"), ("UD SEND_ONLY",))
+    yield Item(pingpong("ibv_srq_pingpong", "-q 4"), rc)
+
+
+def cm_items():
+    ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
+    long_ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_RESPONSE_MIDDLE", "RC WRITE_MIDDLE", "RC ACKNOWLEDGE")
+    for ipv6 in (False, True):
+        yield Item(rping("-C 20"), ping, ipv6)
+        yield Item(rping("-C 5 -S 65535"), long_ping, ipv6)
+        yield Item(ucmatose_case("-c 4 -C 5 -S 3000"), (*CONNECTED_BY_CM, "RC SEND_FIRST"), ipv6)
+        yield Item(udaddy_case("-c 3 -C 5"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"), ipv6)
+    # Somebody listens elsewhere: without any program of ours, there is nobody to say no.
+    yield Item(programs.Case("rping nobody listens", server=f"rping -s -P -a {{addr}} -p {OTHER_PORT}", server_stays=True,
+                             client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
+                             client_shows=("RDMA_CM_EVENT_REJECTED",)), ("REQ", "REJ"))
+    yield Item(mckey("239.77.0.1"), ("UD SEND_ONLY_IMM",))
+
+
+def perftest_items():
+    operations = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
+                  "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
+    for operation, (short, long) in operations.items():
+        yield Item(perftest(f"ib_{operation}_lat"), (f"RC {short}",))
+        yield Item(perftest(f"ib_{operation}_bw"), (f"RC {long}",))
+        yield Item(perftest(f"ib_{operation}_bw", "-R"), (f"RC {long}", *CONNECTED_BY_CM[:3]))
+    yield Item(perftest("ib_atomic_lat", "-A CMP_AND_SWAP"), ("RC COMPARE_SWAP",))
+    for operation in ("send", "write"):
+        yield Item(perftest(f"ib_{operation}_lat", f"-c UC {UNACKNOWLEDGED}"), (f"UC {operations[operation][0]}",))
+    yield Item(perftest("ib_send_lat", f"-c UD {UNACKNOWLEDGED}"), ("UD SEND_ONLY",))
+    yield Item(perftest("ib_send_bw", f"-c UD {UNACKNOWLEDGED} -R"), ("UD SEND_ONLY",))
+
+
+def big_mtu_items():
+    yield Item(pingpong("ibv_rc_pingpong", "-m 4096 -s 30000"), ("RC SEND_FIRST", "RC ACKNOWLEDGE"))
+    yield Item(rping("-C 5 -S 65535"), CONNECTED_BY_CM)
+    yield Item(perftest("ib_write_bw"), ("RC WRITE_MIDDLE",))
+    yield Item(perftest("ib_read_bw"), ("RC READ_RESPONSE_MIDDLE",))
+
+
+class Interop(suite.Suite):
+    NAME = "interop"
+    # The kernel sends IPv6 without a UDP checksum; that we do not is for the suites between our own hosts to see.
+    TSHARK_OPTIONS = ("-o", "udp.ignore_ipv6_zero_checksum:TRUE")
+
+    def parts(self):
+        return (self.kernel,)
+
+    def kernel(self):
+        directory = os.path.join(self.build, "interop")
+        prepare(directory)
+        with hosts.Network() as network:
+            here = network.host("here")
+            guest = Guest(directory, here)
+            try:
+                self.both_ways("", here, guest, [*pingpong_items(), *cm_items(), *perftest_items()])
+                guest.set_mtu(MTU_FOR_4096)
+                here.run("ip", "link", "set", "eth0", "mtu", str(MTU_FOR_4096))
+                self.both_ways(" with MTU 4300", here, guest, list(big_mtu_items()))
+                self.judge_kernel(guest)
+            except GuestFailure as failure:
+                self.add("the guest lives", str(failure))
+            finally:
+                guest.close()
+
+    def both_ways(self, topic, here, guest, table):
+        self.captured(HERE + topic, guest, here, table)
+        self.captured(KERNEL + topic, here, guest, table, at=here)
+
+    def judge_kernel(self, guest):
+        """Nothing went wrong in the kernel."""
+        counters = guest.counters()
+        print("# rxe0: " + ", ".join(f"{name} {value}" for name, value in sorted(counters.items())))
+        self.add("the kernel has seen packets", "" if counters["rcvd_pkts"] > 0 else "it has not")
+        for name in ERRORS:
+            self.add(f"the kernel counts no {name}", f"{counters[name]}" if counters[name] else "")
+        log = guest.run("sh", "-c", f"dmesg | grep -E '{COMPLAINTS}' || true").strip()
+        self.add("the kernel does not complain", log[-500:].replace("\n", " | "))
+
+
+if __name__ == "__main__":
+    sys.exit(suite.run(Interop, __doc__))

@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Fetches Debian's stock kernel and makes the initial ramdisk of the guest from it, all in one directory:
+#
+#   kernel/boot/vmlinuz-VERSION, kernel/lib/modules/VERSION    the package, unpacked, nothing of it installed
+#   initrd.img                                                 mounts what guest_init.sh names and goes on there
+#   version                                                    VERSION: all is there
+#
+# Nothing is done twice: the package is fetched once, the ramdisk is made anew if this script has changed since.
+#
+# usage: kernel.sh DIRECTORY (an absolute path; the guest finds its modules there)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1"
+cd "$1"
+
+# What the ramdisk loads, in this order: the bus, the interface, the control port, the files of this machine.
+modules=(virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net
+	virtio_console netfs fscache 9pnet 9p 9pnet_virtio overlay)
+
+# The one package that linux-image-amd64 stands for, into fetched/.
+download() {
+	local package
+	package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
+	[[ $package ]] || { echo "apt knows no linux-image-amd64" >&2; return 1; }
+	(cd fetched && apt-get download -q -q "$package")
+}
+
+fetch() {
+	rm -rf fetched unpacked
+	mkdir fetched
+	# Its lists may be missing, or so old that the package is no longer where they say.
+	download || { apt-get update -q -q && download; }
+	dpkg-deb -x fetched/linux-image-*.deb unpacked
+	rm -r fetched
+	depmod -b unpacked "$(ls unpacked/lib/modules)"
+	mv unpacked kernel
+}
+
+ramdisk() {
+	local version=$1 name file
+	rm -rf ramdisk
+	mkdir -p ramdisk/{bin,dev,proc,sys,mnt,modules}
+	cp "$(command -v busybox)" ramdisk/bin/
+	for name in sh mount mkdir insmod cat chroot ln; do
+		ln -s busybox "ramdisk/bin/$name"
+	done
+	for name in "${modules[@]}"; do
+		file=$(find "kernel/lib/modules/$version" -name "$name.ko" -print -quit)
+		[[ -z $file ]] || cp "$file" "ramdisk/modules/"   # built into some kernels
+	done
+	for name in "${modules[@]}"; do
+		[[ ! -e ramdisk/modules/$name.ko ]] || echo "$name.ko"
+	done >ramdisk/modules/order
+	{
+		echo "#!/bin/sh"
+		echo "modules=$PWD/kernel/lib/modules/$version here=$here"
+		cat "$here/guest_init.sh"
+	} >ramdisk/init
+	chmod +x ramdisk/init
+	(cd ramdisk && find . | cpio -o -H newc --quiet | gzip -1) >initrd.img
+	rm -r ramdisk
+}
+
+[[ -d kernel ]] || fetch
+version=$(ls kernel/lib/modules)
+if [[ ! -e version || $0 -nt version || $here/guest_init.sh -nt version ]]; then
+	ramdisk "$version"
+	echo "$version" >version
+fi
