@@ -10,7 +10,10 @@
 #include "host/udp.h"
 #include "wire/icrc.h"
 
-enum { VB_MULTICAST_QPN = 0xffffff };
+enum {
+	VB_MULTICAST_QPN = 0xffffff,
+	VB_ECN_MASK = 3, VB_ECN_CONGESTED = 3, /* in a traffic class (RFC 3168) */
+};
 
 /* Where a flow's packets go, worked out once. */
 struct vb_roce_route {

@@ -18,6 +18,7 @@
 
 #include "adapter/progress.h"
 #include "base/log.h"
+#include "proto/cnp.h"
 #include "proto/rc_responder.h"
 #include "roce/buffers.h"
 #include "roce/execute.h"
@@ -49,6 +50,8 @@ struct connection {
 	uint64_t timer_at;                 /* what it is set to at the latest; under sq.lock */
 	struct vb_rc_resp responder;
 	struct vb_execution execution;
+	struct vb_cnp cnp;                 /* under resp_lock */
+	bool cnp_due;
 };
 
 static struct connection *of(const struct vb_qp *qp) { return qp->path_state; }
@@ -202,15 +205,28 @@ static int place(void *ctx, uint32_t position, uint64_t offset, const void *byte
 
 /* ---- the responder: resp_lock is held ---- */
 
+static struct vb_burst *begin_answers(struct connection *c)
+{
+	struct vb_burst *burst = vb_burst_take();
+	struct vb_packet_out out;
+	if (vb_likely(!c->cnp_due))
+		return burst;
+	c->cnp_due = false;
+	vb_cnp_build(&c->responder.config.to, &out);
+	vb_burst_begin(burst, &c->route, out.header, out.header_bytes, 0);
+	vb_burst_commit(burst);
+	return burst;
+}
+
 /* Sends answers; true if there are more. */
 static bool respond(struct connection *c)
 {
 	struct vb_packet_out out;
-	struct vb_burst *burst = NULL;
+	struct vb_burst *burst = c->cnp_due ? begin_answers(c) : NULL;
 	unsigned n = 0;
 	for (; n < SLICE_PACKETS && vb_rc_resp_write(&c->responder, &out); n++) {
 		if (!burst)
-			burst = vb_burst_take();
+			burst = begin_answers(c);
 		uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
 		if (!out.payload_bytes || vb_execution_read(&c->execution, out.rkey, out.payload_at, payload, out.payload_bytes))
 			vb_burst_commit(burst);
@@ -308,12 +324,33 @@ static bool answer_arrived(struct connection *c, const struct vb_packet *packet)
 	return verdict == VB_RC_TAKEN;
 }
 
+static bool handle(struct connection *c, const struct vb_packet *packet)
+{
+	return packet->row->flags.request ? request_arrived(c, packet) : answer_arrived(c, packet);
+}
+
+/* The packet met a queue that fills: its sender is to know, but not for each. True: there is something to send. */
+static bool note_congestion(struct connection *c)
+{
+	vb_lock(&c->qp->resp_lock);
+	c->cnp_due |= vb_qp_listens(c->qp) && vb_cnp_is_due(&c->cnp, vb_now_ns());
+	bool due = c->cnp_due;
+	vb_unlock(&c->qp->resp_lock);
+	return due;
+}
+
+static bool is_congested(const struct vb_inbox_addr *addr)
+{
+	return (addr->traffic_class & VB_ECN_MASK) == VB_ECN_CONGESTED;
+}
+
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct connection *c = of(qp);
 	if (!vb_flow_matches(&c->route, &msg->addr))
 		return false;
-	return packet->row->flags.request ? request_arrived(c, packet) : answer_arrived(c, packet);
+	bool due = vb_unlikely(is_congested(&msg->addr)) && note_congestion(c);
+	return handle(c, packet) || due;
 }
 
 static void answer(struct vb_qp *qp)
