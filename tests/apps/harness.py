@@ -110,34 +110,49 @@ _first_port = 20000 + os.getpid() % 8000
 _ports = itertools.cycle([*range(_first_port, 31000), *range(20000, _first_port)])
 
 
+def _any_tcp_socket():
+    """One whose port is IPv4's and IPv6's, if there is IPv6."""
+    try:
+        return socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    except OSError:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
 def free_port():
     """A port that nobody listens on in TCP and that this run has not handed out before. For any thread."""
     while True:
         port = next(_ports)
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+        with _any_tcp_socket() as probe:
             try:
-                probe.bind(("::", port))
+                probe.bind(("", port))
                 return port
             except OSError:
                 continue
 
 
-TCP_LISTEN = "0A"
+TCP_LISTEN, UNIX_UNCONNECTED = "0A", "01"
+
+
+def _rows(pid, table):
+    """The lines of a table of the network namespace that a process is in; none where there is no such protocol."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/net/{table}").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.split("\n")[1:] if line]
 
 
 def listeners(pid):
-    """The inodes of the sockets that listen in a process's network namespace."""
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == TCP_LISTEN:
-                found.add(fields[9])
-    for line in pathlib.Path(f"/proc/{pid}/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
+    """The inodes of the sockets that take connections in a process's network namespace. A bound port of the connection manager
+    that does not listen yet is connected (to itself); its name is any bytes."""
+    for line in _rows(pid, "tcp") + _rows(pid, "tcp6"):
         fields = line.split()
-        if fields[-1].startswith("@verbatim/port/"):
-            found.add(fields[6])
-    return found
+        if fields[3] == TCP_LISTEN:
+            yield fields[9]
+    for line in _rows(pid, "unix"):
+        fields = line.split(maxsplit=7)
+        if len(fields) == 8 and fields[7].startswith("@verbatim/port/") and fields[5] == UNIX_UNCONNECTED:
+            yield fields[6]
 
 
 class Program:

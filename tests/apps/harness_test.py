@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The harness judged by stand-in programs that behave and misbehave on purpose; speaks TAP."""
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,15 @@ def main():
 
         ports = {harness.free_port() for _ in range(50)}
         check("free_port__differs", len(ports) == 50, ports)
+
+        tcp = socket.create_server(("127.0.0.1", 0))
+        port, deaf = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+        port.bind(b"\0verbatim/port/test \t\n%d" % os.getpid())
+        deaf.bind(b"\0verbatim/port/deaf%d" % os.getpid())
+        deaf.connect(deaf.getsockname())
+        inodes = [str(os.fstat(held.fileno()).st_ino) for held in (tcp, port, deaf)]
+        found = set(harness.listeners(os.getpid()))
+        check("listeners__tcp_and_ports", [inode in found for inode in inodes] == [True, True, False], inodes)
 
         log = subprocess.run([sys.executable, "-c", "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
                               "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join('012345678')));"
