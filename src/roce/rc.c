@@ -293,13 +293,19 @@ static bool may_respond(const struct connection *c)
 
 /* ---- arrivals ---- */
 
-static bool request_arrived(struct connection *c, const struct vb_packet *packet)
+/* A lock is held: the route may be modified under traffic. */
+static bool is_from_peer(const struct connection *c, const struct vb_inbox_msg *msg)
+{
+	return vb_likely(vb_flow_matches(&c->route, &msg->addr));
+}
+
+static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->resp_lock);
 	bool was_broken = c->responder.broken;
-	if (vb_likely(may_respond(c)))
+	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
 		verdict = vb_rc_resp_receive(&c->responder, packet);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);
@@ -311,12 +317,12 @@ static bool request_arrived(struct connection *c, const struct vb_packet *packet
 	return verdict == VB_RC_TAKEN;
 }
 
-static bool answer_arrived(struct connection *c, const struct vb_packet *packet)
+static bool answer_arrived(struct connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->sq.lock);
-	if (vb_likely(c->requests && is_running(qp)))
+	if (vb_likely(c->requests && is_running(qp)) && is_from_peer(c, msg))
 		verdict = vb_rc_req_receive(&c->requester, vb_now_ns(), packet);
 	if (verdict == VB_RC_BROKEN)
 		complete(c);
@@ -324,16 +330,16 @@ static bool answer_arrived(struct connection *c, const struct vb_packet *packet)
 	return verdict == VB_RC_TAKEN;
 }
 
-static bool handle(struct connection *c, const struct vb_packet *packet)
+static bool handle(struct connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
-	return packet->row->flags.request ? request_arrived(c, packet) : answer_arrived(c, packet);
+	return packet->row->flags.request ? request_arrived(c, msg, packet) : answer_arrived(c, msg, packet);
 }
 
 /* The packet met a queue that fills: its sender is to know, but not for each. True: there is something to send. */
-static bool note_congestion(struct connection *c)
+static bool note_congestion(struct connection *c, const struct vb_inbox_msg *msg)
 {
 	vb_lock(&c->qp->resp_lock);
-	c->cnp_due |= vb_qp_listens(c->qp) && vb_cnp_is_due(&c->cnp, vb_now_ns());
+	c->cnp_due |= vb_qp_listens(c->qp) && is_from_peer(c, msg) && vb_cnp_is_due(&c->cnp, vb_now_ns());
 	bool due = c->cnp_due;
 	vb_unlock(&c->qp->resp_lock);
 	return due;
@@ -347,10 +353,8 @@ static bool is_congested(const struct vb_inbox_addr *addr)
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
 {
 	struct connection *c = of(qp);
-	if (!vb_flow_matches(&c->route, &msg->addr))
-		return false;
-	bool due = vb_unlikely(is_congested(&msg->addr)) && note_congestion(c);
-	return handle(c, packet) || due;
+	bool due = vb_unlikely(is_congested(&msg->addr)) && note_congestion(c, msg);
+	return handle(c, msg, packet) || due;
 }
 
 static void answer(struct vb_qp *qp)

@@ -114,10 +114,8 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 {
 	struct connection *c = of(qp);
 	bool broken = false;
-	if (!vb_flow_matches(&c->route, &msg->addr))
-		return false;
 	vb_lock(&qp->resp_lock);
-	if (vb_qp_listens(qp)) {
+	if (vb_qp_listens(qp) && vb_flow_matches(&c->route, &msg->addr)) {
 		if (vb_uc_resp_receive(&c->responder, packet))
 			vb_qp_established(qp);
 		else
