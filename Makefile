@@ -18,7 +18,7 @@ $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=$(have_cmocka)
 
 check:
-	-@scripts/setup-debian.sh
+	-@scripts/setup-debian.sh tests
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD)
 
@@ -32,7 +32,7 @@ soak: $(BUILD)/build.ninja
 
 # Also part of `make check`.
 check-interop:
-	-@scripts/setup-debian.sh
+	-@scripts/setup-debian.sh tests
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD) --suite interop
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what building, `make check` and `make demo` need on Debian, and only what is missing. With nothing missing
-# it needs neither root nor a network.
+# Installs what building and `make demo` need on Debian, and with "tests" what `make check` needs beyond that; and only what is
+# missing. With nothing missing it needs neither root nor a network.
+# usage: setup-debian.sh [tests]
 set -eu
 
 # package:probe, the probe being a command or a file that shows that the package (or an equivalent) is there
@@ -10,16 +11,18 @@ needed=(
 	ninja-build:ninja
 	pkg-config:pkg-config
 	libc6-dev:/usr/include/stdio.h
-	libcmocka-dev:/usr/include/cmocka.h
 	libisal-dev:/usr/include/isa-l.h
-	libibverbs-dev:/usr/include/infiniband/verbs.h
-	librdmacm-dev:/usr/include/rdma/rdma_cma.h
 	ibverbs-utils:ibv_rc_pingpong
 	rdmacm-utils:rping
 	perftest:ib_send_bw
 	python3:/usr/bin/python3
-	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
 	iproute2:ip
+)
+for_tests=(
+	libcmocka-dev:/usr/include/cmocka.h
+	libibverbs-dev:/usr/include/infiniband/verbs.h
+	librdmacm-dev:/usr/include/rdma/rdma_cma.h
+	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
 	util-linux:setpriv
 	tshark:tshark
 	wireshark-common:dumpcap
@@ -30,6 +33,7 @@ needed=(
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 )
+[[ ${1:-} != tests ]] || needed+=("${for_tests[@]}")
 
 present() {
 	case $1 in
