@@ -427,7 +427,7 @@ static int attach(struct vb_qp *qp)
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;
-	c->slots = aligned_alloc(VB_CACHE_LINE, (size_t)(qp->sq.mask + 1) * sizeof(*c->slots));
+	c->slots = aligned_alloc(VB_CACHE_LINE, vb_align_up((size_t)(qp->sq.mask + 1) * sizeof(*c->slots), VB_CACHE_LINE));
 	if (!c->slots) {
 		free(c);
 		return -ENOMEM;
