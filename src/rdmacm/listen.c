@@ -120,9 +120,10 @@ static int addresses(const struct vb_cm_event *e, uint64_t service_id, struct vb
 
 static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const struct vb_cma_addr *addr)
 {
+	if (id->state != VB_CMA_LISTENING)
+		return false; /* its addresses are its program's to change */
 	struct vb_cm_service bound = vb_cma_service(id->pub.ps, &id->src);
-
-	if (id->state != VB_CMA_LISTENING || vb_cm_service_id(&bound) != service_id)
+	if (vb_cm_service_id(&bound) != service_id)
 		return false;
 	if (!vb_cma_addr_is_any(&id->src))
 		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0;
