@@ -16,6 +16,10 @@ static int in_child;
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return in_child; }
 
+/* Children start threads, which ThreadSanitizer does not like after a fork of several. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+
 struct child {
 	pid_t pid;
 	int to, from; /* pipes */
