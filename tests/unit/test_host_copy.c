@@ -60,14 +60,17 @@ static bool peer_has(uint8_t salt)
 	return hear(peer.sock) == 1;
 }
 
-static void skip_if_forbidden(void)
+#define SKIP_IF_FORBIDDEN()                                              \
+	do {                                                             \
+		if (is_forbidden())                                      \
+			SKIP("process_vm_readv is not allowed here");    \
+	} while (0)
+
+static bool is_forbidden(void)
 {
 	struct iovec here = { (char[1]){ 0 }, 1 }, there = { area, 1 };
 	size_t done;
-	if (vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done) == -EPERM) {
-		print_message("skipped: process_vm_readv is not allowed here\n");
-		skip();
-	}
+	return vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done) == -EPERM;
 }
 
 /* Cuts memory into n pieces of changing sizes (the first ones, empty ones among them, up to 3 · step bytes); the last takes the rest. */
@@ -89,7 +92,7 @@ static void copy_from_peer__moves_any_lists(void **state)
 	static struct iovec local[5000], remote[5000];
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	for (size_t i = 0; i < VB_ARRAY_LEN(shapes); i++) {
 		memset(area, 0, AREA);
 		cut(area, AREA, local, shapes[i][0], 97);
@@ -105,7 +108,7 @@ static void copy_to_peer__moves_any_lists(void **state)
 	static struct iovec local[2000], remote[3000];
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	put_pattern(area, AREA, 2);
 	cut(area, AREA, local, VB_ARRAY_LEN(local), 13);
 	cut(area, AREA, remote, VB_ARRAY_LEN(remote), 101);
@@ -124,7 +127,7 @@ static void copy__ends_with_the_shorter_list(void **state)
 	struct iovec here = { small, sizeof small }, there = { area, AREA }, none[2] = { { area, 0 } };
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), 0);
 	assert_int_equal(done, 10);
 	here = (struct iovec){ sentinel, sizeof sentinel };
@@ -144,7 +147,7 @@ static void copy__stops_at_unmapped_memory(void **state)
 	struct iovec here = { local, sizeof local }, there = { area + AREA - 4096, 3 * 4096 };
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
 	assert_true(done <= 4096);
 	assert_memory_equal(local, area + AREA - 4096, done);
@@ -160,7 +163,7 @@ static void copy__of_a_dead_process_fails(void **state)
 	struct child c = child_start(hold_area);
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	assert_int_equal(hear(c.sock), 1);
 	child_kill(&c);
 	assert_int_equal(vb_copy_from_peer(c.pid, &iov, 1, &iov, 1, &done), -ESRCH);
@@ -172,7 +175,7 @@ static void copy__of_a_process_of_another_user_fails(void **state)
 	struct iovec iov = { (char[8]){ 0 }, 8 }, there = { area, 8 };
 	size_t done;
 
-	skip_if_forbidden();
+	SKIP_IF_FORBIDDEN();
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (setresuid(65533, 65533, 65533) < 0)
@@ -181,10 +184,8 @@ static void copy__of_a_process_of_another_user_fails(void **state)
 	}
 	int status;
 	waitpid(pid, &status, 0);
-	if (WEXITSTATUS(status) == NO_OTHER_USER) {
-		print_message("skipped: this process cannot become another user\n");
-		skip();
-	}
+	if (WEXITSTATUS(status) == NO_OTHER_USER)
+		SKIP("this process cannot become another user");
 	assert_int_equal(status, 0);
 }
 

@@ -161,10 +161,8 @@ static void run_in_namespace(void (*body)(int))
 	struct child c = child_start(body);
 	assert_int_equal(hear(c.sock), UINT64_MAX);
 	int status = child_end(&c);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_NAMESPACE) {
-		print_message("skipped: no network namespace can be made here\n");
-		skip();
-	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_NAMESPACE)
+		SKIP("no network namespace can be made here");
 	assert_int_equal(status, 0);
 }
 

@@ -327,7 +327,7 @@ static void join__is_counted(void **state)
 static void join__works_on_ethernet(void **state)
 {
 	if (!netns_add_wire())
-		skip();
+		SKIP("an Ethernet cannot be made here");
 	try_group("239.1.2.3", "10.9.0.1", if_nametoindex("wire"));
 	try_group("ff12::77", "fd09::1", if_nametoindex("wire"));
 }
@@ -381,7 +381,7 @@ static void expect_packet(int tapped, unsigned identification, size_t payload)
 static void send__sets_df_and_counts_identification_from_0(void **state)
 {
 	if (!netns_add_wire())
-		skip();
+		SKIP("an Ethernet cannot be made here");
 	struct vb_inbox_addr a = flow("10.9.0.1", "239.1.2.3", 0xc123);
 	int tapped = tap("other");
 	cut_early("wire");
@@ -628,7 +628,7 @@ static void probe__of_others_is_not_answered(void **state)
 {
 	uint8_t answer[100];
 	if (!netns_add_wire())
-		skip();
+		SKIP("an Ethernet cannot be made here");
 	int stranger = prober("10.9.0.1"), s = prober("127.0.0.1");
 	assert_int_equal(send(stranger, probe, sizeof probe, 0), sizeof probe);
 	assert_int_equal(send(s, probe, sizeof probe, 0), sizeof probe);
