@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "proto/rc_window.h"
 
-enum { MOST_DOUBLINGS = 9, MANY_LOST = 8 /* one of so many */ };
+enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOST = 8 /* one of so many */, BUNCH = 8 };
 
 #define FIRST_PATIENCE_NS UINT64_C(10000000)
 #define LEAST_PATIENCE_NS UINT64_C(1000000)	/* a peer that has to be scheduled first answers within it, mostly */
@@ -22,6 +22,11 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 	if (w->least_ns == 0 || round_trip_ns <= w->least_ns || now - w->least_at > LEAST_AGE_NS) {
 		w->least_ns = round_trip_ns;
 		w->least_at = now;
+	}
+	w->bunch_least_ns = w->bunch ? vb_min_u64(w->bunch_least_ns, round_trip_ns) : round_trip_ns;
+	if (++w->bunch == BUNCH) {
+		w->standing_ns = w->bunch_least_ns;
+		w->bunch = 0;
 	}
 	if (w->smooth_ns == 0) {
 		w->smooth_ns = round_trip_ns;
@@ -44,7 +49,7 @@ static void count_delivered(struct vb_rc_window *w, uint64_t now, uint32_t packe
 	w->counted_from = now;
 }
 
-static bool has_queue(const struct vb_rc_window *w) { return w->smooth_ns > 2 * w->least_ns + NO_QUEUE_NS; }
+static bool has_queue(const struct vb_rc_window *w) { return w->standing_ns > 2 * w->least_ns + NO_QUEUE_NS; }
 
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight)
 {
@@ -80,7 +85,7 @@ void vb_rc_window_congested(struct vb_rc_window *w)
 
 void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
 {
-	if (packets * MANY_LOST > w->size || has_queue(w))
+	if ((packets > FEW_LOST && packets * MANY_LOST > w->size) || has_queue(w))
 		vb_rc_window_congested(w);
 }
 

@@ -4,8 +4,9 @@
  * on the wire.
  *
  * The window counts packets, and the responses that READs have asked for. It opens by what was acknowledged
- * up to the threshold; beyond it by four per round trip, or by one while round trips are much longer than the
- * least, which means that a queue has built up; that also sets the threshold. Few losses while there is no
+ * up to the threshold; beyond it by four per round trip, or by one while even the shortest round trips of late
+ * are much longer than the least, which means that a queue stands on the path (a peer that waits for a
+ * processor makes some of them long, not all); that also sets the threshold. Few losses while there is no
  * queue are random and change nothing. Losses at a queue, or many of them, halve the window, but not below
  * what the path has just been carrying (delivery rate times least round trip). A silence quarters it, with
  * the threshold at the half. It grows only while it is really used.
@@ -22,6 +23,8 @@ struct vb_rc_window {
 	uint32_t grown;			/* acknowledged since the last step */
 	uint64_t smooth_ns, variance_ns; /* round trip; 0: none measured */
 	uint64_t least_ns, least_at;
+	uint64_t standing_ns, bunch_least_ns; /* the least of the last bunch of round trips, and of this one so far */
+	uint32_t bunch;			/* measured in this one */
 	uint64_t counted_from, rate_packets, rate_ns; /* delivered packets of the last whole period, and its length */
 	uint32_t counted;
 	unsigned silences;		/* in a row */
