@@ -262,6 +262,26 @@ static void connect__to_a_process_that_is_stopped(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- another user ---- */
+
+/* No memory is shared with another user's process: the wire joins the two, of which one has no UDP port of its own. */
+static void connect__with_another_user(struct end *e)
+{
+	enum { OTHER_USER = 65533 };
+	struct params p = params();
+	bool possible = !e->passive || setresuid(OTHER_USER, OTHER_USER, OTHER_USER) == 0;
+	if (e->passive)
+		tell(e, possible);
+	else
+		possible = hear(e);
+	if (!possible)
+		rc_skip("this process cannot become another user");
+	rc_start(e, &p);
+	for (int i = 0; i < 20; i++)
+		exchange(e, e->qp, 1 + i * 1000, e->seed + i);
+	rc_finish(e);
+}
+
 /* ---- fork ---- */
 
 /* This end with sock in place of its own. */
@@ -372,6 +392,7 @@ static const struct body bodies[] = {
 	BODY(destroy__in_use_is_refused),
 	BODY(destroy__mr_before_qp),
 	BODY_IN(connect__to_a_process_that_is_stopped, PROCESSES_ONLY),
+	BODY_IN(connect__with_another_user, PROCESSES_ONLY),
 	BODY_IN(fork__child_talks_to_its_parent, PROCESSES_ONLY),
 	BODY_IN(fork__parent_goes_on, PROCESSES_ONLY),
 	BODY_IN(fork__orphans_hold_no_connection, PROCESSES_ONLY),
