@@ -11,10 +11,11 @@
 #include "fuzz.h"
 #include "host/notifier.h"
 #include "host/private.h"
+#include "host/route.h"
 #include "local/shared.h"
 
-enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104 };
-enum { MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES = 8192 };
+enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105 };
+enum { MAX_PORTS = 8, MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES = 8192 };
 
 struct fake_host fake;
 uint8_t *fake_arena;
@@ -135,7 +136,13 @@ bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
 struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
 
-/* The names by which the compiler calls recvmmsg and sendmsg in host/inbox.c. */
+/* The names by which the compiler calls these system calls in host/inbox.c. */
+int fake_socket(int domain, int type, int protocol);
+int fake_bind(int fd, const struct sockaddr *addr, socklen_t len);
+int fake_connect(int fd, const struct sockaddr *addr, socklen_t len);
+int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
+ssize_t fake_recv(int fd, void *buffer, size_t bytes, int flags);
+int fake_close(int fd);
 int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout);
 ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags);
 
@@ -178,13 +185,31 @@ ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
 	return fake.send_result ? -1 : (ssize_t)bytes;
 }
 
-void fake_inbox_message(const void *bytes, size_t len, bool truncated)
+/* Ports: all names are free, and nobody holds any. */
+int fake_socket(int domain, int type, int protocol) { return PORT_FD; }
+int fake_bind(int fd, const struct sockaddr *addr, socklen_t len) { return 0; }
+int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len) { return 0; }
+ssize_t fake_recv(int fd, void *buffer, size_t bytes, int flags) { return -1; }
+int fake_close(int fd) { return 0; }
+
+int fake_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	errno = ECONNREFUSED;
+	return addr->sa_family == AF_UNSPEC ? 0 : -1;
+}
+
+static void wait_in_inbox(const void *bytes, size_t len, bool truncated)
 {
 	must(len <= sizeof(inbox.bytes));
 	memcpy(inbox.bytes, bytes, len);
 	inbox.len = len;
 	inbox.waiting = true;
 	inbox.truncated = truncated;
+}
+
+void fake_inbox_message(const void *bytes, size_t len, bool truncated)
+{
+	wait_in_inbox(bytes, len, truncated);
 	vb_inbox_receive(INBOX_FD, NULL, NULL);
 }
 
@@ -273,17 +298,37 @@ bool vb_link_has_hung_up(int fd)
 
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds) { return fake.has_hung_up ? -EPIPE : 0; }
 
+static struct vb_watch *port_watches[MAX_PORTS];
+
 int vb_watch_start(struct vb_watch *w, uint32_t events)
 {
 	if (w->fd == LINK_FD)
 		link_watch = w;
-	return 0;
+	for (unsigned i = 0; w->fd == PORT_FD && i < MAX_PORTS; i++)
+		if (!port_watches[i]) {
+			port_watches[i] = w;
+			return 0;
+		}
+	return w->fd == PORT_FD ? -ENOSPC : 0;
 }
 
 void vb_watch_stop(struct vb_watch *w)
 {
 	if (link_watch == w)
 		link_watch = NULL;
+	for (unsigned i = 0; i < MAX_PORTS; i++)
+		if (port_watches[i] == w)
+			port_watches[i] = NULL;
+}
+
+void fake_port_message(unsigned which, const void *bytes, size_t len)
+{
+	struct vb_watch *w = port_watches[which % MAX_PORTS];
+
+	if (!w)
+		return;
+	wait_in_inbox(bytes, len, false);
+	w->ready(w, 0);
 }
 
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
@@ -450,6 +495,17 @@ bool vb_netif_is_local(const struct in6_addr *ip)
 	struct in6_addr lo = v4(127, 0, 0, 1), eth = v4(10, 0, 0, 1);
 	return !memcmp(ip, &lo, sizeof(lo)) || !memcmp(ip, &eth, sizeof(eth));
 }
+
+/* ---- routes: everything is a neighbour ---- */
+
+int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route)
+{
+	*route = (struct vb_route){ .destination = *dst, .source = v4(10, 0, 0, 1), .next_hop = *dst, .ifindex = 2, .mtu = 9000 };
+	return 0;
+}
+
+bool vb_route_is_ready(const struct vb_route *route) { return fake.send_result == 0; }
+void vb_route_kick(const struct vb_route *route) { }
 
 /* ---- notifiers ---- */
 

@@ -64,6 +64,8 @@ void fake_link_hello(void);
 
 /* A datagram for the inbox, as it comes from the socket. */
 void fake_inbox_message(const void *bytes, size_t len, bool truncated);
+/* The same for one of the ports that listen, if there are any. */
+void fake_port_message(unsigned which, const void *bytes, size_t len);
 /* A packet on UDP 4791. */
 void fake_udp_packet(const struct vb_udp_packet *packet);
 

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Hostile CM messages into librdmacm, while a program with ids in all states uses it.
+ *
+ * Input: steps. The program creates, binds, resolves, connects, accepts, rejects, disconnects and destroys ids that have no queue pair
+ * of their own, and takes events. Messages are made of those that were sent before, answered, repeated or turned into others, or of
+ * nothing; they come to a bound port, to this process's inbox, or over the network. Sends fail now and then, and time passes.
+ *
+ * Invariants: an event is for an id that lives, and brings a new one only with a request; each id is told at most once of its
+ * establishment, its end and its refusal; ids can be destroyed at any time, and when all are, and time has passed, no timer runs and
+ * the CM machine has no connection left.
+ */
+#include <errno.h>
+
+#include "fake_host.h"
+#include "fuzz.h"
+#include "proto/gsi.h"
+#include "rdmacm/cma.h"
+#include "wire/icrc.h"
+#include "wire/ip_cm.h"
+
+enum { MAX_IDS = 8, MAX_STEPS = 150, HEARD = 4, PORT = 7471, INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
+enum { OWN = 0x0a000001, OTHER = 0x0a000002 };
+
+struct id {
+	struct rdma_cm_id *cm;
+	unsigned seen;		/* bits of events */
+};
+
+static struct {
+	struct fuzz_input *in;
+	struct rdma_event_channel *channel;
+	struct id ids[MAX_IDS];
+	struct vb_gsi_packet heard[HEARD];
+	bool was_local[HEARD];	/* whether it went to somebody of this host */
+	unsigned num_heard;
+} w;
+
+/* ---- libibverbs: one device, 10.0.0.1 ---- */
+
+static struct ibv_device device = { .name = "vb_eth0" };
+static struct ibv_context context = { .device = &device };
+static struct ibv_pd pd = { .context = &context };
+
+struct ibv_device **ibv_get_device_list(int *num)
+{
+	struct ibv_device **list = calloc(2, sizeof(struct ibv_device *));
+	must(list != NULL);
+	list[0] = &device;
+	if (num)
+		*num = 1;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list) { free(list); }
+const char *ibv_get_device_name(struct ibv_device *d) { return d->name; }
+struct ibv_context *ibv_open_device(struct ibv_device *d) { return &context; }
+int ibv_close_device(struct ibv_context *c) { return 0; }
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c) { return &pd; }
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
+{
+	*attr = (struct ibv_device_attr){ .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16, .node_guid = 1 };
+	return 0;
+}
+
+#undef ibv_query_port
+int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+	struct ibv_port_attr a = { .state = IBV_PORT_ACTIVE, .active_mtu = IBV_MTU_4096, .max_mtu = IBV_MTU_4096,
+		.link_layer = IBV_LINK_LAYER_ETHERNET };
+	memcpy(attr, &a, offsetof(struct ibv_port_attr, port_cap_flags2));
+	return 0;
+}
+
+static void gid_of(uint32_t address, uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	gid[10] = gid[11] = 0xff;
+	for (unsigned i = 0; i < 4; i++)
+		gid[12 + i] = (uint8_t)(address >> (24 - 8 * i));
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max, uint32_t flags, size_t entry_size)
+{
+	entries[0] = (struct ibv_gid_entry){ .gid_index = 1, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2, .ndev_ifindex = 2 };
+	gid_of(OWN, entries[0].gid.raw);
+	return 1;
+}
+
+/* No id has a queue pair, so nobody gets here. */
+#define NEVER(result, name, ...) result name(__VA_ARGS__) { abort(); }
+NEVER(struct ibv_comp_channel *, ibv_create_comp_channel, struct ibv_context *c)
+NEVER(int, ibv_destroy_comp_channel, struct ibv_comp_channel *ch)
+NEVER(struct ibv_cq *, ibv_create_cq, struct ibv_context *c, int n, void *ctx, struct ibv_comp_channel *ch, int v)
+NEVER(int, ibv_destroy_cq, struct ibv_cq *cq)
+NEVER(struct ibv_qp *, ibv_create_qp, struct ibv_pd *p, struct ibv_qp_init_attr *attr)
+NEVER(int, ibv_destroy_qp, struct ibv_qp *qp)
+NEVER(int, ibv_modify_qp, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+NEVER(struct ibv_srq *, ibv_create_srq, struct ibv_pd *p, struct ibv_srq_init_attr *attr)
+NEVER(int, ibv_destroy_srq, struct ibv_srq *srq)
+NEVER(int, ibv_attach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+NEVER(int, ibv_detach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+
+/* ---- events ---- */
+
+#define BIT(event) (1u << RDMA_CM_EVENT_##event)
+
+static struct id *find(const struct rdma_cm_id *cm)
+{
+	for (unsigned i = 0; i < MAX_IDS; i++)
+		if (w.ids[i].cm == cm)
+			return &w.ids[i];
+	return NULL;
+}
+
+static struct id *place(void)
+{
+	return find(NULL);
+}
+
+static void take_event(void)
+{
+	static const unsigned once = BIT(ESTABLISHED) | BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE) | BIT(CONNECT_ERROR) |
+		BIT(TIMEWAIT_EXIT);
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(w.channel, &event))
+		return;
+	enum rdma_cm_event_type type = event->event;
+	struct rdma_cm_id *fresh = type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
+	struct id *id = find(fresh ? event->listen_id : event->id);
+	must(id != NULL);
+	if (!fresh) {
+		must(!(id->seen & once & 1u << type));
+		must(type != RDMA_CM_EVENT_ESTABLISHED || !(id->seen & (BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE))));
+		id->seen |= 1u << type;
+	}
+	must(rdma_ack_cm_event(event) == 0);
+	if (!fresh)
+		return;
+	must(find(fresh) == NULL);
+	if (place())
+		*place() = (struct id){ .cm = fresh };
+	else
+		must(rdma_destroy_id(fresh) == 0);
+}
+
+/* ---- the program ---- */
+
+static struct sockaddr_in address_of(uint32_t address, uint16_t port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address) };
+}
+
+static struct rdma_cm_id *pick(void)
+{
+	return w.ids[take(w.in) % MAX_IDS].cm;
+}
+
+static void create(void)
+{
+	struct id *id = place();
+	uint8_t kind = take(w.in);
+
+	if (!id)
+		return;
+	*id = (struct id){ 0 };
+	if (rdma_create_id(w.channel, &id->cm, NULL, kind % 4 == 0 ? RDMA_PS_UDP : RDMA_PS_TCP))
+		id->cm = NULL;
+	else if (kind & 16) {	/* a listener at once */
+		struct sockaddr_in any = address_of(kind & 32 ? OWN : 0, PORT);
+		if (rdma_bind_addr(id->cm, (struct sockaddr *)&any) == 0)
+			(void)rdma_listen(id->cm, kind & 3);
+	} else if (kind & 64) {	/* ready to connect */
+		struct sockaddr_in to = address_of(kind & 32 ? OWN : OTHER, PORT);
+		(void)rdma_resolve_addr(id->cm, NULL, (struct sockaddr *)&to, 100);
+		take_event();
+		(void)rdma_resolve_route(id->cm, 100);
+		take_event();
+	}
+}
+
+static void destroy(struct id *id)
+{
+	if (!id->cm)
+		return;
+	must(rdma_destroy_id(id->cm) == 0);
+	*id = (struct id){ 0 };
+}
+
+static void call(struct rdma_cm_id *cm)
+{
+	uint8_t choice = take(w.in), data[200] = "data";
+	struct rdma_conn_param param = { .qp_num = 0x7005, .retry_count = 7, .rnr_retry_count = 7, .private_data = data,
+		.private_data_len = take(w.in) % 200, .responder_resources = choice & 15, .initiator_depth = choice >> 4 };
+	struct sockaddr_in to = address_of(choice & 64 ? OWN : OTHER, PORT);
+
+	if (!cm)
+		return;
+	switch (choice % 10) {
+	case 0: (void)rdma_bind_addr(cm, (struct sockaddr *)&to); break;
+	case 1: (void)rdma_listen(cm, choice >> 5); break;
+	case 2: (void)rdma_resolve_addr(cm, NULL, (struct sockaddr *)&to, 100); break;
+	case 3: (void)rdma_resolve_route(cm, 100); break;
+	case 4:
+	case 5: (void)rdma_connect(cm, &param); break;
+	case 6:
+	case 7: (void)rdma_accept(cm, &param); break;
+	case 8: (void)rdma_reject(cm, data, param.private_data_len); break;
+	case 9: (void)(choice & 128 ? rdma_notify(cm, IBV_EVENT_COMM_EST) : rdma_disconnect(cm)); break;
+	}
+}
+
+/* ---- messages ---- */
+
+static void left(const void *bytes, size_t len)
+{
+	if (len != sizeof(struct vb_gsi_packet) && len != sizeof(struct vb_gsi_packet) + VB_ICRC_BYTES)
+		return;
+	w.was_local[w.num_heard % HEARD] = len == sizeof(struct vb_gsi_packet);
+	memcpy(&w.heard[w.num_heard++ % HEARD], bytes, sizeof(struct vb_gsi_packet));
+}
+
+/* Ids where most messages have them. */
+static void set_ids(struct vb_mad *mad, uint32_t local, uint32_t remote)
+{
+	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(mad), local);
+	vb_cm_rtu_msg_set_remote_comm_id(vb_cm_rtu_in(mad), remote);
+}
+
+/* An answer to something that was sent: its ids the other way round. */
+static void turn_round(struct vb_mad *mad, uint8_t choice)
+{
+	unsigned attribute = VB_CM_ATTR_REQ + choice % 11;
+	uint32_t local = vb_cm_rtu_msg_local_comm_id(vb_cm_rtu_of(mad));
+	uint32_t remote = vb_mad_attribute_id(mad) == VB_CM_ATTR_REQ ? 0x90001 : vb_cm_rtu_msg_remote_comm_id(vb_cm_rtu_of(mad));
+	uint64_t tid = vb_mad_transaction_id(mad);
+
+	if (attribute != VB_CM_ATTR_SIDR_REP)
+		vb_cm_msg_init(mad, attribute, tid);
+	vb_mad_set_attribute_id(mad, attribute);
+	set_ids(mad, remote, local);
+}
+
+static void make_request(struct vb_mad *mad, uint8_t choice)
+{
+	struct vb_ip_cm ip = { .ip_version = 4 };
+	uint8_t *data = mad->b + VB_MAD_HEADER_BYTES;
+
+	gid_of(OTHER, ip.source);
+	memcpy(ip.source, (uint8_t[]){ 10, 0, 0, 2 }, 4);
+	memcpy(ip.destination, (uint8_t[]){ 10, 0, 0, 1 }, 4);
+	vb_cm_msg_init(mad, choice & 1 ? VB_CM_ATTR_SIDR_REQ : VB_CM_ATTR_REQ, choice);
+	if (choice & 1) {
+		vb_cm_sidr_req_msg_set_service_id(vb_cm_sidr_req_in(mad), vb_ip_cm_service_id(0x11, PORT));
+		vb_ip_cm_encode(&ip, data + 16);
+	} else {
+		vb_cm_req_msg_set_service_id(vb_cm_req_in(mad), vb_ip_cm_service_id(0x06, PORT));
+		vb_cm_req_msg_set_local_qpn(vb_cm_req_in(mad), 0x9000 + choice);
+		vb_cm_req_msg_set_path_mtu(vb_cm_req_in(mad), 3);
+		gid_of(OTHER, data + 56);
+		gid_of(OWN, data + 72);
+		vb_ip_cm_encode(&ip, data + 140);
+	}
+	vb_cm_req_msg_set_local_comm_id(vb_cm_req_in(mad), 0x90000u + choice % 8);
+}
+
+/* In a port, or the inbox. */
+static void deliver(const struct vb_mad *mad, bool is_local, int port)
+{
+	static uint8_t message[INBOX_HEADER_BYTES + sizeof(struct vb_gsi_packet)];
+	uint32_t magic = INBOX_MAGIC;
+	struct vb_gsi_packet packet;
+
+	vb_gsi_packet_init(&packet, mad);
+	memset(message, 0, INBOX_HEADER_BYTES);
+	memcpy(message, &magic, 4);
+	gid_of(is_local ? OWN : OTHER, message + 12);
+	gid_of(OWN, message + 28);
+	memcpy(message + INBOX_HEADER_BYTES, &packet, sizeof(packet));
+	if (port >= 0)
+		fake_port_message((unsigned)port, message, sizeof(message));
+	else
+		fake_inbox_message(message, sizeof(message), false);
+}
+
+/* What a decent peer would answer to what was sent last. */
+static void play_along(void)
+{
+	unsigned last = (w.num_heard - 1) % HEARD;
+	struct vb_mad mad = w.heard[last].mad;
+	uint32_t qpn = 0x9000 + take(w.in);
+
+	if (!w.num_heard)
+		return;
+	switch (vb_mad_attribute_id(&mad)) {
+	case VB_CM_ATTR_REQ:
+		turn_round(&mad, VB_CM_ATTR_REP - VB_CM_ATTR_REQ);
+		vb_cm_rep_msg_set_local_qpn(vb_cm_rep_in(&mad), qpn);
+		break;
+	case VB_CM_ATTR_REP:
+		turn_round(&mad, VB_CM_ATTR_RTU - VB_CM_ATTR_REQ);
+		break;
+	case VB_CM_ATTR_DREQ:
+		turn_round(&mad, VB_CM_ATTR_DREP - VB_CM_ATTR_REQ);
+		break;
+	case VB_CM_ATTR_RTU:
+		turn_round(&mad, VB_CM_ATTR_DREQ - VB_CM_ATTR_REQ);
+		break;
+	case VB_CM_ATTR_SIDR_REQ: {
+		uint32_t id = vb_cm_sidr_req_msg_request_id(vb_cm_sidr_req_of(&mad));
+		vb_cm_msg_init(&mad, VB_CM_ATTR_SIDR_REP, vb_mad_transaction_id(&mad));
+		vb_cm_sidr_rep_msg_set_request_id(vb_cm_sidr_rep_in(&mad), id);
+		vb_cm_sidr_rep_msg_set_qpn(vb_cm_sidr_rep_in(&mad), qpn);
+		break;
+	}
+	}
+	deliver(&mad, w.was_local[last], -1);
+}
+
+static void message_comes(void)
+{
+	uint8_t choice = take(w.in), how = take(w.in);
+	struct vb_mad mad = w.heard[take(w.in) % HEARD].mad;
+
+	if (choice & 1)
+		make_request(&mad, how);
+	else if (choice & 2)
+		turn_round(&mad, how);
+	for (unsigned i = choice >> 5; i > 0; i--)
+		mad.b[take(w.in)] = take(w.in);
+	deliver(&mad, how & 64, choice & 4 ? take(w.in) : -1);
+}
+
+/* ---- the run ---- */
+
+static void step(uint8_t what)
+{
+	static const int results[] = { 0, 0, -EAGAIN, -ECONNREFUSED, -ENETUNREACH };
+
+	switch (what % 12) {
+	case 0: create(); break;
+	case 1:
+	case 2:
+	case 3: call(pick()); break;
+	case 4:
+	case 5: take_event(); break;
+	case 6: destroy(&w.ids[take(w.in) % MAX_IDS]); break;
+	case 7: fake_pass_time((uint64_t)take(w.in) << 23); break;
+	case 8: fake.send_result = results[take(w.in) % VB_ARRAY_LEN(results)]; break;
+	case 9: play_along(); break;
+	default: message_comes(); break;
+	}
+}
+
+static void come_to_rest(void)
+{
+	unsigned total, destroyed;
+
+	for (unsigned i = 0; i < MAX_IDS; i++)
+		destroy(&w.ids[i]);
+	rdma_destroy_event_channel(w.channel);
+	for (unsigned i = 0; i < 400 && fake_timers(); i++)
+		fake_pass_time(UINT64_C(1000000000));
+	vb_cma_lock();
+	if (vb_cma_table_locked()) {
+		vb_cm_table_count(vb_cma_table_locked(), &total, &destroyed);
+		must(total == 0);
+	}
+	vb_cma_unlock();
+	must(fake_timers() == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_input in = { data, size };
+
+	memset(&w, 0, sizeof(w));
+	w.in = &in;
+	fake_reset();
+	fake.left = left;
+	w.channel = rdma_create_event_channel();
+	must(w.channel != NULL);
+	for (unsigned i = 0; in.left && i < MAX_STEPS; i++)
+		step(take(&in));
+	fake.send_result = 0;
+	come_to_rest();
+	return 0;
+}
