@@ -43,6 +43,7 @@ demo:
 
 bench: all
 	@python3 bench/perftest.py $(BUILD)
+	@python3 bench/network.py $(BUILD)
 
 check-asan: export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
 check-asan: export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
