@@ -20,6 +20,7 @@ import harness  # noqa: E402
 PORT = "vport*p1"
 POLL_S = 0.05
 LOGS = "/tmp"
+SYS_WRITE = "1"
 
 
 class GuestProgram(harness.Program):
@@ -29,8 +30,19 @@ class GuestProgram(harness.Program):
         return self.command.split()
 
     def listens(self):
+        return super().listens() or (self._has_listening_id() and not self._is_in_write())
+
+    def _has_listening_id(self):
         known = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
-        return super().listens() or bool(re.search(rf"state LISTEN .*pid {self.process.pid} ", known))
+        return bool(re.search(rf"state LISTEN .*pid {self.process.pid} ", known))
+
+    def _is_in_write(self):
+        """Commands to the connection manager are write()s, and the state changes before the one that listens is done."""
+        try:
+            call = pathlib.Path(f"/proc/{self.process.pid}/syscall").read_text(encoding="ascii")
+        except OSError:
+            return True
+        return call.split()[0] in ("running", SYS_WRITE)
 
 
 class Agent:

@@ -26,7 +26,8 @@ from hosts import Interface, NotHere, run
 BOOT_LIMIT_S = 300
 ANSWER_LIMIT_S = 300     # beyond what a request waits for by itself
 MEMORY_MIB = 1536
-CHIP = "52:54:00:77:00"
+MTU = 1500
+MACS = "52:54:00:77:00:01", "52:54:00:77:00:02"
 
 
 class GuestFailure(Exception):
@@ -43,19 +44,19 @@ def prepare(directory):
 class Guest:
     """A booted guest. `host` gets the other end of its cable as an interface of its own."""
 
-    def __init__(self, directory, host, mtu=1500, number=2):
-        self.v4, self.v6 = f"10.77.1.{number}", f"fd77:1::{number}"
-        self.console = os.path.join(directory, f"console{number}.log")
+    def __init__(self, directory, host):
+        self.v4, self.v6 = "10.77.1.2", "fd77:1::2"
+        self.console = os.path.join(directory, "console.log")
         tap = f"eth{len(host.interfaces)}"
-        add_tap(host, tap, mtu)
-        self._boot(directory, host, tap, f"{CHIP}:{number:02x}")
+        add_tap(host, tap)
+        self._boot(directory, host, tap)
         try:
-            self._set_up(mtu)
+            self._set_up()
         except GuestFailure:
             self.close()
             raise
 
-    def _boot(self, directory, host, tap, mac):
+    def _boot(self, directory, host, tap):
         with open(os.path.join(directory, "version"), encoding="ascii") as version:
             kernel = os.path.join(directory, "kernel", "boot", f"vmlinuz-{version.read().strip()}")
         ours, theirs = socket.socketpair()
@@ -68,16 +69,16 @@ class Guest:
             "-virtfs", "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-serial", "-chardev", f"socket,id=control,fd={fd}", "-device", "virtserialport,chardev=control",
             "-netdev", f"tap,id=cable,ifname={tap},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=cable,mac={mac}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
+            "-device", f"virtio-net-pci,netdev=cable,mac={MACS[1]}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
         theirs.close()
         self.control = ours
         self.answers = ours.makefile("rb")
 
-    def _set_up(self, mtu):
+    def _set_up(self):
         self.call("run", ["true"], limit_s=BOOT_LIMIT_S)
         self.run("sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad; ulimit -c 0")
         self.run("ip", "link", "set", "lo", "up")
-        self.set_mtu(mtu)
+        self.set_mtu(MTU)
         self.run("ip", "link", "set", "eth0", "up")
         self.run("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
         self.run("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
@@ -140,11 +141,11 @@ class Guest:
             self.qemu.wait()
 
 
-def add_tap(host, name, mtu):
+def add_tap(host, name):
     """A tap device in a host, as its end of link 1."""
     host.run("ip", "tuntap", "add", "dev", name, "mode", "tap")
-    host.run("ip", "link", "set", name, "address", f"{CHIP}:01")
-    host.add_interface(Cable(host, name), mtu)
+    host.run("ip", "link", "set", name, "address", MACS[0])
+    host.add_interface(Cable(host, name), MTU)
 
 
 @dataclasses.dataclass

@@ -3,11 +3,13 @@
 """Unmodified programs between this library and the Linux kernel's rdma_rxe, which runs in a guest (guest.py).
 
 Every case runs both ways: the server here and the client on the kernel, and the other way round. All frames between the two
-are captured and judged like those between two of our own hosts. At the end the kernel must not have met an error.
+are captured and judged like those between two of our own hosts. The kernel must not have met an error then. Last come some cases
+with loss.
 One boot serves all cases; counts of iterations are small, because the guest's processor is emulated.
 
 usage: interop.py BUILD_DIR [PATTERN...]
 """
+import contextlib
 import os
 import sys
 
@@ -26,6 +28,9 @@ MTU_FOR_4096 = 4300
 OTHER_PORT = 7471
 CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
 LIMIT_S = 180.0
+
+LOSS = "table netdev harm { chain in { type filter hook ingress device eth0 priority 0; " \
+       "udp dport 4791 numgen random mod 100 < 2 counter drop; }; }"
 
 # What rxe0 counts and no case provokes. It has no counter for a wrong ICRC, but complains of it in its log.
 ERRORS = ("out_of_seq_request", "rcvd_seq_err", "send_err", "retry_exceeded_err", "retry_rnr_exceeded_err")
@@ -75,18 +80,26 @@ def cm_items():
     yield Item(mckey("239.77.0.1"), ("UD SEND_ONLY_IMM",))
 
 
+# perftest's operations: what is seen of small messages, and of large ones (atomics: of the answers)
+OPERATIONS = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
+              "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
+
+
 def perftest_items():
-    operations = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
-                  "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
-    for operation, (short, long) in operations.items():
+    for operation, (short, long) in OPERATIONS.items():
         yield Item(perftest(f"ib_{operation}_lat"), (f"RC {short}",))
         yield Item(perftest(f"ib_{operation}_bw"), (f"RC {long}",))
-        yield Item(perftest(f"ib_{operation}_bw", "-R"), (f"RC {long}", *CONNECTED_BY_CM[:3]))
     yield Item(perftest("ib_atomic_lat", "-A CMP_AND_SWAP"), ("RC COMPARE_SWAP",))
     for operation in ("send", "write"):
-        yield Item(perftest(f"ib_{operation}_lat", f"-c UC {UNACKNOWLEDGED}"), (f"UC {operations[operation][0]}",))
+        yield Item(perftest(f"ib_{operation}_lat", f"-c UC {UNACKNOWLEDGED}"), (f"UC {OPERATIONS[operation][0]}",))
     yield Item(perftest("ib_send_lat", f"-c UD {UNACKNOWLEDGED}"), ("UD SEND_ONLY",))
-    yield Item(perftest("ib_send_bw", f"-c UD {UNACKNOWLEDGED} -R"), ("UD SEND_ONLY",))
+
+
+def from_kernel_items():
+    """With -R, the server tells the client to connect and listens only then: too late, if the server is the slow guest."""
+    for operation, (_, long) in OPERATIONS.items():
+        yield Item(perftest(f"ib_{operation}_bw", "-R"), (f"RC {long}", *CONNECTED_BY_CM[:3]))
+    yield Item(perftest("ib_send_bw", f"-c UD {UNACKNOWLEDGED} -R"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"))
 
 
 def big_mtu_items():
@@ -94,6 +107,13 @@ def big_mtu_items():
     yield Item(rping("-C 5 -S 65535"), CONNECTED_BY_CM)
     yield Item(perftest("ib_write_bw"), ("RC WRITE_MIDDLE",))
     yield Item(perftest("ib_read_bw"), ("RC READ_RESPONSE_MIDDLE",))
+
+
+def lossy_items():
+    yield Item(rping("-C 5 -S 65535"), ())
+    yield Item(pingpong("ibv_rc_pingpong", "-s 30000"), ())
+    for operation in OPERATIONS:
+        yield Item(perftest(f"ib_{operation}_bw"), ())
 
 
 class Interop(suite.Suite):
@@ -109,21 +129,29 @@ class Interop(suite.Suite):
         prepare(directory)
         with hosts.Network() as network:
             here = network.host("here")
-            guest = Guest(directory, here)
             try:
-                self.both_ways("", here, guest, [*pingpong_items(), *cm_items(), *perftest_items()])
-                guest.set_mtu(MTU_FOR_4096)
-                here.run("ip", "link", "set", "eth0", "mtu", str(MTU_FOR_4096))
-                self.both_ways(" with MTU 4300", here, guest, list(big_mtu_items()))
-                self.judge_kernel(guest)
+                with contextlib.closing(Guest(directory, here)) as guest:
+                    self.all_cases(here, guest)
             except GuestFailure as failure:
                 self.add("the guest lives", str(failure))
-            finally:
-                guest.close()
 
-    def both_ways(self, topic, here, guest, table):
-        self.captured(HERE + topic, guest, here, table)
-        self.captured(KERNEL + topic, here, guest, table, at=here)
+    def all_cases(self, here, guest):
+        table = [*pingpong_items(), *cm_items(), *perftest_items()]
+        self.captured(HERE, guest, here, table)
+        self.captured(KERNEL, here, guest, [*table, *from_kernel_items()], at=here)
+        guest.set_mtu(MTU_FOR_4096)
+        here.run("ip", "link", "set", "eth0", "mtu", str(MTU_FOR_4096))
+        self.captured(f"{HERE} with MTU {MTU_FOR_4096}", guest, here, list(big_mtu_items()))
+        self.captured(f"{KERNEL} with MTU {MTU_FOR_4096}", here, guest, list(big_mtu_items()), at=here)
+        self.judge_kernel(guest)
+        self.with_loss(here, guest)
+
+    def with_loss(self, here, guest):
+        """Each side throws away a share of what comes in; both engines have to get over it."""
+        for side in (here, guest):
+            side.run("nft", LOSS)
+        self.run_items(HERE + " with loss", guest, here, list(lossy_items()))
+        self.run_items(KERNEL + " with loss", here, guest, list(lossy_items()))
 
     def judge_kernel(self, guest):
         """Nothing went wrong in the kernel."""
