@@ -210,7 +210,13 @@ static bool pump(void)
 	return atomic_load_explicit(&users, memory_order_relaxed) && vb_udp_receive();
 }
 
-static const struct vb_path_io io = { .pump = pump, .watch = vb_udp_watch };
+/* Threads that poll for others' sake alone do not look here. */
+static void watch(bool wake)
+{
+	vb_udp_watch(wake || !atomic_load_explicit(&users, memory_order_relaxed));
+}
+
+static const struct vb_path_io io = { .pump = pump, .watch = watch };
 
 /* ---- opening ---- */
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between processes, their deaths and forks. The other process is a child that reports by its exit status. */
+#include <pthread.h>
+
 #include "cm.h"
 
 /* In a child: cmocka's assertions belong to the parent. */
@@ -269,6 +271,60 @@ static void fork__child_has_its_own_manager(void **state)
 	rdma_destroy_event_channel(listen_ch);
 }
 
+static void connect_to_parent_by_udp(const char *ip, int in, int out)
+{
+	setenv("VERBATIM_LOCAL", "off", 1);
+	connect_to_parent(ip, in, out);
+}
+
+static atomic_bool polling_ends;
+
+static void *poll_in_vain(void *cq)
+{
+	struct ibv_wc wc;
+
+	while (!polling_ends)
+		ibv_poll_cq(cq, 1, &wc);
+	return NULL;
+}
+
+/* One thread does nothing but poll for a local connection; what comes over the network is heard nevertheless. */
+static void listener__hears_the_network_while_a_thread_polls(void **state)
+{
+	struct child peer = spawn(serve_one, "127.0.0.1");
+	struct rdma_event_channel *ch = new_channel(), *listen_ch = new_channel();
+	struct rdma_cm_id *busy = established(ch, "127.0.0.1", read_port(peer.from));
+	struct rdma_cm_id *listener = new_listener(listen_ch, "127.0.0.1", RDMA_PS_TCP, 5);
+	struct child c = spawn(connect_to_parent_by_udp, "127.0.0.1");
+	__be16 port = rdma_get_src_port(listener);
+	pthread_t poller;
+
+	(void)state;
+	polling_ends = false;
+	assert_int_equal(pthread_create(&poller, NULL, poll_in_vain, busy->send_cq), 0);
+	assert_int_equal(write(c.to, &port, sizeof(port)), sizeof(port));
+	struct rdma_cm_event *event = expect(listen_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *id = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	polling_ends = true;
+	assert_int_equal(pthread_join(poller, NULL), 0);
+	struct ibv_qp_init_attr attr = qp_attr();
+	assert_ok(rdma_create_qp(id, NULL, &attr));
+	assert_ok(rdma_accept(id, NULL));
+	expect_acked(listen_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_ok(rdma_disconnect(id));
+	expect_acked(listen_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	expect_success(&c);
+	drop(id);
+	assert_ok(rdma_destroy_id(listener));
+	assert_ok(rdma_disconnect(busy));
+	expect_acked(ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	expect_success(&peer);
+	drop(busy);
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(listen_ch);
+}
+
 /* A child destroys what it inherited: nothing reaches the parent's peer. */
 static void destroy_inherited(const char *ip, int in, int out)
 {
@@ -421,6 +477,7 @@ int main(void)
 		cmocka_unit_test(processes__whole_life),
 		cmocka_unit_test(fork__child_has_its_own_manager),
 		cmocka_unit_test(fork__child_cannot_end_the_parents_connection),
+		cmocka_unit_test(listener__hears_the_network_while_a_thread_polls),
 		cmocka_unit_test(peer__exits_while_connected),
 		cmocka_unit_test(peer__killed_while_connected),
 		cmocka_unit_test(peer__ends_at_once_while_connected),
