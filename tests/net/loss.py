@@ -21,17 +21,17 @@ LIMIT_S = 60.0
 
 def items(share):
     """The programs, with the fewer rounds the more is lost."""
-    rounds = 1 if share > 0.1 else 3
+    few, some, many = (2, 5, 20) if share > 0.1 else (5, 20, 60)
     return [Item(case, ()) for case in (
-        rping(f"-C {50 * rounds} -S 3000", limit_s=LIMIT_S),
-        rping(f"-C {10 * rounds} -S 65535", limit_s=LIMIT_S),
-        pingpong("ibv_rc_pingpong", f"-c -n {150 * rounds}", limit_s=LIMIT_S),
-        pingpong("ibv_rc_pingpong", f"-c -s 100001 -n {20 * rounds}", limit_s=LIMIT_S),
-        pingpong("ibv_srq_pingpong", f"-c -n {20 * rounds}", limit_s=LIMIT_S),
-        ucmatose_case("-c 5 -C 10 -S 5000", limit_s=LIMIT_S),
-        *(perftest(f"ib_{operation}_bw", iterations=50 * rounds, limit_s=LIMIT_S)
+        rping(f"-C {many} -S 3000", limit_s=LIMIT_S),
+        rping(f"-C {some} -S 65535", limit_s=LIMIT_S),
+        pingpong("ibv_rc_pingpong", f"-c -n {2 * many}", limit_s=LIMIT_S),
+        pingpong("ibv_rc_pingpong", f"-c -s 100001 -n {some}", limit_s=LIMIT_S),
+        pingpong("ibv_srq_pingpong", f"-c -n {some}", limit_s=LIMIT_S),
+        ucmatose_case(f"-c {few} -C 10 -S 5000", limit_s=LIMIT_S),
+        *(perftest(f"ib_{operation}_bw", iterations=2 * some, limit_s=LIMIT_S)
           for operation in ("send", "write", "read", "atomic")),
-        perftest("ib_write_bw", "-R", iterations=50 * rounds, limit_s=LIMIT_S))]
+        perftest("ib_write_bw", "-R", iterations=2 * some, limit_s=LIMIT_S))]
 
 
 class Loss(suite.Suite):
