@@ -103,6 +103,24 @@ UNUSED static struct address with_port(struct address a, __be16 port)
 	return a;
 }
 
+/* Is it a wildcard or one of this host's addresses? Not every machine has IPv6. */
+UNUSED static bool is_here(const char *ip)
+{
+	struct address a = address(ip, 0);
+	int s;
+	bool here;
+
+	if (!strcmp(ip, "::") || !strcmp(ip, "0.0.0.0"))
+		return true;
+	s = socket(a.sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	here = s >= 0 && bind(s, sockaddr(&a), a.sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) == 0;
+	if (s >= 0)
+		close(s);
+	if (!here)
+		print_message("# not tried with %s, which this machine does not have\n", ip);
+	return here;
+}
+
 /* The first IPv4 address of the first Ethernet interface that is up; false: none. */
 UNUSED static bool ethernet_address(char ip[INET6_ADDRSTRLEN])
 {
@@ -124,7 +142,8 @@ UNUSED static void on_each_address(void (*body)(const char *ip))
 	char ethernet[INET6_ADDRSTRLEN];
 
 	body("127.0.0.1");
-	body("::1");
+	if (is_here("::1"))
+		body("::1");
 	if (ethernet_address(ethernet))
 		body(ethernet);
 	else

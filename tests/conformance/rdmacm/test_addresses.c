@@ -84,6 +84,8 @@ static void bind__refusals(void **state)
 static void two_binds(const char *first, enum rdma_port_space first_ps, const char *second,
 		      enum rdma_port_space second_ps, int err)
 {
+	if (!is_here(first) || !is_here(second))
+		return;
 	struct rdma_cm_id *a = new_id(ch, first_ps), *b = new_id(ch, second_ps);
 	struct address x = address(first, 0), y;
 
@@ -226,6 +228,8 @@ static void resolve__source_gid_belongs_to_the_device(void **state)
 
 static void resolve_any(const char *any, const char *loopback)
 {
+	if (!is_here(loopback))
+		return;
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
 	struct address to = address(any, 4321), lo = address(loopback, 4321);
 

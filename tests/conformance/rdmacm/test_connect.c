@@ -112,6 +112,8 @@ static void connect__whole_life(void **state)
 
 static void connect_via(const char *bound_to, const char *reached_at)
 {
+	if (!is_here(reached_at))
+		return;
 	struct pair p = { .server_ch = new_channel(), .client_ch = new_channel() };
 	struct rdma_conn_param param = some_param();
 
@@ -140,6 +142,8 @@ static void listen__wildcard_is_reached_at_every_address(void **state)
 
 static void refused_at(const char *bound_to, const char *reached_at)
 {
+	if (!is_here(reached_at))
+		return;
 	struct pair p = { .server_ch = new_channel(), .client_ch = new_channel() };
 	struct rdma_conn_param param = some_param();
 

@@ -102,6 +102,8 @@ static void join__makes_the_host_a_member(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
+		if (strchr(groups[i], ':') && !is_here("::1"))
+			continue;
 		struct rdma_event_channel *ch = new_channel();
 		struct rdma_cm_id *first = id_for(ch, groups[i]), *second = id_for(ch, groups[i]);
 		struct address group = address(groups[i], 0);
