@@ -60,7 +60,7 @@ static enum ibv_wc_status traffic(struct end *e, uint64_t *rng)
 {
 	struct ibv_wc wc;
 	unsigned in_flight = 0;
-	for (uint64_t end = rc_now_ms() + 20000; rc_now_ms() < end;) {
+	for (uint64_t end = rc_now_ms() + 60000; rc_now_ms() < end;) {
 		post_some(e, rng, &in_flight);
 		for (int i = 0; i < 64; i++) {
 			if (ibv_poll_cq(e->scq, 1, &wc) == 1) {

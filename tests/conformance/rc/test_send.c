@@ -287,7 +287,7 @@ static void send__both_ways_at_once(struct end *e)
 	for (int i = 0; i < DEPTH; i++)
 		rc_recv(e, i, i * SLOT, SLOT);
 	meet(e);
-	for (uint64_t end = rc_now_ms() + 30000; (done < N || got < N) && rc_now_ms() < end;) {
+	for (uint64_t end = rc_now_ms() + 60000; (done < N || got < N) && rc_now_ms() < end;) {
 		while (sent < N && sent - done < DEPTH) {
 			uint64_t at = (DEPTH + sent % DEPTH) * SLOT;
 			rc_fill(e->buf + at, 1 + sent % SLOT, e->seed + sent);
