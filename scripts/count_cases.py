@@ -17,6 +17,7 @@ CASE = re.compile(r"^(ok|not ok)\b\s*\d*\s*(?:-\s*)?([^#]*)(?:#\s*(SKIP)\S*\s*(.
 PLAN = re.compile(r"^1\.\.\d+")
 GOOD = ("OK", "SKIP")
 SAID_LINES = 12
+MESONS_OWN = "(test program exited with status code"
 
 
 @dataclasses.dataclass
@@ -41,7 +42,7 @@ def tap_cases(text):
 
 
 def last_lines(lines, limit=SAID_LINES):
-    return [line.rstrip() for line in lines if line.strip(" #\t")][-limit:]
+    return [line.rstrip() for line in lines if line.strip(" #\t") and not line.startswith(MESONS_OWN)][-limit:]
 
 
 def said_about(case, errors):

@@ -21,7 +21,7 @@ EXPECTED = {
          "1 passed, 1 failed, 1 skipped"]),
     "standard_error_by_name": ([("FAIL", "ok 1 - a\nnot ok 2 - b\n1..2\n", "# a: fine\n# b: broken\n# c: fine\n")], 1,
                                ["failed: t0: b", "    # b: broken", "1 passed, 1 failed, 0 skipped"]),
-    "standard_error_without_name": ([("FAIL", "not ok 1 - a\n", "oh\n")], 1,
+    "standard_error_without_name": ([("FAIL", "not ok 1 - a\n", "oh\n\n(test program exited with status code 1)\n")], 1,
                                     ["failed: t0: a", "    oh", "0 passed, 1 failed, 0 skipped"]),
     "long_stories_are_cut": ([("FAIL", "not ok 1 - a\n" + CHATTER, "oh\n")], 1,
                              ["failed: t0: a", *(f"    # line {n}" for n in range(28, 40)),
