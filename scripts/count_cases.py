@@ -42,7 +42,7 @@ def tap_cases(text):
 
 
 def last_lines(lines, limit=SAID_LINES):
-    return [line.rstrip() for line in lines if line.strip(" #\t") and not line.startswith(MESONS_OWN)][-limit:]
+    return [line.rstrip() for line in lines if line.strip(" #\t")][-limit:]
 
 
 def said_about(case, errors):
@@ -70,7 +70,7 @@ def count(log):
     for line in log:
         test = json.loads(line)
         title = test["name"].split(" / ")[-1]
-        errors = test.get("stderr", "").splitlines()
+        errors = [line for line in test.get("stderr", "").splitlines() if not line.startswith(MESONS_OWN)]
         for case in outcomes(test):
             total[case.status] += 1
             if case.status == "skipped":
