@@ -455,7 +455,7 @@ const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)
 
 void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 {
-	if (vb_unlikely(atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_UP))
+	if (vb_unlikely(atomic_load_explicit(&p->state, memory_order_acquire) != VB_PEER_UP))
 		return;
 	/* Sequentially consistent, before the load of asleep: pairs with the peer's store of asleep before it looks at tail. */
 	uint32_t at = atomic_fetch_add(&p->out->tail, 1);

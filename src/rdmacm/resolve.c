@@ -202,6 +202,15 @@ static int bind_for_resolving(struct vb_cma_id *id, const char *call, const stru
 	return vb_cma_id_bind(id, call, &src);
 }
 
+/* The progress thread may have changed it when an earlier resolution failed. */
+static enum vb_cma_state state_of(struct vb_cma_id *id)
+{
+	vb_cma_lock();
+	enum vb_cma_state state = id->state;
+	vb_cma_unlock();
+	return state;
+}
+
 static int resolve_addr(struct vb_cma_id *id, const char *call, const struct sockaddr *src_sa,
 			const struct sockaddr *dst_sa, struct vb_route *route)
 {
@@ -210,8 +219,9 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 
 	if (err)
 		return err;
-	if (id->state != VB_CMA_IDLE && id->state != VB_CMA_BOUND) {
-		vb_explain(call, "the id is %s; only a fresh or bound one can be resolved", vb_cma_state_text(id->state));
+	enum vb_cma_state state = state_of(id);
+	if (state != VB_CMA_IDLE && state != VB_CMA_BOUND) {
+		vb_explain(call, "the id is %s; only a fresh or bound one can be resolved", vb_cma_state_text(state));
 		return -EINVAL;
 	}
 	if ((src_sa && src_sa->sa_family != dst_sa->sa_family) ||
@@ -263,9 +273,9 @@ VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
 	(void)timeout_ms; /* the route came with the address */
-	if (id->state != VB_CMA_ADDR_RESOLVED)
-		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first",
-				   vb_cma_state_text(id->state));
+	enum vb_cma_state state = state_of(id);
+	if (state != VB_CMA_ADDR_RESOLVED)
+		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first", vb_cma_state_text(state));
 	if (vb_cma_id_fill_path(id))
 		return vb_cma_fail(ENOMEM, "no memory for the path record");
 	bool sync = id->sync;
