@@ -28,11 +28,7 @@ static const struct vb_path_io *shared_io;
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
 bool vb_path_pump(void) { return shared_io && shared_io->pump(); }
 
-void vb_path_watch(bool wake)
-{
-	if (shared_io)
-		shared_io->watch(wake);
-}
+bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
 
 bool vb_path_poll_all(void)
 {

@@ -46,14 +46,14 @@ struct vb_path_ops {
 struct vb_path_io {
 	/* Takes what has arrived; true if there was something. No lock held. */
 	bool (*pump)(void);
-	/* Shall the progress thread wake up for arrivals? Not while a program polls. */
-	void (*watch)(bool wake);
+	/* Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if nobody needs its polls. */
+	bool (*watch)(bool wake);
 };
 
 /* Set once, by a constructor. */
 void vb_path_set_io(const struct vb_path_io *io);
 bool vb_path_pump(void);
-void vb_path_watch(bool wake);
+bool vb_path_watch(bool wake);
 
 /* Paths are asked in the order in which they were registered. At most 4. */
 void vb_path_register(const struct vb_path_ops *path);

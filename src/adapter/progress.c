@@ -11,7 +11,8 @@ enum {
 	SPIN_POLLS = 32,       /* fruitless polls in a row, none of them after arming, that make a poller */
 	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
 	YIELD_EVERY = 32,      /* each time after so many polls */
-	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there */
+	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
+	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
 	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
 };
@@ -160,10 +161,10 @@ static uint64_t pass(uint64_t now_ns)
 	unsigned n = atomic_load(&polls);
 	if (atomic_load(&spinning) && n != seen_polls) {
 		seen_polls = n;
-		vb_path_watch(false);
+		bool hears = vb_path_watch(false);
 		if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
-			vb_path_watch(true);
-		return now_ns + TICK_NS;
+			hears = vb_path_watch(true);
+		return now_ns + (hears ? TICK_NS : DEAF_TICK_NS);
 	}
 	vb_path_watch(true);
 	seen_polls = n;

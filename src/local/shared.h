@@ -34,10 +34,10 @@ enum {
 };
 
 static inline uint32_t vb_mode_epoch(uint32_t mode) { return mode >> 8; }
-/* The epoch of a QP's next session; 0 is none. */
+/* The epoch that follows; 0 is none. */
 static inline uint32_t vb_next_epoch(uint32_t epoch) { return epoch >= 0xffffff ? 1 : epoch + 1; }
 
-enum { VB_SHM_ATOMICS = 16 }; /* results kept; at least VB_MAX_RD_ATOMIC */
+enum { VB_SHM_ATOMICS = 16 }; /* results kept: a requester has no more atomics under way */
 
 struct vb_shm_qp {
 	/* Configuration: changes when the QP is modified. */

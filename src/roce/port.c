@@ -211,9 +211,11 @@ static bool pump(void)
 }
 
 /* Threads that poll for others' sake alone do not look here. */
-static void watch(bool wake)
+static bool watch(bool wake)
 {
-	vb_udp_watch(wake || !atomic_load_explicit(&users, memory_order_relaxed));
+	wake |= !atomic_load_explicit(&users, memory_order_relaxed);
+	vb_udp_watch(wake);
+	return wake;
 }
 
 static const struct vb_path_io io = { .pump = pump, .watch = watch };
