@@ -34,14 +34,14 @@ bool vb_path_poll_all(void)
 {
 	bool found = false;
 	for (unsigned i = 0; i < count; i++)
-		found |= paths[i]->poll();
+		found |= paths[i]->poll && paths[i]->poll();
 	return found;
 }
 
 bool vb_path_is_pending(void)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (paths[i]->is_pending())
+		if (paths[i]->is_pending && paths[i]->is_pending())
 			return true;
 	return false;
 }
@@ -49,6 +49,7 @@ bool vb_path_is_pending(void)
 void vb_path_quiesce(void)
 {
 	for (unsigned i = 0; i < count; i++)
-		paths[i]->quiesce();
+		if (paths[i]->quiesce)
+			paths[i]->quiesce();
 	vb_memory_quiesce();
 }

@@ -3,6 +3,8 @@
  * What carries a connected QP's traffic. The adapter keeps the queues; a path takes send queue entries in order from sq.sent
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
+ *
+ * A path that has nothing to do for unlink, receive, peek, poll, is_pending or quiesce leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H

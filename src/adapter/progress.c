@@ -116,7 +116,7 @@ static void note_poll(void)
 static bool peek(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
-	bool found = path && path->peek(qp);
+	bool found = path && path->peek && path->peek(qp);
 	vb_qp_unref(qp);
 	return found;
 }

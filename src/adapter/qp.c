@@ -118,7 +118,7 @@ static void disconnect(struct vb_qp *qp)
 		vb_list_del(&qp->srq_node);
 		vb_unlock(&qp->srq->rq.lock);
 	}
-	if (path)
+	if (path && path->unlink)
 		path->unlink(qp);
 	/* First so that no poll takes it up as its hot QP again, then what those that did have completed. */
 	forget_completions(qp);

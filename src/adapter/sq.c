@@ -333,7 +333,7 @@ static void after_receive(struct vb_qp *qp)
 		vb_lock(&qp->resp_lock);
 		flush_receives(qp);
 		vb_unlock(&qp->resp_lock);
-	} else if (path) {
+	} else if (path && path->receive) {
 		path->receive(qp);
 	}
 }

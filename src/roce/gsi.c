@@ -16,14 +16,6 @@ enum {
 
 /* ---- sending ---- */
 
-static void sign(const struct vb_roce_route *route, const struct vb_gsi_packet *packet, uint8_t icrc[VB_ICRC_BYTES])
-{
-	uint32_t crc = vb_icrc_begin(&route->icrc, &packet->bth, sizeof(*packet) + VB_ICRC_BYTES, 0);
-
-	crc = vb_icrc_add(crc, &packet->deth, sizeof(*packet) - VB_BTH_BYTES);
-	vb_icrc_store(crc, icrc);
-}
-
 int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad)
 {
 	static atomic_uint next_psn;
@@ -42,7 +34,7 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	vb_roce_route_init(&route, &to, ifindex);
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
-	sign(&route, &wire.packet, wire.icrc);
+	vb_icrc_sign(&route.icrc, &wire, sizeof(wire), 0);
 	return vb_udp_send(&route.addr, ifindex, &wire, sizeof(wire), sizeof(wire));
 }
 

@@ -73,21 +73,12 @@ struct vb_burst {
 
 static struct vb_burst *bursts;
 
-static void sign(const struct vb_burst *b, uint8_t *packet, size_t bytes, uint16_t ip_id)
-{
-	struct vb_bth bth;
-	memcpy(&bth, packet, sizeof(bth));
-	uint32_t crc = vb_icrc_begin(&b->route->icrc, &bth, bytes, ip_id);
-	crc = vb_icrc_add(crc, packet + VB_BTH_BYTES, bytes - VB_ICRC_BYTES - VB_BTH_BYTES);
-	vb_icrc_store(crc, packet + bytes - VB_ICRC_BYTES);
-}
-
 /* The kernel numbers the packets of one send, and only these. */
 static void send_singly(struct vb_burst *b)
 {
 	for (size_t at = 0; at < b->bytes;) {
 		size_t n = b->bytes - at < b->segment ? b->bytes - at : b->segment;
-		sign(b, b->data + at, n, 0);
+		vb_icrc_sign(&b->route->icrc, b->data + at, n, 0);
 		if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data + at, n, n) == -EAGAIN)
 			return; /* the rest would meet the same */
 		at += n;
@@ -127,7 +118,7 @@ void vb_burst_commit(struct vb_burst *b)
 {
 	uint8_t *packet = b->data + b->bytes;
 	memset(packet + b->open_body, 0, b->open_bytes - VB_ICRC_BYTES - b->open_body);
-	sign(b, packet, b->open_bytes, (uint16_t)b->count);
+	vb_icrc_sign(&b->route->icrc, packet, b->open_bytes, (uint16_t)b->count);
 	if (!b->count)
 		b->segment = b->open_bytes;
 	b->closed = b->open_bytes < b->segment;

@@ -481,11 +481,6 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-static void run(struct vb_qp *qp)
-{
-	answer(qp);
-}
-
 const struct vb_roce_service vb_rc_service = {
 	.path = {
 		.name = "RC",
@@ -496,12 +491,7 @@ const struct vb_roce_service vb_rc_service = {
 		.unlink = unlink_qp,
 		.detach = detach,
 		.send = send_posted,
-		.receive = vb_service_receive,
-		.run = run,
-		.peek = vb_service_peek,
-		.poll = vb_service_has_none,
-		.is_pending = vb_service_has_none,
-		.quiesce = vb_service_quiesce,
+		.run = answer,
 	},
 	.arrived = arrived,
 	.answer = answer,

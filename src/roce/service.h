@@ -16,7 +16,7 @@ struct vb_roce_service {
 	struct vb_path_ops path;
 	/* A packet for this QP. True: the QP has something to send, which `answer` is to be called for. */
 	bool (*arrived)(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet);
-	void (*answer)(struct vb_qp *qp);
+	void (*answer)(struct vb_qp *qp); /* NULL where arrived never says so */
 };
 
 extern const struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
@@ -27,12 +27,6 @@ static inline bool vb_qp_listens(const struct vb_qp *qp)
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
-
-/* What no service needs to do: receives are not waited for (a peer asks again), all arrivals come through the port. */
-static inline void vb_service_receive(struct vb_qp *qp) { }
-static inline bool vb_service_peek(struct vb_qp *qp) { return false; }
-static inline bool vb_service_has_none(void) { return false; }
-static inline void vb_service_quiesce(void) { } /* memory is held (adapter/ranges.h) */
 
 /* ---- flow.c: where a connected QP's packets go ---- */
 

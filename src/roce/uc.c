@@ -127,8 +127,6 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return false;
 }
 
-static void answer(struct vb_qp *qp) { }
-
 /* ---- the path ---- */
 
 static bool claims(const struct vb_qp *qp)
@@ -175,8 +173,6 @@ static void stop(struct vb_qp *qp)
 	vb_execution_end_receive(&of(qp)->execution, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void unlink_qp(struct vb_qp *qp) { }
-
 static void detach(struct vb_qp *qp)
 {
 	vb_roce_use(-1);
@@ -191,16 +187,9 @@ const struct vb_roce_service vb_uc_service = {
 		.attach = attach,
 		.update = update,
 		.stop = stop,
-		.unlink = unlink_qp,
 		.detach = detach,
 		.send = send_posted,
-		.receive = vb_service_receive,
 		.run = run,
-		.peek = vb_service_peek,
-		.poll = vb_service_has_none,
-		.is_pending = vb_service_has_none,
-		.quiesce = vb_service_quiesce,
 	},
 	.arrived = arrived,
-	.answer = answer,
 };

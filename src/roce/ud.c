@@ -341,8 +341,6 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return false;
 }
 
-static void answer(struct vb_qp *qp) { }
-
 /* ---- the path ---- */
 
 static bool claims(const struct vb_qp *qp)
@@ -400,13 +398,8 @@ const struct vb_roce_service vb_ud_service = {
 		.unlink = unlink_qp,
 		.detach = detach,
 		.send = send_all,
-		.receive = vb_service_receive,
 		.run = run,
 		.peek = peek,
-		.poll = vb_service_has_none,
-		.is_pending = vb_service_has_none,
-		.quiesce = vb_service_quiesce,
 	},
 	.arrived = arrived,
-	.answer = answer,
 };

@@ -90,15 +90,24 @@ static uint32_t stored(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* What is wrong with the ICRC, as a difference of CRCs. */
-static uint32_t difference(const struct vb_icrc_route *route, const uint8_t *packet, size_t len, uint16_t ip_id)
+static uint32_t compute(const struct vb_icrc_route *route, const uint8_t *packet, size_t len, uint16_t ip_id)
 {
 	struct vb_bth bth;
-	size_t body = len - VB_ICRC_BYTES;
 
 	memcpy(&bth, packet, sizeof(bth));
 	uint32_t crc = vb_icrc_begin(route, &bth, len, ip_id);
-	return vb_icrc_add(crc, packet + VB_BTH_BYTES, body - VB_BTH_BYTES) ^ stored(packet + body);
+	return vb_icrc_add(crc, packet + VB_BTH_BYTES, len - VB_ICRC_BYTES - VB_BTH_BYTES);
+}
+
+void vb_icrc_sign(const struct vb_icrc_route *route, void *packet, size_t len, uint16_t ip_id)
+{
+	vb_icrc_store(compute(route, packet, len, ip_id), (uint8_t *)packet + len - VB_ICRC_BYTES);
+}
+
+/* What is wrong with the ICRC, as a difference of CRCs. */
+static uint32_t difference(const struct vb_icrc_route *route, const uint8_t *packet, size_t len, uint16_t ip_id)
+{
+	return compute(route, packet, len, ip_id) ^ stored(packet + len - VB_ICRC_BYTES);
 }
 
 static bool is_packet_length(size_t len)

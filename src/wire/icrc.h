@@ -34,7 +34,9 @@ uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *b
 uint32_t vb_icrc_add(uint32_t crc, const void *bytes, size_t len);
 void vb_icrc_store(uint32_t crc, uint8_t out[VB_ICRC_BYTES]);
 
-/* packet: BTH to ICRC in one piece, len bytes. False also if len cannot be that of a packet. */
+/* packet: BTH to ICRC in one piece, len bytes. Puts the ICRC where it belongs. */
+void vb_icrc_sign(const struct vb_icrc_route *route, void *packet, size_t len, uint16_t ip_id);
+/* packet as above. False also if len cannot be that of a packet. */
 bool vb_icrc_check(const struct vb_icrc_route *route, const void *packet, size_t len, uint16_t ip_id);
 
 /* Remembers the factor that belongs to the last length; one per receiver, zeroed. */
