@@ -154,6 +154,8 @@ static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool i
 		vb_rc_window_measured(&req->window, now, now - req->timed_at);
 		req->timed_psn = 0;
 	}
+	if (req->acked > req->silent_end)
+		vb_rc_window_heard(&req->window);
 	if (req->una > una)
 		vb_rc_window_acknowledged(&req->window, now, (uint32_t)(req->una - una), in_flight);
 	if (req->una > una || stepped)
@@ -348,7 +350,7 @@ static void silence(struct vb_rc_req *req, uint64_t now)
 	uint64_t timeout = req->timeout_at;
 
 	vb_rc_window_silent(&req->window);
-	req->cut_end = req->next;
+	req->cut_end = req->silent_end = req->next;
 	req->peer = VB_RC_PEER_UNKNOWN;
 	req->nak_psn = 0;
 	if (req->acked < req->next)
@@ -364,6 +366,8 @@ void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
 		return;
 	if (now >= req->rnr_until)
 		req->rnr_until = 0;
+	if (now >= req->pace_at)
+		req->pace_at = VB_RC_NEVER;
 	bool timed_out = now >= req->timeout_at;
 	if (timed_out) {
 		if (req->retries++ >= req->config.retry_count) {

@@ -27,6 +27,7 @@ void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config
 		.answer_at = VB_RC_NEVER,
 		.timeout_at = VB_RC_NEVER,
 		.probe_at = VB_RC_NEVER,
+		.pace_at = VB_RC_NEVER,
 	};
 	vb_rc_window_init(&req->window, config->max_window);
 }
@@ -176,6 +177,15 @@ static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 	return has_credit(req, slot);
 }
 
+/* Asked last, so that only the pace holds back what it holds back. */
+static bool is_paced_off(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t at = vb_rc_window_pace_ns(&req->window, now);
+
+	req->pace_at = at > now ? at : VB_RC_NEVER;
+	return at > now;
+}
+
 static void note_read(struct vb_rc_req *req, uint32_t count)
 {
 	unsigned at = (req->reads_head + req->reads_count++) % VB_RC_MAX_RD_ATOMIC;
@@ -209,8 +219,9 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	if (is_beyond_failure(req, req->sending) || !may_go(req, slot))
 		return false;
 	uint32_t count = answered ? read_share(req, slot) : 1;
-	if (count == 0)
+	if (count == 0 || is_paced_off(req, now))
 		return false;
+	vb_rc_window_sent(&req->window, now, count);
 	make_packet(req, req->sending, req->next, count, out);
 	if (answered)
 		note_read(req, count);
@@ -236,6 +247,7 @@ bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *
 	if (req->broken || now < req->rnr_until)
 		return false;
 	req->rnr_until = 0;
+	req->pace_at = VB_RC_NEVER;
 	if (!write_again(req, now, out) && !write_new(req, now, out))
 		return false;
 	if (req->answer_at == VB_RC_NEVER)
@@ -247,7 +259,7 @@ uint64_t vb_rc_req_deadline(const struct vb_rc_req *req)
 {
 	if (req->broken)
 		return VB_RC_NEVER;
-	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at), req->probe_at);
+	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at), vb_min_u64(req->probe_at, req->pace_at));
 	return req->rnr_until ? vb_min_u64(answer, req->rnr_until) : answer;
 }
 

@@ -122,6 +122,7 @@ struct vb_rc_req {
 	uint64_t nak_psn;		/* the last sequence NAK's, while recovering from it */
 	uint32_t burst;
 	uint64_t asked;			/* after the last packet that asks for an answer */
+	uint64_t silent_end;		/* after what had been sent at the last silence */
 	uint64_t again_at_cut;		/* packets_again at the last one */
 	/* What the responder does with packets out of order, as its last ACKs while recovering have shown. */
 	enum { VB_RC_PEER_UNKNOWN, VB_RC_PEER_KEEPS, VB_RC_PEER_DROPS } peer;
@@ -133,6 +134,7 @@ struct vb_rc_req {
 	uint8_t retries, rnr_retries;	/* used since the last progress */
 	uint32_t failure_position;
 	uint64_t answer_at, timeout_at, rnr_until; /* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
+	uint64_t pace_at;		/* when the pace lets more go; VB_RC_NEVER: it holds nothing back */
 	uint64_t probe_at;		/* when what was sent again last counts as lost again */
 	uint8_t probes;			/* since the last progress */
 	uint64_t timed_psn, timed_at;	/* the packet whose round trip is being measured; 0: none */

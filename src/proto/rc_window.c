@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "proto/rc_window.h"
 
-enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOST = 8 /* one of so many */, BUNCH = 8 };
+enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOST = 8 /* one of so many */, BUNCH = 8,
+	PACE_BURST = 32 /* packets that may go at once */ };
 
 #define FIRST_PATIENCE_NS UINT64_C(10000000)
 #define LEAST_PATIENCE_NS UINT64_C(1000000)	/* a peer that has to be scheduled first answers within it, mostly */
@@ -9,10 +10,18 @@ enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOS
 #define MOST_PATIENCE_NS  UINT64_C(500000000)
 #define NO_QUEUE_NS       UINT64_C(100000)	/* round trips differ by that for other reasons */
 #define LEAST_AGE_NS      UINT64_C(10000000000)	/* paths change */
+#define PACE_BURST_NS     UINT64_C(1000000)	/* and what is due within it: shorter round trips know no pace */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {
 	*w = (struct vb_rc_window){ .size = vb_min_u32(most, VB_RC_WINDOW_START), .most = most, .threshold = most };
+}
+
+/* Silences before the first round trip was measured say nothing but that it is long. */
+static void open_anew(struct vb_rc_window *w)
+{
+	w->size = vb_min_u32(w->most, VB_RC_WINDOW_START);
+	w->threshold = w->most;
 }
 
 void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_trip_ns)
@@ -28,9 +37,12 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 		w->standing_ns = w->bunch_least_ns;
 		w->bunch = 0;
 	}
+	w->silences = 0;
 	if (w->smooth_ns == 0) {
 		w->smooth_ns = round_trip_ns;
 		w->variance_ns = round_trip_ns / 2;
+		if (w->size < VB_RC_WINDOW_START)
+			open_anew(w);
 		return;
 	}
 	uint64_t off = round_trip_ns > w->smooth_ns ? round_trip_ns - w->smooth_ns : w->smooth_ns - round_trip_ns;
@@ -53,7 +65,6 @@ static bool has_queue(const struct vb_rc_window *w) { return w->standing_ns > 2 
 
 void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t packets, uint64_t in_flight)
 {
-	w->silences = 0;
 	count_delivered(w, now, packets);
 	if (in_flight * 2 < w->size)
 		return;
@@ -89,6 +100,12 @@ void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
 		vb_rc_window_congested(w);
 }
 
+void vb_rc_window_heard(struct vb_rc_window *w)
+{
+	if (w->smooth_ns)
+		w->silences = 0;
+}
+
 void vb_rc_window_silent(struct vb_rc_window *w)
 {
 	if (w->silences < MOST_DOUBLINGS)
@@ -96,6 +113,32 @@ void vb_rc_window_silent(struct vb_rc_window *w)
 	w->threshold = bounded(w, w->size / 2);
 	w->size = bounded(w, w->size / 4);
 	w->grown = 0;
+}
+
+static bool is_paced(const struct vb_rc_window *w) { return w->smooth_ns > PACE_BURST_NS; }
+
+/* How long the pace takes for so many packets: the window per round trip, and half as much again, or twice while it opens fast. */
+static uint64_t pace_of(const struct vb_rc_window *w, uint32_t packets)
+{
+	uint64_t whole = packets * w->smooth_ns / w->size;
+
+	return w->size < w->threshold ? whole / 2 : whole * 2 / 3;
+}
+
+uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now)
+{
+	if (!is_paced(w))
+		return now;
+	uint64_t burst = pace_of(w, PACE_BURST);
+	if (burst < PACE_BURST_NS)
+		burst = PACE_BURST_NS;
+	return w->paced_ns <= now + burst ? now : w->paced_ns - burst / 2;
+}
+
+void vb_rc_window_sent(struct vb_rc_window *w, uint64_t now, uint32_t packets)
+{
+	if (is_paced(w))
+		w->paced_ns = (w->paced_ns > now ? w->paced_ns : now) + pace_of(w, packets);
 }
 
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w)

@@ -10,6 +10,9 @@
  * queue are random and change nothing. Losses at a queue, or many of them, halve the window, but not below
  * what the path has just been carrying (delivery rate times least round trip). A silence quarters it, with
  * the threshold at the half. It grows only while it is really used.
+ *
+ * Pacing: where a round trip takes long, the window goes out spread over it, somewhat faster than it will be
+ * acknowledged, so that what a pause or one ACK lets go at once does not meet a short queue as one burst.
  */
 #ifndef VB_PROTO_RC_WINDOW_H
 #define VB_PROTO_RC_WINDOW_H
@@ -27,7 +30,8 @@ struct vb_rc_window {
 	uint32_t bunch;			/* measured in this one */
 	uint64_t counted_from, rate_packets, rate_ns; /* delivered packets of the last whole period, and its length */
 	uint32_t counted;
-	unsigned silences;		/* in a row */
+	unsigned silences;		/* since the patience was last seen to suffice */
+	uint64_t paced_ns;		/* when the pace would have sent the last packet */
 };
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most);
@@ -39,6 +43,12 @@ void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets);
 void vb_rc_window_silent(struct vb_rc_window *w);
 /* A queue on the path says that it fills. At most once per round trip. */
 void vb_rc_window_congested(struct vb_rc_window *w);
+/* When the next packet may go out, as far as the pace goes: now, or later; then so late that several may go at once. */
+uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now);
+/* packets went out, or as many responses were asked for. */
+void vb_rc_window_sent(struct vb_rc_window *w, uint64_t now, uint32_t packets);
+/* What was sent after the last silence was answered before another: the patience is long enough again, if it was measured at all. */
+void vb_rc_window_heard(struct vb_rc_window *w);
 /* How long to wait for an answer; doubled by each silence. */
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w);
 /*
