@@ -16,6 +16,8 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
+/* Receives that are posted and not taken. */
+uint32_t vb_rq_waiting(struct vb_rq *rq);
 
 /* ---- send queues ---- */
 

@@ -99,6 +99,14 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out)
 	return there;
 }
 
+uint32_t vb_rq_waiting(struct vb_rq *rq)
+{
+	vb_lock(&rq->lock);
+	uint32_t waiting = rq->tail - rq->head;
+	vb_unlock(&rq->lock);
+	return waiting;
+}
+
 static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 {
 	struct vb_rq *rq = &qp->rq;

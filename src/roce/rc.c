@@ -381,6 +381,12 @@ static bool claims(const struct vb_qp *qp)
 static void *take_buffer(void *ctx) { return vb_buffer_take(); }
 static void give_buffer(void *ctx, void *buffer) { vb_buffer_give(buffer); }
 
+static unsigned count_receives(void *ctx)
+{
+	struct vb_execution *execution = ctx;
+	return vb_rq_waiting(&execution->qp->rq);
+}
+
 static struct vb_packet_to peer_of(const struct vb_qp *qp)
 {
 	return (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
@@ -396,6 +402,7 @@ static void begin_responder(struct connection *c)
 		.max_rd_atomic = a->max_dest_rd_atomic,
 		.rnr_timer = a->min_rnr_timer,
 		.ops = &vb_execution_ops,
+		.receives = c->qp->srq ? NULL : count_receives,
 		.buffer_take = take_buffer,
 		.buffer_give = give_buffer,
 		.ctx = &c->execution,
