@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the kernel's UDP alone takes for a ping-pong: the yardstick for small messages over the wire. Two processes send a datagram to
+ * and fro over connected sockets; both spin on a receive that does not wait. Prints half of the median round trip, as perftest's
+ * "typical" latency is, with the least and the 99th percentile behind it, in microseconds.
+ *
+ * usage: udp_pingpong [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS]     (without an address: the server, of one client)
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_BYTES = 65000, NS_PER_S = 1000000000, GIVE_UP_S = 5, TRIES = 50, TRY_US = 100000 };
+
+static struct {
+	size_t bytes;
+	unsigned rounds;
+	uint16_t port;
+	const char *server;
+} options = { .bytes = 8, .rounds = 20000, .port = 4790 };
+
+static char buffer[MAX_BYTES];
+
+__attribute__((noreturn)) static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static socklen_t address_of(const char *text, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+	memset(out, 0, sizeof(*out));
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(options.port);
+		return sizeof(*v4);
+	}
+	if (inet_pton(AF_INET6, text, &v6->sin6_addr) != 1) {
+		fprintf(stderr, "%s is no address\n", text);
+		exit(2);
+	}
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons(options.port);
+	return sizeof(*v6);
+}
+
+/* Spins until a datagram is there; false: the other side has gone. */
+static int receive(int fd)
+{
+	for (unsigned spins = 0;; spins++) {
+		ssize_t n = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+		if (n >= 0)
+			return 1;
+		if (errno != EAGAIN && errno != ECONNREFUSED)
+			die("recv");
+		static uint64_t since;
+		if (spins == 0)
+			since = now_ns();
+		else if (spins % 65536 == 0 && now_ns() - since > (uint64_t)GIVE_UP_S * NS_PER_S)
+			return 0;
+	}
+}
+
+static void transmit(int fd)
+{
+	if (send(fd, buffer, options.bytes, 0) < 0)
+		die("send");
+}
+
+/* The client's first datagram is for making acquaintance. */
+static int serve(void)
+{
+	struct sockaddr_storage peer;
+	socklen_t bytes = address_of("::", &peer);
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0), both = 0;
+	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) || bind(fd, (struct sockaddr *)&peer, bytes))
+		die("bind");
+	bytes = sizeof(peer);
+	if (recvfrom(fd, buffer, sizeof(buffer), 0, (struct sockaddr *)&peer, &bytes) < 0 ||
+	    connect(fd, (struct sockaddr *)&peer, bytes))
+		die("connect");
+	transmit(fd);
+	for (unsigned i = 0; i < options.rounds && receive(fd); i++)
+		transmit(fd);
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static void print(uint64_t *took)
+{
+	qsort(took, options.rounds, sizeof(*took), compare);
+	printf("%zu bytes: %.2f us, least %.2f, 99 %% within %.2f\n", options.bytes, (double)took[options.rounds / 2] / 2000,
+	       (double)took[0] / 2000, (double)took[options.rounds - 1 - options.rounds / 100] / 2000);
+}
+
+/* The server may not be there yet. */
+static int find_server(void)
+{
+	struct sockaddr_storage server;
+	socklen_t bytes = address_of(options.server, &server);
+	int fd = socket(server.ss_family, SOCK_DGRAM, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&server, bytes))
+		die("connect");
+	for (unsigned i = 0; i < TRIES; i++) {
+		if (send(fd, buffer, options.bytes, 0) < 0 && errno != ECONNREFUSED)
+			die("send");
+		usleep(TRY_US);
+		if (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) >= 0)
+			return fd;
+	}
+	fprintf(stderr, "nobody answers\n");
+	exit(1);
+}
+
+static int ask(void)
+{
+	uint64_t *took = calloc(options.rounds, sizeof(*took));
+	int fd = find_server();
+	for (unsigned i = 0; took && i < options.rounds; i++) {
+		uint64_t before = now_ns();
+		transmit(fd);
+		if (!receive(fd)) {
+			fprintf(stderr, "round %u was not answered\n", i);
+			return 1;
+		}
+		took[i] = now_ns() - before;
+	}
+	if (!took)
+		die("calloc");
+	print(took);
+	free(took);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	for (int c; (c = getopt(argc, argv, "s:n:p:")) != -1;) {
+		if (c == 's')
+			options.bytes = strtoul(optarg, NULL, 0);
+		else if (c == 'n')
+			options.rounds = (unsigned)strtoul(optarg, NULL, 0);
+		else if (c == 'p')
+			options.port = (uint16_t)strtoul(optarg, NULL, 0);
+		else
+			return 2;
+	}
+	options.server = optind < argc ? argv[optind] : NULL;
+	if (!options.bytes || options.bytes > MAX_BYTES || !options.rounds)
+		return 2;
+	return options.server ? ask() : serve();
+}
