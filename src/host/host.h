@@ -60,6 +60,8 @@ VB_EXPORT bool vb_local_is_off(void);
 
 /* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 16; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
+/* What the thread that forks does before, with no lock of the host's held and the progress thread at work, and afterwards in the parent. */
+void vb_host_around_fork(void (*before)(void), void (*after)(void));
 
 /*
  * Descriptors that functions of this header return (links, accepted or received descriptors, memfds) are the host's: a
@@ -125,6 +127,15 @@ VB_EXPORT bool vb_loop_is_current(void);
  * to run again at the latest: a deadline in ns, 0 for at once, UINT64_MAX for "only when woken". One function, set once.
  */
 void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns));
+
+/*
+ * Has the progress thread call function(arg), and waits until it has returned. Meanwhile no signal handler runs in the calling thread and
+ * it touches no memory but what function does. From the progress thread itself it is a plain call. The caller must hold no lock that the
+ * progress thread may want. -ENOTCONN: the host was not started; nothing was called.
+ */
+VB_EXPORT int vb_loop_call(void (*function)(void *arg), void *arg);
+/* In the progress thread: does another thread wait in vb_loop_call now? */
+bool vb_loop_has_caller(void);
 
 /* ---- slots, inboxes, ports ---- */
 

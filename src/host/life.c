@@ -22,6 +22,7 @@ static bool started;
 static uint64_t references;
 static atomic_uint generation;
 static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
+static _Atomic(void (*)(void)) before_hook, after_hook;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 void vb_host_lock(void) { pthread_mutex_lock(&host_lock); }
@@ -46,8 +47,16 @@ static void in_child(void)
 		child_handlers[i]();
 }
 
+static void call_hook(_Atomic(void (*)(void)) *hook)
+{
+	void (*function)(void) = atomic_load(hook);
+	if (function)
+		function();
+}
+
 static void before_fork(void)
 {
+	call_hook(&before_hook);
 	vb_host_lock();
 	vb_loop_fork_begin();
 }
@@ -56,6 +65,13 @@ static void in_parent(void)
 {
 	vb_loop_fork_end();
 	vb_host_unlock();
+	call_hook(&after_hook);
+}
+
+void vb_host_around_fork(void (*before)(void), void (*after)(void))
+{
+	atomic_store(&before_hook, before);
+	atomic_store(&after_hook, after);
 }
 
 static void register_fork_handlers(void)

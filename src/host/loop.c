@@ -13,6 +13,7 @@
 #include "host/private.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -259,6 +260,53 @@ static void fire_timers(uint64_t now)
 	pthread_mutex_unlock(&lock);
 }
 
+/* ---- calls ---- */
+
+/* One at a time, under call_lock. The caller's stack may be memory that the function moves: it waits on static storage alone. */
+static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*call_function)(void *);
+static void *call_arg;
+static _Atomic(uint32_t) call_waits;
+
+bool vb_loop_has_caller(void) { return atomic_load(&call_waits); }
+
+static void run_call(void)
+{
+	if (vb_likely(!atomic_load_explicit(&call_waits, memory_order_acquire)))
+		return;
+	call_function(call_arg);
+	atomic_store(&call_waits, 0);
+	syscall(SYS_futex, &call_waits, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void call_locked(void (*function)(void *), void *arg)
+{
+	call_function = function;
+	call_arg = arg;
+	atomic_store(&call_waits, 1);
+	vb_loop_wake();
+	while (atomic_load(&call_waits))
+		syscall(SYS_futex, &call_waits, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+}
+
+int vb_loop_call(void (*function)(void *), void *arg)
+{
+	sigset_t all, before;
+	if (in_loop) {
+		function(arg);
+		return 0;
+	}
+	if (vb_loop_eventfd() < 0)
+		return -ENOTCONN;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_mutex_lock(&call_lock);
+	call_locked(function, arg);
+	pthread_mutex_unlock(&call_lock);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return 0;
+}
+
 /* ---- the thread ---- */
 
 /* Decides how long to sleep, at most until pass_deadline. */
@@ -334,6 +382,7 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 			else
 				dispatch(&events[i]);
 		}
+		run_call();
 		fire_timers(vb_now_ns());
 		uint64_t (*pass)(uint64_t) = atomic_load(&pass_hook);
 		deadline = pass ? pass(vb_now_ns()) : UINT64_MAX;
@@ -411,6 +460,8 @@ void vb_loop_forget(void)
 	vb_list_init(&cancellers);
 	epoll_fd = -1;
 	atomic_store(&event_fd, -1);
+	call_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	atomic_store(&call_waits, 0);
 	in_loop = false; /* if it was a callback that forked */
 	running_watch = NULL;
 	running_timer = NULL;

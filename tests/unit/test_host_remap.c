@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Pages that move into a memfd and back under a program that uses them. */
+#include "host/remap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
+
+static int start(void **state)
+{
+	return vb_host_get();
+}
+
+static uint8_t *map(size_t bytes)
+{
+	uint8_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(p != MAP_FAILED);
+	return p;
+}
+
+static void fill(uint8_t *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		p[i] = (uint8_t)(i * 7 + i / 251 + seed);
+}
+
+static void check(const uint8_t *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (p[i] != (uint8_t)(i * 7 + i / 251 + seed))
+			fail_msg("byte %zu is %u", i, p[i]);
+}
+
+/* ---- calls, as they are made in the library: by the progress thread, while this one waits ---- */
+
+struct call {
+	uint8_t *at;
+	size_t bytes;
+	unsigned advice;
+	int fd, err;
+	struct vb_remap_plan plan;
+};
+
+static void call_check(void *arg)
+{
+	struct call *c = arg;
+	c->err = vb_remap_check((uintptr_t)c->at, c->bytes, &c->plan);
+}
+
+/* Results go to the caller's stack only after everything was moved. */
+static void call_in(void *arg)
+{
+	struct call *c = arg;
+	int fd, err = vb_remap_check((uintptr_t)c->at, c->bytes, &c->plan);
+	if (!err)
+		err = vb_remap_open(c->bytes, &fd);
+	if (err) {
+		c->err = err;
+		return;
+	}
+	uintptr_t start = (uintptr_t)c->at;
+	for (unsigned i = 0; !err && i < c->plan.pieces; i++)
+		err = vb_remap_in(c->plan.piece[i].at, c->plan.piece[i].bytes, c->plan.advice, fd, c->plan.piece[i].at - start);
+	c->advice = c->plan.advice;
+	c->fd = fd;
+	c->err = err;
+}
+
+static void call_back(void *arg)
+{
+	struct call *c = arg;
+	c->err = vb_remap_back(c->fd, c->advice);
+}
+
+static int check_range(void *at, size_t bytes)
+{
+	struct call c = { .at = at, .bytes = bytes };
+	assert_int_equal(vb_loop_call(call_check, &c), 0);
+	return c.err;
+}
+
+static struct call move_in(void *at, size_t bytes)
+{
+	struct call c = { .at = at, .bytes = bytes };
+	assert_int_equal(vb_loop_call(call_in, &c), 0);
+	return c;
+}
+
+static int move_back(struct call *c)
+{
+	assert_int_equal(vb_loop_call(call_back, c), 0);
+	if (!c->err)
+		vb_fd_close(c->fd);
+	return c->err;
+}
+
+/* Is the page shared with a file? */
+static bool is_moved(const void *at)
+{
+	char line[512];
+	unsigned long first, last, inode;
+	char perms[5];
+	bool found = false, moved = false;
+	FILE *f = fopen("/proc/self/maps", "r");
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof line, f)) {
+		assert_int_equal(sscanf(line, "%lx-%lx %4s %*s %*s %lu", &first, &last, perms, &inode), 4);
+		found = first <= (uintptr_t)at && (uintptr_t)at < last;
+		moved = found && inode && perms[3] == 's';
+	}
+	fclose(f);
+	assert_true(found);
+	return moved;
+}
+
+
+/* ---- cases ---- */
+
+static void remap__contents_stay_on_the_way_in_and_back(void **state)
+{
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 1);
+	struct call c = move_in(p, BYTES);
+	assert_int_equal(c.err, 0);
+	assert_true(is_moved(p));
+	check(p, BYTES, 1);
+	uint8_t *other = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c.fd, 0);
+	assert_true(other != MAP_FAILED);
+	check(other, BYTES, 1);
+	fill(other, BYTES, 2);
+	check(p, BYTES, 2);
+	munmap(other, BYTES);
+	assert_int_equal(move_back(&c), 0);
+	assert_false(is_moved(p));
+	check(p, BYTES, 2);
+	fill(p, BYTES, 3);
+	check(p, BYTES, 3);
+	munmap(p, BYTES);
+}
+
+static void remap__a_part_of_a_mapping_leaves_its_neighbours(void **state)
+{
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 4);
+	struct call c = move_in(p + 8 * PAGE, 16 * PAGE);
+	assert_int_equal(c.err, 0);
+	assert_false(is_moved(p + 7 * PAGE));
+	assert_true(is_moved(p + 8 * PAGE));
+	assert_true(is_moved(p + 23 * PAGE));
+	assert_false(is_moved(p + 24 * PAGE));
+	check(p, BYTES, 4);
+	assert_int_equal(move_back(&c), 0);
+	check(p, BYTES, 4);
+	munmap(p, BYTES);
+}
+
+/* Untouched pages cost nothing before, with a memfd, and afterwards. */
+static void remap__holes_stay_holes(void **state)
+{
+	size_t bytes = 3 * (size_t)VB_REMAP_SLICE;
+	uint8_t *p = map(bytes), resident[3];
+	struct stat st;
+	p[5 * PAGE] = 77;
+	p[bytes - 1] = 78;
+	struct call c = { .at = p };
+	c = move_in(p, VB_REMAP_SLICE);
+	assert_int_equal(c.err, 0);
+	assert_int_equal(fstat(c.fd, &st), 0);
+	assert_int_equal(st.st_blocks * 512, PAGE);
+	assert_int_equal(move_back(&c), 0);
+	assert_int_equal(mincore(p + 4 * PAGE, 3 * PAGE, resident), 0);
+	assert_int_equal(resident[0] & 1, 0);
+	assert_int_equal(resident[1] & 1, 1);
+	assert_int_equal(resident[2] & 1, 0);
+	assert_int_equal(p[5 * PAGE], 77);
+	assert_int_equal(p[bytes - 1], 78);
+	munmap(p, bytes);
+}
+
+static void remap__refuses_what_is_not_plain_memory(void **state)
+{
+	uint8_t *p = map(BYTES), stack[3 * PAGE];
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, BYTES), 0);
+	uintptr_t in_stack = ((uintptr_t)stack + PAGE) & ~(uintptr_t)(PAGE - 1);
+	assert_int_equal(check_range(p, BYTES), 0);
+	assert_int_equal(check_range((void *)in_stack, PAGE), -EPERM);
+	assert_int_equal(check_range(p + 1, PAGE), -EINVAL);
+	assert_int_equal(mprotect(p, PAGE, PROT_READ), 0);
+	assert_int_equal(check_range(p, 2 * PAGE), -EPERM);
+	assert_int_equal(mlock(p + 2 * PAGE, PAGE), 0);
+	assert_int_equal(check_range(p + PAGE, 2 * PAGE), -EPERM);
+	assert_int_equal(madvise(p + 4 * PAGE, PAGE, MADV_DONTFORK), 0);
+	assert_int_equal(check_range(p + 4 * PAGE, PAGE), -EPERM);
+	assert_int_equal(madvise(p + 5 * PAGE, PAGE, MADV_WIPEONFORK), 0);
+	assert_int_equal(check_range(p + 5 * PAGE, PAGE), -EPERM);
+	assert_true(mmap(p + 6 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	assert_int_equal(check_range(p + 6 * PAGE, PAGE), -EPERM);
+	assert_true(mmap(p + 7 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED);
+	assert_int_equal(check_range(p + 7 * PAGE, PAGE), -EPERM);
+	munmap(p + 8 * PAGE, PAGE);
+	assert_int_equal(check_range(p + 8 * PAGE, 2 * PAGE), -EFAULT);
+	assert_int_equal(check_range(p + 9 * PAGE, BYTES - 9 * PAGE), 0);
+	munmap(p, BYTES);
+	close(fd);
+}
+
+/* What the program unmapped, or put elsewhere, while its pages were in the memfd. */
+static void remap__comes_back_where_it_is_by_then(void **state)
+{
+	uint8_t *p = map(BYTES), *elsewhere = map(BYTES);
+	fill(p, BYTES, 5);
+	struct call c = move_in(p, BYTES);
+	assert_int_equal(c.err, 0);
+	munmap(p + 4 * PAGE, PAGE);
+	uint8_t *new = mmap(p + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	assert_ptr_equal(new, p + 4 * PAGE);
+	assert_int_equal(mprotect(p + 8 * PAGE, PAGE, PROT_READ), 0);
+	uint8_t *moved = mremap(p + 10 * PAGE, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere);
+	assert_ptr_equal(moved, elsewhere);
+	assert_int_equal(move_back(&c), 0);
+	check(p, 4 * PAGE, 5);
+	assert_int_equal(new[0], 0);
+	check(p + 5 * PAGE, 0, 5);
+	assert_int_equal(p[8 * PAGE], (uint8_t)(8 * PAGE * 7 + 8 * PAGE / 251 + 5));
+	assert_int_equal(moved[PAGE], (uint8_t)(11 * PAGE * 7 + 11 * PAGE / 251 + 5));
+	assert_false(is_moved(p));
+	assert_false(is_moved(moved));
+	assert_int_equal(vb_mem_check(p + 8 * PAGE, PAGE, false), 0);
+	assert_int_equal(vb_mem_check(p + 8 * PAGE, PAGE, true), -EFAULT);
+	assert_int_equal(vb_mem_check(p + 10 * PAGE, PAGE, false), -EFAULT);
+	munmap(p, BYTES);
+	munmap(elsewhere, BYTES);
+}
+
+static void remap__waits_for_what_may_pin_pages(void **state)
+{
+	char name[] = "/tmp/vb-remap-XXXXXX";
+	int file = mkstemp(name);
+	unlink(name);
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 6);
+	struct call c = move_in(p, BYTES);
+	assert_int_equal(c.err, 0);
+	if (fcntl(file, F_SETFL, O_DIRECT) < 0) {
+		move_back(&c);
+		skip();
+	}
+	assert_int_equal(move_back(&c), -EBUSY);
+	assert_true(is_moved(p));
+	check(p, BYTES, 6);
+	fill(p, BYTES, 7);
+	uint8_t *q = map(BYTES);
+	fill(q, BYTES, 8);
+	struct call d = move_in(q, BYTES);
+	assert_int_equal(d.err, -EBUSY);
+	assert_false(is_moved(q));
+	check(q, BYTES, 8);
+	vb_fd_close(d.fd);
+	close(file);
+	assert_int_equal(move_back(&c), 0);
+	check(p, BYTES, 7);
+	munmap(p, BYTES);
+	munmap(q, BYTES);
+}
+
+static void remap__a_sealed_memfd_keeps_its_size_and_its_reader_reads(void **state)
+{
+	int fd;
+	for (int writable = 0; writable < 2; writable++) {
+		assert_int_equal(vb_remap_open(BYTES, &fd), 0);
+		void *own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_true(own != MAP_FAILED);
+		assert_int_equal(vb_remap_seal(fd, writable), 0);
+		assert_int_equal(ftruncate(fd, PAGE), -1);
+		void *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_int_equal(p != MAP_FAILED, writable);
+		if (p != MAP_FAILED)
+			munmap(p, BYTES);
+		*(char *)own = 1;
+		munmap(own, BYTES);
+		vb_fd_close(fd);
+	}
+}
+
+static struct call forked;
+static void call_fork_copy(void *arg)
+{
+	*(int *)arg = vb_remap_fork_copy(forked.fd);
+}
+
+static void remap__a_child_gets_copies(void **state)
+{
+	int status, err;
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 9);
+	forked = move_in(p, BYTES);
+	assert_int_equal(forked.err, 0);
+	assert_int_equal(vb_loop_call(call_fork_copy, &err), 0);
+	assert_int_equal(err, 0);
+	pid_t pid = fork();
+	if (!pid) {
+		vb_remap_fork_restore();
+		bool ok = p[100] == (uint8_t)(709);
+		p[100] = 1;
+		_exit(!ok || is_moved(p));
+	}
+	vb_remap_fork_drop();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	check(p, BYTES, 9);
+	assert_int_equal(move_back(&forked), 0);
+	munmap(p, BYTES);
+}
+
+/* ---- beside other threads ---- */
+
+enum { MOVES = 200, COUNTERS = BYTES / 8 };
+
+static struct {
+	_Atomic(uint64_t) *words;
+	atomic_bool stop;
+	int zero;
+} beside;
+
+/* Counts in its own half of the words; each must have been counted as often as this thread has. */
+static void *count_words(void *arg)
+{
+	uintptr_t odd = (uintptr_t)arg;
+	uint64_t rounds = 0, lost = 0;
+	for (; !atomic_load(&beside.stop); rounds++)
+		for (size_t i = odd; i < COUNTERS / 2; i += 2) {
+			uint64_t now = atomic_load_explicit(&beside.words[i], memory_order_relaxed);
+			lost += now != rounds;
+			atomic_store_explicit(&beside.words[i], rounds + 1, memory_order_relaxed);
+		}
+	return (void *)lost;
+}
+
+/* System calls write into the other half. */
+static void *read_files(void *arg)
+{
+	uint64_t wrong = 0;
+	uint8_t *at = (uint8_t *)&beside.words[COUNTERS / 2];
+	while (!atomic_load(&beside.stop)) {
+		memset(at, 1, BYTES / 2);
+		wrong += pread(beside.zero, at, BYTES / 2, 0) != BYTES / 2;
+		for (size_t i = 0; i < BYTES / 2; i += 61)
+			wrong += at[i] != 0;
+	}
+	return (void *)wrong;
+}
+
+static void remap__threads_that_use_the_memory_lose_nothing(void **state)
+{
+	pthread_t threads[3];
+	if (vb_remap_way() != VB_REMAP_ANYTIME)
+		skip();
+	uint8_t *p = map(BYTES);
+	beside.words = (void *)p;
+	beside.zero = open("/dev/zero", O_RDONLY);
+	atomic_store(&beside.stop, false);
+	for (uintptr_t i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, count_words, (void *)i);
+	pthread_create(&threads[2], NULL, read_files, NULL);
+	int err = 0;
+	for (int i = 0; i < MOVES && !err; i++) {
+		struct call c = move_in(p, BYTES);
+		err = c.err ? c.err : move_back(&c);
+	}
+	atomic_store(&beside.stop, true);
+	void *bad;
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i], &bad);
+		assert_null(bad);
+	}
+	assert_int_equal(err, 0);
+	close(beside.zero);
+	munmap(p, BYTES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(remap__contents_stay_on_the_way_in_and_back),
+		cmocka_unit_test(remap__a_part_of_a_mapping_leaves_its_neighbours),
+		cmocka_unit_test(remap__holes_stay_holes),
+		cmocka_unit_test(remap__refuses_what_is_not_plain_memory),
+		cmocka_unit_test(remap__comes_back_where_it_is_by_then),
+		cmocka_unit_test(remap__waits_for_what_may_pin_pages),
+		cmocka_unit_test(remap__a_sealed_memfd_keeps_its_size_and_its_reader_reads),
+		cmocka_unit_test(remap__a_child_gets_copies),
+		cmocka_unit_test(remap__threads_that_use_the_memory_lose_nothing),
+	};
+	return cmocka_run_group_tests(tests, start, NULL);
+}
