@@ -2,6 +2,7 @@
 #include "adapter/ranges.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "host/host.h"
@@ -98,21 +99,47 @@ void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 
 /* ---- holding memory ---- */
 
-static pthread_rwlock_t held = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+/*
+ * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits sends newcomers to the
+ * other counter and waits for the old one to run empty, twice: a holder may have read `phase` long before it counts itself.
+ */
+static struct {
+	VB_ALIGNED_LINE atomic_uint count;
+} holders[2];
+static VB_ALIGNED_LINE atomic_uint phase;
+static pthread_mutex_t quiesce_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void vb_memory_hold(void) { pthread_rwlock_rdlock(&held); }
-void vb_memory_release(void) { pthread_rwlock_unlock(&held); }
+unsigned vb_memory_hold(void)
+{
+	unsigned mine = atomic_load_explicit(&phase, memory_order_relaxed) % 2;
+	atomic_fetch_add(&holders[mine].count, 1);
+	atomic_thread_fence(memory_order_seq_cst); /* before keys are looked at: pairs with vb_memory_quiesce */
+	return mine;
+}
+
+void vb_memory_release(unsigned mine)
+{
+	atomic_fetch_sub_explicit(&holders[mine].count, 1, memory_order_release);
+}
 
 void vb_memory_quiesce(void)
 {
-	pthread_rwlock_wrlock(&held);
-	pthread_rwlock_unlock(&held);
+	pthread_mutex_lock(&quiesce_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* behind what was revoked: pairs with vb_memory_hold */
+	for (unsigned turn = 0; turn < 2; turn++) {
+		unsigned old = atomic_fetch_add(&phase, 1) % 2;
+		while (atomic_load(&holders[old].count))
+			sched_yield();
+	}
+	pthread_mutex_unlock(&quiesce_lock);
 }
 
-/* A thread of the parent may have held it. */
+/* Threads of the parent may have held it. */
 static void forget(void)
 {
-	held = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+	atomic_store(&holders[0].count, 0);
+	atomic_store(&holders[1].count, 0);
+	pthread_mutex_init(&quiesce_lock, NULL);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

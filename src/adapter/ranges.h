@@ -34,10 +34,11 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
 /*
  * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths that read and write
- * registered memory on their own, not through the shared arena's busy sections. Held for short; not across waits.
+ * registered memory on their own, not through the shared arena's busy sections. Held for short; not across waits. What hold returns
+ * is for release.
  */
-void vb_memory_hold(void);
-void vb_memory_release(void);
+unsigned vb_memory_hold(void);
+void vb_memory_release(unsigned held);
 /* Waits until all who hold at the call have released. */
 void vb_memory_quiesce(void);
 

@@ -26,13 +26,14 @@ struct receiver {
 	bool ipv4;
 	atomic_int fd; /* or why there is none, a negative errno; -EADDRINUSE: another user has the port, try again */
 	struct vb_watch watch;
+	int most; /* datagrams to ask for next time: twice as many while so many are there. Under `receiving` */
 };
 
 static void socket_ready(struct vb_watch *w, uint32_t epoll_events);
 
 static struct receiver receivers[] = {
-	{ .ipv4 = true, .fd = -ENOTCONN, .watch.ready = socket_ready },
-	{ .ipv4 = false, .fd = -ENOTCONN, .watch.ready = socket_ready },
+	{ .ipv4 = true, .fd = -ENOTCONN, .watch.ready = socket_ready, .most = 1 },
+	{ .ipv4 = false, .fd = -ENOTCONN, .watch.ready = socket_ready, .most = 1 },
 };
 
 static void (*packet_handler)(const struct vb_udp_packet *);
@@ -185,20 +186,19 @@ struct super_packet {
 	VB_ALIGNED_LINE uint8_t bytes[PACKET_BYTES];
 };
 
-/* Under `receiving`. */
+/* Under `receiving`. The first `prepared` headers are as recvmsg wants them. */
 static struct super_packet super_packets[BATCH];
 static struct mmsghdr headers[BATCH];
+static int prepared;
 
-static void prepare_buffers(void)
+static void prepare(int i)
 {
-	for (unsigned i = 0; i < BATCH; i++) {
-		struct super_packet *s = &super_packets[i];
-		s->iov = (struct iovec){ s->bytes, sizeof s->bytes };
-		headers[i].msg_hdr = (struct msghdr){
-			.msg_name = &s->from, .msg_namelen = sizeof s->from, .msg_iov = &s->iov, .msg_iovlen = 1,
-			.msg_control = s->control, .msg_controllen = sizeof s->control,
-		};
-	}
+	struct super_packet *s = &super_packets[i];
+	s->iov = (struct iovec){ s->bytes, sizeof s->bytes };
+	headers[i].msg_hdr = (struct msghdr){
+		.msg_name = &s->from, .msg_namelen = sizeof s->from, .msg_iov = &s->iov, .msg_iovlen = 1,
+		.msg_control = s->control, .msg_controllen = sizeof s->control,
+	};
 }
 
 /* An integer of the size that the kernel gave it: TOS is a byte, all others are an int. */
@@ -293,21 +293,43 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 		if (vb_unlikely(p.bytes[0] == VB_UDP_NO_ROCE) && vb_udp_answer_probe(fd, &p))
 			continue;
 		packet_handler(&p);
+		p.index++;
 	}
 	count(&packets_in, n);
 	if (p.congested)
 		count(&congested, n);
 }
 
-static bool receive_from(const struct receiver *r)
+static int receive_one(int fd)
+{
+	ssize_t n = recvmsg(fd, &headers[0].msg_hdr, MSG_DONTWAIT);
+	headers[0].msg_len = n < 0 ? 0 : (unsigned)n;
+	return n >= 0;
+}
+
+/* Asking for more than there is costs another look, which a single message should not wait for. */
+static int receive_some(int fd, int most)
+{
+	for (; prepared < most; prepared++)
+		prepare(prepared);
+	int n = most == 1 ? receive_one(fd) : recvmmsg(fd, headers, (unsigned)most, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++) {
+		deliver(fd, &super_packets[i], &headers[i]);
+		prepare(i);
+	}
+	return n;
+}
+
+static bool receive_from(struct receiver *r)
 {
 	int fd = atomic_load_explicit(&r->fd, memory_order_acquire); /* the socket was made by whoever stored it */
 	if (fd < 0)
 		return false;
-	prepare_buffers();
-	int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT, NULL);
-	for (int i = 0; i < n; i++)
-		deliver(fd, &super_packets[i], &headers[i]);
+	int n = receive_some(fd, r->most);
+	if (n < r->most)
+		r->most = n > 1 ? n : 1;
+	else
+		r->most = r->most < BATCH / 2 ? 2 * r->most : BATCH;
 	return n > 0;
 }
 

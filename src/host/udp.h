@@ -26,6 +26,7 @@ struct vb_udp_packet {
 	const uint8_t *bytes;      /* BTH to ICRC; valid during the call. Hostile input. */
 	size_t len;
 	unsigned ifindex;          /* where it came in */
+	unsigned index;            /* 0, or its place among packets that the kernel joined: all else but the bytes is as in the one before */
 	bool congested;            /* ECN: congestion experienced */
 };
 

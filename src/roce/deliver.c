@@ -30,15 +30,18 @@ static struct vb_qp *find(uint32_t qpn)
 	return qp;
 }
 
+/* The batch has a reference to it. */
+static struct vb_qp *find_in_batch(const struct vb_roce_batch *batch, uint32_t qpn)
+{
+	for (unsigned i = 0; i < batch->count; i++)
+		if (batch->qps[i]->qpn == qpn)
+			return batch->qps[i];
+	return NULL;
+}
+
 /* Takes over the reference. */
 static void answer_later(struct vb_qp *qp, struct vb_roce_batch *batch)
 {
-	for (unsigned i = 0; i < batch->count; i++) {
-		if (batch->qps[i] != qp)
-			continue;
-		vb_qp_unref(qp);
-		return;
-	}
 	if (batch->count == VB_ROCE_BATCH_QPS)
 		vb_roce_batch_end(batch);
 	batch->qps[batch->count++] = qp;
@@ -53,11 +56,15 @@ void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch
 		vb_mcast_deliver(msg, &packet);
 		return;
 	}
-	struct vb_qp *qp = find(packet.destination_qpn);
+	struct vb_qp *known = find_in_batch(batch, packet.destination_qpn);
+	struct vb_qp *qp = known ? known : find(packet.destination_qpn);
 	if (!qp)
 		return;
 	const struct vb_roce_service *service = service_of(qp);
-	if (service && service->arrived(qp, msg, &packet))
+	bool answers = service && service->arrived(qp, msg, &packet);
+	if (known)
+		return;
+	if (answers)
 		answer_later(qp, batch);
 	else
 		vb_qp_unref(qp);

@@ -14,12 +14,12 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 	struct vb_ranges list, flat;
 	unsigned bad;
 	vb_ranges_of_bytes(&flat, bytes, n);
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, offset, n,
 						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
 	if (vb_likely(fault == VB_KEY_OK))
 		vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list);
-	vb_memory_release();
+	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
 	return fault == VB_KEY_OK;
@@ -99,12 +99,12 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 	if (offset + len > x->rwqe.length)
 		return refuse_receive(x, -EMSGSIZE, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
 	vb_ranges_of_bytes(&from, bytes, len);
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->qp->pd->number, x->rwqe.sge, x->rwqe.nsge, offset, len,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_likely(fault == VB_KEY_OK))
 		vb_ranges_copy(&to, &from);
-	vb_memory_release();
+	vb_memory_release(held);
 	return fault == VB_KEY_OK ? 0 : refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 }
 
@@ -159,25 +159,25 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 {
 	struct vb_ranges to, from;
 	uint64_t va = 0;
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	int err = translate(ctx, rkey, addr, len, IBV_ACCESS_REMOTE_WRITE, &va);
 	if (!err) {
 		vb_ranges_of_bytes(&to, (void *)(uintptr_t)va, len);
 		vb_ranges_of_bytes(&from, bytes, len);
 		vb_ranges_copy(&to, &from);
 	}
-	vb_memory_release();
+	vb_memory_release(held);
 	return err;
 }
 
 bool vb_execution_read(struct vb_execution *x, uint32_t rkey, uint64_t address, void *to, size_t bytes)
 {
 	uint64_t va = 0;
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	int err = translate(x, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &va);
 	if (!err)
 		memcpy(to, (void *)(uintptr_t)va, bytes);
-	vb_memory_release();
+	vb_memory_release(held);
 	return !err;
 }
 
@@ -186,7 +186,7 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 {
 	struct vb_execution *x = ctx;
 	uint64_t va = 0;
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	int err = translate(x, rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va);
 	if (!err && va % 8)
 		err = refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
@@ -198,7 +198,7 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 		else
 			*original = atomic_fetch_add(word, swap_or_add);
 	}
-	vb_memory_release();
+	vb_memory_release(held);
 	return err;
 }
 

@@ -170,11 +170,11 @@ static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
 		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
 		return put(qp, sqe, &data);
 	}
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
 	struct outcome o = fault == VB_KEY_OK ? put(qp, sqe, &data)
 					      : failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	vb_memory_release();
+	vb_memory_release(held);
 	return o;
 }
 
@@ -288,12 +288,12 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 	make_grh(grh, msg);
 	from.iov[0] = (struct iovec){ grh, sizeof(grh) };
 	from.iov[1] = (struct iovec){ (void *)a->payload, a->payload_bytes };
-	vb_memory_hold();
+	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, qp->pd->number, w->sge, w->nsge, 0, from.bytes,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault == VB_KEY_OK)
 		vb_ranges_copy(&to, &from);
-	vb_memory_release();
+	vb_memory_release(held);
 	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 

@@ -167,10 +167,9 @@ static uint32_t unwinding(size_t bytes)
 bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
 			     const void *packet, size_t len, uint16_t *ip_id)
 {
-	*ip_id = 0;
 	if (!is_packet_length(len))
 		return false;
-	uint32_t wrong = difference(route, packet, len, 0);
+	uint32_t wrong = difference(route, packet, len, *ip_id);
 	if (wrong == 0)
 		return true;
 	if (route->ip_version != 4)
@@ -180,7 +179,7 @@ bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc
 		solver->factor = unwinding(IP4_BEFORE_BTH + len - VB_ICRC_BYTES - IP4_ID_END + 2);
 		solver->len = len;
 	}
-	uint32_t id = multiply(wrong, solver->factor);
-	*ip_id = (uint16_t)((id & 0xff) << 8 | id >> 8);
-	return id >> 16 == 0;
+	uint32_t flipped = multiply(wrong, solver->factor);
+	*ip_id ^= (uint16_t)((flipped & 0xff) << 8 | flipped >> 8);
+	return flipped >> 16 == 0;
 }

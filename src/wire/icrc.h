@@ -8,7 +8,7 @@
  *
  * The IPv4 identification is covered, and an ordinary UDP socket neither sets nor sees it. A sender with DF
  * set on an unconnected socket has 0, and 0, 1, 2, ... over the segments of one batch. A receiver solves for
- * it: the CRC is linear, so a difference between the CRC found and the CRC computed for identification 0,
+ * it: the CRC is linear, so a difference between the CRC found and the CRC computed for a guess,
  * wound back to the place of that field, must fit into its 16 bits. Of random damage that lets 1 in 65,536
  * pass instead of 1 in 2^32.
  *
@@ -46,8 +46,8 @@ struct vb_icrc_solver {
 };
 
 /*
- * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id. IPv6:
- * the plain check.
+ * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id, where the caller has put a
+ * guess: a right one saves the solution. IPv6: the plain check.
  */
 bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
 			     const void *packet, size_t len, uint16_t *ip_id);

@@ -402,7 +402,7 @@ static void icrc__identification_is_solved_for(void **state)
 {
 	struct vb_icrc_solver solver = { 0 };
 	uint8_t bytes[MAX_BYTES];
-	uint16_t id;
+	uint16_t id = 0;
 
 	(void)state;
 	FOR_EACH(c, bytes) {
