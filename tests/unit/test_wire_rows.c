@@ -9,6 +9,7 @@
 #include "wire/cm_msg.h"
 #include "wire/headers.h"
 #include "wire/ip_cm.h"
+#include "wire/rsocket.h"
 
 typedef void check_table(const struct vb_field_table *t);
 
@@ -23,6 +24,8 @@ static void each_table(check_table *check)
 	for (unsigned i = 0; i < n; i++)
 		check(tables[i]);
 	check(vb_ip_cm_fields);
+	for (unsigned i = 0; i < 4; i++)
+		check(vb_rs_field_tables[i]);
 }
 
 static uint32_t lcg(uint32_t *state)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The public calls that move bytes: all are one read or one write of a list of buffers. */
+#include "rsocket/rs.h"
+
+static ssize_t receive(const char *call, int socket, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *src,
+		       socklen_t *len, int *msg_flags)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, call);
+	ssize_t n;
+
+	if (!s)
+		return -1;
+	if (iovcnt < 0 || (iovcnt && !iov))
+		n = -EINVAL;
+	else if (!vb_rs_is_stream(s))
+		n = vb_rs_datagram_receive(s, iov, iovcnt, flags, src, len, msg_flags);
+	else
+		n = vb_rs_stream_read(s, iov, iovcnt, flags);
+	vb_rs_put(s);
+	return vb_rs_result(n);
+}
+
+static ssize_t transmit(const char *call, int socket, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *dest,
+			socklen_t len)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, call);
+	ssize_t n;
+
+	if (!s)
+		return -1;
+	if (iovcnt < 0 || (iovcnt && !iov))
+		n = -EINVAL;
+	else if (!vb_rs_is_stream(s))
+		n = vb_rs_datagram_send(s, iov, iovcnt, flags, dest, len);
+	else if (dest || len)
+		n = s->state == VB_RS_CONNECTED ? -EISCONN : -ENOTCONN;
+	else
+		n = vb_rs_stream_write(s, iov, iovcnt, flags);
+	vb_rs_put(s);
+	return vb_rs_result(n);
+}
+
+/* ---- receiving ---- */
+
+VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen)
+{
+	struct iovec iov = { buf, len };
+	socklen_t given = addrlen ? *addrlen : 0;
+	ssize_t n = receive(__func__, socket, &iov, 1, flags, src_addr, addrlen, NULL);
+
+	/* A stream's bytes come from its peer. */
+	if (n > 0 && src_addr && addrlen && *addrlen == given) {
+		struct vb_rs *s = vb_rs_get(socket);
+		if (s && vb_rs_is_stream(s))
+			(void)rgetpeername(socket, src_addr, addrlen);
+		if (s)
+			vb_rs_put(s);
+	}
+	return n;
+}
+
+VB_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
+{
+	struct iovec iov = { buf, len };
+
+	return receive(__func__, socket, &iov, 1, flags, NULL, NULL, NULL);
+}
+
+VB_EXPORT ssize_t rread(int socket, void *buf, size_t count)
+{
+	struct iovec iov = { buf, count };
+
+	return receive(__func__, socket, &iov, 1, 0, NULL, NULL, NULL);
+}
+
+VB_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
+{
+	return receive(__func__, socket, iov, iovcnt, 0, NULL, NULL, NULL);
+}
+
+VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
+{
+	if (!msg)
+		return vb_rs_fail(EFAULT, "no message");
+	msg->msg_flags = 0;
+	ssize_t n = receive(__func__, socket, msg->msg_iov, (int)msg->msg_iovlen, flags, msg->msg_name,
+			    msg->msg_name ? &msg->msg_namelen : NULL, &msg->msg_flags);
+	if (n >= 0)
+		msg->msg_controllen = 0; /* nothing ancillary ever comes */
+	return n;
+}
+
+/* ---- sending ---- */
+
+VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr, socklen_t addrlen)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, len };
+
+	return transmit(__func__, socket, &iov, 1, flags, dest_addr, addrlen);
+}
+
+VB_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, len };
+
+	return transmit(__func__, socket, &iov, 1, flags, NULL, 0);
+}
+
+VB_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, count };
+
+	return transmit(__func__, socket, &iov, 1, 0, NULL, 0);
+}
+
+VB_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
+{
+	return transmit(__func__, socket, iov, iovcnt, 0, NULL, 0);
+}
+
+VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
+{
+	if (!msg)
+		return vb_rs_fail(EFAULT, "no message");
+	if (msg->msg_control && msg->msg_controllen)
+		return vb_rs_fail(ENOTSUP, "there is no ancillary data over RDMA");
+	return transmit(__func__, socket, msg->msg_iov, (int)msg->msg_iovlen, flags, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory that the peer writes without us: riomap registers it and, with the next transfer, writes where it is into the peer's I/O map;
+ * riowrite finds the place in ours. An entry that was unmapped stays with the peer; its key leads nowhere then.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsocket/rs.h"
+
+enum { NOT_OFFERED = -1, FIRST_PIECE = 4096, LONGEST_PIECE = 65536 };
+
+struct vb_rs_mapping {
+	struct vb_list node;
+	struct ibv_mr *mr;
+	uint64_t offset;
+	int index;        /* of the peer's map, or NOT_OFFERED: for local use alone */
+	bool is_to_send;
+};
+
+/* ---- mapping ---- */
+
+static bool is_index_taken(struct vb_rs *s, int index)
+{
+	struct vb_rs_mapping *m;
+
+	vb_list_for_each(m, &s->mappings, node)
+		if (m->index == index)
+			return true;
+	return false;
+}
+
+/* -ENOSPC: the peer's map is full. */
+static int free_index(struct vb_rs *s)
+{
+	uint32_t n = vb_rs_stream_peer_iomap(&s->stream);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!is_index_taken(s, (int)i))
+			return (int)i;
+	return -ENOSPC;
+}
+
+static int map_locked(struct vb_rs *s, void *buf, size_t len, int prot, uint64_t offset)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | (prot & PROT_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0);
+	int index = prot & PROT_WRITE ? free_index(s) : NOT_OFFERED;
+
+	if (prot & PROT_WRITE && index < 0)
+		return -ENOMEM;
+	struct vb_rs_mapping *m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->mr = ibv_reg_mr(s->id->pd, buf, len, access);
+	if (!m->mr) {
+		int err = -errno;
+		free(m);
+		return err;
+	}
+	m->offset = offset;
+	m->index = index;
+	m->is_to_send = index >= 0;
+	s->has_mappings_to_send |= m->is_to_send;
+	vb_list_add_tail(&s->mappings, &m->node);
+	return 0;
+}
+
+VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	int err;
+
+	if (!s)
+		return -1;
+	if (offset == -1)
+		offset = (off_t)(uintptr_t)buf;
+	pthread_mutex_lock(&s->lock);
+	if (!vb_rs_is_stream(s) || s->state != VB_RS_CONNECTED)
+		err = -ENOTCONN;
+	else if (prot & ~(PROT_WRITE | PROT_NONE) || !len || len > UINT32_MAX)
+		err = -EINVAL;
+	else
+		err = map_locked(s, buf, len, prot, (uint64_t)offset);
+	pthread_mutex_unlock(&s->lock);
+	vb_rs_put(s);
+	return err ? (off_t)vb_rs_result(err) : offset;
+}
+
+static void free_mapping(struct vb_rs_mapping *m)
+{
+	vb_list_del(&m->node);
+	ibv_dereg_mr(m->mr);
+	free(m);
+}
+
+static int unmap_locked(struct vb_rs *s, const void *buf, size_t len)
+{
+	struct vb_rs_mapping *m;
+
+	vb_list_for_each(m, &s->mappings, node) {
+		if (m->mr->addr == buf && m->mr->length == len) {
+			free_mapping(m);
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+VB_EXPORT int riounmap(int socket, void *buf, size_t len)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+
+	if (!s)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	int err = unmap_locked(s, buf, len);
+	pthread_mutex_unlock(&s->lock);
+	vb_rs_put(s);
+	return (int)vb_rs_result(err);
+}
+
+void vb_rs_mappings_free(struct vb_rs *s)
+{
+	struct vb_rs_mapping *m;
+
+	vb_list_for_each(m, &s->mappings, node)
+		free_mapping(m);
+}
+
+/* ---- telling the peer ---- */
+
+static bool can_tell(struct vb_rs *s)
+{
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_has_credit(&s->stream);
+}
+
+static struct vb_rs_mapping *next_to_send(struct vb_rs *s)
+{
+	struct vb_rs_mapping *m;
+
+	vb_list_for_each(m, &s->mappings, node)
+		if (m->is_to_send)
+			return m;
+	return NULL;
+}
+
+static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
+{
+	struct vb_rs_iomap entry = {
+		.offset = m->offset,
+		.segment = { .address = (uintptr_t)m->mr->addr, .key = m->mr->rkey, .bytes = (uint32_t)m->mr->length },
+	};
+	struct vb_rs_write w;
+
+	if (!vb_rs_stream_send_iomap(&s->stream, (uint32_t)m->index, &entry, &w))
+		return vb_rs_write_error(s);
+	m->is_to_send = false;
+	return vb_rs_post(s, &w, NULL);
+}
+
+/* The list may change while it is waited: each time it is looked at anew. */
+int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block)
+{
+	struct vb_rs_mapping *m;
+
+	while (next_to_send(s)) {
+		int err = can_tell(s) ? 0 : vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns);
+
+		m = next_to_send(s);
+		if (!err && m)
+			err = tell_locked(s, m);
+		if (err)
+			return err;
+	}
+	s->has_mappings_to_send = false;
+	return 0;
+}
+
+/* ---- riowrite ---- */
+
+static bool can_write_directly(struct vb_rs *s)
+{
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_direct_room(&s->stream) > 0;
+}
+
+static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most, bool may_block,
+			  struct vb_rs_write *w)
+{
+	int err = can_write_directly(s) ? 0 :
+					  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns);
+
+	if (err)
+		return err;
+	if (s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP)
+		return vb_rs_write_error(s);
+	uint64_t bytes = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
+	bytes = vb_min_u64(bytes, vb_rs_stream_direct_room(&s->stream));
+	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, bytes <= s->end.max_inline, map, offset, w);
+	return 0;
+}
+
+/* One piece. Bytes, 0: nothing is mapped there; or a negative errno. */
+static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, uint64_t offset, bool may_block)
+{
+	struct vb_rs_iomap map;
+	struct vb_rs_write w;
+
+	pthread_mutex_lock(&s->lock);
+	vb_rs_progress_locked(s);
+	bool found = vb_rs_stream_find_iomap(&s->stream, offset, &map);
+	int err = found ? reserve_locked(s, &map, offset, most, may_block, &w) : 0;
+	pthread_mutex_unlock(&s->lock);
+	if (err || !found)
+		return err;
+	bool is_inline = w.bytes <= s->end.max_inline;
+	if (!is_inline)
+		memcpy(s->end.send_ring + w.ring_offset, from, w.bytes);
+	err = vb_rs_post(s, &w, is_inline ? from : NULL);
+	if (!err)
+		return w.bytes;
+	pthread_mutex_lock(&s->lock);
+	vb_rs_break_locked(s, -err);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+static int prepare(struct vb_rs *s, bool may_block)
+{
+	pthread_mutex_lock(&s->lock);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
+	if (!err && s->has_mappings_to_send)
+		err = vb_rs_send_mappings_locked(s, may_block);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, bool may_block)
+{
+	size_t done = 0, most = FIRST_PIECE;
+	ssize_t n = prepare(s, may_block);
+
+	if (n)
+		return n;
+	while (done < count) {
+		n = write_piece(s, from + done, vb_min_u64(most, count - done), offset + done, may_block);
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+		if (most < LONGEST_PIECE)
+			most *= 2;
+	}
+	return n < 0 && !done ? n : (ssize_t)done;
+}
+
+VB_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	ssize_t n;
+
+	if (!s)
+		return (size_t)-1;
+	if (!vb_rs_is_stream(s)) {
+		n = -EOPNOTSUPP;
+	} else {
+		pthread_mutex_lock(&s->writer);
+		n = write_all(s, buf, count, (uint64_t)offset, vb_rs_may_block(s, flags));
+		pthread_mutex_unlock(&s->writer);
+	}
+	vb_rs_put(s);
+	return (size_t)vb_rs_result(n);
+}

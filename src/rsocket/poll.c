@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waiting on many: sockets among ordinary descriptors. First all are looked at for polling_time, then every socket is made ready to
+ * be slept on, and one poll(2) waits for the descriptors of all. It wakes up for much that is no news to the program (credits, steps of a
+ * connection): then all begins anew.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "rsocket/rs.h"
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+
+/* One of the program's descriptors. */
+struct watched {
+	struct vb_rs *socket;         /* NULL: an ordinary descriptor */
+	struct vb_rs_sleeper sleeper;
+	bool sleeps;
+	unsigned first, num;          /* its descriptors in polled */
+};
+
+/* Grows and stays with the thread, so that polling does not allocate. */
+struct workspace {
+	struct watched *watched;
+	struct pollfd *polled;        /* for a poll(2) of the kernel */
+	nfds_t size;
+};
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void free_workspace(void *p)
+{
+	struct workspace *w = p;
+
+	free(w->watched);
+	free(w->polled);
+	free(w);
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&key, free_workspace);
+}
+
+static struct workspace *workspace_of_thread(void)
+{
+	pthread_once(&once, make_key);
+	struct workspace *w = pthread_getspecific(key);
+	if (w)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (w)
+		pthread_setspecific(key, w);
+	return w;
+}
+
+static struct workspace *get_workspace(nfds_t nfds)
+{
+	struct workspace *w = workspace_of_thread();
+
+	if (!w || (w->size >= nfds && w->size))
+		return w;
+	nfds = nfds < 16 ? 16 : nfds * 2;
+	struct watched *watched = calloc(nfds, sizeof(*watched));
+	struct pollfd *polled = calloc(nfds * VB_RS_SLEEP_FDS + 1, sizeof(*polled));
+	if (!watched || !polled) {
+		free(watched);
+		free(polled);
+		return NULL;
+	}
+	free(w->watched);
+	free(w->polled);
+	*w = (struct workspace){ watched, polled, nfds };
+	return w;
+}
+
+/* ---- looking ---- */
+
+static void find_sockets(struct workspace *w, const struct pollfd *fds, nfds_t nfds)
+{
+	for (nfds_t i = 0; i < nfds; i++)
+		w->watched[i] = (struct watched){ .socket = fds[i].fd < 0 ? NULL : vb_rs_get(fds[i].fd) };
+}
+
+static void forget_sockets(struct workspace *w, nfds_t nfds)
+{
+	for (nfds_t i = 0; i < nfds; i++)
+		if (w->watched[i].socket)
+			vb_rs_put(w->watched[i].socket);
+}
+
+static short look_at(struct vb_rs *s, short events)
+{
+	if (vb_rs_is_inherited(s))
+		return POLLNVAL;
+	pthread_mutex_lock(&s->lock);
+	vb_rs_progress_locked(s);
+	short revents = vb_rs_revents_locked(s, events);
+	pthread_mutex_unlock(&s->lock);
+	return revents;
+}
+
+/* The ordinary ones, all in one call. */
+static int look_at_ordinary(struct workspace *w, struct pollfd *fds, nfds_t nfds)
+{
+	nfds_t n = 0;
+	int ready = 0;
+
+	for (nfds_t i = 0; i < nfds; i++)
+		if (!w->watched[i].socket)
+			w->polled[n++] = (struct pollfd){ .fd = fds[i].fd, .events = fds[i].events };
+	if (n && (ready = poll(w->polled, n, 0)) < 0)
+		return -errno;
+	for (nfds_t i = nfds; i-- > 0;)
+		if (!w->watched[i].socket)
+			fds[i].revents = w->polled[--n].revents;
+	return ready;
+}
+
+static int look(struct workspace *w, struct pollfd *fds, nfds_t nfds)
+{
+	int ready = look_at_ordinary(w, fds, nfds);
+
+	for (nfds_t i = 0; i < nfds && ready >= 0; i++) {
+		if (!w->watched[i].socket)
+			continue;
+		fds[i].revents = look_at(w->watched[i].socket, fds[i].events);
+		ready += fds[i].revents != 0;
+	}
+	return ready;
+}
+
+/* ---- sleeping ---- */
+
+/* False: something happened to it. */
+static bool begin_sleep(struct workspace *w, struct watched *one, const struct pollfd *fd, nfds_t *n, int thread_fd)
+{
+	struct vb_rs *s = one->socket;
+
+	if (!s) {
+		w->polled[(*n)++] = (struct pollfd){ .fd = fd->fd, .events = fd->events };
+		return true;
+	}
+	one->sleeper.fd = thread_fd;
+	one->first = (unsigned)*n;
+	pthread_mutex_lock(&s->lock);
+	one->num = vb_rs_sleep_begin_locked(s, &one->sleeper, &w->polled[*n]);
+	one->sleeps = one->num > 0;
+	/* What another thread took from the CQ since we looked. */
+	bool is_ready = vb_rs_revents_locked(s, fd->events) != 0;
+	pthread_mutex_unlock(&s->lock);
+	*n += one->num;
+	return one->sleeps && !is_ready;
+}
+
+static void end_sleep(struct workspace *w, struct watched *one)
+{
+	bool news = false;
+
+	if (!one->socket || !one->sleeps)
+		return;
+	for (unsigned i = 0; i < one->num; i++)
+		news |= w->polled[one->first + i].revents != 0;
+	pthread_mutex_lock(&one->socket->lock);
+	vb_rs_sleep_end_locked(one->socket, &one->sleeper, news);
+	pthread_mutex_unlock(&one->socket->lock);
+	one->sleeps = false;
+}
+
+static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, int timeout_ms)
+{
+	int thread_fd = vb_rs_thread_fd(), err = 0;
+	nfds_t n = 0, i = 0;
+
+	if (thread_fd < 0)
+		return thread_fd;
+	while (i < nfds && begin_sleep(w, &w->watched[i], &fds[i], &n, thread_fd))
+		i++;
+	for (nfds_t k = 0; k < n; k++)
+		w->polled[k].revents = 0;
+	if (i == nfds) {
+		w->polled[n] = (struct pollfd){ .fd = thread_fd, .events = POLLIN };
+		int ready = poll(w->polled, n + 1, timeout_ms);
+		err = ready < 0 ? -errno : 0;
+		if (ready > 0 && w->polled[n].revents)
+			vb_rs_thread_fd_clear(thread_fd);
+	}
+	for (i = 0; i < nfds; i++)
+		end_sleep(w, &w->watched[i]);
+	return err;
+}
+
+/* ---- rpoll ---- */
+
+static int sleep_ms(uint64_t deadline)
+{
+	const int most = (int)vb_rs_config()->wake_up_ms;
+	uint64_t now = vb_now_ns();
+
+	if (deadline == VB_RS_NEVER)
+		return most;
+	return deadline <= now ? 0 : (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
+}
+
+static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline)
+{
+	uint64_t now = vb_now_ns(), spin_until = now + vb_rs_config()->polling_us * NS_PER_US;
+	int ready = look(w, fds, nfds);
+
+	while (!ready && (now = vb_now_ns()) < spin_until && now < deadline) {
+		vb_pause();
+		ready = look(w, fds, nfds);
+	}
+	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
+		int err = sleep_on_all(w, fds, nfds, sleep_ms(deadline));
+
+		ready = look(w, fds, nfds);
+		if (err && !ready)
+			return err;
+	}
+	return ready;
+}
+
+static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns)
+{
+	struct workspace *w = get_workspace(nfds);
+	uint64_t now = timeout_ns == VB_RS_NEVER || !timeout_ns ? 0 : vb_now_ns();
+
+	if (!w)
+		return -ENOMEM;
+	find_sockets(w, fds, nfds);
+	int ready = !timeout_ns ? look(w, fds, nfds) :
+				  wait_for_any(w, fds, nfds, timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns);
+	forget_sockets(w, nfds);
+	return ready;
+}
+
+VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
+{
+	if (nfds && !fds)
+		return vb_rs_fail(EFAULT, "no descriptors");
+	return (int)vb_rs_result(poll_all(fds, nfds, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS));
+}
+
+/* ---- rselect ---- */
+
+static bool has(int fd, const fd_set *set) { return set && FD_ISSET(fd, set); }
+
+static nfds_t from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds, struct pollfd *fds)
+{
+	nfds_t n = 0;
+
+	for (int fd = 0; fd < nfds; fd++) {
+		bool is_read = has(fd, readfds), is_write = has(fd, writefds), is_except = has(fd, exceptfds);
+
+		if (is_read || is_write || is_except)
+			fds[n++] = (struct pollfd){ .fd = fd, .events = (short)((is_read ? POLLIN : 0) | (is_write ? POLLOUT : 0) |
+										 (is_except ? POLLPRI : 0)) };
+	}
+	return n;
+}
+
+/* Keeps fd in the set if it was there and one of the events came. */
+static int keep(const struct pollfd *fd, fd_set *set, short events)
+{
+	if (!has(fd->fd, set))
+		return 0;
+	if (fd->revents & events)
+		return 1;
+	FD_CLR(fd->fd, set);
+	return 0;
+}
+
+/* As the kernel's select(2) sees what poll(2) tells. */
+static int to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set *writefds, fd_set *exceptfds)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < n; i++) {
+		if (fds[i].revents & POLLNVAL)
+			return -EBADF;
+		ready += keep(&fds[i], readfds, POLLIN | POLLHUP | POLLERR);
+		ready += keep(&fds[i], writefds, POLLOUT | POLLERR);
+		ready += keep(&fds[i], exceptfds, POLLPRI);
+	}
+	return ready;
+}
+
+VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)
+{
+	struct pollfd fds[FD_SETSIZE];
+
+	if (nfds < 0 || (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
+		return vb_rs_fail(EINVAL, "nfds or the time is negative");
+	if (nfds > FD_SETSIZE)
+		nfds = FD_SETSIZE;
+	nfds_t n = from_sets(nfds, readfds, writefds, exceptfds, fds);
+	uint64_t time = timeout ? (uint64_t)timeout->tv_sec * 1000 * NS_PER_MS + (uint64_t)timeout->tv_usec * NS_PER_US : VB_RS_NEVER;
+	int ready = poll_all(fds, n, time);
+	return (int)vb_rs_result(ready < 0 ? ready : to_sets(fds, n, readfds, writefds, exceptfds));
+}

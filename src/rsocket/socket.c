@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Making, shutting and closing sockets, and their names. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "rsocket/rs.h"
+
+#define NS_PER_S   UINT64_C(1000000000)
+/* How long a close waits for a peer that takes nothing any more, unless SO_LINGER says. */
+#define FAREWELL_S 10
+
+static bool is_supported(int domain, int type, int protocol)
+{
+	if (domain != AF_INET && domain != AF_INET6)
+		return false;
+	if (type == SOCK_STREAM)
+		return !protocol || protocol == IPPROTO_TCP;
+	return type == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
+}
+
+static int open_socket(struct vb_rs *s)
+{
+	if (!vb_rs_is_stream(s))
+		return vb_rs_datagram_open(s);
+	int err = vb_rs_connect_open(s);
+	return err ? err : vb_rs_publish(s, s->channel->fd);
+}
+
+VB_EXPORT int rsocket(int domain, int type, int protocol)
+{
+	int flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	type &= ~flags;
+	if (!is_supported(domain, type, protocol))
+		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams and datagrams over IP are supported", domain, type,
+				  protocol);
+	struct vb_rs *s = vb_rs_create(domain, type);
+	if (!s)
+		return vb_rs_fail(ENOMEM, "out of memory");
+	int err = open_socket(s), fd = s->fd;
+	if (!err && flags & SOCK_NONBLOCK)
+		s->fcntl_flags = O_NONBLOCK;
+	if (err)
+		s->is_closed = true;
+	vb_rs_put(s);
+	return err ? vb_rs_fail(-err, "%s", strerror(-err)) : fd;
+}
+
+/* ---- ends ---- */
+
+static bool is_delivered(struct vb_rs *s)
+{
+	return s->stream.link != VB_RS_UP || vb_rs_stream_is_quiet(&s->stream);
+}
+
+static void deliver_locked(struct vb_rs *s, uint64_t timeout_ns)
+{
+	vb_rs_flush_locked(s);
+	vb_rs_wake_locked(s);
+	(void)vb_rs_wait_locked(s, is_delivered, true, timeout_ns);
+}
+
+static int shutdown_locked(struct vb_rs *s, int how)
+{
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return -EINVAL;
+	if (!vb_rs_is_stream(s))
+		return s->datagram ? 0 : -ENOTCONN;
+	if (s->state != VB_RS_CONNECTED)
+		return -ENOTCONN;
+	if (how != SHUT_WR)
+		vb_rs_stream_shut_reading(&s->stream);
+	if (how != SHUT_RD)
+		vb_rs_stream_shut_writing(&s->stream);
+	deliver_locked(s, FAREWELL_S * NS_PER_S);
+	return 0;
+}
+
+VB_EXPORT int rshutdown(int socket, int how)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+
+	if (!s)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	int err = shutdown_locked(s, how);
+	pthread_mutex_unlock(&s->lock);
+	vb_rs_put(s);
+	return (int)vb_rs_result(err);
+}
+
+/* SO_LINGER with no time: the connection is cut. */
+static void leave_locked(struct vb_rs *s)
+{
+	const struct vb_rs_options *o = &s->options;
+	bool cuts = o->lingers && o->linger_s <= 0;
+
+	if (s->state != VB_RS_CONNECTED)
+		return;
+	if (!cuts && s->stream.link == VB_RS_UP) {
+		vb_rs_stream_shut_reading(&s->stream);
+		vb_rs_stream_shut_writing(&s->stream);
+		deliver_locked(s, (uint64_t)(o->lingers ? o->linger_s : FAREWELL_S) * NS_PER_S);
+	}
+	/* Threads that are inside another call on it leave. */
+	vb_rs_stream_break(&s->stream);
+}
+
+static void close_socket(struct vb_rs *s)
+{
+	vb_rs_keepalive_stop(s);
+	pthread_mutex_lock(&s->lock);
+	if (vb_rs_is_stream(s))
+		leave_locked(s);
+	if (s->state == VB_RS_LISTENING || vb_rs_is_opening(s)) {
+		s->state = VB_RS_FAILED;
+		s->error = EBADF;
+	}
+	vb_rs_wake_locked(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+VB_EXPORT int rclose(int socket)
+{
+	struct vb_rs *s = vb_rs_get(socket);
+
+	if (!s)
+		return vb_rs_fail(EBADF, "%d is no rsocket", socket);
+	if (!vb_rs_is_inherited(s))
+		close_socket(s);
+	bool was_open = vb_rs_withdraw(s);
+	vb_rs_put(s);
+	return was_open ? 0 : vb_rs_fail(EBADF, "socket %d is closed already", socket);
+}
+
+/* ---- names ---- */
+
+static socklen_t length_of(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+/* As getsockname(2): cut to what fits, and the whole length told. */
+static void tell(const struct sockaddr *sa, struct sockaddr *addr, socklen_t *len)
+{
+	socklen_t whole = length_of(sa);
+
+	memcpy(addr, sa, *len < whole ? *len : whole);
+	*len = whole;
+}
+
+static void local_name(struct vb_rs *s, struct sockaddr *addr, socklen_t *len)
+{
+	struct sockaddr_storage none = { .ss_family = (sa_family_t)s->domain };
+	struct sockaddr *local = rdma_get_local_addr(s->id);
+
+	tell(local->sa_family ? local : (struct sockaddr *)&none, addr, len);
+}
+
+VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	int err = 0;
+
+	if (!s)
+		return -1;
+	if (!addr || !addrlen)
+		err = -EFAULT;
+	else if (vb_rs_is_stream(s))
+		local_name(s, addr, addrlen);
+	else
+		err = getsockname(s->fd, addr, addrlen) ? -errno : 0;
+	vb_rs_put(s);
+	return (int)vb_rs_result(err);
+}
+
+VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	int err = 0;
+
+	if (!s)
+		return -1;
+	if (!addr || !addrlen)
+		err = -EFAULT;
+	else if (!vb_rs_is_stream(s))
+		err = getpeername(s->fd, addr, addrlen) ? -errno : 0;
+	else if (s->state == VB_RS_CONNECTED || s->state == VB_RS_ACCEPTING)
+		tell(rdma_get_peer_addr(s->id), addr, addrlen);
+	else
+		err = -ENOTCONN;
+	vb_rs_put(s);
+	return (int)vb_rs_result(err);
+}

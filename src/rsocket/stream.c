@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving the bytes of a stream. */
+#include <string.h>
+
+#include "rsocket/rs.h"
+
+/* A long write is cut: the first pieces are short, so that the peer has something to do early. */
+enum { FIRST_PIECE = 4096, LONGEST_PIECE = 65536 };
+
+/* A place in a list of buffers. */
+struct cursor {
+	const struct iovec *at;
+	size_t offset;
+	size_t left; /* bytes in all */
+};
+
+static struct cursor cursor_of(const struct iovec *iov, int iovcnt)
+{
+	struct cursor c = { .at = iov };
+
+	for (int i = 0; i < iovcnt; i++)
+		c.left += iov[i].iov_len;
+	return c;
+}
+
+static uint8_t *here(struct cursor *c, size_t *contiguous)
+{
+	while (c->left && c->offset == c->at->iov_len) {
+		c->at++;
+		c->offset = 0;
+	}
+	*contiguous = c->left ? c->at->iov_len - c->offset : 0;
+	return c->left ? (uint8_t *)c->at->iov_base + c->offset : NULL;
+}
+
+static void advance(struct cursor *c, size_t n)
+{
+	c->offset += n;
+	c->left -= n;
+}
+
+/* Exactly one of to and from. */
+static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	while (bytes) {
+		size_t n;
+		uint8_t *at = here(c, &n);
+
+		if (n > bytes)
+			n = bytes;
+		if (to) {
+			memcpy(to, at, n);
+			to += n;
+		} else {
+			memcpy(at, from, n);
+			from += n;
+		}
+		advance(c, n);
+		bytes -= n;
+	}
+}
+
+/* ---- writing ---- */
+
+bool vb_rs_can_write(struct vb_rs *s)
+{
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_room(&s->stream) > 0;
+}
+
+int vb_rs_write_error(const struct vb_rs *s)
+{
+	return s->stream.outgoing == VB_RS_SHUT ? -EPIPE : -ECONNRESET;
+}
+
+static int await_room_locked(struct vb_rs *s, bool may_block)
+{
+	int err = vb_rs_can_write(s) ? 0 : vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns);
+
+	if (err)
+		return err;
+	return s->stream.outgoing == VB_RS_OPEN && s->stream.link == VB_RS_UP ? 0 : vb_rs_write_error(s);
+}
+
+/* Takes room for the next piece. Returns its bytes; *payload: the program's own if they go inline. */
+static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, struct vb_rs_write *w, uint8_t **payload)
+{
+	size_t contiguous, bytes = vb_min_u64(vb_min_u64(most, c->left), vb_rs_stream_room(&s->stream));
+	uint8_t *at = here(c, &contiguous);
+	bool is_inline = bytes <= s->end.max_inline && bytes <= contiguous;
+
+	*payload = is_inline ? at : NULL;
+	vb_rs_stream_send(&s->stream, (uint32_t)bytes, is_inline, w);
+	return (uint32_t)bytes;
+}
+
+/* Under the writer's lock, without the other. */
+static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, const uint8_t *payload)
+{
+	if (payload)
+		advance(c, w->bytes);
+	else
+		copy(c, s->end.send_ring + w->ring_offset, NULL, w->bytes);
+	int err = vb_rs_post(s, w, payload);
+	if (!err)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	vb_rs_break_locked(s, -err);
+	pthread_mutex_unlock(&s->lock);
+	return -ECONNRESET;
+}
+
+static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, bool may_block)
+{
+	struct vb_rs_write w;
+	uint8_t *payload = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	int err = await_room_locked(s, may_block);
+	if (!err)
+		reserve_locked(s, c, most, &w, &payload);
+	pthread_mutex_unlock(&s->lock);
+	return err ? err : put(s, c, &w, payload);
+}
+
+static int prepare_write(struct vb_rs *s, bool may_block)
+{
+	pthread_mutex_lock(&s->lock);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
+	if (!err && s->has_mappings_to_send)
+		err = vb_rs_send_mappings_locked(s, may_block);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
+{
+	struct cursor c = cursor_of(iov, iovcnt);
+	size_t total = c.left, most = FIRST_PIECE;
+	bool may_block = vb_rs_may_block(s, flags);
+
+	pthread_mutex_lock(&s->writer);
+	int err = prepare_write(s, may_block);
+	while (!err && c.left) {
+		err = write_piece(s, &c, most, may_block);
+		if (most < LONGEST_PIECE)
+			most *= 2;
+	}
+	pthread_mutex_unlock(&s->writer);
+	return err && c.left == total ? err : (ssize_t)(total - c.left);
+}
+
+/* ---- reading ---- */
+
+static bool can_read(struct vb_rs *s)
+{
+	uint32_t offset;
+
+	return s->stream.incoming != VB_RS_OPEN || vb_rs_stream_readable(&s->stream, &offset) > 0;
+}
+
+/* Where to read next. 0 bytes and no error: the end. */
+static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, uint32_t *offset)
+{
+	*bytes = vb_rs_stream_readable(&s->stream, offset);
+	if (*bytes)
+		return 0;
+	int err = vb_rs_wait_locked(s, can_read, may_block, s->options.receive_timeout_ns);
+	if (err)
+		return err;
+	*bytes = vb_rs_stream_readable(&s->stream, offset);
+	if (*bytes || s->stream.link != VB_RS_BROKEN || !s->error)
+		return 0;
+	err = -s->error; /* told once; then it is the end */
+	s->error = 0;
+	return err;
+}
+
+static int read_piece(struct vb_rs *s, struct cursor *c, bool may_block)
+{
+	uint32_t bytes, offset;
+
+	pthread_mutex_lock(&s->lock);
+	int err = await_bytes_locked(s, may_block, &bytes, &offset);
+	pthread_mutex_unlock(&s->lock);
+	if (err || !bytes)
+		return err;
+	bytes = (uint32_t)vb_min_u64(bytes, c->left);
+	copy(c, NULL, s->end.receive_ring + offset, bytes);
+	pthread_mutex_lock(&s->lock);
+	vb_rs_stream_consume(&s->stream, bytes);
+	vb_rs_flush_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return (int)vb_min_u64(bytes, INT32_MAX);
+}
+
+/* Nothing is taken, so it stays readable. */
+static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block)
+{
+	uint32_t bytes, offset;
+	size_t total = 0;
+
+	pthread_mutex_lock(&s->lock);
+	int err = await_bytes_locked(s, may_block, &bytes, &offset);
+	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
+		bytes = (uint32_t)vb_min_u64(bytes, c->left);
+		copy(c, NULL, s->end.receive_ring + offset, bytes);
+		total += bytes;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err ? err : (ssize_t)total;
+}
+
+/* The first piece may be waited for; what is there goes along; with MSG_WAITALL all of it is waited for. */
+static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
+{
+	size_t total = c->left;
+	int n = 1;
+
+	while (c->left && n > 0)
+		n = read_piece(s, c, may_block && (all || c->left == total));
+	return n < 0 && c->left == total ? n : (ssize_t)(total - c->left);
+}
+
+static int prepare_read(struct vb_rs *s, bool may_block)
+{
+	pthread_mutex_lock(&s->lock);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.receive_timeout_ns);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
+{
+	struct cursor c = cursor_of(iov, iovcnt);
+	bool may_block = vb_rs_may_block(s, flags);
+	ssize_t n;
+
+	pthread_mutex_lock(&s->reader);
+	n = prepare_read(s, may_block);
+	if (!n && c.left)
+		n = flags & MSG_PEEK ? peek(s, &c, may_block) : read_pieces(s, &c, may_block, flags & MSG_WAITALL);
+	pthread_mutex_unlock(&s->reader);
+	return n;
+}
+
+/* ---- poll ---- */
+
+static short stream_revents_locked(struct vb_rs *s, short events)
+{
+	short revents = 0;
+
+	if (can_read(s))
+		revents |= POLLIN | POLLRDNORM;
+	if (s->stream.outgoing == VB_RS_OPEN && vb_rs_stream_room(&s->stream))
+		revents |= POLLOUT | POLLWRNORM;
+	if (s->stream.incoming == VB_RS_ENDED)
+		revents |= POLLRDHUP;
+	revents &= events;
+	if (s->stream.link != VB_RS_UP)
+		revents |= POLLHUP;
+	if (s->stream.link == VB_RS_BROKEN)
+		revents |= POLLERR;
+	return revents;
+}
+
+short vb_rs_revents_locked(struct vb_rs *s, short events)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	if (!vb_rs_is_stream(s))
+		return (short)(((vb_rs_datagram_is_readable(s) ? POLLIN | POLLRDNORM : 0) |
+				(vb_rs_datagram_is_writable(s) ? POLLOUT | POLLWRNORM : 0)) & events);
+	switch (s->state) {
+	case VB_RS_CONNECTED:
+		return stream_revents_locked(s, events);
+	case VB_RS_FAILED:
+		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM)) | POLLERR | POLLHUP);
+	case VB_RS_LISTENING:
+		p.fd = s->channel->fd;
+		return events & POLLIN && poll(&p, 1, 0) == 1 ? POLLIN : 0;
+	case VB_RS_IDLE:
+	case VB_RS_BOUND:
+	case VB_RS_RESOLVING_ADDRESS:
+	case VB_RS_RESOLVING_ROUTE:
+	case VB_RS_CONNECTING:
+	case VB_RS_ACCEPTING:
+		return 0;
+	}
+	return 0;
+}
