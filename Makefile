@@ -41,9 +41,12 @@ demo:
 	@$(MAKE) --no-print-directory all
 	@python3 scripts/demo.py $(BUILD)
 
-bench: all
-	@python3 bench/perftest.py $(BUILD)
-	@python3 bench/network.py $(BUILD)
+# BENCH: parts and options of bench/bench.py, such as BENCH='local --rounds 9' or BENCH=--quick.
+BENCH ?=
+bench:
+	-@scripts/setup-debian.sh bench
+	@$(MAKE) --no-print-directory all
+	@python3 bench/bench.py $(BUILD) $(BENCH)
 
 check-asan: export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
 check-asan: export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1

@@ -46,7 +46,7 @@ static uint8_t *used_memory(size_t bytes)
 }
 
 /* Regions of their own, one after the other. */
-static double small_us(void)
+static double small_ns(void)
 {
 	static double ns[SMALL_TIMES];
 	uint8_t *memory = used_memory(SMALL_TIMES * SMALL);
@@ -59,7 +59,7 @@ static double small_us(void)
 		check(mr && ibv_dereg_mr(mr) == 0, "registration");
 	}
 	munmap(memory, SMALL_TIMES * SMALL);
-	return median(ns, SMALL_TIMES) / 1e3;
+	return median(ns, SMALL_TIMES);
 }
 
 static void first_use(void)
@@ -81,7 +81,7 @@ static void first_use(void)
 }
 
 /* The child registers; the parent writes a byte into its middle. Both know the times of both. */
-static void large(unsigned me, double *register_us, double *use_us)
+static void large(unsigned me, double *register_ns, double *use_ns)
 {
 	uint8_t *memory = me == 1 ? used_memory(LARGE) : NULL;
 	uint64_t start = now_ns();
@@ -89,7 +89,7 @@ static void large(unsigned me, double *register_us, double *use_us)
 
 	if (me == 1) {
 		mr = ibv_reg_mr(device.pd, memory, LARGE, ALL);
-		*register_us = (double)(now_ns() - start) / 1e3;
+		*register_ns = (double)(now_ns() - start);
 		check(mr, "1 GiB");
 		shared->address = (uintptr_t)memory + LARGE / 2;
 		shared->rkey = mr->rkey;
@@ -98,7 +98,7 @@ static void large(unsigned me, double *register_us, double *use_us)
 	start = now_ns();
 	if (me == 0)
 		first_use();
-	*use_us = (double)(now_ns() - start) / 1e3;
+	*use_ns = (double)(now_ns() - start);
 	meet(&shared->meeting, 2);
 	if (me == 1) {
 		check(memory[LARGE / 2] == 7, "the byte written");
@@ -109,16 +109,16 @@ static void large(unsigned me, double *register_us, double *use_us)
 
 static void run(unsigned me)
 {
-	double register_us[LARGE_TIMES], use_us[LARGE_TIMES];
+	double register_ns[LARGE_TIMES], use_ns[LARGE_TIMES];
 
 	set_up(me);
 	for (unsigned i = 0; i < LARGE_TIMES; i++)
-		large(me, &register_us[i], &use_us[i]);
+		large(me, &register_ns[i], &use_ns[i]);
 	if (me == 0) {
-		figure("first_use_1_gib_us", median(use_us, LARGE_TIMES));
-		figure("register_4_kib_us", small_us());
+		figure("first_use_1_gib_ns", median(use_ns, LARGE_TIMES));
+		figure("register_4_kib_ns", small_ns());
 	} else {
-		figure("register_1_gib_us", median(register_us, LARGE_TIMES));
+		figure("register_1_gib_ns", median(register_ns, LARGE_TIMES));
 	}
 	meet(&shared->meeting, 2);
 }

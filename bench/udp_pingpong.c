@@ -90,6 +90,8 @@ static int serve(void)
 	int fd = socket(AF_INET6, SOCK_DGRAM, 0), both = 0;
 	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) || bind(fd, (struct sockaddr *)&peer, bytes))
 		die("bind");
+	printf("ready\n");
+	fflush(stdout);
 	bytes = sizeof(peer);
 	if (recvfrom(fd, buffer, sizeof(buffer), 0, (struct sockaddr *)&peer, &bytes) < 0 ||
 	    connect(fd, (struct sockaddr *)&peer, bytes))

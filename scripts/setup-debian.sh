@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what building and `make demo` need on Debian, and with "tests" what `make check` needs beyond that; and only what is
-# missing. With nothing missing it needs neither root nor a network.
-# usage: setup-debian.sh [tests]
+# Installs what building and `make demo` need on Debian, with "tests" what `make check` needs beyond that, with "bench" what
+# `make bench` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# usage: setup-debian.sh [tests | bench]
 set -eu
 
 # package:probe, the probe being a command or a file that shows that the package (or an equivalent) is there
@@ -33,7 +33,22 @@ for_tests=(
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 )
-[[ ${1:-} != tests ]] || needed+=("${for_tests[@]}")
+for_bench=(
+	ucx-utils:ucx_perftest
+	iperf3:iperf3
+	valgrind:valgrind
+	util-linux:taskset
+	nftables:/usr/sbin/nft
+	ethtool:/usr/sbin/ethtool
+	qemu-system-x86:qemu-system-x86_64
+	busybox-static:/usr/share/doc/busybox-static
+	cpio:cpio
+	kmod:/usr/sbin/depmod
+)
+case ${1:-} in
+tests) needed+=("${for_tests[@]}") ;;
+bench) needed+=("${for_bench[@]}") ;;
+esac
 
 present() {
 	case $1 in

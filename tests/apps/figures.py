@@ -17,6 +17,12 @@ def bandwidth_bytes(output, size):
     return float(row.group(1)) * MIB if row else None
 
 
+def message_rate(output, size):
+    """perftest's messages per second for a message size, or None."""
+    row = re.search(rf"^ *{size} +\d+ +[\d.]+ +[\d.]+\s+([\d.]+)", output, re.MULTILINE)
+    return float(row.group(1)) * 1e6 if row else None
+
+
 def pingpong_us(output):
     """Half a round trip of ibv_*_pingpong in µs, or None."""
     line = re.search(r"= ([\d.]+) usec/iter", output)

@@ -7,9 +7,9 @@
             │ qemu, this process ─┼─ port ───┼─ agent.py                    │
             └─────────────────────┘          └──────────────────────────────┘
 
-The processor is emulated: no module and no virtualisation of this machine is used. The guest's root is this machine's,
-read-only, with a layer of memory over it, so nothing is installed anywhere and nothing is left. Its end is that of this
-process. kernel.sh prepares what it boots.
+The processor is emulated, unless another accelerator is asked for: no module and no virtualisation of this machine is used. The
+guest's root is this machine's, read-only, with a layer of memory over it, so nothing is installed anywhere and nothing is left.
+Its end is that of this process. kernel.sh prepares what it boots.
 """
 import dataclasses
 import json
@@ -27,7 +27,8 @@ BOOT_LIMIT_S = 300
 ANSWER_LIMIT_S = 300     # beyond what a request waits for by itself
 MEMORY_MIB = 1536
 MTU = 1500
-MACS = "52:54:00:77:00:01", "52:54:00:77:00:02"
+MAC = "52:54:00:77:00:{:02x}"
+EMULATED = "tcg,thread=multi"
 
 
 class GuestFailure(Exception):
@@ -42,39 +43,33 @@ def prepare(directory):
 
 
 class Guest:
-    """A booted guest. `host` gets the other end of its cable as an interface of its own."""
+    """A guest that boots; set_up() waits for it. Its cable ends in a tap device of `host`; `number` is its last byte of addresses."""
 
-    def __init__(self, directory, host):
-        self.v4, self.v6 = "10.77.1.2", "fd77:1::2"
-        self.console = os.path.join(directory, "console.log")
-        tap = f"eth{len(host.interfaces)}"
-        add_tap(host, tap)
-        self._boot(directory, host, tap)
-        try:
-            self._set_up()
-        except GuestFailure:
-            self.close()
-            raise
+    def __init__(self, directory, host, tap, number=2, accelerator=EMULATED):
+        self.v4, self.v6 = f"10.77.1.{number}", f"fd77:1::{number}"
+        self.mac = MAC.format(number)
+        self.console = os.path.join(directory, f"console{number}.log")
+        self._boot(directory, host, tap, accelerator)
 
-    def _boot(self, directory, host, tap):
+    def _boot(self, directory, host, tap, accelerator):
         with open(os.path.join(directory, "version"), encoding="ascii") as version:
             kernel = os.path.join(directory, "kernel", "boot", f"vmlinuz-{version.read().strip()}")
         ours, theirs = socket.socketpair()
         fd = theirs.fileno()
         self.qemu = host.popen([
-            "qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB),
+            "qemu-system-x86_64", "-M", "q35", "-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB),
             "-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-serial", f"file:{self.console}",
             "-kernel", kernel, "-initrd", os.path.join(directory, "initrd.img"),
             "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
             "-virtfs", "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-serial", "-chardev", f"socket,id=control,fd={fd}", "-device", "virtserialport,chardev=control",
             "-netdev", f"tap,id=cable,ifname={tap},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=cable,mac={MACS[1]}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
+            "-device", f"virtio-net-pci,netdev=cable,mac={self.mac}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
         theirs.close()
         self.control = ours
         self.answers = ours.makefile("rb")
 
-    def _set_up(self):
+    def set_up(self):
         self.call("run", ["true"], limit_s=BOOT_LIMIT_S)
         self.run("sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad; ulimit -c 0")
         self.run("ip", "link", "set", "lo", "up")
@@ -82,9 +77,18 @@ class Guest:
         self.run("ip", "link", "set", "eth0", "up")
         self.run("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
         self.run("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
-        for module in ("ib_uverbs", "rdma_ucm", "rdma_rxe"):
+        for module in ("ib_uverbs", "rdma_ucm"):
             self.run("modprobe", module)
+        self.start_rxe()
+
+    def start_rxe(self):
+        self.run("modprobe", "rdma_rxe")
         self.run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
+
+    def stop_rxe(self):
+        """The UDP port is free then: the kernel holds it as long as the module is there."""
+        self.run("rdma", "link", "delete", "rxe0")
+        self.run("modprobe", "-r", "rdma_rxe")
 
     def call(self, name, *arguments, limit_s=ANSWER_LIMIT_S):
         """A request to the agent."""
@@ -141,11 +145,13 @@ class Guest:
             self.qemu.wait()
 
 
-def add_tap(host, name):
-    """A tap device in a host, as its end of link 1."""
+def add_tap(host):
+    """A tap device in a host, as its end of link 1; returns its name."""
+    name = f"eth{len(host.interfaces)}"
     host.run("ip", "tuntap", "add", "dev", name, "mode", "tap")
-    host.run("ip", "link", "set", name, "address", MACS[0])
+    host.run("ip", "link", "set", name, "address", MAC.format(1))
     host.add_interface(Cable(host, name), MTU)
+    return name
 
 
 @dataclasses.dataclass

@@ -17,7 +17,7 @@ import paths  # noqa: F401
 import hosts
 import programs
 import suite
-from guest import Guest, GuestFailure, prepare
+from guest import Guest, GuestFailure, add_tap, prepare
 from programs import ucmatose_case, udaddy_case
 from suite import Item
 
@@ -130,7 +130,8 @@ class Interop(suite.Suite):
         with hosts.Network() as network:
             here = network.host("here")
             try:
-                with contextlib.closing(Guest(directory, here)) as guest:
+                with contextlib.closing(Guest(directory, here, add_tap(here))) as guest:
+                    guest.set_up()
                     self.all_cases(here, guest)
             except GuestFailure as failure:
                 self.add("the guest lives", str(failure))

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Measures this library beside its peers, which take turns with it in the same run, and says which goals are reached.
+
+usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
+
+Parts: local, wire, loss, scale, guests (emulated), instructions, curves; all of them without a name. Tables go to standard output, every single
+figure to BUILD_DIR/bench/figures.json, plots to BUILD_DIR/bench/*.svg. Goals are not tests: the exit status tells only whether
+all could be measured.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+
+import paths
+import curves
+import guests
+import harness
+import hosts
+import instructions
+import report
+import rows
+import tools
+from experiment import HEADING, Failed, line, measure
+
+ROUNDS = 5
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "bench"
+NEED_NETWORK = ("wire", "loss", "guests", "curves")
+
+
+class Run:
+    """One call of `make bench`."""
+
+    def __init__(self, options):
+        self.options = options
+        self.rounds = 1 if options.quick else options.rounds
+        self.tools = tools.Tools(options.build, harness.log_directory(options.build, "bench"))
+        self.about = {"load": report.load(), "machine": report.machine(options.build)}
+        self.failed = False
+
+    def part(self, name):
+        print(f"\n## {name}\n", flush=True)
+        if name == "instructions":
+            found = instructions.measure(self.tools, self.options.accept)
+        else:
+            with hosts.Network() as network:
+                found = {"rows": self.rows(self.experiments(name, network))} if name != "curves" else \
+                    curves.measure(self.bench(), network, self.rounds)
+        self.failed |= bool(found.get("failed"))
+        report.add_part(self.options.build, name, self.about, found)
+
+    def bench(self):
+        """perftest counts in cycles where it is known how long they are."""
+        output = self.tools.own_program(rows.LOOPBACK, "cacheline", *tools.two_cpus())()
+        cycles = tools.named("cycles_per_us")(output) if "cycles_per_us" in output else None
+        return rows.Bench(self.tools, cycles)
+
+    def experiments(self, name, network):
+        if name == "guests":
+            return guests.experiments(self.tools, network)
+        return rows.PARTS[name](self.bench(), network)
+
+    def rows(self, experiments):
+        found = []
+        print(HEADING)
+        for experiment in experiments:
+            for result in measure(experiment, self.rounds):
+                print(line(result), flush=True)
+                self.failed |= "failed" in result
+                found.append(result)
+        return found
+
+
+PARTS = (*rows.PARTS, "guests", "instructions", "curves")
+QUICK = ("local", "wire", "scale", "instructions")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("parts", nargs="*", metavar="part", choices=[[], *PARTS])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--quick", action="store_true", help="one round, without emulated machines, loss and curves")
+    parser.add_argument("--publish", action="store_true", help="copies the plots to docs/bench")
+    parser.add_argument("--accept", action="store_true", help="writes bench/instructions.json anew")
+    options = parser.parse_intermixed_args()
+    options.build = os.path.abspath(options.build)
+    options.parts = options.parts or (QUICK if options.quick else PARTS)
+    return options
+
+
+def main():
+    options = parse()
+    harness.require_library(options.build)
+    if any(part in NEED_NETWORK for part in options.parts):
+        hosts.enter_user_namespace()
+    run = Run(options)
+    if run.about["load"] > report.BUSY:
+        print(f"THIS MACHINE IS BUSY (load {run.about['load']:.1f}): its times mean little.")
+    for part in options.parts:
+        try:
+            run.part(part)
+        except hosts.NotHere as reason:
+            print(f"{part} is not measured: {reason}")
+        except Failed as reason:
+            run.failed = True
+            print(f"{part} FAILED: {reason}")
+    plots = curves.draw(report.read(options.build), report.directory(options.build))
+    if options.publish:
+        DOCS.mkdir(exist_ok=True)
+        for plot in plots:
+            shutil.copy(plot, DOCS)
+    return 1 if run.failed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Beside the kernel's rdma_rxe, in two guests that a bridge joins: between them, and within one of them.
+
+            ┌ guest 1 ──────┐   ┌ host bridge ─────┐   ┌ guest 2 ──────┐
+            │ eth0 rxe0 / vb ╪═══╪ tap1 ─ br0 ─ tap2 ╪═══╪ eth0 rxe0 / vb │
+            └───────────────┘   └──────────────────┘   └───────────────┘
+
+One UDP port serves either rxe or this library, so the module comes and goes with the turns. Where the machine has no hardware
+virtualization for us the guests' processors are emulated: all then takes many times as long, and ratios are those of instructions.
+"""
+import contextlib
+import dataclasses
+import functools
+import os
+
+import tools
+from experiment import Experiment, Failed, Row, at_least, at_most
+from guest import EMULATED, Guest, GuestEndpoint, GuestFailure, GuestProgram, prepare
+
+KVM = "kvm"
+SIZE = 65536
+
+
+def accelerator():
+    """KVM counts if the processor says that it can; some machines offer its device and cannot boot a stock kernel."""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        flags = next((set(line.split()) for line in info if line.startswith("flags")), set())
+    return KVM if os.access("/dev/kvm", os.R_OK | os.W_OK) and flags & {"vmx", "svm"} else EMULATED
+
+
+@dataclasses.dataclass(frozen=True)
+class VerbatimEndpoint(GuestEndpoint):
+    build: str = ""
+
+    def start(self, build, command, log_path):
+        return GuestProgram(self.guest, f"{self.build}/verbatim run {command}", log_path)
+
+
+class Pair:
+    """Two guests, on which either rxe runs or this library does."""
+
+    def __init__(self, build, network, way):
+        self.build = build
+        directory = os.path.join(build, "interop")
+        prepare(directory)
+        bridge = network.host("bridge")
+        bridge.run("ip", "link", "add", "br0", "type", "bridge")
+        bridge.run("ip", "link", "set", "br0", "up")
+        self.guests = [Guest(directory, bridge, self._tap(bridge, number), number, way) for number in (1, 2)]
+
+    def set_up(self):
+        for guest in self.guests:
+            guest.set_up()
+        self.rxe = [guest.endpoint(self.build) for guest in self.guests]
+        self.rxe_runs = True
+        self.want_rxe(False)
+        self.verbatim = [self._own(guest) for guest in self.guests]
+
+    @staticmethod
+    def _tap(bridge, number):
+        tap = f"tap{number}"
+        bridge.run("ip", "tuntap", "add", "dev", tap, "mode", "tap")
+        bridge.run("ip", "link", "set", tap, "master", "br0", "up")
+        return tap
+
+    def _own(self, guest):
+        """GID 0 of an interface is its first IPv4 address."""
+        return VerbatimEndpoint("verbatim", "vb_eth0", guest.v4, 0, guest=guest, build=self.build)
+
+    def want_rxe(self, wanted):
+        if wanted != self.rxe_runs:
+            for guest in self.guests:
+                guest.start_rxe() if wanted else guest.stop_rxe()
+            self.rxe_runs = wanted
+
+    def close(self):
+        for guest in self.guests:
+            guest.close()
+
+
+def experiments(tools_, network):
+    way = accelerator()
+    print("The guests' processors are emulated.\n" if way == EMULATED else "The guests run on KVM.\n")
+    try:
+        with contextlib.closing(Pair(tools_.build, network, way)) as pair:
+            pair.set_up()
+            yield comparison(tools_, pair)
+    except GuestFailure as failure:
+        raise Failed(str(failure)) from None
+
+
+# (what, program, options, iterations of ours and of rxe, within one guest, figure, unit, goal)
+MEASURED = (
+    ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 200, 50, False, tools.bandwidth(SIZE), "B/s", at_least(3)),
+    ("ib_send_lat, 8 B", "ib_send_lat", "-s 8", 300, 300, False, lambda output: tools.latency(8)(output) * 1e3, "ns", at_most(1)),
+    ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 1000, 50, True, tools.bandwidth(SIZE), "B/s", at_least(50)),
+    ("ib_write_lat, 8 B", "ib_write_lat", "-s 8", 1000, 300, True, lambda output: tools.latency(8)(output) * 1e3, "ns", at_most(0.05)),
+)
+
+
+def comparison(tools_, pair):
+    """All of one side first, then all of the other: loading the module takes its time."""
+    runs, rows = {}, []
+    for side in ("verbatim", "rxe"):
+        for number, (_, program, options, ours, theirs, within, *_) in enumerate(MEASURED):
+            ends = getattr(pair, side)
+            run = tools_.perftest([ends[0], ends[0 if within else 1]], program, options, ours if side == "verbatim" else theirs)
+            runs[side, number] = functools.partial(turn, pair, side == "rxe", run)
+    for number, (what, _, _, _, _, within, figure, unit, goal) in enumerate(MEASURED):
+        place = "within one guest" if within else "between two guests"
+        rows.append(Row(f"{place}: {what}", unit, lambda outputs, key=("verbatim", number), read=figure: read(outputs[key]), goal,
+                        lambda outputs, key=("rxe", number), read=figure: read(outputs[key]), "rdma_rxe"))
+    return Experiment(runs, tuple(rows))
+
+
+def turn(pair, rxe, run):
+    try:
+        pair.want_rxe(rxe)
+        return run()
+    except GuestFailure as failure:
+        raise Failed(str(failure)) from None

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Instructions that callgrind counts for posting, receiving and polling 8 bytes, on both sides, beside those that were accepted.
+
+instructions.json holds the accepted ones, with the compiler's version: another one gives other numbers.
+"""
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+
+import harness
+import report
+from experiment import Failed
+
+ACCEPTED = pathlib.Path(__file__).with_name("instructions.json")
+TOLERANCE = 0.03
+LIST = 64           # as in instructions.c
+LIMIT_S = 300
+WAYS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
+
+
+def measure(tools, accept):
+    """The entry of the file of figures; prints the table."""
+    program = tools.own("instructions")
+    if missing := harness.missing_programs("valgrind"):
+        return {"not_measured": say(f"{missing[0]} is not installed")}
+    if not os.path.exists(program):
+        return {"not_measured": say("valgrind's headers were not there when this was built")}
+    try:
+        found = {"compiler": compiler(tools.build), "counts": counts(tools, program)}
+    except Failed as reason:
+        return {"failed": say(f"FAILED: {reason}")}
+    accepted = json.loads(ACCEPTED.read_text(encoding="utf-8")) if ACCEPTED.exists() else {"counts": {}, "compiler": ""}
+    changes = compare(found, accepted)
+    if accept:
+        ACCEPTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        say(f"\n{ACCEPTED} is written anew.")
+    return {**found, "accepted": accepted, "changes": changes}
+
+
+def say(sentence):
+    print(sentence, flush=True)
+    return sentence
+
+
+def compiler(build):
+    about = json.loads(report.output_of("meson", "introspect", "--compilers", build) or "{}")
+    return about.get("host", {}).get("c", {}).get("full_version", "")
+
+
+def counts(tools, program):
+    """{name: instructions for one message, the call's own overhead of being counted taken off}"""
+    found = {}
+    for way, environment in WAYS.items():
+        samples = dumps(tools, program, way, environment)
+        overhead = statistics.median(samples.pop(("", "nothing")))
+        for (length, name), values in samples.items():
+            messages = LIST if length == "list" else 1
+            full = f"{way}, {'list of 64, ' if messages > 1 else ''}{name}"
+            found[full] = round((statistics.median(values) - overhead) / messages, 1)
+    return found
+
+
+def dumps(tools, program, way, environment):
+    """{(single or list, name): [totals]} of a run."""
+    directory = pathlib.Path(tools.log_dir) / f"callgrind-{way}"
+    directory.mkdir()
+    command = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={directory}/%p", program]
+    with open(directory / "log", "wb") as log:
+        try:
+            done = subprocess.run(command, stdout=log, stderr=log, timeout=LIMIT_S, check=False, env={**os.environ, **environment})
+        except subprocess.TimeoutExpired:
+            raise Failed(f"no end in {LIMIT_S} s, see {directory}/log") from None
+    if done.returncode:
+        raise Failed(f"ended with {done.returncode}, see {directory}/log")
+    samples = {}
+    for process in sorted({path.stem for path in directory.glob("*.*")}, key=int):
+        length = ""
+        for path in sorted(directory.glob(f"{process}.*"), key=lambda path: int(path.suffix[1:])):
+            text = path.read_text(encoding="utf-8")
+            trigger = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
+            if trigger and trigger.group(1).startswith("begin "):
+                length = trigger.group(1).split()[1]
+            elif trigger:
+                total = int(re.search(r"^totals: (\d+)", text, re.MULTILINE).group(1))
+                samples.setdefault((length, trigger.group(1)), []).append(total)
+    return samples
+
+
+def compare(found, accepted):
+    """Prints the table; returns {name: change} of what has changed by more than the tolerance."""
+    changes = {}
+    print("| instructions for one message | now | accepted | |\n| --- | --- | --- | --- |")
+    for name, now in sorted(found["counts"].items()):
+        before = accepted["counts"].get(name)
+        change = now / before - 1 if before else 0.0
+        word = ""
+        if abs(change) > TOLERANCE:
+            changes[name] = round(change, 4)
+            word = f"**{'ROSE' if change > 0 else 'fell'} by {abs(change):.1%}**"
+        print(f"| {name} | {now:g} | {before if before is not None else ''} | {word} |")
+    if changes:
+        print(f"\n*** {len(changes)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. If that is meant: bench.py … instructions --accept ***")
+    if accepted["compiler"] not in ("", found["compiler"]):
+        print(f"\nAccepted were counts of another compiler: {accepted['compiler']}; this is {found['compiler']}.")
+    return changes

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The file of figures: BUILD/bench/figures.json, one entry for each part that was ever run there, with the machine it ran on."""
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+
+FILE = "figures.json"
+BUSY = 0.5          # load average from which on figures are not to be trusted
+PACKAGES = ("perftest", "ucx-utils", "iperf3", "valgrind", "qemu-system-x86")
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def field(path, name):
+    """The first value of "name: value" in a file of the kernel's."""
+    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return ""
+
+
+def load():
+    return os.getloadavg()[0]
+
+
+def machine(build):
+    release = platform.freedesktop_os_release() if hasattr(platform, "freedesktop_os_release") else {}
+    here = pathlib.Path(__file__).resolve().parent
+    options = json.loads(output_of("meson", "introspect", "--buildoptions", build) or "[]")
+    return {
+        "processor": field("/proc/cpuinfo", "model name") or platform.machine(),
+        "processors": os.cpu_count(),
+        "memory_kib": int(field("/proc/meminfo", "MemTotal").split()[0]),
+        "virtualization": output_of("systemd-detect-virt") or "unknown",
+        "kernel": platform.release(),
+        "system": release.get("PRETTY_NAME", ""),
+        "packages": {name: output_of("dpkg-query", "-W", "-f", "${Version}", name) for name in PACKAGES},
+        "build": {option["name"]: option["value"] for option in options if option["name"] in ("buildtype", "optimization", "b_lto")},
+        "commit": output_of("git", "-C", here, "describe", "--always", "--dirty", "--exclude=*"),
+    }
+
+
+def directory(build):
+    path = pathlib.Path(build) / "bench"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def read(build):
+    path = directory(build) / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def add_part(build, name, about, found):
+    """Writes a part's findings into the file, in the place of its last ones."""
+    parts = read(build)
+    parts[name] = {"when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "load_before": about["load"],
+                   "machine": about["machine"], **found}
+    (directory(build) / FILE).write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
