@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/path.h"
 #include "adapter/progress.h"
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, uint32_t cqe)
@@ -85,34 +86,39 @@ static void retire(const struct vb_cqe *e)
 				      memory_order_release);
 }
 
-/* *hot gets a reference if nothing was found. */
-static int take(struct vb_cq *cq, uint32_t n, struct vb_cqe *out, struct vb_qp **hot)
+/* cq->lock is held. */
+static int take_locked(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
 {
 	int got = 0;
-	vb_lock(&cq->lock);
 	while ((uint32_t)got < n && cq->head != cq->tail) {
 		out[got] = cq->ring[cq->head++ & cq->mask];
 		retire(&out[got++]);
 	}
-	if (!got && cq->overrun)
-		got = -EIO;
-	*hot = got ? NULL : cq->hot;
-	if (*hot)
-		vb_qp_ref(*hot);
-	vb_unlock(&cq->lock);
-	return got;
+	return !got && cq->overrun ? -EIO : got;
+}
+
+/* The QP that had the last completion, with a reference, if there is more; it cannot go while it is hot. cq->lock is held. */
+static struct vb_qp *hot_with_news(const struct vb_cq *cq)
+{
+	struct vb_qp *hot = cq->hot;
+	const struct vb_path_ops *path = hot ? atomic_load_explicit(&hot->path, memory_order_acquire) : NULL;
+	if (!path || !path->has_news || !path->has_news(hot))
+		return NULL;
+	vb_qp_ref(hot);
+	return hot;
 }
 
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
 {
-	struct vb_qp *hot;
-	int got = take(cq, n, out, &hot);
-	if (got)
+	vb_lock(&cq->lock);
+	int got = take_locked(cq, n, out);
+	struct vb_qp *hot = got ? NULL : hot_with_news(cq);
+	vb_unlock(&cq->lock);
+	if (got || !vb_progress_poll(hot))
 		return got;
-	vb_progress_poll(hot);
-	got = take(cq, n, out, &hot);
-	if (vb_unlikely(hot != NULL))
-		vb_qp_unref(hot);
+	vb_lock(&cq->lock);
+	got = take_locked(cq, n, out);
+	vb_unlock(&cq->lock);
 	return got;
 }
 

@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, peek, poll, is_pending or quiesce leaves it NULL.
+ * A path that has nothing to do for unlink, receive, has_news (and take_news), poll, is_pending or quiesce leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -34,8 +34,10 @@ struct vb_path_ops {
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held. */
 	void (*run)(struct vb_qp *qp);
-	/* A poll's first look at the QP that had the last completion: cheap if nothing has happened, which false says. No lock held. */
-	bool (*peek)(struct vb_qp *qp);
+	/* Has something happened to the QP? A few loads: a CQ's lock is held, under which path_state stays. */
+	bool (*has_news)(const struct vb_qp *qp);
+	/* Takes such news. No lock held. */
+	void (*take_news)(struct vb_qp *qp);
 	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
 	bool (*poll)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */

@@ -6,6 +6,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/path.h"
+#include "base/ticks.h"
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls in a row, none of them after arming, that make a poller */
@@ -13,6 +14,8 @@ enum {
 	YIELD_EVERY = 32,      /* each time after so many polls */
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
 	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
+	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
+	ROUND_TICKS = VB_TICKS_US / 5, /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
 	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
 };
@@ -27,6 +30,8 @@ static bool started;
 static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
 static atomic_uint fruitless;   /* rounds in a row that found nothing */
+static atomic_uint hot_polls;   /* that found news of a hot QP */
+static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread */
 static atomic_uint sleep_generation;
@@ -113,12 +118,12 @@ static void note_poll(void)
 	vb_loop_wake(); /* so that the progress thread starts to tick */
 }
 
-static bool peek(struct vb_qp *qp)
+static void take_news(struct vb_qp *qp)
 {
-	const struct vb_path_ops *path = atomic_load(&qp->path);
-	bool found = path && path->peek && path->peek(qp);
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_acquire);
+	if (path)
+		path->take_news(qp);
 	vb_qp_unref(qp);
-	return found;
 }
 
 /* Whoever a poller waits for may be waiting for the poller's processor. */
@@ -130,17 +135,35 @@ static void give_way(void)
 		sched_yield();
 }
 
-void vb_progress_poll(struct vb_qp *hot)
+/* Is it time to look further than at the QP whose news was expected? */
+static bool is_round_due(bool found)
+{
+	if (found) {
+		bump(&hot_polls);
+		return atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0;
+	}
+	uint64_t now = vb_ticks();
+	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < ROUND_TICKS)
+		return false;
+	atomic_store_explicit(&round_ticks, now, memory_order_relaxed);
+	return true;
+}
+
+bool vb_progress_poll(struct vb_qp *hot)
 {
 	if (vb_unlikely(!vb_arena))
-		return; /* a forked child that polls its parent's CQ */
+		return false; /* a forked child that polls its parent's CQ */
 	note_poll();
-	bool found = hot && peek(hot);
-	found |= round_once();
+	bool found = hot != NULL;
+	if (hot)
+		take_news(hot);
+	if (is_round_due(found))
+		found |= round_once();
 	if (found)
 		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
 	else
 		give_way();
+	return found;
 }
 
 void vb_progress_arm(void)

@@ -20,8 +20,11 @@ int vb_adapter_start(void);
 /* Guards the run queue, the QPN table and the paths' arrival queues. Held for tens of ns. */
 extern struct vb_lock vb_progress_lock;
 
-/* One round by a thread that polls and found nothing; hot: a QP to look at first, with a reference that is given back, or NULL. */
-void vb_progress_poll(struct vb_qp *hot);
+/*
+ * One round by a thread that polls and found no completion. hot: a QP that has news, with a reference that is given back, or NULL.
+ * False: nothing has happened.
+ */
+bool vb_progress_poll(struct vb_qp *hot);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

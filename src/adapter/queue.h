@@ -35,6 +35,8 @@ static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const str
 /* Why a posted request cannot be carried out whatever the peer says. */
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
 
+/* Will the program hear of its success? */
+bool vb_sq_signals(const struct vb_qp *qp, const struct vb_sqe *sqe);
 /* Completes the oldest entry successfully; sq.lock is held. */
 void vb_sq_complete(struct vb_qp *qp);
 /*

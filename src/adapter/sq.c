@@ -183,7 +183,7 @@ static void note_drained(struct vb_qp *qp)
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
-static bool signals(const struct vb_qp *qp, const struct vb_sqe *sqe)
+bool vb_sq_signals(const struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	return qp->sq_sig_all || (sqe->flags & IBV_SEND_SIGNALED);
 }
@@ -192,7 +192,7 @@ void vb_sq_complete(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
-	if (signals(qp, sqe))
+	if (vb_sq_signals(qp, sqe))
 		push_completion(qp, sqe, IBV_WC_SUCCESS, sq->head);
 	if (vb_unlikely(qp->sqd_notify))
 		note_drained(qp);

@@ -316,15 +316,18 @@ static void run(struct vb_qp *qp)
 		serve(qp);
 }
 
-static bool peek(struct vb_qp *qp)
+static bool has_news(const struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
-		return false;
-	bool arrived = vb_responder_has_news(l), acked = vb_requester_has_news(l);
+	return atomic_load_explicit(&l->theirs, memory_order_acquire) && (vb_responder_is_called(l) || vb_requester_has_news(l));
+}
+
+static void take_news(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	bool arrived = vb_responder_is_called(l), acked = vb_requester_has_news(l);
 	if ((!acked || request(qp)) && arrived)
 		serve(qp);
-	return arrived || acked;
 }
 
 static void receive(struct vb_qp *qp)
@@ -392,7 +395,8 @@ static const struct vb_path_ops local_path = {
 	.send = path_send,
 	.receive = receive,
 	.run = run,
-	.peek = peek,
+	.has_news = has_news,
+	.take_news = take_news,
 	.poll = vb_peers_listen,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,

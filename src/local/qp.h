@@ -41,10 +41,13 @@ struct vb_local_qp {
 		uint8_t *ring;
 		uint64_t ring_offset;
 		uint32_t slot_bytes;
-		uint32_t published, acked;
+		uint32_t published;
+		_Atomic(uint32_t) acked;
+		_Atomic(uint32_t) awaited;          /* after the last entry whose ack a completion depends on */
+		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
 		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
 		bool bound;
-		uint32_t bound_epoch;
+		_Atomic(uint32_t) bound_epoch;
 		uint32_t atomics;                   /* results taken */
 		uint32_t atomics_out;               /* atomics published and not acked */
 		uint32_t fetches_out;               /* READs and atomics published and not completed */
@@ -58,8 +61,9 @@ struct vb_local_qp {
 
 	struct {
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
+		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
 		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
-		uint32_t their_epoch;
+		_Atomic(uint32_t) their_epoch;
 		const uint8_t *ring;
 		uint32_t ring_mask, slot_bytes;
 		uint32_t atomics;                   /* executed */
@@ -87,8 +91,11 @@ void vb_requester_look(struct vb_local_qp *l);
 bool vb_requester_take_acks(struct vb_local_qp *l);
 /* The same when the QP is being stopped: nothing fails over it. */
 void vb_requester_take_last_acks(struct vb_local_qp *l);
-/* Has the peer acknowledged more? Without locks: a hint. */
+/* Completes what an ack in the peer's slots covers; nothing fails over it. */
+void vb_requester_take_told(struct vb_local_qp *l);
+/* Has the peer acknowledged more, and does a completion depend on it? In its ack, or in its slots. Without locks: hints. */
 bool vb_requester_has_news(struct vb_local_qp *l);
+bool vb_requester_is_told(const struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- responder.c: resp_lock is held ---- */
@@ -101,8 +108,10 @@ struct vb_verdict {
 };
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
-/* Is there something to execute? Without locks: a hint. */
-bool vb_responder_has_news(struct vb_local_qp *l);
+/* Is there something to execute, or has it to be tried? Without locks: a hint. */
+bool vb_responder_has_news(const struct vb_local_qp *l);
+/* The same without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
+bool vb_responder_is_called(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */

@@ -41,8 +41,8 @@ static bool responds(struct vb_local_qp *l)
 	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn)
 		return false;
 	l->req.bound = true;
-	l->req.bound_epoch = vb_mode_epoch(mode);
-	atomic_store(&l->mine->bound_epoch, l->req.bound_epoch);
+	atomic_store_explicit(&l->req.bound_epoch, vb_mode_epoch(mode), memory_order_relaxed);
+	atomic_store(&l->mine->bound_epoch, vb_mode_epoch(mode));
 	return true;
 }
 
@@ -155,6 +155,11 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	return h;
 }
 
+static bool is_one_sided(const struct vb_sqe *sqe)
+{
+	return sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_READ;
+}
+
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	if (l->peer->copy == VB_COPY_LINK)
@@ -202,59 +207,70 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	return true;
 }
 
-/* Says in the slot where the payload is. */
-static bool place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
+/* Where the payload is, as flags of the slot; the payload or its ranges are put there. -1: a local key is wrong. */
+static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
 	bool outgoing = !fetches(sqe);
-	slot->nsge = 0;
+	int staged = l->peer->copy == VB_COPY_LINK ? VB_SHM_STAGED : 0;
 	if (is_atomic(sqe)) {
 		slot->atomic.compare_add = sqe->compare_add;
 		slot->atomic.swap = sqe->swap;
-		slot->length = 0;
-		slot->flags |= VB_SHM_STAGED * (l->peer->copy == VB_COPY_LINK);
-		return true;
+		return staged;
 	}
-	if (outgoing && sqe->length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data)) {
-		slot->flags |= VB_SHM_INLINE;
-		return gather(l, sqe, slot);
-	}
-	if (l->peer->copy == VB_COPY_LINK) {
-		slot->flags |= VB_SHM_STAGED;
-		return true;
-	}
-	slot->nsge = sqe->nsge;
-	memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
-	return true;
+	if (outgoing && sqe->length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data))
+		return gather(l, sqe, slot) ? VB_SHM_INLINE : -1;
+	if (!staged)
+		memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
+	return staged;
+}
+
+/* Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too. */
+static int tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
+{
+	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
 }
 
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_shm_slot *slot = slot_at(l, l->req.published);
-	slot->opcode = sqe->opcode;
-	slot->flags = sqe->flags & IBV_SEND_SOLICITED ? VB_SHM_SOLICITED : 0;
-	slot->length = sqe->length;
+	int flags = place_payload(l, sqe, slot);
+	if (vb_unlikely(flags < 0))
+		return false;
+	flags |= tell_taken(l, slot);
+	if (sqe->flags & IBV_SEND_SOLICITED)
+		flags |= VB_SHM_SOLICITED;
+	slot->length = is_atomic(sqe) ? 0 : sqe->length;
 	slot->imm = sqe->imm;
 	slot->remote_addr = sqe->remote_addr;
 	slot->rkey = sqe->rkey;
-	if (!place_payload(l, sqe, slot))
-		return false;
 	l->req.atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
-	atomic_store_explicit(&slot->tag, ++l->req.published, memory_order_release);
+	l->req.published++;
+	if (fetches(sqe) || vb_sq_signals(l->qp, sqe))
+		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
+	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, sqe->opcode, flags, flags & VB_SHM_INLINE ? 0 : sqe->nsge),
+			      memory_order_release);
 	return true;
+}
+
+static uint32_t acked(const struct vb_local_qp *l)
+{
+	return atomic_load_explicit(&l->req.acked, memory_order_relaxed);
 }
 
 /* ---- the request stream ---- */
 
 static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
 {
-	return (slot_at(l, position)->flags & VB_SHM_STAGED) && !fetches(sqe);
+	uint64_t head = atomic_load_explicit(&slot_at(l, position)->head, memory_order_relaxed);
+	return (vb_shm_head_flags(head) & VB_SHM_STAGED) && !fetches(sqe);
 }
 
 /* The send queue entry at a ring position that is not acknowledged yet. */
 static struct vb_sqe *sqe_at_ring(struct vb_local_qp *l, uint32_t position)
 {
-	return vb_sq_at(&l->qp->sq, l->qp->sq.head + (position - l->req.acked));
+	return vb_sq_at(&l->qp->sq, l->qp->sq.head + (position - acked(l)));
 }
 
 /* Puts what fits of one entry; true: all of it has been put. */
@@ -354,6 +370,8 @@ void vb_requester_send(struct vb_local_qp *l)
 	struct vb_sq *sq = &l->qp->sq;
 	bool published = false;
 	if (!may_start(l->qp) || !is_ready(l))
+		return;
+	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail && is_one_sided(vb_sq_at(sq, sq->sent))) && !vb_requester_take_acks(l))
 		return;
 	/* A long copy by this side comes in slices: what follows it waits. */
 	while (sq->sent != sq->tail && send_one(l, &published))
@@ -466,24 +484,29 @@ static uint64_t ack_of_session(struct vb_local_qp *l)
 	return epoch == vb_next_epoch(l->req.bound_epoch) ? atomic_load_explicit(&t->last_ack, memory_order_acquire) : 0;
 }
 
+static bool is_possible(const struct vb_local_qp *l, uint32_t done)
+{
+	return done - acked(l) <= l->req.published - acked(l);
+}
+
 /* What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False: nonsense. */
 static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 {
 	uint64_t ack = ack_of_session(l);
-	*done = l->req.acked;
+	*done = acked(l);
 	*status = 0;
 	if (!l->req.bound || vb_shm_ack_epoch(ack) != l->epoch)
 		return true;
 	*done = vb_shm_ack_consumed(ack);
 	*status = vb_shm_ack_status(ack);
-	return *done - l->req.acked <= l->req.published - l->req.acked;
+	return is_possible(l, *done);
 }
 
 static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
-	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != l->req.acked)) {
-		l->req.acked++;
+	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != acked(l))) {
+		atomic_store_explicit(&l->req.acked, acked(l) + 1, memory_order_relaxed);
 		l->req.moved = 0;
 		l->req.fetches_out -= fetches(vb_sq_at(sq, sq->head));
 		vb_sq_complete(l->qp);
@@ -511,7 +534,17 @@ bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t own = vb_sq_at(sq, sq->head)->status;
 	if (vb_unlikely(own != VB_SQE_PENDING))
 		return fail_by(l, own);
-	return status && done == l->req.acked ? fail_by(l, status_of_nak(status)) : true;
+	return status && done == acked(l) ? fail_by(l, status_of_nak(status)) : true;
+}
+
+void vb_requester_take_told(struct vb_local_qp *l)
+{
+	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_relaxed);
+	if (!is_possible(l, done))
+		return;
+	complete_until(l, done);
+	/* What the ack says by then. */
+	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);
 }
 
 void vb_requester_look(struct vb_local_qp *l)
@@ -523,8 +556,21 @@ void vb_requester_look(struct vb_local_qp *l)
 		vb_requester_send(l);
 }
 
+/* Does a completion depend on an ack of what is at or behind `done` and was not acked yet? */
+static bool is_awaited_from(const struct vb_local_qp *l, uint32_t done)
+{
+	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - done) > 0;
+}
+
 bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = theirs_of(l);
-	return t && atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+	return t && is_awaited_from(l, acked(l)) &&
+	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+}
+
+bool vb_requester_is_told(const struct vb_local_qp *l)
+{
+	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
+	return (int32_t)(told - acked(l)) > 0 && is_awaited_from(l, acked(l));
 }

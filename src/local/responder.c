@@ -4,6 +4,7 @@
  * on at a time; it may take several looks (slices of a long copy, waiting for a receive or for the byte stream). Statuses are
  * those that the specification gives the requester for the NAK that this responder would send.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -107,22 +108,32 @@ static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
 	return r->nsge <= VB_MAX_SGE && r->nsge * sizeof(struct ibv_sge) <= room && (l->peer->copy != VB_COPY_LINK || !r->length);
 }
 
+/* Acks for our requester, if both are of one session. */
+static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
+{
+	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);
+	if ((flags & VB_SHM_ACKS) && epoch == atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed))
+		atomic_store_explicit(&l->req.told, taken, memory_order_relaxed);
+}
+
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_request *r = &l->resp.cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = slot_at(l, next);
-	if (atomic_load_explicit(&s->tag, memory_order_acquire) != next + 1)
+	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+	if (vb_shm_head_tag(head) != next + 1)
 		return STEP_IDLE;
 	const volatile struct vb_shm_slot *v = s; /* each field is loaded once */
-	r->opcode = v->opcode;
-	r->flags = v->flags;
-	r->nsge = v->nsge;
+	r->opcode = vb_shm_head_opcode(head);
+	r->flags = vb_shm_head_flags(head);
+	r->nsge = vb_shm_head_nsge(head);
 	r->length = v->length;
 	r->imm = v->imm;
 	r->remote_addr = v->remote_addr;
 	r->rkey = v->rkey;
+	note_told(l, r->flags, v->taken);
 	r->done = 0;
 	r->inline_data = s->data;
 	if (!is_sane(l, r))
@@ -399,6 +410,18 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 			      memory_order_release);
 }
 
+/* A send completes before the receive of the answer to it. False: another thread has the send queue. */
+static bool complete_told(struct vb_local_qp *l)
+{
+	if (vb_likely(!vb_requester_is_told(l)))
+		return true;
+	if (!vb_lock_try(&l->qp->sq.lock))
+		return false;
+	vb_requester_take_told(l);
+	vb_unlock(&l->qp->sq.lock);
+	return true;
+}
+
 static enum step serve_one(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = STEP_IDLE;
@@ -406,7 +429,7 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f)
 	if (vb_likely(may_serve(l)))
 		step = atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) ? STEP_DONE : fetch(l, f);
 	if (step == STEP_DONE)
-		step = execute(l, f);
+		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
 	vb_busy_end(l, VB_STREAM_RESPONSE);
 	return step;
 }
@@ -431,16 +454,28 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 		finish_failed(l, &f, &v);
 	if (n || step == STEP_FAIL)
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
 	return v;
 }
 
 /* Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by now. */
-__attribute__((no_sanitize("thread"))) bool vb_responder_has_news(struct vb_local_qp *l)
+__attribute__((no_sanitize("thread"))) static bool has_next(const struct vb_local_qp *l)
 {
-	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
-	    atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
-		return true;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	return atomic_load_explicit(&slot_at(l, next)->tag, memory_order_acquire) == next + 1;
+	return vb_shm_head_tag(atomic_load_explicit(&slot_at(l, next)->head, memory_order_acquire)) == next + 1;
+}
+
+bool vb_responder_has_news(const struct vb_local_qp *l)
+{
+	return !atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
+	       atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) || has_next(l);
+}
+
+bool vb_responder_is_called(const struct vb_local_qp *l)
+{
+	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
+		return false;
+	return atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
+										: has_next(l);
 }

@@ -6,8 +6,10 @@
  * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct vb_shm_slot):
  *
  *	requester                                          responder
- *	writes a slot, its tag last  ------------------->  sees tag == expected position + 1, copies the slot, executes it
+ *	writes a slot, its head last ------------------->  sees tag == expected position + 1, copies the slot, executes it
  *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
+ *
+ * A slot also tells how many slots of the opposite direction its writer has executed: so who gets an answer need not look at the ack.
  *
  * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a lost one is repaired by
  * looking at all, a false one is a look for nothing.
@@ -82,19 +84,31 @@ static inline uint32_t vb_shm_ack_consumed(uint64_t ack) { return (uint32_t)ack;
 static inline uint32_t vb_shm_ack_epoch(uint64_t ack) { return ack >> 32 & 0xffffff; }
 static inline uint8_t vb_shm_ack_status(uint64_t ack) { return ack >> 56; }
 
-enum { VB_SHM_INLINE = 1, VB_SHM_SOLICITED = 2, VB_SHM_STAGED = 4 }; /* where the payload is: in the slot, by sge, in the request stream */
+enum {
+	/* Where the payload is: in the slot or in the request stream; else in the ranges of sge. */
+	VB_SHM_INLINE = 1,
+	VB_SHM_STAGED = 4,
+	VB_SHM_SOLICITED = 2,
+	VB_SHM_ACKS = 8, /* taken is valid: an ack of the session that the slot belongs to */
+};
+
+/* head: tag (low 32 bits) | opcode << 32 | flags << 40 | entries in sge << 48; tag: position + 1. */
+static inline uint64_t vb_shm_head(uint32_t tag, uint8_t opcode, uint8_t flags, uint8_t nsge)
+{
+	return tag | (uint64_t)opcode << 32 | (uint64_t)flags << 40 | (uint64_t)nsge << 48;
+}
+static inline uint32_t vb_shm_head_tag(uint64_t head) { return (uint32_t)head; }
+static inline uint8_t vb_shm_head_opcode(uint64_t head) { return head >> 32 & 0xff; }
+static inline uint8_t vb_shm_head_flags(uint64_t head) { return head >> 40 & 0xff; }
+static inline uint8_t vb_shm_head_nsge(uint64_t head) { return head >> 48 & 0xff; }
 
 struct vb_shm_slot {
-	_Atomic(uint32_t) tag; /* position + 1; written last */
-	uint8_t opcode;        /* enum ibv_wr_opcode */
-	uint8_t flags;
-	uint8_t nsge;
-	uint8_t reserved;
+	_Atomic(uint64_t) head; /* written last */
 	uint32_t length;
 	uint32_t imm;
 	uint64_t remote_addr;
 	uint32_t rkey;
-	uint32_t reserved2;
+	uint32_t taken;
 	union {
 		uint8_t data[32]; /* and more, up to the slot's end */
 		struct ibv_sge sge[2];

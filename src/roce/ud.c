@@ -254,13 +254,10 @@ static void run(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 }
 
-/* True if room was found. */
-static bool peek(struct vb_qp *qp)
+/* Something waits for room in an inbox: there may be some by now. */
+static bool has_news(const struct vb_qp *qp)
 {
-	if (vb_likely(!atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed)))
-		return false;
-	run(qp);
-	return !atomic_load(&of(qp)->blocked);
+	return atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed);
 }
 
 /* ---- receiving: resp_lock is held ---- */
@@ -399,7 +396,8 @@ const struct vb_roce_service vb_ud_service = {
 		.detach = detach,
 		.send = send_all,
 		.run = run,
-		.peek = peek,
+		.has_news = has_news,
+		.take_news = run,
 	},
 	.arrived = arrived,
 };

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/ticks.h"
 #include "fuzz.h"
 #include "host/notifier.h"
 #include "host/private.h"
@@ -52,6 +53,14 @@ static struct {
 
 uint64_t vb_now_ns(void) { return fake.now_ns; }
 void vb_sleep_ns(uint64_t ns) { fake.now_ns += ns; }
+
+/* Each look is a microsecond after the last, so that the same input always does the same. */
+uint64_t vb_ticks(void)
+{
+	static uint64_t ticks;
+
+	return ticks += VB_TICKS_US;
+}
 
 void vb_timer_cancel(struct vb_timer *t)
 {

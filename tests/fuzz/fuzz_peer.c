@@ -127,20 +127,22 @@ static void publish(void)
 	struct vb_shm_slot *s = at(RING + (w.position & RING_MASK) * SLOT_BYTES);
 	uint8_t opcode = take(w.in), zone = take(w.in), shape = take(w.in);
 
-	s->opcode = opcode < 240 ? opcodes[opcode % 7] : opcode;
-	s->flags = shape & 7;
+	unsigned flags = (shape & 7) | (zone & 16 ? VB_SHM_ACKS : 0), nsge = shape & 16 ? 2 : shape & 32 ? take(w.in) : 1;
+
+	opcode = opcode < 240 ? opcodes[opcode % 7] : opcode;
 	s->length = some_length(take(w.in));
 	s->remote_addr = some_address(zone, take(w.in)) + (shape & 64 ? 4 : 0);
 	s->rkey = shape & 8 ? some_rkey(take(w.in)) : zone % ZONES < SECRET ? rig.mrs[zone % ZONES].key : 0;
 	s->imm = shape;
-	s->nsge = shape & 16 ? 2 : shape & 32 ? take(w.in) : 1;
-	if (s->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || s->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+	s->taken = zone & 32 ? take(w.in) : w.position + shape;
+	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		s->atomic.compare_add = shape;
-	else if (!(s->flags & VB_SHM_INLINE))
+	else if (!(flags & VB_SHM_INLINE))
 		for (unsigned i = 0; i < 2; i++)
 			s->sge[i] = (struct ibv_sge){ .addr = FAKE_MEMORY + take(w.in) * 256u, .lkey = 0x101,
 				.length = i || shape & 16 ? take(w.in) : s->length };
-	s->tag = ++w.position;
+	w.position++;
+	atomic_store(&s->head, vb_shm_head(w.position, opcode, flags, nsge));
 	ring(w.victim->qp.qpn);
 }
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It has no unit: VB_TICKS_US
+ * is about a microsecond on current machines, within a factor of four.
+ */
+#ifndef VB_TICKS_H
+#define VB_TICKS_H
+
+#include <stdint.h>
+
+#if defined(VB_TICKS_FAKE) /* where time does as it is told */
+enum { VB_TICKS_US = 1000 };
+uint64_t vb_ticks(void);
+#elif defined(__x86_64__) || defined(__i386__)
+enum { VB_TICKS_US = 2500 };
+static inline uint64_t vb_ticks(void) { return __builtin_ia32_rdtsc(); }
+#elif defined(__aarch64__)
+enum { VB_TICKS_US = 50 };
+static inline uint64_t vb_ticks(void)
+{
+	uint64_t ticks;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+}
+#else
+#include <time.h>
+enum { VB_TICKS_US = 1000 };
+static inline uint64_t vb_ticks(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+#endif
+
+#endif
