@@ -201,6 +201,8 @@ static uint64_t pass(uint64_t now_ns)
 	return vb_path_is_pending() || !run_queue_is_empty() ? 0 : UINT64_MAX;
 }
 
+bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
+
 void vb_qp_drain(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);

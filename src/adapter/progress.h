@@ -30,6 +30,8 @@ void vb_progress_arm(void);
 /* Queues a QP for its path's run. */
 void vb_progress_later(struct vb_qp *qp);
 void vb_progress_later_locked(struct vb_qp *qp);
+/* Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does. */
+bool vb_progress_is_polled(void);
 /* Waits until nobody uses the QP; takes it off the run queue. It must have been unlinked or stopped before. */
 void vb_qp_drain(struct vb_qp *qp);
 

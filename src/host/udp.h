@@ -50,10 +50,11 @@ bool vb_udp_drain(void);
 void vb_udp_watch(bool wake);
 
 /*
- * The source port that packets of a flow will have: `wanted` if a socket can be had for it, else one that exists already. Opens
- * the socket. The result goes into vb_inbox_addr.udp_sport of what is sent.
+ * The source port that packets of a flow will have: the wanted one, addr->udp_sport, if a socket can be had for it, else one that
+ * exists already. Opens the socket, which sends fastest with this addressing. The result goes into vb_inbox_addr.udp_sport of what is
+ * sent.
  */
-uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted);
+uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr);
 
 /*
  * Sends datagrams of `segment` bytes each, the last one possibly shorter, from addr->udp_sport to VB_ROCE_PORT with addr's source

@@ -5,6 +5,9 @@
  * in. They do not share their ports (SO_REUSEPORT), or another program's datagrams could end here: if the wanted port is taken, any
  * other does, because it carries nothing but entropy.
  *
+ * What a send must tell the kernel costs it time, a source address most of all. So a socket has the addressing of the flow that it was
+ * opened for, and sends of other flows say in what they differ.
+ *
  * Sockets are only added, under the host lock; the tables are read by anybody.
  */
 #include "host/udp_private.h"
@@ -28,6 +31,9 @@ enum {
 struct sender {
 	int fd;
 	uint16_t port;
+	/* What the socket sends with if it is not told otherwise; source all zeros: the kernel chooses. */
+	struct in6_addr source;
+	uint8_t traffic_class, hop_limit;
 };
 
 /* [0] IPv6, [1] IPv4. Entries below count never change. */
@@ -89,9 +95,9 @@ static void set_send_options(int fd, bool ipv4)
 }
 
 /* Port 0: any. The port that it got goes to *port. */
-static int bind_port(int fd, bool ipv4, uint16_t *port)
+static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t *port)
 {
-	union vb_udp_address address = vb_udp_address(&(struct in6_addr){ 0 }, ipv4, *port);
+	union vb_udp_address address = vb_udp_address(source, ipv4, *port);
 	socklen_t bytes = sizeof address;
 	if (bind(fd, &address.any, vb_udp_address_bytes(ipv4)) < 0 || getsockname(fd, &address.any, &bytes) < 0)
 		return -errno;
@@ -99,25 +105,59 @@ static int bind_port(int fd, bool ipv4, uint16_t *port)
 	return 0;
 }
 
-static int sender_open_locked(bool ipv4, uint16_t wanted)
+/* To the wanted port if it can be had; to the wanted source, all zeros for any, if it is the host's. */
+static int bind_sender(struct sender *s, bool ipv4, uint16_t wanted)
+{
+	s->port = wanted == VB_ROCE_PORT ? 0 : wanted; /* that one belongs to the receivers */
+	int err = bind_port(s->fd, ipv4, &s->source, &s->port);
+	if (err == -EADDRNOTAVAIL) {
+		s->source = (struct in6_addr){ 0 };
+		err = bind_port(s->fd, ipv4, &s->source, &s->port);
+	}
+	if (err == -EADDRINUSE || err == -EACCES) {
+		s->port = 0;
+		err = bind_port(s->fd, ipv4, &s->source, &s->port);
+	}
+	return err;
+}
+
+static uint8_t hop_limit_of(const struct vb_inbox_addr *addr)
+{
+	return addr->hop_limit ? addr->hop_limit : DEFAULT_HOP_LIMIT;
+}
+
+static bool set_number(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof value) == 0;
+}
+
+/* A traffic class or hop limit that the socket will not have is told with each send: 0 is no hop limit, and all have another class. */
+static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_addr *addr)
+{
+	int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+	if (!addr->traffic_class || set_number(s->fd, level, ipv4 ? IP_TOS : IPV6_TCLASS, addr->traffic_class))
+		s->traffic_class = addr->traffic_class;
+	if (set_number(s->fd, level, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, hop_limit_of(addr)))
+		s->hop_limit = hop_limit_of(addr);
+	if (!IN6_IS_ADDR_LINKLOCAL(&addr->src))
+		s->source = addr->src;
+}
+
+static int sender_open_locked(bool ipv4, const struct vb_inbox_addr *addr)
 {
 	uint32_t n = families[ipv4].count;
-	uint16_t port = wanted == VB_ROCE_PORT ? 0 : wanted; /* that one belongs to the receivers */
-	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
+	struct sender s = { .fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
+	if (s.fd < 0)
 		return -errno;
-	set_send_options(fd, ipv4);
-	int err = bind_port(fd, ipv4, &port);
-	if (err == -EADDRINUSE || err == -EACCES) {
-		port = 0;
-		err = bind_port(fd, ipv4, &port);
-	}
+	set_send_options(s.fd, ipv4);
+	take_addressing(&s, ipv4, addr);
+	int err = bind_sender(&s, ipv4, addr->udp_sport);
 	if (err) {
-		close(fd);
+		close(s.fd);
 		return err;
 	}
-	vb_fd_own(fd);
-	families[ipv4].senders[n] = (struct sender){ .fd = fd, .port = port };
+	vb_fd_own(s.fd);
+	families[ipv4].senders[n] = s;
 	atomic_store_explicit(&families[ipv4].count, n + 1, memory_order_release); /* pairs with sender_find */
 	return 0;
 }
@@ -132,33 +172,33 @@ static const struct sender *sender_find(bool ipv4, uint16_t port)
 }
 
 /* Never a port that another socket of this process has: that is taken, as another program's. */
-static const struct sender *sender_for_locked(bool ipv4, uint16_t wanted)
+static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_addr *addr)
 {
-	const struct sender *s = sender_find(ipv4, wanted);
+	const struct sender *s = sender_find(ipv4, addr->udp_sport);
 	if (s)
 		return s;
 	uint32_t n = families[ipv4].count;
-	if (n < MAX_SENDERS && sender_open_locked(ipv4, wanted) == 0)
+	if (n < MAX_SENDERS && sender_open_locked(ipv4, addr) == 0)
 		return &families[ipv4].senders[n];
-	return n ? &families[ipv4].senders[(wanted * 2654435761u >> 16) % n] : NULL;
+	return n ? &families[ipv4].senders[(addr->udp_sport * 2654435761u >> 16) % n] : NULL;
 }
 
 /* NULL: no socket of this family can be had. */
-static const struct sender *sender_for(bool ipv4, uint16_t wanted)
+static const struct sender *sender_for(bool ipv4, const struct vb_inbox_addr *addr)
 {
-	const struct sender *s = sender_find(ipv4, wanted);
+	const struct sender *s = sender_find(ipv4, addr->udp_sport);
 	if (vb_likely(s))
 		return s;
 	vb_host_lock();
-	s = sender_for_locked(ipv4, wanted);
+	s = sender_for_locked(ipv4, addr);
 	vb_host_unlock();
 	return s;
 }
 
-uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted)
+uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr)
 {
-	const struct sender *s = sender_for(ipv4, wanted);
-	return s ? s->port : wanted;
+	const struct sender *s = sender_for(IN6_IS_ADDR_V4MAPPED(&addr->dst), addr);
+	return s ? s->port : addr->udp_sport;
 }
 
 /* ---- one message ---- */
@@ -183,38 +223,42 @@ static void add_control(struct msghdr *m, int level, int type, const void *value
 	m->msg_controllen += CMSG_SPACE(bytes);
 }
 
-static void add_control_v4(struct msghdr *m, const struct vb_inbox_addr *addr, unsigned ifindex)
+static void add_source(struct msghdr *m, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
-	struct in_pktinfo info = { .ipi_ifindex = (int)ifindex };
-	int tos = addr->traffic_class, ttl = addr->hop_limit ? addr->hop_limit : DEFAULT_HOP_LIMIT;
-	memcpy(&info.ipi_spec_dst, &addr->src.s6_addr[12], 4);
-	add_control(m, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
-	add_control(m, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
-	add_control(m, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+	struct in_pktinfo v4 = { .ipi_ifindex = (int)ifindex };
+	struct in6_pktinfo v6 = { .ipi6_addr = addr->src, .ipi6_ifindex = ifindex };
+	memcpy(&v4.ipi_spec_dst, &addr->src.s6_addr[12], 4);
+	if (ipv4)
+		add_control(m, IPPROTO_IP, IP_PKTINFO, &v4, sizeof v4);
+	else
+		add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &v6, sizeof v6);
 }
 
-static void add_control_v6(struct msghdr *m, const struct vb_inbox_addr *addr, unsigned ifindex)
+static void add_number(struct msghdr *m, bool ipv4, int type_v4, int type_v6, int value)
 {
-	struct in6_pktinfo info = { .ipi6_addr = addr->src, .ipi6_ifindex = ifindex };
-	int traffic_class = addr->traffic_class, hops = addr->hop_limit ? addr->hop_limit : DEFAULT_HOP_LIMIT;
-	add_control(m, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
-	add_control(m, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
-	add_control(m, IPPROTO_IPV6, IPV6_HOPLIMIT, &hops, sizeof hops);
+	add_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? type_v4 : type_v6, &value, sizeof value);
 }
 
-static void outgoing_init(struct outgoing *o, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
+/* A socket's hop limit is for one receiver, not for a group. */
+static void add_addressing(struct msghdr *m, const struct sender *s, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
+{
+	if (ifindex || !IN6_ARE_ADDR_EQUAL(&s->source, &addr->src))
+		add_source(m, addr, ifindex, ipv4);
+	if (s->traffic_class != addr->traffic_class)
+		add_number(m, ipv4, IP_TOS, IPV6_TCLASS, addr->traffic_class);
+	if (ifindex || s->hop_limit != hop_limit_of(addr))
+		add_number(m, ipv4, IP_TTL, IPV6_HOPLIMIT, hop_limit_of(addr));
+}
+
+static void outgoing_init(struct outgoing *o, const struct sender *s, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
 	memset(&o->control, 0, sizeof o->control);
 	o->to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
 	o->header = (struct msghdr){ .msg_name = &o->to, .msg_namelen = vb_udp_address_bytes(ipv4), .msg_iov = &o->iov,
 				     .msg_iovlen = 1, .msg_control = &o->control };
-	if (ipv4) {
-		add_control_v4(&o->header, addr, ifindex);
-	} else {
-		add_control_v6(&o->header, addr, ifindex);
-		if (!atomic_load_explicit(&labels_refused, memory_order_relaxed))
-			o->to.v6.sin6_flowinfo = htonl(addr->flow_label & 0xfffff);
-	}
+	add_addressing(&o->header, s, addr, ifindex, ipv4);
+	if (!ipv4 && !atomic_load_explicit(&labels_refused, memory_order_relaxed))
+		o->to.v6.sin6_flowinfo = htonl(addr->flow_label & 0xfffff);
 }
 
 static void outgoing_set_bytes(struct outgoing *o, const void *bytes, size_t len, size_t segment)
@@ -311,13 +355,13 @@ static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, con
 {
 	struct outgoing o;
 	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
-	const struct sender *s = sender_for(ipv4, addr->udp_sport);
+	const struct sender *s = sender_for(ipv4, addr);
 	if (!s)
 		return -EAFNOSUPPORT;
 	int err = check_lengths(len, segment); /* after the socket: opening it tells what the kernel can do */
 	if (err)
 		return err;
-	outgoing_init(&o, addr, ifindex, ipv4);
+	outgoing_init(&o, s, addr, ifindex, ipv4);
 	outgoing_set_bytes(&o, bytes, len, segment);
 	err = transmit_labelled(s->fd, &o, ipv4);
 	if (len > segment && may_mean_no_segmentation(err))

@@ -95,6 +95,13 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
  */
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out);
 
+/* Is all that vb_rc_resp_write would give now one ACK, about packets that have all been executed? */
+static inline bool vb_rc_resp_owes_ack_alone(const struct vb_rc_resp *resp)
+{
+	return resp->ack_due && !resp->nak_due && !resp->broken && !resp->replays_count &&
+	       resp->saved_unsent == resp->saved_next && !resp->kept_count;
+}
+
 /*
  * Makes the last ACK due once more: for a peer that may have missed it when there will soon be nobody to repeat it. False:
  * there is none, or it goes out anyway.

@@ -12,6 +12,7 @@
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
+#include "roce/later.h"
 #include "wire/cm_msg.h"
 #include "wire/packet.h"
 
@@ -51,7 +52,7 @@ static void icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *a
 void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex)
 {
 	route->addr = *addr;
-	route->addr.udp_sport = vb_udp_source_port(IN6_IS_ADDR_V4MAPPED(&addr->dst), addr->udp_sport);
+	route->addr.udp_sport = vb_udp_source_port(addr);
 	if (!route->addr.hop_limit)
 		route->addr.hop_limit = DEFAULT_HOP_LIMIT;
 	route->ifindex = ifindex;
@@ -199,7 +200,10 @@ void vb_roce_use(int by) { atomic_fetch_add(&users, by); }
 
 static bool pump(void)
 {
-	return atomic_load_explicit(&users, memory_order_relaxed) && vb_udp_receive();
+	if (!atomic_load_explicit(&users, memory_order_relaxed))
+		return false;
+	vb_later_send();
+	return vb_udp_receive();
 }
 
 /* Threads that poll for others' sake alone do not look here. */

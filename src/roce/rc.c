@@ -22,6 +22,7 @@
 #include "proto/rc_responder.h"
 #include "roce/buffers.h"
 #include "roce/execute.h"
+#include "roce/later.h"
 #include "roce/service.h"
 #include "wire/syndrome.h"
 #include "wire/timers.h"
@@ -37,6 +38,8 @@ enum {
 	TIMEOUTS = 4,
 	MIN_ACK_TIMEOUT_NS = 16000000,
 	BUSY_RECEIVER_NS = 200000,
+	SOON_NS = 20000,     /* a post so long after an arrival answers it */
+	ANSWERS = 2,         /* in a row make a habit */
 	LAST_ACKS = 5, /* repetitions; of one packet in five lost, they let one session in 15,000 end badly */
 };
 
@@ -52,6 +55,10 @@ struct connection {
 	struct vb_execution execution;
 	struct vb_cnp cnp;                 /* under resp_lock */
 	bool cnp_due;
+	/* Does the program answer what it gets with a message of its own? Hints, written under one of the locks. */
+	_Atomic uint64_t arrived_at;       /* when the last batch with requests was done; 0: a post has followed it */
+	atomic_uint answered;              /* posts that followed soon, in a row */
+	atomic_bool owes_ack;
 };
 
 static struct connection *of(const struct vb_qp *qp) { return qp->path_state; }
@@ -123,20 +130,36 @@ static void put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 		vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
 }
 
+/* An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock sends it himself. */
+static void take_ack_along(struct connection *c, struct vb_burst *burst)
+{
+	struct vb_packet_out out;
+	if (!atomic_load_explicit(&c->owes_ack, memory_order_relaxed) || !vb_lock_try(&c->qp->resp_lock))
+		return;
+	if (vb_qp_listens(c->qp) && vb_rc_resp_owes_ack_alone(&c->responder) && vb_rc_resp_write(&c->responder, &out)) {
+		vb_burst_begin(burst, &c->route, out.header, out.header_bytes, 0);
+		vb_burst_commit(burst);
+		atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
+		vb_later_drop(c->qp);
+	}
+	vb_unlock(&c->qp->resp_lock);
+}
+
 /* Sends what may be sent now; completes what is done. */
-static void request(struct connection *c)
+static void request_at(struct connection *c, uint64_t now)
 {
 	struct vb_packet_out out;
 	struct vb_burst *burst = NULL;
-	uint64_t now = vb_now_ns();
 	unsigned n = 0;
 	for (; n < SLICE_PACKETS && vb_rc_req_write(&c->requester, now, &out); n++) {
 		if (!burst)
 			burst = vb_burst_take();
 		put(c, burst, &out);
 	}
-	if (burst)
+	if (burst) {
+		take_ack_along(c, burst);
 		vb_burst_give(burst);
+	}
 	complete(c);
 	if (!is_running(c->qp))
 		return;
@@ -144,6 +167,8 @@ static void request(struct connection *c)
 	if (n == SLICE_PACKETS)
 		vb_progress_later(c->qp);
 }
+
+static void request(struct connection *c) { request_at(c, vb_now_ns()); }
 
 /* A request that cannot be carried out still has its turn: what was posted before it completes first. */
 static void post_hopeless(struct connection *c, uint32_t position)
@@ -164,15 +189,28 @@ static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t positio
 	return !vb_rc_req_post(&c->requester, &r);
 }
 
+static void note_post(struct connection *c, uint64_t now)
+{
+	uint64_t arrived_at = atomic_load_explicit(&c->arrived_at, memory_order_relaxed);
+	if (!arrived_at)
+		return;
+	bool soon = now - arrived_at < SOON_NS;
+	atomic_store_explicit(&c->answered, soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
+			      memory_order_relaxed);
+	atomic_store_explicit(&c->arrived_at, 0, memory_order_relaxed);
+}
+
 static void send_posted(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
 	struct vb_sq *sq = &qp->sq;
+	uint64_t now = vb_now_ns();
+	note_post(c, now);
 	while (c->requests && atomic_load(&qp->state) == IBV_QPS_RTS && sq->sent != sq->tail &&
 	       hand_over(c, vb_sq_at(sq, sq->sent), sq->sent))
 		sq->sent++;
 	if (c->requests)
-		request(c);
+		request_at(c, now);
 }
 
 /*
@@ -235,6 +273,7 @@ static bool respond(struct connection *c)
 	}
 	if (burst)
 		vb_burst_give(burst);
+	atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
 	return n == SLICE_PACKETS;
 }
 
@@ -307,6 +346,7 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	bool was_broken = c->responder.broken;
 	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
 		verdict = vb_rc_resp_receive(&c->responder, packet);
+	atomic_store_explicit(&c->owes_ack, c->responder.ack_due, memory_order_relaxed);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);
 	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
@@ -357,14 +397,38 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return handle(c, msg, packet) || due;
 }
 
+/* Only an acknowledgement is due, and a post is likely to follow that takes it along. resp_lock is held. */
+static bool may_wait(struct connection *c)
+{
+	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
+	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_later_put(c->qp);
+}
+
 static void answer(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
+	uint64_t now = vb_now_ns();
 	vb_lock(&qp->sq.lock);
 	if (c->requests && is_running(qp))
-		request(c);
+		request_at(c, now);
 	vb_unlock(&qp->sq.lock);
 	vb_lock(&qp->resp_lock);
+	if (c->responder.ack_due)
+		atomic_store_explicit(&c->arrived_at, now, memory_order_relaxed);
+	if (vb_unlikely(!may_respond(c)) || may_wait(c))
+		vb_unlock(&qp->resp_lock);
+	else
+		finish_responding(c, c->responder.broken);
+}
+
+void vb_rc_acknowledge(struct vb_qp *qp)
+{
+	if (atomic_load(&qp->path) != &vb_rc_service.path)
+		return;
+	struct connection *c = of(qp);
+	vb_lock(&qp->resp_lock);
+	if (c->responder.ack_due)
+		atomic_store_explicit(&c->answered, 0, memory_order_relaxed);
 	if (vb_likely(may_respond(c)))
 		finish_responding(c, c->responder.broken);
 	else
@@ -477,6 +541,7 @@ static void stop(struct vb_qp *qp)
 static void unlink_qp(struct vb_qp *qp)
 {
 	vb_timer_cancel(&of(qp)->timer);
+	vb_later_drop(qp);
 }
 
 static void detach(struct vb_qp *qp)

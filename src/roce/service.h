@@ -21,6 +21,9 @@ struct vb_roce_service {
 
 extern const struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
 
+/* Sends the acknowledgement that was put off, if it still has to be (roce/later.h). No lock held. */
+void vb_rc_acknowledge(struct vb_qp *qp);
+
 /* May packets for this QP be looked at in this state? */
 static inline bool vb_qp_listens(const struct vb_qp *qp)
 {

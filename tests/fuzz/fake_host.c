@@ -246,7 +246,7 @@ bool vb_udp_is_open(void) { return udp.is_open; }
 bool vb_udp_receive(void) { return false; }
 bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
-uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted) { return wanted; }
+uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
 int vb_udp_join(const struct in6_addr *group, unsigned ifindex) { return 0; }
 void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }

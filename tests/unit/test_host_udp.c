@@ -29,8 +29,14 @@ static struct in6_addr ip(const char *text)
 static struct vb_inbox_addr flow(const char *from, const char *to, uint16_t wanted)
 {
 	struct vb_inbox_addr a = { .src = ip(from), .dst = ip(to), .traffic_class = 0x68, .hop_limit = 33, .flow_label = 0x12345 };
-	a.udp_sport = vb_udp_source_port(IN6_IS_ADDR_V4MAPPED(&a.dst), wanted);
+	a.udp_sport = wanted;
+	a.udp_sport = vb_udp_source_port(&a);
 	return a;
+}
+
+static uint16_t port_for(bool ipv4, uint16_t wanted)
+{
+	return ipv4 ? flow("127.0.0.1", "127.0.0.1", wanted).udp_sport : flow("::1", "::1", wanted).udp_sport;
 }
 
 /* ---- what arrived ---- */
@@ -125,6 +131,21 @@ static void send__arrives_with_its_addressing(void **state)
 {
 	send_one("127.0.0.1", "127.0.0.1");
 	send_one("127.0.0.3", "127.0.0.7"); /* any address of the host */
+}
+
+/* The socket was opened for another flow. */
+static void send__says_in_what_it_differs(void **state)
+{
+	static const char *const others[] = { "127.0.0.9", "::1" };
+	for (int i = 0; i < 2; i++) {
+		struct vb_inbox_addr a = flow(others[i], others[i], 0xc123);
+		a.hop_limit = (uint8_t)(77 + i);
+		a.traffic_class = (uint8_t)(4 * i);
+		reset(NULL);
+		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 9), 9, 9), 0);
+		assert_true(WAIT_FOR(got.packets));
+		check_packet(&a);
+	}
 }
 
 static void send__ipv6_arrives_with_its_addressing(void **state)
@@ -264,10 +285,10 @@ static void source_port__is_the_wanted_one_where_free(void **state)
 	setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
 	assert_int_equal(bind(s, (struct sockaddr *)&other, sizeof other), 0);
 
-	assert_int_equal(vb_udp_source_port(true, 0xc123), 0xc123);
-	assert_int_equal(vb_udp_source_port(false, 0xc123), 0xc123);
-	assert_int_not_equal(vb_udp_source_port(true, 0xc200), 0xc200);
-	assert_int_not_equal(vb_udp_source_port(true, VB_ROCE_PORT), VB_ROCE_PORT);
+	assert_int_equal(port_for(true, 0xc123), 0xc123);
+	assert_int_equal(port_for(false, 0xc123), 0xc123);
+	assert_int_not_equal(port_for(true, 0xc200), 0xc200);
+	assert_int_not_equal(port_for(true, VB_ROCE_PORT), VB_ROCE_PORT);
 	close(s);
 }
 
@@ -276,12 +297,12 @@ static void source_port__comes_from_a_bounded_number(void **state)
 	uint16_t ports[500];
 	unsigned distinct = 0;
 	for (unsigned i = 0; i < 500; i++) {
-		ports[i] = vb_udp_source_port(true, (uint16_t)(0xd000 + i));
+		ports[i] = port_for(true, (uint16_t)(0xd000 + i));
 		bool seen = false;
 		for (unsigned j = 0; j < i; j++)
 			seen |= ports[j] == ports[i];
 		distinct += !seen;
-		assert_int_equal(vb_udp_source_port(true, ports[i]), ports[i]);
+		assert_int_equal(port_for(true, ports[i]), ports[i]);
 	}
 	assert_in_range(distinct, 8, 16);
 	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xd0ff);
@@ -647,6 +668,7 @@ int main(void)
 		cmocka_unit_test_setup(open__is_done_once, reset),
 		cmocka_unit_test_setup(send__arrives_with_its_addressing, reset),
 		cmocka_unit_test_setup(send__ipv6_arrives_with_its_addressing, reset),
+		cmocka_unit_test_setup(send__says_in_what_it_differs, reset),
 		cmocka_unit_test_setup(send__hop_limit_0_is_64, reset),
 		cmocka_unit_test_setup(send__segments_arrive_one_by_one, reset),
 		cmocka_unit_test_setup(send__refuses_wrong_lengths, reset),

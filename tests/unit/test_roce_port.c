@@ -12,6 +12,7 @@
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
+#include "roce/later.h"
 #include "wire/headers.h"
 
 enum { HEADER = VB_BTH_BYTES, MY_SLOT = 7, OTHER_SLOT = 8, MAX_SENDS = 8 };
@@ -49,9 +50,10 @@ int vb_udp_open(void) { return 0; }
 bool vb_udp_is_open(void) { return false; }
 bool vb_udp_receive(void) { return false; }
 void vb_udp_watch(bool wake) { }
-uint16_t vb_udp_source_port(bool ipv4, uint16_t wanted) { return wanted; }
+uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return segments; }
 void vb_udp_misdirected(void) { }
+void vb_later_send(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { }
 void vb_host_at_fork(void (*child)(void)) { }
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
