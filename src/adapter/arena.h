@@ -33,7 +33,9 @@ struct vb_arena_head {
 	uint32_t version;
 	uint32_t reserved;
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
-	uint64_t reserved2[5];
+	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/segment.h) */
+	uint32_t reserved3;
+	uint64_t reserved2[4];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/* 0: the owner looks for work by itself. Else: it sleeps; ring its eventfd once for each new value. */
 	VB_ALIGNED_LINE _Atomic(uint32_t) asleep;

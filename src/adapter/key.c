@@ -59,20 +59,35 @@ int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access,
 	return 0;
 }
 
+struct vb_key *vb_key_entry(uint32_t key)
+{
+	return (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (key >> 8) % VB_KEY_COUNT;
+}
+
+uint32_t vb_key_end(void)
+{
+	pthread_mutex_lock(&keys.lock);
+	follow_fork_locked();
+	uint32_t end = keys.fresh;
+	pthread_mutex_unlock(&keys.lock);
+	return end;
+}
+
 void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd)
 {
-	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (key >> 8);
+	struct vb_key *k = vb_key_entry(key);
 	atomic_store_explicit(&k->pd, pd, memory_order_relaxed);
 	atomic_store_explicit(&k->access, access, memory_order_relaxed);
 	atomic_store_explicit(&k->iova, iova, memory_order_relaxed);
 	atomic_store_explicit(&k->length, length, memory_order_relaxed);
 	atomic_store_explicit(&k->va, va, memory_order_relaxed);
+	atomic_store_explicit(&k->segment, 0, memory_order_relaxed);
 	atomic_store_explicit(&k->key, key, memory_order_release);
 }
 
 void vb_key_revoke(uint32_t key)
 {
-	struct vb_key *k = (struct vb_key *)vb_arena_at(VB_ARENA_KEYS) + (key >> 8);
+	struct vb_key *k = vb_key_entry(key);
 	/* Sequentially consistent: pairs with the fence at the start of a busy section. */
 	atomic_store(&k->key, 0);
 }

@@ -21,9 +21,14 @@ struct vb_key {
 	_Atomic(uint32_t) access;
 	uint32_t reserved;
 	_Atomic(uint64_t) iova, length, va;
-	uint64_t reserved2[3];
+	_Atomic(uint64_t) segment;    /* the serial number of the segment that the region is in (adapter/segment.h); 0: none */
+	_Atomic(uint64_t) segment_at; /* where va is in it */
+	uint64_t reserved2;
 };
 _Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
+
+/* A value of segment: there is none, and never will be. */
+#define VB_KEY_NO_SEGMENT UINT64_MAX
 
 /* Why an access was refused, and its sentence. */
 #define VB_KEY_FAULTS(X)                                                          \
@@ -77,5 +82,10 @@ void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length,
 void vb_key_revoke(uint32_t key);
 /* Gives the entry back, after quiescence. */
 void vb_key_release(uint32_t key);
+
+/* The entry of a key in this process's table, whether it is in use or not. */
+struct vb_key *vb_key_entry(uint32_t key);
+/* Indexes from here on were never used. */
+uint32_t vb_key_end(void);
 
 #endif

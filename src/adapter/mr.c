@@ -5,6 +5,8 @@
 #include "adapter/object.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
+#include "adapter/segment.h"
+#include "host/remap.h"
 
 enum {
 	REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
@@ -32,15 +34,20 @@ int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, 
 		err = check_range(mr->va, mr->length, mr->iova, mr->access);
 	if (!err)
 		err = vb_key_publish(mr->va, mr->iova, mr->length, mr->access, pd->number, &mr->key);
-	if (!err)
-		atomic_fetch_add(&pd->refs, 1);
-	return err;
+	if (err)
+		return err;
+	if (vb_remap_is_own_stack(addr, length))
+		vb_segment_refuse(mr->key);
+	atomic_fetch_add(&pd->refs, 1);
+	vb_segment_yield();
+	return 0;
 }
 
 int vb_mr_fini(struct vb_mr *mr)
 {
 	vb_key_revoke(mr->key);
 	vb_path_quiesce();
+	vb_segment_leave(mr->key);
 	vb_key_release(mr->key);
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	return 0;
@@ -63,6 +70,7 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 		return err;
 	vb_key_revoke(mr->key);
 	vb_path_quiesce();
+	vb_segment_leave(mr->key);
 	vb_key_republish(mr->key, next.va, next.iova, next.length, next.access, next.pd->number);
 	atomic_fetch_add(&next.pd->refs, 1);
 	atomic_fetch_sub(&mr->pd->refs, 1);

@@ -46,10 +46,16 @@ bool vb_path_is_pending(void)
 	return false;
 }
 
-void vb_path_quiesce(void)
+bool vb_path_quiesce_until(uint64_t deadline_ns)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (paths[i]->quiesce)
-			paths[i]->quiesce();
+		if (paths[i]->quiesce && !paths[i]->quiesce(deadline_ns))
+			return false;
 	vb_memory_quiesce();
+	return true;
+}
+
+void vb_path_quiesce(void)
+{
+	vb_path_quiesce_until(UINT64_MAX);
 }

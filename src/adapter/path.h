@@ -42,8 +42,8 @@ struct vb_path_ops {
 	bool (*poll)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
 	bool (*is_pending)(void);
-	/* Returns once every access that was in flight at the call, in any process, has ended. */
-	void (*quiesce)(void);
+	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
+	bool (*quiesce)(uint64_t deadline_ns);
 };
 
 /* Input and output that all QPs share, driven by threads that poll and by the progress thread. */
@@ -65,5 +65,7 @@ const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);
 bool vb_path_is_pending(void);
 void vb_path_quiesce(void);
+/* False: it takes longer. */
+bool vb_path_quiesce_until(uint64_t deadline_ns);
 
 #endif

@@ -9,6 +9,7 @@
 #include "adapter/progress.h"
 #include "adapter/qp_state.h"
 #include "adapter/queue.h"
+#include "adapter/segment.h"
 #include "base/log.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
@@ -327,6 +328,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (!err)
 		err = move(qp, attr, mask, cur, next);
 	pthread_mutex_unlock(&qp->ctl);
+	vb_segment_yield();
 	return err;
 }
 

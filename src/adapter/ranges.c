@@ -11,6 +11,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
 {
 	out->count = 0;
+	out->mapped = false;
 	out->bytes = bytes;
 	for (*bad = 0; bytes && *bad < n; ++*bad) {
 		const struct ibv_sge *s = &sge[*bad];
@@ -32,6 +33,7 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
 {
 	out->count = bytes ? 1 : 0;
+	out->mapped = false;
 	out->bytes = bytes;
 	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
 }

@@ -15,6 +15,7 @@
 /* Memory ranges in one address space, in order. */
 struct vb_ranges {
 	unsigned count;
+	bool mapped; /* ranges of another process, by their addresses in this one */
 	uint64_t bytes;
 	struct iovec iov[VB_MAX_SGE + 1];
 };

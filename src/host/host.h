@@ -58,10 +58,13 @@ VB_EXPORT unsigned vb_host_generation(void);
  */
 VB_EXPORT bool vb_local_is_off(void);
 
-/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 16; again: no effect. */
+/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 32; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
-/* What the thread that forks does before, with no lock of the host's held and the progress thread at work, and afterwards in the parent. */
-void vb_host_around_fork(void (*before)(void), void (*after)(void));
+/*
+ * What the thread that forks does before, with no lock of the host's held and the progress thread at work; afterwards in the parent; and,
+ * before anything else of the library, in the child. Set once.
+ */
+void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
 /*
  * Descriptors that functions of this header return (links, accepted or received descriptors, memfds) are the host's: a
@@ -237,6 +240,8 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
 /* Maps a peer's memfd read-only after checking that it is a memfd of exactly `bytes` that can't shrink. The caller keeps fd. */
 int vb_shm_map_peer(int fd, size_t bytes, const void **addr);
+/* The same, writable if asked for: -EACCES or -EPERM if the memfd does not allow that. */
+int vb_shm_map_segment(int fd, size_t bytes, bool writable, void **addr);
 void vb_shm_unmap(const void *addr, size_t bytes);
 
 /* Is [addr, addr+bytes) mapped, and (writable) can it be written? 0 or -EFAULT. Costs O(mappings), checks writability at the two ends. */

@@ -15,14 +15,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { MAX_CHILD_HANDLERS = 16 };
+enum { MAX_CHILD_HANDLERS = 32 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 static uint64_t references;
 static atomic_uint generation;
 static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
-static _Atomic(void (*)(void)) before_hook, after_hook;
+static _Atomic(void (*)(void)) before_hook, parent_hook, child_hook;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 void vb_host_lock(void) { pthread_mutex_lock(&host_lock); }
@@ -30,8 +30,16 @@ void vb_host_unlock(void) { pthread_mutex_unlock(&host_lock); }
 
 unsigned vb_host_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
 
+static void call_hook(_Atomic(void (*)(void)) *hook)
+{
+	void (*function)(void) = atomic_load(hook);
+	if (function)
+		function();
+}
+
 static void in_child(void)
 {
+	call_hook(&child_hook);
 	vb_host_unlock(); /* this thread took it before the fork */
 	started = false;
 	references = 0;
@@ -47,13 +55,7 @@ static void in_child(void)
 		child_handlers[i]();
 }
 
-static void call_hook(_Atomic(void (*)(void)) *hook)
-{
-	void (*function)(void) = atomic_load(hook);
-	if (function)
-		function();
-}
-
+/* The hook's part of the parent and the child comes where the host's own locks allow it to call the host. */
 static void before_fork(void)
 {
 	call_hook(&before_hook);
@@ -65,13 +67,14 @@ static void in_parent(void)
 {
 	vb_loop_fork_end();
 	vb_host_unlock();
-	call_hook(&after_hook);
+	call_hook(&parent_hook);
 }
 
-void vb_host_around_fork(void (*before)(void), void (*after)(void))
+void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void))
 {
 	atomic_store(&before_hook, before);
-	atomic_store(&after_hook, after);
+	atomic_store(&parent_hook, parent);
+	atomic_store(&child_hook, child);
 }
 
 static void register_fork_handlers(void)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -290,6 +291,30 @@ int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan)
 	if (!err)
 		err = c.err;
 	return err ? err : c.at < c.end ? -EFAULT : 0;
+}
+
+static void find_stack(uintptr_t *low, uintptr_t *high)
+{
+	pthread_attr_t attr;
+	void *at;
+	size_t bytes;
+	*high = 1;
+	if (syscall(SYS_gettid) == getpid() || pthread_getattr_np(pthread_self(), &attr))
+		return;
+	if (!pthread_attr_getstack(&attr, &at, &bytes)) {
+		*low = (uintptr_t)at;
+		*high = (uintptr_t)at + bytes;
+	}
+	pthread_attr_destroy(&attr);
+}
+
+bool vb_remap_is_own_stack(const void *addr, size_t bytes)
+{
+	static _Thread_local uintptr_t low, high;
+	uintptr_t at = (uintptr_t)addr;
+	if (vb_unlikely(!high))
+		find_stack(&low, &high);
+	return at < high && at + bytes > low;
 }
 
 static void advise(void *at, size_t bytes, unsigned advice)

@@ -49,6 +49,9 @@ struct vb_remap_plan {
  */
 int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan);
 
+/* Is any of it on the stack of the calling thread, if that is not the main one? What the kernel waits on there must stay private. */
+bool vb_remap_is_own_stack(const void *addr, size_t bytes);
+
 /* A memfd for so many bytes, the host's. */
 int vb_remap_open(size_t bytes, int *fd);
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sealed memfds. The owner maps one read-write before it seals it, so its own mapping is the only writable one that will
- * ever be; peers map it read-only. All mappings are listed, so that a forked child can put private zero pages over them:
+ * ever be; peers map it read-only. Segments (remap.h) may be writable. All mappings are listed, so that a forked child can put private zero pages over them:
  * it must neither write into its parent's queues nor crash on pointers that it inherited.
  */
 #include "host/private.h"
@@ -166,12 +166,16 @@ static int check_peer_fd(int fd, size_t bytes)
 	return 0;
 }
 
+int vb_shm_map_segment(int fd, size_t bytes, bool writable, void **addr)
+{
+	int err = check_peer_fd(fd, bytes);
+	return err ? err : map_listed(fd, bytes, PROT_READ | (writable ? PROT_WRITE : 0), addr);
+}
+
 int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
 {
 	void *p = NULL;
-	int err = check_peer_fd(fd, bytes);
-	if (!err)
-		err = map_listed(fd, bytes, PROT_READ, &p);
+	int err = vb_shm_map_segment(fd, bytes, false, &p);
 	if (!err)
 		*addr = p;
 	return err;

@@ -4,6 +4,63 @@
 #include <errno.h>
 #include <string.h>
 
+#include "local/mapped.h"
+
+/* ---- the peer's memory ---- */
+
+void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes, bool writes)
+{
+	void *here = vb_mapped_at(peer, rkey, va, bytes, writes);
+	vb_ranges_of_bytes(out, here ? here : (void *)(uintptr_t)va, bytes);
+	out->mapped = here != NULL;
+	if (vb_unlikely(!here))
+		vb_mapped_miss(peer, rkey, bytes);
+}
+
+/* Which entry of the list the ranges begin with. */
+static unsigned first_entry(const struct ibv_sge *sge, uint64_t skip)
+{
+	unsigned i = 0;
+	for (; skip >= sge[i].length; i++)
+		skip -= sge[i].length;
+	return i;
+}
+
+/* All of the ranges or none: false. */
+static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv_sge *sge, uint64_t skip, bool writes)
+{
+	struct vb_ranges here = { .count = r->count, .bytes = r->bytes, .mapped = true };
+	unsigned e = r->count ? first_entry(sge, skip) : 0;
+	for (unsigned i = 0; i < r->count; i++, e++) {
+		while (!sge[e].length)
+			e++;
+		here.iov[i] = r->iov[i];
+		here.iov[i].iov_base = vb_mapped_at(peer, sge[e].lkey, (uintptr_t)r->iov[i].iov_base, r->iov[i].iov_len, writes);
+		if (!here.iov[i].iov_base) {
+			vb_mapped_miss(peer, sge[e].lkey, r->iov[i].iov_len);
+			return false;
+		}
+	}
+	memcpy(r->iov, here.iov, r->count * sizeof(*r->iov));
+	r->mapped = true;
+	return true;
+}
+
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd, const struct ibv_sge *sge, unsigned n,
+			       uint64_t skip, uint64_t bytes, bool writes, unsigned *bad)
+{
+	enum vb_key_fault fault = vb_ranges_of_list(out, peer->arena, pd, sge, n, skip, bytes, writes ? IBV_ACCESS_LOCAL_WRITE : 0, bad);
+	if (vb_likely(fault == VB_KEY_OK) && peer->mapped)
+		map_list(out, peer, sge, skip, writes);
+	return fault;
+}
+
+/* Sequentially consistent, behind the start of the busy section: pairs with the owner, who sets it and then waits for that section. */
+static bool is_moving(const struct vb_peer *peer)
+{
+	return atomic_load(&peer->arena->moving);
+}
+
 /* ---- copies ---- */
 
 /* The kernel copies range by range, in order: a range of its own keeps the last bytes last. */
@@ -20,10 +77,12 @@ static void split_last(struct vb_ranges *r)
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours)
 {
 	size_t done;
-	if (peer->copy == VB_COPY_SAME) {
+	if (theirs->mapped || peer->copy == VB_COPY_SAME) {
 		vb_ranges_copy(theirs, ours);
 		return 0;
 	}
+	if (is_moving(peer))
+		return -EAGAIN;
 	split_last(theirs);
 	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
 }
@@ -31,10 +90,12 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs)
 {
 	size_t done;
-	if (peer->copy == VB_COPY_SAME) {
+	if (theirs->mapped || peer->copy == VB_COPY_SAME) {
 		vb_ranges_copy(ours, theirs);
 		return 0;
 	}
+	if (is_moving(peer))
+		return -EAGAIN;
 	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
 }
 

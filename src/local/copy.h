@@ -10,8 +10,16 @@
 #include "local/qp.h"
 
 /*
+ * A range, or a gather/scatter list, of the peer's memory: by where this process has it mapped, if it has, else by the peer's addresses.
+ * The range was checked (vb_key_check said va); the list is checked as by vb_ranges_of_list, for the peer to give or to take.
+ */
+void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes, bool writes);
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd, const struct ibv_sge *sge, unsigned n,
+			       uint64_t skip, uint64_t bytes, bool writes, unsigned *bad);
+
+/*
  * Copies between ranges of this process and of the peer, which are equally long; the last bytes become visible last. 0, or what
- * vb_copy_from_peer and vb_copy_to_peer return.
+ * vb_copy_from_peer and vb_copy_to_peer return. -EAGAIN: the peer's memory is being moved, try again soon.
  */
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours);
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs);

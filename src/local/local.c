@@ -9,6 +9,7 @@
 #include "adapter/path.h"
 #include "base/log.h"
 #include "local/copy.h"
+#include "local/mapped.h"
 
 /* ---- the choice of path ---- */
 
@@ -125,6 +126,8 @@ static int attach(struct vb_qp *qp)
 	qp->path_state = l;
 	open_block(l);
 	join(l);
+	if (l->peer)
+		vb_mapped_expect(l->peer, qp->pd->number);
 	return 0;
 }
 
@@ -178,17 +181,20 @@ static void update(struct vb_qp *qp)
 	ring_peer(l);
 }
 
-/* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. */
-static void await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer)
+/* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. False: the deadline came. */
+static bool await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer, uint64_t deadline_ns)
 {
 	uint32_t seen = atomic_load(busy);
 	for (unsigned spins = 1; seen % 2 && atomic_load(busy) == seen; spins++) {
 		if (spins < 64)
 			continue;
 		sched_yield();
+		if (deadline_ns != UINT64_MAX && vb_now_ns() > deadline_ns)
+			return false;
 		if (peer && spins % 1024 == 0 && vb_peer_is_dead(peer))
-			return;
+			return true;
 	}
+	return true;
 }
 
 /* A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is one that can be. */
@@ -217,12 +223,17 @@ static void let_go(const struct pair *p)
 		vb_peer_put(p->peer);
 }
 
-static void await_theirs(const struct pair *p)
+static bool await_theirs(const struct pair *p, uint64_t deadline_ns)
 {
-	if (!p->theirs)
-		return;
-	await(&p->theirs->busy[VB_STREAM_REQUEST], p->peer);
-	await(&p->theirs->busy[VB_STREAM_RESPONSE], p->peer);
+	return !p->theirs || (await(&p->theirs->busy[VB_STREAM_REQUEST], p->peer, deadline_ns) &&
+			      await(&p->theirs->busy[VB_STREAM_RESPONSE], p->peer, deadline_ns));
+}
+
+static bool await_pair(const struct pair *p, uint64_t deadline_ns)
+{
+	const struct vb_shm_qp *mine = p->l->mine;
+	return await(&mine->busy[VB_STREAM_REQUEST], NULL, deadline_ns) && await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) &&
+	       await_theirs(p, deadline_ns);
 }
 
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
@@ -233,7 +244,7 @@ static void stop(struct vb_qp *qp)
 	vb_lock(&vb_progress_lock);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
-	await_theirs(&p);
+	await_theirs(&p, UINT64_MAX);
 	let_go(&p);
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
@@ -368,20 +379,20 @@ static unsigned find_busy(struct pair *busy)
 	return n;
 }
 
-static void quiesce(void)
+static bool quiesce(uint64_t deadline_ns)
 {
 	struct pair busy[BUSY_BATCH];
+	bool quiet = true;
 	unsigned n;
 	do {
 		n = find_busy(busy);
 		for (unsigned i = 0; i < n; i++) {
-			await(&busy[i].l->mine->busy[0], NULL);
-			await(&busy[i].l->mine->busy[1], NULL);
-			await_theirs(&busy[i]);
+			quiet = quiet && await_pair(&busy[i], deadline_ns);
 			vb_qp_unref(busy[i].l->qp);
 			let_go(&busy[i]);
 		}
-	} while (n == BUSY_BATCH);
+	} while (quiet && n == BUSY_BATCH);
+	return quiet;
 }
 
 static const struct vb_path_ops local_path = {

@@ -9,6 +9,7 @@
 #include "adapter/peer.h"
 #include "adapter/queue.h"
 #include "base/log.h"
+#include "local/mapped.h"
 #include "local/qp.h"
 
 enum {
@@ -84,6 +85,7 @@ void vb_peer_put(struct vb_peer *p)
 {
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
+	vb_mapped_close(p);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
 	if (p->fd >= 0)
@@ -203,11 +205,14 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 		return -EPROTO;
 	if (!r->can_copy)
 		p->copy = VB_COPY_LINK;
+	if (p->copy == VB_COPY_PROCESS_VM && vb_mapped_is_allowed())
+		vb_mapped_open(p);
 	atomic_store(&p->state, VB_PEER_UP);
 	vb_lock(&vb_progress_lock);
 	wake_all_locked(p);
 	ring_all_locked(p);
 	vb_unlock(&vb_progress_lock);
+	vb_mapped_offer(p);
 	vb_loop_wake();
 	return 0;
 }
@@ -310,6 +315,8 @@ static int take_message(struct vb_peer *p, const void *msg, size_t bytes, int *f
 		return take_hello(p, msg, fds, nfds);
 	if (bytes == sizeof(struct ready))
 		return take_ready(p, msg);
+	if (bytes == sizeof(struct vb_link_segment))
+		return vb_mapped_take_message(p, msg, fds, nfds);
 	return -EPROTO;
 }
 
@@ -319,6 +326,7 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 	union {
 		struct vb_link_hello hello;
 		struct ready ready;
+		struct vb_link_segment segment;
 	} msg;
 	int fds[VB_LINK_MAX_FDS], nfds = VB_LINK_MAX_FDS;
 	ssize_t n = vb_link_recv(p->fd, &msg, sizeof(msg), fds, &nfds);
@@ -468,6 +476,20 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 		vb_loop_wake();
 	else
 		vb_eventfd_ring(p->eventfd);
+}
+
+unsigned vb_peers_list(struct vb_peer **peers, unsigned max)
+{
+	unsigned n = 0;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; i < atomic_load(&nlistened) && n < max; i++) {
+		if (listened[i] == self)
+			continue;
+		peers[n++] = listened[i];
+		atomic_fetch_add(&listened[i]->refs, 1);
+	}
+	vb_unlock(&vb_progress_lock);
+	return n;
 }
 
 /* A process may ring on one of two links for QPs that are attached to the other (both connected at the same time). */

@@ -23,7 +23,7 @@ enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
 /* How bytes get from one process to the other. */
 enum vb_copy {
 	VB_COPY_SAME,       /* one address space */
-	VB_COPY_PROCESS_VM, /* process_vm_readv/writev, both ways */
+	VB_COPY_PROCESS_VM, /* by mappings where there are some, else process_vm_readv/writev, both ways */
 	VB_COPY_LINK,       /* through byte streams in the arenas: each side moves its own bytes */
 };
 
@@ -41,6 +41,8 @@ struct vb_peer {
 	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool ready_sent, hello_seen;
+	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
+	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
 	struct vb_watch watch;
 	struct vb_timer grace;           /* from its death to the failure of its QPs */
 	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */
@@ -61,6 +63,9 @@ const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
 const void *vb_peer_range(const struct vb_peer *peer, uint64_t offset, uint64_t bytes);
 /* Also true when the link has hung up and the progress thread has not noticed yet. */
 bool vb_peer_is_dead(const struct vb_peer *peer);
+
+/* All peers whose arena is mapped, but this process, with references; how many. */
+unsigned vb_peers_list(struct vb_peer **peers, unsigned max);
 
 /* Takes what bells there are and queues the QPs; true if there were some. vb_progress_lock is held. */
 bool vb_peers_listen(void);

@@ -10,6 +10,7 @@
 #include "adapter/status.h"
 #include "base/log.h"
 #include "local/copy.h"
+#include "local/mapped.h"
 #include "wire/timers.h"
 
 static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
@@ -127,7 +128,7 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	uint64_t n = vb_min_u64(sqe->length - l->req.moved, VB_SLICE_BYTES);
 	struct vb_ranges ours, theirs;
 	unsigned bad;
-	vb_ranges_of_bytes(&theirs, (void *)(uintptr_t)(va + l->req.moved), n);
+	vb_peer_bytes(&theirs, l->peer, sqe->rkey, va + l->req.moved, n, writes);
 	if (sqe->flags & IBV_SEND_INLINE) {
 		vb_ranges_of_bytes(&ours, sqe->inline_data, n);
 	} else {
@@ -136,7 +137,10 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 		if (vb_unlikely(fault != VB_KEY_OK))
 			return fail_sqe(sqe, fault, bad);
 	}
-	if (vb_unlikely(writes ? vb_copy_out(l->peer, &theirs, &ours) : vb_copy_in(l->peer, &ours, &theirs)))
+	int err = writes ? vb_copy_out(l->peer, &theirs, &ours) : vb_copy_in(l->peer, &ours, &theirs);
+	if (vb_unlikely(err == -EAGAIN))
+		return HERE_MORE;
+	if (vb_unlikely(err))
 		return vb_ranges_are_mapped(&ours, !writes) ? HERE_NOT : fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
 	l->req.moved += n;
 	return l->req.moved == sqe->length ? HERE_DONE : HERE_MORE;
@@ -160,14 +164,58 @@ static bool is_one_sided(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_READ;
 }
 
+/* By the processor's own atomics, which the owner of the memory uses as well. */
+static uint64_t fetch_atomically(_Atomic(uint64_t) *word, const struct vb_sqe *sqe)
+{
+	uint64_t found = sqe->compare_add;
+	if (sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return atomic_fetch_add(word, sqe->compare_add);
+	atomic_compare_exchange_strong(word, &found, sqe->swap);
+	return found;
+}
+
+static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
+{
+	_Atomic(uint64_t) *word = vb_mapped_at(l->peer, sqe->rkey, va, sizeof(*word), true);
+	struct vb_ranges ours, from;
+	unsigned bad;
+	if (!word || va % sizeof(*word))
+		return vb_mapped_miss(l->peer, sqe->rkey, sizeof(*word)), HERE_NOT;
+	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(*word),
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		return fail_sqe(sqe, fault, bad);
+	uint64_t found = fetch_atomically(word, sqe);
+	vb_ranges_of_bytes(&from, &found, sizeof(found));
+	vb_ranges_copy(&ours, &from);
+	return HERE_DONE;
+}
+
+static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
+{
+	uint64_t va = 0;
+	enum here h = HERE_NOT;
+	if (sqe->remote_addr % sizeof(uint64_t) || !l->peer->mapped)
+		return HERE_NOT;
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	if (responds(l) && may_access(l, sqe, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
+		h = atomic_in_mapping(l, sqe, va);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	return h;
+}
+
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	if (l->peer->copy == VB_COPY_LINK)
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
-	if (sqe->opcode == IBV_WR_RDMA_READ && atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed))
+	if (!atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed))
+		return HERE_NOT;
+	if (sqe->opcode == IBV_WR_RDMA_READ)
 		return move(l, sqe, IBV_ACCESS_REMOTE_READ);
+	if (sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return atomic_here(l, sqe);
 	return HERE_NOT;
 }
 

@@ -5,6 +5,7 @@
  * those that the specification gives the requester for the NAK that this responder would send.
  */
 #include <errno.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -215,12 +216,13 @@ static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struc
 		vb_ranges_copy(ours, &from);
 		return STEP_DONE;
 	}
-	enum vb_key_fault fault = vb_ranges_of_list(&from, l->peer->arena, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done,
-						    ours->bytes, 0, &bad);
+	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, ours->bytes, false,
+					       &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	if (!vb_copy_in(l->peer, ours, &from))
-		return STEP_DONE;
+	int err = vb_copy_in(l->peer, ours, &from);
+	if (vb_likely(!err || err == -EAGAIN))
+		return err ? STEP_MORE : STEP_DONE;
 	if (!vb_ranges_are_mapped(ours, true))
 		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
 	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
@@ -315,12 +317,12 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	vb_ranges_of_bytes(&from, (void *)(uintptr_t)(va + r->done), n);
 	if (r->flags & VB_SHM_STAGED)
 		return !n || vb_stream_put(l, VB_STREAM_RESPONSE, &from) ? moved(l, n) : fail(f, IBV_WC_REM_OP_ERR, "out of memory");
-	enum vb_key_fault fault = vb_ranges_of_list(&to, l->peer->arena, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, n,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, n, true, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	if (!vb_copy_out(l->peer, &to, &from))
-		return moved(l, n);
+	int err = vb_copy_out(l->peer, &to, &from);
+	if (vb_likely(!err || err == -EAGAIN))
+		return err ? STEP_MORE : moved(l, n);
 	return vb_ranges_are_mapped(&from, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
 						  : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
 }

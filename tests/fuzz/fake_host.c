@@ -12,6 +12,7 @@
 #include "fuzz.h"
 #include "host/notifier.h"
 #include "host/private.h"
+#include "host/remap.h"
 #include "host/route.h"
 #include "local/shared.h"
 
@@ -30,6 +31,7 @@ void vb_host_put(void) { }
 unsigned vb_host_generation(void) { return 0; }
 bool vb_local_is_off(void) { return false; }
 void vb_host_at_fork(void (*child)(void)) { }
+void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) { }
 void vb_fd_own(int fd) { }
 void vb_fd_close(int fd) { }
 void vb_host_lock(void) { }
@@ -127,6 +129,13 @@ int vb_loop_eventfd(void) { return EVENT_FD; }
 void vb_eventfd_ring(int fd) { must(fd == EVENT_FD); }
 bool vb_loop_is_current(void) { return true; }
 bool vb_loop_callback_is_stopped(void) { return false; }
+bool vb_loop_has_caller(void) { return false; }
+
+int vb_loop_call(void (*function)(void *arg), void *arg)
+{
+	function(arg);
+	return 0;
+}
 
 void fake_run(void)
 {
@@ -406,7 +415,28 @@ int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
 	return 0;
 }
 
-void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen); }
+/* The peer's segments are all the same memory. */
+int vb_shm_map_segment(int fd, size_t bytes, bool writable, void **addr)
+{
+	*addr = fake_memory;
+	return bytes == FAKE_MEMORY_BYTES ? 0 : -EINVAL;
+}
+
+void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen || addr == fake_memory); }
+
+/* ---- moving pages: there are none that could be ---- */
+
+enum vb_remap_way vb_remap_way(void) { return VB_REMAP_ANYTIME; }
+bool vb_remap_may_now(void) { return true; }
+int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan) { return -EPERM; }
+bool vb_remap_is_own_stack(const void *addr, size_t bytes) { return false; }
+int vb_remap_open(size_t bytes, int *fd) { return -EPERM; }
+int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t offset) { return -EPERM; }
+int vb_remap_seal(int fd, bool writable) { return -EPERM; }
+int vb_remap_back(int fd, unsigned advice) { return -EPERM; }
+int vb_remap_fork_copy(int fd) { return 0; }
+void vb_remap_fork_restore(void) { }
+void vb_remap_fork_drop(void) { }
 
 int vb_mem_check(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
 
