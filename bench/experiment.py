@@ -11,7 +11,7 @@ import typing
 # How figures are shown, by unit: the largest step that they reach.
 STEPS = {
     "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")),
-    "B/s": ((1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
+    "B/s": ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
     "B": ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
     "/s": ((1e6, "million/s"), (1e3, "thousand/s"), (1, "/s")),
     "%": ((1, "%"),),
@@ -97,10 +97,9 @@ HEADING = "| | verbatim | peer | ratio | goal | |\n| --- | --- | --- | --- | ---
 
 
 def show(value, unit):
-    for step, name in STEPS[unit]:
-        if abs(value) >= step:
-            return f"{value / step:.3g} {name}"
-    return f"{value:.3g} {STEPS[unit][-1][1]}"
+    step, name = next((step for step in STEPS[unit] if abs(value) >= step[0]), STEPS[unit][-1])
+    scaled = value / step
+    return f"{scaled:.0f} {name}" if scaled >= 100 else f"{scaled:.3g} {name}"
 
 
 def show_goal(found):

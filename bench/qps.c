@@ -20,7 +20,7 @@ enum {
 	BYTES = 8,
 	BATCH = 16,
 	IDLE_S = 2,
-	REPEATS = 5,
+	REPEATS = 3,
 };
 
 static struct shared {

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A line chart on two logarithmic axes, as SVG: message sizes to the right, figures upwards, each line named at its end."""
+import math
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT = 820, 440
+LEFT, RIGHT, TOP, BOTTOM = 84, 200, 56, 56
+LABEL_STEP = 17          # least distance of two names
+OWN_COLOURS = ("#0b6e99", "#c2410c", "#15803d")
+PEER_COLOURS = ("#6b7280", "#a78bba", "#b3a369")
+
+STYLE = """text { font: 13px sans-serif; fill: #374151 } .title { font-size: 16px; font-weight: bold; fill: #111827 }
+.grid { stroke: #e5e7eb; stroke-width: 1 } .line { fill: none; stroke-width: 2.5 } .peer { stroke-dasharray: 6 4; stroke-width: 2 }"""
+
+
+class Scale:
+    """A logarithmic axis from `low` to `high`, drawn from `start` to `end`."""
+
+    def __init__(self, low, high, start, end):
+        self.low, self.high, self.start, self.end = math.log(low), math.log(high), start, end
+
+    def at(self, value):
+        return self.start + (math.log(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def ticks(low, high):
+    """1, 2, 5, 10, 20 … from the last at or below `low` to the first at or above `high`; powers of ten alone where that is too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if last - first <= 3 else (1,)
+    values = [step * 10.0 ** power for power in range(first, last + 1) for step in steps]
+    above = next(value for value in values if value >= high)
+    below = max((value for value in values if value <= low), default=values[0])
+    return [value for value in values if below <= value <= above]
+
+
+def text(x, y, words, anchor="start", kind=""):
+    chosen = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"{chosen}>{escape(words)}</text>'
+
+
+def spread(wanted):
+    """Places for names, in the order of `wanted`, none nearer to another than LABEL_STEP."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    places = dict.fromkeys(order, 0.0)
+    last = -math.inf
+    for index in order:
+        last = places[index] = max(wanted[index], last + LABEL_STEP)
+    overhang = max(0.0, last - (HEIGHT - BOTTOM))
+    return [places[index] - overhang for index in range(len(wanted))]
+
+
+def chart(title, series, show_size, show_value):
+    """`series`: (name, is it ours, [(size, value), …]) each; the two functions give the axes' words."""
+    sizes = sorted({size for _, _, points in series for size, _ in points})
+    values = [value for _, _, points in series for _, value in points]
+    marks = ticks(min(values), max(values))
+    x = Scale(sizes[0], sizes[-1], LEFT, WIDTH - RIGHT)
+    y = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+             f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+             text(LEFT, 30, title, kind="title"), *grid(x, y, sizes, marks, show_size, show_value), *lines(x, y, series), "</svg>"]
+    return "\n".join(parts) + "\n"
+
+
+def grid(x, y, sizes, marks, show_size, show_value):
+    for mark in marks:
+        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y.at(mark):.1f}" y2="{y.at(mark):.1f}"/>'
+        yield text(LEFT - 10, y.at(mark) + 4, show_value(mark), "end")
+    for size in sizes:
+        yield f'<line class="grid" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="{x.at(size):.1f}" x2="{x.at(size):.1f}"/>'
+        yield text(x.at(size), HEIGHT - BOTTOM + 22, show_size(size), "middle")
+    yield text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "message size", "middle")
+
+
+def lines(x, y, series):
+    labels = spread([y.at(points[-1][1]) for _, _, points in series])
+    colours = {True: iter(OWN_COLOURS), False: iter(PEER_COLOURS)}
+    for (name, ours, points), label in zip(series, labels):
+        colour = next(colours[ours])
+        places = [(x.at(size), y.at(value)) for size, value in points]
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
+        yield f'<polyline class="line{"" if ours else " peer"}" stroke="{colour}" points="{path}"/>'
+        yield from (f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in places)
+        yield f'<text x="{WIDTH - RIGHT + 12}" y="{label + 4:.0f}" style="fill: {colour}">{escape(name)}</text>'
