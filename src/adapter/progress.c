@@ -31,6 +31,7 @@ static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
 static atomic_uint fruitless;   /* rounds in a row that found nothing */
 static atomic_uint hot_polls;   /* that found news of a hot QP */
+static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread */
@@ -74,6 +75,21 @@ void vb_progress_later(struct vb_qp *qp)
 		vb_loop_wake();
 }
 
+void vb_progress_retry(struct vb_qp *qp)
+{
+	atomic_store_explicit(&contended, true, memory_order_relaxed);
+	vb_progress_later(qp);
+}
+
+/* Who has the lock may be waiting for this thread's processor. */
+static void let_holder_run(void)
+{
+	if (vb_likely(!atomic_load_explicit(&contended, memory_order_relaxed)))
+		return;
+	atomic_store_explicit(&contended, false, memory_order_relaxed);
+	sched_yield();
+}
+
 static void run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
@@ -95,8 +111,10 @@ static bool round_once(void)
 {
 	struct vb_qp *batch[RUN_BATCH];
 	bool found = vb_path_pump();
-	if (!vb_lock_try(&vb_progress_lock))
+	if (!vb_lock_try(&vb_progress_lock)) {
+		atomic_store_explicit(&contended, true, memory_order_relaxed);
 		return true;
+	}
 	found |= vb_path_poll_all();
 	unsigned n = take_batch_locked(batch);
 	vb_unlock(&vb_progress_lock);
@@ -163,6 +181,7 @@ bool vb_progress_poll(struct vb_qp *hot)
 		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
 	else
 		give_way();
+	let_holder_run();
 	return found;
 }
 
@@ -194,9 +213,8 @@ static uint64_t pass(uint64_t now_ns)
 	atomic_store(&spinning, false);
 	atomic_store(&spins, 0);
 	atomic_store(&vb_arena->asleep, 0);
-	for (int i = 0; i < PASS_ROUNDS; i++)
-		if (!round_once())
-			break;
+	for (int i = 0; i < PASS_ROUNDS && round_once(); i++)
+		let_holder_run();
 	fall_asleep();
 	return vb_path_is_pending() || !run_queue_is_empty() ? 0 : UINT64_MAX;
 }

@@ -29,6 +29,8 @@ bool vb_progress_poll(struct vb_qp *hot);
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */
 void vb_progress_later(struct vb_qp *qp);
+/* The same for one whose turn it was, but another thread has the lock that it takes: that one is let run first. */
+void vb_progress_retry(struct vb_qp *qp);
 void vb_progress_later_locked(struct vb_qp *qp);
 /* Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does. */
 bool vb_progress_is_polled(void);

@@ -281,7 +281,7 @@ static void serve(struct vb_qp *qp)
 	if (vb_lock_try(&qp->resp_lock))
 		serve_locked(qp);
 	else
-		vb_progress_later(qp);
+		vb_progress_retry(qp);
 }
 
 /* sq.lock is held, and released. */
@@ -297,7 +297,7 @@ static void request_locked(struct vb_qp *qp)
 static bool request(struct vb_qp *qp)
 {
 	if (!vb_lock_try(&qp->sq.lock)) {
-		vb_progress_later(qp);
+		vb_progress_retry(qp);
 		return false;
 	}
 	request_locked(qp);

@@ -417,8 +417,10 @@ static bool complete_told(struct vb_local_qp *l)
 {
 	if (vb_likely(!vb_requester_is_told(l)))
 		return true;
-	if (!vb_lock_try(&l->qp->sq.lock))
+	if (!vb_lock_try(&l->qp->sq.lock)) {
+		vb_progress_retry(l->qp);
 		return false;
+	}
 	vb_requester_take_told(l);
 	vb_unlock(&l->qp->sq.lock);
 	return true;

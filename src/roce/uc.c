@@ -88,7 +88,7 @@ static void send_posted(struct vb_qp *qp)
 static void run(struct vb_qp *qp)
 {
 	if (!vb_lock_try(&qp->sq.lock)) {
-		vb_progress_later(qp);
+		vb_progress_retry(qp);
 		return;
 	}
 	if (atomic_load(&qp->state) == IBV_QPS_RTS)

@@ -246,7 +246,7 @@ static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
 static void run(struct vb_qp *qp)
 {
 	if (!vb_lock_try(&qp->sq.lock)) {
-		vb_progress_later(qp);
+		vb_progress_retry(qp);
 		return;
 	}
 	if (atomic_load(&of(qp)->blocked))
