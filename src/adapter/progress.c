@@ -6,6 +6,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/path.h"
+#include "adapter/segment.h"
 #include "base/ticks.h"
 
 enum {
@@ -172,6 +173,7 @@ bool vb_progress_poll(struct vb_qp *hot)
 	if (vb_unlikely(!vb_arena))
 		return false; /* a forked child that polls its parent's CQ */
 	note_poll();
+	vb_segment_yield();
 	bool found = hot != NULL;
 	if (hot)
 		take_news(hot);

@@ -48,12 +48,29 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 
 /* ---- copying ---- */
 
+/* One store each for what a processor stores at once; else the last byte behind the others. */
+static void copy_few(void *to, const void *from, size_t n)
+{
+	switch (n) {
+	case 8:
+		memcpy(to, from, 8);
+		break;
+	case 4:
+		memcpy(to, from, 4);
+		break;
+	default:
+		memcpy(to, from, n - 1);
+		atomic_thread_fence(memory_order_release);
+		memcpy((char *)to + n - 1, (const char *)from + n - 1, 1);
+	}
+}
+
 /* The last eight bytes in one store, behind all others: programs poll on them. */
 static void copy_ordered(void *to, const void *from, size_t n)
 {
 	uint64_t last;
 	if (n <= sizeof(last)) {
-		memcpy(to, from, n);
+		copy_few(to, from, n);
 		return;
 	}
 	memcpy(to, from, n - sizeof(last));

@@ -30,6 +30,7 @@ static const struct path {
 	{ "one process, process_vm", true, "VERBATIM_COPY", "process_vm" },
 	{ "one process, link", true, "VERBATIM_COPY", "link" },
 	{ "two processes", false, NULL, NULL },
+	{ "two processes, mapped", false, "VERBATIM_COPY", "mapped" },
 	{ "two processes, process_vm", false, "VERBATIM_COPY", "process_vm" },
 	{ "two processes, link", false, "VERBATIM_COPY", "link" },
 	{ "one process, roce", true, "VERBATIM_LOCAL", "off" },
