@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. Where the kernel refuses
- * rtnetlink groups there is no news: then the address cache expires by time instead.
+ * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. While there are none, the last
+ * list of interfaces holds. Where the kernel refuses rtnetlink groups there is no news: then nothing is kept of interfaces, and the
+ * address cache expires by time instead.
  */
 #include "host/private.h"
 
@@ -151,7 +152,7 @@ static int by_index_loopback_last(const void *a, const void *b)
 	return (x->index > y->index) - (x->index < y->index);
 }
 
-int vb_netif_list(struct vb_netif **list, unsigned *count)
+static int read_list(struct vb_netif **list, unsigned *count)
 {
 	struct ifaddrs *all;
 	if (getifaddrs(&all) < 0)
@@ -190,7 +191,7 @@ static struct {
 	uint64_t read_at_ns; /* 0: never */
 } cache; /* under the host lock */
 
-static atomic_bool cache_is_stale;
+static atomic_bool cache_is_stale, kept_is_stale;
 static bool news_come; /* under the host lock: the rtnetlink socket works */
 
 static int compare_ips(const void *a, const void *b) { return memcmp(a, b, sizeof(struct in6_addr)); }
@@ -280,6 +281,7 @@ static bool read_changes(int fd)
 
 static void news_ready(struct vb_watch *w, uint32_t epoll_events)
 {
+	atomic_store(&kept_is_stale, true);
 	if (!read_changes(w->fd))
 		return;
 	atomic_store(&cache_is_stale, true);
@@ -312,11 +314,68 @@ void vb_netif_start_locked(void)
 		return;
 	}
 	news_come = true;
-	atomic_store(&cache_is_stale, true); /* it may be older than the subscription */
+	atomic_store(&cache_is_stale, true); /* they may be older than the subscription */
+	atomic_store(&kept_is_stale, true);
 }
 
 void vb_netif_forget(void)
 {
 	news_come = false;
 	atomic_store(&cache_is_stale, true);
+}
+
+/* ---- the list, kept ---- */
+
+static struct {
+	struct vb_netif *list; /* NULL: none */
+	unsigned count;
+} kept; /* under the host lock */
+
+static int copy_of(const struct vb_netif *from, unsigned n, struct vb_netif **list, unsigned *count)
+{
+	struct vb_netif *copy = malloc((n + 1) * sizeof *copy);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, from, n * sizeof *copy);
+	*list = copy;
+	*count = n;
+	return 0;
+}
+
+static bool has_news_locked(void)
+{
+	char byte;
+	return recv(news.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
+}
+
+/* The kernel queues news before the change returns to who made it. News that the progress thread takes out is marked before. */
+static bool kept_holds_locked(void)
+{
+	return news_come && kept.list && !has_news_locked() && !atomic_load(&kept_is_stale);
+}
+
+static int renew_locked(void)
+{
+	struct vb_netif *list = NULL;
+	unsigned count = 0;
+	atomic_store(&kept_is_stale, false); /* before reading: what changes meanwhile makes it stale again */
+	int err = read_list(&list, &count);
+	if (err) {
+		atomic_store(&kept_is_stale, true);
+		return err;
+	}
+	free(kept.list);
+	kept.list = list;
+	kept.count = count;
+	return 0;
+}
+
+int vb_netif_list(struct vb_netif **list, unsigned *count)
+{
+	vb_host_lock();
+	int err = kept_holds_locked() ? 0 : renew_locked();
+	if (!err)
+		err = copy_of(kept.list, kept.count, list, count);
+	vb_host_unlock();
+	return err;
 }

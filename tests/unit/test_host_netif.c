@@ -156,6 +156,40 @@ static void change_addresses_without_notices(int sock)
 	CHILD_CHECK(WAIT_FOR(!is_local("198.51.100.9")));
 }
 
+static bool loopback_has(const char *address)
+{
+	struct vb_netif *list;
+	unsigned count;
+	struct in6_addr wanted = ip(address);
+	bool found = false;
+
+	if (vb_netif_list(&list, &count))
+		return false;
+	for (unsigned i = 0; i < list[count - 1].naddrs; i++)
+		found |= IN6_ARE_ADDR_EQUAL(&list[count - 1].addrs[i].ip, &wanted);
+	free(list);
+	return found;
+}
+
+enum { CHANGES = 200 };
+
+/* No change may be missed, whoever reads the news of it first. */
+static void list_after_each_change(int sock)
+{
+	char address[32], last[32] = "198.51.100.9";
+
+	if (!enter_network_namespace())
+		_exit(NO_NAMESPACE);
+	CHILD_CHECK(vb_host_get() == 0);
+	for (unsigned i = 10; i < CHANGES; i++) {
+		snprintf(address, sizeof address, "198.51.100.%u", i);
+		CHILD_CHECK(set_loopback(address));
+		CHILD_CHECK(loopback_has(address) && !loopback_has(last));
+		CHILD_CHECK(loopback_has(address));
+		memcpy(last, address, sizeof last);
+	}
+}
+
 static void run_in_namespace(void (*body)(int))
 {
 	struct child c = child_start(body);
@@ -168,6 +202,8 @@ static void run_in_namespace(void (*body)(int))
 
 static void netif_watch__tells_changes(void **state) { run_in_namespace(change_addresses); }
 
+static void netif_list__has_each_change_at_once(void **state) { run_in_namespace(list_after_each_change); }
+
 static void netif_is_local__follows_changes_without_notices(void **state)
 {
 	run_in_namespace(change_addresses_without_notices);
@@ -179,6 +215,7 @@ int main(void)
 		cmocka_unit_test(netif_list__is_ordered_and_plausible),
 		cmocka_unit_test(netif_is_local__knows_own_addresses),
 		cmocka_unit_test(netif_watch__tells_changes),
+		cmocka_unit_test(netif_list__has_each_change_at_once),
 		cmocka_unit_test(netif_is_local__follows_changes_without_notices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
