@@ -295,11 +295,7 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 	pthread_mutex_unlock(&lock);
 	if (idle && on_change)
 		on_change();
-	if (idle)
-		return;
-	if (vb_remap_way() == VB_REMAP_ALONE)
-		atomic_store(&vb_segment_waits, true);
-	else if (more || wait)
+	if (!idle && (more || wait))
 		vb_timer_set(timer, now_ns + (more ? 0 : RETRY_NS));
 }
 
@@ -309,17 +305,20 @@ static void want_locked(uint32_t key)
 		wants[wants_tail++ % MAX_WANTS] = key;
 }
 
-static void wake_mover(void)
+static void wake_mover_locked(void)
 {
-	vb_timer_set(&mover, 0);
+	if (vb_remap_way() == VB_REMAP_ALONE)
+		atomic_store(&vb_segment_waits, true);
+	else
+		vb_timer_set(&mover, 0);
 }
 
 void vb_segment_want(uint32_t key)
 {
 	pthread_mutex_lock(&lock);
 	want_locked(key);
+	wake_mover_locked();
 	pthread_mutex_unlock(&lock);
-	wake_mover();
 }
 
 /* Calls visit for the newest keys of a domain until it returns false. */
@@ -354,8 +353,8 @@ void vb_segment_want_domain(uint32_t pd)
 	struct eager e = { 0 };
 	pthread_mutex_lock(&lock);
 	each_key(pd, want_small_locked, &e);
+	wake_mover_locked();
 	pthread_mutex_unlock(&lock);
-	wake_mover();
 }
 
 struct listing {
