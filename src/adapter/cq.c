@@ -86,15 +86,41 @@ static void retire(const struct vb_cqe *e)
 				      memory_order_release);
 }
 
+static void show(const struct vb_cqe *e, struct ibv_wc *wc)
+{
+	*wc = (struct ibv_wc){
+		.wr_id = e->wr_id,
+		.status = e->status,
+		.opcode = e->opcode,
+		.vendor_err = e->vendor_err,
+		.byte_len = e->byte_len,
+		.imm_data = e->imm,
+		.qp_num = e->qp_num,
+		.src_qp = e->src_qp,
+		.wc_flags = e->wc_flags,
+		.pkey_index = e->pkey_index,
+	};
+}
+
+/* Where a poll's completions go: one of the two. */
+struct sink {
+	struct vb_cqe *entries;
+	struct ibv_wc *wcs;
+};
+
 /* cq->lock is held. */
-static int take_locked(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+static inline int take_locked(struct vb_cq *cq, uint32_t n, struct sink to)
 {
 	int got = 0;
-	while ((uint32_t)got < n && cq->head != cq->tail) {
-		out[got] = cq->ring[cq->head++ & cq->mask];
-		retire(&out[got++]);
+	for (; (uint32_t)got < n && cq->head != cq->tail; got++) {
+		const struct vb_cqe *e = &cq->ring[cq->head++ & cq->mask];
+		retire(e);
+		if (to.wcs)
+			show(e, &to.wcs[got]);
+		else
+			to.entries[got] = *e;
 	}
-	return !got && cq->overrun ? -EIO : got;
+	return vb_unlikely(!got && cq->overrun) ? -EIO : got;
 }
 
 /* The QP that had the last completion, with a reference, if there is more; it cannot go while it is hot. cq->lock is held. */
@@ -108,18 +134,28 @@ static struct vb_qp *hot_with_news(const struct vb_cq *cq)
 	return hot;
 }
 
-int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+static inline int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 {
 	vb_lock(&cq->lock);
-	int got = take_locked(cq, n, out);
+	int got = take_locked(cq, n, to);
 	struct vb_qp *hot = got ? NULL : hot_with_news(cq);
 	vb_unlock(&cq->lock);
 	if (got || !vb_progress_poll(hot))
 		return got;
 	vb_lock(&cq->lock);
-	got = take_locked(cq, n, out);
+	got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);
 	return got;
+}
+
+int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+{
+	return poll(cq, n, (struct sink){ .entries = out });
+}
+
+int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
+{
+	return poll(cq, n, (struct sink){ .wcs = out });
 }
 
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only)

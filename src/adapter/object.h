@@ -173,6 +173,7 @@ int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
 /* Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after an overrun. */
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
+int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 /* For producers. On overrun the completion is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */

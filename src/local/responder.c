@@ -412,6 +412,13 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 			      memory_order_release);
 }
 
+/* Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by now. */
+__attribute__((no_sanitize("thread"))) static bool has_next(const struct vb_local_qp *l)
+{
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	return vb_shm_head_tag(atomic_load_explicit(&slot_at(l, next)->head, memory_order_acquire)) == next + 1;
+}
+
 /* A send completes before the receive of the answer to it. False: another thread has the send queue. */
 static bool complete_told(struct vb_local_qp *l)
 {
@@ -428,12 +435,28 @@ static bool complete_told(struct vb_local_qp *l)
 
 static enum step serve_one(struct vb_local_qp *l, struct failure *f)
 {
-	enum step step = STEP_IDLE;
-	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	if (vb_likely(may_serve(l)))
-		step = atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) ? STEP_DONE : fetch(l, f);
+	enum step step = STEP_DONE;
+	if (vb_unlikely(!may_serve(l)))
+		return STEP_IDLE;
+	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
+		step = fetch(l, f);
 	if (step == STEP_DONE)
 		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
+	return step;
+}
+
+/* Executes what there is, up to a bound, in one busy section. *served: slots. */
+static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned *served)
+{
+	enum step step;
+	uint64_t bytes = 0;
+	vb_busy_begin(l, VB_STREAM_RESPONSE);
+	for (*served = 0; (step = serve_one(l, f)) == STEP_DONE; ) {
+		bytes += l->resp.cur.length;
+		finish(l);
+		if (++*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || !has_next(l) || vb_requester_has_news(l))
+			break;
+	}
 	vb_busy_end(l, VB_STREAM_RESPONSE);
 	return step;
 }
@@ -442,18 +465,10 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 {
 	struct vb_verdict v = { .event = -1 };
 	struct failure f;
-	enum step step = STEP_IDLE;
-	int n = 0;
-	uint64_t bytes = 0;
+	unsigned n;
 	if (!(atomic_load(&l->mine->mode) & VB_SHM_RESPONDS))
 		return v;
-	do {
-		step = serve_one(l, &f);
-		if (step != STEP_DONE)
-			break;
-		bytes += l->resp.cur.length;
-		finish(l);
-	} while (++n < VB_SERVE_BATCH && bytes < VB_SLICE_BYTES && !vb_requester_has_news(l));
+	enum step step = serve_batch(l, &f, &n);
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
 	if (n || step == STEP_FAIL)
@@ -461,13 +476,6 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
 	return v;
-}
-
-/* Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by now. */
-__attribute__((no_sanitize("thread"))) static bool has_next(const struct vb_local_qp *l)
-{
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	return vb_shm_head_tag(atomic_load_explicit(&slot_at(l, next)->head, memory_order_acquire)) == next + 1;
 }
 
 bool vb_responder_has_news(const struct vb_local_qp *l)

@@ -91,37 +91,7 @@ VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
 
 /* ---- polling ---- */
 
-static inline void show_wc(const struct vb_cqe *e, struct ibv_wc *wc)
-{
-	wc->wr_id = e->wr_id;
-	wc->status = e->status;
-	wc->opcode = e->opcode;
-	wc->vendor_err = e->vendor_err;
-	wc->byte_len = e->byte_len;
-	wc->imm_data = e->imm;
-	wc->qp_num = e->qp_num;
-	wc->src_qp = e->src_qp;
-	wc->wc_flags = e->wc_flags;
-	wc->pkey_index = e->pkey_index;
-	wc->slid = 0;
-	wc->sl = 0;
-	wc->dlid_path_bits = 0;
-}
-
 int vb_poll_cq(struct ibv_cq *pub, int num_entries, struct ibv_wc *wc)
 {
-	enum { BATCH = 16 };
-	struct vb_cqe found[BATCH];
-	int done = 0;
-	while (done < num_entries) {
-		int want = num_entries - done < BATCH ? num_entries - done : BATCH;
-		int got = vb_cq_poll(vb_cq_of(pub), (uint32_t)want, found);
-		if (vb_unlikely(got < 0))
-			return done ? done : got;
-		for (int i = 0; i < got; i++)
-			show_wc(&found[i], &wc[done++]);
-		if (got < want)
-			break;
-	}
-	return done;
+	return num_entries > 0 ? vb_cq_poll_wc(vb_cq_of(pub), (uint32_t)num_entries, wc) : 0;
 }
