@@ -25,7 +25,7 @@ check:
 # Simulations, SEEDS of each from FROM on.
 SEEDS ?= 20000
 FROM  ?= 1
-sims   = sim_cm sim_rc sim_unreliable
+sims   = sim_cm sim_rc sim_rs_stream sim_unreliable
 soak: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/sim/%)
 	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/sim/$$sim $(FROM) $(SEEDS) || exit 1; done

@@ -68,6 +68,7 @@ static void fail_locked(struct vb_rs *s, int err)
 	vb_explain("rconnect", "socket %d, %s: %s", s->fd, vb_rs_state_text(s->state), strerror(err));
 	s->state = VB_RS_FAILED;
 	s->error = err;
+	vb_rs_stream_break(&s->stream); /* what is flushed now says nothing new */
 }
 
 static void resolve_address_locked(struct vb_rs *s)

@@ -580,10 +580,8 @@ void vb_rs_datagram_news_locked(struct vb_rs *s)
 	struct port *p;
 
 	vb_list_for_each(p, &s->datagram->ports, node) {
-		unsigned events = vb_rs_cq_take_events(p->channel);
-
-		if (events) {
-			ibv_ack_cq_events(p->cq, events);
+		if (p->is_armed && vb_rs_cq_take_event(p->channel)) {
+			ibv_ack_cq_events(p->cq, 1);
 			p->is_armed = false;
 		}
 	}

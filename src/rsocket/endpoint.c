@@ -59,15 +59,12 @@ int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channe
 	return *cq ? 0 : -errno;
 }
 
-unsigned vb_rs_cq_take_events(struct ibv_comp_channel *channel)
+bool vb_rs_cq_take_event(struct ibv_comp_channel *channel)
 {
 	struct ibv_cq *cq;
 	void *context;
-	unsigned n = 0;
 
-	while (!ibv_get_cq_event(channel, &cq, &context))
-		n++;
-	return n;
+	return !ibv_get_cq_event(channel, &cq, &context);
 }
 
 /* ---- life ---- */

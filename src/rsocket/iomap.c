@@ -65,6 +65,16 @@ static int map_locked(struct vb_rs *s, void *buf, size_t len, int prot, uint64_t
 	return 0;
 }
 
+/* Both ends' offers are known while a connection is being accepted. */
+static int check_locked(struct vb_rs *s, size_t len, int prot)
+{
+	if (!vb_rs_is_stream(s))
+		return -EOPNOTSUPP;
+	if (prot & ~(PROT_WRITE | PROT_NONE) || !len || len > UINT32_MAX)
+		return -EINVAL;
+	return s->state == VB_RS_ACCEPTING ? 0 : vb_rs_await_connection_locked(s, vb_rs_may_block(s, 0), s->options.send_timeout_ns);
+}
+
 VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
 {
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
@@ -75,11 +85,8 @@ VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 	if (offset == -1)
 		offset = (off_t)(uintptr_t)buf;
 	pthread_mutex_lock(&s->lock);
-	if (!vb_rs_is_stream(s) || s->state != VB_RS_CONNECTED)
-		err = -ENOTCONN;
-	else if (prot & ~(PROT_WRITE | PROT_NONE) || !len || len > UINT32_MAX)
-		err = -EINVAL;
-	else
+	err = check_locked(s, len, prot);
+	if (!err)
 		err = map_locked(s, buf, len, prot, (uint64_t)offset);
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);

@@ -159,12 +159,12 @@ static bool begin_sleep(struct workspace *w, struct watched *one, const struct p
 
 static void end_sleep(struct workspace *w, struct watched *one)
 {
-	bool news = false;
+	unsigned news = 0;
 
 	if (!one->socket || !one->sleeps)
 		return;
 	for (unsigned i = 0; i < one->num; i++)
-		news |= w->polled[one->first + i].revents != 0;
+		news |= (w->polled[one->first + i].revents != 0) << i;
 	pthread_mutex_lock(&one->socket->lock);
 	vb_rs_sleep_end_locked(one->socket, &one->sleeper, news);
 	pthread_mutex_unlock(&one->socket->lock);

@@ -199,8 +199,8 @@ void vb_rs_wake_locked(struct vb_rs *s);
  * happened meanwhile, look again. The sleeper is listed until vb_rs_sleep_end_locked.
  */
 unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS]);
-/* news: one of the descriptors was readable. Under the lock. */
-void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, bool news);
+/* news: bits of the descriptors, in their order, that were readable. Under the lock. */
+void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
 /*
  * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if !may_block, -EAGAIN after
  * timeout_ns (0: never), -EINTR.
@@ -226,8 +226,8 @@ int vb_rs_endpoint_create(struct vb_rs *s);
 void vb_rs_endpoint_destroy(struct vb_rs *s);
 /* CQ and its channel for an id. */
 int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel, struct ibv_cq **cq);
-/* Takes what the completion channel has, without waiting. */
-unsigned vb_rs_cq_take_events(struct ibv_comp_channel *channel);
+/* Takes an event if the channel has one, without waiting. */
+bool vb_rs_cq_take_event(struct ibv_comp_channel *channel);
 /* Posts what the machine wants. payload: the bytes of an inline write that are the program's, or NULL. 0 or a negative errno. */
 int vb_rs_post(struct vb_rs *s, const struct vb_rs_write *w, const void *payload);
 /* Under the lock. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Making, shutting and closing sockets, and their names. */
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -27,11 +26,12 @@ static int open_socket(struct vb_rs *s)
 	return err ? err : vb_rs_publish(s, s->channel->fd);
 }
 
+/*
+ * SOCK_NONBLOCK and SOCK_CLOEXEC are refused as rdma-core refuses them: a preload library then makes an ordinary socket, which is what
+ * this library's own ones must be.
+ */
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
-	int flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	type &= ~flags;
 	if (!is_supported(domain, type, protocol))
 		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams and datagrams over IP are supported", domain, type,
 				  protocol);
@@ -39,8 +39,6 @@ VB_EXPORT int rsocket(int domain, int type, int protocol)
 	if (!s)
 		return vb_rs_fail(ENOMEM, "out of memory");
 	int err = open_socket(s), fd = s->fd;
-	if (!err && flags & SOCK_NONBLOCK)
-		s->fcntl_flags = O_NONBLOCK;
 	if (err)
 		s->is_closed = true;
 	vb_rs_put(s);

@@ -103,7 +103,7 @@ static bool arm_locked(struct vb_rs *s)
 	if (ibv_req_notify_cq(s->end.cq, 0))
 		return true;
 	s->end.is_armed = true;
-	return !vb_rs_progress_locked(s);
+	return !vb_rs_progress_locked(s); /* a CQ makes one event per arming */
 }
 
 unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS])
@@ -127,26 +127,27 @@ unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper
 	return n;
 }
 
-void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, bool news)
+/* Where a stream's descriptors stand in the list. */
+enum { NEWS_OF_ID = 1 << 0, NEWS_OF_CQ = 1 << 1 };
+
+static void take_news_locked(struct vb_rs *s, unsigned news)
+{
+	if (news & NEWS_OF_CQ && vb_rs_cq_take_event(s->end.channel)) {
+		s->end.events++;
+		s->end.is_armed = false;
+		vb_rs_wake_locked(s); /* who sleeps on does so with an unarmed CQ: it must look, and arm it */
+	}
+	if (news & NEWS_OF_ID && s->state != VB_RS_LISTENING && vb_rs_connect_progress_locked(s))
+		vb_rs_wake_locked(s);
+}
+
+void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news)
 {
 	vb_list_del(&sleeper->node);
-	if (!news)
-		return;
-	if (!vb_rs_is_stream(s)) {
+	if (news && !vb_rs_is_stream(s))
 		vb_rs_datagram_news_locked(s);
-		return;
-	}
-	if (s->end.channel) {
-		unsigned events = vb_rs_cq_take_events(s->end.channel);
-		s->end.events += events;
-		if (events)
-			s->end.is_armed = false;
-	}
-	if (s->state != VB_RS_LISTENING && vb_rs_connect_progress_locked(s))
-		vb_rs_wake_locked(s);
-	/* Those who sleep on do so with an unarmed CQ: they must look, and arm it. */
-	if (!s->end.is_armed)
-		vb_rs_wake_locked(s);
+	else if (news)
+		take_news_locked(s, news);
 }
 
 static int time_left_ms(uint64_t deadline)
@@ -166,7 +167,7 @@ static int sleep_locked(struct vb_rs *s, uint64_t deadline)
 {
 	struct pollfd fds[VB_RS_SLEEP_FDS + 1];
 	struct vb_rs_sleeper sleeper = { .fd = vb_rs_thread_fd() };
-	bool news = false;
+	unsigned news = 0;
 
 	if (sleeper.fd < 0)
 		return sleeper.fd;
@@ -180,7 +181,7 @@ static int sleep_locked(struct vb_rs *s, uint64_t deadline)
 	if (ready > 0 && fds[n].revents)
 		vb_rs_thread_fd_clear(sleeper.fd);
 	for (unsigned i = 0; i < n && ready > 0; i++)
-		news |= fds[i].revents != 0;
+		news |= (fds[i].revents != 0) << i;
 	pthread_mutex_lock(&s->lock);
 	vb_rs_sleep_end_locked(s, &sleeper, news);
 	return err;

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Datagram sockets: over UDP until the queue pairs know each other, then between these. */
+#include "rs.h"
+
+static struct listener bound(const char *ip)
+{
+	struct listener l = { .address = address(ip, 0) };
+	socklen_t len = sizeof(l.address.sa);
+
+	l.fd = rsocket(l.address.sa.ss_family, SOCK_DGRAM, 0);
+	assert_true(l.fd >= 0);
+	assert_ok(rbind(l.fd, sockaddr(&l.address), length_of(&l.address)));
+	assert_ok(rgetsockname(l.fd, sockaddr(&l.address), &len));
+	return l;
+}
+
+static void send_to(int from, struct listener *to, const void *data, size_t n)
+{
+	assert_int_equal(rsendto(from, data, n, 0, sockaddr(&to->address), length_of(&to->address)), n);
+}
+
+static void expect_from(struct listener *at, struct listener *from, const void *data, size_t n)
+{
+	uint8_t got[2048];
+	struct address src = { { 0 } };
+	socklen_t len = sizeof(src.sa);
+
+	assert_int_equal(wait_for(at->fd, POLLIN), POLLIN);
+	assert_int_equal(rrecvfrom(at->fd, got, sizeof(got), 0, sockaddr(&src), &len), n);
+	assert_memory_equal(got, data, n);
+	assert_int_equal(len, length_of(&from->address));
+	assert_int_equal(((struct sockaddr_in *)&src.sa)->sin_port, ((struct sockaddr_in *)&from->address.sa)->sin_port);
+}
+
+/* The first ones go over UDP; after an answer they no longer do. */
+static void back_and_forth(const char *ip)
+{
+	struct listener a = bound(ip), b = bound(ip);
+	uint8_t data[900];
+
+	for (size_t i = 0; i < 20; i++) {
+		fill(data, sizeof(data), i);
+		send_to(a.fd, &b, data, i * 40);
+		expect_from(&b, &a, data, i * 40);
+		send_to(b.fd, &a, data, 900 - i);
+		expect_from(&a, &b, data, 900 - i);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+static void datagrams__on_each_address(void **state)
+{
+	(void)state;
+	on_each_address(back_and_forth);
+}
+
+static void datagrams__on_a_wildcard(void **state)
+{
+	struct listener server = bound("0.0.0.0"), a = bound("127.0.0.1");
+	uint16_t port = ((struct sockaddr_in *)&server.address.sa)->sin_port;
+
+	(void)state;
+	server.address = with_port(address("127.0.0.1", 0), port);
+	for (int i = 0; i < 5; i++) {
+		send_to(a.fd, &server, "question", 8);
+		expect_from(&server, &a, "question", 8);
+		send_to(server.fd, &a, "answer", 6);
+		expect_from(&a, &server, "answer", 6);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(server.fd));
+}
+
+static void connected__hears_its_peer_alone(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
+	struct address name;
+	socklen_t len = sizeof(name.sa);
+	char got[8];
+
+	(void)state;
+	assert_refused(EDESTADDRREQ, (int)rsend(a.fd, "x", 1, 0));
+	assert_ok(rconnect(a.fd, sockaddr(&b.address), length_of(&b.address)));
+	assert_ok(rgetpeername(a.fd, sockaddr(&name), &len));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rsend(a.fd, "to b", 4, 0), 4);
+		expect_from(&b, &a, "to b", 4);
+		send_to(stranger.fd, &a, "no", 2);
+		send_to(b.fd, &a, "yes", 3);
+		assert_int_equal(wait_for(a.fd, POLLIN), POLLIN);
+		assert_int_equal(rrecv(a.fd, got, sizeof(got), 0), 3);
+		assert_memory_equal(got, "yes", 3);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+	assert_ok(rclose(stranger.fd));
+}
+
+static void receive__cut_and_peeked(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	char got[8] = { 0 };
+	struct iovec iov = { got, 2 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) { /* over UDP, then between queue pairs */
+		assert_refused(EAGAIN, (int)rrecv(b.fd, got, sizeof(got), MSG_DONTWAIT));
+		send_to(a.fd, &b, "abcdef", 6);
+		assert_int_equal(wait_for(b.fd, POLLIN), POLLIN);
+		assert_int_equal(rrecv(b.fd, got, sizeof(got), MSG_PEEK), 6);
+		assert_int_equal(rrecvmsg(b.fd, &msg, 0), 2);
+		assert_true(msg.msg_flags & MSG_TRUNC);
+		assert_memory_equal(got, "ab", 2);
+		assert_int_equal(events_of(b.fd, POLLIN), 0);
+		send_to(b.fd, &a, "x", 1);
+		expect_from(&a, &b, "x", 1);
+	}
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+static void send__too_long(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	static char data[5000];
+
+	(void)state;
+	assert_refused(EMSGSIZE, (int)rsendto(a.fd, data, sizeof(data), 0, sockaddr(&b.address), length_of(&b.address)));
+	assert_int_equal(events_of(a.fd, POLLOUT), POLLOUT);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+/* Anybody may send anything to the UDP socket. */
+static void udp__nonsense_is_dropped(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	uint8_t data[60];
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		fill(data, sizeof(data), i);
+		if (i & 1)
+			memset(data, 0x55, 4);
+		if (i & 2)
+			memcpy(data + 4, "\4\0\20", 3); /* as data of an unknown peer, or of an unknown kind */
+		if (i & 4)
+			data[5] = 9;
+		(void)!sendto(s, data, i % sizeof(data), 0, sockaddr(&b.address), length_of(&b.address));
+		(void)events_of(b.fd, POLLIN);
+		while (rrecv(b.fd, data, sizeof(data), MSG_DONTWAIT) >= 0)
+			;
+	}
+	send_to(a.fd, &b, "sense", 5);
+	expect_from(&b, &a, "sense", 5);
+	close(s);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(datagrams__on_each_address),
+		cmocka_unit_test(datagrams__on_a_wildcard),
+		cmocka_unit_test(connected__hears_its_peer_alone),
+		cmocka_unit_test(receive__cut_and_peeked),
+		cmocka_unit_test(send__too_long),
+		cmocka_unit_test(udp__nonsense_is_dropped),
+	};
+
+	enter_own_network();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stream sockets: connecting, bytes, ends. */
+#include <netinet/tcp.h>
+
+#include "rs.h"
+
+enum { TOTAL = 4 << 20, LONGEST = 300000 };
+
+/* ---- connecting ---- */
+
+static void works_on(const char *ip)
+{
+	struct ends e = connected(ip);
+
+	assert_works(&e);
+	close_ends(&e);
+}
+
+static void connect__on_each_address(void **state)
+{
+	(void)state;
+	on_each_address(works_on);
+}
+
+static void names__of_both_ends(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct sockaddr_in a, b;
+	socklen_t len = sizeof(a);
+
+	(void)state;
+	assert_ok(rgetsockname(e.client, (struct sockaddr *)&a, &len));
+	len = sizeof(b);
+	assert_ok(rgetpeername(e.server, (struct sockaddr *)&b, &len));
+	assert_int_equal(len, sizeof(b));
+	assert_memory_equal(&a, &b, offsetof(struct sockaddr_in, sin_zero));
+	len = 2; /* cut, and the whole length told */
+	assert_ok(rgetpeername(e.client, (struct sockaddr *)&b, &len));
+	assert_int_equal(len, sizeof(b));
+	close_ends(&e);
+}
+
+static void accept__names_the_peer(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int client = rsocket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in peer = { 0 };
+	socklen_t len = sizeof(peer);
+
+	(void)state;
+	connect_to(client, &l);
+	int server = raccept(l.fd, (struct sockaddr *)&peer, &len);
+	assert_true(server >= 0);
+	assert_int_equal(peer.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	assert_ok(rclose(client));
+	assert_ok(rclose(server));
+	assert_ok(rclose(l.fd));
+}
+
+static void accept__nothing_waits(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+
+	(void)state;
+	set_blocking(l.fd, false);
+	assert_refused(EAGAIN, raccept(l.fd, NULL, NULL));
+	assert_ok(rclose(l.fd));
+}
+
+static void connect__refused(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int s = rsocket(AF_INET, SOCK_STREAM, 0), err = 0;
+	socklen_t len = sizeof(err);
+
+	(void)state;
+	assert_ok(rclose(l.fd));
+	assert_refused(ECONNREFUSED, rconnect(s, sockaddr(&l.address), length_of(&l.address)));
+	/* Once more, without waiting. */
+	connect_to(s, &l);
+	assert_true(wait_for(s, POLLOUT) & POLLERR);
+	assert_ok(rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len));
+	assert_int_equal(err, ECONNREFUSED);
+	assert_ok(rclose(s));
+}
+
+static void connect__again_after_a_refusal(void **state)
+{
+	struct listener gone = listen_at("127.0.0.1"), l = listen_at("127.0.0.1");
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_ok(rclose(gone.fd));
+	assert_refused(ECONNREFUSED, rconnect(s, sockaddr(&gone.address), length_of(&gone.address)));
+	struct ends e = connect_socket(&l, s);
+	assert_works(&e);
+	close_ends(&e);
+	assert_ok(rclose(l.fd));
+}
+
+static void calls__in_the_wrong_state(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int s = rsocket(AF_INET, SOCK_STREAM, 0), other = rsocket(AF_INET, SOCK_STREAM, 0);
+	char c;
+
+	(void)state;
+	assert_refused(ENOTCONN, (int)rrecv(s, &c, 1, 0));
+	assert_refused(ENOTCONN, (int)rsend(s, "x", 1, 0));
+	assert_refused(ENOTCONN, rshutdown(s, SHUT_RDWR));
+	assert_refused(EINVAL, raccept(s, NULL, NULL));
+	assert_refused(EINVAL, rbind(l.fd, sockaddr(&l.address), length_of(&l.address)));
+	assert_refused(EADDRINUSE, rbind(other, sockaddr(&l.address), length_of(&l.address)));
+	struct ends e = connect_socket(&l, s);
+	assert_refused(EISCONN, rconnect(s, sockaddr(&l.address), length_of(&l.address)));
+	close_ends(&e);
+	assert_ok(rclose(other));
+	assert_ok(rclose(l.fd));
+}
+
+static void calls__on_no_socket(void **state)
+{
+	char c;
+
+	(void)state;
+	assert_refused(ENOTSUP, rsocket(AF_UNIX, SOCK_STREAM, 0));
+	assert_refused(ENOTSUP, rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
+	assert_refused(EBADF, rclose(0));
+	assert_refused(EBADF, rclose(-1));
+	assert_refused(EBADF, (int)rrecv(INT32_MAX, &c, 1, 0));
+	assert_refused(EBADF, (int)rsend(0, &c, 1, 0));
+	assert_refused(EBADF, rlisten(0, 1));
+}
+
+/* ---- bytes ---- */
+
+static void *write_stream(void *arg)
+{
+	int fd = *(int *)arg;
+	uint8_t *data = malloc(LONGEST);
+	uint64_t place = 0;
+
+	for (unsigned i = 1; place < TOTAL; i++) {
+		size_t n = i % 3 ? i * 7 % 5000 + 1 : i * 7919 % LONGEST + 1;
+		if (n > TOTAL - place)
+			n = TOTAL - place;
+		fill(data, n, place);
+		if (rsend(fd, data, n, 0) != (ssize_t)n)
+			break;
+		place += n;
+	}
+	free(data);
+	return place == TOTAL ? NULL : arg;
+}
+
+static void *read_stream(void *arg)
+{
+	int fd = *(int *)arg;
+	uint8_t *data = malloc(LONGEST);
+	uint64_t place = 0;
+
+	for (unsigned i = 1; place < TOTAL; i++) {
+		ssize_t n = rrecv(fd, data, i % 2 ? i * 6151 % LONGEST + 1 : i % 100 + 1, 0);
+		if (n <= 0 || !is_filled(data, (size_t)n, place))
+			break;
+		place += (uint64_t)n;
+	}
+	free(data);
+	return place == TOTAL ? NULL : arg;
+}
+
+/* Four threads: both ends read and write at once. */
+static void exchange(struct ends *e)
+{
+	pthread_t threads[4];
+	void *result;
+
+	pthread_create(&threads[0], NULL, write_stream, &e->client);
+	pthread_create(&threads[1], NULL, write_stream, &e->server);
+	pthread_create(&threads[2], NULL, read_stream, &e->client);
+	pthread_create(&threads[3], NULL, read_stream, &e->server);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], &result);
+		assert_null(result);
+	}
+}
+
+static void bytes__both_ways_at_once(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+
+	(void)state;
+	exchange(&e);
+	close_ends(&e);
+}
+
+static void set(int fd, int level, int name, int value)
+{
+	assert_ok(rsetsockopt(fd, level, name, &value, sizeof(value)));
+}
+
+static void bytes__with_small_queues_and_rings(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int client = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		int s = i ? client : l.fd;
+		set(s, SOL_RDMA, RDMA_SQSIZE, 1);
+		set(s, SOL_RDMA, RDMA_RQSIZE, 1);
+		set(s, SOL_RDMA, RDMA_INLINE, i ? 0 : 100);
+		set(s, SOL_SOCKET, SO_RCVBUF, 1);
+		set(s, SOL_SOCKET, SO_SNDBUF, 1);
+	}
+	struct ends e = connect_socket(&l, client);
+	exchange(&e);
+	close_ends(&e);
+	assert_ok(rclose(l.fd));
+}
+
+static void write__without_waiting_is_partial(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	static uint8_t data[1 << 20], got[1 << 20];
+
+	(void)state;
+	fill(data, sizeof(data), 0);
+	ssize_t n = rsend(e.client, data, sizeof(data), MSG_DONTWAIT);
+	assert_true(n > 0 && n < (ssize_t)sizeof(data));
+	while (rsend(e.client, data + n, 1, MSG_DONTWAIT) == 1)
+		n++;
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(events_of(e.client, POLLOUT), 0);
+	assert_int_equal(rrecv(e.server, got, (size_t)n, MSG_WAITALL), n);
+	assert_true(is_filled(got, (size_t)n, 0));
+	assert_int_equal(wait_for(e.client, POLLOUT), POLLOUT);
+	assert_works(&e);
+	close_ends(&e);
+}
+
+static void read__without_waiting_and_peeking(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char got[20] = { 0 };
+
+	(void)state;
+	assert_refused(EAGAIN, (int)rrecv(e.server, got, sizeof(got), MSG_DONTWAIT));
+	send_all(e.client, "one", 3);
+	send_all(e.client, "two", 3);
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	assert_int_equal(rrecv(e.server, got, 2, MSG_PEEK), 2);
+	assert_memory_equal(got, "on", 2);
+	receive_all(e.server, got, 6);
+	assert_memory_equal(got, "onetwo", 6);
+	assert_refused(EAGAIN, (int)rrecv(e.server, got, sizeof(got), MSG_DONTWAIT));
+	set_blocking(e.server, false);
+	assert_int_equal(rfcntl(e.server, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+	assert_refused(EAGAIN, (int)rread(e.server, got, sizeof(got)));
+	close_ends(&e);
+}
+
+static void read__times_out(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = 20000 };
+	char c;
+
+	(void)state;
+	assert_ok(rsetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_refused(EAGAIN, (int)rrecv(e.server, &c, 1, 0));
+	close_ends(&e);
+}
+
+static void vectors__in_and_out(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char in[3][5] = { { 0 } };
+	struct iovec out_iov[] = { { "ab", 2 }, { NULL, 0 }, { "cdefg", 5 }, { "h", 1 } };
+	struct iovec in_iov[] = { { in[0], 3 }, { in[1], 1 }, { in[2], 4 } };
+	struct msghdr msg = { .msg_iov = out_iov, .msg_iovlen = 4 };
+
+	(void)state;
+	assert_int_equal(rwritev(e.client, out_iov, 4), 8);
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	assert_int_equal(rreadv(e.server, in_iov, 3), 8);
+	assert_string_equal(in[0], "abc");
+	assert_string_equal(in[1], "d");
+	assert_memory_equal(in[2], "efgh", 4);
+	assert_int_equal(rsendmsg(e.client, &msg, 0), 8);
+	msg = (struct msghdr){ .msg_iov = in_iov, .msg_iovlen = 3 };
+	memset(in, 0, sizeof(in));
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	assert_int_equal(rrecvmsg(e.server, &msg, 0), 8);
+	assert_memory_equal(in[2], "efgh", 4);
+	close_ends(&e);
+}
+
+/* ---- ends ---- */
+
+static void shutdown__half(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char c = 0;
+
+	(void)state;
+	send_all(e.client, "q", 1);
+	assert_ok(rshutdown(e.client, SHUT_WR));
+	assert_refused(EPIPE, (int)rsend(e.client, "x", 1, 0));
+	receive_all(e.server, &c, 1);
+	assert_int_equal(c, 'q');
+	assert_int_equal(rrecv(e.server, &c, 1, 0), 0);
+	send_all(e.server, "a", 1); /* the other direction goes on */
+	receive_all(e.client, &c, 1);
+	assert_int_equal(c, 'a');
+	assert_ok(rshutdown(e.server, SHUT_WR));
+	assert_int_equal(rrecv(e.client, &c, 1, 0), 0);
+	assert_true(wait_for(e.client, POLLIN) & POLLHUP);
+	close_ends(&e);
+}
+
+static void close__data_arrive_before_the_end(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	uint8_t sent[50000], got[50000];
+	char c;
+
+	(void)state;
+	fill(sent, sizeof(sent), 5);
+	send_all(e.client, sent, sizeof(sent));
+	assert_ok(rclose(e.client));
+	receive_all(e.server, got, sizeof(got));
+	assert_memory_equal(got, sent, sizeof(sent));
+	assert_int_equal(rrecv(e.server, &c, 1, 0), 0);
+	assert_true(wait_for(e.server, POLLIN) & POLLHUP);
+	assert_refused(ECONNRESET, (int)rsend(e.server, "x", 1, 0));
+	assert_ok(rclose(e.server));
+	assert_refused(EBADF, rclose(e.server));
+}
+
+static void *read_one(void *arg)
+{
+	char c;
+	ssize_t n = rrecv(*(int *)arg, &c, 1, 0);
+
+	return n == 0 ? NULL : arg;
+}
+
+static void shutdown__wakes_a_reader(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	assert_works(&e);
+	pthread_create(&thread, NULL, read_one, &e.server);
+	usleep(20000);
+	assert_ok(rshutdown(e.server, SHUT_RDWR));
+	pthread_join(thread, &result);
+	assert_null(result);
+	close_ends(&e);
+}
+
+static void close__cut_by_linger(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct linger l = { .l_onoff = 1 };
+	char c;
+
+	(void)state;
+	assert_works(&e);
+	assert_ok(rsetsockopt(e.client, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	assert_ok(rclose(e.client));
+	assert_refused(ECONNRESET, (int)rrecv(e.server, &c, 1, 0));
+	assert_int_equal(rrecv(e.server, &c, 1, 0), 0); /* told once */
+	assert_ok(rclose(e.server));
+}
+
+static void child_connects(struct listener *l, int ready)
+{
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	if (rconnect(s, sockaddr(&l->address), length_of(&l->address)) || rsend(s, "x", 1, 0) != 1)
+		_exit(1);
+	(void)!write(ready, "x", 1);
+	pause();
+}
+
+/* Within a host this is news; on the wire keepalive finds out. */
+static void peer__dies(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int ready[2];
+	char c;
+
+	(void)state;
+	assert_ok(pipe(ready));
+	pid_t child = fork();
+	if (!child)
+		child_connects(&l, ready[1]);
+	int s = raccept(l.fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	if (is_on_wire()) {
+		set(s, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+		set(s, SOL_SOCKET, SO_KEEPALIVE, 1);
+	}
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_true(wait_for(s, POLLIN) & POLLHUP);
+	assert_refused(is_on_wire() ? ETIMEDOUT : ECONNRESET, (int)rrecv(s, &c, 1, 0));
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static int child_with_copies(struct ends *e)
+{
+	char c;
+
+	if (rrecv(e->server, &c, 1, 0) != -1 || errno != ENOTCONN)
+		return 1;
+	if (rclose(e->server) || rclose(e->client))
+		return 2;
+	struct listener l = listen_at("127.0.0.1"); /* new ones work */
+	struct ends own = connect_socket(&l, rsocket(AF_INET, SOCK_STREAM, 0));
+	assert_works(&own);
+	return rclose(own.client) || rclose(own.server) ? 3 : 0;
+}
+
+static void fork__a_child_has_only_its_own(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	int status;
+
+	(void)state;
+	assert_works(&e);
+	pid_t child = fork();
+	if (!child)
+		_exit(child_with_copies(&e));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_works(&e);
+	close_ends(&e);
+}
+
+static unsigned open_files(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) != -1;
+	return n;
+}
+
+static void close__nothing_is_left(void **state)
+{
+	enum { ROUNDS = 30 };
+	unsigned before = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct ends e = connected("127.0.0.1");
+
+		assert_works(&e);
+		close_ends(&e);
+		if (i == 0)
+			before = open_files();
+	}
+	/* Links and the like come and go meanwhile, but not one a round. */
+	assert_true(open_files() < before + ROUNDS / 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(connect__on_each_address),
+		cmocka_unit_test(names__of_both_ends),
+		cmocka_unit_test(accept__names_the_peer),
+		cmocka_unit_test(accept__nothing_waits),
+		cmocka_unit_test(connect__refused),
+		cmocka_unit_test(connect__again_after_a_refusal),
+		cmocka_unit_test(calls__in_the_wrong_state),
+		cmocka_unit_test(calls__on_no_socket),
+		cmocka_unit_test(bytes__both_ways_at_once),
+		cmocka_unit_test(bytes__with_small_queues_and_rings),
+		cmocka_unit_test(write__without_waiting_is_partial),
+		cmocka_unit_test(read__without_waiting_and_peeking),
+		cmocka_unit_test(read__times_out),
+		cmocka_unit_test(vectors__in_and_out),
+		cmocka_unit_test(shutdown__half),
+		cmocka_unit_test(close__data_arrive_before_the_end),
+		cmocka_unit_test(shutdown__wakes_a_reader),
+		cmocka_unit_test(close__cut_by_linger),
+		cmocka_unit_test(peer__dies),
+		cmocka_unit_test(fork__a_child_has_only_its_own),
+		cmocka_unit_test(close__nothing_is_left),
+	};
+
+	enter_own_network();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
