@@ -7,7 +7,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 
-int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, uint32_t cqe)
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
 {
 	if (!cqe || cqe > VB_MAX_CQE)
 		return -EINVAL;
@@ -16,9 +16,13 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 		return err;
 	memset(cq, 0, sizeof(*cq));
 	uint32_t entries = vb_pow2_at_least(cqe);
-	cq->ring = malloc(entries * sizeof(*cq->ring));
-	if (!cq->ring)
-		return -ENOMEM;
+	err = vb_queue_memory_take(&cq->memory, pd, entries * sizeof(*cq->ring));
+	if (err)
+		return err;
+	cq->ring = cq->memory.at;
+	cq->pd = pd;
+	if (pd)
+		atomic_fetch_add(&pd->refs, 1);
 	cq->ctx = ctx;
 	cq->channel = channel;
 	cq->mask = entries - 1;
@@ -43,7 +47,9 @@ int vb_cq_fini(struct vb_cq *cq)
 	}
 	pthread_cond_destroy(&cq->events_cond);
 	pthread_mutex_destroy(&cq->events_lock);
-	free(cq->ring);
+	vb_queue_memory_give(&cq->memory, cq->pd);
+	if (cq->pd)
+		atomic_fetch_sub(&cq->pd->refs, 1);
 	return 0;
 }
 
@@ -52,17 +58,20 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 	if (!cqe || cqe > VB_MAX_CQE)
 		return -EINVAL;
 	uint32_t entries = vb_pow2_at_least(cqe);
-	struct vb_cqe *ring = malloc(entries * sizeof(*ring));
-	if (!ring)
-		return -ENOMEM;
+	struct vb_queue_memory memory;
+	int err = vb_queue_memory_take(&memory, cq->pd, entries * sizeof(*cq->ring));
+	if (err)
+		return err;
+	struct vb_cqe *ring = memory.at;
 	vb_lock(&cq->lock);
 	uint32_t waiting = cq->tail - cq->head;
 	bool fits = waiting <= cqe;
-	struct vb_cqe *unwanted = ring;
+	struct vb_queue_memory unwanted = memory;
 	if (fits) {
 		for (uint32_t i = 0; i < waiting; i++)
 			ring[i] = cq->ring[(cq->head + i) & cq->mask];
-		unwanted = cq->ring;
+		unwanted = cq->memory;
+		cq->memory = memory;
 		cq->ring = ring;
 		cq->mask = entries - 1;
 		cq->capacity = cqe;
@@ -70,7 +79,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 		cq->tail = waiting;
 	}
 	vb_unlock(&cq->lock);
-	free(unwanted);
+	vb_queue_memory_give(&unwanted, cq->pd);
 	return fits ? 0 : -EINVAL;
 }
 
@@ -80,7 +89,7 @@ static void retire(const struct vb_cqe *e)
 	if (!e->is_recv)
 		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
 	else if (e->is_srq)
-		atomic_fetch_add_explicit(&e->qp->srq->rq.polled, 1, memory_order_release);
+		atomic_fetch_add_explicit(&e->srq->rq.polled, 1, memory_order_release);
 	else
 		atomic_store_explicit(&e->qp->rq.polled, atomic_load_explicit(&e->qp->rq.polled, memory_order_relaxed) + 1,
 				      memory_order_release);
@@ -185,6 +194,8 @@ static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	vb_lock(&cq->lock);
+	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
+		retire(&cq->ring[cq->head++ & cq->mask]);
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
 	bool event = wakes(cq, cqe);
@@ -216,5 +227,26 @@ void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
 	cq->tail = keep;
 	if (cq->hot == qp)
 		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
+{
+	vb_lock(&cq->lock);
+	uint32_t keep = cq->head;
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct vb_cqe *e = &cq->ring[i & cq->mask];
+		if (!e->is_srq || e->srq != srq)
+			cq->ring[keep++ & cq->mask] = *e;
+	}
+	cq->tail = keep;
 	vb_unlock(&cq->lock);
 }

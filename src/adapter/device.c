@@ -272,12 +272,14 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
 		.max_qp = max_qp,
 		.max_qp_wr = VB_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE,
+				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+				    IBV_DEVICE_XRC,
 		.max_sge = VB_MAX_SGE,
 		.max_sge_rd = VB_MAX_SGE,
 		.max_cq = MANY,
 		.max_cqe = VB_MAX_CQE,
 		.max_mr = VB_MAX_MR,
+		.max_mw = VB_MAX_MR,
 		.max_pd = MANY,
 		.max_qp_rd_atom = VB_MAX_RD_ATOMIC,
 		.max_res_rd_atom = VB_MAX_RD_ATOMIC * max_qp,

@@ -47,16 +47,13 @@ static uint32_t take_locked(void)
 	return released ? keys.queue[keys.head++ % VB_KEY_COUNT] : 0;
 }
 
-int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd, uint32_t *key)
+int vb_key_take(uint32_t *key)
 {
 	pthread_mutex_lock(&keys.lock);
 	follow_fork_locked();
 	*key = take_locked();
 	pthread_mutex_unlock(&keys.lock);
-	if (!*key)
-		return -ENOMEM;
-	vb_key_republish(*key, va, iova, length, access, pd);
-	return 0;
+	return *key ? 0 : -ENOMEM;
 }
 
 struct vb_key *vb_key_entry(uint32_t key)
@@ -73,23 +70,29 @@ uint32_t vb_key_end(void)
 	return end;
 }
 
-void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd)
+/* Whose pages may be moved: an ordinary region's. */
+static bool may_move(unsigned access)
+{
+	return (access & VB_KEY_LOCAL) && !(access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND));
+}
+
+void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
 {
 	struct vb_key *k = vb_key_entry(key);
-	atomic_store_explicit(&k->pd, pd, memory_order_relaxed);
-	atomic_store_explicit(&k->access, access, memory_order_relaxed);
-	atomic_store_explicit(&k->iova, iova, memory_order_relaxed);
-	atomic_store_explicit(&k->length, length, memory_order_relaxed);
-	atomic_store_explicit(&k->va, va, memory_order_relaxed);
-	atomic_store_explicit(&k->segment, 0, memory_order_relaxed);
+	atomic_store_explicit(&k->pd, m->pd, memory_order_relaxed);
+	atomic_store_explicit(&k->access, m->access, memory_order_relaxed);
+	atomic_store_explicit(&k->qpn, m->qpn, memory_order_relaxed);
+	atomic_store_explicit(&k->iova, m->iova, memory_order_relaxed);
+	atomic_store_explicit(&k->length, m->length, memory_order_relaxed);
+	atomic_store_explicit(&k->va, m->va, memory_order_relaxed);
+	atomic_store_explicit(&k->segment, may_move(m->access) ? 0 : VB_KEY_NO_SEGMENT, memory_order_relaxed);
 	atomic_store_explicit(&k->key, key, memory_order_release);
 }
 
 void vb_key_revoke(uint32_t key)
 {
-	struct vb_key *k = vb_key_entry(key);
 	/* Sequentially consistent: pairs with the fence at the start of a busy section. */
-	atomic_store(&k->key, 0);
+	atomic_store(&vb_key_entry(key)->key, 0);
 }
 
 void vb_key_release(uint32_t key)

@@ -19,23 +19,35 @@ struct vb_key {
 	_Atomic(uint32_t) key; /* 0: revoked or never used */
 	_Atomic(uint32_t) pd;
 	_Atomic(uint32_t) access;
-	uint32_t reserved;
+	_Atomic(uint32_t) qpn; /* the only queue pair that it is for (a type 2 window); 0: any of its domain */
 	_Atomic(uint64_t) iova, length, va;
+	/* Of the owner's business with windows (window.h), under its lock. */
+	uint32_t window;      /* enum ibv_mw_type; 0: no window */
+	union {
+		uint32_t region;  /* what a bound window shows: that region's key; 0: not bound */
+		uint32_t windows; /* of a region: how many are bound to it */
+	};
 	_Atomic(uint64_t) segment;    /* the serial number of the segment that the region is in (adapter/segment.h); 0: none */
 	_Atomic(uint64_t) segment_at; /* where va is in it */
-	uint64_t reserved2;
 };
 _Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
 
 /* A value of segment: there is none, and never will be. */
 #define VB_KEY_NO_SEGMENT UINT64_MAX
 
+/* Rights beside enum ibv_access_flags. */
+#define VB_KEY_LOCAL (1u << 30) /* good as lkey: a region's key, not a window's */
+#define VB_KEY_NULL  (1u << 31) /* va is VB_NULL_BYTES of zeros and as many to be overwritten, whatever the address */
+
+enum { VB_NULL_BYTES = 1 << 20 };
+
 /* Why an access was refused, and its sentence. */
 #define VB_KEY_FAULTS(X)                                                          \
 	X(OK, "fine")                                                             \
 	X(UNKNOWN, "no memory region or window has this key (deregistered?)")     \
 	X(PD, "the key belongs to another protection domain")                     \
-	X(ACCESS, "the region was not registered with this access right")         \
+	X(QP, "the window was bound on another queue pair")                       \
+	X(ACCESS, "the region or window was not made with this access right")     \
 	X(BOUNDS, "the range is not within the region")                           \
 	X(UNMAPPED, "the region's memory is no longer mapped in its process")
 
@@ -52,18 +64,33 @@ static inline const struct vb_key *vb_key_table(const struct vb_arena_head *aren
 	return (const struct vb_key *)((const char *)arena + VB_ARENA_KEYS);
 }
 
+static inline const struct vb_key *vb_key_at(const struct vb_key *table, uint32_t key)
+{
+	return &table[(key >> 8) & (VB_KEY_COUNT - 1)];
+}
+
+/* The pages of such a region may come and go: who touches them in this address space must ask the kernel to do it. */
+static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
+{
+	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) & IBV_ACCESS_ON_DEMAND;
+}
+
 /*
- * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits; 0: local read) in domain pd? If so
- * *va is where addr is in the owner's address space. length must not be 0: an access to no bytes needs no key.
+ * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an lkey) in domain pd by
+ * queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in the owner's address space. length must not
+ * be 0: an access to no bytes needs no key.
  */
 static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
-					     unsigned access, uint32_t pd, uint64_t *va)
+					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
 {
-	const struct vb_key *k = &table[(key >> 8) & (VB_KEY_COUNT - 1)];
+	const struct vb_key *k = vb_key_at(table, key);
 	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
 		return VB_KEY_UNKNOWN;
 	if (vb_unlikely(atomic_load_explicit(&k->pd, memory_order_relaxed) != pd))
 		return VB_KEY_PD;
+	uint32_t only = atomic_load_explicit(&k->qpn, memory_order_relaxed);
+	if (vb_unlikely(only && only != qpn))
+		return VB_KEY_QP;
 	if (vb_unlikely(access & ~atomic_load_explicit(&k->access, memory_order_relaxed)))
 		return VB_KEY_ACCESS;
 	uint64_t offset = addr - atomic_load_explicit(&k->iova, memory_order_relaxed);
@@ -74,10 +101,17 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 	return VB_KEY_OK;
 }
 
-/* Takes an entry and publishes it. -ENOMEM if all are in use. */
-int vb_key_publish(uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd, uint32_t *key);
-/* Gives a revoked key that was not released another meaning, after quiescence. */
-void vb_key_republish(uint32_t key, uint64_t va, uint64_t iova, uint64_t length, unsigned access, uint32_t pd);
+/* What a key stands for. */
+struct vb_key_meaning {
+	uint64_t va, iova, length;
+	unsigned access;
+	uint32_t pd, qpn;
+};
+
+/* Takes an entry, which no check finds yet. -ENOMEM if all are in use. */
+int vb_key_take(uint32_t *key);
+/* Gives a taken or revoked key, with any tag, a meaning; after quiescence. */
+void vb_key_publish(uint32_t key, const struct vb_key_meaning *meaning);
 /* From its return on vb_key_check refuses the key. */
 void vb_key_revoke(uint32_t key);
 /* Gives the entry back, after quiescence. */

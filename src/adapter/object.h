@@ -38,6 +38,7 @@ struct vb_context;
 struct vb_cq;
 struct vb_qp;
 struct vb_srq;
+struct vb_xrcd;
 struct vb_path_ops;
 
 /* ---- protection domains ---- */
@@ -46,9 +47,25 @@ struct vb_pd {
 	struct vb_context *ctx;
 	uint32_t number; /* unique in the process, never 0 */
 	atomic_uint refs;
+	/* Where the memory of queues comes from; NULL: the heap. take may say VB_USE_DEFAULT. */
+	void *(*take)(struct vb_pd *pd, size_t bytes, size_t alignment);
+	void (*give)(struct vb_pd *pd, void *memory);
 };
 
+#define VB_USE_DEFAULT ((void *)-1)
+
+/* A queue's memory, aligned to a cache line. pd: NULL for the heap. */
+struct vb_queue_memory {
+	void *at;
+	bool is_given; /* by pd->take */
+};
+
+int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t bytes);
+void vb_queue_memory_give(struct vb_queue_memory *m, struct vb_pd *pd);
+
 int vb_pd_init(struct vb_pd *pd, struct vb_context *ctx);
+/* Another handle on a domain, whose users count on this one. */
+void vb_pd_init_alias(struct vb_pd *pd, struct vb_context *ctx, uint32_t number);
 int vb_pd_fini(struct vb_pd *pd);
 
 /* ---- memory regions ---- */
@@ -65,8 +82,14 @@ struct vb_mr {
 /* -EINVAL (REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, address wraps, unknown flags), -EFAULT (not mapped, or not writable though
  * LOCAL_WRITE is asked), -ENOMEM (no key left). IBV_ACCESS_OPTIONAL_RANGE flags are accepted and ignored. */
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access);
-/* Returns after the last access in flight has ended. */
+/* Returns after the last access in flight has ended. -EBUSY: memory windows are bound to it. */
 int vb_mr_fini(struct vb_mr *mr);
+/* A region of any address that reads as zeros and keeps nothing of what is written. */
+int vb_mr_init_null(struct vb_mr *mr, struct vb_pd *pd);
+/* As ibv_advise_mr: 0 or a negative errno. */
+int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, const struct ibv_sge *list, uint32_t n);
+/* How long is the region that has this key, in this domain? -ENOENT: there is none. */
+int vb_mr_find(uint32_t key, uint32_t pd, uint64_t *length);
 /* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key stays. */
 int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access);
 
@@ -136,7 +159,10 @@ struct vb_cqe {
 	uint32_t byte_len;
 	uint32_t imm;          /* network order, or the invalidated rkey */
 	uint32_t src_qp;
-	uint32_t sq_position;  /* the send queue entries up to here are free again once it is polled */
+	union {
+		uint32_t sq_position; /* of a send: the entries up to here are free again once it is polled */
+		struct vb_srq *srq;   /* of a shared receive: whose it was */
+	};
 	uint64_t timestamp_ns; /* 0 unless the CQ asked for it */
 	uint16_t pkey_index;
 	uint16_t vendor_err;
@@ -158,6 +184,7 @@ struct vb_cq {
 	bool want_timestamp;
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
 	atomic_bool overrun;        /* written under lock */
+	bool ignores_overrun;       /* the program sees to it that there is none; if there is one, the oldest completion goes */
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
 	atomic_uint refs;
 	struct vb_list event_node;
@@ -165,10 +192,12 @@ struct vb_cq {
 	pthread_mutex_t events_lock;
 	pthread_cond_t events_cond;
 	struct vb_async_source async;
+	struct vb_pd *pd;           /* where its memory comes from; NULL: the heap */
+	struct vb_queue_memory memory;
 };
 
-/* cqe >= 1. */
-int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, uint32_t cqe);
+/* cqe >= 1. pd: of its memory, or NULL. */
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe);
 int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
 /* Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after an overrun. */
@@ -180,6 +209,10 @@ void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe);
 /* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
+/* Its being hot alone. */
+void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp);
+/* Forgets the completions of an SRQ that goes. */
+void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq);
 
 /* ---- receive queues: a QP's own, or an SRQ's ---- */
 
@@ -187,6 +220,7 @@ struct vb_rwqe {
 	uint64_t wr_id;
 	uint64_t length; /* sum over sge, bytes */
 	uint32_t nsge;
+	uint32_t pd;     /* the domain that its keys are of */
 	struct ibv_sge sge[VB_MAX_SGE];
 };
 
@@ -198,6 +232,8 @@ struct vb_rq {
 	uint32_t tail, head;  /* posted, taken: free-running */
 	atomic_uint polled;
 	atomic_bool starved;  /* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
+	struct vb_pd *pd;     /* where their memory comes from */
+	struct vb_queue_memory memory;
 };
 
 struct vb_srq {
@@ -207,6 +243,9 @@ struct vb_srq {
 	uint32_t limit;           /* 0: not armed */
 	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
 	atomic_uint refs;
+	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
+	struct vb_cq *cq;
+	uint32_t number;
 	struct vb_async_source async;
 };
 
@@ -239,16 +278,24 @@ struct vb_sqe {
 	uint64_t wr_id;
 	uint64_t remote_addr;
 	uint32_t rkey;
-	uint32_t imm;          /* network order, or the rkey to invalidate */
+	uint32_t imm;          /* network order, or the rkey to invalidate, or the rights of a window */
 	uint32_t length;       /* bytes in all */
 	uint16_t nsge;
 	uint8_t opcode;        /* enum ibv_wr_opcode */
 	uint8_t flags;         /* enum ibv_send_flags */
-	uint64_t compare_add, swap;
+	union {
+		struct {
+			uint64_t compare_add, swap;
+		};
+		struct {
+			uint64_t bytes;
+			uint32_t region; /* its lkey */
+		} bind;          /* of a window by its key rkey to remote_addr with rights imm */
+	};
 	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
 	uint8_t bad_sge;       /* which scatter/gather entry a local error is about */
 	uint16_t reserved;
-	uint32_t path_position;
+	uint32_t srqn;         /* of an XRC queue pair: the peer's queue that it is for */
 	union {
 		struct ibv_sge sge[0];
 		uint8_t inline_data[0];
@@ -275,12 +322,14 @@ struct vb_sq {
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
 	atomic_uint retired;    /* completions polled up to here: the entries before it may be reused */
+	struct vb_queue_memory memory;
 };
 
 struct vb_qp_init_attr {
 	enum ibv_qp_type type;
-	struct vb_cq *send_cq, *recv_cq;
+	struct vb_cq *send_cq, *recv_cq; /* of an XRC_SEND QP: the same; of an XRC_RECV QP: NULL */
 	struct vb_srq *srq;
+	struct vb_xrcd *xrcd;            /* of an XRC_RECV QP, which has no PD; else NULL */
 	struct ibv_qp_cap cap; /* asked in, granted out */
 	bool sq_sig_all;
 };
@@ -289,7 +338,8 @@ struct vb_qp {
 	struct vb_pd *pd;
 	struct vb_context *ctx;
 	struct vb_cq *send_cq, *recv_cq;
-	struct vb_srq *srq;
+	struct vb_srq *srq;       /* of an XRC_RECV QP: for now (xrc.h) */
+	struct vb_xrcd *xrcd;
 	enum ibv_qp_type type;
 	uint32_t qpn;
 	bool sq_sig_all;
@@ -311,6 +361,7 @@ struct vb_qp {
 	struct vb_async_source async;
 };
 
+/* pd: NULL for an XRC_RECV QP. */
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);
 int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be acknowledged */
 /* As ibv_modify_qp (0 or a negative errno): checked against the table in qp_state.h, committed only if all of it is right. */

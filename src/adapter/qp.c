@@ -10,6 +10,8 @@
 #include "adapter/qp_state.h"
 #include "adapter/queue.h"
 #include "adapter/segment.h"
+#include "adapter/window.h"
+#include "adapter/xrc.h"
 #include "base/log.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
@@ -23,10 +25,10 @@ static int check_caps(const struct vb_qp_init_attr *init)
 		return -EINVAL;
 	if (!init->srq && (c->max_recv_wr > VB_MAX_WR || c->max_recv_sge > VB_MAX_SGE))
 		return -EINVAL;
-	return init->send_cq && init->recv_cq ? 0 : -EINVAL;
+	return init->xrcd || (init->send_cq && init->recv_cq) ? 0 : -EINVAL;
 }
 
-static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap, enum ibv_qp_type type)
+static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type)
 {
 	vb_lock_init(&sq->lock);
 	sq->max_wr = cap->max_send_wr;
@@ -37,12 +39,17 @@ static int init_sq(struct vb_sq *sq, const struct ibv_qp_cap *cap, enum ibv_qp_t
 	sq->max_inline = tail; /* where the entries would be there is room for as much inline data, asked for or not */
 	uint32_t to = type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : 0;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
-	sq->slots = sq->max_wr ? aligned_alloc(VB_CACHE_LINE, (size_t)(sq->mask + 1) * sq->stride) : NULL;
-	return sq->max_wr && !sq->slots ? -ENOMEM : 0;
+	int err = vb_queue_memory_take(&sq->memory, pd, sq->max_wr ? (size_t)(sq->mask + 1) * sq->stride : 0);
+	sq->slots = sq->memory.at;
+	return err;
 }
 
 static void hold_users(struct vb_qp *qp, int by)
 {
+	if (qp->xrcd) {
+		atomic_fetch_add(&qp->xrcd->refs, by);
+		return;
+	}
 	atomic_fetch_add(&qp->pd->refs, by);
 	atomic_fetch_add(&qp->send_cq->refs, by);
 	atomic_fetch_add(&qp->recv_cq->refs, by);
@@ -52,7 +59,7 @@ static void hold_users(struct vb_qp *qp, int by)
 
 static void free_queues(struct vb_qp *qp)
 {
-	free(qp->sq.slots);
+	vb_queue_memory_give(&qp->sq.memory, qp->pd);
 	vb_rq_fini(&qp->rq);
 }
 
@@ -67,7 +74,8 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	if (init->srq)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
 	qp->pd = pd;
-	qp->ctx = pd->ctx;
+	qp->xrcd = init->xrcd;
+	qp->ctx = pd ? pd->ctx : init->xrcd->ctx;
 	qp->send_cq = init->send_cq;
 	qp->recv_cq = init->recv_cq;
 	qp->srq = init->srq;
@@ -79,10 +87,10 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	pthread_mutex_init(&qp->ctl, NULL);
 	vb_list_init(&qp->srq_node);
 	vb_list_init(&qp->run_node);
-	err = init_sq(&qp->sq, &init->cap, init->type);
+	err = init_sq(&qp->sq, pd, &init->cap, init->type);
 	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
-		err = vb_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge);
+		err = vb_rq_init(&qp->rq, pd, init->cap.max_recv_wr, init->cap.max_recv_sge);
 	if (!err)
 		err = vb_qpn_take(qp);
 	if (err) {
@@ -97,6 +105,10 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 
 static void forget_completions(struct vb_qp *qp)
 {
+	if (qp->xrcd) {
+		vb_xrc_forget(qp); /* its completions are the queues' */
+		return;
+	}
 	vb_cq_purge(qp->recv_cq, qp);
 	vb_cq_purge(qp->send_cq, qp);
 }
@@ -114,7 +126,11 @@ static void disconnect(struct vb_qp *qp)
 	vb_unlock(&qp->resp_lock);
 	vb_unlock(&qp->sq.lock);
 	atomic_store(&qp->path, NULL);
-	if (qp->srq) {
+	if (qp->xrcd) {
+		vb_lock(&qp->resp_lock);
+		vb_xrc_release(qp);
+		vb_unlock(&qp->resp_lock);
+	} else if (qp->srq) {
 		vb_lock(&qp->srq->rq.lock);
 		vb_list_del(&qp->srq_node);
 		vb_unlock(&qp->srq->rq.lock);
@@ -136,10 +152,11 @@ int vb_qp_fini(struct vb_qp *qp)
 	pthread_mutex_lock(&qp->ctl);
 	vb_qpn_drop(qp);
 	disconnect(qp);
+	vb_windows_forget(qp->qpn);
 	pthread_mutex_unlock(&qp->ctl);
 	vb_async_forget(qp->ctx, &qp->async);
-	hold_users(qp, -1);
 	free_queues(qp);
+	hold_users(qp, -1);
 	pthread_mutex_destroy(&qp->ctl);
 	return 0;
 }
@@ -147,6 +164,7 @@ int vb_qp_fini(struct vb_qp *qp)
 static void reset(struct vb_qp *qp)
 {
 	disconnect(qp);
+	vb_windows_forget(qp->qpn);
 	vb_rq_reset(&qp->rq);
 	qp->sq.tail = qp->sq.sent = qp->sq.head = 0;
 	atomic_store(&qp->sq.retired, 0);

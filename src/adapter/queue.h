@@ -7,7 +7,7 @@
 
 /* ---- receive queues ---- */
 
-int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge);
+int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge);
 void vb_rq_fini(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
 /* 0 or a positive errno as ibv_post_recv; *posted says that at least one was taken. */
@@ -18,6 +18,14 @@ bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
 /* Receives that are posted and not taken. */
 uint32_t vb_rq_waiting(struct vb_rq *rq);
+
+/* The protection domain that the peer's accesses are checked against; 0: none now. resp_lock is held. */
+static inline uint32_t vb_qp_domain(const struct vb_qp *qp)
+{
+	if (vb_likely(qp->pd != NULL))
+		return qp->pd->number;
+	return qp->srq ? qp->srq->pd->number : 0;
+}
 
 /* ---- send queues ---- */
 
@@ -34,6 +42,15 @@ static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const str
 
 /* Why a posted request cannot be carried out whatever the peer says. */
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
+
+/* Is it done by this side alone (a window's bind or invalidation)? Its turn comes when all before it is complete. */
+static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
+{
+	return sqe->opcode == IBV_WR_BIND_MW || sqe->opcode == IBV_WR_LOCAL_INV;
+}
+
+/* Carries out and completes the oldest entry, which is local and not sent yet; false: the QP has failed over it. sq.lock is held. */
+bool vb_sq_execute(struct vb_qp *qp);
 
 /* Will the program hear of its success? */
 bool vb_sq_signals(const struct vb_qp *qp, const struct vb_sqe *sqe);

@@ -1,18 +1,38 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/ranges.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
 #include "host/host.h"
 
+/* All of a null region is the same few pages: zeros to read, others to write. */
+static uint64_t null_at(const struct vb_key *key, unsigned access)
+{
+	uint64_t zeros = atomic_load_explicit(&key->va, memory_order_relaxed);
+	return access & IBV_ACCESS_LOCAL_WRITE ? zeros + VB_NULL_BYTES : zeros;
+}
+
+/* Rights that only few regions have change where the bytes are, or how they are touched. */
+static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsigned access, uint64_t va)
+{
+	unsigned has = atomic_load_explicit(&key->access, memory_order_relaxed);
+	if (vb_likely(!(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND))))
+		return va;
+	out->on_demand |= (has & IBV_ACCESS_ON_DEMAND) != 0;
+	return has & VB_KEY_NULL ? null_at(key, access) : va;
+}
+
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
 {
+	const struct vb_key *table = vb_key_table(arena);
 	out->count = 0;
 	out->mapped = false;
 	out->bytes = bytes;
+	out->on_demand = false;
 	for (*bad = 0; bytes && *bad < n; ++*bad) {
 		const struct ibv_sge *s = &sge[*bad];
 		if (skip >= s->length) {
@@ -20,10 +40,11 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 			continue;
 		}
 		uint64_t va, part = vb_min_u64(s->length - skip, bytes);
-		enum vb_key_fault fault = vb_key_check(vb_key_table(arena), s->lkey, s->addr, s->length, access, pd, &va);
+		enum vb_key_fault fault = vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
 		if (vb_unlikely(fault != VB_KEY_OK))
 			return fault;
-		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)(va + skip), part };
+		va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
+		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)va, part };
 		bytes -= part;
 		skip = 0;
 	}
@@ -35,6 +56,7 @@ void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t byt
 	out->count = bytes ? 1 : 0;
 	out->mapped = false;
 	out->bytes = bytes;
+	out->on_demand = false;
 	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
 }
 
@@ -104,7 +126,7 @@ static void advance(struct cursor *c, size_t n)
 	c->used = 0;
 }
 
-void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
+void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
 	for (uint64_t rest = to->bytes; rest;) {
@@ -114,6 +136,39 @@ void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 		advance(&f, n);
 		rest -= n;
 	}
+}
+
+void vb_ranges_split_last(struct vb_ranges *r)
+{
+	struct iovec *last = &r->iov[r->count - 1];
+	if (last->iov_len <= 8 || r->count == VB_ARRAY_LEN(r->iov))
+		return;
+	last->iov_len -= 8;
+	last[1] = (struct iovec){ (char *)last->iov_base + last->iov_len, 8 };
+	r->count++;
+}
+
+/* The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether they are there. */
+static int copy_on_demand(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	struct vb_ranges target = *to;
+	size_t done;
+	vb_ranges_split_last(&target);
+	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, &done);
+	if (err != -EPERM)
+		return err;
+	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))
+		return -EFAULT;
+	vb_ranges_copy_present(to, from);
+	return 0;
+}
+
+int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	if (vb_unlikely((to->on_demand || from->on_demand) && to->bytes))
+		return copy_on_demand(to, from);
+	vb_ranges_copy_present(to, from);
+	return 0;
 }
 
 /* ---- holding memory ---- */

@@ -15,6 +15,7 @@
 /* Memory ranges in one address space, in order. */
 struct vb_ranges {
 	unsigned count;
+	bool on_demand; /* some of it may not be there: only the kernel can tell while it copies */
 	bool mapped; /* ranges of another process, by their addresses in this one */
 	uint64_t bytes;
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -22,14 +23,22 @@ struct vb_ranges {
 
 /*
  * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of which a byte is used is
- * checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with *bad == n: the list is too short.
+ * checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with *bad == n: the list is too short. bytes is at
+ * most VB_NULL_BYTES where the list may have a null region.
  */
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
-/* Copies between ranges of this process, which are equally long; the last bytes of each become visible last. */
-void vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from);
+/*
+ * Copies between ranges of this process, which are equally long; the last bytes of each become visible last. -EFAULT: memory that is
+ * on demand is not there, and an unknown part was copied; else 0.
+ */
+int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from) VB_MUST_USE;
+/* The same where neither is on demand. */
+void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *from);
+/* The kernel copies range by range, in order: a range of its own, where there is room for it, keeps the last bytes last. */
+void vb_ranges_split_last(struct vb_ranges *to);
 /* Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was. */
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 

@@ -7,6 +7,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
+#include "adapter/xrc.h"
 
 struct slot {
 	uint64_t wr_id;
@@ -15,7 +16,7 @@ struct slot {
 	struct ibv_sge sge[];
 };
 
-int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
 	memset(rq, 0, sizeof(*rq));
 	vb_lock_init(&rq->lock);
@@ -23,13 +24,15 @@ int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 	rq->max_sge = max_sge;
 	rq->mask = vb_pow2_at_least(max_wr) - 1;
 	rq->stride = sizeof(struct slot) + max_sge * sizeof(struct ibv_sge);
-	rq->slots = max_wr ? malloc((size_t)(rq->mask + 1) * rq->stride) : NULL;
-	return max_wr && !rq->slots ? -ENOMEM : 0;
+	rq->pd = pd;
+	int err = vb_queue_memory_take(&rq->memory, pd, max_wr ? (size_t)(rq->mask + 1) * rq->stride : 0);
+	rq->slots = rq->memory.at;
+	return err;
 }
 
 void vb_rq_fini(struct vb_rq *rq)
 {
-	free(rq->slots);
+	vb_queue_memory_give(&rq->memory, rq->pd);
 	rq->slots = NULL;
 }
 
@@ -110,6 +113,7 @@ uint32_t vb_rq_waiting(struct vb_rq *rq)
 static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 {
 	struct vb_rq *rq = &qp->rq;
+	out->pd = qp->pd->number;
 	vb_lock(&rq->lock);
 	bool there = rq->head != rq->tail;
 	if (vb_likely(there))
@@ -124,6 +128,7 @@ static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
 	struct vb_srq *srq = qp->srq;
 	struct vb_rq *rq = &srq->rq;
 	bool limit_hit = false;
+	out->pd = srq->pd->number;
 	vb_lock(&rq->lock);
 	bool there = rq->head != rq->tail;
 	if (there) {
@@ -152,7 +157,9 @@ void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields)
 	e.qp = qp;
 	e.is_recv = 1;
 	e.is_srq = qp->srq != NULL;
-	vb_cq_push(qp->recv_cq, &e);
+	if (e.is_srq)
+		e.srq = qp->srq;
+	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, &e);
 }
 
 /* ---- shared receive queues ---- */
@@ -164,7 +171,7 @@ int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
 	memset(srq, 0, sizeof(*srq));
 	if (!attr->max_sge)
 		attr->max_sge = 1;
-	int err = vb_rq_init(&srq->rq, attr->max_wr, attr->max_sge);
+	int err = vb_rq_init(&srq->rq, pd, attr->max_wr, attr->max_sge);
 	if (err)
 		return err;
 	srq->ctx = pd->ctx;
@@ -176,7 +183,7 @@ int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
 
 int vb_srq_fini(struct vb_srq *srq)
 {
-	if (atomic_load(&srq->refs))
+	if (srq->xrcd ? !vb_xrc_srq_leave(srq) : atomic_load(&srq->refs) != 0)
 		return -EBUSY;
 	vb_async_forget(srq->ctx, &srq->async);
 	vb_rq_fini(&srq->rq);
@@ -190,23 +197,24 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 	struct vb_rq grown;
 	if (!max_wr || max_wr > VB_MAX_WR)
 		return -EINVAL;
-	int err = vb_rq_init(&grown, max_wr, srq->rq.max_sge);
+	int err = vb_rq_init(&grown, srq->pd, max_wr, srq->rq.max_sge);
 	if (err)
 		return err;
 	struct vb_rq *rq = &srq->rq;
 	vb_lock(&rq->lock);
 	bool fits = rq->tail - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
-	uint8_t *unwanted = grown.slots;
+	struct vb_queue_memory unwanted = grown.memory;
 	if (fits) {
 		for (uint32_t i = rq->head; i != rq->tail; i++)
 			memcpy(slot_at(&grown, i), slot_at(rq, i), rq->stride);
-		unwanted = rq->slots;
+		unwanted = rq->memory;
+		rq->memory = grown.memory;
 		rq->slots = grown.slots;
 		rq->mask = grown.mask;
 		rq->max_wr = max_wr;
 	}
 	vb_unlock(&rq->lock);
-	free(unwanted);
+	vb_queue_memory_give(&unwanted, srq->pd);
 	return fits ? 0 : -EINVAL;
 }
 

@@ -11,25 +11,31 @@
 #include "adapter/progress.h"
 #include "adapter/queue.h"
 #include "adapter/status.h"
+#include "adapter/window.h"
+#include "adapter/xrc.h"
 #include "base/log.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
-enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD };
+enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD, XRC = 1 << IBV_QPT_XRC_SEND };
 
 struct opcode {
-	uint8_t types;
+	uint16_t types;
 	uint8_t completion; /* enum ibv_wc_opcode */
 	bool known, inlines, atomic;
 };
 
 static const struct opcode opcodes[] = {
-	[IBV_WR_SEND]                 = { RC | UC | UD, IBV_WC_SEND, true, true, false },
-	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD, IBV_WC_SEND, true, true, false },
-	[IBV_WR_RDMA_WRITE]           = { RC | UC, IBV_WC_RDMA_WRITE, true, true, false },
-	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC, IBV_WC_RDMA_WRITE, true, true, false },
-	[IBV_WR_RDMA_READ]            = { RC, IBV_WC_RDMA_READ, true, false, false },
-	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { RC, IBV_WC_COMP_SWAP, true, false, true },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RC, IBV_WC_FETCH_ADD, true, false, true },
+	[IBV_WR_SEND]                 = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false },
+	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false },
+	[IBV_WR_RDMA_WRITE]           = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },
+	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },
+	[IBV_WR_RDMA_READ]            = { RC | XRC, IBV_WC_RDMA_READ, true, false, false },
+	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { RC | XRC, IBV_WC_COMP_SWAP, true, false, true },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RC | XRC, IBV_WC_FETCH_ADD, true, false, true },
+	[IBV_WR_LOCAL_INV]            = { RC | UC | XRC, IBV_WC_LOCAL_INV, true, false, false },
+	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false },
+	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false },
+	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false },
 };
 
 enum { KNOWN_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE };
@@ -98,12 +104,30 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 		.hop_limit = ah->attr.grh.hop_limit,
 		.is_local = ah->is_local,
 	};
-	if (ah->pd != qp->pd)
+	if (ah->pd->number != qp->pd->number)
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
+}
+
+/* 0 or an errno value. What the window and the region are like counts when the request's turn comes. */
+static int fill_bind(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+	if (!info->mr && info->length)
+		return refuse(EINVAL, "a window is bound to bytes of a region (bind_info.mr is NULL)");
+	if (!wr->bind_mw.mw || (wr->bind_mw.mw->rkey ^ wr->bind_mw.rkey) >> 8)
+		return refuse(EINVAL, "bind_mw.rkey must be the window's rkey with any low byte (ibv_inc_rkey)");
+	sqe->remote_addr = info->addr;
+	sqe->rkey = wr->bind_mw.rkey;
+	sqe->imm = info->mw_access_flags;
+	sqe->bind.bytes = info->length;
+	sqe->bind.region = info->mr ? info->mr->lkey : 0;
+	return 0;
 }
 
 static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_send_wr *wr, bool atomic)
 {
+	if (qp->type == IBV_QPT_XRC_SEND)
+		sqe->srqn = wr->qp_type.xrc.remote_srqn;
 	if (qp->type == IBV_QPT_UD) {
 		fill_datagram(qp, sqe, wr);
 	} else if (atomic) {
@@ -120,9 +144,10 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 /* Reports at execution, in order, what a hardware adapter would report there. */
 static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
-	if (op->atomic && sqe->length != 8)
+	bool writes_word = sqe->opcode == IBV_WR_ATOMIC_WRITE;
+	if ((op->atomic || writes_word) && sqe->length != 8)
 		vb_sqe_fail(sqe, IBV_WC_LOC_LEN_ERR, 0);
-	else if ((op->atomic || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
+	else if ((op->atomic || writes_word || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
@@ -154,7 +179,12 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	sqe->opcode = wr->opcode;
 	sqe->flags = wr->send_flags;
 	sqe->status = VB_SQE_PENDING;
-	fill_remote(qp, sqe, wr, op->atomic);
+	if (vb_unlikely(wr->opcode == IBV_WR_BIND_MW))
+		err = fill_bind(sqe, wr);
+	else
+		fill_remote(qp, sqe, wr, op->atomic);
+	if (vb_unlikely(err))
+		return err;
 	foresee(qp, sqe, op);
 	sq->tail++;
 	return 0;
@@ -198,6 +228,19 @@ void vb_sq_complete(struct vb_qp *qp)
 		note_drained(qp);
 }
 
+bool vb_sq_execute(struct vb_qp *qp)
+{
+	const char *why;
+	enum ibv_wc_status status = vb_window_execute(qp, vb_sq_at(&qp->sq, qp->sq.sent), &why);
+	if (status != IBV_WC_SUCCESS) {
+		(qp->type == IBV_QPT_UC ? vb_qp_fail_sends : vb_qp_fail)(qp, status, why);
+		return false;
+	}
+	qp->sq.sent++;
+	vb_sq_complete(qp);
+	return true;
+}
+
 /* why: a sentence for the log, or NULL. */
 static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 {
@@ -219,6 +262,10 @@ static void flush_sends(struct vb_qp *qp)
 static void flush_receives(struct vb_qp *qp)
 {
 	struct vb_rwqe rwqe;
+	if (qp->xrcd) {
+		vb_xrc_release(qp);
+		return;
+	}
 	if (qp->srq) {
 		vb_async_raise(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, VB_ASYNC_QP, qp, &qp->async, 0);
 		return;
@@ -341,9 +388,10 @@ static void after_receive(struct vb_qp *qp)
 int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	bool posted = false;
-	if (vb_unlikely(qp->srq || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
 		*bad = wr;
-		vb_explain("ibv_post_recv", "%s", qp->srq ? "the queue pair takes its receives from an SRQ: post them there"
+		vb_explain("ibv_post_recv", "%s", qp->srq || qp->type >= IBV_QPT_XRC_SEND
+							  ? "the queue pair takes its receives from an SRQ: post them there"
 							  : "the queue pair is in RESET: move it to INIT first");
 		return EINVAL;
 	}

@@ -63,37 +63,22 @@ static bool is_moving(const struct vb_peer *peer)
 
 /* ---- copies ---- */
 
-/* The kernel copies range by range, in order: a range of its own keeps the last bytes last. */
-static void split_last(struct vb_ranges *r)
-{
-	struct iovec *last = &r->iov[r->count - 1];
-	if (last->iov_len <= 8 || r->count == VB_ARRAY_LEN(r->iov))
-		return;
-	last->iov_len -= 8;
-	last[1] = (struct iovec){ (char *)last->iov_base + last->iov_len, 8 };
-	r->count++;
-}
-
 int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const struct vb_ranges *ours)
 {
 	size_t done;
-	if (theirs->mapped || peer->copy == VB_COPY_SAME) {
-		vb_ranges_copy(theirs, ours);
-		return 0;
-	}
+	if (theirs->mapped || peer->copy == VB_COPY_SAME)
+		return vb_ranges_copy(theirs, ours);
 	if (is_moving(peer))
 		return -EAGAIN;
-	split_last(theirs);
+	vb_ranges_split_last(theirs);
 	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
 }
 
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs)
 {
 	size_t done;
-	if (theirs->mapped || peer->copy == VB_COPY_SAME) {
-		vb_ranges_copy(ours, theirs);
-		return 0;
-	}
+	if (theirs->mapped || peer->copy == VB_COPY_SAME)
+		return vb_ranges_copy(ours, theirs);
 	if (is_moving(peer))
 		return -EAGAIN;
 	return vb_copy_from_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
@@ -141,29 +126,31 @@ static void ranges_of_ring(struct vb_ranges *out, const uint8_t *base, uint64_t 
 		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)base, bytes - first };
 }
 
-bool vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *to)
+int vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *to)
 {
 	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_relaxed);
 	const uint8_t *base = vb_peer_range(l->peer, atomic_load_explicit(&theirs->stages[stream], memory_order_acquire), VB_STAGE_BYTES);
 	uint64_t taken = atomic_load_explicit(&l->mine->taken[stream], memory_order_relaxed);
 	struct vb_ranges from;
 	if (!base)
-		return false;
+		return -EPROTO;
 	ranges_of_ring(&from, base, taken, to->bytes);
-	vb_ranges_copy(to, &from);
-	atomic_store_explicit(&l->mine->taken[stream], taken + to->bytes, memory_order_release);
-	return true;
+	int err = vb_ranges_copy(to, &from);
+	if (!err)
+		atomic_store_explicit(&l->mine->taken[stream], taken + to->bytes, memory_order_release);
+	return err;
 }
 
-bool vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *from)
+int vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *from)
 {
 	uint8_t *base = vb_stage(l, stream);
 	uint64_t put = atomic_load_explicit(&l->mine->put[stream], memory_order_relaxed);
 	struct vb_ranges to;
 	if (!base)
-		return false;
+		return -ENOMEM;
 	ranges_of_ring(&to, base, put, from->bytes);
-	vb_ranges_copy(&to, from);
-	atomic_store_explicit(&l->mine->put[stream], put + from->bytes, memory_order_release);
-	return true;
+	int err = vb_ranges_copy(&to, from);
+	if (!err)
+		atomic_store_explicit(&l->mine->put[stream], put + from->bytes, memory_order_release);
+	return err;
 }

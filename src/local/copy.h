@@ -30,9 +30,9 @@ int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const s
 uint64_t vb_stream_available(struct vb_local_qp *l, enum vb_stream stream);
 /* How much can be put into ours now; UINT64_MAX likewise. */
 uint64_t vb_stream_room(struct vb_local_qp *l, enum vb_stream stream);
-/* At most what is available. False: the peer's stream is not where it should be. */
-bool vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *to);
-/* At most what there is room for. False: no memory for the stream. */
-bool vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *from);
+/* At most what is available. -EPROTO: the peer's stream is not where it should be; -EFAULT: our memory is not there. */
+int vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *to);
+/* At most what there is room for. -ENOMEM: no memory for the stream; -EFAULT: what it comes from is not there. */
+int vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *from);
 
 #endif

@@ -32,7 +32,8 @@ static int find_peer(const struct vb_qp *qp, struct vb_peer **peer)
 static bool claims(const struct vb_qp *qp)
 {
 	struct vb_peer *peer;
-	if (qp->type != IBV_QPT_RC || vb_local_is_off() || !is_on_this_host(qp))
+	bool reliable = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
+	if (!reliable || vb_local_is_off() || !is_on_this_host(qp))
 		return false;
 	int err = find_peer(qp, &peer);
 	if (!err)
@@ -69,7 +70,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
 	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);
-	atomic_store(&m->pd, l->qp->pd->number);
+	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->req.ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
 	atomic_store(&m->slot_bytes, l->req.slot_bytes);
@@ -126,7 +127,7 @@ static int attach(struct vb_qp *qp)
 	qp->path_state = l;
 	open_block(l);
 	join(l);
-	if (l->peer)
+	if (l->peer && qp->pd)
 		vb_mapped_expect(l->peer, qp->pd->number);
 	return 0;
 }

@@ -120,6 +120,8 @@ static unsigned domains_of(struct vb_peer *p, uint32_t *pd)
 	vb_lock(&vb_progress_lock);
 	vb_list_for_each(l, &p->qps, node) {
 		unsigned i = 0;
+		if (!l->qp->pd)
+			continue; /* of XRC: the peer names no region of its own */
 		while (i < n && pd[i] != l->qp->pd->number)
 			i++;
 		if (i == n && n < MAX_DOMAINS)

@@ -20,7 +20,7 @@ enum {
 struct vb_request {
 	atomic_bool active;
 	uint8_t opcode, flags, nsge;
-	uint32_t length, imm, rkey;
+	uint32_t length, imm, rkey, srqn;
 	uint64_t remote_addr, compare_add, swap;
 	const uint8_t *inline_data;   /* in the peer's ring */
 	uint64_t done;                /* bytes moved so far */

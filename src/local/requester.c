@@ -5,6 +5,7 @@
  * between sq.head and sq.sent there are only ring entries, and the order of effects is the order of posting. A one-sided operation
  * that the target would refuse goes through the ring too: the target's responder then refuses it, with all that this means there.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "adapter/status.h"
@@ -119,7 +120,7 @@ static bool may_access(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t
 	const struct vb_shm_qp *t = theirs_of(l);
 	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
 	       vb_key_check(vb_key_table(l->peer->arena), sqe->rkey, sqe->remote_addr, length, access,
-			    atomic_load_explicit(&t->pd, memory_order_relaxed), va) == VB_KEY_OK;
+			    atomic_load_explicit(&t->pd, memory_order_relaxed), l->qp->attr.dest_qp_num, va) == VB_KEY_OK;
 }
 
 static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
@@ -129,6 +130,7 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	struct vb_ranges ours, theirs;
 	unsigned bad;
 	vb_peer_bytes(&theirs, l->peer, sqe->rkey, va + l->req.moved, n, writes);
+	theirs.on_demand = vb_key_is_on_demand(vb_key_table(l->peer->arena), sqe->rkey);
 	if (sqe->flags & IBV_SEND_INLINE) {
 		vb_ranges_of_bytes(&ours, sqe->inline_data, n);
 	} else {
@@ -187,8 +189,7 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 		return fail_sqe(sqe, fault, bad);
 	uint64_t found = fetch_atomically(word, sqe);
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	vb_ranges_copy(&ours, &from);
-	return HERE_DONE;
+	return vb_ranges_copy(&ours, &from) ? fail_sqe(sqe, VB_KEY_UNMAPPED, 0) : HERE_DONE;
 }
 
 static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
@@ -206,7 +207,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	if (l->peer->copy == VB_COPY_LINK)
+	if (l->peer->copy == VB_COPY_LINK || vb_unlikely(l->qp->type != IBV_QPT_RC)) /* of XRC, the responder knows the domain */
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
@@ -251,8 +252,10 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 		return false;
 	}
 	vb_ranges_of_bytes(&to, slot->data, sqe->length);
-	vb_ranges_copy(&to, &from);
-	return true;
+	if (vb_likely(!vb_ranges_copy(&to, &from)))
+		return true;
+	fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+	return false;
 }
 
 /* Where the payload is, as flags of the slot; the payload or its ranges are put there. -1: a local key is wrong. */
@@ -285,7 +288,10 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	int flags = place_payload(l, sqe, slot);
 	if (vb_unlikely(flags < 0))
 		return false;
-	flags |= tell_taken(l, slot);
+	if (vb_unlikely(l->qp->type == IBV_QPT_XRC_SEND))
+		slot->srqn = sqe->srqn;
+	else
+		flags |= tell_taken(l, slot);
 	if (sqe->flags & IBV_SEND_SOLICITED)
 		flags |= VB_SHM_SOLICITED;
 	slot->length = is_atomic(sqe) ? 0 : sqe->length;
@@ -341,7 +347,10 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 		fail_sqe(sqe, fault, bad);
 		return false;
 	}
-	if (!vb_stream_put(l, VB_STREAM_REQUEST, &from))
+	int err = vb_stream_put(l, VB_STREAM_REQUEST, &from);
+	if (err == -EFAULT)
+		fail_sqe(sqe, VB_KEY_UNMAPPED, 0);
+	if (err)
 		return false;
 	*put = true;
 	l->req.staged += n;
@@ -380,6 +389,8 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
 	bool oldest = sq->head == sq->sent;
 	enum here h = HERE_NOT;
+	if (vb_unlikely(vb_sqe_is_local(sqe)))
+		return oldest && vb_sq_execute(l->qp);
 	if (vb_likely(sqe->status == VB_SQE_PENDING) && oldest)
 		h = execute_here(l, sqe);
 	if (h == HERE_DONE) {
@@ -413,11 +424,24 @@ static bool may_start(const struct vb_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS;
 }
 
+/* Entries that are this side's alone need no peer. True: nothing is left to be sent. */
+static bool executes_all(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	bool any = false;
+	while (sq->sent != sq->tail && sq->head == sq->sent && vb_sqe_is_local(vb_sq_at(sq, sq->sent))) {
+		if (!vb_sq_execute(qp))
+			return true;
+		any = true;
+	}
+	return any && sq->head == sq->tail;
+}
+
 void vb_requester_send(struct vb_local_qp *l)
 {
 	struct vb_sq *sq = &l->qp->sq;
 	bool published = false;
-	if (!may_start(l->qp) || !is_ready(l))
+	if (!may_start(l->qp) || vb_unlikely(executes_all(l->qp)) || !is_ready(l))
 		return;
 	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail && is_one_sided(vb_sq_at(sq, sq->sent))) && !vb_requester_take_acks(l))
 		return;
@@ -448,7 +472,8 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	vb_ranges_copy(&to, &from);
+	if (vb_ranges_copy(&to, &from))
+		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
 	return true;
 }
 
@@ -464,7 +489,10 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
-	if (!vb_stream_take(l, VB_STREAM_RESPONSE, &to))
+	int err = vb_stream_take(l, VB_STREAM_RESPONSE, &to);
+	if (err == -EFAULT)
+		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
+	if (err)
 		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR, 0), false;
 	l->req.moved += n;
 	vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/window.h"
+#include "adapter/xrc.h"
 #include "base/log.h"
 #include "local/copy.h"
 #include "wire/timers.h"
@@ -91,9 +93,9 @@ static const struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t p
 
 static bool is_known(unsigned opcode)
 {
-	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
 	       opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
@@ -101,6 +103,8 @@ static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
 	uint32_t room = l->resp.slot_bytes - offsetof(struct vb_shm_slot, data);
 	bool reads = r->opcode == IBV_WR_RDMA_READ;
 	if (!is_known(r->opcode) || r->length > VB_MAX_MSG)
+		return false;
+	if (r->opcode == IBV_WR_ATOMIC_WRITE && (r->length != 8 || !(r->flags & VB_SHM_INLINE)))
 		return false;
 	if (r->flags & VB_SHM_INLINE)
 		return r->length <= room && !reads;
@@ -134,11 +138,16 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	r->imm = v->imm;
 	r->remote_addr = v->remote_addr;
 	r->rkey = v->rkey;
-	note_told(l, r->flags, v->taken);
+	if (vb_unlikely(l->qp->xrcd != NULL))
+		r->srqn = v->srqn;
+	else
+		note_told(l, r->flags, v->taken);
 	r->done = 0;
 	r->inline_data = s->data;
 	if (!is_sane(l, r))
 		return fail_request(f, "the peer's work request is malformed");
+	if (vb_unlikely(l->qp->xrcd != NULL) && !vb_xrc_select(l->qp, r->srqn))
+		return fail_request(f, "the XRC domain has no shared receive queue of this number");
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
@@ -203,6 +212,18 @@ static uint64_t slice(struct vb_local_qp *l)
 	return vb_min_u64(rest, VB_SLICE_BYTES);
 }
 
+static enum step fail_unmapped_receive(struct failure *f)
+{
+	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+}
+
+static enum step pulled(int err, struct failure *f)
+{
+	if (vb_likely(!err))
+		return STEP_DONE;
+	return err == -EFAULT ? fail_unmapped_receive(f) : fail_request(f, "the peer's byte stream is malformed");
+}
+
 /* Brings the requester's next bytes to `ours`. */
 static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
@@ -210,11 +231,10 @@ static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struc
 	struct vb_ranges from;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
-		return vb_stream_take(l, VB_STREAM_REQUEST, ours) ? STEP_DONE : fail_request(f, "the peer's byte stream is malformed");
+		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
 	if (r->flags & VB_SHM_INLINE) {
 		vb_ranges_of_bytes(&from, r->inline_data + r->done, ours->bytes);
-		vb_ranges_copy(ours, &from);
-		return STEP_DONE;
+		return pulled(vb_ranges_copy(ours, &from), f);
 	}
 	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, ours->bytes, false,
 					       &bad);
@@ -224,7 +244,7 @@ static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struc
 	if (vb_likely(!err || err == -EAGAIN))
 		return err ? STEP_MORE : STEP_DONE;
 	if (!vb_ranges_are_mapped(ours, true))
-		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+		return fail_unmapped_receive(f);
 	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
@@ -256,12 +276,22 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, w->sge, w->nsge, r->done, n, IBV_ACCESS_LOCAL_WRITE,
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, r->done, n, IBV_ACCESS_LOCAL_WRITE,
 						    &bad);
 	if (fault != VB_KEY_OK)
 		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	step = n ? pull(l, &to, f) : STEP_DONE;
 	return step == STEP_DONE ? moved(l, n) : step;
+}
+
+/* The peer's earlier accesses through the window are behind it: they came before on this connection. */
+static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
+{
+	enum step step = do_send(l, f);
+	if (step != STEP_DONE)
+		return step;
+	enum vb_key_fault fault = vb_window_invalidate_remotely(l->resp.cur.imm, vb_qp_domain(l->qp), l->qp->qpn);
+	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
 }
 
 /* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
@@ -272,8 +302,16 @@ static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access,
 		return fail_access(f, "the target queue pair's qp_access_flags do not allow it");
 	if (!length)
 		return STEP_DONE;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, l->qp->pd->number, va);
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp),
+					      l->qp->qpn, va);
 	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+}
+
+/* The part of the target, which has been checked, that a slice is about. */
+static void ranges_of_target(struct vb_ranges *out, const struct vb_request *r, uint64_t va, uint64_t bytes)
+{
+	vb_ranges_of_bytes(out, (void *)(uintptr_t)(va + r->done), bytes);
+	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
 }
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
@@ -287,7 +325,7 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	vb_ranges_of_bytes(&to, (void *)(uintptr_t)(va + r->done), n);
+	ranges_of_target(&to, r, va, n);
 	step = n ? pull(l, &to, f) : STEP_DONE;
 	if (step == STEP_FAIL && f->receive)
 		return fail_access(f, f->why); /* it was no receive buffer that was unmapped */
@@ -302,6 +340,14 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 	return need_receive(l, f);
 }
 
+static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *from, struct failure *f)
+{
+	int err = from->bytes ? vb_stream_put(l, VB_STREAM_RESPONSE, from) : 0;
+	if (err == -EFAULT)
+		return fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : moved(l, from->bytes);
+}
+
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_request *r = &l->resp.cur;
@@ -314,9 +360,9 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	vb_ranges_of_bytes(&from, (void *)(uintptr_t)(va + r->done), n);
+	ranges_of_target(&from, r, va, n);
 	if (r->flags & VB_SHM_STAGED)
-		return !n || vb_stream_put(l, VB_STREAM_RESPONSE, &from) ? moved(l, n) : fail(f, IBV_WC_REM_OP_ERR, "out of memory");
+		return stage_response(l, &from, f);
 	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, n, true, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
@@ -327,18 +373,43 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 						  : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
-static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
+/* The word that an atomic is about, which is there. */
+static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word, struct failure *f)
 {
 	struct vb_request *r = &l->resp.cur;
 	uint64_t va = 0;
 	if (r->remote_addr % 8)
 		return fail_request(f, "the address of an atomic is not a multiple of 8");
-	enum step step = target(l, 8, IBV_ACCESS_REMOTE_ATOMIC, &va, f);
+	enum step step = target(l, 8, access, &va, f);
 	if (step != STEP_DONE)
 		return step;
 	if (va % 8)
 		return fail_request(f, "the memory of an atomic is not aligned to 8 bytes");
-	_Atomic(uint64_t) *word = (void *)(uintptr_t)va;
+	if (vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey) && vb_mem_check((void *)(uintptr_t)va, 8, true))
+		return fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+	*word = (void *)(uintptr_t)va;
+	return STEP_DONE;
+}
+
+static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
+{
+	_Atomic(uint64_t) *word;
+	uint64_t value;
+	enum step step = find_word(l, IBV_ACCESS_REMOTE_WRITE, &word, f);
+	if (step != STEP_DONE)
+		return step;
+	memcpy(&value, l->resp.cur.inline_data, sizeof(value));
+	atomic_store(word, value);
+	return STEP_DONE;
+}
+
+static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	_Atomic(uint64_t) *word;
+	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
+	if (step != STEP_DONE)
+		return step;
 	uint64_t found = r->compare_add;
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
 		atomic_compare_exchange_strong(word, &found, r->swap);
@@ -353,10 +424,14 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 	unsigned opcode = l->resp.cur.opcode;
 	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
 		return do_send(l, f);
+	if (opcode == IBV_WR_SEND_WITH_INV)
+		return do_send_invalidate(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return do_write(l, f);
 	if (!l->qp->attr.max_dest_rd_atomic)
 		return fail_request(f, "READ or atomic to a queue pair whose max_dest_rd_atomic is 0");
+	if (opcode == IBV_WR_ATOMIC_WRITE)
+		return do_atomic_write(l, f);
 	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
 }
 
@@ -366,13 +441,13 @@ static void complete_receive(struct vb_local_qp *l)
 {
 	const struct vb_request *r = &l->resp.cur;
 	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM;
+	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV;
 	struct vb_cqe e = {
 		.wr_id = l->resp.rwqe.wr_id,
 		.opcode = send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
 		.byte_len = r->length,
 		.imm = r->imm,
-		.wc_flags = imm ? IBV_WC_WITH_IMM : 0,
+		.wc_flags = imm ? IBV_WC_WITH_IMM : r->opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : 0,
 		.src_qp = l->qp->attr.dest_qp_num,
 		.solicited = r->flags & VB_SHM_SOLICITED ? 1 : 0,
 	};
@@ -389,6 +464,8 @@ static void finish(struct vb_local_qp *l)
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
 	if (l->resp.have_rwqe)
 		complete_receive(l);
+	if (vb_unlikely(l->qp->xrcd != NULL))
+		vb_xrc_release(l->qp);
 	if (vb_unlikely(!l->qp->comm_est))
 		vb_qp_established(l->qp);
 }

@@ -108,7 +108,10 @@ struct vb_shm_slot {
 	uint32_t imm;
 	uint64_t remote_addr;
 	uint32_t rkey;
-	uint32_t taken;
+	union {
+		uint32_t taken;
+		uint32_t srqn;  /* of XRC, whose requester has nothing to acknowledge */
+	};
 	union {
 		uint8_t data[32]; /* and more, up to the slot's end */
 		struct ibv_sge sge[2];

@@ -39,11 +39,13 @@ struct vb_responder_ops {
 	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access);
 	/* WRITE data; checks again. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
-	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP or VB_REQ_FETCH_ADD. */
+	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE (swap_or_add: the bytes as they lie). */
 	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
 		uint64_t compare, uint64_t *original);
 	/* RC alone, as are atomics. */
 	int (*invalidate)(void *ctx, uint32_t rkey);
+	/* XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a message for another is not done. */
+	int (*select)(void *ctx, uint32_t srqn);
 };
 
 struct vb_message {

@@ -275,7 +275,10 @@ static int place_atomic(struct vb_rc_req *req, uint32_t position, const struct v
 	return req->config.place(req->config.ctx, position, 0, &original, sizeof(original));
 }
 
-static bool is_atomic(const struct vb_rc_slot *slot) { return slot->request.kind > VB_REQ_READ; }
+static bool is_atomic(const struct vb_rc_slot *slot)
+{
+	return slot->request.kind == VB_REQ_COMPARE_SWAP || slot->request.kind == VB_REQ_FETCH_ADD;
+}
 
 static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, uint64_t psn,
 					 const struct vb_packet *packet)
@@ -289,7 +292,7 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 		return VB_RC_IGNORED;
 	learn_credits(req, packet);
 	uint64_t offset = (psn - slot->first) * req->config.mtu;
-	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, slot->request.length - offset))
+	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, vb_request_answer_bytes(&slot->request) - offset))
 		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);
 	else if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
 		vb_rc_req_break(req, position, VB_RC_LOCAL);
@@ -327,6 +330,7 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 	case VB_OP_WRITE:
 	case VB_OP_READ:
 	case VB_OP_ATOMIC:
+	case VB_OP_ATOMIC_WRITE:
 	case VB_OP_CNP:
 		break;
 	}

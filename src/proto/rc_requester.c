@@ -50,6 +50,13 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
 	return 0;
 }
 
+void vb_rc_req_skip(struct vb_rc_req *req)
+{
+	slot_at(req, req->tail)->first = slot_at(req, req->tail)->end = req->end;
+	req->sending = req->tail++;
+	req->head = req->reported = req->tail;
+}
+
 static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count,
 			struct vb_packet_out *out)
 {

@@ -159,6 +159,9 @@ void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config
 /* -EAGAIN: no slot free; -EINVAL: not a request for RC, or an answered one with max_rd_atomic 0. */
 int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_MUST_USE;
 
+/* The next position is the caller's: it counts as complete and reported. Only while nothing is under way. */
+void vb_rc_req_skip(struct vb_rc_req *req);
+
 /* The next packet to go out now, if there is one. */
 bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out);
 

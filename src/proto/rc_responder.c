@@ -70,11 +70,19 @@ static uint32_t responses(const struct vb_rc_resp *resp, uint32_t length)
 	return length ? (uint32_t)(((uint64_t)length + resp->config.mtu - 1) / resp->config.mtu) : 1;
 }
 
+/* 0 where there is none. */
+static uint32_t srqn_of(const struct vb_packet *packet)
+{
+	if (!vb_opcode_has(packet->row, VB_EXT_XRCETH))
+		return 0;
+	return vb_xrceth_srqn((const struct vb_xrceth *)vb_packet_extension(packet, VB_EXT_XRCETH));
+}
+
 static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
 	struct vb_rc_saved read = { .first = resp->expected, .sent = resp->expected, .address = vb_reth_address(reth),
-				    .rkey = vb_reth_rkey(reth), .length = vb_reth_length(reth) };
+				    .rkey = vb_reth_rkey(reth), .length = vb_reth_length(reth), .srqn = srqn_of(packet) };
 	struct vb_rc_saved *at = next_saved(resp);
 
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
@@ -92,7 +100,7 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 	const struct vb_atomiceth *eth = (const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
 	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1,
 		.sent = resp->expected, .is_atomic = true };
-	bool swaps = packet->opcode == VB_OPCODE(RC, COMPARE_SWAP);
+	bool swaps = (packet->opcode & VB_OPCODE_MASK) == VB_OPB_COMPARE_SWAP;
 	uint64_t address = vb_atomiceth_address(eth);
 	uint32_t rkey = vb_atomiceth_rkey(eth);
 	struct vb_rc_saved *at = next_saved(resp);
@@ -111,6 +119,27 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 	return 0;
 }
 
+/* Answered like a READ of nothing. */
+static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
+	struct vb_rc_saved write = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected };
+	uint64_t address = vb_reth_address(reth), value, unused;
+	uint32_t rkey = vb_reth_rkey(reth);
+	struct vb_rc_saved *at = next_saved(resp);
+
+	if (!at || address % 8 || packet->payload_bytes != sizeof(value) || vb_reth_length(reth) != sizeof(value))
+		return -EINVAL;
+	memcpy(&value, packet->payload, sizeof(value));
+	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, sizeof(value), VB_ACCESS_WRITE);
+	if (rc == 0)
+		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, VB_REQ_ATOMIC_WRITE, value, 0, &unused);
+	if (rc)
+		return rc;
+	save(resp, at, &write);
+	return 0;
+}
+
 static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet);
@@ -124,11 +153,17 @@ static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *pack
 
 static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
+	if (vb_opcode_has(packet->row, VB_EXT_XRCETH) && resp->config.ops->select) {
+		int rc = resp->config.ops->select(resp->config.ctx, srqn_of(packet));
+		if (rc)
+			return rc;
+	}
 	switch ((enum vb_operation)packet->row->operation) {
 	case VB_OP_SEND:
 	case VB_OP_WRITE: return execute_message(resp, packet);
 	case VB_OP_READ: return resp->message.state ? -EINVAL : execute_read(resp, packet);
 	case VB_OP_ATOMIC: return resp->message.state ? -EINVAL : execute_atomic(resp, packet);
+	case VB_OP_ATOMIC_WRITE: return resp->message.state ? -EINVAL : execute_atomic_write(resp, packet);
 	case VB_OP_READ_RESPONSE:
 	case VB_OP_ACK:
 	case VB_OP_ATOMIC_ACK:
@@ -166,8 +201,8 @@ static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct
 	}
 	drop_kept(resp, psn);
 	resp->nak_due = false;
-	resp->last_by_ack = packet->row->flags.payload;
-	if (!packet->row->flags.payload)
+	resp->last_by_ack = packet->row->operation == VB_OP_SEND || packet->row->operation == VB_OP_WRITE;
+	if (!resp->last_by_ack)
 		resp->ack_due = false;	/* READ or atomic: the answer acknowledges what is before it */
 	else if (packet->ack_request)
 		resp->ack_due = true;
@@ -273,7 +308,7 @@ static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const stru
 	if (!saved || saved->is_atomic || saved->sent <= psn)
 		return VB_RC_IGNORED;	/* unknown, or its answer is still to be sent */
 	struct vb_rc_saved part = { .first = psn, .sent = psn, .address = vb_reth_address(reth), .rkey = saved->rkey,
-				    .length = vb_reth_length(reth) };
+				    .length = vb_reth_length(reth), .srqn = saved->srqn };
 	uint64_t offset = (psn - saved->first) * resp->config.mtu;
 	if (vb_reth_rkey(reth) != saved->rkey || part.address != saved->address + offset ||
 	    part.length > saved->length - offset)
@@ -294,8 +329,9 @@ static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb
 	case VB_OP_READ:
 		return receive_read_again(resp, packet, psn);
 	case VB_OP_ATOMIC:
+	case VB_OP_ATOMIC_WRITE:
 		saved = find_saved(resp, psn);
-		if (!saved || !saved->is_atomic || saved->sent <= psn)
+		if (!saved || saved->is_atomic != (packet->row->operation == VB_OP_ATOMIC) || saved->length || saved->sent <= psn)
 			return VB_RC_IGNORED;
 		struct vb_rc_saved again = *saved;
 		again.sent = again.first;
@@ -367,6 +403,7 @@ static void write_response(const struct vb_rc_resp *resp, struct vb_rc_saved *re
 		put_aeth(resp, out, row, ack(resp));
 	out->payload_at = read->address + offset;
 	out->rkey = read->rkey;
+	out->srqn = read->srqn;
 }
 
 /* Returns whether that was the last of it. */

@@ -60,7 +60,7 @@ struct vb_rc_saved {
 	uint64_t first, end, sent;
 	uint64_t address;		/* of the data of PSN `first`; of an atomic nothing */
 	uint64_t original;		/* atomics: the result */
-	uint32_t rkey, length;
+	uint32_t rkey, length, srqn;
 	bool is_atomic;
 };
 

@@ -5,7 +5,7 @@
 
 int vb_request_check(const struct vb_request *r, uint8_t service)
 {
-	if (r->kind > VB_REQ_FETCH_ADD || r->tail > VB_TAIL_INVALIDATE || r->length > VB_MAX_MESSAGE_BYTES)
+	if (r->kind > VB_REQ_ATOMIC_WRITE || r->tail > VB_TAIL_INVALIDATE || r->length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
 	if (service != VB_SERVICE_RC && (vb_request_is_answered(r) || r->tail == VB_TAIL_INVALIDATE))
 		return -EINVAL;
@@ -60,6 +60,12 @@ static uint8_t data_opcode(const struct vb_request *r, bool first, bool last)
 	return (first ? begins : goes_on)[r->kind];
 }
 
+static void put_srqn(const struct vb_request *r, struct vb_packet_out *out, const struct vb_opcode_row *row)
+{
+	if (vb_opcode_has(row, VB_EXT_XRCETH))
+		vb_xrceth_set_srqn(vb_packet_out_extension(out, row, VB_EXT_XRCETH), r->srqn);
+}
+
 static void put_reth(struct vb_packet_out *out, const struct vb_opcode_row *row, uint64_t address,
 		     uint32_t rkey, uint32_t length)
 {
@@ -89,6 +95,7 @@ static void data_packet(const struct vb_request *r, const struct vb_packet_to *t
 			last ? (uint32_t)(r->length - offset) : mtu);
 
 	out->payload_at = offset;
+	put_srqn(r, out, row);
 	if (vb_opcode_has(row, VB_EXT_RETH))
 		put_reth(out, row, r->remote_addr, r->rkey, r->length);
 	put_tail(r, out, row);
@@ -101,6 +108,7 @@ static void read_packet(const struct vb_request *r, const struct vb_packet_to *t
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_READ_REQUEST, psn, 0);
 	uint64_t offset = (uint64_t)index * mtu;
 
+	put_srqn(r, out, row);
 	put_reth(out, row, r->remote_addr + offset, r->rkey,
 		 (uint32_t)vb_min_u64((uint64_t)count * mtu, r->length - offset));
 }
@@ -112,10 +120,19 @@ static void atomic_packet(const struct vb_request *r, const struct vb_packet_to 
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, bits, psn, 0);
 	struct vb_atomiceth *eth = vb_packet_out_extension(out, row, VB_EXT_ATOMICETH);
 
+	put_srqn(r, out, row);
 	vb_atomiceth_set_address(eth, r->remote_addr);
 	vb_atomiceth_set_rkey(eth, r->rkey);
 	vb_atomiceth_set_swap_or_add(eth, r->swap_or_add);
 	vb_atomiceth_set_compare(eth, r->compare);
+}
+
+static void atomic_write_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn, struct vb_packet_out *out)
+{
+	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_ATOMIC_WRITE, psn, r->length);
+
+	put_srqn(r, out, row);
+	put_reth(out, row, r->remote_addr, r->rkey, r->length);
 }
 
 void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
@@ -132,6 +149,9 @@ void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to
 	case VB_REQ_COMPARE_SWAP:
 	case VB_REQ_FETCH_ADD:
 		atomic_packet(r, to, psn, out);
+		return;
+	case VB_REQ_ATOMIC_WRITE:
+		atomic_write_packet(r, to, psn, out);
 		return;
 	}
 }

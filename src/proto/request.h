@@ -15,7 +15,8 @@
 /* The longest message (9.4.1). */
 #define VB_MAX_MESSAGE_BYTES (UINT32_C(1) << 31)
 
-enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD };
+/* An atomic write has its data with it, and is answered like a READ of nothing. */
+enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD, VB_REQ_ATOMIC_WRITE };
 
 /* What ends a SEND or WRITE beside its data. */
 enum vb_request_tail { VB_TAIL_NONE, VB_TAIL_IMM, VB_TAIL_INVALIDATE };
@@ -26,6 +27,7 @@ struct vb_request {
 	uint32_t rkey;
 	uint32_t length;		/* bytes; atomics: 8 */
 	uint32_t tail_value;		/* immediate data as it lies in memory, or the rkey to invalidate */
+	uint32_t srqn;			/* XRC alone: the shared receive queue that it is for */
 	uint8_t kind;			/* enum vb_request_kind */
 	uint8_t tail;			/* enum vb_request_tail */
 	bool solicited, fence;
@@ -40,6 +42,7 @@ struct vb_packet_out {
 	uint64_t payload_at;		/* of a request: offset in its data; of a READ response: address in rkey's region */
 	uint32_t position;		/* of a request: which one */
 	uint32_t rkey;			/* of a READ response */
+	uint32_t srqn;			/* of a READ response of XRC */
 };
 
 /* Fields of the BTH that are the connection's. */
@@ -56,6 +59,9 @@ static inline bool vb_request_takes_receive(const struct vb_request *r)
 }
 
 static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }
+
+/* Bytes that the answers to it carry, but for atomics'. */
+static inline uint32_t vb_request_answer_bytes(const struct vb_request *r) { return r->kind == VB_REQ_READ ? r->length : 0; }
 
 /* PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of two. */
 static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t mtu)

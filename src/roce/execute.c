@@ -6,6 +6,8 @@
 
 #include "adapter/arena.h"
 #include "adapter/ranges.h"
+#include "adapter/window.h"
+#include "adapter/xrc.h"
 
 /* ---- the requester's memory ---- */
 
@@ -17,8 +19,8 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, offset, n,
 						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
-	if (vb_likely(fault == VB_KEY_OK))
-		vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list);
+	if (vb_likely(fault == VB_KEY_OK) && vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
+		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
@@ -48,6 +50,8 @@ static const struct {
 	[IBV_WR_RDMA_READ]            = { VB_REQ_READ, VB_TAIL_NONE },
 	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { VB_REQ_COMPARE_SWAP, VB_TAIL_NONE },
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { VB_REQ_FETCH_ADD, VB_TAIL_NONE },
+	[IBV_WR_SEND_WITH_INV]        = { VB_REQ_SEND, VB_TAIL_INVALIDATE },
+	[IBV_WR_ATOMIC_WRITE]         = { VB_REQ_ATOMIC_WRITE, VB_TAIL_NONE },
 };
 
 void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
@@ -58,6 +62,7 @@ void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
 		.compare = sqe->compare_add,
 		.swap_or_add = swaps ? sqe->swap : sqe->compare_add,
 		.rkey = sqe->rkey,
+		.srqn = sqe->srqn,
 		.length = sqe->length,
 		.tail_value = sqe->imm,
 		.kind = requests[sqe->opcode].kind,
@@ -100,10 +105,10 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 		return refuse_receive(x, -EMSGSIZE, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
 	vb_ranges_of_bytes(&from, bytes, len);
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->qp->pd->number, x->rwqe.sge, x->rwqe.nsge, offset, len,
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->rwqe.pd, x->rwqe.sge, x->rwqe.nsge, offset, len,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (vb_likely(fault == VB_KEY_OK))
-		vb_ranges_copy(&to, &from);
+	if (vb_likely(fault == VB_KEY_OK) && vb_unlikely(vb_ranges_copy(&to, &from)))
+		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	return fault == VB_KEY_OK ? 0 : refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 }
@@ -134,13 +139,13 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 }
 
 /* The rights of the queue pair, then key, domain, rights and bounds of the region. Memory is held. */
-static int translate(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
+static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
 {
 	if (!(x->qp->attr.qp_access_flags & right))
 		return refuse(x, -EACCES, "the target queue pair's qp_access_flags do not allow it");
 	if (!len)
 		return 0;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, x->qp->pd->number, va);
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
 
@@ -152,31 +157,54 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 		[VB_ACCESS_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC,
 	};
 	uint64_t va;
-	return translate(ctx, rkey, addr, len, rights[access], &va);
+	struct vb_execution *x = ctx;
+	return translate(x, vb_qp_domain(x->qp), rkey, addr, len, rights[access], &va);
+}
+
+static int refuse_unmapped(struct vb_execution *x)
+{
+	return refuse(x, -EACCES, vb_key_fault_text(VB_KEY_UNMAPPED));
+}
+
+/* Of a translated range. */
+static void ranges_of_target(struct vb_ranges *out, uint32_t rkey, uint64_t va, size_t bytes)
+{
+	vb_ranges_of_bytes(out, (void *)(uintptr_t)va, bytes);
+	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), rkey);
 }
 
 static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
 {
+	struct vb_execution *x = ctx;
 	struct vb_ranges to, from;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
-	int err = translate(ctx, rkey, addr, len, IBV_ACCESS_REMOTE_WRITE, &va);
+	int err = translate(x, vb_qp_domain(x->qp), rkey, addr, len, IBV_ACCESS_REMOTE_WRITE, &va);
 	if (!err) {
-		vb_ranges_of_bytes(&to, (void *)(uintptr_t)va, len);
+		ranges_of_target(&to, rkey, va, len);
 		vb_ranges_of_bytes(&from, bytes, len);
-		vb_ranges_copy(&to, &from);
+		err = vb_ranges_copy(&to, &from);
+		if (vb_unlikely(err))
+			err = refuse_unmapped(x);
 	}
 	vb_memory_release(held);
 	return err;
 }
 
-bool vb_execution_read(struct vb_execution *x, uint32_t rkey, uint64_t address, void *to, size_t bytes)
+bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes)
 {
+	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
+	struct vb_ranges from, into;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
-	int err = translate(x, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &va);
-	if (!err)
+	int err = translate(x, pd, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &va);
+	if (!err && vb_unlikely(vb_key_is_on_demand(vb_key_table(vb_arena), rkey))) {
+		ranges_of_target(&from, rkey, va, bytes);
+		vb_ranges_of_bytes(&into, to, bytes);
+		err = vb_ranges_copy(&into, &from);
+	} else if (!err) {
 		memcpy(to, (void *)(uintptr_t)va, bytes);
+	}
 	vb_memory_release(held);
 	return !err;
 }
@@ -187,13 +215,17 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 	struct vb_execution *x = ctx;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
-	int err = translate(x, rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va);
+	int err = translate(x, vb_qp_domain(x->qp), rkey, addr, 8, kind == VB_REQ_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC, &va);
 	if (!err && va % 8)
 		err = refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
+	if (!err && vb_key_is_on_demand(vb_key_table(vb_arena), rkey) && vb_mem_check((void *)(uintptr_t)va, 8, true))
+		err = refuse_unmapped(x);
 	if (!err) {
 		_Atomic(uint64_t) *word = (void *)(uintptr_t)va;
 		*original = compare;
-		if (kind == VB_REQ_COMPARE_SWAP)
+		if (kind == VB_REQ_ATOMIC_WRITE)
+			atomic_store(word, swap_or_add);
+		else if (kind == VB_REQ_COMPARE_SWAP)
 			atomic_compare_exchange_strong(word, original, swap_or_add);
 		else
 			*original = atomic_fetch_add(word, swap_or_add);
@@ -204,10 +236,29 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 
 static int invalidate(void *ctx, uint32_t rkey)
 {
-	return refuse(ctx, -EACCES, "a key that ibv_reg_mr made cannot be invalidated by a peer");
+	struct vb_execution *x = ctx;
+	enum vb_key_fault fault = vb_window_invalidate_remotely(rkey, vb_qp_domain(x->qp), x->qp->qpn);
+	if (fault == VB_KEY_ACCESS)
+		return refuse(x, -EACCES, "a peer can invalidate a type 2 window, not a region or a type 1 window");
+	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+}
+
+static int select_queue(void *ctx, uint32_t srqn)
+{
+	struct vb_execution *x = ctx;
+	if (x->have_rwqe && x->qp->srq->number != srqn)
+		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	return vb_xrc_select(x->qp, srqn) ? 0 : refuse(x, -EINVAL, "the XRC domain has no shared receive queue of this number");
+}
+
+void vb_execution_settle(struct vb_execution *x)
+{
+	if (vb_unlikely(x->qp->xrcd != NULL) && !x->have_rwqe)
+		vb_xrc_release(x->qp);
 }
 
 const struct vb_responder_ops vb_execution_ops = {
+	.select = select_queue,
 	.receive_take = receive_take,
 	.receive_place = receive_place,
 	.receive_done = receive_done,

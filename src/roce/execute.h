@@ -22,7 +22,9 @@ struct vb_execution {
 extern const struct vb_responder_ops vb_execution_ops;
 
 /* Copies what a READ response carries; false: it may not be read any more. */
-bool vb_execution_read(struct vb_execution *execution, uint32_t rkey, uint64_t address, void *to, size_t bytes);
+bool vb_execution_read(struct vb_execution *execution, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes);
+/* After each packet: an XRC queue that no message is under way for is let go. */
+void vb_execution_settle(struct vb_execution *execution);
 /* Completes the receive that is taken, if one is. */
 void vb_execution_end_receive(struct vb_execution *execution, enum ibv_wc_status status);
 

@@ -168,8 +168,6 @@ static void request_at(struct connection *c, uint64_t now)
 		vb_progress_later(c->qp);
 }
 
-static void request(struct connection *c) { request_at(c, vb_now_ns()); }
-
 /* A request that cannot be carried out still has its turn: what was posted before it completes first. */
 static void post_hopeless(struct connection *c, uint32_t position)
 {
@@ -178,15 +176,48 @@ static void post_hopeless(struct connection *c, uint32_t position)
 		vb_rc_req_break(&c->requester, position, VB_RC_LOCAL);
 }
 
+/* An entry that is this side's alone, once it is the oldest. */
+static bool execute_here(struct connection *c)
+{
+	if (c->qp->sq.head != c->qp->sq.sent || !vb_sq_execute(c->qp))
+		return false;
+	vb_rc_req_skip(&c->requester);
+	return true;
+}
+
+/* False: nothing more can be for now. */
 static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t position)
 {
 	struct vb_request r;
+	if (vb_unlikely(vb_sqe_is_local(sqe)))
+		return execute_here(c);
 	if (vb_unlikely(sqe->status != VB_SQE_PENDING)) {
 		post_hopeless(c, position);
+		c->qp->sq.sent++;
 		return true;
 	}
 	vb_request_of_sqe(sqe, &r);
-	return !vb_rc_req_post(&c->requester, &r);
+	if (vb_rc_req_post(&c->requester, &r))
+		return false;
+	c->qp->sq.sent++;
+	return true;
+}
+
+static bool may_start(const struct connection *c)
+{
+	return c->requests && atomic_load(&c->qp->state) == IBV_QPS_RTS && c->qp->sq.sent != c->qp->sq.tail;
+}
+
+/* Hands over what can be, sends what may be. What waits for all before it to complete may follow at once when they have. */
+static void go_on(struct connection *c, uint64_t now)
+{
+	struct vb_sq *sq = &c->qp->sq;
+	do {
+		while (may_start(c) && hand_over(c, vb_sq_at(sq, sq->sent), sq->sent))
+			;
+		if (c->requests && is_running(c->qp))
+			request_at(c, now);
+	} while (may_start(c) && sq->head == sq->sent && vb_sqe_is_local(vb_sq_at(sq, sq->sent)));
 }
 
 static void note_post(struct connection *c, uint64_t now)
@@ -203,14 +234,9 @@ static void note_post(struct connection *c, uint64_t now)
 static void send_posted(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
-	struct vb_sq *sq = &qp->sq;
 	uint64_t now = vb_now_ns();
 	note_post(c, now);
-	while (c->requests && atomic_load(&qp->state) == IBV_QPS_RTS && sq->sent != sq->tail &&
-	       hand_over(c, vb_sq_at(sq, sq->sent), sq->sent))
-		sq->sent++;
-	if (c->requests)
-		request_at(c, now);
+	go_on(c, now);
 }
 
 /*
@@ -227,7 +253,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (c->requests && is_running(qp)) {
 		if (drained) {
 			vb_rc_req_expire(&c->requester, now_ns);
-			request(c);
+			go_on(c, now_ns);
 		} else {
 			set_timer_to(c, now_ns + BUSY_RECEIVER_NS);
 		}
@@ -266,7 +292,7 @@ static bool respond(struct connection *c)
 		if (!burst)
 			burst = begin_answers(c);
 		uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
-		if (!out.payload_bytes || vb_execution_read(&c->execution, out.rkey, out.payload_at, payload, out.payload_bytes))
+		if (!out.payload_bytes || vb_execution_read(&c->execution, out.srqn, out.rkey, out.payload_at, payload, out.payload_bytes))
 			vb_burst_commit(burst);
 		else
 			vb_rc_resp_fault(&c->responder, &out);
@@ -346,6 +372,7 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	bool was_broken = c->responder.broken;
 	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
 		verdict = vb_rc_resp_receive(&c->responder, packet);
+	vb_execution_settle(&c->execution);
 	atomic_store_explicit(&c->owes_ack, c->responder.ack_due, memory_order_relaxed);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);
@@ -410,7 +437,7 @@ static void answer(struct vb_qp *qp)
 	uint64_t now = vb_now_ns();
 	vb_lock(&qp->sq.lock);
 	if (c->requests && is_running(qp))
-		request_at(c, now);
+		go_on(c, now);
 	vb_unlock(&qp->sq.lock);
 	vb_lock(&qp->resp_lock);
 	if (c->responder.ack_due)
@@ -439,7 +466,7 @@ void vb_rc_acknowledge(struct vb_qp *qp)
 
 static bool claims(const struct vb_qp *qp)
 {
-	return qp->type == IBV_QPT_RC;
+	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
 }
 
 static void *take_buffer(void *ctx) { return vb_buffer_take(); }
@@ -453,7 +480,8 @@ static unsigned count_receives(void *ctx)
 
 static struct vb_packet_to peer_of(const struct vb_qp *qp)
 {
-	return (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
+	return (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT,
+				       .service = qp->type == IBV_QPT_RC ? VB_SERVICE_RC : VB_SERVICE_XRC };
 }
 
 static void begin_responder(struct connection *c)
@@ -466,7 +494,7 @@ static void begin_responder(struct connection *c)
 		.max_rd_atomic = a->max_dest_rd_atomic,
 		.rnr_timer = a->min_rnr_timer,
 		.ops = &vb_execution_ops,
-		.receives = c->qp->srq ? NULL : count_receives,
+		.receives = c->qp->srq || c->qp->xrcd ? NULL : count_receives,
 		.buffer_take = take_buffer,
 		.buffer_give = give_buffer,
 		.ctx = &c->execution,

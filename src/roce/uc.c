@@ -70,6 +70,10 @@ static void send_posted(struct vb_qp *qp)
 	struct vb_burst *burst = vb_burst_take();
 	while (sq->sent != sq->tail && budget && atomic_load(&qp->state) == IBV_QPS_RTS) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
+		if (vb_sqe_is_local(sqe)) {
+			vb_sq_execute(qp);
+			continue;
+		}
 		bool good = send_some(c, burst, sqe, &budget, &done);
 		if (good && !done)
 			break;

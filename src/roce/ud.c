@@ -74,11 +74,12 @@ static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
 }
 
 /* A gather list of more pieces than an inbox takes becomes one. */
-static void join(struct vb_ranges *data, uint8_t joined[VB_UD_PAYLOAD_BYTES])
+static int join(struct vb_ranges *data, uint8_t joined[VB_UD_PAYLOAD_BYTES])
 {
 	struct vb_ranges to = { .count = 1, .bytes = data->bytes, .iov = { { joined, data->bytes } } };
-	vb_ranges_copy(&to, data);
+	int err = vb_ranges_copy(&to, data);
 	*data = to;
+	return err;
 }
 
 static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
@@ -104,8 +105,9 @@ static int put_in_inbox(struct vb_qp *qp, const struct vb_sqe *sqe, const struct
 	struct iovec iov[VB_INBOX_MAX_IOV];
 	unsigned pad, n = 0;
 	struct vb_inbox_addr addr = address_of(to);
-	if (data->count > VB_INBOX_MAX_IOV - EXTRA_IOV)
-		join(data, joined);
+	int err = data->count > VB_INBOX_MAX_IOV - EXTRA_IOV ? join(data, joined) : 0;
+	if (err)
+		return err;
 	iov[n++] = (struct iovec){ header, build_header(qp, sqe, to, header, &pad) };
 	for (unsigned i = 0; i < data->count; i++)
 		iov[n++] = data->iov[i];
@@ -131,7 +133,7 @@ static void turn_to(struct datagrams *d, const struct vb_datagram_to *to)
 	vb_roce_route_init(&d->route, &addr, vb_flow_ifindex(d->qp, &to->dst));
 }
 
-static void put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, const struct vb_ranges *data)
+static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, const struct vb_ranges *data)
 {
 	struct datagrams *d = of(qp);
 	uint8_t header[VB_UD_HEADER_BYTES];
@@ -140,8 +142,10 @@ static void put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct
 	turn_to(d, to);
 	size_t header_bytes = build_header(qp, sqe, to, header, &pad);
 	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes), data->bytes);
-	vb_ranges_copy(&flat, data);
-	vb_burst_commit(d->burst);
+	int err = vb_ranges_copy(&flat, data);
+	if (!err)
+		vb_burst_commit(d->burst);
+	return err;
 }
 
 static bool is_for_inbox(const struct vb_datagram_to *to)
@@ -156,7 +160,7 @@ static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_
 	if (is_for_inbox(to))
 		err = put_in_inbox(qp, sqe, to, data);
 	else
-		put_on_wire(qp, sqe, to, data);
+		err = put_on_wire(qp, sqe, to, data);
 	if (err == -EAGAIN)
 		return (struct outcome){ .full = true };
 	return err == -EFAULT ? failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) : sent;
@@ -288,8 +292,8 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 	unsigned held = vb_memory_hold();
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, qp->pd->number, w->sge, w->nsge, 0, from.bytes,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (fault == VB_KEY_OK)
-		vb_ranges_copy(&to, &from);
+	if (fault == VB_KEY_OK && vb_ranges_copy(&to, &from))
+		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }

@@ -2,6 +2,7 @@
 /* Open devices, and what a fork does to them. */
 #include <stdlib.h>
 
+#include "host/memory.h"
 #include "verbs/verbs.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,21 +33,27 @@ static void delist(struct vb_verbs_context *c)
 	pthread_mutex_unlock(&lock);
 }
 
-static void fill_public(struct vb_verbs_context *c, struct ibv_device *device)
+static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, int cmd_fd)
 {
 	struct ibv_context *pub = &c->ext.context;
 	vb_ops_fill(&c->ext);
 	c->ext.sz = sizeof(c->ext);
 	pub->device = device;
 	pub->async_fd = c->ctx.async_notifier.fd;
-	pub->cmd_fd = pub->async_fd; /* there is no kernel driver to talk to: a descriptor that can be duplicated, no more */
+	pub->cmd_fd = cmd_fd;
 	pub->num_comp_vectors = 1;
 	pthread_mutex_init(&pub->mutex, NULL);
 	atomic_init(&c->refs, 1);
 	pub->abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+/* There is no kernel driver behind a device: what can be duplicated, and be recognised then, is the name of an open device. */
+static int name_of(struct ibv_device *device, int cmd_fd)
+{
+	return cmd_fd >= 0 ? cmd_fd : vb_token_create(device->name);
+}
+
+struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
 {
 	struct vb_verbs_device *d = vb_container_of(device, struct vb_verbs_device, pub);
 	struct vb_verbs_context *c = calloc(1, sizeof(*c));
@@ -58,10 +65,35 @@ VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 		free(c);
 		return vb_fail_null(err);
 	}
+	int name = name_of(device, cmd_fd);
+	if (name < 0) {
+		vb_context_fini(&c->ctx);
+		free(c);
+		return vb_fail_null(name);
+	}
 	vb_verbs_device_hold(d);
-	fill_public(c, device);
+	fill_public(c, device, name);
 	enlist(c);
 	return &c->ext.context;
+}
+
+VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	return vb_open_device(device, -1);
+}
+
+struct ibv_device *vb_context_device_of_fd(int cmd_fd)
+{
+	struct ibv_device *device = NULL;
+	struct vb_verbs_context *c;
+	pthread_mutex_lock(&lock);
+	vb_list_for_each(c, &contexts, node)
+		if (!device && vb_token_is_same(c->ext.context.cmd_fd, cmd_fd))
+			device = c->ext.context.device;
+	if (device)
+		vb_verbs_device_hold(vb_container_of(device, struct vb_verbs_device, pub));
+	pthread_mutex_unlock(&lock);
+	return device;
 }
 
 void vb_verbs_context_hold(struct ibv_context *pub)
@@ -77,6 +109,7 @@ void vb_verbs_context_release(struct ibv_context *pub)
 		return;
 	delist(c);
 	vb_context_fini(&c->ctx);
+	vb_token_close(pub->cmd_fd);
 	free(c);
 	vb_verbs_device_release(d);
 }

@@ -26,7 +26,7 @@ static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp
 }
 
 struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-			       uint32_t comp_vector, const char *call)
+			       uint32_t comp_vector, struct ibv_pd *parent, const char *call)
 {
 	struct vb_channel *ch = channel ? &vb_container_of(channel, struct vb_verbs_channel, pub)->ch : NULL;
 	int err = check_cq(pub, cqe, channel, comp_vector, call);
@@ -35,7 +35,7 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 	struct vb_verbs_cq *cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return vb_fail_null(-ENOMEM);
-	err = vb_cq_init(&cq->cq, &vb_verbs_context_of(pub)->ctx, ch, cqe);
+	err = vb_cq_init(&cq->cq, &vb_verbs_context_of(pub)->ctx, ch, parent ? vb_pd_of(parent) : NULL, cqe);
 	if (err) {
 		vb_explain(call, "no memory for %u entries", cqe);
 		free(cq);
@@ -54,7 +54,7 @@ VB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 				       int comp_vector)
 {
 	struct vb_verbs_cq *cq = vb_make_cq(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector,
-					    "ibv_create_cq");
+					    NULL, "ibv_create_cq");
 	return cq ? &cq->pub : NULL;
 }
 

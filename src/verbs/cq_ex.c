@@ -23,27 +23,29 @@ static int take(struct vb_verbs_cq *cq)
 	return 0;
 }
 
+static void end_poll(struct ibv_cq_ex *ex)
+{
+	if (!of(ex)->is_single_threaded)
+		pthread_mutex_unlock(&of(ex)->poll_lock);
+}
+
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct vb_verbs_cq *cq = of(ex);
 	int err = attr->comp_mask ? -EINVAL : vb_refuse_inherited(ex->context, "ibv_start_poll");
 	if (err)
 		return -err;
-	pthread_mutex_lock(&cq->poll_lock);
+	if (!cq->is_single_threaded)
+		pthread_mutex_lock(&cq->poll_lock);
 	err = take(cq);
 	if (err)
-		pthread_mutex_unlock(&cq->poll_lock);
+		end_poll(ex);
 	return err;
 }
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
 	return take(of(ex));
-}
-
-static void end_poll(struct ibv_cq_ex *ex)
-{
-	pthread_mutex_unlock(&of(ex)->poll_lock);
 }
 
 /* ---- reading the current completion ---- */
@@ -74,25 +76,36 @@ static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 enum {
 	TIMESTAMPS = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
 	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS,
+	KNOWN_MASK = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
+	KNOWN_FLAGS = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
 };
 
-static int check_attr(const struct ibv_cq_init_attr_ex *attr)
+static uint32_t flags_of(const struct ibv_cq_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+}
+
+static struct ibv_pd *parent_of(const struct ibv_cq_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
+}
+
+static int check_attr(struct ibv_context *pub, const struct ibv_cq_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_cq_ex";
-	if (attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) {
-		vb_explain(call, "comp_mask 0x%x: this device knows IBV_CQ_INIT_ATTR_MASK_FLAGS only", attr->comp_mask);
+	if (attr->comp_mask & ~(uint32_t)KNOWN_MASK) {
+		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN_MASK);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wc_flags & ~(uint64_t)READABLE) {
 		vb_explain(call, "wc_flags 0x%llx: this device can tell 0x%x only", (unsigned long long)attr->wc_flags, READABLE);
 		return -EOPNOTSUPP;
 	}
-	/* One thread or many makes no difference to a queue that the adapter's own thread fills. */
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)) {
-		vb_explain(call, "flags 0x%x: this device knows IBV_CREATE_CQ_ATTR_SINGLE_THREADED only", attr->flags);
+	if (flags_of(attr) & ~(uint32_t)KNOWN_FLAGS) {
+		vb_explain(call, "flags 0x%x: this device knows 0x%x only", attr->flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
-	return 0;
+	return parent_of(attr) ? vb_check_same_context(call, pub, "the parent domain", attr->parent_domain->context) : 0;
 }
 
 static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
@@ -120,12 +133,15 @@ static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
 
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr)
 {
-	int err = check_attr(attr);
+	int err = check_attr(pub, attr);
 	if (err)
 		return vb_fail_null(err);
-	struct vb_verbs_cq *cq = vb_make_cq(pub, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, "ibv_create_cq_ex");
+	struct vb_verbs_cq *cq = vb_make_cq(pub, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
+					    parent_of(attr), "ibv_create_cq_ex");
 	if (!cq)
 		return NULL;
+	cq->is_single_threaded = flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	cq->cq.ignores_overrun = flags_of(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	cq->cq.want_timestamp = attr->wc_flags & TIMESTAMPS;
 	fill_readers(&cq->ex, attr->wc_flags);
 	return &cq->ex;

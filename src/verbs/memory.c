@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/memory.h"
 #include "verbs/verbs.h"
 
 #undef ibv_reg_mr
@@ -22,6 +23,7 @@ VB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	vb_pd_init(&pd->pd, &c->ctx);
 	pd->pub.context = context;
 	pd->pub.handle = pd->pd.number;
+	vb_importable_add_pd(pd);
 	vb_verbs_context_hold(context);
 	return &pd->pub;
 }
@@ -33,9 +35,12 @@ VB_EXPORT int ibv_dealloc_pd(struct ibv_pd *pub)
 		unsigned users = atomic_load(&pd->pd.refs);
 		int err = vb_pd_fini(&pd->pd);
 		if (err) {
-			vb_explain("ibv_dealloc_pd", "%u memory regions, queues and address handles still use it", users);
+			vb_explain("ibv_dealloc_pd", "%u memory regions, windows, queues, address handles and parent domains still use it", users);
 			return vb_fail(err);
 		}
+		vb_importable_remove_pd(pd);
+		if (pd->parent.pd)
+			vb_parent_domain_fini(pd);
 	}
 	vb_verbs_context_release(pub->context);
 	free(pd);
@@ -51,8 +56,10 @@ static void explain_reg(const char *call, int err, const void *addr, uint64_t le
 	if ((access & REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		vb_explain(call, "access 0x%x: IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE", access);
 	else if (err == -EINVAL)
-		vb_explain(call, "access flags 0x%x are not all known, or address %p + %llu bytes leaves the address space", access, addr,
-			   (unsigned long long)length);
+		vb_explain(call, "access flags 0x%x are not all known, or address %p + %llu bytes leaves the address space (all of it, NULL "
+			   "and SIZE_MAX, needs IBV_ACCESS_ON_DEMAND)", access, addr, (unsigned long long)length);
+	else if (err == -EBUSY)
+		vb_explain(call, "memory windows are bound to it");
 	else if (err == -EFAULT)
 		vb_explain(call, "not all of the %llu bytes at %p are mapped%s", (unsigned long long)length, addr,
 			   access & IBV_ACCESS_LOCAL_WRITE ? " and writable, as IBV_ACCESS_LOCAL_WRITE needs" : "");
@@ -67,7 +74,7 @@ static void show_mr(struct vb_verbs_mr *mr, void *addr)
 	mr->pub.handle = mr->pub.lkey = mr->pub.rkey = mr->mr.key;
 }
 
-static struct ibv_mr *reg_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	int err = vb_refuse_inherited(pd->context, call);
 	if (err)
@@ -91,31 +98,105 @@ static struct ibv_mr *reg_mr(const char *call, struct ibv_pd *pd, void *addr, si
 
 VB_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	return reg_mr("ibv_reg_mr", pd, addr, length, (uintptr_t)addr, (unsigned)access);
+	return vb_make_mr("ibv_reg_mr", pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
 VB_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
-	return reg_mr("ibv_reg_mr_iova", pd, addr, length, iova, (unsigned)access);
+	return vb_make_mr("ibv_reg_mr_iova", pd, addr, length, iova, (unsigned)access);
 }
 
 VB_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
-	return reg_mr("ibv_reg_mr", pd, addr, length, iova, access);
+	return vb_make_mr("ibv_reg_mr", pd, addr, length, iova, access);
 }
 
+static int check_dmabuf(uint64_t offset, size_t length, uint64_t iova, int access)
+{
+	enum { KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+		       IBV_ACCESS_RELAXED_ORDERING };
+	uint64_t page = vb_page_bytes();
+	if (!length || offset + length < offset)
+		vb_explain("ibv_reg_dmabuf_mr", "a region of a dma-buf is at least a byte long and within it");
+	else if ((unsigned)access & ~(unsigned)KNOWN)
+		vb_explain("ibv_reg_dmabuf_mr", "access 0x%x: 0x%x is possible", (unsigned)access, KNOWN);
+	else if (offset % page != iova % page)
+		vb_explain("ibv_reg_dmabuf_mr", "offset and iova must be equally far into a page");
+	else
+		return 0;
+	return -EINVAL;
+}
+
+/* The buffer is reached through a mapping, as by the CPU: so the exporter has to allow that. */
 VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
 {
-	vb_explain("ibv_reg_dmabuf_mr", "this device reaches memory of processes only, not dma-buf descriptors");
-	return vb_fail_null(-EOPNOTSUPP);
+	static const char call[] = "ibv_reg_dmabuf_mr";
+	uint64_t into = offset % vb_page_bytes();
+	void *mapping;
+	int err = vb_refuse_inherited(pd->context, call);
+	if (!err)
+		err = check_dmabuf(offset, length, iova, access);
+	if (err)
+		return vb_fail_null(err);
+	err = vb_file_map(fd, offset - into, into + length, access & IBV_ACCESS_LOCAL_WRITE, &mapping);
+	if (err) {
+		vb_explain(call, "descriptor %d cannot be mapped: %s", fd, strerror(-err));
+		return vb_fail_null(err);
+	}
+	struct ibv_mr *pub = vb_make_mr(call, pd, (char *)mapping + into, length, iova, (unsigned)access);
+	if (!pub) {
+		vb_unmap(mapping, into + length);
+		return NULL;
+	}
+	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
+	mr->mapping = mapping;
+	mr->mapping_bytes = into + length;
+	mr->is_fixed = true;
+	pub->addr = NULL;
+	return pub;
+}
+
+struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
+{
+	int err = vb_refuse_inherited(pd->context, "ibv_alloc_null_mr");
+	struct vb_verbs_mr *mr = err ? NULL : calloc(1, sizeof(*mr));
+	if (!mr)
+		return vb_fail_null(err ? err : -ENOMEM);
+	err = vb_mr_init_null(&mr->mr, vb_pd_of(pd));
+	if (err) {
+		explain_reg("ibv_alloc_null_mr", err, NULL, 0, 0);
+		free(mr);
+		return vb_fail_null(err);
+	}
+	mr->is_fixed = true;
+	mr->pub = (struct ibv_mr){ .context = pd->context, .pd = pd, .length = SIZE_MAX, .handle = mr->mr.key, .lkey = mr->mr.key };
+	return &mr->pub;
+}
+
+int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n)
+{
+	int err = vb_refuse_inherited(pd->context, "ibv_advise_mr");
+	if (!err)
+		err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
+	if (err)
+		vb_explain("ibv_advise_mr", "advice %d, flags 0x%x, %u ranges: %s", (int)advice, flags, n,
+			   err == -EFAULT ? "a range is not of a region with IBV_ACCESS_ON_DEMAND of this domain, or not mapped in this process" :
+			   err == -EINVAL ? "IBV_ADVISE_MR_FLAG_FLUSH is the only flag, and there is at least one range" : "unknown advice");
+	return -err;
 }
 
 VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 {
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_mr_fini(&mr->mr);
-	if (err)
+	if (err) {
+		explain_reg("ibv_dereg_mr", err, pub->addr, pub->length, mr->mr.access);
 		return vb_fail(err);
+	}
+	if (mr->dm)
+		vb_dm_release(mr->dm);
+	if (mr->mapping)
+		vb_unmap(mr->mapping, mr->mapping_bytes);
 	free(mr);
 	return 0;
 }
@@ -128,6 +209,8 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 		return err;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
 		vb_explain(call, "flags 0x%x: one or more of IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS must be set, and nothing else", flags);
+	else if (vb_container_of(pub, struct vb_verbs_mr, pub)->is_fixed && (flags != IBV_REREG_MR_CHANGE_PD))
+		vb_explain(call, "of a region of device memory, of a dma-buf or of nothing only the protection domain can be changed");
 	else if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!addr || !length))
 		vb_explain(call, "IBV_REREG_MR_CHANGE_TRANSLATION needs an address and a length");
 	else if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
@@ -159,6 +242,7 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		pub->pd = pd;
-	show_mr(mr, flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : pub->addr);
+	if (!mr->is_fixed)
+		show_mr(mr, flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : pub->addr);
 	return 0;
 }

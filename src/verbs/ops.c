@@ -54,24 +54,13 @@ static int inherited_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *
 	return vb_refuse_inherited(cq->context, "ibv_poll_cq");
 }
 
-/* ---- what callers do not check for ---- */
-
-static struct ibv_mw *no_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	vb_explain("ibv_alloc_mw", "this device has no memory windows (max_mw is 0)");
-	return vb_fail_null(-EOPNOTSUPP);
-}
-
-static int no_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind) { return EOPNOTSUPP; }
-static int no_dealloc_mw(struct ibv_mw *mw) { return EOPNOTSUPP; }
-static int no_close_xrcd(struct ibv_xrcd *xrcd) { return EOPNOTSUPP; }
 
 void vb_ops_fill(struct verbs_context *ext)
 {
 	ext->context.ops = (struct ibv_context_ops){
-		.alloc_mw = no_alloc_mw,
-		.bind_mw = no_bind_mw,
-		.dealloc_mw = no_dealloc_mw,
+		.alloc_mw = vb_alloc_mw,
+		.bind_mw = vb_bind_mw,
+		.dealloc_mw = vb_dealloc_mw,
 		.poll_cq = vb_poll_cq,
 		.req_notify_cq = req_notify_cq,
 		.post_srq_recv = post_srq_recv,
@@ -84,7 +73,18 @@ void vb_ops_fill(struct verbs_context *ext)
 	ext->query_device_ex = vb_query_device_ex;
 	ext->create_qp_ex = vb_create_qp_ex;
 	ext->create_srq_ex = vb_create_srq_ex;
-	ext->close_xrcd = no_close_xrcd;
+	ext->open_xrcd = vb_open_xrcd;
+	ext->close_xrcd = vb_close_xrcd;
+	ext->get_srq_num = vb_get_srq_num;
+	ext->open_qp = vb_open_qp;
+	ext->advise_mr = vb_advise_mr;
+	ext->alloc_null_mr = vb_alloc_null_mr;
+	ext->alloc_dm = vb_alloc_dm;
+	ext->free_dm = vb_free_dm;
+	ext->reg_dm_mr = vb_reg_dm_mr;
+	ext->alloc_td = vb_alloc_td;
+	ext->dealloc_td = vb_dealloc_td;
+	ext->alloc_parent_domain = vb_alloc_parent_domain;
 }
 
 void vb_ops_disable(struct verbs_context *ext)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/progress.h"
 #include "adapter/qp_state.h"
 #include "roce/mcast.h"
 #include "verbs/verbs.h"
@@ -15,12 +16,14 @@ static int check_type(enum ibv_qp_type type, const char *call)
 	case IBV_QPT_RC:
 	case IBV_QPT_UC:
 	case IBV_QPT_UD:
-		return 0;
-	case IBV_QPT_RAW_PACKET:
 	case IBV_QPT_XRC_SEND:
+		return 0;
 	case IBV_QPT_XRC_RECV:
+		vb_explain(call, "an IBV_QPT_XRC_RECV queue pair is made by ibv_create_qp_ex with an XRC domain");
+		return -EINVAL;
+	case IBV_QPT_RAW_PACKET:
 	case IBV_QPT_DRIVER:
-		vb_explain(call, "this device has queue pairs of types IBV_QPT_RC, IBV_QPT_UC and IBV_QPT_UD only (qp_type is %d)", (int)type);
+		vb_explain(call, "this device has no queue pairs of this type (qp_type is %d)", (int)type);
 		return -EOPNOTSUPP;
 	}
 	vb_explain(call, "qp_type %d does not exist", (int)type);
@@ -29,15 +32,20 @@ static int check_type(enum ibv_qp_type type, const char *call)
 
 static int check_users(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
 {
-	if (!attr->send_cq || !attr->recv_cq) {
+	bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
+	if (!attr->send_cq || (receives && !attr->recv_cq)) {
 		vb_explain(call, "%s is NULL: a queue pair needs completion queues for both of its queues",
 			   attr->send_cq ? "recv_cq" : "send_cq");
 		return -EINVAL;
 	}
 	int err = vb_check_same_context(call, pd->context, "send_cq", attr->send_cq->context);
-	if (!err)
+	if (!err && receives)
 		err = vb_check_same_context(call, pd->context, "recv_cq", attr->recv_cq->context);
-	if (!err && attr->srq)
+	if (!err && receives && attr->srq && vb_srq_of(attr->srq)->xrcd) {
+		vb_explain(call, "an XRC shared receive queue serves XRC queue pairs of its domain");
+		return -EINVAL;
+	}
+	if (!err && receives && attr->srq)
 		err = vb_check_same_context(call, pd->context, "srq", attr->srq->context);
 	return err;
 }
@@ -73,9 +81,10 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const c
 	return err ? err : check_caps(attr, call);
 }
 
-static void show(struct vb_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
-	qp->pub.context = pd->context;
+	qp->pub.context = context;
+	atomic_init(&qp->handles, 1);
 	qp->pub.qp_context = attr->qp_context;
 	qp->pub.pd = pd;
 	qp->pub.send_cq = attr->send_cq;
@@ -91,14 +100,17 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, co
 	int err = check(pd, attr, call);
 	if (err)
 		return vb_fail_null(err);
+	bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
 	struct vb_qp_init_attr init = {
 		.type = attr->qp_type,
 		.send_cq = vb_cq_of(attr->send_cq),
-		.recv_cq = vb_cq_of(attr->recv_cq),
-		.srq = attr->srq ? vb_srq_of(attr->srq) : NULL,
+		.recv_cq = vb_cq_of(receives ? attr->recv_cq : attr->send_cq),
+		.srq = receives && attr->srq ? vb_srq_of(attr->srq) : NULL,
 		.cap = attr->cap,
 		.sq_sig_all = attr->sq_sig_all,
 	};
+	if (!receives)
+		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
 	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
@@ -109,7 +121,7 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, co
 		return vb_fail_null(err);
 	}
 	attr->cap = init.cap;
-	show(qp, pd, attr);
+	show(qp, pd->context, pd, attr);
 	return &qp->pub;
 }
 
@@ -121,10 +133,50 @@ VB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 _Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) == offsetof(struct ibv_qp_init_attr, sq_sig_all),
 	       "an extended attribute starts with a plain one");
 
+/* It has neither queues nor a protection domain of its own. */
+static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
+{
+	static const char call[] = "ibv_create_qp_ex";
+	if (attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS)) {
+		vb_explain(call, "comp_mask 0x%x: an IBV_QPT_XRC_RECV queue pair takes IBV_QP_INIT_ATTR_XRCD only", attr->comp_mask);
+		return -EINVAL;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd) {
+		vb_explain(call, "an IBV_QPT_XRC_RECV queue pair needs an XRC domain (IBV_QP_INIT_ATTR_XRCD in comp_mask)");
+		return -EINVAL;
+	}
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) {
+		vb_explain(call, "create_flags 0x%x: this type of queue pair has none", attr->create_flags);
+		return -EOPNOTSUPP;
+	}
+	int err = vb_refuse_inherited(pub, call);
+	return err ? err : vb_check_same_context(call, pub, "the XRC domain", attr->xrcd->context);
+}
+
+static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
+{
+	struct vb_qp_init_attr init = { .type = IBV_QPT_XRC_RECV, .xrcd = vb_xrcd_of(attr->xrcd) };
+	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return vb_fail_null(-ENOMEM);
+	int err = vb_qp_init(&qp->qp, NULL, &init);
+	if (err) {
+		free(qp);
+		return vb_fail_null(err);
+	}
+	attr->cap = init.cap;
+	show(qp, pub, NULL, (struct ibv_qp_init_attr *)attr);
+	qp->pub.send_cq = qp->pub.recv_cq = NULL;
+	qp->pub.srq = NULL;
+	return &qp->pub;
+}
+
 static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
 	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return check_xrc_recv(pub, attr);
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
 		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
@@ -145,6 +197,8 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_
 	int err = check_ex(pub, attr);
 	if (err)
 		return vb_fail_null(err);
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return create_xrc_recv(pub, attr);
 	struct ibv_qp *qp = vb_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr, "ibv_create_qp_ex");
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp;
@@ -161,16 +215,103 @@ VB_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *pub)
 	return qp->batch ? &qp->ex : NULL;
 }
 
+/* ---- further handles on a receiving queue pair ---- */
+
+static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
+{
+	static const char call[] = "ibv_open_qp";
+	enum { NEEDED = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE };
+	int err = vb_refuse_inherited(context, call);
+	if (err)
+		return err;
+	if ((attr->comp_mask & ~(uint32_t)IBV_QP_OPEN_ATTR_CONTEXT) != NEEDED)
+		vb_explain(call, "comp_mask is 0x%x: IBV_QP_OPEN_ATTR_NUM, _XRCD and _TYPE are needed, _CONTEXT is known", attr->comp_mask);
+	else if (attr->qp_type != IBV_QPT_XRC_RECV)
+		vb_explain(call, "only queue pairs of type IBV_QPT_XRC_RECV are shared");
+	else
+		return vb_check_same_context(call, context, "the XRC domain", attr->xrcd->context);
+	return -EINVAL;
+}
+
+/* With one more handle on it, or NULL. */
+static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
+{
+	vb_lock(&vb_progress_lock);
+	struct vb_qp *found = vb_qpn_find(qpn);
+	if (found && (!found->xrcd || found->xrcd->number != xrcd->number))
+		found = NULL;
+	struct vb_verbs_qp *qp = found ? vb_container_of(found, struct vb_verbs_qp, qp) : NULL;
+	if (qp)
+		atomic_fetch_add(&qp->handles, 1);
+	vb_unlock(&vb_progress_lock);
+	return qp;
+}
+
+static int drop_handle(struct vb_verbs_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	bool last = atomic_fetch_sub(&qp->handles, 1) == 1;
+	vb_unlock(&vb_progress_lock);
+	if (!last)
+		return 0;
+	int err = vb_qp_fini(&qp->qp);
+	if (err) {
+		atomic_store(&qp->handles, 1);
+		return err;
+	}
+	vb_wr_batch_fini(qp);
+	free(qp);
+	return 0;
+}
+
+struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	int err = check_open(context, attr);
+	struct vb_verbs_qp *handle = err ? NULL : calloc(1, sizeof(*handle));
+	if (!handle)
+		return vb_fail_null(err ? err : -ENOMEM);
+	struct vb_verbs_qp *qp = find_shared(attr->qp_num, vb_xrcd_of(attr->xrcd));
+	if (!qp) {
+		vb_explain("ibv_open_qp", "the XRC domain has no receiving queue pair 0x%06x", attr->qp_num);
+		free(handle);
+		return vb_fail_null(-EINVAL);
+	}
+	handle->pub = qp->pub;
+	handle->pub.context = context;
+	handle->pub.qp_context = attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL;
+	handle->pub.state = atomic_load(&qp->qp.state);
+	handle->shared = qp;
+	atomic_fetch_add(&vb_xrcd_of(attr->xrcd)->refs, 1);
+	handle->through = vb_xrcd_of(attr->xrcd);
+	return &handle->pub;
+}
+
+static int close_handle(struct vb_verbs_qp *handle)
+{
+	int err = drop_handle(handle->shared);
+	if (err)
+		return vb_fail(err);
+	atomic_fetch_sub(&handle->through->refs, 1);
+	free(handle);
+	return 0;
+}
+
+/* A queue pair that has further handles stays until the last is closed. */
 VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 {
 	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
-	int err = vb_is_inherited(pub->context) ? 0 : vb_qp_fini(&qp->qp);
+	if (vb_is_inherited(pub->context)) {
+		vb_wr_batch_fini(qp);
+		free(qp);
+		return 0;
+	}
+	if (qp->shared)
+		return close_handle(qp);
+	int err = drop_handle(qp);
 	if (err) {
 		vb_explain("ibv_destroy_qp", "it is still attached to a multicast group: ibv_detach_mcast first");
 		return vb_fail(err);
 	}
-	vb_wr_batch_fini(qp);
-	free(qp);
 	return 0;
 }
 
@@ -180,7 +321,7 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
 	if (!err)
-		err = vb_qp_modify(vb_qp_of(pub), attr, mask);
+		err = vb_qp_modify(vb_shared_qp_of(pub), attr, mask);
 	if (err)
 		return vb_fail(err);
 	if (mask & IBV_QP_STATE)
@@ -190,7 +331,7 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 
 VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
-	struct vb_qp *qp = vb_qp_of(pub);
+	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
 	if (err)
 		return vb_fail(err);

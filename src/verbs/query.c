@@ -21,6 +21,18 @@ VB_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 	return 0;
 }
 
+/* Nothing is ever pinned, so memory on demand costs nothing. */
+enum {
+	UD_ODP = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
+	UC_ODP = UD_ODP | IBV_ODP_SUPPORT_WRITE,
+	RC_ODP = UC_ODP | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+};
+
+static const struct ibv_odp_caps odp_caps = {
+	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+	.per_transport_caps = { .rc_odp_caps = RC_ODP, .uc_odp_caps = UC_ODP, .ud_odp_caps = UD_ODP },
+};
+
 /* Members that the caller's structure does not have are left out. */
 int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
 		       size_t attr_size)
@@ -34,6 +46,9 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	if ((input && input->comp_mask) || attr_size < sizeof(a.orig_attr))
 		return EINVAL;
 	vb_device_attr(vb_device_of(pub), &a.orig_attr);
+	a.odp_caps = odp_caps;
+	a.xrc_odp_caps = RC_ODP;
+	a.max_dm_size = VB_MAX_DM_BYTES;
 	a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &a, attr_size < sizeof(a) ? attr_size : sizeof(a));

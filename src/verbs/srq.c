@@ -39,14 +39,34 @@ VB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	return create(pd, init->srq_context, &init->attr, "ibv_create_srq");
 }
 
+static int check_xrc(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
+{
+	static const char call[] = "ibv_create_srq_ex";
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !init->xrcd || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
+		vb_explain(call, "an XRC shared receive queue needs a domain and a completion queue (IBV_SRQ_INIT_ATTR_XRCD, _CQ)");
+		return -EINVAL;
+	}
+	int err = vb_check_same_context(call, pub, "the XRC domain", init->xrcd->context);
+	return err ? err : vb_check_same_context(call, pub, "the completion queue", init->cq->context);
+}
+
+static struct ibv_srq *make_xrc(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init)
+{
+	int err = vb_xrc_srq_join(vb_srq_of(srq), vb_xrcd_of(init->xrcd), vb_cq_of(init->cq));
+	if (!err)
+		return srq;
+	vb_srq_of(srq)->xrcd = NULL; /* it has not become one */
+	ibv_destroy_srq(srq);
+	return vb_fail_null(err);
+}
+
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *init)
 {
 	static const char call[] = "ibv_create_srq_ex";
-	enum { KNOWN = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD };
-	bool basic = !(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC;
-	if (!basic || (init->comp_mask & ~(uint32_t)KNOWN)) {
-		vb_explain(call, "this device has basic shared receive queues only (comp_mask 0x%x, srq_type %d)", init->comp_mask,
-			   (int)init->srq_type);
+	enum { KNOWN = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ };
+	enum ibv_srq_type type = init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? init->srq_type : IBV_SRQT_BASIC;
+	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) || (init->comp_mask & ~(uint32_t)KNOWN)) {
+		vb_explain(call, "this device has basic and XRC shared receive queues (comp_mask 0x%x, srq_type %d)", init->comp_mask, (int)type);
 		return vb_fail_null(-EOPNOTSUPP);
 	}
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
@@ -54,7 +74,12 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_at
 		return vb_fail_null(-EINVAL);
 	}
 	int err = vb_check_same_context(call, pub, "the protection domain", init->pd->context);
-	return err ? vb_fail_null(err) : create(init->pd, init->srq_context, &init->attr, call);
+	if (!err && type == IBV_SRQT_XRC)
+		err = check_xrc(pub, init);
+	if (err)
+		return vb_fail_null(err);
+	struct ibv_srq *srq = create(init->pd, init->srq_context, &init->attr, call);
+	return srq && type == IBV_SRQT_XRC ? make_xrc(srq, init) : srq;
 }
 
 VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int mask)

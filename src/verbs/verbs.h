@@ -18,6 +18,8 @@
 
 #include "adapter/device.h"
 #include "adapter/object.h"
+#include "adapter/window.h"
+#include "adapter/xrc.h"
 #include "base/base.h"
 #include "base/log.h"
 
@@ -37,14 +39,31 @@ struct vb_verbs_context {
 	struct verbs_context ext;
 };
 
+/* A domain; or a parent domain, which is a further handle on one (domain.c); or an imported one, likewise (import.c). */
 struct vb_verbs_pd {
 	struct ibv_pd pub;
 	struct vb_pd pd;
+	struct vb_list node;                       /* in the list of those that can be imported */
+	struct ibv_parent_domain_init_attr parent; /* parent.pd: NULL unless it is a parent domain */
+};
+
+struct vb_verbs_td {
+	struct ibv_td pub;
+	atomic_uint refs; /* parent domains */
 };
 
 struct vb_verbs_mr {
 	struct ibv_mr pub;
 	struct vb_mr mr;
+	struct vb_verbs_dm *dm;   /* whose memory it is; else NULL */
+	void *mapping;            /* of a dma-buf; else NULL */
+	size_t mapping_bytes;
+	bool is_fixed;            /* its memory is not the program's to change */
+};
+
+struct vb_verbs_mw {
+	struct ibv_mw pub;
+	struct vb_window window;
 };
 
 struct vb_verbs_channel {
@@ -58,7 +77,8 @@ struct vb_verbs_cq {
 		struct ibv_cq_ex ex;
 	};
 	struct vb_cq cq;
-	pthread_mutex_t poll_lock; /* held from ibv_start_poll to ibv_end_poll */
+	pthread_mutex_t poll_lock; /* held from ibv_start_poll to ibv_end_poll, unless one thread alone polls */
+	bool is_single_threaded;
 	struct vb_cqe current;     /* what they have found; its QP may be destroyed meanwhile */
 	uint32_t current_qpn;
 };
@@ -74,6 +94,10 @@ struct vb_verbs_qp {
 		struct ibv_qp_ex ex;
 	};
 	struct vb_qp qp;
+	/* ibv_open_qp: the queue pair that this is a further handle on (its own qp is empty then), and how many handles that one has. */
+	struct vb_verbs_qp *shared;
+	atomic_uint handles;
+	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with */
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
 };
 
@@ -87,9 +111,18 @@ static inline struct vb_device *vb_device_of(struct ibv_context *pub)
 	return vb_verbs_context_of(pub)->ctx.device;
 }
 
+enum { VB_MAX_DM_BYTES = 16 << 20 }; /* of device memory, per process */
+
 static inline struct vb_pd *vb_pd_of(struct ibv_pd *pub) { return &vb_container_of(pub, struct vb_verbs_pd, pub)->pd; }
 static inline struct vb_cq *vb_cq_of(struct ibv_cq *pub) { return &vb_container_of(pub, struct vb_verbs_cq, pub)->cq; }
 static inline struct vb_qp *vb_qp_of(struct ibv_qp *pub) { return &vb_container_of(pub, struct vb_verbs_qp, pub)->qp; }
+/* The same for calls that further handles on a queue pair take as well. */
+static inline struct vb_qp *vb_shared_qp_of(struct ibv_qp *pub)
+{
+	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
+	return qp->shared ? &qp->shared->qp : &qp->qp;
+}
+
 static inline struct vb_srq *vb_srq_of(struct ibv_srq *pub) { return &vb_container_of(pub, struct vb_verbs_srq, pub)->srq; }
 
 /* ---- answers ---- */
@@ -132,6 +165,11 @@ void vb_verbs_device_release(struct vb_verbs_device *device);
 void vb_verbs_context_hold(struct ibv_context *pub);
 void vb_verbs_context_release(struct ibv_context *pub);
 
+/* cmd_fd: the context's from now on, or -1 for one of its own. */
+struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd);
+/* The device whose context has this cmd_fd or a duplicate of it, held; NULL: none of this process. */
+struct ibv_device *vb_context_device_of_fd(int cmd_fd);
+
 /* Fills the tables of a context. */
 void vb_ops_fill(struct verbs_context *ext);
 /* Replaces what inline verbs call directly by refusals. Async-signal-safe. */
@@ -140,13 +178,45 @@ void vb_ops_disable(struct verbs_context *ext);
 /* Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass. */
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other);
 
+/* ---- memory.c ---- */
+
+/* Makes and frees the struct around a region; what the region is comes from vb_mr_init*, which init calls. */
+struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);
+
+/* ---- the rest of memory, by file ---- */
+
+struct ibv_mw *vb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int vb_dealloc_mw(struct ibv_mw *mw);
+int vb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int vb_free_dm(struct ibv_dm *dm);
+struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
+void vb_dm_release(struct vb_verbs_dm *dm);
+struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
+int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n);
+struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int vb_dealloc_td(struct ibv_td *td);
+struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
+/* Of a parent domain, once nothing uses it. */
+void vb_parent_domain_fini(struct vb_verbs_pd *pd);
+
+/* What can be imported is listed under its handle (import.c). */
+void vb_importable_add_pd(struct vb_verbs_pd *pd);
+void vb_importable_remove_pd(struct vb_verbs_pd *pd);
+
+struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int vb_close_xrcd(struct ibv_xrcd *xrcd);
+struct vb_xrcd *vb_xrcd_of(struct ibv_xrcd *xrcd);
+int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *attr);
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr);
 /* Makes a CQ without its extended functions. */
 struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-			       uint32_t comp_vector, const char *call);
+			       uint32_t comp_vector, struct ibv_pd *parent, const char *call);
 
 /* The work request calls of struct ibv_qp_ex (ibv_wr_post(3)) for a QP whose caps are known. */
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops);

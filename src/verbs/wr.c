@@ -117,6 +117,17 @@ static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 	add_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, value, 0);
 }
 
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey) { add(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey; }
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey) { add(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey; }
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct ibv_send_wr *wr = add(ex, IBV_WR_BIND_MW);
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *info;
+}
+
 static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
 	struct entry *e = last(of(ex)->batch);
@@ -125,6 +136,13 @@ static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote
 	e->wr.wr.ud.ah = ah;
 	e->wr.wr.ud.remote_qpn = remote_qpn;
 	e->wr.wr.ud.remote_qkey = remote_qkey;
+}
+
+static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
+{
+	struct entry *e = last(of(ex)->batch);
+	if (e)
+		e->wr.qp_type.xrc.remote_srqn = srqn;
 }
 
 /* ---- data ---- */
@@ -181,6 +199,13 @@ static void set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	set_inline_data_list(ex, 1, &(struct ibv_data_buf){ .addr = addr, .length = length });
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *word)
+{
+	enum { WORD = 8 };
+	add_rdma(ex, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
+	set_inline_data_list(ex, 1, &(struct ibv_data_buf){ .addr = (void *)(uintptr_t)word, .length = WORD });
+}
+
 /* ---- start, complete, abort ---- */
 
 static void wr_start(struct ibv_qp_ex *ex)
@@ -234,15 +259,35 @@ static void wr_abort(struct ibv_qp_ex *ex)
 /* ---- set-up ---- */
 
 enum {
-	SEND_OPS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-		   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-	UD_SEND_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+	UD_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+	UC_OPS = UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW,
+	RC_OPS = UC_OPS | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE,
 };
+
+static uint64_t ops_of(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return RC_OPS;
+	case IBV_QPT_UC:
+		return UC_OPS;
+	case IBV_QPT_UD:
+		return UD_OPS;
+	case IBV_QPT_XRC_SEND:
+		return RC_OPS & ~(uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE;
+	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_DRIVER:
+		break;
+	}
+	return 0;
+}
 
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 {
 	struct ibv_qp_ex *ex = &qp->ex;
-	uint64_t known = qp->qp.type == IBV_QPT_UD ? UD_SEND_OPS : SEND_OPS;
+	uint64_t known = ops_of(qp->qp.type);
 	if (send_ops & ~known) {
 		vb_explain("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
 			   (unsigned long long)send_ops, (unsigned long long)known);
@@ -259,7 +304,12 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;
 	ex->wr_atomic_cmp_swp = wr_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_fetch_add;
+	ex->wr_atomic_write = wr_atomic_write;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
 	ex->wr_set_ud_addr = set_ud_addr;
+	ex->wr_set_xrc_srqn = set_xrc_srqn;
 	ex->wr_set_sge = set_sge;
 	ex->wr_set_sge_list = set_sge_list;
 	ex->wr_set_inline_data = set_inline_data;

@@ -19,7 +19,7 @@ enum vb_service {
 
 /* What a packet is part of. */
 enum vb_operation { VB_OP_SEND, VB_OP_WRITE, VB_OP_READ, VB_OP_READ_RESPONSE, VB_OP_ACK, VB_OP_ATOMIC_ACK,
-		    VB_OP_ATOMIC, VB_OP_CNP };
+		    VB_OP_ATOMIC, VB_OP_ATOMIC_WRITE, VB_OP_CNP };
 
 /* Flags of a row; a type of its own so that no header mask is taken for one. */
 struct vb_opcode_flags {
@@ -39,6 +39,7 @@ struct vb_opcode_row {
 };
 
 #define VB_OPCODE_BITS 5
+#define VB_OPCODE_MASK ((1 << VB_OPCODE_BITS) - 1)
 
 /* The operation bits below the service. X(NAME, bits, operation, extension headers, flags). The first list serves RC,
  * UC and XRC, the second RC and XRC, whose requests add an XRCETH. UD has the two SEND_ONLY, with a DETH. */
@@ -67,7 +68,8 @@ struct vb_opcode_row {
 	X(COMPARE_SWAP, 0x13, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                                              \
 	X(FETCH_ADD, 0x14, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                                                 \
 	X(SEND_LAST_INV, 0x16, SEND, IETH, LAST | REQUEST | PAYLOAD | RECEIVE)                                        \
-	X(SEND_ONLY_INV, 0x17, SEND, IETH, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)
+	X(SEND_ONLY_INV, 0x17, SEND, IETH, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)                                \
+	X(ATOMIC_WRITE, 0x1d, ATOMIC_WRITE, RETH, FIRST | LAST | REQUEST | PAYLOAD)
 
 enum vb_opcode_bits {
 #define X(name, bits, operation, headers, flags) VB_OPB_##name = bits,

@@ -10,6 +10,7 @@
 
 #include "base/ticks.h"
 #include "fuzz.h"
+#include "host/memory.h"
 #include "host/notifier.h"
 #include "host/private.h"
 #include "host/remap.h"
@@ -439,6 +440,8 @@ void vb_remap_fork_restore(void) { }
 void vb_remap_fork_drop(void) { }
 
 int vb_mem_check(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
+int vb_mem_populate(const void *addr, size_t bytes, bool writable) { return fake.memory_result; }
+int vb_null_pages(size_t bytes, void **pages) { return -ENOMEM; }
 
 /* ---- copies between processes ---- */
 

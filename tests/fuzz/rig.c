@@ -115,7 +115,7 @@ void rig_set_up(void)
 		vb_device_put(devices[i]);
 	free(devices);
 	must(vb_pd_init(&rig.pd, &rig.ctx) == 0 && vb_pd_init(&rig.other_pd, &rig.ctx) == 0);
-	must(vb_cq_init(&rig.cq, &rig.ctx, NULL, 2 * RIG_QPS * MAX_POSTED) == 0);
+	must(vb_cq_init(&rig.cq, &rig.ctx, NULL, NULL, 2 * RIG_QPS * MAX_POSTED) == 0);
 	for (enum rig_zone zone = 0; zone < SECRET; zone++)
 		register_zone(zone);
 }

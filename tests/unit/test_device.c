@@ -75,7 +75,7 @@ static void loopback__attributes(void **state)
 	assert_int_equal(dev.max_sge, VB_MAX_SGE);
 	assert_int_equal(dev.phys_port_cnt, 1);
 	assert_int_equal(dev.atomic_cap, IBV_ATOMIC_HCA);
-	assert_int_equal(dev.max_mw, 0);
+	assert_int_equal(dev.max_mw, VB_MAX_MR);
 	vb_port_attr(lo, &port);
 	assert_int_equal(port.active_mtu, IBV_MTU_4096);
 	assert_int_equal(port.link_layer, IBV_LINK_LAYER_ETHERNET);

@@ -113,7 +113,7 @@ static void cq__refused(void **state)
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
 	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = 1 << 9 };
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
-	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = 1 << 9 };
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
 	attr = (struct ibv_cq_init_attr_ex){ .cqe = 0 };
 	assert_null_errno(EINVAL, ibv_create_cq_ex(w->ctx, &attr));

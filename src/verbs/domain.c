@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Thread domains and parent domains. A parent domain is a further handle on a protection domain, with allocators for the memory of
+ * queues. A thread domain promises that one thread at a time uses what is made with it; the locks stay, because the adapter's
+ * own thread works on queues too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/verbs.h"
+
+/* ---- thread domains ---- */
+
+struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	int err = vb_refuse_inherited(context, "ibv_alloc_td");
+	if (!err && attr->comp_mask) {
+		vb_explain("ibv_alloc_td", "comp_mask is 0x%x: it must be 0", attr->comp_mask);
+		err = -EINVAL;
+	}
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_td *td = calloc(1, sizeof(*td));
+	if (!td)
+		return vb_fail_null(-ENOMEM);
+	td->pub.context = context;
+	vb_verbs_context_hold(context);
+	return &td->pub;
+}
+
+int vb_dealloc_td(struct ibv_td *pub)
+{
+	struct vb_verbs_td *td = vb_container_of(pub, struct vb_verbs_td, pub);
+	unsigned users = atomic_load(&td->refs);
+	if (users) {
+		vb_explain("ibv_dealloc_td", "%u parent domains still use it", users);
+		return vb_fail(-EBUSY);
+	}
+	vb_verbs_context_release(pub->context);
+	free(td);
+	return 0;
+}
+
+/* ---- parent domains ---- */
+
+static struct vb_verbs_pd *of(struct vb_pd *pd) { return vb_container_of(pd, struct vb_verbs_pd, pd); }
+
+/* There is one kind of memory to be had. */
+enum { QUEUE = 0 };
+
+static void *take(struct vb_pd *pd, size_t bytes, size_t alignment)
+{
+	struct vb_verbs_pd *own = of(pd);
+	void *p = own->parent.alloc(&own->pub, own->parent.pd_context, bytes, alignment, QUEUE);
+	return p == IBV_ALLOCATOR_USE_DEFAULT ? VB_USE_DEFAULT : p;
+}
+
+static void give(struct vb_pd *pd, void *memory)
+{
+	struct vb_verbs_pd *own = of(pd);
+	own->parent.free(&own->pub, own->parent.pd_context, memory, QUEUE);
+}
+
+static int check(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
+{
+	static const char call[] = "ibv_alloc_parent_domain";
+	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
+	int err = vb_refuse_inherited(context, call);
+	if (err)
+		return err;
+	if (attr->comp_mask & ~(uint32_t)KNOWN)
+		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
+	else if (!attr->pd)
+		vb_explain(call, "a parent domain needs a protection domain (pd is NULL)");
+	else if (vb_container_of(attr->pd, struct vb_verbs_pd, pub)->parent.pd)
+		vb_explain(call, "pd is a parent domain itself");
+	else if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (!attr->alloc || !attr->free))
+		vb_explain(call, "IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS is set, alloc or free is NULL");
+	else
+		return vb_check_same_context(call, context, "pd", attr->pd->context);
+	return -EINVAL;
+}
+
+struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+{
+	int err = check(context, attr);
+	if (!err && attr->td)
+		err = vb_check_same_context("ibv_alloc_parent_domain", context, "td", attr->td->context);
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return vb_fail_null(-ENOMEM);
+	struct vb_pd *protection = vb_pd_of(attr->pd);
+	vb_pd_init_alias(&pd->pd, protection->ctx, protection->number);
+	vb_list_init(&pd->node);
+	pd->parent = *attr;
+	if (!(attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT))
+		pd->parent.pd_context = NULL;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->pd.take = take;
+		pd->pd.give = give;
+	}
+	pd->pub.context = context;
+	pd->pub.handle = attr->pd->handle;
+	atomic_fetch_add(&protection->refs, 1);
+	if (attr->td)
+		atomic_fetch_add(&vb_container_of(attr->td, struct vb_verbs_td, pub)->refs, 1);
+	vb_verbs_context_hold(context);
+	return &pd->pub;
+}
+
+void vb_parent_domain_fini(struct vb_verbs_pd *pd)
+{
+	atomic_fetch_sub(&vb_pd_of(pd->parent.pd)->refs, 1);
+	if (pd->parent.td)
+		atomic_fetch_sub(&vb_container_of(pd->parent.td, struct vb_verbs_td, pub)->refs, 1);
+}
