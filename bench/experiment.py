@@ -62,33 +62,66 @@ class Experiment:
     rows: tuple
 
 
+class Outputs(dict):
+    """What the runs of a round said, by name; asking for one that gave nothing raises the reason."""
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+def take_turns(runs, broken):
+    """One round. A run that went wrong is not tried again."""
+    outputs = Outputs(broken)
+    for name, run in runs.items():
+        if name not in broken:
+            try:
+                outputs[name] = run()
+            except (NotMeasured, Failed) as reason:
+                broken[name] = outputs[name] = reason
+    return outputs
+
+
 def measure(experiment, rounds):
     """One result for each row, as it goes into the file of figures."""
-    samples = [([], []) for _ in experiment.rows]
-    trouble = {}
-    try:
-        for _ in range(rounds):
-            outputs = {name: run() for name, run in experiment.runs.items()}
-            for row, (ours, peers) in zip(experiment.rows, samples):
-                ours.append(row.ours(outputs))
-                if row.peer:
-                    peers.append(row.peer(outputs))
-    except NotMeasured as reason:
-        trouble = {"not_measured": str(reason)}
-    except Failed as reason:
-        trouble = {"failed": str(reason)}
-    return [{**result(row, *taken), **trouble} for row, taken in zip(experiment.rows, samples)]
+    samples = [Samples(row) for row in experiment.rows]
+    broken = {}
+    for _ in range(rounds):
+        outputs = take_turns(experiment.runs, broken)
+        for sample in samples:
+            sample.add(outputs)
+    return [sample.result() for sample in samples]
 
 
-def result(row, ours, peers):
-    ratios = [own / other for own, other in zip(ours, peers)]
-    judged = statistics.median(ratios or ours) if ours else None
-    found = {"what": row.what, "unit": row.unit, "verbatim": ours, "peer": row.peer_name, "peer_figures": peers,
-             "ratios": ratios, "judged": judged}
-    if row.goal:
-        found["goal"] = {"at_least" if row.goal.at_least else "at_most": row.goal.bound}
-        found["met"] = None if judged is None else row.goal.met(judged)
-    return found
+class Samples:
+    """What the rounds gave for one row."""
+
+    def __init__(self, row):
+        self.row = row
+        self.ours, self.peers, self.ratios = [], [], []
+        self.trouble = {}
+
+    def add(self, outputs):
+        try:
+            self.ours.append(self.row.ours(outputs))
+            if self.row.peer:
+                self.peers.append(self.row.peer(outputs))
+                self.ratios.append(self.ours[-1] / self.peers[-1])
+        except NotMeasured as reason:
+            self.trouble["not_measured"] = str(reason)
+        except Failed as reason:
+            self.trouble["failed"] = str(reason)
+
+    def result(self):
+        row, judged = self.row, self.ratios if self.row.peer else self.ours
+        found = {"what": row.what, "unit": row.unit, "verbatim": self.ours, "peer": row.peer_name, "peer_figures": self.peers,
+                 "ratios": self.ratios, "judged": statistics.median(judged) if judged else None, **self.trouble}
+        if row.goal:
+            found["goal"] = {"at_least" if row.goal.at_least else "at_most": row.goal.bound}
+            found["met"] = row.goal.met(found["judged"]) if judged else None
+        return found
 
 
 # ---- as text ----
@@ -112,14 +145,14 @@ def show_goal(found):
 
 def line(found):
     """A row of the table."""
-    trouble = found.get("failed") or found.get("not_measured")
-    if trouble:
-        word = "FAILED" if "failed" in found else "not measured"
-        return f"| {found['what']} | {word}: {trouble} | | | {show_goal(found)} | |"
-    ours = show(statistics.median(found["verbatim"]), found["unit"])
+    ours = show(statistics.median(found["verbatim"]), found["unit"]) if found["verbatim"] else ""
     peer = ratio = ""
     if found["ratios"]:
         peer = f"{show(statistics.median(found['peer_figures']), found['unit'])} {found['peer']}"
         ratio = f"{found['judged']:.2f} × ({min(found['ratios']):.2f} to {max(found['ratios']):.2f})"
     verdict = {True: "met", False: "**missed**", None: ""}[found.get("met")]
-    return f"| {found['what']} | {ours} | {peer} | {ratio} | {show_goal(found)} | {verdict} |"
+    if "failed" in found:
+        verdict += f" FAILED: {found['failed']}"
+    elif "not_measured" in found:
+        verdict += f" not measured: {found['not_measured']}"
+    return f"| {found['what']} | {ours} | {peer} | {ratio} | {show_goal(found)} | {verdict.strip()} |"

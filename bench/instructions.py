@@ -33,11 +33,12 @@ def measure(tools, accept):
     except Failed as reason:
         return {"failed": say(f"FAILED: {reason}")}
     accepted = json.loads(ACCEPTED.read_text(encoding="utf-8")) if ACCEPTED.exists() else {"counts": {}, "compiler": ""}
-    changes = compare(found, accepted)
+    changed = changes(found, accepted)
+    show(found, accepted, changed)
     if accept:
         ACCEPTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         say(f"\n{ACCEPTED} is written anew.")
-    return {**found, "accepted": accepted, "changes": changes}
+    return {**found, "accepted": accepted, "changes": changed}
 
 
 def say(sentence):
@@ -89,20 +90,19 @@ def dumps(tools, program, way, environment):
     return samples
 
 
-def compare(found, accepted):
-    """Prints the table; returns {name: change} of what has changed by more than the tolerance."""
-    changes = {}
+def changes(found, accepted):
+    """{name: share} of what has changed by more than the tolerance."""
+    shares = {name: now / accepted["counts"][name] - 1 for name, now in found["counts"].items() if accepted["counts"].get(name)}
+    return {name: round(share, 4) for name, share in shares.items() if abs(share) > TOLERANCE}
+
+
+def show(found, accepted, changed):
     print("| instructions for one message | now | accepted | |\n| --- | --- | --- | --- |")
     for name, now in sorted(found["counts"].items()):
-        before = accepted["counts"].get(name)
-        change = now / before - 1 if before else 0.0
-        word = ""
-        if abs(change) > TOLERANCE:
-            changes[name] = round(change, 4)
-            word = f"**{'ROSE' if change > 0 else 'fell'} by {abs(change):.1%}**"
-        print(f"| {name} | {now:g} | {before if before is not None else ''} | {word} |")
-    if changes:
-        print(f"\n*** {len(changes)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. If that is meant: bench.py … instructions --accept ***")
+        share = changed.get(name)
+        word = f"**{'ROSE' if share > 0 else 'fell'} by {abs(share):.1%}**" if share else ""
+        print(f"| {name} | {now:g} | {accepted['counts'].get(name, '')} | {word} |")
+    if changed:
+        print(f"\n*** {len(changed)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. If that is meant: bench.py … instructions --accept ***")
     if accepted["compiler"] not in ("", found["compiler"]):
         print(f"\nAccepted were counts of another compiler: {accepted['compiler']}; this is {found['compiler']}.")
-    return changes

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is measured. TAP output."""
+import sys
+import unittest
+from xml.dom import minidom
+
+import paths  # noqa: F401
+import instructions
+import svg
+import tools
+from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
+
+PERFTEST_LATENCY = """
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]
+ 8       20000          1.18           19.24        1.22     	       1.23        	0.27   		1.26    		6.84
+"""
+PERFTEST_RATE = """
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 8          1000000          0.00               102.22 		   13.398401
+"""
+UCX = "                      100000      0.259    13.609    45.224        0.56       0.17       73479       22112\n"
+IPERF3 = "[  5]   0.00-1.00   sec  1.52 GBytes  13029285 Kbits/sec                  receiver\n"
+
+
+def scripted(*values):
+    """A run that gives these one by one, raising those that are exceptions."""
+    left = iter(values)
+
+    def run():
+        value = next(left)
+        if isinstance(value, Exception):
+            raise value
+        return value
+    return run
+
+
+def compare(ours, peers, goal, **names):
+    row = Row("row", "ns", lambda outputs: outputs["verbatim"], goal, lambda outputs: outputs["peer"], "peer", **names)
+    return measure(Experiment({"verbatim": scripted(*ours), "peer": scripted(*peers)}, (row,)), 3)[0]
+
+
+class Rounds(unittest.TestCase):
+    def test_the_median_of_ratios_counts(self):
+        found = compare((1, 20, 30), (10, 10, 10), at_most(2))
+        self.assertEqual(found["ratios"], [0.1, 2, 3])
+        self.assertEqual((found["judged"], found["met"]), (2, True))
+
+    def test_a_goal_can_be_missed_either_way(self):
+        self.assertFalse(compare((21, 21, 21), (10, 10, 10), at_most(2))["met"])
+        self.assertFalse(compare((19, 19, 19), (10, 10, 10), at_least(2))["met"])
+
+    def test_runs_take_turns(self):
+        order = []
+        runs = {name: lambda name=name: order.append(name) or 1.0 for name in ("verbatim", "peer")}
+        measure(Experiment(runs, ()), 2)
+        self.assertEqual(order, ["verbatim", "peer"] * 2)
+
+    def test_without_a_peer_the_figure_is_judged(self):
+        row = Row("rate", "/s", lambda outputs: outputs["verbatim"], at_least(5e3))
+        found = measure(Experiment({"verbatim": scripted(4e3, 6e3, 7e3)}, (row,)), 3)[0]
+        self.assertEqual((found["judged"], found["met"]), (6e3, True))
+
+    def test_a_missing_peer_leaves_our_figures(self):
+        found = compare((1, 2, 3), (NotMeasured("not installed"),), at_most(2))
+        self.assertEqual((found["verbatim"], found["judged"], found["met"]), ([1, 2, 3], None, None))
+        self.assertIn("not measured: not installed", line(found))
+
+    def test_a_failure_is_kept_and_not_tried_again(self):
+        found = compare((1, Failed("killed")), (10, 10, 10), at_most(2))
+        self.assertEqual((found["verbatim"], found["failed"]), ([1], "killed"))
+
+
+class Figures(unittest.TestCase):
+    def test_perftest(self):
+        self.assertEqual(tools.latency(8)(PERFTEST_LATENCY), 1.22)
+        self.assertEqual(tools.bandwidth(8)(PERFTEST_RATE), 102.22 * (1 << 20))
+        self.assertEqual(tools.message_rate(8)(PERFTEST_RATE), 13398401)
+
+    def test_a_figure_of_nothing_is_a_failure(self):
+        self.assertRaises(Failed, tools.bandwidth(8), PERFTEST_RATE.replace("102.22", "0.00"))
+        self.assertRaises(Failed, tools.bandwidth(64), PERFTEST_RATE)
+
+    def test_peers(self):
+        self.assertEqual(tools.ucx_latency_ns(UCX), 259)
+        self.assertEqual(tools.ucx_bandwidth(UCX), 0.17 * (1 << 20))
+        self.assertEqual(tools.tcp_bandwidth(IPERF3), 13029285e3 / 8)
+        self.assertEqual(tools.udp_latency_ns("8 bytes: 2.33 us, least 2.1\n"), 2330)
+        self.assertEqual(tools.named("send_ns")("write_ns 3\nsend_ns 44.5\n"), 44.5)
+
+    def test_units(self):
+        self.assertEqual([show(value, "ns") for value in (70, 1500, 2.5e6)], ["70 ns", "1.5 µs", "2.5 ms"])
+        self.assertEqual([show(value, "B/s") for value in (999.7e6, 12.34e9)], ["1000 MB/s", "12.3 GB/s"])
+
+
+class Counts(unittest.TestCase):
+    def test_only_changes_beyond_the_tolerance_are_told(self):
+        accepted = {"counts": {"a": 100, "b": 100, "c": 100}, "compiler": ""}
+        now = {"counts": {"a": 102, "b": 104, "c": 96, "new": 5}, "compiler": "gcc"}
+        self.assertEqual(instructions.changes(now, accepted), {"b": 0.04, "c": -0.04})
+
+
+class Charts(unittest.TestCase):
+    def test_it_is_xml_with_all_lines(self):
+        series = [("ours & theirs", True, [(8, 70.0), (64, 90.0)]), ("peer", False, [(8, 60.0)])]
+        drawn = minidom.parseString(svg.chart("title", series, str, str))
+        self.assertEqual(len(drawn.getElementsByTagName("polyline")), 2)
+        self.assertEqual(len(drawn.getElementsByTagName("circle")), 3)
+
+    def test_axes_hold_all_figures(self):
+        for low, high in ((0.5, 3), (7, 7), (1, 1e6), (45, 180)):
+            marks = svg.ticks(low, high)
+            self.assertTrue(marks[0] <= low and marks[-1] >= high, (low, high, marks))
+            self.assertGreater(len(marks), 1)
+
+    def test_names_do_not_overlap(self):
+        places = svg.spread([100, 101, 102, 300])
+        self.assertTrue(all(abs(a - b) >= svg.LABEL_STEP for i, a in enumerate(places) for b in places[:i]))
+
+
+class Tap(unittest.TextTestResult):
+    """One line for each test."""
+
+    def startTestRun(self):
+        self.number = 0
+
+    def told(self, verdict, test):
+        self.number += 1
+        print(f"{verdict} {self.number} - {test.id().split('.', 1)[1]}", flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.told("ok", test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.told("not ok", test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.told("not ok", test)
+
+    def stopTestRun(self):
+        print(f"1..{self.number}")
+
+
+if __name__ == "__main__":
+    unittest.main(testRunner=unittest.TextTestRunner(stream=sys.stderr, resultclass=Tap))
