@@ -37,6 +37,7 @@ class Run:
         self.options = options
         self.rounds = 1 if options.quick else options.rounds
         self.tools = tools.Tools(options.build, harness.log_directory(options.build, "bench"))
+        self.bench = rows.Bench(self.tools)
         self.about = {"load": report.load(), "machine": report.machine(options.build)}
         self.failed = False
 
@@ -47,20 +48,14 @@ class Run:
         else:
             with hosts.Network() as network:
                 found = {"rows": self.rows(self.experiments(name, network))} if name != "curves" else \
-                    curves.measure(self.bench(), network, self.rounds)
+                    curves.measure(self.bench, network, self.rounds)
         self.failed |= bool(found.get("failed"))
         report.add_part(self.options.build, name, self.about, found)
-
-    def bench(self):
-        """perftest counts in cycles where it is known how long they are."""
-        output = self.tools.own_program(rows.LOOPBACK, "cacheline", *tools.two_cpus())()
-        cycles = tools.named("cycles_per_us")(output) if "cycles_per_us" in output else None
-        return rows.Bench(self.tools, cycles)
 
     def experiments(self, name, network):
         if name == "guests":
             return guests.experiments(self.tools, network)
-        return rows.PARTS[name](self.bench(), network)
+        return rows.PARTS[name](self.bench, network)
 
     def rows(self, experiments):
         found = []

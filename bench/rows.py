@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured on one machine, against whom, and what is to be reached: one function for each part, which gives experiments."""
+import functools
+
 import tools
 from experiment import Experiment, Goal, Row, at_least, at_most
 from harness import Endpoint
@@ -20,11 +22,16 @@ def size_name(size):
 
 
 class Bench:
-    """What the parts are made from. `cycles_per_us` is perftest's own unit where it counts cycles: its µs have two places only."""
+    """What the parts are made from."""
 
-    def __init__(self, tools_, cycles_per_us):
+    def __init__(self, tools_):
         self.tools = tools_
-        self.cycles_per_us = cycles_per_us
+
+    @functools.cached_property
+    def cycles_per_us(self):
+        """perftest is told to count cycles where it is known how long they are: its µs have two places only."""
+        output = self.tools.own_program(LOOPBACK, "cacheline", *tools.two_cpus())()
+        return tools.named("cycles_per_us")(output) if "cycles_per_us" in output else None
 
     def latency_run(self, ends, operation, size, rounds=LATENCY_ROUNDS):
         options = "" if operation == "atomic" else f"-s {size}"
