@@ -223,6 +223,12 @@ static uint64_t pass(uint64_t now_ns)
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
 
+void vb_progress_is_working(void)
+{
+	if (!vb_loop_is_current())
+		bump(&polls);
+}
+
 void vb_qp_drain(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);

@@ -302,7 +302,7 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 
 static int receive_one(int fd)
 {
-	ssize_t n = recvmsg(fd, &headers[0].msg_hdr, MSG_DONTWAIT);
+	ssize_t n = vb_udp_recvmsg(fd, &headers[0].msg_hdr, MSG_DONTWAIT);
 	headers[0].msg_len = n < 0 ? 0 : (unsigned)n;
 	return n >= 0;
 }

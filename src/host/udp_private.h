@@ -5,6 +5,8 @@
 
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "host/private.h"
 #include "host/udp.h"
@@ -71,6 +73,28 @@ static inline struct in6_addr vb_udp_from_v4(struct in_addr v4)
 static inline void vb_udp_set_option(int fd, int level, int name, int value)
 {
 	setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/*
+ * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in each, and would end one that
+ * holds locks.
+ */
+static inline ssize_t vb_udp_recvmsg(int fd, struct msghdr *m, int flags)
+{
+#ifdef SYS_recvmsg
+	return syscall(SYS_recvmsg, fd, m, flags);
+#else
+	return recvmsg(fd, m, flags);
+#endif
+}
+
+static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+#ifdef SYS_sendmsg
+	return syscall(SYS_sendmsg, fd, m, flags);
+#else
+	return sendmsg(fd, m, flags);
+#endif
 }
 
 /* Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed already. */

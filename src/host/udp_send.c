@@ -280,7 +280,7 @@ static bool wait_for_room(int fd)
 static int transmit(int fd, const struct msghdr *m)
 {
 	for (bool waited = false;; waited = true) {
-		if (sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		if (vb_udp_sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 			return 0;
 		if (errno == EINTR)
 			continue;

@@ -19,14 +19,13 @@ static struct place *place_of(const struct vb_qp *qp) { return &places[qp->qpn %
 static void fire(struct vb_timer *t, uint64_t now_ns) { vb_later_send(); }
 static struct vb_timer timer = { .fire = fire };
 
-bool vb_later_put(struct vb_qp *qp)
+bool vb_later_put(struct vb_qp *qp, uint64_t now_ns)
 {
 	struct place *p = place_of(qp);
 	struct vb_qp *nobody = NULL;
-	uint64_t now = vb_now_ns();
 	if (atomic_load_explicit(&p->qp, memory_order_relaxed))
 		return false;
-	atomic_store_explicit(&p->since, now, memory_order_relaxed);
+	atomic_store_explicit(&p->since, now_ns, memory_order_relaxed);
 	vb_qp_ref(qp);
 	if (!atomic_compare_exchange_strong(&p->qp, &nobody, qp)) {
 		vb_qp_unref(qp);
@@ -34,7 +33,7 @@ bool vb_later_put(struct vb_qp *qp)
 	}
 	/* The progress thread looks at the places after it has stopped to count on polls: one of both sees the other. */
 	if (!vb_progress_is_polled())
-		vb_timer_set(&timer, now + PATIENCE_NS);
+		vb_timer_set(&timer, now_ns + PATIENCE_NS);
 	return true;
 }
 

@@ -13,7 +13,7 @@
 #include "adapter/object.h"
 
 /* Takes a reference. False: its place is taken, so it is not put off. resp_lock may be held. */
-bool vb_later_put(struct vb_qp *qp);
+bool vb_later_put(struct vb_qp *qp, uint64_t now_ns);
 /* It has been sent, or the queue pair goes. Cheap if it is not there. */
 void vb_later_drop(struct vb_qp *qp);
 /* Sends all that were put off; called by the progress thread, those that have waited long. No lock held. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adapter/path.h"
+#include "adapter/progress.h"
 #include "base/lock.h"
 #include "roce/deliver.h"
 #include "roce/forward.h"
@@ -22,6 +23,8 @@ enum {
 	FLOW_PORT_BITS = 14,
 	DEFAULT_HOP_LIMIT = 64,
 	MAX_PACKET_BYTES = 4096 + 128,
+	STREAM_PACKETS = 12, /* between two sleeps of the progress thread */
+	LINGER_NS = 50000,
 };
 
 /* ---- routes ---- */
@@ -90,6 +93,7 @@ void vb_burst_flush(struct vb_burst *b)
 {
 	if (!b->count)
 		return;
+	vb_progress_is_working();
 	if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
 		send_singly(b);
 	b->bytes = b->count = 0;
@@ -198,12 +202,28 @@ static atomic_int users;
 
 void vb_roce_use(int by) { atomic_fetch_add(&users, by); }
 
+/*
+ * The progress thread is about to sleep. To be woken costs both sides more than the next packets of a stream take to come, so after
+ * many packets it waits for them awake. True: some came.
+ */
+static bool linger(void)
+{
+	static uint64_t seen; /* the progress thread's */
+	struct vb_udp_counts counts;
+	vb_udp_count(&counts);
+	bool is_stream = counts.packets_in - seen >= STREAM_PACKETS, found = false;
+	seen = counts.packets_in;
+	for (uint64_t until = is_stream ? vb_now_ns() + LINGER_NS : 0; until && !found && vb_now_ns() < until; sched_yield())
+		found = vb_udp_receive();
+	return found;
+}
+
 static bool pump(void)
 {
 	if (!atomic_load_explicit(&users, memory_order_relaxed))
 		return false;
 	vb_later_send();
-	return vb_udp_receive();
+	return vb_udp_receive() || (vb_loop_is_current() && linger());
 }
 
 /* Threads that poll for others' sake alone do not look here. */

@@ -239,6 +239,23 @@ static void send_posted(struct vb_qp *qp)
 	go_on(c, now);
 }
 
+/* Mostly the deadline has moved on since the timer was set, which is all that there is to do then. */
+static bool is_due(struct connection *c, uint64_t now_ns)
+{
+	if (!vb_lock_try(&c->qp->sq.lock)) {
+		vb_timer_set(&c->timer, now_ns + BUSY_RECEIVER_NS); /* somebody is at it, who sets the timer as well */
+		return false;
+	}
+	bool running = c->requests && is_running(c->qp), due = running && vb_rc_req_deadline(&c->requester) <= now_ns;
+	if (!due) {
+		c->timer_at = VB_RC_NEVER;
+		if (running)
+			set_timer(c);
+	}
+	vb_unlock(&c->qp->sq.lock);
+	return due;
+}
+
 /*
  * What this process was too slow to receive has not been lost: the socket is emptied before silence counts. If another thread is about
  * to do that (and perhaps waits for a processor), so does the timer.
@@ -247,6 +264,8 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct connection *c = timer->arg;
 	struct vb_qp *qp = c->qp;
+	if (!is_due(c, now_ns))
+		return;
 	bool drained = vb_udp_drain();
 	vb_lock(&qp->sq.lock);
 	c->timer_at = VB_RC_NEVER;
@@ -425,10 +444,10 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 }
 
 /* Only an acknowledgement is due, and a post is likely to follow that takes it along. resp_lock is held. */
-static bool may_wait(struct connection *c)
+static bool may_wait(struct connection *c, uint64_t now)
 {
 	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
-	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_later_put(c->qp);
+	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_later_put(c->qp, now);
 }
 
 static void answer(struct vb_qp *qp)
@@ -442,7 +461,7 @@ static void answer(struct vb_qp *qp)
 	vb_lock(&qp->resp_lock);
 	if (c->responder.ack_due)
 		atomic_store_explicit(&c->arrived_at, now, memory_order_relaxed);
-	if (vb_unlikely(!may_respond(c)) || may_wait(c))
+	if (vb_unlikely(!may_respond(c)) || may_wait(c, now))
 		vb_unlock(&qp->resp_lock);
 	else
 		finish_responding(c, c->responder.broken);

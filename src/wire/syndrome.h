@@ -39,11 +39,10 @@ static inline unsigned vb_credits(unsigned code)
 /* The code for as many of them as there is one for. */
 static inline unsigned vb_credits_code(unsigned receives)
 {
-	unsigned code = 0;
-
-	while (code + 1 < VB_AETH_NO_CREDITS && vb_credits(code + 1) <= receives)
-		code++;
-	return code;
+	if (receives < 2)
+		return receives;
+	unsigned top = 31 - (unsigned)__builtin_clz(receives), code = 2 * top + (receives >> (top - 1) & 1);
+	return code < VB_AETH_NO_CREDITS ? code : VB_AETH_NO_CREDITS - 1;
 }
 
 static inline unsigned vb_syndrome_class(uint8_t syndrome) { return syndrome >> 5; }

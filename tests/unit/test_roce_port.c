@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "adapter/path.h"
+#include "adapter/progress.h"
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
@@ -53,7 +54,11 @@ void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return segments; }
 void vb_udp_misdirected(void) { }
+void vb_udp_count(struct vb_udp_counts *counts) { }
+bool vb_loop_is_current(void) { return false; }
+uint64_t vb_now_ns(void) { return 0; }
 void vb_later_send(void) { }
+void vb_progress_is_working(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { }
 void vb_host_at_fork(void (*child)(void)) { }
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
