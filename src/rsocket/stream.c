@@ -245,8 +245,11 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 
 /* ---- poll ---- */
 
+/* The end is told when what came before it was read: a program that sees POLLHUP may read no more. */
 static short stream_revents_locked(struct vb_rs *s, short events)
 {
+	uint32_t offset;
+	bool has_bytes = events & POLLIN && vb_rs_stream_readable(&s->stream, &offset);
 	short revents = 0;
 
 	if (can_read(s))
@@ -256,10 +259,8 @@ static short stream_revents_locked(struct vb_rs *s, short events)
 	if (s->stream.incoming == VB_RS_ENDED)
 		revents |= POLLRDHUP;
 	revents &= events;
-	if (s->stream.link != VB_RS_UP)
-		revents |= POLLHUP;
-	if (s->stream.link == VB_RS_BROKEN)
-		revents |= POLLERR;
+	if (s->stream.link != VB_RS_UP && !has_bytes)
+		revents |= s->stream.link == VB_RS_BROKEN ? POLLHUP | POLLERR : POLLHUP;
 	return revents;
 }
 

@@ -155,6 +155,14 @@ def listeners(pid):
             yield fields[6]
 
 
+def bound_datagram_sockets(pid, port):
+    """The inodes of the UDP sockets of a process's network namespace that have this port."""
+    for line in _rows(pid, "udp") + _rows(pid, "udp6"):
+        fields = line.split()
+        if int(fields[1].rsplit(":", 1)[1], 16) == port:
+            yield fields[9]
+
+
 class Program:
     """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it by exec."""
 
@@ -183,19 +191,21 @@ class Program:
         """The exit status, or None while it runs."""
         return self.process.poll()
 
-    def listens(self):
-        """Does it hold a socket on which somebody would find it?"""
+    def listens(self, port=0):
+        """Does it hold a socket on which somebody would find it? That may be a UDP socket with the given port."""
         try:
-            held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
-            return not held.isdisjoint(f"socket:[{inode}]" for inode in listeners(self.process.pid))
+            pid = self.process.pid
+            held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+            found = itertools.chain(listeners(pid), bound_datagram_sockets(pid, port) if port else ())
+            return not held.isdisjoint(f"socket:[{inode}]" for inode in found)
         except OSError:
             return False    # a descriptor went, or the process did: look again
 
-    def wait_ready(self, shows=""):
+    def wait_ready(self, shows="", port=0):
         """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not come to it)."""
         limit = time.monotonic() + READY_LIMIT_S
         while time.monotonic() < limit and self.process.poll() is None:
-            if re.search(shows, self.output(), re.MULTILINE) if shows else self.listens():
+            if re.search(shows, self.output(), re.MULTILINE) if shows else self.listens(port):
                 return
             time.sleep(READY_SAMPLE_S)
 
@@ -295,7 +305,7 @@ def _run_programs(build, case, sides, stem, programs):
     if case.server:
         server = server_side.start(build, _fill(case.server, server_values), f"{stem}.server.log")
         programs.append(server)
-        server.wait_ready(case.server_ready)
+        server.wait_ready(case.server_ready, server_values["port"])
         if server.ended() is not None:
             return f"server {describe_exit(server.ended())} before a client came" \
                    f"{last_words(server.output())}"

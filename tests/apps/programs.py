@@ -6,6 +6,7 @@ usage: programs.py BUILD_DIR [--full] [--list] [--endpoint lo|eth] [PATTERN...]
 A pattern is a regular expression over "program options @endpoint"; logs stay in BUILD_DIR/apps-logs/programs.
 """
 import argparse
+import os
 import re
 import sys
 
@@ -19,6 +20,9 @@ PERFTEST = ("send", "write", "read", "atomic")
 HAS_EVENTS = ("send", "read", "atomic")
 HAS_ALL_SIZES = ("send", "write", "read")
 HAS_SRQ = ("send",)
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+PRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 
 
 def pair(program, fixed, options, **rules):
@@ -105,6 +109,58 @@ def cm_cases():
     ]
 
 
+# One row of figures: bytes, transfers, (iterations,) total, time, and two rates.
+ROW = r"^custom +\S+ +\S+ +(\S+ +)?\S+ +[\d.]+s +[\d.]+ +[\d.]+"
+
+
+def stream(program, options, **rules):
+    """rstream and riostream: both sides have the same options."""
+    common = f"-p {{port}} {options}"
+    return cm_pair(f"{program} -b {{addr}} {common}", f"{program} -s {{addr}} {common}", f"{program} {options}",
+                   client_shows=(ROW,), server_shows=(ROW,), **rules)
+
+
+def udpong(options, **rules):
+    """Its server is for ever; datagrams may be lost, so figures say how many were not."""
+    common = f"-p {{port}} {options}"
+    return cm_pair(f"udpong -b {{addr}} {common}", f"udpong -s {{addr}} {common}", f"udpong {options}", client_shows=(ROW,),
+                   server_stays=True, **rules)
+
+
+def rcopy(mebibytes, **rules):
+    """A file, copied and compared."""
+    return cm_pair("rcopy -p {port}", f"{FOLDER}/rcopy.sh {mebibytes} {{addr}} {{port}}", f"rcopy {mebibytes} MiB", server_stays=True,
+                   client_shows=("^the files are the same$",), **rules)
+
+
+def preloaded(command, options=""):
+    """rdma-core's preload library makes rsockets of a program's sockets."""
+    return f"env LD_PRELOAD={PRELOAD} {command} {options}".strip()
+
+
+def iperf(options):
+    command = f"iperf3 -p {{port}} --forceflush"
+    return cm_pair(preloaded(f"{command} -s -1"), preloaded(f"{command} -c {{addr}}", options), f"librspreload: iperf3 {options}",
+                   client_shows=("receiver$", "^iperf Done"))
+
+
+def rsocket_cases():
+    """rstream's messages and their verification, blocking and not, with poll; writing into the peer's memory; datagrams."""
+    for options in ("-T v -I 20 -C 10 -S 5000", "-T b -I 500 -C 1 -S 64", "-T n -I 500 -C 1 -S 64", "-T a -I 20 -C 20 -S 65536",
+                    "-T b -T v -I 5 -C 2 -S 1000000", "-T n -T v -B 4096 -I 20 -C 10 -S 20000", "-T r -I 10 -C 10 -S 100",
+                    "-T f -T v -I 20 -C 10 -S 100"):
+        yield stream("rstream", options)
+    # It ends with the events that it got from rpoll: POLLERR and POLLHUP.
+    yield Case("rstream nobody listens", client="rstream -s {addr} -p {port} -I 1 -C 1 -S 1", client_exit=24)
+    for options in ("-T v -C 20 -S 3000", "-T b -C 100 -S 64", "-T a -C 10 -S 100000", "-T n -T v -C 50 -S 5000"):
+        yield stream("riostream", options)
+    for options in ("-C 100 -S 500", "-T b -C 100 -S 64", "-T a -C 100 -S 900"):
+        yield udpong(options)
+    yield rcopy(64)
+    yield iperf("-t 1")
+    yield iperf("-t 1 -R -P 3")
+
+
 POWERS = tuple(1 << power for power in range(1, 24))
 
 
@@ -156,10 +212,13 @@ def full_cases():
         yield perftest(f"ib_{operation}_bw", "-a -b -q 8", POWERS, iterations=1000, limit_s=600)
     yield rping("-C 100000 -S 65535", limit_s=300)
     yield ucmatose_case("-c 1000 -C 100")
+    yield rcopy(1024, limit_s=600)
+    for program in ("rstream", "riostream"):
+        yield stream(program, "-S all -T v", limit_s=600)
 
 
 def cases(full):
-    table = [*device_cases(), *pingpong_cases(), *cm_cases()]
+    table = [*device_cases(), *pingpong_cases(), *cm_cases(), *rsocket_cases()]
     for operation in PERFTEST:
         table += [*latency_cases(operation), *bandwidth_cases(operation)]
     table += datagram_cases()

@@ -329,6 +329,8 @@ static void close__data_arrive_before_the_end(void **state)
 	fill(sent, sizeof(sent), 5);
 	send_all(e.client, sent, sizeof(sent));
 	assert_ok(rclose(e.client));
+	assert_true(wait_for(e.server, POLLRDHUP) & POLLRDHUP);
+	assert_int_equal(events_of(e.server, POLLIN), POLLIN); /* no POLLHUP while there is something to read */
 	receive_all(e.server, got, sizeof(got));
 	assert_memory_equal(got, sent, sizeof(sent));
 	assert_int_equal(rrecv(e.server, &c, 1, 0), 0);
