@@ -475,7 +475,7 @@ static void in_parent(void)
 static void in_child(void)
 {
 	vb_remap_fork_restore();
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_unlock(&lock); /* this thread took it before the fork */
 	memset(segments, 0, sizeof(segments));
 	moving = NULL;
 	count = forking = forks = wants_head = wants_tail = 0;

@@ -29,19 +29,19 @@ static unsigned first_entry(const struct ibv_sge *sge, uint64_t skip)
 /* All of the ranges or none: false. */
 static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv_sge *sge, uint64_t skip, bool writes)
 {
-	struct vb_ranges here = { .count = r->count, .bytes = r->bytes, .mapped = true };
+	void *here[VB_MAX_SGE];
 	unsigned e = r->count ? first_entry(sge, skip) : 0;
 	for (unsigned i = 0; i < r->count; i++, e++) {
 		while (!sge[e].length)
 			e++;
-		here.iov[i] = r->iov[i];
-		here.iov[i].iov_base = vb_mapped_at(peer, sge[e].lkey, (uintptr_t)r->iov[i].iov_base, r->iov[i].iov_len, writes);
-		if (!here.iov[i].iov_base) {
+		here[i] = vb_mapped_at(peer, sge[e].lkey, (uintptr_t)r->iov[i].iov_base, r->iov[i].iov_len, writes);
+		if (!here[i]) {
 			vb_mapped_miss(peer, sge[e].lkey, r->iov[i].iov_len);
 			return false;
 		}
 	}
-	memcpy(r->iov, here.iov, r->count * sizeof(*r->iov));
+	for (unsigned i = 0; i < r->count; i++)
+		r->iov[i].iov_base = here[i];
 	r->mapped = true;
 	return true;
 }

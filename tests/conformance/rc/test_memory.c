@@ -233,8 +233,11 @@ static void own(struct end *e, unsigned rounds)
 	pthread_barrier_init(&work.barrier, NULL, THREADS + 1);
 	for (int i = 0; i < THREADS; i++)
 		CHECK(!pthread_create(&threads[i], NULL, run[i], NULL));
-	for (unsigned i = 0; i < rounds; i++)
+	for (unsigned i = 1; i <= rounds; i++) {
 		moved += use_region(e, &state);
+		if (i % 10000 == 0)
+			fprintf(stderr, "# %u regions, %u of them moved\n", i, moved);
+	}
 	atomic_store(&work.quit, true);
 	pthread_barrier_wait(&work.barrier);
 	for (int i = 0; i < THREADS; i++)
