@@ -17,6 +17,7 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_as
 	vb_list_add_tail(&ctx->async_events, &event->node);
 	vb_notifier_raise(&ctx->async_notifier);
 	pthread_mutex_unlock(&ctx->async_lock);
+	vb_notifier_wake(&ctx->async_notifier);
 }
 
 static void settle_locked(struct vb_context *ctx)

@@ -67,6 +67,7 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 		vb_list_add_tail(&ch->events, &cq->event_node);
 	vb_notifier_raise(&ch->notifier);
 	pthread_mutex_unlock(&ch->lock);
+	vb_notifier_wake(&ch->notifier);
 }
 
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)

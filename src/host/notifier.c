@@ -17,6 +17,7 @@ int vb_notifier_init(struct vb_notifier *n)
 	n->fd = eventfd(0, EFD_CLOEXEC);
 	n->raised = false;
 	atomic_init(&n->sequence, 0);
+	atomic_init(&n->waiters, 0);
 	return n->fd < 0 ? -errno : 0;
 }
 
@@ -36,7 +37,13 @@ void vb_notifier_raise(struct vb_notifier *n)
 	n->raised = true;
 	eventfd_write(n->fd, 1);
 	atomic_fetch_add(&n->sequence, 1);
-	futex(n, FUTEX_WAKE, INT_MAX);
+}
+
+/* The load is behind raise's increment, as the kernel's look at the sequence is behind the waiter's: one of the two sees the other. */
+void vb_notifier_wake(struct vb_notifier *n)
+{
+	if (atomic_load(&n->waiters))
+		futex(n, FUTEX_WAKE, INT_MAX);
 }
 
 void vb_notifier_clear(struct vb_notifier *n)
@@ -59,9 +66,11 @@ int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence)
 		return -errno;
 	if (flags & O_NONBLOCK)
 		return -EAGAIN;
+	atomic_fetch_add(&n->waiters, 1); /* a thread that is cancelled here costs wakes that wake nobody */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &cancel_type);
 	long r = futex(n, FUTEX_WAIT, sequence);
 	int err = r < 0 ? errno : 0;
 	pthread_setcanceltype(cancel_type, NULL);
+	atomic_fetch_sub(&n->waiters, 1);
 	return err == EINTR ? -EINTR : 0;
 }

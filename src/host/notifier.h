@@ -3,8 +3,8 @@
  * A descriptor that says "something waits here", for queues whose consumers may poll(2) it, make it non-blocking, or
  * block. It is readable from the first raise after a clear on; each raise is a new edge for edge-triggered pollers.
  *
- * The owner guards its queue with a lock of its own and calls raise and clear under it. A consumer that found the queue
- * empty takes vb_notifier_sequence under that lock, leaves the lock and waits: no raise in between is missed.
+ * The owner guards its queue with a lock of its own and calls raise and clear under it, and wake after a raise, best when it has left
+ * the lock: who wakes up wants that. A consumer that found the queue empty takes vb_notifier_sequence under that lock, leaves the lock and waits: no raise in between is missed.
  */
 #ifndef VB_HOST_NOTIFIER_H
 #define VB_HOST_NOTIFIER_H
@@ -18,6 +18,7 @@ struct vb_notifier {
 	int fd;
 	bool raised;
 	_Atomic uint32_t sequence; /* raises so far: the futex that waiters sleep on */
+	_Atomic uint32_t waiters;
 };
 
 /* 0 or -EMFILE, -ENFILE, -ENOMEM. */
@@ -25,6 +26,7 @@ VB_EXPORT int vb_notifier_init(struct vb_notifier *n);
 VB_EXPORT void vb_notifier_fini(struct vb_notifier *n);
 
 VB_EXPORT void vb_notifier_raise(struct vb_notifier *n);
+VB_EXPORT void vb_notifier_wake(struct vb_notifier *n);
 VB_EXPORT void vb_notifier_clear(struct vb_notifier *n);
 
 static inline uint32_t vb_notifier_sequence(struct vb_notifier *n) { return n->sequence; }

@@ -131,6 +131,7 @@ void vb_cma_event_queue_locked(struct vb_cma_event *event)
 	}
 	vb_list_add_tail(&channel_of(channel)->events, &event->node);
 	vb_notifier_raise(&channel_of(channel)->notifier);
+	vb_notifier_wake(&channel_of(channel)->notifier);
 }
 
 void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status)

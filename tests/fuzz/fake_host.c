@@ -559,6 +559,7 @@ int vb_notifier_init(struct vb_notifier *n)
 
 void vb_notifier_fini(struct vb_notifier *n) { }
 void vb_notifier_raise(struct vb_notifier *n) { n->sequence++; }
+void vb_notifier_wake(struct vb_notifier *n) { }
 void vb_notifier_clear(struct vb_notifier *n) { }
 int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence) { return -EAGAIN; }
 
