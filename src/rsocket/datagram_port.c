@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair of a local address: slots, header, life. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "rsocket/datagram.h"
+
+enum { MIN_SLOTS = 16 };
+
+static void *zeroed(size_t n, size_t size) { return calloc(n ? n : 1, size); }
+
+void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p)
+{
+	bool is_ours = !vb_rs_is_inherited(s);
+
+	if (is_ours && p->id && p->id->qp)
+		rdma_destroy_qp(p->id);
+	if (is_ours && p->send_mr)
+		ibv_dereg_mr(p->send_mr);
+	if (is_ours && p->receive_mr)
+		ibv_dereg_mr(p->receive_mr);
+	if (is_ours && p->cq)
+		ibv_destroy_cq(p->cq);
+	if (is_ours && p->channel)
+		ibv_destroy_comp_channel(p->channel);
+	else if (p->channel)
+		close(p->channel->fd);
+	if (is_ours && p->id)
+		rdma_destroy_id(p->id);
+	free(p->send_slots);
+	free(p->receive_slots);
+	free(p->free_slots);
+	free(p->ready);
+	free(p);
+}
+
+static void make_header(struct vb_rs_port *p)
+{
+	struct vb_rs_ud_ipv4 v4 = { 0 };
+	struct vb_rs_ud_ipv6 v6 = { 0 };
+
+	if (vb_cma_ip_is_v4(&p->addr.ip)) {
+		vb_rs_ud_ipv4_set_version(&v4, 4);
+		vb_rs_ud_ipv4_set_length(&v4, sizeof(v4.b));
+		vb_rs_ud_ipv4_set_port(&v4, p->addr.port);
+		vb_rs_ud_ipv4_set_ipv4(&v4, &p->addr.ip.s6_addr[12], 4);
+		memcpy(p->header, v4.b, sizeof(v4.b));
+		p->header_bytes = sizeof(v4.b);
+		return;
+	}
+	vb_rs_ud_ipv6_set_version(&v6, 6);
+	vb_rs_ud_ipv6_set_length(&v6, sizeof(v6.b));
+	vb_rs_ud_ipv6_set_port(&v6, p->addr.port);
+	vb_rs_ud_ipv6_set_ipv6(&v6, &p->addr.ip, 16);
+	memcpy(p->header, v6.b, sizeof(v6.b));
+	p->header_bytes = sizeof(v6.b);
+}
+
+static uint32_t slots_of(uint32_t queue, uint32_t bytes)
+{
+	uint32_t n = vb_min_u32(queue, bytes / VB_RS_SLOT_BYTES);
+
+	return n < MIN_SLOTS ? MIN_SLOTS : n;
+}
+
+static int allocate_slots(struct vb_rs *s, struct vb_rs_port *p)
+{
+	p->num_send = slots_of(s->options.send_queue, s->options.send_bytes);
+	p->num_receive = slots_of(s->options.receive_queue, s->options.receive_bytes);
+	p->send_slots = zeroed(p->num_send, VB_RS_SLOT_BYTES);
+	p->receive_slots = zeroed(p->num_receive, VB_RS_RECEIVE_SLOT);
+	p->free_slots = zeroed(p->num_send, sizeof(*p->free_slots));
+	p->ready = zeroed(p->num_receive, sizeof(*p->ready));
+	if (!p->send_slots || !p->receive_slots || !p->free_slots || !p->ready)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < p->num_send; i++)
+		p->free_slots[p->num_free++] = i;
+	return 0;
+}
+
+int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot)
+{
+	struct ibv_sge sge = { (uintptr_t)p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT, VB_RS_GRH_BYTES + VB_RS_SLOT_BYTES, p->receive_mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
+
+	return -ibv_post_recv(p->id->qp, &wr, &bad);
+}
+
+static int bind_port(struct vb_rs_port *p)
+{
+	struct vb_cma_addr any_port = p->addr;
+	struct sockaddr_storage ss;
+
+	any_port.port = 0;
+	vb_cma_addr_format(&any_port, &ss);
+	return rdma_create_id(NULL, &p->id, NULL, RDMA_PS_UDP) || rdma_bind_addr(p->id, (struct sockaddr *)&ss) ? -errno : 0;
+}
+
+static int create_qp(struct vb_rs *s, struct vb_rs_port *p)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = p->cq,
+		.recv_cq = p->cq,
+		.qp_type = IBV_QPT_UD,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = p->num_send, .max_recv_wr = p->num_receive, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_port_attr port_attr;
+
+	if (rdma_create_qp(p->id, NULL, &attr) || ibv_query_port(p->id->verbs, p->id->port_num, &port_attr))
+		return -errno;
+	p->largest = vb_min_u32(VB_RS_SLOT_BYTES, 128u << port_attr.active_mtu);
+	p->send_mr = ibv_reg_mr(p->id->pd, p->send_slots, (size_t)p->num_send * VB_RS_SLOT_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_slots, (size_t)p->num_receive * VB_RS_RECEIVE_SLOT, IBV_ACCESS_LOCAL_WRITE);
+	return p->send_mr && p->receive_mr ? 0 : -ENOMEM;
+}
+
+static int start_port(struct vb_rs *s, struct vb_rs_port *p)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int err = bind_port(p);
+
+	if (!err)
+		err = allocate_slots(s, p);
+	if (!err)
+		err = vb_rs_cq_create(p->id, p->num_send + p->num_receive, &p->channel, &p->cq);
+	if (!err)
+		err = create_qp(s, p);
+	for (uint32_t i = 0; i < p->num_receive && !err; i++)
+		err = vb_rs_port_post_receive(p, i);
+	if (!err && epoll_ctl(s->datagram->epfd, EPOLL_CTL_ADD, p->channel->fd, &event))
+		err = -errno;
+	return err;
+}
+
+static int create_port(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out)
+{
+	struct vb_rs_port *p = calloc(1, sizeof(*p));
+	char text[VB_CMA_TEXT];
+
+	if (!p)
+		return -ENOMEM;
+	p->addr = *addr;
+	make_header(p);
+	int err = start_port(s, p);
+	if (err) {
+		vb_explain("rsocket", "no queue pair for datagrams from %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
+		vb_rs_port_free(s, p);
+		return err;
+	}
+	vb_list_add_tail(&s->datagram->ports, &p->node);
+	*out = p;
+	return 0;
+}
+
+int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out)
+{
+	struct vb_rs_port *p;
+
+	vb_list_for_each(p, &s->datagram->ports, node) {
+		if (!memcmp(&p->addr.ip, &addr->ip, sizeof(addr->ip))) {
+			*out = p;
+			return 0;
+		}
+	}
+	return create_port(s, addr, out);
+}
