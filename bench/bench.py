@@ -4,9 +4,9 @@
 
 usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
 
-Parts: local, wire, loss, scale, guests (emulated), instructions, curves; all of them without a name. Tables go to standard output, every single
-figure to BUILD_DIR/bench/figures.json, plots to BUILD_DIR/bench/*.svg. Goals are not tests: the exit status tells only whether
-all could be measured.
+Parts: local, wire, loss, scale, guests (emulated), instructions, curves; all of them without a name. Tables go to standard output,
+every single figure to BUILD_DIR/bench/figures.json, all tables and plots to figures.md and *.svg there. Goals are not tests: the
+exit status tells only whether all could be measured.
 """
 import argparse
 import os
@@ -78,7 +78,7 @@ def parse():
     parser.add_argument("parts", nargs="*", metavar="part", choices=[[], *PARTS])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--quick", action="store_true", help="one round, without emulated machines, loss and curves")
-    parser.add_argument("--publish", action="store_true", help="copies the plots to docs/bench")
+    parser.add_argument("--publish", action="store_true", help="copies figures.md and the plots to docs/bench")
     parser.add_argument("--accept", action="store_true", help="writes bench/instructions.json anew")
     options = parser.parse_intermixed_args()
     options.build = os.path.abspath(options.build)
@@ -103,10 +103,11 @@ def main():
             run.failed = True
             print(f"{part} FAILED: {reason}")
     plots = curves.draw(report.read(options.build), report.directory(options.build))
+    text = report.write_text(options.build, plots)
     if options.publish:
         DOCS.mkdir(exist_ok=True)
-        for plot in plots:
-            shutil.copy(plot, DOCS)
+        for path in (text, *plots):
+            shutil.copy(path, DOCS)
     return 1 if run.failed else 0
 
 

@@ -57,7 +57,8 @@ def charts(bench, network):
 
 
 def latency_line(bench, ends, operation):
-    return Line(f"verbatim: {operation}", True, lambda size: bench.latency_run(ends, operation, size, LATENCY_ROUNDS), bench.latency_ns)
+    return Line(f"verbatim: {operation}", True, lambda size: bench.latency_run(ends, operation, size, LATENCY_ROUNDS),
+                bench.latency_ns)
 
 
 def bandwidth_line(bench, ends, operation, options=""):
@@ -85,7 +86,7 @@ def measure(bench, network, rounds):
         for size in SIZES:
             for _ in range(min(rounds, MAX_ROUNDS)):
                 take_turns(chart, size, figures, missing)
-            print(f"| {size_name(size)} | {' | '.join(middle(figures[line.name][size], chart.unit) for line in chart.lines)} |", flush=True)
+            print(f"| {size_name(size)} |", *(f"{middle(figures[line.name][size], chart.unit)} |" for line in chart.lines), flush=True)
         found["charts"].append({"name": chart.name, "title": chart.title, "unit": chart.unit, "missing": missing, "lines": [
             {"name": line.name, "ours": line.ours, "figures": figures[line.name]} for line in chart.lines]})
         for name, reason in missing.items():
@@ -124,6 +125,7 @@ def draw(parts, directory):
         if not lines:
             continue
         path = directory / f"{chart['name']}.svg"
-        path.write_text(svg.chart(chart["title"], lines, size_name, lambda value, unit=chart["unit"]: show(value, unit)), encoding="utf-8")
+        drawn = svg.chart(chart["title"], lines, size_name, lambda value, unit=chart["unit"]: show(value, unit))
+        path.write_text(drawn, encoding="utf-8")
         paths.append(path)
     return paths

@@ -5,8 +5,8 @@
             │ eth0 rxe0 / vb ╪═══╪ tap1 ─ br0 ─ tap2 ╪═══╪ eth0 rxe0 / vb │
             └───────────────┘   └──────────────────┘   └───────────────┘
 
-One UDP port serves either rxe or this library, so the module comes and goes with the turns. Where the machine has no hardware
-virtualization for us the guests' processors are emulated: all then takes many times as long, and ratios are those of instructions.
+One UDP port serves either rxe or this library, so the module comes and goes with the turns. Where the machine offers no hardware
+virtualization the guests' processors are emulated: all takes many times as long then, and ratios are those of instructions.
 """
 import contextlib
 import dataclasses
@@ -89,12 +89,16 @@ def experiments(tools_, network):
         raise Failed(str(failure)) from None
 
 
+def latency_ns(output):
+    return tools.latency(8)(output) * 1e3
+
+
 # (what, program, options, iterations of ours and of rxe, within one guest, figure, unit, goal)
 MEASURED = (
     ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 200, 50, False, tools.bandwidth(SIZE), "B/s", at_least(3)),
-    ("ib_send_lat, 8 B", "ib_send_lat", "-s 8", 300, 300, False, lambda output: tools.latency(8)(output) * 1e3, "ns", at_most(1)),
+    ("ib_send_lat, 8 B", "ib_send_lat", "-s 8", 300, 300, False, latency_ns, "ns", at_most(1)),
     ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 1000, 50, True, tools.bandwidth(SIZE), "B/s", at_least(50)),
-    ("ib_write_lat, 8 B", "ib_write_lat", "-s 8", 1000, 300, True, lambda output: tools.latency(8)(output) * 1e3, "ns", at_most(0.05)),
+    ("ib_write_lat, 8 B", "ib_write_lat", "-s 8", 1000, 300, True, latency_ns, "ns", at_most(0.05)),
 )
 
 

@@ -68,10 +68,12 @@ def dumps(tools, program, way, environment):
     """{(single or list, name): [totals]} of a run."""
     directory = pathlib.Path(tools.log_dir) / f"callgrind-{way}"
     directory.mkdir()
-    command = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={directory}/%p", program]
+    command = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no", "--compress-strings=no",
+               f"--callgrind-out-file={directory}/%p", program]
     with open(directory / "log", "wb") as log:
         try:
-            done = subprocess.run(command, stdout=log, stderr=log, timeout=LIMIT_S, check=False, env={**os.environ, **environment})
+            done = subprocess.run(command, stdout=log, stderr=log, timeout=LIMIT_S, check=False,
+                                  env={**os.environ, **environment})
         except subprocess.TimeoutExpired:
             raise Failed(f"no end in {LIMIT_S} s, see {directory}/log") from None
     if done.returncode:
@@ -103,6 +105,7 @@ def show(found, accepted, changed):
         word = f"**{'ROSE' if share > 0 else 'fell'} by {abs(share):.1%}**" if share else ""
         print(f"| {name} | {now:g} | {accepted['counts'].get(name, '')} | {word} |")
     if changed:
-        print(f"\n*** {len(changed)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. If that is meant: bench.py … instructions --accept ***")
+        print(f"\n*** {len(changed)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. "
+              "If that is meant: bench.py … instructions --accept ***")
     if accepted["compiler"] not in ("", found["compiler"]):
         print(f"\nAccepted were counts of another compiler: {accepted['compiler']}; this is {found['compiler']}.")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The file of figures: BUILD/bench/figures.json, one entry for each part that was ever run there, with the machine it ran on."""
+"""The file of figures: BUILD/bench/figures.json, one entry for each part that was ever run there, with the machine it ran on; and
+the same to read, figures.md."""
 import datetime
 import json
 import os
@@ -7,8 +8,12 @@ import pathlib
 import platform
 import subprocess
 
+from experiment import HEADING, line
+
 FILE = "figures.json"
+TEXT = "figures.md"
 BUSY = 0.5          # load average from which on figures are not to be trusted
+BUILD_OPTIONS = ("buildtype", "optimization", "b_lto")
 PACKAGES = ("perftest", "ucx-utils", "iperf3", "valgrind", "qemu-system-x86")
 
 
@@ -44,7 +49,7 @@ def machine(build):
         "kernel": platform.release(),
         "system": release.get("PRETTY_NAME", ""),
         "packages": {name: output_of("dpkg-query", "-W", "-f", "${Version}", name) for name in PACKAGES},
-        "build": {option["name"]: option["value"] for option in options if option["name"] in ("buildtype", "optimization", "b_lto")},
+        "build": {option["name"]: option["value"] for option in options if option["name"] in BUILD_OPTIONS},
         "commit": output_of("git", "-C", here, "describe", "--always", "--dirty", "--exclude=*"),
     }
 
@@ -66,3 +71,27 @@ def add_part(build, name, about, found):
     parts[name] = {"when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "load_before": about["load"],
                    "machine": about["machine"], **found}
     (directory(build) / FILE).write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def describe(about):
+    versions = ", ".join(f"{name} {version}" for name, version in about["packages"].items() if version)
+    return f"{about['processor']}, {about['processors']} processors, {about['memory_kib'] / (1 << 20):.0f} GiB, " \
+           f"{about['virtualization']}, Linux {about['kernel']}, {about['system']}; {versions}; commit {about['commit']}"
+
+
+def write_text(build, plots):
+    """The tables of all parts and the plots, as markdown; returns the file."""
+    text = ["# Figures", "", "Made by `make bench`; [bench.md](../bench.md) says how they are taken."]
+    for name, part in read(build).items():
+        text += ["", f"## {name}", "",
+                 f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.", ""]
+        if part.get("rows"):
+            text += [HEADING, *map(line, part["rows"])]
+        if part.get("counts"):
+            text += ["| instructions for one message | |", "| --- | --- |"]
+            text += [f"| {call} | {count:g} |" for call, count in sorted(part["counts"].items())]
+        if part.get("charts"):
+            text += [f"![{plot.stem}]({plot.name})" for plot in plots]
+    path = directory(build) / TEXT
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return path

@@ -129,7 +129,7 @@ def latency_beside_udp(bench, name, off, ends, size=8):
 
 
 def loss(bench, network):
-    """A write bandwidth through a switch that loses packets, beside the same without loss; packets go one by one, never in batches."""
+    """A write bandwidth through a switch that loses packets, beside the same without loss; packets go one by one, not in batches."""
     a, b = network.host("a"), network.host("b")
     switch = network.join_by_switch(a, b, mtu=WIRE_MTU)
     ends = a.endpoint(bench.tools.build), b.endpoint(bench.tools.build)
@@ -159,7 +159,8 @@ def scale(bench, _network):
         beside(f"a send over {MANY_QPS:,} QPs, all carrying data", "send_ns", at_most(2), "one QP"),
         beside(f"a write over {MANY_QPS:,} QPs", "write_ns", at_most(2), "one QP"),
         beside(f"ping-pong beside {MANY_QPS - 1:,} idle QPs", "ping_pong_ns", None, "one QP"),
-        alone(f"memory of one of {MANY_QPS:,} QPs, its queues of 4 included", "B", "many", "memory_bytes_per_qp", at_most(4 * KIB)),
+        alone(f"memory of one of {MANY_QPS:,} QPs, its queues of 4 included", "B", "many", "memory_bytes_per_qp",
+              at_most(4 * KIB)),
         alone(f"CPU time while {MANY_QPS:,} QPs wait", "%", "many", "idle_cpu_percent", at_most(0.1))))
     yield Experiment({"mesh": own("mesh", 64)}, (
         alone("64 processes, all to all, messages", "/s", "mesh", "messages_per_s", None),))
