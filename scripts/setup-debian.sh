@@ -28,6 +28,8 @@ for_tests=(
 	wireshark-common:dumpcap
 	nftables:/usr/sbin/nft
 	ethtool:/usr/sbin/ethtool
+	iperf3:iperf3
+	netcat-traditional:nc.traditional
 	qemu-system-x86:qemu-system-x86_64
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio

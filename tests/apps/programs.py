@@ -8,6 +8,7 @@ A pattern is a regular expression over "program options @endpoint"; logs stay in
 import argparse
 import os
 import re
+import shutil
 import sys
 
 import harness
@@ -157,8 +158,20 @@ def rsocket_cases():
     for options in ("-C 100 -S 500", "-T b -C 100 -S 64", "-T a -C 100 -S 900"):
         yield udpong(options)
     yield rcopy(64)
-    yield iperf("-t 1")
-    yield iperf("-t 1 -R -P 3")
+    yield from preloaded_cases()
+
+
+def preloaded_cases():
+    """Of the programs that are installed: they stand behind an env or in a script."""
+    if shutil.which("nc.traditional"):
+        yield Case("librspreload: netcat", client=f"{FOLDER}/netcat.sh {PRELOAD} 20 {{addr}} {{port}}",
+                   client_shows=("^the files are the same$",))
+    # Sockets become rsockets only after the fork.
+    forking = f"env RDMAV_FORK_SAFE=1 LD_PRELOAD={PRELOAD} rstream -T f -T v -p {{port}} -I 10 -C 5 -S 5000"
+    yield cm_pair(f"{forking} -b {{addr}}", f"{forking} -s {{addr}}", "librspreload: rstream -T f", client_shows=(ROW,), server_shows=(ROW,))
+    if shutil.which("iperf3"):
+        yield iperf("-t 1")
+        yield iperf("-t 1 -R -P 3")
 
 
 POWERS = tuple(1 << power for power in range(1, 24))
