@@ -14,6 +14,7 @@
 #include "adapter/key.h"
 #include "adapter/progress.h"
 #include "fake_host.h"
+#include "local/mapped.h"
 #include "local/shared.h"
 #include "rig.h"
 
@@ -286,6 +287,18 @@ static void say_ready(bool can_copy)
 	fake_link_message(&ready, sizeof(ready), 0);
 }
 
+/* Of its memory or ours: asked for, given, gone; the key's entry names what may have been given, with a place that may be anywhere. */
+static void say_segment(void)
+{
+	uint8_t what = take(w.in), which = take(w.in);
+	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = what % 5, .key = which & 8 ? some_rkey(which) : 0x101,
+		.serial = which % 4, .bytes = what & 32 ? which : FAKE_MEMORY_BYTES, .writable = !(what & 64) };
+
+	fake_link_message(&m, sizeof(m), what & 128 ? which >> 6 : m.what == 2);
+	keys()[1].segment = which >> 4 & 3;
+	keys()[1].segment_at = which & 4 ? (uint64_t)take(w.in) << take(w.in) % 64 : 0;
+}
+
 static void begin_link(uint8_t how)
 {
 	fake.can_copy = how & 1;
@@ -295,6 +308,8 @@ static void begin_link(uint8_t how)
 		fake_link_hello();
 	if (!(how & 8))
 		say_ready(how & 1);
+	for (unsigned n = how >> 6; n; n--)
+		say_segment();
 }
 
 /* ---- this side ---- */
