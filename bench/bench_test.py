@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is measured. TAP output."""
+"""What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is measured; TAP."""
 import sys
 import unittest
 from xml.dom import minidom

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured on one machine, against whom, and what is to be reached: one function for each part, which gives experiments."""
+"""What is measured on one machine, against whom, what is to be reached: one function for each part, which gives experiments."""
 import functools
 
 import tools
@@ -187,4 +187,3 @@ def alone(what, unit, run, name, goal):
 
 
 PARTS = {"local": local, "wire": wire, "loss": loss, "scale": scale}
-NEEDS_NETWORK = (wire, loss)

@@ -10,7 +10,8 @@ OWN_COLOURS = ("#0b6e99", "#c2410c", "#15803d")
 PEER_COLOURS = ("#6b7280", "#a78bba", "#b3a369")
 
 STYLE = """text { font: 13px sans-serif; fill: #374151 } .title { font-size: 16px; font-weight: bold; fill: #111827 }
-.grid { stroke: #e5e7eb; stroke-width: 1 } .line { fill: none; stroke-width: 2.5 } .peer { stroke-dasharray: 6 4; stroke-width: 2 }"""
+.grid { stroke: #e5e7eb; stroke-width: 1 } .line { fill: none; stroke-width: 2.5 }
+.peer { stroke-dasharray: 6 4; stroke-width: 2 }"""
 
 
 class Scale:
@@ -24,7 +25,7 @@ class Scale:
 
 
 def ticks(low, high):
-    """1, 2, 5, 10, 20 … from the last at or below `low` to the first at or above `high`; powers of ten alone where that is too many."""
+    """1, 2, 5, 10, 20 … from the last at or below `low` to the first at or above `high`; powers of ten where that is too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1, 2, 5) if last - first <= 3 else (1,)
     values = [step * 10.0 ** power for power in range(first, last + 1) for step in steps]
@@ -58,7 +59,8 @@ def chart(title, series, show_size, show_value):
     y = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
              f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-             text(LEFT, 30, title, kind="title"), *grid(x, y, sizes, marks, show_size, show_value), *lines(x, y, series), "</svg>"]
+             text(LEFT, 30, title, kind="title"),
+             *grid(x, y, sizes, marks, show_size, show_value), *lines(x, y, series), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
