@@ -226,7 +226,8 @@ static void run(unsigned me)
 
 	use_cpu(cpus[me]);
 	open_all(me);
-	sleep_armed(me);
+	if (count > 1)
+		sleep_armed(me);
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned n = 0; n < depth; n++)
 			post_receive(i);
@@ -238,7 +239,8 @@ static void run(unsigned me)
 	if (me == 1)
 		return;
 	figure("memory_bytes_per_qp", (shared->memory[0] + shared->memory[1]) / 2 / count);
-	figure("idle_cpu_percent", (shared->idle_ns[0] + shared->idle_ns[1]) / 2 / (IDLE_S * 1e9) * 100);
+	if (count > 1)
+		figure("idle_cpu_percent", (shared->idle_ns[0] + shared->idle_ns[1]) / 2 / (IDLE_S * 1e9) * 100);
 	figure("write_ns", write_ns);
 	figure("send_ns", send_ns);
 	figure("ping_pong_ns", pong_ns);
