@@ -40,6 +40,7 @@ struct vb_qp;
 struct vb_srq;
 struct vb_xrcd;
 struct vb_path_ops;
+struct vb_rss;
 
 /* ---- protection domains ---- */
 
@@ -357,7 +358,8 @@ struct vb_qp {
 	bool comm_est;            /* under resp_lock: COMM_EST was raised */
 	struct vb_list srq_node;
 	struct vb_list run_node;  /* waiting for progress */
-	atomic_uint mcast;        /* groups attached */
+	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
+	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_async_source async;
 };
 

@@ -3,7 +3,7 @@
 
 #include "adapter/ranges.h"
 
-enum { MAX_PATHS = 4 };
+enum { MAX_PATHS = 8 };
 
 /* Filled by constructors, before any other thread. */
 static const struct vb_path_ops *paths[MAX_PATHS];

@@ -59,7 +59,7 @@ void vb_path_set_io(const struct vb_path_io *io);
 bool vb_path_pump(void);
 bool vb_path_watch(bool wake);
 
-/* Paths are asked in the order in which they were registered. At most 4. */
+/* Paths are asked in the order in which they were registered. At most 8. */
 void vb_path_register(const struct vb_path_ops *path);
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);

@@ -16,7 +16,8 @@
 #include "base/log.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
-enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD, XRC = 1 << IBV_QPT_XRC_SEND };
+enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD, XRC = 1 << IBV_QPT_XRC_SEND,
+       RAW = 1 << IBV_QPT_RAW_PACKET };
 
 struct opcode {
 	uint16_t types;
@@ -25,7 +26,7 @@ struct opcode {
 };
 
 static const struct opcode opcodes[] = {
-	[IBV_WR_SEND]                 = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false },
+	[IBV_WR_SEND]                 = { RC | UC | UD | XRC | RAW, IBV_WC_SEND, true, true, false },
 	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false },
 	[IBV_WR_RDMA_WRITE]           = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },
 	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },

@@ -52,9 +52,7 @@ int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
 
 void vb_rc_req_skip(struct vb_rc_req *req)
 {
-	slot_at(req, req->tail)->first = slot_at(req, req->tail)->end = req->end;
-	req->sending = req->tail++;
-	req->head = req->reported = req->tail;
+	req->head = req->reported = req->sending = ++req->tail;
 }
 
 static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count,

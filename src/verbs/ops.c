@@ -73,6 +73,17 @@ void vb_ops_fill(struct verbs_context *ext)
 	ext->query_device_ex = vb_query_device_ex;
 	ext->create_qp_ex = vb_create_qp_ex;
 	ext->create_srq_ex = vb_create_srq_ex;
+	ext->ibv_create_flow = vb_create_flow;
+	ext->ibv_destroy_flow = vb_destroy_flow;
+	ext->create_counters = vb_create_counters;
+	ext->destroy_counters = vb_destroy_counters;
+	ext->attach_counters_point_flow = vb_attach_counters_point_flow;
+	ext->read_counters = vb_read_counters;
+	ext->create_wq = vb_create_wq;
+	ext->modify_wq = vb_modify_wq;
+	ext->destroy_wq = vb_destroy_wq;
+	ext->create_rwq_ind_table = vb_create_rwq_ind_table;
+	ext->destroy_rwq_ind_table = vb_destroy_rwq_ind_table;
 	ext->open_xrcd = vb_open_xrcd;
 	ext->close_xrcd = vb_close_xrcd;
 	ext->get_srq_num = vb_get_srq_num;

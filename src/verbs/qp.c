@@ -5,10 +5,22 @@
 
 #include "adapter/progress.h"
 #include "adapter/qp_state.h"
+#include "host/raw.h"
 #include "roce/mcast.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */
+
+/* Asked of the kernel when the queue pair is made, as of a kernel driver, not later. */
+static int check_raw(const char *call)
+{
+	int fd, err = vb_raw_open(0, false, &fd);
+	if (!err)
+		vb_raw_close(fd);
+	else if (err == -EPERM)
+		vb_explain(call, "raw packet queue pairs need the right to open packet sockets (CAP_NET_RAW)");
+	return err;
+}
 
 static int check_type(enum ibv_qp_type type, const char *call)
 {
@@ -22,6 +34,7 @@ static int check_type(enum ibv_qp_type type, const char *call)
 		vb_explain(call, "an IBV_QPT_XRC_RECV queue pair is made by ibv_create_qp_ex with an XRC domain");
 		return -EINVAL;
 	case IBV_QPT_RAW_PACKET:
+		return check_raw(call);
 	case IBV_QPT_DRIVER:
 		vb_explain(call, "this device has no queue pairs of this type (qp_type is %d)", (int)type);
 		return -EOPNOTSUPP;
@@ -171,12 +184,30 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_ini
 	return &qp->pub;
 }
 
+static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
+{
+	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return vb_fail_null(-ENOMEM);
+	int err = vb_rss_init(qp, pub, attr);
+	if (err) {
+		free(qp);
+		return vb_fail_null(err);
+	}
+	show(qp, pub, attr->pd, (struct ibv_qp_init_attr *)attr);
+	qp->pub.send_cq = qp->pub.recv_cq = NULL;
+	qp->pub.srq = NULL;
+	return &qp->pub;
+}
+
 static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
 	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(pub, attr);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
+		return check_type(attr->qp_type, call);
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
 		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
@@ -199,6 +230,8 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_
 		return vb_fail_null(err);
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return create_xrc_recv(pub, attr);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
+		return create_rss(pub, attr);
 	struct ibv_qp *qp = vb_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr, "ibv_create_qp_ex");
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp;
@@ -259,6 +292,7 @@ static int drop_handle(struct vb_verbs_qp *qp)
 		atomic_store(&qp->handles, 1);
 		return err;
 	}
+	vb_rss_fini(qp);
 	vb_wr_batch_fini(qp);
 	free(qp);
 	return 0;
@@ -309,7 +343,7 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 		return close_handle(qp);
 	int err = drop_handle(qp);
 	if (err) {
-		vb_explain("ibv_destroy_qp", "it is still attached to a multicast group: ibv_detach_mcast first");
+		vb_explain("ibv_destroy_qp", "multicast groups or steering rules still lead to it: ibv_detach_mcast, ibv_destroy_flow first");
 		return vb_fail(err);
 	}
 	return 0;

@@ -49,6 +49,10 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	a.odp_caps = odp_caps;
 	a.xrc_odp_caps = RC_ODP;
 	a.max_dm_size = VB_MAX_DM_BYTES;
+	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET, .max_rwq_indirection_tables = 1 << 16,
+		.max_rwq_indirection_table_size = 1 << VB_LOG_RWQ_TABLE, .rx_hash_fields_mask = VB_RX_HASH_FIELDS,
+		.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ };
+	a.max_wq_type_rq = a.orig_attr.max_qp;
 	a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &a, attr_size < sizeof(a) ? attr_size : sizeof(a));

@@ -98,6 +98,7 @@ struct vb_verbs_qp {
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with */
+	struct vb_verbs_rss *spread; /* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
 };
 
@@ -209,6 +210,29 @@ int vb_close_xrcd(struct ibv_xrcd *xrcd);
 struct vb_xrcd *vb_xrcd_of(struct ibv_xrcd *xrcd);
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+
+struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+int vb_destroy_flow(struct ibv_flow *flow);
+struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr);
+int vb_destroy_counters(struct ibv_counters *counters);
+int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow);
+int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
+struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int vb_destroy_wq(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *attr);
+int vb_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
+enum {
+	VB_LOG_RWQ_TABLE = 10,
+	VB_RX_HASH_KEY = 40, /* bytes */
+	VB_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6 |
+			    IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP,
+};
+
+/* Makes the queue pair inside one with an indirection table. */
+int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+void vb_rss_fini(struct vb_verbs_qp *qp);
 
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr);

@@ -276,8 +276,9 @@ static uint64_t ops_of(enum ibv_qp_type type)
 		return UD_OPS;
 	case IBV_QPT_XRC_SEND:
 		return RC_OPS & ~(uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE;
-	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_RAW_PACKET:
+		return IBV_QP_EX_WITH_SEND;
+	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_DRIVER:
 		break;
 	}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/raw.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/arena.h"
+#include "adapter/device.h"
+#include "adapter/progress.h"
+#include "adapter/ranges.h"
+#include "base/log.h"
+#include "host/raw.h"
+#include "roce/service.h"
+
+enum { ETHER_BYTES = 14, VLAN_BYTES = 4, ETHER_VLAN = 0x8100, ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, MAX_TARGETS = 16, BATCH = 64 };
+
+/* ---- what a frame says, in the form of the filters ---- */
+
+struct fields {
+	struct ibv_flow_eth_filter eth;
+	struct ibv_flow_ipv4_ext_filter ip4;
+	struct ibv_flow_ipv6_filter ip6;
+	struct ibv_flow_tcp_udp_filter ports;
+	bool has_ip4, has_ip6;
+	uint8_t protocol; /* whose ports are known; 0: none */
+};
+
+static void parse_ports(struct fields *f, uint8_t protocol, const uint8_t *at, size_t left)
+{
+	if ((protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) || left < 4)
+		return;
+	f->protocol = protocol;
+	memcpy(&f->ports.src_port, at, 2);
+	memcpy(&f->ports.dst_port, at + 2, 2);
+}
+
+static void parse_ip4(struct fields *f, const uint8_t *ip, size_t left)
+{
+	enum { SHORTEST = 20, OFFSET_MASK = 0x1f };
+	if (left < SHORTEST || ip[0] >> 4 != 4)
+		return;
+	size_t header = (size_t)(ip[0] & 15) * 4;
+	f->has_ip4 = true;
+	memcpy(&f->ip4.src_ip, ip + 12, 4);
+	memcpy(&f->ip4.dst_ip, ip + 16, 4);
+	f->ip4.proto = ip[9];
+	f->ip4.tos = ip[1];
+	f->ip4.ttl = ip[8];
+	f->ip4.flags = ip[6] >> 5;
+	if (header >= SHORTEST && header <= left && !(ip[6] & OFFSET_MASK) && !ip[7])
+		parse_ports(f, ip[9], ip + header, left - header);
+}
+
+static void parse_ip6(struct fields *f, const uint8_t *ip, size_t left)
+{
+	enum { HEADER = 40 };
+	uint32_t first;
+	if (left < HEADER || ip[0] >> 4 != 6)
+		return;
+	f->has_ip6 = true;
+	memcpy(&first, ip, 4);
+	f->ip6.flow_label = first & htonl(0xfffff);
+	f->ip6.traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
+	f->ip6.next_hdr = ip[6];
+	f->ip6.hop_limit = ip[7];
+	memcpy(f->ip6.src_ip, ip + 8, 16);
+	memcpy(f->ip6.dst_ip, ip + 24, 16);
+	parse_ports(f, ip[6], ip + HEADER, left - HEADER);
+}
+
+static void parse(struct fields *f, const uint8_t *frame, size_t bytes)
+{
+	size_t at = ETHER_BYTES;
+	memset(f, 0, sizeof(*f));
+	memcpy(f->eth.dst_mac, frame, 6);
+	memcpy(f->eth.src_mac, frame + 6, 6);
+	memcpy(&f->eth.ether_type, frame + 12, 2);
+	if (f->eth.ether_type == htons(ETHER_VLAN) && bytes >= ETHER_BYTES + VLAN_BYTES) {
+		memcpy(&f->eth.vlan_tag, frame + 14, 2);
+		memcpy(&f->eth.ether_type, frame + 16, 2);
+		at += VLAN_BYTES;
+	}
+	if (f->eth.ether_type == htons(ETHER_IP4))
+		parse_ip4(f, frame + at, bytes - at);
+	else if (f->eth.ether_type == htons(ETHER_IP6))
+		parse_ip6(f, frame + at, bytes - at);
+}
+
+/* ---- rules: under flows_lock ---- */
+
+static pthread_mutex_t flows_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list flows = VB_LIST_INIT(flows); /* best priority first */
+
+static bool agrees(const void *field, const void *val, const void *mask, size_t n)
+{
+	const uint8_t *f = field, *v = val, *m = mask;
+	for (size_t i = 0; i < n; i++)
+		if ((f[i] ^ v[i]) & m[i])
+			return false;
+	return true;
+}
+
+static bool spec_matches(const struct ibv_flow_spec *s, const struct fields *f)
+{
+	switch (s->hdr.type) {
+	case IBV_FLOW_SPEC_ETH:
+		return agrees(&f->eth, &s->eth.val, &s->eth.mask, sizeof(f->eth));
+	case IBV_FLOW_SPEC_IPV4:
+		return f->has_ip4 && agrees(&f->ip4, &s->ipv4.val, &s->ipv4.mask, sizeof(s->ipv4.val));
+	case IBV_FLOW_SPEC_IPV4_EXT:
+		return f->has_ip4 && agrees(&f->ip4, &s->ipv4_ext.val, &s->ipv4_ext.mask, sizeof(f->ip4));
+	case IBV_FLOW_SPEC_IPV6:
+		/* Without what fills the structure up. */
+		return f->has_ip6 && agrees(&f->ip6, &s->ipv6.val, &s->ipv6.mask, offsetof(struct ibv_flow_ipv6_filter, hop_limit) + 1);
+	case IBV_FLOW_SPEC_TCP:
+		return f->protocol == IPPROTO_TCP && agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
+	case IBV_FLOW_SPEC_UDP:
+		return f->protocol == IPPROTO_UDP && agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
+	default:
+		return false;
+	}
+}
+
+static bool matches(const struct vb_flow *flow, const struct fields *f)
+{
+	for (unsigned i = 0; i < flow->nspecs; i++)
+		if (!spec_matches(&flow->specs[i], f))
+			return false;
+	return true;
+}
+
+struct targets {
+	unsigned count;
+	struct vb_qp *qps[MAX_TARGETS]; /* with references */
+};
+
+static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
+{
+	if (flow->counters) {
+		atomic_fetch_add(&flow->counters->packets, 1);
+		atomic_fetch_add(&flow->counters->bytes, bytes);
+	}
+	if (flow->drops)
+		return;
+	for (unsigned i = 0; i < t->count; i++)
+		if (t->qps[i] == flow->qp)
+			return;
+	if (t->count == MAX_TARGETS)
+		return;
+	vb_qp_ref(flow->qp);
+	t->qps[t->count++] = flow->qp;
+}
+
+/* Those of one type that match; true if one of them keeps the frame from others. */
+static bool take_type(struct targets *t, unsigned ifindex, enum ibv_flow_attr_type type, const struct fields *f, size_t bytes)
+{
+	bool trapped = false;
+	unsigned priority = 0;
+	struct vb_flow *flow;
+	vb_list_for_each(flow, &flows, node) {
+		if (flow->type != type || flow->qp->ctx->device->ifindex != ifindex || !matches(flow, f))
+			continue;
+		if (trapped && flow->priority != priority)
+			break;
+		take(t, flow, bytes);
+		if (flow->lets_others)
+			continue;
+		trapped = true;
+		priority = flow->priority;
+	}
+	return trapped;
+}
+
+static void find_targets(struct targets *t, unsigned ifindex, const struct fields *f, size_t bytes)
+{
+	t->count = 0;
+	pthread_mutex_lock(&flows_lock);
+	take_type(t, ifindex, IBV_FLOW_ATTR_SNIFFER, f, bytes);
+	if (!take_type(t, ifindex, IBV_FLOW_ATTR_NORMAL, f, bytes)) {
+		if (!(f->eth.dst_mac[0] & 1) || !take_type(t, ifindex, IBV_FLOW_ATTR_MC_DEFAULT, f, bytes))
+			take_type(t, ifindex, IBV_FLOW_ATTR_ALL_DEFAULT, f, bytes);
+	}
+	pthread_mutex_unlock(&flows_lock);
+}
+
+/* ---- spreading ---- */
+
+/* The Toeplitz hash: for each set bit of the input the 32 bits of the key from there on. */
+static uint32_t toeplitz(const uint8_t key[40], const uint8_t *input, size_t n)
+{
+	uint32_t hash = 0;
+	for (size_t bit = 0; bit < n * 8; bit++) {
+		if (!(input[bit / 8] & 0x80 >> bit % 8))
+			continue;
+		uint64_t window = 0;
+		for (unsigned i = 0; i < 5; i++)
+			window = window << 8 | key[(bit / 8 + i) % 40];
+		hash ^= (uint32_t)(window >> (8 - bit % 8));
+	}
+	return hash;
+}
+
+static uint32_t hash_of(const struct vb_rss *rss, const struct fields *f)
+{
+	uint8_t input[36];
+	size_t n = 0;
+	uint64_t src_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_SRC_PORT_TCP : f->protocol ? IBV_RX_HASH_SRC_PORT_UDP : 0;
+	uint64_t dst_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_DST_PORT_TCP : f->protocol ? IBV_RX_HASH_DST_PORT_UDP : 0;
+	const struct {
+		bool there;
+		uint64_t field;
+		const void *at;
+		size_t bytes;
+	} parts[] = {
+		{ f->has_ip4, IBV_RX_HASH_SRC_IPV4, &f->ip4.src_ip, 4 }, { f->has_ip4, IBV_RX_HASH_DST_IPV4, &f->ip4.dst_ip, 4 },
+		{ f->has_ip6, IBV_RX_HASH_SRC_IPV6, f->ip6.src_ip, 16 }, { f->has_ip6, IBV_RX_HASH_DST_IPV6, f->ip6.dst_ip, 16 },
+		{ true, src_port, &f->ports.src_port, 2 }, { true, dst_port, &f->ports.dst_port, 2 },
+	};
+	for (size_t i = 0; i < VB_ARRAY_LEN(parts); i++) {
+		if (!parts[i].there || !(rss->fields & parts[i].field))
+			continue;
+		memcpy(input + n, parts[i].at, parts[i].bytes);
+		n += parts[i].bytes;
+	}
+	return toeplitz(rss->key, input, n);
+}
+
+/* ---- receiving ---- */
+
+static enum ibv_wc_status scatter(const struct vb_rwqe *w, const uint8_t *frame, size_t bytes)
+{
+	struct vb_ranges to, from;
+	unsigned bad;
+	if (bytes > w->length)
+		return IBV_WC_LOC_LEN_ERR;
+	vb_ranges_of_bytes(&from, frame, bytes);
+	unsigned held = vb_memory_hold();
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, bytes, IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault == VB_KEY_OK && vb_ranges_copy(&to, &from))
+		fault = VB_KEY_UNMAPPED;
+	vb_memory_release(held);
+	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
+/* Without a receive a frame is lost, as on any adapter. */
+static void receive(struct vb_qp *qp, const uint8_t *frame, size_t bytes)
+{
+	struct vb_rwqe w;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	vb_lock(&qp->resp_lock);
+	if (vb_qp_listens(qp) && vb_receive_take(qp, &w)) {
+		status = scatter(&w, frame, bytes);
+		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = w.wr_id, .status = status, .opcode = IBV_WC_RECV, .byte_len = (uint32_t)bytes });
+	}
+	vb_unlock(&qp->resp_lock);
+	if (vb_likely(status == IBV_WC_SUCCESS))
+		return;
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a frame of %zu bytes: %s", qp->qpn, (unsigned long long)w.wr_id,
+		   (unsigned long long)w.length, bytes, status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
+	vb_qp_break(qp, -1);
+}
+
+static void hand_over(unsigned ifindex, const uint8_t *frame, size_t bytes)
+{
+	struct fields f;
+	struct targets t;
+	parse(&f, frame, bytes);
+	find_targets(&t, ifindex, &f, bytes);
+	for (unsigned i = 0; i < t.count; i++) {
+		const struct vb_rss *rss = t.qps[i]->rss;
+		receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], frame, bytes);
+		vb_qp_unref(t.qps[i]);
+	}
+}
+
+/* ---- who hears: one socket per interface, while there are rules; under ears_lock ---- */
+
+struct ear {
+	struct vb_list node;
+	struct vb_watch watch;
+	unsigned ifindex, rules;
+};
+
+static pthread_mutex_t ears_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list ears = VB_LIST_INIT(ears);
+
+static void readable(struct vb_watch *watch, uint32_t events)
+{
+	static uint8_t frame[VB_RAW_MAX_FRAME]; /* the progress thread's */
+	const struct ear *ear = watch->arg;
+	for (unsigned i = 0; i < BATCH; i++) {
+		size_t n = vb_raw_receive(watch->fd, frame, sizeof(frame));
+		if (!n)
+			return;
+		if (n >= ETHER_BYTES)
+			hand_over(ear->ifindex, frame, n);
+	}
+}
+
+static struct ear *find_ear_locked(unsigned ifindex)
+{
+	struct ear *ear;
+	vb_list_for_each(ear, &ears, node)
+		if (ear->ifindex == ifindex)
+			return ear;
+	return NULL;
+}
+
+static int make_ear_locked(unsigned ifindex, struct ear **made)
+{
+	enum { READABLE = 1 }; /* EPOLLIN */
+	struct ear *ear = calloc(1, sizeof(*ear));
+	if (!ear)
+		return -ENOMEM;
+	int err = vb_raw_open(ifindex, true, &ear->watch.fd);
+	if (err) {
+		free(ear);
+		return err;
+	}
+	ear->ifindex = ifindex;
+	ear->watch.ready = readable;
+	ear->watch.arg = ear;
+	err = vb_watch_start(&ear->watch, READABLE);
+	if (err) {
+		vb_raw_close(ear->watch.fd);
+		free(ear);
+		return err;
+	}
+	vb_list_add_tail(&ears, &ear->node);
+	*made = ear;
+	return 0;
+}
+
+int vb_flow_add(struct vb_flow *flow)
+{
+	unsigned ifindex = flow->qp->ctx->device->ifindex;
+	pthread_mutex_lock(&ears_lock);
+	struct ear *ear = find_ear_locked(ifindex);
+	int err = ear ? 0 : make_ear_locked(ifindex, &ear);
+	if (!err)
+		ear->rules++;
+	pthread_mutex_unlock(&ears_lock);
+	if (err)
+		return err;
+	pthread_mutex_lock(&flows_lock);
+	struct vb_list *before = &flows;
+	struct vb_flow *other;
+	vb_list_for_each(other, &flows, node)
+		if (before == &flows && other->priority > flow->priority)
+			before = &other->node;
+	vb_list_add_tail(before, &flow->node); /* in front of it */
+	atomic_fetch_add(&flow->qp->mcast, 1);
+	pthread_mutex_unlock(&flows_lock);
+	return 0;
+}
+
+void vb_flow_remove(struct vb_flow *flow)
+{
+	unsigned ifindex = flow->qp->ctx->device->ifindex;
+	pthread_mutex_lock(&flows_lock);
+	vb_list_del(&flow->node);
+	atomic_fetch_sub(&flow->qp->mcast, 1);
+	pthread_mutex_unlock(&flows_lock);
+	pthread_mutex_lock(&ears_lock);
+	struct ear *ear = find_ear_locked(ifindex);
+	bool last = ear && --ear->rules == 0;
+	if (last)
+		vb_list_del(&ear->node);
+	pthread_mutex_unlock(&ears_lock);
+	if (!last)
+		return;
+	vb_watch_stop(&ear->watch);
+	vb_raw_close(ear->watch.fd);
+	free(ear);
+}
+
+/* ---- the path ---- */
+
+struct raw {
+	int fd;
+	uint32_t longest; /* bytes of a frame */
+};
+
+static struct raw *of(const struct vb_qp *qp) { return qp->path_state; }
+
+static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_ranges data;
+	unsigned bad;
+	if (sqe->length < ETHER_BYTES || sqe->length > of(qp)->longest)
+		return IBV_WC_LOC_LEN_ERR;
+	if (sqe->flags & IBV_SEND_INLINE) {
+		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
+		vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count);
+		return IBV_WC_SUCCESS;
+	}
+	unsigned held = vb_memory_hold();
+	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	if (fault == VB_KEY_OK && vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count))
+		fault = VB_KEY_UNMAPPED;
+	vb_memory_release(held);
+	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
+/* sq.lock is held. */
+static void send_all(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	while (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS) {
+		enum ibv_wc_status status = send_one(qp, vb_sq_at(sq, sq->sent));
+		sq->sent++;
+		if (status == IBV_WC_SUCCESS)
+			vb_sq_complete(qp);
+		else
+			vb_qp_fail_sends(qp, status, status == IBV_WC_LOC_LEN_ERR ? "a frame has 14 bytes to the interface's MTU and 18 more" :
+					 "its memory is not accessible");
+	}
+}
+
+static bool claims(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_RAW_PACKET;
+}
+
+static int attach(struct vb_qp *qp)
+{
+	struct raw *r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	int err = vb_raw_open(qp->ctx->device->ifindex, false, &r->fd);
+	if (err) {
+		free(r);
+		return err;
+	}
+	pthread_mutex_lock(&qp->ctx->device->lock);
+	r->longest = qp->ctx->device->netif.mtu + ETHER_BYTES + VLAN_BYTES;
+	pthread_mutex_unlock(&qp->ctx->device->lock);
+	qp->path_state = r;
+	return 0;
+}
+
+static void update(struct vb_qp *qp) { }
+static void stop(struct vb_qp *qp) { }
+static void run(struct vb_qp *qp) { }
+
+static void detach(struct vb_qp *qp)
+{
+	vb_raw_close(of(qp)->fd);
+	free(of(qp));
+	qp->path_state = NULL;
+}
+
+static const struct vb_path_ops raw_path = {
+	.name = "raw packet",
+	.claims = claims,
+	.attach = attach,
+	.update = update,
+	.stop = stop,
+	.detach = detach,
+	.send = send_all,
+	.run = run,
+};
+
+/* A forked child has no rules, and its sockets are closed. */
+static void forget(void)
+{
+	pthread_mutex_init(&flows_lock, NULL);
+	pthread_mutex_init(&ears_lock, NULL);
+	vb_list_init(&flows);
+	vb_list_init(&ears);
+}
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_host_at_fork(forget);
+	vb_path_register(&raw_path);
+}
