@@ -18,6 +18,7 @@ enum {
 	PER_QP = 4,
 	PING_PONGS = 20000,
 	BYTES = 8,
+	PAGE = 4096,
 	BATCH = 16,
 	IDLE_S = 2,
 	REPEATS = 3,
@@ -38,7 +39,7 @@ static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static struct ibv_qp **qps;
-static uint8_t bytes[2][64];
+static uint8_t (*bytes)[64];      /* what comes, what goes */
 
 /* ---- memory ---- */
 
@@ -65,7 +66,9 @@ static void open_all(unsigned me)
 	channel = ibv_create_comp_channel(device.context);
 	check(channel, "ibv_create_comp_channel");
 	cq = ibv_create_cq(device.context, 4 * WINDOW, NULL, channel, 0);
-	mr = ibv_reg_mr(device.pd, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	bytes = aligned_alloc(PAGE, PAGE);
+	check(bytes, "memory");
+	mr = ibv_reg_mr(device.pd, bytes, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	qps = calloc(count, sizeof(*qps));
 	check(cq && mr && qps, "completion queue, memory");
 	if (me == 1) {
