@@ -29,8 +29,8 @@ class GuestProgram(harness.Program):
     def argv(self, build, prefix):
         return self.command.split()
 
-    def listens(self):
-        return super().listens() or (self._has_listening_id() and not self._is_in_write())
+    def listens(self, port=0):
+        return super().listens(port) or (self._has_listening_id() and not self._is_in_write())
 
     def _has_listening_id(self):
         known = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
@@ -64,8 +64,8 @@ class Agent:
     def wait(self, program, seconds):
         return self.programs[program].wait(time.monotonic() + seconds)
 
-    def wait_ready(self, program, shows):
-        self.programs[program].wait_ready(shows)
+    def wait_ready(self, program, shows, port):
+        self.programs[program].wait_ready(shows, port)
 
     def end(self, program, how):
         return self.programs[program].end(how)

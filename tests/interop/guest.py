@@ -193,8 +193,8 @@ class GuestProgram:
     def ended(self):
         return self.wait(time.monotonic())
 
-    def wait_ready(self, shows=""):
-        self.guest.call("wait_ready", self.number, shows)
+    def wait_ready(self, shows="", port=0):
+        self.guest.call("wait_ready", self.number, shows, port)
 
     def end(self, how=signal.SIGKILL):
         status = self.guest.call("end", self.number, how)
