@@ -10,7 +10,8 @@
 #include "base/ticks.h"
 
 enum {
-	SPIN_POLLS = 32,       /* fruitless polls in a row, none of them after arming, that make a poller */
+	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
+	MOST_SPIN_POLLS = 8192, /* and of a program that was taken for one and was not, as ever more are asked of it */
 	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
 	YIELD_EVERY = 32,      /* each time after so many polls */
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
@@ -34,8 +35,11 @@ static atomic_uint fruitless;   /* rounds in a row that found nothing */
 static atomic_uint hot_polls;   /* that found news of a hot QP */
 static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
+static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
+static atomic_bool needed;      /* the progress thread took arrivals since its last pass */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread */
+static uint64_t deaf_ns;        /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
 static atomic_uint sleep_generation;
 
 static void bump(atomic_uint *counter)
@@ -111,7 +115,13 @@ static unsigned take_batch_locked(struct vb_qp **batch)
 static bool round_once(void)
 {
 	struct vb_qp *batch[RUN_BATCH];
+	static atomic_uint pumped;
 	bool found = vb_path_pump();
+	if (found) {
+		bump(&pumped);
+		if (atomic_load_explicit(&pumped, memory_order_relaxed) % HOT_POLLS)
+			return true;
+	}
 	if (!vb_lock_try(&vb_progress_lock)) {
 		atomic_store_explicit(&contended, true, memory_order_relaxed);
 		return true;
@@ -130,7 +140,7 @@ static void note_poll(void)
 	if (vb_likely(!atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
 		return;
 	bump(&spins);
-	if (atomic_load_explicit(&spins, memory_order_relaxed) < SPIN_POLLS)
+	if (atomic_load_explicit(&spins, memory_order_relaxed) < atomic_load_explicit(&spin_polls, memory_order_relaxed))
 		return;
 	atomic_store(&spinning, true);
 	atomic_store(&vb_arena->asleep, 0);
@@ -199,29 +209,65 @@ void vb_progress_arm(void)
 		vb_loop_wake();
 }
 
+/* The longer it has been right to leave arrivals to the poller, the later the next look: what it may cost is a share of that time. */
+static uint64_t deaf_tick_ns(void)
+{
+	deaf_ns = vb_min_u64(deaf_ns ? deaf_ns * 5 / 4 : DEAF_TICK_NS, TICK_NS);
+	return deaf_ns;
+}
+
+/*
+ * Something had arrived for which no thread polled. Who polls in short bouts, and looks at its memory between them, is not to be taken
+ * for a poller: the progress thread hears for it.
+ */
+static void was_needed(bool was_polled)
+{
+	atomic_store(&spins, 0);
+	if (was_polled)
+		atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, MOST_SPIN_POLLS));
+}
+
+static void ask_for_fewer_polls(void)
+{
+	unsigned now = atomic_load(&spin_polls);
+	if (now > SPIN_POLLS)
+		atomic_store(&spin_polls, now / 2);
+}
+
 /* The progress thread's part. */
 static uint64_t pass(uint64_t now_ns)
 {
 	unsigned n = atomic_load(&polls);
 	if (atomic_load(&spinning) && n != seen_polls) {
 		seen_polls = n;
+		ask_for_fewer_polls();
 		bool hears = vb_path_watch(false);
 		if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
 			hears = vb_path_watch(true);
-		return now_ns + (hears ? TICK_NS : DEAF_TICK_NS);
+		return now_ns + (hears ? TICK_NS : deaf_tick_ns());
 	}
+	deaf_ns = 0;
 	vb_path_watch(true);
 	seen_polls = n;
-	atomic_store(&spinning, false);
-	atomic_store(&spins, 0);
+	bool was_polled = atomic_exchange(&spinning, false), found = false;
 	atomic_store(&vb_arena->asleep, 0);
-	for (int i = 0; i < PASS_ROUNDS && round_once(); i++)
+	for (int i = 0; i < PASS_ROUNDS && round_once(); i++) {
+		found = true;
 		let_holder_run();
+	}
+	if (atomic_exchange(&needed, false) || found)
+		was_needed(was_polled);
 	fall_asleep();
 	return vb_path_is_pending() || !run_queue_is_empty() ? 0 : UINT64_MAX;
 }
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
+
+void vb_progress_has_taken(void)
+{
+	if (vb_loop_is_current())
+		atomic_store_explicit(&needed, true, memory_order_relaxed);
+}
 
 void vb_progress_is_working(void)
 {

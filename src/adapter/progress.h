@@ -34,6 +34,8 @@ void vb_progress_retry(struct vb_qp *qp);
 void vb_progress_later_locked(struct vb_qp *qp);
 /* Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does. */
 bool vb_progress_is_polled(void);
+/* Arrivals were taken. If it was the progress thread that did, nobody polled for them. */
+void vb_progress_has_taken(void);
 /* A thread that polls or posts does long work. So it has not gone, though its polls do not count up. */
 void vb_progress_is_working(void);
 /* Waits until nobody uses the QP; takes it off the run queue. It must have been unlinked or stopped before. */

@@ -193,6 +193,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 
 static void batch_done(void)
 {
+	vb_progress_has_taken();
 	vb_roce_batch_end(&batch);
 }
 

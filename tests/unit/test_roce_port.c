@@ -59,6 +59,7 @@ bool vb_loop_is_current(void) { return false; }
 uint64_t vb_now_ns(void) { return 0; }
 void vb_later_send(void) { }
 void vb_progress_is_working(void) { }
+void vb_progress_has_taken(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { }
 void vb_host_at_fork(void (*child)(void)) { }
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
