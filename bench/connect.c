@@ -69,7 +69,8 @@ static void serve(unsigned me)
 
 	use_cpu(cpus[me]);
 	channel = rdma_create_event_channel();
-	check(channel && rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
+	check(channel, "rdma_create_event_channel");
+	check(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
 	check(rdma_bind_addr(listener, (struct sockaddr *)&addr) == 0 && rdma_listen(listener, BACKLOG) == 0, "rdma_listen");
 	shared->port = rdma_get_src_port(listener);
 	meet(&shared->meeting, 2);
