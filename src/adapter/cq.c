@@ -7,6 +7,8 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 
+static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
+
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
 {
 	if (!cqe || cqe > VB_MAX_CQE)
@@ -29,6 +31,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	cq->capacity = cqe;
 	vb_lock_init(&cq->lock);
 	vb_list_init(&cq->event_node);
+	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
 	pthread_mutex_init(&cq->events_lock, NULL);
 	pthread_cond_init(&cq->events_cond, NULL);
 	if (channel)
@@ -41,6 +44,7 @@ int vb_cq_fini(struct vb_cq *cq)
 	if (atomic_load(&cq->refs))
 		return -EBUSY;
 	vb_async_forget(cq->ctx, &cq->async);
+	vb_timer_cancel(&cq->moderation);
 	if (cq->channel) {
 		vb_channel_forget(cq->channel, cq);
 		atomic_fetch_sub(&cq->channel->refs, 1);
@@ -191,6 +195,42 @@ static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 		to->timestamp_ns = vb_now_ns();
 }
 
+/* An event may wait for more, until there are as many as wanted or the oldest has waited long enough. */
+static bool is_enough(struct vb_cq *cq)
+{
+	if (++cq->held >= cq->moderate_count) {
+		cq->held = 0;
+		return true;
+	}
+	if (cq->held == 1)
+		vb_timer_set(&cq->moderation, vb_now_ns() + cq->moderate_ns);
+	return false;
+}
+
+/* The time of those that wait is up. */
+static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	bool event = cq->held && cq->armed;
+	cq->held = 0;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (event && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* What waits already does not wait for the new terms. */
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
+{
+	vb_lock(&cq->lock);
+	cq->moderate_count = count;
+	cq->moderate_ns = period_ns;
+	vb_unlock(&cq->lock);
+	moderation_fired(&cq->moderation, 0);
+}
+
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	vb_lock(&cq->lock);
@@ -198,7 +238,7 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 		retire(&cq->ring[cq->head++ & cq->mask]);
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
-	bool event = wakes(cq, cqe);
+	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
 	if (lost)
 		cq->overrun = true;
 	else

@@ -195,6 +195,11 @@ struct vb_cq {
 	struct vb_async_source async;
 	struct vb_pd *pd;           /* where its memory comes from; NULL: the heap */
 	struct vb_queue_memory memory;
+	/* Moderation: of completions that give events, how many wait for one together, and for how long at most. Under lock. */
+	uint32_t moderate_count;    /* 0 and 1: none waits */
+	uint64_t moderate_ns;
+	uint32_t held;              /* that wait now */
+	struct vb_timer moderation;
 };
 
 /* cqe >= 1. pd: of its memory, or NULL. */
@@ -205,6 +210,8 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
+/* One event for `count` completions that give events, or for fewer after `period_ns`. */
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 /* For producers. On overrun the completion is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe);

@@ -72,6 +72,21 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 	return 0;
 }
 
+int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
+{
+	enum { NS_PER_US = 1000 };
+	int err = vb_refuse_inherited(pub->context, "ibv_modify_cq");
+	if (err)
+		return -err;
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
+		vb_explain("ibv_modify_cq", "attr_mask 0x%x: this device knows IBV_CQ_ATTR_MODERATE", attr->attr_mask);
+		return EOPNOTSUPP;
+	}
+	if (attr->attr_mask & IBV_CQ_ATTR_MODERATE)
+		vb_cq_moderate(vb_cq_of(pub), attr->moderate.cq_count, (uint64_t)attr->moderate.cq_period * NS_PER_US);
+	return 0;
+}
+
 VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
 {
 	struct vb_verbs_cq *cq = vb_container_of(pub, struct vb_verbs_cq, pub);

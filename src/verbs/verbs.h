@@ -246,6 +246,7 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops);
 void vb_wr_batch_fini(struct vb_verbs_qp *qp);
 
+int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int vb_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
 		       size_t attr_size);

@@ -10,6 +10,7 @@ usage: rdma_core_suite.py BUILD_DIR [--update] [--device DEV --gid N] [PATTERN..
 """
 import argparse
 import collections
+import contextlib
 import gzip
 import json
 import os
@@ -173,6 +174,23 @@ def judge(test, results, expected):
     return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}", client_output=story)
 
 
+@contextlib.contextmanager
+def huge_pages(wanted):
+    """Sets huge pages aside for the tests that use them, where that is allowed, and gives them back."""
+    setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
+    try:
+        before = int(setting.read_text(encoding="ascii"))
+        if before < wanted:
+            setting.write_text(str(wanted), encoding="ascii")
+    except OSError:
+        before = wanted
+    try:
+        yield
+    finally:
+        if before < wanted:
+            setting.write_text(str(before), encoding="ascii")
+
+
 def run_suite(options, log_dir):
     """({test id: (status, reason)}, {vendor module: number of tests})"""
     folder = log_dir / "tests"
@@ -208,7 +226,8 @@ def main():
         return report.finish()
     harness.require_library(options.build)
     log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite"))
-    results, vendor = run_suite(options, log_dir)
+    with huge_pages(8):
+        results, vendor = run_suite(options, log_dir)
     (log_dir / "table.md").write_text(table(results, vendor), encoding="utf-8")
     (log_dir / "results.txt").write_text(
         "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),

@@ -137,6 +137,27 @@ static void send__acknowledged(void **state)
 	assert_int_equal(vb_rc_req_deadline(&f.req), VB_RC_NEVER);
 }
 
+/* Positions that are the caller's, before, between and behind requests. */
+static void skip__between_requests(void **state)
+{
+	vb_rc_req_skip(&f.req);
+	post(VB_REQ_SEND, 1);
+	assert_int_equal(write_all(), 1);
+	receives(ack_of(&f.t, psn(0)));
+	assert_completes(1, VB_RC_SUCCESS);
+	vb_rc_req_skip(&f.req);
+	vb_rc_req_skip(&f.req);
+	assert_no_completion();
+	post(VB_REQ_SEND, 600);
+	assert_int_equal(write_all(), 3);
+	f.now = vb_rc_req_deadline(&f.req);
+	vb_rc_req_expire(&f.req, f.now);
+	assert_writes("SEND_FIRST", 1); /* lost */
+	receives(ack_of(&f.t, psn(3)));
+	assert_completes(4, VB_RC_SUCCESS);
+	assert_true(vb_rc_req_is_idle(&f.req));
+}
+
 static void ack__one_for_many(void **state)
 {
 	for (unsigned i = 0; i < 3; i++)
@@ -612,6 +633,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(post__limits),
 		TEST(send__acknowledged),
+		TEST(skip__between_requests),
 		TEST(ack__one_for_many),
 		TEST(ack__ghosts_and_strangers),
 		TEST(nak_sequence__responder_that_keeps),

@@ -125,6 +125,46 @@ static void cq__refused(void **state)
 	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 }
 
+/* Three completions make an event, or one that has waited. */
+static void cq__moderated(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(w->ctx);
+	struct ibv_cq *cq = ibv_create_cq(w->ctx, 16, NULL, channel, 0), *got;
+	struct ibv_qp_init_attr attr = qp_attr(w);
+	void *context;
+	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
+	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = { .cq_count = 3, .cq_period = 60000 } };
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
+	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);
+	assert_errno(0, ibv_modify_cq(cq, &moderate));
+	assert_errno(0, ibv_req_notify_cq(cq, 0));
+	assert_errno(0, post_recv(w, qp, 1));
+	assert_errno(0, post_send(w, qp, 2, 0)); /* two completions */
+	while (poll(&readable, 1, 0) == 0)
+		; /* the period ends */
+	assert_int_equal(ibv_get_cq_event(channel, &got, &context), 0);
+	moderate.moderate.cq_period = UINT16_MAX;
+	assert_errno(0, ibv_modify_cq(cq, &moderate));
+	assert_errno(0, ibv_req_notify_cq(cq, 0));
+	for (int i = 0; i < 2; i++) {
+		assert_errno(0, post_recv(w, qp, 1));
+		assert_errno(0, post_send(w, qp, 2, 0));
+	}
+	assert_int_equal(poll(&readable, 1, 10000), 1);
+	assert_int_equal(ibv_get_cq_event(channel, &got, &context), 0);
+	ibv_ack_cq_events(cq, 2);
+	moderate.attr_mask = 1 << 5;
+	assert_errno(EOPNOTSUPP, ibv_modify_cq(cq, &moderate));
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_destroy_cq(cq));
+	assert_errno(0, ibv_destroy_comp_channel(channel));
+	end_extended(&x);
+}
+
 /* ---- work requests ---- */
 
 static void wr__batch(void **state)
@@ -242,6 +282,7 @@ int main(void)
 		WORLD_TEST(cq__reads_everything),
 		WORLD_TEST(cq__polled_both_ways),
 		WORLD_TEST(cq__refused),
+		WORLD_TEST(cq__moderated),
 		WORLD_TEST(wr__batch),
 		WORLD_TEST(wr__mistakes_post_nothing),
 		WORLD_TEST(qp__refused),
