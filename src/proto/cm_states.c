@@ -12,6 +12,8 @@
 
 #include <errno.h>
 
+enum { EARLY_REPETITIONS = 3 }; /* after 1/8, 1/4, 1/2 of the timeout */
+
 /* M(code, action, next state, other state). `other` is taken when the action returns false. */
 #define GO_MOVES(M)                                                                                                  \
 	M(req, send_req, REQ_SENT, IDLE)                                                                              \
@@ -141,6 +143,17 @@ const char *vb_cm_state_name(enum vb_cm_state state)
 	return state < VB_CM_STATE_COUNT ? names[state] : "?";
 }
 
+/*
+ * The first repetitions of a message come sooner than agreed: mostly it was lost, not late, and programs that wait for what depends on
+ * it have little patience (perftest -R: a second).
+ */
+static uint64_t until_repetition_ns(const struct vb_cm_conn *c)
+{
+	unsigned repetitions = c->max_retries - c->retries_left;
+
+	return repetitions < EARLY_REPETITIONS ? c->timeout_ns >> (EARLY_REPETITIONS - repetitions) : c->timeout_ns;
+}
+
 /* How long a state lasts before its timer; VB_CM_NEVER: it has none. */
 static uint64_t state_duration_ns(const struct vb_cm_conn *c, const struct vb_cm_step *s)
 {
@@ -149,7 +162,7 @@ static uint64_t state_duration_ns(const struct vb_cm_conn *c, const struct vb_cm
 	case VB_CM_REP_SENT:
 	case VB_CM_DREQ_SENT:
 	case VB_CM_SIDR_REQ_SENT:
-		return c->timeout_ns;
+		return until_repetition_ns(c);
 	case VB_CM_MRA_REQ_RCVD:
 	case VB_CM_MRA_REP_RCVD:
 		return s->patience_ns;
