@@ -5,7 +5,6 @@
  * those that the specification gives the requester for the NAK that this responder would send.
  */
 #include <errno.h>
-#include <errno.h>
 #include <string.h>
 
 #include "adapter/window.h"
