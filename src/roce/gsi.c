@@ -71,6 +71,14 @@ static struct {
 	struct vb_timer timer;
 } waiting = { .lock = PTHREAD_MUTEX_INITIALIZER, .list = VB_LIST_INIT(waiting.list) };
 
+/* To this process's own CM, as if it had come from the inbox of `slot`. False: it has none. */
+static bool deliver(const struct arrival *a, uint32_t slot)
+{
+	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
+				    .sender_slot = slot, .sender_uid = (uid_t)-1 };
+	return vb_inbox_deliver(&msg);
+}
+
 /* 0: delivered. -EAGAIN: no room. -ECONNREFUSED: nobody is there. */
 static int hand_over(const struct arrival *a)
 {
@@ -80,9 +88,7 @@ static int hand_over(const struct arrival *a)
 		return vb_gsi_send_to_service(&a->service, &a->addr, &a->packet);
 	if (!a->slot || !vb_slot_is_mine(a->slot))
 		return a->slot ? vb_inbox_send(a->slot, &a->addr, &iov, 1) : -ECONNREFUSED;
-	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
-				    .sender_slot = a->slot, .sender_uid = (uid_t)-1 };
-	return vb_inbox_deliver(&msg) ? 0 : -ECONNREFUSED;
+	return deliver(a, a->slot) ? 0 : -ECONNREFUSED;
 }
 
 /* What the CM of a listening host would answer. */
@@ -120,6 +126,13 @@ static bool wait(const struct arrival *a, unsigned tries)
 	return copy;
 }
 
+/* A request without a listener may repeat one that was taken before its listener went: the CM that took it knows, any other refuses. */
+static void settle_absent(const struct arrival *a)
+{
+	if (!a->is_request || !deliver(a, vb_slot_first()))
+		answer(a);
+}
+
 /* tries are how many more there may be; what never found room is lost, as on any network. */
 static void settle(const struct arrival *a, unsigned full_tries, unsigned absent_tries)
 {
@@ -128,7 +141,7 @@ static void settle(const struct arrival *a, unsigned full_tries, unsigned absent
 	if (err == -EAGAIN && full_tries)
 		wait(a, full_tries);
 	else if (err == -ECONNREFUSED && !(a->is_request && absent_tries && wait(a, absent_tries)))
-		answer(a);
+		settle_absent(a);
 }
 
 static void take_waiting(struct vb_list *list)

@@ -13,7 +13,7 @@ import hosts
 import paths  # noqa: F401
 import suite
 from harness import Case
-from programs import rping, ucmatose_case, udaddy_case
+from programs import perftest, rping, ucmatose_case, udaddy_case
 from suite import Item
 
 # Attribute ids, at their place behind UDP header, BTH, DETH and the first 16 bytes of the MAD.
@@ -57,6 +57,9 @@ class Cm(suite.Suite):
                 # The first, the third and so on: what is repeated comes through.
                 self.harmed(f"{message} lost", f"{of_kind(message)} numgen inc mod 2 < 1 counter drop", item, a, b, switch)
                 self.harmed(f"{message} twice", f"{of_kind(message)} counter dup to {{there}}", item, a, b, switch)
+            # Its server's listener is gone when the client repeats its REQ.
+            self.harmed("two REPs of three lost", f"{of_kind('REP')} numgen inc mod 3 < 2 counter drop",
+                        Item(perftest("ib_write_bw", "-R", iterations=20), ()), a, b, switch)
             everything = f"udp dport 4791 udp length {MAD_UDP_BYTES} counter dup to {{there}}"
             self.harmed("all messages twice", everything, Item(ucmatose_case("-c 20"), ()), a, b, switch)
 
