@@ -31,6 +31,7 @@ ARPHRD_ETHER = "1"
 
 READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
+STAY_S = 0.5             # how long a server that stays is watched after its last client
 QUOTED_LINES = 5                      # of each program of a failed case
 
 
@@ -320,9 +321,8 @@ def _run_programs(build, case, sides, stem, programs):
 
 def _judge_server(case, server, deadline):
     if case.server_stays:
-        if server.ended() is not None:
-            return f"server {describe_exit(server.ended())} though it should stay"
-        return ""
+        status = server.wait(time.monotonic() + STAY_S)
+        return "" if status is None else f"server {describe_exit(status)} though it should stay"
     status = server.wait(deadline)
     if status != case.server_exit:
         return f"server {describe_exit(status)}{last_words(server.output())}"
