@@ -191,12 +191,16 @@ static void wake_all_locked(struct vb_peer *p)
 		vb_progress_later_locked(l->qp);
 }
 
-/* Bells that were due before the link was UP. */
+/*
+ * Bells that were due before the link was UP: for the QPs that there are, and one for all, as one that was reset meanwhile may have been
+ * sent to.
+ */
 static void ring_all_locked(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
 	vb_list_for_each(l, &p->qps, node)
 		vb_peer_ring(p, l->qp->attr.dest_qp_num);
+	vb_peer_ring(p, VB_BELL_FOR_ALL);
 }
 
 static int take_ready(struct vb_peer *p, const struct ready *r)
@@ -515,7 +519,10 @@ static bool listen_to_one(struct vb_peer *p)
 			break;
 		}
 		p->heard++;
-		struct vb_qp *qp = vb_qpn_find((uint32_t)bell & 0xffffff);
+		uint32_t qpn = (uint32_t)bell & 0xffffff;
+		if (vb_unlikely(qpn == VB_BELL_FOR_ALL))
+			wake_process_locked(p->nonce);
+		struct vb_qp *qp = vb_qpn_find(qpn);
 		if (vb_likely(qp != NULL))
 			vb_progress_later_locked(qp);
 	}

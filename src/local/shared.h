@@ -126,7 +126,7 @@ _Static_assert(offsetof(struct vb_shm_slot, data) == 32, "layout");
 enum { VB_SLOT_MIN_BYTES = 128, VB_SLOT_MAX_BYTES = 2048 };
 
 /* A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position + 1) << 32 | QPN. */
-enum { VB_BELLS = 1024 };
+enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at all that are connected to the ringing process */ };
 
 struct vb_shm_bells {
 	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */
