@@ -66,7 +66,8 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim
+	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim $(DESTDIR)$(PREFIX)/share/verbatim
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/verbatim.1 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim.7
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
 

@@ -34,6 +34,7 @@ for_tests=(
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio
 	kmod:/usr/sbin/depmod
+	groff-base:groff
 )
 for_bench=(
 	ucx-utils:ucx_perftest
@@ -46,6 +47,7 @@ for_bench=(
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio
 	kmod:/usr/sbin/depmod
+	groff-base:groff
 )
 case ${1:-} in
 tests) needed+=("${for_tests[@]}") ;;

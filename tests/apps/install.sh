@@ -30,7 +30,8 @@ private=$root/lib/verbatim
 only_ours() {
 	local rest
 	rest=$(cd "$root" && find . ! -type d ! -path './lib/verbatim/*' ! -path './include/verbatim/*' \
-		! -path './bin/verbatim' ! -path './lib/pkgconfig/verbatim-*.pc')
+		! -path './bin/verbatim' ! -path './lib/pkgconfig/verbatim-*.pc' \
+		! -path './share/verbatim/man/*' ! -path './share/man/man?/verbatim.?')
 	[[ -z $rest ]] || { echo "$rest"; return 1; }
 }
 check install__shadows_nothing only_ours
