@@ -47,7 +47,6 @@ for_bench=(
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio
 	kmod:/usr/sbin/depmod
-	groff-base:groff
 )
 case ${1:-} in
 tests) needed+=("${for_tests[@]}") ;;

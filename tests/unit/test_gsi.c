@@ -190,10 +190,21 @@ static void request__goes_to_the_address_before_the_wildcard(void **state)
 	vb_port_close(&any);
 }
 
-static void request__nobody_listens(void **state)
+/* It may repeat one that was taken before its listener went. */
+static void request__without_a_listener_goes_to_the_cm(void **state)
+{
+	struct vb_gsi_packet req = request(VB_CM_ATTR_REQ, PORT);
+
+	receive(&req);
+	assert_true(WAIT_FOR(at_slot == 1));
+	assert_int_equal(sends, 0);
+}
+
+static void request__nobody_listens_and_there_is_no_cm(void **state)
 {
 	struct vb_gsi_packet req = request(VB_CM_ATTR_REQ, PORT), sidr = request(VB_CM_ATTR_SIDR_REQ, PORT);
 
+	vb_inbox_set_handler(VB_GSI_QPN, NULL, NULL);
 	receive(&req);
 	struct vb_cm_msg answer = sent_message(1);
 	assert_int_equal(answer.attribute, VB_CM_ATTR_REJ);
@@ -417,7 +428,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(request__goes_to_the_address_before_the_wildcard),
-		CASE(request__nobody_listens),
+		CASE(request__without_a_listener_goes_to_the_cm),
+		CASE(request__nobody_listens_and_there_is_no_cm),
 		CASE(request__for_no_service),
 		CASE(request__finds_a_listener_that_is_late),
 		CASE(request__waits_for_room),
