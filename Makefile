@@ -54,7 +54,7 @@ check-asan:
 	@[ -e $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false
 	@scripts/check.sh $(BUILD)-asan $(sanitized)
 
-check-tsan: export TSAN_OPTIONS ?= halt_on_error=1:die_after_fork=0:atexit_sleep_ms=0
+check-tsan: export TSAN_OPTIONS ?= halt_on_error=1:die_after_fork=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/tests/tsan.supp
 check-tsan:
 	@[ -e $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread -Db_lundef=false
 	@scripts/check.sh $(BUILD)-tsan $(sanitized)
