@@ -56,24 +56,29 @@ static int refuse(int err, const char *why)
 	return err;
 }
 
-static int add_spec(struct vb_flow *flow, const struct ibv_flow_spec *spec)
+/* Programs put specifications directly behind each other, so they lie at multiples of 4. *bytes: to the next one. */
+static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 {
-	size_t size = size_of(spec->hdr.type);
+	struct ibv_flow_spec spec;
+	memcpy(&spec.hdr, at, sizeof(spec.hdr));
+	size_t size = size_of(spec.hdr.type);
+	*bytes = spec.hdr.size;
 	if (!size)
 		return refuse(-EOPNOTSUPP, "a specification is of a type that this device has not: Ethernet, IPv4, IPv6, TCP, UDP, drop and count it has");
-	if (spec->hdr.size < size)
+	if (spec.hdr.size < size)
 		return refuse(-EINVAL, "a specification's size is less than its type has");
-	if (spec->hdr.type == IBV_FLOW_SPEC_ACTION_DROP) {
+	memcpy(&spec, at, size);
+	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_DROP) {
 		flow->drops = true;
 		return 0;
 	}
-	if (spec->hdr.type == IBV_FLOW_SPEC_ACTION_COUNT) {
-		flow->counters = &vb_container_of(spec->flow_count.counters, struct counters, pub)->values;
+	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_COUNT) {
+		flow->counters = &vb_container_of(spec.flow_count.counters, struct counters, pub)->values;
 		return 0;
 	}
 	if (flow->nspecs == VB_FLOW_MAX_SPECS)
 		return refuse(-EINVAL, "too many specifications");
-	memcpy(&flow->specs[flow->nspecs++], spec, size);
+	memcpy(&flow->specs[flow->nspecs++], &spec, size);
 	return 0;
 }
 
@@ -82,11 +87,11 @@ static int add_specs(struct vb_flow *flow, const struct ibv_flow_attr *attr)
 {
 	const uint8_t *at = (const uint8_t *)(attr + 1);
 	for (unsigned i = 0; i < attr->num_of_specs; i++) {
-		const struct ibv_flow_spec *spec = (const struct ibv_flow_spec *)at;
-		int err = add_spec(flow, spec);
+		size_t bytes;
+		int err = add_spec(flow, at, &bytes);
 		if (err)
 			return err;
-		at += spec->hdr.size;
+		at += bytes;
 	}
 	return 0;
 }
