@@ -364,6 +364,7 @@ def log_directory(build, name):
     path = os.path.join(build, "apps-logs", name)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
+    os.environ["TMPDIR"] = os.path.abspath(path)    # of programs' files
     return path
 
 

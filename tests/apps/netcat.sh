@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # A file through two netcats whose sockets a preload library makes rsockets, compared at the end.
 # usage: netcat.sh PRELOAD MEBIBYTES ADDRESS PORT
-folder=$(mktemp -d "${TMPDIR:-/tmp}/netcat.XXXXXX") || exit 1
+folder=$(mktemp -d "${TMPDIR:-.}/netcat.XXXXXX") || exit 1
 mkfifo "$folder/input"
 LD_PRELOAD=$1 nc.traditional -l -p "$4" < "$folder/input" > "$folder/copy" &
 server=$!

@@ -261,7 +261,7 @@ static void remap__comes_back_where_it_is_by_then(void **state)
 
 static void remap__waits_for_what_may_pin_pages(void **state)
 {
-	char name[] = "/tmp/vb-remap-XXXXXX";
+	char name[] = "remap-XXXXXX";
 	int file = mkstemp(name);
 	unlink(name);
 	uint8_t *p = map(BYTES);

@@ -281,7 +281,7 @@ static void qp__opened_again(struct end *e)
 
 static void domain__shared_by_file(struct end *e)
 {
-	char name[] = "/tmp/verbatim-xrcd-XXXXXX";
+	char name[] = "xrcd-XXXXXX";
 	struct params p = params();
 	rc_open(e, &p);
 	int fd = mkstemp(name);
