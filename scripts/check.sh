@@ -14,7 +14,7 @@ fi
 # What tests write stays in the build tree.
 TMPDIR=$(realpath "$build")/tmp
 export TMPDIR
-mkdir -p "$TMPDIR"
+mkdir -p -m 1777 "$TMPDIR"
 # Time limits are there to end what hangs; a busy machine takes several times as long as the one that they were written on.
 meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 --num-processes "$(nproc)" "$@"
 ran=$?
