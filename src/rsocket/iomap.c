@@ -231,20 +231,10 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 	return err;
 }
 
-static int prepare(struct vb_rs *s, bool may_block)
-{
-	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
-	if (!err && s->has_mappings_to_send)
-		err = vb_rs_send_mappings_locked(s, may_block);
-	pthread_mutex_unlock(&s->lock);
-	return err;
-}
-
 static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, bool may_block)
 {
 	size_t done = 0, most = FIRST_PIECE;
-	ssize_t n = prepare(s, may_block);
+	ssize_t n = vb_rs_prepare_write(s, may_block);
 
 	if (n)
 		return n;

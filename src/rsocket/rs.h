@@ -244,6 +244,8 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
 /* Sends the entries of the I/O map that the peer does not know yet. Under the writer's lock and the lock. */
 int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block);
+/* Before a write of either kind: waits for the connection, and tells the peer of mappings that it has not heard of. No lock held. */
+int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
 bool vb_rs_can_write(struct vb_rs *s);
 /* An opening connection is awaited. Under the lock. 0 or a negative errno. */
 int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns);

@@ -122,7 +122,7 @@ static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, bool may_
 	return err ? err : put(s, c, &w, payload);
 }
 
-static int prepare_write(struct vb_rs *s, bool may_block)
+int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
 {
 	pthread_mutex_lock(&s->lock);
 	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
@@ -139,7 +139,7 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 	bool may_block = vb_rs_may_block(s, flags);
 
 	pthread_mutex_lock(&s->writer);
-	int err = prepare_write(s, may_block);
+	int err = vb_rs_prepare_write(s, may_block);
 	while (!err && c.left) {
 		err = write_piece(s, &c, most, may_block);
 		if (most < LONGEST_PIECE)
