@@ -166,16 +166,6 @@ static bool is_one_sided(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_READ;
 }
 
-/* By the processor's own atomics, which the owner of the memory uses as well. */
-static uint64_t fetch_atomically(_Atomic(uint64_t) *word, const struct vb_sqe *sqe)
-{
-	uint64_t found = sqe->compare_add;
-	if (sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-		return atomic_fetch_add(word, sqe->compare_add);
-	atomic_compare_exchange_strong(word, &found, sqe->swap);
-	return found;
-}
-
 static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	_Atomic(uint64_t) *word = vb_mapped_at(l->peer, sqe->rkey, va, sizeof(*word), true);
@@ -187,7 +177,7 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		return fail_sqe(sqe, fault, bad);
-	uint64_t found = fetch_atomically(word, sqe);
+	uint64_t found = vb_fetch_atomically(word, sqe->opcode, sqe->compare_add, sqe->swap);
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
 	return vb_ranges_copy(&ours, &from) ? fail_sqe(sqe, VB_KEY_UNMAPPED, 0) : HERE_DONE;
 }

@@ -409,11 +409,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
 	if (step != STEP_DONE)
 		return step;
-	uint64_t found = r->compare_add;
-	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-		atomic_compare_exchange_strong(word, &found, r->swap);
-	else
-		found = atomic_fetch_add(word, r->compare_add);
+	uint64_t found = vb_fetch_atomically(word, r->opcode, r->compare_add, r->swap);
 	atomic_store_explicit(&l->mine->atomics[l->resp.atomics++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
 	return STEP_DONE;
 }
