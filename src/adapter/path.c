@@ -11,8 +11,13 @@ static unsigned count;
 
 void vb_path_register(const struct vb_path_ops *path)
 {
-	if (count < MAX_PATHS)
-		paths[count++] = path;
+	unsigned at = count;
+	if (count == MAX_PATHS)
+		return;
+	for (; at && paths[at - 1]->rank > path->rank; at--)
+		paths[at] = paths[at - 1];
+	paths[at] = path;
+	count++;
 }
 
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)

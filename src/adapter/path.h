@@ -11,8 +11,11 @@
 
 #include "adapter/object.h"
 
+enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
+
 struct vb_path_ops {
 	const char *name;
+	enum vb_path_rank rank; /* paths of a lower one are asked first */
 	/* Could this path reach the QP's remote address? Attributes are set, state is still INIT. */
 	bool (*claims)(const struct vb_qp *qp);
 	/* INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno: the transition fails. */
@@ -59,7 +62,7 @@ void vb_path_set_io(const struct vb_path_io *io);
 bool vb_path_pump(void);
 bool vb_path_watch(bool wake);
 
-/* Paths are asked in the order in which they were registered. At most 8. */
+/* Called by constructors, in any order. At most 8. */
 void vb_path_register(const struct vb_path_ops *path);
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);

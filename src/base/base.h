@@ -20,6 +20,13 @@
 /* Exported from libibverbs for librdmacm alone, at the private version node. */
 #define VB_EXPORT                          __attribute__((visibility("default")))
 
+/* Exports a function, which is declared before, under a name at a version node. The attribute is what link-time optimisation understands. */
+#if defined(__has_attribute) && __has_attribute(symver)
+#define VB_SYMVER(function, name, node) extern __typeof__(function) function __attribute__((symver(name "@" node)))
+#else
+#define VB_SYMVER(function, name, node) __asm__(".symver " #function ", " name "@" node)
+#endif
+
 static inline uint32_t vb_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static inline uint64_t vb_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t vb_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }

@@ -398,6 +398,7 @@ static bool quiesce(uint64_t deadline_ns)
 
 static const struct vb_path_ops local_path = {
 	.name = "local",
+	.rank = VB_PATH_LOCAL,
 	.claims = claims,
 	.attach = attach,
 	.update = update,

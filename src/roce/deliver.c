@@ -88,7 +88,6 @@ static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 	vb_roce_batch_end(&batch);
 }
 
-/* In the order in which paths are asked: after the local one, whose folder is linked first. */
 __attribute__((constructor)) static void offer(void)
 {
 	vb_inbox_set_handler(0, inbox_arrived, NULL);

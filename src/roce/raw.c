@@ -455,6 +455,7 @@ static void detach(struct vb_qp *qp)
 
 static const struct vb_path_ops raw_path = {
 	.name = "raw packet",
+	.rank = VB_PATH_WIRE,
 	.claims = claims,
 	.attach = attach,
 	.update = update,

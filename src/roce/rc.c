@@ -603,6 +603,7 @@ static void detach(struct vb_qp *qp)
 const struct vb_roce_service vb_rc_service = {
 	.path = {
 		.name = "RC",
+		.rank = VB_PATH_WIRE,
 		.claims = claims,
 		.attach = attach,
 		.update = update,

@@ -187,6 +187,7 @@ static void detach(struct vb_qp *qp)
 const struct vb_roce_service vb_uc_service = {
 	.path = {
 		.name = "UC",
+		.rank = VB_PATH_WIRE,
 		.claims = claims,
 		.attach = attach,
 		.update = update,

@@ -392,6 +392,7 @@ static void detach(struct vb_qp *qp)
 const struct vb_roce_service vb_ud_service = {
 	.path = {
 		.name = "UD",
+		.rank = VB_PATH_WIRE,
 		.claims = claims,
 		.attach = attach,
 		.update = update,

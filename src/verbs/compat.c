@@ -12,7 +12,7 @@
 #undef ibv_reg_mr
 #undef ibv_query_port
 
-#define OLD(name) __asm__(".symver old_" #name ", ibv_" #name "@IBVERBS_1.0")
+#define OLD(name) VB_SYMVER(old_##name, "ibv_" #name, "IBVERBS_1.0")
 
 /* ---- layouts ---- */
 

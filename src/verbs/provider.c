@@ -13,7 +13,7 @@ VB_EXPORT void verbs_register_driver_34(const void *ops) { }
 /* The same, as provider libraries of before 2017 did it. */
 VB_EXPORT void old_register_driver(const char *name, void *init);
 VB_EXPORT void old_register_driver(const char *name, void *init) { }
-__asm__(".symver old_register_driver, ibv_register_driver@IBVERBS_1.1");
+VB_SYMVER(old_register_driver, "ibv_register_driver", "IBVERBS_1.1");
 
 /* Read by providers when they destroy an object of a device that was unplugged. */
 extern VB_EXPORT bool verbs_allow_disassociate_destroy;

@@ -11,9 +11,12 @@
 enum { LOCAL = 1, WIRE, NO_OTHER_USER = 2, OTHER_USER = 65533 };
 
 static bool claims_all(const struct vb_qp *qp) { return true; }
+static bool claims_a_type(const struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
 static bool nothing(void) { return false; }
 
-static const struct vb_path_ops wire = { .name = "wire", .claims = claims_all, .poll = nothing, .is_pending = nothing };
+static const struct vb_path_ops wire = { .name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing };
+/* Registered behind `wire`, and asked before it. */
+static const struct vb_path_ops late = { .name = "late", .rank = VB_PATH_LOCAL, .claims = claims_a_type };
 
 static int choice(enum ibv_qp_type type, struct in6_addr dgid, uint32_t slot)
 {
@@ -130,10 +133,17 @@ static void choice__other_services_are_not_local(void **state)
 	assert_int_equal(choice(IBV_QPT_UD, ipv4(127, 0, 0, 1), vb_slot_first()), WIRE);
 }
 
+static void choice__goes_by_rank(void **state)
+{
+	struct vb_qp qp = { .type = IBV_QPT_DRIVER };
+	assert_ptr_equal(vb_path_choose(&qp), &late);
+}
+
 static int start(void **state)
 {
 	unsetenv("VERBATIM_LOCAL");
 	vb_path_register(&wire);
+	vb_path_register(&late);
 	return vb_adapter_start();
 }
 
@@ -149,6 +159,7 @@ int main(void)
 		cmocka_unit_test(choice__nobody_is_wire),
 		cmocka_unit_test(choice__another_address_is_wire),
 		cmocka_unit_test(choice__other_services_are_not_local),
+		cmocka_unit_test(choice__goes_by_rank),
 	};
 	return cmocka_run_group_tests(tests, start, NULL);
 }
