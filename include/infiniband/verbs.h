@@ -31,6 +31,7 @@
 #include <infiniband/verbs/device.h>
 #include <infiniband/verbs/flow.h>
 #include <infiniband/verbs/memory.h>
+#include <infiniband/verbs/newer.h>
 #include <infiniband/verbs/post.h>
 #include <infiniband/verbs/qp.h>
 #include <infiniband/verbs/query.h>

@@ -298,7 +298,21 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
 	};
 }
 
-/* Lanes and speed per lane, as codes, that come to at most an Ethernet speed. Unknown: 10 Gbit/s. */
+static uint32_t mbps_of(const struct vb_netif *netif)
+{
+	enum { LOOPBACK = 100000, UNKNOWN = 10000 };
+	return netif->loopback ? LOOPBACK : netif->speed_mbps ? netif->speed_mbps : UNKNOWN;
+}
+
+uint32_t vb_port_mbps(struct vb_device *dev)
+{
+	pthread_mutex_lock(&dev->lock);
+	uint32_t mbps = mbps_of(&dev->netif);
+	pthread_mutex_unlock(&dev->lock);
+	return mbps;
+}
+
+/* Lanes and speed per lane, as codes, that come to at most an Ethernet speed. */
 static void set_speed(struct ibv_port_attr *attr, const struct vb_netif *netif)
 {
 	enum { X1 = 1, X4 = 2, GB_2_5 = 1, GB_10 = 4, GB_25 = 32, GB_50 = 64, GB_100 = 128 };
@@ -309,7 +323,7 @@ static void set_speed(struct ibv_port_attr *attr, const struct vb_netif *netif)
 		{ 400000, X4, GB_100 }, { 200000, X4, GB_50 }, { 100000, X4, GB_25 }, { 50000, X1, GB_50 },
 		{ 40000, X4, GB_10 },   { 25000, X1, GB_25 },  { 10000, X1, GB_10 },  { 0, X1, GB_2_5 },
 	};
-	uint32_t mbps = netif->loopback ? 100000 : netif->speed_mbps ? netif->speed_mbps : 10000;
+	uint32_t mbps = mbps_of(netif);
 	unsigned i = 0;
 	while (speeds[i].mbps > mbps)
 		i++;

@@ -41,6 +41,8 @@ void vb_context_fini(struct vb_context *ctx);
 
 void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr);
 void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
+/* What the interface carries; an assumption where it does not say. */
+uint32_t vb_port_mbps(struct vb_device *dev);
 /* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
 /* Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the interface. */

@@ -41,6 +41,7 @@ struct vb_srq;
 struct vb_xrcd;
 struct vb_path_ops;
 struct vb_rss;
+struct vb_tally;
 
 /* ---- protection domains ---- */
 
@@ -342,6 +343,11 @@ struct vb_qp_init_attr {
 	bool sq_sig_all;
 };
 
+enum {
+	VB_WATCH_DRAIN = 1, /* raise SQ_DRAINED when nothing is in flight */
+	VB_WATCH_COUNT = 2, /* it counts (tally.h) */
+};
+
 struct vb_qp {
 	struct vb_pd *pd;
 	struct vb_context *ctx;
@@ -351,6 +357,8 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	uint32_t qpn;
 	bool sq_sig_all;
+	uint8_t watched;          /* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
+	bool counts_receives;     /* (tally.h) */
 	_Atomic(uint32_t) state;  /* enum ibv_qp_state */
 	struct vb_sq sq;
 	struct vb_rq rq;
@@ -361,11 +369,11 @@ struct vb_qp {
 	struct ibv_qp_cap cap;
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
-	bool sqd_notify;          /* under sq.lock: raise SQ_DRAINED when nothing is in flight */
 	bool comm_est;            /* under resp_lock: COMM_EST was raised */
 	struct vb_list srq_node;
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
+	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
 	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_async_source async;
 };

@@ -10,6 +10,7 @@
 #include "adapter/qp_state.h"
 #include "adapter/queue.h"
 #include "adapter/segment.h"
+#include "adapter/tally.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -153,6 +154,7 @@ int vb_qp_fini(struct vb_qp *qp)
 	vb_qpn_drop(qp);
 	disconnect(qp);
 	vb_windows_forget(qp->qpn);
+	vb_qp_detach_tallies(qp);
 	pthread_mutex_unlock(&qp->ctl);
 	vb_async_forget(qp->ctx, &qp->async);
 	free_queues(qp);
@@ -168,7 +170,8 @@ static void reset(struct vb_qp *qp)
 	vb_rq_reset(&qp->rq);
 	qp->sq.tail = qp->sq.sent = qp->sq.head = 0;
 	atomic_store(&qp->sq.retired, 0);
-	qp->sqd_notify = qp->comm_est = false;
+	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
+	qp->comm_est = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 }
 
@@ -299,8 +302,9 @@ static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state ne
 		return;
 	vb_lock(&qp->sq.lock);
 	if (cur != IBV_QPS_SQD && next == IBV_QPS_SQD && qp->attr.en_sqd_async_notify) {
-		qp->sqd_notify = qp->sq.head != qp->sq.sent;
-		if (!qp->sqd_notify)
+		if (qp->sq.head != qp->sq.sent)
+			qp->watched |= VB_WATCH_DRAIN;
+		else
 			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 	}
 	path->update(qp);

@@ -7,6 +7,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
+#include "adapter/tally.h"
 #include "adapter/xrc.h"
 
 struct slot {
@@ -159,6 +160,8 @@ void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields)
 	e.is_srq = qp->srq != NULL;
 	if (e.is_srq)
 		e.srq = qp->srq;
+	if (vb_unlikely(qp->counts_receives))
+		vb_tally_add(qp, IBV_WC_RECV, e.status, e.byte_len);
 	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, &e);
 }
 

@@ -11,6 +11,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue.h"
 #include "adapter/status.h"
+#include "adapter/tally.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -206,11 +207,13 @@ static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv
 	vb_cq_push(qp->send_cq, &e);
 }
 
-static void note_drained(struct vb_qp *qp)
+static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
-	if (!qp->sqd_notify || qp->sq.head != qp->sq.sent)
+	if (qp->watched & VB_WATCH_COUNT)
+		vb_tally_add(qp, opcodes[sqe->opcode].completion, IBV_WC_SUCCESS, sqe->length);
+	if (!(qp->watched & VB_WATCH_DRAIN) || qp->sq.head != qp->sq.sent)
 		return;
-	qp->sqd_notify = false;
+	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
@@ -225,8 +228,8 @@ void vb_sq_complete(struct vb_qp *qp)
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
 	if (vb_sq_signals(qp, sqe))
 		push_completion(qp, sqe, IBV_WC_SUCCESS, sq->head);
-	if (vb_unlikely(qp->sqd_notify))
-		note_drained(qp);
+	if (vb_unlikely(qp->watched))
+		note_completed(qp, sqe);
 }
 
 bool vb_sq_execute(struct vb_qp *qp)
@@ -250,6 +253,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn, (unsigned long long)sqe->wr_id,
 			   vb_wc_status_name(status), why);
+	if (qp->watched & VB_WATCH_COUNT)
+		vb_tally_add(qp, opcodes[sqe->opcode].completion, status, 0);
 	push_completion(qp, sqe, status, sq->head);
 }
 

@@ -195,6 +195,8 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 	}
 	if (mr->dm)
 		vb_dm_release(mr->dm);
+	if (mr->dmah)
+		vb_dmah_release(mr->dmah);
 	if (mr->mapping)
 		vb_unmap(mr->mapping, mr->mapping_bytes);
 	free(mr);

@@ -82,6 +82,16 @@ int vb_query_port(struct ibv_context *pub, uint8_t port_num, struct ibv_port_att
 	return 0;
 }
 
+VB_EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_t *port_speed)
+{
+	enum { UNIT_MBPS = 100 };
+	int err = check_port("ibv_query_port_speed", port_num);
+	if (err)
+		return vb_fail(err);
+	*port_speed = vb_port_mbps(vb_device_of(context)) / UNIT_MBPS;
+	return 0;
+}
+
 /* For programs from before port_cap_flags2, whose structure ends with flags. */
 VB_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct _compat_ibv_port_attr *attr)
 {

@@ -56,6 +56,7 @@ struct vb_verbs_mr {
 	struct ibv_mr pub;
 	struct vb_mr mr;
 	struct vb_verbs_dm *dm;   /* whose memory it is; else NULL */
+	struct vb_verbs_dmah *dmah; /* that it names; else NULL */
 	void *mapping;            /* of a dma-buf; else NULL */
 	size_t mapping_bytes;
 	bool is_fixed;            /* its memory is not the program's to change */
@@ -193,6 +194,7 @@ struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 int vb_free_dm(struct ibv_dm *dm);
 struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
 void vb_dm_release(struct vb_verbs_dm *dm);
+void vb_dmah_release(struct vb_verbs_dmah *dmah);
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
 int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n);
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);

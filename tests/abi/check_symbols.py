@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compares what a shared library exports with a list of name@@NODE (default version) and name@NODE entries.
+"""Compares what a shared library exports with lists of name@@NODE (default version) and name@NODE entries.
 
-Usage: check_symbols.py LIBRARY LIST
+Usage: check_symbols.py LIBRARY LIST...
 Names what is missing, and what is exported without being listed. Our own libraries share internal names through the
 version node VERBATIM_PRIVATE, which is allowed as long as they keep to the prefix vb_.
 """
@@ -18,9 +18,12 @@ def exported(library):
     return {fields[-1] for fields in symbols if fields[-2] != "A"}
 
 
-def listed(path):
-    with open(path) as f:
-        return {line.strip() for line in f if line.strip()}
+def listed(paths):
+    found = set()
+    for path in paths:
+        with open(path) as f:
+            found |= {line.strip() for line in f if line.strip()}
+    return found
 
 
 def is_own(symbol):
@@ -28,8 +31,8 @@ def is_own(symbol):
 
 
 def main():
-    library, path = sys.argv[1:3]
-    have, want = exported(library), listed(path)
+    library, *paths = sys.argv[1:]
+    have, want = exported(library), listed(paths)
     missing = sorted(want - have)
     extra = sorted(s for s in have - want if not is_own(s))
     for symbol in missing:

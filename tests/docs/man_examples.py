@@ -23,10 +23,7 @@ NEWER = "newer than the interface that the headers have (rdma-core 44)"
 FOREIGN = "a program that runs on these libraries and brings its own page"
 LEFT_OUT = {
     **dict.fromkeys((
-        "ibv_alloc_buf.3 ibv_alloc_dmah.3 ibv_create_comp_cntr.3 ibv_dealloc_dmah.3 ibv_destroy_comp_cntr.3 "
-        "ibv_dm_export_dmabuf_fd.3 ibv_export_buf_dmabuf_fd.3 ibv_free_buf.3 ibv_inc_comp_cntr.3 ibv_inc_err_comp_cntr.3 "
-        "ibv_qp_attach_comp_cntr.3 ibv_query_comp_cntr_caps.3 ibv_query_port_speed.3 ibv_read_comp_cntr.3 "
-        "ibv_read_err_comp_cntr.3 ibv_reg_buf_mr.3 ibv_reg_mr_ex.3 ibv_set_comp_cntr.3 ibv_set_err_comp_cntr.3 ibv_wr_flush.3 "
+        "ibv_wr_flush.3 "
         "rdma_query_addrinfo.3 rdma_resolve_addrinfo.3 rdma_write_cm_event.3").split(), NEWER),
     **dict.fromkeys((
         "ibv_asyncwatch.1 ibv_devices.1 ibv_devinfo.1 ibv_rc_pingpong.1 ibv_srq_pingpong.1 ibv_uc_pingpong.1 ibv_ud_pingpong.1 "
