@@ -97,3 +97,11 @@ void vb_arena_free(uint64_t offset, size_t bytes)
 	free_blocks[shift] = offset;
 	pthread_mutex_unlock(&lock);
 }
+
+uint64_t vb_arena_in_use(void)
+{
+	pthread_mutex_lock(&lock);
+	uint64_t bytes = unused - VB_ARENA_HEAP;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}

@@ -58,5 +58,7 @@ static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + off
  */
 uint64_t vb_arena_alloc(size_t bytes);
 void vb_arena_free(uint64_t offset, size_t bytes);
+/* Bytes of the heap that were ever handed out. */
+uint64_t vb_arena_in_use(void);
 
 #endif

@@ -36,6 +36,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	pthread_cond_init(&cq->events_cond, NULL);
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
+	vb_roll_add(VB_ROLL_CQS, &cq->rolled);
 	return 0;
 }
 
@@ -43,6 +44,7 @@ int vb_cq_fini(struct vb_cq *cq)
 {
 	if (atomic_load(&cq->refs))
 		return -EBUSY;
+	vb_roll_remove(&cq->rolled);
 	vb_async_forget(cq->ctx, &cq->async);
 	vb_timer_cancel(&cq->moderation);
 	if (cq->channel) {

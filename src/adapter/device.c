@@ -226,6 +226,7 @@ int vb_context_init(struct vb_context *ctx, struct vb_device *dev)
 	pthread_mutex_lock(&dev->lock);
 	vb_list_add_tail(&dev->contexts, &ctx->node);
 	pthread_mutex_unlock(&dev->lock);
+	vb_roll_add(VB_ROLL_CONTEXTS, &ctx->rolled);
 	return 0;
 }
 
@@ -240,6 +241,7 @@ static void free_events(struct vb_context *ctx)
 void vb_context_fini(struct vb_context *ctx)
 {
 	if (ctx->generation == vb_host_generation()) {
+		vb_roll_remove(&ctx->rolled);
 		pthread_mutex_lock(&ctx->device->lock);
 		vb_list_del(&ctx->node);
 		pthread_mutex_unlock(&ctx->device->lock);

@@ -15,6 +15,7 @@
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
+#include "adapter/roll.h"
 #include "base/base.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -130,6 +131,7 @@ struct vb_context {
 	pthread_cond_t async_acked;
 	struct vb_list async_events;
 	struct vb_list node;   /* in the device's list of contexts */
+	struct vb_rolled rolled;
 };
 
 /* Queues an event. object: the vb_cq, vb_qp or vb_srq (NULL for port and device events, number = port). */
@@ -201,6 +203,7 @@ struct vb_cq {
 	uint64_t moderate_ns;
 	uint32_t held;              /* that wait now */
 	struct vb_timer moderation;
+	struct vb_rolled rolled;
 };
 
 /* cqe >= 1. pd: of its memory, or NULL. */
@@ -256,6 +259,7 @@ struct vb_srq {
 	struct vb_cq *cq;
 	uint32_t number;
 	struct vb_async_source async;
+	struct vb_rolled rolled;
 };
 
 int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr); /* attr: asked in, granted out */

@@ -4,12 +4,13 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, has_news (and take_news), poll, is_pending or quiesce leaves it NULL.
+ * A path that has nothing to do for unlink, receive, has_news (and take_news), poll, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
 
 #include "adapter/object.h"
+#include "host/inspect.h"
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
 
@@ -47,6 +48,8 @@ struct vb_path_ops {
 	bool (*is_pending)(void);
 	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
 	bool (*quiesce)(uint64_t deadline_ns);
+	/* What there is to say of the connection: peer_pid, copy, again, retries. A reference is held, no lock. */
+	void (*describe)(struct vb_qp *qp, struct vb_record_qp *record);
 };
 
 /* Input and output that all QPs share, driven by threads that poll and by the progress thread. */

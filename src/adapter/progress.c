@@ -262,6 +262,7 @@ static uint64_t pass(uint64_t now_ns)
 }
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
+unsigned vb_progress_polls(void) { return atomic_load_explicit(&polls, memory_order_relaxed); }
 
 void vb_progress_has_taken(void)
 {

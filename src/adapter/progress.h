@@ -34,6 +34,8 @@ void vb_progress_retry(struct vb_qp *qp);
 void vb_progress_later_locked(struct vb_qp *qp);
 /* Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does. */
 bool vb_progress_is_polled(void);
+/* Rounds by threads that poll, modulo 2^32; a hint. */
+unsigned vb_progress_polls(void);
 /* Arrivals were taken. If it was the progress thread that did, nobody polled for them. */
 void vb_progress_has_taken(void);
 /* A thread that polls or posts does long work. So it has not gone, though its polls do not count up. */
@@ -52,6 +54,11 @@ int vb_qpn_take(struct vb_qp *qp);
 void vb_qpn_drop(struct vb_qp *qp);
 /* vb_progress_lock is held. NULL: not ours, or no such QP. */
 struct vb_qp *vb_qpn_find(uint32_t qpn);
+/*
+ * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a stretch has none. False: that
+ * was all.
+ */
+bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp);
 /* The offset of its control block in this process's arena. */
 uint64_t vb_qpn_block(uint32_t qpn);
 

@@ -11,6 +11,8 @@
 #include "adapter/progress.h"
 #include "adapter/queue.h"
 
+enum { STRETCH = 512 }; /* numbers looked at under the lock */
+
 struct slot {
 	uint32_t number;
 	struct vb_qp *qps[VB_SLOT_QPS];
@@ -115,6 +117,19 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 {
 	unsigned i = slot_of(qpn);
 	return i < nslots ? slots[i]->qps[qpn % VB_SLOT_QPS] : NULL;
+}
+
+bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)
+{
+	*qp = NULL;
+	vb_lock(&vb_progress_lock);
+	uint64_t end = generation == vb_host_generation() ? (uint64_t)nslots * VB_SLOT_QPS : 0, stop = vb_min_u64(end, *cursor + STRETCH);
+	for (; *cursor < stop && !*qp; ++*cursor)
+		*qp = slots[*cursor / VB_SLOT_QPS]->qps[*cursor % VB_SLOT_QPS];
+	if (*qp)
+		vb_qp_ref(*qp);
+	vb_unlock(&vb_progress_lock);
+	return *qp || *cursor < end;
 }
 
 void vb_qp_fail_number(uint32_t qpn)

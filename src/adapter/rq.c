@@ -181,6 +181,7 @@ int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
 	srq->pd = pd;
 	vb_list_init(&srq->starved);
 	atomic_fetch_add(&pd->refs, 1);
+	vb_roll_add(VB_ROLL_SRQS, &srq->rolled);
 	return 0;
 }
 
@@ -188,6 +189,7 @@ int vb_srq_fini(struct vb_srq *srq)
 {
 	if (srq->xrcd ? !vb_xrc_srq_leave(srq) : atomic_load(&srq->refs) != 0)
 		return -EBUSY;
+	vb_roll_remove(&srq->rolled);
 	vb_async_forget(srq->ctx, &srq->async);
 	vb_rq_fini(&srq->rq);
 	atomic_fetch_sub(&srq->pd->refs, 1);

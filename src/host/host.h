@@ -231,6 +231,13 @@ int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds
  * room for VB_LINK_MAX_FDS, or is NULL; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 
+/* ---- visits: connections from programs that look into this process (inspect.h) ---- */
+
+/* Who gets them, from processes of this user alone; messages go as over links. The handler owns fd. Set once. */
+void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
+/* Appends to a memfd that a visitor passed. -EPERM: it is none. Does not block. */
+int vb_visit_write(int memfd, const void *bytes, size_t n);
+
 /* ---- shared memory ---- */
 
 /*

@@ -9,9 +9,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20 };
+enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
 
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) acceptor;
 
@@ -75,28 +76,6 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 
 /* ---- accepting ---- */
 
-int vb_link_listen_locked(uint32_t slot, int *fd)
-{
-	struct vb_name name = vb_name_of_link(slot);
-	int s = -1, err = link_socket_locked(&s);
-	if (err)
-		return err;
-	if (bind(s, (const struct sockaddr *)&name.un, name.bytes) < 0)
-		err = -errno;
-	else if (!vb_local_is_off())
-		err = vb_link_listen_again(s);
-	if (err)
-		vb_fd_close_locked(s);
-	else
-		*fd = s;
-	return err;
-}
-
-int vb_link_listen_again(int listener)
-{
-	return listen(listener, BACKLOG) < 0 ? -errno : 0;
-}
-
 static int accept_one(int listener, int *fd)
 {
 	vb_host_lock();
@@ -108,22 +87,76 @@ static int accept_one(int listener, int *fd)
 	return err;
 }
 
-int vb_link_accept(int listener)
+/* -EMFILE, … if descriptors ran out. */
+static int accept_some(struct vb_door *door)
 {
 	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
 		struct vb_peer_cred cred;
-		int fd, err = accept_one(listener, &fd);
+		int fd, err = accept_one(door->watch.fd, &fd);
 		if (err)
 			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR ? 0 : err;
-		void (*accepted)(int, const struct vb_peer_cred *) = atomic_load(&acceptor);
-		if (!accepted || check_peer(fd, &cred) < 0) {
+		if (check_peer(fd, &cred) < 0)
 			vb_fd_close(fd);
-			continue;
-		}
-		set_buffers(fd);
-		accepted(fd, &cred);
+		else
+			door->accepted(fd, &cred);
 	}
 	return 0;
+}
+
+/* Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. */
+static void door_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	struct vb_door *door = w->arg;
+	if (accept_some(door) < 0) {
+		vb_watch_stop(w);
+		vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
+	}
+}
+
+static void accept_again(struct vb_timer *t, uint64_t now_ns)
+{
+	struct vb_door *door = t->arg;
+	vb_watch_start(&door->watch, EPOLLIN);
+}
+
+void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred))
+{
+	*door = (struct vb_door){
+		.watch = { .fd = -1, .ready = door_ready, .arg = door },
+		.retry = { .fire = accept_again, .arg = door },
+		.accepted = accepted,
+	};
+}
+
+int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens)
+{
+	int s = -1, err = link_socket_locked(&s);
+	if (err)
+		return err;
+	if (bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0 || (listens && listen(s, BACKLOG) < 0))
+		err = -errno;
+	if (err)
+		vb_fd_close_locked(s);
+	else
+		door->watch.fd = s;
+	return err;
+}
+
+void vb_door_listen_again(struct vb_door *door)
+{
+	if (door->watch.fd >= 0)
+		(void)listen(door->watch.fd, BACKLOG);
+}
+
+void vb_link_accepted(int fd, const struct vb_peer_cred *cred)
+{
+	void (*accepted)(int, const struct vb_peer_cred *) = atomic_load(&acceptor);
+	if (!accepted) {
+		vb_fd_close(fd);
+		return;
+	}
+	set_buffers(fd);
+	accepted(fd, cred);
 }
 
 /* ---- messages ---- */

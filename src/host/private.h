@@ -55,11 +55,28 @@ void vb_inbox_set_sender(int fd);
 /* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 
-/* A listener for links, or only its name if this process refuses them; the descriptor is the host's. */
-int vb_link_listen_locked(uint32_t slot, int *fd);
+struct vb_name vb_name_of_visits(uint32_t slot);
+
+/* A listener for SEQPACKET connections from processes of the same user. */
+struct vb_door {
+	struct vb_watch watch;
+	struct vb_timer retry;
+	void (*accepted)(int fd, const struct vb_peer_cred *cred); /* owns fd */
+};
+
+void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred));
+/* Takes the name, and listens or, where !listens, only holds it. The descriptor, watch.fd, is the host's. */
+int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens);
 /* The kernel notes who this process is now, for those who connect. */
-int vb_link_listen_again(int listener);
-/* Accepts waiting connections and hands them on; -EMFILE, … if descriptors ran out. */
-int vb_link_accept(int listener);
+void vb_door_listen_again(struct vb_door *door);
+
+/* Gives an accepted link to the acceptor, if there is one. */
+void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
+
+/* Visits (visit.c); that they cannot be had is no error. */
+void vb_visits_start_locked(uint32_t slot);
+void vb_visits_stop_locked(void);
+void vb_visits_show_user_locked(void);
+void vb_visits_forget(void);
 
 #endif

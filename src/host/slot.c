@@ -13,15 +13,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum {
-	MAX_SLOTS = 256, /* of one process: a million QPs */
-	ACCEPT_RETRY_NS = 100000000,
-};
+enum { MAX_SLOTS = 256 }; /* of one process: a million QPs */
 
 struct slot {
 	uint32_t number;
-	struct vb_watch inbox, listener;
-	struct vb_timer accept_retry;
+	struct vb_watch inbox;
+	struct vb_door links;
 };
 
 static struct slot slots[MAX_SLOTS];
@@ -42,6 +39,7 @@ static struct vb_name slot_name(const char *kind, uint32_t slot)
 
 struct vb_name vb_name_of_inbox(uint32_t slot) { return slot_name("slot", slot); }
 struct vb_name vb_name_of_link(uint32_t slot) { return slot_name("link", slot); }
+struct vb_name vb_name_of_visits(uint32_t slot) { return slot_name("visit", slot); }
 
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes)
 {
@@ -66,27 +64,11 @@ static void inbox_ready(struct vb_watch *w, uint32_t epoll_events)
 	vb_inbox_receive(w->fd, NULL, NULL);
 }
 
-/* Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. */
-static void listener_ready(struct vb_watch *w, uint32_t epoll_events)
-{
-	struct slot *s = w->arg;
-	if (vb_link_accept(w->fd) < 0) {
-		vb_watch_stop(w);
-		vb_timer_set(&s->accept_retry, vb_now_ns() + ACCEPT_RETRY_NS);
-	}
-}
-
-static void accept_again(struct vb_timer *t, uint64_t now_ns)
-{
-	struct slot *s = t->arg;
-	vb_watch_start(&s->listener, EPOLLIN);
-}
-
 static void slot_close_locked(struct slot *s)
 {
 	vb_fd_close_locked(s->inbox.fd);
-	vb_fd_close_locked(s->listener.fd);
-	s->inbox.fd = s->listener.fd = -1;
+	vb_fd_close_locked(s->links.watch.fd);
+	s->inbox.fd = s->links.watch.fd = -1;
 }
 
 /* -EADDRINUSE: somebody has it. */
@@ -95,13 +77,12 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	*s = (struct slot){
 		.number = number,
 		.inbox = { .fd = -1, .ready = inbox_ready, .arg = s },
-		.listener = { .fd = -1, .ready = listener_ready, .arg = s },
-		.accept_retry = { .fire = accept_again, .arg = s },
 	};
-	struct vb_name name = vb_name_of_inbox(number);
+	vb_door_init(&s->links, vb_link_accepted);
+	struct vb_name name = vb_name_of_inbox(number), links = vb_name_of_link(number);
 	int err = vb_inbox_open_locked(&name, &s->inbox.fd);
 	if (!err)
-		err = vb_link_listen_locked(number, &s->listener.fd);
+		err = vb_door_open_locked(&s->links, &links, !vb_local_is_off());
 	if (err)
 		slot_close_locked(s);
 	return err;
@@ -110,7 +91,7 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 static void slot_leave(struct slot *s)
 {
 	vb_watch_stop(&s->inbox);
-	vb_watch_stop(&s->listener);
+	vb_watch_stop(&s->links.watch);
 }
 
 /* Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need that lock. */
@@ -118,7 +99,7 @@ static int slot_serve(struct slot *s)
 {
 	int err = vb_watch_start(&s->inbox, EPOLLIN);
 	if (!err && !vb_local_is_off())
-		err = vb_watch_start(&s->listener, EPOLLIN);
+		err = vb_watch_start(&s->links.watch, EPOLLIN);
 	if (err)
 		slot_leave(s);
 	else
@@ -173,13 +154,13 @@ int vb_slot_take(uint32_t *slot)
 void vb_link_show_user(void)
 {
 	uid_t user = geteuid();
-	if (vb_local_is_off() || atomic_load_explicit(&shown_user, memory_order_relaxed) == user)
+	if (atomic_load_explicit(&shown_user, memory_order_relaxed) == user)
 		return;
 	vb_host_lock();
 	atomic_store(&shown_user, user);
-	for (unsigned i = 0; i < slot_count; i++)
-		if (slots[i].listener.fd >= 0)
-			(void)vb_link_listen_again(slots[i].listener.fd);
+	for (unsigned i = 0; i < slot_count && !vb_local_is_off(); i++)
+		vb_door_listen_again(&slots[i].links);
+	vb_visits_show_user_locked();
 	vb_host_unlock();
 }
 
@@ -208,11 +189,13 @@ int vb_slot_start_locked(void)
 	}
 	atomic_store(&first_slot, s->number);
 	vb_inbox_set_sender(s->inbox.fd);
+	vb_visits_start_locked(s->number);
 	return 0;
 }
 
 void vb_slot_forget(void)
 {
+	vb_visits_forget();
 	slot_count = 0;
 	atomic_store(&first_slot, 0);
 	vb_inbox_set_sender(-1);
@@ -222,6 +205,7 @@ void vb_slot_forget(void)
 
 void vb_slot_stop_locked(void)
 {
+	vb_visits_stop_locked();
 	slot_leave(&slots[0]);
 	slot_close_locked(&slots[0]);
 	vb_slot_forget();

@@ -7,6 +7,7 @@
 
 #include "adapter/device.h"
 #include "adapter/path.h"
+#include "adapter/inspect.h"
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/mapped.h"
@@ -396,6 +397,28 @@ static bool quiesce(uint64_t deadline_ns)
 	return quiet;
 }
 
+static const char *copy_name(const struct vb_peer *peer)
+{
+	switch (peer->copy) {
+	case VB_COPY_SAME:
+		return "same process";
+	case VB_COPY_PROCESS_VM:
+		return peer->mapped ? "mapped" : "process_vm";
+	case VB_COPY_LINK:
+		return "link";
+	}
+	return "";
+}
+
+static void describe(struct vb_qp *qp, struct vb_record_qp *record)
+{
+	const struct vb_local_qp *l = vb_local_of(qp);
+	if (!l || !l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
+		return;
+	record->peer_pid = l->peer->fd < 0 ? vb_copy_self() : l->peer->pid;
+	VB_RECORD_NAME(record->copy, copy_name(l->peer));
+}
+
 static const struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
@@ -413,6 +436,7 @@ static const struct vb_path_ops local_path = {
 	.poll = vb_peers_listen,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,
+	.describe = describe,
 };
 
 /* A forked child has no QPs. */

@@ -154,7 +154,8 @@ struct vb_cma_agreement {
 
 struct vb_cma_id {
 	struct rdma_cm_id pub;
-	struct vb_list node;        /* of all ids */
+	struct vb_list node;        /* of all ids, in the order of creation */
+	uint64_t serial;
 	enum vb_cma_state state;
 	bool sync;                  /* its channel is its own and calls wait */
 

@@ -9,6 +9,7 @@
 
 /* Under the lock. */
 static struct vb_list ids = VB_LIST_INIT(ids);
+static uint64_t last_serial;
 
 const char *vb_cma_state_text(enum vb_cma_state state)
 {
@@ -52,6 +53,7 @@ static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *co
 	vb_random(&id->our_psn, sizeof(id->our_psn));
 	id->our_psn &= 0xffffff; /* 24 bits */
 	vb_list_init(&id->groups);
+	id->serial = ++last_serial;
 	vb_list_add_tail(&ids, &id->node);
 	return id;
 }

@@ -600,6 +600,18 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
+static void describe(struct vb_qp *qp, struct vb_record_qp *record)
+{
+	const struct connection *c = of(qp);
+	if (!c || !vb_lock_try(&qp->sq.lock))
+		return;
+	if (c->requests) {
+		record->again = c->requester.packets_again;
+		record->retries = c->requester.retries;
+	}
+	vb_unlock(&qp->sq.lock);
+}
+
 const struct vb_roce_service vb_rc_service = {
 	.path = {
 		.name = "RC",
@@ -612,6 +624,7 @@ const struct vb_roce_service vb_rc_service = {
 		.detach = detach,
 		.send = send_posted,
 		.run = answer,
+		.describe = describe,
 	},
 	.arrived = arrived,
 	.answer = answer,

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a process tells of itself, and how it is asked: the formats that the libraries and the `verbatim` command share.
+ *
+ * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. A visitor of the same user sends a
+ * struct vb_question, with one memfd; the progress thread answers. So nothing is paid while nobody asks, and a process whose program
+ * spins answers too, one that is stopped does not.
+ *
+ *	VB_ASK_STATE     the process appends records to the memfd, then sends a struct vb_answer
+ *
+ * Records are of any order and of growing size: a reader takes as many bytes of each as it knows, and skips kinds that it does not
+ * know. Everything is in the host's byte order, and hostile input to the reader: names may lack their terminator.
+ */
+#ifndef VB_HOST_INSPECT_H
+#define VB_HOST_INSPECT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define VB_VISIT_MAGIC 0x3174697369764256ull /* "VBvisit1" */
+#define VB_VISIT_NAME  "verbatim/visit/"     /* followed by the slot */
+
+enum { VB_ASK_STATE = 1 };
+
+struct vb_question {
+	uint64_t magic;
+	uint32_t what;           /* VB_ASK_* */
+	uint32_t kinds;          /* VB_ASK_STATE: bit n: records of kind n */
+};
+_Static_assert(sizeof(struct vb_question) == 16, "layout");
+
+struct vb_answer {
+	uint64_t magic;
+	int32_t error;           /* 0 or a negative errno: -EFBIG: there is more than VB_STATE_MAX_BYTES */
+	uint32_t reserved;
+	uint64_t bytes;          /* of records */
+};
+_Static_assert(sizeof(struct vb_answer) == 24, "layout");
+
+enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
+
+/* X(NAME, what it tells of) */
+#define VB_RECORDS(X)            \
+	X(PROCESS, process)      \
+	X(DEVICE, device)        \
+	X(QP, qp)                \
+	X(CQ, cq)                \
+	X(SRQ, srq)              \
+	X(MR, mr)                \
+	X(CM_ID, cm_id)
+
+enum vb_record_kind {
+	VB_RECORD_NONE,
+#define X(name, struct_name) VB_RECORD_##name,
+	VB_RECORDS(X)
+#undef X
+	VB_RECORD_KINDS
+};
+
+struct vb_record {
+	uint16_t kind;
+	uint16_t bytes;          /* with this header; a multiple of 8 */
+	uint32_t reserved;
+};
+
+struct vb_record_process {
+	struct vb_record head;
+	int64_t pid;             /* in its own namespace */
+	char version[16];
+	uint32_t slots[64];      /* 0: none */
+	uint32_t local_off;      /* VERBATIM_LOCAL=off */
+	uint32_t polled;         /* a thread polls in a loop */
+	uint64_t packets_in, packets_out, congested, send_failures; /* of UDP */
+	uint64_t arena_bytes;    /* shared memory in use */
+	uint64_t polls;          /* rounds of polling that found no completion at once; modulo 2^32 */
+};
+
+/* An open device. */
+struct vb_record_device {
+	struct vb_record head;
+	uint64_t serial;         /* of the opening */
+	char name[64], interface[16];
+	uint64_t guid;           /* network order */
+	uint32_t port_state;     /* enum ibv_port_state */
+	uint32_t active_mtu;     /* bytes */
+	uint32_t gids;           /* in the table below */
+	uint32_t reserved;
+	uint8_t gid[64][16];
+};
+
+struct vb_record_qp {
+	struct vb_record head;
+	uint32_t qpn, peer_qpn;
+	uint32_t type, state;    /* enum ibv_qp_type, ibv_qp_state */
+	uint32_t pd;             /* its number; 0: none (XRC) */
+	uint32_t access;         /* enum ibv_access_flags */
+	uint32_t mtu;            /* bytes; 0: not set */
+	uint32_t port;
+	uint32_t sq_psn, rq_psn;
+	uint8_t gid[16], peer_gid[16];
+	char device[64];
+	char path[16];           /* who carries it: "local", "rc", ...; empty: not connected */
+	char copy[16];           /* of the local path: how bytes move */
+	int64_t peer_pid;        /* of the local path; 0: unknown */
+	uint64_t send_cq, recv_cq, srq; /* serials; 0: none */
+	uint32_t max_send, max_recv;
+	uint32_t posted, completed; /* sends, modulo 2^32 */
+	uint32_t recv_posted, recv_taken;
+	uint64_t again;          /* packets sent more than once */
+	uint32_t retries;        /* used since the last progress */
+	uint32_t busy;           /* it is being changed: what changes is not told */
+};
+
+struct vb_record_cq {
+	struct vb_record head;
+	uint64_t serial;
+	char device[64];
+	uint32_t capacity, waiting; /* completions */
+	uint32_t produced;       /* modulo 2^32 */
+	uint32_t armed;          /* 0, 1 for any, 2 for solicited completions */
+	uint32_t overrun;
+	uint32_t users;          /* queue pairs and XRC queues; each queue of a pair counts */
+	uint32_t has_channel, busy;
+};
+
+struct vb_record_srq {
+	struct vb_record head;
+	uint64_t serial;
+	char device[64];
+	uint32_t max_wr, max_sge, limit, waiting; /* receives */
+	uint32_t posted, taken;  /* modulo 2^32 */
+	uint32_t pd, number;     /* number: of an XRC queue, else 0 */
+	uint32_t users, busy;
+};
+
+enum { VB_MR_NO_PAGES, VB_MR_MAY_BE_MAPPED, VB_MR_MAPPED };
+
+struct vb_record_mr {
+	struct vb_record head;
+	uint32_t key, pd;
+	uint32_t access;         /* enum ibv_access_flags */
+	uint32_t window;         /* 0: a region; 1, 2: a memory window of this type */
+	uint32_t of;             /* of a bound window: the region's key; of a region: how many windows are bound */
+	uint32_t qpn;            /* the only one that it is for; 0: any */
+	uint32_t mapped;         /* VB_MR_*: can peers map its pages? */
+	uint32_t null;           /* it stands for no memory */
+	uint64_t address, iova, length;
+};
+
+struct vb_record_cm_id {
+	struct vb_record head;
+	uint64_t serial;
+	char state[64], device[64];
+	uint32_t port_space, qp_type; /* enum rdma_port_space, ibv_qp_type */
+	uint32_t qpn;
+	uint32_t is_sync;
+	uint8_t source[16], destination[16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint32_t source_scope, destination_scope;
+	uint16_t source_port, destination_port; /* host order */
+	uint32_t events_told, events_acked;
+	uint32_t reserved;
+};
+
+#define X(name, struct_name)                                                                                       \
+	_Static_assert(sizeof(struct vb_record_##struct_name) % 8 == 0, "a multiple of 8");                         \
+	_Static_assert(sizeof(struct vb_record_##struct_name) <= VB_RECORD_MAX, "fits");
+VB_RECORDS(X)
+#undef X
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What this process tells of its identifiers to those who look into it. */
+#include <string.h>
+
+#include "adapter/inspect.h"
+#include "rdmacm/cma.h"
+
+static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r)
+{
+	memcpy(r->source, &id->src.ip, sizeof(r->source));
+	memcpy(r->destination, &id->dst.ip, sizeof(r->destination));
+	r->source_scope = id->src.scope;
+	r->destination_scope = id->dst.scope;
+	r->source_port = id->src.port;
+	r->destination_port = id->dst.port;
+}
+
+static void tell_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
+{
+	r->serial = id->serial;
+	VB_RECORD_NAME(r->state, vb_cma_state_text(id->state));
+	if (id->device)
+		VB_RECORD_NAME(r->device, ibv_get_device_name(id->device->verbs->device));
+	r->port_space = id->pub.ps;
+	r->qp_type = id->pub.qp_type;
+	r->qpn = id->qpn;
+	r->is_sync = id->sync;
+	r->events_told = id->events_told;
+	r->events_acked = id->events_acked;
+	tell_addresses(id, r);
+}
+
+static bool tell_ids(struct vb_dump *dump, uint64_t *cursor)
+{
+	struct vb_list *ids;
+	struct vb_cma_id *id;
+	bool more = false;
+
+	vb_cma_lock();
+	vb_cma_ids_locked(&ids);
+	vb_list_for_each(id, ids, node) {
+		if (id->serial <= *cursor)
+			continue;
+		struct vb_record_cm_id *r = vb_dump_add(dump, VB_RECORD_CM_ID, sizeof(*r));
+		more = !r;
+		if (more)
+			break;
+		tell_id(id, r);
+		*cursor = id->serial;
+	}
+	vb_cma_unlock();
+	return more;
+}
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_inspect_offer(VB_RECORD_CM_ID, tell_ids);
+}

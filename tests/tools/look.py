@@ -1,0 +1,409 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""verbatim ps, show and stats: real programs are looked at while they run, stand, spin, end; and processes that lie to those who look.
+
+Runs in a network namespace of its own, where there is one to be had, so that no other test's processes are seen.
+usage: look.py BUILD_DIR [PATTERN]
+"""
+import array
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import paths  # noqa: F401
+import harness
+
+BUILD = sys.argv[1]
+VERBATIM = os.path.join(BUILD, "verbatim")
+MAGIC = 0x3174697369764256
+LIMIT_S = 30.0
+ALONE = "VERBATIM_TEST_ALONE"
+OTHER_USER = 65534
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise Failure(f"{what}: {found!r}, expected {wanted!r}")
+
+
+def be_alone():
+    """Starts this program over in namespaces of its own, with a loopback that is up."""
+    if ALONE in os.environ:
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+        return
+    os.environ[ALONE] = "1"
+    own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*own, "true"], check=False, capture_output=True).returncode == 0:
+        os.execvp(own[0], [*own, sys.executable, *sys.argv])
+
+
+def verbatim(*args, status=0):
+    done = subprocess.run([VERBATIM, *args], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect(done.returncode, status, f"exit status of {' '.join(args)} ({done.stderr.strip()})")
+    return done.stdout
+
+
+def looked(*args, status=0):
+    return json.loads(verbatim(*args, "--json", status=status))["processes"]
+
+
+def processes():
+    return {row["pid"]: row for row in looked("ps")}
+
+
+def shown(pid):
+    found = looked("show", str(pid))
+    expect(len(found), 1, f"processes with the pid {pid}")
+    return found[0]
+
+
+def wait_for(condition, what):
+    limit = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > limit:
+            raise Failure(f"waited in vain: {what}")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def running(*commands):
+    """Programs under `verbatim run`, each started when the one before listens; they are gone in the end."""
+    programs = []
+    try:
+        for number, command in enumerate(commands):
+            programs.append(harness.Program(BUILD, command, os.path.join(LOGS, f"{len(os.listdir(LOGS))}.{number}.log")))
+            if number < len(commands) - 1 or len(commands) == 1:
+                programs[-1].wait_ready()
+        yield [program.process.pid for program in programs]
+    finally:
+        for program in programs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.process.pid, signal.SIGCONT)
+            program.end()
+
+
+PING_SERVER, PING_CLIENT = "rping -s -a 127.0.0.1 -p 7475", "rping -c -a 127.0.0.1 -p 7475 -C 100000000"
+
+
+def connected(pid):
+    return pid in processes() and [qp["state"] for qp in shown(pid)["qps"]] == ["RTS"]
+
+
+@contextlib.contextmanager
+def pinging():
+    with running(PING_SERVER, PING_CLIENT) as (server, client):
+        wait_for(lambda: connected(server) and connected(client), "both queue pairs in RTS")
+        yield server, client
+
+
+# ---- what is there ----
+
+@case
+def ps__nothing_runs():
+    expect(processes(), {}, "processes")
+    expect("no process" in verbatim("ps"), True, "a sentence")
+
+
+@case
+def ps__lists_and_forgets():
+    with pinging() as (server, client):
+        found = processes()
+        expect(set(found), {server, client}, "pids")
+        for pid in server, client:
+            row = found[pid]
+            expect((row["name"], row["qps"], row["cqs"], row["trouble"]), ("rping", 1, 1, ""), "summary")
+            expect(row["mrs"] >= 3 and row["mr_bytes"] > 0, True, "regions")
+        expect((found[server]["ids"], found[client]["ids"]), (2, 1), "ids")
+        os.kill(client, signal.SIGKILL)
+        wait_for(lambda: client not in processes(), "the killed process is gone")
+    wait_for(lambda: not processes(), "all are gone")
+
+
+@case
+def show__queue_pairs_and_their_peers():
+    with pinging() as (server, client):
+        one, other = shown(server)["qps"][0], shown(client)["qps"][0]
+        expect((one["qpn"], one["peer_qpn"]), (other["peer_qpn"], other["qpn"]), "numbers")
+        expect((one["type"], one["path"], one["peer"]), ("RC", "local", "127.0.0.1"), "connection")
+        expect(one["copy"] in ("mapped", "process_vm", "link"), True, f"copy ({one['copy']})")
+        expect(one["peer_process"], f"{client} rping", "peer of the server")
+        expect(other["peer_process"], f"{server} rping", "peer of the client")
+        before = shown(client)["qps"][0]["posted"]
+        wait_for(lambda: shown(client)["qps"][0]["posted"] > before, "sends are counted")
+
+
+@case
+def show__ids_and_memory():
+    with pinging() as (server, client):
+        ids = shown(server)["ids"]
+        expect([i["state"] for i in ids], ["listening", "connected"], "states")
+        expect(ids[0]["source"], "127.0.0.1:7475", "listener")
+        expect(ids[1]["destination"], shown(client)["ids"][0]["source"], "addresses")
+        expect(ids[1]["qpn"], shown(server)["qps"][0]["qpn"], "queue pair")
+        regions = shown(client)["mrs"]
+        expect(any(r["access"] == "local_write,remote_write,remote_read" and r["bytes"] == 64 for r in regions), True, "rights and sizes")
+        expect(all(r["mapped"] in ("yes", "no", "never") for r in regions), True, "mapped")
+
+
+@case
+def show__kinds_that_were_asked_for():
+    with pinging() as (server, client):
+        found = looked("show", "qps", "ids", str(client))
+        expect(sorted(found[0]), ["ids", "process", "qps"], "kinds")
+        text = verbatim("show", "mrs")
+        expect(("mrs: " in text, "qps: " in text), (True, False), "tables")
+        expect(len(verbatim("show").splitlines()) > 20, True, "all tables")
+
+
+@case
+def show__queue_pair_before_it_is_connected():
+    with running("ibv_srq_pingpong -p 18599") as (pid,):
+        wait_for(lambda: pid in processes() and len(shown(pid)["qps"]) == 16, "16 queue pairs")
+        found = shown(pid)
+        expect({qp["state"] for qp in found["qps"]}, {"INIT"}, "states")
+        expect(len(found["srqs"]), 1, "shared receive queues")
+        expect(found["srqs"][0]["waiting"], 500, "receives posted there")
+        expect({qp["srq"] for qp in found["qps"]}, {found["srqs"][0]["srq"]}, "whose queue")
+
+
+@case
+def show__wire():
+    with running("env VERBATIM_LOCAL=off " + PING_SERVER, PING_CLIENT) as (server, client):
+        wait_for(lambda: connected(server) and connected(client), "both queue pairs in RTS")
+        found = shown(client)["qps"][0]
+        expect((found["path"], found["peer_process"]), ("RC", ""), "path")
+        expect(shown(server)["process"]["is_local_off"], True, "setting")
+        wait_for(lambda: looked("stats", str(client))[0]["packets_out"] > 0, "packets")
+
+
+@case
+def stats__watched():
+    with pinging() as (server, client):
+        watch = subprocess.Popen([VERBATIM, "stats", "--json", "--watch=0.2", str(client)], stdout=subprocess.PIPE, text=True)
+        try:
+            lines = [json.loads(watch.stdout.readline()) for _ in range(3)]
+        finally:
+            watch.kill()
+            watch.wait()
+        expect([line["per_second"] for line in lines], [False, True, True], "rates after totals")
+        expect(lines[0]["processes"][0]["completions"] > 0, True, "completions")
+
+
+@case
+def usage():
+    verbatim("ps", "--nonsense", status=125)
+    verbatim("show", "nonsense", status=125)
+    verbatim("ps", "qps", status=125)
+    verbatim("ps", "--watch=0", status=125)
+    verbatim("show", "1", status=1)
+
+
+# ---- processes that do not answer, and others' ----
+
+@case
+def ps__stopped_process():
+    with pinging() as (server, client):
+        os.kill(client, signal.SIGSTOP)
+        wait_for(lambda: processes()[client]["run_state"] == "T", "it stands")
+        row = processes()[client]
+        expect((row["name"], "stopped" in row["trouble"]), ("rping", True), f"what is known ({row['trouble']})")
+        expect(processes()[server]["trouble"], "", "the other one")
+        expect("stopped" in verbatim("show", str(client), status=1), True, "told")
+        os.kill(client, signal.SIGCONT)
+        wait_for(lambda: processes()[client]["trouble"] == "", "it answers again")
+
+
+@case
+def ps__spinning_process():
+    spin = "ib_write_bw -F -d vb_lo -x 0 -p 18598 -D 600"
+    if harness.missing_programs(spin):
+        return "ib_write_bw is not installed"
+    with running(spin, spin + " 127.0.0.1") as (server, client):
+        wait_for(lambda: client in processes() and [q["state"] for q in shown(client)["qps"]] == ["RTS"], "traffic")
+        for _ in range(5):
+            expect(processes()[client]["trouble"], "", "answer")
+    return None
+
+
+@case
+def ps__many_at_once():
+    with pinging() as (server, client):
+        asking = [subprocess.Popen([VERBATIM, "show", "--json"], stdout=subprocess.PIPE) for _ in range(8)]
+        for one in asking:
+            expect({p["process"]["trouble"] for p in json.loads(one.communicate(timeout=LIMIT_S)[0])["processes"]}, {""}, "answers")
+
+
+def listener(slot):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind(f"\0verbatim/visit/{slot}")
+    s.listen()
+    return s
+
+
+@case
+def ps__silent_listener():
+    with listener(4001):
+        found = looked("ps", "--timeout=0.3")
+        expect([(row["pid"], row["trouble"]) for row in found], [(os.getpid(), "no answer in time")], "who says nothing")
+
+
+def answering(server, answer, records):
+    """Takes one question, and answers it with these bytes."""
+    connection, _ = server.accept()
+    with connection:
+        _, ancillary, _, _ = connection.recvmsg(4096, 4096)
+        fds = array.array("i", ancillary[0][2])
+        with contextlib.suppress(OSError):
+            os.write(fds[0], records)
+        os.close(fds[0])
+        if answer:
+            connection.send(answer)
+
+
+@case
+def ps__liars():
+    good = struct.pack("=QiIQ", MAGIC, 0, 0, 64)
+    lies = {
+        "hang-up": (b"", b""),
+        "nonsense": (b"nonsense", b""),
+        "strange error": (struct.pack("=QiIQ", MAGIC, 12345678, 0, 0), b""),
+        "record without length": (good, struct.pack("=HHI", 3, 0, 0) * 8),
+        "record beyond the end": (good, struct.pack("=HHI", 3, 65535, 0) * 8),
+        "short records": (good, struct.pack("=HHI", 3, 8, 0) * 8),
+        "noise": (good, bytes(range(256)) * 300),
+        "names without end": (good, b"".join(struct.pack("=HHI", kind, 2000, 0) + b"\xff" * 1992 for kind in range(1, 8))),
+    }
+    for name, (answer, records) in lies.items():
+        with listener(4002) as server:
+            for command in ("ps", "show", "stats"):
+                thread = threading.Thread(target=answering, args=(server, answer, records))
+                thread.start()
+                expect(len(looked(command)), 1, f"{name}: the process in {command}")
+                thread.join()
+
+
+@case
+def ps__another_user():
+    if os.geteuid() != 0 or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode:
+        return "there is no other user to be"
+    with running(PING_SERVER) as (server,):
+        wait_for(lambda: server in processes(), "the server")
+        own = subprocess.run(["setpriv", "--reuid", str(OTHER_USER), VERBATIM, "show", "--json"], capture_output=True, text=True, check=True)
+        found = json.loads(own.stdout)["processes"]
+        expect([p["process"]["trouble"] for p in found], ["another user's"], "what the other user sees")
+        expect([p["qps"] + p["mrs"] + p["ids"] + p["devices"] for p in found], [[]], "records")
+        # One who asks nevertheless is turned away.
+        said = subprocess.run(["setpriv", "--reuid", str(OTHER_USER), sys.executable, "-c", ASK], input=str(processes()[server]["slot"]),
+                              capture_output=True, text=True, check=True)
+        expect(said.stdout.strip(), "b'' 0", "the process's answer")
+    return None
+
+
+ASK = f"""
+import array, os, socket, struct
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect("\\0verbatim/visit/" + input())
+memfd = os.memfd_create("x")
+try:
+    s.sendmsg([struct.pack("=QII", {MAGIC}, 1, 0xff).ljust(56, b"\\0")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd]))])
+    answer = s.recv(100)
+except (BrokenPipeError, ConnectionResetError):
+    answer = b""
+print(answer, os.fstat(memfd).st_size)
+"""
+
+
+def visit(slot):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.settimeout(LIMIT_S)
+    s.connect(f"\0verbatim/visit/{slot}")
+    return s
+
+
+def ask(s, question, *fds):
+    s.sendmsg([question], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+    try:
+        return s.recv(100)
+    except ConnectionResetError:
+        return b""
+
+
+def question(what=1, magic=MAGIC):
+    bytes_of_it = struct.pack("=QII", magic, what, 0xff)
+    return bytes_of_it.ljust(QUESTION_BYTES, b"\0")
+
+
+QUESTION_BYTES = 16
+
+
+@case
+def visit__bad_questions():
+    with running(PING_SERVER) as (server,):
+        wait_for(lambda: server in processes(), "the server")
+        slot = processes()[server]["slot"]
+        memfd, (out, inward) = os.memfd_create("answer"), os.pipe()
+        for text, bad in (("empty", b"x"), ("short", question()[:12]), ("long", question() + b"x"), ("magic", question(magic=7)),
+                          ("unknown", question(what=99))):
+            with visit(slot) as s:
+                expect(ask(s, bad, memfd), b"", f"{text}: hang-up")
+        with visit(slot) as s:
+            expect(ask(s, question()), b"", "no descriptor: hang-up")
+        with visit(slot) as s:
+            expect(struct.unpack("=QiIQ", ask(s, question(), inward))[1], -1, "a pipe is refused (EPERM)")
+        with visit(slot) as s:
+            expect(struct.unpack("=QiIQ", ask(s, question(), memfd, memfd, memfd))[1], 0, "surplus descriptors are closed")
+            expect(struct.unpack("=QiIQ", ask(s, question(), memfd))[1], 0, "a second question")
+        crowd = [visit(slot) for _ in range(40)]
+        wait_for(lambda: "turned" in looked("ps")[0]["trouble"], "too many visitors")
+        for s in crowd:
+            s.close()
+        wait_for(lambda: looked("ps")[0]["trouble"] == "", "the crowd has gone")
+        descriptors = {os.readlink(f"/proc/{server}/fd/{fd}") for fd in os.listdir(f"/proc/{server}/fd")}
+        expect([name for name in descriptors if "answer" in name], [], "descriptors that were kept")
+        for fd in memfd, out, inward:
+            os.close(fd)
+
+
+def run_case(function):
+    try:
+        reason = function()
+    except (Failure, subprocess.TimeoutExpired, KeyError, OSError, ValueError) as problem:
+        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
+    return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
+
+
+def main():
+    report = harness.Report()
+    pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
+    for function in CASES:
+        if pattern.search(function.__name__):
+            report.add(function.__name__, run_case(function))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    be_alone()
+    harness.require_library(BUILD)
+    if harness.missing_programs("rping", "ibv_srq_pingpong", "ip"):
+        print("1..0 # SKIP rping, ibv_srq_pingpong and ip are needed")
+        sys.exit(77)
+    LOGS = harness.log_directory(BUILD, "look")
+    sys.exit(main())

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+
+enum { MAX_SLOTS = 4096 };
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- finding ---- */
+
+/* What /proc tells of a process whether it answers or not. */
+static void look_up(struct process *p)
+{
+	char path[64], line[256];
+	FILE *f;
+
+	strcpy(p->name, "?");
+	p->run_state = '?';
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)p->pid);
+	f = p->pid > 0 ? fopen(path, "re") : NULL;
+	if (!f)
+		return;
+	if (fgets(line, sizeof(line), f)) {
+		char *begin = strchr(line, '('), *end = strrchr(line, ')');
+		if (begin && end && end > begin && end[1] == ' ') {
+			snprintf(p->name, sizeof(p->name), "%.*s", (int)(end - begin - 1), begin + 1);
+			p->run_state = end[2];
+		}
+	}
+	fclose(f);
+}
+
+static const char *what_keeps(const struct process *p)
+{
+	switch (p->run_state) {
+	case 'T':
+	case 't':
+		return "no answer: it is stopped";
+	case 'Z':
+	case 'X':
+		return "no answer: it is ending";
+	}
+	return "no answer in time";
+}
+
+/* False: nobody is there any more. */
+static bool reach(struct process *p)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	int len = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, VB_VISIT_NAME "%u", p->slot);
+
+	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
+		snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(errno));
+		return errno == EAGAIN;
+	}
+	if (getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		return false;
+	p->pid = peer.pid;
+	p->uid = peer.uid;
+	look_up(p);
+	if (p->uid != geteuid())
+		strcpy(p->trouble, "another user's");
+	return true;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void add(struct processes *all, uint32_t slot)
+{
+	struct process *p;
+
+	all->list = realloc(all->list, (all->count + 1) * sizeof(*all->list));
+	if (!all->list)
+		exit(complain("out of memory"));
+	p = &all->list[all->count];
+	*p = (struct process){ .slot = slot, .uid = (uid_t)-1, .fd = -1, .memfd = -1 };
+	if (reach(p)) {
+		if (p->trouble[0])
+			close_fd(&p->fd);
+		all->count++;
+	} else {
+		close_fd(&p->fd);
+	}
+}
+
+/* The slot in a name of /proc/net/unix; 0: the name is another. */
+static uint32_t slot_of(const char *line)
+{
+	static const char prefix[] = "@" VB_VISIT_NAME;
+	const char *name = strstr(line, prefix);
+	unsigned long slot = name ? strtoul(name + sizeof(prefix) - 1, NULL, 10) : 0;
+
+	return slot < MAX_SLOTS ? (uint32_t)slot : 0;
+}
+
+/* Connections have the name of what they were accepted from, so each name is seen more than once. */
+void processes_find(struct processes *all)
+{
+	static bool seen[MAX_SLOTS];
+	char line[512];
+	FILE *f = fopen("/proc/net/unix", "re");
+
+	*all = (struct processes){ .count = 0 };
+	memset(seen, 0, sizeof(seen));
+	while (f && fgets(line, sizeof(line), f))
+		seen[slot_of(line)] = true;
+	if (f)
+		fclose(f);
+	for (uint32_t slot = 1; slot < MAX_SLOTS; slot++)
+		if (seen[slot])
+			add(all, slot);
+}
+
+/* ---- asking ---- */
+
+int process_question(const struct process *p, const struct vb_question *q, int fd)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec iov = { (void *)q, sizeof(*q) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(p->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void ask(struct process *p, uint32_t kinds)
+{
+	struct vb_question q = { .magic = VB_VISIT_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
+	int err = 0;
+
+	p->memfd = memfd_create("verbatim-answer", MFD_CLOEXEC);
+	err = p->memfd < 0 ? -errno : process_question(p, &q, p->memfd);
+	if (!err)
+		return;
+	snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(-err));
+	close_fd(&p->fd);
+}
+
+/* Takes what the process has written, whatever it says about it. */
+static void take_records(struct process *p)
+{
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(p->memfd, &st) < 0 || st.st_size <= 0)
+		return;
+	size_t size = st.st_size < VB_STATE_MAX_BYTES ? (size_t)st.st_size : VB_STATE_MAX_BYTES;
+	p->records = malloc(size);
+	if (!p->records)
+		exit(complain("out of memory"));
+	while (p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
+		p->bytes += (size_t)n;
+}
+
+static void hear(struct process *p)
+{
+	struct vb_answer a;
+	ssize_t n = recv(p->fd, &a, sizeof(a), MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0)
+		strcpy(p->trouble, "it ended, or turned the question away");
+	else if (n != sizeof(a) || a.magic != VB_VISIT_MAGIC)
+		strcpy(p->trouble, "it speaks another language");
+	else if (a.error)
+		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s", strerror(a.error < 0 && a.error > -4096 ? -a.error : EPROTO));
+	take_records(p);
+	close_fd(&p->fd);
+}
+
+static unsigned count_open(const struct processes *all, struct pollfd *polls)
+{
+	unsigned open = 0;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		polls[i] = (struct pollfd){ .fd = all->list[i].fd, .events = POLLIN };
+		open += all->list[i].fd >= 0;
+	}
+	return open;
+}
+
+void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
+{
+	uint64_t end = now_ms() + patience_ms, now;
+	struct pollfd *polls = calloc(all->count + 1, sizeof(*polls));
+
+	if (!polls)
+		exit(complain("out of memory"));
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->list[i].fd >= 0)
+			ask(&all->list[i], kinds);
+	while (count_open(all, polls) && (now = now_ms()) < end && poll(polls, all->count, (int)(end - now)) >= 0)
+		for (unsigned i = 0; i < all->count; i++)
+			if (polls[i].fd >= 0 && polls[i].revents)
+				hear(&all->list[i]);
+	for (unsigned i = 0; i < all->count; i++) {
+		struct process *p = &all->list[i];
+		if (p->fd >= 0) {
+			look_up(p);
+			strcpy(p->trouble, what_keeps(p));
+			take_records(p);
+		}
+		close_fd(&p->fd);
+		close_fd(&p->memfd);
+	}
+	free(polls);
+}
+
+void processes_free(struct processes *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		close_fd(&all->list[i].fd);
+		close_fd(&all->list[i].memfd);
+		free(all->list[i].records);
+	}
+	free(all->list);
+	*all = (struct processes){ .count = 0 };
+}
+
+/* ---- records ---- */
+
+static const size_t sizes[] = {
+#define X(name, struct_name) [VB_RECORD_##name] = sizeof(struct vb_record_##struct_name),
+	VB_RECORDS(X)
+#undef X
+};
+
+const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind)
+{
+	static _Alignas(8) uint8_t found[VB_RECORD_MAX];
+	struct vb_record head;
+
+	while (p->bytes - *at >= sizeof(head)) {
+		const uint8_t *record = p->records + *at;
+		memcpy(&head, record, sizeof(head));
+		if (head.bytes < sizeof(head) || head.bytes > p->bytes - *at)
+			return NULL;
+		*at += head.bytes;
+		if (head.kind != kind)
+			continue;
+		memset(found, 0, sizeof(found));
+		memcpy(found, record, head.bytes < sizes[kind] ? head.bytes : sizes[kind]);
+		return found;
+	}
+	return NULL;
+}
+
+unsigned process_count(const struct process *p, enum vb_record_kind kind)
+{
+	size_t at = 0;
+	unsigned n = 0;
+
+	while (process_next(p, &at, kind))
+		n++;
+	return n;
+}
+
+static bool owns(const struct process *p, uint32_t slot)
+{
+	size_t at = 0;
+	const struct vb_record_process *r = process_next(p, &at, VB_RECORD_PROCESS);
+
+	for (unsigned i = 0; r && i < VB_ARRAY_LEN(r->slots); i++)
+		if (r->slots[i] == slot)
+			return true;
+	return p->slot == slot;
+}
+
+const struct process *processes_of_slot(const struct processes *all, uint32_t slot)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (slot && owns(&all->list[i], slot))
+			return &all->list[i];
+	return NULL;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The processes of this network namespace that use verbatim, and what those of the same user say of themselves (host/inspect.h). A
+ * process is known by the name that it listens under, and who it is by the kernel's word. All are asked at once, and none is waited for
+ * longer than `patience_ms`.
+ */
+#ifndef VB_TOOLS_ASK_H
+#define VB_TOOLS_ASK_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "host/inspect.h"
+
+struct process {
+	uint32_t slot;
+	pid_t pid;             /* 0: in another pid namespace */
+	uid_t uid;
+	char name[64];         /* of its program; "?" if unknown */
+	char run_state;        /* as in /proc/PID/stat; '?' */
+	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
+	int fd, memfd;         /* -1: none */
+	uint8_t *records;
+	size_t bytes;
+};
+
+struct processes {
+	struct process *list;
+	unsigned count;
+};
+
+/* Connects to all; those of another user get their trouble. Exits when there is no memory. */
+void processes_find(struct processes *processes);
+/* Asks for records of these kinds (bit n: kind n). */
+void processes_ask(struct processes *processes, uint32_t kinds, unsigned patience_ms);
+void processes_free(struct processes *processes);
+
+/* Sends a question with a descriptor; 0 or a negative errno. */
+int process_question(const struct process *p, const struct vb_question *q, int fd);
+
+/* The next record behind *at (0 at first) of a kind, in full length (what is missing is zero), or NULL. Good until the next call. */
+const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
+unsigned process_count(const struct process *p, enum vb_record_kind kind);
+
+/* Of a process that owns a slot, which it said; NULL. */
+const struct process *processes_of_slot(const struct processes *processes, uint32_t slot);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the sub-commands share. Each is a row of the table in verbatim.c and has a file of its own. */
+#ifndef VB_TOOLS_COMMAND_H
+#define VB_TOOLS_COMMAND_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/base.h"
+
+enum {
+	EXIT_OURS = 125,
+	EXIT_CANNOT_EXEC = 126,
+	EXIT_NOT_FOUND = 127,
+};
+
+/* Each gets its own name as argv[0] and gives the command's exit status. */
+int command_run(int argc, char **argv);
+int command_ps(int argc, char **argv);
+int command_show(int argc, char **argv);
+int command_stats(int argc, char **argv);
+
+/* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
+int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The folder that holds libibverbs.so.1, canonical; false with a message when there is none. */
+bool find_libraries(char libdir[PATH_MAX]);
+
+#endif

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "describe.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "command.h"
+
+enum { SLOT_SHIFT = 12 };
+
+/* ---- names ---- */
+
+static const char *name_in(const char *const *names, size_t count, unsigned value)
+{
+	return value < count && names[value] ? names[value] : "?";
+}
+
+static const char *qp_state_name(unsigned state)
+{
+	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+	return name_in(names, VB_ARRAY_LEN(names), state);
+}
+
+const char *qp_type_name(unsigned type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return "RC";
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_UD:
+		return "UD";
+	case IBV_QPT_RAW_PACKET:
+		return "RAW_PACKET";
+	case IBV_QPT_XRC_SEND:
+		return "XRC_SEND";
+	case IBV_QPT_XRC_RECV:
+		return "XRC_RECV";
+	}
+	return "?";
+}
+
+static const char *port_state_name(unsigned state)
+{
+	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER" };
+	return name_in(names, VB_ARRAY_LEN(names), state);
+}
+
+static const char *port_space_name(unsigned ps)
+{
+	switch (ps) {
+	case RDMA_PS_IPOIB:
+		return "IPOIB";
+	case RDMA_PS_TCP:
+		return "TCP";
+	case RDMA_PS_UDP:
+		return "UDP";
+	case RDMA_PS_IB:
+		return "IB";
+	}
+	return "?";
+}
+
+static const char *access_names(unsigned access, char text[FIELD_TEXT])
+{
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} rights[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "local_write" },     { IBV_ACCESS_REMOTE_WRITE, "remote_write" },
+		{ IBV_ACCESS_REMOTE_READ, "remote_read" },     { IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic" },
+		{ IBV_ACCESS_MW_BIND, "mw_bind" },             { IBV_ACCESS_ZERO_BASED, "zero_based" },
+		{ IBV_ACCESS_ON_DEMAND, "on_demand" },         { IBV_ACCESS_HUGETLB, "hugetlb" },
+	};
+
+	text[0] = '\0';
+	for (size_t i = 0; i < VB_ARRAY_LEN(rights); i++)
+		if (access & rights[i].bit)
+			snprintf(text + strlen(text), FIELD_TEXT - strlen(text), "%s%s", text[0] ? "," : "", rights[i].name);
+	return text;
+}
+
+void user_name(uid_t uid, char name[64])
+{
+	const struct passwd *who = getpwuid(uid);
+
+	if (who)
+		snprintf(name, 64, "%s", who->pw_name);
+	else
+		snprintf(name, 64, "%u", (unsigned)uid);
+}
+
+/* Empty for an address of zeros. */
+static const char *address_text(const uint8_t ip[16], char text[INET6_ADDRSTRLEN])
+{
+	struct in6_addr a;
+
+	memcpy(&a, ip, sizeof(a));
+	text[0] = '\0';
+	if (IN6_IS_ADDR_V4MAPPED(&a))
+		inet_ntop(AF_INET, ip + 12, text, INET6_ADDRSTRLEN);
+	else if (!IN6_IS_ADDR_UNSPECIFIED(&a))
+		inet_ntop(AF_INET6, &a, text, INET6_ADDRSTRLEN);
+	return text;
+}
+
+/* Names that a process says may lack their end. */
+#define row_name(row, name, from) row_format((row), (name), "%.*s", (int)strnlen((from), sizeof(from)), (from))
+
+static void row_handle(struct row *row, const char *name, uint64_t serial)
+{
+	if (serial)
+		row_format(row, name, "%" PRIu64, serial);
+	else
+		row_text(row, name, "");
+}
+
+/* ---- records ---- */
+
+static void describe_device(struct row *row, const struct vb_record_device *r)
+{
+	char text[INET6_ADDRSTRLEN], gids[FIELD_TEXT] = "";
+
+	row_name(row, "device", r->name);
+	row_name(row, "interface", r->interface);
+	row_text(row, "port", port_state_name(r->port_state));
+	row_number(row, "mtu", r->active_mtu);
+	row_format(row, "guid", "%016" PRIx64, be64toh(r->guid));
+	for (unsigned i = 0; i < r->gids && i < VB_ARRAY_LEN(r->gid); i++)
+		if (*address_text(r->gid[i], text) && strlen(gids) + strlen(text) + 2 < sizeof(gids))
+			snprintf(gids + strlen(gids), sizeof(gids) - strlen(gids), "%s%s", gids[0] ? "," : "", text);
+	row_text(row, "gids", gids);
+}
+
+static void describe_peer(struct row *row, const struct vb_record_qp *r, const struct processes *all)
+{
+	const struct process *p = r->peer_pid ? processes_of_slot(all, r->peer_qpn >> SLOT_SHIFT) : NULL;
+	char text[INET6_ADDRSTRLEN];
+
+	row_text(row, "peer", address_text(r->peer_gid, text));
+	if (r->peer_qpn)
+		row_format(row, "peer_qpn", "0x%06x", r->peer_qpn);
+	else
+		row_text(row, "peer_qpn", "");
+	if (r->peer_pid)
+		row_format(row, "peer_process", "%" PRId64 "%s%s", r->peer_pid, p ? " " : "", p ? p->name : "");
+	else
+		row_text(row, "peer_process", "");
+}
+
+static void describe_qp(struct row *row, const struct vb_record_qp *r, const struct processes *all)
+{
+	char text[INET6_ADDRSTRLEN], rights[FIELD_TEXT];
+
+	row_format(row, "qpn", "0x%06x", r->qpn);
+	row_text(row, "type", qp_type_name(r->type));
+	row_text(row, "state", qp_state_name(r->state));
+	row_name(row, "device", r->device);
+	describe_peer(row, r, all);
+	row_name(row, "path", r->path);
+	row_name(row, "copy", r->copy);
+	row_number(row, "posted", r->posted);
+	row_number(row, "unfinished", (uint32_t)(r->posted - r->completed));
+	row_number(row, "receives", (uint32_t)(r->recv_posted - r->recv_taken));
+	row_number(row, "again", r->again);
+	row_number(row, "mtu", r->mtu);
+	row_detail(row);
+	row_number(row, "pd", r->pd);
+	row_handle(row, "send_cq", r->send_cq);
+	row_handle(row, "recv_cq", r->recv_cq);
+	row_handle(row, "srq", r->srq);
+	row_text(row, "gid", address_text(r->gid, text));
+	row_detail(row);
+	row_text(row, "access", access_names(r->access, rights));
+	row_detail(row);
+	row_number(row, "completed", r->completed);
+	row_detail(row);
+	row_number(row, "receives_posted", r->recv_posted);
+	row_detail(row);
+	row_number(row, "receives_taken", r->recv_taken);
+	row_detail(row);
+	row_number(row, "max_send", r->max_send);
+	row_detail(row);
+	row_number(row, "max_recv", r->max_recv);
+	row_detail(row);
+	row_number(row, "sq_psn", r->sq_psn);
+	row_detail(row);
+	row_number(row, "rq_psn", r->rq_psn);
+	row_detail(row);
+	row_number(row, "retries", r->retries);
+	row_detail(row);
+	row_number(row, "port", r->port);
+	row_detail(row);
+	row_bool(row, "is_changing", r->busy);
+	row_detail(row);
+}
+
+static void describe_cq(struct row *row, const struct vb_record_cq *r)
+{
+	static const char *const armed[] = { "", "any", "solicited" };
+
+	row_handle(row, "cq", r->serial);
+	row_name(row, "device", r->device);
+	row_number(row, "capacity", r->capacity);
+	row_number(row, "waiting", r->waiting);
+	row_number(row, "produced", r->produced);
+	row_number(row, "queues", r->users);
+	row_text(row, "armed", name_in(armed, VB_ARRAY_LEN(armed), r->armed));
+	row_text(row, "trouble", r->overrun ? "overrun" : r->busy ? "in use: not all is told" : "");
+	row_bool(row, "has_channel", r->has_channel);
+	row_detail(row);
+}
+
+static void describe_srq(struct row *row, const struct vb_record_srq *r)
+{
+	row_handle(row, "srq", r->serial);
+	row_name(row, "device", r->device);
+	row_number(row, "pd", r->pd);
+	row_number(row, "max_wr", r->max_wr);
+	row_number(row, "max_sge", r->max_sge);
+	row_number(row, "waiting", r->waiting);
+	row_number(row, "posted", r->posted);
+	row_number(row, "limit", r->limit);
+	row_number(row, "users", r->users);
+	row_text(row, "xrc", "");
+	if (r->number)
+		snprintf(row->fields[row->count - 1].text, FIELD_TEXT, "0x%06x", r->number);
+	row_bool(row, "in_use", r->busy);
+	row_detail(row);
+}
+
+static void describe_mr(struct row *row, const struct vb_record_mr *r)
+{
+	static const char *const mapped[] = { "never", "no", "yes" };
+	char rights[FIELD_TEXT];
+
+	row_format(row, "key", "0x%08x", r->key);
+	row_format(row, "kind", "%s", r->window ? r->window == 1 ? "window 1" : "window 2" : r->null ? "null region" : "region");
+	row_number(row, "pd", r->pd);
+	row_format(row, "address", "0x%" PRIx64, r->address);
+	row_number(row, "bytes", r->length);
+	row_text(row, "access", access_names(r->access, rights));
+	row_text(row, "mapped", name_in(mapped, VB_ARRAY_LEN(mapped), r->mapped));
+	row_format(row, "iova", "0x%" PRIx64, r->iova);
+	row_detail(row);
+	row_format(row, "region", r->window && r->of ? "0x%08x" : "", r->of);
+	row_number(row, "windows", r->window ? 0 : r->of);
+	row_detail(row);
+	row_format(row, "only_qpn", r->qpn ? "0x%06x" : "", r->qpn);
+}
+
+static void row_endpoint(struct row *row, const char *name, const uint8_t ip[16], uint32_t scope, uint16_t port)
+{
+	char text[INET6_ADDRSTRLEN], zone[16] = "";
+	const char *address = address_text(ip, text);
+
+	if (scope)
+		snprintf(zone, sizeof(zone), "%%%u", scope);
+	if (!*address && !port)
+		row_text(row, name, "");
+	else if (strchr(address, ':'))
+		row_format(row, name, "[%s%s]:%u", address, zone, port);
+	else
+		row_format(row, name, "%s:%u", *address ? address : "*", port);
+}
+
+static void describe_cm_id(struct row *row, const struct vb_record_cm_id *r)
+{
+	row_handle(row, "id", r->serial);
+	row_text(row, "space", port_space_name(r->port_space));
+	row_text(row, "type", qp_type_name(r->qp_type));
+	row_name(row, "state", r->state);
+	row_endpoint(row, "source", r->source, r->source_scope, r->source_port);
+	row_endpoint(row, "destination", r->destination, r->destination_scope, r->destination_port);
+	row_name(row, "device", r->device);
+	row_format(row, "qpn", r->qpn ? "0x%06x" : "", r->qpn);
+	row_number(row, "events", r->events_told);
+	row_number(row, "unacknowledged", (uint32_t)(r->events_told - r->events_acked));
+	row_bool(row, "is_synchronous", r->is_sync);
+	row_detail(row);
+}
+
+void describe_record(struct row *row, enum vb_record_kind kind, const void *record, const struct processes *all)
+{
+	switch (kind) {
+	case VB_RECORD_DEVICE:
+		describe_device(row, record);
+		break;
+	case VB_RECORD_QP:
+		describe_qp(row, record, all);
+		break;
+	case VB_RECORD_CQ:
+		describe_cq(row, record);
+		break;
+	case VB_RECORD_SRQ:
+		describe_srq(row, record);
+		break;
+	case VB_RECORD_MR:
+		describe_mr(row, record);
+		break;
+	case VB_RECORD_CM_ID:
+		describe_cm_id(row, record);
+		break;
+	case VB_RECORD_NONE:
+	case VB_RECORD_PROCESS:
+	case VB_RECORD_KINDS:
+		break;
+	}
+}
+
+/* ---- processes ---- */
+
+static void list_devices(struct row *row, const struct process *p)
+{
+	const struct vb_record_device *r;
+	char text[FIELD_TEXT] = "", name[72];
+	size_t at = 0;
+
+	while ((r = process_next(p, &at, VB_RECORD_DEVICE))) {
+		snprintf(name, sizeof(name), "%.*s", (int)strnlen(r->name, sizeof(r->name)), r->name);
+		if (!strstr(text, name) && strlen(text) + strlen(name) + 2 < sizeof(text))
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", text[0] ? "," : "", name);
+	}
+	row_text(row, "devices", text);
+}
+
+static uint64_t registered_bytes(const struct process *p)
+{
+	const struct vb_record_mr *r;
+	uint64_t bytes = 0;
+	size_t at = 0;
+
+	while ((r = process_next(p, &at, VB_RECORD_MR)))
+		bytes += r->window || r->null || r->length == UINT64_MAX ? 0 : r->length;
+	return bytes;
+}
+
+void describe_process(struct row *row, const struct process *p)
+{
+	const struct vb_record_process *r;
+	size_t at = 0;
+	char user[64];
+
+	user_name(p->uid, user);
+	row_number(row, "pid", (uint64_t)p->pid);
+	row_text(row, "user", user);
+	row_text(row, "name", p->name);
+	row_number(row, "slot", p->slot);
+	list_devices(row, p);
+	row_number(row, "qps", process_count(p, VB_RECORD_QP));
+	row_number(row, "cqs", process_count(p, VB_RECORD_CQ));
+	row_number(row, "srqs", process_count(p, VB_RECORD_SRQ));
+	row_number(row, "mrs", process_count(p, VB_RECORD_MR));
+	row_number(row, "mr_bytes", registered_bytes(p));
+	row_number(row, "ids", process_count(p, VB_RECORD_CM_ID));
+	row_text(row, "trouble", p->trouble);
+	row_format(row, "run_state", "%c", p->run_state);
+	row_detail(row);
+	r = process_next(p, &at, VB_RECORD_PROCESS);
+	row_format(row, "version", "%.*s", r ? (int)strnlen(r->version, sizeof(r->version)) : 0, r ? r->version : "");
+	row_detail(row);
+	row_bool(row, "is_polling", r && r->polled);
+	row_detail(row);
+	row_bool(row, "is_local_off", r && r->local_off);
+	row_detail(row);
+}
+
+/* ---- counters ---- */
+
+static void count_qps(struct row *row, const struct process *p)
+{
+	const struct vb_record_qp *r;
+	uint64_t posted = 0, completed = 0, received = 0, again = 0;
+	size_t at = 0;
+
+	while ((r = process_next(p, &at, VB_RECORD_QP))) {
+		posted += r->posted;
+		completed += r->completed;
+		received += r->recv_taken;
+		again += r->again;
+	}
+	row_number(row, "sends", posted);
+	row_number(row, "sends_done", completed);
+	row_number(row, "receives", received);
+	row_number(row, "again", again);
+}
+
+static void count_cqs(struct row *row, const struct process *p)
+{
+	const struct vb_record_cq *r;
+	uint64_t produced = 0;
+	size_t at = 0;
+
+	while ((r = process_next(p, &at, VB_RECORD_CQ)))
+		produced += r->produced;
+	row_number(row, "completions", produced);
+}
+
+void describe_counters(struct row *row, const struct process *p)
+{
+	static const struct vb_record_process nothing;
+	const struct vb_record_process *r;
+	size_t at = 0;
+
+	row_number(row, "pid", (uint64_t)p->pid);
+	row_text(row, "name", p->name);
+	count_qps(row, p);
+	count_cqs(row, p);
+	r = process_next(p, &at, VB_RECORD_PROCESS);
+	r = r ? r : &nothing;
+	row_number(row, "packets_in", r->packets_in);
+	row_number(row, "packets_out", r->packets_out);
+	row_number(row, "congested", r->congested);
+	row_number(row, "send_failures", r->send_failures);
+	row_number(row, "polls", r->polls);
+	row_number(row, "shared_bytes", r->arena_bytes);
+	row_text(row, "trouble", p->trouble);
+}

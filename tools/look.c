@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "look.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+
+static const struct {
+	const char *word;
+	enum vb_record_kind kind;
+} words[] = {
+	{ "devices", VB_RECORD_DEVICE }, { "qps", VB_RECORD_QP }, { "cqs", VB_RECORD_CQ },
+	{ "srqs", VB_RECORD_SRQ }, { "mrs", VB_RECORD_MR }, { "ids", VB_RECORD_CM_ID },
+};
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	return end != text && !*end && *seconds > 0 && *seconds < 1e6;
+}
+
+static bool parse_option(struct look *look, const char *arg)
+{
+	if (strcmp(arg, "--json") == 0)
+		return look->json = true;
+	if (strcmp(arg, "--watch") == 0)
+		return look->watch = true;
+	if (strncmp(arg, "--watch=", 8) == 0)
+		return (look->watch = parse_seconds(arg + 8, &look->period_s));
+	return strncmp(arg, "--timeout=", 10) == 0 && parse_seconds(arg + 10, &look->patience_s);
+}
+
+static bool parse_word(struct look *look, const char *arg)
+{
+	char *end;
+	unsigned long pid = strtoul(arg, &end, 10);
+
+	for (size_t i = 0; look->takes_kinds && i < VB_ARRAY_LEN(words); i++) {
+		if (strcmp(arg, words[i].word) == 0) {
+			look->kinds |= 1u << words[i].kind;
+			return true;
+		}
+	}
+	if (*end || end == arg || !pid || pid > INT_MAX || look->pid_count == LOOK_PIDS)
+		return false;
+	look->pids[look->pid_count++] = (pid_t)pid;
+	return true;
+}
+
+int look_parse(struct look *look, int argc, char **argv)
+{
+	look->command = argv[0];
+	look->period_s = look->patience_s = 1;
+	for (int i = 1; i < argc; i++) {
+		bool is_option = argv[i][0] == '-';
+		if (!(is_option ? parse_option(look, argv[i]) : parse_word(look, argv[i])))
+			return complain("%s does not know '%s'", argv[0], argv[i]);
+	}
+	return 0;
+}
+
+bool look_wants(const struct look *look, const struct process *p)
+{
+	for (unsigned i = 0; i < look->pid_count; i++)
+		if (look->pids[i] == p->pid)
+			return true;
+	return !look->pid_count;
+}
+
+static bool has_answered(const struct processes *all, pid_t pid)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->list[i].pid == pid)
+			return !all->list[i].trouble[0];
+	return false;
+}
+
+static int status_of(const struct look *look, const struct processes *all)
+{
+	int status = 0;
+
+	for (unsigned i = 0; i < look->pid_count; i++) {
+		if (has_answered(all, look->pids[i]))
+			continue;
+		complain("process %d is not one that uses verbatim here, or did not answer", (int)look->pids[i]);
+		status = 1;
+	}
+	return status;
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void sleep_s(double seconds)
+{
+	struct timespec t = { .tv_sec = (time_t)seconds };
+
+	t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+	nanosleep(&t, NULL);
+}
+
+int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *look, const struct processes *all, double since_s))
+{
+	double last = 0;
+	int status;
+
+	for (;; sleep_s(look->period_s)) {
+		struct processes all;
+		double now = now_s();
+		processes_find(&all);
+		processes_ask(&all, kinds | 1u << VB_RECORD_PROCESS, (unsigned)(look->patience_s * 1000));
+		if (look->watch && !look->json && isatty(STDOUT_FILENO))
+			fputs("\033[H\033[2J", stdout);
+		show(look, &all, last > 0 ? now - last : 0);
+		status = status_of(look, &all);
+		processes_free(&all);
+		last = now;
+		if (fflush(stdout) || !look->watch)
+			return ferror(stdout) ? 1 : status;
+	}
+}

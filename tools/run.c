@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * verbatim run. Exit statuses follow env(1): 125 when verbatim itself fails, 126 when the program was found and cannot be executed, 127
+ * when it was not found; otherwise the process becomes the program.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "command.h"
+
+/* Puts libdir before whatever LD_LIBRARY_PATH holds. */
+static bool prepend_library_path(const char *libdir)
+{
+	const char *old = getenv("LD_LIBRARY_PATH");
+	char *value;
+	bool done;
+
+	if (strpbrk(libdir, ":;")) {
+		complain("the path %s holds a ':' or ';' and cannot be searched for libraries", libdir);
+		return false;
+	}
+	if (asprintf(&value, "%s%s%s", libdir, old && *old ? ":" : "", old ? old : "") < 0) {
+		complain("out of memory");
+		return false;
+	}
+	done = setenv("LD_LIBRARY_PATH", value, 1) == 0;
+	free(value);
+	if (!done)
+		complain("out of memory");
+	return done;
+}
+
+/* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */
+static bool raises_privileges(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+		return false;
+	if ((st.st_mode & S_ISUID) && st.st_uid != geteuid())
+		return true;
+	if ((st.st_mode & S_ISGID) && st.st_gid != getegid())
+		return true;
+	return geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
+}
+
+/* Finds the file that execvp will take; false when there is none. */
+static bool search_path(const char *program, char path[PATH_MAX])
+{
+	const char *dir = getenv("PATH");
+	int len;
+
+	if (strchr(program, '/'))
+		return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX;
+	for (; dir && *dir; dir += len, dir += *dir == ':') {
+		len = (int)strcspn(dir, ":");
+		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, len ? dir : ".", program) >= PATH_MAX)
+			continue;
+		if (access(path, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void warn_if_libraries_ignored(const char *program)
+{
+	const char *debug = getenv("VERBATIM_DEBUG");
+	char path[PATH_MAX];
+
+	if (!debug || strcmp(debug, "0") == 0 || *debug == '\0')
+		return;
+	if (search_path(program, path) && raises_privileges(path))
+		complain("%s raises privileges (set-ID bit or file capabilities): the loader ignores "
+			"LD_LIBRARY_PATH, so it will not run on verbatim", path);
+}
+
+static int exec_failed(const char *program, int error)
+{
+	complain("'%s': %s", program, strerror(error));
+	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+}
+
+int command_run(int argc, char **argv)
+{
+	char libdir[PATH_MAX];
+	int first = 1;
+
+	if (first < argc && strcmp(argv[first], "--") == 0) {
+		first++;
+	} else if (first < argc && argv[first][0] == '-') {
+		complain("run has no option '%s'", argv[first]);
+		return EXIT_OURS;
+	}
+	if (first == argc) {
+		complain("run needs a program");
+		return EXIT_OURS;
+	}
+	if (!find_libraries(libdir) || !prepend_library_path(libdir))
+		return EXIT_OURS;
+	warn_if_libraries_ignored(argv[first]);
+	execvp(argv[first], argv + first);
+	return exec_failed(argv[first], errno);
+}

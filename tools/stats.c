@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counters of processes: from their beginning, or, while watching, what has come to them per second. Counters of queue pairs that go take their counts along. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "describe.h"
+#include "look.h"
+
+static struct table last; /* what was shown before, for rates */
+
+static const struct row *find(const char *pid)
+{
+	for (unsigned i = 0; i < last.count; i++)
+		if (strcmp(last.rows[i].fields[0].text, pid) == 0)
+			return &last.rows[i];
+	return NULL;
+}
+
+static bool is_counter(const struct field *f)
+{
+	return f->is_bare && strcmp(f->name, "pid") != 0 && strcmp(f->name, "shared_bytes") != 0;
+}
+
+/* Counts become rates; those that have gone down, as queue pairs went, become 0. */
+static void make_rates(struct row *row, double since_s)
+{
+	const struct row *before = find(row->fields[0].text);
+
+	for (unsigned i = 0; i < row->count; i++) {
+		struct field *f = &row->fields[i];
+		if (!is_counter(f))
+			continue;
+		double now = strtod(f->text, NULL), then = before ? strtod(before->fields[i].text, NULL) : now;
+		snprintf(f->text, sizeof(f->text), "%.0f", now > then ? (now - then) / since_s : 0.0);
+	}
+}
+
+static void show(const struct look *look, const struct processes *all, double since_s)
+{
+	struct table now = { .rows = NULL }, shown = { .rows = NULL };
+
+	for (unsigned i = 0; i < all->count; i++) {
+		if (!look_wants(look, &all->list[i]))
+			continue;
+		struct row *row = table_row(&now);
+		describe_counters(row, &all->list[i]);
+		*table_row(&shown) = *row;
+		if (since_s > 0)
+			make_rates(&shown.rows[shown.count - 1], since_s);
+	}
+	if (look->json) {
+		printf("{\"per_second\":%s,", since_s > 0 ? "true" : "false");
+		json_table(stdout, "processes", &shown);
+		puts("}");
+	} else {
+		if (look->watch)
+			puts(since_s > 0 ? "per second" : "since the beginning");
+		table_print(&shown, "", stdout);
+	}
+	table_free(&shown);
+	table_free(&last);
+	last = now;
+}
+
+int command_stats(int argc, char **argv)
+{
+	struct look look = { .json = false };
+	int status = look_parse(&look, argc, argv);
+
+	if (!status)
+		status = look_run(&look, 1u << VB_RECORD_QP | 1u << VB_RECORD_CQ, show);
+	table_free(&last);
+	return status;
+}
