@@ -22,11 +22,17 @@ int command_run(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_stats(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The folder that holds libibverbs.so.1, canonical; false with a message when there is none. */
 bool find_libraries(char libdir[PATH_MAX]);
+
+/* The file that execvp will take for a program; false when there is none. */
+bool search_path(const char *program, char path[PATH_MAX]);
+/* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */
+bool raises_privileges(const char *path);
 
 #endif

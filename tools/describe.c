@@ -121,6 +121,15 @@ static void row_handle(struct row *row, const char *name, uint64_t serial)
 		row_text(row, name, "");
 }
 
+/* Of so many digits; 0: nothing. */
+static void row_hex(struct row *row, const char *name, uint32_t number, int digits)
+{
+	if (number)
+		row_format(row, name, "0x%0*x", digits, number);
+	else
+		row_text(row, name, "");
+}
+
 /* ---- records ---- */
 
 static void describe_device(struct row *row, const struct vb_record_device *r)
@@ -144,10 +153,7 @@ static void describe_peer(struct row *row, const struct vb_record_qp *r, const s
 	char text[INET6_ADDRSTRLEN];
 
 	row_text(row, "peer", address_text(r->peer_gid, text));
-	if (r->peer_qpn)
-		row_format(row, "peer_qpn", "0x%06x", r->peer_qpn);
-	else
-		row_text(row, "peer_qpn", "");
+	row_hex(row, "peer_qpn", r->peer_qpn, 6);
 	if (r->peer_pid)
 		row_format(row, "peer_process", "%" PRId64 "%s%s", r->peer_pid, p ? " " : "", p ? p->name : "");
 	else
@@ -228,9 +234,7 @@ static void describe_srq(struct row *row, const struct vb_record_srq *r)
 	row_number(row, "posted", r->posted);
 	row_number(row, "limit", r->limit);
 	row_number(row, "users", r->users);
-	row_text(row, "xrc", "");
-	if (r->number)
-		snprintf(row->fields[row->count - 1].text, FIELD_TEXT, "0x%06x", r->number);
+	row_hex(row, "xrc", r->number, 6);
 	row_bool(row, "in_use", r->busy);
 	row_detail(row);
 }
@@ -249,10 +253,10 @@ static void describe_mr(struct row *row, const struct vb_record_mr *r)
 	row_text(row, "mapped", name_in(mapped, VB_ARRAY_LEN(mapped), r->mapped));
 	row_format(row, "iova", "0x%" PRIx64, r->iova);
 	row_detail(row);
-	row_format(row, "region", r->window && r->of ? "0x%08x" : "", r->of);
+	row_hex(row, "region", r->window ? r->of : 0, 8);
 	row_number(row, "windows", r->window ? 0 : r->of);
 	row_detail(row);
-	row_format(row, "only_qpn", r->qpn ? "0x%06x" : "", r->qpn);
+	row_hex(row, "only_qpn", r->qpn, 6);
 }
 
 static void row_endpoint(struct row *row, const char *name, const uint8_t ip[16], uint32_t scope, uint16_t port)
@@ -279,7 +283,7 @@ static void describe_cm_id(struct row *row, const struct vb_record_cm_id *r)
 	row_endpoint(row, "source", r->source, r->source_scope, r->source_port);
 	row_endpoint(row, "destination", r->destination, r->destination_scope, r->destination_port);
 	row_name(row, "device", r->device);
-	row_format(row, "qpn", r->qpn ? "0x%06x" : "", r->qpn);
+	row_hex(row, "qpn", r->qpn, 6);
 	row_number(row, "events", r->events_told);
 	row_number(row, "unacknowledged", (uint32_t)(r->events_told - r->events_acked));
 	row_bool(row, "is_synchronous", r->is_sync);

@@ -34,8 +34,7 @@ static bool prepend_library_path(const char *libdir)
 	return done;
 }
 
-/* True if executing the file raises privileges, so that the dynamic loader will ignore LD_LIBRARY_PATH. */
-static bool raises_privileges(const char *path)
+bool raises_privileges(const char *path)
 {
 	struct stat st;
 
@@ -48,8 +47,7 @@ static bool raises_privileges(const char *path)
 	return geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
 }
 
-/* Finds the file that execvp will take; false when there is none. */
-static bool search_path(const char *program, char path[PATH_MAX])
+bool search_path(const char *program, char path[PATH_MAX])
 {
 	const char *dir = getenv("PATH");
 	int len;

@@ -20,6 +20,7 @@ static const struct {
 	{ "show", "[--json] [--watch[=SECONDS]] [KIND|PID]...",
 	  "show their devices, qps, cqs, srqs, mrs and ids, or those kinds alone", command_show },
 	{ "stats", "[--json] [--watch[=SECONDS]] [PID]...", "show their counters; with --watch per second", command_stats },
+	{ "doctor", "[--json] [PROGRAM]", "say what this machine allows, and what helps where it does not", command_doctor },
 };
 
 int complain(const char *fmt, ...)

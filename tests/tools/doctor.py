@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""verbatim doctor: each thing that a machine can forbid is forbidden once, in a namespace or a process of its own, and must be found.
+
+usage: doctor.py BUILD_DIR [PATTERN]
+"""
+import ctypes
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+
+import paths  # noqa: F401
+import harness
+from look import Failure, be_alone, expect
+
+BUILD = sys.argv[1]
+VERBATIM = os.path.join(BUILD, "verbatim")
+CASES = []
+# seccomp: a filter that answers one system call with an error
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+RET_ALLOW, RET_ERRNO, EPERM = 0x7fff0000, 0x00050000, 1
+SYSTEM_CALLS = {"x86_64": {"process_vm_readv": 310, "memfd_create": 319, "userfaultfd": 323}}.get(os.uname().machine, {})
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def doctor(*args, prefix=(), before=None, env=None):
+    """(exit status, {name: finding})"""
+    done = subprocess.run([*prefix, VERBATIM, "doctor", "--json", *args], capture_output=True, text=True, check=False, preexec_fn=before,
+                          env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | (env or {}), timeout=60)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        raise Failure(f"no JSON: {done.stdout[:100]} {done.stderr[:200]}") from None
+    expect(report["status"], max((c["status"] for c in report["checks"]), key=["ok", "note", "bad"].index), "the worst of all")
+    for check in report["checks"]:
+        expect(bool(check["found"]), True, f"{check['name']}: something is found")
+        expect(bool(check["means"]), check["status"] != "ok", f"{check['name']}: a meaning")
+    expect(done.returncode, int(report["status"] == "bad"), "exit status")
+    return {check["name"]: check for check in report["checks"]}
+
+
+def forbid(name):
+    """What a child does to lose a system call."""
+    def before():
+        code = [struct.pack("HBBI", 0x20, 0, 0, 0), struct.pack("HBBI", 0x15, 0, 1, SYSTEM_CALLS[name]),
+                struct.pack("HBBI", 0x06, 0, 0, RET_ERRNO | EPERM), struct.pack("HBBI", 0x06, 0, 0, RET_ALLOW)]
+        instructions = ctypes.create_string_buffer(b"".join(code))
+        program = ctypes.create_string_buffer(struct.pack("H6xP", len(code), ctypes.addressof(instructions)))
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0):
+            os._exit(99)
+    return before
+
+
+@case
+def here():
+    checks = doctor()
+    expect(len(checks) > 15, True, "checks")
+    text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
+    expect(len(re.findall(r"^(ok|note|bad) +\S", text, re.MULTILINE)), len(checks), "lines")
+    expect(subprocess.run([VERBATIM, "doctor", "--nonsense"], capture_output=True, check=False).returncode, 125, "usage")
+
+
+@case
+def seccomp():
+    if not SYSTEM_CALLS:
+        return "system calls' numbers are not known here"
+    for name, check, status in (("process_vm_readv", "copies between processes", "note"), ("userfaultfd", "mapped memory", None),
+                                ("memfd_create", "shared memory", "bad")):
+        found = doctor(before=forbid(name))
+        expect("filter" in found["system calls"]["found"], True, "seccomp is noticed")
+        if status:
+            expect(found[check]["status"], status, name)
+            expect(bool(found[check]["mend"]), True, f"{name}: a way to mend it")
+    return None
+
+
+@case
+def port_is_held():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", 4791))
+        found = doctor()["UDP port 4791"]
+        expect((found["status"], "other program" in found["found"], "ss -aunp" in found["mend"]), ("bad", True, True), found["found"])
+
+
+@case
+def port_is_shared():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        own.bind(("0.0.0.0", 4791))
+        expect(doctor()["UDP port 4791"]["found"], "1 sockets of this user's processes share it", "shared")
+
+
+@case
+def firewall():
+    if not shutil.which("nft"):
+        return "nft is not installed"
+    for rules, names_rule in (("chain c { type filter hook input priority 0; udp dport 4791 drop; }", True),
+                              ("chain c { type filter hook input priority 0; policy drop; iif lo accept; }", False)):
+        made = subprocess.run(["nft", "-f", "-"], input=f"table inet t {{\n{rules}\n}}\n", text=True, capture_output=True, check=False)
+        if made.returncode:
+            return f"nft: {made.stderr.strip()[:100]}"
+        try:
+            checks = doctor()
+        finally:
+            subprocess.run(["nft", "flush", "ruleset"], check=True)
+        expect((checks["firewall"]["status"], "a rule" in checks["firewall"]["found"] and "drop" in checks["firewall"]["found"] and names_rule),
+               ("bad", names_rule), checks["firewall"]["found"])
+        if names_rule:
+            expect(checks["UDP port 4791"]["status"], "bad", "the packet that was tried")
+    expect(doctor()["firewall"]["status"], "ok", "without rules")
+    return None
+
+
+@case
+def loopback_is_down():
+    found = doctor(prefix=("unshare", "--net"))
+    expect((found["interfaces"]["status"], "lo up" in found["interfaces"]["mend"]), ("bad", True), "no interface")
+
+
+@case
+def limits():
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    found = doctor(before=few)
+    expect((found["descriptors"]["status"], found["processors"]["status"]), ("note", "note"), "few descriptors, one processor")
+    expect(found["processors"]["found"][0], "1", "processors")
+    with open("/proc/sys/net/ipv4/igmp_max_memberships", "w", encoding="ascii") as file:
+        file.write("500")
+    expect(doctor()["multicast groups"]["status"], "ok", "enough groups")
+
+
+@case
+def environment():
+    found = doctor(env={"VERBATIM_LOKAL": "off", "LD_PRELOAD": "/nonexistent/libibverbs.so.1"})
+    expect(("VERBATIM_LOKAL" in found["settings"]["means"], found["settings"]["status"]), (True, "note"), "a misspelt setting")
+    expect(found["other libraries"]["status"], "note", "LD_PRELOAD")
+    found = doctor(env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib"), "VERBATIM_LOCAL": "off"})
+    expect("without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"])
+    expect(found["settings"]["status"], "ok", "a setting")
+
+
+@case
+def programs():
+    expect(doctor("rping")["program"]["status"], "ok", "an ordinary program")
+    expect(doctor("no-such-program")["program"]["status"], "bad", "a program that is not there")
+    raised = os.path.join(LOGS, "raised")
+    shutil.copy(shutil.which("true"), raised)
+    os.chown(raised, 65534, -1)
+    os.chmod(raised, 0o4755)
+    found = doctor(raised)["program"]
+    expect((found["status"], "LD_LIBRARY_PATH" in found["means"]), ("bad", True), "a program that raises privileges")
+    static = os.path.join(LOGS, "static")
+    if subprocess.run(["cc", "-static", "-x", "c", "-", "-o", static], input="int main(void) { return 0; }", text=True, check=False,
+                      capture_output=True).returncode == 0:
+        expect("statically" in doctor(static)["program"]["found"], True, "a static program")
+
+
+@case
+def copied_command():
+    alone = os.path.join(LOGS, "verbatim")
+    shutil.copy(VERBATIM, alone)
+    done = subprocess.run([alone, "doctor", "--json"], capture_output=True, text=True, check=False)
+    expect((done.returncode, json.loads(done.stdout)["checks"][0]["status"]), (1, "bad"), "no libraries")
+
+
+def run_case(function):
+    try:
+        reason = function()
+    except (Failure, subprocess.SubprocessError, KeyError, OSError, ValueError) as problem:
+        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
+    return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
+
+
+def main():
+    report = harness.Report()
+    pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
+    for function in CASES:
+        if pattern.search(function.__name__):
+            report.add(function.__name__, run_case(function))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    be_alone()
+    if os.geteuid() != 0:
+        print("1..0 # SKIP namespaces cannot be made here")
+        sys.exit(77)
+    harness.require_library(BUILD)
+    LOGS = harness.log_directory(BUILD, "doctor")
+    sys.exit(main())

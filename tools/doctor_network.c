@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the wire needs: interfaces, UDP port 4791, buffers, groups, and a firewall that lets packets through. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "describe.h"
+#include "doctor.h"
+
+enum { ROCE_PORT = 4791, WANTED_BUFFER = 16 << 20, PACKET_WAIT_MS = 300, GROUPS = 64, DGRAMS = 64 };
+
+void check_interfaces(struct finding *f)
+{
+	struct ifaddrs *all, *a;
+	char names[300] = "";
+	bool loopback = false;
+
+	if (getifaddrs(&all))
+		return found(f, "unknown: %s", strerror(errno));
+	for (a = all; a; a = a->ifa_next) {
+		bool usable = a->ifa_addr && (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6) && (a->ifa_flags & IFF_UP);
+		loopback |= usable && (a->ifa_flags & IFF_LOOPBACK);
+		if (usable && !strstr(names, a->ifa_name) && strlen(names) + strlen(a->ifa_name) + 6 < sizeof(names))
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%svb_%s", names[0] ? ", " : "", a->ifa_name);
+	}
+	freeifaddrs(all);
+	found(f, "%s", names[0] ? names : "none with an address is up");
+	if (loopback)
+		return;
+	means(f, names[0] ? FINDING_NOTE : FINDING_BAD, "127.0.0.1 is no address of a device");
+	mend(f, "ip link set lo up");
+}
+
+/* ---- the port ---- */
+
+/* Who has the port, from /proc/net/udp*: how many sockets, a user. */
+static unsigned count_holders(uid_t *user, bool *kernel)
+{
+	static const char *const tables[] = { "/proc/net/udp", "/proc/net/udp6" };
+	unsigned n = 0;
+	char line[512];
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(tables); i++) {
+		FILE *file = fopen(tables[i], "re");
+		while (file && fgets(line, sizeof(line), file)) {
+			unsigned port, uid;
+			unsigned long inode;
+			if (sscanf(line, "%*d: %*[0-9A-Fa-f]:%x %*s %*s %*s %*s %*s %u %*d %lu", &port, &uid, &inode) != 3 || port != ROCE_PORT)
+				continue;
+			n++;
+			*user = uid;
+			*kernel |= inode == 0;
+		}
+		if (file)
+			fclose(file);
+	}
+	return n;
+}
+
+static int bind_port(int family, int *fd)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(ROCE_PORT) };
+	int one = 1;
+
+	*fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (*fd < 0)
+		return errno;
+	setsockopt(*fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	if (family == AF_INET6)
+		setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	return bind(*fd, family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, family == AF_INET ? sizeof(v4) : sizeof(v6)) ? errno : 0;
+}
+
+/* A packet to the port of this host. */
+static bool packet_arrives(int fd)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool arrived = s >= 0 && sendto(s, "doctor", 6, 0, (struct sockaddr *)&to, sizeof(to)) == 6 && poll(&p, 1, PACKET_WAIT_MS) == 1;
+
+	if (s >= 0)
+		close(s);
+	return arrived;
+}
+
+static void explain_taken(struct finding *f, uid_t user, bool kernel)
+{
+	char name[64];
+
+	user_name(user, name);
+	found(f, "it is held by %s", kernel ? "the kernel (rdma_rxe)" : "a process of another program or user");
+	if (!kernel && user != geteuid()) {
+		found(f, "it is held by a process of the user %s", name);
+		means(f, FINDING_NOTE, "if that is a process on verbatim, it hands packets on; if it is another program, nothing comes from other hosts");
+		mend(f, "see who it is: ss -aunp sport = :%d", ROCE_PORT);
+		return;
+	}
+	means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes with VERBATIM_LOCAL=off");
+	if (kernel)
+		mend(f, "take the kernel's device away: rdma link delete rxe0; or use a network namespace of your own");
+	else
+		mend(f, "end that program (ss -aunp sport = :%d), or use a network namespace of your own", ROCE_PORT);
+}
+
+void check_port(struct finding *f)
+{
+	uid_t user = geteuid();
+	bool kernel = false;
+	unsigned holders = count_holders(&user, &kernel);
+	int fd = -1, err = bind_port(AF_INET, &fd);
+
+	if (err == EADDRINUSE) {
+		explain_taken(f, user, kernel);
+	} else if (err) {
+		found(f, "it cannot be had: %s", strerror(err));
+		means(f, FINDING_BAD, "nothing comes from other hosts");
+		mend(f, "let the sandbox allow UDP sockets");
+	} else if (holders) {
+		found(f, "%u sockets of this user's processes share it", holders);
+	} else if (packet_arrives(fd)) {
+		found(f, "it is free, and packets to 127.0.0.1 arrive");
+	} else {
+		found(f, "it is free, but a packet to 127.0.0.1 does not arrive");
+		means(f, FINDING_BAD, "nothing arrives over the wire");
+		mend(f, "let UDP port %d through the firewall, and see that lo is up", ROCE_PORT);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ---- the kernel ---- */
+
+void check_kernel_rdma(struct finding *f)
+{
+	DIR *folder = opendir("/sys/class/infiniband");
+	const struct dirent *entry;
+	char names[200] = "";
+
+	while (folder && (entry = readdir(folder)))
+		if (entry->d_name[0] != '.' && strlen(names) + strlen(entry->d_name) + 3 < sizeof(names))
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] ? ", " : "", entry->d_name);
+	if (folder)
+		closedir(folder);
+	if (names[0])
+		found(f, "the kernel has %s; programs on verbatim do not see these", names);
+	else
+		found(f, "no device of the kernel's");
+}
+
+/* ---- the firewall ---- */
+
+/* The rules as the tools show them; false: they cannot be read. The caller frees *rules. */
+static bool read_rules(char **rules)
+{
+	size_t bytes = 0, n;
+	char piece[4096];
+	FILE *out = open_memstream(rules, &bytes);
+	FILE *tool = popen("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; if command -v nft >/dev/null; then nft list ruleset; else iptables-save && ip6tables-save; fi", "re");
+
+	while (tool && (n = fread(piece, 1, sizeof(piece), tool)) > 0)
+		fwrite(piece, 1, n, out);
+	fclose(out);
+	return tool && pclose(tool) == 0;
+}
+
+static bool forbids(const char *rule) { return strstr(rule, "drop") || strstr(rule, "reject") || strstr(rule, "DROP") || strstr(rule, "REJECT"); }
+static bool names_port(const char *rule) { return strstr(rule, "4791") != NULL; }
+
+/* An input chain whose policy is to drop. */
+static bool drops_by_default(const char *rule)
+{
+	return (strstr(rule, "hook input") && strstr(rule, "policy drop")) || strstr(rule, ":INPUT DROP");
+}
+
+static void judge_rules(struct finding *f, char *rules)
+{
+	char suspicious[300] = "";
+	bool closed = false, opened = false;
+
+	for (char *rule = strtok(rules, "\n"); rule; rule = strtok(NULL, "\n")) {
+		closed |= drops_by_default(rule);
+		opened |= names_port(rule) && !forbids(rule);
+		if (names_port(rule) && forbids(rule))
+			snprintf(suspicious, sizeof(suspicious), "%s", rule + strspn(rule, " \t"));
+	}
+	if (suspicious[0])
+		found(f, "a rule is about the port: %s", suspicious);
+	else if (closed && !opened)
+		found(f, "what comes in is dropped unless a rule says otherwise, and none names port %d", ROCE_PORT);
+	else
+		return found(f, "no rule that drops UDP port %d", ROCE_PORT);
+	means(f, FINDING_BAD, "packets of other hosts may not arrive");
+	mend(f, "allow them, such as by: nft add rule inet filter input udp dport %d accept", ROCE_PORT);
+}
+
+void check_firewall(struct finding *f)
+{
+	char *rules = NULL;
+
+	if (read_rules(&rules))
+		judge_rules(f, rules);
+	else
+		found(f, "its rules cannot be read (root can, where nft or iptables is installed)");
+	free(rules);
+}
+
+/* ---- limits ---- */
+
+/* What a socket really gets. */
+static int granted_buffer(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), bytes = WANTED_BUFFER;
+	socklen_t size = sizeof(bytes);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes));
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size))
+		bytes = -1;
+	close(fd);
+	return bytes / 2; /* the kernel counts its own share as well */
+}
+
+void check_socket_buffers(struct finding *f)
+{
+	int bytes = granted_buffer();
+
+	found(f, "a socket gets %d of %d KiB (net.core.rmem_max)", bytes >> 10, WANTED_BUFFER >> 10);
+	if (bytes >= WANTED_BUFFER)
+		return;
+	means(f, FINDING_NOTE, "over the wire, bursts may be lost and sent again");
+	mend(f, "sysctl net.core.rmem_max=%d net.core.wmem_max=%d", WANTED_BUFFER, WANTED_BUFFER);
+}
+
+void check_inbox_queue(struct finding *f)
+{
+	long n = read_number("/proc/sys/net/unix/max_dgram_qlen");
+
+	found(f, "%ld messages (net.unix.max_dgram_qlen)", n);
+	if (n < 0)
+		return found(f, "its length is unknown");
+	if (n >= DGRAMS)
+		return;
+	means(f, FINDING_NOTE, "datagrams (UD) between processes of this host wait when more than that are under way");
+	mend(f, "sysctl net.unix.max_dgram_qlen=512");
+}
+
+void check_multicast(struct finding *f)
+{
+	long n = read_number("/proc/sys/net/ipv4/igmp_max_memberships");
+
+	if (n < 0)
+		return found(f, "the limit is unknown");
+	found(f, "%ld of IPv4 per process (net.ipv4.igmp_max_memberships)", n);
+	if (n >= GROUPS)
+		return;
+	means(f, FINDING_NOTE, "joining more groups of IPv4 fails");
+	mend(f, "sysctl net.ipv4.igmp_max_memberships=%d", 1024);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The libraries, the program, processors and limits. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "doctor.h"
+
+enum { ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
+
+void check_libraries(struct finding *f)
+{
+	char libdir[PATH_MAX];
+
+	if (find_libraries(libdir)) {
+		found(f, "%.400s, version %s", libdir, VB_VERSION);
+		return;
+	}
+	found(f, "they are not where this command looks for them");
+	means(f, FINDING_BAD, "verbatim run starts nothing");
+	mend(f, "install verbatim as a whole, or run the command in its build tree");
+}
+
+/* Where the dynamic loader finds libibverbs.so.1 now; empty: nowhere. In a child, so that no library stays. */
+static void find_loaded(char path[PATH_MAX])
+{
+	int ends[2];
+	ssize_t n;
+	pid_t child;
+
+	path[0] = '\0';
+	if (pipe(ends))
+		return;
+	child = fork();
+	if (child == 0) {
+		struct link_map *map = NULL;
+		void *library = dlopen("libibverbs.so.1", RTLD_LAZY);
+		if (library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && write(ends[1], map->l_name, strlen(map->l_name)) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(ends[1]);
+	n = child > 0 ? read(ends[0], path, PATH_MAX - 1) : 0;
+	path[n > 0 ? n : 0] = '\0';
+	close(ends[0]);
+	if (child > 0)
+		waitpid(child, NULL, 0);
+}
+
+void check_other_libraries(struct finding *f)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	char path[PATH_MAX], ours[PATH_MAX], real[PATH_MAX];
+
+	find_loaded(path);
+	if (preload && (strstr(preload, "libibverbs") || strstr(preload, "librdmacm") || strstr(preload, "rspreload"))) {
+		found(f, "LD_PRELOAD is %.300s", preload);
+		means(f, FINDING_NOTE, "what it names comes before verbatim's libraries, even under verbatim run");
+		mend(f, "unset LD_PRELOAD, unless it is meant so");
+	} else if (!path[0]) {
+		found(f, "there is no other libibverbs.so.1: programs start under verbatim run alone");
+	} else if (realpath(path, real) && find_libraries(ours) && strncmp(real, ours, strlen(ours)) == 0) {
+		found(f, "programs get verbatim's libraries without verbatim run too");
+	} else {
+		found(f, "programs get %.300s unless they are started by verbatim run", path);
+	}
+}
+
+void check_settings(struct finding *f)
+{
+	static const char *const known[] = {
+		"VERBATIM_DEBUG", "VERBATIM_LOCAL", "VERBATIM_COPY", "VERBATIM_GSO", "VERBATIM_ICRC",
+	};
+	char set[400] = "";
+	const char *stranger = NULL;
+
+	for (char **e = environ; *e; e++) {
+		size_t len = strcspn(*e, "=");
+		bool is_known = false;
+		if (strncmp(*e, "VERBATIM_", 9) != 0)
+			continue;
+		for (size_t i = 0; i < VB_ARRAY_LEN(known); i++)
+			is_known |= strlen(known[i]) == len && strncmp(*e, known[i], len) == 0;
+		stranger = is_known ? stranger : *e;
+		if (strlen(set) + strlen(*e) + 2 < sizeof(set))
+			snprintf(set + strlen(set), sizeof(set) - strlen(set), "%s%s", set[0] ? " " : "", *e);
+	}
+	found(f, "%s", set[0] ? set : "none in the environment");
+	if (!stranger)
+		return;
+	means(f, FINDING_NOTE, "%.200s means nothing to the libraries", stranger);
+	mend(f, "look its name up in verbatim(7)");
+}
+
+/* Of the cgroup, in processors; 0: no limit is known. */
+static double cpu_quota(void)
+{
+	char line[128];
+	double quota, period;
+
+	if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof(line)) && sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0)
+		return quota / period;
+	return 0;
+}
+
+void check_cpus(struct finding *f)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+	double quota = cpu_quota();
+
+	if (quota > 0)
+		found(f, "%d, of which this container may use %.1f", n, quota);
+	else
+		found(f, "%d", n);
+	if (n > 1 && (quota <= 0 || quota >= 2))
+		return;
+	means(f, FINDING_NOTE, "two programs that poll share one processor: each waits for the other's time slice");
+	mend(f, "give them two processors, or use programs that wait for events");
+}
+
+void check_descriptors(struct finding *f)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return found(f, "the limit is unknown");
+	found(f, "%llu (RLIMIT_NOFILE); RLIMIT_MEMLOCK does not matter", (unsigned long long)limit.rlim_cur);
+	if (limit.rlim_cur >= ENOUGH_DESCRIPTORS)
+		return;
+	means(f, FINDING_NOTE, "a process needs some ten, and one for each peer process, completion channel and mapped region");
+	mend(f, "ulimit -n %d", ENOUGH_DESCRIPTORS);
+}
+
+static int status_field(const char *name)
+{
+	char line[256];
+	int value = -1;
+	FILE *file = fopen("/proc/self/status", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, name, strlen(name)) == 0)
+			value = atoi(line + strlen(name));
+	if (file)
+		fclose(file);
+	return value;
+}
+
+void check_seccomp(struct finding *f)
+{
+	int mode = status_field("Seccomp:");
+
+	if (mode == 2)
+		found(f, "a seccomp filter is in force; what it forbids shows in the checks below");
+	else
+		found(f, "no seccomp filter");
+}
+
+void check_memory_limit(struct finding *f)
+{
+	char line[64];
+	bool there = read_line("/sys/fs/cgroup/memory.max", line, sizeof(line)) || read_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof(line));
+	unsigned long long mib = there && strcmp(line, "max") != 0 ? strtoull(line, NULL, 10) >> 20 : 0;
+
+	if (!mib || mib > 1ull << 40)
+		return found(f, "none of a container");
+	found(f, "%llu MiB for this container", mib);
+	if (mib >= LITTLE_MEMORY_MIB)
+		return;
+	means(f, FINDING_NOTE, "queues and mapped regions count as this container's memory");
+	mend(f, "give it %d MiB", LITTLE_MEMORY_MIB);
+}
+
+/* ---- a program ---- */
+
+/* 1: a program with a dynamic loader; 0: an ELF file without; -1: something else, such as a script. */
+static int is_dynamic(const char *path)
+{
+	Elf64_Ehdr header;
+	Elf64_Phdr program;
+	FILE *file = fopen(path, "re");
+	int dynamic = -1;
+
+	if (!file)
+		return -1;
+	if (fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+	    header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_phentsize == sizeof(program) && fseek(file, (long)header.e_phoff, SEEK_SET) == 0) {
+		dynamic = 0;
+		for (unsigned i = 0; i < header.e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
+			dynamic |= program.p_type == PT_INTERP;
+	}
+	fclose(file);
+	return dynamic;
+}
+
+void check_program(struct finding *f, const char *program)
+{
+	char path[PATH_MAX];
+
+	if (!search_path(program, path) || access(path, X_OK)) {
+		found(f, "%.200s is not to be found, or not executable", program);
+		means(f, FINDING_BAD, "it cannot be run");
+		return;
+	}
+	if (raises_privileges(path)) {
+		found(f, "%.300s raises privileges (set-ID bit or file capabilities)", path);
+		means(f, FINDING_BAD, "the loader ignores LD_LIBRARY_PATH, so it does not run on verbatim");
+		mend(f, "run a copy without the bits, or run it as a user for whom they change nothing");
+	} else if (is_dynamic(path) == 0) {
+		found(f, "%.300s is linked statically", path);
+		means(f, FINDING_BAD, "it has its libraries within it, so it does not run on verbatim");
+		mend(f, "link it dynamically");
+	} else {
+		found(f, "%.300s can run on verbatim", path);
+	}
+}
