@@ -82,22 +82,81 @@ static int exec_failed(const char *program, int error)
 	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
 }
 
+/* ---- options: each is a variable of the libraries' (verbatim(7)) ---- */
+
+static const struct {
+	const char *name, *variable;
+	const char *value;          /* NULL: the option's own, one of values */
+	const char *values;
+} options[] = {
+	{ "--debug", "VERBATIM_DEBUG", "1", NULL },
+	{ "--wire", "VERBATIM_LOCAL", "off", NULL },
+	{ "--copy", "VERBATIM_COPY", NULL, "mapped|process_vm|link" },
+	{ "--no-gso", "VERBATIM_GSO", "off", NULL },
+	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore", NULL },
+};
+
+/* Is value one of the words between bars? */
+static bool is_among(const char *value, const char *values)
+{
+	size_t len = strlen(value);
+
+	for (const char *word = values; len && *word; word += strcspn(word, "|"), word += *word == '|')
+		if (strcspn(word, "|") == len && strncmp(word, value, len) == 0)
+			return true;
+	return false;
+}
+
+/* argv[*at] is an option; its value may be behind an equals sign or the next argument. False with a message. */
+static bool take_option(int argc, char **argv, int *at)
+{
+	const char *arg = argv[*at], *equals = strchr(arg, '=');
+	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
+		const char *value = options[i].value;
+		if (strlen(options[i].name) != len || strncmp(options[i].name, arg, len) != 0 || (value && equals))
+			continue;
+		if (!value)
+			value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : "";
+		if (options[i].values && !is_among(value, options[i].values)) {
+			complain("%s takes one of %s", options[i].name, options[i].values);
+			return false;
+		}
+		if (setenv(options[i].variable, value, 1) == 0)
+			return true;
+		complain("out of memory");
+		return false;
+	}
+	complain("run has no option '%s'", arg);
+	return false;
+}
+
+/* The place of the program in argv; -1 after a message. */
+static int take_options(int argc, char **argv)
+{
+	int at;
+
+	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
+		if (strcmp(argv[at], "--") == 0) {
+			at++;
+			break;
+		}
+		if (!take_option(argc, argv, &at))
+			return -1;
+	}
+	if (at < argc)
+		return at;
+	complain("run needs a program");
+	return -1;
+}
+
 int command_run(int argc, char **argv)
 {
 	char libdir[PATH_MAX];
-	int first = 1;
+	int first = take_options(argc, argv);
 
-	if (first < argc && strcmp(argv[first], "--") == 0) {
-		first++;
-	} else if (first < argc && argv[first][0] == '-') {
-		complain("run has no option '%s'", argv[first]);
-		return EXIT_OURS;
-	}
-	if (first == argc) {
-		complain("run needs a program");
-		return EXIT_OURS;
-	}
-	if (!find_libraries(libdir) || !prepend_library_path(libdir))
+	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
 	execvp(argv[first], argv + first);

@@ -15,7 +15,8 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "run", "[--] PROGRAM [ARG]...", "run an RDMA program on verbatim's libraries", command_run },
+	{ "run", "[--debug] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--] PROGRAM [ARG]...",
+	  "run an RDMA program on verbatim's libraries", command_run },
 	{ "ps", "[--json] [--watch[=SECONDS]]", "list the processes that use verbatim", command_ps },
 	{ "show", "[--json] [--watch[=SECONDS]] [KIND|PID]...",
 	  "show their devices, qps, cqs, srqs, mrs and ids, or those kinds alone", command_show },

@@ -34,6 +34,12 @@ check no_command 125 "$(status "$verbatim")"
 check unknown_command 125 "$(status "$verbatim" nonsense)"
 check run__without_program 125 "$(status "$verbatim" run)"
 check run__unknown_option 125 "$(status "$verbatim" run --nonsense)"
+check run__options_without_program 125 "$(status "$verbatim" run --debug --wire)"
+check run__unknown_copy 125 "$(status "$verbatim" run --copy=magic true)"
+check run__unknown_copy_message "verbatim: --copy takes one of mapped|process_vm|link" "$(cat "$work/err")"
+check run__copy_without_value 125 "$(status "$verbatim" run --copy)"
+check run__part_of_a_copy 125 "$(status "$verbatim" run --copy=process true)"
+check run__surplus_value 125 "$(status "$verbatim" run --debug=1 true)"
 
 if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__library_path "$libdir" "$("$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
@@ -43,6 +49,11 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__through_link "$libdir" \
 		"$(ln -s "$verbatim" "$work/link"; "$work/link" run sh -c 'echo $LD_LIBRARY_PATH')"
 	check run__arguments 'a b|-x|--|*' "$("$verbatim" run printf '%s|%s|%s|%s' 'a b' -x -- '*')"
+	check run__options "1 off process_vm off ignore" "$("$verbatim" run --debug --wire --copy=process_vm --no-gso --ignore-icrc -- \
+		sh -c 'echo $VERBATIM_DEBUG $VERBATIM_LOCAL $VERBATIM_COPY $VERBATIM_GSO $VERBATIM_ICRC')"
+	check run__option_with_value_behind link "$("$verbatim" run --copy link sh -c 'echo $VERBATIM_COPY')"
+	check run__options_end_at_program "--wire" "$("$verbatim" run --debug echo --wire)"
+	check run__options_unused "unset" "$("$verbatim" run sh -c 'echo ${VERBATIM_DEBUG-unset}')"
 	check run__double_dash hello "$("$verbatim" run -- echo hello)"
 	check run__stdin through "$(echo through | "$verbatim" run cat)"
 	check run__exit_status 42 "$(status "$verbatim" run sh -c 'exit 42')"

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# What bash offers behind `verbatim ...`.
+# usage: completion.sh SCRIPT PATH_OF_VERBATIM
+set -u
+PATH=$(dirname "$(realpath "$2")"):$PATH
+source "$1"
+
+count=0 failed=0
+# offers NAME EXPECTED WORD...: the last word is the one that is completed
+offers() {
+	local name=$1 expected=$2
+	shift 2
+	COMP_WORDS=(verbatim "$@") COMP_CWORD=$# COMPREPLY=()
+	_verbatim 2>/dev/null
+	count=$((count + 1))
+	if [[ $expected == "${COMPREPLY[*]}" ]]; then
+		echo "ok $count - $name"
+	else
+		echo "not ok $count - $name"
+		echo "# expected: $expected"
+		echo "# found:    ${COMPREPLY[*]}"
+		failed=1
+	fi
+}
+
+offers commands "run ps show stats doctor --help --version" ""
+offers command "show" sh
+offers kinds "mrs" show m
+offers kind_after_another "qps" show --json q
+offers options "--json" ps --j
+offers run_options "--debug" run --de
+offers run_copy "process_vm" run --copy = pr
+offers run_program "bash" run --wire -- bas
+offers run_program_of_its_own "" run rping -
+offers nothing "" nonsense x
+
+# Each command that the program has is offered, and each option of run.
+for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+	offers "command__$command" "$command" "$command"
+done
+for option in $(verbatim --help | grep '^  run ' | grep -o -e '--[a-z-]*'); do
+	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --copy ]] && echo =)" run "$option"
+done
+echo "1..$count"
+exit $failed
