@@ -3,7 +3,10 @@
 # What bash offers behind `verbatim ...`.
 # usage: completion.sh SCRIPT PATH_OF_VERBATIM
 set -u
-PATH=$(dirname "$(realpath "$2")"):$PATH
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+install -m 755 /dev/null "$work/only-this-program"
+PATH=$(dirname "$(realpath "$2")"):$PATH:$work
 source "$1"
 
 count=0 failed=0
@@ -31,7 +34,8 @@ offers kind_after_another "qps" show --json q
 offers options "--json" ps --j
 offers run_options "--debug" run --de
 offers run_copy "process_vm" run --copy = pr
-offers run_program "bash" run --wire -- bas
+offers run_program "only-this-program" run --wire -- only-this
+offers run_program_at_once "only-this-program" run only-this
 offers run_program_of_its_own "" run rping -
 offers nothing "" nonsense x
 
