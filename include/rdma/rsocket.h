@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <rdma/rdma_cma.h>
 #include <sys/mman.h>
 #include <sys/select.h>
@@ -48,6 +49,14 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 /* Wait for events; ordinary file descriptors may be among the sockets. timeout in ms. */
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
+
+/*
+ * Sets of sockets and ordinary file descriptors, as epoll(7) with all its events and flags; flags of repoll_create: EPOLL_CLOEXEC.
+ * A set is closed with rclose().
+ */
+int repoll_create(int flags);
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 /* The addresses of both ends. */
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);

@@ -3,7 +3,7 @@
  * From a new socket to a connection. The id's events drive the state, whoever takes them:
  *
  *	IDLE, BOUND ──rconnect──▶ RESOLVING_ADDRESS ─▶ RESOLVING_ROUTE ─▶ CONNECTING ─▶ CONNECTED
- *	LISTENING ──raccept──▶ (a new socket) ACCEPTING ─▶ CONNECTED
+ *	LISTENING ──a request (backlog.c)──▶ (a new socket) ACCEPTING ─▶ CONNECTED
  *	any step but the last fails: FAILED, from where rconnect may try again with a new id
  */
 #include <fcntl.h>
@@ -68,6 +68,7 @@ static void fail_locked(struct vb_rs *s, int err)
 	vb_explain("rconnect", "socket %d, %s: %s", s->fd, vb_rs_state_text(s->state), strerror(err));
 	s->state = VB_RS_FAILED;
 	s->error = err;
+	s->arrivals++;
 	vb_rs_stream_break(&s->stream); /* what is flushed now says nothing new */
 }
 
@@ -109,6 +110,7 @@ static void request_locked(struct vb_rs *s)
 static void connected_locked(struct vb_rs *s)
 {
 	s->state = VB_RS_CONNECTED;
+	s->arrivals++;
 	vb_rs_keepalive_locked(s);
 	vb_rs_flush_locked(s); /* the second half of the receive ring */
 }
@@ -280,117 +282,25 @@ VB_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrle
 
 /* ---- the passive side ---- */
 
-static void inherit(struct vb_rs *child, const struct vb_rs *listener)
-{
-	child->options = listener->options;
-	child->options.route = NULL;
-	child->options.route_bytes = 0;
-}
-
-/* The child's id, with an event channel of its own. */
-static int adopt(struct vb_rs *child, struct rdma_cm_id *id)
-{
-	child->id = id;
-	id->context = child;
-	child->channel = rdma_create_event_channel();
-	if (!child->channel)
-		return -errno;
-	fcntl(child->channel->fd, F_SETFL, O_NONBLOCK);
-	return rdma_migrate_id(id, child->channel) ? -errno : 0;
-}
-
-static int answer(struct vb_rs *child, const struct rdma_conn_param *request)
-{
-	struct vb_rs_offer offer;
-	struct rdma_conn_param param = *request;
-	int err = vb_rs_endpoint_create(child);
-
-	if (!err)
-		err = vb_rs_stream_meet(&child->stream, request->private_data, request->private_data_len);
-	if (err)
-		return err;
-	vb_rs_stream_offer(&child->stream, &offer);
-	param.private_data = &offer;
-	param.private_data_len = sizeof(offer);
-	child->state = VB_RS_ACCEPTING;
-	return rdma_accept(child->id, &param) ? -errno : 0;
-}
-
-/* A request becomes a socket. Its number, or a negative errno; then the peer was refused. */
-static int take_request(const struct vb_rs *listener, struct rdma_cm_id *id, const struct rdma_conn_param *request)
-{
-	struct vb_rs *child = vb_rs_create(listener->domain, listener->type);
-
-	if (!child) {
-		rdma_reject(id, NULL, 0);
-		rdma_destroy_id(id);
-		return -ENOMEM;
-	}
-	inherit(child, listener);
-	int err = adopt(child, id);
-	if (!err)
-		err = answer(child, request);
-	if (!err)
-		err = vb_rs_publish(child, child->channel->fd);
-	int fd = err ? err : child->fd;
-	if (err) {
-		rdma_reject(id, NULL, 0);
-		child->is_closed = true;
-	}
-	vb_rs_put(child);
-	return fd;
-}
-
-/* Does the next request deserve to be looked at instead? Then this one's failure was its sender's. */
-static bool is_peers_fault(int err)
-{
-	return err == -EPROTO || err == -ENOTSUP || err == -EINVAL;
-}
-
-/* -EAGAIN: no request waits. */
-static int accept_next(struct vb_rs *s)
-{
-	struct rdma_cm_event *event;
-	uint8_t data[VB_RS_OFFER_BYTES] = { 0 };
-
-	if (rdma_get_cm_event(s->channel, &event))
-		return errno == EINTR ? -EINTR : -EAGAIN;
-	struct rdma_conn_param request = event->param.conn;
-	struct rdma_cm_id *id = event->id;
-	bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
-	if (request.private_data_len > sizeof(data))
-		request.private_data_len = sizeof(data);
-	if (is_request && request.private_data_len)
-		memcpy(data, request.private_data, request.private_data_len);
-	request.private_data = data;
-	rdma_ack_cm_event(event);
-	return is_request ? take_request(s, id, &request) : -EPROTO;
-}
-
 static bool has_request(struct vb_rs *s)
 {
-	struct pollfd p = { .fd = s->channel->fd, .events = POLLIN };
-
-	return s->state != VB_RS_LISTENING || poll(&p, 1, 0) == 1;
+	return s->state != VB_RS_LISTENING || s->num_ready;
 }
 
-static int accept_any(struct vb_rs *s)
+/* The number of the next connection, or a negative errno. */
+static int accept_locked(struct vb_rs *s)
 {
-	for (;;) {
-		pthread_mutex_lock(&s->lock);
-		int err = s->state == VB_RS_LISTENING ? 0 : -EINVAL;
-		bool may_block = vb_rs_may_block(s, 0);
-		if (!err)
-			err = vb_rs_wait_locked(s, has_request, may_block, s->options.receive_timeout_ns);
-		if (!err && s->state != VB_RS_LISTENING)
-			err = -EINVAL;
-		pthread_mutex_unlock(&s->lock);
-		if (err)
-			return err;
-		int fd = accept_next(s);
-		if (fd != -EAGAIN && !is_peers_fault(fd))
-			return fd;
-	}
+	if (s->state != VB_RS_LISTENING)
+		return -EINVAL;
+	int err = vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns);
+	if (err)
+		return err;
+	struct vb_rs *child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;
+	if (!child)
+		return -EINVAL;
+	int fd = child->fd;
+	vb_rs_put(child);
+	return fd;
 }
 
 VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -399,7 +309,12 @@ VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 	if (!s)
 		return -1;
-	int fd = vb_rs_is_stream(s) ? accept_any(s) : -EOPNOTSUPP;
+	int fd = -EOPNOTSUPP;
+	if (vb_rs_is_stream(s)) {
+		pthread_mutex_lock(&s->lock);
+		fd = accept_locked(s);
+		pthread_mutex_unlock(&s->lock);
+	}
 	vb_rs_put(s);
 	if (fd >= 0 && addr && addrlen)
 		(void)rgetpeername(fd, addr, addrlen);
@@ -455,7 +370,7 @@ static int listen_locked(struct vb_rs *s, int backlog)
 	if (rdma_listen(s->id, backlog))
 		return -errno;
 	s->state = VB_RS_LISTENING;
-	return 0;
+	return vb_rs_backlog_open_locked(s, backlog);
 }
 
 VB_EXPORT int rlisten(int socket, int backlog)

@@ -246,6 +246,15 @@ static size_t look_at_next(struct vb_rs *s, struct vb_cma_addr *src, const uint8
 	return 0;
 }
 
+size_t vb_rs_datagram_next_bytes(struct vb_rs *s)
+{
+	struct vb_cma_addr src;
+	struct vb_rs_port *from;
+	const uint8_t *data;
+
+	return look_at_next(s, &src, &data, &from);
+}
+
 static void release_next(struct vb_rs *s, struct vb_rs_port *from)
 {
 	struct vb_rs_datagram *d = s->datagram;

@@ -157,6 +157,7 @@ int vb_rs_endpoint_create(struct vb_rs *s)
 	if (!s->id->verbs || ibv_query_device(s->id->verbs, &attr))
 		return -ENODEV;
 	configure(s, &attr, &c);
+	s->endpoints++;
 	int err = vb_rs_cq_create(s->id, (unsigned)c.send_queue + c.receive_queue, &s->end.channel, &s->end.cq);
 	if (!err)
 		err = create_qp(s, &c);
@@ -215,6 +216,7 @@ void vb_rs_endpoint_destroy(struct vb_rs *s)
 	unmap_pages(e->receive_ring, e->receive_ring_bytes);
 	unmap_pages(e->tables, e->tables_bytes);
 	free(e->unread);
+	s->endpoints++;
 	*e = (struct vb_rs_endpoint){ 0 };
 }
 
@@ -252,6 +254,7 @@ void vb_rs_break_locked(struct vb_rs *s, int err)
 		return;
 	vb_rs_stream_break(&s->stream);
 	s->error = err;
+	s->arrivals++;
 	vb_rs_wake_locked(s);
 }
 
@@ -289,8 +292,11 @@ static int reason_of(enum ibv_wc_status status)
 
 static void take_receive_locked(struct vb_rs *s, const struct ibv_wc *wc)
 {
+	enum vb_rs_direction incoming = s->stream.incoming;
+	enum vb_rs_link link = s->stream.link;
 	int err = wc->wc_flags & IBV_WC_WITH_IMM ? vb_rs_stream_receive(&s->stream, ntohl(wc->imm_data)) : -EPROTO;
 
+	s->arrivals += incoming != s->stream.incoming || link != s->stream.link;
 	if (!err)
 		return;
 	vb_explain("rsocket", "the peer of socket %d broke the protocol: message 0x%08x", s->fd, ntohl(wc->imm_data));

@@ -409,6 +409,23 @@ VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 	return (int)vb_rs_result(err);
 }
 
+/* ---- what waits ---- */
+
+VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
+{
+	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+
+	if (!s)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	vb_rs_progress_locked(s);
+	*unread = vb_rs_is_stream(s) ? (int)(s->stream.received - s->stream.consumed) : (int)vb_rs_datagram_next_bytes(s);
+	*unsent = (int)s->stream.ring_used;
+	pthread_mutex_unlock(&s->lock);
+	vb_rs_put(s);
+	return 0;
+}
+
 /* ---- rfcntl ---- */
 
 static int control(struct vb_rs *s, int cmd, int arg)

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fdsets.h"
 #include "base/lock.h"
 #include "rsocket/rs.h"
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
 
 /* One of the program's descriptors. */
 struct watched {
@@ -171,7 +173,7 @@ static void end_sleep(struct workspace *w, struct watched *one)
 	one->sleeps = false;
 }
 
-static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, int timeout_ms)
+static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	int thread_fd = vb_rs_thread_fd(), err = 0;
 	nfds_t n = 0, i = 0;
@@ -184,7 +186,8 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 		w->polled[k].revents = 0;
 	if (i == nfds) {
 		w->polled[n] = (struct pollfd){ .fd = thread_fd, .events = POLLIN };
-		int ready = poll(w->polled, n + 1, timeout_ms);
+		struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+		int ready = ppoll(w->polled, n + 1, &time, mask);
 		err = ready < 0 ? -errno : 0;
 		if (ready > 0 && w->polled[n].revents)
 			vb_rs_thread_fd_clear(thread_fd);
@@ -196,17 +199,17 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 
 /* ---- rpoll ---- */
 
-static int sleep_ms(uint64_t deadline)
+static uint64_t sleep_ns(uint64_t deadline)
 {
-	const int most = (int)vb_rs_config()->wake_up_ms;
+	const uint64_t most = vb_rs_config()->wake_up_ms * NS_PER_MS;
 	uint64_t now = vb_now_ns();
 
 	if (deadline == VB_RS_NEVER)
 		return most;
-	return deadline <= now ? 0 : (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
+	return deadline <= now ? 0 : vb_min_u64(deadline - now, most);
 }
 
-static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline)
+static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline, const sigset_t *mask)
 {
 	uint64_t now = vb_now_ns(), spin_until = now + vb_rs_config()->polling_us * NS_PER_US;
 	int ready = look(w, fds, nfds);
@@ -216,7 +219,7 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 		ready = look(w, fds, nfds);
 	}
 	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
-		int err = sleep_on_all(w, fds, nfds, sleep_ms(deadline));
+		int err = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
 
 		ready = look(w, fds, nfds);
 		if (err && !ready)
@@ -225,7 +228,7 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 	return ready;
 }
 
-static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns)
+static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	struct workspace *w = get_workspace(nfds);
 	uint64_t now = timeout_ns == VB_RS_NEVER || !timeout_ns ? 0 : vb_now_ns();
@@ -234,61 +237,24 @@ static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns)
 		return -ENOMEM;
 	find_sockets(w, fds, nfds);
 	int ready = !timeout_ns ? look(w, fds, nfds) :
-				  wait_for_any(w, fds, nfds, timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns);
+				  wait_for_any(w, fds, nfds, timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
 	forget_sockets(w, nfds);
 	return ready;
 }
 
-VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
+VB_EXPORT int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	if (nfds && !fds)
 		return vb_rs_fail(EFAULT, "no descriptors");
-	return (int)vb_rs_result(poll_all(fds, nfds, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS));
+	return (int)vb_rs_result(poll_all(fds, nfds, timeout_ns, mask));
+}
+
+VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
+{
+	return vb_rpoll(fds, nfds, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL);
 }
 
 /* ---- rselect ---- */
-
-static bool has(int fd, const fd_set *set) { return set && FD_ISSET(fd, set); }
-
-static nfds_t from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds, struct pollfd *fds)
-{
-	nfds_t n = 0;
-
-	for (int fd = 0; fd < nfds; fd++) {
-		bool is_read = has(fd, readfds), is_write = has(fd, writefds), is_except = has(fd, exceptfds);
-
-		if (is_read || is_write || is_except)
-			fds[n++] = (struct pollfd){ .fd = fd, .events = (short)((is_read ? POLLIN : 0) | (is_write ? POLLOUT : 0) |
-										 (is_except ? POLLPRI : 0)) };
-	}
-	return n;
-}
-
-/* Keeps fd in the set if it was there and one of the events came. */
-static int keep(const struct pollfd *fd, fd_set *set, short events)
-{
-	if (!has(fd->fd, set))
-		return 0;
-	if (fd->revents & events)
-		return 1;
-	FD_CLR(fd->fd, set);
-	return 0;
-}
-
-/* As the kernel's select(2) sees what poll(2) tells. */
-static int to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set *writefds, fd_set *exceptfds)
-{
-	int ready = 0;
-
-	for (nfds_t i = 0; i < n; i++) {
-		if (fds[i].revents & POLLNVAL)
-			return -EBADF;
-		ready += keep(&fds[i], readfds, POLLIN | POLLHUP | POLLERR);
-		ready += keep(&fds[i], writefds, POLLOUT | POLLERR);
-		ready += keep(&fds[i], exceptfds, POLLPRI);
-	}
-	return ready;
-}
 
 VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)
 {
@@ -298,8 +264,8 @@ VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *excep
 		return vb_rs_fail(EINVAL, "nfds or the time is negative");
 	if (nfds > FD_SETSIZE)
 		nfds = FD_SETSIZE;
-	nfds_t n = from_sets(nfds, readfds, writefds, exceptfds, fds);
+	nfds_t n = vb_polls_from_sets(nfds, readfds, writefds, exceptfds, fds);
 	uint64_t time = timeout ? (uint64_t)timeout->tv_sec * 1000 * NS_PER_MS + (uint64_t)timeout->tv_usec * NS_PER_US : VB_RS_NEVER;
-	int ready = poll_all(fds, n, time);
-	return (int)vb_rs_result(ready < 0 ? ready : to_sets(fds, n, readfds, writefds, exceptfds));
+	int ready = poll_all(fds, n, time, NULL);
+	return (int)vb_rs_result(ready < 0 ? ready : vb_polls_to_sets(fds, n, readfds, writefds, exceptfds));
 }

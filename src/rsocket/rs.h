@@ -11,7 +11,7 @@
  * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So it is nobody else's number,
  * and ordinary descriptors may stand beside it in rpoll.
  *
- * Whoever is there does the work: no thread serves sockets. A thread that waits polls the CQ for polling_time, then arms it and
+ * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that waits polls the CQ for polling_time, then arms it and
  * sleeps in poll(2). It may find what another thread waits for; therefore sleepers are listed with an eventfd each, and who
  * changes a socket's state rings those of the others.
  *
@@ -35,8 +35,10 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "host/host.h"
 #include "proto/rs_stream.h"
+#include "rsocket/private.h"
 
 /* Fails a public call: explains, sets errno, gives -1. err is positive. */
 #define vb_rs_fail(err, ...) (__extension__({           \
@@ -124,17 +126,18 @@ struct vb_rs_datagram;
 struct vb_rs_mapping;
 
 struct vb_rs {
-	struct vb_rs *next_free;      /* of recycled ones (table.c): memory that was a socket stays one */
-	atomic_uint refs;
+	struct vb_numbered number;    /* table.c */
 	int fd;
 	int domain, type;
 	unsigned generation;          /* vb_host_generation of its maker */
 	int fcntl_flags;              /* O_NONBLOCK counts */
 	pthread_mutex_t lock, reader, writer;
 	struct vb_list sleepers;
+	struct vb_list watchers;      /* memberships in sets (set.c) */
+	unsigned refusals;            /* of bytes to be sent, for want of room */
+	unsigned arrivals;            /* of requests and news of the connection's state */
 	struct vb_rs_options options;
 	int error;                    /* SO_ERROR: positive errno */
-	atomic_bool is_closed;        /* withdrawn, and not finished yet */
 
 	/* streams */
 	enum vb_rs_state state;
@@ -145,11 +148,16 @@ struct vb_rs {
 	unsigned attempts;            /* of a resolution */
 	unsigned looks;               /* at an empty CQ since the event channel was looked at */
 	struct vb_rs_endpoint end;
+	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
 	bool keepalive_runs;
 	struct vb_timer keepalive;
 	struct vb_list mappings;      /* riomap: struct vb_rs_mapping (iomap.c) */
 	bool has_mappings_to_send;
+
+	/* a listener's connections that raccept has not taken yet (backlog.c); their node there */
+	struct vb_list ready, in_backlog;
+	unsigned num_ready, backlog;
 
 	struct vb_rs_datagram *datagram;
 };
@@ -175,6 +183,8 @@ struct vb_rs *vb_rs_get(int fd);
 /* The same for public calls: with errno EBADF, or ENOTCONN if it is an ancestor's. */
 struct vb_rs *vb_rs_get_checked(int fd, const char *call);
 void vb_rs_put(struct vb_rs *s);
+/* Drops the reference of a socket that was made and got no number. */
+void vb_rs_discard(struct vb_rs *s);
 /* Takes the number from it and drops the table's reference; false: somebody was faster. */
 bool vb_rs_withdraw(struct vb_rs *s);
 static inline bool vb_rs_is_inherited(const struct vb_rs *s) { return s->generation != vb_host_generation(); }
@@ -187,7 +197,6 @@ struct vb_rs_sleeper {
 };
 
 enum { VB_RS_SLEEP_FDS = 2 };
-#define VB_RS_NEVER UINT64_MAX
 
 /* The eventfd of this thread. Negative errno. */
 int vb_rs_thread_fd(void);
@@ -195,11 +204,14 @@ void vb_rs_thread_fd_clear(int fd);
 /* Under the lock: wakes all who sleep on s. */
 void vb_rs_wake_locked(struct vb_rs *s);
 /*
- * Under the lock: gets s ready to be slept on. Returns how many descriptors are readable when there is news, put to fds; or 0: something
- * happened meanwhile, look again. The sleeper is listed until vb_rs_sleep_end_locked.
+ * Under the lock: gets s ready to be slept on. Returns how many descriptors are readable when there is news, put to fds (-1: none there);
+ * or 0: something happened meanwhile, look again.
  */
+unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_FDS]);
+/* The same; and the sleeper is listed until vb_rs_sleep_end_locked. */
 unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS]);
 /* news: bits of the descriptors, in their order, that were readable. Under the lock. */
+void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
 /*
  * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if !may_block, -EAGAIN after
@@ -218,6 +230,24 @@ bool vb_rs_connect_progress_locked(struct vb_rs *s);
 int vb_rs_connect_open(struct vb_rs *s);
 /* Gives the number of a connection that failed a new id. */
 int vb_rs_connect_reopen_locked(struct vb_rs *s);
+
+/* ---- backlogs (backlog.c) ---- */
+
+/* Requests of the listener are taken from now on, up to `length` before raccept. 0 or a negative errno. */
+int vb_rs_backlog_open_locked(struct vb_rs *s, int length);
+/* The oldest connection, with a reference; NULL: none. */
+struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s);
+/* Closes all that wait. s is not listening any more. */
+void vb_rs_backlog_close(struct vb_rs *s);
+
+/* ---- sets (set.c) ---- */
+
+/* Under the lock: something happened to s. */
+void vb_rs_watchers_wake_locked(struct vb_rs *s);
+/* A socket that is closed is in no set. Its number is withdrawn. */
+void vb_rs_leave_sets(struct vb_rs *s);
+/* 0, or -EBADF: it is no set. */
+int vb_rs_set_close(int fd);
 
 /* ---- endpoints (endpoint.c) ---- */
 
@@ -281,6 +311,8 @@ bool vb_rs_datagram_progress_locked(struct vb_rs *s);
 bool vb_rs_datagram_arm_locked(struct vb_rs *s, int *fd);
 void vb_rs_datagram_news_locked(struct vb_rs *s);
 bool vb_rs_datagram_is_readable(struct vb_rs *s);
+/* Of the one that waits longest; 0 also: none. */
+size_t vb_rs_datagram_next_bytes(struct vb_rs *s);
 bool vb_rs_datagram_is_writable(struct vb_rs *s);
 
 #endif

@@ -40,8 +40,9 @@ VB_EXPORT int rsocket(int domain, int type, int protocol)
 		return vb_rs_fail(ENOMEM, "out of memory");
 	int err = open_socket(s), fd = s->fd;
 	if (err)
-		s->is_closed = true;
-	vb_rs_put(s);
+		vb_rs_discard(s);
+	else
+		vb_rs_put(s);
 	return err ? vb_rs_fail(-err, "%s", strerror(-err)) : fd;
 }
 
@@ -65,6 +66,11 @@ static int shutdown_locked(struct vb_rs *s, int how)
 		return -EINVAL;
 	if (!vb_rs_is_stream(s))
 		return s->datagram ? 0 : -ENOTCONN;
+	if (s->state == VB_RS_LISTENING && how != SHUT_WR) {
+		s->state = VB_RS_FAILED; /* threads in raccept leave it */
+		vb_rs_wake_locked(s);
+		return 0;
+	}
 	if (s->state != VB_RS_CONNECTED)
 		return -ENOTCONN;
 	if (how != SHUT_WR)
@@ -117,6 +123,7 @@ static void close_socket(struct vb_rs *s)
 	}
 	vb_rs_wake_locked(s);
 	pthread_mutex_unlock(&s->lock);
+	vb_rs_backlog_close(s);
 }
 
 VB_EXPORT int rclose(int socket)
@@ -124,10 +131,12 @@ VB_EXPORT int rclose(int socket)
 	struct vb_rs *s = vb_rs_get(socket);
 
 	if (!s)
-		return vb_rs_fail(EBADF, "%d is no rsocket", socket);
+		return vb_rs_set_close(socket) ? vb_rs_fail(EBADF, "%d is no rsocket, and no set of them", socket) : 0;
 	if (!vb_rs_is_inherited(s))
 		close_socket(s);
 	bool was_open = vb_rs_withdraw(s);
+	if (was_open && !vb_rs_is_inherited(s))
+		vb_rs_leave_sets(s);
 	vb_rs_put(s);
 	return was_open ? 0 : vb_rs_fail(EBADF, "socket %d is closed already", socket);
 }

@@ -76,6 +76,7 @@ static int await_room_locked(struct vb_rs *s, bool may_block)
 {
 	int err = vb_rs_can_write(s) ? 0 : vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns);
 
+	s->refusals += err != 0;
 	if (err)
 		return err;
 	return s->stream.outgoing == VB_RS_OPEN && s->stream.link == VB_RS_UP ? 0 : vb_rs_write_error(s);
@@ -266,8 +267,6 @@ static short stream_revents_locked(struct vb_rs *s, short events)
 
 short vb_rs_revents_locked(struct vb_rs *s, short events)
 {
-	struct pollfd p = { .events = POLLIN };
-
 	if (!vb_rs_is_stream(s))
 		return (short)(((vb_rs_datagram_is_readable(s) ? POLLIN | POLLRDNORM : 0) |
 				(vb_rs_datagram_is_writable(s) ? POLLOUT | POLLWRNORM : 0)) & events);
@@ -277,8 +276,7 @@ short vb_rs_revents_locked(struct vb_rs *s, short events)
 	case VB_RS_FAILED:
 		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM)) | POLLERR | POLLHUP);
 	case VB_RS_LISTENING:
-		p.fd = s->channel->fd;
-		return events & POLLIN && poll(&p, 1, 0) == 1 ? POLLIN : 0;
+		return s->num_ready ? (short)(events & (POLLIN | POLLRDNORM)) : 0;
 	case VB_RS_IDLE:
 	case VB_RS_BOUND:
 	case VB_RS_RESOLVING_ADDRESS:

@@ -68,6 +68,7 @@ void vb_rs_wake_locked(struct vb_rs *s)
 
 	vb_list_for_each(sleeper, &s->sleepers, node)
 		eventfd_write(sleeper->fd, 1);
+	vb_rs_watchers_wake_locked(s);
 }
 
 /* ---- progress ---- */
@@ -106,24 +107,32 @@ static bool arm_locked(struct vb_rs *s)
 	return !vb_rs_progress_locked(s); /* a CQ makes one event per arming */
 }
 
-unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS])
+unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_FDS])
 {
 	unsigned n = 0;
 	int fd;
 
-	vb_list_init(&sleeper->node);
 	if (!vb_rs_is_stream(s)) {
 		if (!vb_rs_datagram_arm_locked(s, &fd))
 			return 0;
 		fds[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
-	} else {
-		if (!arm_locked(s))
-			return 0;
-		fds[n++] = (struct pollfd){ .fd = s->channel->fd, .events = POLLIN };
-		if (s->end.channel)
-			fds[n++] = (struct pollfd){ .fd = s->end.channel->fd, .events = POLLIN };
+		return n;
 	}
-	vb_list_add_tail(&s->sleepers, &sleeper->node);
+	if (!arm_locked(s))
+		return 0;
+	/* A listener's channel is its backlog's to read: who waits is woken. */
+	fds[n++] = (struct pollfd){ .fd = s->state == VB_RS_LISTENING ? -1 : s->channel->fd, .events = POLLIN };
+	if (s->end.channel)
+		fds[n++] = (struct pollfd){ .fd = s->end.channel->fd, .events = POLLIN };
+	return n;
+}
+
+unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS])
+{
+	vb_list_init(&sleeper->node);
+	unsigned n = vb_rs_sleep_fds_locked(s, fds);
+	if (n)
+		vb_list_add_tail(&s->sleepers, &sleeper->node);
 	return n;
 }
 
@@ -141,13 +150,18 @@ static void take_news_locked(struct vb_rs *s, unsigned news)
 		vb_rs_wake_locked(s);
 }
 
-void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news)
+void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news)
 {
-	vb_list_del(&sleeper->node);
 	if (news && !vb_rs_is_stream(s))
 		vb_rs_datagram_news_locked(s);
 	else if (news)
 		take_news_locked(s, news);
+}
+
+void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news)
+{
+	vb_list_del(&sleeper->node);
+	vb_rs_sleep_news_locked(s, news);
 }
 
 static int time_left_ms(uint64_t deadline)

@@ -476,9 +476,87 @@ static void close__nothing_is_left(void **state)
 	assert_true(open_files() < before + ROUNDS / 2);
 }
 
+/* One thread is both sides: connections and bytes wait for raccept in the backlog. */
+static void backlog__holds_connections_and_their_bytes(void **state)
+{
+	enum { BACKLOG = 2, CLIENTS = 5 };
+	struct listener l = { .address = address("127.0.0.1", 0) };
+	socklen_t len = sizeof(l.address.sa);
+	int clients[CLIENTS], servers[CLIENTS];
+	char c;
+
+	(void)state;
+	l.fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	assert_ok(rbind(l.fd, sockaddr(&l.address), length_of(&l.address)));
+	assert_ok(rlisten(l.fd, BACKLOG));
+	assert_ok(rgetsockname(l.fd, sockaddr(&l.address), &len));
+	for (int i = 0; i < CLIENTS; i++) {
+		clients[i] = rsocket(AF_INET, SOCK_STREAM, 0);
+		if (i < BACKLOG) {
+			assert_ok(rconnect(clients[i], sockaddr(&l.address), length_of(&l.address)));
+			send_all(clients[i], &"abcde"[i], 1);
+		} else {
+			connect_to(clients[i], &l);
+		}
+	}
+	for (int i = BACKLOG; i < CLIENTS; i++)
+		assert_int_equal(events_of(clients[i], POLLOUT), 0); /* the backlog is full */
+	for (int i = 0; i < CLIENTS; i++) {
+		servers[i] = raccept(l.fd, NULL, NULL);
+		assert_true(servers[i] >= 0);
+	}
+	for (int i = 0; i < BACKLOG; i++) {
+		receive_all(servers[i], &c, 1);
+		assert_int_equal(c, "abcde"[i]);
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		assert_true(wait_for(clients[i], POLLOUT) & POLLOUT);
+		assert_ok(rclose(clients[i]));
+		assert_ok(rclose(servers[i]));
+	}
+	assert_ok(rclose(l.fd));
+}
+
+static void backlog__goes_with_its_listener(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int client = rsocket(AF_INET, SOCK_STREAM, 0);
+	char c;
+
+	(void)state;
+	assert_ok(rconnect(client, sockaddr(&l.address), length_of(&l.address)));
+	assert_ok(rclose(l.fd));
+	assert_true(wait_for(client, POLLIN) & POLLIN);
+	assert_refused(ECONNRESET, rrecv(client, &c, 1, 0));
+	assert_ok(rclose(client));
+}
+
+static void *shut_later(void *fd)
+{
+	usleep(20000);
+	assert_ok(rshutdown(*(int *)fd, SHUT_RD));
+	return NULL;
+}
+
+static void shutdown__of_a_listener_ends_raccept(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	pthread_t thread;
+
+	(void)state;
+	pthread_create(&thread, NULL, shut_later, &l.fd);
+	assert_refused(EINVAL, raccept(l.fd, NULL, NULL));
+	pthread_join(thread, NULL);
+	assert_refused(EINVAL, raccept(l.fd, NULL, NULL));
+	assert_ok(rclose(l.fd));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(backlog__holds_connections_and_their_bytes),
+		cmocka_unit_test(backlog__goes_with_its_listener),
+		cmocka_unit_test(shutdown__of_a_listener_ends_raccept),
 		cmocka_unit_test(connect__on_each_address),
 		cmocka_unit_test(names__of_both_ends),
 		cmocka_unit_test(accept__names_the_peer),

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's rconnect need not wait for
+ * the program's raccept: it finds the connections in the listener's backlog. When a backlog is full its requests wait in the listener's
+ * event channel.
+ *
+ * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "rsocket/rs.h"
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static int watch = -1; /* epoll of the listeners' channels; the data are their numbers */
+static unsigned generation;
+
+/* ---- a request becomes a socket ---- */
+
+static void inherit(struct vb_rs *child, struct vb_rs *listener)
+{
+	pthread_mutex_lock(&listener->lock);
+	child->options = listener->options;
+	pthread_mutex_unlock(&listener->lock);
+	child->options.route = NULL;
+	child->options.route_bytes = 0;
+}
+
+/* The child's id, with an event channel of its own. */
+static int adopt(struct vb_rs *child, struct rdma_cm_id *id)
+{
+	child->id = id;
+	id->context = child;
+	child->channel = rdma_create_event_channel();
+	if (!child->channel)
+		return -errno;
+	fcntl(child->channel->fd, F_SETFL, O_NONBLOCK);
+	return rdma_migrate_id(id, child->channel) ? -errno : 0;
+}
+
+static int answer(struct vb_rs *child, const struct rdma_conn_param *request)
+{
+	struct vb_rs_offer offer;
+	struct rdma_conn_param param = *request;
+	int err = vb_rs_endpoint_create(child);
+
+	if (!err)
+		err = vb_rs_stream_meet(&child->stream, request->private_data, request->private_data_len);
+	if (err)
+		return err;
+	vb_rs_stream_offer(&child->stream, &offer);
+	param.private_data = &offer;
+	param.private_data_len = sizeof(offer);
+	child->state = VB_RS_ACCEPTING;
+	return rdma_accept(child->id, &param) ? -errno : 0;
+}
+
+/* The new socket, referenced; NULL: the peer was refused. */
+static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id, const struct rdma_conn_param *request)
+{
+	struct vb_rs *child = vb_rs_create(listener->domain, listener->type);
+
+	if (!child) {
+		rdma_reject(id, NULL, 0);
+		rdma_destroy_id(id);
+		return NULL;
+	}
+	inherit(child, listener);
+	int err = adopt(child, id);
+	if (!err)
+		err = answer(child, request);
+	if (!err)
+		err = vb_rs_publish(child, child->channel->fd);
+	if (!err)
+		return child;
+	vb_explain("rsocket", "a connection to socket %d was refused: %s", listener->fd, strerror(-err));
+	rdma_reject(id, NULL, 0);
+	vb_rs_discard(child);
+	return NULL;
+}
+
+/* False: no request waits. */
+static bool accept_next(struct vb_rs *s, struct vb_rs **child)
+{
+	struct rdma_cm_event *event;
+	uint8_t data[VB_RS_OFFER_BYTES] = { 0 };
+
+	*child = NULL;
+	if (rdma_get_cm_event(s->channel, &event))
+		return false;
+	struct rdma_conn_param request = event->param.conn;
+	struct rdma_cm_id *id = event->id;
+	bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+	if (request.private_data_len > sizeof(data))
+		request.private_data_len = sizeof(data);
+	if (is_request && request.private_data_len)
+		memcpy(data, request.private_data, request.private_data_len);
+	request.private_data = data;
+	rdma_ack_cm_event(event);
+	if (is_request)
+		*child = take_request(s, id, &request);
+	return true;
+}
+
+/* ---- the backlog ---- */
+
+static void control(struct vb_rs *s, int op, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.fd = s->fd };
+
+	epoll_ctl(watch, op, s->channel->fd, &event);
+}
+
+static bool is_full(const struct vb_rs *s) { return s->num_ready >= s->backlog; }
+
+/* The child's reference goes to the backlog; false: nobody listens any more. */
+static bool keep(struct vb_rs *s, struct vb_rs *child)
+{
+	pthread_mutex_lock(&s->lock);
+	bool listens = s->state == VB_RS_LISTENING;
+	if (listens) {
+		vb_list_add_tail(&s->ready, &child->in_backlog);
+		s->num_ready++;
+		s->arrivals++;
+		if (is_full(s))
+			control(s, EPOLL_CTL_MOD, 0);
+		vb_rs_wake_locked(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return listens;
+}
+
+static void close_child(struct vb_rs *child)
+{
+	int fd = child->fd;
+
+	vb_rs_put(child);
+	rclose(fd);
+}
+
+static bool has_place(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	bool has = s->state == VB_RS_LISTENING && !is_full(s);
+	pthread_mutex_unlock(&s->lock);
+	return has;
+}
+
+static void serve(struct vb_rs *s)
+{
+	struct vb_rs *child;
+
+	while (has_place(s) && accept_next(s, &child))
+		if (child && !keep(s, child))
+			close_child(child);
+}
+
+static void *run(void *arg)
+{
+	int epfd = (int)(intptr_t)arg;
+	struct epoll_event event;
+
+	for (;;) {
+		if (epoll_wait(epfd, &event, 1, -1) != 1)
+			continue;
+		struct vb_rs *s = vb_rs_get(event.data.fd);
+		if (s) {
+			serve(s);
+			vb_rs_put(s);
+		}
+	}
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	int epfd = epoll_create1(EPOLL_CLOEXEC);
+	if (epfd < 0)
+		return -errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	int err = pthread_create(&thread, &attr, run, (void *)(intptr_t)epfd);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err)
+		close(epfd);
+	else
+		watch = epfd;
+	return -err;
+}
+
+static void forget(void)
+{
+	pthread_mutex_init(&starting, NULL);
+}
+
+static int start(void)
+{
+	int err = 0;
+
+	vb_host_at_fork(forget);
+	pthread_mutex_lock(&starting);
+	if (watch >= 0 && generation != vb_host_generation()) {
+		close(watch); /* the parent's */
+		watch = -1;
+	}
+	if (watch < 0)
+		err = start_thread();
+	generation = vb_host_generation();
+	pthread_mutex_unlock(&starting);
+	return err;
+}
+
+/* ---- what listeners do with it ---- */
+
+int vb_rs_backlog_open_locked(struct vb_rs *s, int length)
+{
+	enum { LEAST = 1, MOST = 4096 };
+	int err = start();
+
+	s->backlog = length < LEAST ? LEAST : length > MOST ? MOST : (unsigned)length;
+	if (!err)
+		control(s, EPOLL_CTL_ADD, EPOLLIN);
+	return err;
+}
+
+struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s)
+{
+	struct vb_list *first = vb_list_pop(&s->ready);
+
+	if (!first)
+		return NULL;
+	if (s->num_ready-- == s->backlog)
+		control(s, EPOLL_CTL_MOD, EPOLLIN);
+	return vb_container_of(first, struct vb_rs, in_backlog);
+}
+
+void vb_rs_backlog_close(struct vb_rs *s)
+{
+	struct vb_rs *child;
+
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		child = vb_rs_backlog_take_locked(s);
+		pthread_mutex_unlock(&s->lock);
+		if (!child)
+			return;
+		close_child(child);
+	}
+}
