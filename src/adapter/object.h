@@ -43,6 +43,8 @@ struct vb_xrcd;
 struct vb_path_ops;
 struct vb_rss;
 struct vb_tally;
+struct vb_tags;
+struct vb_tag_receiver;
 
 /* ---- protection domains ---- */
 
@@ -164,8 +166,9 @@ struct vb_cqe {
 	uint32_t imm;          /* network order, or the invalidated rkey */
 	uint32_t src_qp;
 	union {
-		uint32_t sq_position; /* of a send: the entries up to here are free again once it is polled */
+		uint32_t sq_position; /* of a send: so many of the program's entries are free again once it is polled */
 		struct vb_srq *srq;   /* of a shared receive: whose it was */
+		uint64_t tag;         /* with IBV_WC_TM_MATCH, which is no shared receive: the message's */
 	};
 	uint64_t timestamp_ns; /* 0 unless the CQ asked for it */
 	uint16_t pkey_index;
@@ -176,7 +179,9 @@ struct vb_cqe {
 	uint8_t is_recv;
 	uint8_t solicited;
 	uint8_t is_srq;
+	uint32_t app_ctx;      /* with IBV_WC_TM_MATCH: the message's */
 };
+_Static_assert(sizeof(struct vb_cqe) == VB_CACHE_LINE, "a completion is one cache line");
 
 struct vb_cq {
 	struct vb_context *ctx;
@@ -258,6 +263,7 @@ struct vb_srq {
 	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
 	struct vb_cq *cq;
 	uint32_t number;
+	struct vb_tags *tags;     /* of one that matches tags (tags.h), with its CQ; else NULL */
 	struct vb_async_source async;
 	struct vb_rolled rolled;
 };
@@ -286,7 +292,10 @@ int vb_ah_fini(struct vb_ah *ah);
 
 /* ---- queue pairs ---- */
 
-/* A send queue entry, as the program posted it; sge[] or inline_data[] by IBV_SEND_INLINE in flags. Private to this process. */
+/*
+ * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or inline_data[] by IBV_SEND_INLINE in
+ * flags. Private to this process.
+ */
 struct vb_sqe {
 	uint64_t wr_id;
 	uint64_t remote_addr;
@@ -317,6 +326,7 @@ struct vb_sqe {
 _Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the first cache line");
 
 enum { VB_SQE_PENDING = 0xff };
+enum { VB_SQE_OWN = 1 << 7 }; /* in flags, beside the program's: neither the entry's place nor its completion is the program's (tags.h) */
 
 /* Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD queue pairs. */
 struct vb_datagram_to {
@@ -334,7 +344,8 @@ struct vb_sq {
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
-	atomic_uint retired;    /* completions polled up to here: the entries before it may be reused */
+	atomic_uint retired;    /* the program's entries whose completions are polled, which count no more */
+	uint32_t own_posted, own_done; /* of the positions up to tail and head: not the program's */
 	struct vb_queue_memory memory;
 };
 
@@ -357,6 +368,7 @@ struct vb_qp {
 	struct vb_context *ctx;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq;       /* of an XRC_RECV QP: for now (xrc.h) */
+	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	enum ibv_qp_type type;
 	uint32_t qpn;

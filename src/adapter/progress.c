@@ -7,6 +7,7 @@
 #include "adapter/arena.h"
 #include "adapter/path.h"
 #include "adapter/segment.h"
+#include "adapter/tags.h"
 #include "base/ticks.h"
 
 enum {
@@ -98,6 +99,8 @@ static void let_holder_run(void)
 static void run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (vb_unlikely(qp->tags != NULL))
+		vb_tags_run(qp);
 	if (path)
 		path->run(qp);
 	vb_qp_unref(qp);

@@ -11,6 +11,7 @@
 #include "adapter/queue.h"
 #include "adapter/segment.h"
 #include "adapter/tally.h"
+#include "adapter/tags.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -29,18 +30,20 @@ static int check_caps(const struct vb_qp_init_attr *init)
 	return init->xrcd || (init->send_cq && init->recv_cq) ? 0 : -EINVAL;
 }
 
-static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type)
+/* own: places for entries beside the program's. */
+static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type, uint32_t own)
 {
 	vb_lock_init(&sq->lock);
 	sq->max_wr = cap->max_send_wr;
 	sq->max_sge = cap->max_send_sge;
-	sq->mask = vb_pow2_at_least(sq->max_wr) - 1;
+	uint32_t entries = sq->max_wr + own;
+	sq->mask = vb_pow2_at_least(entries) - 1;
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
 	uint32_t tail = gather > cap->max_inline_data ? gather : cap->max_inline_data;
 	sq->max_inline = tail; /* where the entries would be there is room for as much inline data, asked for or not */
 	uint32_t to = type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : 0;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
-	int err = vb_queue_memory_take(&sq->memory, pd, sq->max_wr ? (size_t)(sq->mask + 1) * sq->stride : 0);
+	int err = vb_queue_memory_take(&sq->memory, pd, entries ? (size_t)(sq->mask + 1) * sq->stride : 0);
 	sq->slots = sq->memory.at;
 	return err;
 }
@@ -62,6 +65,16 @@ static void free_queues(struct vb_qp *qp)
 {
 	vb_queue_memory_give(&qp->sq.memory, qp->pd);
 	vb_rq_fini(&qp->rq);
+	vb_tag_receiver_fini(qp);
+}
+
+/* One on a queue that matches tags: its completions are the queue's, and it reads into any of the queue's buffers. */
+static int init_tags(struct vb_qp *qp, struct ibv_qp_cap *cap)
+{
+	qp->recv_cq = qp->srq->cq;
+	if (cap->max_send_sge < qp->srq->rq.max_sge)
+		cap->max_send_sge = qp->srq->rq.max_sge;
+	return vb_tag_receiver_init(qp);
 }
 
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
@@ -82,13 +95,17 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	qp->srq = init->srq;
 	qp->type = init->type;
 	qp->sq_sig_all = init->sq_sig_all;
+	bool tagged = qp->srq && qp->srq->tags;
+	err = tagged ? init_tags(qp, &init->cap) : 0;
+	if (err)
+		return err;
 	qp->cap = init->cap;
 	atomic_init(&qp->state, IBV_QPS_RESET);
 	vb_lock_init(&qp->resp_lock);
 	pthread_mutex_init(&qp->ctl, NULL);
 	vb_list_init(&qp->srq_node);
 	vb_list_init(&qp->run_node);
-	err = init_sq(&qp->sq, pd, &init->cap, init->type);
+	err = init_sq(&qp->sq, pd, &init->cap, init->type, tagged ? VB_OWN_SENDS : 0);
 	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
 		err = vb_rq_init(&qp->rq, pd, init->cap.max_recv_wr, init->cap.max_recv_sge);
@@ -141,6 +158,8 @@ static void disconnect(struct vb_qp *qp)
 	/* First so that no poll takes it up as its hot QP again, then what those that did have completed. */
 	forget_completions(qp);
 	vb_qp_drain(qp);
+	if (qp->tags)
+		vb_tags_forget(qp);
 	forget_completions(qp);
 	if (path)
 		path->detach(qp);
@@ -168,7 +187,7 @@ static void reset(struct vb_qp *qp)
 	disconnect(qp);
 	vb_windows_forget(qp->qpn);
 	vb_rq_reset(&qp->rq);
-	qp->sq.tail = qp->sq.sent = qp->sq.head = 0;
+	qp->sq.tail = qp->sq.sent = qp->sq.head = qp->sq.own_posted = qp->sq.own_done = 0;
 	atomic_store(&qp->sq.retired, 0);
 	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
 	qp->comm_est = false;

@@ -14,6 +14,11 @@ void vb_rq_reset(struct vb_rq *rq);
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted);
 /* Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is noted as starved. */
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
+/* The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it has let go. */
+bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
+void vb_srq_raise_limit(struct vb_srq *srq);
+/* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
+void vb_srq_feed(struct vb_srq *srq);
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
 /* Receives that are posted and not taken. */

@@ -8,6 +8,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue.h"
 #include "adapter/tally.h"
+#include "adapter/tags.h"
 #include "adapter/xrc.h"
 
 struct slot {
@@ -124,26 +125,43 @@ static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 	return there;
 }
 
-static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
+static inline bool srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit)
 {
 	struct vb_srq *srq = qp->srq;
 	struct vb_rq *rq = &srq->rq;
-	bool limit_hit = false;
-	out->pd = srq->pd->number;
-	vb_lock(&rq->lock);
 	bool there = rq->head != rq->tail;
 	if (there) {
 		take_locked(rq, out);
-		limit_hit = srq->limit && rq->tail - rq->head < srq->limit;
-		if (limit_hit)
+		*limit_hit = srq->limit && rq->tail - rq->head < srq->limit;
+		if (*limit_hit)
 			srq->limit = 0;
 	} else if (vb_list_is_empty(&qp->srq_node)) {
 		vb_list_add_tail(&srq->starved, &qp->srq_node);
 		atomic_store_explicit(&rq->starved, true, memory_order_relaxed);
 	}
-	vb_unlock(&rq->lock);
+	return there;
+}
+
+bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit)
+{
+	return srq_take_locked(qp, out, limit_hit);
+}
+
+void vb_srq_raise_limit(struct vb_srq *srq)
+{
+	vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+}
+
+static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	struct vb_srq *srq = qp->srq;
+	bool limit_hit = false;
+	out->pd = srq->pd->number;
+	vb_lock(&srq->rq.lock);
+	bool there = srq_take_locked(qp, out, &limit_hit);
+	vb_unlock(&srq->rq.lock);
 	if (limit_hit)
-		vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+		vb_srq_raise_limit(srq);
 	return there;
 }
 
@@ -162,6 +180,10 @@ void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields)
 		e.srq = qp->srq;
 	if (vb_unlikely(qp->counts_receives))
 		vb_tally_add(qp, IBV_WC_RECV, e.status, e.byte_len);
+	if (vb_unlikely(qp->tags != NULL)) {
+		vb_tags_complete(qp, &e);
+		return;
+	}
 	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, &e);
 }
 
@@ -191,6 +213,8 @@ int vb_srq_fini(struct vb_srq *srq)
 		return -EBUSY;
 	vb_roll_remove(&srq->rolled);
 	vb_async_forget(srq->ctx, &srq->async);
+	if (srq->tags)
+		vb_tags_fini(srq);
 	vb_rq_fini(&srq->rq);
 	atomic_fetch_sub(&srq->pd->refs, 1);
 	return 0;
@@ -239,7 +263,7 @@ int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask)
 	srq->limit = hit ? 0 : attr->srq_limit;
 	vb_unlock(&srq->rq.lock);
 	if (hit)
-		vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+		vb_srq_raise_limit(srq);
 	return 0;
 }
 
@@ -252,7 +276,7 @@ void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
 	vb_unlock(&srq->rq.lock);
 }
 
-/* Queues the responders that wait for a receive. Those that come back empty-handed wait for the next post. */
+/* Those that come back empty-handed wait for the next post. */
 static void feed_starved(struct vb_srq *srq)
 {
 	vb_lock(&srq->rq.lock);
@@ -262,11 +286,17 @@ static void feed_starved(struct vb_srq *srq)
 	vb_unlock(&srq->rq.lock);
 }
 
+void vb_srq_feed(struct vb_srq *srq)
+{
+	if (atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
+		feed_starved(srq);
+}
+
 int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	bool posted = false;
 	int err = vb_rq_post(&srq->rq, wr, bad, &posted);
-	if (posted && atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
-		feed_starved(srq);
+	if (posted)
+		vb_srq_feed(srq);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include "adapter/queue.h"
 #include "adapter/status.h"
 #include "adapter/tally.h"
+#include "adapter/tags.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -163,7 +164,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return refuse(EINVAL, "unknown send_flags");
 	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
-	if (vb_unlikely(sq->tail - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
+	if (vb_unlikely(sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
 		return refuse(ENOMEM, "the send queue is full: max_send_wr requests wait for their completions to be polled");
 	if (vb_unlikely(qp->type == IBV_QPT_UD && !wr->wr.ud.ah))
 		return refuse(EINVAL, "a datagram needs an address handle (wr.ud.ah)");
@@ -194,22 +195,27 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 
 /* ---- completion ---- */
 
-static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, uint32_t position)
+/* Of the entry before head. */
+static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status)
 {
+	if (vb_unlikely(sqe->flags & VB_SQE_OWN)) {
+		vb_tags_sent(qp, sqe, status);
+		return;
+	}
 	struct vb_cqe e = {
 		.wr_id = sqe->wr_id,
 		.qp = qp,
 		.status = status,
 		.opcode = opcodes[sqe->opcode].completion,
 		.byte_len = sqe->length,
-		.sq_position = position,
+		.sq_position = qp->sq.head - qp->sq.own_done,
 	};
 	vb_cq_push(qp->send_cq, &e);
 }
 
 static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
-	if (qp->watched & VB_WATCH_COUNT)
+	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_tally_add(qp, opcodes[sqe->opcode].completion, IBV_WC_SUCCESS, sqe->length);
 	if (!(qp->watched & VB_WATCH_DRAIN) || qp->sq.head != qp->sq.sent)
 		return;
@@ -227,7 +233,7 @@ void vb_sq_complete(struct vb_qp *qp)
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
 	if (vb_sq_signals(qp, sqe))
-		push_completion(qp, sqe, IBV_WC_SUCCESS, sq->head);
+		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->watched))
 		note_completed(qp, sqe);
 }
@@ -253,9 +259,9 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn, (unsigned long long)sqe->wr_id,
 			   vb_wc_status_name(status), why);
-	if (qp->watched & VB_WATCH_COUNT)
+	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_tally_add(qp, opcodes[sqe->opcode].completion, status, 0);
-	push_completion(qp, sqe, status, sq->head);
+	push_completion(qp, sqe, status);
 }
 
 static void flush_sends(struct vb_qp *qp)
@@ -272,6 +278,8 @@ static void flush_receives(struct vb_qp *qp)
 		vb_xrc_release(qp);
 		return;
 	}
+	if (qp->tags)
+		vb_tags_flush(qp);
 	if (qp->srq) {
 		vb_async_raise(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, VB_ASYNC_QP, qp, &qp->async, 0);
 		return;

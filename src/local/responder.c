@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/tags.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -181,12 +182,8 @@ void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_later(l->qp);
 }
 
-static enum step need_receive(struct vb_local_qp *l, struct failure *f)
+static enum step have_receive(struct vb_local_qp *l)
 {
-	if (l->resp.have_rwqe)
-		return STEP_DONE;
-	if (!vb_receive_take(l->qp, &l->resp.rwqe))
-		return not_ready(l, f);
 	l->resp.have_rwqe = true;
 	if (vb_unlikely(l->resp.rnr_armed)) {
 		vb_timer_cancel(&l->resp.rnr);
@@ -194,6 +191,13 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 		atomic_store(&l->resp.rnr_expired, false);
 	}
 	return STEP_DONE;
+}
+
+static enum step need_receive(struct vb_local_qp *l, struct failure *f)
+{
+	if (l->resp.have_rwqe)
+		return STEP_DONE;
+	return vb_likely(vb_receive_take(l->qp, &l->resp.rwqe)) ? have_receive(l) : not_ready(l, f);
 }
 
 /* ---- payload ---- */
@@ -261,26 +265,99 @@ static enum step moved(struct vb_local_qp *l, uint64_t bytes)
 
 /* ---- the operations ---- */
 
-static enum step do_send(struct vb_local_qp *l, struct failure *f)
+static enum step fail_too_long(struct failure *f)
+{
+	return fail_receive(f, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+}
+
+/* Bytes of the receive that is taken. */
+static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w, uint64_t offset, uint64_t n, struct failure *f)
+{
+	unsigned bad;
+	enum vb_key_fault fault = vb_ranges_of_list(to, vb_arena, w->pd, w->sge, w->nsge, offset, n, IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (vb_likely(fault == VB_KEY_OK))
+		return STEP_DONE;
+	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+}
+
+/* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
+static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
 	struct vb_request *r = &l->resp.cur;
-	struct vb_rwqe *w = &l->resp.rwqe;
 	struct vb_ranges to;
-	unsigned bad;
-	enum step step = need_receive(l, f);
-	if (step != STEP_DONE)
-		return step;
-	if (r->length > w->length)
-		return fail_receive(f, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+	if (r->length - skip > l->resp.rwqe.length)
+		return fail_too_long(f);
 	uint64_t n = slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, r->done, n, IBV_ACCESS_LOCAL_WRITE,
-						    &bad);
-	if (fault != VB_KEY_OK)
-		return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	step = n ? pull(l, &to, f) : STEP_DONE;
+	enum step step = ranges_of_receive(&to, &l->resp.rwqe, r->done - skip, n, f);
+	if (step == STEP_DONE && n)
+		step = pull(l, &to, f);
 	return step == STEP_DONE ? moved(l, n) : step;
+}
+
+/* ---- messages to a receiver that matches tags: their beginning says where they go ---- */
+
+static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, struct failure *f)
+{
+	struct vb_request *r = &l->resp.cur;
+	struct vb_ranges to;
+	while (r->done < bytes) {
+		uint64_t n = slice(l);
+		if (n == UINT64_MAX)
+			return fail_request(f, "the peer's byte stream is malformed");
+		if (!n)
+			return STEP_WAIT;
+		n = vb_min_u64(n, bytes - r->done);
+		vb_ranges_of_bytes(&to, head + r->done, n);
+		enum step step = pull(l, &to, f);
+		if (step != STEP_DONE)
+			return step;
+		moved(l, n);
+	}
+	return STEP_DONE;
+}
+
+static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, uint64_t skip, struct failure *f)
+{
+	struct vb_ranges to, from;
+	if (l->resp.cur.length - skip > l->resp.rwqe.length)
+		return fail_too_long(f);
+	enum step step = ranges_of_receive(&to, &l->resp.rwqe, 0, bytes - skip, f);
+	if (step != STEP_DONE)
+		return step;
+	vb_ranges_of_bytes(&from, head + skip, bytes - skip);
+	return vb_ranges_copy(&to, &from) ? fail_unmapped_receive(f) : STEP_DONE;
+}
+
+static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_qp *qp = l->qp;
+	struct vb_request *r = &l->resp.cur;
+	uint8_t *head = vb_tag_receiver_head(qp);
+	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
+	bool whole = bytes == r->length, is_new = !l->resp.have_rwqe;
+	enum step step = bring_head(l, head, bytes, f);
+	if (step != STEP_DONE)
+		return step;
+	if (is_new && !vb_tags_take(qp, head, bytes, whole, &l->resp.rwqe))
+		return not_ready(l, f);
+	uint64_t skip = vb_tags_skip(qp);
+	if (is_new)
+		step = have_receive(l);
+	if (skip == UINT64_MAX)
+		return STEP_DONE;
+	if (is_new)
+		step = place_head(l, head, bytes, skip, f);
+	return step == STEP_DONE ? place_next(l, skip, f) : step;
+}
+
+static enum step do_send(struct vb_local_qp *l, struct failure *f)
+{
+	if (vb_unlikely(l->qp->tags != NULL))
+		return do_tagged_send(l, f);
+	enum step step = need_receive(l, f);
+	return step == STEP_DONE ? place_next(l, 0, f) : step;
 }
 
 /* The peer's earlier accesses through the window are behind it: they came before on this connection. */

@@ -22,7 +22,7 @@ static int take_receive(const struct work *w)
 {
 	if (w->message->has_receive)
 		return 0;
-	int rc = w->ops->receive_take(w->ctx);
+	int rc = w->ops->receive_take(w->ctx, w->packet);
 	w->message->has_receive = rc == 0;
 	return rc;
 }

@@ -29,9 +29,9 @@ struct vb_received {
  * of them. A call that fails must have changed nothing that the program may look at.
  */
 struct vb_responder_ops {
-	/* Takes the next receive. It stays taken until receive_done or the end of the connection, over
+	/* Takes the next receive for the message that the packet is of. It stays taken until receive_done or the end of the connection, over
 	 * messages that are given up on the way (UC). */
-	int (*receive_take)(void *ctx);
+	int (*receive_take)(void *ctx, const struct vb_packet *packet);
 	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
 	int (*receive_place)(void *ctx, uint64_t offset, const void *bytes, size_t len);
 	void (*receive_done)(void *ctx, const struct vb_received *received);

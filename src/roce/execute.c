@@ -6,6 +6,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/ranges.h"
+#include "adapter/tags.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 
@@ -80,10 +81,17 @@ static int refuse(struct vb_execution *x, int err, const char *why)
 	return err;
 }
 
-static int receive_take(void *ctx)
+static bool take(struct vb_qp *qp, const struct vb_packet *packet, struct vb_rwqe *out)
+{
+	if (vb_likely(!qp->tags) || packet->row->operation != VB_OP_SEND)
+		return vb_receive_take(qp, out);
+	return vb_tags_take(qp, packet->payload, packet->payload_bytes, packet->row->flags.last, out);
+}
+
+static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	struct vb_execution *x = ctx;
-	if (!vb_receive_take(x->qp, &x->rwqe))
+	if (!take(x->qp, packet, &x->rwqe))
 		return -EAGAIN;
 	x->have_rwqe = true;
 	x->receive_status = IBV_WC_SUCCESS;
@@ -96,9 +104,8 @@ static int refuse_receive(struct vb_execution *x, int err, enum ibv_wc_status st
 	return refuse(x, err, why);
 }
 
-static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
+static int place(struct vb_execution *x, uint64_t offset, const void *bytes, size_t len)
 {
-	struct vb_execution *x = ctx;
 	struct vb_ranges to, from;
 	unsigned bad;
 	if (offset + len > x->rwqe.length)
@@ -111,6 +118,20 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	return fault == VB_KEY_OK ? 0 : refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+}
+
+/* Headers are in the first packet: every other one has as much as fits. */
+static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	uint64_t skip = vb_unlikely(x->qp->tags != NULL) ? vb_tags_skip(x->qp) : 0;
+	if (vb_likely(!skip))
+		return place(x, offset, bytes, len);
+	if (skip == UINT64_MAX)
+		return 0;
+	if (offset)
+		return place(x, offset - skip, bytes, len);
+	return place(x, 0, (const uint8_t *)bytes + skip, len - skip);
 }
 
 static void receive_done(void *ctx, const struct vb_received *r)

@@ -60,6 +60,14 @@ static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return of(ex)->current
 static uint32_t read_slid(struct ibv_cq_ex *ex) { return 0; }
 static uint8_t read_sl(struct ibv_cq_ex *ex) { return 0; }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }
+/* Of a message that was matched, when it was; what comes otherwise has its headers with it. */
+static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
+{
+	const struct vb_cqe *e = &of(ex)->current;
+	bool matched = e->wc_flags & IBV_WC_TM_MATCH;
+	*info = (struct ibv_wc_tm_info){ .tag = matched ? e->tag : 0, .priv = matched ? e->app_ctx : 0 };
+}
+
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->current.timestamp_ns; }
 
 /* The monotonic time stamp moved to the wall clock of now. */
@@ -75,7 +83,7 @@ static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 
 enum {
 	TIMESTAMPS = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS,
+	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_TM_INFO,
 	KNOWN_MASK = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
 	KNOWN_FLAGS = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
 };
@@ -128,6 +136,7 @@ static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
 	READER(DLID_PATH_BITS, read_dlid_path_bits, read_dlid_path_bits)
 	READER(COMPLETION_TIMESTAMP, read_completion_ts, read_completion_ts)
 	READER(COMPLETION_TIMESTAMP_WALLCLOCK, read_completion_wallclock_ns, read_wallclock_ns)
+	READER(TM_INFO, read_tm_info, read_tm_info)
 #undef READER
 }
 

@@ -44,6 +44,12 @@ static int inherited_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, 
 	return -vb_refuse_inherited(srq->context, "ibv_post_srq_recv");
 }
 
+static int inherited_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	*bad = wr;
+	return -vb_refuse_inherited(srq->context, "ibv_post_srq_ops");
+}
+
 static int inherited_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	return -vb_refuse_inherited(cq->context, "ibv_req_notify_cq");
@@ -88,6 +94,7 @@ void vb_ops_fill(struct verbs_context *ext)
 	ext->open_xrcd = vb_open_xrcd;
 	ext->close_xrcd = vb_close_xrcd;
 	ext->get_srq_num = vb_get_srq_num;
+	ext->post_srq_ops = vb_post_srq_ops;
 	ext->open_qp = vb_open_qp;
 	ext->advise_mr = vb_advise_mr;
 	ext->alloc_null_mr = vb_alloc_null_mr;
@@ -104,6 +111,7 @@ void vb_ops_disable(struct verbs_context *ext)
 	ext->context.ops.poll_cq = inherited_poll_cq;
 	ext->context.ops.req_notify_cq = inherited_req_notify_cq;
 	ext->context.ops.post_srq_recv = inherited_post_srq_recv;
+	ext->post_srq_ops = inherited_post_srq_ops;
 	ext->context.ops.post_send = inherited_post_send;
 	ext->context.ops.post_recv = inherited_post_recv;
 }

@@ -43,6 +43,15 @@ static int check_type(enum ibv_qp_type type, const char *call)
 	return -EINVAL;
 }
 
+/* It reads into the queue's buffers. */
+static int check_tags(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
+{
+	if (attr->qp_type == IBV_QPT_RC && vb_srq_of(attr->srq)->pd->number == vb_pd_of(pd)->number)
+		return 0;
+	vb_explain(call, "a shared receive queue that matches tags serves RC queue pairs of its protection domain");
+	return -EINVAL;
+}
+
 static int check_users(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
 {
 	bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
@@ -60,6 +69,8 @@ static int check_users(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, c
 	}
 	if (!err && receives && attr->srq)
 		err = vb_check_same_context(call, pd->context, "srq", attr->srq->context);
+	if (!err && receives && attr->srq && vb_srq_of(attr->srq)->tags)
+		err = check_tags(pd, attr, call);
 	return err;
 }
 

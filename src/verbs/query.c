@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/tags.h"
 #include "verbs/verbs.h"
 
 #undef ibv_query_port
@@ -33,6 +34,14 @@ static const struct ibv_odp_caps odp_caps = {
 	.per_transport_caps = { .rc_odp_caps = RC_ODP, .uc_odp_caps = UC_ODP, .ud_odp_caps = UD_ODP },
 };
 
+static const struct ibv_tm_caps tm_caps = {
+	.max_rndv_hdr_size = VB_RENDEZVOUS_MAX_BYTES,
+	.max_num_tags = VB_MAX_TAGS,
+	.flags = IBV_TM_CAP_RC,
+	.max_ops = VB_MAX_TAG_OPS,
+	.max_sge = VB_MAX_SGE,
+};
+
 /* Members that the caller's structure does not have are left out. */
 int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
 		       size_t attr_size)
@@ -48,6 +57,7 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	vb_device_attr(vb_device_of(pub), &a.orig_attr);
 	a.odp_caps = odp_caps;
 	a.xrc_odp_caps = RC_ODP;
+	a.tm_caps = tm_caps;
 	a.max_dm_size = VB_MAX_DM_BYTES;
 	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET, .max_rwq_indirection_tables = 1 << 16,
 		.max_rwq_indirection_table_size = 1 << VB_LOG_RWQ_TABLE, .rx_hash_fields_mask = VB_RX_HASH_FIELDS,

@@ -2,6 +2,7 @@
 /* Shared receive queues. */
 #include <stdlib.h>
 
+#include "adapter/tags.h"
 #include "verbs/verbs.h"
 
 static void explain_size(const char *call, const struct ibv_srq_attr *attr)
@@ -60,13 +61,59 @@ static struct ibv_srq *make_xrc(struct ibv_srq *srq, const struct ibv_srq_init_a
 	return vb_fail_null(err);
 }
 
+static int check_tm(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
+{
+	static const char call[] = "ibv_create_srq_ex";
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TM) || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
+		vb_explain(call, "a shared receive queue that matches tags needs a completion queue and tm_cap (IBV_SRQ_INIT_ATTR_CQ, _TM)");
+		return -EINVAL;
+	}
+	return vb_check_same_context(call, pub, "the completion queue", init->cq->context);
+}
+
+static struct ibv_srq *make_tm(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init)
+{
+	int err = vb_tags_init(vb_srq_of(srq), vb_cq_of(init->cq), &init->tm_cap);
+	if (!err)
+		return srq;
+	ibv_destroy_srq(srq);
+	return vb_fail_null(err);
+}
+
+static int check_type(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init, enum ibv_srq_type type)
+{
+	switch (type) {
+	case IBV_SRQT_BASIC:
+		return 0;
+	case IBV_SRQT_XRC:
+		return check_xrc(pub, init);
+	case IBV_SRQT_TM:
+		return check_tm(pub, init);
+	}
+	vb_explain("ibv_create_srq_ex", "srq_type %d does not exist", (int)type);
+	return -EINVAL;
+}
+
+static struct ibv_srq *make_typed(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init, enum ibv_srq_type type)
+{
+	switch (type) {
+	case IBV_SRQT_BASIC:
+		break;
+	case IBV_SRQT_XRC:
+		return make_xrc(srq, init);
+	case IBV_SRQT_TM:
+		return make_tm(srq, init);
+	}
+	return srq;
+}
+
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *init)
 {
 	static const char call[] = "ibv_create_srq_ex";
-	enum { KNOWN = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ };
+	enum { KNOWN = IBV_SRQ_INIT_ATTR_RESERVED - 1 };
 	enum ibv_srq_type type = init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? init->srq_type : IBV_SRQT_BASIC;
-	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) || (init->comp_mask & ~(uint32_t)KNOWN)) {
-		vb_explain(call, "this device has basic and XRC shared receive queues (comp_mask 0x%x, srq_type %d)", init->comp_mask, (int)type);
+	if (init->comp_mask & ~(uint32_t)KNOWN) {
+		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", init->comp_mask, KNOWN);
 		return vb_fail_null(-EOPNOTSUPP);
 	}
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
@@ -74,12 +121,21 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_at
 		return vb_fail_null(-EINVAL);
 	}
 	int err = vb_check_same_context(call, pub, "the protection domain", init->pd->context);
-	if (!err && type == IBV_SRQT_XRC)
-		err = check_xrc(pub, init);
+	if (!err)
+		err = check_type(pub, init, type);
 	if (err)
 		return vb_fail_null(err);
 	struct ibv_srq *srq = create(init->pd, init->srq_context, &init->attr, call);
-	return srq && type == IBV_SRQT_XRC ? make_xrc(srq, init) : srq;
+	return srq ? make_typed(srq, init, type) : NULL;
+}
+
+int vb_post_srq_ops(struct ibv_srq *pub, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	if (vb_srq_of(pub)->tags)
+		return vb_tags_post(vb_srq_of(pub), wr, bad);
+	vb_explain("ibv_post_srq_ops", "the shared receive queue does not match tags (IBV_SRQT_TM)");
+	*bad = wr;
+	return EINVAL;
 }
 
 VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int mask)

@@ -239,6 +239,7 @@ void vb_rss_fini(struct vb_verbs_qp *qp);
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *attr);
+int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr);
 /* Makes a CQ without its extended functions. */
 struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,

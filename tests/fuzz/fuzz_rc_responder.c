@@ -26,7 +26,7 @@ static struct world {
 	bool taken, withdrawn;
 } w;
 
-static int receive_take(void *ctx)
+static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	must(!w.taken && !w.rc.broken);
 	if (w.receives == 0)

@@ -141,7 +141,7 @@ static bool uses_receive(const struct vb_request *r)
 	return r->kind == VB_REQ_SEND || (r->kind == VB_REQ_WRITE && r->tail == VB_TAIL_IMM);
 }
 
-static int receive_take(void *ctx)
+static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	struct end *end = ctx;
 

@@ -64,7 +64,7 @@ static struct world {
 	unsigned posted, allowed, done, lost, packets;
 } w;
 
-static int receive_take(void *ctx) { return 0; }
+static int receive_take(void *ctx, const struct vb_packet *packet) { return 0; }
 static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len) { return 0; }
 static void receive_done(void *ctx, const struct vb_received *received) { }
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access) { return 0; }

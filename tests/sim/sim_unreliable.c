@@ -108,7 +108,7 @@ static bool is_message(const uint8_t *bytes, unsigned index, unsigned number, ui
 
 /* --- UC: the receiver ------------------------------------------------------------------------------------------ */
 
-static int receive_take(void *ctx)
+static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	struct flow *flow = ctx;
 

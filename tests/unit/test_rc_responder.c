@@ -27,7 +27,7 @@ static struct fixture {
 	uint32_t sent;			/* PSNs of the peer, counted from FIRST_PSN */
 } f;
 
-static int receive_take(void *ctx)
+static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	if (!f.receives)
 		return -EAGAIN;

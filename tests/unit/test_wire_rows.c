@@ -10,8 +10,12 @@
 #include "wire/headers.h"
 #include "wire/ip_cm.h"
 #include "wire/rsocket.h"
+#include "wire/tag.h"
 
 typedef void check_table(const struct vb_field_table *t);
+
+VB_FIELD_TABLE(vb_tmh, 0, VB_TMH_ROWS);
+VB_FIELD_TABLE(vb_rvh, 0, VB_RVH_ROWS);
 
 static void each_table(check_table *check)
 {
@@ -26,6 +30,8 @@ static void each_table(check_table *check)
 	check(vb_ip_cm_fields);
 	for (unsigned i = 0; i < 4; i++)
 		check(vb_rs_field_tables[i]);
+	check(&vb_tmh_table);
+	check(&vb_rvh_table);
 }
 
 static uint32_t lcg(uint32_t *state)
