@@ -51,6 +51,7 @@ struct vb_cm_rx {
 struct vb_cm_send {
 	struct vb_cm_route to;
 	struct vb_mad mad;
+	bool is_repetition;		/* the same was sent before */
 };
 
 /* --- events to the user ---------------------------------------------------------------------------------------- */

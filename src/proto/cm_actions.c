@@ -41,6 +41,7 @@ void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s)
 		return;
 	vb_cm_out_send(s->out, &c->route, VB_CM_ATTR_REQ, 0);
 	s->out->sends[s->out->num_sends - 1].mad = c->last;
+	s->out->sends[s->out->num_sends - 1].is_repetition = true;
 }
 
 static void send_mra(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_mraed mraed)

@@ -107,7 +107,7 @@ void vb_cm_answer_sidr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb
 
 /* --- the table's inside (cm_conns.c) --------------------------------------------------------------------------- */
 
-#define VB_CM_HASH_CHAINS 1024	/* a power of two */
+#define VB_CM_HASH_CHAINS 4096	/* a power of two */
 
 struct vb_cm_table {
 	struct vb_cm_config config;

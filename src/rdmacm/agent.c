@@ -3,10 +3,11 @@
  * The agent: the one place where the CM machine meets time, memory and the wire. It runs in whichever thread calls or,
  * for messages, timers and dead peers, in the progress thread; always under the lock.
  *
- * A MAD that the receiver's queue has no room for is kept and tried again shortly, because the machine's own repetition
- * comes a second later. So is a request that nobody listens for: programs close a listener and open it anew while their
- * peers connect again, and get away with it where a network lies between (perftest -R does). After some time it is
- * answered by the REJ that a listening host would have sent. A MAD to a process that is gone becomes the peer's death.
+ * A MAD that the receiver's queue has no room for waits in the outbox, because the machine's own repetition comes a second
+ * later; repetitions do not wait behind it. So does a request that nobody listens for: programs close a listener and open it
+ * anew while their peers connect again, and get away with it where a network lies between (perftest -R does). After some
+ * time it is answered by the REJ that a listening host would have sent. A MAD to a process that is gone becomes the peer's
+ * death.
  */
 #include "rdmacm/agent.h"
 
@@ -16,24 +17,17 @@
 #include <time.h>
 
 #include "adapter/peer.h"
+#include "base/outbox.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
 #include "roce/port.h"
 
 enum {
-	POSTPONE_NS = 1000000,
-	FULL_TRIES = 1000,   /* with a receiver that has no room */
-	ABSENT_TRIES = 200,  /* without a listener */
+	MAX_WAITING = 1 << 16, /* in the outbox: some 20 MB */
 	MAX_LINGERING = 4096,
 	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
 	LAST_DREPS = 4,      /* repetitions of what is not waited for */
-};
-
-struct postponed {
-	struct vb_list node;
-	struct vb_cm_send send;
-	unsigned tries;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +40,7 @@ static struct {
 	uint64_t armed_ns; /* VB_CM_NEVER: not armed */
 	uint32_t next_comm_id;
 	uint64_t next_tid;
-	struct vb_list postponed;
+	struct vb_outbox outbox;
 } agent;
 
 void vb_cma_lock(void) { pthread_mutex_lock(&lock); }
@@ -69,10 +63,8 @@ struct vb_cm_table *vb_cma_table_locked(void) { return agent.table; }
 
 static void set_timer_locked(void)
 {
-	uint64_t deadline = vb_cm_deadline(agent.table);
+	uint64_t deadline = vb_min_u64(vb_cm_deadline(agent.table), vb_outbox_deadline(&agent.outbox));
 
-	if (!vb_list_is_empty(&agent.postponed))
-		deadline = vb_min_u64(deadline, vb_now_ns() + POSTPONE_NS);
 	if (deadline >= agent.armed_ns)
 		return; /* it fires earlier and is set anew then */
 	agent.armed_ns = deadline;
@@ -80,17 +72,6 @@ static void set_timer_locked(void)
 }
 
 /* ---- MADs ---- */
-
-static void postpone_locked(const struct vb_cm_send *send, unsigned tries)
-{
-	struct postponed *p = malloc(sizeof(*p));
-
-	if (!p)
-		return; /* lost, as on any network */
-	p->send = *send;
-	p->tries = tries;
-	vb_list_add_tail(&agent.postponed, &p->node);
-}
 
 /* 0: the message is neither a REQ nor a SIDR_REQ. */
 static uint32_t requester_id(const struct vb_mad *mad)
@@ -146,53 +127,55 @@ static void peer_lost_locked(uint32_t slot)
 	free(lost);
 }
 
-/* tries_left 0: this was the last. */
-static void undeliverable_locked(const struct vb_cm_send *send, unsigned tries_left)
+static bool is_awaited_request_locked(const struct vb_cm_send *send)
 {
-	uint32_t slot = vb_cma_route_slot(&send->to), requester = requester_id(&send->mad);
+	uint32_t requester = requester_id(&send->mad);
+
+	return requester && vb_cm_table_find(agent.table, requester);
+}
+
+static int try_send(const void *message)
+{
+	const struct vb_cm_send *send = message;
+	int err = vb_cma_packet_send(&send->to, &send->mad);
+
+	return vb_cma_route_is_local(&send->to) ? err : 0;
+}
+
+static bool is_for_same(const void *a, const void *b)
+{
+	const struct vb_cm_send *one = a, *other = b;
+
+	return memcmp(&one->to, &other->to, sizeof(one->to)) == 0;
+}
+
+static bool is_patient(const void *message)
+{
+	const struct vb_cm_send *send = message;
+
+	return !vb_cma_route_slot(&send->to) && is_awaited_request_locked(send);
+}
+
+static void undeliverable_locked(const void *message)
+{
+	const struct vb_cm_send *send = message;
+	uint32_t slot = vb_cma_route_slot(&send->to);
 
 	if (slot)
 		peer_lost_locked(slot);
-	else if (!requester || !vb_cm_table_find(agent.table, requester))
-		return; /* nobody waits for an answer */
-	else if (tries_left)
-		postpone_locked(send, tries_left);
-	else
+	else if (is_awaited_request_locked(send))
 		refuse_ourselves_locked(send);
 }
 
+static const struct vb_outbox_type outbox_type = {
+	.message_bytes = sizeof(struct vb_cm_send), .max_waiting = MAX_WAITING,
+	.send = try_send, .is_for_same = is_for_same, .is_patient = is_patient, .absent = undeliverable_locked,
+};
+
 static void send_locked(const struct vb_cm_send *send)
 {
-	int err = vb_cma_packet_send(&send->to, &send->mad);
-
-	if (err == -EAGAIN)
-		postpone_locked(send, FULL_TRIES);
-	else if (err == -ECONNREFUSED && vb_cma_route_is_local(&send->to))
-		undeliverable_locked(send, ABSENT_TRIES);
-}
-
-static void send_again_locked(const struct vb_cm_send *send, unsigned tries_left)
-{
-	int err = vb_cma_packet_send(&send->to, &send->mad);
-
-	if (err == -EAGAIN && tries_left)
-		postpone_locked(send, tries_left);
-	else if (err == -ECONNREFUSED && vb_cma_route_is_local(&send->to))
-		undeliverable_locked(send, tries_left < ABSENT_TRIES ? tries_left : ABSENT_TRIES);
-}
-
-static void send_postponed_locked(void)
-{
-	struct vb_list due = VB_LIST_INIT(due);
-	struct vb_list *node;
-
-	while ((node = vb_list_pop(&agent.postponed)))
-		vb_list_add_tail(&due, node);
-	while ((node = vb_list_pop(&due))) {
-		struct postponed *p = vb_container_of(node, struct postponed, node);
-		send_again_locked(&p->send, p->tries - 1);
-		free(p);
-	}
+	if (!send->is_repetition || !vb_outbox_waits_for(&agent.outbox, send))
+		vb_outbox_send(&agent.outbox, send, vb_now_ns());
 }
 
 /* Events first: what a send finds out (a dead peer) comes after what the machine said. */
@@ -230,7 +213,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (agent.started) {
 		while (vb_cm_expire(agent.table, now_ns, &out))
 			vb_cma_agent_run_locked(&out);
-		send_postponed_locked();
+		vb_outbox_try(&agent.outbox, now_ns);
 		set_timer_locked();
 	}
 	vb_cma_unlock();
@@ -296,7 +279,7 @@ static void forget(void)
 	agent.started = false;
 	agent.table = NULL;
 	memset(&agent.timer, 0, sizeof(agent.timer));
-	vb_list_init(&agent.postponed);
+	vb_outbox_init(&agent.outbox, &outbox_type);
 	vb_cma_device_forget();
 	vb_cma_neighbour_forget_all();
 	vb_cma_id_forget();
@@ -326,7 +309,7 @@ static int start_locked(void)
 		vb_host_put();
 		return err ? err : -ENOMEM;
 	}
-	vb_list_init(&agent.postponed);
+	vb_outbox_init(&agent.outbox, &outbox_type);
 	agent.timer.fire = timer_fired;
 	agent.armed_ns = VB_CM_NEVER;
 	vb_random(&agent.next_comm_id, sizeof(agent.next_comm_id));

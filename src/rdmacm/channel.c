@@ -34,6 +34,18 @@ int vb_cma_channel_create(struct rdma_event_channel **out)
 	return 0;
 }
 
+/* Takes an event out of the queue. */
+static void unqueue_locked(struct vb_cma_event *event)
+{
+	vb_list_del(&event->node);
+	vb_list_del(&event->of_owner);
+}
+
+static struct vb_cma_event *first_locked(const struct vb_cma_channel *ch)
+{
+	return vb_list_is_empty(&ch->events) ? NULL : vb_container_of(ch->events.next, struct vb_cma_event, node);
+}
+
 static void settle_locked(struct vb_cma_channel *ch)
 {
 	if (vb_list_is_empty(&ch->events))
@@ -56,16 +68,19 @@ static void discard_locked(struct vb_cma_event *event)
 void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 {
 	struct vb_cma_channel *ch = channel_of(channel);
-	struct vb_list *ids, *node;
+	struct vb_list *ids;
 	struct vb_cma_id *id;
+	struct vb_cma_event *event;
 
 	vb_cma_lock();
 	vb_cma_ids_locked(&ids);
 	vb_list_for_each(id, ids, node)
 		if (id->pub.channel == channel)
 			id->pub.channel = NULL;
-	while ((node = vb_list_pop(&ch->events)))
-		discard_locked(vb_container_of(node, struct vb_cma_event, node));
+	while ((event = first_locked(ch))) {
+		unqueue_locked(event);
+		discard_locked(event);
+	}
 	vb_cma_unlock();
 	vb_notifier_fini(&ch->notifier);
 	free(ch);
@@ -130,6 +145,7 @@ void vb_cma_event_queue_locked(struct vb_cma_event *event)
 		return;
 	}
 	vb_list_add_tail(&channel_of(channel)->events, &event->node);
+	vb_list_add_tail(&event->owner->events, &event->of_owner);
 	vb_notifier_raise(&channel_of(channel)->notifier);
 	vb_notifier_wake(&channel_of(channel)->notifier);
 }
@@ -145,29 +161,23 @@ void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type typ
 /* ---- an id's queued events ---- */
 
 /* The first queued event of id, taken out; NULL: none. */
-static struct vb_cma_event *pull_locked(struct vb_cma_channel *ch, const struct vb_cma_id *id)
+static struct vb_cma_event *pull_locked(const struct vb_cma_id *id)
 {
-	struct vb_cma_event *event;
-
-	vb_list_for_each(event, &ch->events, node) {
-		if (event->owner == id) {
-			vb_list_del(&event->node);
-			return event;
-		}
-	}
-	return NULL;
+	if (vb_list_is_empty(&id->events))
+		return NULL;
+	struct vb_cma_event *event = vb_container_of(id->events.next, struct vb_cma_event, of_owner);
+	unqueue_locked(event);
+	return event;
 }
 
 void vb_cma_event_drop_locked(struct vb_cma_id *id)
 {
 	struct vb_cma_event *event;
 
-	if (!id->pub.channel)
-		return;
-	struct vb_cma_channel *ch = channel_of(id->pub.channel);
-	while ((event = pull_locked(ch, id)))
+	while ((event = pull_locked(id)))
 		discard_locked(event);
-	settle_locked(ch);
+	if (id->pub.channel)
+		settle_locked(channel_of(id->pub.channel));
 }
 
 void vb_cma_event_wait_acked_locked(struct vb_cma_id *id)
@@ -180,10 +190,16 @@ void vb_cma_event_wait_acked_locked(struct vb_cma_id *id)
 static void move_locked(struct vb_cma_id *id, struct rdma_event_channel *to)
 {
 	struct rdma_event_channel *from = id->pub.channel;
+	struct vb_list moved = VB_LIST_INIT(moved), *node;
 	struct vb_cma_event *event;
 
+	if (from == to)
+		return;
+	while ((event = pull_locked(id)))
+		vb_list_add_tail(&moved, &event->node);
 	id->pub.channel = to;
-	while (from && from != to && (event = pull_locked(channel_of(from), id))) {
+	while ((node = vb_list_pop(&moved))) {
+		event = vb_container_of(node, struct vb_cma_event, node);
 		vb_cma_event_queue_locked(event);
 		if (brings_unseen_id(event))
 			move_locked(vb_cma_id_of(event->pub.id), to);
@@ -224,12 +240,12 @@ VB_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *
 /* An event handed out: its owner may not go before it is acknowledged. */
 static struct vb_cma_event *take_locked(struct vb_cma_channel *ch)
 {
-	struct vb_list *node = vb_list_pop(&ch->events);
+	struct vb_cma_event *event = first_locked(ch);
 
-	if (!node)
+	if (!event)
 		return NULL;
+	unqueue_locked(event);
 	settle_locked(ch);
-	struct vb_cma_event *event = vb_container_of(node, struct vb_cma_event, node);
 	event->owner->events_told++;
 	if (brings_unseen_id(event)) {
 		event->owner->backlog_left++;

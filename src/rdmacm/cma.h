@@ -156,6 +156,8 @@ struct vb_cma_id {
 	struct rdma_cm_id pub;
 	struct vb_list node;        /* of all ids, in the order of creation */
 	uint64_t serial;
+	struct vb_list listening;   /* of those that listen */
+	struct vb_list events;      /* queued on the channel for it, oldest first */
 	enum vb_cma_state state;
 	bool sync;                  /* its channel is its own and calls wait */
 
@@ -243,7 +245,8 @@ bool vb_cma_group_joined(struct vb_cma_event *event);
 
 struct vb_cma_event {
 	struct rdma_cm_event pub;
-	struct vb_list node;
+	struct vb_list node;      /* of the channel's */
+	struct vb_list of_owner;
 	struct vb_cma_id *owner;  /* whose destruction waits for the acknowledgement */
 	struct ibv_ece ece;
 	uint64_t group;           /* of multicast events (mcast.c) */
@@ -299,6 +302,9 @@ struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);
 
 /* An event of the machine (event.c). */
 void vb_cma_deliver_locked(const struct vb_cm_event *event);
+/* Requests for the id are taken from here on; and no more. */
+void vb_cma_listener_add_locked(struct vb_cma_id *id);
+void vb_cma_listener_remove_locked(struct vb_cma_id *id);
 /* A request from the wire (listen.c). */
 void vb_cma_take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out);
 
@@ -318,7 +324,7 @@ enum {
 	VB_CMA_PACKET_LIFETIME  = 16,
 	VB_CMA_ACK_TIMEOUT      = 17, /* about 0.5 s */
 	VB_CMA_MRA_TIMEOUT      = 22, /* about 17 s of patience for a program that thinks */
-	VB_CMA_MAX_BACKLOG      = 1024,
+	VB_CMA_MAX_BACKLOG      = 16384,
 	VB_CMA_HOP_LIMIT        = 64,
 	VB_CMA_PKEY             = 0xffff,
 };

@@ -54,6 +54,8 @@ static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *co
 	id->our_psn &= 0xffffff; /* 24 bits */
 	vb_list_init(&id->groups);
 	id->serial = ++last_serial;
+	vb_list_init(&id->listening);
+	vb_list_init(&id->events);
 	vb_list_add_tail(&ids, &id->node);
 	return id;
 }
@@ -146,6 +148,7 @@ VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 	struct vb_cma_port *port = id->port;
 	id->port = NULL;
 	id->state = VB_CMA_CLOSED;
+	vb_cma_listener_remove_locked(id);
 	vb_cma_unlock();
 	vb_cma_port_close(port); /* no request arrives any more */
 	vb_cma_lock();

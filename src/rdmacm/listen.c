@@ -6,6 +6,20 @@
 #include "rdmacm/cma.h"
 #include "wire/ip_cm.h"
 
+/* Under the lock: those that requests from the wire are compared with. */
+static struct vb_list listeners = VB_LIST_INIT(listeners);
+
+void vb_cma_listener_add_locked(struct vb_cma_id *id)
+{
+	id->state = VB_CMA_LISTENING;
+	vb_list_add_tail(&listeners, &id->listening);
+}
+
+void vb_cma_listener_remove_locked(struct vb_cma_id *id)
+{
+	vb_list_del(&id->listening);
+}
+
 /* ---- the program's side ---- */
 
 static int bind_to_listen(struct vb_cma_id *id, const char *call)
@@ -33,13 +47,16 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 		return err;
 	vb_cma_lock();
 	id->backlog_left = backlog > 0 && backlog < VB_CMA_MAX_BACKLOG ? (unsigned)backlog : VB_CMA_MAX_BACKLOG;
-	id->state = VB_CMA_LISTENING;
+	vb_cma_listener_add_locked(id);
 	vb_cma_unlock();
 	err = vb_cma_port_listen(id->port);
-	if (err) {
-		vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
-		id->state = VB_CMA_BOUND;
-	}
+	if (!err)
+		return 0;
+	vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
+	vb_cma_lock();
+	vb_cma_listener_remove_locked(id);
+	id->state = VB_CMA_BOUND;
+	vb_cma_unlock();
 	return err;
 }
 
@@ -120,8 +137,6 @@ static int addresses(const struct vb_cm_event *e, uint64_t service_id, struct vb
 
 static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const struct vb_cma_addr *addr)
 {
-	if (id->state != VB_CMA_LISTENING)
-		return false; /* its addresses are its program's to change */
 	struct vb_cm_service bound = vb_cma_service(id->pub.ps, &id->src);
 	if (vb_cm_service_id(&bound) != service_id)
 		return false;
@@ -133,11 +148,9 @@ static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const st
 
 static struct vb_cma_id *find_listener_locked(uint64_t service_id, const struct vb_cma_addr *addr)
 {
-	struct vb_list *ids;
 	struct vb_cma_id *id, *found = NULL;
 
-	vb_cma_ids_locked(&ids);
-	vb_list_for_each(id, ids, node)
+	vb_list_for_each(id, &listeners, listening)
 		if (listens_on(id, service_id, addr) && (!found || vb_cma_addr_is_any(&found->src)))
 			found = id;
 	return found;

@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/outbox.h"
+
 enum {
-	WAIT_NS = 1000000,
-	FULL_TRIES = 1000,   /* with a receiver that has no room */
-	ABSENT_TRIES = 200,  /* without a listener */
-	MAX_WAITING = 1024,
-	REMEMBERED = 256,    /* a power of two */
+	MAX_WAITING = 1 << 14, /* some 7 MB */
+	REMEMBERED = 256,      /* a power of two */
 };
 
 /* ---- sending ---- */
@@ -54,22 +53,20 @@ int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_
 /* ---- receiving ---- */
 
 struct arrival {
-	struct vb_list node;
 	struct vb_inbox_addr addr;
 	unsigned ifindex;
-	unsigned tries;
 	bool is_request, to_service;
 	struct vb_cm_service service; /* to_service */
 	uint32_t slot;                /* else */
 	struct vb_gsi_packet packet;
 };
 
+/* What is for other processes of this host waits until they have room. */
 static struct {
 	pthread_mutex_t lock;
-	struct vb_list list;          /* oldest first */
-	unsigned count;
+	struct vb_outbox outbox;
 	struct vb_timer timer;
-} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER, .list = VB_LIST_INIT(waiting.list) };
+} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* To this process's own CM, as if it had come from the inbox of `slot`. False: it has none. */
 static bool deliver(const struct arrival *a, uint32_t slot)
@@ -79,16 +76,29 @@ static bool deliver(const struct arrival *a, uint32_t slot)
 	return vb_inbox_deliver(&msg);
 }
 
-/* 0: delivered. -EAGAIN: no room. -ECONNREFUSED: nobody is there. */
-static int hand_over(const struct arrival *a)
+/* 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. */
+static int hand_over(const void *message)
 {
+	const struct arrival *a = message;
 	struct iovec iov = { (void *)(uintptr_t)&a->packet, sizeof(a->packet) };
 
 	if (a->to_service)
 		return vb_gsi_send_to_service(&a->service, &a->addr, &a->packet);
-	if (!a->slot || !vb_slot_is_mine(a->slot))
-		return a->slot ? vb_inbox_send(a->slot, &a->addr, &iov, 1) : -ECONNREFUSED;
-	return deliver(a, a->slot) ? 0 : -ECONNREFUSED;
+	return a->slot ? vb_inbox_send(a->slot, &a->addr, &iov, 1) : -ECONNREFUSED;
+}
+
+static bool is_for_same(const void *one, const void *other)
+{
+	const struct arrival *a = one, *b = other;
+
+	if (a->to_service != b->to_service)
+		return false;
+	return a->to_service ? memcmp(&a->service, &b->service, sizeof(a->service)) == 0 : a->slot == b->slot;
+}
+
+static bool is_patient(const void *message)
+{
+	return ((const struct arrival *)message)->is_request;
 }
 
 /* What the CM of a listening host would answer. */
@@ -108,65 +118,47 @@ static void answer(const struct arrival *a)
 		vb_gsi_send(&back, a->ifindex, &out.sends[i].mad);
 }
 
-static bool wait(const struct arrival *a, unsigned tries)
-{
-	struct arrival *copy = NULL;
-
-	pthread_mutex_lock(&waiting.lock);
-	if (waiting.count < MAX_WAITING)
-		copy = malloc(sizeof(*copy));
-	if (copy) {
-		*copy = *a;
-		copy->tries = tries;
-		vb_list_add_tail(&waiting.list, &copy->node);
-		if (!waiting.count++)
-			vb_timer_set(&waiting.timer, vb_now_ns() + WAIT_NS);
-	}
-	pthread_mutex_unlock(&waiting.lock);
-	return copy;
-}
-
 /* A request without a listener may repeat one that was taken before its listener went: the CM that took it knows, any other refuses. */
-static void settle_absent(const struct arrival *a)
+static void settle_absent(const void *message)
 {
+	const struct arrival *a = message;
+
 	if (!a->is_request || !deliver(a, vb_slot_first()))
 		answer(a);
 }
 
-/* tries are how many more there may be; what never found room is lost, as on any network. */
-static void settle(const struct arrival *a, unsigned full_tries, unsigned absent_tries)
-{
-	int err = hand_over(a);
+static const struct vb_outbox_type outbox_type = {
+	.message_bytes = sizeof(struct arrival), .max_waiting = MAX_WAITING,
+	.send = hand_over, .is_for_same = is_for_same, .is_patient = is_patient, .absent = settle_absent,
+};
 
-	if (err == -EAGAIN && full_tries)
-		wait(a, full_tries);
-	else if (err == -ECONNREFUSED && !(a->is_request && absent_tries && wait(a, absent_tries)))
-		settle_absent(a);
+static void set_timer_locked(void)
+{
+	uint64_t deadline = vb_outbox_deadline(&waiting.outbox);
+
+	if (deadline != VB_OUTBOX_NEVER)
+		vb_timer_set(&waiting.timer, deadline);
 }
 
-static void take_waiting(struct vb_list *list)
+static void settle(const struct arrival *a)
 {
-	struct vb_list *node;
-
-	vb_list_init(list);
+	if (!a->to_service && a->slot && vb_slot_is_mine(a->slot)) {
+		if (!deliver(a, a->slot))
+			answer(a);
+		return;
+	}
 	pthread_mutex_lock(&waiting.lock);
-	while ((node = vb_list_pop(&waiting.list)))
-		vb_list_add_tail(list, node);
-	waiting.count = 0;
+	vb_outbox_send(&waiting.outbox, a, vb_now_ns());
+	set_timer_locked();
 	pthread_mutex_unlock(&waiting.lock);
 }
 
 static void try_again(struct vb_timer *timer, uint64_t now_ns)
 {
-	struct vb_list due, *node;
-
-	take_waiting(&due);
-	while ((node = vb_list_pop(&due))) {
-		struct arrival *a = vb_container_of(node, struct arrival, node);
-		unsigned left = a->tries - 1;
-		settle(a, left, left < ABSENT_TRIES ? left : ABSENT_TRIES);
-		free(a);
-	}
+	pthread_mutex_lock(&waiting.lock);
+	vb_outbox_try(&waiting.outbox, now_ns);
+	set_timer_locked();
+	pthread_mutex_unlock(&waiting.lock);
 }
 
 /*
@@ -232,7 +224,7 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm))
 		return;
 	if (find_receiver(&a, &cm))
-		settle(&a, FULL_TRIES, ABSENT_TRIES);
+		settle(&a);
 	else
 		answer(&a);
 }
@@ -243,14 +235,14 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 static void forget(void)
 {
 	pthread_mutex_init(&waiting.lock, NULL);
-	vb_list_init(&waiting.list);
-	waiting.count = 0;
+	vb_outbox_init(&waiting.outbox, &outbox_type);
 	memset(remembered, 0, sizeof(remembered));
 	memset(&waiting.timer.node, 0, sizeof(waiting.timer.node));
 }
 
 __attribute__((constructor)) static void begin(void)
 {
+	vb_outbox_init(&waiting.outbox, &outbox_type);
 	waiting.timer.fire = try_again;
 	vb_host_at_fork(forget);
 }

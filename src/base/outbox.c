@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/outbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOON_NS = 50000, RARELY_NS = 2000000 };
+
+struct waiting {
+	struct vb_list node;
+	uint64_t since_ns;
+	char message[];
+};
+
+/* In the list while messages wait for it. */
+struct receiver {
+	struct vb_list node;
+	struct vb_list messages; /* oldest first */
+	uint64_t next_ns, pause_ns;
+	uint64_t took_ns;        /* when it last took one, or began to have no room */
+	uint64_t absent_ns;      /* since when it is absent; 0: it is there */
+};
+
+void vb_outbox_init(struct vb_outbox *o, const struct vb_outbox_type *type)
+{
+	o->type = type;
+	o->waiting = 0;
+	vb_list_init(&o->receivers);
+}
+
+static struct waiting *first_of(const struct receiver *r)
+{
+	return vb_container_of(r->messages.next, struct waiting, node);
+}
+
+static void drop_first(struct vb_outbox *o, struct receiver *r)
+{
+	struct waiting *w = first_of(r);
+
+	vb_list_del(&w->node);
+	free(w);
+	o->waiting--;
+}
+
+static void drop_all(struct vb_outbox *o, struct receiver *r)
+{
+	while (!vb_list_is_empty(&r->messages))
+		drop_first(o, r);
+}
+
+static void forget(struct receiver *r)
+{
+	vb_list_del(&r->node);
+	free(r);
+}
+
+void vb_outbox_clear(struct vb_outbox *o)
+{
+	struct receiver *r;
+
+	vb_list_for_each(r, &o->receivers, node) {
+		drop_all(o, r);
+		forget(r);
+	}
+}
+
+/* ---- waiting ---- */
+
+static struct receiver *find(const struct vb_outbox *o, const void *message)
+{
+	struct receiver *r;
+
+	vb_list_for_each(r, &o->receivers, node)
+		if (!vb_list_is_empty(&r->messages) && o->type->is_for_same(first_of(r)->message, message))
+			return r;
+	return NULL;
+}
+
+bool vb_outbox_waits_for(const struct vb_outbox *o, const void *message)
+{
+	return find(o, message) != NULL;
+}
+
+static struct receiver *receiver_new(struct vb_outbox *o, int err, uint64_t now_ns)
+{
+	struct receiver *r = malloc(sizeof(*r));
+
+	if (!r)
+		return NULL;
+	*r = (struct receiver){ .next_ns = now_ns + SOON_NS, .pause_ns = SOON_NS, .took_ns = now_ns,
+				.absent_ns = err == -ECONNREFUSED ? now_ns : 0 };
+	vb_list_init(&r->messages);
+	vb_list_add_tail(&o->receivers, &r->node);
+	return r;
+}
+
+/* True: it waits behind the others. */
+static bool append(struct vb_outbox *o, struct receiver *r, const void *message, uint64_t now_ns)
+{
+	struct waiting *w = o->waiting < o->type->max_waiting ? malloc(sizeof(*w) + o->type->message_bytes) : NULL;
+
+	if (!w)
+		return false;
+	memcpy(w->message, message, o->type->message_bytes);
+	w->since_ns = now_ns;
+	vb_list_add_tail(&r->messages, &w->node);
+	o->waiting++;
+	return true;
+}
+
+static void wait(struct vb_outbox *o, const void *message, int err, uint64_t now_ns)
+{
+	struct receiver *r = receiver_new(o, err, now_ns);
+
+	if (r && !append(o, r, message, now_ns))
+		forget(r);
+}
+
+void vb_outbox_send(struct vb_outbox *o, const void *message, uint64_t now_ns)
+{
+	struct receiver *r = find(o, message);
+
+	if (r) {
+		append(o, r, message, now_ns);
+		return;
+	}
+	int err = o->type->send(message);
+	if (err == -ECONNREFUSED && !o->type->is_patient(message))
+		o->type->absent(message);
+	else if (err == -EAGAIN || err == -ECONNREFUSED)
+		wait(o, message, err, now_ns);
+}
+
+/* ---- trying again ---- */
+
+uint64_t vb_outbox_deadline(const struct vb_outbox *o)
+{
+	uint64_t deadline = VB_OUTBOX_NEVER;
+	struct receiver *r;
+
+	vb_list_for_each(r, &o->receivers, node)
+		deadline = vb_min_u64(deadline, r->next_ns);
+	return deadline;
+}
+
+/* Nobody is there for the first message. False: it goes on waiting. */
+static bool give_up_first(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
+{
+	struct waiting *w = first_of(r);
+
+	if (o->type->is_patient(w->message) && now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS)
+		return false;
+	vb_list_del(&w->node);
+	o->waiting--;
+	o->type->absent(w->message);
+	free(w);
+	return true;
+}
+
+/* Returns why it stopped; 0: nothing waits any more. */
+static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
+{
+	bool is_absent = false;
+
+	while (!vb_list_is_empty(&r->messages)) {
+		int err = is_absent ? -ECONNREFUSED : o->type->send(first_of(r)->message);
+		if (err == -EAGAIN)
+			return err;
+		if (err != -ECONNREFUSED) {
+			drop_first(o, r);
+			r->took_ns = now_ns;
+			r->absent_ns = 0;
+			continue;
+		}
+		is_absent = true;
+		if (!r->absent_ns)
+			r->absent_ns = now_ns;
+		if (!give_up_first(o, r, now_ns))
+			return err;
+	}
+	return 0;
+}
+
+static void try_receiver(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
+{
+	int err = send_waiting(o, r, now_ns);
+
+	if (err == -EAGAIN)
+		r->absent_ns = 0;
+	if (err == -EAGAIN && now_ns - r->took_ns > VB_OUTBOX_FULL_NS)
+		drop_all(o, r);
+	r->pause_ns = r->took_ns == now_ns ? SOON_NS : vb_min_u64(2 * r->pause_ns, RARELY_NS);
+	r->next_ns = now_ns + r->pause_ns;
+	if (vb_list_is_empty(&r->messages))
+		forget(r);
+}
+
+void vb_outbox_try(struct vb_outbox *o, uint64_t now_ns)
+{
+	struct receiver *r;
+
+	vb_list_for_each(r, &o->receivers, node)
+		if (r->next_ns <= now_ns)
+			try_receiver(o, r, now_ns);
+}
