@@ -98,9 +98,35 @@ def udaddy_case(options):
                    client_shows=("^return status 0$",), server_shows=("^return status 0$",))
 
 
+def cmtime_case(connections, **rules):
+    """Its server is for ever."""
+    shows = tuple(rf"^{step} *: +[\d.]+" for step in ("resolve addr", "connect", "disconnect", "destroy"))
+    return cm_pair(f"cmtime -b {{addr}} -p {{port}} -c {connections}", f"cmtime -s {{addr}} -p {{port}} -c {connections}",
+                   f"cmtime -c {connections}", client_shows=shows, server_stays=True, **rules)
+
+
+def xrc_case(kind):
+    """rdma_xserver has one listener, or for XRC two of them."""
+    return cm_pair(f"rdma_xserver -p {{port}} -c {kind}", f"rdma_xclient -s {{addr}} -p {{port}} -c {kind}", f"rdma_xclient -c {kind}",
+                   client_shows=("^rdma_xclient: end 0$",), server_shows=("^rdma_xserver: end 0$",))
+
+
+def mckey_case(options, group="239.77.0.1", sender="", **rules):
+    """A receiver tells that it has joined; its output must not wait for its end."""
+    command = f"mckey -m {group} -b {{local}} {options}"
+    shows = ("^return status 0$",)
+    return cm_pair(f"stdbuf -oL {command}", f"{command} -s {sender}", " ".join(f"mckey -m {group} {options} {sender}".split()), client_shows=shows,
+                   server_shows=shows, server_ready="^mckey: joined dgid", **rules)
+
+
 def cm_cases():
     return [
         *rping_cases(),
+        cmtime_case(100),
+        cmtime_case(2000),
+        xrc_case("r"),
+        *(mckey_case(options) for options in ("-C 20 -S 500", "-c 3 -C 20 -S 100")),
+        mckey_case("-C 20 -S 500", sender="-o"),
         cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}", "rdma_client/rdma_server",
                 client_shows=("^rdma_client: end 0$",), server_shows=("^rdma_server: end 0$",)),
         *(ucmatose_case(options) for options in ("", "-c 100", "-m", "-m -c 20 -C 50 -S 10000")),
@@ -225,6 +251,7 @@ def full_cases():
         yield perftest(f"ib_{operation}_bw", "-a -b -q 8", POWERS, iterations=1000, limit_s=600)
     yield rping("-C 100000 -S 65535", limit_s=300)
     yield ucmatose_case("-c 1000 -C 100")
+    yield cmtime_case(10000, limit_s=120)
     yield rcopy(1024, limit_s=600)
     for program in ("rstream", "riostream"):
         yield stream(program, "-S all -T v", limit_s=600)

@@ -14,7 +14,7 @@ import paths  # noqa: F401
 import harness
 import programs
 import suite
-from programs import perftest, pingpong, rping, ucmatose_case, udaddy_case
+from programs import cmtime_case, mckey_case, perftest, pingpong, rping, ucmatose_case, udaddy_case, xrc_case
 from suite import Item
 
 CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
@@ -26,14 +26,6 @@ FEW = 50
 WRONG_PORT = "rping -c -a {addr} -p 9 -C 1"
 NOBODY_THERE_LIMIT_S = 60.0
 MANY_PINGS = "-C 3000 -S 1000"
-
-
-def mckey(group):
-    """A receiver tells that it has joined; its output must not wait for its end."""
-    options = f"-m {group} -b {{local}} -C 20 -S 500"
-    return programs.cm_pair(f"stdbuf -oL mckey {options}", f"mckey {options} -s", f"mckey -m {group}",
-                            client_shows=("^return status 0$",), server_shows=("^return status 0$",),
-                            server_ready="^mckey: joined dgid")
 
 
 def pingpong_items():
@@ -63,8 +55,12 @@ def cm_items():
                                 server_shows=("^rdma_server: end 0$",)), ("REQ", "REP", "RTU", "RC SEND_ONLY"))
     yield Item(harness.Case("rping nobody listens", server="rping -s -a {addr} -p {port}", client=WRONG_PORT, client_exit=255,
                             client_shows=("RDMA_CM_EVENT_REJECTED",), server_stays=True), ("REQ", "REJ"))
-    yield Item(mckey("239.77.0.1"), ("UD SEND_ONLY_IMM",))
-    yield Item(mckey("ff0e::77:1"), ("UD SEND_ONLY_IMM",), ipv6=True)
+    yield Item(mckey_case("-C 20 -S 500"), ("UD SEND_ONLY_IMM",))
+    yield Item(mckey_case("-c 3 -C 5"), ("UD SEND_ONLY_IMM",))
+    yield Item(mckey_case("-C 20 -S 500", "ff0e::77:1"), ("UD SEND_ONLY_IMM",), ipv6=True)
+    yield Item(cmtime_case(100), ("REQ", "REP", "RTU", "DREQ", "DREP"))
+    yield Item(cmtime_case(2000), ())
+    yield Item(xrc_case("r"), ("REQ", "REP", "RTU"))
 
 
 def perftest_items():
