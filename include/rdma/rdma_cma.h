@@ -39,6 +39,10 @@ enum rdma_cm_event_type {
 	RDMA_CM_EVENT_MULTICAST_ERROR,
 	RDMA_CM_EVENT_ADDR_CHANGE,
 	RDMA_CM_EVENT_TIMEWAIT_EXIT,
+	RDMA_CM_EVENT_ADDRINFO_RESOLVED,
+	RDMA_CM_EVENT_ADDRINFO_ERROR,
+	RDMA_CM_EVENT_USER,
+	RDMA_CM_EVENT_INTERNAL,	/* given to no program */
 };
 
 /*
@@ -167,14 +171,18 @@ struct rdma_cm_event {
 	union {
 		struct rdma_conn_param	conn;
 		struct rdma_ud_param	ud;
+		uint64_t		arg;	/* of RDMA_CM_EVENT_USER */
 	} param;
 };
 
-/* Bits of rdma_addrinfo.ai_flags: for listening; numeric node; do not resolve routes; ai_family is a demand. */
+/* Bits of rdma_addrinfo.ai_flags: for listening; numeric node; do not resolve routes; ai_family is a demand;
+ * ask the subnet's administration, or the system's names (the default). */
 #define RAI_PASSIVE	0x00000001
 #define RAI_NUMERICHOST	0x00000002
 #define RAI_NOROUTE	0x00000004
 #define RAI_FAMILY	0x00000008
+#define RAI_SA		0x00000010
+#define RAI_DNS		0x00000020
 
 /* What rdma_getaddrinfo() finds, and its hints. Lengths are in bytes; ai_next leads through a list. */
 struct rdma_addrinfo {
@@ -404,6 +412,16 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval,
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
 		     struct rdma_addrinfo **res);
 void rdma_freeaddrinfo(struct rdma_addrinfo *res);
+
+/*
+ * The same without waiting: ADDRINFO_RESOLVED or ADDRINFO_ERROR says when it is done, and rdma_query_addrinfo gives what was
+ * found. rdma_resolve_addrinfo(3), rdma_query_addrinfo(3)
+ */
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+
+/* Put an event of the program's own, RDMA_CM_EVENT_USER, on the id's channel. rdma_write_cm_event(3) */
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg);
 
 /*
  * Enhanced connection establishment for programs with a queue pair of their own: what to send with the

@@ -6,7 +6,7 @@
 
 #include "rdmacm/cma.h"
 
-enum { KNOWN_FLAGS = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY };
+enum { KNOWN_FLAGS = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY | RAI_DNS };
 
 /* ---- hints ---- */
 

@@ -142,6 +142,7 @@ enum vb_cma_state {
 struct vb_cma_channel;
 struct vb_cma_event;
 struct vb_cma_neighbour;
+struct vb_cma_lookup;
 
 /* What both sides agreed on, and what the QP's transitions need. "Our" numbers are this side's. */
 struct vb_cma_agreement {
@@ -168,6 +169,8 @@ struct vb_cma_id {
 	struct vb_cma_addr src, dst; /* as in pub.route.addr */
 	struct vb_cma_addr asked_src; /* src before it was resolved; its family is 0 if it was unbound */
 	struct vb_cma_neighbour *neighbour; /* RESOLVING: what it waits for */
+	struct vb_cma_lookup *lookup; /* of a name, under way (lookup.c) */
+	struct rdma_addrinfo *found; /* by the last one */
 	struct vb_list groups;      /* memberships (mcast.c) */
 	struct vb_cma_port *port;
 
@@ -233,6 +236,11 @@ int vb_cma_id_fill_path(struct vb_cma_id *id);
 void vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms);
 /* Stops waiting, if the id waits. */
 void vb_cma_neighbour_forget_locked(struct vb_cma_id *id);
+
+/* ---- names ---- */
+
+/* Whoever looks up a name for the id does so in vain. */
+void vb_cma_lookup_forget_locked(struct vb_cma_id *id);
 
 /* ---- multicast ---- */
 

@@ -114,6 +114,7 @@ static void free_id(struct vb_cma_id *id)
 	free(id->pub.route.path_rec);
 	free(id->child_qp_attr);
 	free(id->connect_data);
+	rdma_freeaddrinfo(id->found);
 	free(id);
 }
 
@@ -130,6 +131,7 @@ static void quiet_locked(struct vb_cma_id *id)
 {
 	id->state = VB_CMA_CLOSED;
 	vb_cma_neighbour_forget_locked(id);
+	vb_cma_lookup_forget_locked(id);
 	vb_cma_event_drop_locked(id);
 	drop_connection_locked(id);
 	vb_cma_event_wait_acked_locked(id);
