@@ -34,7 +34,7 @@ struct vb_arena_head {
 	uint32_t reserved;
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
 	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/segment.h) */
-	uint32_t reserved3;
+	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/fence.h) */
 	uint64_t reserved2[4];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/* 0: the owner looks for work by itself. Else: it sleeps; ring its eventfd once for each new value. */

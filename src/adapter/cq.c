@@ -138,25 +138,36 @@ static inline int take_locked(struct vb_cq *cq, uint32_t n, struct sink to)
 	return vb_unlikely(!got && cq->overrun) ? -EIO : got;
 }
 
-/* The QP that had the last completion, with a reference, if there is more; it cannot go while it is hot. cq->lock is held. */
-static struct vb_qp *hot_with_news(const struct vb_cq *cq)
+/* News of the QP that had the last completion, which cannot go while it is hot. cq->lock is held. */
+static inline enum vb_claim claim_news(struct vb_qp *hot)
 {
-	struct vb_qp *hot = cq->hot;
 	const struct vb_path_ops *path = hot ? atomic_load_explicit(&hot->path, memory_order_acquire) : NULL;
-	if (!path || !path->has_news || !path->has_news(hot))
-		return NULL;
-	vb_qp_ref(hot);
-	return hot;
+	return path && path->claim_news ? path->claim_news(hot) : VB_CLAIM_NONE;
+}
+
+/* Its path stays as long as the claim. */
+static void take_news(struct vb_qp *hot, enum vb_claim claim)
+{
+	atomic_load_explicit(&hot->path, memory_order_relaxed)->take_news(hot, claim);
 }
 
 static inline int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 {
+	enum vb_claim claim = VB_CLAIM_NONE;
+	struct vb_qp *hot = NULL;
 	vb_lock(&cq->lock);
 	int got = take_locked(cq, n, to);
-	struct vb_qp *hot = got ? NULL : hot_with_news(cq);
+	if (!got) {
+		hot = cq->hot;
+		claim = claim_news(hot);
+	}
 	vb_unlock(&cq->lock);
-	if (got || !vb_progress_poll(hot))
+	if (got)
 		return got;
+	if (claim)
+		take_news(hot, claim);
+	if (!vb_progress_poll(claim != VB_CLAIM_NONE))
+		return 0;
 	vb_lock(&cq->lock);
 	got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);

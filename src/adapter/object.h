@@ -246,7 +246,8 @@ struct vb_rq {
 	struct vb_lock lock;
 	uint8_t *slots;
 	uint32_t stride, mask, max_wr, max_sge;
-	uint32_t tail, head;  /* posted, taken: free-running */
+	atomic_uint tail;     /* posted, free-running; written under lock */
+	atomic_uint head;     /* taken; written under lock, of a QP's own queue by its responder alone (resp_lock) */
 	atomic_uint polled;
 	atomic_bool starved;  /* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
 	struct vb_pd *pd;     /* where their memory comes from */

@@ -4,15 +4,16 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, has_news (and take_news), poll, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
 
-#include "adapter/object.h"
+#include "adapter/progress.h"
 #include "host/inspect.h"
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
+enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_ARRIVALS /* resp_lock is */ };
 
 struct vb_path_ops {
 	const char *name;
@@ -38,10 +39,13 @@ struct vb_path_ops {
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held. */
 	void (*run)(struct vb_qp *qp);
-	/* Has something happened to the QP? A few loads: a CQ's lock is held, under which path_state stays. */
-	bool (*has_news)(const struct vb_qp *qp);
-	/* Takes such news. No lock held. */
-	void (*take_news)(struct vb_qp *qp);
+	/*
+	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or resp_lock is taken, which keeps the
+	 * QP. A few loads if not: a CQ's lock is held, under which path_state stays.
+	 */
+	enum vb_claim (*claim_news)(struct vb_qp *qp);
+	/* Takes what was claimed, and releases it; the CQ's lock is not held. */
+	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
 	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
 	bool (*poll)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
@@ -64,6 +68,19 @@ struct vb_path_io {
 void vb_path_set_io(const struct vb_path_io *io);
 bool vb_path_pump(void);
 bool vb_path_watch(bool wake);
+
+/* One of a QP's locks, for claim_news. A QP leaves its path under both, so it cannot while one is held. */
+static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)
+{
+	if (vb_unlikely(!vb_lock_try(lock))) {
+		vb_progress_retry(qp);
+		return false;
+	}
+	if (vb_likely(atomic_load_explicit(&qp->path, memory_order_relaxed) != NULL))
+		return true;
+	vb_unlock(lock);
+	return false;
+}
 
 /* Called by constructors, in any order. At most 8. */
 void vb_path_register(const struct vb_path_ops *path);

@@ -9,6 +9,7 @@
 #include "adapter/segment.h"
 #include "adapter/tags.h"
 #include "base/ticks.h"
+#include "host/fence.h"
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
@@ -150,14 +151,6 @@ static void note_poll(void)
 	vb_loop_wake(); /* so that the progress thread starts to tick */
 }
 
-static void take_news(struct vb_qp *qp)
-{
-	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_acquire);
-	if (path)
-		path->take_news(qp);
-	vb_qp_unref(qp);
-}
-
 /* Whoever a poller waits for may be waiting for the poller's processor. */
 static void give_way(void)
 {
@@ -181,15 +174,12 @@ static bool is_round_due(bool found)
 	return true;
 }
 
-bool vb_progress_poll(struct vb_qp *hot)
+bool vb_progress_poll(bool found)
 {
 	if (vb_unlikely(!vb_arena))
 		return false; /* a forked child that polls its parent's CQ */
 	note_poll();
 	vb_segment_yield();
-	bool found = hot != NULL;
-	if (hot)
-		take_news(hot);
 	if (is_round_due(found))
 		found |= round_once();
 	if (found)
@@ -314,6 +304,7 @@ static int start_locked(void)
 		vb_host_at_fork(forget);
 	hooked = true;
 	atomic_store(&vb_arena->slots[0], vb_slot_first());
+	atomic_store(&vb_arena->fences, vb_fence_prepare());
 	fall_asleep();
 	vb_loop_set_pass(pass);
 	vb_copy_allow_peers();

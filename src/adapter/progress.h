@@ -21,10 +21,9 @@ int vb_adapter_start(void);
 extern struct vb_lock vb_progress_lock;
 
 /*
- * One round by a thread that polls and found no completion. hot: a QP that has news, with a reference that is given back, or NULL.
- * False: nothing has happened.
+ * One round by a thread that polls and found no completion. found: news of the CQ's hot QP. False: nothing has happened.
  */
-bool vb_progress_poll(struct vb_qp *hot);
+bool vb_progress_poll(bool found);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

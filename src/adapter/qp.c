@@ -141,9 +141,9 @@ static void disconnect(struct vb_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	if (path && running)
 		path->stop(qp);
+	atomic_store(&qp->path, NULL);
 	vb_unlock(&qp->resp_lock);
 	vb_unlock(&qp->sq.lock);
-	atomic_store(&qp->path, NULL);
 	if (qp->xrcd) {
 		vb_lock(&qp->resp_lock);
 		vb_xrc_release(qp);

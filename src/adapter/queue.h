@@ -22,7 +22,7 @@ void vb_srq_feed(struct vb_srq *srq);
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
 /* Receives that are posted and not taken. */
-uint32_t vb_rq_waiting(struct vb_rq *rq);
+uint32_t vb_rq_waiting(const struct vb_rq *rq);
 
 /* The protection domain that the peer's accesses are checked against; 0: none now. resp_lock is held. */
 static inline uint32_t vb_qp_domain(const struct vb_qp *qp)
@@ -74,7 +74,7 @@ void vb_qp_break(struct vb_qp *qp, int event);
 void vb_qp_established(struct vb_qp *qp);
 /* The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after the last retry. No lock held. */
 void vb_qp_peer_lost(struct vb_qp *qp);
-/* Completes a receive; imm in network order. */
-void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields);
+/* Completes a receive: fills in whose it is; imm in network order. */
+void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e);
 
 #endif

@@ -25,6 +25,19 @@ static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsign
 	return has & VB_KEY_NULL ? null_at(key, access) : va;
 }
 
+/* Bytes [skip, skip + part) of one entry, which is checked as a whole. */
+static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb_key *table, uint32_t pd, const struct ibv_sge *s,
+					  uint64_t skip, uint64_t part, unsigned access)
+{
+	uint64_t va;
+	enum vb_key_fault fault = vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		return fault;
+	va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
+	out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)va, part };
+	return VB_KEY_OK;
+}
+
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
 {
@@ -33,18 +46,19 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 	out->mapped = false;
 	out->bytes = bytes;
 	out->on_demand = false;
-	for (*bad = 0; bytes && *bad < n; ++*bad) {
+	*bad = 0;
+	if (vb_likely(n == 1 && bytes && skip + bytes <= sge->length))
+		return add_entry(out, table, pd, sge, skip, bytes, access);
+	for (; bytes && *bad < n; ++*bad) {
 		const struct ibv_sge *s = &sge[*bad];
 		if (skip >= s->length) {
 			skip -= s->length;
 			continue;
 		}
-		uint64_t va, part = vb_min_u64(s->length - skip, bytes);
-		enum vb_key_fault fault = vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
+		uint64_t part = vb_min_u64(s->length - skip, bytes);
+		enum vb_key_fault fault = add_entry(out, table, pd, s, skip, part, access);
 		if (vb_unlikely(fault != VB_KEY_OK))
 			return fault;
-		va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
-		out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)va, part };
 		bytes -= part;
 		skip = 0;
 	}
@@ -129,6 +143,10 @@ static void advance(struct cursor *c, size_t n)
 void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
+	if (vb_likely(to->count == 1 && from->count == 1)) {
+		copy_ordered(to->iov->iov_base, from->iov->iov_base, to->bytes);
+		return;
+	}
 	for (uint64_t rest = to->bytes; rest;) {
 		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
 		copy_ordered(place(&t), place(&f), n);

@@ -41,7 +41,8 @@ void vb_rq_fini(struct vb_rq *rq)
 void vb_rq_reset(struct vb_rq *rq)
 {
 	vb_lock(&rq->lock);
-	rq->tail = rq->head = 0;
+	atomic_store(&rq->tail, 0);
+	atomic_store(&rq->head, 0);
 	atomic_store(&rq->polled, 0);
 	atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
 	vb_unlock(&rq->lock);
@@ -52,18 +53,23 @@ static struct slot *slot_at(const struct vb_rq *rq, uint32_t position)
 	return (struct slot *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
 }
 
+static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->tail, memory_order_acquire); }
+static uint32_t head_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->head, memory_order_relaxed); }
+static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_of(rq); }
+
 static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 {
+	uint32_t tail = tail_of(rq);
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
 		return EINVAL;
-	if (rq->tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
+	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
 		return ENOMEM;
-	struct slot *s = slot_at(rq, rq->tail);
+	struct slot *s = slot_at(rq, tail);
 	s->wr_id = wr->wr_id;
 	s->nsge = wr->num_sge;
 	if (wr->num_sge)
 		memcpy(s->sge, wr->sg_list, wr->num_sge * sizeof(*s->sge));
-	rq->tail++;
+	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
 	return 0;
 }
 
@@ -82,9 +88,11 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	return err;
 }
 
-static void take_locked(struct vb_rq *rq, struct vb_rwqe *out)
+/* Of a queue that is not empty; its head is the caller's. */
+static inline void take(struct vb_rq *rq, struct vb_rwqe *out)
 {
-	const struct slot *s = slot_at(rq, rq->head++);
+	uint32_t head = head_of(rq);
+	const struct slot *s = slot_at(rq, head);
 	out->wr_id = s->wr_id;
 	out->nsge = s->nsge;
 	out->length = 0;
@@ -92,47 +100,56 @@ static void take_locked(struct vb_rq *rq, struct vb_rwqe *out)
 		out->sge[i] = s->sge[i];
 		out->length += s->sge[i].length;
 	}
+	atomic_store_explicit(&rq->head, head + 1, memory_order_relaxed);
 }
 
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out)
 {
 	vb_lock(&rq->lock);
-	bool there = rq->head != rq->tail;
+	bool there = waiting_in(rq);
 	if (there)
-		take_locked(rq, out);
+		take(rq, out);
 	vb_unlock(&rq->lock);
 	return there;
 }
 
-uint32_t vb_rq_waiting(struct vb_rq *rq)
+uint32_t vb_rq_waiting(const struct vb_rq *rq)
+{
+	return waiting_in(rq);
+}
+
+/* Under the lock the next post finds that the responder waits. */
+static bool starve(struct vb_rq *rq, struct vb_rwqe *out)
 {
 	vb_lock(&rq->lock);
-	uint32_t waiting = rq->tail - rq->head;
+	bool there = waiting_in(rq);
+	if (there)
+		take(rq, out);
+	atomic_store_explicit(&rq->starved, !there, memory_order_relaxed);
 	vb_unlock(&rq->lock);
-	return waiting;
+	return there;
 }
 
 static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 {
 	struct vb_rq *rq = &qp->rq;
 	out->pd = qp->pd->number;
-	vb_lock(&rq->lock);
-	bool there = rq->head != rq->tail;
-	if (vb_likely(there))
-		take_locked(rq, out);
-	atomic_store_explicit(&rq->starved, !there, memory_order_relaxed);
-	vb_unlock(&rq->lock);
-	return there;
+	if (vb_unlikely(!waiting_in(rq)))
+		return starve(rq, out);
+	take(rq, out);
+	if (vb_unlikely(atomic_load_explicit(&rq->starved, memory_order_relaxed)))
+		atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
+	return true;
 }
 
 static inline bool srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit)
 {
 	struct vb_srq *srq = qp->srq;
 	struct vb_rq *rq = &srq->rq;
-	bool there = rq->head != rq->tail;
+	bool there = waiting_in(rq);
 	if (there) {
-		take_locked(rq, out);
-		*limit_hit = srq->limit && rq->tail - rq->head < srq->limit;
+		take(rq, out);
+		*limit_hit = srq->limit && waiting_in(rq) < srq->limit;
 		if (*limit_hit)
 			srq->limit = 0;
 	} else if (vb_list_is_empty(&qp->srq_node)) {
@@ -170,21 +187,20 @@ bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out)
 	return qp->srq ? take_shared(qp, out) : take_own(qp, out);
 }
 
-void vb_receive_complete(struct vb_qp *qp, const struct vb_cqe *fields)
+void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 {
-	struct vb_cqe e = *fields;
-	e.qp = qp;
-	e.is_recv = 1;
-	e.is_srq = qp->srq != NULL;
-	if (e.is_srq)
-		e.srq = qp->srq;
+	e->qp = qp;
+	e->is_recv = 1;
+	e->is_srq = qp->srq != NULL;
+	if (e->is_srq)
+		e->srq = qp->srq;
 	if (vb_unlikely(qp->counts_receives))
-		vb_tally_add(qp, IBV_WC_RECV, e.status, e.byte_len);
+		vb_tally_add(qp, IBV_WC_RECV, e->status, e->byte_len);
 	if (vb_unlikely(qp->tags != NULL)) {
-		vb_tags_complete(qp, &e);
+		vb_tags_complete(qp, e);
 		return;
 	}
-	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, &e);
+	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, e);
 }
 
 /* ---- shared receive queues ---- */
@@ -231,10 +247,10 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 		return err;
 	struct vb_rq *rq = &srq->rq;
 	vb_lock(&rq->lock);
-	bool fits = rq->tail - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
+	bool fits = tail_of(rq) - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
 	struct vb_queue_memory unwanted = grown.memory;
 	if (fits) {
-		for (uint32_t i = rq->head; i != rq->tail; i++)
+		for (uint32_t i = head_of(rq); i != tail_of(rq); i++)
 			memcpy(slot_at(&grown, i), slot_at(rq, i), rq->stride);
 		unwanted = rq->memory;
 		rq->memory = grown.memory;
@@ -259,7 +275,7 @@ int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask)
 	if (err || !(mask & IBV_SRQ_LIMIT))
 		return err;
 	vb_lock(&srq->rq.lock);
-	bool hit = attr->srq_limit && srq->rq.tail - srq->rq.head < attr->srq_limit;
+	bool hit = attr->srq_limit && waiting_in(&srq->rq) < attr->srq_limit;
 	srq->limit = hit ? 0 : attr->srq_limit;
 	vb_unlock(&srq->rq.lock);
 	if (hit)

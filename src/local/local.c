@@ -183,6 +183,21 @@ static void update(struct vb_qp *qp)
 	ring_peer(l);
 }
 
+enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
+
+/*
+ * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it was prepared: users make
+ * full ones from then on, and what they did before has come through by the time that they are looked at.
+ */
+static void fence_users(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) || vb_likely(vb_fence_heavy()))
+		return;
+	atomic_store(&vb_arena->fences, 0);
+	vb_sleep_ns(STORE_NS);
+}
+
 /* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. False: the deadline came. */
 static bool await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer, uint64_t deadline_ns)
 {
@@ -243,6 +258,7 @@ static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	atomic_store(&l->mine->mode, l->epoch << 8);
+	fence_users();
 	vb_lock(&vb_progress_lock);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
@@ -265,17 +281,21 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
-/* resp_lock is held, and released. */
+/* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
 static void serve_locked(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
-	if (atomic_load(&qp->state) != IBV_QPS_ERR && atomic_load(&qp->path))
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR && atomic_load_explicit(&qp->path, memory_order_relaxed))
 		v = vb_responder_serve(vb_local_of(qp));
-	vb_unlock(&qp->resp_lock);
 	if (vb_unlikely(v.broken))
-		vb_qp_break(qp, v.event);
+		vb_qp_ref(qp);
 	else if (vb_unlikely(v.more))
 		vb_progress_later(qp);
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(v.broken)) {
+		vb_qp_break(qp, v.event);
+		vb_qp_unref(qp);
+	}
 }
 
 static void serve(struct vb_qp *qp)
@@ -329,18 +349,30 @@ static void run(struct vb_qp *qp)
 		serve(qp);
 }
 
-static bool has_news(const struct vb_qp *qp)
+static enum vb_claim claim_news(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	return atomic_load_explicit(&l->theirs, memory_order_acquire) && (vb_responder_is_called(l) || vb_requester_has_news(l));
+	if (!atomic_load_explicit(&l->theirs, memory_order_acquire))
+		return VB_CLAIM_NONE;
+	if (vb_requester_has_news(l))
+		return vb_path_claim(qp, &qp->sq.lock) ? VB_CLAIM_SENDS : VB_CLAIM_NONE;
+	return vb_responder_is_called(l) && vb_path_claim(qp, &qp->resp_lock) ? VB_CLAIM_ARRIVALS : VB_CLAIM_NONE;
 }
 
-static void take_news(struct vb_qp *qp)
+static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
-	struct vb_local_qp *l = vb_local_of(qp);
-	bool arrived = vb_responder_is_called(l), acked = vb_requester_has_news(l);
-	if ((!acked || request(qp)) && arrived)
+	if (claim == VB_CLAIM_ARRIVALS) {
+		serve_locked(qp);
+		return;
+	}
+	bool arrived = vb_responder_is_called(vb_local_of(qp));
+	if (arrived)
+		vb_qp_ref(qp);
+	request_locked(qp);
+	if (arrived) {
 		serve(qp);
+		vb_qp_unref(qp);
+	}
 }
 
 static void receive(struct vb_qp *qp)
@@ -386,6 +418,7 @@ static bool quiesce(uint64_t deadline_ns)
 	struct pair busy[BUSY_BATCH];
 	bool quiet = true;
 	unsigned n;
+	fence_users();
 	do {
 		n = find_busy(busy);
 		for (unsigned i = 0; i < n; i++) {
@@ -431,7 +464,7 @@ static const struct vb_path_ops local_path = {
 	.send = path_send,
 	.receive = receive,
 	.run = run,
-	.has_news = has_news,
+	.claim_news = claim_news,
 	.take_news = take_news,
 	.poll = vb_peers_listen,
 	.is_pending = vb_peers_are_ringing,

@@ -9,6 +9,7 @@
 
 #include "adapter/key.h"
 #include "adapter/queue.h"
+#include "host/fence.h"
 #include "local/peer.h"
 
 enum {
@@ -125,8 +126,14 @@ void vb_local_settle(struct vb_qp *qp);
 static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
 {
 	_Atomic(uint32_t) *busy = &l->mine->busy[half];
-	/* Sequentially consistent: pairs with vb_key_revoke and with stop()'s store of mode. */
-	atomic_exchange(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1);
+	uint32_t odd = atomic_load_explicit(busy, memory_order_relaxed) + 1;
+	/* Before all that the section looks at: pairs with fence_users (local.c). */
+	if (vb_likely(vb_fence_is_light() && atomic_load_explicit(&l->peer->arena->fences, memory_order_relaxed))) {
+		atomic_store_explicit(busy, odd, memory_order_relaxed);
+		atomic_signal_fence(memory_order_seq_cst);
+	} else {
+		atomic_exchange(busy, odd);
+	}
 }
 
 static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)

@@ -19,8 +19,10 @@
  * its own epoch, and acks carry the requester's. So nothing of an earlier connection can be taken for one of this.
  *
  * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it checks that it may, and
- * even again after its last access (one word for its requester, one for its responder). The owner revokes (a key, or by leaving its mode) and then waits for odd values to change. The
- * store of busy and the revocation are sequentially consistent, so either the user sees the revocation or the owner sees busy.
+ * even again after its last access (one word for its requester, one for its responder). The owner revokes (a key, or by leaving its
+ * mode) and then waits for odd values to change. Between making busy odd and checking there is a fence, as between revoking and
+ * looking at busy, so either the user sees the revocation or the owner sees busy. Where the owner says that its fences are heavy ones
+ * (arena->fences), the user's is a light one (host/fence.h).
  */
 #ifndef VB_LOCAL_SHARED_H
 #define VB_LOCAL_SHARED_H

@@ -247,21 +247,32 @@ static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_later(d->qp);
 }
 
-static void run(struct vb_qp *qp)
+/* sq.lock is held, and released. */
+static void retry_locked(struct vb_qp *qp)
 {
-	if (!vb_lock_try(&qp->sq.lock)) {
-		vb_progress_retry(qp);
-		return;
-	}
 	if (atomic_load(&of(qp)->blocked))
 		send_all(qp);
 	vb_unlock(&qp->sq.lock);
 }
 
-/* Something waits for room in an inbox: there may be some by now. */
-static bool has_news(const struct vb_qp *qp)
+static void run(struct vb_qp *qp)
 {
-	return atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed);
+	if (vb_lock_try(&qp->sq.lock))
+		retry_locked(qp);
+	else
+		vb_progress_retry(qp);
+}
+
+/* Something waits for room in an inbox: there may be some by now. */
+static enum vb_claim claim_news(struct vb_qp *qp)
+{
+	bool blocked = atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed);
+	return blocked && vb_path_claim(qp, &qp->sq.lock) ? VB_CLAIM_SENDS : VB_CLAIM_NONE;
+}
+
+static void take_news(struct vb_qp *qp, enum vb_claim claim)
+{
+	retry_locked(qp);
 }
 
 /* ---- receiving: resp_lock is held ---- */
@@ -401,8 +412,8 @@ const struct vb_roce_service vb_ud_service = {
 		.detach = detach,
 		.send = send_all,
 		.run = run,
-		.has_news = has_news,
-		.take_news = run,
+		.claim_news = claim_news,
+		.take_news = take_news,
 	},
 	.arrived = arrived,
 };

@@ -10,6 +10,7 @@
 
 #include "base/ticks.h"
 #include "fuzz.h"
+#include "host/fence.h"
 #include "host/memory.h"
 #include "host/notifier.h"
 #include "host/private.h"
@@ -38,6 +39,10 @@ void vb_fd_own(int fd) { }
 void vb_fd_close(int fd) { }
 void vb_host_lock(void) { }
 void vb_host_unlock(void) { }
+
+bool vb_fence_prepare(void) { return false; }
+bool vb_fence_is_light(void) { return false; }
+bool vb_fence_heavy(void) { return false; }
 
 void vb_random(void *buf, size_t bytes)
 {

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/fence.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static atomic_bool prepared;
+
+bool vb_fence_heavy(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+bool vb_fence_prepare(void)
+{
+#ifdef __SANITIZE_THREAD__
+	bool works = false; /* ThreadSanitizer knows of full fences alone */
+#else
+	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 && vb_fence_heavy();
+#endif
+	atomic_store(&prepared, works);
+	return works;
+}
+
+bool vb_fence_is_light(void)
+{
+	return atomic_load_explicit(&prepared, memory_order_relaxed);
+}
