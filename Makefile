@@ -25,10 +25,10 @@ check:
 # Simulations, SEEDS of each from FROM on.
 SEEDS ?= 20000
 FROM  ?= 1
-sims   = sim_cm sim_rc sim_rs_stream sim_unreliable
+sims   = sim/sim_cm sim/sim_rc sim/sim_rs_stream sim/sim_unreliable fuzz/sim_rdmacm
 soak: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/sim/%)
-	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/sim/$$sim $(FROM) $(SEEDS) || exit 1; done
+	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/%)
+	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/$$sim $(FROM) $(SEEDS) || exit 1; done
 
 # Also part of `make check`.
 check-interop:

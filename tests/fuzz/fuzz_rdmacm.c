@@ -13,14 +13,14 @@
 #include <errno.h>
 
 #include "fake_host.h"
+#include "fake_verbs.h"
 #include "fuzz.h"
 #include "proto/gsi.h"
 #include "rdmacm/cma.h"
 #include "wire/icrc.h"
 #include "wire/ip_cm.h"
 
-enum { MAX_IDS = 8, MAX_STEPS = 150, HEARD = 4, PORT = 7471, INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
-enum { OWN = 0x0a000001, OTHER = 0x0a000002 };
+enum { MAX_IDS = 8, MAX_STEPS = 150, HEARD = 4, PORT = 7471 };
 
 struct id {
 	struct rdma_cm_id *cm;
@@ -35,72 +35,6 @@ static struct {
 	bool was_local[HEARD];	/* whether it went to somebody of this host */
 	unsigned num_heard;
 } w;
-
-/* ---- libibverbs: one device, 10.0.0.1 ---- */
-
-static struct ibv_device device = { .name = "vb_eth0" };
-static struct ibv_context context = { .device = &device };
-static struct ibv_pd pd = { .context = &context };
-
-struct ibv_device **ibv_get_device_list(int *num)
-{
-	struct ibv_device **list = calloc(2, sizeof(struct ibv_device *));
-	must(list != NULL);
-	list[0] = &device;
-	if (num)
-		*num = 1;
-	return list;
-}
-
-void ibv_free_device_list(struct ibv_device **list) { free(list); }
-const char *ibv_get_device_name(struct ibv_device *d) { return d->name; }
-struct ibv_context *ibv_open_device(struct ibv_device *d) { return &context; }
-int ibv_close_device(struct ibv_context *c) { return 0; }
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *c) { return &pd; }
-
-int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
-{
-	*attr = (struct ibv_device_attr){ .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16, .node_guid = 1 };
-	return 0;
-}
-
-#undef ibv_query_port
-int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
-{
-	struct ibv_port_attr a = { .state = IBV_PORT_ACTIVE, .active_mtu = IBV_MTU_4096, .max_mtu = IBV_MTU_4096,
-		.link_layer = IBV_LINK_LAYER_ETHERNET };
-	memcpy(attr, &a, offsetof(struct ibv_port_attr, port_cap_flags2));
-	return 0;
-}
-
-static void gid_of(uint32_t address, uint8_t gid[16])
-{
-	memset(gid, 0, 16);
-	gid[10] = gid[11] = 0xff;
-	for (unsigned i = 0; i < 4; i++)
-		gid[12 + i] = (uint8_t)(address >> (24 - 8 * i));
-}
-
-ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max, uint32_t flags, size_t entry_size)
-{
-	entries[0] = (struct ibv_gid_entry){ .gid_index = 1, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2, .ndev_ifindex = 2 };
-	gid_of(OWN, entries[0].gid.raw);
-	return 1;
-}
-
-/* No id has a queue pair, so nobody gets here. */
-#define NEVER(result, name, ...) result name(__VA_ARGS__) { abort(); }
-NEVER(struct ibv_comp_channel *, ibv_create_comp_channel, struct ibv_context *c)
-NEVER(int, ibv_destroy_comp_channel, struct ibv_comp_channel *ch)
-NEVER(struct ibv_cq *, ibv_create_cq, struct ibv_context *c, int n, void *ctx, struct ibv_comp_channel *ch, int v)
-NEVER(int, ibv_destroy_cq, struct ibv_cq *cq)
-NEVER(struct ibv_qp *, ibv_create_qp, struct ibv_pd *p, struct ibv_qp_init_attr *attr)
-NEVER(int, ibv_destroy_qp, struct ibv_qp *qp)
-NEVER(int, ibv_modify_qp, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
-NEVER(struct ibv_srq *, ibv_create_srq, struct ibv_pd *p, struct ibv_srq_init_attr *attr)
-NEVER(int, ibv_destroy_srq, struct ibv_srq *srq)
-NEVER(int, ibv_attach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-NEVER(int, ibv_detach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 
 /* ---- events ---- */
 
@@ -169,11 +103,11 @@ static void create(void)
 	if (rdma_create_id(w.channel, &id->cm, NULL, kind % 4 == 0 ? RDMA_PS_UDP : RDMA_PS_TCP))
 		id->cm = NULL;
 	else if (kind & 16) {	/* a listener at once */
-		struct sockaddr_in any = address_of(kind & 32 ? OWN : 0, PORT);
+		struct sockaddr_in any = address_of(kind & 32 ? FAKE_OWN_ADDRESS : 0, PORT);
 		if (rdma_bind_addr(id->cm, (struct sockaddr *)&any) == 0)
 			(void)rdma_listen(id->cm, kind & 3);
 	} else if (kind & 64) {	/* ready to connect */
-		struct sockaddr_in to = address_of(kind & 32 ? OWN : OTHER, PORT);
+		struct sockaddr_in to = address_of(kind & 32 ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, PORT);
 		(void)rdma_resolve_addr(id->cm, NULL, (struct sockaddr *)&to, 100);
 		take_event();
 		(void)rdma_resolve_route(id->cm, 100);
@@ -194,7 +128,7 @@ static void call(struct rdma_cm_id *cm)
 	uint8_t choice = take(w.in), data[200] = "data";
 	struct rdma_conn_param param = { .qp_num = 0x7005, .retry_count = 7, .rnr_retry_count = 7, .private_data = data,
 		.private_data_len = take(w.in) % 200, .responder_resources = choice & 15, .initiator_depth = choice >> 4 };
-	struct sockaddr_in to = address_of(choice & 64 ? OWN : OTHER, PORT);
+	struct sockaddr_in to = address_of(choice & 64 ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, PORT);
 
 	if (!cm)
 		return;
@@ -248,7 +182,7 @@ static void make_request(struct vb_mad *mad, uint8_t choice)
 	struct vb_ip_cm ip = { .ip_version = 4 };
 	uint8_t *data = mad->b + VB_MAD_HEADER_BYTES;
 
-	gid_of(OTHER, ip.source);
+	fake_gid(FAKE_OTHER_ADDRESS, ip.source);
 	memcpy(ip.source, (uint8_t[]){ 10, 0, 0, 2 }, 4);
 	memcpy(ip.destination, (uint8_t[]){ 10, 0, 0, 1 }, 4);
 	vb_cm_msg_init(mad, choice & 1 ? VB_CM_ATTR_SIDR_REQ : VB_CM_ATTR_REQ, choice);
@@ -259,8 +193,8 @@ static void make_request(struct vb_mad *mad, uint8_t choice)
 		vb_cm_req_msg_set_service_id(vb_cm_req_in(mad), vb_ip_cm_service_id(0x06, PORT));
 		vb_cm_req_msg_set_local_qpn(vb_cm_req_in(mad), 0x9000 + choice);
 		vb_cm_req_msg_set_path_mtu(vb_cm_req_in(mad), 3);
-		gid_of(OTHER, data + 56);
-		gid_of(OWN, data + 72);
+		fake_gid(FAKE_OTHER_ADDRESS, data + 56);
+		fake_gid(FAKE_OWN_ADDRESS, data + 72);
 		vb_ip_cm_encode(&ip, data + 140);
 	}
 	vb_cm_req_msg_set_local_comm_id(vb_cm_req_in(mad), 0x90000u + choice % 8);
@@ -269,20 +203,7 @@ static void make_request(struct vb_mad *mad, uint8_t choice)
 /* In a port, or the inbox. */
 static void deliver(const struct vb_mad *mad, bool is_local, int port)
 {
-	static uint8_t message[INBOX_HEADER_BYTES + sizeof(struct vb_gsi_packet)];
-	uint32_t magic = INBOX_MAGIC;
-	struct vb_gsi_packet packet;
-
-	vb_gsi_packet_init(&packet, mad);
-	memset(message, 0, INBOX_HEADER_BYTES);
-	memcpy(message, &magic, 4);
-	gid_of(is_local ? OWN : OTHER, message + 12);
-	gid_of(OWN, message + 28);
-	memcpy(message + INBOX_HEADER_BYTES, &packet, sizeof(packet));
-	if (port >= 0)
-		fake_port_message((unsigned)port, message, sizeof(message));
-	else
-		fake_inbox_message(message, sizeof(message), false);
+	fake_cm_message(mad, is_local ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, FAKE_OWN_ADDRESS, port);
 }
 
 /* What a decent peer would answer to what was sent last. */
