@@ -31,6 +31,10 @@ enum {
 	VB_MAX_MR        = 1048575,
 	VB_MAX_RD_ATOMIC = 128,     /* READs and atomics in flight per QP, each direction; as many as rdma_rxe has */
 	VB_MAX_MSG       = 0x7fffffff, /* bytes */
+	VB_MAX_TSO       = 262144,  /* bytes that are cut into frames */
+	VB_MAX_TSO_HEADER = 1024,
+	VB_MIN_RATE      = 1,       /* of raw packet queue pairs, kbit/s */
+	VB_MAX_RATE      = 400000000,
 	VB_MAX_MCAST     = 8192,    /* attachments of queue pairs to multicast groups, per process */
 	VB_PKEYS         = 1,
 };
@@ -163,8 +167,14 @@ struct vb_cqe {
 	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
 	uint32_t qp_num;       /* its number, filled by vb_cq_push */
 	uint32_t byte_len;
-	uint32_t imm;          /* network order, or the invalidated rkey */
-	uint32_t src_qp;
+	union {
+		uint32_t imm;      /* network order, or the invalidated rkey */
+		uint32_t flow_tag; /* of a frame: its rule's */
+	};
+	union {
+		uint32_t src_qp;
+		uint32_t cvlan;    /* of a frame: the tag that was taken out */
+	};
 	union {
 		uint32_t sq_position; /* of a send: so many of the program's entries are free again once it is polled */
 		struct vb_srq *srq;   /* of a shared receive: whose it was */
@@ -314,6 +324,9 @@ struct vb_sqe {
 			uint64_t bytes;
 			uint32_t region; /* its lkey */
 		} bind;          /* of a window by its key rkey to remote_addr with rights imm */
+		struct {
+			uint32_t header_bytes, mss;
+		} tso;           /* its header is at the end of the entry */
 	};
 	uint8_t status;        /* enum ibv_wc_status once it is done; VB_SQE_PENDING before */
 	uint8_t bad_sge;       /* which scatter/gather entry a local error is about */
@@ -342,6 +355,7 @@ struct vb_sq {
 	struct vb_lock lock;
 	uint8_t *slots;
 	uint32_t stride, mask, max_wr, max_sge, max_inline;
+	uint32_t header_room;   /* bytes at the end of an entry for the header of a segment that is to be cut up */
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
@@ -357,6 +371,8 @@ struct vb_qp_init_attr {
 	struct vb_xrcd *xrcd;            /* of an XRC_RECV QP, which has no PD; else NULL */
 	struct ibv_qp_cap cap; /* asked in, granted out */
 	bool sq_sig_all;
+	unsigned create_flags;           /* enum ibv_qp_create_flags */
+	uint32_t max_tso_header;         /* of a raw packet QP: bytes; 0: it cuts nothing up */
 };
 
 enum {
@@ -390,6 +406,8 @@ struct vb_qp {
 	struct vb_list srq_node;
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
+	atomic_uint create_flags; /* enum ibv_qp_create_flags */
+	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
 	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_async_source async;

@@ -31,8 +31,9 @@ static int check_caps(const struct vb_qp_init_attr *init)
 }
 
 /* own: places for entries beside the program's. */
-static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type, uint32_t own)
+static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct vb_qp_init_attr *init, uint32_t own)
 {
+	const struct ibv_qp_cap *cap = &init->cap;
 	vb_lock_init(&sq->lock);
 	sq->max_wr = cap->max_send_wr;
 	sq->max_sge = cap->max_send_sge;
@@ -41,7 +42,8 @@ static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct ibv_qp_cap *
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
 	uint32_t tail = gather > cap->max_inline_data ? gather : cap->max_inline_data;
 	sq->max_inline = tail; /* where the entries would be there is room for as much inline data, asked for or not */
-	uint32_t to = type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : 0;
+	sq->header_room = vb_align_up(init->max_tso_header, 8);
+	uint32_t to = init->type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : sq->header_room;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
 	int err = vb_queue_memory_take(&sq->memory, pd, entries ? (size_t)(sq->mask + 1) * sq->stride : 0);
 	sq->slots = sq->memory.at;
@@ -105,7 +107,8 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	pthread_mutex_init(&qp->ctl, NULL);
 	vb_list_init(&qp->srq_node);
 	vb_list_init(&qp->run_node);
-	err = init_sq(&qp->sq, pd, &init->cap, init->type, tagged ? VB_OWN_SENDS : 0);
+	atomic_init(&qp->create_flags, init->create_flags);
+	err = init_sq(&qp->sq, pd, init, tagged ? VB_OWN_SENDS : 0);
 	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
 		err = vb_rq_init(&qp->rq, pd, init->cap.max_recv_wr, init->cap.max_recv_sge);
@@ -233,6 +236,8 @@ static int check_limits(const struct ibv_qp_attr *a, int mask)
 		return refuse(-EINVAL, "max_rd_atomic", "more than the device's max_qp_init_rd_atom");
 	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > VB_MAX_RD_ATOMIC)
 		return refuse(-EINVAL, "max_dest_rd_atomic", "more than the device's max_qp_rd_atom");
+	if ((mask & IBV_QP_RATE_LIMIT) && a->rate_limit > VB_MAX_RATE)
+		return refuse(-EINVAL, "rate_limit", "more than the device's qp_rate_limit_max");
 	if ((mask & IBV_QP_DEST_QPN) && a->dest_qp_num > MAX_QPN)
 		return refuse(-EINVAL, "dest_qp_num", "QP numbers have 24 bits");
 	return 0;

@@ -45,6 +45,12 @@ static inline struct vb_datagram_to *vb_sqe_to(const struct vb_sq *sq, const str
 	return (struct vb_datagram_to *)((uint8_t *)sqe + sq->stride - sizeof(struct vb_datagram_to));
 }
 
+/* Of a segment that is to be cut up. */
+static inline uint8_t *vb_sqe_header(const struct vb_sq *sq, const struct vb_sqe *sqe)
+{
+	return (uint8_t *)(uintptr_t)sqe + sq->stride - sq->header_room;
+}
+
 /* Why a posted request cannot be carried out whatever the peer says. */
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
 

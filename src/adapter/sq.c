@@ -39,6 +39,7 @@ static const struct opcode opcodes[] = {
 	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false },
 	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false },
 	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false },
+	[IBV_WR_TSO]                  = { RAW, IBV_WC_TSO, true, false, false },
 };
 
 enum { KNOWN_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE };
@@ -111,6 +112,19 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
+/* 0 or an errno value. The header is copied: it may be gone before the entry is. */
+static int fill_segment(const struct vb_sq *sq, struct vb_sqe *sqe, const struct ibv_send_wr *wr)
+{
+	if (!wr->tso.hdr || !wr->tso.mss || wr->tso.hdr_sz > sq->header_room)
+		return refuse(EINVAL, "a segment has a header of at most the queue pair's max_tso_header, and an mss");
+	if (sqe->length > VB_MAX_TSO)
+		return refuse(EINVAL, "the segment is longer than the device's max_tso");
+	sqe->tso.header_bytes = wr->tso.hdr_sz;
+	sqe->tso.mss = wr->tso.mss;
+	memcpy(vb_sqe_header(sq, sqe), wr->tso.hdr, wr->tso.hdr_sz);
+	return 0;
+}
+
 /* 0 or an errno value. What the window and the region are like counts when the request's turn comes. */
 static int fill_bind(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
@@ -160,7 +174,8 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	const struct opcode *op = opcode_of(qp, wr->opcode);
 	if (vb_unlikely(!op))
 		return refuse(EINVAL, "this queue pair type has no such opcode");
-	if (vb_unlikely(wr->send_flags & ~(unsigned)KNOWN_FLAGS))
+	if (vb_unlikely(wr->send_flags & ~(unsigned)KNOWN_FLAGS) &&
+	    (wr->send_flags & ~(unsigned)(KNOWN_FLAGS | IBV_SEND_IP_CSUM) || qp->type != IBV_QPT_RAW_PACKET))
 		return refuse(EINVAL, "unknown send_flags");
 	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
@@ -184,6 +199,8 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	sqe->status = VB_SQE_PENDING;
 	if (vb_unlikely(wr->opcode == IBV_WR_BIND_MW))
 		err = fill_bind(sqe, wr);
+	else if (vb_unlikely(wr->opcode == IBV_WR_TSO))
+		err = fill_segment(sq, sqe, wr);
 	else
 		fill_remote(qp, sqe, wr, op->atomic);
 	if (vb_unlikely(err))

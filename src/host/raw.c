@@ -81,7 +81,7 @@ static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, siz
 	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);
 }
 
-size_t vb_raw_receive(int fd, void *frame, size_t room)
+size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	struct iovec iov = { frame, room };
@@ -92,6 +92,8 @@ size_t vb_raw_receive(int fd, void *frame, size_t room)
 		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
 		if (n <= 0)
 			return 0;
+		/* What goes out on the loopback comes in as well, and is of this host either way. */
+		*is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
 		if (from.sll_pkttype != PACKET_OUTGOING || comes_back(&from, frame, (size_t)n))
 			return restore(&m, frame, (size_t)n, room);
 	}

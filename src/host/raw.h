@@ -14,8 +14,8 @@ enum { VB_RAW_MAX_FRAME = 65536 + 18 };
 int vb_raw_open(unsigned ifindex, bool hears, int *fd);
 /* A whole frame from the Ethernet header on. What does not go out is lost, but for -EFAULT. */
 int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n);
-/* The bytes of the next frame; 0: there is none now. A frame that is longer is cut. */
-size_t vb_raw_receive(int fd, void *frame, size_t room);
+/* The bytes of the next frame; 0: there is none now. A frame that is longer is cut. *is_own: this host sends it. */
+size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own);
 void vb_raw_close(int fd);
 
 #endif

@@ -14,8 +14,9 @@
 #include "base/log.h"
 #include "host/raw.h"
 #include "roce/service.h"
+#include "wire/frame.h"
 
-enum { ETHER_BYTES = 14, VLAN_BYTES = 4, ETHER_VLAN = 0x8100, ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, MAX_TARGETS = 16, BATCH = 64 };
+enum { ETHER_BYTES = VB_ETHER_BYTES, VLAN_BYTES = VB_VLAN_BYTES, ETHER_VLAN = VB_ETHER_VLAN, ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, MAX_TARGETS = 16, BATCH = 64 };
 
 /* ---- what a frame says, in the form of the filters ---- */
 
@@ -135,6 +136,7 @@ static bool matches(const struct vb_flow *flow, const struct fields *f)
 struct targets {
 	unsigned count;
 	struct vb_qp *qps[MAX_TARGETS]; /* with references */
+	uint32_t tags[MAX_TARGETS];     /* of the rules that led there */
 };
 
 static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
@@ -151,6 +153,7 @@ static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
 	if (t->count == MAX_TARGETS)
 		return;
 	vb_qp_ref(flow->qp);
+	t->tags[t->count] = flow->tag;
 	t->qps[t->count++] = flow->qp;
 }
 
@@ -230,48 +233,91 @@ static uint32_t hash_of(const struct vb_rss *rss, const struct fields *f)
 
 /* ---- receiving ---- */
 
-static enum ibv_wc_status scatter(const struct vb_rwqe *w, const uint8_t *frame, size_t bytes)
+struct heard {
+	const uint8_t *frame;
+	size_t bytes;
+	bool is_own;        /* a process of this host sends it */
+	bool is_checked;    /* its checksums are there and right */
+	uint8_t fcs[VB_FCS_BYTES];
+};
+
+static void put_piece(struct vb_ranges *pieces, const void *at, size_t bytes)
 {
-	struct vb_ranges to, from;
+	pieces->iov[pieces->count++] = (struct iovec){ (void *)(uintptr_t)at, bytes };
+	pieces->bytes += bytes;
+}
+
+/* What a queue is given of a frame: without its VLAN tag, which is told beside it, or with its check sequence, if it wants that. */
+static void cut_to_taste(const struct heard *h, unsigned flags, struct vb_ranges *pieces, uint32_t *cvlan)
+{
+	enum { ADDRESSES = 12 };
+	bool tagged = h->bytes >= ETHER_BYTES + VLAN_BYTES && h->frame[ADDRESSES] == ETHER_VLAN >> 8 && !h->frame[ADDRESSES + 1];
+	pieces->count = 0;
+	pieces->bytes = 0;
+	pieces->on_demand = pieces->mapped = false;
+	if (tagged && (flags & IBV_QP_CREATE_CVLAN_STRIPPING)) {
+		*cvlan = (uint32_t)h->frame[ETHER_BYTES] << 8 | h->frame[ETHER_BYTES + 1];
+		put_piece(pieces, h->frame, ADDRESSES);
+		put_piece(pieces, h->frame + ADDRESSES + VLAN_BYTES, h->bytes - ADDRESSES - VLAN_BYTES);
+	} else {
+		put_piece(pieces, h->frame, h->bytes);
+	}
+	if (flags & IBV_QP_CREATE_SCATTER_FCS)
+		put_piece(pieces, h->fcs, sizeof(h->fcs));
+}
+
+static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_ranges *from)
+{
+	struct vb_ranges to;
 	unsigned bad;
-	if (bytes > w->length)
+	if (from->bytes > w->length)
 		return IBV_WC_LOC_LEN_ERR;
-	vb_ranges_of_bytes(&from, frame, bytes);
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, bytes, IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (fault == VB_KEY_OK && vb_ranges_copy(&to, &from))
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from->bytes, IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault == VB_KEY_OK && vb_ranges_copy(&to, from))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
 /* Without a receive a frame is lost, as on any adapter. */
-static void receive(struct vb_qp *qp, const uint8_t *frame, size_t bytes)
+static void receive(struct vb_qp *qp, const struct heard *h, uint32_t tag)
 {
 	struct vb_rwqe w;
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	struct vb_ranges pieces;
+	struct vb_cqe e = { .opcode = IBV_WC_RECV, .status = IBV_WC_SUCCESS, .flow_tag = tag,
+			    .wc_flags = h->is_checked ? IBV_WC_IP_CSUM_OK : 0 };
 	vb_lock(&qp->resp_lock);
 	if (vb_qp_listens(qp) && vb_receive_take(qp, &w)) {
-		status = scatter(&w, frame, bytes);
-		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = w.wr_id, .status = status, .opcode = IBV_WC_RECV, .byte_len = (uint32_t)bytes });
+		cut_to_taste(h, atomic_load(&qp->create_flags), &pieces, &e.cvlan);
+		e.wr_id = w.wr_id;
+		e.byte_len = (uint32_t)pieces.bytes;
+		e.status = scatter(&w, &pieces);
+		vb_receive_complete(qp, &e);
 	}
 	vb_unlock(&qp->resp_lock);
-	if (vb_likely(status == IBV_WC_SUCCESS))
+	if (vb_likely(e.status == IBV_WC_SUCCESS))
 		return;
-	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a frame of %zu bytes: %s", qp->qpn, (unsigned long long)w.wr_id,
-		   (unsigned long long)w.length, bytes, status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a frame of %u bytes: %s", qp->qpn, (unsigned long long)w.wr_id,
+		   (unsigned long long)w.length, e.byte_len,
+		   e.status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
 	vb_qp_break(qp, -1);
 }
 
-static void hand_over(unsigned ifindex, const uint8_t *frame, size_t bytes)
+static void hand_over(unsigned ifindex, struct heard *h)
 {
 	struct fields f;
 	struct targets t;
-	parse(&f, frame, bytes);
-	find_targets(&t, ifindex, &f, bytes);
+	parse(&f, h->frame, h->bytes);
+	find_targets(&t, ifindex, &f, h->bytes);
+	if (t.count) {
+		h->is_checked = vb_frame_checksums_are_right(h->frame, h->bytes);
+		vb_frame_check_sequence(h->frame, h->bytes, h->fcs);
+	}
 	for (unsigned i = 0; i < t.count; i++) {
 		const struct vb_rss *rss = t.qps[i]->rss;
-		receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], frame, bytes);
+		if (!h->is_own || !(atomic_load(&t.qps[i]->create_flags) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
+			receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], h, t.tags[i]);
 		vb_qp_unref(t.qps[i]);
 	}
 }
@@ -292,11 +338,12 @@ static void readable(struct vb_watch *watch, uint32_t events)
 	static uint8_t frame[VB_RAW_MAX_FRAME]; /* the progress thread's */
 	const struct ear *ear = watch->arg;
 	for (unsigned i = 0; i < BATCH; i++) {
-		size_t n = vb_raw_receive(watch->fd, frame, sizeof(frame));
-		if (!n)
+		struct heard h = { .frame = frame };
+		h.bytes = vb_raw_receive(watch->fd, frame, sizeof(frame), &h.is_own);
+		if (!h.bytes)
 			return;
-		if (n >= ETHER_BYTES)
-			hand_over(ear->ifindex, frame, n);
+		if (h.bytes >= ETHER_BYTES)
+			hand_over(ear->ifindex, &h);
 	}
 }
 
@@ -377,94 +424,6 @@ void vb_flow_remove(struct vb_flow *flow)
 	free(ear);
 }
 
-/* ---- the path ---- */
-
-struct raw {
-	int fd;
-	uint32_t longest; /* bytes of a frame */
-};
-
-static struct raw *of(const struct vb_qp *qp) { return qp->path_state; }
-
-static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
-{
-	struct vb_ranges data;
-	unsigned bad;
-	if (sqe->length < ETHER_BYTES || sqe->length > of(qp)->longest)
-		return IBV_WC_LOC_LEN_ERR;
-	if (sqe->flags & IBV_SEND_INLINE) {
-		vb_ranges_of_bytes(&data, sqe->inline_data, sqe->length);
-		vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count);
-		return IBV_WC_SUCCESS;
-	}
-	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
-	if (fault == VB_KEY_OK && vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count))
-		fault = VB_KEY_UNMAPPED;
-	vb_memory_release(held);
-	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
-}
-
-/* sq.lock is held. */
-static void send_all(struct vb_qp *qp)
-{
-	struct vb_sq *sq = &qp->sq;
-	while (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS) {
-		enum ibv_wc_status status = send_one(qp, vb_sq_at(sq, sq->sent));
-		sq->sent++;
-		if (status == IBV_WC_SUCCESS)
-			vb_sq_complete(qp);
-		else
-			vb_qp_fail_sends(qp, status, status == IBV_WC_LOC_LEN_ERR ? "a frame has 14 bytes to the interface's MTU and 18 more" :
-					 "its memory is not accessible");
-	}
-}
-
-static bool claims(const struct vb_qp *qp)
-{
-	return qp->type == IBV_QPT_RAW_PACKET;
-}
-
-static int attach(struct vb_qp *qp)
-{
-	struct raw *r = calloc(1, sizeof(*r));
-	if (!r)
-		return -ENOMEM;
-	int err = vb_raw_open(qp->ctx->device->ifindex, false, &r->fd);
-	if (err) {
-		free(r);
-		return err;
-	}
-	pthread_mutex_lock(&qp->ctx->device->lock);
-	r->longest = qp->ctx->device->netif.mtu + ETHER_BYTES + VLAN_BYTES;
-	pthread_mutex_unlock(&qp->ctx->device->lock);
-	qp->path_state = r;
-	return 0;
-}
-
-static void update(struct vb_qp *qp) { }
-static void stop(struct vb_qp *qp) { }
-static void run(struct vb_qp *qp) { }
-
-static void detach(struct vb_qp *qp)
-{
-	vb_raw_close(of(qp)->fd);
-	free(of(qp));
-	qp->path_state = NULL;
-}
-
-static const struct vb_path_ops raw_path = {
-	.name = "raw packet",
-	.rank = VB_PATH_WIRE,
-	.claims = claims,
-	.attach = attach,
-	.update = update,
-	.stop = stop,
-	.detach = detach,
-	.send = send_all,
-	.run = run,
-};
-
 /* A forked child has no rules, and its sockets are closed. */
 static void forget(void)
 {
@@ -474,8 +433,7 @@ static void forget(void)
 	vb_list_init(&ears);
 }
 
-__attribute__((constructor)) static void offer(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
 	vb_host_at_fork(forget);
-	vb_path_register(&raw_path);
 }

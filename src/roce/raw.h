@@ -8,7 +8,7 @@
  *	if none matched, those for the rest (all of it, or multicast).
  *
  * A queue pair gets a frame once. The host's own network stack sees all frames as well. A queue pair with an indirection table hands
- * frames on to work queues by a Toeplitz hash.
+ * frames on to work queues by a Toeplitz hash. Sending is in raw_send.c.
  */
 #ifndef VB_ROCE_RAW_H
 #define VB_ROCE_RAW_H
@@ -29,6 +29,7 @@ struct vb_flow {
 	enum ibv_flow_attr_type type;
 	unsigned priority;
 	bool lets_others, drops;
+	uint32_t tag; /* that completions tell; 0: none */
 	unsigned nspecs;
 	struct ibv_flow_spec specs[VB_FLOW_MAX_SPECS]; /* those that match something */
 	struct vb_flow_counters *counters;             /* or NULL */

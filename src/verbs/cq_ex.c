@@ -59,6 +59,8 @@ static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of(ex)->current.src_q
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return of(ex)->current.wc_flags; }
 static uint32_t read_slid(struct ibv_cq_ex *ex) { return 0; }
 static uint8_t read_sl(struct ibv_cq_ex *ex) { return 0; }
+static uint16_t read_cvlan(struct ibv_cq_ex *ex) { return (uint16_t)of(ex)->current.cvlan; }
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex) { return of(ex)->current.flow_tag; }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }
 /* Of a message that was matched, when it was; what comes otherwise has its headers with it. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
@@ -83,7 +85,7 @@ static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 
 enum {
 	TIMESTAMPS = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_TM_INFO,
+	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO,
 	KNOWN_MASK = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
 	KNOWN_FLAGS = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
 };
@@ -134,6 +136,8 @@ static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
 	READER(SLID, read_slid, read_slid)
 	READER(SL, read_sl, read_sl)
 	READER(DLID_PATH_BITS, read_dlid_path_bits, read_dlid_path_bits)
+	READER(CVLAN, read_cvlan, read_cvlan)
+	READER(FLOW_TAG, read_flow_tag, read_flow_tag)
 	READER(COMPLETION_TIMESTAMP, read_completion_ts, read_completion_ts)
 	READER(COMPLETION_TIMESTAMP_WALLCLOCK, read_completion_wallclock_ns, read_wallclock_ns)
 	READER(TM_INFO, read_tm_info, read_tm_info)

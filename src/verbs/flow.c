@@ -42,6 +42,8 @@ static size_t size_of(enum ibv_flow_spec_type type)
 	case IBV_FLOW_SPEC_TCP:
 	case IBV_FLOW_SPEC_UDP:
 		return sizeof(struct ibv_flow_spec_tcp_udp);
+	case IBV_FLOW_SPEC_ACTION_TAG:
+		return sizeof(struct ibv_flow_spec_action_tag);
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		return sizeof(struct ibv_flow_spec_action_drop);
 	case IBV_FLOW_SPEC_ACTION_COUNT:
@@ -64,12 +66,16 @@ static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 	size_t size = size_of(spec.hdr.type);
 	*bytes = spec.hdr.size;
 	if (!size)
-		return refuse(-EOPNOTSUPP, "a specification is of a type that this device has not: Ethernet, IPv4, IPv6, TCP, UDP, drop and count it has");
+		return refuse(-EOPNOTSUPP, "a specification is of a type that this device has not: Ethernet, IPv4, IPv6, TCP, UDP, tag, drop and count it has");
 	if (spec.hdr.size < size)
 		return refuse(-EINVAL, "a specification's size is less than its type has");
 	memcpy(&spec, at, size);
 	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_DROP) {
 		flow->drops = true;
+		return 0;
+	}
+	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_TAG) {
+		flow->tag = spec.flow_tag.tag_id;
 		return 0;
 	}
 	if (spec.hdr.type == IBV_FLOW_SPEC_ACTION_COUNT) {

@@ -90,6 +90,7 @@ void vb_ops_fill(struct verbs_context *ext)
 	ext->destroy_wq = vb_destroy_wq;
 	ext->create_rwq_ind_table = vb_create_rwq_ind_table;
 	ext->destroy_rwq_ind_table = vb_destroy_rwq_ind_table;
+	ext->modify_qp_rate_limit = vb_modify_qp_rate_limit;
 	ext->modify_cq = vb_modify_cq;
 	ext->open_xrcd = vb_open_xrcd;
 	ext->close_xrcd = vb_close_xrcd;

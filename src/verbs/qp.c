@@ -119,7 +119,8 @@ static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv
 	qp->pub.qp_type = attr->qp_type;
 }
 
-struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call)
+/* extra: what an extended attribute has beyond a plain one; or NULL. */
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const struct ibv_qp_init_attr_ex *extra, const char *call)
 {
 	int err = check(pd, attr, call);
 	if (err)
@@ -132,6 +133,8 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, co
 		.srq = receives && attr->srq ? vb_srq_of(attr->srq) : NULL,
 		.cap = attr->cap,
 		.sq_sig_all = attr->sq_sig_all,
+		.create_flags = extra && (extra->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ? extra->create_flags : 0,
+		.max_tso_header = extra && (extra->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) ? extra->max_tso_header : 0,
 	};
 	if (!receives)
 		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
@@ -151,7 +154,7 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, co
 
 VB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	return vb_create_qp(pd, attr, "ibv_create_qp");
+	return create(pd, attr, NULL, "ibv_create_qp");
 }
 
 _Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) == offsetof(struct ibv_qp_init_attr, sq_sig_all),
@@ -211,10 +214,42 @@ static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_att
 	return &qp->pub;
 }
 
+/* A UD queue pair never gets what it sends to a group itself, whether it asks for that or not. */
+static int check_flags(const struct ibv_qp_init_attr_ex *attr)
+{
+	static const char call[] = "ibv_create_qp_ex";
+	unsigned known = attr->qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+		known = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_CVLAN_STRIPPING;
+	if (!(attr->create_flags & ~known))
+		return 0;
+	if (attr->create_flags & IBV_QP_CREATE_SOURCE_QPN)
+		vb_explain(call, "IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
+	else if (attr->create_flags & IBV_QP_CREATE_PCI_WRITE_END_PADDING)
+		vb_explain(call, "IBV_QP_CREATE_PCI_WRITE_END_PADDING: there is no PCI whose writes could be padded");
+	else
+		vb_explain(call, "create_flags 0x%x: this type of queue pair has 0x%x", attr->create_flags, known);
+	return -EOPNOTSUPP;
+}
+
+static int check_tso(const struct ibv_qp_init_attr_ex *attr)
+{
+	static const char call[] = "ibv_create_qp_ex";
+	if (attr->qp_type != IBV_QPT_RAW_PACKET) {
+		vb_explain(call, "max_tso_header: TCP segments are cut up by raw packet queue pairs only");
+		return -EOPNOTSUPP;
+	}
+	if (attr->max_tso_header > VB_MAX_TSO_HEADER) {
+		vb_explain(call, "max_tso_header %u: at most %d", attr->max_tso_header, VB_MAX_TSO_HEADER);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
-	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER };
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(pub, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
@@ -227,11 +262,10 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 		vb_explain(call, "no protection domain was given (IBV_QP_INIT_ATTR_PD in comp_mask)");
 		return -EINVAL;
 	}
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) {
-		vb_explain(call, "create_flags 0x%x: this device knows none", attr->create_flags);
-		return -EOPNOTSUPP;
-	}
-	return vb_check_same_context(call, pub, "the protection domain", attr->pd->context);
+	int err = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? check_flags(attr) : 0;
+	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr->max_tso_header)
+		err = check_tso(attr);
+	return err ? err : vb_check_same_context(call, pub, "the protection domain", attr->pd->context);
 }
 
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
@@ -243,7 +277,7 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_
 		return create_xrc_recv(pub, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		return create_rss(pub, attr);
-	struct ibv_qp *qp = vb_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr, "ibv_create_qp_ex");
+	struct ibv_qp *qp = create(attr->pd, (struct ibv_qp_init_attr *)attr, attr, "ibv_create_qp_ex");
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp;
 	err = vb_wr_batch_init(vb_container_of(qp, struct vb_verbs_qp, pub), attr->send_ops_flags);
@@ -362,11 +396,21 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 
 /* ---- modify and query ---- */
 
+/* Half of a reliable connection's attributes are the other half's of XRC; programs set them all, and those that do not apply do not count. */
+static int applicable(enum ibv_qp_type type, int mask)
+{
+	if (type == IBV_QPT_XRC_SEND)
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (type == IBV_QPT_XRC_RECV)
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	return mask;
+}
+
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
 	if (!err)
-		err = vb_qp_modify(vb_shared_qp_of(pub), attr, mask);
+		err = vb_qp_modify(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask));
 	if (err)
 		return vb_fail(err);
 	if (mask & IBV_QP_STATE)
@@ -393,6 +437,29 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 	if (mask & IBV_QP_STATE)
 		pub->state = attr->qp_state;
 	return 0;
+}
+
+int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *attr)
+{
+	static const char call[] = "ibv_modify_qp_rate_limit";
+	struct vb_qp *qp = vb_shared_qp_of(pub);
+	int err = vb_refuse_inherited(pub->context, call);
+	if (!err && qp->type != IBV_QPT_RAW_PACKET) {
+		vb_explain(call, "only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
+		err = -EOPNOTSUPP;
+	}
+	if (!err && attr->comp_mask) {
+		vb_explain(call, "comp_mask is 0x%x: it must be 0", attr->comp_mask);
+		err = -EINVAL;
+	}
+	if (err)
+		return vb_fail(err);
+	unsigned before = atomic_exchange(&qp->burst_bytes, attr->rate_limit ? attr->max_burst_sz : 0);
+	err = vb_qp_modify(qp, &(struct ibv_qp_attr){ .rate_limit = attr->rate_limit }, IBV_QP_RATE_LIMIT);
+	if (!err)
+		return 0;
+	atomic_store(&qp->burst_bytes, before);
+	return vb_fail(err);
 }
 
 /* Nothing is promised about the order in which bytes of a message become visible, its last ones aside. */

@@ -62,9 +62,13 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET, .max_rwq_indirection_tables = 1 << 16,
 		.max_rwq_indirection_table_size = 1 << VB_LOG_RWQ_TABLE, .rx_hash_fields_mask = VB_RX_HASH_FIELDS,
 		.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ };
+	a.tso_caps = (struct ibv_tso_caps){ .max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET };
+	a.packet_pacing_caps = (struct ibv_packet_pacing_caps){ .qp_rate_limit_min = VB_MIN_RATE, .qp_rate_limit_max = VB_MAX_RATE,
+		.supported_qpts = 1u << IBV_QPT_RAW_PACKET };
+	a.raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM;
 	a.cq_mod_caps = (struct ibv_cq_moderation_caps){ .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX };
 	a.max_wq_type_rq = a.orig_attr.max_qp;
-	a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
+	a.device_cap_flags_ex = a.orig_attr.device_cap_flags | IBV_DEVICE_RAW_SCATTER_FCS;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &a, attr_size < sizeof(a) ? attr_size : sizeof(a));
 	return 0;

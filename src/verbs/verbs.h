@@ -236,7 +236,6 @@ enum {
 int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 void vb_rss_fini(struct vb_verbs_qp *qp);
 
-struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const char *call);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_attr_ex *attr);
 int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
@@ -249,6 +248,7 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops);
 void vb_wr_batch_fini(struct vb_verbs_qp *qp);
 
+int vb_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int vb_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,

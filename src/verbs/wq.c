@@ -33,6 +33,15 @@ static struct wq *of(struct ibv_wq *pub) { return vb_container_of(pub, struct wq
 
 /* ---- work queues ---- */
 
+enum { KNOWN_FLAGS = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS };
+
+/* The queue pair's inside, which have other bits. */
+static unsigned flags_inside(uint32_t flags)
+{
+	return (flags & IBV_WQ_FLAGS_CVLAN_STRIPPING ? IBV_QP_CREATE_CVLAN_STRIPPING : 0) |
+	       (flags & IBV_WQ_FLAGS_SCATTER_FCS ? IBV_QP_CREATE_SCATTER_FCS : 0);
+}
+
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	return vb_qp_post_recv(&of(wq)->qp, wr, bad);
@@ -44,8 +53,9 @@ static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *
 	int err = vb_refuse_inherited(context, call);
 	if (err)
 		return err;
-	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags) {
-		vb_explain(call, "create_flags 0x%x: this device knows none", attr->create_flags);
+	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && (attr->create_flags & ~(uint32_t)KNOWN_FLAGS)) {
+		vb_explain(call, "create_flags 0x%x: 0x%x is possible. Frames that find no receive cannot wait, since all queues hear by one socket; "
+			   "there is no PCI whose writes could be padded", attr->create_flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq || !attr->max_wr || attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE)
@@ -69,6 +79,7 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	if (!wq)
 		return vb_fail_null(err ? err : -ENOMEM);
 	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET, .send_cq = vb_cq_of(attr->cq), .recv_cq = vb_cq_of(attr->cq),
+					.create_flags = attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS ? flags_inside(attr->create_flags) : 0,
 					.cap = { .max_recv_wr = attr->max_wr, .max_recv_sge = attr->max_sge ? attr->max_sge : 1 } };
 	err = vb_qp_init(&wq->qp, vb_pd_of(attr->pd), &init);
 	if (err) {
@@ -99,6 +110,14 @@ static int move(struct wq *wq, enum ibv_wq_state state)
 	return vb_qp_modify(&wq->qp, &attr, IBV_QP_STATE);
 }
 
+static void change_flags(struct wq *wq, uint32_t flags, uint32_t which)
+{
+	if (which & flags)
+		atomic_fetch_or(&wq->qp.create_flags, flags_inside(which));
+	else
+		atomic_fetch_and(&wq->qp.create_flags, ~flags_inside(which));
+}
+
 int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 {
 	static const char call[] = "ibv_modify_wq";
@@ -106,17 +125,19 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 	int err = vb_refuse_inherited(pub->context, call);
 	if (err)
 		return -err;
-	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS) {
-		vb_explain(call, "this device has no flags to change");
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
+		vb_explain(call, "flags_mask 0x%x: only IBV_WQ_FLAGS_CVLAN_STRIPPING can be changed", attr->flags_mask);
 		return EOPNOTSUPP;
 	}
 	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != pub->state) {
 		vb_explain(call, "curr_wq_state: the work queue is in another state");
 		return EINVAL;
 	}
-	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
+	err = attr->attr_mask & IBV_WQ_ATTR_STATE ? move(wq, attr->wq_state) : 0;
+	if (!err && (attr->attr_mask & IBV_WQ_ATTR_FLAGS))
+		change_flags(wq, attr->flags, attr->flags_mask);
+	if (!err && !(attr->attr_mask & IBV_WQ_ATTR_STATE))
 		return 0;
-	err = move(wq, attr->wq_state);
 	if (err) {
 		vb_explain(call, "there is no way from state %d to %d", (int)pub->state, (int)attr->wq_state);
 		return -err;
@@ -199,8 +220,9 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	const struct ibv_rx_hash_conf *conf = &attr->rx_hash_conf;
 	if ((attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_CREATE_FLAGS) != NEEDED || !attr->rwq_ind_tbl || !attr->pd)
 		vb_explain(call, "a queue pair that spreads frames has IBV_QP_INIT_ATTR_PD, _IND_TABLE and _RX_HASH in comp_mask");
-	else if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		vb_explain(call, "create_flags 0x%x: this device knows none", attr->create_flags);
+	else if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && (attr->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
+		vb_explain(call, "create_flags 0x%x: of these a queue pair that spreads frames has IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; the others are its "
+			   "work queues'", attr->create_flags);
 	else if (attr->qp_type != IBV_QPT_RAW_PACKET)
 		vb_explain(call, "only raw packet queue pairs have an indirection table");
 	else if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || conf->rx_hash_key_len != VB_RX_HASH_KEY || !conf->rx_hash_key)
@@ -220,7 +242,8 @@ int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_
 	if (!r)
 		return err ? err : -ENOMEM;
 	struct table *t = table_of(attr->rwq_ind_tbl);
-	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET, .send_cq = t->queues[0]->recv_cq, .recv_cq = t->queues[0]->recv_cq };
+	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET, .send_cq = t->queues[0]->recv_cq, .recv_cq = t->queues[0]->recv_cq,
+					.create_flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0 };
 	err = vb_qp_init(&qp->qp, vb_pd_of(attr->pd), &init);
 	if (err) {
 		free(r);

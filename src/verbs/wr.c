@@ -128,6 +128,14 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 	wr->bind_mw.bind_info = *info;
 }
 
+static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t header_bytes, uint16_t mss)
+{
+	struct ibv_send_wr *wr = add(ex, IBV_WR_TSO);
+	wr->tso.hdr = header;
+	wr->tso.hdr_sz = header_bytes;
+	wr->tso.mss = mss;
+}
+
 static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
 	struct entry *e = last(of(ex)->batch);
@@ -277,7 +285,7 @@ static uint64_t ops_of(enum ibv_qp_type type)
 	case IBV_QPT_XRC_SEND:
 		return RC_OPS & ~(uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE;
 	case IBV_QPT_RAW_PACKET:
-		return IBV_QP_EX_WITH_SEND;
+		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO;
 	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_DRIVER:
 		break;
@@ -309,6 +317,7 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	ex->wr_send_inv = wr_send_inv;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_send_tso = wr_send_tso;
 	ex->wr_set_ud_addr = set_ud_addr;
 	ex->wr_set_xrc_srqn = set_xrc_srqn;
 	ex->wr_set_sge = set_sge;

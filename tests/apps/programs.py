@@ -69,10 +69,18 @@ def device_cases():
 def pingpong_cases():
     return [
         *(pingpong("ibv_rc_pingpong", options) for options in
-          ("", "-e", "-n 10000", "-s 1048576", "-c", "-c -s 1048576 -n 100", "-e -n 10000 -s 1", "-r 1")),
+          ("", "-e", "-n 10000", "-s 1048576", "-c", "-c -s 1048576 -n 100", "-e -n 10000 -s 1", "-r 1",
+           "-t", "-o -c", "-O -c", "-o -P -c", "-N -c", "-j -c", "-t -o -N -c")),
+        *(pingpong("ibv_uc_pingpong", options) for options in ("", "-e", "-s 1 -n 10000", "-s 65536 -n 100")),
         *(pingpong("ibv_ud_pingpong", options) for options in ("-s 1024", "-s 1024 -e", "-s 1 -n 10000", "-s 1024 -r 1")),
-        *(pingpong("ibv_srq_pingpong", options) for options in ("", "-e", "-c", "-q 3 -n 5000", "-s 1048576 -n 50")),
+        *(pingpong("ibv_srq_pingpong", options) for options in ("", "-e", "-c", "-q 3 -n 5000", "-s 1048576 -n 50", "-o -c")),
+        *(xsrq_pingpong(options) for options in ("", "-e", "-n 500 -s 100", "-o")),
     ]
+
+
+def xsrq_pingpong(options):
+    """Its server's -c says for how many clients it waits; they must all be there at once, so it is for one."""
+    return pair("ibv_xsrq_pingpong", "-g {gid}", options, client_shows=("^success$",), server_shows=("^success$",))
 
 
 def rping_cases():
@@ -237,9 +245,34 @@ def bandwidth_cases(operation):
         yield perftest(program, "-A CMP_AND_SWAP", ("8",))
 
 
+def connection_cases():
+    """The other transports, memory on demand, and the post call of old beside the newer one."""
+    for tool in ("lat", "bw"):
+        for operation in ("send", "write"):
+            # What UC loses is lost, and the program waits for it: so its messages are short.
+            yield from (perftest(f"ib_{operation}_{tool}", f"-c {transport} {options}".strip())
+                        for transport in ("UC -s 1024", "XRC") for options in ("", "--use_old_post_send"))
+        yield from (perftest(f"ib_{operation}_{tool}", "-c XRC") for operation in ("read", "atomic"))
+        yield from (perftest(f"ib_{operation}_{tool}", "--use_old_post_send") for operation in PERFTEST)
+        yield from (perftest(f"ib_{operation}_{tool}", "--odp") for operation in HAS_ALL_SIZES)
+    yield perftest("ib_send_bw", "-c XRC -q 4")
+
+
+QPERF_FIGURES = {"bw": r"^    bw +=", "lat": r"^    latency +=", "mr": r"^    msg_rate +=", "ver": r"^    msg_rate +="}
+
+
+def qperf_cases():
+    """Those of its tests that can address a RoCE device: with -cm 1. Its UC and UD tests know LIDs alone; Debian builds it without XRC."""
+    for test in ("rc_bi_bw", "rc_bw", "rc_lat", "rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_bw", "rc_rdma_write_lat",
+                 "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"):
+        kind = "ver" if test.startswith("ver") else test.rsplit("_", 1)[1]
+        yield cm_pair("qperf -lp {port}", f"qperf {{addr}} -lp {{port}} -cm 1 -t 1 {test}", f"qperf {test}",
+                      client_shows=(QPERF_FIGURES[kind],), server_stays=True)
+
+
 def datagram_cases():
-    yield from (perftest("ib_send_lat", f"-c UD {options}".strip()) for options in ("", "-e", "-R"))
-    yield from (perftest("ib_send_bw", f"-c UD {options}".strip()) for options in ("", "-b", "-R"))
+    yield from (perftest("ib_send_lat", f"-c UD {options}".strip()) for options in ("", "-e", "-R", "--use_old_post_send"))
+    yield from (perftest("ib_send_bw", f"-c UD {options}".strip()) for options in ("", "-b", "-R", "--use_old_post_send"))
 
 
 def full_cases():
@@ -261,7 +294,7 @@ def cases(full):
     table = [*device_cases(), *pingpong_cases(), *cm_cases(), *rsocket_cases()]
     for operation in PERFTEST:
         table += [*latency_cases(operation), *bandwidth_cases(operation)]
-    table += datagram_cases()
+    table += [*datagram_cases(), *connection_cases(), *qperf_cases()]
     return table + (list(full_cases()) if full else [])
 
 

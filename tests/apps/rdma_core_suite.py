@@ -128,6 +128,11 @@ def selected(options, name):
     return not options.patterns or any(re.search(pattern, name) for pattern in options.patterns)
 
 
+def on_the_wire():
+    """Both ends of a connection are of one process here; they talk as two hosts do with this setting."""
+    return os.environ.get("VERBATIM_LOCAL") == "off"
+
+
 def vendor_tests(folder, module):
     return len(re.findall(r"^    def test_", (folder / f"{module}.py").read_text(encoding="utf-8"), re.MULTILINE))
 
@@ -225,7 +230,7 @@ def main():
         report.add("rdma-core's suite", harness.Outcome("skip", "no python3-pyverbs with its documentation"))
         return report.finish()
     harness.require_library(options.build)
-    log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite"))
+    log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite" + ("-wire" if on_the_wire() else "")))
     with huge_pages(8):
         results, vendor = run_suite(options, log_dir)
     (log_dir / "table.md").write_text(table(results, vendor), encoding="utf-8")

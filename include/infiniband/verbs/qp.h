@@ -269,7 +269,7 @@ static inline struct ibv_qp *ibv_open_qp(struct ibv_context *context, struct ibv
  */
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 
-/* Limit the rate of a QP in RTR or RTS. ibv_modify_qp_rate_limit(3) */
+/* Limit the rate of a QP in RTS. ibv_modify_qp_rate_limit(3) */
 static inline int ibv_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
 {
 	return verbs_call_op_(qp->context, modify_qp_rate_limit, qp, attr);

@@ -85,13 +85,15 @@ static void connect_qp(struct end *e, struct xrc *x)
 	int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int responder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	CHECK_EQ(rc_to_init(e, x->qp), 0);
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, e->passive ? to_rtr : to_rtr | responder), MODIFY_FAILS);
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, e->passive ? to_rtr | responder : to_rtr), 0);
+	/* Each half needs its own; the other half's do not count, so that programs may set all of them. */
+	if (e->passive)
+		CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rtr), MODIFY_FAILS);
+	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rtr | responder), 0);
 	a.qp_state = IBV_QPS_RTS;
 	int to_rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN;
 	if (!e->passive)
-		to_rts |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts), 0);
+		CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts), MODIFY_FAILS);
+	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
 	meet(e);
 }
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "wire/frame.h"
+
+#include <string.h>
+
+#include "wire/icrc.h"
+
+enum { ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, TCP = 6, UDP = 17, IP4_BYTES = 20, IP6_BYTES = 40, TCP_BYTES = 20, UDP_BYTES = 8,
+       TCP_CHECKSUM = 16, UDP_CHECKSUM = 6, IP4_CHECKSUM = 10 };
+
+static uint16_t get16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
+
+static void put16(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+}
+
+static uint32_t get32(const uint8_t *at) { return (uint32_t)get16(at) << 16 | get16(at + 2); }
+
+static void put32(uint8_t *at, uint32_t value)
+{
+	put16(at, value >> 16);
+	put16(at + 2, value);
+}
+
+/* ---- where things are ---- */
+
+static void find_l4(const uint8_t *frame, struct vb_frame_layout *at, size_t l4)
+{
+	size_t room = at->end - l4;
+	if ((at->protocol == TCP && room >= TCP_BYTES) || (at->protocol == UDP && room >= UDP_BYTES))
+		at->l4 = (uint16_t)l4;
+}
+
+static bool find_ip4(const uint8_t *frame, size_t bytes, struct vb_frame_layout *at)
+{
+	const uint8_t *ip = frame + at->ip;
+	if (bytes - at->ip < IP4_BYTES || ip[0] >> 4 != 4)
+		return false;
+	size_t header = (size_t)(ip[0] & 15) * 4, total = get16(ip + 2);
+	if (header < IP4_BYTES || total < header || total > bytes - at->ip)
+		return false;
+	at->ip_version = 4;
+	at->end = at->ip + total;
+	at->protocol = ip[9];
+	if (!(get16(ip + 6) & 0x3fff)) /* neither more fragments nor an offset */
+		find_l4(frame, at, at->ip + header);
+	return true;
+}
+
+static bool find_ip6(const uint8_t *frame, size_t bytes, struct vb_frame_layout *at)
+{
+	const uint8_t *ip = frame + at->ip;
+	if (bytes - at->ip < IP6_BYTES || ip[0] >> 4 != 6 || get16(ip + 4) > bytes - at->ip - IP6_BYTES)
+		return false;
+	at->ip_version = 6;
+	at->end = (size_t)at->ip + IP6_BYTES + get16(ip + 4);
+	at->protocol = ip[6];
+	find_l4(frame, at, (size_t)at->ip + IP6_BYTES);
+	return true;
+}
+
+bool vb_frame_find(const uint8_t *frame, size_t bytes, struct vb_frame_layout *at)
+{
+	*at = (struct vb_frame_layout){ .ip = VB_ETHER_BYTES };
+	if (bytes < VB_ETHER_BYTES)
+		return false;
+	uint16_t type = get16(frame + 12);
+	if (type == VB_ETHER_VLAN && bytes >= VB_ETHER_BYTES + VB_VLAN_BYTES) {
+		at->ip += VB_VLAN_BYTES;
+		type = get16(frame + 16);
+	}
+	if (type == ETHER_IP4)
+		return find_ip4(frame, bytes, at);
+	return type == ETHER_IP6 && find_ip6(frame, bytes, at);
+}
+
+/* ---- checksums (RFC 1071) ---- */
+
+static uint64_t sum(uint64_t so_far, const uint8_t *bytes, size_t n)
+{
+	for (; n >= 2; n -= 2, bytes += 2)
+		so_far += get16(bytes);
+	return n ? so_far + (uint64_t)(bytes[0] << 8) : so_far;
+}
+
+static uint16_t fold(uint64_t s)
+{
+	while (s >> 16)
+		s = (s & 0xffff) + (s >> 16);
+	return (uint16_t)s;
+}
+
+/* Of what is behind the IP header, with the pseudo-header. */
+static uint16_t l4_sum(const uint8_t *frame, const struct vb_frame_layout *at)
+{
+	size_t addresses = at->ip_version == 4 ? 8 : 32, length = at->end - at->l4;
+	uint64_t s = sum(length + at->protocol, frame + at->ip + (at->ip_version == 4 ? 12 : 8), addresses);
+	return fold(sum(s, frame + at->l4, length));
+}
+
+static size_t ip4_header_bytes(const uint8_t *frame, const struct vb_frame_layout *at) { return (size_t)(frame[at->ip] & 15) * 4; }
+
+static uint8_t *l4_checksum(const uint8_t *frame, const struct vb_frame_layout *at)
+{
+	return (uint8_t *)(uintptr_t)frame + at->l4 + (at->protocol == TCP ? TCP_CHECKSUM : UDP_CHECKSUM);
+}
+
+bool vb_frame_fill_checksums(uint8_t *frame, size_t bytes)
+{
+	struct vb_frame_layout at;
+	if (!vb_frame_find(frame, bytes, &at))
+		return false;
+	if (at.ip_version == 4) {
+		put16(frame + at.ip + IP4_CHECKSUM, 0);
+		put16(frame + at.ip + IP4_CHECKSUM, (uint16_t)~fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))));
+	}
+	if (!at.l4)
+		return true;
+	put16(l4_checksum(frame, &at), 0);
+	uint16_t checksum = (uint16_t)~l4_sum(frame, &at);
+	put16(l4_checksum(frame, &at), at.protocol == UDP && !checksum ? 0xffff : checksum);
+	return true;
+}
+
+/* UDP's may be left out over IPv4, and is then not there. */
+bool vb_frame_checksums_are_right(const uint8_t *frame, size_t bytes)
+{
+	struct vb_frame_layout at;
+	if (!vb_frame_find(frame, bytes, &at) || !at.l4)
+		return false;
+	if (at.ip_version == 4 && fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))) != 0xffff)
+		return false;
+	if (at.protocol == UDP && !get16(l4_checksum(frame, &at)))
+		return false;
+	return l4_sum(frame, &at) == 0xffff;
+}
+
+void vb_frame_check_sequence(const void *frame, size_t bytes, uint8_t out[VB_FCS_BYTES])
+{
+	vb_icrc_store(vb_icrc_add(0, frame, bytes), out);
+}
+
+/* ---- segments ---- */
+
+/* The lengths in the header need not be right: they are the frames' to get. */
+static bool find_tcp(const uint8_t *header, size_t bytes, struct vb_frame_layout *at)
+{
+	*at = (struct vb_frame_layout){ .ip = VB_ETHER_BYTES, .protocol = TCP };
+	if (bytes < VB_ETHER_BYTES + VB_VLAN_BYTES)
+		return false;
+	if (get16(header + 12) == VB_ETHER_VLAN)
+		at->ip += VB_VLAN_BYTES;
+	const uint8_t *ip = header + at->ip;
+	uint16_t type = get16(ip - 2);
+	if (type == ETHER_IP4 && bytes >= (size_t)at->ip + IP4_BYTES && ip[0] >> 4 == 4 && ip[9] == TCP) {
+		at->ip_version = 4;
+		at->l4 = (uint16_t)(at->ip + (ip[0] & 15) * 4);
+	} else if (type == ETHER_IP6 && bytes >= (size_t)at->ip + IP6_BYTES && ip[0] >> 4 == 6 && ip[6] == TCP) {
+		at->ip_version = 6;
+		at->l4 = (uint16_t)(at->ip + IP6_BYTES);
+	} else {
+		return false;
+	}
+	return bytes >= (size_t)at->l4 + TCP_BYTES && (size_t)at->l4 + (size_t)(header[at->l4 + 12] >> 4) * 4 == bytes &&
+	       (at->ip_version == 6 || at->l4 >= at->ip + IP4_BYTES);
+}
+
+bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes)
+{
+	struct vb_frame_layout at;
+	return find_tcp(header, bytes, &at);
+}
+
+void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload, uint16_t number, bool last)
+{
+	enum { SEQUENCE = 4, FLAGS = 13, FIN = 1, PSH = 8, CWR = 0x80, IDENTIFICATION = 4 };
+	struct vb_frame_layout at;
+	if (!find_tcp(frame, header_bytes, &at))
+		return;
+	uint8_t *ip = frame + at.ip, *tcp = frame + at.l4;
+	size_t total = header_bytes + piece_bytes - at.ip;
+	if (at.ip_version == 4) {
+		put16(ip + 2, (uint32_t)total);
+		put16(ip + IDENTIFICATION, get16(ip + IDENTIFICATION) + (uint32_t)number);
+	} else {
+		put16(ip + 4, (uint32_t)(total - IP6_BYTES));
+	}
+	put32(tcp + SEQUENCE, get32(tcp + SEQUENCE) + at_payload);
+	if (!last)
+		tcp[FLAGS] &= (uint8_t)~(FIN | PSH);
+	if (number)
+		tcp[FLAGS] &= (uint8_t)~CWR;
+	vb_frame_fill_checksums(frame, header_bytes + piece_bytes);
+}
