@@ -85,6 +85,7 @@ struct vb_cma_device {
 	struct vb_list node;
 	struct ibv_context *verbs;
 	struct ibv_pd *pd; /* the default protection domain of ids on this device */
+	struct ibv_xrcd *xrcd; /* the XRC domain likewise; NULL until it is needed */
 	uint8_t max_responder_resources, max_initiator_depth;
 	uint64_t guid;     /* host order */
 };
@@ -101,6 +102,8 @@ struct vb_cma_source {
 /* The device, port and GID of a local address. -ENODEV if it has none. */
 int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *source);
 struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs);
+/* The domain that ties receiving XRC QPs to SRQs, unless the program brings its own. NULL with errno. */
+struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev);
 
 /* ---- bound ports ---- */
 

@@ -145,16 +145,21 @@ static size_t connect_data(const struct vb_cma_id *id, const struct wanted *w, u
 	return VB_IP_CM_BYTES + w->data_len;
 }
 
+static enum vb_cm_transport transport_of(enum ibv_qp_type type)
+{
+	if (type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
+		return VB_CM_XRC;
+	return type == IBV_QPT_UC ? VB_CM_UC : VB_CM_RC;
+}
+
 static struct vb_cm_req_info req_info(const struct vb_cma_id *id, const struct wanted *w, const struct vb_cm_path *path)
 {
-	bool is_uc = id->pub.qp ? id->pub.qp->qp_type == IBV_QPT_UC : id->pub.qp_type == IBV_QPT_UC;
-
 	return (struct vb_cm_req_info){
 		.service_id = service_id(id),
 		.ca_guid = id->device->guid,
 		.qpn = w->qp_num,
 		.starting_psn = id->our_psn,
-		.transport = is_uc ? VB_CM_UC : VB_CM_RC,
+		.transport = transport_of(id->pub.qp ? id->pub.qp->qp_type : id->pub.qp_type),
 		.responder_resources = w->responder_resources,
 		.initiator_depth = w->initiator_depth,
 		.retry_count = w->retry_count,

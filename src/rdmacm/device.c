@@ -4,6 +4,7 @@
  * GID tables anew each time, since addresses come and go.
  */
 #include <endian.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,18 @@ struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs)
 			found = dev;
 	pthread_mutex_unlock(&lock);
 	return found;
+}
+
+struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev)
+{
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+
+	pthread_mutex_lock(&lock);
+	if (!dev->xrcd)
+		dev->xrcd = ibv_open_xrcd(dev->verbs, &attr);
+	struct ibv_xrcd *xrcd = dev->xrcd;
+	pthread_mutex_unlock(&lock);
+	return xrcd;
 }
 
 VB_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)

@@ -167,8 +167,7 @@ static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
 		.retry_count = req->retry_count,
 		.rnr_retry_count = req->rnr_retry_count,
 	};
-	if (req->transport == VB_CM_UC)
-		child->pub.qp_type = IBV_QPT_UC;
+	child->pub.qp_type = req->transport == VB_CM_UC ? IBV_QPT_UC : req->transport == VB_CM_XRC ? IBV_QPT_XRC_RECV : IBV_QPT_RC;
 }
 
 static int adopt_locked(struct vb_cma_id *child, struct vb_cm_conn *conn, const struct vb_cm_rx *rx,
@@ -205,8 +204,7 @@ static bool fits(const struct vb_cma_id *listener, const struct vb_cm_event *pre
 {
 	if (vb_cma_is_datagram(listener))
 		return preview->type == VB_CM_EV_SIDR_REQUEST;
-	return preview->type == VB_CM_EV_REQUEST &&
-	       (preview->info.req.transport == VB_CM_RC || preview->info.req.transport == VB_CM_UC);
+	return preview->type == VB_CM_EV_REQUEST && preview->info.req.transport != VB_CM_RD;
 }
 
 /* With a full backlog the request is dropped: its sender repeats it. */

@@ -8,10 +8,19 @@
 
 /* ---- attributes for a transition, as the connection stands ---- */
 
+static enum ibv_qp_type type_of(const struct vb_cma_id *id)
+{
+	return id->pub.qp ? id->pub.qp->qp_type : id->pub.qp_type;
+}
+
 static bool is_reliable(const struct vb_cma_id *id)
 {
-	return id->pub.qp ? id->pub.qp->qp_type == IBV_QPT_RC : id->pub.qp_type == IBV_QPT_RC;
+	return type_of(id) != IBV_QPT_UC && !vb_cma_is_datagram(id);
 }
+
+/* Of the two kinds of an extended reliable connection each has but one side of it. */
+static bool responds(const struct vb_cma_id *id) { return is_reliable(id) && type_of(id) != IBV_QPT_XRC_SEND; }
+static bool requests(const struct vb_cma_id *id) { return is_reliable(id) && type_of(id) != IBV_QPT_XRC_RECV; }
 
 static void init_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
@@ -53,7 +62,7 @@ static void rtr_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 	attr->path_mtu = (enum ibv_mtu)id->agreed.path.mtu;
 	attr->dest_qp_num = id->agreed.remote_qpn;
 	attr->rq_psn = id->our_psn;
-	if (!is_reliable(id))
+	if (!responds(id))
 		return;
 	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	attr->max_dest_rd_atomic = id->agreed.responder_resources;
@@ -66,8 +75,11 @@ static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 	attr->sq_psn = id->agreed.remote_psn;
 	if (!is_reliable(id))
 		return;
-	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	*mask |= IBV_QP_TIMEOUT;
 	attr->timeout = id->agreed.path.local_ack_timeout;
+	if (!requests(id))
+		return;
+	*mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	attr->retry_cnt = id->agreed.retry_count;
 	attr->rnr_retry = id->agreed.rnr_retry_count;
 	attr->max_rd_atomic = id->agreed.initiator_depth;
@@ -166,7 +178,6 @@ static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_ch
 	return err;
 }
 
-/* A CQ that an SRQ still completes to stays. */
 static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq)
 {
 	if (*cq && ibv_destroy_cq(*cq))
@@ -177,23 +188,26 @@ static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq)
 	*channel = NULL;
 }
 
+/* What an XRC SRQ completes to goes with that. */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
 	destroy_cq(&id->send_cq_channel, &id->send_cq);
-	destroy_cq(&id->recv_cq_channel, &id->recv_cq);
+	if (!id->srq || id->qp_type != IBV_QPT_XRC_RECV)
+		destroy_cq(&id->recv_cq_channel, &id->recv_cq);
 }
 
 static int choose_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
+	bool sends = attr->qp_type != IBV_QPT_XRC_RECV, receives = sends && attr->qp_type != IBV_QPT_XRC_SEND;
 	int err = 0;
 
-	if (!attr->send_cq && !id->send_cq)
+	if (sends && !attr->send_cq && !id->send_cq)
 		err = create_cq(id, attr->cap.max_send_wr, &id->send_cq_channel, &id->send_cq);
-	if (!err && !attr->recv_cq && !id->recv_cq)
+	if (!err && receives && !attr->recv_cq && !id->recv_cq)
 		err = create_cq(id, attr->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq);
-	if (!attr->send_cq)
+	if (sends && !attr->send_cq)
 		attr->send_cq = id->send_cq;
-	if (!attr->recv_cq)
+	if (receives && !attr->recv_cq)
 		attr->recv_cq = id->recv_cq;
 	return err;
 }
@@ -208,6 +222,22 @@ static int choose_pd(const struct rdma_cm_id *id, const char *call, struct ibv_p
 		return 0;
 	vb_explain(call, "the protection domain is another device's than the id's");
 	return EINVAL;
+}
+
+/* Receiving XRC QPs have an XRC domain, all others a protection domain. */
+static int choose_domain(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
+{
+	bool has_xrcd = attr->comp_mask & IBV_QP_INIT_ATTR_XRCD;
+
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		attr->xrcd = has_xrcd ? attr->xrcd : vb_cma_device_xrcd(vb_cma_id_of(id)->device);
+		attr->comp_mask = (attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD) | IBV_QP_INIT_ATTR_XRCD;
+		return attr->xrcd ? 0 : errno;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		attr->pd = NULL;
+	attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+	return choose_pd(id, call, &attr->pd);
 }
 
 static int check_new_qp(const struct rdma_cm_id *id, const char *call)
@@ -229,7 +259,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 
 	if (err)
 		return err;
-	if (id->srq && !attr->srq)
+	if (id->srq && !attr->srq && attr->qp_type != IBV_QPT_XRC_RECV && attr->qp_type != IBV_QPT_XRC_SEND)
 		attr->srq = id->srq;
 	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
@@ -239,7 +269,8 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		ibv_destroy_qp(qp);
 		return err;
 	}
-	id->pd = qp->pd;
+	if (qp->pd)
+		id->pd = qp->pd;
 	id->qp = qp;
 	vb_cma_id_of(id)->qpn = qp->qp_num;
 	return 0;
@@ -251,13 +282,10 @@ static int add_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_at
 	struct ibv_qp_init_attr_ex wanted = *attr;
 	int err = check_new_qp(id, call);
 
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
-		wanted.pd = NULL;
 	if (!err)
-		err = choose_pd(id, call, &wanted.pd);
+		err = choose_domain(id, call, &wanted);
 	if (err)
 		return err;
-	wanted.comp_mask |= IBV_QP_INIT_ATTR_PD;
 	err = create_qp(id, &wanted);
 	if (err)
 		destroy_cqs(id);
@@ -327,6 +355,12 @@ static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	bool is_xrc = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
 
+	if (is_xrc && !(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD)) {
+		attr->xrcd = vb_cma_device_xrcd(vb_cma_id_of(id)->device);
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+	}
+	if (is_xrc && !attr->xrcd)
+		return errno;
 	if (is_xrc && !((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)) {
 		int err = id->recv_cq ? 0 : create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
 		if (err)
@@ -378,7 +412,8 @@ VB_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
 	struct ibv_srq_init_attr_ex extended = {
 		.srq_context = attr->srq_context, .attr = attr->attr, .pd = pd,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD, .srq_type = IBV_SRQT_BASIC,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
 	};
 
 	int err = add_srq(id, __func__, &extended);

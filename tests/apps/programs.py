@@ -132,7 +132,7 @@ def cm_cases():
         *rping_cases(),
         cmtime_case(100),
         cmtime_case(2000),
-        xrc_case("r"),
+        *(xrc_case(kind) for kind in "rx"),
         *(mckey_case(options) for options in ("-C 20 -S 500", "-c 3 -C 20 -S 100")),
         mckey_case("-C 20 -S 500", sender="-o"),
         cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}", "rdma_client/rdma_server",

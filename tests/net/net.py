@@ -60,7 +60,8 @@ def cm_items():
     yield Item(mckey_case("-C 20 -S 500", "ff0e::77:1"), ("UD SEND_ONLY_IMM",), ipv6=True)
     yield Item(cmtime_case(100), ("REQ", "REP", "RTU", "DREQ", "DREP"))
     yield Item(cmtime_case(2000), ())
-    yield Item(xrc_case("r"), ("REQ", "REP", "RTU"))
+    for kind in "rx":
+        yield Item(xrc_case(kind), ("REQ", "REP", "RTU"))
 
 
 def perftest_items():

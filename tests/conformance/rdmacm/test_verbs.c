@@ -469,6 +469,54 @@ static void post_recv__goes_to_the_srq(void **state)
 
 /* ---- the end ---- */
 
+/* The request says which kind it is for; domain, SRQ and completion queue are those that rdma_cm has for the device. */
+static void xrc__sends_to_the_srq(void **state)
+{
+	struct pair p = listening_pair("127.0.0.1", RDMA_PS_IB);
+	struct ibv_qp_init_attr_ex sending = { .qp_type = IBV_QPT_XRC_SEND, .cap = { .max_send_wr = 2, .max_send_sge = 1 } };
+	struct ibv_qp_init_attr receiving = { .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_srq_init_attr queue = { .attr = { .max_wr = 2, .max_sge = 1 } };
+	struct rdma_conn_param param = some_param();
+	uint8_t in[16] = { 0 }, out[16] = "to the srq";
+	struct ibv_wc wc;
+	uint32_t srqn = 0;
+
+	assert_ok(rdma_create_qp_ex(p.client, &sending));
+	assert_null(p.client->recv_cq);
+	assert_ok(rdma_connect(p.client, &param));
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	p.server = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_int_equal(p.server->qp_type, IBV_QPT_XRC_RECV);
+	assert_ok(rdma_create_qp(p.server, NULL, &receiving));
+	assert_ok(rdma_create_srq(p.server, NULL, &queue));
+	assert_int_equal(ibv_get_srq_num(p.server->srq, &srqn), 0);
+	struct ibv_mr *in_mr = rdma_reg_msgs(p.server, in, sizeof(in)), *out_mr = rdma_reg_msgs(p.client, out, sizeof(out));
+	assert_ok(rdma_post_recv(p.server, NULL, in, sizeof(in), in_mr));
+	assert_ok(rdma_accept(p.server, &param));
+	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	expect_acked(p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+
+	struct ibv_sge sge = { (uintptr_t)out, sizeof(out), out_mr->lkey };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
+				  .qp_type.xrc.remote_srqn = srqn }, *bad;
+	assert_int_equal(ibv_post_send(p.client->qp, &wr, &bad), 0);
+	assert_int_equal(rdma_get_recv_comp(p.server, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(in, out, sizeof(in));
+
+	assert_ok(rdma_disconnect(p.client));
+	expect_acked(p.server_ch, RDMA_CM_EVENT_DISCONNECTED, 0);
+	assert_ok(rdma_dereg_mr(in_mr));
+	assert_ok(rdma_dereg_mr(out_mr));
+	rdma_destroy_qp(p.client);
+	rdma_destroy_qp(p.server);
+	assert_non_null(p.server->recv_cq);
+	rdma_destroy_srq(p.server);
+	assert_null(p.server->recv_cq);
+	destroy_pair(&p);
+}
+
 static void disconnect__flushes_what_was_posted(void **state)
 {
 	struct wired *w = wire_up("127.0.0.1");
@@ -520,6 +568,7 @@ int main(void)
 		cmocka_unit_test(post__more_than_fits),
 		cmocka_unit_test(post_recv__stops_at_the_first_bad),
 		cmocka_unit_test(post_recv__goes_to_the_srq),
+		cmocka_unit_test(xrc__sends_to_the_srq),
 		cmocka_unit_test(disconnect__flushes_what_was_posted),
 		cmocka_unit_test(reg__of_nothing),
 	};
