@@ -69,7 +69,8 @@ static struct ibv_qp *make_qp(struct end *e, struct xrc *x)
 {
 	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = x->xrcd };
 	if (!e->passive)
-		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = e->pd,
+		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = e->pd,
+						     .send_ops_flags = IBV_QP_EX_WITH_SEND,
 						     .send_cq = e->scq, .cap = { .max_send_wr = 64, .max_send_sge = 4, .max_inline_data = 64 } };
 	return ibv_create_qp_ex(e->ctx, &attr);
 }
@@ -318,7 +319,40 @@ static void domain__shared_by_file(struct end *e)
 	rc_close(e);
 }
 
+/* Two requests of one batch, for a queue each. */
+static void send__built_call_by_call(struct end *e)
+{
+	struct xrc x;
+	start(e, &x);
+	if (e->passive) {
+		for (int i = 0; i < 2; i++)
+			CHECK_EQ(post_srq(&x.q[i], 20 + i, 0, 1 << 16), 0);
+		meet(e);
+		for (int i = 0; i < 2; i++) {
+			CHECK_EQ(rc_expect(x.q[i].cq, 20 + i, IBV_WC_SUCCESS).byte_len, 100);
+			VERIFY(x.q[i].memory, 100, e->seed);
+		}
+	} else {
+		struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(x.qp);
+		rc_fill(e->buf, 100, e->seed);
+		meet(e);
+		ibv_wr_start(ex);
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		for (int i = 0; i < 2; i++) {
+			ex->wr_id = 30 + i;
+			ibv_wr_send(ex);
+			ibv_wr_set_xrc_srqn(ex, x.number[i]);
+			ibv_wr_set_sge(ex, e->mr->lkey, (uintptr_t)e->buf, 100);
+		}
+		CHECK_EQ(ibv_wr_complete(ex), 0);
+		for (int i = 0; i < 2; i++)
+			rc_expect(e->scq, 30 + i, IBV_WC_SUCCESS);
+	}
+	finish(e, &x);
+}
+
 static const struct body bodies[] = {
+	BODY(send__built_call_by_call),
 	BODY(send__to_the_queue_that_it_names),
 	BODY(one_sided__in_the_queues_domain),
 	BODY(send__to_no_queue),

@@ -231,6 +231,9 @@ static void counter__refused(void **state)
 	for (size_t i = 0; i < COUNT(bad); i++)
 		assert_null_errno(EINVAL, ibv_create_comp_cntr(w->ctx, &bad[i]));
 	struct ibv_comp_cntr_caps caps;
+	uint64_t first; /* all that a program of before the other members has room for */
+	assert_errno(0, _ibv_query_comp_cntr_caps(w->ctx, (struct ibv_comp_cntr_caps *)(void *)&first, sizeof(first)));
+	assert_true(first == UINT64_MAX);
 	assert_errno(0, ibv_query_comp_cntr_caps(w->ctx, &caps));
 	assert_true(caps.max_value == UINT64_MAX && caps.max_counters > 0);
 	assert_false(caps.supported_qp_attach_ops & IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE);
