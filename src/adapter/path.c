@@ -43,6 +43,13 @@ bool vb_path_poll_all(void)
 	return found;
 }
 
+void vb_path_sleep(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->sleep)
+			paths[i]->sleep();
+}
+
 bool vb_path_is_pending(void)
 {
 	for (unsigned i = 0; i < count; i++)

@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, sleep, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -48,6 +48,8 @@ struct vb_path_ops {
 	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
 	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
 	bool (*poll)(void);
+	/* Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without ringing is queued. */
+	void (*sleep)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
 	bool (*is_pending)(void);
 	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
@@ -86,6 +88,7 @@ static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)
 void vb_path_register(const struct vb_path_ops *path);
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);
+void vb_path_sleep(void);
 bool vb_path_is_pending(void);
 void vb_path_quiesce(void);
 /* False: it takes longer. */

@@ -54,6 +54,7 @@ static void fall_asleep(void)
 {
 	unsigned g = atomic_fetch_add(&sleep_generation, 1) + 1;
 	atomic_store(&vb_arena->asleep, g ? g : atomic_fetch_add(&sleep_generation, 1) + 1);
+	vb_path_sleep();
 }
 
 static bool run_queue_is_empty(void)

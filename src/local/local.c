@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/mapped.h"
+#include "local/watch.h"
 
 /* ---- the choice of path ---- */
 
@@ -70,6 +71,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->last_ack, atomic_load(&m->ack));
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
+	atomic_store(&m->watched, 0);
 	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->req.ring_offset);
@@ -189,7 +191,7 @@ enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
  * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it was prepared: users make
  * full ones from then on, and what they did before has come through by the time that they are looked at.
  */
-static void fence_users(void)
+void vb_fence_users(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) || vb_likely(vb_fence_heavy()))
@@ -258,8 +260,9 @@ static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	atomic_store(&l->mine->mode, l->epoch << 8);
-	fence_users();
+	vb_fence_users();
 	vb_lock(&vb_progress_lock);
+	vb_watch_forget_locked(l);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
@@ -361,6 +364,7 @@ static enum vb_claim claim_news(struct vb_qp *qp)
 
 static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
+	vb_watch_consider(vb_local_of(qp));
 	if (claim == VB_CLAIM_ARRIVALS) {
 		serve_locked(qp);
 		return;
@@ -418,7 +422,7 @@ static bool quiesce(uint64_t deadline_ns)
 	struct pair busy[BUSY_BATCH];
 	bool quiet = true;
 	unsigned n;
-	fence_users();
+	vb_fence_users();
 	do {
 		n = find_busy(busy);
 		for (unsigned i = 0; i < n; i++) {
@@ -452,6 +456,12 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	VB_RECORD_NAME(record->copy, copy_name(l->peer));
 }
 
+static bool look(void)
+{
+	bool watched = vb_watch_look_locked();
+	return vb_peers_listen() || watched;
+}
+
 static const struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
@@ -466,7 +476,8 @@ static const struct vb_path_ops local_path = {
 	.run = run,
 	.claim_news = claim_news,
 	.take_news = take_news,
-	.poll = vb_peers_listen,
+	.poll = look,
+	.sleep = vb_watch_end,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,
 	.describe = describe,
@@ -476,6 +487,7 @@ static const struct vb_path_ops local_path = {
 static void forget(void)
 {
 	vb_list_init(&attached);
+	vb_watch_reset();
 }
 
 __attribute__((constructor)) static void offer(void)

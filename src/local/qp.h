@@ -37,6 +37,7 @@ struct vb_local_qp {
 	struct vb_shm_qp *mine;
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
 	uint32_t epoch;                             /* of this QP, 24 bits */
+	atomic_uint hits;                           /* news that polls have found, towards its being watched */
 
 	struct {
 		uint8_t *ring;
@@ -47,6 +48,7 @@ struct vb_local_qp {
 		_Atomic(uint32_t) awaited;          /* after the last entry whose ack a completion depends on */
 		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
 		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
+		atomic_uint looks, patience;        /* for acks since the last slot, and how many of them leave the peer's ack alone */
 		bool bound;
 		_Atomic(uint32_t) bound_epoch;
 		uint32_t atomics;                   /* results taken */
@@ -116,6 +118,9 @@ bool vb_responder_is_called(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
+
+/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_watch_ring. */
+void vb_fence_users(void);
 
 /* Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a reference or a lock of the QP. */
 bool vb_local_find_theirs(struct vb_local_qp *l);

@@ -12,12 +12,15 @@
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/mapped.h"
+#include "local/watch.h"
 #include "wire/timers.h"
 
 static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
 {
 	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
 }
+
+enum { PATIENCE = 64 };
 
 /* ---- is the peer's QP there? ---- */
 
@@ -291,6 +294,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	l->req.atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
 	l->req.published++;
+	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
 	if (fetches(sqe) || vb_sq_signals(l->qp, sqe))
 		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
 	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, sqe->opcode, flags, flags & VB_SHM_INLINE ? 0 : sqe->nsge),
@@ -440,9 +444,10 @@ void vb_requester_send(struct vb_local_qp *l)
 		;
 	if (!may_start(l->qp))
 		return; /* it failed */
-	bool staged = stage(l);
-	if (published || staged)
+	if (stage(l))
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	else if (published)
+		vb_watch_ring(l);
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
 	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
 		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
@@ -568,6 +573,12 @@ static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 	return is_possible(l, *done);
 }
 
+static void set_patience(struct vb_local_qp *l, unsigned looks)
+{
+	if (atomic_load_explicit(&l->req.patience, memory_order_relaxed) != looks)
+		atomic_store_explicit(&l->req.patience, looks, memory_order_relaxed);
+}
+
 static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
@@ -594,6 +605,8 @@ bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
+	if (done != acked(l))
+		set_patience(l, atomic_load_explicit(&l->req.patience, memory_order_relaxed) / 2);
 	complete_until(l, done);
 	if (sq->head == sq->sent)
 		return true;
@@ -608,6 +621,8 @@ void vb_requester_take_told(struct vb_local_qp *l)
 	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_relaxed);
 	if (!is_possible(l, done))
 		return;
+	if (done != acked(l))
+		set_patience(l, PATIENCE);
 	complete_until(l, done);
 	/* What the ack says by then. */
 	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);
@@ -628,10 +643,24 @@ static bool is_awaited_from(const struct vb_local_qp *l, uint32_t done)
 	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - done) > 0;
 }
 
+/*
+ * While answers bring the acks, the ack itself is left alone for a while: reading it takes its line from the responder, who would have
+ * to wait for it at his next ack, in the middle of answering.
+ */
+static bool is_patient(struct vb_local_qp *l)
+{
+	unsigned patience = atomic_load_explicit(&l->req.patience, memory_order_relaxed);
+	unsigned looks = atomic_load_explicit(&l->req.looks, memory_order_relaxed);
+	if (looks >= patience)
+		return false;
+	atomic_store_explicit(&l->req.looks, looks + 1, memory_order_relaxed);
+	return true;
+}
+
 bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = theirs_of(l);
-	return t && is_awaited_from(l, acked(l)) &&
+	return t && is_awaited_from(l, acked(l)) && !is_patient(l) &&
 	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
 }
 

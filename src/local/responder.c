@@ -12,6 +12,7 @@
 #include "adapter/xrc.h"
 #include "base/log.h"
 #include "local/copy.h"
+#include "local/watch.h"
 #include "wire/timers.h"
 
 enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL };
@@ -620,8 +621,10 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	enum step step = serve_batch(l, &f, &n);
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
-	if (n || step == STEP_FAIL)
+	if (vb_unlikely(step == STEP_FAIL))
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	else if (n)
+		vb_watch_ring(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
 	return v;

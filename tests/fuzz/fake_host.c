@@ -40,9 +40,10 @@ void vb_fd_close(int fd) { }
 void vb_host_lock(void) { }
 void vb_host_unlock(void) { }
 
-bool vb_fence_prepare(void) { return false; }
-bool vb_fence_is_light(void) { return false; }
-bool vb_fence_heavy(void) { return false; }
+/* In one thread all stores are seen. */
+bool vb_fence_prepare(void) { return true; }
+bool vb_fence_is_light(void) { return true; }
+bool vb_fence_heavy(void) { return true; }
 
 void vb_random(void *buf, size_t bytes)
 {
