@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "adapter/arena.h"
+#include "adapter/peer.h"
 #include "adapter/progress.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -162,12 +163,24 @@ static int refresh_locked(void)
 	return err;
 }
 
+static void (*_Atomic subscriber)(void *arg);
+static void *_Atomic subscriber_arg;
+
+void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg)
+{
+	atomic_store(&subscriber_arg, arg);
+	atomic_store(&subscriber, changed);
+}
+
 /* From the progress thread: only known devices can have listeners, but new ones do no harm. */
 static void network_changed(void *arg)
 {
 	pthread_mutex_lock(&registry_lock);
 	refresh_locked();
 	pthread_mutex_unlock(&registry_lock);
+	void (*changed)(void *) = atomic_load(&subscriber);
+	if (changed)
+		changed(atomic_load(&subscriber_arg));
 }
 
 int vb_device_list(struct vb_device ***list, unsigned *count)

@@ -19,4 +19,10 @@ VB_EXPORT void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), v
  */
 VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
 
+/*
+ * Has changed(arg) called when interfaces, their addresses or link addresses have changed, after the devices have followed. From the
+ * progress thread, without locks. One subscriber per process; a second call replaces the first.
+ */
+VB_EXPORT void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg);
+
 #endif

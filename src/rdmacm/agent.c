@@ -282,6 +282,7 @@ static void forget(void)
 	vb_outbox_init(&agent.outbox, &outbox_type);
 	vb_cma_device_forget();
 	vb_cma_neighbour_forget_all();
+	vb_cma_interfaces_forget();
 	vb_cma_id_forget();
 }
 
@@ -317,6 +318,7 @@ static int start_locked(void)
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
 	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
 	vb_peer_death_subscribe(peer_died, NULL);
+	vb_cma_interfaces_watch_locked();
 	agent.started = true;
 	return 0;
 }

@@ -245,6 +245,11 @@ void vb_cma_neighbour_forget_locked(struct vb_cma_id *id);
 /* Whoever looks up a name for the id does so in vain. */
 void vb_cma_lookup_forget_locked(struct vb_cma_id *id);
 
+/* ---- interfaces ---- */
+
+/* From here on ids hear of the end of their devices' interfaces. */
+void vb_cma_interfaces_watch_locked(void);
+
 /* ---- multicast ---- */
 
 /* Leaves all of the id's groups. Without the lock. */

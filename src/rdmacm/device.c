@@ -60,7 +60,7 @@ static struct vb_cma_device *get_locked(struct ibv_device *device)
 	struct vb_cma_device *dev;
 
 	vb_list_for_each(dev, &devices, node)
-		if (strcmp(ibv_get_device_name(dev->verbs->device), ibv_get_device_name(device)) == 0)
+		if (dev->verbs->device == device) /* a name may be another device's by now */
 			return dev;
 	return open_locked(device);
 }

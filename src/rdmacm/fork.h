@@ -5,6 +5,7 @@
 
 void vb_cma_device_forget(void);
 void vb_cma_neighbour_forget_all(void);
+void vb_cma_interfaces_forget(void);
 /* The ids keep their memory and lose their connections and ports, which are the parent's. */
 void vb_cma_id_forget(void);
 

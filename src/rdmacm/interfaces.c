@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Interfaces that go, or get another link address (as a bond does that fails over): what ids on their devices are told. The list as
+ * it was last seen is compared with the one that there is when the network has changed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/peer.h"
+#include "rdmacm/cma.h"
+#include "rdmacm/fork.h"
+
+/* Under the lock. */
+static struct vb_netif *seen;
+static unsigned num_seen;
+
+static const struct vb_netif *find(const struct vb_netif *list, unsigned count, unsigned index)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (list[i].index == index)
+			return &list[i];
+	return NULL;
+}
+
+static void tell_locked(unsigned ifindex, enum rdma_cm_event_type type)
+{
+	struct vb_list *ids;
+	struct vb_cma_id *id;
+
+	vb_cma_ids_locked(&ids);
+	vb_list_for_each(id, ids, node)
+		if (id->ifindex == ifindex && id->device && !id->listener) /* nobody has seen the id of a request that is queued */
+			vb_cma_event_raise_locked(id, type, 0);
+}
+
+static void compare_locked(const struct vb_netif *list, unsigned count)
+{
+	for (unsigned i = 0; i < num_seen; i++) {
+		const struct vb_netif *now = find(list, count, seen[i].index);
+		if (!now)
+			tell_locked(seen[i].index, RDMA_CM_EVENT_DEVICE_REMOVAL);
+		else if (memcmp(now->mac, seen[i].mac, sizeof(now->mac)) != 0)
+			tell_locked(seen[i].index, RDMA_CM_EVENT_ADDR_CHANGE);
+	}
+}
+
+static void changed(void *arg)
+{
+	struct vb_netif *list;
+	unsigned count;
+
+	(void)arg;
+	if (vb_netif_list(&list, &count))
+		return;
+	vb_cma_lock();
+	compare_locked(list, count);
+	struct vb_netif *old = seen;
+	seen = list;
+	num_seen = count;
+	vb_cma_unlock();
+	free(old);
+}
+
+void vb_cma_interfaces_forget(void)
+{
+	num_seen = 0;
+}
+
+/* What goes before the first look is not missed by anybody. */
+void vb_cma_interfaces_watch_locked(void)
+{
+	free(seen);
+	seen = NULL;
+	num_seen = 0;
+	if (vb_netif_list(&seen, &num_seen))
+		num_seen = 0;
+	vb_netif_change_subscribe(changed, NULL);
+}
