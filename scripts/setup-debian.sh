@@ -30,6 +30,11 @@ for_tests=(
 	ethtool:/usr/sbin/ethtool
 	iperf3:iperf3
 	netcat-traditional:nc.traditional
+	nginx-light:/usr/sbin/nginx
+	curl:curl
+	wrk:wrk
+	redis-server:redis-server
+	redis-tools:redis-benchmark
 	qemu-system-x86:qemu-system-x86_64
 	busybox-static:/usr/share/doc/busybox-static
 	cpio:cpio

@@ -12,26 +12,40 @@
 
 #include "command.h"
 
-/* Puts libdir before whatever LD_LIBRARY_PATH holds. */
-static bool prepend_library_path(const char *libdir)
+/* Puts libdir, or a file in it, before whatever the variable holds. */
+static bool prepend(const char *variable, const char *libdir, const char *file)
 {
-	const char *old = getenv("LD_LIBRARY_PATH");
+	const char *old = getenv(variable);
 	char *value;
 	bool done;
 
-	if (strpbrk(libdir, ":;")) {
-		complain("the path %s holds a ':' or ';' and cannot be searched for libraries", libdir);
-		return false;
-	}
-	if (asprintf(&value, "%s%s%s", libdir, old && *old ? ":" : "", old ? old : "") < 0) {
+	if (asprintf(&value, "%s%s%s%s", libdir, file, old && *old ? ":" : "", old ? old : "") < 0) {
 		complain("out of memory");
 		return false;
 	}
-	done = setenv("LD_LIBRARY_PATH", value, 1) == 0;
+	done = setenv(variable, value, 1) == 0;
 	free(value);
 	if (!done)
 		complain("out of memory");
 	return done;
+}
+
+static bool prepend_library_path(const char *libdir)
+{
+	if (strpbrk(libdir, ":;")) {
+		complain("the path %s holds a ':' or ';' and cannot be searched for libraries", libdir);
+		return false;
+	}
+	return prepend("LD_LIBRARY_PATH", libdir, "");
+}
+
+/* Spaces separate the names in LD_PRELOAD, too. */
+static bool prepend_preload(const char *libdir)
+{
+	if (!strchr(libdir, ' '))
+		return prepend("LD_PRELOAD", libdir, "/libverbatim-sockets.so");
+	complain("the path %s holds a space and cannot be preloaded from", libdir);
+	return false;
 }
 
 bool raises_privileges(const char *path)
@@ -107,12 +121,18 @@ static bool is_among(const char *value, const char *values)
 	return false;
 }
 
+static bool wants_sockets; /* --sockets */
+
 /* argv[*at] is an option; its value may be behind an equals sign or the next argument. False with a message. */
 static bool take_option(int argc, char **argv, int *at)
 {
 	const char *arg = argv[*at], *equals = strchr(arg, '=');
 	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
 
+	if (strcmp(arg, "--sockets") == 0) {
+		wants_sockets = true;
+		return true;
+	}
 	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
 		const char *value = options[i].value;
 		if (strlen(options[i].name) != len || strncmp(options[i].name, arg, len) != 0 || (value && equals))
@@ -156,7 +176,7 @@ int command_run(int argc, char **argv)
 	char libdir[PATH_MAX];
 	int first = take_options(argc, argv);
 
-	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir))
+	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
 	execvp(argv[first], argv + first);

@@ -2,7 +2,8 @@
 /*
  * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's rconnect need not wait for
  * the program's raccept: it finds the connections in the listener's backlog. When a backlog is full its requests wait in the listener's
- * event channel.
+ * event channel. A connection has its events there and no number until raccept takes it: then it gets an event channel of its own, which
+ * is its number.
  *
  * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
  */
@@ -26,18 +27,6 @@ static void inherit(struct vb_rs *child, struct vb_rs *listener)
 	pthread_mutex_unlock(&listener->lock);
 	child->options.route = NULL;
 	child->options.route_bytes = 0;
-}
-
-/* The child's id, with an event channel of its own. */
-static int adopt(struct vb_rs *child, struct rdma_cm_id *id)
-{
-	child->id = id;
-	id->context = child;
-	child->channel = rdma_create_event_channel();
-	if (!child->channel)
-		return -errno;
-	fcntl(child->channel->fd, F_SETFL, O_NONBLOCK);
-	return rdma_migrate_id(id, child->channel) ? -errno : 0;
 }
 
 static int answer(struct vb_rs *child, const struct rdma_conn_param *request)
@@ -68,11 +57,9 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 		return NULL;
 	}
 	inherit(child, listener);
-	int err = adopt(child, id);
-	if (!err)
-		err = answer(child, request);
-	if (!err)
-		err = vb_rs_publish(child, child->channel->fd);
+	child->id = id;
+	id->context = child;
+	int err = answer(child, request);
 	if (!err)
 		return child;
 	vb_explain("rsocket", "a connection to socket %d was refused: %s", listener->fd, strerror(-err));
@@ -81,26 +68,36 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 	return NULL;
 }
 
+/* Requests, and what happens to the connections that wait: until the event is acknowledged, its id and so its socket stay. */
+static struct vb_rs *take_event(struct vb_rs *s, struct rdma_cm_event *event)
+{
+	struct rdma_conn_param request = event->param.conn;
+	struct rdma_cm_id *id = event->id;
+	uint8_t data[VB_RS_OFFER_BYTES] = { 0 };
+
+	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+		if (id != s->id)
+			vb_rs_take_event(id->context, event);
+		rdma_ack_cm_event(event);
+		return NULL;
+	}
+	if (request.private_data_len > sizeof(data))
+		request.private_data_len = sizeof(data);
+	if (request.private_data_len)
+		memcpy(data, request.private_data, request.private_data_len);
+	request.private_data = data;
+	rdma_ack_cm_event(event);
+	return take_request(s, id, &request);
+}
+
 /* False: no request waits. */
 static bool accept_next(struct vb_rs *s, struct vb_rs **child)
 {
 	struct rdma_cm_event *event;
-	uint8_t data[VB_RS_OFFER_BYTES] = { 0 };
 
-	*child = NULL;
 	if (rdma_get_cm_event(s->channel, &event))
 		return false;
-	struct rdma_conn_param request = event->param.conn;
-	struct rdma_cm_id *id = event->id;
-	bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
-	if (request.private_data_len > sizeof(data))
-		request.private_data_len = sizeof(data);
-	if (is_request && request.private_data_len)
-		memcpy(data, request.private_data, request.private_data_len);
-	request.private_data = data;
-	rdma_ack_cm_event(event);
-	if (is_request)
-		*child = take_request(s, id, &request);
+	*child = take_event(s, event);
 	return true;
 }
 
@@ -132,14 +129,6 @@ static bool keep(struct vb_rs *s, struct vb_rs *child)
 	return listens;
 }
 
-static void close_child(struct vb_rs *child)
-{
-	int fd = child->fd;
-
-	vb_rs_put(child);
-	rclose(fd);
-}
-
 static bool has_place(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
@@ -154,7 +143,7 @@ static void serve(struct vb_rs *s)
 
 	while (has_place(s) && accept_next(s, &child))
 		if (child && !keep(s, child))
-			close_child(child);
+			vb_rs_drop(child);
 }
 
 static void *run(void *arg)
@@ -253,6 +242,6 @@ void vb_rs_backlog_close(struct vb_rs *s)
 		pthread_mutex_unlock(&s->lock);
 		if (!child)
 			return;
-		close_child(child);
+		vb_rs_drop(child);
 	}
 }

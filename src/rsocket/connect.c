@@ -190,12 +190,20 @@ static void take_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 	}
 }
 
+void vb_rs_take_event(struct vb_rs *s, const struct rdma_cm_event *event)
+{
+	pthread_mutex_lock(&s->lock);
+	take_locked(s, event);
+	pthread_mutex_unlock(&s->lock);
+}
+
 bool vb_rs_connect_progress_locked(struct vb_rs *s)
 {
 	struct rdma_cm_event *event;
 	bool any = false;
 
-	while (!rdma_get_cm_event(s->channel, &event)) {
+	/* What waits in a backlog has no channel. */
+	while (s->channel && !rdma_get_cm_event(s->channel, &event)) {
 		take_locked(s, event);
 		rdma_ack_cm_event(event);
 		any = true;
@@ -287,6 +295,25 @@ static bool has_request(struct vb_rs *s)
 	return s->state != VB_RS_LISTENING || s->num_ready;
 }
 
+/* From now on its events are its own. Its number, or a negative errno: then it is gone. */
+static int number_child(struct vb_rs *child)
+{
+	child->channel = rdma_create_event_channel();
+	int err = child->channel ? 0 : -errno;
+	if (!err) {
+		fcntl(child->channel->fd, F_SETFL, O_NONBLOCK);
+		err = rdma_migrate_id(child->id, child->channel) ? -errno : 0;
+	}
+	if (!err)
+		err = vb_rs_publish(child, child->channel->fd);
+	int fd = err ? err : child->fd;
+	if (err)
+		vb_rs_drop(child);
+	else
+		vb_rs_put(child);
+	return fd;
+}
+
 /* The number of the next connection, or a negative errno. */
 static int accept_locked(struct vb_rs *s)
 {
@@ -298,9 +325,7 @@ static int accept_locked(struct vb_rs *s)
 	struct vb_rs *child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;
 	if (!child)
 		return -EINVAL;
-	int fd = child->fd;
-	vb_rs_put(child);
-	return fd;
+	return number_child(child);
 }
 
 VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)

@@ -231,6 +231,12 @@ int vb_rs_connect_open(struct vb_rs *s);
 /* Gives the number of a connection that failed a new id. */
 int vb_rs_connect_reopen_locked(struct vb_rs *s);
 
+/* An event that somebody else took, of a connection that has no channel yet. */
+void vb_rs_take_event(struct vb_rs *s, const struct rdma_cm_event *event);
+
+/* Closes a socket that has no number, and drops the reference. */
+void vb_rs_drop(struct vb_rs *s);
+
 /* ---- backlogs (backlog.c) ---- */
 
 /* Requests of the listener are taken from now on, up to `length` before raccept. 0 or a negative errno. */

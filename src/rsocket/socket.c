@@ -126,6 +126,12 @@ static void close_socket(struct vb_rs *s)
 	vb_rs_backlog_close(s);
 }
 
+void vb_rs_drop(struct vb_rs *s)
+{
+	close_socket(s);
+	vb_rs_discard(s);
+}
+
 VB_EXPORT int rclose(int socket)
 {
 	struct vb_rs *s = vb_rs_get(socket);

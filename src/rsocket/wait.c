@@ -121,7 +121,7 @@ unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_F
 	if (!arm_locked(s))
 		return 0;
 	/* A listener's channel is its backlog's to read: who waits is woken. */
-	fds[n++] = (struct pollfd){ .fd = s->state == VB_RS_LISTENING ? -1 : s->channel->fd, .events = POLLIN };
+	fds[n++] = (struct pollfd){ .fd = s->state == VB_RS_LISTENING || !s->channel ? -1 : s->channel->fd, .events = POLLIN };
 	if (s->end.channel)
 		fds[n++] = (struct pollfd){ .fd = s->end.channel->fd, .events = POLLIN };
 	return n;

@@ -31,7 +31,7 @@ only_ours() {
 	local rest
 	rest=$(cd "$root" && find . ! -type d ! -path './lib/verbatim/*' ! -path './include/verbatim/*' \
 		! -path './bin/verbatim' ! -path './lib/pkgconfig/verbatim-*.pc' \
-		! -path './share/verbatim/man/*' ! -path './share/man/man?/verbatim.?' \
+		! -path './share/verbatim/man/*' ! -path './share/man/man?/verbatim*.?' \
 		! -path './share/bash-completion/completions/verbatim')
 	[[ -z $rest ]] || { echo "$rest"; return 1; }
 }
@@ -42,6 +42,8 @@ for library in ibverbs rdmacm; do
 	check "install__lib$library.pc" test -e "$private/pkgconfig/lib$library.pc"
 	check "install__verbatim-$library.pc" test -e "$root/lib/pkgconfig/verbatim-$library.pc"
 done
+check install__libverbatim-sockets.so test -e "$private/libverbatim-sockets.so"
+check run__sockets "$root/bin/verbatim" run --sockets true
 for header in infiniband/verbs.h rdma/rdma_cma.h rdma/rdma_verbs.h; do
 	check "install__$header" test -e "$root/include/verbatim/$header"
 done

@@ -24,6 +24,7 @@ HAS_SRQ = ("send",)
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 PRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+OWN_PRELOAD = "libverbatim-sockets.so"  # found where our libraries are
 
 
 def pair(program, fixed, options, **rules):
@@ -168,14 +169,14 @@ def rcopy(mebibytes, **rules):
                    client_shows=("^the files are the same$",), **rules)
 
 
-def preloaded(command, options=""):
-    """rdma-core's preload library makes rsockets of a program's sockets."""
-    return f"env LD_PRELOAD={PRELOAD} {command} {options}".strip()
+def preloaded(library, command, options=""):
+    """A preload library makes rsockets of a program's sockets."""
+    return f"env LD_PRELOAD={library} {command} {options}".strip()
 
 
-def iperf(options):
+def iperf(name, library, options):
     command = f"iperf3 -p {{port}} --forceflush"
-    return cm_pair(preloaded(f"{command} -s -1"), preloaded(f"{command} -c {{addr}}", options), f"librspreload: iperf3 {options}",
+    return cm_pair(preloaded(library, f"{command} -s -1"), preloaded(library, f"{command} -c {{addr}}", options), f"{name}: iperf3 {options}",
                    client_shows=("receiver$", "^iperf Done"))
 
 
@@ -193,6 +194,7 @@ def rsocket_cases():
         yield udpong(options)
     yield rcopy(64)
     yield from preloaded_cases()
+    yield from own_preloaded_cases()
 
 
 def preloaded_cases():
@@ -204,8 +206,24 @@ def preloaded_cases():
     forking = f"env RDMAV_FORK_SAFE=1 LD_PRELOAD={PRELOAD} rstream -T f -T v -p {{port}} -I 10 -C 5 -S 5000"
     yield cm_pair(f"{forking} -b {{addr}}", f"{forking} -s {{addr}}", "librspreload: rstream -T f", client_shows=(ROW,), server_shows=(ROW,))
     if shutil.which("iperf3"):
-        yield iperf("-t 1")
-        yield iperf("-t 1 -R -P 3")
+        yield iperf("librspreload", PRELOAD, "-t 1")
+        yield iperf("librspreload", PRELOAD, "-t 1 -R -P 3")
+
+
+def own_preloaded_cases():
+    """Servers and their clients over our preload library, their data compared."""
+    if shutil.which("nc.traditional"):
+        yield Case("sockets: netcat", client=f"{FOLDER}/netcat.sh {OWN_PRELOAD} 20 {{addr}} {{port}}",
+                   client_shows=("^the files are the same$",))
+    if shutil.which("iperf3"):
+        for options in ("-t 1", "-t 1 -R -P 3", "-n 100M", "-t 1 --bidir", "-t 1 -Z"):
+            yield iperf("sockets", OWN_PRELOAD, options)
+    if shutil.which("redis-server"):
+        yield Case("sockets: redis", client=f"{FOLDER}/redis.sh {OWN_PRELOAD} {{addr}} {{port}}", client_shows=("^all values are right$",))
+    if os.path.exists("/usr/sbin/nginx") and shutil.which("wrk"):
+        for options in ("worker_processes=2", "master_process=off"):
+            yield Case(f"sockets: nginx {options}", client=f"{FOLDER}/nginx.sh {OWN_PRELOAD} {{addr}} {{port}} {options}",
+                       client_shows=("^all answers are right$",))
 
 
 POWERS = tuple(1 << power for power in range(1, 24))

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* socket, bind, listen, accept, connect, shutdown, and where numbers come and go: close, dup. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "preload/preload.h"
+
+#define NS_PER_S  UINT64_C(1000000000)
+/* How long another host has to answer over RDMA, before TCP is tried; and how long it is then not asked again. */
+#define ANSWER_NS (1 * NS_PER_S)
+#define REST_NS   (60 * NS_PER_S)
+/* A program that does not want to wait waits for this host's answer all the same, which comes at once, at most so long. */
+#define HERE_NS   (2 * NS_PER_S)
+/* A port that another process has for RDMA is tried again after this. */
+#define RETRY_NS  (1 * NS_PER_S)
+
+/* ---- socket ---- */
+
+static int open_datagram(int domain, int type, int protocol)
+{
+	int rs = rsocket(domain, SOCK_DGRAM, protocol);
+
+	if (rs < 0)
+		return vb_real()->socket(domain, type, protocol);
+	vb_apply_sizes(rs);
+	int fd = vb_real()->fcntl(rs, type & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+	struct vb_sock *v = fd < 0 ? NULL : vb_sock_create(fd, domain, SOCK_DGRAM, VB_RDMA, rs);
+	if (!v) {
+		rclose(rs);
+		return fd;
+	}
+	if (type & SOCK_NONBLOCK)
+		(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
+	vb_sock_put(v);
+	return fd;
+}
+
+VB_EXPORT int socket(int domain, int type, int protocol)
+{
+	int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (vb_is_our_library(__builtin_return_address(0)))
+		return vb_number_for(__builtin_return_address(0), vb_real()->socket(domain, type, protocol));
+	if (!vb_is_wanted(domain, kind, protocol))
+		return vb_real()->socket(domain, type, protocol);
+	if (kind == SOCK_DGRAM)
+		return open_datagram(domain, type, protocol);
+	int fd = vb_real()->socket(domain, type, protocol);
+	struct vb_sock *v = fd < 0 ? NULL : vb_sock_create(fd, domain, SOCK_STREAM, VB_PLAIN, -1);
+	if (v)
+		vb_sock_put(v);
+	return fd;
+}
+
+VB_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct vb_sock *v = vb_sock_rdma(fd);
+	int result;
+
+	if (!v)
+		return vb_real()->bind(fd, addr, len);
+	result = rbind(v->rs, addr, len);
+	vb_sock_put(v);
+	return result;
+}
+
+/* ---- options ---- */
+
+static void copy_option(int fd, int rs, int level, int name)
+{
+	char value[64];
+	socklen_t len = sizeof(value);
+
+	if (!vb_real()->getsockopt(fd, level, name, value, &len))
+		(void)rsetsockopt(rs, level, name, value, len);
+}
+
+/* The kernel tells twice what was asked for. */
+static void copy_size(int fd, int rs, int name)
+{
+	int value = 0;
+	socklen_t len = sizeof(value);
+
+	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &value, &len))
+		return;
+	value /= 2;
+	(void)rsetsockopt(rs, SOL_SOCKET, name, &value, sizeof(value));
+}
+
+void vb_copy_options(const struct vb_sock *v, int fd, int rs)
+{
+	static const struct {
+		int level, name;
+	} copied[] = {
+		{ SOL_SOCKET, SO_REUSEADDR }, { SOL_SOCKET, SO_KEEPALIVE }, { SOL_SOCKET, SO_OOBINLINE }, { SOL_SOCKET, SO_LINGER },
+		{ SOL_SOCKET, SO_RCVTIMEO }, { SOL_SOCKET, SO_SNDTIMEO }, { IPPROTO_TCP, TCP_NODELAY }, { IPPROTO_TCP, TCP_KEEPIDLE },
+		{ IPPROTO_IP, IP_TOS }, { IPPROTO_IPV6, IPV6_V6ONLY },
+	};
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(copied); i++)
+		copy_option(fd, rs, copied[i].level, copied[i].name);
+	if (v->has_send_size)
+		copy_size(fd, rs, SO_SNDBUF);
+	if (v->has_receive_size)
+		copy_size(fd, rs, SO_RCVBUF);
+	vb_apply_sizes(rs);
+}
+
+static bool is_nonblocking(int fd)
+{
+	return vb_real()->fcntl(fd, F_GETFL) & O_NONBLOCK;
+}
+
+/* ---- connect ---- */
+
+/* An IPv4 address in IPv6's clothes is one. */
+static socklen_t unmap(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *out)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	if (len > sizeof(*out) || len < sizeof(in) || (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) ||
+	    (addr->sa_family == AF_INET6 && len < sizeof(*in6)))
+		return 0;
+	if (addr->sa_family == AF_INET || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+		memcpy(out, addr, len);
+		return len;
+	}
+	in.sin_port = in6->sin6_port;
+	memcpy(&in.sin_addr, &in6->sin6_addr.s6_addr[12], sizeof(in.sin_addr));
+	memcpy(out, &in, sizeof(in));
+	return sizeof(in);
+}
+
+static size_t address_of(const struct sockaddr_storage *a, const void **bytes)
+{
+	bool is_v6 = a->ss_family == AF_INET6;
+
+	*bytes = is_v6 ? (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr : &((const struct sockaddr_in *)a)->sin_addr;
+	return is_v6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
+}
+
+/* Is the address one of this host's? Then the kernel would send from it. */
+static bool is_here(const struct sockaddr_storage *to, socklen_t len)
+{
+	struct sockaddr_storage from;
+	socklen_t from_len = sizeof(from);
+	const void *a, *b;
+	int fd = vb_real()->socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool here = fd >= 0 && !vb_real()->connect(fd, (const struct sockaddr *)to, len) &&
+		    !vb_real()->getsockname(fd, (struct sockaddr *)&from, &from_len);
+
+	if (fd >= 0)
+		vb_real()->close(fd);
+	return here && address_of(to, &a) == address_of(&from, &b) && !memcmp(a, b, address_of(to, &a));
+}
+
+/* Hosts that did not answer lately. */
+enum { SILENT = 64 };
+static struct {
+	struct in6_addr address;
+	uint64_t until_ns;
+} silent[SILENT];
+static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void silent_key(const struct sockaddr_storage *to, struct in6_addr *key, unsigned *place)
+{
+	const void *bytes;
+	size_t n = address_of(to, &bytes);
+
+	memset(key, 0, sizeof(*key));
+	memcpy(key, bytes, n);
+	*place = 0;
+	for (size_t i = 0; i < sizeof(key->s6_addr); i++)
+		*place = (*place * 31 + key->s6_addr[i]) % SILENT;
+}
+
+static bool is_silent(const struct sockaddr_storage *to)
+{
+	struct in6_addr key;
+	unsigned place;
+
+	silent_key(to, &key, &place);
+	pthread_mutex_lock(&silent_lock);
+	bool is = !memcmp(&silent[place].address, &key, sizeof(key)) && vb_now() < silent[place].until_ns;
+	pthread_mutex_unlock(&silent_lock);
+	return is;
+}
+
+static void note_silent(const struct sockaddr_storage *to)
+{
+	struct in6_addr key;
+	unsigned place;
+
+	silent_key(to, &key, &place);
+	pthread_mutex_lock(&silent_lock);
+	silent[place].address = key;
+	silent[place].until_ns = vb_now() + REST_NS;
+	pthread_mutex_unlock(&silent_lock);
+}
+
+static int error_of(int rs)
+{
+	int err = ECONNREFUSED;
+	socklen_t len = sizeof(err);
+
+	(void)rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &err, &len);
+	return err ? err : ECONNREFUSED;
+}
+
+/* Until a connection that was begun is there. 0, EINPROGRESS after time_ns, EINTR, or why there is none. */
+static int await(int rs, uint64_t time_ns)
+{
+	struct pollfd p = { .fd = rs, .events = POLLOUT };
+	int n = vb_rpoll(&p, 1, time_ns, NULL);
+
+	if (n <= 0)
+		return n ? errno : EINPROGRESS;
+	return p.revents & (POLLERR | POLLHUP) ? error_of(rs) : 0;
+}
+
+/* The same local port, if the program bound one. */
+static void bind_as(int fd, int rs)
+{
+	struct sockaddr_storage local, plain;
+	socklen_t len = sizeof(local);
+
+	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) || !((struct sockaddr_in *)&local)->sin_port)
+		return;
+	len = unmap((struct sockaddr *)&local, len, &plain);
+	if (len)
+		(void)rbind(rs, (struct sockaddr *)&plain, len);
+}
+
+/* 0 and EINPROGRESS, EINTR: the socket is an rsocket now. Else why it is none. */
+static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_storage *to, socklen_t len)
+{
+	bool here = is_here(to, len), waits = !is_nonblocking(fd);
+	uint64_t time_ns = !here ? ANSWER_NS : waits ? VB_RS_NEVER : HERE_NS;
+
+	if (is_silent(to))
+		return EHOSTUNREACH;
+	int rs = rsocket(to->ss_family, SOCK_STREAM, 0);
+	if (rs < 0)
+		return errno;
+	vb_copy_options(v, fd, rs);
+	bind_as(fd, rs);
+	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
+	int err = rconnect(rs, (const struct sockaddr *)to, len) ? errno : 0;
+	if (err == EINPROGRESS)
+		err = await(rs, time_ns);
+	bool goes_on = !err || (err == EINTR && here) || (err == EINPROGRESS && here);
+	if (!goes_on) {
+		if (err == EINPROGRESS || err == ETIMEDOUT)
+			note_silent(to);
+		rclose(rs);
+		return EHOSTUNREACH;
+	}
+	(void)rfcntl(rs, F_SETFL, waits ? 0 : O_NONBLOCK);
+	v->rs = rs;
+	v->kind = VB_RDMA;
+	vb_move_memberships_locked(v, fd);
+	return err;
+}
+
+static int connect_first(struct vb_sock *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct sockaddr_storage to;
+	socklen_t to_len = unmap(addr, len, &to);
+	int err = EHOSTUNREACH;
+
+	if (to_len && v->generation == vb_generation()) {
+		err = connect_rdma_locked(v, fd, &to, to_len);
+		if (v->kind == VB_RDMA) {
+			errno = err;
+			return err ? -1 : 0;
+		}
+	}
+	int result = vb_real()->connect(fd, addr, len);
+	if (!result || errno == EINPROGRESS || errno == EINTR)
+		v->kind = VB_TCP;
+	return result;
+}
+
+VB_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct vb_sock *v = vb_sock_get(fd);
+	int result;
+
+	if (!v)
+		return vb_real()->connect(fd, addr, len);
+	pthread_mutex_lock(&v->lock);
+	if (v->kind == VB_PLAIN && addr)
+		result = connect_first(v, fd, addr, len);
+	else
+		result = v->kind == VB_RDMA ? rconnect(v->rs, addr, len) : vb_real()->connect(fd, addr, len);
+	pthread_mutex_unlock(&v->lock);
+	vb_sock_put(v);
+	return result;
+}
+
+/* ---- listen ---- */
+
+static void listen_locked(struct vb_sock *v, int fd)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+	int rs;
+
+	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) || (rs = rsocket(v->domain, SOCK_STREAM, 0)) < 0)
+		return;
+	vb_copy_options(v, fd, rs);
+	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
+	if (rbind(rs, (struct sockaddr *)&local, len) || rlisten(rs, v->backlog)) {
+		rclose(rs);
+		return;
+	}
+	v->rs = rs;
+	vb_move_memberships_locked(v, fd);
+}
+
+void vb_listen_for_rdma(struct vb_sock *v, int fd)
+{
+	if (v->rs >= 0 && v->generation == vb_generation())
+		return;
+	pthread_mutex_lock(&v->lock);
+	if (v->generation != vb_generation()) {
+		if (v->rs >= 0)
+			rclose(v->rs); /* the parent's */
+		v->rs = -1;
+		v->generation = vb_generation();
+		v->retry_ns = 0;
+	}
+	if (v->kind == VB_LISTENING && v->rs < 0 && vb_now() >= v->retry_ns && !vb_serves_forks()) {
+		v->retry_ns = vb_now() + RETRY_NS;
+		listen_locked(v, fd);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+VB_EXPORT int listen(int fd, int backlog)
+{
+	struct vb_sock *v = vb_sock_get(fd);
+	int result;
+
+	if (!v)
+		return vb_real()->listen(fd, backlog);
+	pthread_mutex_lock(&v->lock);
+	result = v->kind == VB_RDMA ? rlisten(v->rs, backlog) : vb_real()->listen(fd, backlog);
+	if (!result && v->kind == VB_PLAIN) {
+		v->backlog = backlog;
+		v->nonblocking = is_nonblocking(fd);
+		(void)vb_real()->fcntl(fd, F_SETFL, vb_real()->fcntl(fd, F_GETFL) | O_NONBLOCK);
+		v->kind = VB_LISTENING;
+	}
+	pthread_mutex_unlock(&v->lock);
+	vb_sock_put(v);
+	return result;
+}
+
+/* ---- accept ---- */
+
+/* The kernel's socket that an rsocket's number belongs to. */
+static int give_number(const struct vb_sock *listener, int rs, int flags)
+{
+	int fd = vb_real()->socket(listener->domain, SOCK_STREAM | flags, 0);
+	struct vb_sock *v = fd < 0 ? NULL : vb_sock_create(fd, listener->domain, SOCK_STREAM, VB_RDMA, rs);
+
+	if (!v) {
+		if (fd >= 0)
+			vb_real()->close(fd);
+		rclose(rs);
+		return -1;
+	}
+	(void)rfcntl(rs, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+	vb_sock_put(v);
+	return fd;
+}
+
+static int accept_rdma(const struct vb_sock *v, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	int rs = v->rs < 0 ? -1 : raccept(v->rs, NULL, NULL);
+
+	if (rs < 0)
+		return -1;
+	int fd = give_number(v, rs, flags);
+	if (fd >= 0 && addr)
+		(void)getpeername(fd, addr, len);
+	return fd;
+}
+
+/* Neither waits. */
+static int accept_any(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	int first = -1;
+
+	v->prefers_tcp = !v->prefers_tcp;
+	if (!v->prefers_tcp && (first = accept_rdma(v, addr, len, flags)) >= 0)
+		return first;
+	int taken = vb_real()->accept4(fd, addr, len, flags);
+	if (taken >= 0 || errno != EAGAIN)
+		return taken;
+	taken = v->prefers_tcp ? accept_rdma(v, addr, len, flags) : -1;
+	if (taken < 0)
+		errno = EAGAIN;
+	return taken;
+}
+
+static int await_any(struct vb_sock *v, int fd)
+{
+	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = v->rs, .events = POLLIN } };
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+	uint64_t time_ns = VB_RS_NEVER;
+
+	if (!vb_real()->getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) && (tv.tv_sec || tv.tv_usec))
+		time_ns = (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * 1000;
+	/* Another process may give up the port. */
+	if (v->rs < 0 && time_ns > RETRY_NS && !vb_serves_forks())
+		return vb_rpoll(p, 2, RETRY_NS, NULL) < 0 ? -1 : 1;
+	int n = vb_rpoll(p, 2, time_ns, NULL);
+	if (!n)
+		errno = EAGAIN;
+	return n;
+}
+
+static int accept_listening(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	for (;;) {
+		vb_listen_for_rdma(v, fd);
+		int taken = accept_any(v, fd, addr, len, flags);
+		if (taken >= 0 || errno != EAGAIN || v->nonblocking)
+			return taken;
+		if (await_any(v, fd) <= 0)
+			return -1;
+	}
+}
+
+VB_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct vb_sock *v = vb_sock_get(fd);
+	int taken;
+
+	if (!v)
+		return vb_number_for(__builtin_return_address(0), vb_real()->accept4(fd, addr, len, flags));
+	if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) {
+		errno = EINVAL;
+		taken = -1;
+	} else if (v->kind == VB_LISTENING) {
+		taken = accept_listening(v, fd, addr, len, flags);
+	} else {
+		taken = v->kind == VB_RDMA ? raccept(v->rs, addr, len) : vb_real()->accept4(fd, addr, len, flags);
+	}
+	vb_sock_put(v);
+	return taken;
+}
+
+VB_EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accept4(fd, addr, len, 0);
+}
+
+/* ---- ends ---- */
+
+VB_EXPORT int shutdown(int fd, int how)
+{
+	struct vb_sock *v = vb_sock_get(fd);
+	int result;
+
+	if (!v)
+		return vb_real()->shutdown(fd, how);
+	if (v->kind == VB_LISTENING && v->rs >= 0 && v->generation == vb_generation())
+		(void)rshutdown(v->rs, how);
+	result = v->kind == VB_RDMA ? rshutdown(v->rs, how) : vb_real()->shutdown(fd, how);
+	vb_sock_put(v);
+	return result;
+}
+
+VB_EXPORT int close(int fd)
+{
+	if (!vb_is_borrowed_process()) {
+		vb_sock_forget(fd);
+		if (vb_close_set(fd))
+			return 0;
+	}
+	return vb_real()->close(fd);
+}
+
+static void forget_range(unsigned first, unsigned last)
+{
+	enum { MOST = VB_NUMBERS_PAGE * VB_NUMBERS_PAGES };
+
+	if (vb_is_borrowed_process())
+		return;
+	for (unsigned fd = first; fd <= last && fd < MOST; fd++)
+		vb_sock_forget((int)fd);
+}
+
+VB_EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	if (!flags)
+		forget_range(first, last);
+	return vb_real()->close_range(first, last, flags);
+}
+
+VB_EXPORT void closefrom(int first)
+{
+	(void)close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0);
+}
+
+/* ---- duplicates ---- */
+
+/* `copy` is a descriptor of the same kernel socket now. */
+static int duplicated(int fd, int copy)
+{
+	struct vb_sock *v = copy < 0 || vb_is_borrowed_process() ? NULL : vb_sock_get(fd);
+
+	if (!v)
+		return copy;
+	vb_sock_add(v, copy);
+	vb_sock_put(v);
+	return copy;
+}
+
+VB_EXPORT int dup(int fd)
+{
+	return duplicated(fd, vb_real()->dup(fd));
+}
+
+VB_EXPORT int dup2(int fd, int copy)
+{
+	int result = vb_real()->dup2(fd, copy);
+
+	if (result < 0 || fd == copy)
+		return result;
+	if (!vb_is_borrowed_process())
+		vb_sock_forget(copy);
+	return duplicated(fd, result);
+}
+
+VB_EXPORT int dup3(int fd, int copy, int flags)
+{
+	int result = vb_real()->dup3(fd, copy, flags);
+
+	if (result >= 0 && !vb_is_borrowed_process())
+		vb_sock_forget(copy);
+	return duplicated(fd, result);
+}
+
+/* ---- fcntl ---- */
+
+static int set_flags(struct vb_sock *v, int fd, int flags)
+{
+	if (v->kind == VB_LISTENING) {
+		v->nonblocking = flags & O_NONBLOCK;
+		flags |= O_NONBLOCK;
+	} else if (v->kind == VB_RDMA) {
+		(void)rfcntl(v->rs, F_SETFL, flags & O_NONBLOCK);
+	}
+	return vb_real()->fcntl(fd, F_SETFL, flags);
+}
+
+static int get_flags(const struct vb_sock *v, int fd)
+{
+	int flags = vb_real()->fcntl(fd, F_GETFL);
+
+	return v->kind == VB_LISTENING && flags >= 0 && !v->nonblocking ? flags & ~O_NONBLOCK : flags;
+}
+
+static int control(int fd, int cmd, void *arg)
+{
+	struct vb_sock *v;
+	int result;
+
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return duplicated(fd, vb_real()->fcntl(fd, cmd, arg));
+	v = cmd == F_SETFL || cmd == F_GETFL ? vb_sock_get(fd) : NULL;
+	if (!v)
+		return vb_real()->fcntl(fd, cmd, arg);
+	result = cmd == F_SETFL ? set_flags(v, fd, (int)(intptr_t)arg) : get_flags(v, fd);
+	vb_sock_put(v);
+	return result;
+}
+
+VB_EXPORT int fcntl(int fd, int cmd, ...)
+{
+	va_list args;
+
+	va_start(args, cmd);
+	void *arg = va_arg(args, void *);
+	va_end(args);
+	return control(fd, cmd, arg);
+}
+
+VB_EXPORT int fcntl64(int fd, int cmd, ...)
+{
+	va_list args;
+
+	va_start(args, cmd);
+	void *arg = va_arg(args, void *);
+	va_end(args);
+	return control(fd, cmd, arg);
+}

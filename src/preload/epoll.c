@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * epoll: each set of the program is one of librdmacm's (repoll_create), which is a kernel epoll with the same number. Sockets that are
+ * not RDMA (yet) are members as ordinary descriptors; their memberships are remembered, for when they become RDMA, or listen for it.
+ */
+#include "preload/preload.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+enum { MOST_NUMBERS = VB_NUMBERS_PAGE * VB_NUMBERS_PAGES };
+
+static atomic_bool is_set[MOST_NUMBERS]; /* by number */
+
+static bool is_in_range(int fd) { return fd >= 0 && fd < MOST_NUMBERS; }
+
+/* The first epoll that repoll_create makes is the program's: it keeps its number. */
+static __thread bool makes_set;
+
+VB_EXPORT int epoll_create1(int flags)
+{
+	const void *caller = __builtin_return_address(0);
+
+	if (vb_is_our_library(caller)) {
+		bool is_programs = makes_set;
+		makes_set = false;
+		int own = vb_real()->epoll_create1(flags);
+		return is_programs ? own : vb_number_for(caller, own);
+	}
+	makes_set = true;
+	int fd = repoll_create(flags);
+	makes_set = false;
+	if (is_in_range(fd))
+		is_set[fd] = true;
+	return fd;
+}
+
+VB_EXPORT int epoll_create(int size)
+{
+	if (size > 0)
+		return epoll_create1(0);
+	errno = EINVAL;
+	return -1;
+}
+
+bool vb_close_set(int fd)
+{
+	return is_in_range(fd) && is_set[fd] && atomic_exchange(&is_set[fd], false) && !rclose(fd);
+}
+
+/* ---- memberships ---- */
+
+static struct vb_membership *find_locked(struct vb_sock *v, int set)
+{
+	for (unsigned i = 0; i < v->num_memberships; i++)
+		if (v->memberships[i].set == set)
+			return &v->memberships[i];
+	return NULL;
+}
+
+static void note_locked(struct vb_sock *v, int set, int op, const struct epoll_event *event)
+{
+	struct vb_membership *m = find_locked(v, set);
+
+	if (op == EPOLL_CTL_DEL) {
+		if (m)
+			*m = v->memberships[--v->num_memberships];
+		return;
+	}
+	if (!m) {
+		struct vb_membership *more = realloc(v->memberships, (v->num_memberships + 1) * sizeof(*more));
+		if (!more)
+			return;
+		v->memberships = more;
+		m = &more[v->num_memberships++];
+	}
+	*m = (struct vb_membership){ set, *event };
+}
+
+void vb_move_memberships_locked(struct vb_sock *v, int fd)
+{
+	for (unsigned i = 0; i < v->num_memberships; i++) {
+		struct vb_membership *m = &v->memberships[i];
+		bool stays = v->kind == VB_LISTENING;
+
+		/* A set that was closed meanwhile, and whose number is another's, does not have it. */
+		if (!vb_real()->epoll_ctl(m->set, stays ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, fd, &m->event))
+			(void)repoll_ctl(m->set, EPOLL_CTL_ADD, v->rs, &m->event);
+	}
+}
+
+static int control_locked(struct vb_sock *v, int set, int op, int fd, struct epoll_event *event)
+{
+	if (v->kind == VB_RDMA)
+		return repoll_ctl(set, op, v->rs, event);
+	int result = vb_real()->epoll_ctl(set, op, fd, event);
+	if (result || v->kind == VB_TCP)
+		return result;
+	note_locked(v, set, op, event);
+	if (v->kind == VB_LISTENING && v->rs >= 0)
+		(void)repoll_ctl(set, op, v->rs, event);
+	return 0;
+}
+
+VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
+{
+	struct vb_sock *v = vb_sock_get(fd);
+
+	if (!v)
+		return vb_real()->epoll_ctl(set, op, fd, event);
+	if (v->kind == VB_LISTENING && op != EPOLL_CTL_DEL)
+		vb_listen_for_rdma(v, fd);
+	pthread_mutex_lock(&v->lock);
+	int result = control_locked(v, set, op, fd, event), err = errno;
+	pthread_mutex_unlock(&v->lock);
+	vb_sock_put(v);
+	errno = err;
+	return result;
+}
+
+/* ---- waiting ---- */
+
+/* librdmacm waits with these functions, too, for a set's kernel half. */
+static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask, const void *caller)
+{
+	if (is_in_range(set) && is_set[set] && !vb_is_our_library(caller))
+		return vb_repoll_wait(set, events, max, timeout_ns, mask);
+	int ms = timeout_ns == VB_RS_NEVER ? -1 : (int)((timeout_ns + NS_PER_MS - 1) / NS_PER_MS);
+	return vb_real()->epoll_pwait(set, events, max, ms, mask);
+}
+
+static uint64_t ns_of_ms(int ms) { return ms < 0 ? VB_RS_NEVER : (uint64_t)ms * NS_PER_MS; }
+
+VB_EXPORT int epoll_pwait(int set, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
+{
+	return wait_ns(set, events, max, ns_of_ms(timeout), mask, __builtin_return_address(0));
+}
+
+VB_EXPORT int epoll_wait(int set, struct epoll_event *events, int max, int timeout)
+{
+	return wait_ns(set, events, max, ns_of_ms(timeout), NULL, __builtin_return_address(0));
+}
+
+VB_EXPORT int epoll_pwait2(int set, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask)
+{
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)NS_PER_S)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return wait_ns(set, events, max, timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec : VB_RS_NEVER, mask,
+		       __builtin_return_address(0));
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * libverbatim-sockets.so: preloaded into a program, it makes rsockets of the program's TCP sockets.
+ *
+ *	the program's number ── a kernel socket, always: bound, listening, with all options and flags; what fork, exec, fstat, … see
+ *	                     └─ struct vb_sock (sockets.c), the same one for all duplicates ── the rsocket, once it is known that there is one
+ *
+ * A new socket is PLAIN: calls go to the kernel. connect tries RDMA first, then TCP: the socket is RDMA or TCP from then on. listen
+ * makes it LISTENING: for TCP in the kernel, and for RDMA from the first call on that waits for connections, in the process that does
+ * (so a master may listen and fork its workers); accept takes from both. What accept takes over TCP is none of our business any more.
+ *
+ * The functions of this library stand before libc's for everybody in the process, librdmacm included: a number without a vb_sock goes
+ * straight on to libc. Sockets that our own libraries make are left alone by the address that called.
+ *
+ * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock guards the steps before.
+ */
+#ifndef VB_PRELOAD_H
+#define VB_PRELOAD_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rsocket.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/numbers.h"
+#include "rsocket/private.h"
+
+/* ---- libc's functions (real.c) ---- */
+
+#define VB_REAL_CALLS(X)                                                                                            \
+	X(socket) X(bind) X(listen) X(accept4) X(connect) X(shutdown) X(close) X(dup) X(dup2) X(dup3) X(fcntl)      \
+	X(ioctl) X(read) X(readv) X(write) X(writev) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg)        \
+	X(sendmmsg) X(sendfile) X(splice) X(ppoll) X(pselect) X(epoll_create1) X(epoll_ctl) X(epoll_pwait)          \
+	X(getpeername) X(getsockname) X(getsockopt) X(setsockopt) X(fdopen) X(fileno) X(vdprintf) X(close_range) X(eventfd)  \
+	X(memfd_create)
+
+struct vb_real {
+#define X(name) __typeof__(&(name)) name;
+	VB_REAL_CALLS(X)
+#undef X
+};
+
+const struct vb_real *vb_real(void);
+/* Does this return address lie in libibverbs or librdmacm? */
+bool vb_is_our_library(const void *address);
+
+/* ---- numbers (numbers.c) ---- */
+
+/* What a call that makes a descriptor returns to this caller. */
+int vb_number_for(const void *caller, int fd);
+/* Of a message that one of our libraries received. */
+void vb_raise_received(struct msghdr *msg);
+
+/* ---- switches (config.c) ---- */
+
+/* Shall such a socket become an rsocket? type: without flags. */
+bool vb_is_wanted(int domain, int type, int protocol);
+/* RDMAV_FORK_SAFE: connections that are taken must live on in children. */
+bool vb_serves_forks(void);
+/* Sizes that the environment gives. */
+void vb_apply_sizes(int rs);
+
+/* ---- sockets (sockets.c) ---- */
+
+enum vb_kind { VB_PLAIN, VB_LISTENING, VB_RDMA, VB_TCP };
+
+/* An epoll set that has it while it is not RDMA. */
+struct vb_membership {
+	int set;
+	struct epoll_event event;
+};
+
+struct vb_sock {
+	struct vb_numbered number;
+	int domain, type;
+	_Atomic(enum vb_kind) kind;
+	atomic_int rs;                /* -1: none; LISTENING: none in this process, yet */
+	unsigned generation;          /* of the process whose rs it is */
+	pthread_mutex_t lock;
+	bool nonblocking;             /* a listening kernel socket is so always; this is what the program asked for */
+	bool has_send_size, has_receive_size; /* set by the program */
+	bool prefers_tcp;             /* accept's turn */
+	int backlog;
+	uint64_t retry_ns;            /* when to try to listen for RDMA again */
+	struct vb_membership *memberships;
+	unsigned num_memberships;
+};
+
+unsigned vb_generation(void);
+uint64_t vb_now(void);
+/* A child by vfork shares our memory, and must leave it alone. */
+bool vb_is_borrowed_process(void);
+/* A new one with this number and a reference; NULL: no memory. */
+struct vb_sock *vb_sock_create(int fd, int domain, int type, enum vb_kind kind, int rs);
+struct vb_sock *vb_sock_get(int fd);
+void vb_sock_put(struct vb_sock *v);
+/* The number leads to it, too. */
+void vb_sock_add(struct vb_sock *v, int fd);
+/* The number leads nowhere any more. */
+void vb_sock_forget(int fd);
+/* Referenced, if it is RDMA. */
+struct vb_sock *vb_sock_rdma(int fd);
+
+/* ---- connections (connect.c) ---- */
+
+/* Listens for RDMA in this process if it can. */
+void vb_listen_for_rdma(struct vb_sock *v, int fd);
+/* The rsocket gets what was set on the kernel's socket. */
+void vb_copy_options(const struct vb_sock *v, int fd, int rs);
+
+/* ---- epoll (epoll.c) ---- */
+
+/* Sets that have the socket learn of its rsocket. Under its lock. */
+void vb_move_memberships_locked(struct vb_sock *v, int fd);
+/* The number was an epoll set's: true. */
+bool vb_close_set(int fd);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* poll and select. Without one of our sockets in the list they are libc's. */
+#include "base/fdsets.h"
+#include "preload/preload.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
+VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
+void __chk_fail(void) __attribute__((noreturn));
+
+/* A list with rsockets' numbers in it. A listening socket has two entries: `also` of the kernel's is that of its rsocket. */
+struct list {
+	struct pollfd *fds;
+	nfds_t *also;
+	nfds_t n, room;
+};
+
+static __thread struct list own;
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void free_own(void *unused)
+{
+	free(own.fds);
+	free(own.also);
+	own = (struct list){ 0 };
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&key, free_own);
+}
+
+static bool make_room(nfds_t n)
+{
+	if (n <= own.room)
+		return true;
+	pthread_once(&once, make_key);
+	free_own(NULL);
+	own.fds = calloc(n, sizeof(*own.fds));
+	own.also = calloc(n, sizeof(*own.also));
+	own.room = own.fds && own.also ? n : 0;
+	pthread_setspecific(key, &own);
+	return own.room > 0;
+}
+
+/* The rsocket behind a number, and whether the kernel's socket counts too. -1: none. */
+static int rsocket_of(int fd, bool *is_both)
+{
+	struct vb_sock *v = fd < 0 ? NULL : vb_sock_get(fd);
+	int rs = -1;
+
+	*is_both = false;
+	if (!v)
+		return -1;
+	if (v->kind == VB_LISTENING) {
+		*is_both = true;
+		vb_listen_for_rdma(v, fd);
+		rs = v->rs;
+	} else if (v->kind == VB_RDMA) {
+		rs = v->rs;
+	}
+	vb_sock_put(v);
+	return rs;
+}
+
+/* Returns whether there is an rsocket in the list. */
+static bool translate(const struct pollfd *fds, nfds_t n)
+{
+	nfds_t extra = n;
+	bool any = false;
+
+	for (nfds_t i = 0; i < n; i++) {
+		bool is_both;
+		int rs = rsocket_of(fds[i].fd, &is_both);
+
+		own.fds[i] = (struct pollfd){ .fd = rs < 0 || is_both ? fds[i].fd : rs, .events = fds[i].events };
+		own.also[i] = 0;
+		if (rs >= 0 && is_both) {
+			own.also[i] = extra;
+			own.fds[extra++] = (struct pollfd){ .fd = rs, .events = fds[i].events };
+		}
+		any |= rs >= 0;
+	}
+	own.n = extra;
+	return any;
+}
+
+static int tell(struct pollfd *fds, nfds_t n)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < n; i++) {
+		fds[i].revents = own.fds[i].revents;
+		if (own.also[i])
+			fds[i].revents |= own.fds[own.also[i]].revents & (POLLIN | POLLRDNORM);
+		ready += fds[i].revents != 0;
+	}
+	return ready;
+}
+
+/* librdmacm waits with these functions, too: there a number is the kernel's socket. */
+static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sigset_t *mask, const void *caller)
+{
+	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+
+	if (!n || !fds || vb_is_our_library(caller) || !make_room(2 * n) || !translate(fds, n))
+		return vb_real()->ppoll(fds, n, timeout_ns == VB_RS_NEVER ? NULL : &time, mask);
+	int result = vb_rpoll(own.fds, own.n, timeout_ns, mask);
+	return result < 0 ? result : tell(fds, n);
+}
+
+static uint64_t ns_of(const struct timespec *t)
+{
+	return t ? (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec : VB_RS_NEVER;
+}
+
+static bool is_bad(const struct timespec *t)
+{
+	return t && (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= (long)NS_PER_S);
+}
+
+VB_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL, __builtin_return_address(0));
+}
+
+VB_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	if (is_bad(timeout)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return poll_any(fds, n, ns_of(timeout), mask, __builtin_return_address(0));
+}
+
+VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
+{
+	if (n > room / sizeof(*fds))
+		__chk_fail();
+	return poll(fds, n, timeout);
+}
+
+VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+{
+	if (n > room / sizeof(*fds))
+		__chk_fail();
+	return ppoll(fds, n, timeout, mask);
+}
+
+/* ---- select ---- */
+
+static bool has_rsocket(const struct pollfd *fds, nfds_t n)
+{
+	for (nfds_t i = 0; i < n; i++) {
+		bool is_both;
+
+		if (rsocket_of(fds[i].fd, &is_both) >= 0)
+			return true;
+	}
+	return false;
+}
+
+VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct pollfd fds[FD_SETSIZE];
+
+	/* Larger sets than libc's own are for descriptors that we cannot tell apart here. */
+	if (nfds < 0 || nfds > FD_SETSIZE || is_bad(timeout))
+		return vb_real()->pselect(nfds, in, out, except, timeout, mask);
+	nfds_t n = vb_polls_from_sets(nfds, in, out, except, fds);
+	if (!has_rsocket(fds, n))
+		return vb_real()->pselect(nfds, in, out, except, timeout, mask);
+	int ready = poll_any(fds, n, ns_of(timeout), mask, __builtin_return_address(0));
+	if (ready >= 0)
+		ready = vb_polls_to_sets(fds, n, in, out, except);
+	if (ready >= -1)
+		return ready;
+	errno = -ready;
+	return -1;
+}
+
+/* What is left of the time is told, as Linux does. */
+VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+	struct timespec time;
+	uint64_t start = timeout ? vb_now() : 0;
+
+	if (!timeout)
+		return pselect(nfds, in, out, except, NULL, NULL);
+	if (timeout->tv_sec < 0 || timeout->tv_usec < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	time.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000;
+	time.tv_nsec = timeout->tv_usec % 1000000 * 1000;
+	int ready = pselect(nfds, in, out, except, &time, NULL);
+	uint64_t took = vb_now() - start, all = ns_of(&time), left = took < all ? all - took : 0;
+	timeout->tv_sec = (time_t)(left / NS_PER_S);
+	timeout->tv_usec = (suseconds_t)(left % NS_PER_S / 1000);
+	return ready;
+}
