@@ -114,6 +114,7 @@ static void show(const struct vb_cqe *e, struct ibv_wc *wc)
 		.src_qp = e->src_qp,
 		.wc_flags = e->wc_flags,
 		.pkey_index = e->pkey_index,
+		.sl = e->sl,
 	};
 }
 

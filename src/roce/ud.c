@@ -309,6 +309,16 @@ static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, con
 	return fault == VB_KEY_OK ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
+/*
+ * The completion tells which header the datagram came behind (annex A17, 4.5.1). struct ibv_wc has no member for it; hardware that is
+ * much in use says it in the service level, which RoCE has no other use for, and UCX relies on it to find the GID in the header.
+ */
+static uint8_t header_kind(const struct vb_inbox_msg *msg)
+{
+	enum { IPV6 = 1, IPV4 = 2, UDP = 8 };
+	return UDP | (IN6_IS_ADDR_V4MAPPED(&msg->addr.dst) ? IPV4 : IPV6);
+}
+
 /* False: the receive was no good, which ends the QP. */
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
@@ -324,6 +334,7 @@ static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 		.imm = a->imm,
 		.src_qp = a->source_qpn,
 		.wc_flags = IBV_WC_GRH | (a->has_imm ? IBV_WC_WITH_IMM : 0),
+		.sl = header_kind(msg),
 		.solicited = a->solicited,
 	};
 	if (vb_unlikely(status != IBV_WC_SUCCESS))

@@ -58,7 +58,7 @@ static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return of(ex)->current_qpn; 
 static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of(ex)->current.src_qp; }
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return of(ex)->current.wc_flags; }
 static uint32_t read_slid(struct ibv_cq_ex *ex) { return 0; }
-static uint8_t read_sl(struct ibv_cq_ex *ex) { return 0; }
+static uint8_t read_sl(struct ibv_cq_ex *ex) { return of(ex)->current.sl; }
 static uint16_t read_cvlan(struct ibv_cq_ex *ex) { return (uint16_t)of(ex)->current.cvlan; }
 static uint32_t read_flow_tag(struct ibv_cq_ex *ex) { return of(ex)->current.flow_tag; }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }

@@ -9,10 +9,13 @@ enum { IN = 32768 };
 
 /* ---- data and completion ---- */
 
-static void check_v4_route(const struct end *e, const uint8_t *grh)
+/* The service level tells which header there is: 1 IPv6, 2 IPv4, and 8 that UDP followed it. */
+static void check_route(const struct end *e, const struct ibv_wc *wc, const uint8_t *grh)
 {
 	const uint8_t *v4 = grh + 20;
-	if (!IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)e->peer.gid.raw))
+	bool is_v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)e->peer.gid.raw);
+	CHECK_EQ(wc->sl, is_v4 ? 8 | 2 : 8 | 1);
+	if (!is_v4)
 		return;
 	CHECK_EQ(v4[0], 0x45);
 	CHECK_EQ(v4[1], 5);
@@ -40,7 +43,7 @@ static void data_of_every_length(struct end *e)
 			struct ibv_wc wc = ud_expect_recv(e, i, n);
 			CHECK_EQ(wc.src_qp, e->peer.qpn);
 			CHECK_EQ(wc.wc_flags, IBV_WC_GRH);
-			check_v4_route(e, e->buf + IN);
+			check_route(e, &wc, e->buf + IN);
 			VERIFY(e->buf + IN + GRH, n, i);
 			VERIFY_BYTE(e->buf + IN + GRH + n, mtu - n + 8, 0xee);
 		} else {
