@@ -105,7 +105,7 @@ struct table {
 };
 
 struct program {
-	struct sock_filter code[2 * MAX_STEERED + 32];
+	struct sock_filter code[2 * MAX_STEERED + 48];
 	unsigned short length;
 };
 
@@ -140,14 +140,53 @@ static void emit_probes(struct program *p)
 	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0));
 }
 
-/* The destination QP is the lower 24 bits of the BTH's second word, the slot their upper half. */
+static void emit_and(struct program *p, uint32_t mask)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+}
+
+static void emit_shift(struct program *p, uint32_t bits)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, bits));
+}
+
+static void emit_skip(struct program *p, uint32_t instructions)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, instructions));
+}
+
+/*
+ * Leaves the slot in A. The destination QP is the lower 24 bits of the BTH's second word, the slot their upper half. CM messages are
+ * all for QP 1; but for those that ask for a service they name the receiver's communication id, whose upper bits are its slot
+ * (proto/gsi.h). A slot that is nobody's comes to any socket.
+ */
+static void emit_slot(struct program *p)
+{
+	enum { BTH_DESTINATION = 4, ATTRIBUTE = 36, FIRST_ID = 44, SECOND_ID = 48, ID_SHIFT = 20 };
+	enum { QPN_MASK = 0xffffff, CM_QPN = 1, SIDR_REQ = 0x17, SIDR_REP = 0x18 };
+	emit_load(p, BTH_DESTINATION);
+	emit_and(p, QPN_MASK);
+	emit_unless_skip(p, CM_QPN, 8);
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE));
+	emit_unless_skip(p, SIDR_REQ, 1);
+	emit_return(p, ANY_SOCKET);
+	emit_unless_skip(p, SIDR_REP, 2);
+	emit_load(p, FIRST_ID);
+	emit_skip(p, 1);
+	emit_load(p, SECOND_ID);
+	emit_skip(p, 3);
+	/* any other QP */
+	emit_shift(p, VB_SLOT_SHIFT);
+	emit_and(p, VB_SLOT_COUNT - 1);
+	emit_skip(p, 1);
+	/* a communication id */
+	emit_shift(p, ID_SHIFT);
+}
+
 static void emit_slots(struct program *p, const struct table *t)
 {
-	enum { BTH_DESTINATION = 4 };
 	unsigned steered = 0;
-	emit_load(p, BTH_DESTINATION);
-	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT));
-	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_SLOT_COUNT - 1));
+	emit_slot(p);
 	for (uint32_t slot = 1; slot < VB_SLOT_COUNT && steered < MAX_STEERED; slot++) {
 		if (t->place_of[slot] == NO_PLACE)
 			continue;

@@ -518,9 +518,20 @@ static struct seen {
 } *seen;
 static unsigned receiver;
 
+/* Where CM messages have the communication id that they are for. */
+enum { CM_BYTES = 20 + 256, ATTRIBUTE_AT = 37, SIDR_REP = 0x18, REP = 0x13 };
+
+static unsigned id_at(uint8_t attribute) { return attribute == SIDR_REP ? 44 : 48; }
+
+static uint32_t slot_in(const struct vb_udp_packet *p)
+{
+	unsigned at = p->len == CM_BYTES ? id_at(p->bytes[ATTRIBUTE_AT]) : 5;
+	return (uint32_t)p->bytes[at] << 4 | p->bytes[at + 1] >> 4;
+}
+
 static void note_owner(const struct vb_udp_packet *p)
 {
-	if (vb_slot_is_mine((uint32_t)p->bytes[5] << 4 | p->bytes[6] >> 4)) {
+	if (vb_slot_is_mine(slot_in(p))) {
 		seen[receiver].own++;
 	} else {
 		seen[receiver].strange++;
@@ -547,9 +558,16 @@ static struct child start_receiver(unsigned number)
 
 static void send_to_slot(const char *address, uint32_t slot, unsigned flow_number)
 {
-	uint8_t packet[16] = { [5] = (uint8_t)(slot >> 4), [6] = (uint8_t)(slot << 4) };
+	static const uint8_t kinds[] = { 0, REP, SIDR_REP }; /* 0: for a QP of the slot */
+	uint8_t packet[CM_BYTES] = { 0 }, kind = kinds[flow_number % 3];
+	unsigned at = kind ? id_at(kind) : 5;
+	size_t bytes = kind ? CM_BYTES : 16;
 	struct vb_inbox_addr a = flow(address, address, (uint16_t)(0xc100 + flow_number));
-	vb_udp_send(&a, 0, packet, sizeof packet, sizeof packet);
+	packet[7] = kind ? 1 : 0;
+	packet[ATTRIBUTE_AT] = kind;
+	packet[at] = (uint8_t)(slot >> 4);
+	packet[at + 1] = (uint8_t)(slot << 4);
+	vb_udp_send(&a, 0, packet, bytes, bytes);
 }
 
 static uint32_t arrived(void)
