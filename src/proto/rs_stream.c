@@ -102,7 +102,7 @@ uint32_t vb_rs_stream_direct_room(const struct vb_rs_stream *s)
 {
 	uint32_t unused = s->config.send_bytes - s->ring_used;
 
-	if (s->link != VB_RS_UP || s->outgoing != VB_RS_OPEN || !s->requests_free || unused < low_water(s))
+	if (s->link != VB_RS_UP || s->outgoing != VB_RS_OPEN || !s->requests_free || s->is_full)
 		return 0;
 	return vb_min_u32(unused, s->config.send_bytes - s->ring_next);
 }
@@ -132,6 +132,8 @@ static void take_request(struct vb_rs_stream *s, uint32_t bytes, bool is_inline,
 	s->ring_next += ring_bytes;
 	if (s->ring_next == s->config.send_bytes)
 		s->ring_next = 0;
+	if (s->config.send_bytes - s->ring_used < low_water(s))
+		s->is_full = true;
 }
 
 void vb_rs_stream_send(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, struct vb_rs_write *out)
@@ -205,6 +207,8 @@ void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id)
 	case SENT_DATA:
 		s->requests_free++;
 		s->ring_used -= (uint32_t)id;
+		if (s->ring_used <= s->config.send_bytes / 2)
+			s->is_full = false;
 		return;
 	case SENT_DISCONNECT:
 		if (s->link == VB_RS_UP)

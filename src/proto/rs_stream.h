@@ -43,7 +43,7 @@ enum {
 	VB_RS_CONTROLS  = 4,    /* CREDIT and CONTROL messages under way */
 	VB_RS_MIN_QUEUE = 16,
 	VB_RS_MAX_QUEUE = 0xfffe,
-	VB_RS_LOW_WATER = 2048, /* free bytes of the send ring that make a socket writable */
+	VB_RS_LOW_WATER = 2048, /* with fewer free bytes the send ring is full */
 	VB_RS_MIN_BYTES = 256,  /* of a ring; multiples of it */
 };
 
@@ -79,6 +79,7 @@ struct vb_rs_stream {
 	uint32_t requests_free;        /* of the send queue, without those of control messages */
 	uint32_t controls_free;
 	uint32_t ring_next, ring_used; /* bytes of the send ring */
+	bool is_full;                  /* until half of it is free again: a writer that waits is not to cut its data into crumbs */
 
 	/* receiving */
 	uint64_t granted, received, consumed; /* bytes since the beginning */

@@ -59,18 +59,21 @@ VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct
 	return n;
 }
 
-VB_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
+static ssize_t receive_into(const char *call, int socket, void *buf, size_t len, int flags)
 {
 	struct iovec iov = { buf, len };
 
-	return receive(__func__, socket, &iov, 1, flags, NULL, NULL, NULL);
+	return receive(call, socket, &iov, 1, flags, NULL, NULL, NULL);
+}
+
+VB_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
+{
+	return receive_into(__func__, socket, buf, len, flags);
 }
 
 VB_EXPORT ssize_t rread(int socket, void *buf, size_t count)
 {
-	struct iovec iov = { buf, count };
-
-	return receive(__func__, socket, &iov, 1, 0, NULL, NULL, NULL);
+	return receive_into(__func__, socket, buf, count, 0);
 }
 
 VB_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
@@ -92,25 +95,27 @@ VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 /* ---- sending ---- */
 
-VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr, socklen_t addrlen)
+static ssize_t transmit_from(const char *call, int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest,
+			     socklen_t dest_len)
 {
 	struct iovec iov = { (void *)(uintptr_t)buf, len };
 
-	return transmit(__func__, socket, &iov, 1, flags, dest_addr, addrlen);
+	return transmit(call, socket, &iov, 1, flags, dest, dest_len);
+}
+
+VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr, socklen_t addrlen)
+{
+	return transmit_from(__func__, socket, buf, len, flags, dest_addr, addrlen);
 }
 
 VB_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 {
-	struct iovec iov = { (void *)(uintptr_t)buf, len };
-
-	return transmit(__func__, socket, &iov, 1, flags, NULL, 0);
+	return transmit_from(__func__, socket, buf, len, flags, NULL, 0);
 }
 
 VB_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
 {
-	struct iovec iov = { (void *)(uintptr_t)buf, count };
-
-	return transmit(__func__, socket, &iov, 1, 0, NULL, 0);
+	return transmit_from(__func__, socket, buf, count, 0, NULL, 0);
 }
 
 VB_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)

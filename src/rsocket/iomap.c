@@ -191,7 +191,7 @@ static bool can_write_directly(struct vb_rs *s)
 }
 
 static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most, bool may_block,
-			  struct vb_rs_write *w)
+			  struct vb_rs_write *w, bool *is_inline)
 {
 	int err = can_write_directly(s) ? 0 :
 					  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns);
@@ -200,9 +200,10 @@ static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64
 		return err;
 	if (s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP)
 		return vb_rs_write_error(s);
-	uint64_t bytes = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
-	bytes = vb_min_u64(bytes, vb_rs_stream_direct_room(&s->stream));
-	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, bytes <= s->end.max_inline, map, offset, w);
+	uint64_t wanted = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
+	uint64_t bytes = vb_min_u64(wanted, vb_rs_stream_direct_room(&s->stream));
+	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as stream.c's */
+	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, *is_inline, map, offset, w);
 	return 0;
 }
 
@@ -211,15 +212,15 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 {
 	struct vb_rs_iomap map;
 	struct vb_rs_write w;
+	bool is_inline = false;
 
 	pthread_mutex_lock(&s->lock);
 	vb_rs_progress_locked(s);
 	bool found = vb_rs_stream_find_iomap(&s->stream, offset, &map);
-	int err = found ? reserve_locked(s, &map, offset, most, may_block, &w) : 0;
+	int err = found ? reserve_locked(s, &map, offset, most, may_block, &w, &is_inline) : 0;
 	pthread_mutex_unlock(&s->lock);
 	if (err || !found)
 		return err;
-	bool is_inline = w.bytes <= s->end.max_inline;
 	if (!is_inline)
 		memcpy(s->end.send_ring + w.ring_offset, from, w.bytes);
 	err = vb_rs_post(s, &w, is_inline ? from : NULL);

@@ -85,9 +85,10 @@ static int await_room_locked(struct vb_rs *s, bool may_block)
 /* Takes room for the next piece. Returns its bytes; *payload: the program's own if they go inline. */
 static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, struct vb_rs_write *w, uint8_t **payload)
 {
-	size_t contiguous, bytes = vb_min_u64(vb_min_u64(most, c->left), vb_rs_stream_room(&s->stream));
+	size_t contiguous, wanted = vb_min_u64(most, c->left), bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
 	uint8_t *at = here(c, &contiguous);
-	bool is_inline = bytes <= s->end.max_inline && bytes <= contiguous;
+	/* What the ring's end cut takes its room there: inline it would be cut again at the same place, for ever. */
+	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= contiguous;
 
 	*payload = is_inline ? at : NULL;
 	vb_rs_stream_send(&s->stream, (uint32_t)bytes, is_inline, w);
