@@ -6,7 +6,7 @@
 set -u
 cd "$1/src" || exit 99
 
-declare -A rank=([base]=0 [host]=1 [wire]=2 [proto]=3 [adapter]=4 [local]=5 [roce]=5 [verbs]=6 [rdmacm]=7 [rsocket]=8 [preload]=9)
+declare -A rank=([base]=0 [host]=1 [wire]=2 [proto]=3 [adapter]=4 [local]=5 [roce]=5 [verbs]=6 [rdmacm]=7 [rsocket]=8 [preload]=9 [answers]=1)
 impure='^(sys/.*|pthread\.h|time\.h|stdio\.h)$'
 
 # includes FILE: one "kind target" per line, kind being q for "..." and s for <...>

@@ -12,7 +12,7 @@
 
 #include "command.h"
 
-/* Puts libdir, or a file in it, before whatever the variable holds. */
+/* Puts libdir, or a file in it, or a word, before whatever the variable holds. */
 static bool prepend(const char *variable, const char *libdir, const char *file)
 {
 	const char *old = getenv(variable);
@@ -46,6 +46,21 @@ static bool prepend_preload(const char *libdir)
 		return prepend("LD_PRELOAD", libdir, "/libverbatim-sockets.so");
 	complain("the path %s holds a space and cannot be preloaded from", libdir);
 	return false;
+}
+
+/*
+ * The answers about files that devices would have (src/answers): in every program, where they can be preloaded. AddressSanitizer's
+ * runtime, where a program has it, has to be told that this is meant.
+ */
+static bool prepend_answers(const char *libdir)
+{
+	static const char file[] = "/libverbatim-answers.so";
+	char path[PATH_MAX + sizeof(file)];
+
+	snprintf(path, sizeof(path), "%s%s", libdir, file);
+	if (strchr(libdir, ' ') || access(path, R_OK) != 0)
+		return true;
+	return prepend("LD_PRELOAD", libdir, file) && prepend("ASAN_OPTIONS", "verify_asan_link_order=0", "");
 }
 
 bool raises_privileges(const char *path)
@@ -176,7 +191,8 @@ int command_run(int argc, char **argv)
 	char libdir[PATH_MAX];
 	int first = take_options(argc, argv);
 
-	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || (wants_sockets && !prepend_preload(libdir)))
+	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || !prepend_answers(libdir) ||
+	    (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
 	execvp(argv[first], argv + first);

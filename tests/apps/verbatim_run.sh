@@ -48,6 +48,13 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__library_path_empty "$libdir" "$(LD_LIBRARY_PATH='' "$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
 	check run__through_link "$libdir" \
 		"$(ln -s "$verbatim" "$work/link"; "$work/link" run sh -c 'echo $LD_LIBRARY_PATH')"
+	check run__preload_kept_behind "$libdir/libverbatim-answers.so:/no/such.so" \
+		"$(LD_PRELOAD=/no/such.so "$verbatim" run sh -c 'echo $LD_PRELOAD' 2>/dev/null)"
+	check run__asan_is_told "verify_asan_link_order=0:a=1" "$(ASAN_OPTIONS=a=1 "$verbatim" run sh -c 'echo $ASAN_OPTIONS')"
+	check run__device_file 0 "$(status "$verbatim" run python3 -c \
+		'import os, stat; p = "/dev/infiniband/uverbs0"; assert stat.S_ISCHR(os.stat(p).st_mode) and os.access(p, os.R_OK | os.W_OK)')"
+	check run__other_files_stay_missing 0 "$(status "$verbatim" run python3 -c \
+		'import os; assert not any(map(os.path.exists, ("/dev/infiniband/uverbs", "/dev/infiniband/uverbs0x", "/dev/infiniband/x")))')"
 	check run__arguments 'a b|-x|--|*' "$("$verbatim" run printf '%s|%s|%s|%s' 'a b' -x -- '*')"
 	check run__options "1 off process_vm off ignore" "$("$verbatim" run --debug --wire --copy=process_vm --no-gso --ignore-icrc -- \
 		sh -c 'echo $VERBATIM_DEBUG $VERBATIM_LOCAL $VERBATIM_COPY $VERBATIM_GSO $VERBATIM_ICRC')"
