@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Software that people use on RDMA, unmodified from Debian, three ways: two processes of one host through shared memory, the
+same over the wire (VERBATIM_LOCAL=off), and between two hosts.
+
+usage: software.py BUILD_DIR [PATTERN...]
+A pattern is a regular expression over the names of cases; logs stay in BUILD_DIR/apps-logs/software.
+"""
+import dataclasses
+import os
+import pathlib
+import shlex
+import sys
+
+import hosts
+import paths  # noqa: F401
+import harness
+import suite
+from harness import Case
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 120.0
+RANKS = 4
+WAYS = ("local", "wire", "between")
+UCX_TESTS = {"tag_lat": 1000, "tag_bw": 100000, "ucp_put_lat": 4000, "ucp_put_bw": 65536, "ucp_get": 4000,
+             "ucp_add": 8, "ucp_fadd": 8, "ucp_swap": 8, "ucp_cswap": 8, "stream_bw": 4000}
+QPERF_TESTS = ("rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_poll_lat rc_rdma_write_bw "
+               "rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add")
+
+
+def ucx_cases():
+    """ucx_info names the transports; ucx_perftest's protocols over them (rc needs ud to meet its peer)."""
+    yield Case("ucx_info", client="ucx_info -d", client_shows=(r"Transport: rc_verbs\n#\s+Device: {dev}:1", r"Transport: ud_verbs\n"))
+    for transports in ("rc_verbs,ud_verbs", "ud_verbs"):
+        for test, size in UCX_TESTS.items():
+            command = f"env UCX_TLS={transports} UCX_NET_DEVICES={{dev}}:1 ucx_perftest -p {{port}}"
+            yield Case(f"ucx_perftest {transports} {test}", server=command,
+                       client=f"{command} {{addr}} -t {test} -s {size} -n 500 -w 50", client_shows=(r"^Final:\s+500\s",),
+                       never_shows=("ERROR", "WARN", "Fatal"), limit_s=LIMIT_S)
+
+
+def libfabric_cases():
+    """fi_pingpong compares what it receives (-c). With connected endpoints it cannot start here: see docs/compat.md."""
+    for provider, endpoint in (("verbs", "dgram"), ("verbs;ofi_rxd", "rdm")):
+        command = f"fi_pingpong -p {provider} -e {endpoint} -c -I 5 -S 1024"
+        shows = (r"^1k\s+5\s+=5",)
+        yield Case(f"fi_pingpong {provider} {endpoint}", server=f"{command} -B {{port}}", client=f"{command} -P {{port}} {{addr}}",
+                   client_shows=shows, server_shows=shows, never_shows=("error", "mismatch"), limit_s=LIMIT_S)
+
+
+def fio_cases():
+    """One MiB in 16 KiB blocks. The receiving side of sends must be deeper than the sending one: fio allows no RNR retry."""
+    common = "fio --name=job --ioengine=rdma --port={port} --bs=16k --size=1m --minimal"
+    for verb in ("write", "read", "send"):
+        yield Case(f"fio rdma {verb}", server=f"{common} --rw=read --iodepth=16",
+                   client=f"{common} --hostname={{addr}} --verb={verb} --rw=write --iodepth=1",
+                   never_shows=("completion status", "fail"), limit_s=LIMIT_S)
+    yield Case("fio rdma verify", server=f"{common} --rw=read --iodepth=16",
+               client=f"{common} --hostname={{addr}} --verb=write --rw=write --iodepth=1 --verify=crc32c --do_verify=1 --verify_state_save=0",
+               never_shows=("verify:", "bad"), limit_s=LIMIT_S)
+
+
+def qperf_cases():
+    """Over rdma_cm: without, qperf sends no GRH, which RoCE needs. Its server stays."""
+    yield Case("qperf", server="qperf -lp {port}", client=f"qperf -lp {{port}} -t 1 -cm 1 {{addr}} {QPERF_TESTS}",
+               client_shows=(r"^rc_lat:", r"^ver_rc_fetch_add:\n\s+msg_rate\s+=\s+[\d.]+",), never_shows=("failed", "error"),
+               server_stays=True, limit_s=LIMIT_S)
+
+
+def dapl_cases(registry):
+    """DAPL's provider for rdma_cm is named in a registry of ours."""
+    command = f"env DAT_OVERRIDE={registry} dtest -P verbatim"
+    for options in ("-b 4096", "-b 4096 -p"):
+        yield Case(f"dtest {options}", server=f"{command} {options}", client=f"{command} {options} -h {{addr}}",
+                   server_ready="Server waiting for connect request", client_shows=("DAPL Test Complete. PASSED",),
+                   server_shows=("DAPL Test Complete. PASSED",), limit_s=LIMIT_S)
+
+
+class Software(suite.Suite):
+    NAME = "software"
+
+    def parts(self):
+        return (self.all_ways,)
+
+    def all_ways(self):
+        with hosts.Network() as network:
+            a, b = network.host("a"), network.host("b")
+            network.join(a, b)
+            registry = os.path.join(self.log_dir, "dat.conf")
+            pathlib.Path(registry).write_text('verbatim u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "eth0 0" ""\n', encoding="ascii")
+            cases = [*ucx_cases(), *libfabric_cases(), *fio_cases(), *qperf_cases(), *dapl_cases(registry)]
+            for way in WAYS:
+                for case in cases:
+                    if case.server or way != "between":
+                        self.one(case, way, a, b)
+                for library in ("openmpi", "mpich"):
+                    self.guarded(f"MPI: {library} {way}", lambda: self.mpi(library, way, a, b))
+
+    def one(self, case, way, a, b):
+        name = f"{case.name} {way}"
+        if not self.selected(name):
+            return
+        server, client = a.endpoint(self.build), (b if way == "between" else a).endpoint(self.build)
+        prefix = ("env", "VERBATIM_LOCAL=off") if way == "wire" else ()
+        server, client = (dataclasses.replace(end, label=way, prefix=(*end.prefix, *prefix)) for end in (server, client))
+        self.report.add(name, harness.run_case(self.build, case, server, self.log_dir, client))
+
+    def mpi(self, library, way, a, b):
+        """Four ranks, on one host or two on each."""
+        name = f"MPI: {library} {way}"
+        if not self.selected(name):
+            return
+        if missing := harness.missing_programs(f"mpicc.{library}", f"mpirun.{library}"):
+            raise hosts.NotHere(f"{missing[0]} is not installed")
+        program = os.path.join(self.log_dir, f"mpi.{library}")
+        hosts.run(f"mpicc.{library}", "-O1", "-o", program, str(FOLDER / "mpi.c"))
+        command = self.mpi_command(library, way, a, b) + [program]
+        case = Case(name, client=shlex.join(command), client_shows=(f"^{RANKS} ranks agree$",), never_shows=("ERROR", "WARN"),
+                    limit_s=LIMIT_S)
+        end = a.endpoint(self.build)
+        self.report.add(name, harness.run_case(self.build, case, dataclasses.replace(end, label=way), self.log_dir))
+
+    def mpi_command(self, library, way, a, b):
+        """Whatever is below runs under `verbatim run`, by inheritance; on the other host by an agent of ours, which enters it."""
+        env = ["env", "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES=vb_eth0:1", "OMPI_ALLOW_RUN_AS_ROOT=1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", f"VERBATIM_LOCAL={'off' if way == 'wire' else 'on'}"]
+        two = [a, b] if way == "between" else [a]
+        addresses = [host.interfaces[0].v4 for host in two]
+        agent = os.path.join(self.log_dir, "agent.sh")
+        lines = [f"{host.interfaces[0].v4}) ns=/proc/{host.holder.pid}/ns/net ;;" for host in two]
+        pathlib.Path(agent).write_text("#!/bin/sh\n# The remote shell: HOST COMMAND..., options before them.\n"
+                                       "while [ \"${1#-}\" != \"$1\" ]; do shift; done\ncase $1 in\n" + "\n".join(lines) +
+                                       "\nesac\nshift\nexec nsenter --net=$ns sh -c \"$*\"\n", encoding="ascii")
+        os.chmod(agent, 0o755)
+        if library == "mpich":
+            each = RANKS // len(two)
+            return [*env, "mpirun.mpich", "-launcher", "ssh", "-launcher-exec", agent, "-hosts",
+                    ",".join(f"{address}:{each}" for address in addresses), "-np", str(RANKS)]
+        return [*env, "mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "pml_ucx_tls", "any",
+                "--mca", "pml_ucx_devices", "any", "--mca", "plm_rsh_agent", agent, "--mca", "orte_keep_fqdn_hostnames", "1",
+                "-x", "LD_LIBRARY_PATH", "-x", "LD_PRELOAD", "-x", "UCX_TLS", "-x", "UCX_NET_DEVICES", "-x", "VERBATIM_LOCAL",
+                "--host", ",".join(f"{address}:{RANKS // len(two)}" for address in addresses), "-np", str(RANKS)]
+
+
+if __name__ == "__main__":
+    sys.exit(suite.run(Software, __doc__))
