@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The sum over all processes of a vector, in each of them, without MPI: the ring algorithm with RDMA WRITE.
+ *
+ *     allreduce PORT ADDRESS RANK RANKS      one of RANKS processes; rank r listens on PORT + r at ADDRESS
+ *
+ * Each rank is connected to the next one, to which it writes, and to the one before, which writes to it. The vector is cut into as
+ * many parts as there are ranks. In the first RANKS - 1 steps each part travels round the ring and grows by everybody's share;
+ * in the next RANKS - 1 the finished parts travel round once more. A write's immediate data announce it. What is written
+ * lies in a buffer per step, so nothing is overwritten before it is read.
+ */
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PART = 10000, MAX_RANKS = 16, MAX_STEPS = 2 * MAX_RANKS, TRIES = 100 };
+
+struct place {
+	uint64_t address;
+	uint32_t rkey;
+};
+
+static int64_t vector[MAX_RANKS][PART];
+static int64_t inbox[MAX_STEPS][PART]; /* by step */
+
+static void check(int failed, const char *what)
+{
+	if (failed) {
+		perror(what);
+		exit(1);
+	}
+}
+
+static struct rdma_cm_id *create(const char *address, int port, int passive)
+{
+	char service[16];
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = passive ? RAI_PASSIVE : 0 }, *found;
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = 2, .max_recv_wr = MAX_STEPS, .max_send_sge = 1, .max_recv_sge = 1 },
+		.sq_sig_all = 1,
+	};
+	struct rdma_cm_id *id;
+	snprintf(service, sizeof(service), "%d", port);
+	check(rdma_getaddrinfo(address, service, &hints, &found), "rdma_getaddrinfo");
+	check(rdma_create_ep(&id, found, NULL, &attr), "rdma_create_ep");
+	rdma_freeaddrinfo(found);
+	return id;
+}
+
+/* Ranks start in any order: the next one may not listen yet. */
+static struct rdma_cm_id *connect_to(const char *address, int port, struct place *place)
+{
+	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
+	for (int i = 0; i < TRIES; i++) {
+		struct rdma_cm_id *id = create(address, port, 0);
+		if (!rdma_connect(id, &param)) {
+			memcpy(place, id->event->param.conn.private_data, sizeof(*place));
+			return id;
+		}
+		rdma_destroy_ep(id);
+		usleep(100000);
+	}
+	check(1, "rdma_connect");
+	return NULL;
+}
+
+/* All receives are posted before the answer: whatever the writer announces finds one. */
+static struct rdma_cm_id *accept_from(struct rdma_cm_id *listener, struct ibv_mr **mr, int steps)
+{
+	struct rdma_cm_id *id;
+	check(rdma_get_request(listener, &id), "rdma_get_request");
+	*mr = rdma_reg_write(id, inbox, sizeof(inbox));
+	check(!*mr, "rdma_reg_write");
+	for (int i = 0; i < steps; i++)
+		check(rdma_post_recv(id, NULL, inbox, 0, *mr), "rdma_post_recv");
+	struct place place = { .address = (uintptr_t)inbox, .rkey = (*mr)->rkey };
+	struct rdma_conn_param param = { .private_data = &place, .private_data_len = sizeof(place), .rnr_retry_count = 7 };
+	check(rdma_accept(id, &param), "rdma_accept");
+	return id;
+}
+
+static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const struct place *place, int step)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)vector[part], .length = sizeof(vector[part]), .lkey = mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = (uint32_t)step,
+				  .wr.rdma = { .remote_addr = place->address + step * sizeof(inbox[0]), .rkey = place->rkey } }, *bad;
+	struct ibv_wc wc;
+	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
+	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "write");
+}
+
+static void await_step(struct rdma_cm_id *id, int step)
+{
+	struct ibv_wc wc;
+	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS || wc.imm_data != (uint32_t)step, "receive");
+}
+
+static void all_reduce(struct rdma_cm_id *next, struct rdma_cm_id *before, struct ibv_mr *mr, const struct place *place, int rank, int ranks)
+{
+	for (int step = 0; step < 2 * (ranks - 1); step++) {
+		int sent = (rank + 2 * ranks - step) % ranks, got = (sent + ranks - 1) % ranks;
+		write_part(next, sent, mr, place, step);
+		await_step(before, step);
+		for (int i = 0; i < PART; i++)
+			vector[got][i] = inbox[step][i] + (step < ranks - 1 ? vector[got][i] : 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 5) {
+		fprintf(stderr, "usage: allreduce PORT ADDRESS RANK RANKS\n");
+		return 1;
+	}
+	int port = atoi(argv[1]), rank = atoi(argv[3]), ranks = atoi(argv[4]), steps = 2 * (ranks - 1);
+	check(ranks < 2 || ranks > MAX_RANKS || rank < 0 || rank >= ranks, "RANK and RANKS");
+	for (int part = 0; part < ranks; part++)
+		for (int i = 0; i < PART; i++)
+			vector[part][i] = (int64_t)(rank + 1) * (part * PART + i);
+
+	/* If all connected first, each would wait for the next one's answer for ever: rank 0 does, the others answer first. */
+	struct place place;
+	struct ibv_mr *inbox_mr;
+	struct rdma_cm_id *next, *before, *listener = create(argv[2], port + rank, 1);
+	check(rdma_listen(listener, 1), "rdma_listen");
+	if (rank == 0) {
+		next = connect_to(argv[2], port + 1 % ranks, &place);
+		before = accept_from(listener, &inbox_mr, steps);
+	} else {
+		before = accept_from(listener, &inbox_mr, steps);
+		next = connect_to(argv[2], port + (rank + 1) % ranks, &place);
+	}
+	struct ibv_mr *mr = rdma_reg_msgs(next, vector, sizeof(vector));
+	check(!mr, "rdma_reg_msgs");
+
+	all_reduce(next, before, mr, &place, rank, ranks);
+
+	int64_t factor = (int64_t)ranks * (ranks + 1) / 2;
+	for (int part = 0; part < ranks; part++)
+		for (int i = 0; i < PART; i++)
+			check(vector[part][i] != factor * (part * PART + i), "the sum");
+	/* A disconnection is over when the other end has disconnected too: again rank 0 breaks the circle. */
+	rdma_disconnect(rank == 0 ? before : next);
+	rdma_disconnect(rank == 0 ? next : before);
+	rdma_dereg_mr(mr);
+	rdma_dereg_mr(inbox_mr);
+	rdma_destroy_ep(next);
+	rdma_destroy_ep(before);
+	rdma_destroy_ep(listener);
+	printf("rank %d of %d has the sums\n", rank, ranks);
+	return 0;
+}
