@@ -4,12 +4,13 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
+VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 
 # Tests are built where cmocka is installed; `make check` insists on them.
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-interop soak demo bench check-asan check-tsan install uninstall clean
+.PHONY: all check check-interop soak demo bench check-asan check-tsan install uninstall dist check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -70,6 +71,17 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/verbatim.1 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-sockets.7
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
+
+# A release: what is committed, as one archive.
+dist:
+	@mkdir -p $(BUILD)
+	@git archive --format=tar.gz --prefix=verbatim-$(VERSION)/ -o $(BUILD)/verbatim-$(VERSION).tar.gz HEAD
+	@echo $(BUILD)/verbatim-$(VERSION).tar.gz
+
+# The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a network, some minutes.
+check-install: all
+	-@scripts/setup-debian.sh install
+	@tests/install/install.py $(BUILD)
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs what building and `make demo` need on Debian, with "tests" what `make check` needs beyond that, with "bench" what
-# `make bench` does; and only what is missing. With nothing missing it needs neither root nor a network.
-# usage: setup-debian.sh [tests | bench]
+# `make bench` does, with "install" what `make check-install` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# usage: setup-debian.sh [tests | bench | install]
 set -eu
 
 # package:probe, the probe being a command or a file that shows that the package (or an equivalent) is there
@@ -40,6 +40,16 @@ for_tests=(
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 	groff-base:groff
+	cmake:cmake
+	ucx-utils:ucx_perftest
+	libfabric-bin:fi_pingpong
+	fio:fio
+	qperf:qperf
+	dapl2-utils:dtest
+	openmpi-bin:mpirun.openmpi
+	libopenmpi-dev:mpicc.openmpi
+	mpich:mpirun.mpich
+	libmpich-dev:mpicc.mpich
 )
 for_bench=(
 	ucx-utils:ucx_perftest
@@ -53,7 +63,14 @@ for_bench=(
 	cpio:cpio
 	kmod:/usr/sbin/depmod
 )
+for_install=(
+	debhelper:dh
+	dpkg-dev:dpkg-buildpackage
+	lintian:lintian
+	debootstrap:/usr/sbin/debootstrap
+)
 case ${1:-} in
+install) needed+=("${for_install[@]}") ;;
 tests) needed+=("${for_tests[@]}") ;;
 bench) needed+=("${for_bench[@]}") ;;
 esac

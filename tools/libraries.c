@@ -26,7 +26,7 @@ static bool own_folder(char folder[PATH_MAX])
 
 bool find_libraries(char libdir[PATH_MAX])
 {
-	static const char *const places[] = { "lib", "../lib/verbatim" };
+	static const char *const places[] = { "lib", "../" VB_LIBDIR "/verbatim" };
 	char folder[PATH_MAX];
 	char path[PATH_MAX + 64];
 

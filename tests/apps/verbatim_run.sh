@@ -82,7 +82,7 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__script_without_interpreter_line "bare x" "$("$verbatim" run "$work/bare" x)"
 	check run__python "$libdir" \
 		"$("$verbatim" run /usr/bin/env python3 -c 'import os; print(os.environ["LD_LIBRARY_PATH"])')"
-	check run__sockets "$libdir/libverbatim-sockets.so" \
+	check run__sockets "$libdir/libverbatim-sockets.so:$libdir/libverbatim-answers.so" \
 		"$("$verbatim" run --sockets /usr/bin/env python3 -c 'import os; print(os.environ["LD_PRELOAD"])')"
 	check run__not_found 127 "$(status "$verbatim" run no-such-program)"
 	check run__not_found_message "verbatim: 'no-such-program': No such file or directory" "$(cat "$work/err")"
