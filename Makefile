@@ -62,7 +62,7 @@ check-tsan:
 
 # The prefix is written into the pkg-config files only, so setting it late is cheap.
 install: all
-	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
 	@ninja -C $(BUILD) -j $(JOBS)
 	@meson install -C $(BUILD) --no-rebuild
 
