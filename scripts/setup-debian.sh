@@ -22,6 +22,7 @@ for_tests=(
 	libcmocka-dev:/usr/include/cmocka.h
 	libibverbs-dev:/usr/include/infiniband/verbs.h
 	librdmacm-dev:/usr/include/rdma/rdma_cma.h
+	infiniband-diags:ibstat
 	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
 	util-linux:setpriv
 	tshark:tshark

@@ -29,7 +29,7 @@ _verbatim_run() {
 	--copy) mapfile -t COMPREPLY < <(compgen -W "mapped process_vm link" -- "${cur#=}") ;;
 	*)
 		if [[ $cur == -* && $before != -- ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--debug --wire --copy= --no-gso --ignore-icrc --sockets" -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W "--debug --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets" -- "$cur")
 			[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
 		else
 			mapfile -t COMPREPLY < <(compgen -c -- "$cur")

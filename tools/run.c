@@ -48,19 +48,33 @@ static bool prepend_preload(const char *libdir)
 	return false;
 }
 
+static bool is_debugging(void)
+{
+	const char *debug = getenv("VERBATIM_DEBUG");
+
+	return debug && *debug && strcmp(debug, "0") != 0;
+}
+
 /*
  * The answers about files that devices would have (src/answers): in every program, where they can be preloaded. AddressSanitizer's
- * runtime, where a program has it, has to be told that this is meant.
+ * runtime wants to be the first of a program's libraries, where it has no reason to: that check is left out, unless the user has
+ * something to say about it.
  */
 static bool prepend_answers(const char *libdir)
 {
-	static const char file[] = "/libverbatim-answers.so";
-	char path[PATH_MAX + sizeof(file)];
+	const char *setting = getenv("VERBATIM_SYSFS"), *asan = getenv("ASAN_OPTIONS");
+	char path[PATH_MAX + 64];
 
-	snprintf(path, sizeof(path), "%s%s", libdir, file);
-	if (strchr(libdir, ' ') || access(path, R_OK) != 0)
+	snprintf(path, sizeof(path), "%s/libverbatim-answers.so", libdir);
+	if ((setting && strcmp(setting, "off") == 0) || access(path, R_OK) != 0)
 		return true;
-	return prepend("LD_PRELOAD", libdir, file) && prepend("ASAN_OPTIONS", "verify_asan_link_order=0", "");
+	if (strchr(path, ' ')) { /* separates names in LD_PRELOAD */
+		if (is_debugging())
+			complain("the path %s holds a space: the devices will not be seen in /sys/class/infiniband", libdir);
+		return true;
+	}
+	return prepend("LD_PRELOAD", libdir, "/libverbatim-answers.so") &&
+	       ((asan && strstr(asan, "verify_asan_link_order")) || prepend("ASAN_OPTIONS", "verify_asan_link_order=0", ""));
 }
 
 bool raises_privileges(const char *path)
@@ -95,12 +109,9 @@ bool search_path(const char *program, char path[PATH_MAX])
 
 static void warn_if_libraries_ignored(const char *program)
 {
-	const char *debug = getenv("VERBATIM_DEBUG");
 	char path[PATH_MAX];
 
-	if (!debug || strcmp(debug, "0") == 0 || *debug == '\0')
-		return;
-	if (search_path(program, path) && raises_privileges(path))
+	if (is_debugging() && search_path(program, path) && raises_privileges(path))
 		complain("%s raises privileges (set-ID bit or file capabilities): the loader ignores "
 			"LD_LIBRARY_PATH, so it will not run on verbatim", path);
 }
@@ -123,6 +134,7 @@ static const struct {
 	{ "--copy", "VERBATIM_COPY", NULL, "mapped|process_vm|link" },
 	{ "--no-gso", "VERBATIM_GSO", "off", NULL },
 	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore", NULL },
+	{ "--no-sysfs", "VERBATIM_SYSFS", "off", NULL },
 };
 
 /* Is value one of the words between bars? */

@@ -3,8 +3,7 @@
 {"start": ID} before a test, {"end": ID, "status": ok|skipped|failed|error, "reason": TEXT} after it. With no ID given,
 it only tells which tests there are: {"test": ID}.
 
-The suite asks sysfs which network interface a device belongs to. There is no entry of ours in sysfs, so this driver
-answers in its place (vb_eth0 belongs to eth0); nothing else of the suite is changed.
+Nothing of the suite is changed: it asks sysfs which network interface a device belongs to, and `verbatim run` answers.
 usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE [ID...]
 """
 import importlib
@@ -56,15 +55,6 @@ class Teller(unittest.TestResult):
         self.verdict = ("failed", "expected to fail")
 
 
-def name_interface(self, dev, port, idx):
-    """Stands in for the suite's look into /sys/class/infiniband/DEV/device/net."""
-    try:
-        addr, mac = self.get_ip_mac_address(dev.removeprefix("vb_"))
-    except (KeyError, IndexError):
-        addr = mac = None
-    self.args.append([dev, port, idx, addr, mac])
-
-
 def load(folder, module):
     """The suite's package without its own loading of every module, then the one module."""
     sys.path.insert(0, folder)
@@ -72,7 +62,6 @@ def load(folder, module):
     package = importlib.util.module_from_spec(importlib.util.spec_from_loader("tests", loader=None))
     package.__path__ = [folder]
     sys.modules["tests"] = package
-    importlib.import_module("tests.base").RDMATestCase._get_ip_mac = name_interface
     return importlib.import_module(f"tests.{module}")
 
 

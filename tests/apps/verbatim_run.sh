@@ -61,6 +61,13 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__option_with_value_behind link "$("$verbatim" run --copy link sh -c 'echo $VERBATIM_COPY')"
 	check run__options_end_at_program "--wire" "$("$verbatim" run --debug echo --wire)"
 	check run__options_unused "unset" "$("$verbatim" run sh -c 'echo ${VERBATIM_DEBUG-unset}')"
+	preload=$libdir/libverbatim-answers.so
+	check run__preloads "$preload verify_asan_link_order=0" "$(unset LD_PRELOAD ASAN_OPTIONS
+		"$verbatim" run sh -c 'echo $LD_PRELOAD $ASAN_OPTIONS')"
+	check run__preloads_before_others "$preload:/lib/x86_64-linux-gnu/libm.so.6 verify_asan_link_order=1" \
+		"$(ASAN_OPTIONS=verify_asan_link_order=1 LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6 \
+			"$verbatim" run sh -c 'echo $LD_PRELOAD $ASAN_OPTIONS')"
+	check run__option_no_sysfs off "$(unset LD_PRELOAD; "$verbatim" run --no-sysfs sh -c 'echo $LD_PRELOAD$VERBATIM_SYSFS')"
 	check run__double_dash hello "$("$verbatim" run -- echo hello)"
 	check run__stdin through "$(echo through | "$verbatim" run cat)"
 	check run__exit_status 42 "$(status "$verbatim" run sh -c 'exit 42')"
@@ -82,8 +89,8 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__script_without_interpreter_line "bare x" "$("$verbatim" run "$work/bare" x)"
 	check run__python "$libdir" \
 		"$("$verbatim" run /usr/bin/env python3 -c 'import os; print(os.environ["LD_LIBRARY_PATH"])')"
-	check run__sockets "$libdir/libverbatim-sockets.so:$libdir/libverbatim-answers.so" \
-		"$("$verbatim" run --sockets /usr/bin/env python3 -c 'import os; print(os.environ["LD_PRELOAD"])')"
+	check run__sockets "$libdir/libverbatim-sockets.so:$preload" \
+		"$(unset LD_PRELOAD; "$verbatim" run --sockets /usr/bin/env python3 -c 'import os; print(os.environ["LD_PRELOAD"])')"
 	check run__not_found 127 "$(status "$verbatim" run no-such-program)"
 	check run__not_found_message "verbatim: 'no-such-program': No such file or directory" "$(cat "$work/err")"
 	check run__not_executable 126 "$(status "$verbatim" run "$work/plain")"

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The preload library of `verbatim run`: file calls that name a path under /sys/class/infiniband* (or where its links lead) or
+ * /dev/infiniband are led to the tree that libibverbs keeps of the devices (src/verbs/sysfs_tree.c). The tree consists of real files, so
+ * what follows an open works as ever: reading, listing, changing into a folder, names relative to it. Where a call tells a path, the
+ * tree's is told as the one that stands for it.
+ *
+ * A call with another path pays for a few comparisons, a read for a look at a number that is 0 unless a counter was opened. Programs that make system calls by themselves (static ones, Go) and those that
+ * raise privileges are not served. libibverbs is loaded at the first use, and brings the tree up to date at each: state, addresses and
+ * counters are those of the moment. Where there is no place for the tree, paths stay what they are.
+ */
+#undef _FILE_OFFSET_BITS /* both names of each call are defined here */
+#undef _FORTIFY_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+enum { ROOM = 512 };
+
+/* ---- which paths ---- */
+
+/* Where a path begins, and what of that is not in the tree. */
+static const struct stem {
+	const char *path, *outside;
+} stems[] = {
+	{ "/sys/class/infiniband", "/sys" },
+	{ "/sys/devices/virtual/infiniband", "/sys" },
+	{ "/dev/infiniband", "" },
+};
+
+static bool begins(const char *path, const char *with)
+{
+	return !strncmp(path, with, strlen(with));
+}
+
+/* The stem that a path begins with, from `outside` on if it is in a tree; infiniband_verbs, ... too, but no word that goes on otherwise. */
+static const struct stem *stem_of(const char *path, bool in_tree)
+{
+	for (size_t i = 0; i < VB_ARRAY_LEN(stems); i++) {
+		const char *stem = stems[i].path + (in_tree ? strlen(stems[i].outside) : 0);
+		char next = begins(path, stem) ? path[strlen(stem)] : 'x';
+		if (!next || next == '/' || next == '_')
+			return &stems[i];
+	}
+	return NULL;
+}
+
+static inline bool is_ours(const char *path)
+{
+	if (!path || path[0] != '/' || (path[1] != 's' && path[1] != 'd') || (path[2] != 'y' && path[2] != 'e'))
+		return false;
+	return stem_of(path, false) != NULL;
+}
+
+/* ---- the tree ---- */
+
+typedef const char *refresh_fn(const char *path);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static refresh_fn *refresh; /* under the lock */
+static __thread bool inside; /* libibverbs looks around */
+
+/* The library beside this one. */
+static refresh_fn *find_refresh(void)
+{
+	char path[PATH_MAX];
+	Dl_info self;
+	if (!dladdr((void *)(uintptr_t)stem_of, &self) || !self.dli_fname || !strrchr(self.dli_fname, '/'))
+		return NULL;
+	int folder = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
+	snprintf(path, sizeof(path), "%.*s/libibverbs.so.1", folder, self.dli_fname);
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return library ? (refresh_fn *)(uintptr_t)dlsym(library, "vb_sysfs_refresh") : NULL;
+}
+
+/* The tree's root as it is now, or NULL. */
+static const char *tree_root(const char *path)
+{
+	inside = true;
+	pthread_mutex_lock(&lock);
+	if (!refresh)
+		refresh = find_refresh();
+	const char *root = refresh ? refresh(path) : NULL;
+	pthread_mutex_unlock(&lock);
+	inside = false;
+	return root;
+}
+
+static const char *lead(const char *path, char room[ROOM])
+{
+	int saved = errno;
+	const char *root = inside ? NULL : tree_root(path);
+	errno = saved;
+	return root && snprintf(room, ROOM, "%s%s", root, path + strlen(stem_of(path, false)->outside)) < ROOM ? room : path;
+}
+
+/* ---- counters that are open: who reads one again gets what it is then ---- */
+
+enum { OPEN_COUNTERS = 64 };
+
+static struct counter {
+	int fd;
+	dev_t dev;
+	ino_t ino;
+	char path[256];
+} open_counters[OPEN_COUNTERS]; /* under the lock */
+static atomic_uint tracked;      /* of these have been used */
+
+/* Notes a descriptor that was opened by a path of ours; gives it. When there is no place left, the oldest loses its own. */
+static int track(int fd, const char *path)
+{
+	struct stat st;
+	int saved = errno;
+	if (fd >= 0 && !inside && strstr(path, "counters/") && strlen(path) < sizeof(open_counters->path) && !fstat(fd, &st) &&
+	    S_ISREG(st.st_mode)) {
+		pthread_mutex_lock(&lock);
+		struct counter *c = &open_counters[atomic_load(&tracked) % OPEN_COUNTERS];
+		*c = (struct counter){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
+		strcpy(c->path, path);
+		atomic_fetch_add(&tracked, 1);
+		pthread_mutex_unlock(&lock);
+	}
+	errno = saved;
+	return fd;
+}
+
+/* The descriptor may be another file's by now. */
+static bool is_counter(int fd, char path[ROOM])
+{
+	struct stat st;
+	bool found = false;
+	if (fstat(fd, &st))
+		return false;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < OPEN_COUNTERS && i < atomic_load(&tracked) && !found; i++) {
+		const struct counter *c = &open_counters[i];
+		found = c->fd == fd && c->dev == st.st_dev && c->ino == st.st_ino;
+		if (found)
+			strcpy(path, c->path);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void freshen(int fd)
+{
+	char path[ROOM];
+	int saved = errno;
+	if (!inside && is_counter(fd, path))
+		tree_root(path);
+	errno = saved;
+}
+
+static inline bool may_count(void) { return vb_unlikely(atomic_load_explicit(&tracked, memory_order_relaxed)); }
+
+/* The part of a path that is in a tree of this user's, which is BASE/verbatim-UID/NETNS; NULL: it is in none. */
+static char *part_in_tree(char *path)
+{
+	char name[64];
+	snprintf(name, sizeof(name), "/verbatim-%u/", (unsigned)geteuid());
+	char *at = strstr(path, name);
+	size_t digits = at ? strspn(at + strlen(name), "0123456789") : 0;
+	return digits ? at + strlen(name) + digits : NULL;
+}
+
+/* Turns a path that was told into the one that it stands for, which is shorter, in place. */
+static void tell(char *path)
+{
+	char *part = path ? part_in_tree(path) : NULL;
+	const struct stem *stem = part ? stem_of(part, true) : NULL;
+	if (!stem)
+		return;
+	size_t outside = strlen(stem->outside);
+	memcpy(path, stem->outside, outside);
+	memmove(path + outside, part, strlen(part) + 1);
+}
+
+static char *told(char *path)
+{
+	tell(path);
+	return path;
+}
+
+static void unlock_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
+/* ---- calls ---- */
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The next definition of a name, libc's mostly. */
+#define REAL(name)                                                               \
+	({                                                                       \
+		static _Atomic(__typeof__(&name)) real_;                         \
+		__typeof__(&name) f_ = atomic_load_explicit(&real_, memory_order_relaxed); \
+		if (vb_unlikely(!f_)) {                                          \
+			f_ = (__typeof__(&name))(uintptr_t)dlsym(RTLD_NEXT, #name); \
+			atomic_store_explicit(&real_, f_, memory_order_relaxed); \
+		}                                                                \
+		f_;                                                              \
+	})
+
+#define AT(path) (vb_likely(!is_ours(path)) ? (path) : lead(path, room))
+
+/* A call that takes a path by the name `path`. */
+#define LEAD(type, name, params, ...)                    \
+	EXPORT type name params;                         \
+	EXPORT type name params                          \
+	{                                                \
+		char room[ROOM];                         \
+		return REAL(name)(__VA_ARGS__);          \
+	}
+
+/* A mode follows if the flags say so. */
+#define LEAD_OPEN(name, params, last, ...)                                        \
+	EXPORT int name params;                                                   \
+	EXPORT int name params                                                    \
+	{                                                                         \
+		char room[ROOM];                                                  \
+		bool led = is_ours(path);                                         \
+		mode_t mode = 0;                                                  \
+		if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) {      \
+			va_list args;                                             \
+			va_start(args, last);                                     \
+			mode = va_arg(args, mode_t);                              \
+			va_end(args);                                             \
+		}                                                                 \
+		int fd = REAL(name)(__VA_ARGS__, mode);                           \
+		return vb_likely(!led) ? fd : track(fd, path);                    \
+	}
+
+LEAD_OPEN(open, (const char *path, int flags, ...), flags, AT(path), flags)
+LEAD_OPEN(open64, (const char *path, int flags, ...), flags, AT(path), flags)
+LEAD_OPEN(openat, (int dir, const char *path, int flags, ...), flags, dir, AT(path), flags)
+LEAD_OPEN(openat64, (int dir, const char *path, int flags, ...), flags, dir, AT(path), flags)
+
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int dir, const char *path, int flags);
+int __openat64_2(int dir, const char *path, int flags);
+#define LEAD_FORTIFIED(name, params, ...)                                         \
+	EXPORT int name params                                                    \
+	{                                                                         \
+		char room[ROOM];                                                  \
+		bool led = is_ours(path);                                         \
+		int fd = REAL(name)(__VA_ARGS__, flags);                          \
+		return vb_likely(!led) ? fd : track(fd, path);                    \
+	}
+
+LEAD_FORTIFIED(__open_2, (const char *path, int flags), AT(path))
+LEAD_FORTIFIED(__open64_2, (const char *path, int flags), AT(path))
+LEAD_FORTIFIED(__openat_2, (int dir, const char *path, int flags), dir, AT(path))
+LEAD_FORTIFIED(__openat64_2, (int dir, const char *path, int flags), dir, AT(path))
+
+#define FRESHEN(name, params, ...)                       \
+	EXPORT ssize_t name params;                      \
+	EXPORT ssize_t name params                       \
+	{                                                \
+		if (may_count())                         \
+			freshen(fd);                     \
+		return REAL(name)(fd, __VA_ARGS__);      \
+	}
+
+ssize_t __read_chk(int fd, void *to, size_t n, size_t to_bytes);
+ssize_t __pread_chk(int fd, void *to, size_t n, off_t at, size_t to_bytes);
+ssize_t __pread64_chk(int fd, void *to, size_t n, off64_t at, size_t to_bytes);
+FRESHEN(read, (int fd, void *to, size_t n), to, n)
+FRESHEN(pread, (int fd, void *to, size_t n, off_t at), to, n, at)
+FRESHEN(pread64, (int fd, void *to, size_t n, off64_t at), to, n, at)
+FRESHEN(__read_chk, (int fd, void *to, size_t n, size_t to_bytes), to, n, to_bytes)
+FRESHEN(__pread_chk, (int fd, void *to, size_t n, off_t at, size_t to_bytes), to, n, at, to_bytes)
+FRESHEN(__pread64_chk, (int fd, void *to, size_t n, off64_t at, size_t to_bytes), to, n, at, to_bytes)
+
+LEAD(FILE *, fopen, (const char *path, const char *mode), AT(path), mode)
+LEAD(FILE *, fopen64, (const char *path, const char *mode), AT(path), mode)
+LEAD(FILE *, freopen, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+LEAD(FILE *, freopen64, (const char *path, const char *mode, FILE *f), AT(path), mode, f)
+
+LEAD(DIR *, opendir, (const char *path), AT(path))
+LEAD(int, chdir, (const char *path), AT(path))
+
+typedef int select_fn(const struct dirent *);
+typedef int compare_fn(const struct dirent **, const struct dirent **);
+typedef int select64_fn(const struct dirent64 *);
+typedef int compare64_fn(const struct dirent64 **, const struct dirent64 **);
+LEAD(int, scandir, (const char *path, struct dirent ***list, select_fn *select, compare_fn *compare), AT(path), list, select, compare)
+LEAD(int, scandir64, (const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare), AT(path), list, select,
+     compare)
+LEAD(int, scandirat, (int dir, const char *path, struct dirent ***list, select_fn *select, compare_fn *compare), dir, AT(path), list,
+     select, compare)
+LEAD(int, scandirat64, (int dir, const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare), dir, AT(path),
+     list, select, compare)
+
+LEAD(int, stat, (const char *path, struct stat *st), AT(path), st)
+LEAD(int, stat64, (const char *path, struct stat64 *st), AT(path), st)
+LEAD(int, lstat, (const char *path, struct stat *st), AT(path), st)
+LEAD(int, lstat64, (const char *path, struct stat64 *st), AT(path), st)
+LEAD(int, fstatat, (int dir, const char *path, struct stat *st, int flags), dir, AT(path), st, flags)
+LEAD(int, fstatat64, (int dir, const char *path, struct stat64 *st, int flags), dir, AT(path), st, flags)
+LEAD(int, statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, AT(path), flags, mask, st)
+LEAD(int, statfs, (const char *path, struct statfs *fs), AT(path), fs)
+LEAD(int, statfs64, (const char *path, struct statfs64 *fs), AT(path), fs)
+
+/* As programs from before glibc 2.33 call them. */
+int __xstat(int version, const char *path, struct stat *st);
+int __xstat64(int version, const char *path, struct stat64 *st);
+int __lxstat(int version, const char *path, struct stat *st);
+int __lxstat64(int version, const char *path, struct stat64 *st);
+int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
+int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
+LEAD(int, __xstat, (int version, const char *path, struct stat *st), version, AT(path), st)
+LEAD(int, __xstat64, (int version, const char *path, struct stat64 *st), version, AT(path), st)
+LEAD(int, __lxstat, (int version, const char *path, struct stat *st), version, AT(path), st)
+LEAD(int, __lxstat64, (int version, const char *path, struct stat64 *st), version, AT(path), st)
+LEAD(int, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags), version, dir, AT(path), st, flags)
+LEAD(int, __fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags), version, dir, AT(path), st, flags)
+
+LEAD(int, access, (const char *path, int mode), AT(path), mode)
+LEAD(int, euidaccess, (const char *path, int mode), AT(path), mode)
+LEAD(int, eaccess, (const char *path, int mode), AT(path), mode)
+LEAD(int, faccessat, (int dir, const char *path, int mode, int flags), dir, AT(path), mode, flags)
+
+LEAD(ssize_t, getxattr, (const char *path, const char *name, void *value, size_t n), AT(path), name, value, n)
+LEAD(ssize_t, lgetxattr, (const char *path, const char *name, void *value, size_t n), AT(path), name, value, n)
+LEAD(ssize_t, listxattr, (const char *path, char *list, size_t n), AT(path), list, n)
+LEAD(ssize_t, llistxattr, (const char *path, char *list, size_t n), AT(path), list, n)
+
+/* Links in the tree are relative, or lead out of it. */
+LEAD(ssize_t, readlink, (const char *path, char *to, size_t n), AT(path), to, n)
+LEAD(ssize_t, readlinkat, (int dir, const char *path, char *to, size_t n), dir, AT(path), to, n)
+ssize_t __readlink_chk(const char *path, char *to, size_t n, size_t to_bytes);
+ssize_t __readlinkat_chk(int dir, const char *path, char *to, size_t n, size_t to_bytes);
+LEAD(ssize_t, __readlink_chk, (const char *path, char *to, size_t n, size_t to_bytes), AT(path), to, n, to_bytes)
+LEAD(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t n, size_t to_bytes), dir, AT(path), to, n, to_bytes)
+
+/* ---- calls that tell a path ---- */
+
+#define LEAD_TELL(name, params, ...)                     \
+	EXPORT char *name params;                        \
+	EXPORT char *name params                         \
+	{                                                \
+		char room[ROOM];                         \
+		(void)room;                              \
+		return told(REAL(name)(__VA_ARGS__));    \
+	}
+
+char *__realpath_chk(const char *path, char *to, size_t to_bytes);
+char *__getcwd_chk(char *to, size_t n, size_t to_bytes);
+LEAD_TELL(realpath, (const char *path, char *to), AT(path), to)
+LEAD_TELL(__realpath_chk, (const char *path, char *to, size_t to_bytes), AT(path), to, to_bytes)
+LEAD_TELL(canonicalize_file_name, (const char *path), AT(path))
+LEAD_TELL(getcwd, (char *to, size_t n), to, n)
+LEAD_TELL(__getcwd_chk, (char *to, size_t n, size_t to_bytes), to, n, to_bytes)
+LEAD_TELL(get_current_dir_name, (void))
+
+#define LEAD_GLOB(name, glob_type)                                                                           \
+	EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found);    \
+	EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found)     \
+	{                                                                                                    \
+		char room[ROOM];                                                                             \
+		if (vb_likely(!is_ours(path)))                                                               \
+			return REAL(name)(path, flags, failed, found);                                       \
+		int err = REAL(name)(lead(path, room), flags, failed, found);                                \
+		size_t skipped = flags & GLOB_DOOFFS ? found->gl_offs : 0;                                   \
+		for (size_t i = 0; !err && i < found->gl_pathc; i++)                                         \
+			tell(found->gl_pathv[skipped + i]);                                                  \
+		return err;                                                                                  \
+	}
+
+LEAD_GLOB(glob, glob_t)
+LEAD_GLOB(glob64, glob64_t)

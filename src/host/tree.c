@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the place ---- */
+
+/* A folder of this user's alone; what another one has put there is refused. */
+static bool own_folder(const char *path)
+{
+	struct stat st;
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return false;
+	if (lstat(path, &st))
+		return false;
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return true;
+	errno = EPERM;
+	return false;
+}
+
+static bool find_place(const char *base, char *root, size_t room)
+{
+	struct stat ns;
+	char folder[VB_TREE_PATH];
+	if (!base || *base != '/' || stat("/proc/self/ns/net", &ns))
+		return false;
+	if (snprintf(folder, sizeof(folder), "%s/verbatim-%u", base, (unsigned)geteuid()) >= (int)sizeof(folder) || !own_folder(folder))
+		return false;
+	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room && own_folder(root) &&
+	       access(root, W_OK | X_OK) == 0;
+}
+
+const char *vb_tree_root(void)
+{
+	static __thread char root[VB_TREE_PATH];
+	const char *const bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
+	for (size_t i = 0; i < VB_ARRAY_LEN(bases); i++)
+		if (find_place(bases[i], root, sizeof(root)))
+			return root;
+	return NULL;
+}
+
+/* ---- what is to be there ---- */
+
+void vb_tree_add(struct vb_tree *tree, enum vb_tree_kind kind, const char *text, const char *path, ...)
+{
+	va_list args;
+	if (tree->count == tree->room) {
+		size_t room = tree->room ? 2 * tree->room : 256;
+		struct vb_tree_entry *grown = realloc(tree->entries, room * sizeof(*grown));
+		if (!grown) {
+			tree->failed = true;
+			return;
+		}
+		tree->entries = grown;
+		tree->room = room;
+	}
+	struct vb_tree_entry *e = &tree->entries[tree->count];
+	e->kind = kind;
+	va_start(args, path);
+	bool fits = vsnprintf(e->path, sizeof(e->path), path, args) < (int)sizeof(e->path);
+	va_end(args);
+	fits = fits && snprintf(e->text, sizeof(e->text), kind == VB_TREE_LINK ? "%s" : "%s\n", text) < (int)sizeof(e->text);
+	tree->count += fits;
+}
+
+void vb_tree_free(struct vb_tree *tree)
+{
+	free(tree->entries);
+	*tree = (struct vb_tree){ .entries = NULL };
+}
+
+/* ---- writing ---- */
+
+static ssize_t read_all(int root, const char *path, char *to, size_t room)
+{
+	int fd = openat(root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -1;
+	ssize_t n = read(fd, to, room);
+	close(fd);
+	return n;
+}
+
+static bool is_there(int root, const struct vb_tree_entry *e)
+{
+	char now[VB_TREE_TEXT + 1];
+	ssize_t n = e->kind == VB_TREE_LINK ? readlinkat(root, e->path, now, sizeof(now)) : read_all(root, e->path, now, sizeof(now));
+	return n >= 0 && (size_t)n == strlen(e->text) && !memcmp(now, e->text, (size_t)n);
+}
+
+static void make_folders(int root, const char *path)
+{
+	char folder[VB_TREE_PATH];
+	for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+		snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+		mkdirat(root, folder, 0755);
+	}
+}
+
+static bool write_file(int root, const char *name, const struct vb_tree_entry *e)
+{
+	int fd = openat(root, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ssize_t bytes = (ssize_t)strlen(e->text);
+	if (fd < 0)
+		return false;
+	bool done = write(fd, e->text, (size_t)bytes) == bytes && fchmod(fd, e->kind == VB_TREE_COUNTER ? 0644 : 0444) == 0;
+	close(fd);
+	return done;
+}
+
+static bool rewrite_counter(int root, const struct vb_tree_entry *e)
+{
+	int fd = e->kind == VB_TREE_COUNTER ? openat(root, e->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	ssize_t bytes = (ssize_t)strlen(e->text);
+	if (fd < 0)
+		return false;
+	bool done = pwrite(fd, e->text, (size_t)bytes, 0) == bytes && ftruncate(fd, bytes) == 0;
+	close(fd);
+	return done;
+}
+
+/* Made under a name that nobody looks at, then put into its place. */
+static bool place(int root, const struct vb_tree_entry *e)
+{
+	char name[64];
+	snprintf(name, sizeof(name), ".new-%d", (int)gettid());
+	unlinkat(root, name, 0);
+	bool made = e->kind == VB_TREE_LINK ? symlinkat(e->text, root, name) == 0 : write_file(root, name, e);
+	if (made && renameat(root, name, root, e->path) == 0)
+		return true;
+	unlinkat(root, name, 0);
+	return false;
+}
+
+static void put(int root, const struct vb_tree_entry *e)
+{
+	if (is_there(root, e) || rewrite_counter(root, e) || place(root, e))
+		return;
+	make_folders(root, e->path);
+	place(root, e);
+}
+
+/* ---- sweeping ---- */
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct vb_tree_entry *)a)->path, ((const struct vb_tree_entry *)b)->path);
+}
+
+/* Is it an entry, or a folder of one? */
+static bool is_wanted(const struct vb_tree *tree, const char *path)
+{
+	size_t len = strlen(path), low = 0, high = tree->count;
+	while (low < high) { /* the first entry that is not before path */
+		size_t middle = (low + high) / 2;
+		if (strcmp(tree->entries[middle].path, path) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < tree->count && !strncmp(tree->entries[low].path, path, len); low++)
+		if (!tree->entries[low].path[len] || tree->entries[low].path[len] == '/')
+			return true;
+	return false;
+}
+
+static void sweep(const struct vb_tree *tree, int root, const char *folder)
+{
+	int fd = openat(root, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	for (struct dirent *d; (d = readdir(dir));) {
+		char path[VB_TREE_PATH];
+		if (d->d_name[0] == '.' ||
+		    snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder, d->d_name) >= (int)sizeof(path))
+			continue;
+		if (d->d_type == DT_DIR)
+			sweep(tree, root, path);
+		if (!is_wanted(tree, path))
+			unlinkat(root, path, d->d_type == DT_DIR ? AT_REMOVEDIR : 0);
+	}
+	closedir(dir);
+}
+
+void vb_tree_write(struct vb_tree *tree, bool is_all)
+{
+	const char *path = vb_tree_root();
+	int root = path && !tree->failed ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (root < 0)
+		return;
+	qsort(tree->entries, tree->count, sizeof(*tree->entries), by_path);
+	for (size_t i = 0; i < tree->count; i++)
+		put(root, &tree->entries[i]);
+	if (is_all)
+		sweep(tree, root, "");
+	close(root);
+}
+
+/* ---- what the kernel tells ---- */
+
+bool vb_file_line(const char *path, char *line, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, line, room - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return false;
+	line[n] = 0;
+	line[strcspn(line, "\n")] = 0;
+	return true;
+}
+
+unsigned long long vb_file_number(const char *path)
+{
+	char line[32];
+	return vb_file_line(path, line, sizeof(line)) ? strtoull(line, NULL, 10) : 0;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the kernel would show of the devices in sysfs, as a tree of files (host/tree.h) that the preload library of `verbatim run` leads
+ * /sys/class/infiniband to. Formats and units are those of the kernel's own RoCE devices. A device hangs below devices/virtual, as
+ * rdma_rxe's do; its `device` is the interface's, or a folder with what a device on no bus has. Programs that look whether they may use a
+ * device file in /dev/infiniband find one, which leads nowhere.
+ */
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/tree.h"
+#include "verbs/verbs.h"
+
+/*
+ * Brings what a path in the tree is about up to date; the root, or NULL with errno: there is no place for a tree. One caller at
+ * a time.
+ */
+VB_EXPORT const char *vb_sysfs_refresh(const char *path);
+
+enum { VERBS_ABI = 6, MAD_ABI = 5 };
+
+/* Programs read many files one after the other; for so long all but counters stays as it was found. */
+enum { FRESH_NS = 20000000 };
+
+#define DEVICES "devices/virtual/infiniband"
+#define PUT(text, ...)    vb_tree_add(tree, VB_TREE_FILE, text, __VA_ARGS__)
+#define LINK(to, ...)     vb_tree_add(tree, VB_TREE_LINK, to, __VA_ARGS__)
+#define COUNT(number, ...) vb_tree_add(tree, VB_TREE_COUNTER, TEXT("%llu", (unsigned long long)(number)), __VA_ARGS__)
+
+static const char *text(char *room, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static const char *text(char *room, size_t bytes, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(room, bytes, format, args);
+	va_end(args);
+	return room;
+}
+
+#define TEXT(...) text((char[VB_TREE_TEXT]){ 0 }, VB_TREE_TEXT, __VA_ARGS__)
+
+/* Groups of 16 bits. */
+static const char *hex(char room[40], const void *from, unsigned bytes)
+{
+	const uint8_t *b = from;
+	size_t n = 0;
+	for (unsigned i = 0; i < bytes; i += 2)
+		n += (size_t)sprintf(room + n, i ? ":%02x%02x" : "%02x%02x", b[i], b[i + 1]);
+	return room;
+}
+
+#define HEX(from, bytes) hex((char[40]){ 0 }, from, bytes)
+
+/* ---- the port ---- */
+
+static const char *state_name(enum ibv_port_state state)
+{
+	switch (state) {
+	case IBV_PORT_NOP:
+		return "0: NOP";
+	case IBV_PORT_DOWN:
+		return "1: DOWN";
+	case IBV_PORT_INIT:
+		return "2: INIT";
+	case IBV_PORT_ARMED:
+		return "3: ARMED";
+	case IBV_PORT_ACTIVE:
+		return "4: ACTIVE";
+	case IBV_PORT_ACTIVE_DEFER:
+		return "5: ACTIVE_DEFER";
+	}
+	return "0: NOP";
+}
+
+static const char *physical_name(unsigned state)
+{
+	static const char *const names[] = { "0: <unknown>", "1: Sleep", "2: Polling", "3: Disabled", "4: PortConfigurationTraining",
+					     "5: LinkUp", "6: LinkErrorRecovery", "7: Phy Test" };
+	return names[state < VB_ARRAY_LEN(names) ? state : 0];
+}
+
+/* In units of 100 Mb/s. */
+static const char *rate(char room[64], const struct ibv_port_attr *a)
+{
+	static const struct {
+		unsigned code, lane;
+		const char *name;
+	} speeds[] = { { 1, 25, "" }, { 2, 50, " DDR" }, { 4, 100, " QDR" }, { 8, 100, " FDR10" }, { 16, 140, " FDR" },
+		       { 32, 250, " EDR" }, { 64, 500, " HDR" }, { 128, 1000, " NDR" } };
+	static const struct {
+		unsigned code, lanes;
+	} widths[] = { { 1, 1 }, { 2, 4 }, { 4, 8 }, { 8, 12 }, { 16, 2 } };
+	unsigned s = 0, w = 0;
+	while (s < VB_ARRAY_LEN(speeds) - 1 && speeds[s].code != a->active_speed)
+		s++;
+	while (w < VB_ARRAY_LEN(widths) - 1 && widths[w].code != a->active_width)
+		w++;
+	unsigned sum = speeds[s].lane * widths[w].lanes;
+	snprintf(room, 64, "%u%s Gb/sec (%uX%s)", sum / 10, sum % 10 ? ".5" : "", widths[w].lanes, speeds[s].name);
+	return room;
+}
+
+static void add_gids(struct vb_tree *tree, struct vb_device *dev)
+{
+	for (unsigned i = 0; i < VB_GID_TABLE; i++) {
+		struct in6_addr gid;
+		bool used = !vb_device_gid(dev, i, &gid);
+		PUT(HEX(&gid, 16), DEVICES "/%s/ports/1/gids/%u", dev->name, i);
+		if (!used)
+			continue;
+		PUT("RoCE v2", DEVICES "/%s/ports/1/gid_attrs/types/%u", dev->name, i);
+		PUT(dev->ifname, DEVICES "/%s/ports/1/gid_attrs/ndevs/%u", dev->name, i);
+	}
+}
+
+/* ---- counters: the interface's. What goes through shared memory goes through no port. ---- */
+
+static uint64_t netif_count(const struct vb_device *dev, const char *name)
+{
+	return vb_file_number(TEXT("/sys/class/net/%s/%s", dev->ifname, name));
+}
+
+/* Nobody counts the rest, nor can it be. */
+static const char *const never[] = {
+	"VL15_dropped", "excessive_buffer_overrun_errors", "link_error_recovery", "local_link_integrity_errors",
+	"port_rcv_constraint_errors", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
+	"port_xmit_constraint_errors", "port_xmit_wait", "symbol_error",
+};
+
+static const struct {
+	const char *name, *source;
+	unsigned unit; /* bytes */
+} counters[] = {
+	{ "link_downed", "carrier_down_count", 1 },
+	{ "multicast_rcv_packets", "statistics/multicast", 1 },
+	{ "port_rcv_data", "statistics/rx_bytes", 4 },
+	{ "port_rcv_errors", "statistics/rx_errors", 1 },
+	{ "port_rcv_packets", "statistics/rx_packets", 1 },
+	{ "port_xmit_data", "statistics/tx_bytes", 4 },
+	{ "port_xmit_discards", "statistics/tx_dropped", 1 },
+	{ "port_xmit_packets", "statistics/tx_packets", 1 },
+	{ "unicast_rcv_packets", "statistics/rx_packets", 1 },
+	{ "unicast_xmit_packets", "statistics/tx_packets", 1 },
+};
+
+static void add_counters(struct vb_tree *tree, struct vb_device *dev)
+{
+	for (size_t i = 0; i < VB_ARRAY_LEN(counters); i++)
+		COUNT(netif_count(dev, counters[i].source) / counters[i].unit, DEVICES "/%s/ports/1/counters/%s", dev->name,
+		      counters[i].name);
+	for (size_t i = 0; i < VB_ARRAY_LEN(never); i++)
+		COUNT(0, DEVICES "/%s/ports/1/counters/%s", dev->name, never[i]);
+}
+
+/* The n-th number, from 0, of the last "Udp: ..." line. */
+static uint64_t udp_count(unsigned n)
+{
+	char line[512];
+	unsigned long long value = 0;
+	FILE *f = fopen("/proc/self/net/snmp", "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *at = line + 5;
+		if (strncmp(line, "Udp: ", 5))
+			continue;
+		for (unsigned i = 0; i <= n; i++)
+			value = strtoull(at, &at, 10);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+/* RoCE is UDP, which the kernel counts for the whole network namespace. */
+static void add_hw_counters(struct vb_tree *tree, struct vb_device *dev)
+{
+	enum { IN = 0, OUT = 3, FULL = 4 };
+	static const struct {
+		const char *name;
+		unsigned n;
+	} udp[] = { { "rcvd_pkts", IN }, { "sent_pkts", OUT }, { "out_of_buffer", FULL } };
+	for (size_t i = 0; i < VB_ARRAY_LEN(udp); i++)
+		COUNT(udp_count(udp[i].n), DEVICES "/%s/ports/1/hw_counters/%s", dev->name, udp[i].name);
+	PUT("0", DEVICES "/%s/ports/1/hw_counters/lifespan", dev->name);
+}
+
+static void add_port(struct vb_tree *tree, struct vb_device *dev)
+{
+	struct ibv_port_attr a;
+	char speed[64];
+	vb_port_attr(dev, &a);
+#define PORT(file, value) PUT(value, DEVICES "/%s/ports/1/" file, dev->name)
+	PORT("state", state_name(a.state));
+	PORT("phys_state", physical_name(a.phys_state));
+	PORT("rate", rate(speed, &a));
+	PORT("lid", TEXT("0x%x", a.lid));
+	PORT("lid_mask_count", TEXT("%u", a.lmc));
+	PORT("sm_lid", TEXT("0x%x", a.sm_lid));
+	PORT("sm_sl", TEXT("%u", a.sm_sl));
+	PORT("cap_mask", TEXT("0x%08x", a.port_cap_flags));
+	PORT("link_layer", "Ethernet");
+	PORT("has_smi", "0");
+	PORT("pkeys/0", "0xffff");
+#undef PORT
+	add_gids(tree, dev);
+}
+
+/* ---- the device ---- */
+
+static const char *all_processors(char *room, size_t bytes)
+{
+	if (!vb_file_line("/sys/devices/system/cpu/online", room, bytes))
+		snprintf(room, bytes, "0");
+	return room;
+}
+
+/* Words of 32 bits, the highest first. */
+static const char *processor_mask(char room[VB_TREE_TEXT])
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned words = (unsigned)(n > 0 ? n + 31 : 32) / 32;
+	size_t used = 0;
+	for (unsigned i = words; i-- > 0 && used < VB_TREE_TEXT - 16;) {
+		uint32_t word = i == words - 1 && n % 32 > 0 ? (1u << n % 32) - 1 : UINT32_MAX;
+		used += (size_t)sprintf(room + used, used ? ",%08x" : "%x", word);
+	}
+	return room;
+}
+
+/* What the device sits on: the interface's device, if it has one. */
+static void add_parent(struct vb_tree *tree, const struct vb_device *dev)
+{
+	const char *link = TEXT("/sys/class/net/%s/device", dev->ifname);
+	char *real = realpath(link, NULL), room[VB_TREE_TEXT];
+	if (real) {
+		LINK(real, DEVICES "/%s/device", dev->name);
+		free(real);
+		return;
+	}
+	PUT("-1", DEVICES "/%s/device/numa_node", dev->name);
+	PUT(all_processors(room, sizeof(room)), DEVICES "/%s/device/local_cpulist", dev->name);
+	PUT(processor_mask(room), DEVICES "/%s/device/local_cpus", dev->name);
+	LINK(TEXT("/sys/class/net/%s", dev->ifname), DEVICES "/%s/device/net/%s", dev->name, dev->ifname);
+	LINK(TEXT("../../%s", dev->name), DEVICES "/%s/device/infiniband/%s", dev->name, dev->name);
+}
+
+static void add_device(struct vb_tree *tree, struct vb_device *dev)
+{
+	struct ibv_device_attr a;
+	vb_device_attr(dev, &a);
+#define DEVICE(file, value) PUT(value, DEVICES "/%s/" file, dev->name)
+	DEVICE("node_type", "1: CA");
+	DEVICE("node_guid", HEX(&a.node_guid, 8));
+	DEVICE("sys_image_guid", HEX(&a.sys_image_guid, 8));
+	DEVICE("node_desc", TEXT("verbatim on %s", dev->ifname));
+	DEVICE("fw_ver", a.fw_ver);
+	DEVICE("hw_rev", "0");
+	DEVICE("hca_type", "verbatim");
+	DEVICE("board_id", "verbatim");
+	DEVICE("parent", dev->ifname);
+	DEVICE("uevent", TEXT("NAME=%s", dev->name));
+#undef DEVICE
+	LINK("../../../../class/infiniband", DEVICES "/%s/subsystem", dev->name);
+	LINK(TEXT("../../" DEVICES "/%s", dev->name), "class/infiniband/%s", dev->name);
+	add_port(tree, dev);
+	add_parent(tree, dev);
+	PUT(dev->name, "class/infiniband_verbs/uverbs%u/ibdev", dev->number);
+	PUT("1", "class/infiniband_verbs/uverbs%u/abi_version", dev->number);
+	LINK("/dev/null", "dev/infiniband/uverbs%u", dev->number);
+	LINK(TEXT("../../../" DEVICES "/%s/device", dev->name), "class/infiniband_verbs/uverbs%u/device", dev->number);
+}
+
+static void add_classes(struct vb_tree *tree)
+{
+	PUT(TEXT("%u", VERBS_ABI), "class/infiniband_verbs/abi_version");
+	PUT(TEXT("%u", MAD_ABI), "class/infiniband_mad/abi_version");
+	LINK("/sys/class/net", "class/net");
+	LINK("/dev/null", "dev/infiniband/rdma_cm");
+}
+
+/* All, or what counts alone. */
+static int write_tree(bool all)
+{
+	struct vb_tree tree = { .entries = NULL };
+	struct vb_device **list;
+	unsigned count;
+	int err = vb_device_list(&list, &count);
+	if (err)
+		return err;
+	if (all)
+		add_classes(&tree);
+	for (unsigned i = 0; i < count; i++) {
+		if (all)
+			add_device(&tree, list[i]);
+		add_counters(&tree, list[i]);
+		add_hw_counters(&tree, list[i]);
+		vb_device_put(list[i]);
+	}
+	free(list);
+	vb_tree_write(&tree, all);
+	vb_tree_free(&tree);
+	return 0;
+}
+
+const char *vb_sysfs_refresh(const char *path)
+{
+	static _Atomic(uint64_t) fresh_until_ns;
+	static char of[VB_TREE_PATH]; /* the root that this is about: a process may change its network namespace */
+	const char *root = vb_tree_root();
+	uint64_t now_ns = vb_now_ns();
+	if (!root)
+		return NULL;
+	bool all = now_ns >= atomic_load(&fresh_until_ns) || strcmp(root, of);
+	if (all) {
+		snprintf(of, sizeof(of), "%s", root);
+		atomic_store(&fresh_until_ns, now_ns + FRESH_NS);
+	}
+	int err = all || strstr(path, "counters") ? write_tree(all) : 0;
+	if (!err)
+		return root;
+	errno = -err;
+	return NULL;
+}

@@ -1,0 +1,174 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# What programs find under /sys/class/infiniband when `verbatim run` starts them: scripts, Debian's tools, and each file call there is.
+# usage: sysfs.sh BUILD_DIR PATH_OF_SYSFS_CALLS
+set -u
+verbatim=$(realpath "$1")/verbatim
+calls=$(realpath "$2")
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+export XDG_RUNTIME_DIR=$work/run LC_ALL=C
+mkdir "$XDG_RUNTIME_DIR"
+unset VERBATIM_SYSFS VERBATIM_DEBUG LD_PRELOAD ASAN_OPTIONS
+class=/sys/class/infiniband
+
+count=0 failed=0
+check() { # NAME EXPECTED ACTUAL
+	count=$((count + 1))
+	if [[ $2 == "$3" ]]; then
+		echo "ok $count - $1"
+	else
+		echo "not ok $count - $1"
+		printf '# expected: %q\n# found:    %q\n' "$2" "$3"
+		failed=1
+	fi
+}
+matches() { # NAME PATTERN ACTUAL
+	[[ $3 =~ $2 ]] && check "$1" "" "" || check "$1" "$2" "$3"
+}
+skip() { # NAME REASON
+	count=$((count + 1))
+	echo "ok $count - $1 # SKIP $2"
+}
+run() { "$verbatim" run "$@"; }
+value() { run cat "$class/vb_lo/$1"; }
+has() { type -P "$1" >/dev/null; }
+
+# ---- each call ----
+
+run "$calls" >"$work/calls"
+check calls__all_are_led 0 $?
+grep -A1 '^not ok' "$work/calls" | sed 's/^/# /'
+matches calls__are_many '^1\.\.[6-9][0-9]$' "$(tail -1 "$work/calls")"
+check calls__not_without_run 1 "$("$calls" >/dev/null; echo $?)"
+
+# ---- formats ----
+
+check device__node_type "1: CA" "$(value node_type)"
+matches device__guid '^([0-9a-f]{4}:){3}[0-9a-f]{4}$' "$(value node_guid)"
+check device__guid_is_that_of_the_verbs "$(run ibv_devices | awk '$1 == "vb_lo" { print $2 }')" "$(value node_guid | tr -d :)"
+check device__net lo "$(run ls $class/vb_lo/device/net)"
+matches device__parent "/vb_[^/]*/device/net/[^/]+$" "$(run sh -c "echo $class/*/device/net/* | cut -d' ' -f1")"
+check device__numa_node -1 "$(value device/numa_node)"
+matches device__local_cpus '^[0-9a-f]+(,[0-9a-f]{8})*$' "$(value device/local_cpus)"
+check port__state "4: ACTIVE" "$(value ports/1/state)"
+check port__phys_state "5: LinkUp" "$(value ports/1/phys_state)"
+check port__rate "100 Gb/sec (4X EDR)" "$(value ports/1/rate)"
+check port__link_layer Ethernet "$(value ports/1/link_layer)"
+check port__lid 0x0 "$(value ports/1/lid)"
+matches port__cap_mask '^0x[0-9a-f]{8}$' "$(value ports/1/cap_mask)"
+check port__pkey 0xffff "$(value ports/1/pkeys/0)"
+check gid__of_loopback 0000:0000:0000:0000:0000:ffff:7f00:0001 "$(value ports/1/gids/0)"
+check gid__type "RoCE v2" "$(value ports/1/gid_attrs/types/0)"
+check gid__interface lo "$(value ports/1/gid_attrs/ndevs/0)"
+check gid__unused_are_zero 0000:0000:0000:0000:0000:0000:0000:0000 "$(value ports/1/gids/63)"
+check gid__unused_have_no_type 1 "$(value ports/1/gid_attrs/types/63 2>/dev/null; echo $?)"
+check verbs__name_of_the_device vb_lo "$(run grep -lx vb_lo -r ${class}_verbs/ | xargs -n1 "$verbatim" run cat)"
+check verbs__abi 6 "$(run cat ${class}_verbs/abi_version)"
+
+check dev__device_files "rdma_cm uverbs" "$(run ls /dev/infiniband | tr -d 0-9 | sort -u | xargs)"
+check dev__may_be_used 0 "$(run test -c /dev/infiniband/rdma_cm -a -r /dev/infiniband/rdma_cm -a -w /dev/infiniband/rdma_cm; echo $?)"
+check dev__other_files_are_the_kernels "$(ls -l /dev/null)" "$(run ls -l /dev/null)"
+
+# ---- programs ----
+
+check sh__changes_into_it "$class/vb_lo/ports/1" "$(run sh -c "cd $class/vb_lo/ports/1 && pwd")"
+check sh__names_relative_to_it "4: ACTIVE" "$(run sh -c "cd $class/vb_lo/ports && cat 1/state")"
+check sh__child_of_a_child "1: CA" "$(run sh -c "sh -c 'env cat $class/vb_lo/node_type'")"
+gids=$(run sh -c "for d in $class/*; do for p in \$d/ports/*; do for t in \$p/gid_attrs/types/*; do
+	echo \${d##*/} \${p##*/} \${t##*/} \$(cat \$p/gids/\${t##*/}) \$(cat \$t) \$(cat \$p/gid_attrs/ndevs/\${t##*/}); done; done; done")
+matches sh__table_of_gids 'vb_lo 1 0 0000:0000:0000:0000:0000:ffff:7f00:0001 RoCE v2 lo' "$gids"
+check find__regular_files "$class/vb_lo/ports/1/gids/5" "$(run find -L $class/vb_lo/ports -path '*gids/5')"
+check ls__long "$class/vb_lo -> ../../devices/virtual/infiniband/vb_lo" "$(run ls -dl $class/vb_lo | sed 's/.* \//\//')"
+check python__lists "['vb_lo']" "$(run python3 -c "import os; print([d for d in os.listdir('$class') if d == 'vb_lo'])")"
+check python__walks "$class/vb_lo/ports/1/state" \
+	"$(run python3 -c "import pathlib; print(*pathlib.Path('$class/vb_lo/').glob('ports/*/state'))")"
+check python__realpath /sys/devices/virtual/infiniband/vb_lo \
+	"$(run python3 -c "import os; print(os.path.realpath('$class/vb_lo'))")"
+if has ibstat; then
+	matches ibstat__knows_the_device "CA 'vb_lo'.*CA type: verbatim.*State: Active.*Rate: 100.*Link layer: Ethernet" "$(run ibstat vb_lo)"
+	matches ibstatus__knows_the_device "'vb_lo' port 1 status:.*0000:ffff:7f00:0001.*4: ACTIVE.*100 Gb/sec" "$(run ibstatus vb_lo)"
+else
+	skip ibstat "infiniband-diags is not here"
+fi
+if has ib_write_bw; then # the port is 0x4959
+	perf="ib_write_bw -d vb_lo -x 0 -F -n 200 -p 18777 --report-counters=counters/port_xmit_data,hw_counters/sent_pkts"
+	run --wire $perf >"$work/server" 2>&1 &
+	server=$!
+	for _ in {1..200}; do grep -q ':4959 .* 0A ' /proc/net/tcp /proc/net/tcp6 && break; sleep 0.05; done
+	run --wire $perf 127.0.0.1 >"$work/client" 2>&1
+	status=$?
+	wait $server
+	check perftest__status "0 0" "$status $?"
+	bytes=$(sed -n 's/^\tcounters\/port_xmit_data=\([0-9]*\).*/\1/p' "$work/client")
+	check perftest__reports_counters 1 "$((${bytes:-0} > 200 * 65536 / 4 ? 1 : 0))"
+else
+	skip perftest "perftest is not here"
+fi
+
+if has ucx_perftest; then # asks sysfs for the GIDs' types, and whether there is a device file; the port is 0x495a
+	export UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=vb_lo:1
+	run ucx_perftest -t tag_lat -n 300 -s 1024 -p 18778 >"$work/server" 2>&1 &
+	server=$!
+	for _ in {1..200}; do grep -q ':495A .* 0A ' /proc/net/tcp /proc/net/tcp6 && break; sleep 0.05; done
+	timeout 60 "$verbatim" run ucx_perftest -t tag_lat -n 300 -s 1024 -p 18778 127.0.0.1 >"$work/client" 2>&1
+	status=$?
+	kill $server 2>/dev/null
+	wait $server 2>/dev/null
+	unset UCX_TLS UCX_NET_DEVICES
+	check ucx__status 0 $status
+	check ucx__result 1 "$(grep -c '^Final: *300 ' "$work/client")"
+else
+	skip ucx "ucx-utils is not here"
+fi
+
+# ---- the moment ----
+
+sent() { value ports/1/counters/port_xmit_packets; }
+before=$(sent)
+bash -c 'echo >/dev/udp/127.0.0.1/9' 2>/dev/null
+check counters__move 1 "$(($(sent) > before ? 1 : 0))"
+cat >"$work/namespace" <<EOF
+ip link set lo up
+"$verbatim" run ls $class
+ip link add name left type veth peer name right && ip address add 192.0.2.1/24 dev left && ip link set right up && ip link set left up
+"$verbatim" run ls $class
+"$verbatim" run cat $class/vb_left/ports/1/gids/1
+ip address add 192.0.2.2/24 dev left
+"$verbatim" run cat $class/vb_left/ports/1/gids/2
+ip link delete left
+"$verbatim" run ls $class
+EOF
+if unshare -rn ip link add name left type veth peer name right 2>/dev/null; then
+	check namespace__of_its_own "vb_lo vb_left vb_lo vb_right 0000:0000:0000:0000:0000:ffff:c000:0201 0000:0000:0000:0000:0000:ffff:c000:0202 vb_lo" \
+		"$(unshare -rn sh "$work/namespace" 2>&1 | xargs)"
+else
+	skip namespace "no namespaces or veth interfaces here"
+fi
+seq 40 | xargs -P8 -I{} "$verbatim" run sh -c "cat $class/vb_lo/ports/1/state $class/vb_lo/ports/1/gids/0" 2>&1 | cat >"$work/many"
+check many_at_once "40 4: ACTIVE|40 0000:0000:0000:0000:0000:ffff:7f00:0001|" \
+	"$(sort -r "$work/many" | uniq -c | sed 's/^ *//' | tr '\n' '|')"
+
+# ---- where it is not ----
+
+check off__by_option 2 "$(run --no-sysfs ls $class 2>/dev/null; echo $?)"
+check off__by_variable 2 "$(VERBATIM_SYSFS=off run ls $class 2>/dev/null; echo $?)"
+check other_paths__are_the_kernels "$(ls /sys/class/net)" "$(run ls /sys/class/net)"
+mkdir -p "$work/hostile/verbatim-$(id -u)"
+chmod 777 "$work/hostile/verbatim-$(id -u)"
+matches place__that_others_may_write_is_passed_over "^/dev/shm|^/tmp" \
+	"$(XDG_RUNTIME_DIR=$work/hostile run env -u LD_PRELOAD sh -c : ; XDG_RUNTIME_DIR=$work/hostile run \
+		sh -c "cd $class && env -u LD_PRELOAD /bin/pwd -P")"
+check place__is_this_users_alone 700 "$(stat -c %a "$XDG_RUNTIME_DIR/verbatim-$(id -u)")"
+check debris__none "" "$(find "$XDG_RUNTIME_DIR" -name '.new*')"
+cp -r "$(dirname "$verbatim")/lib" "$work/a folder" 2>/dev/null && cp "$verbatim" "$work/" && mkdir "$work/x y" &&
+	cp "$verbatim" "$work/x y/" && mv "$work/a folder" "$work/x y/lib"
+check folder_with_a_space__runs_without "hello" "$("$work/x y/verbatim" run echo hello 2>&1)"
+if echo 'int main(void) { return 0; }' | cc -x c -fsanitize=address -o "$work/sanitized" - 2>/dev/null; then
+	check sanitizers__start 0 "$(run "$work/sanitized" 2>&1; echo $?)"
+else
+	skip sanitizers__start "no AddressSanitizer here"
+fi
+
+echo "1..$count"
+exit $failed
