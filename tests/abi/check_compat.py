@@ -15,10 +15,12 @@ HELPERS = re.compile(r"_$")
 
 
 def rows(path):
-    """(line number, names, state, note) of each table row whose first cell is names in backticks."""
+    """(line number, names, state, note) of each row, its first cell names in backticks, of the tables of symbols."""
+    symbols = False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
-        if len(cells) == 3 and cells[0].startswith("`"):
+        symbols = bool(cells) and (symbols or cells[0] == "symbols")
+        if symbols and len(cells) == 3 and cells[0].startswith("`"):
             yield number, cells[0].replace("`", "").split(), cells[1], cells[2]
 
 
