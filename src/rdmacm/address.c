@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
+#include <endian.h>
+#include <infiniband/ib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +12,29 @@ static void map_v4(const struct in_addr *v4, struct in6_addr *ip)
 	memset(ip, 0, sizeof(*ip));
 	memset(&ip->s6_addr[10], 0xff, 2);
 	memcpy(&ip->s6_addr[12], v4, 4);
+}
+
+static void parse_ib(const struct sockaddr *sa, struct vb_cma_addr *addr)
+{
+	struct sockaddr_ib sib;
+	uint64_t service;
+
+	memcpy(&sib, sa, sizeof(sib));
+	memcpy(&addr->ip, sib.sib_addr.sib_raw, sizeof(addr->ip));
+	service = be64toh(sib.sib_sid);
+	addr->port = (uint16_t)service;
+	addr->port_space = (uint16_t)(service >> 16);
+	addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) ? (uint32_t)be64toh(sib.sib_scope_id) : 0;
+}
+
+static void format_ib(const struct vb_cma_addr *addr, struct sockaddr_ib *sib)
+{
+	sib->sib_family = AF_IB;
+	sib->sib_pkey = htobe16(VB_CMA_PKEY);
+	memcpy(sib->sib_addr.sib_raw, &addr->ip, sizeof(addr->ip));
+	sib->sib_sid = htobe64((uint64_t)addr->port_space << 16 | addr->port);
+	sib->sib_sid_mask = htobe64(UINT64_MAX);
+	sib->sib_scope_id = htobe64(addr->scope);
 }
 
 int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
@@ -33,6 +58,9 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
 		addr->port = ntohs(sin6.sin6_port);
 		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) || IN6_IS_ADDR_MC_LINKLOCAL(&addr->ip) ? sin6.sin6_scope_id : 0;
 		return 0;
+	case AF_IB:
+		parse_ib(sa, addr);
+		return 0;
 	}
 	return -EINVAL;
 }
@@ -52,6 +80,8 @@ void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage 
 		sin6->sin6_port = htons(addr->port);
 		sin6->sin6_addr = addr->ip;
 		sin6->sin6_scope_id = addr->scope;
+	} else if (addr->family == AF_IB) {
+		format_ib(addr, (struct sockaddr_ib *)ss);
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays empty. */
+#include <infiniband/ib.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,11 @@ static int protocol(const struct rdma_addrinfo *hints)
 	return socket_type(hints) == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP;
 }
 
+static bool wants_gids(const struct rdma_addrinfo *hints)
+{
+	return (hints->ai_flags & RAI_FAMILY) && hints->ai_family == AF_IB;
+}
+
 static struct addrinfo translate(const struct rdma_addrinfo *hints)
 {
 	struct addrinfo ai = { .ai_flags = AI_CANONNAME, .ai_socktype = socket_type(hints),
@@ -40,6 +46,10 @@ static struct addrinfo translate(const struct rdma_addrinfo *hints)
 		ai.ai_flags |= AI_NUMERICHOST;
 	if (hints->ai_flags & RAI_FAMILY)
 		ai.ai_family = hints->ai_family;
+	if (wants_gids(hints)) { /* these are written as IPv6 addresses */
+		ai.ai_family = AF_INET6;
+		ai.ai_flags |= AI_NUMERICHOST;
+	}
 	return ai;
 }
 
@@ -65,6 +75,17 @@ static int copy_dst(struct rdma_addrinfo *rai, const struct sockaddr *sa, sockle
 	return copy(sa, len, (void **)&rai->ai_dst_addr, &rai->ai_dst_len);
 }
 
+static void to_gid(struct rdma_addrinfo *rai, struct sockaddr_storage *ss)
+{
+	struct vb_cma_addr addr;
+
+	if (vb_cma_addr_parse((const struct sockaddr *)ss, &addr))
+		return;
+	addr.family = AF_IB;
+	addr.port_space = (uint16_t)rai->ai_port_space;
+	vb_cma_addr_format(&addr, ss);
+}
+
 static struct rdma_addrinfo *new_result(const struct rdma_addrinfo *hints)
 {
 	struct rdma_addrinfo *rai = calloc(1, sizeof(*rai));
@@ -87,15 +108,22 @@ static int copy_name(const char *name, char **out)
 
 static int fill(struct rdma_addrinfo *rai, const struct addrinfo *ai)
 {
+	bool gid = wants_gids(rai);
+	struct sockaddr_storage ss = { 0 };
+	const struct sockaddr *sa = (const struct sockaddr *)&ss;
+	socklen_t len = gid ? sizeof(struct sockaddr_ib) : ai->ai_addrlen;
 	int err;
 
-	rai->ai_family = ai->ai_family;
+	memcpy(&ss, ai->ai_addr, ai->ai_addrlen);
+	if (gid)
+		to_gid(rai, &ss);
+	rai->ai_family = gid ? AF_IB : ai->ai_family;
 	if (rai->ai_flags & RAI_PASSIVE) {
 		err = copy_name(ai->ai_canonname, &rai->ai_src_canonname);
-		return err ? err : copy_src(rai, ai->ai_addr, ai->ai_addrlen);
+		return err ? err : copy_src(rai, sa, len);
 	}
 	err = copy_name(ai->ai_canonname, &rai->ai_dst_canonname);
-	return err ? err : copy_dst(rai, ai->ai_addr, ai->ai_addrlen);
+	return err ? err : copy_dst(rai, sa, len);
 }
 
 /* Appends one result to *tail. ai NULL: everything comes from the hints. */

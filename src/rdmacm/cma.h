@@ -56,15 +56,17 @@ static inline int vb_cma_result(int err)
 
 /* ---- addresses ---- */
 
-/* An IP endpoint; IPv4 as ::ffff:a.b.c.d. family is that of the sockaddr it came from and goes back to. */
+/* An IP endpoint; IPv4 as ::ffff:a.b.c.d. family is that of the sockaddr it came from and goes back to: also AF_IB, where the address is
+ * a GID, which with RoCEv2 is an IP address, and the port the lower end of a service id. */
 struct vb_cma_addr {
 	struct in6_addr ip;
 	uint32_t scope; /* interface index of a link-local address, else 0 */
 	uint16_t port;  /* host order */
 	sa_family_t family;
+	uint16_t port_space; /* AF_IB: of the service id; 0: that of the id */
 };
 
-/* -EINVAL: NULL or not AF_INET or AF_INET6. */
+/* -EINVAL: NULL or not AF_INET, AF_INET6 or AF_IB. */
 int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr);
 void vb_cma_addr_format(const struct vb_cma_addr *addr, struct sockaddr_storage *ss);
 void vb_cma_addr_any(sa_family_t family, struct vb_cma_addr *addr);

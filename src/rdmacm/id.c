@@ -187,13 +187,17 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 {
 	id->src = *addr;
-	vb_cma_addr_format(addr, &id->pub.route.addr.src_storage);
+	if (!id->src.port_space)
+		id->src.port_space = (uint16_t)id->pub.ps;
+	vb_cma_addr_format(&id->src, &id->pub.route.addr.src_storage);
 }
 
 void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 {
 	id->dst = *addr;
-	vb_cma_addr_format(addr, &id->pub.route.addr.dst_storage);
+	if (!id->dst.port_space)
+		id->dst.port_space = (uint16_t)id->pub.ps;
+	vb_cma_addr_format(&id->dst, &id->pub.route.addr.dst_storage);
 }
 
 static void set_gid(union ibv_gid *gid, const struct vb_cma_addr *addr)

@@ -85,7 +85,7 @@ static int bind_number(struct vb_cma_port *port, enum rdma_port_space ps, const 
 {
 	int err = add_name(port, ps, addr);
 
-	if (!err && addr->family == AF_INET6 && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) && !afonly) {
+	if (!err && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) && !afonly) {
 		struct vb_cma_addr v4 = wildcard(addr, AF_INET);
 		err = add_name(port, ps, &v4);
 	}

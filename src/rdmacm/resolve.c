@@ -82,7 +82,7 @@ static int parse(const char *call, const char *which, const struct sockaddr *sa,
 	if (err && !sa)
 		vb_explain(call, "the %s address is NULL", which);
 	else if (err)
-		vb_explain(call, "the %s address is of family %d; AF_INET and AF_INET6 are served", which,
+		vb_explain(call, "the %s address is of family %d; AF_INET, AF_INET6 and AF_IB are served", which,
 			   sa->sa_family);
 	return err;
 }

@@ -107,6 +107,13 @@ def udaddy_case(options):
                    client_shows=("^return status 0$",), server_shows=("^return status 0$",))
 
 
+def gid_case(program, options, limit=""):
+    """Addresses of the family AF_IB: with RoCEv2 a GID is an IP address."""
+    gid = "::ffff:{addr}"
+    return cm_pair(f"{program} -f gid -b {gid} {options} {limit}", f"{program} -f gid -b {gid} -s {gid} {options} {limit}",
+                   f"{program} -f gid {options}".strip(), client_shows=("^return status 0$",), server_shows=("^return status 0$",), only="lo")
+
+
 def cmtime_case(connections, **rules):
     """Its server is for ever."""
     shows = tuple(rf"^{step} *: +[\d.]+" for step in ("resolve addr", "connect", "disconnect", "destroy"))
@@ -131,6 +138,10 @@ def mckey_case(options, group="239.77.0.1", sender="", **rules):
 def cm_cases():
     return [
         *rping_cases(),
+        gid_case("ucmatose", "-P ib", "-p {port}"),
+        gid_case("ucmatose", "-P tcp -c 5", "-p {port}"),
+        gid_case("udaddy", "-P udp"),
+        gid_case("udaddy", "-P ipoib"),
         cmtime_case(100),
         cmtime_case(2000),
         *(xrc_case(kind) for kind in "rx"),

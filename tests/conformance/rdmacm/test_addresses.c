@@ -2,6 +2,8 @@
 /* Binding, ports, address and route resolution, rdma_getaddrinfo. */
 #include <netdb.h>
 
+#include <infiniband/ib.h>
+
 #include "cm.h"
 
 static struct rdma_event_channel *ch;
@@ -404,9 +406,45 @@ static void addrinfo__refusals(void **state)
 	rdma_freeaddrinfo(res);
 }
 
+/* With RoCEv2 a GID is an IP address; the service id has port space and port in it. */
+static void gid__is_an_address(void **state)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY | RAI_PASSIVE, .ai_family = AF_IB,
+				       .ai_port_space = RDMA_PS_TCP }, *found;
+	struct rdma_cm_id *listener = new_id(ch, RDMA_PS_TCP), *client = new_id(ch, RDMA_PS_TCP);
+	struct rdma_conn_param param = some_param();
+
+	assert_int_equal(rdma_getaddrinfo("::ffff:127.0.0.1", "0", &hints, &found), 0);
+	assert_int_equal(found->ai_family, AF_IB);
+	assert_int_equal(found->ai_src_len, sizeof(struct sockaddr_ib));
+	assert_ok(rdma_bind_addr(listener, found->ai_src_addr));
+	assert_ok(rdma_listen(listener, 1));
+	rdma_freeaddrinfo(found);
+	struct sockaddr_ib own;
+	memcpy(&own, rdma_get_local_addr(listener), sizeof(own));
+	assert_int_equal(own.sib_family, AF_IB);
+	assert_true(be64toh(own.sib_sid) == ((uint64_t)RDMA_PS_TCP << 16 | ntohs(rdma_get_src_port(listener))));
+	assert_int_equal(own.sib_addr.sib_raw[12], 127);
+
+	assert_ok(rdma_resolve_addr(client, NULL, (struct sockaddr *)&own, 2000));
+	expect_acked(ch, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	assert_int_equal(rdma_get_local_addr(client)->sa_family, AF_IB);
+	assert_int_equal(rdma_get_dst_port(client), rdma_get_src_port(listener));
+	assert_ok(rdma_resolve_route(client, 2000));
+	expect_acked(ch, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	assert_ok(rdma_connect(client, &param));
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *server = event->id;
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(client));
+	assert_ok(rdma_destroy_id(server));
+	assert_ok(rdma_destroy_id(listener));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gid__is_an_address),
 		cmocka_unit_test(bind__specific_address_ties_to_a_device),
 		cmocka_unit_test(bind__wildcard_ties_to_none),
 		cmocka_unit_test(bind__refusals),
