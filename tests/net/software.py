@@ -70,7 +70,7 @@ def qperf_cases():
 def dapl_cases(registry):
     """DAPL's provider for rdma_cm is named in a registry of ours."""
     command = f"env DAT_OVERRIDE={registry} dtest -P verbatim"
-    for options in ("-b 4096", "-b 4096 -p"):
+    for options in ("-b 4096", "-b 4096 -p", "-b 65536 -c"):
         yield Case(f"dtest {options}", server=f"{command} {options}", client=f"{command} {options} -h {{addr}}",
                    client_shows=("DAPL Test Complete. PASSED",),
                    server_shows=("DAPL Test Complete. PASSED",), limit_s=LIMIT_S)
