@@ -38,6 +38,7 @@ static const struct opcode opcodes[] = {
 	[IBV_WR_LOCAL_INV]            = { RC | UC | XRC, IBV_WC_LOCAL_INV, true, false, false },
 	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false },
 	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false },
+	[IBV_WR_FLUSH]                = { RC, IBV_WC_FLUSH, true, false, true },
 	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false },
 	[IBV_WR_TSO]                  = { RAW, IBV_WC_TSO, true, false, false },
 };
@@ -162,7 +163,8 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
 	bool writes_word = sqe->opcode == IBV_WR_ATOMIC_WRITE;
-	if ((op->atomic || writes_word) && sqe->length != 8)
+	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : 8;
+	if ((op->atomic || writes_word) && sqe->length != bytes)
 		vb_sqe_fail(sqe, IBV_WC_LOC_LEN_ERR, 0);
 	else if ((op->atomic || writes_word || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);

@@ -256,7 +256,7 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 {
 	bool outgoing = !fetches(sqe);
 	int staged = l->peer->copy == VB_COPY_LINK ? VB_SHM_STAGED : 0;
-	if (is_atomic(sqe)) {
+	if (is_atomic(sqe) || sqe->opcode == IBV_WR_FLUSH) {
 		slot->atomic.compare_add = sqe->compare_add;
 		slot->atomic.swap = sqe->swap;
 		return staged;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/flush.h"
 #include "adapter/tags.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
@@ -96,7 +97,7 @@ static bool is_known(unsigned opcode)
 {
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
 	       opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE;
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH;
 }
 
 static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
@@ -149,7 +150,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "the peer's work request is malformed");
 	if (vb_unlikely(l->qp->xrcd != NULL) && !vb_xrc_select(l->qp, r->srqn))
 		return fail_request(f, "the XRC domain has no shared receive queue of this number");
-	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
 	} else if (!(r->flags & (VB_SHM_INLINE | VB_SHM_STAGED))) {
@@ -492,6 +493,18 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 	return STEP_DONE;
 }
 
+static enum step do_flush(struct vb_local_qp *l, struct failure *f)
+{
+	const struct vb_request *r = &l->resp.cur;
+	unsigned rights = vb_flush_rights(r->swap & 0xff), level = r->swap >> 8 & 0xff;
+	if (!rights || level > IBV_FLUSH_MR)
+		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
+	if (rights & ~l->qp->attr.qp_access_flags)
+		return fail_access(f, "the target queue pair's qp_access_flags do not allow it");
+	enum vb_key_fault fault = vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights, vb_qp_domain(l->qp), l->qp->qpn);
+	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+}
+
 static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned opcode = l->resp.cur.opcode;
@@ -505,6 +518,8 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "READ or atomic to a queue pair whose max_dest_rd_atomic is 0");
 	if (opcode == IBV_WR_ATOMIC_WRITE)
 		return do_atomic_write(l, f);
+	if (opcode == IBV_WR_FLUSH)
+		return do_flush(l, f);
 	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
 }
 

@@ -46,6 +46,8 @@ struct vb_responder_ops {
 	int (*invalidate)(void *ctx, uint32_t rkey);
 	/* XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a message for another is not done. */
 	int (*select)(void *ctx, uint32_t srqn);
+	/* RC alone, or NULL: bytes that were written, or their region, to where vb_flush's value says. May the peer have that? */
+	int (*flush)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t flush);
 };
 
 struct vb_message {

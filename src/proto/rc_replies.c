@@ -331,6 +331,7 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 	case VB_OP_READ:
 	case VB_OP_ATOMIC:
 	case VB_OP_ATOMIC_WRITE:
+	case VB_OP_FLUSH:
 	case VB_OP_CNP:
 		break;
 	}

@@ -140,6 +140,24 @@ static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet 
 	return 0;
 }
 
+/* What was written before is there already: requests are executed in order. Answered like a READ of nothing. */
+static int execute_flush(struct vb_rc_resp *resp, const struct vb_packet *packet)
+{
+	const struct vb_feth *feth = (const struct vb_feth *)vb_packet_extension(packet, VB_EXT_FETH);
+	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
+	struct vb_rc_saved flush = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected };
+	struct vb_rc_saved *at = next_saved(resp);
+
+	if (!at || packet->payload_bytes || !resp->config.ops->flush)
+		return -EINVAL;
+	int rc = resp->config.ops->flush(resp->config.ctx, vb_reth_rkey(reth), vb_reth_address(reth), vb_reth_length(reth),
+					 vb_flush(vb_feth_placement(feth), vb_feth_selectivity(feth)));
+	if (rc)
+		return rc;
+	save(resp, at, &flush);
+	return 0;
+}
+
 static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet);
@@ -164,6 +182,7 @@ static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
 	case VB_OP_READ: return resp->message.state ? -EINVAL : execute_read(resp, packet);
 	case VB_OP_ATOMIC: return resp->message.state ? -EINVAL : execute_atomic(resp, packet);
 	case VB_OP_ATOMIC_WRITE: return resp->message.state ? -EINVAL : execute_atomic_write(resp, packet);
+	case VB_OP_FLUSH: return resp->message.state ? -EINVAL : execute_flush(resp, packet);
 	case VB_OP_READ_RESPONSE:
 	case VB_OP_ACK:
 	case VB_OP_ATOMIC_ACK:
@@ -330,6 +349,7 @@ static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb
 		return receive_read_again(resp, packet, psn);
 	case VB_OP_ATOMIC:
 	case VB_OP_ATOMIC_WRITE:
+	case VB_OP_FLUSH:
 		saved = find_saved(resp, psn);
 		if (!saved || saved->is_atomic != (packet->row->operation == VB_OP_ATOMIC) || saved->length || saved->sent <= psn)
 			return VB_RC_IGNORED;

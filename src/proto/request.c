@@ -5,7 +5,7 @@
 
 int vb_request_check(const struct vb_request *r, uint8_t service)
 {
-	if (r->kind > VB_REQ_ATOMIC_WRITE || r->tail > VB_TAIL_INVALIDATE || r->length > VB_MAX_MESSAGE_BYTES)
+	if (r->kind > VB_REQ_FLUSH || r->tail > VB_TAIL_INVALIDATE || r->length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
 	if (service != VB_SERVICE_RC && (vb_request_is_answered(r) || r->tail == VB_TAIL_INVALIDATE))
 		return -EINVAL;
@@ -13,6 +13,8 @@ int vb_request_check(const struct vb_request *r, uint8_t service)
 		return -EINVAL;
 	if (r->tail != VB_TAIL_NONE && vb_request_is_answered(r))
 		return -EINVAL;
+	if (r->kind == VB_REQ_FLUSH)
+		return r->length || r->compare > UINT32_MAX ? -EINVAL : 0;
 	return r->kind > VB_REQ_READ && r->length != 8 ? -EINVAL : 0;
 }
 
@@ -135,6 +137,17 @@ static void atomic_write_packet(const struct vb_request *r, const struct vb_pack
 	put_reth(out, row, r->remote_addr, r->rkey, r->length);
 }
 
+static void flush_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn, struct vb_packet_out *out)
+{
+	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_FLUSH, psn, 0);
+	struct vb_feth *eth = vb_packet_out_extension(out, row, VB_EXT_FETH);
+
+	put_srqn(r, out, row);
+	vb_feth_set_placement(eth, vb_flush_placement(r->swap_or_add));
+	vb_feth_set_selectivity(eth, vb_flush_selectivity(r->swap_or_add));
+	put_reth(out, row, r->remote_addr, r->rkey, (uint32_t)r->compare);
+}
+
 void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
 		       uint32_t index, uint32_t count, struct vb_packet_out *out)
 {
@@ -152,6 +165,9 @@ void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to
 		return;
 	case VB_REQ_ATOMIC_WRITE:
 		atomic_write_packet(r, to, psn, out);
+		return;
+	case VB_REQ_FLUSH:
+		flush_packet(r, to, psn, out);
 		return;
 	}
 }

@@ -15,8 +15,13 @@
 /* The longest message (9.4.1). */
 #define VB_MAX_MESSAGE_BYTES (UINT32_C(1) << 31)
 
-/* An atomic write has its data with it, and is answered like a READ of nothing. */
-enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD, VB_REQ_ATOMIC_WRITE };
+/* An atomic write has its data with it. It and a flush are answered like a READ of nothing. */
+enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD, VB_REQ_ATOMIC_WRITE, VB_REQ_FLUSH };
+
+/* How much is flushed, and where to: FETH's fields in one number. */
+static inline uint32_t vb_flush(unsigned placement, unsigned selectivity) { return placement | selectivity << 8; }
+static inline unsigned vb_flush_placement(uint64_t flush) { return flush & 0xff; }
+static inline unsigned vb_flush_selectivity(uint64_t flush) { return flush >> 8 & 0xff; }
 
 /* What ends a SEND or WRITE beside its data. */
 enum vb_request_tail { VB_TAIL_NONE, VB_TAIL_IMM, VB_TAIL_INVALIDATE };
@@ -25,7 +30,7 @@ struct vb_request {
 	uint64_t remote_addr;
 	uint64_t compare, swap_or_add;	/* atomics: swap_or_add is what FETCH_ADD adds */
 	uint32_t rkey;
-	uint32_t length;		/* bytes; atomics: 8 */
+	uint32_t length;		/* bytes; atomics: 8; flushes: 0, and compare bytes are flushed as swap_or_add says (vb_flush) */
 	uint32_t tail_value;		/* immediate data as it lies in memory, or the rkey to invalidate */
 	uint32_t srqn;			/* XRC alone: the shared receive queue that it is for */
 	uint8_t kind;			/* enum vb_request_kind */

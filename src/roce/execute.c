@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "adapter/arena.h"
+#include "adapter/flush.h"
 #include "adapter/ranges.h"
 #include "adapter/tags.h"
 #include "adapter/window.h"
@@ -53,11 +54,12 @@ static const struct {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { VB_REQ_FETCH_ADD, VB_TAIL_NONE },
 	[IBV_WR_SEND_WITH_INV]        = { VB_REQ_SEND, VB_TAIL_INVALIDATE },
 	[IBV_WR_ATOMIC_WRITE]         = { VB_REQ_ATOMIC_WRITE, VB_TAIL_NONE },
+	[IBV_WR_FLUSH]                = { VB_REQ_FLUSH, VB_TAIL_NONE },
 };
 
 void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r)
 {
-	bool swaps = sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	bool swaps = sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_FLUSH;
 	*r = (struct vb_request){
 		.remote_addr = sqe->remote_addr,
 		.compare = sqe->compare_add,
@@ -255,6 +257,18 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 	return err;
 }
 
+static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t how)
+{
+	struct vb_execution *x = ctx;
+	unsigned rights = vb_flush_rights(vb_flush_placement(how));
+	if (!rights || vb_flush_selectivity(how) > IBV_FLUSH_MR)
+		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
+	if (rights & ~x->qp->attr.qp_access_flags)
+		return refuse(x, -EACCES, "the target queue pair's qp_access_flags do not allow it");
+	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR, rights, vb_qp_domain(x->qp), x->qp->qpn);
+	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+}
+
 static int invalidate(void *ctx, uint32_t rkey)
 {
 	struct vb_execution *x = ctx;
@@ -286,5 +300,6 @@ const struct vb_responder_ops vb_execution_ops = {
 	.check = check,
 	.write = write_data,
 	.atomic = atomic,
+	.flush = flush,
 	.invalidate = invalidate,
 };

@@ -214,6 +214,14 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 	set_inline_data_list(ex, 1, &(struct ibv_data_buf){ .addr = (void *)(uintptr_t)word, .length = WORD });
 }
 
+/* Placement and selectivity are one number further down (proto/request.h). */
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type, uint8_t level)
+{
+	if (length > UINT32_MAX)
+		mistake(of(ex)->batch, EINVAL, "more bytes to flush than a message can have");
+	add_atomic(ex, IBV_WR_FLUSH, rkey, remote_addr, length, type | (uint64_t)level << 8);
+}
+
 /* ---- start, complete, abort ---- */
 
 static void wr_start(struct ibv_qp_ex *ex)
@@ -270,7 +278,7 @@ enum {
 	UD_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
 	UC_OPS = UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW,
 	RC_OPS = UC_OPS | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE,
+		 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
 };
 
 static uint64_t ops_of(enum ibv_qp_type type)
@@ -283,7 +291,7 @@ static uint64_t ops_of(enum ibv_qp_type type)
 	case IBV_QPT_UD:
 		return UD_OPS;
 	case IBV_QPT_XRC_SEND:
-		return RC_OPS & ~(uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE;
+		return RC_OPS & ~(uint64_t)(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH);
 	case IBV_QPT_RAW_PACKET:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO;
 	case IBV_QPT_XRC_RECV:
@@ -314,6 +322,7 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	ex->wr_atomic_cmp_swp = wr_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_fetch_add;
 	ex->wr_atomic_write = wr_atomic_write;
+	ex->wr_flush = wr_flush;
 	ex->wr_send_inv = wr_send_inv;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_bind_mw = wr_bind_mw;

@@ -31,6 +31,11 @@
 /* Extended reliable connection. */
 #define VB_XRCETH_ROWS(F, B, P, O) F(P, O, srqn, 1, 0, 24)
 
+/* Flush (annex A19): selectivity 0 is a range, 1 the region; placement 1 is global, 2 persistent, 3 both. */
+#define VB_FETH_ROWS(F, B, P, O)                                                                                     \
+	F(P, O, selectivity, 3, 2, 2)                                                                                 \
+	F(P, O, placement, 3, 4, 4)
+
 /* RDMA. */
 #define VB_RETH_ROWS(F, B, P, O)                                                                                     \
 	F(P, O, address, 0, 0, 64)                                                                                    \
@@ -73,6 +78,7 @@
 	X(RDETH, vb_rdeth, VB_RDETH_ROWS, 4)                                                                          \
 	X(DETH, vb_deth, VB_DETH_ROWS, 8)                                                                             \
 	X(XRCETH, vb_xrceth, VB_XRCETH_ROWS, 4)                                                                       \
+	X(FETH, vb_feth, VB_FETH_ROWS, 4)                                                                             \
 	X(RETH, vb_reth, VB_RETH_ROWS, 16)                                                                            \
 	X(ATOMICETH, vb_atomiceth, VB_ATOMICETH_ROWS, 28)                                                             \
 	X(AETH, vb_aeth, VB_AETH_ROWS, 4)                                                                             \

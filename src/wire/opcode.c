@@ -5,6 +5,7 @@
 enum {
 	DETH = 1 << VB_EXT_DETH,
 	XRCETH = 1 << VB_EXT_XRCETH,
+	FETH = 1 << VB_EXT_FETH,
 	RETH = 1 << VB_EXT_RETH,
 	ATOMICETH = 1 << VB_EXT_ATOMICETH,
 	AETH = 1 << VB_EXT_AETH,
@@ -18,7 +19,7 @@ enum { FIRST = 1, LAST = 2, REQUEST = 4, PAYLOAD = 8, RECEIVE = 16 };
 #define EXT_BYTES(mask, name, type) ((mask) & 1 << VB_EXT_##name ? sizeof(struct type) : 0)
 #define HEADER_BYTES(mask)                                                                                           \
 	(VB_BTH_BYTES + EXT_BYTES(mask, RDETH, vb_rdeth) + EXT_BYTES(mask, DETH, vb_deth) +                           \
-	 EXT_BYTES(mask, XRCETH, vb_xrceth) + EXT_BYTES(mask, RETH, vb_reth) +                                        \
+	 EXT_BYTES(mask, XRCETH, vb_xrceth) + EXT_BYTES(mask, FETH, vb_feth) + EXT_BYTES(mask, RETH, vb_reth) +       \
 	 EXT_BYTES(mask, ATOMICETH, vb_atomiceth) + EXT_BYTES(mask, AETH, vb_aeth) +                                  \
 	 EXT_BYTES(mask, ATOMICACKETH, vb_atomicacketh) + EXT_BYTES(mask, IMMDT, vb_immdt) +                          \
 	 EXT_BYTES(mask, IETH, vb_ieth))

@@ -19,7 +19,7 @@ enum vb_service {
 
 /* What a packet is part of. */
 enum vb_operation { VB_OP_SEND, VB_OP_WRITE, VB_OP_READ, VB_OP_READ_RESPONSE, VB_OP_ACK, VB_OP_ATOMIC_ACK,
-		    VB_OP_ATOMIC, VB_OP_ATOMIC_WRITE, VB_OP_CNP };
+		    VB_OP_ATOMIC, VB_OP_ATOMIC_WRITE, VB_OP_FLUSH, VB_OP_CNP };
 
 /* Flags of a row; a type of its own so that no header mask is taken for one. */
 struct vb_opcode_flags {
@@ -69,6 +69,7 @@ struct vb_opcode_row {
 	X(FETCH_ADD, 0x14, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                                                 \
 	X(SEND_LAST_INV, 0x16, SEND, IETH, LAST | REQUEST | PAYLOAD | RECEIVE)                                        \
 	X(SEND_ONLY_INV, 0x17, SEND, IETH, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)                                \
+	X(FLUSH, 0x1c, FLUSH, FETH | RETH, FIRST | LAST | REQUEST)                                                    \
 	X(ATOMIC_WRITE, 0x1d, ATOMIC_WRITE, RETH, FIRST | LAST | REQUEST | PAYLOAD)
 
 enum vb_opcode_bits {

@@ -32,6 +32,7 @@ static void opcode_row__numbers_and_lengths_of_the_book(void **state)
 	assert_row(0x12, "ATOMIC_ACKNOWLEDGE", 24);
 	assert_row(0x13, "COMPARE_SWAP", 40);
 	assert_row(0x17, "SEND_ONLY_INV", 16);
+	assert_row(0x1c, "FLUSH", 32);
 	assert_row(0x1d, "ATOMIC_WRITE", 28);
 	assert_row(0x2a, "WRITE_ONLY", 28);
 	assert_row(0x64, "SEND_ONLY", 20);
@@ -52,7 +53,7 @@ static void opcode_row__other_numbers_are_none(void **state)
 		assert_null(vb_opcode_row(none[i])->name);
 	for (unsigned op = 0; op < 256; op++)
 		rows += vb_opcode_row((uint8_t)op)->name != NULL;
-	assert_int_equal(rows, 24 + 12 + 2 + 1 + 24);
+	assert_int_equal(rows, 24 + 12 + 2 + 1 + 26);
 }
 
 static void opcode_row__flags_agree_with_names(void **state)

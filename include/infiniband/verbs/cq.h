@@ -56,6 +56,7 @@ enum ibv_wc_opcode {
 	IBV_WC_BIND_MW			= 5,
 	IBV_WC_LOCAL_INV		= 6,
 	IBV_WC_TSO			= 7,
+	IBV_WC_FLUSH			= 8,
 	IBV_WC_ATOMIC_WRITE		= 9,
 	IBV_WC_RECV			= 128,
 	IBV_WC_RECV_RDMA_WITH_IMM	= 129,

@@ -202,6 +202,20 @@ struct ibv_qp_ex {
 	void (*wr_abort)(struct ibv_qp_ex *qp);
 	void (*wr_atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
 				const void *atomic_wr);
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+			 uint8_t level);
+};
+
+/* Where flushed bytes are afterwards: seen by everyone at the peer; kept over a loss of power. */
+enum ibv_placement_type {
+	IBV_FLUSH_GLOBAL	= 1 << 0,
+	IBV_FLUSH_PERSISTENT	= 1 << 1,
+};
+
+/* What is flushed: a range, or all of the region. */
+enum ibv_selectivity_level {
+	IBV_FLUSH_RANGE,
+	IBV_FLUSH_MR,
 };
 
 /*
@@ -300,6 +314,13 @@ static inline void ibv_wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint
 				       const void *atomic_wr)
 {
 	qp->wr_atomic_write(qp, rkey, remote_addr, atomic_wr);
+}
+
+/* type: enum ibv_placement_type; level: enum ibv_selectivity_level, with IBV_FLUSH_MR address and length do not count. */
+static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+				uint8_t level)
+{
+	qp->wr_flush(qp, rkey, remote_addr, len, type, level);
 }
 
 /* Where the current request goes, on UD and XRC QPs. */

@@ -85,6 +85,7 @@ enum ibv_qp_create_send_ops_flags {
 	IBV_QP_EX_WITH_BIND_MW			= 1 << 8,
 	IBV_QP_EX_WITH_SEND_WITH_INV		= 1 << 9,
 	IBV_QP_EX_WITH_TSO			= 1 << 10,
+	IBV_QP_EX_WITH_FLUSH			= 1 << 11,
 	IBV_QP_EX_WITH_ATOMIC_WRITE		= 1 << 12,
 };
 
@@ -293,6 +294,7 @@ enum ibv_wr_opcode {
 	IBV_WR_SEND_WITH_INV		= 9,
 	IBV_WR_TSO			= 10,
 	IBV_WR_DRIVER1			= 11,
+	IBV_WR_FLUSH			= 14,
 	IBV_WR_ATOMIC_WRITE		= 15,
 };
 

@@ -5,7 +5,7 @@
 #include <arpa/inet.h>
 
 enum { OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-	     IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV };
+	     IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_FLUSH };
 
 struct built {
 	struct ibv_cq_ex *cq; /* of the receives */
@@ -18,7 +18,8 @@ static void build(struct end *e, struct built *b)
 {
 	struct params p = params();
 	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS };
-	p.mr_access |= IBV_ACCESS_MW_BIND;
+	p.mr_access |= IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL;
+	p.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
 	rc_open(e, &p);
 	CHECK(b->cq = ibv_create_cq_ex(e->ctx, &cq_attr));
 	struct ibv_qp_init_attr_ex attr = {
@@ -150,7 +151,60 @@ static void windows(struct end *e)
 	tear_down(e, &b);
 }
 
+static void post_flush(struct built *b, uint64_t id, uint32_t rkey, uint64_t at, size_t n, uint8_t type, uint8_t level)
+{
+	begin(b, id);
+	ibv_wr_flush(b->ex, rkey, b->peer.addr + at, n, type, level);
+}
+
+/* Behind a WRITE that asks for no completion. */
+static void flushes(struct end *e)
+{
+	struct built b;
+	build(e, &b);
+	if (e->passive) {
+		meet(e);
+		VERIFY(e->buf + 4096, 1000, e->seed);
+	} else {
+		rc_fill(e->buf, 1000, e->seed);
+		begin(&b, 1);
+		ibv_wr_rdma_write(b.ex, b.peer.rkey, b.peer.addr + 4096);
+		ibv_wr_set_sge(b.ex, e->mr->lkey, (uintptr_t)e->buf, 1000);
+		ibv_wr_flush(b.ex, b.peer.rkey, b.peer.addr + 4096, 1000, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+		CHECK_EQ(ibv_wr_complete(b.ex), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_expect(e->scq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_FLUSH);
+		post_flush(&b, 2, b.peer.rkey, 1ull << 40, 7, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR); /* of the region: the range does not count */
+		finish(e, &b, 2, IBV_WC_SUCCESS);
+		post_flush(&b, 3, b.peer.rkey, 0, (size_t)1 << 32, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+		CHECK_EQ(ibv_wr_complete(b.ex), 22); /* EINVAL */
+		meet(e);
+	}
+	tear_down(e, &b);
+}
+
+static void refused_flush(struct end *e, size_t n, uint8_t type, uint8_t level, enum ibv_wc_status status)
+{
+	struct built b;
+	build(e, &b);
+	if (!e->passive) {
+		post_flush(&b, 1, b.peer.rkey, 0, n, type, level);
+		finish(e, &b, 1, status);
+	}
+	tear_down(e, &b);
+}
+
+static void flush__out_of_bounds(struct end *e) { refused_flush(e, 1 << 20, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR); }
+static void flush__persistent(struct end *e) { refused_flush(e, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR); }
+static void flush__to_nowhere(struct end *e) { refused_flush(e, 8, 0, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR); }
+static void flush__of_nothing_known(struct end *e) { refused_flush(e, 8, IBV_FLUSH_GLOBAL, 2, IBV_WC_REM_INV_REQ_ERR); }
+
 static const struct body bodies[] = {
+	BODY(flushes),
+	BODY(flush__out_of_bounds),
+	BODY(flush__persistent),
+	BODY(flush__to_nowhere),
+	BODY(flush__of_nothing_known),
 	BODY(writes),
 	BODY(windows),
 };
