@@ -343,6 +343,111 @@ static void idle__program_that_computes_is_served(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- from polling to waiting ---- */
+
+enum { PINGS = 60, TURNS = 20 };
+
+/* Both poll: so long that each side may count on the other's polls. */
+static void converse(struct end *e)
+{
+	for (int i = 0; i < PINGS; i++) {
+		rc_recv(e, i, 0, 64);
+		if (i == 0)
+			meet(e);
+		if (!e->passive)
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .at = 64, .len = 8);
+		rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+		if (e->passive)
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .at = 64, .len = 8);
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+}
+
+/* As programs do that may not miss any: arm, look, and only then sleep. An event may be an earlier arming's. */
+static void sleep_until_received(struct end *e, uint64_t id)
+{
+	struct ibv_wc wc;
+	for (;;) {
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		if (ibv_poll_cq(e->rcq, 1, &wc) == 1)
+			break;
+		expect_cq_event(e, e->rcq);
+	}
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.wr_id, id);
+}
+
+/* One side goes to sleep at any time before or after the other's message to it. */
+static void wait__after_a_conversation(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	for (int i = 0; i < TURNS; i++) {
+		converse(e);
+		rc_recv(e, 100, 0, 64);
+		meet(e);
+		if (e->passive == (i % 2 == 0)) {
+			sleep_until_received(e, 100);
+			POST(e, .id = 101, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, 101, IBV_WC_SUCCESS);
+		} else {
+			usleep((useconds_t)rc_below(&e->seed, 300));
+			POST(e, .id = 101, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, 101, IBV_WC_SUCCESS);
+			rc_expect(e->rcq, 100, IBV_WC_SUCCESS);
+		}
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+/* Nobody asked for the completion of what fails, and the one who finds that polls no more. */
+static void wait__for_a_failure_after_a_conversation(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	converse(e);
+	rc_recv(e, 100, 0, 64);
+	meet(e);
+	if (!e->passive) {
+		POST(e, .id = 101, .opcode = IBV_WR_SEND, .len = 65, .quiet = true);
+		rc_expect(e->scq, 101, IBV_WC_REM_INV_REQ_ERR);
+	}
+	meet(e);
+	if (e->passive)
+		rc_expect(e->rcq, 100, IBV_WC_LOC_LEN_ERR);
+	rc_finish(e);
+}
+
+/* The peer's queue pair goes while it is looked at; the next connection works, and can be waited for. */
+static void wait__in_the_next_connection(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	for (int i = 0; i < 4; i++) {
+		converse(e);
+		meet(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		meet(e);
+		e->peer = rc_connect(e, e->qp);
+		rc_recv(e, 100, 0, 64);
+		meet(e);
+		if (e->passive) {
+			sleep_until_received(e, 100);
+		} else {
+			POST(e, .id = 101, .opcode = IBV_WR_SEND, .len = 8);
+			rc_expect(e->scq, 101, IBV_WC_SUCCESS);
+			CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+			rc_expect(e->rcq, 100, IBV_WC_WR_FLUSH_ERR);
+		}
+		meet(e);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		meet(e);
+		e->peer = rc_connect(e, e->qp);
+	}
+	rc_finish(e);
+}
+
 static const struct body bodies[] = {
 	BODY(notify__next_completion_once),
 	BODY(notify__solicited_only),
@@ -353,6 +458,9 @@ static const struct body bodies[] = {
 	BODY(wait__by_select),
 	BODY(wait__for_long_transfers),
 	BODY(wait__non_blocking_finds_nothing),
+	BODY(wait__after_a_conversation),
+	BODY(wait__for_a_failure_after_a_conversation),
+	BODY(wait__in_the_next_connection),
 	BODY(idle__blocked_program_uses_no_cpu),
 	BODY(idle__program_that_computes_is_served),
 };
