@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Completion of verbatim(1) in bash.
 
+_verbatim_filter="--qp= --opcode= --direction= --snap= --packets= --buffer="
+
 _verbatim_pids() {
 	verbatim ps --timeout=0.2 2>/dev/null | awk '$1 ~ /^[0-9]+$/ { print $1 }'
 }
@@ -15,7 +17,7 @@ _verbatim_run() {
 		fi
 		# "=" is a word of its own there
 		case ${COMP_WORDS[at]} in
-		--copy | --capture) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++)); ((at++)) ;;
+		--copy | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++)); ((at++)) ;;
 		esac
 		((at++))
 	done
@@ -27,9 +29,12 @@ _verbatim_run() {
 	[[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
 	case $before in
 	--copy) mapfile -t COMPREPLY < <(compgen -W "mapped process_vm link" -- "${cur#=}") ;;
+	--capture) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
+	--direction) mapfile -t COMPREPLY < <(compgen -W "in out both" -- "${cur#=}") ;;
+	--opcode) mapfile -t COMPREPLY < <(compgen -W "send write read atomic flush ack cnp" -- "${cur#=}") ;;
 	*)
 		if [[ $cur == -* && $before != -- ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--debug --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets" -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W "--debug --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets --capture= $_verbatim_filter" -- "$cur")
 			[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
 		else
 			mapfile -t COMPREPLY < <(compgen -c -- "$cur")
@@ -42,13 +47,17 @@ _verbatim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} words
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W "run ps show stats doctor --help --version" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "run ps show stats capture doctor --help --version" -- "$cur")
 		return
 	fi
 	case ${COMP_WORDS[1]} in
 	run) _verbatim_run; return ;;
 	ps | stats) words="--json --watch --watch= --timeout= $(_verbatim_pids)" ;;
 	show) words="--json --watch --watch= --timeout= devices qps cqs srqs mrs ids $(_verbatim_pids)" ;;
+	capture)
+		words="--pid= --seconds= --quiet $_verbatim_filter"
+		[[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return; }
+		;;
 	doctor) words=--json; [[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -c -- "$cur"); return; } ;;
 	*) return ;;
 	esac

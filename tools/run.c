@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "recorder.h"
 
 /* Puts libdir, or a file in it, or a word, before whatever the variable holds. */
 static bool prepend(const char *variable, const char *libdir, const char *file)
@@ -149,6 +150,32 @@ static bool is_among(const char *value, const char *values)
 }
 
 static bool wants_sockets; /* --sockets */
+static struct recorder_options capture; /* path NULL: none */
+
+static bool set_variable(const char *variable, const char *value)
+{
+	if (setenv(variable, value, 1) == 0)
+		return true;
+	complain("out of memory");
+	return false;
+}
+
+/* An option whose value is in the same argument or in the next. False with a message. */
+static bool take_value(const char *arg, size_t len, const char *value)
+{
+	char name[32];
+	int taken;
+
+	snprintf(name, sizeof(name), "%.*s", (int)len, arg);
+	if (strcmp(name, "--capture") == 0 && *value) {
+		capture.path = value;
+		return true;
+	}
+	taken = recorder_option(&capture, name, value);
+	if (!taken)
+		complain("run has no option '%s'", arg);
+	return taken == 1;
+}
 
 /* argv[*at] is an option; its value may be behind an equals sign or the next argument. False with a message. */
 static bool take_option(int argc, char **argv, int *at)
@@ -170,13 +197,9 @@ static bool take_option(int argc, char **argv, int *at)
 			complain("%s takes one of %s", options[i].name, options[i].values);
 			return false;
 		}
-		if (setenv(options[i].variable, value, 1) == 0)
-			return true;
-		complain("out of memory");
-		return false;
+		return set_variable(options[i].variable, value);
 	}
-	complain("run has no option '%s'", arg);
-	return false;
+	return take_value(arg, len, equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : "");
 }
 
 /* The place of the program in argv; -1 after a message. */
@@ -198,15 +221,22 @@ static int take_options(int argc, char **argv)
 	return -1;
 }
 
+static int become(char **argv)
+{
+	execvp(argv[0], argv);
+	return exec_failed(argv[0], errno);
+}
+
 int command_run(int argc, char **argv)
 {
 	char libdir[PATH_MAX];
-	int first = take_options(argc, argv);
+	int first;
 
+	recorder_defaults(&capture);
+	first = take_options(argc, argv);
 	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || !prepend_answers(libdir) ||
 	    (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
-	execvp(argv[first], argv + first);
-	return exec_failed(argv[first], errno);
+	return capture.path ? run_captured(&capture, argv + first, become) : become(argv + first);
 }

@@ -15,12 +15,14 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "run", "[--debug] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--no-sysfs] [--] PROGRAM [ARG]...",
+	{ "run", "[--debug] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--no-sysfs] [--sockets] [--capture=FILE [FILTER]...] [--] PROGRAM [ARG]...",
 	  "run an RDMA program on verbatim's libraries", command_run },
 	{ "ps", "[--json] [--watch[=SECONDS]]", "list the processes that use verbatim", command_ps },
 	{ "show", "[--json] [--watch[=SECONDS]] [KIND|PID]...",
 	  "show their devices, qps, cqs, srqs, mrs and ids, or those kinds alone", command_show },
 	{ "stats", "[--json] [--watch[=SECONDS]] [PID]...", "show their counters; with --watch per second", command_stats },
+	{ "capture", "[--pid=PID]... [--seconds=S] [--quiet] [FILTER]... FILE",
+	  "capture what processes send and get, as pcapng for Wireshark", command_capture },
 	{ "doctor", "[--json] [PROGRAM]", "say what this machine allows, and what helps where it does not", command_doctor },
 };
 
@@ -41,7 +43,8 @@ static void print_usage(FILE *out)
 	fprintf(out, "usage: verbatim COMMAND [ARG]...\n\n");
 	for (size_t i = 0; i < VB_ARRAY_LEN(commands); i++)
 		fprintf(out, "  %s %s\n      %s\n", commands[i].name, commands[i].args, commands[i].summary);
-	fprintf(out, "  --version\n  --help\n");
+	fprintf(out, "  --version\n  --help\n\nFILTER: --qp=QPN, --opcode=send,write,read,atomic,flush,ack,cnp, --direction=in|out|both,\n"
+		"        --snap=BYTES, --packets=N, --buffer=MIB\n");
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/roll.h"
+#include "host/capture.h"
 #include "host/udp.h"
 
 enum { KEYS_AT_ONCE = 16384, LOCK_TRIES = 1000 };
@@ -34,6 +35,8 @@ static bool tell_process(struct vb_dump *dump, uint64_t *cursor)
 	r->send_failures = udp.send_failures;
 	r->arena_bytes = vb_arena_in_use();
 	r->polls = vb_progress_polls();
+	r->capturing = vb_capture_is_on();
+	vb_capture_count(&r->captured, &r->dropped);
 	return false;
 }
 

@@ -6,12 +6,15 @@
 #include "adapter/inspect.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "host/host.h"
+#include "adapter/progress.h"
+#include "base/log.h"
+#include "host/capture.h"
 
-enum { MAX_VISITORS = 16, PIECE_BYTES = 64 << 10 };
+enum { MAX_VISITORS = 16, PIECE_BYTES = 64 << 10, CALL_PATIENCE_MS = 1000 };
 
 struct visitor {
 	struct vb_watch watch;  /* fd -1: the place is free */
@@ -19,6 +22,7 @@ struct visitor {
 	int memfd;              /* of the answer under way, or -1 */
 	uint32_t kinds;         /* not told yet */
 	uint64_t cursor, bytes;
+	bool captures;
 };
 
 static struct visitor visitors[MAX_VISITORS];
@@ -40,8 +44,29 @@ void *vb_dump_add(struct vb_dump *dump, enum vb_record_kind kind, size_t bytes)
 
 /* ---- one visitor ---- */
 
+/* Those that are made from now on look at the flag themselves. */
+static void show_all(bool is_shown)
+{
+	uint64_t cursor = 0;
+	for (struct vb_qp *qp; vb_qpn_next(&cursor, &qp);) {
+		if (!qp)
+			continue;
+		atomic_store(&qp->is_shown, is_shown);
+		vb_qp_unref(qp);
+	}
+}
+
+static void end_capture(struct visitor *v)
+{
+	vb_capture_stop();
+	show_all(false);
+	v->captures = false;
+}
+
 static void leave(struct visitor *v)
 {
+	if (v->captures)
+		end_capture(v);
 	vb_watch_stop(&v->watch);
 	vb_timer_cancel(&v->go_on);
 	vb_fd_close(v->memfd);
@@ -88,10 +113,32 @@ static void tell(struct visitor *v, uint64_t now_ns)
 
 static void go_on(struct vb_timer *timer, uint64_t now_ns) { tell(timer->arg, now_ns); }
 
-/* Questions that are none end the visit. */
-static bool is_question(const struct vb_question *q, ssize_t bytes)
+static void begin_telling(struct visitor *v, uint32_t kinds)
 {
-	return bytes == sizeof(*q) && q->magic == VB_VISIT_MAGIC && q->what == VB_ASK_STATE;
+	v->kinds = kinds & ((1u << VB_RECORD_KINDS) - 1);
+	v->bytes = v->cursor = 0;
+	if (v->kinds)
+		tell(v, vb_now_ns());
+	else
+		answer(v, 0);
+}
+
+static void begin_capture(struct visitor *v, const struct vb_capture_filter *filter)
+{
+	int err = vb_capture_start(v->memfd, filter);
+	v->captures = !err;
+	if (!err)
+		show_all(true);
+	v->bytes = 0;
+	answer(v, err);
+}
+
+/* Questions that are none end the visit. A visitor captures once. */
+static bool is_question(const struct visitor *v, const struct vb_question *q, ssize_t bytes)
+{
+	if (bytes != sizeof(*q) || q->magic != VB_VISIT_MAGIC || v->memfd >= 0)
+		return false;
+	return q->what == VB_ASK_STATE || (q->what == VB_ASK_CAPTURE && !v->captures);
 }
 
 static void heard(struct vb_watch *watch, uint32_t epoll_events)
@@ -104,19 +151,17 @@ static void heard(struct vb_watch *watch, uint32_t epoll_events)
 		return;
 	for (int i = 1; i < n; i++)
 		vb_fd_close(fds[i]);
-	if (!is_question(&q, bytes) || !n || v->memfd >= 0) {
+	if (!n || !is_question(v, &q, bytes)) {
 		if (n)
 			vb_fd_close(fds[0]);
 		leave(v);
 		return;
 	}
 	v->memfd = fds[0];
-	v->kinds = q.kinds & ((1u << VB_RECORD_KINDS) - 1);
-	v->bytes = v->cursor = 0;
-	if (v->kinds)
-		tell(v, vb_now_ns());
+	if (q.what == VB_ASK_CAPTURE)
+		begin_capture(v, &q.filter);
 	else
-		answer(v, 0);
+		begin_telling(v, q.kinds);
 }
 
 /* ---- coming and going ---- */
@@ -129,28 +174,54 @@ static struct visitor *find_place(void)
 	return NULL;
 }
 
-static void came(int fd, const struct vb_peer_cred *cred)
+/* NULL: there are too many. */
+static struct visitor *came(int fd)
 {
 	struct visitor *v = find_place();
 	if (!v) {
 		vb_fd_close(fd);
-		return;
+		return NULL;
 	}
 	*v = (struct visitor){ .watch = { .fd = fd, .ready = heard, .arg = v }, .go_on = { .fire = go_on, .arg = v }, .memfd = -1 };
-	if (vb_watch_start(&v->watch, EPOLLIN))
-		leave(v);
+	if (!vb_watch_start(&v->watch, EPOLLIN))
+		return v;
+	leave(v);
+	return NULL;
+}
+
+static void visited(int fd, const struct vb_peer_cred *cred) { came(fd); }
+
+/* In the progress thread, before the program goes on: so all that it does is captured. */
+static void call(void *arg)
+{
+	const char *name = arg;
+	int fd, err = vb_visit_call(name, CALL_PATIENCE_MS, &fd);
+	if (err) {
+		vb_explain("capture", "nobody captures at the socket '%s' that " VB_CAPTURE_VARIABLE " names: error %d", name, -err);
+		return;
+	}
+	struct visitor *v = came(fd);
+	if (v)
+		heard(&v->watch, EPOLLIN);
+}
+
+void vb_inspect_start(void)
+{
+	const char *name = getenv(VB_CAPTURE_VARIABLE);
+	if (name && *name)
+		vb_loop_call(call, (void *)(uintptr_t)name);
 }
 
 /* A child's parent was visited. */
 static void forget(void)
 {
 	for (unsigned i = 0; i < MAX_VISITORS; i++)
-		visitors[i].watch.fd = visitors[i].memfd = -1;
+		visitors[i] = (struct visitor){ .watch.fd = -1, .memfd = -1 };
 }
 
 __attribute__((constructor)) static void offer(void)
 {
 	forget();
 	vb_host_at_fork(forget);
-	vb_visit_set_acceptor(came);
+	vb_visit_set_acceptor(visited);
 }

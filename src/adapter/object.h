@@ -391,6 +391,7 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	uint32_t qpn;
 	bool sq_sig_all;
+	atomic_bool is_shown;     /* a capture runs: adapter/show.h */
 	uint8_t watched;          /* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
 	bool counts_receives;     /* (tally.h) */
 	_Atomic(uint32_t) state;  /* enum ibv_qp_state */

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "adapter/arena.h"
+#include "adapter/inspect.h"
 #include "adapter/path.h"
 #include "adapter/segment.h"
 #include "adapter/tags.h"
@@ -310,6 +311,7 @@ static int start_locked(void)
 	vb_loop_set_pass(pass);
 	vb_copy_allow_peers();
 	started = true;
+	vb_inspect_start();
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
+#include "host/capture.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
 
@@ -118,6 +119,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 		free_queues(qp);
 		return err;
 	}
+	atomic_store(&qp->is_shown, vb_capture_is_on()); /* once a capture that begins now can find it */
 	hold_users(qp, 1);
 	return 0;
 }

@@ -235,6 +235,8 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 
 /* Who gets them, from processes of this user alone; messages go as over links. The handler owns fd. Set once. */
 void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
+/* The other way round: calls at an abstract socket of a process of this user, and waits for its first message. */
+int vb_visit_call(const char *name, unsigned patience_ms, int *fd);
 /* Appends to a memfd that a visitor passed. -EPERM: it is none. Does not block. */
 int vb_visit_write(int memfd, const void *bytes, size_t n);
 
@@ -250,6 +252,8 @@ int vb_shm_map_peer(int fd, size_t bytes, const void **addr);
 /* The same, writable if asked for: -EACCES or -EPERM if the memfd does not allow that. */
 int vb_shm_map_segment(int fd, size_t bytes, bool writable, void **addr);
 void vb_shm_unmap(const void *addr, size_t bytes);
+/* What a descriptor's file has now; 0: nothing, or it has no size. */
+size_t vb_shm_size(int fd);
 
 /* Is [addr, addr+bytes) mapped, and (writable) can it be written? 0 or -EFAULT. Costs O(mappings), checks writability at the two ends. */
 int vb_mem_check(const void *addr, size_t bytes, bool writable);

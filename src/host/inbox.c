@@ -4,6 +4,7 @@
  * sending is done from the process's first inbox, so the receiver knows the sender's slot by its name. Receiving is the
  * progress thread's alone (its buffers are static), except for what vb_port_listen throws away.
  */
+#include "host/capture.h"
 #include "host/private.h"
 
 #include <errno.h>
@@ -148,8 +149,18 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 	return true;
 }
 
+static void note_arrival(const struct vb_inbox_msg *msg)
+{
+	struct vb_capture_note note = { .addr = &msg->addr, .flags = VB_CAPTURE_INBOX,
+					.qpn = (uint32_t)msg->payload[5] << 16 | (uint32_t)msg->payload[6] << 8 | msg->payload[7] };
+	struct iovec packet = { (void *)(uintptr_t)msg->payload, msg->payload_bytes };
+	vb_capture_packet(&note, &packet, 1);
+}
+
 bool vb_inbox_deliver(const struct vb_inbox_msg *msg)
 {
+	if (vb_capture_is_on())
+		note_arrival(msg);
 	bool is_cm = msg->payload[5] == 0 && msg->payload[6] == 0 && msg->payload[7] == 1;
 	vb_inbox_handler *handler = atomic_load(&qp_handlers[is_cm].handler);
 	if (handler)
@@ -163,10 +174,13 @@ static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handle
 	struct vb_inbox_msg msg;
 	if (!parse(r, m, &msg))
 		return true;
-	if (handler)
-		handler(arg, &msg);
-	else
+	if (!handler) {
 		vb_inbox_deliver(&msg);
+	} else {
+		if (vb_capture_is_on())
+			note_arrival(&msg);
+		handler(arg, &msg);
+	}
 	return !vb_loop_callback_is_stopped();
 }
 

@@ -4,9 +4,13 @@
  *
  * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. A visitor of the same user sends a
  * struct vb_question, with one memfd; the progress thread answers. So nothing is paid while nobody asks, and a process whose program
- * spins answers too, one that is stopped does not.
+ * spins answers too, one that is stopped does not. With VERBATIM_CAPTURE=NAME in its
+ * environment a process calls at the abstract socket NAME when it starts, as if who listens there had come to visit, and waits a short
+ * while for the question.
  *
  *	VB_ASK_STATE     the process appends records to the memfd, then sends a struct vb_answer
+ *	VB_ASK_CAPTURE   the memfd is a struct vb_capture_ring; a struct vb_answer says whether the process fills it now. It does until the
+ *	                 connection ends.
  *
  * Records are of any order and of growing size: a reader takes as many bytes of each as it knows, and skips kinds that it does not
  * know. Everything is in the host's byte order, and hostile input to the reader: names may lack their terminator.
@@ -19,19 +23,27 @@
 
 #define VB_VISIT_MAGIC 0x3174697369764256ull /* "VBvisit1" */
 #define VB_VISIT_NAME  "verbatim/visit/"     /* followed by the slot */
+#define VB_CAPTURE_VARIABLE "VERBATIM_CAPTURE"
 
-enum { VB_ASK_STATE = 1 };
+enum { VB_ASK_STATE = 1, VB_ASK_CAPTURE = 2 };
+
+struct vb_capture_filter {
+	uint32_t snap;           /* bytes of a packet that are kept; from the BTH on */
+	uint32_t qpn;            /* packets from or to it; 0: of any */
+	uint64_t opcodes[4];     /* bit n of 256: BTH opcode n is wanted */
+};
 
 struct vb_question {
 	uint64_t magic;
 	uint32_t what;           /* VB_ASK_* */
 	uint32_t kinds;          /* VB_ASK_STATE: bit n: records of kind n */
+	struct vb_capture_filter filter; /* VB_ASK_CAPTURE */
 };
-_Static_assert(sizeof(struct vb_question) == 16, "layout");
+_Static_assert(sizeof(struct vb_question) == 56, "layout");
 
 struct vb_answer {
 	uint64_t magic;
-	int32_t error;           /* 0 or a negative errno: -EFBIG: there is more than VB_STATE_MAX_BYTES */
+	int32_t error;           /* 0 or a negative errno: -EFBIG: there is more than VB_STATE_MAX_BYTES; -EBUSY: captured already */
 	uint32_t reserved;
 	uint64_t bytes;          /* of records */
 };
@@ -73,6 +85,8 @@ struct vb_record_process {
 	uint64_t packets_in, packets_out, congested, send_failures; /* of UDP */
 	uint64_t arena_bytes;    /* shared memory in use */
 	uint64_t polls;          /* rounds of polling that found no completion at once; modulo 2^32 */
+	uint64_t captured, dropped; /* packets, by the capture that runs */
+	uint64_t capturing;      /* one runs */
 };
 
 /* An open device. */
@@ -166,5 +180,48 @@ struct vb_record_cm_id {
 	_Static_assert(sizeof(struct vb_record_##struct_name) <= VB_RECORD_MAX, "fits");
 VB_RECORDS(X)
 #undef X
+
+/* ---- capture ---- */
+
+/*
+ * A ring that one process fills and the visitor empties. The writer puts a whole packet and then moves head; the reader moves tail. A
+ * packet for which there is no room is counted. All counts are bytes from the beginning, modulo 2^64. A packet may wrap.
+ */
+#define VB_CAPTURE_MAGIC 0x3172756374704256ull
+
+enum { VB_CAPTURE_DATA = 4096, VB_CAPTURE_MIN_BYTES = 1 << 16, VB_CAPTURE_MAX_BYTES = 1 << 30 };
+
+struct vb_capture_ring {
+	uint64_t magic;
+	uint64_t bytes;          /* of data: a power of two */
+	uint64_t reserved[6];
+	_Atomic(uint64_t) head;  /* written by the process */
+	_Atomic(uint64_t) packets, dropped;
+	uint64_t reserved2[5];
+	_Atomic(uint64_t) tail;  /* written by the visitor */
+	uint64_t reserved3[7];
+	/* data at VB_CAPTURE_DATA */
+};
+_Static_assert(sizeof(struct vb_capture_ring) == 192, "layout");
+
+enum {
+	VB_CAPTURE_OUT = 1,      /* else in */
+	VB_CAPTURE_LOCAL = 2,    /* stands for what went through shared memory; its PSNs are of such packets alone */
+	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
+	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */
+	VB_CAPTURE_BAD_ICRC = 16, /* it was wrong, and the packet was dropped */
+};
+
+/* Followed by kept bytes of the packet, padded to a multiple of 8. */
+struct vb_capture_packet {
+	uint64_t time_ns;        /* CLOCK_MONOTONIC */
+	uint32_t len, kept;      /* from the BTH on */
+	uint8_t source[16], destination[16];
+	uint32_t flow_label;
+	uint16_t source_port, ip_id;
+	uint8_t traffic_class, hop_limit, flags, reserved;
+	uint32_t qpn;            /* this process's end; 0: unknown */
+};
+_Static_assert(sizeof(struct vb_capture_packet) == 64, "layout");
 
 #endif

@@ -148,6 +148,12 @@ close_fd:
 
 /* ---- a peer's ---- */
 
+size_t vb_shm_size(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : 0;
+}
+
 /*
  * A file that can shrink, or whose holes cannot be filled (huge pages), would kill its reader with SIGBUS: only plain
  * shmem of fixed size is mapped.

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -66,4 +68,49 @@ int vb_visit_write(int memfd, const void *bytes, size_t n)
 		n -= (size_t)done;
 	}
 	return 0;
+}
+
+/* ---- calls ---- */
+
+static int call_socket(int *fd)
+{
+	vb_host_lock();
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int err = *fd < 0 ? -errno : 0;
+	vb_fd_own(*fd);
+	vb_host_unlock();
+	return err;
+}
+
+/* A listener of another user could make this process wait for nothing. */
+static int connect_to(int fd, const char *name)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	size_t bytes = strlen(name);
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	if (!bytes || bytes >= sizeof un.sun_path)
+		return -EINVAL;
+	memcpy(un.sun_path + 1, name, bytes);
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return -errno;
+	return peer.uid == geteuid() ? 0 : -EPERM;
+}
+
+int vb_visit_call(const char *name, unsigned patience_ms, int *fd)
+{
+	struct pollfd p = { .events = POLLIN };
+	int err = call_socket(&p.fd);
+	if (err)
+		return err;
+	err = connect_to(p.fd, name);
+	if (!err && poll(&p, 1, (int)patience_ms) != 1)
+		err = -ETIMEDOUT;
+	if (err)
+		vb_fd_close(p.fd);
+	else
+		*fd = p.fd;
+	return err;
 }

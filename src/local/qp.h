@@ -78,6 +78,15 @@ struct vb_local_qp {
 		atomic_bool rnr_expired;
 	} resp;
 
+	/* For a capture (local/capture.h): the requester's part under sq.lock, the responder's under resp_lock. */
+	struct {
+		unsigned req_serial, resp_serial;   /* of the capture that the numbers are of */
+		bool is_fresh;                      /* the responder has not been told of it */
+		uint32_t first;                     /* ring position */
+		uint32_t psn, answered_psn, msn;    /* of the next message, and of the next in the ring to be answered */
+		uint32_t expected, served;
+	} shown;
+
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
 };

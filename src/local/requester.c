@@ -10,6 +10,7 @@
 
 #include "adapter/status.h"
 #include "base/log.h"
+#include "local/capture.h"
 #include "local/copy.h"
 #include "local/mapped.h"
 #include "local/watch.h"
@@ -297,6 +298,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
 	if (fetches(sqe) || vb_sq_signals(l->qp, sqe))
 		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
+	vb_show_published(l, sqe);
 	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, sqe->opcode, flags, flags & VB_SHM_INLINE ? 0 : sqe->nsge),
 			      memory_order_release);
 	return true;
@@ -388,6 +390,7 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	if (vb_likely(sqe->status == VB_SQE_PENDING) && oldest)
 		h = execute_here(l, sqe);
 	if (h == HERE_DONE) {
+		vb_show_executed_here(l, sqe);
 		l->req.moved = 0;
 		sq->sent++;
 		vb_sq_complete(l->qp);
@@ -583,6 +586,7 @@ static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
 	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != acked(l))) {
+		vb_show_acknowledged(l, vb_sq_at(sq, sq->head), IBV_WC_SUCCESS);
 		atomic_store_explicit(&l->req.acked, acked(l) + 1, memory_order_relaxed);
 		l->req.moved = 0;
 		l->req.fetches_out -= fetches(vb_sq_at(sq, sq->head));
@@ -613,7 +617,10 @@ bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t own = vb_sq_at(sq, sq->head)->status;
 	if (vb_unlikely(own != VB_SQE_PENDING))
 		return fail_by(l, own);
-	return status && done == acked(l) ? fail_by(l, status_of_nak(status)) : true;
+	if (!status || done != acked(l))
+		return true;
+	vb_show_acknowledged(l, vb_sq_at(sq, sq->head), status);
+	return fail_by(l, status_of_nak(status));
 }
 
 void vb_requester_take_told(struct vb_local_qp *l)

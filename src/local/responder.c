@@ -12,6 +12,7 @@
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
+#include "local/capture.h"
 #include "local/copy.h"
 #include "local/watch.h"
 #include "wire/timers.h"
@@ -547,6 +548,7 @@ static void complete_receive(struct vb_local_qp *l)
 static void finish(struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
+	vb_show_served(l, IBV_WC_SUCCESS);
 	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
 	atomic_store_explicit(&l->resp.next, next, memory_order_relaxed);
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
@@ -565,6 +567,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
 	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
 		   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
+	vb_show_served(l, f->nak);
 	if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe) {
 		l->resp.have_rwqe = false;
 		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = f->receive, .opcode = IBV_WC_RECV });

@@ -68,11 +68,18 @@ struct vb_shm_qp {
 	VB_ALIGNED_LINE _Atomic(uint64_t) taken[2];
 	/* What the n-th atomic that this responder executed had found, at n modulo VB_SHM_ATOMICS. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) atomics[VB_SHM_ATOMICS];
+	/* For captures alone (local/capture.h). */
+	_Atomic(uint64_t) shown;
 };
 _Static_assert(sizeof(struct vb_shm_qp) <= VB_QP_BLOCK, "fits its place in the arena");
 _Static_assert(offsetof(struct vb_shm_qp, ack) == 64 && offsetof(struct vb_shm_qp, busy) == 128, "lines");
 _Static_assert(offsetof(struct vb_shm_qp, put) == 192 && offsetof(struct vb_shm_qp, taken) == 256, "lines");
 _Static_assert(offsetof(struct vb_shm_qp, atomics) == 320, "lines");
+
+/* shown: position << 32 | 1 << 24 | PSN of the message there. */
+static inline uint64_t vb_shm_shown(uint32_t position, uint32_t psn) { return (uint64_t)position << 32 | 1u << 24 | (psn & 0xffffff); }
+static inline bool vb_shm_shown_is_for(uint64_t shown, uint32_t position) { return (shown >> 24 & 1) && shown >> 32 == position; }
+static inline uint32_t vb_shm_shown_psn(uint64_t shown) { return shown & 0xffffff; }
 
 enum vb_stream { VB_STREAM_REQUEST, VB_STREAM_RESPONSE };
 enum { VB_STAGE_BYTES = 65536 };

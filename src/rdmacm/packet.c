@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/capture.h"
 #include "rdmacm/agent.h"
 #include "roce/gsi.h"
 
@@ -58,6 +59,13 @@ uint32_t vb_cma_route_slot(const struct vb_cm_route *route)
 	return unpack(route).slot;
 }
 
+static int send_to_port(const struct route *r, const struct vb_inbox_addr *addr, const struct vb_gsi_packet *packet)
+{
+	struct vb_cma_addr dst = { .ip = r->dst, .port = r->port, .scope = r->scope };
+	struct vb_cm_service service = vb_cma_service((enum rdma_port_space)r->port_space, &dst);
+	return vb_gsi_send_to_service(&service, addr, packet);
+}
+
 int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad)
 {
 	struct route r = unpack(to);
@@ -69,11 +77,12 @@ int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad)
 	if (!r.is_local)
 		return vb_gsi_send(&addr, r.scope, mad);
 	vb_gsi_packet_init(&packet, mad);
-	if (r.slot)
-		return vb_inbox_send(r.slot, &addr, &iov, 1);
-	struct vb_cma_addr dst = { .ip = r.dst, .port = r.port, .scope = r.scope };
-	struct vb_cm_service service = vb_cma_service((enum rdma_port_space)r.port_space, &dst);
-	return vb_gsi_send_to_service(&service, &addr, &packet);
+	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	int err = r.slot ? vb_inbox_send(r.slot, &addr, &iov, 1) : send_to_port(&r, &addr, &packet);
+	if (!err && vb_capture_is_on())
+		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
+							    .qpn = VB_GSI_QPN }, &iov, 1);
+	return err;
 }
 
 /* The interface that has a link-local address of ours; 0: none. */

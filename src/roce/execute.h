@@ -35,7 +35,4 @@ void vb_execution_end_receive(struct vb_execution *execution, enum ibv_wc_status
 bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes);
 bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes);
 
-/* The engines' form of a work request. */
-void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *request);
-
 #endif

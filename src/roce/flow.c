@@ -51,6 +51,7 @@ void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)
 	};
 	memcpy(&addr.dst, &grh->dgid, sizeof(addr.dst));
 	vb_roce_route_init(route, &addr, vb_flow_ifindex(qp, &addr.dst));
+	route->qpn = qp->qpn;
 }
 
 bool vb_flow_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr)

@@ -34,7 +34,8 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
 	vb_icrc_sign(&route.icrc, &wire, sizeof(wire), 0);
-	return vb_udp_send(&route.addr, ifindex, &wire, sizeof(wire), sizeof(wire));
+	route.qpn = VB_GSI_QPN;
+	return vb_roce_transmit(&route, &wire, sizeof(wire), sizeof(wire));
 }
 
 int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,

@@ -10,6 +10,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "base/lock.h"
+#include "host/capture.h"
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
@@ -59,10 +60,31 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 	if (!route->addr.hop_limit)
 		route->addr.hop_limit = DEFAULT_HOP_LIMIT;
 	route->ifindex = ifindex;
+	route->qpn = 0;
 	icrc_route(&route->icrc, &route->addr);
 }
 
 /* ---- sending ---- */
+
+/* The kernel counts the identifications of what it cuts. */
+static void note_departure(const struct vb_roce_route *route, uint64_t time_ns, const uint8_t *bytes, size_t len, size_t segment)
+{
+	struct vb_capture_note note = { .addr = &route->addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC,
+					.qpn = route->qpn };
+	for (size_t at = 0; at < len; at += segment, note.ip_id++) {
+		struct iovec packet = { (void *)(uintptr_t)(bytes + at), vb_min_u64(segment, len - at) };
+		vb_capture_packet(&note, &packet, 1);
+	}
+}
+
+int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	int err = vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
+	if (!err && vb_capture_is_on())
+		note_departure(route, time_ns, bytes, len, segment);
+	return err;
+}
 
 struct vb_burst {
 	struct vb_lock lock;
@@ -83,7 +105,7 @@ static void send_singly(struct vb_burst *b)
 	for (size_t at = 0; at < b->bytes;) {
 		size_t n = b->bytes - at < b->segment ? b->bytes - at : b->segment;
 		vb_icrc_sign(&b->route->icrc, b->data + at, n, 0);
-		if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data + at, n, n) == -EAGAIN)
+		if (vb_roce_transmit(b->route, b->data + at, n, n) == -EAGAIN)
 			return; /* the rest would meet the same */
 		at += n;
 	}
@@ -94,7 +116,7 @@ void vb_burst_flush(struct vb_burst *b)
 	if (!b->count)
 		return;
 	vb_progress_is_working();
-	if (vb_udp_send(&b->route->addr, b->route->ifindex, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
+	if (vb_roce_transmit(b->route, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
 		send_singly(b);
 	b->bytes = b->count = 0;
 	b->closed = false;
@@ -154,16 +176,16 @@ static struct vb_icrc_solver solver;
 static struct vb_icrc_route arrival_route; /* of the packet that is looked at, and those joined with it */
 static struct vb_roce_batch batch;
 
-static bool is_intact(const struct vb_udp_packet *p)
+static bool is_intact(const struct vb_udp_packet *p, uint16_t *id)
 {
-	uint16_t id = (uint16_t)p->index; /* a sender that has the kernel cut its packets starts at 0 */
+	*id = (uint16_t)p->index; /* a sender that has the kernel cut its packets starts at 0 */
 	if (p->index == 0)
 		icrc_route(&arrival_route, &p->addr);
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES || p->len > MAX_PACKET_BYTES)
 		return false;
 	if (icrc_is_ignored)
 		return true;
-	return vb_icrc_check_any_ip_id(&solver, &arrival_route, p->bytes, p->len, &id);
+	return vb_icrc_check_any_ip_id(&solver, &arrival_route, p->bytes, p->len, id);
 }
 
 static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
@@ -172,9 +194,25 @@ static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
 	vb_forward(slot, msg);
 }
 
+/* One that is for another process, that process notes when it has it; and QP 1, whoever its messages are handed to. */
+static void note_arrival(const struct vb_udp_packet *p, bool intact, uint16_t id)
+{
+	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES)
+		return;
+	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes);
+	struct vb_capture_note note = { .addr = &p->addr, .flags = VB_CAPTURE_HAS_ICRC | (intact ? 0 : VB_CAPTURE_BAD_ICRC), .qpn = qpn, .ip_id = id };
+	struct iovec packet = { (void *)(uintptr_t)p->bytes, p->len };
+	if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(qpn >> VB_SLOT_SHIFT))
+		vb_capture_packet(&note, &packet, 1);
+}
+
 static void packet_arrived(const struct vb_udp_packet *p)
 {
-	if (!is_intact(p))
+	uint16_t id;
+	bool intact = is_intact(p, &id);
+	if (vb_capture_is_on())
+		note_arrival(p, intact, id);
+	if (!intact)
 		return;
 	struct vb_inbox_msg msg = {
 		.addr = p->addr,

@@ -19,6 +19,7 @@ enum {
 struct vb_roce_route {
 	struct vb_inbox_addr addr;   /* udp_sport is the source port that its socket has */
 	unsigned ifindex;
+	uint32_t qpn;                /* whose it is; 0: several queue pairs' */
 	struct vb_icrc_route icrc;
 };
 
@@ -29,6 +30,8 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 
 /* Opens the port, once; what has started receives from then on. */
 VB_EXPORT int vb_roce_open(void);
+/* As vb_udp_send. */
+int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
 /* QPs come (1) and go (-1) that polling threads look for packets for. */
 void vb_roce_use(int by);
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "adapter/progress.h"
+#include "adapter/show.h"
 #include "base/log.h"
 #include "proto/cnp.h"
 #include "proto/rc_responder.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "adapter/progress.h"
+#include "adapter/show.h"
 #include "base/log.h"
 #include "proto/psn.h"
 #include "proto/uc.h"

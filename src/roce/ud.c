@@ -18,6 +18,7 @@
 #include "adapter/device.h"
 #include "adapter/progress.h"
 #include "adapter/ranges.h"
+#include "host/capture.h"
 #include "base/log.h"
 #include "proto/ud.h"
 #include "roce/mcast.h"
@@ -112,7 +113,12 @@ static int put_in_inbox(struct vb_qp *qp, const struct vb_sqe *sqe, const struct
 	for (unsigned i = 0; i < data->count; i++)
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
-	return vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	err = vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	if (!err && vb_capture_is_on())
+		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
+							    .qpn = qp->qpn }, iov, n);
+	return err;
 }
 
 static bool goes_like_the_last(const struct vb_roce_route *last, const struct vb_inbox_addr *addr)

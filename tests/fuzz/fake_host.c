@@ -11,6 +11,7 @@
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/fence.h"
+#include "host/capture.h"
 #include "host/memory.h"
 #include "host/notifier.h"
 #include "host/private.h"
@@ -239,6 +240,19 @@ void fake_inbox_message(const void *bytes, size_t len, bool truncated)
 	vb_inbox_receive(INBOX_FD, NULL, NULL);
 }
 
+/* ---- captures: none ---- */
+
+atomic_bool vb_capture_flag;
+void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count) { }
+int vb_capture_start(int memfd, const struct vb_capture_filter *filter) { return -EINVAL; }
+void vb_capture_stop(void) { }
+unsigned vb_capture_serial(void) { return 0; }
+
+void vb_capture_count(uint64_t *packets, uint64_t *dropped)
+{
+	*packets = *dropped = 0;
+}
+
 /* ---- UDP ---- */
 
 static struct {
@@ -315,6 +329,7 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 }
 
 void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { }
+int vb_visit_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
 int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
 
 bool vb_link_has_hung_up(int fd)

@@ -27,13 +27,16 @@ offers() {
 	fi
 }
 
-offers commands "run ps show stats doctor --help --version" ""
+offers commands "run ps show stats capture doctor --help --version" ""
 offers command "show" sh
 offers kinds "mrs" show m
 offers kind_after_another "qps" show --json q
 offers options "--json" ps --j
 offers run_options "--debug" run --de
 offers run_copy "process_vm" run --copy = pr
+offers run_opcode "read" run --opcode = re
+offers capture_filter "--snap=" capture --sn
+offers run_program_behind_a_file "only-this-program" run --capture = x.pcapng only-this
 offers run_program "only-this-program" run --wire -- only-this
 offers run_program_at_once "only-this-program" run only-this
 offers run_program_of_its_own "" run rping -
@@ -44,7 +47,7 @@ for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 	offers "command__$command" "$command" "$command"
 done
 for option in $(verbatim --help | grep '^  run ' | grep -o -e '--[a-z-]*'); do
-	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --copy ]] && echo =)" run "$option"
+	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --c* ]] && echo =)" run "$option"
 done
 echo "1..$count"
 exit $failed

@@ -41,7 +41,7 @@ class Failure(Exception):
 
 def expect(found, wanted, what):
     if found != wanted:
-        raise Failure(f"{what}: {found!r}, expected {wanted!r}")
+        raise Failure(f"{what}: {repr(found)[:300]}, expected {repr(wanted)[:300]}")
 
 
 def be_alone():

@@ -27,6 +27,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sent last;
 static atomic_uint sends;
 
+int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	return vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
+}
+
 int vb_roce_open(void) { return 0; }
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn) { return 0xc001; }
 

@@ -10,6 +10,7 @@
 
 #include "adapter/path.h"
 #include "adapter/progress.h"
+#include "host/capture.h"
 #include "roce/deliver.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
@@ -44,6 +45,16 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 	sends[nsends].addr = *addr;
 	memcpy(sends[nsends++].bytes, bytes, len);
 	return 0;
+}
+
+atomic_bool vb_capture_flag;
+static struct vb_capture_note notes[MAX_SENDS];
+static unsigned nnotes;
+
+void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count)
+{
+	assert_true(nnotes < MAX_SENDS);
+	notes[nnotes++] = *note;
 }
 
 void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *), void (*done)(void)) { port_packet = packet; }

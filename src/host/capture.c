@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/capture.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/lock.h"
+
+enum { BTH_BYTES = 12, DESTINATION_QPN_AT = 5 };
+
+atomic_bool vb_capture_flag;
+
+static struct vb_lock lock = VB_LOCK_INIT;
+static struct vb_capture_ring *ring; /* NULL: no capture */
+static uint64_t ring_bytes;
+static struct vb_capture_filter filter;
+static uint64_t head, packets, dropped;
+static atomic_uint serial;
+
+/* ---- the ring ---- */
+
+/* May wrap. What lies behind the reader's mark is the writer's. */
+static void put(uint64_t at, const void *bytes, size_t n)
+{
+	uint8_t *data = (uint8_t *)ring + VB_CAPTURE_DATA;
+	size_t offset = at & (ring_bytes - 1), first = vb_min_u64(n, ring_bytes - offset);
+	memcpy(data + offset, bytes, first);
+	memcpy(data, (const uint8_t *)bytes + first, n - first);
+}
+
+/* A reader's mark that cannot be leaves no room. */
+static bool has_room(size_t bytes)
+{
+	uint64_t used = head - atomic_load_explicit(&ring->tail, memory_order_acquire); /* pairs with the reader's release */
+	return used <= ring_bytes && bytes <= ring_bytes - used;
+}
+
+static void write_locked(const struct vb_capture_packet *p, const struct iovec *pieces, unsigned count)
+{
+	uint64_t at = head + sizeof(*p), bytes = sizeof(*p) + vb_align_up(p->kept, 8);
+	uint32_t left = p->kept;
+	if (!has_room(bytes)) {
+		atomic_store_explicit(&ring->dropped, ++dropped, memory_order_relaxed);
+		return;
+	}
+	put(head, p, sizeof(*p));
+	for (unsigned i = 0; i < count && left; i++) {
+		uint32_t n = (uint32_t)vb_min_u64(pieces[i].iov_len, left);
+		put(at, pieces[i].iov_base, n);
+		at += n;
+		left -= n;
+	}
+	head += bytes;
+	packets++;
+	atomic_store_explicit(&ring->packets, packets, memory_order_relaxed);
+	atomic_store_explicit(&ring->head, head, memory_order_release); /* pairs with the reader's acquire */
+}
+
+/* ---- notes ---- */
+
+/* The first piece holds the BTH. */
+static bool is_wanted_locked(uint32_t qpn, const struct iovec *pieces)
+{
+	const uint8_t *bth = pieces[0].iov_base;
+	uint32_t to = (uint32_t)bth[DESTINATION_QPN_AT] << 16 | (uint32_t)bth[DESTINATION_QPN_AT + 1] << 8 | bth[DESTINATION_QPN_AT + 2];
+	return (filter.opcodes[bth[0] / 64] >> bth[0] % 64 & 1) && (!filter.qpn || filter.qpn == qpn || filter.qpn == to);
+}
+
+static struct vb_capture_packet describe(const struct vb_capture_note *note)
+{
+	struct vb_capture_packet p = {
+		.time_ns = note->time_ns,
+		.flow_label = note->addr->flow_label,
+		.source_port = note->addr->udp_sport,
+		.ip_id = note->ip_id,
+		.traffic_class = note->addr->traffic_class,
+		.hop_limit = note->addr->hop_limit,
+		.flags = (uint8_t)note->flags,
+		.qpn = note->qpn,
+	};
+	memcpy(p.source, &note->addr->src, sizeof(p.source));
+	memcpy(p.destination, &note->addr->dst, sizeof(p.destination));
+	return p;
+}
+
+void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count)
+{
+	struct vb_capture_packet p = describe(note);
+	for (unsigned i = 0; i < count; i++)
+		p.len += (uint32_t)pieces[i].iov_len;
+	if (!count || pieces[0].iov_len < BTH_BYTES)
+		return;
+	vb_lock(&lock);
+	if (ring && is_wanted_locked(note->qpn, pieces)) {
+		if (!p.time_ns)
+			p.time_ns = vb_now_ns(); /* so that the ring is in order */
+		p.kept = vb_min_u32(p.len, filter.snap);
+		write_locked(&p, pieces, count);
+	}
+	vb_unlock(&lock);
+}
+
+/* ---- life ---- */
+
+static void forget(void)
+{
+	vb_lock_init(&lock);
+	ring = NULL;
+	atomic_store(&vb_capture_flag, false);
+}
+
+/* The size of the ring in a memfd, which its first page says. */
+static int map_ring(int memfd, struct vb_capture_ring **out, uint64_t *bytes)
+{
+	size_t size = vb_shm_size(memfd);
+	void *at;
+	*bytes = size > VB_CAPTURE_DATA ? size - VB_CAPTURE_DATA : 0;
+	if (*bytes < VB_CAPTURE_MIN_BYTES || *bytes > VB_CAPTURE_MAX_BYTES || *bytes & (*bytes - 1))
+		return -EINVAL;
+	int err = vb_shm_map_segment(memfd, size, true, &at);
+	if (!err)
+		*out = at;
+	return err;
+}
+
+int vb_capture_start(int memfd, const struct vb_capture_filter *wanted)
+{
+	struct vb_capture_ring *mapped;
+	uint64_t bytes;
+	int err = map_ring(memfd, &mapped, &bytes);
+	if (err)
+		return err;
+	vb_host_at_fork(forget);
+	vb_lock(&lock);
+	bool is_free = !ring;
+	if (is_free) {
+		ring = mapped;
+		ring_bytes = bytes;
+		filter = *wanted;
+		head = packets = dropped = 0;
+		atomic_fetch_add(&serial, 1);
+		atomic_store(&vb_capture_flag, true);
+	}
+	vb_unlock(&lock);
+	if (!is_free)
+		vb_shm_unmap(mapped, VB_CAPTURE_DATA + bytes);
+	return is_free ? 0 : -EBUSY;
+}
+
+void vb_capture_stop(void)
+{
+	atomic_store(&vb_capture_flag, false);
+	vb_lock(&lock);
+	struct vb_capture_ring *last = ring;
+	ring = NULL;
+	vb_unlock(&lock);
+	if (last)
+		vb_shm_unmap(last, VB_CAPTURE_DATA + ring_bytes);
+}
+
+unsigned vb_capture_serial(void) { return atomic_load_explicit(&serial, memory_order_relaxed); }
+
+void vb_capture_count(uint64_t *noted, uint64_t *lost)
+{
+	vb_lock(&lock);
+	*noted = packets;
+	*lost = dropped;
+	vb_unlock(&lock);
+}

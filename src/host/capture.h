@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Packets that this process sends and gets, noted for a visitor while one captures (formats: inspect.h). Who has a packet in hand asks
+ * vb_capture_is_on, a load of a flag that hardly ever changes, and only then notes it. One capture at a time; the ring is the visitor's, and
+ * nothing in it is believed but how far the visitor has read.
+ *
+ * Notes may come from any thread. They wait for each other, so that the ring has one writer.
+ */
+#ifndef VB_HOST_CAPTURE_H
+#define VB_HOST_CAPTURE_H
+
+#include "host/host.h"
+#include "host/inspect.h"
+
+extern VB_EXPORT atomic_bool vb_capture_flag;
+
+static inline bool vb_capture_is_on(void) { return vb_unlikely(atomic_load_explicit(&vb_capture_flag, memory_order_relaxed)); }
+
+/* What is known of a packet beside its bytes. */
+struct vb_capture_note {
+	const struct vb_inbox_addr *addr;
+	uint64_t time_ns;  /* 0: now */
+	unsigned flags;    /* VB_CAPTURE_* */
+	uint32_t qpn;      /* this process's end; 0: unknown */
+	uint16_t ip_id;
+};
+
+/* The pieces are a packet from the BTH on, with its ICRC if the flags say so. */
+VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count);
+
+/* 0; -EBUSY: there is a capture; -EINVAL or -EPERM: it is no ring. The descriptor stays the caller's. */
+int vb_capture_start(int memfd, const struct vb_capture_filter *filter);
+void vb_capture_stop(void);
+/* How often a capture has started: who keeps numbers for it begins anew then. */
+unsigned vb_capture_serial(void);
+void vb_capture_count(uint64_t *packets, uint64_t *dropped);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "local/capture.h"
+
+#include <string.h>
+
+#include "adapter/ranges.h"
+
+enum { PSN_MASK = 0xffffff };
+
+/* ---- memory of this process ---- */
+
+struct list {
+	uint32_t pd;
+	const struct ibv_sge *sge;
+	unsigned n;
+};
+
+static bool copy_list(const struct list *list, uint64_t offset, size_t bytes, uint8_t *to)
+{
+	struct vb_ranges from, into;
+	unsigned bad;
+	if (vb_ranges_of_list(&from, vb_arena, list->pd, list->sge, list->n, offset, bytes, 0, &bad) != VB_KEY_OK)
+		return false;
+	vb_ranges_of_bytes(&into, to, bytes);
+	return vb_ranges_copy(&into, &from) == 0;
+}
+
+/* ctx: a requester. Of a READ, what it has got. */
+struct requester {
+	struct vb_local_qp *l;
+	const struct vb_sqe *sqe;
+};
+
+static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
+{
+	const struct requester *r = ctx;
+	struct list list = { .pd = r->l->qp->pd->number, .sge = r->sqe->sge, .n = r->sqe->nsge };
+	if (!(r->sqe->flags & IBV_SEND_INLINE))
+		return copy_list(&list, offset, bytes, to);
+	memcpy(to, r->sqe->inline_data + offset, bytes);
+	return true;
+}
+
+/* ctx: the responder's half. A SEND has gone to the receive, all else to or from where the request said. */
+static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
+{
+	const struct vb_local_qp *l = ctx;
+	const struct vb_request *r = &l->resp.cur;
+	const struct vb_rwqe *w = &l->resp.rwqe;
+	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
+	struct vb_ranges from, into;
+	uint64_t va;
+	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV)
+		return l->resp.have_rwqe && copy_list(&list, offset, bytes, to);
+	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0, vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
+		return false;
+	vb_ranges_of_bytes(&from, (void *)(uintptr_t)va, bytes);
+	from.on_demand = vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
+	vb_ranges_of_bytes(&into, to, bytes);
+	return vb_ranges_copy(&into, &from) == 0;
+}
+
+/* ---- the requester ---- */
+
+static bool is_atomic(unsigned opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static struct vb_shown message_of(struct requester *r, uint32_t psn, uint32_t msn)
+{
+	return (struct vb_shown){ .qp = r->l->qp, .what = r->sqe, .psn = psn, .msn = msn & PSN_MASK, .by_requester = true,
+				  .fetch = fetch_entry, .ctx = r };
+}
+
+/* The first message of a capture is the next one: what is in the ring has no number. */
+static void begin_requester(struct vb_local_qp *l, uint32_t position)
+{
+	unsigned serial = vb_capture_serial();
+	if (l->shown.req_serial == serial)
+		return;
+	l->shown.req_serial = serial;
+	l->shown.first = position;
+	l->shown.psn = l->shown.answered_psn = (l->qp->attr.sq_psn + position) & PSN_MASK;
+	l->shown.msn = position;
+	l->shown.is_fresh = true;
+}
+
+/* The responder needs to be told where it cannot know what came before. */
+static void tell_psn(struct vb_local_qp *l, uint32_t position)
+{
+	bool is_empty = position == atomic_load_explicit(&l->req.acked, memory_order_relaxed);
+	if (!is_empty && !l->shown.is_fresh)
+		return;
+	l->shown.is_fresh = false;
+	atomic_store_explicit(&l->mine->shown, vb_shm_shown(position, l->shown.psn), memory_order_relaxed);
+	if (is_empty)
+		l->shown.answered_psn = l->shown.psn;
+}
+
+void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
+{
+	uint32_t position = l->req.published - 1;
+	struct requester r = { .l = l, .sqe = sqe };
+	begin_requester(l, position);
+	tell_psn(l, position);
+	struct vb_shown m = message_of(&r, l->shown.psn, 0);
+	vb_show_request(&m);
+	l->shown.psn = (l->shown.psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+}
+
+static uint64_t found_by(struct requester *r)
+{
+	uint64_t original = 0;
+	return fetch_entry(r, 0, sizeof(original), (uint8_t *)&original) ? original : 0;
+}
+
+void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status)
+{
+	uint32_t position = atomic_load_explicit(&l->req.acked, memory_order_relaxed);
+	struct requester r = { .l = l, .sqe = sqe };
+	if (l->shown.req_serial != vb_capture_serial() || (int32_t)(position - l->shown.first) < 0)
+		return;
+	struct vb_shown m = message_of(&r, l->shown.answered_psn, l->shown.msn + (status == IBV_WC_SUCCESS));
+	if (status != IBV_WC_SUCCESS) {
+		vb_show_nak(&m, status);
+		return;
+	}
+	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
+	vb_show_answer(&m);
+	l->shown.msn++;
+	l->shown.answered_psn = (l->shown.answered_psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+}
+
+void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
+{
+	struct requester r = { .l = l, .sqe = sqe };
+	begin_requester(l, l->req.published);
+	struct vb_shown m = message_of(&r, l->shown.psn, ++l->shown.msn);
+	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
+	vb_show_request(&m);
+	vb_show_answer(&m);
+	l->shown.psn = (l->shown.psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+}
+
+/* ---- the responder ---- */
+
+/* The PSN of the request at a ring position: as the requester says, or as it follows from the one before. */
+static uint32_t expected_psn(struct vb_local_qp *l, uint32_t position)
+{
+	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_acquire);
+	uint64_t said = atomic_load_explicit(&theirs->shown, memory_order_relaxed);
+	unsigned serial = vb_capture_serial();
+	if (l->shown.resp_serial != serial) {
+		l->shown.expected = (l->qp->attr.rq_psn + position) & PSN_MASK;
+		l->shown.served = position;
+	}
+	l->shown.resp_serial = serial;
+	if (vb_shm_shown_is_for(said, position))
+		l->shown.expected = vb_shm_shown_psn(said);
+	return l->shown.expected;
+}
+
+static struct vb_sqe entry_of(const struct vb_request *r)
+{
+	return (struct vb_sqe){
+		.remote_addr = r->remote_addr, .rkey = r->rkey, .imm = r->imm, .length = r->length, .opcode = r->opcode, .srqn = r->srqn,
+		.compare_add = r->compare_add, .swap = r->swap, .flags = r->flags & VB_SHM_SOLICITED ? IBV_SEND_SOLICITED : 0,
+	};
+}
+
+/* A request that was refused is shown without its data, that is, by its NAK: they may be nowhere in this process. */
+void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
+{
+	struct vb_sqe what = entry_of(&l->resp.cur);
+	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed), psn = expected_psn(l, position);
+	struct vb_shown m = { .qp = l->qp, .what = &what, .psn = psn, .msn = l->shown.served & PSN_MASK, .fetch = fetch_target, .ctx = l };
+	if (status != IBV_WC_SUCCESS) {
+		vb_show_nak(&m, status);
+		return;
+	}
+	if (is_atomic(what.opcode))
+		m.original = atomic_load_explicit(&l->mine->atomics[(l->resp.atomics - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
+	vb_show_request(&m);
+	m.msn = ++l->shown.served & PSN_MASK;
+	vb_show_answer(&m);
+	l->shown.expected = (psn + vb_shown_packets(l->qp, &what)) & PSN_MASK;
+}

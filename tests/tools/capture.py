@@ -1,0 +1,543 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses packets, is read back from the
+file: by the judge of packets that the network tests have, which knows nothing of the library, and by tshark.
+
+Runs in a network namespace of its own.
+usage: capture.py BUILD_DIR [PATTERN]
+"""
+import collections
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import paths  # noqa: F401
+import harness
+import packets as wire
+from look import Failure, be_alone, expect, looked, processes, running, wait_for
+
+BUILD = sys.argv[1]
+VERBATIM = os.path.join(BUILD, "verbatim")
+LIMIT_S = 60.0
+OUT, IN = 2, 1
+ETHERNET = b"\0" * 12
+NOTE = 0x400000          # tshark's severities below are comments, such as ours, and chat
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+@dataclasses.dataclass
+class Captured:
+    interface: str
+    direction: int
+    time: int
+    whole: bool
+    comment: str
+    dropped: int
+    packet: wire.Packet
+    ip: bytes
+
+    def header(self, version_bytes):
+        return self.ip[version_bytes:]
+
+
+class Capture:
+    """A pcapng file, read by the rules of its format; anything else is a failure."""
+
+    def __init__(self, path):
+        self.path = path
+        self.interfaces, self.packets, self.statistics = [], [], {}
+        with open(path, "rb") as file:
+            data = file.read()
+        at = 0
+        while at < len(data):
+            kind, length = struct.unpack_from("<II", data, at)
+            expect(length % 4 == 0 and struct.unpack_from("<I", data, at + length - 4)[0] == length, True, f"lengths of the block at {at}")
+            self._block(kind, data[at + 8:at + length - 4])
+            at += length
+
+    @staticmethod
+    def _options(data):
+        found, at = {}, 0
+        while at < len(data):
+            code, length = struct.unpack_from("<HH", data, at)
+            found[code] = data[at + 4:at + 4 + length]
+            at += 4 + (length + 3 & ~3)
+        return found
+
+    def _block(self, kind, body):
+        if kind == 1:
+            expect(struct.unpack_from("<H", body)[0], 101, "link type")
+            self.interfaces.append(self._options(body[8:])[2].decode())
+        elif kind == 5:
+            options = self._options(body[12:])
+            self.statistics[self.interfaces[struct.unpack_from("<I", body)[0]]] = [int.from_bytes(options[c], "little") for c in (4, 5)]
+        elif kind == 6:
+            interface, high, low, kept, length = struct.unpack_from("<IIIII", body)
+            ip = body[20:20 + kept]
+            options = self._options(body[20 + (kept + 3 & ~3):])
+            number = len(self.packets) + 1
+            frame = ETHERNET + struct.pack(">H", wire.ETHERTYPES[ip[0] >> 4]) + ip
+            packet = wire.Packet(number, high << 32 | low, frame) if kept == length else None
+            self.packets.append(Captured(self.interfaces[interface], int.from_bytes(options[2], "little"), high << 32 | low, kept == length,
+                                         options[1].decode(), int.from_bytes(options.get(4, b""), "little"), packet, ip))
+        else:
+            expect(kind, 0x0a0d0d0a, "block")
+
+    def judge(self):
+        """Each packet is right, and they are in the order of time."""
+        for captured in self.packets:
+            # A flow whose port is taken on this host has another: it is but entropy.
+            problems = [p for p in captured.packet.problems if "source port" not in p] if captured.whole else ["cut"]
+            expect(problems, [], f"packet {captured.packet.number if captured.whole else '?'}")
+        # A thread that loses its processor between looking at the clock and noting a packet may be too late for its turn.
+        late = sum(one.time > other.time for one, other in zip(self.packets, self.packets[1:]))
+        expect(late <= len(self.packets) // 50, True, f"{late} of {len(self.packets)} packets are out of the order of time")
+        return self
+
+    def names(self, direction=OUT | IN):
+        return collections.Counter(c.packet.name for c in self.packets if c.direction & direction)
+
+
+def dissected(path):
+    """tshark's opinion: (frames, complaints)."""
+    if not shutil.which("tshark"):
+        return None
+    def rows(condition):
+        out = subprocess.run(["tshark", "-r", path, "-Y", condition, "-T", "fields", "-e", "frame.number", "-e", "_ws.expert.message"],
+                             capture_output=True, text=True, check=True).stdout
+        return out.splitlines()
+    return len(rows("infiniband.bth.opcode")), rows(f"_ws.malformed or _ws.expert.severity >= {NOTE}")
+
+
+def check_dissection(capture):
+    seen = dissected(capture.path)
+    if seen:
+        expect(seen, (len(capture.packets), []), "what tshark says")
+
+
+def check_sequences(capture, direction=OUT):
+    """Requests of each flow have consecutive PSNs from the first on, and each that asks is answered once with its PSN."""
+    expected, asked, answered = {}, collections.Counter(), collections.Counter()
+    for c in capture.packets:
+        p = c.packet
+        is_answer = p.name in ("ACKNOWLEDGE", "ATOMIC_ACKNOWLEDGE") or p.name.startswith("READ_RESPONSE")
+        if p.service != wire.RC:
+            continue
+        if is_answer:
+            if c.direction != direction and p.name != "READ_RESPONSE_FIRST" and p.name != "READ_RESPONSE_MIDDLE":
+                answered[c.interface, p.psn] += 1
+            continue
+        if c.direction != direction:
+            continue
+        flow = c.interface, p.destination_qpn
+        expect(p.psn, expected.get(flow, p.psn), f"PSN of packet {p.number} ({p.name})")
+        taken = read_packets(c) if p.name == "READ_REQUEST" else 1
+        expected[flow] = p.psn + taken & 0xffffff
+        if p.name.endswith(("ONLY", "LAST", "IMM", "INV", "REQUEST", "SWAP", "ADD")):
+            asked[c.interface, p.psn + taken - 1 & 0xffffff] += 1
+    expect(answered, asked, "each message is answered once")
+    expect(bool(asked), True, "messages")
+
+
+def read_packets(c):
+    """PSNs that a READ of a path MTU of 4096 takes."""
+    length = int.from_bytes(c.ip[-8:-4], "big")
+    return max(1, -(-length // 4096))
+
+
+def log(name):
+    return os.path.join(LOGS, name)
+
+
+def run_both(name, server, client, *options):
+    """A pair of programs, each captured from its beginning on."""
+    found = []
+    with contextlib.ExitStack() as stack:
+        pids = []
+        for side, command in (("server", server), ("client", client)):
+            path = log(f"{name}.{side}.pcapng")
+            found.append(path)
+            program = Captor(command, log(f"{name}.{side}.log"), path, options)
+            stack.callback(program.end)
+            pids.append(program)
+            if side == "server":
+                program.wait_ready()
+        for program in reversed(pids):
+            expect(program.wait(time.monotonic() + LIMIT_S), 0, f"exit status of {program.command} ({program.output()[-200:]})")
+    return [Capture(path).judge() for path in found]
+
+
+class Captor(harness.Program):
+    """A program under verbatim run --capture. Its process is a child of the one that is waited for."""
+
+    def __init__(self, command, log_path, path, options):
+        self.capture_options = [f"--capture={path}", *options]
+        super().__init__(BUILD, command, log_path)
+
+    def argv(self, build, prefix):
+        return [*prefix, VERBATIM, "run", *self.capture_options, *self.command.split()]
+
+    def wait_ready(self, shows="", port=0):
+        wait_for(lambda: next(harness.listeners(self.process.pid), None) or self.process.poll() is not None, "a listener")
+
+
+def ping(options, addr="127.0.0.1"):
+    return f"rping -s -a {addr} -p 7476 {options}", f"rping -c -a {addr} -p 7476 {options}"
+
+
+# ---- what is shown ----
+
+@case
+def local_rping():
+    server, client = run_both("local_rping", *ping("-C 10 -S 100"))
+    for capture in server, client:
+        check_dissection(capture)
+        check_sequences(capture)
+        expect(len(capture.interfaces), 1, "interfaces")
+        expect(re.fullmatch(r"rping\[\d+\]", capture.interfaces[0]) is not None, True, capture.interfaces[0])
+        expect({c.packet.cm.name for c in capture.packets if c.packet.cm} >= {"REQ", "REP", "RTU", "DREQ"}, True, "connection management")
+    # A ping is a READ and a WRITE of the server, and two SENDs of each side.
+    expect(server.names(OUT)["READ_REQUEST"], 10, "READs")
+    expect(server.names(IN)["READ_RESPONSE_ONLY"], 10, "answers to READs")
+    expect(server.names(OUT)["WRITE_ONLY"], 10, "WRITEs")
+    expect(client.names(OUT)["SEND_ONLY"] - sum(1 for c in client.packets if c.packet.cm and c.direction == OUT), 20, "SENDs of the client")
+    expect(sum(1 for c in server.packets if c.packet.service == wire.RC and c.packet.name == "SEND_ONLY" and c.direction == IN), 20, "arrivals")
+    way = {c.comment.split(", ")[1] for c in server.packets if c.packet.service == wire.RC}
+    expect(way, {"through shared memory"}, "comments")
+
+
+@case
+def local_messages_of_many_packets():
+    server, client = run_both("local_long", *ping("-C 3 -S 60000 -v"))
+    check_sequences(server)
+    check_sequences(client)
+    check_dissection(server)
+    expect(server.names(OUT)["WRITE_MIDDLE"] > 10 and server.names(IN)["READ_RESPONSE_MIDDLE"] > 10, True, "middle packets")
+    data = b"".join(c.ip[28 + 12 + (4 if c.packet.name[-5:] in ("FIRST", "_LAST") else 0):-4] for c in server.packets
+                    if c.packet.name.startswith("READ_RESPONSE"))
+    expect(b"rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ" in data.replace(b"\0", b""), True, "the bytes that were read")
+
+
+@case
+def local_by_each_way():
+    for way in "mapped", "process_vm", "link":
+        server, client = run_both(f"local_{way}", *ping("-C 5 -S 9000"), f"--copy={way}")
+        for capture in server, client:
+            check_sequences(capture)
+        expect(server.names(OUT)["READ_REQUEST"], 5, f"{way}: READs")
+
+
+def sent(capture, *names):
+    return [c.packet.psn for c in capture.packets if c.direction == OUT and c.packet.service == wire.RC and c.packet.name in names]
+
+
+def arrived(capture, *names):
+    return [c.packet.psn for c in capture.packets if c.direction == IN and c.packet.service == wire.RC and c.packet.name in names]
+
+
+@case
+def local_both_ends_agree():
+    """What a requester says it sent through the ring has the same PSNs at the responder, whatever it executed itself in between."""
+    server, client = run_both("local_agree", *ping("-C 20 -S 5000"))
+    expect(arrived(client, "SEND_ONLY"), sent(server, "SEND_ONLY"), "server to client")
+    expect(arrived(server, "SEND_ONLY"), sent(client, "SEND_ONLY"), "client to server")
+    expect(len(sent(client, "SEND_ONLY")), 40, "messages")
+
+
+@case
+def local_atomics():
+    if harness.missing_programs("ib_atomic_lat"):
+        return "ib_atomic_lat is not installed"
+    for kind, name in (("FETCH_AND_ADD", "FETCH_ADD"), ("CMP_AND_SWAP", "COMPARE_SWAP")):
+        command = f"ib_atomic_lat -F -d vb_lo -x 0 -p 18597 -n 50 -A {kind}"
+        server, client = run_both(f"atomic_{kind}", command, command + " 127.0.0.1")
+        check_sequences(client)
+        check_dissection(client)
+        expect(client.names(OUT)[name], 50, name)
+        expect(client.names(IN)["ATOMIC_ACKNOWLEDGE"], 50, "answers")
+        del server
+    return None
+
+
+@case
+def local_other_services():
+    command = "ibv_ud_pingpong -g 0 -d vb_lo -p 18596 -n 30 -s 1000"
+    server, client = run_both("ud", command, command + " 127.0.0.1")
+    expect(client.names(OUT)["SEND_ONLY"], 30, "datagrams out")
+    expect(client.names(IN)["SEND_ONLY"], 30, "datagrams in")
+    check_dissection(client)
+    command = "ibv_xsrq_pingpong -g 0 -d vb_lo -p 18595 -n 20"
+    server, client = run_both("xrc", command, command + " 127.0.0.1")
+    expect(sum(1 for c in client.packets if c.packet.service == wire.XRC and c.direction == OUT) > 20, True, "XRC requests")
+    command = "ib_write_bw -F -d vb_lo -x 0 -p 18594 -n 50 -s 65536 -q 2"
+    if not harness.missing_programs(command):
+        server, client = run_both("bandwidth", command, command + " 127.0.0.1", "--buffer=64")
+        check_sequences(client)
+        expect(client.names(OUT)["WRITE_FIRST"] >= 100, True, "WRITEs")
+
+
+@case
+def wire_without_loss():
+    server, client = run_both("wire", *ping("-C 20 -S 9000"), "--wire")
+    for capture in server, client:
+        check_dissection(capture)
+        expect({c.comment.split(", ")[1] for c in capture.packets if c.packet.service == wire.RC}, {"over UDP"}, "comments")
+    expect(sorted(arrived(client, "SEND_ONLY")), sorted(sent(server, "SEND_ONLY")), "what the server sent the client got")
+
+
+@case
+def wire_that_loses():
+    if not shutil.which("nft"):
+        return "nft is not installed"
+    rules = "table inet t {\nchain c { type filter hook input priority 0; udp dport 4791 numgen random mod 10 == 0 drop; }\n}\n"
+    made = subprocess.run(["nft", "-f", "-"], input=rules, text=True, capture_output=True, check=False)
+    if made.returncode:
+        return f"nft: {made.stderr.strip()[:100]}"
+    try:
+        server, client = run_both("lossy", *ping("-C 200 -S 9000"), "--wire", "--no-gso")
+    finally:
+        subprocess.run(["nft", "flush", "ruleset"], check=True)
+    for capture in server, client:
+        check_dissection(capture)
+    gone = collections.Counter(sent(server, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
+    came = collections.Counter(arrived(client, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
+    expect(set(came), set(gone), "all came in the end")
+    expect(sum(gone.values()) > len(gone), True, "some were sent more than once")
+    expect(sum(came.values()) < sum(gone.values()), True, "some were lost")
+    return None
+
+
+@case
+def wire_over_ipv6():
+    if "::1" not in subprocess.run(["ip", "-6", "addr"], capture_output=True, text=True, check=False).stdout:
+        return "there is no IPv6"
+    for options in ((), ("--wire",)):
+        server, client = run_both("ipv6", *ping("-C 5 -S 5000", "::1"), *options)
+        check_dissection(server)
+        expect({c.ip[0] >> 4 for c in client.packets}, {6}, "IP version")
+    return None
+
+
+# ---- from outside ----
+
+PING_SERVER, PING_CLIENT = ping("")
+
+
+@contextlib.contextmanager
+def pinging(client=PING_CLIENT + " -C 100000000"):
+    with running(PING_SERVER, client) as pids:
+        wait_for(lambda: all(pid in processes() and processes()[pid]["qps"] for pid in pids), "both are connected")
+        yield pids
+
+
+def captured(name, *options):
+    path = log(f"{name}.pcapng")
+    done = subprocess.run([VERBATIM, "capture", *options, path], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect(done.returncode, 0, f"exit status ({done.stderr})")
+    return Capture(path), done.stderr
+
+
+@case
+def attached_to_what_runs():
+    with pinging() as (server, client):
+        capture, said = captured("attached", "--packets=500")
+        capture.judge()
+        check_dissection(capture)
+        expect(sorted(capture.interfaces), sorted(f"rping[{pid}]" for pid in (server, client)), "interfaces")
+        expect(len(capture.packets), 500, "packets")
+        expect("500 packets of 2 processes" in said, True, said)
+        check_agreement(capture, server, client)
+        again, _ = captured("attached_again", "--packets=100", f"--pid={server}", "--quiet")
+        expect((again.judge().interfaces, len(again.packets)), ([f"rping[{server}]"], 100), "a second time, one process")
+
+
+def check_agreement(capture, server, client):
+    """SENDs of one are arrivals of the other with the same PSN, but for those at the ends of the capture."""
+    for one, other in ((server, client), (client, server)):
+        out = [c.packet.psn for c in capture.packets if c.interface == f"rping[{one}]" and c.direction == OUT and c.packet.name == "SEND_ONLY"]
+        into = [c.packet.psn for c in capture.packets if c.interface == f"rping[{other}]" and c.direction == IN and c.packet.name == "SEND_ONLY"]
+        common = set(out) & set(into)
+        expect(len(common) >= min(len(out), len(into)) - 3, True, f"{len(common)} of {len(out)} and {len(into)} SENDs have the same PSN")
+
+
+@case
+def filters():
+    with pinging() as (server, client):
+        reads, _ = captured("reads", "--packets=50", "--opcode=read", f"--pid={server}")
+        expect(set(reads.judge().names()), {"READ_REQUEST", "READ_RESPONSE_ONLY"}, "opcodes")
+        outward, _ = captured("out", "--packets=50", "--direction=out")
+        expect({c.direction for c in outward.judge().packets}, {OUT}, "direction")
+        cut, _ = captured("cut", "--packets=50", "--snap=16")
+        expect({len(c.ip) for c in cut.packets if not c.whole}, {20 + 8 + 16}, "snap")
+        expect(dissected(cut.path)[0] if shutil.which("tshark") else 50, 50, "tshark reads it")
+        qpn = reads.packets[0].packet.destination_qpn
+        one, _ = captured("qp", "--packets=50", f"--qp={qpn}")
+        expect(len(one.judge().packets), 50, "packets of the queue pair")
+        nothing, _ = captured("other_qp", "--seconds=0.5", "--qp=0xffff00")
+        expect(nothing.packets, [], "packets of another")
+
+
+@case
+def capture_ends_with_its_end():
+    with pinging() as (server, client):
+        tool = subprocess.Popen([VERBATIM, "capture", log("killed.pcapng")], stderr=subprocess.DEVNULL)
+        wait_for(lambda: capturing(client), "the capture runs")
+        second = subprocess.run([VERBATIM, "capture", f"--pid={client}", "--seconds=1", log("second.pcapng")], capture_output=True, text=True,
+                                check=False, timeout=LIMIT_S)
+        expect("captured by another already" in second.stderr, True, second.stderr)
+        tool.kill()
+        tool.wait()
+        wait_for(lambda: not capturing(client) and not capturing(server), "the processes have stopped noting")
+        before = processes()
+        capture, _ = captured("after", "--packets=20")
+        expect(len(capture.judge().packets), 20, "the next capture")
+        expect(set(processes()), set(before), "the programs go on")
+
+
+def capturing(pid):
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+        return "verbatim-capture" in maps.read()
+
+
+@case
+def captured_process_dies():
+    with pinging() as (server, client):
+        tool = subprocess.Popen([VERBATIM, "capture", f"--pid={client}", log("died.pcapng")], stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: capturing(client), "the capture runs")
+        time.sleep(0.1)
+        os.kill(client, signal.SIGKILL)
+        said = tool.communicate(timeout=LIMIT_S)[1]
+        expect(tool.returncode, 0, said)
+        expect(len(Capture(log("died.pcapng")).judge().packets) > 10, True, "what it had noted")
+
+
+@case
+def interrupt_writes_the_rest():
+    with pinging():
+        path = log("interrupted.pcapng")
+        tool = subprocess.Popen([VERBATIM, "capture", path], stderr=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=LIMIT_S)[1]
+        capture = Capture(path).judge()
+        expect((tool.returncode, f"{len(capture.packets)} packets" in said), (0, True), said)
+        expect(set(capture.statistics), set(capture.interfaces), "statistics of each interface")
+
+
+@case
+def drops_are_counted_and_told():
+    if harness.missing_programs("ib_write_bw"):
+        return "ib_write_bw is not installed"
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18593 -D 600"
+    with running(traffic, traffic + " 127.0.0.1") as (server, client):
+        wait_for(lambda: client in processes() and looked("stats", str(client))[0]["sends_done"] > 0, "traffic")
+        path = log("drops.pcapng")
+        tool = subprocess.Popen([VERBATIM, "capture", "--buffer=1", f"--pid={client}", path], stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: capturing(client), "the capture runs")
+        tool.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        tool.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=LIMIT_S)[1]
+        capture = Capture(path).judge()
+        received, dropped = capture.statistics[capture.interfaces[0]]
+        expect(dropped > 0 and received == dropped + len(capture.packets), True, f"{received} noted, {dropped} dropped, {len(capture.packets)} kept")
+        expect(f"{dropped} dropped" in said, True, said)
+        expect(0 < sum(c.dropped for c in capture.packets) <= dropped, True, "drops before packets")
+        del server
+    return None
+
+
+# ---- run ----
+
+@case
+def run__statuses_and_streams():
+    def status(*args, **options):
+        done = subprocess.run([VERBATIM, "run", f"--capture={log('run.pcapng')}", *args], capture_output=True, text=True, check=False,
+                              timeout=LIMIT_S, **options)
+        return done.returncode, done.stdout, done.stderr
+    expect(status("sh", "-c", "exit 42"), (42, "", ""), "exit status")
+    expect(status("sh", "-c", "kill -TERM $$")[0], 143, "killed by a signal")
+    expect(status("cat", input="through"), (0, "through", ""), "streams")
+    expect(status("no-such-program")[0], 127, "not found")
+    expect(Capture(log("run.pcapng")).packets, [], "a program without devices")
+    expect(subprocess.run([VERBATIM, "run", "--capture=/nonexistent/x", "true"], capture_output=True, check=False).returncode, 125, "no file")
+    for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=":
+        expect(subprocess.run([VERBATIM, "run", option, "true"], capture_output=True, check=False).returncode, 125, option)
+
+
+@case
+def run__signals_reach_the_program():
+    with subprocess.Popen([VERBATIM, "run", f"--capture={log('signal.pcapng')}", "sh", "-c", "trap 'kill $!; echo got; exit 7' TERM; echo up; sleep 60 >/dev/null & wait"],
+                          stdout=subprocess.PIPE, text=True) as tool:
+        expect(tool.stdout.readline(), "up\n", "it runs")
+        tool.terminate()
+        expect((tool.wait(LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
+
+
+@case
+def run__all_that_it_starts():
+    script = "rping -s -a 127.0.0.1 -p 7477 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7477 -C 5; wait"
+    path = log("children.pcapng")
+    done = subprocess.run([VERBATIM, "run", f"--capture={path}", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    capture = Capture(path).judge()
+    expect((done.returncode, len(capture.interfaces)), (0, 2), f"both processes ({done.stderr})")
+    check_sequences(capture)
+
+
+@case
+def nobody_captures():
+    """The variable without a capture: a program goes its way."""
+    environment = os.environ | {"VERBATIM_CAPTURE": "verbatim/capture/0", "VERBATIM_DEBUG": "1"}
+    done = subprocess.run([VERBATIM, "run", "ibv_devinfo"], capture_output=True, text=True, check=False, timeout=LIMIT_S, env=environment)
+    expect((done.returncode, "nobody captures" in done.stderr), (0, True), done.stderr)
+
+
+@case
+def usage():
+    for args in ([], ["a", "b"], ["--nonsense", "a"], ["--pid=x", "a"], ["--seconds=-1", "a"], ["--opcode=", "a"]):
+        done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
+        expect(done.returncode, 125, f"capture {' '.join(args)}")
+
+
+def run_case(function):
+    start = time.monotonic()
+    try:
+        reason = function()
+    except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
+        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
+    print(f"# {time.monotonic() - start:.1f} s")
+    return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
+
+
+def main():
+    report = harness.Report()
+    pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
+    for function in CASES:
+        if pattern.search(function.__name__):
+            report.add(function.__name__, run_case(function))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    be_alone()
+    harness.require_library(BUILD)
+    if harness.missing_programs("rping", "ibv_ud_pingpong", "ibv_xsrq_pingpong", "ip"):
+        print("1..0 # SKIP rping, ibv_ud_pingpong, ibv_xsrq_pingpong and ip are needed")
+        sys.exit(77)
+    import look
+    LOGS = look.LOGS = harness.log_directory(BUILD, "capture")
+    sys.exit(main())

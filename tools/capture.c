@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* verbatim capture: processes that run, and those that start while it does. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "recorder.h"
+
+enum { STEP_MS = 5, SEEK_EVERY = 40, MAX_PIDS = 64, MAX_REFUSED = 1024 };
+
+struct job {
+	struct recorder_options options;
+	pid_t pids[MAX_PIDS];
+	unsigned pid_count;
+	double seconds;          /* 0: until interrupted */
+	bool quiet;
+	uint32_t refused[MAX_REFUSED]; /* slots of processes that cannot be captured: said once */
+	unsigned refused_count;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal) { interrupted = 1; }
+
+/* Of "--name=value" or "--name" "value" the value; name is cut off the argument. */
+static const char *value_of(int argc, char **argv, int *at, char name[32])
+{
+	const char *arg = argv[*at], *equals = strchr(arg, '=');
+
+	snprintf(name, 32, "%.*s", (int)(equals ? equals - arg : (ptrdiff_t)strlen(arg)), arg);
+	if (equals)
+		return equals + 1;
+	return *at + 1 < argc ? argv[++*at] : "";
+}
+
+static bool take_pid(struct job *job, const char *value)
+{
+	long pid = strtol(value, NULL, 10);
+
+	if (pid <= 0 || job->pid_count == MAX_PIDS)
+		return false;
+	job->pids[job->pid_count++] = (pid_t)pid;
+	return true;
+}
+
+static bool take_argument(struct job *job, int argc, char **argv, int *at)
+{
+	char name[32];
+
+	if (strcmp(argv[*at], "--quiet") == 0)
+		return job->quiet = true;
+	if (argv[*at][0] != '-' || strcmp(argv[*at], "-") == 0) {
+		if (job->options.path)
+			return complain("capture writes one file, not '%s' too", argv[*at]), false;
+		job->options.path = argv[*at];
+		return true;
+	}
+	const char *value = value_of(argc, argv, at, name);
+	if (strcmp(name, "--pid") == 0 && take_pid(job, value))
+		return true;
+	if (strcmp(name, "--seconds") == 0 && (job->seconds = strtod(value, NULL)) > 0)
+		return true;
+	int taken = recorder_option(&job->options, name, value);
+	if (!taken)
+		complain("capture does not know '%s', or not with this value", argv[*at]);
+	return taken == 1;
+}
+
+static bool is_wanted(const struct job *job, const struct process *p)
+{
+	for (unsigned i = 0; i < job->pid_count; i++)
+		if (job->pids[i] == p->pid)
+			return true;
+	return !job->pid_count;
+}
+
+static bool was_refused(struct job *job, uint32_t slot)
+{
+	for (unsigned i = 0; i < job->refused_count; i++)
+		if (job->refused[i] == slot)
+			return true;
+	if (job->refused_count < MAX_REFUSED)
+		job->refused[job->refused_count++] = slot;
+	return false;
+}
+
+static void refuse(struct job *job, const struct process *p, const char *why)
+{
+	if (!was_refused(job, p->slot))
+		complain("%s[%d] is not captured: %s", p->name, (int)p->pid, why);
+}
+
+/* Takes those in that are new. */
+static void seek(struct job *job, struct recorder *r)
+{
+	struct processes all;
+	const char *why;
+
+	processes_find(&all);
+	for (unsigned i = 0; i < all.count; i++) {
+		struct process *p = &all.list[i];
+		if (!is_wanted(job, p) || recorder_has(r, p->pid))
+			continue;
+		if (p->trouble[0]) {
+			if (job->pid_count)
+				refuse(job, p, p->trouble);
+			continue;
+		}
+		int fd = p->fd;
+		p->fd = -1;
+		if (!recorder_add(r, fd, p->pid, p->name, &why))
+			refuse(job, p, why);
+	}
+	processes_free(&all);
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int record(struct job *job)
+{
+	struct recorder *r = recorder_open(&job->options);
+	double end = job->seconds > 0 ? now_s() + job->seconds : 0;
+
+	if (!r)
+		return 1;
+	seek(job, r);
+	if (!job->quiet)
+		fprintf(stderr, "verbatim: capturing %u processes into %s; ^C ends it\n", recorder_live(r), job->options.path);
+	for (unsigned step = 1; !interrupted && !recorder_step(r, -1, STEP_MS); step++) {
+		if (end > 0 && now_s() >= end)
+			break;
+		if (job->pid_count && !recorder_live(r))
+			break; /* those that were asked for have ended */
+		if (step % SEEK_EVERY == 0)
+			seek(job, r);
+	}
+	return recorder_close(r, job->quiet);
+}
+
+int command_capture(int argc, char **argv)
+{
+	static struct job job;
+	struct sigaction action = { .sa_handler = interrupt };
+
+	recorder_defaults(&job.options);
+	for (int i = 1; i < argc; i++)
+		if (!take_argument(&job, argc, argv, &i))
+			return EXIT_OURS;
+	if (!job.options.path)
+		return complain("capture needs a file to write ('-': standard output)");
+	if (strcmp(job.options.path, "-") == 0 && isatty(STDOUT_FILENO))
+		return complain("a capture is not for a terminal");
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return record(&job);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "frame.h"
+
+enum { MAX_PACKET = 65536, SETTLE_MS = 100, COMMENT = 128 };
+
+struct source {
+	int fd;                         /* -1: it has ended, or a mistake was found */
+	bool answered;
+	pid_t pid;
+	char name[64];
+	uint32_t interface;
+	struct vb_capture_ring *ring;
+	uint64_t tail, written, dropped_told;
+};
+
+/* A packet that waits for its turn. */
+struct waiting {
+	uint64_t time_ns, order;
+	unsigned source;
+	struct vb_capture_packet *packet; /* its bytes behind it */
+};
+
+struct recorder {
+	struct recorder_options options;
+	struct pcapng file;
+	FILE *out;
+	struct source sources[RECORDER_SOURCES];
+	unsigned count;
+	struct waiting *waiting;
+	size_t nwaiting, room;
+	uint64_t order, written;
+	uint64_t realtime_ns;           /* at the beginning of CLOCK_MONOTONIC */
+};
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct recorder *recorder_open(const struct recorder_options *options)
+{
+	struct recorder *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		exit(complain("out of memory"));
+	r->options = *options;
+	r->out = strcmp(options->path, "-") == 0 ? stdout : fopen(options->path, "wbe");
+	if (!r->out) {
+		complain("%s: %s", options->path, strerror(errno));
+		free(r);
+		return NULL;
+	}
+	r->realtime_ns = now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC);
+	pcapng_begin(&r->file, r->out, "verbatim " VB_VERSION);
+	return r;
+}
+
+/* ---- sources ---- */
+
+static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
+{
+	size_t size = VB_CAPTURE_DATA + bytes;
+	struct vb_capture_ring *ring = MAP_FAILED;
+
+	*memfd = memfd_create("verbatim-capture", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	/* All of it is there from the beginning, so that nobody who writes can meet a lack of memory. */
+	if (*memfd >= 0 && ftruncate(*memfd, (off_t)size) == 0 && fallocate(*memfd, 0, 0, (off_t)size) == 0 &&
+	    fcntl(*memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, *memfd, 0);
+	if (ring == MAP_FAILED)
+		return NULL;
+	ring->magic = VB_CAPTURE_MAGIC;
+	ring->bytes = bytes;
+	return ring;
+}
+
+bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
+{
+	struct vb_question q = { .magic = VB_VISIT_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter };
+	struct process p = { .fd = fd };
+	char interface[96];
+	int memfd = -1;
+	struct vb_capture_ring *ring = r->count < RECORDER_SOURCES ? make_ring(r->options.ring_bytes, &memfd) : NULL;
+	struct source *s = &r->sources[r->count];
+
+	*why = r->count == RECORDER_SOURCES ? "there are too many" : ring ? NULL : "no memory for its packets";
+	if (ring && process_question(&p, &q, memfd))
+		*why = "it cannot be asked";
+	if (memfd >= 0)
+		close(memfd);
+	if (*why) {
+		if (ring)
+			munmap(ring, VB_CAPTURE_DATA + r->options.ring_bytes);
+		close(fd);
+		return false;
+	}
+	*s = (struct source){ .fd = fd, .pid = pid, .ring = ring };
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
+	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; local traffic is shown as the packets that it stands for", 0);
+	r->count++;
+	return true;
+}
+
+bool recorder_has(const struct recorder *r, pid_t pid)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->sources[i].pid == pid && r->sources[i].fd >= 0)
+			return true;
+	return false;
+}
+
+unsigned recorder_live(const struct recorder *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->count; i++)
+		n += r->sources[i].fd >= 0;
+	return n;
+}
+
+static void end_source(struct source *s, const char *why)
+{
+	if (why)
+		complain("%s[%d]: %s", s->name, (int)s->pid, why);
+	close(s->fd);
+	s->fd = -1;
+}
+
+/* An answer, or the end of the process. */
+static void hear(struct source *s)
+{
+	struct vb_answer a;
+	ssize_t n = recv(s->fd, &a, sizeof(a), MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0)
+		end_source(s, s->answered ? NULL : "it ended, or turned the question away");
+	else if (n != sizeof(a) || a.magic != VB_VISIT_MAGIC || s->answered)
+		end_source(s, "it speaks another language");
+	else if (a.error)
+		end_source(s, a.error == -EBUSY ? "it is captured by another already" : "it refuses");
+	else
+		s->answered = true;
+}
+
+/* ---- rings ---- */
+
+static void copy_out(const struct recorder *r, const struct source *s, uint64_t at, void *to, size_t n)
+{
+	const uint8_t *data = (const uint8_t *)s->ring + VB_CAPTURE_DATA;
+	size_t offset = at & (r->options.ring_bytes - 1), first = n < r->options.ring_bytes - offset ? n : r->options.ring_bytes - offset;
+
+	memcpy(to, data + offset, first);
+	memcpy((uint8_t *)to + first, data, n - first);
+}
+
+static struct waiting *next_place(struct recorder *r)
+{
+	if (r->nwaiting == r->room) {
+		r->room = r->room ? r->room * 2 : 1024;
+		r->waiting = realloc(r->waiting, r->room * sizeof(*r->waiting));
+		if (!r->waiting)
+			exit(complain("out of memory"));
+	}
+	return &r->waiting[r->nwaiting++];
+}
+
+/* One packet out of a ring that has `there` bytes; 0: nonsense, else how long it was there. */
+static uint64_t take_one(struct recorder *r, unsigned index, uint64_t there)
+{
+	struct source *s = &r->sources[index];
+	struct vb_capture_packet head, *p;
+
+	if (there < sizeof(head))
+		return 0;
+	copy_out(r, s, s->tail, &head, sizeof(head));
+	uint64_t bytes = sizeof(head) + ((head.kept + UINT64_C(7)) & ~UINT64_C(7));
+	if (head.kept > head.len || head.kept > MAX_PACKET || head.len > MAX_PACKET || bytes > there)
+		return 0;
+	if (!(head.flags & VB_CAPTURE_OUT ? r->options.out : r->options.in))
+		return bytes;
+	p = malloc(sizeof(head) + head.kept);
+	if (!p)
+		exit(complain("out of memory"));
+	*p = head;
+	copy_out(r, s, s->tail + sizeof(head), p + 1, head.kept);
+	*next_place(r) = (struct waiting){ .time_ns = head.time_ns, .order = r->order++, .source = index, .packet = p };
+	return bytes;
+}
+
+static bool take_ring(struct recorder *r, unsigned index)
+{
+	struct source *s = &r->sources[index];
+	uint64_t head = atomic_load_explicit(&s->ring->head, memory_order_acquire), begin = s->tail;
+	bool good = head - s->tail <= r->options.ring_bytes;
+
+	while (good && s->tail != head) {
+		uint64_t bytes = take_one(r, index, head - s->tail);
+		good = bytes != 0;
+		s->tail += bytes;
+	}
+	atomic_store_explicit(&s->ring->tail, s->tail, memory_order_release); /* pairs with the writer's acquire */
+	if (!good && s->fd >= 0)
+		end_source(s, "what it writes makes no sense");
+	return s->tail != begin;
+}
+
+static bool take_rings(struct recorder *r)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < r->count; i++)
+		any |= take_ring(r, i);
+	return any;
+}
+
+/* ---- the file ---- */
+
+static int by_time(const void *a, const void *b)
+{
+	const struct waiting *x = a, *y = b;
+
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns ? -1 : 1;
+	return x->order < y->order ? -1 : 1;
+}
+
+static void comment_on(const struct source *s, const struct vb_capture_packet *p, char comment[COMMENT])
+{
+	const char *way = p->flags & VB_CAPTURE_LOCAL ? "through shared memory" : p->flags & VB_CAPTURE_INBOX ? "handed over within this host"
+													     : "over UDP";
+	snprintf(comment, COMMENT, "%s %s[%d], %s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name, (int)s->pid, way,
+		 p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
+}
+
+static void write_one(struct recorder *r, const struct waiting *w)
+{
+	static struct frame frame;
+	struct source *s = &r->sources[w->source];
+	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
+	char comment[COMMENT];
+
+	frame_make(&frame, w->packet, w->packet + 1);
+	comment_on(s, w->packet, comment);
+	pcapng_packet(&r->file, &(struct pcapng_packet){
+		.interface = s->interface, .time_ns = r->realtime_ns + w->time_ns, .bytes = frame.bytes, .kept = frame.kept, .len = frame.len,
+		.goes_out = w->packet->flags & VB_CAPTURE_OUT, .dropped = dropped - s->dropped_told, .comment = comment });
+	s->dropped_told = dropped;
+	s->written++;
+	r->written++;
+}
+
+static bool is_enough(const struct recorder *r) { return r->options.max_packets && r->written >= r->options.max_packets; }
+
+/* Writes what is older than a time; packets that others noted a little earlier may still come. */
+static void write_before(struct recorder *r, uint64_t time_ns)
+{
+	size_t n = 0;
+
+	if (r->nwaiting)
+		qsort(r->waiting, r->nwaiting, sizeof(*r->waiting), by_time);
+	for (; n < r->nwaiting && r->waiting[n].time_ns < time_ns; n++) {
+		if (!is_enough(r))
+			write_one(r, &r->waiting[n]);
+		free(r->waiting[n].packet);
+	}
+	if (n)
+		memmove(r->waiting, r->waiting + n, (r->nwaiting - n) * sizeof(*r->waiting));
+	r->nwaiting -= n;
+}
+
+bool recorder_step(struct recorder *r, int fd, int wait_ms)
+{
+	struct pollfd polls[RECORDER_SOURCES + 1];
+	unsigned count = r->count;
+
+	for (unsigned i = 0; i < count; i++)
+		polls[i] = (struct pollfd){ .fd = r->sources[i].fd, .events = POLLIN };
+	polls[count] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	bool news = poll(polls, count + 1, wait_ms) > 0;
+	take_rings(r); /* of those that have ended, too: before that is noticed */
+	for (unsigned i = 0; news && i < count; i++)
+		if (polls[i].revents && r->sources[i].fd >= 0)
+			hear(&r->sources[i]);
+	write_before(r, now_ns(CLOCK_MONOTONIC) - (uint64_t)SETTLE_MS * 1000000);
+	return is_enough(r) || ferror(r->out);
+}
+
+static uint64_t finish_source(struct recorder *r, struct source *s)
+{
+	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
+
+	pcapng_statistics(&r->file, s->interface, now_ns(CLOCK_REALTIME), s->written + dropped, dropped);
+	if (s->fd >= 0)
+		close(s->fd);
+	munmap(s->ring, VB_CAPTURE_DATA + r->options.ring_bytes);
+	return dropped;
+}
+
+int recorder_close(struct recorder *r, bool quiet)
+{
+	uint64_t dropped = 0;
+	bool failed;
+
+	take_rings(r);
+	write_before(r, UINT64_MAX);
+	for (unsigned i = 0; i < r->count; i++)
+		dropped += finish_source(r, &r->sources[i]);
+	failed = ferror(r->out) != 0;
+	failed |= (r->out == stdout ? fflush(stdout) : fclose(r->out)) != 0;
+	if (failed)
+		complain("%s: it could not be written", r->options.path);
+	if (!quiet || dropped)
+		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u processes in %s%s", r->written, r->count, r->options.path, dropped ? "" : "\n");
+	if (dropped)
+		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
+	free(r->waiting);
+	free(r);
+	return failed;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Captures processes into a pcapng file. Each gets a ring of shared memory (host/inspect.h), which it fills and this end empties; packets of all
+ * rings are written in the order of their times, a little after they were noted. What a process writes is hostile: a ring that makes no
+ * sense ends that process's part.
+ */
+#ifndef VB_TOOLS_RECORDER_H
+#define VB_TOOLS_RECORDER_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "ask.h"
+#include "pcapng.h"
+
+enum { RECORDER_SOURCES = 256 };
+
+struct recorder_options {
+	const char *path;               /* "-": standard output */
+	struct vb_capture_filter filter;
+	bool in, out;                   /* which directions are written */
+	uint64_t ring_bytes;            /* a power of two */
+	uint64_t max_packets;           /* 0: no limit */
+};
+
+struct recorder;
+
+/* Opens the file; NULL with a message. */
+struct recorder *recorder_open(const struct recorder_options *options);
+/*
+ * Captures a process that is at the other end of fd, which becomes the recorder's. False with a message in `why`: it cannot be. That it
+ * refuses shows later.
+ */
+bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why);
+bool recorder_has(const struct recorder *r, pid_t pid);
+/* Waits up to so many ms for news, or for fd (-1: none) to be readable, and writes what has come. True: enough has come. */
+bool recorder_step(struct recorder *r, int fd, int wait_ms);
+unsigned recorder_live(const struct recorder *r);
+/* Writes the rest and closes the file; tells on standard error how much came, unless quiet. 0, or 1 with a message. */
+int recorder_close(struct recorder *r, bool quiet);
+
+/* Options of the filter, "--NAME=VALUE": 1 taken, 0 not one of them, -1 with a message. */
+int recorder_option(struct recorder_options *options, const char *name, const char *value);
+void recorder_defaults(struct recorder_options *options);
+
+/* Runs a program, which `become` turns a child into, and captures it and what it starts. Gives its exit status (run_captured.c). */
+int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv));
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program that is captured from its first call on, with all that it starts: each process calls at this one's socket before it opens a
+ * device (host/inspect.h).
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "recorder.h"
+
+enum { STEP_MS = 5, BACKLOG = 256 };
+
+static volatile sig_atomic_t passed_on; /* a signal for the program */
+
+static void pass_on(int signal) { passed_on = signal; }
+
+static int listen_as(char name[64])
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(name, 64, "verbatim/capture/%d", (int)getpid());
+	memcpy(un.sun_path + 1, name, strlen(name));
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) == 0 &&
+	    listen(fd, BACKLOG) == 0)
+		return fd;
+	complain("cannot listen for the program: %s", strerror(errno));
+	return -1;
+}
+
+static void name_of(pid_t pid, char name[64])
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(name, 64, f))
+		strcpy(name, "?");
+	if (f)
+		fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+}
+
+static void take_callers(struct recorder *r, int listener)
+{
+	struct ucred who;
+	socklen_t bytes = sizeof(who);
+	const char *why;
+	char name[64];
+	int fd;
+
+	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) < 0 || who.uid != geteuid()) {
+			close(fd);
+			continue;
+		}
+		name_of(who.pid, name);
+		if (!recorder_add(r, fd, who.pid, name, &why))
+			complain("%s[%d] is not captured: %s", name, (int)who.pid, why);
+	}
+}
+
+/* The status of a program that has ended, as a shell gives it; -1: it has not. */
+static int status_of(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, WNOHANG) != child)
+		return -1;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Signals that a terminal sends to both reach the program without this one. */
+static const struct {
+	int number;
+	void (*handler)(int);
+} handled[] = {
+	{ SIGTERM, pass_on }, { SIGHUP, pass_on }, { SIGUSR1, pass_on }, { SIGUSR2, pass_on },
+	{ SIGINT, SIG_IGN }, { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
+};
+enum { HANDLED = sizeof(handled) / sizeof(handled[0]) };
+
+static void handle_signals(struct sigaction before[HANDLED])
+{
+	for (unsigned i = 0; i < HANDLED; i++)
+		sigaction(handled[i].number, &(struct sigaction){ .sa_handler = handled[i].handler }, &before[i]);
+}
+
+static void restore_signals(const struct sigaction before[HANDLED])
+{
+	for (unsigned i = 0; i < HANDLED; i++)
+		sigaction(handled[i].number, &before[i], NULL);
+}
+
+static int watch_over(struct recorder *r, pid_t child, int listener)
+{
+	int status;
+
+	while ((status = status_of(child)) < 0) {
+		take_callers(r, listener);
+		recorder_step(r, listener, STEP_MS);
+		if (passed_on)
+			kill(child, passed_on);
+		passed_on = 0;
+	}
+	take_callers(r, listener);
+	recorder_step(r, -1, 0);
+	return status;
+}
+
+int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv))
+{
+	struct sigaction before[HANDLED];
+	char name[64];
+	int listener = listen_as(name), status;
+	struct recorder *r = listener >= 0 ? recorder_open(options) : NULL;
+
+	if (!r || setenv(VB_CAPTURE_VARIABLE, name, 1))
+		return EXIT_OURS;
+	handle_signals(before);
+	pid_t child = fork();
+	if (child == 0) {
+		restore_signals(before);
+		_exit(become(argv));
+	}
+	if (child < 0)
+		return complain("cannot start a process: %s", strerror(errno));
+	status = watch_over(r, child, listener);
+	return recorder_close(r, true) ? EXIT_OURS : status;
+}
