@@ -149,7 +149,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 	return true;
 }
 
-static void note_arrival(const struct vb_inbox_msg *msg)
+__attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
 {
 	struct vb_capture_note note = { .addr = &msg->addr, .flags = VB_CAPTURE_INBOX,
 					.qpn = (uint32_t)msg->payload[5] << 16 | (uint32_t)msg->payload[6] << 8 | msg->payload[7] };

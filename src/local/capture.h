@@ -14,11 +14,11 @@
 #include "local/qp.h"
 
 /* sq.lock is held. */
-void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe);
-void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status);
-void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe);
+void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe) __attribute__((cold));
+void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status) __attribute__((cold));
+void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe) __attribute__((cold));
 /* resp_lock is held; the request's memory is still allowed. */
-void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status);
+void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status) __attribute__((cold));
 
 /* An entry goes through the ring: after its place is counted, before the peer can see it. */
 static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe *sqe)

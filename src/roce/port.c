@@ -67,7 +67,8 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 /* ---- sending ---- */
 
 /* The kernel counts the identifications of what it cuts. */
-static void note_departure(const struct vb_roce_route *route, uint64_t time_ns, const uint8_t *bytes, size_t len, size_t segment)
+__attribute__((cold, noinline)) static void note_departure(const struct vb_roce_route *route, uint64_t time_ns, const uint8_t *bytes,
+							   size_t len, size_t segment)
 {
 	struct vb_capture_note note = { .addr = &route->addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC,
 					.qpn = route->qpn };
@@ -195,7 +196,7 @@ static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
 }
 
 /* One that is for another process, that process notes when it has it; and QP 1, whoever its messages are handed to. */
-static void note_arrival(const struct vb_udp_packet *p, bool intact, uint16_t id)
+__attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_packet *p, bool intact, uint16_t id)
 {
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES)
 		return;

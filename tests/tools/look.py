@@ -351,7 +351,7 @@ def question(what=1, magic=MAGIC):
     return bytes_of_it.ljust(QUESTION_BYTES, b"\0")
 
 
-QUESTION_BYTES = 16
+QUESTION_BYTES = 56
 
 
 @case
@@ -385,7 +385,7 @@ def visit__bad_questions():
 def run_case(function):
     try:
         reason = function()
-    except (Failure, subprocess.TimeoutExpired, KeyError, OSError, ValueError) as problem:
+    except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
         return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
     return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
 
