@@ -161,7 +161,7 @@ def log(name):
     return os.path.join(LOGS, name)
 
 
-def run_both(name, server, client, *options):
+def run_both(name, server, client, *options, status=0):
     """A pair of programs, each captured from its beginning on."""
     found = []
     with contextlib.ExitStack() as stack:
@@ -175,7 +175,7 @@ def run_both(name, server, client, *options):
             if side == "server":
                 program.wait_ready()
         for program in reversed(pids):
-            expect(program.wait(time.monotonic() + LIMIT_S), 0, f"exit status of {program.command} ({program.output()[-200:]})")
+            expect(program.wait(time.monotonic() + LIMIT_S), status, f"exit status of {program.command} ({program.output()[-200:]})")
     return [Capture(path).judge() for path in found]
 
 
@@ -269,6 +269,18 @@ def local_atomics():
         expect(client.names(IN)["ATOMIC_ACKNOWLEDGE"], 50, "answers")
         del server
     return None
+
+
+@case
+def local_refusal():
+    """A message that is longer than the receive: both sides show the same NAK."""
+    command = "ibv_rc_pingpong -g 0 -d vb_lo -p 18592 -n 5 -s"
+    server, client = run_both("refusal", f"{command} 100", f"{command} 4000 127.0.0.1", status=1)
+    for capture, direction in ((server, OUT), (client, IN)):
+        naks = [c for c in capture.packets if c.packet.name == "ACKNOWLEDGE" and c.ip[28 + 12] >> 5 == 3]
+        expect([(c.direction, c.ip[28 + 12] & 31) for c in naks], [(direction, 1)], "one NAK: invalid request")
+        expect(naks[0].packet.psn, sent(client, "SEND_FIRST", "SEND_ONLY")[0], "its PSN is the request's")
+    check_dissection(client)
 
 
 @case
@@ -481,7 +493,7 @@ def run__statuses_and_streams():
 
 @case
 def run__signals_reach_the_program():
-    with subprocess.Popen([VERBATIM, "run", f"--capture={log('signal.pcapng')}", "sh", "-c", "trap 'kill $!; echo got; exit 7' TERM; echo up; sleep 60 >/dev/null & wait"],
+    with subprocess.Popen([VERBATIM, "run", f"--capture={log('signal.pcapng')}", "sh", "-c", "trap 'kill $!; echo got; exit 7' TERM; sleep 60 >/dev/null & echo up; wait"],
                           stdout=subprocess.PIPE, text=True) as tool:
         expect(tool.stdout.readline(), "up\n", "it runs")
         tool.terminate()
