@@ -272,7 +272,7 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 /* Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too. */
 static int tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
 {
-	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
 	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
 }
 

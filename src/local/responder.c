@@ -550,8 +550,9 @@ static void finish(struct vb_local_qp *l)
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
 	vb_show_served(l, IBV_WC_SUCCESS);
 	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
-	atomic_store_explicit(&l->resp.next, next, memory_order_relaxed);
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
+	/* Pairs with what a slot of ours tells: the peer, having been told, must find no older ack. Another thread may be posting. */
+	atomic_store_explicit(&l->resp.next, next, memory_order_release);
 	if (l->resp.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
