@@ -39,8 +39,8 @@ def pingpong(program, options="", **rules):
 
 
 def perftest(program, options="", sizes=(r"\d+",), iterations=200, **rules):
-    """sizes: one result row must be shown for each; its figures may be 0.00 (perftest on a busy CPU says so)."""
-    rows = tuple(rf"^ *{size} +\d+ +[\d.]+ +[\d.]+" for size in sizes)
+    """sizes: one result row must be shown for each; its figures may be 0.00 or inf (perftest on a busy CPU says so)."""
+    rows = tuple(rf"^ *{size} +\d+ +([\d.]+|inf) +([\d.]+|inf)" for size in sizes)
     return pair(program, "-F -x {gid}", f"{options} -n {iterations}".strip(), client_shows=rows, **rules)
 
 
