@@ -13,7 +13,7 @@ if ! meson configure "$build" -Dtests=true || ! ninja -C "$build" -j "$(nproc)";
 fi
 # What tests write stays in the build tree.
 TMPDIR=$(realpath "$build")/tmp
-export TMPDIR
+export TMPDIR XDG_RUNTIME_DIR=$TMPDIR
 mkdir -p -m 1777 "$TMPDIR"
 # Time limits are there to end what hangs; a busy machine takes several times as long as the one that they were written on.
 meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 --num-processes "$(nproc)" "$@"

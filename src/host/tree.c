@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define USERS ".users"
 
 /* ---- the place ---- */
 
@@ -26,28 +30,6 @@ static bool own_folder(const char *path)
 		return true;
 	errno = EPERM;
 	return false;
-}
-
-static bool find_place(const char *base, char *root, size_t room)
-{
-	struct stat ns;
-	char folder[VB_TREE_PATH];
-	if (!base || *base != '/' || stat("/proc/self/ns/net", &ns))
-		return false;
-	if (snprintf(folder, sizeof(folder), "%s/verbatim-%u", base, (unsigned)geteuid()) >= (int)sizeof(folder) || !own_folder(folder))
-		return false;
-	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room && own_folder(root) &&
-	       access(root, W_OK | X_OK) == 0;
-}
-
-const char *vb_tree_root(void)
-{
-	static __thread char root[VB_TREE_PATH];
-	const char *const bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
-	for (size_t i = 0; i < VB_ARRAY_LEN(bases); i++)
-		if (find_place(bases[i], root, sizeof(root)))
-			return root;
-	return NULL;
 }
 
 /* ---- what is to be there ---- */
@@ -195,6 +177,92 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 			unlinkat(root, path, d->d_type == DT_DIR ? AT_REMOVEDIR : 0);
 	}
 	closedir(dir);
+}
+
+/* ---- the tree of this namespace, and those of others ---- */
+
+static bool is_same(int fd, const char *path)
+{
+	struct stat here, there;
+	return !fstat(fd, &here) && !lstat(path, &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* Who uses a tree holds its `.users` shared: the file there, for a sweeper may have taken one away meanwhile. -1: it cannot be had. */
+static int take_users(const char *root, int how)
+{
+	char path[VB_TREE_PATH + sizeof(USERS)];
+	snprintf(path, sizeof(path), "%s/" USERS, root);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || (!flock(fd, how) && is_same(fd, path)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Trees of namespaces in which nobody uses them any more. */
+static void sweep_others(const char *folder, const char *own)
+{
+	static const struct vb_tree nothing;
+	DIR *dir = opendir(folder);
+	for (struct dirent *d; dir && (d = readdir(dir));) {
+		char path[VB_TREE_PATH];
+		if (d->d_name[0] == '.' || snprintf(path, sizeof(path), "%s/%s", folder, d->d_name) >= (int)sizeof(path) || !strcmp(path, own))
+			continue;
+		int users = take_users(path, LOCK_EX | LOCK_NB), root = users < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (root >= 0) {
+			sweep(&nothing, root, "");
+			unlinkat(root, USERS, 0);
+			close(root);
+			rmdir(path);
+		}
+		if (users >= 0)
+			close(users);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* A process has one tree, that of its namespace, as long as it lives; a child shares its parent's hold. */
+static bool hold(const char *folder, const char *root)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char held[VB_TREE_PATH];
+	static int users = -1;
+	pthread_mutex_lock(&lock);
+	if (users < 0 || strcmp(held, root)) {
+		if (users >= 0)
+			close(users);
+		for (int tries = 0; tries < 8 && (users = own_folder(root) ? take_users(root, LOCK_SH) : -1) < 0; tries++)
+			;
+		snprintf(held, sizeof(held), "%s", root);
+		if (users >= 0)
+			sweep_others(folder, root);
+	}
+	bool holds = users >= 0;
+	pthread_mutex_unlock(&lock);
+	return holds;
+}
+
+static bool find_place(const char *base, char *root, size_t room)
+{
+	struct stat ns;
+	char folder[VB_TREE_PATH];
+	if (!base || *base != '/' || stat("/proc/self/ns/net", &ns))
+		return false;
+	if (snprintf(folder, sizeof(folder), "%s/verbatim-%u", base, (unsigned)geteuid()) >= (int)sizeof(folder) || !own_folder(folder))
+		return false;
+	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room && own_folder(root) &&
+	       access(root, W_OK | X_OK) == 0 && hold(folder, root);
+}
+
+const char *vb_tree_root(void)
+{
+	static __thread char root[VB_TREE_PATH];
+	const char *const bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
+	for (size_t i = 0; i < VB_ARRAY_LEN(bases); i++)
+		if (find_place(bases[i], root, sizeof(root)))
+			return root;
+	return NULL;
 }
 
 void vb_tree_write(struct vb_tree *tree, bool is_all)

@@ -6,6 +6,8 @@
  * is written where it is, so that who has it open finds the new value when reading again.
  *
  *	BASE/verbatim-UID/NETNS/...
+ *
+ * Who uses a tree holds a lock on its `.users`; a process that takes up its own removes those that nobody uses any more.
  */
 #ifndef VB_HOST_TREE_H
 #define VB_HOST_TREE_H

@@ -140,6 +140,16 @@ ip link delete left
 "$verbatim" run ls $class
 EOF
 if unshare -rn ip link add name left type veth peer name right 2>/dev/null; then
+	trees() { find "$XDG_RUNTIME_DIR/verbatim-$(id -u)" -mindepth 1 -maxdepth 1 | wc -l; }
+	user='ip link set lo up; exec "$0" run python3 -c "import os, sys; os.listdir(sys.argv[1]); print(flush=True); input()" "$1"'
+	coproc unshare -rn sh -c "$user" "$verbatim" $class
+	read -r -u "${COPROC[0]}"
+	run ls $class >/dev/null
+	check tree__of_who_lives_stays 2 "$(trees)"
+	echo >&"${COPROC[1]}"
+	wait "$COPROC_PID"
+	run ls $class >/dev/null
+	check tree__of_whom_is_gone_goes 1 "$(trees)"
 	check namespace__of_its_own "vb_lo vb_left vb_lo vb_right 0000:0000:0000:0000:0000:ffff:c000:0201 0000:0000:0000:0000:0000:ffff:c000:0202 vb_lo" \
 		"$(unshare -rn sh "$work/namespace" 2>&1 | xargs)"
 else

@@ -206,7 +206,9 @@ static void naming(void)
 /* A mode reaches the kernel, and errno of before is not touched by a call that succeeds. */
 static void elsewhere(void)
 {
-	char name[] = "/tmp/sysfs-calls-XXXXXX";
+	const char *folder = getenv("TMPDIR");
+	char name[4096];
+	snprintf(name, sizeof(name), "%s/sysfs-calls-XXXXXX", folder ? folder : ".");
 	close(mkstemp(name));
 	unlink(name);
 	umask(0);
