@@ -785,6 +785,7 @@ static void tags__reset_during_rendezvous(struct end *e)
 				add_tag(e, i, 5, ALL, i * SLOT, SLOT);
 			meet(e);
 			expect(0, IBV_WC_TM_RECV, IBV_WC_SUCCESS, IBV_WC_TM_MATCH);
+			tell(e, 1);
 			CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
 			expect_nothing();
 			CHECK_EQ(ibv_destroy_qp(e->qp), 0);
@@ -795,7 +796,7 @@ static void tags__reset_during_rendezvous(struct end *e)
 			meet(e);
 			for (int i = 0; i < N; i++)
 				post_rendezvous(e, 0, 5, 6, SLOT, 4000);
-			rc_pause_ms(20);
+			CHECK_EQ(hear(e), 1);
 			CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
 		}
 		meet(e);
