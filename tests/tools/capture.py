@@ -21,7 +21,7 @@ import time
 import paths  # noqa: F401
 import harness
 import packets as wire
-from look import Failure, be_alone, expect, looked, processes, running, wait_for
+from look import Failure, be_alone, expect, looked, processes, run_cases, running, wait_for
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
@@ -525,25 +525,6 @@ def usage():
         expect(done.returncode, 125, f"capture {' '.join(args)}")
 
 
-def run_case(function):
-    start = time.monotonic()
-    try:
-        reason = function()
-    except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
-        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
-    print(f"# {time.monotonic() - start:.1f} s")
-    return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
-
-
-def main():
-    report = harness.Report()
-    pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
-    for function in CASES:
-        if pattern.search(function.__name__):
-            report.add(function.__name__, run_case(function))
-    return report.finish()
-
-
 if __name__ == "__main__":
     be_alone()
     harness.require_library(BUILD)
@@ -552,4 +533,4 @@ if __name__ == "__main__":
         sys.exit(77)
     import look
     LOGS = look.LOGS = harness.log_directory(BUILD, "capture")
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

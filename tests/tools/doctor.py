@@ -17,7 +17,7 @@ import sys
 
 import paths  # noqa: F401
 import harness
-from look import Failure, be_alone, expect
+from look import Failure, be_alone, expect, run_cases
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
@@ -176,23 +176,6 @@ def copied_command():
     expect((done.returncode, json.loads(done.stdout)["checks"][0]["status"]), (1, "bad"), "no libraries")
 
 
-def run_case(function):
-    try:
-        reason = function()
-    except (Failure, subprocess.SubprocessError, KeyError, OSError, ValueError) as problem:
-        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
-    return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
-
-
-def main():
-    report = harness.Report()
-    pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
-    for function in CASES:
-        if pattern.search(function.__name__):
-            report.add(function.__name__, run_case(function))
-    return report.finish()
-
-
 if __name__ == "__main__":
     be_alone()
     if os.geteuid() != 0:
@@ -200,4 +183,4 @@ if __name__ == "__main__":
         sys.exit(77)
     harness.require_library(BUILD)
     LOGS = harness.log_directory(BUILD, "doctor")
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

@@ -383,17 +383,20 @@ def visit__bad_questions():
 
 
 def run_case(function):
+    start = time.monotonic()
     try:
         reason = function()
     except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
         return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
+    print(f"# {time.monotonic() - start:.1f} s")
     return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
 
 
-def main():
+def run_cases(cases):
+    """Those whose names the pattern on the command line finds, or all; the exit status."""
     report = harness.Report()
     pattern = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
-    for function in CASES:
+    for function in cases:
         if pattern.search(function.__name__):
             report.add(function.__name__, run_case(function))
     return report.finish()
@@ -406,4 +409,4 @@ if __name__ == "__main__":
         print("1..0 # SKIP rping, ibv_srq_pingpong and ip are needed")
         sys.exit(77)
     LOGS = harness.log_directory(BUILD, "look")
-    sys.exit(main())
+    sys.exit(run_cases(CASES))
