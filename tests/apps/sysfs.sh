@@ -12,23 +12,10 @@ mkdir "$XDG_RUNTIME_DIR"
 unset VERBATIM_SYSFS VERBATIM_DEBUG LD_PRELOAD ASAN_OPTIONS
 class=/sys/class/infiniband
 
-count=0 failed=0
-check() { # NAME EXPECTED ACTUAL
-	count=$((count + 1))
-	if [[ $2 == "$3" ]]; then
-		echo "ok $count - $1"
-	else
-		echo "not ok $count - $1"
-		printf '# expected: %q\n# found:    %q\n' "$2" "$3"
-		failed=1
-	fi
-}
+. "$(dirname "$0")/tap.sh"
+
 matches() { # NAME PATTERN ACTUAL
 	[[ $3 =~ $2 ]] && check "$1" "" "" || check "$1" "$2" "$3"
-}
-skip() { # NAME REASON
-	count=$((count + 1))
-	echo "ok $count - $1 # SKIP $2"
 }
 run() { "$verbatim" run "$@"; }
 value() { run cat "$class/vb_lo/$1"; }

@@ -9,21 +9,7 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 unset LD_LIBRARY_PATH VERBATIM_DEBUG
 
-count=0 failed=0
-check() { # NAME EXPECTED ACTUAL
-	count=$((count + 1))
-	if [[ $2 == "$3" ]]; then
-		echo "ok $count - $1"
-	else
-		echo "not ok $count - $1"
-		printf '# expected: %q\n# found:    %q\n' "$2" "$3"
-		failed=1
-	fi
-}
-skip() { # NAME REASON
-	count=$((count + 1))
-	echo "ok $count - $1 # SKIP $2"
-}
+. "$(dirname "$0")/tap.sh"
 
 status() { "$@" >"$work/out" 2>"$work/err"; echo $?; }
 
