@@ -78,10 +78,13 @@ struct ibv_buf {
 
 VB_EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **out)
 {
-	if (!size) {
+	int err = vb_refuse_inherited(pd->context, "ibv_alloc_buf");
+	if (!err && !size) {
 		vb_explain("ibv_alloc_buf", "a buffer has at least one byte");
-		return vb_fail_null(-EINVAL);
+		err = -EINVAL;
 	}
+	if (err)
+		return vb_fail_null(err);
 	struct ibv_buf *buf = malloc(sizeof(*buf));
 	void *at = NULL;
 	if (!buf || posix_memalign(&at, vb_page_bytes(), size)) {

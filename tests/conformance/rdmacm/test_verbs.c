@@ -2,6 +2,12 @@
 /* The verbs of rdma_verbs.h on ids: registration, posting, reaping, and what they refuse. */
 #include "cm.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+#include "../no_memory.h"
+
 enum { DEPTH = 8, SGES = 3, SIZE = 4096 };
 
 /* Two connected ids with QPs whose completion queues the library made, and a buffer of each. */
@@ -421,6 +427,130 @@ static void post__more_than_fits(void **state)
 }
 
 /* ibv_post_recv takes a list up to its first bad request, and tells which that is. */
+/* No receive is there, so the queue stays full. */
+static void post__to_a_full_queue(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct rdma_cm_id *id = w->p.client;
+	struct ibv_sge sge = { (uintptr_t)w->client_buf, 8, 0 };
+
+	(void)state;
+	register_msgs(w);
+	sge.lkey = w->client_mr->lkey;
+	while (rdma_post_recv(id, NULL, w->client_buf, 8, w->client_mr) == 0)
+		;
+	assert_refused(ENOMEM, rdma_post_recv(id, NULL, w->client_buf, 8, w->client_mr));
+	assert_refused(ENOMEM, rdma_post_recvv(id, NULL, &sge, 1));
+	while (rdma_post_send(id, NULL, w->client_buf, 8, w->client_mr, 0) == 0)
+		;
+	assert_refused(ENOMEM, rdma_post_send(id, NULL, w->client_buf, 8, w->client_mr, 0));
+	assert_refused(ENOMEM, rdma_post_sendv(id, NULL, &sge, 1, 0));
+	assert_refused(ENOMEM, rdma_post_read(id, NULL, w->client_buf, 8, w->client_mr, 0, 0, 0));
+	assert_refused(ENOMEM, rdma_post_readv(id, NULL, &sge, 1, 0, 0, 0));
+	assert_refused(ENOMEM, rdma_post_write(id, NULL, w->client_buf, 8, w->client_mr, 0, 0, 0));
+	assert_refused(ENOMEM, rdma_post_writev(id, NULL, &sge, 1, 0, 0, 0));
+	tear_down(w);
+}
+
+static void ud_send__of_more_inline_than_fits(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_UDP);
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	uint8_t buf[SIZE] = { 0 };
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1 };
+
+	(void)state;
+	add_ud_qp(id);
+	assert_int_equal(ibv_query_gid(id->verbs, 1, 0, &to.grh.dgid), 0);
+	struct ibv_ah *ah = ibv_create_ah(id->pd, &to);
+	assert_non_null(ah);
+	assert_int_equal(ibv_query_qp(id->qp, &attr, IBV_QP_CAP, &init), 0);
+	assert_refused(ENOMEM, rdma_post_ud_send(id, NULL, buf, attr.cap.max_inline_data + 1, NULL, IBV_SEND_INLINE, ah, 1));
+	assert_int_equal(ibv_destroy_ah(ah), 0);
+	rdma_destroy_qp(id);
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+#define assert_no_region(err, call)         \
+	do {                                \
+		errno = 0;                  \
+		assert_null(call);          \
+		assert_int_equal(errno, err); \
+	} while (0)
+
+/* A range from there leaves the address space. */
+static void *nowhere(void) { return (void *)(UINTPTR_MAX - 8); }
+
+static void reg__refused(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	void *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr;
+	uint8_t buf[16];
+
+	(void)state;
+	assert_no_region(EFAULT, rdma_reg_msgs(id, hole, 16));
+	assert_no_region(EFAULT, rdma_reg_read(id, hole, 16));
+	assert_no_region(EFAULT, rdma_reg_write(id, hole, 16));
+	assert_no_region(EINVAL, rdma_reg_msgs(id, nowhere(), 64));
+	assert_no_region(EINVAL, rdma_reg_read(id, nowhere(), 64));
+	assert_no_region(EINVAL, rdma_reg_write(id, nowhere(), 64));
+	if (HAVE_ALLOCATOR) {
+		null_when_out(ENOMEM, mr = rdma_reg_msgs(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
+		null_when_out(ENOMEM, mr = rdma_reg_read(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
+		null_when_out(ENOMEM, mr = rdma_reg_write(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
+	}
+	munmap(hole, 4096);
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+static void dereg__while_a_window_is_bound(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct ibv_mr *mr = ibv_reg_mr(w->p.client->pd, w->client_buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(w->p.client->pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = { .bind_info = { .mr = mr, .addr = (uintptr_t)w->client_buf, .length = 8 } };
+	struct ibv_wc wc;
+
+	(void)state;
+	assert_int_equal(ibv_bind_mw(w->p.client->qp, mw, &bind), 0);
+	assert_int_equal(rdma_get_send_comp(w->p.client, &wc), 1);
+	assert_refused(EBUSY, rdma_dereg_mr(mr));
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_ok(rdma_dereg_mr(mr));
+	tear_down(w);
+}
+
+static void on_alarm(int signal) { (void)signal; }
+
+/* A signal ends the wait, and a descriptor that does not block has none. */
+static void comp__waits_no_longer(void **state)
+{
+	struct wired *w = wire_up("127.0.0.1");
+	struct rdma_cm_id *id = w->p.client;
+	struct sigaction act = { .sa_handler = on_alarm }, before; /* without SA_RESTART */
+	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct ibv_wc wc;
+
+	(void)state;
+	sigaction(SIGALRM, &act, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	assert_refused(EINTR, rdma_get_send_comp(id, &wc));
+	assert_refused(EINTR, rdma_get_recv_comp(id, &wc));
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	assert_int_equal(fcntl(id->send_cq_channel->fd, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(fcntl(id->recv_cq_channel->fd, F_SETFL, O_NONBLOCK), 0);
+	assert_refused(EAGAIN, rdma_get_send_comp(id, &wc));
+	assert_refused(EAGAIN, rdma_get_recv_comp(id, &wc));
+	tear_down(w);
+}
+
 static void post_recv__stops_at_the_first_bad(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -566,6 +696,11 @@ int main(void)
 		cmocka_unit_test(post__without_a_qp),
 		cmocka_unit_test(post__before_the_connection),
 		cmocka_unit_test(post__more_than_fits),
+		cmocka_unit_test(post__to_a_full_queue),
+		cmocka_unit_test(ud_send__of_more_inline_than_fits),
+		cmocka_unit_test(reg__refused),
+		cmocka_unit_test(dereg__while_a_window_is_bound),
+		cmocka_unit_test(comp__waits_no_longer),
 		cmocka_unit_test(post_recv__stops_at_the_first_bad),
 		cmocka_unit_test(post_recv__goes_to_the_srq),
 		cmocka_unit_test(xrc__sends_to_the_srq),

@@ -21,6 +21,7 @@ static void in_child(void (*body)(struct world *w, struct wire *x), struct world
 	int status;
 	assert_true(pid >= 0);
 	if (!pid) {
+		is_forked_child = true;
 		alarm(30);
 		body(w, x);
 		_exit(0);
@@ -37,28 +38,172 @@ static void exchange(struct world *w, struct wire *x)
 		assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
 }
 
-static void everything_fails(struct world *w, struct wire *x)
+/* What is inherited beside world and wire. */
+struct inherited {
+	struct ibv_srq *srq, *matching;
+	struct ibv_xrcd *xrcd;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp *qp; /* with send operations */
+	struct ibv_mw *mw;
+	struct ibv_comp_cntr *cntr;
+	struct ibv_wq *wq; /* NULL without the right to packet sockets */
+	struct ibv_buf *buf;
+	uint8_t *at;       /* of buf */
+};
+
+static struct inherited inherited;
+
+static void make_queues(struct world *w, struct inherited *i)
+{
+	struct ibv_srq_init_attr basic = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = w->pd, .cq = w->cq,
+		.tm_cap = { .max_num_tags = 4, .max_ops = 4 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	assert_non_null(i->srq = ibv_create_srq(w->pd, &basic));
+	assert_non_null(i->matching = ibv_create_srq_ex(w->ctx, &tags));
+	i->wq = ibv_create_wq(w->ctx, &wq);
+}
+
+static void make_inherited(struct world *w, struct inherited *i)
+{
+	struct ibv_cq_init_attr_ex cq = { .cqe = 4 };
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_comp_cntr_init_attr cntr = { .type = IBV_COMP_CNTR_TYPE_WRS };
+	struct ibv_qp_init_attr_ex qp = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	make_queues(w, i);
+	assert_non_null(i->cq = ibv_create_cq_ex(w->ctx, &cq));
+	assert_non_null(i->xrcd = ibv_open_xrcd(w->ctx, &xrcd));
+	assert_non_null(i->cntr = ibv_create_comp_cntr(w->ctx, &cntr));
+	assert_non_null(i->mw = ibv_alloc_mw(w->pd, IBV_MW_TYPE_1));
+	assert_non_null(i->qp = ibv_create_qp_ex(w->ctx, &qp));
+	assert_non_null(i->at = ibv_alloc_buf(w->pd, 64, &i->buf));
+}
+
+static void end_inherited(struct inherited *i)
+{
+	ibv_free_buf(i->buf);
+	assert_errno(0, ibv_destroy_qp(i->qp));
+	assert_errno(0, ibv_dealloc_mw(i->mw));
+	assert_errno(0, ibv_destroy_comp_cntr(i->cntr));
+	assert_errno(0, ibv_close_xrcd(i->xrcd));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(i->cq)));
+	if (i->wq)
+		assert_errno(0, ibv_destroy_wq(i->wq));
+	assert_errno(0, ibv_destroy_srq(i->matching));
+	assert_errno(0, ibv_destroy_srq(i->srq));
+}
+
+static void memory_fails(struct world *w, struct inherited *i)
+{
+	struct ibv_sge sge = sge_at(w, 0, 8);
+	struct ibv_mw_bind bind = { .bind_info = { .mr = w->mr, .addr = (uintptr_t)w->buffer, .length = 8 } };
+	struct ibv_mr_init_attr mr = { .comp_mask = IBV_REG_MR_MASK_ADDR, .addr = w->buffer, .length = 8 };
+	struct ibv_dmah_init_attr dmah = { .comp_mask = 0 };
+	struct ibv_td_init_attr td = { .comp_mask = 0 };
+	struct ibv_parent_domain_init_attr parent = { .pd = w->pd };
+	struct ibv_buf *buf;
+	assert_null_errno(EIO, ibv_alloc_pd(w->ctx));
+	assert_null_errno(EIO, ibv_alloc_td(w->ctx, &td));
+	assert_null_errno(EIO, ibv_alloc_parent_domain(w->ctx, &parent));
+	assert_null_errno(EIO, ibv_reg_mr(w->pd, w->buffer, 8, 0));
+	assert_null_errno(EIO, ibv_reg_mr_iova(w->pd, w->buffer, 8, 0, 0));
+	assert_null_errno(EIO, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, 0, 0));
+	assert_null_errno(EIO, ibv_reg_mr_ex(w->pd, &mr));
+	assert_null_errno(EIO, ibv_alloc_null_mr(w->pd));
+	assert_rereg_errno(EIO, ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0));
+	assert_errno(EIO, ibv_advise_mr(w->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
+	assert_null_errno(EIO, ibv_alloc_mw(w->pd, IBV_MW_TYPE_1));
+	assert_errno(EIO, ibv_bind_mw(i->qp, i->mw, &bind));
+	assert_null_errno(EIO, ibv_alloc_dmah(w->ctx, &dmah));
+	assert_null_errno(EIO, ibv_alloc_buf(w->pd, 64, &buf));
+	assert_null_errno(EIO, ibv_reg_buf_mr(w->pd, i->buf, i->at, 64, 0));
+	assert_null_errno(EIO, ibv_import_pd(w->ctx, w->pd->handle));
+	assert_null_errno(EIO, ibv_import_mr(w->pd, w->mr->handle));
+}
+
+static void completion_fails(struct world *w, struct inherited *i)
 {
 	struct ibv_wc wc;
 	struct ibv_cq *cq;
 	void *context;
 	struct ibv_async_event event;
+	struct ibv_cq_init_attr_ex ex = { .cqe = 4 };
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE };
+	struct ibv_comp_cntr_init_attr cntr = { .type = IBV_COMP_CNTR_TYPE_WRS };
+	struct ibv_qp_attach_comp_cntr_attr attach = { .op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_SEND };
+	assert_null_errno(EIO, ibv_create_cq(w->ctx, 1, NULL, NULL, 0));
+	assert_null_errno(EIO, ibv_create_cq_ex(w->ctx, &ex));
+	assert_null_errno(EIO, ibv_create_comp_channel(w->ctx));
+	assert_true(ibv_poll_cq(w->cq, 1, &wc) < 0);
+	assert_errno(EIO, ibv_start_poll(i->cq, &poll));
+	assert_errno(EIO, ibv_req_notify_cq(w->cq, 0));
+	assert_errno(EIO, ibv_resize_cq(w->cq, 5));
+	assert_errno(EIO, ibv_modify_cq(w->cq, &moderate));
+	assert_minus1_errno(EIO, ibv_get_cq_event(w->channel, &cq, &context));
+	assert_minus1_errno(EIO, ibv_get_async_event(w->ctx, &event));
+	assert_null_errno(EIO, ibv_create_comp_cntr(w->ctx, &cntr));
+	assert_errno(EIO, ibv_qp_attach_comp_cntr(i->qp, i->cntr, &attach));
+}
+
+static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
+{
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr srq_attr = { .srq_limit = 1 };
+	struct ibv_srq_init_attr_ex srq_ex = { .attr = { .max_wr = 4, .max_sge = 1 }, .pd = w->pd, .comp_mask = IBV_SRQ_INIT_ATTR_PD };
 	struct ibv_qp_init_attr init = qp_attr(w);
-	struct ibv_qp_attr attr;
-	CHECK(post_send(w, x->a, 1, 0) == EIO);
-	CHECK(post_recv(w, x->a, 1) == EIO);
-	CHECK(ibv_poll_cq(w->cq, 1, &wc) < 0);
-	CHECK(ibv_req_notify_cq(w->cq, 0) == EIO);
-	CHECK(ibv_get_cq_event(w->channel, &cq, &context) == -1 && errno == EIO);
-	CHECK(ibv_get_async_event(w->ctx, &event) == -1 && errno == EIO);
-	CHECK(!ibv_alloc_pd(w->ctx) && errno == EIO);
-	CHECK(!ibv_reg_mr(w->pd, w->buffer, 8, 0) && errno == EIO);
-	CHECK(!ibv_create_cq(w->ctx, 1, NULL, NULL, 0) && errno == EIO);
-	CHECK(!ibv_create_comp_channel(w->ctx) && errno == EIO);
-	CHECK(!ibv_create_qp(w->pd, &init) && errno == EIO);
-	CHECK(set_state(x->a, IBV_QPS_ERR) == EIO);
-	CHECK(ibv_query_qp(x->a, &attr, IBV_QP_STATE, &init) == EIO);
-	CHECK(ibv_resize_cq(w->cq, 5) == EIO);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE, .qp_num = 5,
+					 .xrcd = i->xrcd, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_recv_wr receive = { .num_sge = 0 }, *bad;
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send;
+	struct ibv_ops_wr op = { .opcode = IBV_WR_TAG_SYNC }, *bad_op;
+	struct ibv_ah_attr ah = connect_attr(w, 0).ah_attr;
+	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1 };
+	assert_null_errno(EIO, ibv_create_srq(w->pd, &srq));
+	assert_null_errno(EIO, ibv_create_srq_ex(w->ctx, &srq_ex));
+	assert_errno(EIO, ibv_modify_srq(i->srq, &srq_attr, IBV_SRQ_LIMIT));
+	assert_errno(EIO, ibv_query_srq(i->srq, &srq_attr));
+	assert_errno(EIO, ibv_post_srq_recv(i->srq, &receive, &bad));
+	assert_errno(EIO, ibv_post_srq_ops(i->matching, &op, &bad_op));
+	assert_null_errno(EIO, ibv_create_qp(w->pd, &init));
+	assert_errno(EIO, ibv_modify_qp(x->a, &attr, IBV_QP_STATE));
+	assert_errno(EIO, ibv_query_qp(x->a, &attr, IBV_QP_STATE, &init));
+	assert_errno(EIO, ibv_post_send(x->a, &send, &bad_send));
+	assert_errno(EIO, ibv_post_recv(x->a, &receive, &bad));
+	assert_errno(EIO, ibv_modify_qp_rate_limit(x->a, &rate));
+	ibv_wr_start(ibv_qp_to_qp_ex(i->qp));
+	assert_errno(EIO, ibv_wr_complete(ibv_qp_to_qp_ex(i->qp)));
+	assert_null_errno(EIO, ibv_open_xrcd(w->ctx, &xrcd));
+	assert_null_errno(EIO, ibv_open_qp(w->ctx, &open));
+	assert_null_errno(EIO, ibv_create_ah(w->pd, &ah));
+}
+
+static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
+{
+	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	struct ibv_wq_attr state = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY };
+	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
+	struct ibv_counters_init_attr counters = { .comp_mask = 0 };
+	struct ibv_rwq_ind_table_init_attr table = { .ind_tbl = &i->wq };
+	assert_null_errno(EIO, ibv_create_flow(x->a, &flow));
+	assert_null_errno(EIO, ibv_create_counters(w->ctx, &counters));
+	assert_null_errno(EIO, ibv_create_wq(w->ctx, &wq));
+	assert_null_errno(EIO, ibv_create_rwq_ind_table(w->ctx, &table));
+	if (i->wq)
+		assert_errno(EIO, ibv_modify_wq(i->wq, &state));
+}
+
+static void everything_fails(struct world *w, struct wire *x)
+{
+	memory_fails(w, &inherited);
+	completion_fails(w, &inherited);
+	queues_fail(w, x, &inherited);
+	steering_fails(w, x, &inherited);
 }
 
 static void parent__goes_on(void **state)
@@ -66,8 +211,10 @@ static void parent__goes_on(void **state)
 	struct world *w = *state;
 	struct wire x = connected(w, NULL);
 	exchange(w, &x);
+	make_inherited(w, &inherited);
 	in_child(everything_fails, w, &x);
 	exchange(w, &x);
+	end_inherited(&inherited);
 	disconnected(&x);
 }
 
