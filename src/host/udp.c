@@ -399,5 +399,6 @@ void vb_udp_forget(void)
 	atomic_store(&wants_wake, true);
 	atomic_store(&receiving, false);
 	vb_udp_send_forget();
+	vb_udp_returned_forget();
 	vb_udp_steer_forget();
 }

@@ -67,6 +67,18 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 unsigned vb_udp_segments(void);
 
 /*
+ * A datagram whose sender wants to know if there is nobody on the port: it leaves from a port of its own, addr->udp_sport having to be
+ * the answer of vb_udp_returnable_port (0: not possible here). Errors as of vb_udp_send.
+ */
+uint16_t vb_udp_returnable_port(bool ipv4);
+int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);
+/*
+ * Hears in the progress thread what came back: the host that it was sent to, and as much of the datagram as ICMP quotes. Anybody on the
+ * network may have made it up.
+ */
+void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len));
+
+/*
  * IP multicast membership of this process on an interface, counted. 0 or a negative errno: -ENOTCONN (not open), -EINVAL (no such
  * group), -ENODEV (no such interface), -ENOBUFS (net.ipv4.igmp_max_memberships, by default 20 groups of IPv4).
  */

@@ -22,6 +22,7 @@ enum {
 	MAX_SENDERS = 16,
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
+	MAX_TRIES = 4, /* each failure may be the word of one ICMP message about an earlier datagram */
 	DEFAULT_HOP_LIMIT = 64,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
@@ -103,6 +104,20 @@ static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t 
 		return -errno;
 	*port = ntohs(ipv4 ? address.v4.sin_port : address.v6.sin6_port);
 	return 0;
+}
+
+int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
+{
+	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	set_send_options(fd, ipv4);
+	*port = 0;
+	int err = bind_port(fd, ipv4, &in6addr_any, port);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
 }
 
 /* To the wanted port if it can be had; to the wanted source, all zeros for any, if it is the host's. */
@@ -369,13 +384,33 @@ static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, con
 	return err;
 }
 
+static void count(int err, uint64_t packets)
+{
+	if (!err)
+		atomic_fetch_add_explicit(&packets_out, packets, memory_order_relaxed);
+	else if (err != -EAGAIN && err != -EOPNOTSUPP)
+		atomic_fetch_add_explicit(&send_failures, 1, memory_order_relaxed);
+}
+
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
 {
 	int err = send_segments(addr, ifindex, bytes, len, segment);
-	if (!err)
-		atomic_fetch_add_explicit(&packets_out, (len + segment - 1) / segment, memory_order_relaxed);
-	else if (err != -EAGAIN && err != -EOPNOTSUPP)
-		atomic_fetch_add_explicit(&send_failures, 1, memory_order_relaxed);
+	count(err, (len + segment - 1) / segment);
+	return err;
+}
+
+int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
+{
+	static const struct sender bare; /* differs from every flow */
+	struct outgoing o;
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	outgoing_init(&o, &bare, addr, ifindex, ipv4);
+	outgoing_set_bytes(&o, bytes, len, len);
+	int err, tries = 0;
+	do
+		err = transmit_labelled(fd, &o, ipv4);
+	while (err && err != -EAGAIN && ++tries < MAX_TRIES);
+	count(err, 1);
 	return err;
 }
 

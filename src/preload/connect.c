@@ -251,7 +251,7 @@ static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_
 		err = await(rs, time_ns);
 	bool goes_on = !err || (err == EINTR && here) || (err == EINPROGRESS && here);
 	if (!goes_on) {
-		if (err == EINPROGRESS || err == ETIMEDOUT)
+		if (err == EINPROGRESS || err == ETIMEDOUT || err == EHOSTUNREACH)
 			note_silent(to);
 		rclose(rs);
 		return EHOSTUNREACH;

@@ -208,6 +208,7 @@ struct vb_cm_conn {
 	/* The machine's own. */
 	bool destroyed, active, sidr, xrc, auto_drep;
 	uint8_t retries_left, max_retries;
+	uint8_t returned;			/* how often the message that waits for an answer came back */
 	uint64_t tid;
 	uint64_t ca_guid;
 	uint64_t timeout_ns;			/* until an unanswered message is repeated */
@@ -357,6 +358,12 @@ void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 /* The peer's process is known to be dead: UNREACHABLE before ESTABLISHED, DISCONNECTED after (status -ECONNRESET);
  * nothing is sent. Also for destroyed connections. */
 void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
+
+/* A message of ours came back: nobody takes messages where it went, or so somebody says. msg is as it was quoted, host where it was
+ * sent to. It counts only if it is the very REQ or SIDR_REQ that waits for its first answer, or the DREQ of a connection that is over
+ * anyway; the third time that is UNREACHABLE or DISCONNECTED, with -EHOSTUNREACH. All else changes nothing. */
+void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
+		    struct vb_cm_out *out);
 
 /* SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more tries.
  * Answer: EV_SIDR_REP or EV_UNREACHABLE. peer_gid may be NULL (not checked). */

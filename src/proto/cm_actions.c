@@ -33,6 +33,7 @@ static void keep_for_retries(struct vb_cm_conn *c, const struct vb_mad *mad)
 {
 	keep(c, mad);
 	c->retries_left = c->max_retries;
+	c->returned = 0;
 }
 
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s)

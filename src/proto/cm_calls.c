@@ -3,8 +3,11 @@
 #include "proto/cm_internal.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define MAX_EXPONENT 31
+
+enum { RETURNED_FOR_GOOD = 3 }; /* the first time may be a process that is just being started anew */
 
 static struct vb_cm_step begin(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out)
 {
@@ -237,6 +240,30 @@ void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 	struct vb_cm_step s = begin(t, now_ns, out);
 
 	s.status = -ECONNRESET;
+	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
+}
+
+/* That a peer which has spoken on this connection has vanished is believed only when it does not matter any more. */
+static bool may_be_gone(const struct vb_cm_conn *c)
+{
+	return c->state == VB_CM_REQ_SENT || c->state == VB_CM_SIDR_REQ_SENT || c->state == VB_CM_DREQ_SENT;
+}
+
+/* The quotation has numbers that nobody knows who has not seen the message. */
+static bool is_its_message(const struct vb_cm_conn *c, const struct vb_cm_msg *msg, const uint8_t host[16])
+{
+	return c->has_last && !memcmp(&c->last, &msg->mad, sizeof(c->last)) && !memcmp(c->peer_gid, host, sizeof(c->peer_gid));
+}
+
+void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
+		    struct vb_cm_out *out)
+{
+	struct vb_cm_step s = begin(t, now_ns, out);
+	struct vb_cm_conn *c = vb_cm_conns_by_id(t, vb_cm_msg_sender_id(msg));
+
+	if (!c || !may_be_gone(c) || !is_its_message(c, msg, host) || ++c->returned < RETURNED_FOR_GOOD)
+		return;
+	s.status = -EHOSTUNREACH;
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
 }
 

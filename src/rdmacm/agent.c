@@ -20,6 +20,7 @@
 #include "base/outbox.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
+#include "roce/gsi.h"
 #include "roce/port.h"
 
 enum {
@@ -203,6 +204,20 @@ void vb_cma_agent_receive(const struct vb_cm_rx *rx)
 	vb_cma_unlock();
 }
 
+static void message_returned(const struct vb_cm_msg *msg, const struct in6_addr *host)
+{
+	struct vb_cm_out out;
+
+	vb_cma_lock();
+	if (agent.started) {
+		vb_cm_returned(agent.table, vb_now_ns(), msg, host->s6_addr, &out);
+		if (out.num_events)
+			vb_explain("rdma_connect", "no process has the RoCE port at the host that was asked: so it says itself, by ICMP");
+		vb_cma_agent_run_locked(&out);
+	}
+	vb_cma_unlock();
+}
+
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_cm_out out;
@@ -316,6 +331,7 @@ static int start_locked(void)
 	vb_random(&agent.next_comm_id, sizeof(agent.next_comm_id));
 	vb_random(&agent.next_tid, sizeof(agent.next_tid));
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
+	vb_gsi_set_returned_handler(message_returned);
 	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
 	vb_peer_death_subscribe(peer_died, NULL);
 	vb_cma_interfaces_watch_locked();

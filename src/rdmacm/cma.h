@@ -256,6 +256,8 @@ void vb_cma_interfaces_watch_locked(void);
 
 /* Leaves all of the id's groups. Without the lock. */
 void vb_cma_groups_leave(struct vb_cma_id *id);
+/* The interface of the id's groups is gone: MULTICAST_ERROR for each that it is in. */
+void vb_cma_groups_lost_locked(struct vb_cma_id *id);
 /* What is left to do with a MULTICAST_JOIN in the thread that takes it: the id's QP is attached. False: it was left meanwhile. */
 bool vb_cma_group_joined(struct vb_cma_event *event);
 

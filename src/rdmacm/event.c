@@ -153,7 +153,7 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 	case VB_CM_EV_DISCONNECTED:
 		id->state = VB_CMA_CLOSED;
 		/* A dead process leaves its peers as one that disconnected does: its host cleans up after it. */
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status == -ECONNRESET ? 0 : e->status);
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status == -ETIMEDOUT ? e->status : 0);
 		return;
 	case VB_CM_EV_TIMEWAIT_EXIT:
 		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);

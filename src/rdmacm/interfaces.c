@@ -28,9 +28,13 @@ static void tell_locked(unsigned ifindex, enum rdma_cm_event_type type)
 	struct vb_cma_id *id;
 
 	vb_cma_ids_locked(&ids);
-	vb_list_for_each(id, ids, node)
-		if (id->ifindex == ifindex && id->device && !id->listener) /* nobody has seen the id of a request that is queued */
-			vb_cma_event_raise_locked(id, type, 0);
+	vb_list_for_each(id, ids, node) {
+		if (id->ifindex != ifindex || !id->device || id->listener) /* nobody has seen the id of a request that is queued */
+			continue;
+		if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			vb_cma_groups_lost_locked(id);
+		vb_cma_event_raise_locked(id, type, 0);
+	}
 }
 
 static void compare_locked(const struct vb_netif *list, unsigned count)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Listening, and what happens to a request from the wire until the program sees it. */
+#include <infiniband/ib.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,8 +189,11 @@ static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *pr
 	struct vb_cma_id *child = conn ? vb_cma_id_create_child_locked(listener) : NULL;
 
 	if (child) {
-		vb_cma_id_set_src(child, src);
-		vb_cma_id_set_dst(child, dst);
+		struct vb_cma_addr ours = *src, theirs = *dst;
+		if (listener->src.family == AF_IB)
+			ours.family = theirs.family = AF_IB;
+		vb_cma_id_set_src(child, &ours);
+		vb_cma_id_set_dst(child, &theirs);
 		if (preview->type == VB_CM_EV_REQUEST)
 			agree(child, &preview->info.req);
 		if (!adopt_locked(child, conn, rx, out))

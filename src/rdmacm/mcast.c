@@ -18,6 +18,7 @@ struct group {
 	uint64_t serial;  /* ties the news of joining to the membership, which may be over when the news is taken */
 	struct vb_cma_addr addr;
 	unsigned ifindex;
+	void *context;
 	bool sends_only, is_joined, is_attached;
 };
 
@@ -68,7 +69,7 @@ static void leave_group(struct group *g)
 	free(g);
 }
 
-static void tell_locked(struct vb_cma_id *id, const struct group *g, void *context, int status)
+static void tell_locked(struct vb_cma_id *id, const struct group *g, int status)
 {
 	enum rdma_cm_event_type type = status ? RDMA_CM_EVENT_MULTICAST_ERROR : RDMA_CM_EVENT_MULTICAST_JOIN;
 	struct vb_cma_event *event = vb_cma_event_create(id, type, status);
@@ -76,7 +77,7 @@ static void tell_locked(struct vb_cma_id *id, const struct group *g, void *conte
 	if (!event)
 		return;
 	struct rdma_ud_param *ud = &event->pub.param.ud;
-	ud->private_data = context;
+	ud->private_data = g->context;
 	event->group = g->serial;
 	if (!status) {
 		union ibv_gid mgid = gid_of(g);
@@ -102,7 +103,7 @@ static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr 
 		vb_explain(call, "no memory for the membership");
 		return vb_cma_result(-ENOMEM);
 	}
-	*g = (struct group){ .addr = addr, .ifindex = id->ifindex, .sends_only = sends_only };
+	*g = (struct group){ .addr = addr, .ifindex = id->ifindex, .context = context, .sends_only = sends_only };
 	err = sends_only ? 0 : join_group(g);
 	if (err)
 		vb_explain(call, "%s: %s", vb_cma_addr_text(&addr, text), strerror(-err));
@@ -110,7 +111,7 @@ static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr 
 	vb_cma_lock();
 	g->serial = ++last_serial;
 	vb_list_add_tail(&id->groups, &g->node);
-	tell_locked(id, g, context, err);
+	tell_locked(id, g, err);
 	vb_cma_unlock();
 	return sync ? vb_cma_complete(id, call) : 0;
 }
@@ -198,6 +199,16 @@ VB_EXPORT int rdma_leave_multicast(struct rdma_cm_id *pub, struct sockaddr *sa)
 	int err = g->is_attached && pub->qp ? ibv_detach_mcast(pub->qp, &mgid, 0) : 0;
 	leave_group(g);
 	return vb_cma_result(-err);
+}
+
+/* Those that were only asked for have had their own news, or have it before these. */
+void vb_cma_groups_lost_locked(struct vb_cma_id *id)
+{
+	struct group *g;
+
+	vb_list_for_each(g, &id->groups, node)
+		if (g->is_joined || g->sends_only)
+			tell_locked(id, g, -ENODEV);
 }
 
 /* A QP that is still there belongs to the program and stays attached. */

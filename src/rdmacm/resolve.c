@@ -121,7 +121,8 @@ static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *d
 	}
 	if (!bound) {
 		src->ip = route->source;
-		src->scope = IN6_IS_ADDR_LINKLOCAL(&src->ip) ? route->ifindex : 0;
+		if (IN6_IS_ADDR_LINKLOCAL(&src->ip))
+			src->scope = dst->scope ? dst->scope : route->ifindex; /* to this host itself routes go by the loopback */
 	}
 	number_source(src);
 	return err;
@@ -153,13 +154,31 @@ static void settle_wildcard(struct vb_cma_addr *dst)
 	}
 }
 
+/* A link-local address is on the link that is named, else on that of the source. */
+static int settle_scope(const struct vb_cma_id *id, const char *call, struct vb_cma_addr *dst)
+{
+	char text[VB_CMA_TEXT];
+
+	if (!IN6_IS_ADDR_LINKLOCAL(&dst->ip))
+		return 0;
+	if (!dst->scope)
+		dst->scope = id->src.scope;
+	if (dst->scope)
+		return 0;
+	vb_explain(call, "the link-local address %s needs a scope id, or a source that has one", vb_cma_addr_text(dst, text));
+	return -EINVAL;
+}
+
 static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *dst, struct vb_route *route)
 {
 	struct vb_cma_addr src;
 	char text[VB_CMA_TEXT];
 
 	settle_wildcard(dst);
-	int err = choose_source(id, dst, &src, route);
+	int err = settle_scope(id, call, dst);
+	if (err)
+		return err;
+	err = choose_source(id, dst, &src, route);
 	if (err) {
 		vb_explain(call, "no route to %s: %s", vb_cma_addr_text(dst, text), strerror(-err));
 		return err;

@@ -13,6 +13,16 @@ enum {
 	REMEMBERED = 256,      /* a power of two */
 };
 
+static bool is_request(unsigned attribute)
+{
+	return attribute == VB_CM_ATTR_REQ || attribute == VB_CM_ATTR_SIDR_REQ;
+}
+
+static bool awaits_answer(unsigned attribute)
+{
+	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ;
+}
+
 /* ---- sending ---- */
 
 int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad)
@@ -29,10 +39,15 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 
 	if (err)
 		return err;
-	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
-	vb_roce_route_init(&route, &to, ifindex);
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
+	if (awaits_answer(vb_mad_attribute_id(mad))) {
+		err = vb_roce_transmit_returnable(addr, ifindex, &wire, sizeof(wire));
+		if (err != -EOPNOTSUPP)
+			return err;
+	}
+	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
+	vb_roce_route_init(&route, &to, ifindex);
 	vb_icrc_sign(&route.icrc, &wire, sizeof(wire), 0);
 	route.qpn = VB_GSI_QPN;
 	return vb_roce_transmit(&route, &wire, sizeof(wire), sizeof(wire));
@@ -205,7 +220,7 @@ static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 	uint32_t to = vb_cm_msg_destination_id(msg), from = vb_cm_msg_sender_id(msg);
 
 	a->slot = vb_cm_id_slot(to);
-	a->is_request = msg->attribute == VB_CM_ATTR_REQ || msg->attribute == VB_CM_ATTR_SIDR_REQ;
+	a->is_request = is_request(msg->attribute);
 	if (a->is_request && !vb_cm_service_of(msg, a->addr.dst.s6_addr, scope, &a->service))
 		return false;
 	if (msg->attribute == VB_CM_ATTR_REQ)
@@ -230,6 +245,28 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 		answer(&a);
 }
 
+/* ---- what comes back ---- */
+
+static void (*_Atomic returned_handler)(const struct vb_cm_msg *msg, const struct in6_addr *host);
+
+void vb_gsi_set_returned_handler(void (*returned)(const struct vb_cm_msg *msg, const struct in6_addr *host))
+{
+	atomic_store(&returned_handler, returned);
+}
+
+/* The ICRC may be missing from the quotation, the message must not. */
+static void take_returned(const struct in6_addr *host, const void *bytes, size_t len)
+{
+	struct vb_gsi_packet packet;
+	struct vb_cm_msg msg;
+
+	if (len < sizeof(packet) || !returned_handler)
+		return;
+	memcpy(&packet, bytes, sizeof(packet));
+	if (!vb_gsi_packet_parse(&packet, sizeof(packet), &msg))
+		returned_handler(&msg, host);
+}
+
 /* ---- life ---- */
 
 /* The parent's messages are the parent's to deliver. */
@@ -245,5 +282,6 @@ __attribute__((constructor)) static void begin(void)
 {
 	vb_outbox_init(&waiting.outbox, &outbox_type);
 	waiting.timer.fire = try_again;
+	vb_udp_set_returned_handler(take_returned);
 	vb_host_at_fork(forget);
 }

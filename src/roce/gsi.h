@@ -21,6 +21,12 @@
  */
 VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad);
 
+/*
+ * Who hears, in the progress thread, that a REQ, SIDR_REQ or DREQ came back because nobody takes messages at the host that it went to. It is what
+ * somebody on the network says; the message is as quoted.
+ */
+VB_EXPORT void vb_gsi_set_returned_handler(void (*returned)(const struct vb_cm_msg *msg, const struct in6_addr *host));
+
 /* Sends to whoever of this host listens for a service: at its address, else at the wildcard. -ECONNREFUSED: nobody; else as vb_port_send. */
 VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,
 				     const struct vb_gsi_packet *packet);

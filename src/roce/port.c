@@ -87,6 +87,21 @@ int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_
 	return err;
 }
 
+int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len)
+{
+	struct vb_roce_route route = { .addr = *addr, .ifindex = ifindex, .qpn = VB_GSI_QPN };
+	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
+	route.addr.udp_sport = vb_udp_returnable_port(IN6_IS_ADDR_V4MAPPED(&addr->dst));
+	if (!route.addr.udp_sport)
+		return -EOPNOTSUPP;
+	icrc_route(&route.icrc, &route.addr);
+	vb_icrc_sign(&route.icrc, bytes, len, 0);
+	int err = vb_udp_send_returnable(&route.addr, ifindex, bytes, len);
+	if (!err && vb_capture_is_on())
+		note_departure(&route, time_ns, bytes, len, len);
+	return err;
+}
+
 struct vb_burst {
 	struct vb_lock lock;
 	const struct vb_roce_route *route;

@@ -177,7 +177,7 @@ static void take_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 		fail_locked(s, ECONNREFUSED);
 		return;
 	case RDMA_CM_EVENT_UNREACHABLE:
-		fail_locked(s, ETIMEDOUT);
+		fail_locked(s, event->status == -EHOSTUNREACH ? EHOSTUNREACH : ETIMEDOUT);
 		return;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		lost_locked(s, ECONNRESET);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Making, shutting and closing sockets, and their names. */
+#include <infiniband/ib.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -11,11 +12,11 @@
 
 static bool is_supported(int domain, int type, int protocol)
 {
-	if (domain != AF_INET && domain != AF_INET6)
+	if (domain != AF_INET && domain != AF_INET6 && domain != AF_IB)
 		return false;
 	if (type == SOCK_STREAM)
 		return !protocol || protocol == IPPROTO_TCP;
-	return type == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
+	return type == SOCK_DGRAM && domain != AF_IB && (!protocol || protocol == IPPROTO_UDP); /* their names are UDP sockets' */
 }
 
 static int open_socket(struct vb_rs *s)
@@ -33,7 +34,7 @@ static int open_socket(struct vb_rs *s)
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
 	if (!is_supported(domain, type, protocol))
-		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams and datagrams over IP are supported", domain, type,
+		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams over IP and AF_IB and datagrams over IP are supported", domain, type,
 				  protocol);
 	struct vb_rs *s = vb_rs_create(domain, type);
 	if (!s)
@@ -151,6 +152,8 @@ VB_EXPORT int rclose(int socket)
 
 static socklen_t length_of(const struct sockaddr *sa)
 {
+	if (sa->sa_family == AF_IB)
+		return sizeof(struct sockaddr_ib);
 	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 

@@ -160,17 +160,31 @@ def cm_cases():
 ROW = r"^custom +\S+ +\S+ +(\S+ +)?\S+ +[\d.]+s +[\d.]+ +[\d.]+"
 
 
-def stream(program, options, **rules):
+# The last row of the figures of all sizes.
+SERIES_ROW = r"^\S+_bw +\S+ +\S+ +(\S+ +)?\S+ +[\d.]+s +[\d.]+ +[\d.]+"
+
+
+def stream(program, options, row=ROW, **rules):
     """rstream and riostream: both sides have the same options."""
     common = f"-p {{port}} {options}"
-    return cm_pair(f"{program} -b {{addr}} {common}", f"{program} -s {{addr}} {common}", f"{program} {options}",
-                   client_shows=(ROW,), server_shows=(ROW,), **rules)
+    return cm_pair(f"{program} -b {{addr}} {common}", f"{program} -s {{addr}} {common}", f"{program} {options}".strip(),
+                   client_shows=(row,), server_shows=(row,), **rules)
 
 
-def udpong(options, **rules):
+# -f, and an address in that form
+ADDRESS_FORMATS = (("name", "localhost"), ("ip", "127.0.0.1"), ("ipv6", "::1"), ("gid", "::1"))
+
+
+def formatted_stream(program, form, address):
+    options = f"-f {form} -p {{port}} -T v -I 5 -C 5 -S 1000"
+    return cm_pair(f"{program} -b {address} {options}", f"{program} -s {address} {options}", f"{program} -f {form}", client_shows=(ROW,),
+                   server_shows=(ROW,), only="lo")
+
+
+def udpong(options, row=ROW, **rules):
     """Its server is for ever; datagrams may be lost, so figures say how many were not."""
     common = f"-p {{port}} {options}"
-    return cm_pair(f"udpong -b {{addr}} {common}", f"udpong -s {{addr}} {common}", f"udpong {options}", client_shows=(ROW,),
+    return cm_pair(f"udpong -b {{addr}} {common}", f"udpong -s {{addr}} {common}", f"udpong {options}".strip(), client_shows=(row,),
                    server_stays=True, **rules)
 
 
@@ -195,13 +209,19 @@ def rsocket_cases():
     """rstream's messages and their verification, blocking and not, with poll; writing into the peer's memory; datagrams."""
     for options in ("-T v -I 20 -C 10 -S 5000", "-T b -I 500 -C 1 -S 64", "-T n -I 500 -C 1 -S 64", "-T a -I 20 -C 20 -S 65536",
                     "-T b -T v -I 5 -C 2 -S 1000000", "-T n -T v -B 4096 -I 20 -C 10 -S 20000", "-T r -I 10 -C 10 -S 100",
-                    "-T f -T v -I 20 -C 10 -S 100"):
+                    "-T f -T v -I 20 -C 10 -S 100", "-i 0 -T v -I 20 -C 10 -S 200", "-i 400 -T a -T v -I 20 -C 10 -S 300",
+                    "-k 1 -T v -I 10 -C 5 -S 1000", "-B 1000000 -T a -T n -T v -I 2 -C 2 -S 3000000", "-T s -T v -I 10 -C 5 -S 1000"):
         yield stream("rstream", options)
+    for program in ("rstream", "riostream"):
+        yield from (formatted_stream(program, form, address) for form, address in ADDRESS_FORMATS)
     # It ends with the events that it got from rpoll: POLLERR and POLLHUP.
     yield Case("rstream nobody listens", client="rstream -s {addr} -p {port} -I 1 -C 1 -S 1", client_exit=24)
-    for options in ("-T v -C 20 -S 3000", "-T b -C 100 -S 64", "-T a -C 10 -S 100000", "-T n -T v -C 50 -S 5000"):
+    for options in ("-T v -C 20 -S 3000", "-T b -C 100 -S 64", "-T a -C 10 -S 100000", "-T n -T v -C 50 -S 5000",
+                    "-i 0 -T b -T v -I 10 -C 5 -S 200", "-B 100000 -T a -T v -I 5 -C 2 -S 300000"):
         yield stream("riostream", options)
-    for options in ("-C 100 -S 500", "-T b -C 100 -S 64", "-T a -C 100 -S 900"):
+    for options in ("-C 100 -S 500", "-T b -C 100 -S 64", "-T n -C 100 -S 64", "-T a -C 100 -S 900", "-T e -C 100 -S 500",
+                    "-T e -T b -C 100 -S 16", "-T e -T a -C 100 -S 900", "-T e -T n -C 100 -S 900", "-B 100000 -T e -C 100 -S 900",
+                    "-T s -T e -C 100 -S 500"):
         yield udpong(options)
     yield rcopy(64)
     yield from preloaded_cases()
@@ -316,7 +336,11 @@ def full_cases():
     yield cmtime_case(10000, limit_s=120)
     yield rcopy(1024, limit_s=600)
     for program in ("rstream", "riostream"):
-        yield stream(program, "-S all -T v", limit_s=600)
+        for options in ("-S all -T v", "-S all -T v -T b", "-S all -T v -T n -T a"):
+            yield stream(program, options, limit_s=600)
+        yield stream(program, "", limit_s=600, row=SERIES_ROW)
+    yield stream("rstream", "-T f -S all -T v", limit_s=600)
+    yield udpong("", limit_s=600, row=SERIES_ROW)
 
 
 def cases(full):

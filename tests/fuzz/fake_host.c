@@ -278,11 +278,18 @@ bool vb_udp_receive(void) { return false; }
 bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
+uint16_t vb_udp_returnable_port(bool ipv4) { return 0; }
+void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len)) { }
 unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
 int vb_udp_join(const struct in6_addr *group, unsigned ifindex) { return 0; }
 void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }
 void vb_udp_misdirected(void) { }
 void vb_udp_count(struct vb_udp_counts *counts) { memset(counts, 0, sizeof(*counts)); }
+
+int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
+{
+	return vb_udp_send(addr, ifindex, bytes, len, len);
+}
 
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
 {

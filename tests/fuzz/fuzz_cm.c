@@ -229,6 +229,37 @@ static void lose_peer(struct conn *c)
 	take_out(&out);
 }
 
+static bool may_be_gone(enum vb_cm_state state)
+{
+	return state == VB_CM_REQ_SENT || state == VB_CM_SIDR_REQ_SENT || state == VB_CM_DREQ_SENT;
+}
+
+/* Only the very message that waits for an answer counts, and only the third time. */
+static void bring_back(struct fuzz_input *in, struct conn *c)
+{
+	struct vb_cm_msg msg;
+	struct vb_cm_out out;
+	uint8_t host[16];
+
+	if (!c || !c->cm.has_last)
+		return;
+	struct vb_cm_conn before = c->cm;
+	struct vb_mad mad = c->cm.last;
+	uint8_t change = take(in);
+	memcpy(host, c->cm.peer_gid, sizeof(host));
+	if (change & 1)
+		mad.b[take(in)] ^= change;
+	if (change & 2)
+		host[take(in) % sizeof(host)] ^= change;
+	if (vb_cm_msg_parse(mad.b, sizeof(mad.b), &msg))
+		return;
+	vb_cm_returned(w.table, w.now, &msg, host, &out);
+	if (out.num_events)
+		must(!(change & 3) && before.returned == 2 && may_be_gone(before.state));
+	must(out.num_sends == 0);
+	take_out(&out);
+}
+
 /* --- what arrives ---------------------------------------------------------------------------------------------- */
 
 /* The two communication ids stand where most messages have them; SIDR's single one is in the first place. */
@@ -372,7 +403,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	w.table = vb_cm_table_create(&config);
 	must(w.table != NULL);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
-		switch (take(&in) % 10) {
+		switch (take(&in) % 11) {
 		case 0: begin(&in); break;
 		case 1: begin_sidr(&in); break;
 		case 2:
@@ -381,6 +412,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 5: lose_peer(pick_conn(&in)); break;
 		case 6: pass_time(&in); break;
 		case 7: receive(&in, true); break;
+		case 10: bring_back(&in, pick_conn(&in)); break;
 		default: receive(&in, false); break;
 		}
 	}

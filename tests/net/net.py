@@ -6,6 +6,7 @@ usage: net.py BUILD_DIR [PATTERN...]
 A pattern is a regular expression over the names of cases; logs and captures stay in BUILD_DIR/apps-logs/net.
 """
 import concurrent.futures
+import errno
 import os
 import sys
 
@@ -24,7 +25,8 @@ MTU_FOR_4096 = 4200
 UNACKNOWLEDGED = "-s 1024"
 FEW = 50
 WRONG_PORT = "rping -c -a {addr} -p 9 -C 1"
-NOBODY_THERE_LIMIT_S = 60.0
+NOBODY_ANSWERS_LIMIT_S = 60.0
+SILENCE = "table inet silent { chain in { type filter hook input priority 0; udp dport 4791 drop; }; }"
 MANY_PINGS = "-C 3000 -S 1000"
 
 
@@ -103,21 +105,34 @@ class Net(suite.Suite):
     def all_parts(self):
         """One case takes long and does nothing: it waits beside all others."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            nobody_there = pool.submit(self.nobody_there)
-            for part in (self.two_hosts, self.big_mtu, self.offloaded, self.routed):
+            nobody_answers = pool.submit(self.nobody_answers)
+            for part in (self.nobody_there, self.two_hosts, self.big_mtu, self.offloaded, self.routed):
                 self.guarded(part.__name__.replace("_", " "), part)
-            self.report.add("rping nobody there", nobody_there.result())
+            self.report.add("rping nobody answers", nobody_answers.result())
 
-    def nobody_there(self):
-        """A host on which no process has a device cannot answer but by ICMP: the client tries as often as it should."""
-        case = harness.Case("rping nobody there", client=WRONG_PORT, client_exit=255, limit_s=NOBODY_THERE_LIMIT_S,
-                            client_shows=("RDMA_CM_EVENT_UNREACHABLE",))
+    def nobody_answers(self):
+        """A host that says nothing, not even by ICMP: the client tries as often as it should."""
+        case = harness.Case("rping nobody answers", client=WRONG_PORT, client_exit=255, limit_s=NOBODY_ANSWERS_LIMIT_S,
+                            client_shows=(f"RDMA_CM_EVENT_UNREACHABLE, error -{errno.ETIMEDOUT}",))
         if not self.selected(case.name):
             return harness.Outcome("skip", "not selected")
         with hosts.Network() as network:
             a, b = network.host("a"), network.host("b")
             network.join(a, b)
+            a.run("nft", SILENCE)
             return self.run_item(Item(case, ()), a, b)
+
+    def nobody_there(self):
+        """The kernel of a host on which no process has a device says so by ICMP: connections, datagrams, sockets."""
+        gone = f"RDMA_CM_EVENT_UNREACHABLE, (error|error:) -{errno.EHOSTUNREACH}"
+        table = [Item(harness.Case("rping nobody there", client=WRONG_PORT, client_exit=255, client_shows=(gone,)), (), ipv6)
+                 for ipv6 in (False, True)]
+        table.append(Item(harness.Case("udaddy nobody there", client="udaddy -s {addr}", client_exit=256 - errno.EHOSTUNREACH,
+                                       client_shows=("UNREACHABLE",)), ()))
+        with hosts.Network() as network:
+            a, b = network.host("a"), network.host("b")
+            network.join(a, b)
+            self.run_items("between two hosts", a, b, table)
 
     def two_hosts(self):
         with hosts.Network() as network:

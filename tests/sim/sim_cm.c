@@ -603,6 +603,21 @@ static void arrive(const struct datagram *d)
 		new_request(d->to, &rx);
 }
 
+/* Somebody says that a message found nobody. */
+static void bring_back(const struct datagram *d)
+{
+	struct vb_cm_msg msg;
+	struct vb_cm_out out;
+	uint8_t host[16];
+
+	gid_of(d->to, host);
+	if (vb_cm_msg_parse(d->mad.b, sizeof(d->mad.b), &msg))
+		return;
+	trace("%u: a message comes back", d->from);
+	vb_cm_returned(w.endpoints[d->from].table, w.now, &msg, host, &out);
+	take_out(d->from, &out);
+}
+
 /* A stranger who has seen a message sends a variation of it from an address of his own. */
 static void forge(void)
 {
@@ -611,6 +626,10 @@ static void forge(void)
 	if (!w.num_in_flight)
 		return;
 	d = &w.in_flight[pick(w.num_in_flight)];
+	if (pick(2)) {
+		bring_back(d);
+		return;
+	}
 	vb_mad_set_attribute_id(&d->mad, VB_CM_ATTR_REQ + pick(11));
 	fly(pick(w.num_endpoints), d->to, &d->mad);
 }

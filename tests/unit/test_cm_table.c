@@ -270,6 +270,120 @@ static void peer_died__ends_every_state(void **state)
 	}
 }
 
+/* --- requests that come back ----------------------------------------------------------------------------------- */
+
+static void bring_back(struct world *w, const struct vb_mad *mad, const uint8_t host[16])
+{
+	struct vb_cm_msg msg;
+
+	assert_int_equal(vb_cm_msg_parse(mad->b, sizeof(mad->b), &msg), 0);
+	vb_cm_returned(w->a.t, w->now, &msg, host, &w->a.out);
+	assert_int_equal(w->a.out.num_sends, 0);
+}
+
+static void returned__the_third_time_nobody_is_there(void **state)
+{
+	struct world *w = *state;
+
+	for (int sidr = 0; sidr < 2; sidr++) {
+		struct world *fresh = world_new();
+		struct vb_mad req;
+
+		if (sidr)
+			sidr_connect_a(fresh);
+		else
+			connect_a(fresh);
+		req = fresh->a.out.sends[0].mad;
+		for (int i = 0; i < 2; i++) {
+			bring_back(fresh, &req, w->p.gid);
+			assert_quiet(&fresh->a);
+		}
+		bring_back(fresh, &req, w->p.gid);
+		assert_event(&fresh->a, VB_CM_EV_UNREACHABLE, -EHOSTUNREACH);
+		assert_state(&fresh->a, VB_CM_CLOSED);
+		bring_back(fresh, &req, w->p.gid);
+		assert_quiet(&fresh->a);
+		world_free(fresh);
+	}
+}
+
+static void returned__only_the_very_request_counts(void **state)
+{
+	struct world *w = *state;
+	struct vb_mad req, other_req;
+	uint8_t elsewhere[16] = { 0xfe };
+
+	connect_a(w);
+	req = other_req = w->a.out.sends[0].mad;
+	vb_mad_set_transaction_id(&other_req, vb_mad_transaction_id(&req) + 1);
+	for (int i = 0; i < 10; i++) {
+		bring_back(w, &other_req, w->p.gid);
+		assert_quiet(&w->a);
+		bring_back(w, &req, elsewhere);
+		assert_quiet(&w->a);
+	}
+	assert_state(&w->a, VB_CM_REQ_SENT);
+}
+
+static void returned__dreq_ends_the_disconnecting(void **state)
+{
+	struct world *w = *state;
+	struct vb_mad dreq;
+
+	establish_both(w);
+	disconnect_side(w, &w->a);
+	dreq = w->a.out.sends[0].mad;
+	for (int i = 0; i < 2; i++) {
+		bring_back(w, &dreq, w->p.gid);
+		assert_quiet(&w->a);
+	}
+	bring_back(w, &dreq, w->p.gid);
+	assert_event(&w->a, VB_CM_EV_DISCONNECTED, -EHOSTUNREACH);
+	assert_state(&w->a, VB_CM_TIMEWAIT);
+}
+
+/* What came back before an answer does not count for the next message. */
+static void returned__is_counted_by_message(void **state)
+{
+	struct world *w = *state;
+	struct vb_cm_send req;
+	struct vb_mad dreq;
+
+	connect_a(w);
+	req = w->a.out.sends[0];
+	bring_back(w, &req.mad, w->p.gid);
+	bring_back(w, &req.mad, w->p.gid);
+	w->a.out = (struct vb_cm_out){ .num_sends = 1, .sends = { req } };
+	request_p(w);
+	accept_p(w);
+	carry(w, &w->p);
+	establish_a(w);
+	disconnect_side(w, &w->a);
+	dreq = w->a.out.sends[0].mad;
+	bring_back(w, &dreq, w->p.gid);
+	assert_state(&w->a, VB_CM_DREQ_SENT);
+}
+
+/* Once anything was heard of the peer, nobody believes that there is none. */
+static void returned__is_not_believed_in_any_other_state(void **state)
+{
+	(void)state;
+	for (int st = 0; st < VB_CM_STATE_COUNT; st++) {
+		struct world *w = world_new();
+		struct side *s = bring(w, (enum vb_cm_state)st);
+		struct vb_cm_msg msg;
+
+		if (st != VB_CM_REQ_SENT && st != VB_CM_SIDR_REQ_SENT && st != VB_CM_DREQ_SENT && s->c.has_last &&
+		    !vb_cm_msg_parse(s->c.last.b, sizeof(s->c.last.b), &msg))
+			for (int i = 0; i < 10; i++) {
+				vb_cm_returned(s->t, w->now, &msg, s->c.peer_gid, &s->out);
+				assert_quiet(s);
+				assert_state(s, (enum vb_cm_state)st);
+			}
+		world_free(w);
+	}
+}
+
 /* --- stale connections ----------------------------------------------------------------------------------------- */
 
 static struct vb_cm_send req_again(struct world *w, uint32_t comm_id, uint32_t psn)
@@ -559,6 +673,11 @@ int main(void)
 		WORLD_TEST(destroy__keeps_the_rejection_for_a_repeated_req),
 		WORLD_TEST(destroy__keeps_no_more_than_allowed),
 		cmocka_unit_test(peer_died__ends_every_state),
+		WORLD_TEST(returned__the_third_time_nobody_is_there),
+		WORLD_TEST(returned__only_the_very_request_counts),
+		WORLD_TEST(returned__dreq_ends_the_disconnecting),
+		WORLD_TEST(returned__is_counted_by_message),
+		cmocka_unit_test(returned__is_not_believed_in_any_other_state),
 		WORLD_TEST(stale__req_from_the_same_qp_ends_the_old_connection),
 		WORLD_TEST(stale__req_with_the_same_id_about_something_else),
 		WORLD_TEST(stale__req_repeated_while_disconnecting),

@@ -32,6 +32,25 @@ int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_
 	return vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
 }
 
+static bool is_returnable;
+static unsigned returnable_sends;
+
+int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len)
+{
+	if (!is_returnable)
+		return -EOPNOTSUPP;
+	returnable_sends++;
+	return 0;
+}
+
+/* The linker puts it in vb_udp_set_returned_handler's place. */
+void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len));
+static void (*bring_back)(const struct in6_addr *host, const void *bytes, size_t len);
+void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len))
+{
+	bring_back = returned;
+}
+
 int vb_roce_open(void) { return 0; }
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn) { return 0xc001; }
 
@@ -428,6 +447,59 @@ static void send__is_a_whole_packet(void **state)
 	assert_int_equal(vb_bth_psn((const struct vb_bth *)last.bytes), (psn + 1) & VB_PSN_MASK);
 }
 
+static void send__what_awaits_an_answer_may_come_back(void **state)
+{
+	static const struct { enum vb_cm_attribute attribute; bool awaits; } messages[] = {
+		{ VB_CM_ATTR_REQ, true }, { VB_CM_ATTR_SIDR_REQ, true }, { VB_CM_ATTR_DREQ, true }, { VB_CM_ATTR_REP, false },
+		{ VB_CM_ATTR_RTU, false }, { VB_CM_ATTR_DREP, false }, { VB_CM_ATTR_REJ, false }, { VB_CM_ATTR_SIDR_REP, false },
+	};
+	struct vb_inbox_addr addr = { .src = v4(2), .dst = v4(1) };
+	struct vb_mad mad;
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(messages); i++) {
+		unsigned before = returnable_sends;
+		vb_cm_msg_init(&mad, messages[i].attribute, 1);
+		is_returnable = true;
+		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
+		is_returnable = false;
+		assert_int_equal(returnable_sends - before, messages[i].awaits);
+		before = sends;
+		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0); /* where that is not possible, as all others */
+		assert_int_equal(sends - before, 1);
+	}
+}
+
+/* ---- what comes back ---- */
+
+static unsigned returned;
+static struct vb_cm_msg returned_msg;
+
+static void note_returned(const struct vb_cm_msg *msg, const struct in6_addr *host)
+{
+	returned++;
+	returned_msg = *msg;
+	assert_int_equal(host->s6_addr[15], 1);
+}
+
+static void returned__is_told_if_it_is_whole(void **state)
+{
+	struct vb_gsi_packet p = request(VB_CM_ATTR_REQ, PORT);
+	struct in6_addr host = v4(1);
+
+	bring_back(&host, &p, sizeof(p)); /* nobody wants to hear it */
+	vb_gsi_set_returned_handler(note_returned);
+	for (size_t len = 0; len < sizeof(p); len++)
+		bring_back(&host, &p, len);
+	assert_int_equal(returned, 0);
+	bring_back(&host, &p, sizeof(p));
+	assert_int_equal(returned, 1);
+	assert_memory_equal(&returned_msg.mad, &p.mad, sizeof(p.mad));
+	vb_bth_set_destination_qpn(&p.bth, 2);
+	bring_back(&host, &p, sizeof(p));
+	assert_int_equal(returned, 1);
+	vb_gsi_set_returned_handler(NULL);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -445,6 +517,8 @@ int main(void)
 		CASE(hostile__packets_are_dropped),
 		CASE(hostile__addresses_are_dropped),
 		CASE(send__is_a_whole_packet),
+		CASE(send__what_awaits_an_answer_may_come_back),
+		CASE(returned__is_told_if_it_is_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -508,6 +508,75 @@ static void open__takes_the_port_when_its_user_leaves_it(void **state)
 	assert_int_equal(child_end(&c), 0);
 }
 
+/* ---- what comes back ---- */
+
+static struct {
+	atomic_uint count;
+	struct in6_addr host;
+	uint8_t bytes[300];
+	size_t len;
+} returned;
+
+static void note_returned(const struct in6_addr *host, const void *bytes, size_t len)
+{
+	returned.host = *host;
+	returned.len = len;
+	memcpy(returned.bytes, bytes, len < sizeof returned.bytes ? len : sizeof returned.bytes);
+	returned.count++;
+}
+
+static struct vb_inbox_addr returnable_flow(const char *address)
+{
+	struct vb_inbox_addr a = { .src = ip(address), .dst = ip(address), .hop_limit = 64 };
+	a.udp_sport = vb_udp_returnable_port(!strchr(address, ':'));
+	CHILD_CHECK(a.udp_sport);
+	return a;
+}
+
+/* Nobody has the port: the quotation is the datagram, and what is sent after it leaves all the same. */
+static void come_back(const char *address)
+{
+	struct vb_inbox_addr a = returnable_flow(address);
+	for (unsigned i = 1; i <= 3; i++) {
+		unsigned before = returned.count;
+		CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 280), 280) == 0);
+		CHILD_CHECK(WAIT_FOR(returned.count > before));
+		CHILD_CHECK(returned.len >= 280 && !memcmp(returned.bytes, numbered(1, 280), 280));
+		CHILD_CHECK(!memcmp(&returned.host, &a.dst, sizeof a.dst));
+	}
+	for (unsigned i = 0; i < 5; i++)
+		CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 30), 30) == 0);
+}
+
+/* Somebody has it: nothing comes back. */
+static void stay(const char *address)
+{
+	struct vb_inbox_addr a = returnable_flow(address);
+	unsigned before = got.packets;
+	CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 280), 280) == 0);
+	CHILD_CHECK(WAIT_FOR(got.packets > before));
+	CHILD_CHECK(got.last.addr.udp_sport == a.udp_sport);
+}
+
+static void return_in_a_host_of_its_own(int sock)
+{
+	CHILD_CHECK(netns_enter());
+	CHILD_CHECK(vb_host_get() == 0);
+	vb_udp_set_returned_handler(note_returned);
+	come_back("127.0.0.1");
+	come_back("::1");
+	CHILD_CHECK(vb_udp_open() == 0);
+	stay("127.0.0.1");
+	stay("::1");
+}
+
+static void returned__is_told_where_nobody_has_the_port(void **state)
+{
+	struct child c = child_start(return_in_a_host_of_its_own);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+}
+
 /* ---- steering ---- */
 
 enum { RECEIVERS = 4, FLOWS = 12 };
@@ -702,6 +771,7 @@ int main(void)
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
 		cmocka_unit_test_setup(segments__are_one_where_switched_off, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
+		cmocka_unit_test_setup(returned__is_told_where_nobody_has_the_port, reset),
 		cmocka_unit_test_setup(steering__is_learned_whoever_comes_and_goes, reset),
 		cmocka_unit_test_setup(probe__is_answered_with_slots, reset),
 		cmocka_unit_test_setup(probe__of_others_is_not_answered, reset),

@@ -47,6 +47,13 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 	return 0;
 }
 
+static uint16_t returnable_port;
+uint16_t vb_udp_returnable_port(bool ipv4) { return returnable_port; }
+int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
+{
+	return vb_udp_send(addr, ifindex, bytes, len, len);
+}
+
 atomic_bool vb_capture_flag;
 static struct vb_capture_note notes[MAX_SENDS];
 static unsigned nnotes;
@@ -180,6 +187,19 @@ static void a_longer_packet_begins_anew(void **state)
 	add(b, &route, 64, 2);
 	vb_burst_give(b);
 	assert_int_equal(nsends, 2);
+}
+
+static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	uint8_t packet[HEADER + 32 + 4] = { 0x64 };
+	returnable_port = 0;
+	assert_int_equal(vb_roce_transmit_returnable(&route.addr, 0, packet, sizeof(packet)), -EOPNOTSUPP);
+	returnable_port = 0xc777;
+	assert_int_equal(vb_roce_transmit_returnable(&route.addr, 0, packet, sizeof(packet)), 0);
+	assert_int_equal(sends[0].addr.udp_sport, 0xc777);
+	route.icrc.source_port = 0xc777;
+	check_send(0, &route, 1, sizeof(packet), sizeof(packet));
 }
 
 static void flows_do_not_mix(void **state)
@@ -316,6 +336,7 @@ int main(void)
 		cmocka_unit_test_setup(a_shorter_packet_is_the_last, setup),
 		cmocka_unit_test_setup(padding_is_zero, setup),
 		cmocka_unit_test_setup(a_longer_packet_begins_anew, setup),
+		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
 		cmocka_unit_test_setup(flows_do_not_mix, setup),
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
 		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),

@@ -252,6 +252,51 @@ static void migrate__moves_pending_events(void **state)
 	rdma_destroy_event_channel(to);
 }
 
+struct migration {
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *to;
+	atomic_bool is_over;
+};
+
+static void *migrate_id(void *arg)
+{
+	struct migration *m = arg;
+
+	assert_ok(rdma_migrate_id(m->id, m->to));
+	m->is_over = true;
+	return NULL;
+}
+
+/* Another thread has an event of the id; those behind it are on the new channel meanwhile. */
+static void migrate__waits_for_acknowledgements(void **state)
+{
+	struct rdma_event_channel *from = new_channel(), *to = new_channel();
+	struct migration m = { .id = new_id(from, RDMA_PS_TCP), .to = to };
+	struct rdma_cm_event *events[2];
+	pthread_t thread;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		assert_ok(rdma_write_cm_event(m.id, RDMA_CM_EVENT_USER, 0, i));
+	for (unsigned i = 0; i < 2; i++)
+		events[i] = expect(from, RDMA_CM_EVENT_USER);
+	assert_int_equal(pthread_create(&thread, NULL, migrate_id, &m), 0);
+	assert_true(readable(to->fd, WAIT_MS)); /* it has begun */
+	assert_false(m.is_over);
+	assert_ok(rdma_ack_cm_event(events[0]));
+	assert_false(m.is_over);
+	assert_false(readable(from->fd, 0));
+	assert_ok(rdma_ack_cm_event(events[1]));
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(m.is_over);
+	struct rdma_cm_event *event = expect(to, RDMA_CM_EVENT_USER);
+	assert_int_equal(event->param.arg, 2);
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(m.id));
+	rdma_destroy_event_channel(from);
+	rdma_destroy_event_channel(to);
+}
+
 static void migrate__to_synchronous_and_back(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -398,6 +443,7 @@ int main(void)
 		cmocka_unit_test(id__destruction_waits_for_acknowledgement),
 		cmocka_unit_test(id__outlives_its_channel),
 		cmocka_unit_test(migrate__moves_pending_events),
+		cmocka_unit_test(migrate__waits_for_acknowledgements),
 		cmocka_unit_test(migrate__to_synchronous_and_back),
 		cmocka_unit_test(option__sizes_names_and_states),
 		cmocka_unit_test(option__path_resolves_the_route),

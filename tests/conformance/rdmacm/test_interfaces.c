@@ -4,6 +4,7 @@
 
 #define ADDRESS "10.9.0.1"
 #define LATER   "10.9.0.2"
+#define LINK_LOCAL "fe80::9:1"
 
 static void must_run(const char *command)
 {
@@ -58,6 +59,146 @@ static void interface__changes_and_goes(void **state)
 	rdma_destroy_event_channel(any_ch);
 }
 
+static void join_group(struct rdma_cm_id *id, const char *group, enum rdma_cm_event_type outcome, int status, void *context)
+{
+	struct address a = address(group, 0);
+
+	assert_ok(rdma_join_multicast(id, sockaddr(&a), context));
+	struct rdma_cm_event *event = expect(id->channel, outcome);
+	assert_int_equal(event->status, status);
+	assert_ptr_equal(event->param.ud.private_data, context);
+	assert_ok(rdma_ack_cm_event(event));
+}
+
+/* The kernel has a limit; what it refuses is an event, and no member. */
+static void multicast__more_groups_than_allowed(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_UDP);
+	struct address a = address(ADDRESS, 0), refused = address("239.1.1.2", 0);
+
+	netns_write("/proc/sys/net/ipv4/igmp_max_memberships", "1");
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	join_group(id, "239.1.1.1", RDMA_CM_EVENT_MULTICAST_JOIN, 0, id);
+	join_group(id, "239.1.1.2", RDMA_CM_EVENT_MULTICAST_ERROR, -ENOBUFS, &refused);
+	netns_write("/proc/sys/net/ipv4/igmp_max_memberships", "20");
+	assert_ok(rdma_leave_multicast(id, sockaddr(&refused))); /* the id may forget it */
+	join_group(id, "239.1.1.2", RDMA_CM_EVENT_MULTICAST_JOIN, 0, &refused);
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+/* First the groups, one by one, then the device. */
+static void interface__takes_its_groups_along(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_UDP);
+	struct address a = address(ADDRESS, 0), left = address("239.1.1.2", 0);
+	const char *groups[] = { "239.1.1.1", "239.1.1.3" };
+	char contexts[2];
+
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	join_group(id, "239.1.1.2", RDMA_CM_EVENT_MULTICAST_JOIN, 0, NULL);
+	assert_ok(rdma_leave_multicast(id, sockaddr(&left)));
+	for (unsigned i = 0; i < 2; i++)
+		join_group(id, groups[i], RDMA_CM_EVENT_MULTICAST_JOIN, 0, &contexts[i]);
+	must_run("ip link del wire");
+	for (unsigned i = 0; i < 2; i++) {
+		struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_MULTICAST_ERROR);
+		assert_int_equal(event->status, -ENODEV);
+		assert_ptr_equal(event->id, id);
+		assert_ptr_equal(event->param.ud.private_data, &contexts[i]);
+		assert_ok(rdma_ack_cm_event(event));
+	}
+	expect_for(ch, RDMA_CM_EVENT_DEVICE_REMOVAL, id);
+	for (unsigned i = 0; i < 2; i++) {
+		struct address g = address(groups[i], 0);
+		assert_ok(rdma_leave_multicast(id, sockaddr(&g)));
+	}
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+	assert_true(netns_add_wire());
+}
+
+/* ---- link-local addresses ---- */
+
+static int add_link_local(void **state)
+{
+	return system("ip -6 addr replace " LINK_LOCAL "/64 dev wire nodad");
+}
+
+static struct rdma_addrinfo *link_local(const char *node, int flags)
+{
+	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
+
+	assert_int_equal(rdma_getaddrinfo(node, "7471", &hints, &found), 0);
+	const struct sockaddr_in6 *sin6 = (const void *)(flags & RAI_PASSIVE ? found->ai_src_addr : found->ai_dst_addr);
+	assert_int_equal(sin6->sin6_family, AF_INET6);
+	assert_int_equal(sin6->sin6_scope_id, if_nametoindex("wire"));
+	assert_int_equal(ntohs(sin6->sin6_port), 7471);
+	return found;
+}
+
+static void expect_scope(const struct sockaddr *sa)
+{
+	assert_int_equal(((const struct sockaddr_in6 *)(const void *)sa)->sin6_scope_id, if_nametoindex("wire"));
+}
+
+static void link_local__names_its_link(void **state)
+{
+	struct rdma_addrinfo *to = link_local(LINK_LOCAL "%wire", RAI_NUMERICHOST), *on = link_local(LINK_LOCAL "%wire", RAI_PASSIVE), *bad;
+	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST };
+	struct rdma_event_channel *ch = new_channel(), *server_ch = new_channel();
+	struct rdma_cm_id *listener = new_id(server_ch, RDMA_PS_TCP), *client = new_id(ch, RDMA_PS_TCP);
+	struct rdma_conn_param param = some_param(), answer = some_param();
+
+	assert_int_not_equal(rdma_getaddrinfo(LINK_LOCAL "%nonsense", "7471", &hints, &bad), 0);
+	assert_ok(rdma_bind_addr(listener, on->ai_src_addr));
+	assert_ok(rdma_listen(listener, 1));
+	expect_scope(rdma_get_local_addr(listener));
+	assert_ok(rdma_resolve_addr(client, NULL, to->ai_dst_addr, 2000));
+	expect_acked(ch, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	expect_scope(rdma_get_local_addr(client));
+	assert_ok(rdma_resolve_route(client, 2000));
+	expect_acked(ch, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	assert_ok(rdma_connect(client, &param));
+	struct rdma_cm_event *event = expect(server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *server = event->id;
+	expect_scope(rdma_get_local_addr(server));
+	expect_scope(rdma_get_peer_addr(server));
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_accept(server, &answer));
+	expect_acked(ch, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_ok(rdma_establish(client));
+	expect_acked(server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_ok(rdma_destroy_id(client));
+	assert_ok(rdma_destroy_id(server));
+	assert_ok(rdma_destroy_id(listener));
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(server_ch);
+	rdma_freeaddrinfo(to);
+	rdma_freeaddrinfo(on);
+}
+
+/* Without a link of its own, a destination is on the source's; without both, nobody knows. */
+static void link_local__takes_the_link_of_its_source(void **state)
+{
+	struct rdma_addrinfo *from = link_local(LINK_LOCAL "%wire", RAI_PASSIVE);
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	struct address to = address(LINK_LOCAL, 7471);
+
+	assert_refused(EINVAL, rdma_resolve_addr(id, NULL, sockaddr(&to), 2000));
+	assert_refused(EINVAL, rdma_bind_addr(id, sockaddr(&to)));
+	((struct sockaddr_in6 *)(void *)from->ai_src_addr)->sin6_port = 0;
+	assert_ok(rdma_resolve_addr(id, from->ai_src_addr, sockaddr(&to), 2000));
+	expect_acked(ch, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	expect_scope(rdma_get_peer_addr(id));
+	assert_ok(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+	rdma_freeaddrinfo(from);
+}
+
 /* Of the same name as the one that went; its device is a new one. */
 static void interface__comes_again(void **state)
 {
@@ -94,6 +235,10 @@ int main(void)
 		cmocka_unit_test(interface__changes_and_goes),
 		cmocka_unit_test(interface__comes_again),
 		cmocka_unit_test(wildcard__has_later_addresses),
+		cmocka_unit_test(multicast__more_groups_than_allowed),
+		cmocka_unit_test(interface__takes_its_groups_along),
+		cmocka_unit_test_setup(link_local__names_its_link, add_link_local),
+		cmocka_unit_test_setup(link_local__takes_the_link_of_its_source, add_link_local),
 	};
 
 	if (!netns_enter() || !netns_add_wire()) {

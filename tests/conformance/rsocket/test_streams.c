@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stream sockets: connecting, bytes, ends. */
+#include <endian.h>
+#include <infiniband/ib.h>
 #include <netinet/tcp.h>
 
 #include "rs.h"
@@ -38,6 +40,39 @@ static void names__of_both_ends(void **state)
 	assert_ok(rgetpeername(e.client, (struct sockaddr *)&b, &len));
 	assert_int_equal(len, sizeof(b));
 	close_ends(&e);
+}
+
+/* The GID 127.0.0.1 and a service id for the port. */
+static struct sockaddr_ib gid_of_host(uint16_t port)
+{
+	struct sockaddr_ib sib = { .sib_family = AF_IB, .sib_pkey = 0xffff, .sib_sid_mask = UINT64_MAX };
+
+	memcpy(sib.sib_addr.sib_raw, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\1", 16);
+	sib.sib_sid = htobe64((uint64_t)RDMA_PS_TCP << 16 | port);
+	return sib;
+}
+
+static void stream__between_gids(void **state)
+{
+	struct sockaddr_ib at = gid_of_host(0), named;
+	socklen_t len = sizeof(at);
+	int listener = rsocket(AF_IB, SOCK_STREAM, 0);
+	struct ends e = { .client = rsocket(AF_IB, SOCK_STREAM, 0) };
+
+	(void)state;
+	assert_ok(rbind(listener, (struct sockaddr *)&at, sizeof(at)));
+	assert_ok(rlisten(listener, 1));
+	assert_ok(rgetsockname(listener, (struct sockaddr *)&at, &len));
+	assert_int_equal(len, sizeof(at));
+	assert_int_not_equal((uint16_t)be64toh(at.sib_sid), 0);
+	assert_ok(rconnect(e.client, (struct sockaddr *)&at, sizeof(at)));
+	e.server = raccept(listener, (struct sockaddr *)&named, &len);
+	assert_true(e.server >= 0);
+	assert_int_equal(named.sib_family, AF_IB);
+	assert_memory_equal(&named.sib_addr, &at.sib_addr, sizeof(at.sib_addr));
+	assert_works(&e);
+	close_ends(&e);
+	assert_ok(rclose(listener));
 }
 
 static void accept__names_the_peer(void **state)
@@ -125,6 +160,7 @@ static void calls__on_no_socket(void **state)
 	(void)state;
 	assert_refused(ENOTSUP, rsocket(AF_UNIX, SOCK_STREAM, 0));
 	assert_refused(ENOTSUP, rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP));
+	assert_refused(ENOTSUP, rsocket(AF_IB, SOCK_DGRAM, 0));
 	assert_refused(EBADF, rclose(0));
 	assert_refused(EBADF, rclose(-1));
 	assert_refused(EBADF, (int)rrecv(INT32_MAX, &c, 1, 0));
@@ -586,6 +622,7 @@ int main(void)
 		cmocka_unit_test(shutdown__of_a_listener_ends_raccept),
 		cmocka_unit_test(connect__on_each_address),
 		cmocka_unit_test(names__of_both_ends),
+		cmocka_unit_test(stream__between_gids),
 		cmocka_unit_test(accept__names_the_peer),
 		cmocka_unit_test(accept__nothing_waits),
 		cmocka_unit_test(connect__refused),
