@@ -119,33 +119,36 @@ static void release_peers(void)
 	atomic_store(&vb_arena->moving, 0);
 }
 
-/* The memory is private again, or the segment is kept and works. No key names it. */
-static void dissolve_locked(struct segment *s)
+/* The memory is private again, or the segment is kept and works. No key names it. False: peers were at work for too long, try again. */
+static bool dissolve_locked(struct segment *s)
 {
 	if (moving == s)
 		moving = NULL;
 	s->state = KEPT;
 	s->users = 0;
 	if (!hold_peers(QUIESCE_NS))
-		return;
+		return false;
 	int err = vb_remap_back(s->fd, s->plan.advice);
 	release_peers();
 	if (err) {
 		vb_explain("memory", "%zu bytes at %p stay shared: %s", s->bytes, (void *)s->at, strerror(-err));
-		return;
+		return true;
 	}
 	vb_fd_close(s->fd);
 	s->state = FREE;
 	count--;
 	if (on_retire)
 		on_retire(s->serial);
+	return true;
 }
 
-static void dissolve_unused_locked(void)
+static bool dissolve_unused_locked(void)
 {
+	bool done = true;
 	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
 		if (segments[i].state != FREE && !segments[i].users)
-			dissolve_locked(&segments[i]);
+			done &= dissolve_locked(&segments[i]);
+	return done;
 }
 
 static void finish_locked(struct segment *s)
@@ -244,14 +247,23 @@ static int begin_locked(uint32_t key, const struct vb_key *k, uintptr_t at, size
 	return 0;
 }
 
+/* The whole pages of a region. */
+static void pages_of(const struct vb_key *k, uintptr_t *at, uintptr_t *end)
+{
+	uint64_t va = atomic_load(&k->va), length = atomic_load(&k->length);
+	*at = va & ~(uint64_t)(PAGE - 1);
+	*end = (va + length + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+}
+
 static void start_locked(uint32_t key)
 {
 	struct vb_key *k = vb_key_entry(key);
 	uint64_t va = atomic_load(&k->va), length = atomic_load(&k->length);
 	if (!key || atomic_load(&k->key) != key || atomic_load(&k->segment) || !length)
 		return;
-	uintptr_t at = va & ~(uint64_t)(PAGE - 1), end = (va + length + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	uintptr_t at, end;
 	struct segment *s;
+	pages_of(k, &at, &end);
 	int err = find_overlap_locked(at, end, &s);
 	if (err == 1) {
 		s->state = READY;
@@ -412,11 +424,33 @@ void vb_segment_safe_point(void)
 	vb_loop_call(work_off, NULL);
 }
 
-static void dissolve_unused(void *unused)
+/* *done goes to the stack of a thread that may sleep in a trap: written when all has been moved. */
+static void dissolve_unused(void *done)
 {
 	pthread_mutex_lock(&lock);
-	dissolve_unused_locked();
+	bool all = dissolve_unused_locked();
 	pthread_mutex_unlock(&lock);
+	*(bool *)done = all;
+}
+
+/* A peer in the middle of an access may have to wait for a processor longer than this side's progress can; the caller's call can wait. */
+static void dissolve_patiently(void)
+{
+	bool done = false;
+	for (unsigned tries = 0; !done && tries < MAX_TRIES; tries++)
+		if (vb_loop_call(dissolve_unused, &done))
+			return;
+	if (!done)
+		vb_explain("memory", "deregistered memory stays shared: a peer does not come to an end with its accesses");
+}
+
+/* Left by a fork, say, that could not wait for peers: no key names it any more. */
+static bool is_kept_locked(const struct vb_key *k)
+{
+	uintptr_t at, end;
+	struct segment *s;
+	pages_of(k, &at, &end);
+	return count && find_overlap_locked(at, end, &s) && s->state == KEPT && !s->users;
 }
 
 void vb_segment_leave(uint32_t key)
@@ -427,10 +461,12 @@ void vb_segment_leave(uint32_t key)
 	struct segment *s = moving && moving->key == key ? moving : by_serial(atomic_load(&k->segment));
 	if (s)
 		unused = --s->users == 0;
+	else
+		unused = is_kept_locked(k);
 	atomic_store(&k->segment, 0);
 	pthread_mutex_unlock(&lock);
 	if (unused)
-		vb_loop_call(dissolve_unused, NULL);
+		dissolve_patiently();
 }
 
 /* ---- forks ---- */

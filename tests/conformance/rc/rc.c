@@ -83,6 +83,26 @@ void *rc_map(size_t bytes)
 	return at;
 }
 
+/* Memory of the library is shared with a file, which a program's own private memory is not. */
+uint32_t rc_which_are_moved(const void *const *at, unsigned n)
+{
+	char line[4300], perms[5];
+	unsigned long first, last, inode;
+	uint32_t moved = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		CHECK_EQ(sscanf(line, "%lx-%lx %4s %*s %*s %lu", &first, &last, perms, &inode), 4);
+		for (unsigned k = 0; inode && perms[3] == 's' && k < n; k++)
+			if (first <= (uintptr_t)at[k] && (uintptr_t)at[k] < last)
+				moved |= 1u << k;
+	}
+	fclose(f);
+	return moved;
+}
+
+bool rc_is_moved(const void *at) { return rc_which_are_moved(&at, 1); }
+
 struct ibv_qp *rc_make_qp(struct end *e)
 {
 	struct ibv_qp_init_attr init = {

@@ -99,6 +99,10 @@ enum ibv_qp_state rc_state(struct ibv_qp *qp);
 /* From RESET to RTS with the peer's, both at the same time; returns the peer's card. */
 struct card rc_connect(struct end *e, struct ibv_qp *qp);
 void *rc_map(size_t bytes);
+/* Has the library put this page into memory that peers map? False as well if nothing is there. */
+bool rc_is_moved(const void *at);
+/* The same of n <= 32 places: bit k tells of at[k]. */
+uint32_t rc_which_are_moved(const void *const *at, unsigned n);
 
 /* ---- beside the connection ---- */
 
