@@ -150,12 +150,14 @@ void vb_cma_event_queue_locked(struct vb_cma_event *event)
 	vb_notifier_wake(&channel_of(channel)->notifier);
 }
 
-void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status)
+int vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status)
 {
 	struct vb_cma_event *event = vb_cma_event_create(id, type, status);
 
-	if (event)
-		vb_cma_event_queue_locked(event);
+	if (!event)
+		return -ENOMEM;
+	vb_cma_event_queue_locked(event);
+	return 0;
 }
 
 /* ---- an id's queued events ---- */

@@ -101,7 +101,7 @@ struct vb_cma_source {
 	unsigned ifindex;
 };
 
-/* The device, port and GID of a local address. -ENODEV if it has none. */
+/* The device, port and GID of a local address. -ENODEV if it has none; -ENOMEM. */
 int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *source);
 struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs);
 /* The domain that ties receiving XRC QPs to SRQs, unless the program brings its own. NULL with errno. */
@@ -228,8 +228,10 @@ void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr);
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr);
 /* Back to what it was before the resolution that failed. */
 void vb_cma_id_unresolve(struct vb_cma_id *id);
-/* Under the lock: the end of a resolution, status 0 or a negative errno. */
-void vb_cma_id_resolved_locked(struct vb_cma_id *id, int status);
+/* Under the lock: the end of a resolution, status 0 or a negative errno. -ENOMEM: it cannot be told, and nothing has changed. */
+int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status);
+/* The route is known: fills the path record and says so. 0 or -ENOMEM. */
+int vb_cma_id_route_resolved(struct vb_cma_id *id);
 /* The way from the id's device to a GID. */
 void vb_cma_fill_ah(const struct vb_cma_id *id, const union ibv_gid *dgid, struct ibv_ah_attr *ah);
 /* Fills pub.route.path_rec (one path) from the id's addresses. */
@@ -237,8 +239,8 @@ int vb_cma_id_fill_path(struct vb_cma_id *id);
 
 /* ---- neighbours ---- */
 
-/* Under the lock: the id is RESOLVING until the route's next hop is known or timeout_ms have passed. */
-void vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms);
+/* Under the lock: the id is RESOLVING until the route's next hop is known or timeout_ms have passed. 0 or -ENOMEM. */
+int vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms);
 /* Stops waiting, if the id waits. */
 void vb_cma_neighbour_forget_locked(struct vb_cma_id *id);
 
@@ -277,8 +279,8 @@ struct vb_cma_event {
 struct vb_cma_event *vb_cma_event_create(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
 void vb_cma_event_set_private_data(struct vb_cma_event *event, const void *data, size_t len);
 void vb_cma_event_queue_locked(struct vb_cma_event *event);
-/* Queues an event without data. */
-void vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
+/* Queues an event without data. -ENOMEM: there is none; those who have a caller to tell refuse what would have led to it. */
+int vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
 /* Drops the id's queued events; ids of requests among them are discarded. */
 void vb_cma_event_drop_locked(struct vb_cma_id *id);
 /* From here on `owner` is the id that waits for this handed-out event's acknowledgement. */

@@ -78,14 +78,14 @@ static bool gid_is(const struct ibv_gid_entry *entry, const struct vb_cma_addr *
 	       vb_cma_ip_is_loopback(gid);
 }
 
-static bool find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *addr, struct vb_cma_source *source)
+static int find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *addr, struct vb_cma_source *source)
 {
 	struct ibv_gid_entry *table = calloc(MAX_GIDS, sizeof(*table));
-	ssize_t count = table ? ibv_query_gid_table(dev->verbs, table, MAX_GIDS, 0) : 0;
+	ssize_t count = table ? ibv_query_gid_table(dev->verbs, table, MAX_GIDS, 0) : -ENOMEM;
 	struct ibv_port_attr port;
-	bool found = false;
+	int err = count == -ENOMEM ? -ENOMEM : -ENODEV;
 
-	for (ssize_t i = 0; i < count && !found; i++) {
+	for (ssize_t i = 0; i < count && err; i++) {
 		if (!gid_is(&table[i], addr) || ibv_query_port(dev->verbs, (uint8_t)table[i].port_num, &port))
 			continue;
 		source->device = dev;
@@ -93,22 +93,22 @@ static bool find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *
 		source->gid_index = (uint8_t)table[i].gid_index;
 		source->mtu = port.active_mtu;
 		source->ifindex = table[i].ndev_ifindex;
-		found = true;
+		err = 0;
 	}
 	free(table);
-	return found;
+	return err;
 }
 
 int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *source)
 {
-	int err = -ENODEV;
-
 	pthread_mutex_lock(&lock);
 	struct ibv_device **list = ibv_get_device_list(NULL);
+	int err = list ? -ENODEV : -errno;
 	for (struct ibv_device **d = list; d && *d && err; d++) {
 		struct vb_cma_device *dev = get_locked(*d);
-		if (dev && find_on_locked(dev, addr, source))
-			err = 0;
+		int result = dev ? find_on_locked(dev, addr, source) : -errno;
+		if (!result || result == -ENOMEM) /* what cannot be looked at may have been it */
+			err = result;
 	}
 	if (list)
 		ibv_free_device_list(list);

@@ -69,13 +69,13 @@ static void leave_group(struct group *g)
 	free(g);
 }
 
-static void tell_locked(struct vb_cma_id *id, const struct group *g, int status)
+static int tell_locked(struct vb_cma_id *id, const struct group *g, int status)
 {
 	enum rdma_cm_event_type type = status ? RDMA_CM_EVENT_MULTICAST_ERROR : RDMA_CM_EVENT_MULTICAST_JOIN;
 	struct vb_cma_event *event = vb_cma_event_create(id, type, status);
 
 	if (!event)
-		return;
+		return -ENOMEM;
 	struct rdma_ud_param *ud = &event->pub.param.ud;
 	ud->private_data = g->context;
 	event->group = g->serial;
@@ -86,6 +86,7 @@ static void tell_locked(struct vb_cma_id *id, const struct group *g, int status)
 		ud->qkey = RDMA_UDP_QKEY;
 	}
 	vb_cma_event_queue_locked(event);
+	return 0;
 }
 
 static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr *sa, bool sends_only, void *context)
@@ -110,9 +111,15 @@ static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr 
 	bool sync = id->sync;
 	vb_cma_lock();
 	g->serial = ++last_serial;
-	vb_list_add_tail(&id->groups, &g->node);
-	tell_locked(id, g, err);
+	err = tell_locked(id, g, err);
+	if (!err)
+		vb_list_add_tail(&id->groups, &g->node);
 	vb_cma_unlock();
+	if (err) {
+		leave_group(g);
+		vb_explain(call, "no memory for the answer");
+		return vb_cma_result(err);
+	}
 	return sync ? vb_cma_complete(id, call) : 0;
 }
 
@@ -208,7 +215,7 @@ void vb_cma_groups_lost_locked(struct vb_cma_id *id)
 
 	vb_list_for_each(g, &id->groups, node)
 		if (g->is_joined || g->sends_only)
-			tell_locked(id, g, -ENODEV);
+			(void)tell_locked(id, g, -ENODEV);
 }
 
 /* A QP that is still there belongs to the program and stays attached. */

@@ -32,10 +32,11 @@ void vb_cma_neighbour_forget_locked(struct vb_cma_id *id)
 	id->neighbour = NULL;
 }
 
+/* Without memory for the news it is tried again. */
 static void resolved_locked(struct vb_cma_id *id, int status)
 {
-	vb_cma_neighbour_forget_locked(id);
-	vb_cma_id_resolved_locked(id, status);
+	if (!vb_cma_id_resolved_locked(id, status))
+		vb_cma_neighbour_forget_locked(id);
 }
 
 /* Again after a while: the kernel gives up after some seconds, and what it is to send meanwhile it keeps. */
@@ -63,21 +64,20 @@ static void ask_again(struct vb_timer *t, uint64_t now_ns)
 	vb_cma_unlock();
 }
 
-void vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms)
+int vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms)
 {
 	uint64_t now = vb_now_ns(), wait_ns = timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : 0;
 	struct vb_cma_neighbour *n = malloc(sizeof(*n));
 
-	if (!n) {
-		vb_cma_id_resolved_locked(id, -ENOMEM);
-		return;
-	}
+	if (!n)
+		return -ENOMEM;
 	*n = (struct vb_cma_neighbour){ .id = id, .route = *route, .give_up_ns = now + wait_ns };
 	vb_list_add_tail(&awaited, &n->node);
 	id->neighbour = n;
 	id->state = VB_CMA_RESOLVING;
 	kick(n, now);
 	vb_timer_set(&timer, now + ASK_NS);
+	return 0;
 }
 
 /* A child's ids stay as they are: nobody resolves them there. */

@@ -87,16 +87,13 @@ static int set_path(struct vb_cma_id *id, const char *call, const void *val, siz
 		vb_explain(call, "the id is %s; its address must be resolved first", vb_cma_state_text(id->state));
 		return EINVAL;
 	}
-	if (vb_cma_id_fill_path(id)) {
-		vb_explain(call, "no memory for the path record");
-		return ENOMEM;
-	}
+	uint8_t before = id->tos;
 	id->tos = paths[0].path.tclass;
-	vb_cma_lock();
-	id->state = VB_CMA_ROUTE_RESOLVED;
-	vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-	vb_cma_unlock();
-	return 0;
+	if (!vb_cma_id_route_resolved(id))
+		return 0;
+	id->tos = before;
+	vb_explain(call, "no memory for the path record or the answer");
+	return ENOMEM;
 }
 
 static int set(struct vb_cma_id *id, const char *call, const struct option *option, const void *val, size_t len)

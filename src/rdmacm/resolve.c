@@ -37,7 +37,7 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 	vb_cma_id_set_src(id, addr);
 	err = vb_cma_addr_is_any(addr) ? 0 : vb_cma_id_attach(id);
 	if (err) {
-		vb_explain(call, "no RDMA device has the address %s", vb_cma_addr_text(addr, text));
+		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
 		return err;
 	}
 	err = take_port(id, addr);
@@ -191,7 +191,7 @@ static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *d
 		id->mtu = path_mtu(id->mtu, dst, route);
 		return 0;
 	}
-	vb_explain(call, "no RDMA device has the source address %s", vb_cma_addr_text(&src, text));
+	vb_explain(call, "no RDMA device has the source address %s: %s", vb_cma_addr_text(&src, text), strerror(-err));
 	vb_cma_id_unresolve(id);
 	return err;
 }
@@ -266,21 +266,40 @@ VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, st
 		return vb_cma_result(err);
 	bool sync = id->sync, known = vb_netif_is_local(&id->dst.ip) || vb_route_is_ready(&route);
 	vb_cma_lock();
-	if (known)
-		vb_cma_id_resolved_locked(id, 0);
-	else
-		vb_cma_neighbour_await_locked(id, &route, timeout_ms);
+	err = known ? vb_cma_id_resolved_locked(id, 0) : vb_cma_neighbour_await_locked(id, &route, timeout_ms);
 	vb_cma_unlock();
+	if (err) {
+		vb_cma_id_unresolve(id);
+		return vb_cma_fail(-err, "no memory for the answer");
+	}
 	return sync ? vb_cma_complete(id, __func__) : 0;
 }
 
-void vb_cma_id_resolved_locked(struct vb_cma_id *id, int status)
+int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status)
 {
+	int err = vb_cma_event_raise_locked(id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
+
+	if (err)
+		return err;
 	if (!status)
 		id->state = VB_CMA_ADDR_RESOLVED;
 	else
 		id->state = id->asked_src.family ? VB_CMA_BOUND : VB_CMA_IDLE;
-	vb_cma_event_raise_locked(id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
+	return 0;
+}
+
+int vb_cma_id_route_resolved(struct vb_cma_id *id)
+{
+	int err = vb_cma_id_fill_path(id);
+
+	if (err)
+		return err;
+	vb_cma_lock();
+	err = vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	if (!err)
+		id->state = VB_CMA_ROUTE_RESOLVED;
+	vb_cma_unlock();
+	return err;
 }
 
 /* ---- resolving a route ---- */
@@ -295,12 +314,8 @@ VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 	enum vb_cma_state state = state_of(id);
 	if (state != VB_CMA_ADDR_RESOLVED)
 		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first", vb_cma_state_text(state));
-	if (vb_cma_id_fill_path(id))
-		return vb_cma_fail(ENOMEM, "no memory for the path record");
 	bool sync = id->sync;
-	vb_cma_lock();
-	id->state = VB_CMA_ROUTE_RESOLVED;
-	vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-	vb_cma_unlock();
+	if (vb_cma_id_route_resolved(id))
+		return vb_cma_fail(ENOMEM, "no memory for the path record or the answer");
 	return sync ? vb_cma_complete(id, __func__) : 0;
 }
