@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "host/host.h"
 
 /* All of a null region is the same few pages: zeros to read, others to write. */
@@ -109,7 +110,7 @@ static void copy_ordered(void *to, const void *from, size_t n)
 		copy_few(to, from, n);
 		return;
 	}
-	memcpy(to, from, n - sizeof(last));
+	vb_copy_bytes(to, from, n - sizeof(last));
 	atomic_thread_fence(memory_order_release);
 	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
 	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
