@@ -4,7 +4,7 @@
 
 usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
 
-Parts: local, wire, loss, scale, guests (emulated), instructions, curves; all of them without a name. Tables go to standard output,
+Parts: local, wire, loss, scale, guests (emulated), instructions, lines, curves; all of them without a name. Tables go to standard output,
 every single figure to BUILD_DIR/bench/figures.json, all tables and plots to figures.md and *.svg there. Goals are not tests: the
 exit status tells only whether all could be measured.
 """
@@ -20,6 +20,7 @@ import guests
 import harness
 import hosts
 import instructions
+import lines
 import report
 import rows
 import tools
@@ -45,6 +46,8 @@ class Run:
         print(f"\n## {name}\n", flush=True)
         if name == "instructions":
             found = instructions.measure(self.tools, self.options.accept)
+        elif name == "lines":
+            found = lines.measure(self.tools)
         else:
             with hosts.Network() as network:
                 found = {"rows": self.rows(self.experiments(name, network))} if name != "curves" else \
@@ -68,8 +71,8 @@ class Run:
         return found
 
 
-PARTS = (*rows.PARTS, "guests", "instructions", "curves")
-QUICK = ("local", "wire", "scale", "instructions")
+PARTS = (*rows.PARTS, "guests", "instructions", "lines", "curves")
+QUICK = ("local", "wire", "scale", "instructions", "lines")
 
 
 def parse():

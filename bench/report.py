@@ -8,6 +8,7 @@ import pathlib
 import platform
 import subprocess
 
+import lines
 from experiment import HEADING, line
 
 FILE = "figures.json"
@@ -90,6 +91,8 @@ def write_text(build, plots):
         if part.get("counts"):
             text += ["| instructions for one message | |", "| --- | --- |"]
             text += [f"| {call} | {count:g} |" for call, count in sorted(part["counts"].items())]
+        if part.get("lines"):
+            text += lines.as_text(part)
         if part.get("charts"):
             text += [f"![{plot.stem}]({plot.name})" for plot in plots]
     path = directory(build) / TEXT
