@@ -101,7 +101,7 @@ static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
-/* A socket that sends as all do and receives nothing, on any port. A descriptor, not yet the host's, or a negative errno. */
+/* A socket that sends as all do and receives nothing, on a port of its own. A descriptor, not yet the host's, or a negative errno. */
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
 /* One datagram through such a socket, with all of its addressing but the source port. Errors that are left of earlier ones do no harm. */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);

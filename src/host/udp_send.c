@@ -22,8 +22,9 @@ enum {
 	MAX_SENDERS = 16,
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
-	MAX_TRIES = 4, /* each failure may be the word of one ICMP message about an earlier datagram */
+	MAX_TRIES = 4, /* of a send: each failure may be the word of one ICMP message about an earlier datagram; of a port */
 	DEFAULT_HOP_LIMIT = 64,
+	FIRST_FLOW_PORT = 0xc000,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
 	IPV6_HEADER_BYTES = 40,
@@ -106,14 +107,28 @@ static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t 
 	return 0;
 }
 
+/* To a port of those that RoCEv2 sends from, if one of some can be had. */
+static int bind_flow_port(int fd, bool ipv4, uint16_t *port)
+{
+	int err = -EADDRINUSE;
+	for (unsigned i = 0; i < MAX_TRIES && err == -EADDRINUSE; i++) {
+		vb_random(port, sizeof *port);
+		*port |= FIRST_FLOW_PORT;
+		err = bind_port(fd, ipv4, &in6addr_any, port);
+	}
+	if (!err)
+		return 0;
+	*port = 0;
+	return bind_port(fd, ipv4, &in6addr_any, port);
+}
+
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
 {
 	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
 	set_send_options(fd, ipv4);
-	*port = 0;
-	int err = bind_port(fd, ipv4, &in6addr_any, port);
+	int err = bind_flow_port(fd, ipv4, port);
 	if (!err)
 		return fd;
 	close(fd);

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checks docs/compat.md: each public symbol and each inline verb has exactly one row there, and each row a state and names that exist.
+"""Checks docs/compat.md: each public symbol and each inline verb has exactly one row there, and each row a state and names that exist. Each program that has a page among librdmacm's is named there, too.
 
-Usage: check_compat.py COMPAT_MD INCLUDE_DIRECTORY SYMBOL_LIST...
+Usage: check_compat.py COMPAT_MD INCLUDE_DIRECTORY PAGES SYMBOL_LIST...
 """
 import pathlib
 import re
 import sys
 
 STATES = ("works", "limits", "refused")
-INLINE = re.compile(r"static inline[^;{]*?\b(ibv_\w+)\(")
+INLINE = re.compile(r"static inline[^;{]*?\b((?:ibv|rdma)_\w+)\(")
 # What a table of calls is not about: names that only headers use.
 HELPERS = re.compile(r"_$")
 
@@ -30,12 +30,17 @@ def exported(lists):
 
 def inline_verbs(include):
     found = set()
-    for header in sorted((include / "infiniband").rglob("*.h")):
+    for header in sorted([*(include / "infiniband").rglob("*.h"), *(include / "rdma").rglob("*.h")]):
         found |= {name for name in INLINE.findall(header.read_text()) if not HELPERS.search(name)}
     return found
 
 
-def problems(document, include, lists):
+def programs(pages):
+    """The programs of librdmacm's pages."""
+    return re.findall(r"^(\w+)\.1$", pages.read_text().split("## librdmacm", 1)[1], re.M)
+
+
+def problems(document, include, pages, lists):
     wanted = exported(lists) | inline_verbs(include)
     seen = {}
     for number, names, state, note in rows(document):
@@ -51,11 +56,14 @@ def problems(document, include, lists):
             seen[name] = number
     for name in sorted(wanted - seen.keys()):
         yield f"not listed: {name}"
+    for name in programs(pages):
+        if f"`{name}`" not in document.read_text():
+            yield f"no word on the program {name}"
 
 
 def main():
-    document, include, *lists = sys.argv[1:]
-    found = list(problems(pathlib.Path(document), pathlib.Path(include), lists))
+    document, include, pages, *lists = sys.argv[1:]
+    found = list(problems(*map(pathlib.Path, (document, include, pages)), lists))
     for line in found:
         print(line)
     print(f"{len(exported(lists))} symbols, {len(inline_verbs(pathlib.Path(include)))} inline verbs: {len(found)} problems")

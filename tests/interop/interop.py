@@ -81,12 +81,18 @@ def cm_items():
 
 
 def rsocket_items():
-    """The kernel's side is rdma-core's librdmacm. Its datagram sockets do not work on RoCE: they make address handles without a GRH,
-    and rconnect fails. Its rpoll tells of the end before the last bytes were read, which rstream -T a does not survive."""
+    """The kernel's side is rdma-core's librdmacm. Its datagram sockets do not work on RoCE (lone_items). Its rpoll tells of the end before the last bytes were read, which rstream -T a does not survive."""
     done = (*CONNECTED_BY_CM[:3], "RC WRITE_ONLY_IMM", "RC ACKNOWLEDGE")
     for options in ("-T v -I 10 -C 5 -S 5000", "-T b -T v -I 2 -C 2 -S 300000", "-T b -I 20 -C 2 -S 64"):
         yield Item(programs.stream("rstream", options, limit_s=LIMIT_S), done)
     yield Item(programs.stream("riostream", "-T v -C 10 -S 3000", limit_s=LIMIT_S), done)
+
+
+def lone_items():
+    """On the kernel alone: rdma-core's datagram sockets make address handles without a GRH, which every RoCE device refuses."""
+    yield Item(programs.Case("udpong on the kernel", server="udpong -b {addr} -p {port} -T e -C 5 -S 100", server_stays=True,
+                             server_ready="^name", client="udpong -s {addr} -p {port} -T e -C 5 -S 100", client_exit=255,
+                             client_shows=("rconnect",), limit_s=LIMIT_S), ())
 
 
 # perftest's operations: what is seen of small messages, and of large ones (atomics: of the answers)
@@ -149,6 +155,7 @@ class Interop(suite.Suite):
         table = [*pingpong_items(), *cm_items(), *rsocket_items(), *perftest_items()]
         self.captured(HERE, guest, here, table)
         self.captured(KERNEL, here, guest, [*table, *from_kernel_items()], at=here)
+        self.run_items("from the kernel to itself", guest, guest, list(lone_items()))
         guest.set_mtu(MTU_FOR_4096)
         here.run("ip", "link", "set", "eth0", "mtu", str(MTU_FOR_4096))
         self.captured(f"{HERE} with MTU {MTU_FOR_4096}", guest, here, list(big_mtu_items()))

@@ -66,6 +66,19 @@ def cm_items():
         yield Item(xrc_case(kind), ("REQ", "REP", "RTU"))
 
 
+def rsocket_items():
+    stream = (*CONNECTED_BY_CM[:3], "RC WRITE_ONLY_IMM", "RC ACKNOWLEDGE")
+    for options in ("-T v -I 10 -C 5 -S 5000", "-T b -T v -I 2 -C 2 -S 300000", "-T n -T a -T v -I 20 -C 2 -S 3000", "-T f -T v -I 5 -C 5 -S 64"):
+        yield Item(programs.stream("rstream", options), () if "-T f" in options else stream)
+    yield Item(programs.stream("riostream", "-T v -C 10 -S 3000"), stream)
+    yield Item(programs.rcopy(8), stream)
+
+
+def datagram_socket_items():
+    """Their first datagrams are UDP's own, which is not what captures are judged by."""
+    yield from (Item(programs.udpong(options), ()) for options in ("-T e -C 100 -S 500", "-C 100 -S 64"))
+
+
 def perftest_items():
     operations = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
                   "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
@@ -84,7 +97,7 @@ def perftest_items():
 
 
 def items():
-    return [*pingpong_items(), *cm_items(), *perftest_items()]
+    return [*pingpong_items(), *cm_items(), *rsocket_items(), *perftest_items()]
 
 
 def big_mtu_items():
@@ -141,6 +154,7 @@ class Net(suite.Suite):
             for host in (a, b):
                 host.offloads(hosts.SEGMENT_EARLY)
             self.captured("between two hosts", a, b, items())
+            self.run_items("between two hosts", a, b, list(datagram_socket_items()))
             self.three_at_once(a, b)
             self.guarded("two users", lambda: self.two_users(a, b))
 

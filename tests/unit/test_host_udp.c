@@ -529,7 +529,7 @@ static struct vb_inbox_addr returnable_flow(const char *address)
 {
 	struct vb_inbox_addr a = { .src = ip(address), .dst = ip(address), .hop_limit = 64 };
 	a.udp_sport = vb_udp_returnable_port(!strchr(address, ':'));
-	CHILD_CHECK(a.udp_sport);
+	CHILD_CHECK(a.udp_sport >= 0xc000); /* what RoCEv2 sends from */
 	return a;
 }
 

@@ -386,6 +386,14 @@ static void ece__arguments(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* What rdma_verbs.h makes of the verbs' errno values. */
+static void seterrno__is_minus_one(void **state)
+{
+	(void)state;
+	assert_refused(EBUSY, rdma_seterrno(EBUSY));
+	assert_int_equal(rdma_seterrno(0), 0);
+}
+
 static void event_str__names_all(void **state)
 {
 	(void)state;
@@ -448,6 +456,7 @@ int main(void)
 		cmocka_unit_test(option__sizes_names_and_states),
 		cmocka_unit_test(option__path_resolves_the_route),
 		cmocka_unit_test(ece__arguments),
+		cmocka_unit_test(seterrno__is_minus_one),
 		cmocka_unit_test(event_str__names_all),
 		cmocka_unit_test(devices__listed_open_and_the_same_each_time),
 	};

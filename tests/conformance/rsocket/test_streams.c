@@ -75,6 +75,19 @@ static void stream__between_gids(void **state)
 	assert_ok(rclose(listener));
 }
 
+static void stream__is_read_and_written_like_a_file(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char got[8];
+
+	(void)state;
+	assert_int_equal(rwrite(e.client, "abcdef", 6), 6);
+	assert_true(wait_for(e.server, POLLIN) & POLLIN);
+	assert_int_equal(rread(e.server, got, sizeof(got)), 6);
+	assert_memory_equal(got, "abcdef", 6);
+	close_ends(&e);
+}
+
 static void accept__names_the_peer(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
@@ -623,6 +636,7 @@ int main(void)
 		cmocka_unit_test(connect__on_each_address),
 		cmocka_unit_test(names__of_both_ends),
 		cmocka_unit_test(stream__between_gids),
+		cmocka_unit_test(stream__is_read_and_written_like_a_file),
 		cmocka_unit_test(accept__names_the_peer),
 		cmocka_unit_test(accept__nothing_waits),
 		cmocka_unit_test(connect__refused),
