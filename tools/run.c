@@ -187,6 +187,8 @@ static bool take_option(int argc, char **argv, int *at)
 		wants_sockets = true;
 		return true;
 	}
+	if (strncmp(arg, "--check", len) == 0 && len == strlen("--check")) /* its value cannot be the next argument, since it needs none */
+		return set_variable("VERBATIM_CHECK", equals ? equals + 1 : "1");
 	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
 		const char *value = options[i].value;
 		if (strlen(options[i].name) != len || strncmp(options[i].name, arg, len) != 0 || (value && equals))

@@ -6,6 +6,7 @@
 
 #include "adapter/path.h"
 #include "adapter/progress.h"
+#include "adapter/watcher.h"
 
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
 
@@ -263,8 +264,11 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 	vb_unlock(&cq->lock);
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
-	if (vb_unlikely(first))
+	if (vb_unlikely(first)) {
+		if (vb_watcher)
+			vb_watcher->cq_overran(cq, cqe->qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
+	}
 }
 
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/key.h"
+#include "adapter/watcher.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,6 +26,18 @@ const char *vb_key_fault_text(enum vb_key_fault fault)
 #undef X
 	};
 	return text[fault];
+}
+
+const struct vb_watcher *vb_watcher;
+
+const char *vb_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
+{
+	return vb_watcher ? vb_watcher->key_story(fault, key, addr, length, access, pd) : vb_key_fault_text(fault);
+}
+
+const char *vb_rights_story(const struct vb_qp *qp, unsigned access)
+{
+	return vb_watcher ? vb_watcher->rights_story(qp, access) : "the target queue pair's qp_access_flags do not allow it";
 }
 
 /* A forked child starts with an empty table. */

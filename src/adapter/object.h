@@ -49,6 +49,8 @@ struct vb_rss;
 struct vb_tally;
 struct vb_tags;
 struct vb_tag_receiver;
+struct vb_checked_qp;
+struct vb_checked_cq;
 
 /* ---- protection domains ---- */
 
@@ -220,6 +222,7 @@ struct vb_cq {
 	uint32_t held;              /* that wait now */
 	struct vb_timer moderation;
 	struct vb_rolled rolled;
+	struct vb_checked_cq *checked; /* the checks' (check/check.h); NULL while there are none */
 };
 
 /* cqe >= 1. pd: of its memory, or NULL. */
@@ -411,6 +414,7 @@ struct vb_qp {
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
+	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
 	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_async_source async;
 };

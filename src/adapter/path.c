@@ -6,10 +6,10 @@
 enum { MAX_PATHS = 8 };
 
 /* Filled by constructors, before any other thread. */
-static const struct vb_path_ops *paths[MAX_PATHS];
+static struct vb_path_ops *paths[MAX_PATHS];
 static unsigned count;
 
-void vb_path_register(const struct vb_path_ops *path)
+void vb_path_register(struct vb_path_ops *path)
 {
 	unsigned at = count;
 	if (count == MAX_PATHS)
@@ -18,6 +18,12 @@ void vb_path_register(const struct vb_path_ops *path)
 		paths[at] = paths[at - 1];
 	paths[at] = path;
 	count++;
+}
+
+void vb_path_change_all(void (*change)(struct vb_path_ops *path))
+{
+	for (unsigned i = 0; i < count; i++)
+		change(paths[i]);
 }
 
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)

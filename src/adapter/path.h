@@ -85,7 +85,9 @@ static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)
 }
 
 /* Called by constructors, in any order. At most 8. */
-void vb_path_register(const struct vb_path_ops *path);
+void vb_path_register(struct vb_path_ops *path);
+/* Each of them, so that a tool can put itself in front of some of its functions; before any is used. */
+void vb_path_change_all(void (*change)(struct vb_path_ops *path));
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);
 void vb_path_sleep(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queue pairs: creation, the state machine's side effects, destruction. The table of transitions is in qp_state.c. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,22 +246,34 @@ static int check_limits(const struct ibv_qp_attr *a, int mask)
 	return 0;
 }
 
+/* Their names with commas between them. */
+static void attribute_names(int which, char *text, size_t size)
+{
+	size_t used = 0;
+	*text = 0;
+	for (; which && used + 1 < size; which &= which - 1) {
+		int n = snprintf(text + used, size - used, "%s%s", used ? ", " : "", vb_qp_attr_name(which & -which));
+		used += n > 0 ? (size_t)n : 0;
+	}
+}
+
 static int check_transition(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
 {
+	char names[256];
 	int which = 0;
-	switch (vb_qp_transition(qp->type, cur, next, mask, &which)) {
+	enum vb_transition verdict = vb_qp_transition(qp->type, cur, next, mask, &which);
+	attribute_names(which, names, sizeof(names));
+	switch (verdict) {
 	case VB_TRANSITION_OK:
 		return 0;
 	case VB_TRANSITION_NONE:
 		vb_explain("ibv_modify_qp", "there is no way from %s to %s", vb_qp_state_name(cur), vb_qp_state_name(next));
 		break;
 	case VB_TRANSITION_MISSING:
-		vb_explain("ibv_modify_qp", "%s to %s needs %s", vb_qp_state_name(cur), vb_qp_state_name(next),
-			   vb_qp_attr_name(which & -which));
+		vb_explain("ibv_modify_qp", "%s to %s needs %s", vb_qp_state_name(cur), vb_qp_state_name(next), names);
 		break;
 	case VB_TRANSITION_SURPLUS:
-		vb_explain("ibv_modify_qp", "%s to %s does not take %s", vb_qp_state_name(cur), vb_qp_state_name(next),
-			   vb_qp_attr_name(which & -which));
+		vb_explain("ibv_modify_qp", "%s to %s does not take %s", vb_qp_state_name(cur), vb_qp_state_name(next), names);
 		break;
 	}
 	return -EINVAL;

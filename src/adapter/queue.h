@@ -21,6 +21,8 @@ void vb_srq_raise_limit(struct vb_srq *srq);
 void vb_srq_feed(struct vb_srq *srq);
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
+/* Does a receive of these or earlier laps name any of the bytes? */
+bool vb_rq_names(struct vb_rq *rq, uint64_t addr, uint64_t bytes);
 /* Receives that are posted and not taken. */
 uint32_t vb_rq_waiting(const struct vb_rq *rq);
 

@@ -13,6 +13,7 @@
 #include "adapter/status.h"
 #include "adapter/tally.h"
 #include "adapter/tags.h"
+#include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -64,6 +65,12 @@ static int refuse(int err, const char *why)
 {
 	vb_explain("ibv_post_send", "%s", why);
 	return err;
+}
+
+static int refuse_full(void)
+{
+	vb_explain_limit("ibv_post_send", "the send queue is full: max_send_wr requests wait for their completions to be polled");
+	return ENOMEM;
 }
 
 static int copy_inline(const struct vb_sq *sq, struct vb_sqe *sqe, const struct ibv_send_wr *wr)
@@ -182,7 +189,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
 	if (vb_unlikely(sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
-		return refuse(ENOMEM, "the send queue is full: max_send_wr requests wait for their completions to be polled");
+		return refuse_full();
 	if (vb_unlikely(qp->type == IBV_QPT_UD && !wr->wr.ud.ah))
 		return refuse(EINVAL, "a datagram needs an address handle (wr.ud.ah)");
 	bool inlined = wr->send_flags & IBV_SEND_INLINE;
@@ -278,6 +285,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn, (unsigned long long)sqe->wr_id,
 			   vb_wc_status_name(status), why);
+	if (vb_watcher && status != IBV_WC_WR_FLUSH_ERR)
+		vb_watcher->send_failed(qp, sqe, status, why);
 	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_tally_add(qp, opcodes[sqe->opcode].completion, status, 0);
 	push_completion(qp, sqe, status);
@@ -360,7 +369,7 @@ void vb_qp_peer_lost(struct vb_qp *qp)
 	vb_lock(&qp->sq.lock);
 	uint32_t state = atomic_load(&qp->state);
 	if (state != IBV_QPS_ERR && state != IBV_QPS_RESET)
-		vb_qp_fail(qp, IBV_WC_RETRY_EXC_ERR, "the peer's process has ended");
+		vb_qp_fail(qp, IBV_WC_RETRY_EXC_ERR, VB_PEER_GONE);
 	vb_unlock(&qp->sq.lock);
 }
 
@@ -429,9 +438,10 @@ int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 		return EINVAL;
 	}
 	int err = vb_rq_post(&qp->rq, wr, bad, &posted);
-	if (vb_unlikely(err))
-		vb_explain("ibv_post_recv", "%s", err == ENOMEM ? "the receive queue is full: max_recv_wr requests wait to be used and polled"
-								 : "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(err == ENOMEM))
+		vb_explain_limit("ibv_post_recv", "the receive queue is full: max_recv_wr requests wait to be used and polled");
+	else if (vb_unlikely(err))
+		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
 	if (vb_unlikely(posted && (atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR)))
 		after_receive(qp);
 	return err;

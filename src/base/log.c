@@ -9,11 +9,28 @@
 #include <unistd.h>
 
 bool vb_debug_enabled;
+static bool prints;
+static void (*listen)(const char *call, const char *sentence);
 
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *v = getenv("VERBATIM_DEBUG");
-	vb_debug_enabled = v && *v && strcmp(v, "0") != 0;
+	prints = v && *v && strcmp(v, "0") != 0;
+	vb_debug_enabled |= prints;
+}
+
+void vb_explain_listen(void (*listener)(const char *call, const char *sentence))
+{
+	listen = listener;
+	vb_debug_enabled = true;
+}
+
+void vb_say(const char *text, size_t bytes)
+{
+	int saved_errno = errno;
+	ssize_t written = write(STDERR_FILENO, text, bytes);
+	(void)written; /* nobody is left to tell */
+	errno = saved_errno;
 }
 
 /* Appends to line and returns its new length, at most size - 1 (what did not fit is lost). */
@@ -25,23 +42,40 @@ static size_t append(char *line, size_t used, size_t size, const char *fmt, va_l
 	return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-void vb_explain_line(const char *call, const char *fmt, ...)
+static void explain(const char *call, bool is_limit, const char *fmt, va_list args)
 {
-	int saved_errno = errno;
 	char line[1024];
-	va_list args;
-
 	int n = snprintf(line, sizeof line, "verbatim: %.64s: ", call);
-	size_t used = n < 0 ? 0 : (size_t)n;
-	va_start(args, fmt);
-	used = append(line, used, sizeof line, fmt, args);
-	va_end(args);
+	size_t start = n < 0 ? 0 : (size_t)n;
+	size_t used = append(line, start, sizeof line, fmt, args);
 
 	for (size_t i = 0; i < used; i++)
 		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
 			line[i] = ' ';
+	line[used] = 0;
+	if (listen && !is_limit)
+		listen(call, line + start);
 	line[used] = '\n';
-	ssize_t written = write(STDERR_FILENO, line, used + 1);
-	(void)written; /* nobody is left to tell */
+	if (prints)
+		vb_say(line, used + 1);
+}
+
+void vb_explain_line(const char *call, const char *fmt, ...)
+{
+	int saved_errno = errno;
+	va_list args;
+	va_start(args, fmt);
+	explain(call, false, fmt, args);
+	va_end(args);
+	errno = saved_errno;
+}
+
+void vb_explain_limit_line(const char *call, const char *fmt, ...)
+{
+	int saved_errno = errno;
+	va_list args;
+	va_start(args, fmt);
+	explain(call, true, fmt, args);
+	va_end(args);
 	errno = saved_errno;
 }

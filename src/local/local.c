@@ -178,6 +178,7 @@ static void update(struct vb_qp *qp)
 	atomic_store(&m->psns[1], qp->attr.rq_psn);
 	atomic_store(&m->rnr_retry, qp->attr.rnr_retry);
 	atomic_store(&m->rd_atomic, qp->attr.max_dest_rd_atomic);
+	atomic_store(&m->path_mtu, qp->attr.path_mtu);
 	if (state == IBV_QPS_RTR)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
@@ -462,7 +463,7 @@ static bool look(void)
 	return vb_peers_listen() || watched;
 }
 
-static const struct vb_path_ops local_path = {
+static struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
 	.claims = claims,

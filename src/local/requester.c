@@ -111,7 +111,7 @@ enum here { HERE_DONE, HERE_MORE, HERE_FAILED, HERE_NOT };
 
 static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
 {
-	vb_explain("completion", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+	vb_explain("requester", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
 		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sqe->sge[bad].addr, sqe->sge[bad].length, sqe->sge[bad].lkey,
 		   vb_key_fault_text(fault));
 	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);

@@ -9,6 +9,7 @@
 
 #include "adapter/flush.h"
 #include "adapter/tags.h"
+#include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -167,6 +168,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 static enum step not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&theirs_of(l)->rnr_retry);
+	if (vb_unlikely(vb_watcher != NULL))
+		vb_watcher->starved(l->qp, retries >= 7 ? UINT64_MAX : retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
 	if (retries >= 7)
 		return STEP_WAIT;
 	if (!retries || atomic_load(&l->resp.rnr_expired))
@@ -280,7 +283,9 @@ static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w
 	enum vb_key_fault fault = vb_ranges_of_list(to, vb_arena, w->pd, w->sge, w->nsge, offset, n, IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_likely(fault == VB_KEY_OK))
 		return STEP_DONE;
-	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
+	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR,
+			    vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
 /* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
@@ -378,12 +383,13 @@ static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access,
 {
 	const struct vb_request *r = &l->resp.cur;
 	if (!(l->qp->attr.qp_access_flags & access))
-		return fail_access(f, "the target queue pair's qp_access_flags do not allow it");
+		return fail_access(f, vb_rights_story(l->qp, access));
 	if (!length)
 		return STEP_DONE;
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp),
 					      l->qp->qpn, va);
-	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+	return vb_likely(fault == VB_KEY_OK) ? STEP_DONE :
+		fail_access(f, vb_key_story(fault, r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp)));
 }
 
 /* The part of the target, which has been checked, that a slice is about. */
@@ -501,7 +507,7 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 	if (!rights || level > IBV_FLUSH_MR)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~l->qp->attr.qp_access_flags)
-		return fail_access(f, "the target queue pair's qp_access_flags do not allow it");
+		return fail_access(f, vb_rights_story(l->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights, vb_qp_domain(l->qp), l->qp->qpn);
 	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
 }
@@ -561,13 +567,25 @@ static void finish(struct vb_local_qp *l)
 		vb_qp_established(l->qp);
 }
 
+static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
+{
+	const struct vb_request *r = &l->resp.cur;
+	const struct vb_rwqe *w = &l->resp.rwqe;
+	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
+		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->qp->attr.dest_qp_num, f->why);
+	else if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe)
+		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x, %u bytes: %s", l->qp->qpn,
+			   (unsigned long long)w->wr_id, (unsigned long long)w->length, l->qp->attr.dest_qp_num, r->length, f->why);
+	else
+		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
+			   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
+}
+
 /* The connection ends here: the peer learns why, nothing more of it is executed. */
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
-	const struct vb_request *r = &l->resp.cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
-	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
-		   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
+	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
 	if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe) {
 		l->resp.have_rwqe = false;

@@ -70,6 +70,8 @@ struct vb_shm_qp {
 	VB_ALIGNED_LINE _Atomic(uint64_t) atomics[VB_SHM_ATOMICS];
 	/* For captures alone (local/capture.h). */
 	_Atomic(uint64_t) shown;
+	/* For checks alone (check/peers.c). */
+	_Atomic(uint32_t) path_mtu;      /* enum ibv_mtu */
 };
 _Static_assert(sizeof(struct vb_shm_qp) <= VB_QP_BLOCK, "fits its place in the arena");
 _Static_assert(offsetof(struct vb_shm_qp, ack) == 64 && offsetof(struct vb_shm_qp, busy) == 128, "lines");

@@ -5,7 +5,7 @@
 #include "roce/mcast.h"
 #include "roce/service.h"
 
-static const struct vb_roce_service *const services[] = { &vb_rc_service, &vb_uc_service, &vb_ud_service };
+static struct vb_roce_service *const services[] = { &vb_rc_service, &vb_uc_service, &vb_ud_service };
 
 /* The service that carries the QP now; NULL if none does. */
 static const struct vb_roce_service *service_of(const struct vb_qp *qp)

@@ -8,6 +8,7 @@
 #include "adapter/flush.h"
 #include "adapter/ranges.h"
 #include "adapter/tags.h"
+#include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 
@@ -60,8 +61,11 @@ static bool take(struct vb_qp *qp, const struct vb_packet *packet, struct vb_rwq
 static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	struct vb_execution *x = ctx;
-	if (!take(x->qp, packet, &x->rwqe))
+	if (!take(x->qp, packet, &x->rwqe)) {
+		if (vb_unlikely(vb_watcher != NULL))
+			vb_watcher->starved(x->qp, UINT64_MAX); /* it is the peer that knows */
 		return -EAGAIN;
+	}
 	x->have_rwqe = true;
 	x->receive_status = IBV_WC_SUCCESS;
 	return 0;
@@ -86,7 +90,11 @@ static int place(struct vb_execution *x, uint64_t offset, const void *bytes, siz
 	if (vb_likely(fault == VB_KEY_OK) && vb_unlikely(vb_ranges_copy(&to, &from)))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
-	return fault == VB_KEY_OK ? 0 : refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	if (vb_likely(fault == VB_KEY_OK))
+		return 0;
+	const struct ibv_sge *sge = &x->rwqe.sge[bad < x->rwqe.nsge ? bad : 0];
+	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
+			      vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, x->rwqe.pd));
 }
 
 /* Headers are in the first packet: every other one has as much as fits. */
@@ -132,11 +140,11 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
 {
 	if (!(x->qp->attr.qp_access_flags & right))
-		return refuse(x, -EACCES, "the target queue pair's qp_access_flags do not allow it");
+		return refuse(x, -EACCES, vb_rights_story(x->qp, right));
 	if (!len)
 		return 0;
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
-	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+	return vb_likely(fault == VB_KEY_OK) ? 0 : refuse(x, -EACCES, vb_key_story(fault, rkey, addr, len, right, pd));
 }
 
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
@@ -231,7 +239,7 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 	if (!rights || vb_flush_selectivity(how) > IBV_FLUSH_MR)
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~x->qp->attr.qp_access_flags)
-		return refuse(x, -EACCES, "the target queue pair's qp_access_flags do not allow it");
+		return refuse(x, -EACCES, vb_rights_story(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR, rights, vb_qp_domain(x->qp), x->qp->qpn);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }

@@ -222,7 +222,7 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-static const struct vb_path_ops raw_path = {
+static struct vb_path_ops raw_path = {
 	.name = "raw packet",
 	.rank = VB_PATH_WIRE,
 	.claims = claims,

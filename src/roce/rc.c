@@ -341,8 +341,13 @@ static int event_of(const struct connection *c)
 static int note_refusal(struct connection *c)
 {
 	const struct vb_qp *qp = c->qp;
-	vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
-		   c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length or number of READs)");
+	const struct vb_rwqe *w = &c->execution.rwqe;
+	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, path MTU or number of READs)";
+	if (c->execution.receive_status != IBV_WC_SUCCESS)
+		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
+			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);
+	else
+		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
 	int event = event_of(c);
 	if (c->execution.receive_status != IBV_WC_SUCCESS)
 		vb_execution_end_receive(&c->execution, c->execution.receive_status);
@@ -613,7 +618,7 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	vb_unlock(&qp->sq.lock);
 }
 
-const struct vb_roce_service vb_rc_service = {
+struct vb_roce_service vb_rc_service = {
 	.path = {
 		.name = "RC",
 		.rank = VB_PATH_WIRE,

@@ -19,7 +19,7 @@ struct vb_roce_service {
 	void (*answer)(struct vb_qp *qp); /* NULL where arrived never says so */
 };
 
-extern const struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
+extern struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
 
 /* Sends the acknowledgement that was put off, if it still has to be (roce/later.h). No lock held. */
 void vb_rc_acknowledge(struct vb_qp *qp);

@@ -185,7 +185,7 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-const struct vb_roce_service vb_uc_service = {
+struct vb_roce_service vb_uc_service = {
 	.path = {
 		.name = "UC",
 		.rank = VB_PATH_WIRE,

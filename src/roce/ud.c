@@ -417,7 +417,7 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-const struct vb_roce_service vb_ud_service = {
+struct vb_roce_service vb_ud_service = {
 	.path = {
 		.name = "UD",
 		.rank = VB_PATH_WIRE,

@@ -37,6 +37,8 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, i
 {
 	struct ibv_context *pub = &c->ext.context;
 	vb_ops_fill(&c->ext);
+	if (vb_check_enabled)
+		vb_checked_ops(&c->ext);
 	c->ext.sz = sizeof(c->ext);
 	pub->device = device;
 	pub->async_fd = c->ctx.async_notifier.fd;
@@ -118,7 +120,7 @@ VB_EXPORT int ibv_close_device(struct ibv_context *context)
 {
 	unsigned objects = atomic_load(&vb_verbs_context_of(context)->refs) - 1;
 	if (objects)
-		vb_explain("ibv_close_device", "%u protection domains, completion queues and channels made on %s still exist; it goes "
+		vb_explain_limit("ibv_close_device", "%u protection domains, completion queues and channels made on %s still exist; it goes "
 			   "with the last of them", objects, context->device->name);
 	vb_verbs_context_release(context);
 	return 0;

@@ -47,6 +47,8 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 	cq->pub.cqe = (int)cq->cq.capacity;
 	pthread_mutex_init(&cq->poll_lock, NULL);
 	vb_verbs_context_hold(pub);
+	if (vb_check_enabled)
+		vb_check_cq_begin(&cq->cq);
 	return cq;
 }
 
@@ -92,12 +94,15 @@ VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
 	struct vb_verbs_cq *cq = vb_container_of(pub, struct vb_verbs_cq, pub);
 	if (!vb_is_inherited(pub->context)) {
 		unsigned users = atomic_load(&cq->cq.refs);
+		if (vb_check_enabled)
+			vb_check_cq_end(&cq->cq);
 		int err = vb_cq_fini(&cq->cq);
 		if (err) {
 			vb_explain("ibv_destroy_cq", "queue pairs still use it (%u send or receive queues)", users);
 			return vb_fail(err);
 		}
 		pthread_mutex_destroy(&cq->poll_lock);
+		vb_check_cq_gone(cq->cq.checked);
 	}
 	vb_verbs_context_release(pub->context);
 	free(cq);

@@ -93,6 +93,8 @@ struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_
 	mr->pub.context = pd->context;
 	mr->pub.pd = pd;
 	show_mr(mr, addr);
+	if (vb_check_enabled)
+		vb_check_key_made(&mr->mr);
 	return &mr->pub;
 }
 
@@ -188,7 +190,12 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 {
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
+	bool checks = vb_check_enabled && !vb_is_inherited(pub->context);
+	if (checks)
+		vb_check_key_end(&mr->mr);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_mr_fini(&mr->mr);
+	if (checks && !err)
+		vb_check_key_gone(mr->mr.key);
 	if (err) {
 		explain_reg("ibv_dereg_mr", err, pub->addr, pub->length, mr->mr.access);
 		return vb_fail(err);
@@ -241,6 +248,10 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 	if (err) {
 		errno = -err;
 		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (vb_check_enabled) {
+		vb_check_key_gone(mr->mr.key);
+		vb_check_key_made(&mr->mr);
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		pub->pd = pd;

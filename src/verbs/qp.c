@@ -149,6 +149,8 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	}
 	attr->cap = init.cap;
 	show(qp, pd->context, pd, attr);
+	if (vb_check_enabled)
+		vb_check_qp_begin(&qp->qp, vb_container_of(pd, struct vb_verbs_pd, pub)->parent.td);
 	return &qp->pub;
 }
 
@@ -332,11 +334,14 @@ static int drop_handle(struct vb_verbs_qp *qp)
 	vb_unlock(&vb_progress_lock);
 	if (!last)
 		return 0;
+	if (vb_check_enabled)
+		vb_check_qp_end(&qp->qp);
 	int err = vb_qp_fini(&qp->qp);
 	if (err) {
 		atomic_store(&qp->handles, 1);
 		return err;
 	}
+	vb_check_qp_gone(qp->qp.checked);
 	vb_rss_fini(qp);
 	vb_wr_batch_fini(qp);
 	free(qp);
@@ -409,10 +414,14 @@ static int applicable(enum ibv_qp_type type, int mask)
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
+	if (!err && vb_check_enabled)
+		vb_check_let_go(vb_shared_qp_of(pub));
 	if (!err)
 		err = vb_qp_modify(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask));
 	if (err)
 		return vb_fail(err);
+	if (vb_check_enabled && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		vb_check_qp_reset(vb_shared_qp_of(pub));
 	if (mask & IBV_QP_STATE)
 		pub->state = attr->qp_state;
 	return 0;

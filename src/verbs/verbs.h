@@ -22,6 +22,7 @@
 #include "adapter/xrc.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "check/check.h"
 
 /* A null pointer follows struct ibv_device: provider libraries look there for their own operations and must find none. */
 struct vb_verbs_device {
@@ -176,6 +177,10 @@ struct ibv_device *vb_context_device_of_fd(int cmd_fd);
 void vb_ops_fill(struct verbs_context *ext);
 /* Replaces what inline verbs call directly by refusals. Async-signal-safe. */
 void vb_ops_disable(struct verbs_context *ext);
+
+/* With VERBATIM_CHECK set: puts checks in front of a context's tables, or of a completion queue's. */
+void vb_checked_ops(struct verbs_context *ext);
+void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 
 /* Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass. */
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other);

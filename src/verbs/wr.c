@@ -29,7 +29,10 @@ static struct vb_verbs_qp *of(struct ibv_qp_ex *ex) { return vb_container_of(ex,
 
 static void mistake(struct vb_wr_batch *b, int err, const char *why)
 {
-	vb_explain("ibv_wr_complete", "%s", why);
+	if (err == ENOMEM)
+		vb_explain_limit("ibv_wr_complete", "%s", why);
+	else
+		vb_explain("ibv_wr_complete", "%s", why);
 	if (!b->err)
 		b->err = err;
 }
@@ -261,7 +264,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 		err = b->err;
 	if (!err && b->nentries) {
 		join(b);
-		err = vb_qp_post_send(&qp->qp, &b->entries[0].wr, &bad);
+		err = qp->pub.context->ops.post_send(&qp->pub, &b->entries[0].wr, &bad); /* in front of which checks and others may be */
 	}
 	pthread_mutex_unlock(&b->lock);
 	return err;

@@ -14,9 +14,9 @@ static bool claims_all(const struct vb_qp *qp) { return true; }
 static bool claims_a_type(const struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
 static bool nothing(void) { return false; }
 
-static const struct vb_path_ops wire = { .name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing };
+static struct vb_path_ops wire = { .name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing };
 /* Registered behind `wire`, and asked before it. */
-static const struct vb_path_ops late = { .name = "late", .rank = VB_PATH_LOCAL, .claims = claims_a_type };
+static struct vb_path_ops late = { .name = "late", .rank = VB_PATH_LOCAL, .claims = claims_a_type };
 
 static int choice(enum ibv_qp_type type, struct in6_addr dgid, uint32_t slot)
 {

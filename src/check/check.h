@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * VERBATIM_CHECK: mistakes of the program that an adapter lets pass, or answers with a number. Each finding is a sentence that names the
+ * object, the place in the program and the page to read (verbatim-checks(7) has them all).
+ *
+ * Nothing of this is on the way while it is off: what inline verbs call through tables is wrapped when a device is opened
+ * (verbs/checked.c), the paths' tables are changed once (sends.c), and the other verbs look at vb_check_enabled.
+ *
+ * With it on, a send waits until the adapter's next turn, as it would in a queue of hardware: what the program does to a buffer between
+ * post and completion is seen, because nothing has been done with it by then.
+ *
+ * A finding is certain: what may be right is not reported. What is reported once for a place (or an object, where no place is known) is
+ * counted from then on, not repeated.
+ *
+ * Threading: any. A QP's and a CQ's side records are theirs (vb_qp.checked, vb_cq.checked), of the QP under its sq.lock; the tables
+ * of keys and of findings have locks of their own, which nothing is taken under.
+ */
+#ifndef VB_CHECK_CHECK_H
+#define VB_CHECK_CHECK_H
+
+#include "adapter/key.h"
+#include "adapter/object.h"
+#include "host/trace.h"
+
+/* Constant, name, the page that most of its findings refer to. */
+#define VB_CHECKS(X)                                   \
+	X(CALL, "call", "")                            \
+	X(SEND_BUFFER, "send-buffer", "ibv_post_send") \
+	X(LKEY, "lkey", "ibv_reg_mr")                  \
+	X(RKEY, "rkey", "ibv_reg_mr")                  \
+	X(DEREGISTERED, "deregistered", "ibv_dereg_mr") \
+	X(RECEIVE_BUFFER, "receive-buffer", "ibv_post_recv") \
+	X(NO_RECEIVE, "no-receive", "ibv_post_recv")   \
+	X(CQ_ROOM, "cq-room", "ibv_create_cq")         \
+	X(UNSIGNALED, "unsignaled", "ibv_post_send")   \
+	X(UNPOLLED, "unpolled", "ibv_poll_cq")         \
+	X(LOST_SEND, "lost-send", "ibv_destroy_qp")    \
+	X(UNACKED_EVENT, "unacked-event", "ibv_ack_cq_events") \
+	X(PEER, "peer", "ibv_modify_qp")               \
+	X(COMPLETION, "completion", "ibv_poll_cq")     \
+	X(THREADS, "threads", "ibv_create_cq_ex")
+
+enum vb_check {
+#define X(name, word, page) VB_CHECK_##name,
+	VB_CHECKS(X)
+#undef X
+	VB_CHECK_COUNT,
+};
+
+/* Set before the first device is opened, and constant. */
+extern bool vb_check_enabled;
+
+/* ---- setting.c ---- */
+
+/* Before a device is opened. */
+void vb_check_start(void);
+bool vb_check_is_on(enum vb_check check);
+/* Does a finding end the program? */
+bool vb_check_is_fatal(void);
+
+/* ---- report.c ---- */
+
+/* Where something was done; `did` goes before the place: "posted", "registered". */
+struct vb_place {
+	const char *did;
+	const struct vb_trace *trace;
+};
+
+/*
+ * Reports a finding: page NULL: the check's. place: NULL: no place of the program is known. object: whatever the finding is about, if
+ * that is all that it can be told by. errno is kept.
+ */
+void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, ...)
+	__attribute__((cold, format(printf, 5, 6)));
+/* A place of the program in words, such as "main (send.c:42)". */
+void vb_check_place_text(const struct vb_trace *trace, char *text, size_t size);
+/* The same where the calling thread is now. */
+void vb_check_report_here(enum vb_check check, const char *page, const char *fmt, ...) __attribute__((cold, format(printf, 3, 4)));
+/* A request failed, for a reason that the adapter knows. */
+void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, const char *why);
+/* Is it our librdmacm that did it, on its own? */
+bool vb_check_is_internal(const struct vb_trace *trace);
+/* What vb_explain says (base/log.h). */
+void vb_check_explained(const char *call, const char *sentence);
+
+/* ---- sends.c ---- */
+
+struct vb_posted {
+	uint64_t sum;      /* of the bytes that are sent */
+	uint32_t signals;  /* requests with a completion that were posted before */
+	bool is_summed;
+	struct vb_trace at;
+};
+
+struct vb_checked_qp {
+	struct vb_posted *posted; /* by position, as many as the send queue has slots; made with the first post */
+	uint32_t seen;            /* positions up to here are noted, */
+	uint32_t compared;        /* and up to here were compared and let go */
+	uint32_t signals;         /* of all that are noted */
+	uint32_t most;            /* completions that were under way at once */
+	atomic_bool is_compared_to_peer;
+	atomic_bool is_starving;  /* the timer runs */
+	struct vb_timer starving;
+	struct vb_qp *qp;
+	atomic_uint refused;      /* posts, of a full queue whose completions were never polled */
+	atomic_uint user;         /* the thread that posts now (threads.c) */
+	bool is_single_threaded;
+};
+
+/* Puts itself in front of the paths. */
+void vb_check_hold_sends(void);
+/* Lets go what is held back: before the queue pair changes its state. */
+void vb_check_let_go(struct vb_qp *qp);
+/* If the peer is a process of this host: do both sides' attributes agree? A reference is held, no lock. */
+void vb_check_meet_peer(struct vb_qp *qp);
+/* Is the peer's queue pair there, as far as can be seen from here? */
+bool vb_check_peer_responds(struct vb_qp *qp);
+/* Where the request at this position was posted; NULL: not noted. sq.lock is held. */
+const struct vb_trace *vb_check_posted_at(const struct vb_qp *qp, uint32_t position);
+/* Requests that were posted with a completion to come, and are not polled. sq.lock is held. */
+uint32_t vb_check_awaited(const struct vb_qp *qp);
+
+/* ---- queues.c: objects come and go ---- */
+
+void vb_check_qp_begin(struct vb_qp *qp, bool is_single_threaded);
+/* After a way to RESET. */
+void vb_check_qp_reset(struct vb_qp *qp);
+/* Before it is destroyed, and once it is. */
+void vb_check_qp_end(struct vb_qp *qp);
+void vb_check_qp_gone(struct vb_checked_qp *checked);
+
+struct vb_checked_cq {
+	atomic_bool is_polled; /* a poll has found something */
+	atomic_uint user;
+	bool is_single_threaded;
+	struct vb_trace made;
+};
+
+void vb_check_cq_begin(struct vb_cq *cq);
+/* Before it is destroyed. */
+void vb_check_cq_end(struct vb_cq *cq);
+void vb_check_cq_gone(struct vb_checked_cq *checked);
+/* After a post to one of the queue pair's queues. */
+void vb_check_room(struct vb_qp *qp);
+/* A post of sends was refused with this errno value. */
+void vb_check_send_refused(struct vb_qp *qp, int err);
+/* A completion queue has overrun. */
+void vb_check_cq_overran(struct vb_cq *cq, const struct vb_qp *qp);
+
+/* ---- receives.c ---- */
+
+/* Before they are posted. srq: NULL for the queue pair's own queue, else qp is. */
+void vb_check_receives(const struct vb_qp *qp, const struct vb_srq *srq, const struct ibv_recv_wr *wr);
+void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns);
+void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns);
+
+/* ---- keys.c: what keys were, as long as it is remembered ---- */
+
+void vb_check_key_made(const struct vb_mr *mr);
+/* Before it is deregistered, and once it is. */
+void vb_check_key_end(const struct vb_mr *mr);
+void vb_check_key_gone(uint32_t key);
+const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd);
+const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access);
+/* Is each entry of a list good for these rights? If not, there is a finding, which begins with `what`. */
+bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what);
+
+/* ---- threads.c ---- */
+
+/* Around a call that one thread at a time has promised to make. */
+void vb_check_enter(atomic_uint *user, const char *call, const char *object, const char *page);
+void vb_check_leave(atomic_uint *user);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What each key of this process stands for, and what the last few thousand that are gone stood for: where they were registered and
+ * deregistered. So a refused key has a story.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/progress.h"
+#include "adapter/queue.h"
+#include "check/check.h"
+
+enum { BUCKETS = 4096, REMEMBERED = 4096, PLACE_BYTES = 160, STORY_BYTES = 768, RIGHTS_BYTES = 128 };
+
+struct past {
+	struct past *next;      /* in its bucket */
+	struct vb_list gone;    /* in the list of those that are gone, oldest first */
+	uint32_t key, pd;
+	unsigned access;
+	uint64_t iova, length;
+	bool is_gone;
+	struct vb_trace made, ended;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct past *buckets[BUCKETS];
+	struct vb_list gone;
+	unsigned count; /* in it */
+} pasts = { .lock = PTHREAD_MUTEX_INITIALIZER, .gone = VB_LIST_INIT(pasts.gone) };
+
+/* ---- the table ---- */
+
+static struct past **bucket_of(uint32_t key) { return &pasts.buckets[(key ^ key >> 12) % BUCKETS]; }
+
+/* The newest of this key. */
+static struct past *find_locked(uint32_t key)
+{
+	struct past *p = *bucket_of(key);
+	while (p && p->key != key)
+		p = p->next;
+	return p;
+}
+
+static void forget_oldest_locked(void)
+{
+	struct past *oldest = vb_container_of(vb_list_pop(&pasts.gone), struct past, gone);
+	struct past **at = bucket_of(oldest->key);
+	while (*at != oldest)
+		at = &(*at)->next;
+	*at = oldest->next;
+	pasts.count--;
+	free(oldest);
+}
+
+void vb_check_key_made(const struct vb_mr *mr)
+{
+	struct past *p = calloc(1, sizeof(*p));
+	if (!p)
+		return;
+	*p = (struct past){ .key = mr->key, .pd = mr->pd->number, .access = mr->access, .iova = mr->iova, .length = mr->length };
+	vb_list_init(&p->gone);
+	vb_trace_take(&p->made);
+	pthread_mutex_lock(&pasts.lock);
+	p->next = *bucket_of(p->key);
+	*bucket_of(p->key) = p;
+	pthread_mutex_unlock(&pasts.lock);
+}
+
+void vb_check_key_gone(uint32_t key)
+{
+	struct vb_trace here;
+	vb_trace_take(&here);
+	pthread_mutex_lock(&pasts.lock);
+	struct past *p = find_locked(key);
+	if (p && !p->is_gone) {
+		p->is_gone = true;
+		p->ended = here;
+		vb_list_add_tail(&pasts.gone, &p->gone);
+		if (++pasts.count > REMEMBERED)
+			forget_oldest_locked();
+	}
+	pthread_mutex_unlock(&pasts.lock);
+}
+
+/* A copy; false: nothing is known of the key. */
+static bool recall(uint32_t key, struct past *out)
+{
+	pthread_mutex_lock(&pasts.lock);
+	const struct past *p = find_locked(key);
+	if (p)
+		*out = *p;
+	pthread_mutex_unlock(&pasts.lock);
+	return p != NULL;
+}
+
+/* ---- stories ---- */
+
+static void rights_text(unsigned access, char *text, size_t size)
+{
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} rights[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE" },
+		{ IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE" },
+		{ IBV_ACCESS_REMOTE_READ, "REMOTE_READ" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
+		{ IBV_ACCESS_MW_BIND, "MW_BIND" },
+	};
+	size_t used = 0;
+	*text = 0;
+	for (size_t i = 0; i < VB_ARRAY_LEN(rights); i++) {
+		if (!(access & rights[i].bit))
+			continue;
+		int n = snprintf(text + used, size - used, "%s%s", used ? " | " : "IBV_ACCESS_", rights[i].name);
+		used = vb_min_u64(used + (n > 0 ? (size_t)n : 0), size - 1);
+	}
+	if (!used)
+		snprintf(text, size, "no rights");
+}
+
+static void tell_unknown(uint32_t key, char *story, size_t size)
+{
+	char made[PLACE_BYTES], ended[PLACE_BYTES];
+	struct past p;
+	if (!key || !recall(key, &p)) {
+		snprintf(story, size, "key 0x%x is no key of a region or window of this process%s", key, key ? ", nor was it one lately" : "");
+		return;
+	}
+	vb_check_place_text(&p.made, made, sizeof(made));
+	vb_check_place_text(&p.ended, ended, sizeof(ended));
+	if (p.is_gone)
+		snprintf(story, size, "key 0x%x was that of the %llu bytes at 0x%llx, registered in %s and deregistered in %s", key,
+			 (unsigned long long)p.length, (unsigned long long)p.iova, made, ended);
+	else
+		snprintf(story, size, "key 0x%x is being deregistered", key);
+}
+
+static void tell_known(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
+{
+	const struct vb_key *k = vb_key_entry(key);
+	unsigned has = atomic_load(&k->access);
+	uint64_t iova = atomic_load(&k->iova), bytes = atomic_load(&k->length);
+	char made[PLACE_BYTES] = "another way", wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
+	struct past p;
+	if (recall(key, &p))
+		vb_check_place_text(&p.made, made, sizeof(made));
+	rights_text(access & ~has, wanted, sizeof(wanted));
+	rights_text(has, rights, sizeof(rights));
+	if (fault == VB_KEY_PD)
+		snprintf(story, size, "key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u", key,
+			 atomic_load(&k->pd), made, pd);
+	else if (fault == VB_KEY_ACCESS && (access & ~has & VB_KEY_LOCAL))
+		snprintf(story, size, "key 0x%x is a memory window's, which peers can use and work requests of this side cannot", key);
+	else if (fault == VB_KEY_ACCESS)
+		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted, rights, made);
+	else
+		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
+			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)bytes, (unsigned long long)iova, key, made);
+}
+
+const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
+{
+	static __thread char story[STORY_BYTES];
+	switch (fault) {
+	case VB_KEY_UNKNOWN:
+		tell_unknown(key, story, sizeof(story));
+		return story;
+	case VB_KEY_PD:
+	case VB_KEY_ACCESS:
+	case VB_KEY_BOUNDS:
+		tell_known(fault, key, addr, length, access, pd, story, sizeof(story));
+		return story;
+	case VB_KEY_OK:
+	case VB_KEY_QP:
+	case VB_KEY_UNMAPPED:
+		break;
+	}
+	return vb_key_fault_text(fault);
+}
+
+const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access)
+{
+	static __thread char story[STORY_BYTES];
+	char has[RIGHTS_BYTES], wanted[RIGHTS_BYTES];
+	rights_text(qp->attr.qp_access_flags, has, sizeof(has));
+	rights_text(access, wanted, sizeof(wanted));
+	snprintf(story, sizeof(story), "the target queue pair's qp_access_flags (%s) do not allow it: %s is needed", has, wanted);
+	return story;
+}
+
+/* ---- the program's own lists ---- */
+
+bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what)
+{
+	uint64_t va;
+	for (unsigned i = 0; i < n; i++) {
+		const struct ibv_sge *s = &sge[i];
+		if (!s->length)
+			continue;
+		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd, 0, &va);
+		if (fault == VB_KEY_OK)
+			continue;
+		vb_check_report_here(VB_CHECK_LKEY, NULL, "%s, scatter/gather entry %u (0x%llx, %u bytes): %s", what, i,
+				     (unsigned long long)s->addr, s->length,
+				     vb_check_key_story(fault, s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd));
+		return false;
+	}
+	return true;
+}
+
+/* ---- deregistration ---- */
+
+/* A send of the queue pair that is not complete and names the key. sq.lock is held. */
+static bool find_send(struct vb_qp *qp, uint32_t key, uint32_t *position)
+{
+	for (*position = qp->sq.head; *position != qp->sq.tail; ++*position) {
+		const struct vb_sqe *sqe = vb_sq_at(&qp->sq, *position);
+		for (unsigned i = 0; !(sqe->flags & IBV_SEND_INLINE) && i < sqe->nsge; i++)
+			if (sqe->sge[i].length && sqe->sge[i].lkey == key)
+				return true;
+	}
+	return false;
+}
+
+static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
+{
+	struct vb_trace at = { 0 };
+	uint32_t position = 0;
+	uint64_t wr_id = 0;
+	vb_lock(&qp->sq.lock);
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	bool found = (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && find_send(qp, mr->key, &position);
+	const struct vb_trace *posted = found ? vb_check_posted_at(qp, position) : NULL;
+	if (found)
+		wr_id = vb_sq_at(&qp->sq, position)->wr_id;
+	if (posted)
+		at = *posted;
+	vb_unlock(&qp->sq.lock);
+	if (found)
+		vb_check_report(VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
+				"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id 0x%llx, uses it: a region must stay "
+				"until the completions of all requests that name it are polled",
+				mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn, (unsigned long long)wr_id);
+}
+
+void vb_check_key_end(const struct vb_mr *mr)
+{
+	struct vb_qp *qp;
+	uint64_t cursor = 0;
+	for (bool more = true; more;) {
+		more = vb_qpn_next(&cursor, &qp);
+		if (!qp)
+			continue;
+		vb_check_let_go(qp);
+		check_sends(qp, mr);
+		vb_qp_unref(qp);
+	}
+}

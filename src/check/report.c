@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The one place that findings go to: each once, in words, and counted. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "check/check.h"
+
+enum { KEPT = 1024, PLACE_BYTES = 512, WITHIN_BYTES = 160, FRAMES_TOLD = 4, FRAMES_WITHIN = 2 };
+
+static const struct {
+	const char *name, *page;
+} checks[] = {
+#define X(constant, word, about) [VB_CHECK_##constant] = { word, about },
+	VB_CHECKS(X)
+#undef X
+};
+
+/* What was said already. */
+static struct {
+	pthread_mutex_t lock;
+	uint64_t known[KEPT]; /* hashes; 0: free */
+	unsigned count;       /* of these */
+	unsigned repeated;
+} said = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
+}
+
+/* By its place where there is one, else by its object. */
+static uint64_t identity(enum vb_check check, const struct vb_place *place, const void *object)
+{
+	uint64_t hash = mix(1, check);
+	if (!place || !place->trace || !place->trace->count)
+		return mix(hash, (uintptr_t)object) | 1;
+	for (unsigned i = 0; i < place->trace->count && i < FRAMES_WITHIN; i++)
+		hash = mix(hash, (uintptr_t)place->trace->frames[i]);
+	return hash | 1;
+}
+
+static bool is_new_locked(uint64_t hash)
+{
+	for (unsigned i = 0; i < said.count; i++)
+		if (said.known[i] == hash) {
+			said.repeated++;
+			return false;
+		}
+	if (said.count == KEPT)
+		return false;
+	said.known[said.count++] = hash;
+	return true;
+}
+
+static void tell_count(void)
+{
+	char line[128];
+	int n = said.repeated ? snprintf(line, sizeof(line), "verbatim: checks: %u finding%s, met %u times more\n", said.count, said.count == 1 ? "" : "s", said.repeated) :
+		snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", said.count, said.count == 1 ? "" : "s");
+	vb_say(line, n > 0 ? (size_t)n : 0);
+}
+
+/* Names are looked up by one thread at a time. */
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+static void place_text(const struct vb_trace *trace, unsigned most, char *text, size_t size)
+{
+	pthread_mutex_lock(&naming);
+	vb_trace_text(trace, most, text, size);
+	pthread_mutex_unlock(&naming);
+}
+
+void vb_check_place_text(const struct vb_trace *trace, char *text, size_t size)
+{
+	place_text(trace, FRAMES_WITHIN, text, size);
+}
+
+static void print(enum vb_check check, const char *page, const struct vb_place *place, const char *sentence)
+{
+	char at[PLACE_BYTES] = "", text[2048];
+	if (place && place->trace && place->trace->count)
+		place_text(place->trace, FRAMES_TOLD, at, sizeof(at));
+	int n = snprintf(text, sizeof(text), "verbatim: check %s: %s\n%s%s%s%s%s    see %s(3), verbatim-checks(7)\n", checks[check].name, sentence,
+			 *at ? "    " : "", *at ? place->did : "", *at ? " in " : "", at, *at ? "\n" : "",
+			 page ? page : checks[check].page);
+	if (n > 0)
+		vb_say(text, vb_min_u64((uint64_t)n, sizeof(text) - 1));
+}
+
+static void report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, va_list args)
+{
+	char sentence[1024];
+	int saved_errno = errno;
+	if (!vb_check_is_on(check))
+		return;
+	pthread_mutex_lock(&said.lock);
+	bool is_new = is_new_locked(identity(check, place, object)), first = is_new && said.count == 1;
+	pthread_mutex_unlock(&said.lock);
+	if (!is_new)
+		return;
+	if (first)
+		atexit(tell_count);
+	vsnprintf(sentence, sizeof(sentence), fmt, args);
+	print(check, page, place, sentence);
+	if (vb_check_is_fatal())
+		abort();
+	errno = saved_errno;
+}
+
+void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	report(check, page, place, object, fmt, args);
+	va_end(args);
+}
+
+void vb_check_report_here(enum vb_check check, const char *page, const char *fmt, ...)
+{
+	struct vb_trace here;
+	va_list args;
+	vb_trace_take(&here);
+	va_start(args, fmt);
+	report(check, page, &(struct vb_place){ "called", &here }, NULL, fmt, args);
+	va_end(args);
+}
+
+/* Sentences about what arrived are told by themselves: their place in this program, if any, is in them. */
+static void tell_arrival(enum vb_check check, const char *sentence)
+{
+	uint64_t hash = 0;
+	for (const char *c = sentence; *c && *c != ','; c++) /* "QP 0x000001, ...": once for each */
+		hash = mix(hash, (unsigned char)*c);
+	vb_check_report(check, NULL, NULL, (void *)(uintptr_t)hash, "%s", sentence);
+}
+
+bool vb_check_is_internal(const struct vb_trace *trace)
+{
+	return vb_trace_is_of(trace, "librdmacm.so");
+}
+
+/* librdmacm finds out by trying whether an object of its own is still in use. */
+static bool is_attempt(const char *call)
+{
+	struct vb_trace here;
+	if (strncmp(call, "ibv_destroy_", strlen("ibv_destroy_")))
+		return false;
+	vb_trace_take(&here);
+	return vb_check_is_internal(&here);
+}
+
+void vb_check_explained(const char *call, const char *sentence)
+{
+	if (!strcmp(call, "responder"))
+		tell_arrival(VB_CHECK_RKEY, sentence);
+	else if (!strcmp(call, "receiver"))
+		tell_arrival(VB_CHECK_RECEIVE_BUFFER, sentence);
+	else if (!strncmp(call, "ibv_", 4) && !is_attempt(call))
+		vb_check_report_here(VB_CHECK_CALL, call, "%s: %s", call, sentence);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posted sends. They are held back until the adapter's next turn: whoever polls, or the progress thread. When they are posted it is noted
+ * where, and what their bytes add up to; when they are let go, whether they still do. Nothing has been done with them by then, so who
+ * changed them had no reason to take them for done.
+ *
+ * Bytes that something else may write meanwhile are left out: those that any request for incoming data names, now or a while ago.
+ * Threading: all of it under the QP's sq.lock.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/path.h"
+#include "adapter/queue.h"
+#include "adapter/status.h"
+#include "adapter/watcher.h"
+#include "check/check.h"
+
+/* ---- what is posted ---- */
+
+static bool brings_data(const struct vb_sqe *sqe)
+{
+	return sqe->opcode == IBV_WR_RDMA_READ || sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool has_list(const struct vb_sqe *sqe)
+{
+	return !(sqe->flags & (IBV_SEND_INLINE | VB_SQE_OWN)) && sqe->nsge && !vb_sqe_is_local(sqe) && sqe->opcode != IBV_WR_FLUSH;
+}
+
+enum { SUMMED_MOST = 4 << 20 }; /* bytes of a range: of a longer one its beginning and its end */
+
+/* Not watched by ThreadSanitizer: that somebody writes meanwhile is what is looked for. */
+__attribute__((no_sanitize("thread"))) static uint64_t sum_bytes(uint64_t sum, const uint8_t *at, size_t n)
+{
+	uint64_t word;
+	for (; n >= sizeof(word); at += sizeof(word), n -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		sum = (sum ^ word) * 0x100000001b3u + (sum >> 47);
+	}
+	for (; n; at++, n--)
+		sum = (sum ^ *at) * 0x100000001b3u;
+	return sum;
+}
+
+static uint64_t sum_range(uint64_t sum, const uint8_t *at, size_t n)
+{
+	if (n <= 2 * (size_t)SUMMED_MOST)
+		return sum_bytes(sum, at, n);
+	return sum_bytes(sum_bytes(sum, at, SUMMED_MOST), at + n - SUMMED_MOST, SUMMED_MOST);
+}
+
+/* False: some of it cannot be read, or is no longer registered. */
+static bool sum_list(const struct vb_qp *qp, const struct vb_sqe *sqe, uint64_t *sum)
+{
+	*sum = 0;
+	for (unsigned i = 0; i < sqe->nsge; i++) {
+		const struct ibv_sge *s = &sqe->sge[i];
+		uint64_t va;
+		if (!s->length)
+			continue;
+		if (vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL, qp->pd->number, 0, &va) ||
+		    (atomic_load(&vb_key_entry(s->lkey)->access) & VB_KEY_NULL) || vb_mem_check((void *)(uintptr_t)va, s->length, false))
+			return false;
+		*sum = sum_range(*sum, (const uint8_t *)(uintptr_t)va, s->length);
+	}
+	return true;
+}
+
+static void check_list(struct vb_qp *qp, const struct vb_sqe *sqe)
+{
+	char what[96];
+	snprintf(what, sizeof(what), "QP 0x%06x, send wr_id 0x%llx", qp->qpn, (unsigned long long)sqe->wr_id);
+	vb_check_list(qp->pd->number, sqe->sge, sqe->nsge, brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0, what);
+}
+
+/* The size of the ring of positions. */
+static size_t places(const struct vb_qp *qp) { return (size_t)qp->sq.mask + 1; }
+
+static void note_one(struct vb_qp *qp, struct vb_checked_qp *c, uint32_t position, const struct vb_trace *at)
+{
+	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, position);
+	struct vb_posted *p = &c->posted[position & qp->sq.mask];
+	*p = (struct vb_posted){ .signals = c->signals, .at = *at };
+	if (!(sqe->flags & VB_SQE_OWN))
+		c->signals += vb_sq_signals(qp, sqe);
+	if (!has_list(sqe) || sqe->status != VB_SQE_PENDING)
+		return;
+	check_list(qp, sqe);
+	p->is_summed = !brings_data(sqe) && sum_list(qp, sqe, &p->sum);
+}
+
+static void note(struct vb_qp *qp, struct vb_checked_qp *c)
+{
+	struct vb_trace here;
+	if (c->seen == qp->sq.tail)
+		return;
+	if (!c->posted)
+		c->posted = calloc(places(qp), sizeof(*c->posted));
+	if (!c->posted)
+		return;
+	vb_trace_take(&here);
+	for (; c->seen != qp->sq.tail; c->seen++)
+		note_one(qp, c, c->seen, &here);
+}
+
+const struct vb_trace *vb_check_posted_at(const struct vb_qp *qp, uint32_t position)
+{
+	const struct vb_checked_qp *c = qp->checked;
+	bool noted = c && c->posted && c->seen - position - 1 < places(qp);
+	return noted ? &c->posted[position & qp->sq.mask].at : NULL;
+}
+
+uint32_t vb_check_awaited(const struct vb_qp *qp)
+{
+	const struct vb_checked_qp *c = qp->checked;
+	uint32_t retired = atomic_load(&qp->sq.retired);
+	if (!c || !c->posted || retired == c->seen || c->seen - retired > places(qp))
+		return 0;
+	return c->signals - c->posted[retired & qp->sq.mask].signals;
+}
+
+/* ---- who else may have written ---- */
+
+static bool overlaps(const struct ibv_sge *a, const struct ibv_sge *b)
+{
+	return a->addr < b->addr + b->length && b->addr < a->addr + a->length;
+}
+
+static bool list_overlaps(const struct vb_sqe *sent, const struct ibv_sge *list, unsigned n)
+{
+	for (unsigned i = 0; i < sent->nsge; i++)
+		for (unsigned k = 0; k < n; k++)
+			if (overlaps(&sent->sge[i], &list[k]))
+				return true;
+	return false;
+}
+
+/* In all of the queue's slots: also what was taken out of them lately. Its lock is held by this thread, or is not to be waited for. */
+static bool is_read_into(struct vb_qp *other, bool is_locked, const struct vb_sqe *sent)
+{
+	bool found = false;
+	if (!is_locked && !vb_lock_try(&other->sq.lock))
+		return true;
+	for (size_t i = 0; !found && other->sq.slots && i < places(other); i++) {
+		const struct vb_sqe *sqe = vb_sq_at(&other->sq, (uint32_t)i);
+		found = sqe != sent && brings_data(sqe) && has_list(sqe) && sqe->nsge <= other->sq.max_sge &&
+			list_overlaps(sent, sqe->sge, sqe->nsge);
+	}
+	if (!is_locked)
+		vb_unlock(&other->sq.lock);
+	return found;
+}
+
+static bool is_received_into(struct vb_rq *rq, const struct vb_sqe *sent)
+{
+	bool found = false;
+	for (unsigned i = 0; i < sent->nsge && !found; i++)
+		found = sent->sge[i].length && vb_rq_names(rq, sent->sge[i].addr, sent->sge[i].length);
+	return found;
+}
+
+static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
+{
+	struct vb_qp *other;
+	uint64_t cursor = 0;
+	bool found = false, more = true;
+	while (!found && more) {
+		more = vb_qpn_next(&cursor, &other);
+		if (!other)
+			continue;
+		/* What comes by XRC goes to queues that are no queue pair's. */
+		found = other->xrcd || is_read_into(other, other == qp, sent) || is_received_into(other->srq ? &other->srq->rq : &other->rq, sent);
+		vb_qp_unref(other);
+	}
+	return found;
+}
+
+/* ---- letting go ---- */
+
+static bool is_remotely_writable(const struct vb_sqe *sqe)
+{
+	for (unsigned i = 0; i < sqe->nsge; i++)
+		if (sqe->sge[i].length &&
+		    (atomic_load(&vb_key_entry(sqe->sge[i].lkey)->access) & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
+			return true;
+	return false;
+}
+
+static void compare_one(struct vb_qp *qp, uint32_t position)
+{
+	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, position);
+	struct vb_posted *p = &qp->checked->posted[position & qp->sq.mask];
+	uint64_t sum;
+	if (!p->is_summed || !sum_list(qp, sqe, &sum) || sum == p->sum || may_be_incoming(qp, sqe))
+		return;
+	vb_check_report(VB_CHECK_SEND_BUFFER, NULL, &(struct vb_place){ "posted", &p->at }, qp,
+			"QP 0x%06x, send wr_id 0x%llx: its %u bytes at 0x%llx were changed%s after they were posted and before they were sent: "
+			"a buffer belongs to the adapter until its completion is polled",
+			qp->qpn, (unsigned long long)sqe->wr_id, sqe->length, (unsigned long long)sqe->sge[0].addr,
+			is_remotely_writable(sqe) ? " (by the program, or by a peer that may write there)" : "");
+}
+
+/* sq.lock is held. */
+static void compare(struct vb_qp *qp)
+{
+	struct vb_checked_qp *c = qp->checked;
+	if (!c || !c->posted)
+		return;
+	if ((int32_t)(qp->sq.sent - c->compared) > 0)
+		c->compared = qp->sq.sent;
+	for (; (int32_t)(c->seen - c->compared) > 0; c->compared++)
+		compare_one(qp, c->compared);
+}
+
+/* ---- in front of the paths ---- */
+
+enum { MOST_PATHS = 8 };
+
+static struct {
+	struct vb_path_ops *path, original;
+} fronts[MOST_PATHS];
+
+static const struct vb_path_ops *original_of(const struct vb_path_ops *path)
+{
+	for (unsigned i = 0; i < MOST_PATHS; i++)
+		if (fronts[i].path == path)
+			return &fronts[i].original;
+	return NULL;
+}
+
+static void front_send(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (!qp->checked) {
+		original_of(path)->send(qp);
+		return;
+	}
+	note(qp, qp->checked);
+	vb_progress_later(qp);
+}
+
+/* sq.lock is held. */
+static void let_go(struct vb_qp *qp, const struct vb_path_ops *path)
+{
+	compare(qp);
+	if (path && qp->sq.sent != qp->sq.tail && atomic_load(&qp->state) == IBV_QPS_RTS)
+		original_of(path)->send(qp);
+}
+
+static void front_run(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (!vb_lock_try(&qp->sq.lock)) {
+		vb_progress_retry(qp);
+		return;
+	}
+	bool is_there = path && atomic_load(&qp->path) == path;
+	if (is_there)
+		let_go(qp, path);
+	vb_unlock(&qp->sq.lock);
+	if (!is_there)
+		return;
+	vb_check_meet_peer(qp);
+	original_of(path)->run(qp);
+}
+
+static void front_receive(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	vb_check_let_go(qp);
+	if (path)
+		original_of(path)->receive(qp);
+}
+
+static void front_take_news(struct vb_qp *qp, enum vb_claim claim)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (claim == VB_CLAIM_SENDS)
+		compare(qp);
+	original_of(path)->take_news(qp, claim);
+}
+
+static void put_in_front(struct vb_path_ops *path)
+{
+	static unsigned count;
+	fronts[count].path = path;
+	fronts[count++].original = *path;
+	path->send = front_send;
+	path->run = front_run;
+	path->receive = path->receive ? front_receive : NULL;
+	path->take_news = path->take_news ? front_take_news : NULL;
+}
+
+/* What was posted before a program exits goes out, as it would from hardware. */
+static void let_all_go(void)
+{
+	struct vb_qp *qp;
+	uint64_t cursor = 0;
+	for (bool more = vb_arena != NULL; more;) {
+		more = vb_qpn_next(&cursor, &qp);
+		if (!qp)
+			continue;
+		vb_check_let_go(qp);
+		vb_qp_unref(qp);
+	}
+}
+
+void vb_check_hold_sends(void)
+{
+	vb_path_change_all(put_in_front);
+	atexit(let_all_go);
+}
+
+void vb_check_let_go(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq.lock);
+	let_go(qp, atomic_load(&qp->path));
+	vb_unlock(&qp->sq.lock);
+}
+
+/* ---- failures ---- */
+
+void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, const char *why)
+{
+	if (!qp->checked || (why && !strcmp(why, VB_PEER_GONE)))
+		return;
+	/* Told when it was posted. */
+	if (status == IBV_WC_LOC_PROT_ERR)
+		return;
+	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
+	const struct vb_trace *at = qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
+	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp, "QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn,
+			(unsigned long long)sqe->wr_id, vb_wc_status_name(status), why ? ": " : "", why ? why : "");
+}

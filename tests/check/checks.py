@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each mistake of mistakes.c is named by its check, with its place; not without the check, and not where it is not made.
+
+usage: checks.py MISTAKES BUILD_DIR [PATTERN]
+"""
+import os
+import re
+import subprocess
+import sys
+
+MISTAKES, BUILD = sys.argv[1:3]
+PATTERN = sys.argv[3] if len(sys.argv) > 3 else ""
+LIMIT_S = 90
+
+# Name: the check, what its sentence says, and the page. The place is the function of the same name, or "" where none is known.
+EXPECTED = {
+    "send_buffer": ("send-buffer", r"QP 0x\w+, send wr_id 0x7: its 64 bytes at 0x\w+ were changed", "ibv_post_send"),
+    "send_buffer_wr": ("send-buffer", r"send wr_id 0x7: its 256 bytes .* by a peer that may write there", "ibv_post_send"),
+    "read_then_send": None,
+    "dead_lkey": ("lkey", r"registered in dead_lkey.* and deregistered in dead_lkey", "ibv_reg_mr"),
+    "never_a_key": ("lkey", r"key 0x12345678 is no key of a region or window", "ibv_reg_mr"),
+    "wrong_domain": ("lkey", r"is of protection domain \d+ \(registered in wrong_domain.*used in protection domain \d+", "ibv_reg_mr"),
+    "not_writable": ("lkey", r"receive wr_id 0x9.*lacks IBV_ACCESS_LOCAL_WRITE: it was registered with no rights in not_writable", "ibv_reg_mr"),
+    "out_of_bounds": ("lkey", r"4097 bytes at \w+ are not within the 4096 bytes at", "ibv_reg_mr"),
+    "window_as_lkey": ("lkey", r"is a memory window's", "ibv_reg_mr"),
+    "dead_rkey": ("rkey", r"QP 0x\w+, request of QP 0x\w+.*registered in dead_rkey.*deregistered in dead_rkey", "ibv_reg_mr", ""),
+    "rkey_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it was registered with IBV_ACCESS_LOCAL_WRITE \| REMOTE_READ", "ibv_reg_mr", ""),
+    "rkey_bounds": ("rkey", r"64 bytes at \w+ are not within the 4096 bytes", "ibv_reg_mr", ""),
+    "queue_pair_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_READ\) do not allow it: IBV_ACCESS_REMOTE_WRITE is needed", "ibv_reg_mr", ""),
+    "deregistered_under_way": ("deregistered", r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it", "ibv_dereg_mr"),
+    "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
+    "short_receive": ("receive-buffer", r"receive wr_id 0x9, 16 bytes: a message of QP 0x\w+, 64 bytes.*longer", "ibv_post_recv", ""),
+    "short_datagram": ("receive-buffer", r"receive wr_id 0x9, 64 bytes: a datagram .* needs 104, GRH included", "ibv_post_recv", ""),
+    "no_receive": ("no-receive", r"no receive is posted \(0 were, all are used\): it is tried again for [\d.]+ ms", "ibv_post_recv", ""),
+    "no_receive_for_long": ("no-receive", r"has waited for a second", "ibv_post_recv", ""),
+    "queue_room": ("cq-room", r"5 completions are to come to a completion queue of 4 entries", "ibv_create_cq", "receive"),
+    "queue_overrun": ("cq-room", r"found a full completion queue \(4 entries\)", "ibv_create_cq", "make_world"),
+    "never_signaled": ("unsignaled", r"the send queue is full, and none of its 8 requests has a completion", "ibv_post_send"),
+    "never_polled": ("unpolled", r"the send queue is full again, and its completion queue has never been polled", "ibv_poll_cq"),
+    "unseen_error": ("unpolled", r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR", "ibv_poll_cq", "make_world"),
+    "lost_send": ("lost-send", r"is destroyed with 1 sends under way \(the oldest: wr_id 0x7\)", "ibv_destroy_qp"),
+    "unacked_event": ("unacked-event", r"while 1 events that ibv_get_cq_event gave are not acknowledged", "ibv_ack_cq_events", "make_world"),
+    "psn_mismatch": ("peer", r"the one's sq_psn is 0x001234, the other's rq_psn 0x000001", "ibv_modify_qp", ""),
+    "mtu_mismatch": ("peer", r"the one's path_mtu is 4096 bytes, the other's 1024", "ibv_modify_qp", ""),
+    "read_depth": ("peer", r"the one's max_rd_atomic is 16, the other's max_dest_rd_atomic 4", "ibv_modify_qp", ""),
+    "silent_peer": ("completion", r"IBV_WC_RETRY_EXC_ERR: the remote queue pair", "ibv_poll_cq"),
+    "two_pollers": ("threads", r"ibv_poll_cq: the completion queue .* is used by two threads at once", "ibv_create_cq_ex", "poll_much"),
+    "two_posters": ("threads", r"ibv_post_send: the queue pair .* is used by two threads at once", "ibv_alloc_td", "post_much"),
+    "missing_attributes": ("call", r"RESET to INIT needs IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX, IBV_QP_PORT", "ibv_modify_qp"),
+    "surplus_attribute": ("call", r"RESET to INIT does not take IBV_QP_QKEY, IBV_QP_SQ_PSN", "ibv_modify_qp"),
+    "no_grh": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_create_ah"),
+    "no_grh_in_modify": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_modify_qp", "try_rtr"),
+    "gid_index": ("call", r"sgid_index: the port's GID table has no such entry", "ibv_modify_qp", "try_rtr"),
+    "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
+    "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
+    "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
+}
+count = failed = 0
+
+
+def report(name, problem):
+    global count, failed
+    count += 1
+    print(f"{'not ok' if problem else 'ok'} {count} - {name}", flush=True)
+    if problem:
+        failed += 1
+        print("".join(f"# {line}\n" for line in problem.splitlines()), end="", flush=True)
+
+
+def run(argv, setting=None):
+    """The exit status and what was said on standard error."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("VERBATIM_")}
+    if setting is not None:
+        env["VERBATIM_CHECK"] = setting
+    done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+def silence(status, said):
+    return "" if status == 0 and not said else f"exit status {status}, and was said:\n{said}"
+
+
+def named(name, check, sentence, page, place=None):
+    """A pattern of the finding as it is printed."""
+    place = name if place is None else place
+    at = rf"\n    [^\n]* in [^\n]*\b{place}\b[^\n]*" if place else ""
+    return rf"verbatim: check {check}: [^\n]*{sentence}[^\n]*{at}\n    see {page}\(3\), verbatim-checks\(7\)\n"
+
+
+def test_mistake(name, expected):
+    status, said = run([MISTAKES, name, "wrong"], "1")
+    problem = "" if status == 0 and re.search(named(name, *expected), said) else f"exit status {status}, and was said:\n{said}"
+    report(f"{name}: is named", problem)
+    status, said = run([MISTAKES, name, "wrong"], f"-{expected[0]}")
+    report(f"{name}: not without its check", "" if status == 0 and f"check {expected[0]}" not in said else said or str(status))
+    report(f"{name}: nothing is said without checks", silence(*run([MISTAKES, name, "wrong"])))
+
+
+def test_settings():
+    fatal, said = run([MISTAKES, "no_grh", "wrong"], "1,fatal")
+    report("fatal ends the program", "" if fatal == -6 and said.count("verbatim: check") == 1 else f"{fatal}\n{said}")
+    report("fatal ends none that is right", silence(*run([MISTAKES, "no_grh", "right"], "fatal")))
+    status, said = run([MISTAKES, "no_grh", "wrong"], "lkey,rkey")
+    report("those that are not named are silent", silence(status, said))
+    status, said = run([MISTAKES, "no_grh", "wrong"], "call")
+    report("the one that is named is not", "" if "check call" in said else said)
+    status, said = run([MISTAKES, "no_grh", "wrong"], "0")
+    report("0 is off", silence(status, said))
+    status, said = run([MISTAKES, "no_grh", "right"], "nonsense")
+    report("an unknown word is told", "" if status == 0 and "no word 'nonsense'" in said else said)
+    status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check", MISTAKES, "no_grh", "wrong"])
+    report("verbatim run --check", "" if status == 0 and "check call" in said and "1 finding\n" in said else said)
+    status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check=-call", MISTAKES, "no_grh", "wrong"])
+    report("verbatim run --check=-call", silence(status, said))
+    status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check=fatal", MISTAKES, "no_grh", "wrong"])
+    report("verbatim run --check=fatal", "" if status == -6 else f"{status}\n{said}")
+
+
+def main():
+    names = subprocess.run([MISTAKES], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+    report("each mistake is expected", "" if set(names) == set(EXPECTED) else str(set(names) ^ set(EXPECTED)))
+    for name in names:
+        if not re.search(PATTERN, name):
+            continue
+        if EXPECTED[name]:
+            test_mistake(name, EXPECTED[name])
+        setting = "unpolled" if name == "unseen_error" else "1"  # there is an error, but it is seen
+        report(f"{name}: silent where it is not made", silence(*run([MISTAKES, name, "right"], setting)))
+    if not PATTERN:
+        test_settings()
+    print(f"1..{count}")
+    return 1 if failed else 0
+
+
+sys.exit(main())

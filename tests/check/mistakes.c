@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One mistake per function, which the checks are to name: `mistakes NAME wrong` makes it, `mistakes NAME right` does the same without it.
+ * The functions are global so that traces have their names whatever the system has. What is expected to be said: checks.py.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "world.h"
+
+#define CASES(X)                                                                                                      \
+	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
+	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(never_signaled)                       \
+	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth)                 \
+	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify)       \
+	X(gid_index) X(inline_too_long) X(too_many_entries) X(post_too_early)
+
+#define X(name) void name(bool wrong);
+CASES(X)
+#undef X
+
+static void sleep_ms(unsigned ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+/* ---- buffers ---- */
+
+void send_buffer(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	if (wrong)
+		w.a.buffer[5] = 1;
+	done(w.a.cq);
+	w.a.buffer[5] = 2;
+	done(w.b.cq);
+	end_world(&w);
+}
+
+/* By the newer calls. */
+void send_buffer_wr(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = w.pd, .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(w.ctx, &init);
+	MUST(qp);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	to_init(qp, IBV_ACCESS_REMOTE_WRITE);
+	connect_qp(&w, qp, qp->qp_num, &(struct wish){ 0 }, true); /* to itself */
+	ibv_wr_start(ex);
+	ex->wr_id = 7;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(ex, w.b.mr->rkey, (uintptr_t)w.b.buffer);
+	ibv_wr_set_sge(ex, w.a.mr->lkey, (uintptr_t)w.a.buffer, 256);
+	MUST(!ibv_wr_complete(ex));
+	if (wrong)
+		memset(w.a.buffer, 3, 256);
+	done(w.a.cq);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+/* What a READ brings may be sent by a send that was posted before it came. Both ways are right. */
+void read_then_send(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	memset(w.b.buffer, 9, 128);
+	MUST(!post_receive(w.b.qp, (uintptr_t)w.b.buffer + 2048, 128, w.b.mr->lkey));
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_READ, 128, &w.b)));
+	struct ibv_send_wr *send = request(&w.a, IBV_WR_SEND, 128, NULL);
+	send->send_flags = IBV_SEND_FENCE;
+	MUST(!post(w.a.qp, send));
+	done(w.a.cq);
+	done(w.a.cq);
+	done(w.b.cq);
+	MUST(w.b.buffer[2048] == 9);
+	end_world(&w);
+}
+
+/* ---- keys of this side ---- */
+
+void dead_lkey(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_mr *other = ibv_reg_mr(w.pd, w.a.buffer, 64, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 64, NULL);
+	receive(&w.b, 64);
+	wr->sg_list->lkey = other->lkey;
+	if (wrong)
+		MUST(!ibv_dereg_mr(other));
+	MUST(!post(w.a.qp, wr));
+	MUST((next(w.a.cq).status == IBV_WC_SUCCESS) != wrong);
+	if (!wrong) {
+		done(w.b.cq);
+		MUST(!ibv_dereg_mr(other));
+	}
+	end_world(&w);
+}
+
+void never_a_key(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 64, NULL);
+	receive(&w.b, 64);
+	if (wrong)
+		wr->sg_list->lkey = 0x12345678;
+	MUST(!post(w.a.qp, wr));
+	MUST((next(w.a.cq).status == IBV_WC_SUCCESS) != wrong);
+	if (!wrong)
+		done(w.b.cq);
+	end_world(&w);
+}
+
+void wrong_domain(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_pd *pd = ibv_alloc_pd(w.ctx);
+	struct ibv_mr *other = ibv_reg_mr(wrong ? pd : w.pd, w.a.buffer, 64, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 64, NULL);
+	receive(&w.b, 64);
+	wr->sg_list->lkey = other->lkey;
+	MUST(!post(w.a.qp, wr));
+	MUST((next(w.a.cq).status == IBV_WC_SUCCESS) != wrong);
+	if (!wrong)
+		done(w.b.cq);
+	MUST(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
+	end_world(&w);
+}
+
+void not_writable(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_mr *other = ibv_reg_mr(w.pd, w.b.buffer, 64, wrong ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	MUST(!post_receive(w.b.qp, (uintptr_t)w.b.buffer, 64, other->lkey));
+	MUST(!ibv_destroy_qp(w.b.qp));
+	w.b.qp = NULL;
+	MUST(!ibv_dereg_mr(other));
+	end_world(&w);
+}
+
+void out_of_bounds(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	receive(&w.b, wrong ? BUFFER_BYTES + 1 : BUFFER_BYTES);
+	end_world(&w);
+}
+
+void window_as_lkey(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.a.buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(w.pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr, .addr = (uintptr_t)w.a.buffer, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE },
+	};
+	MUST(mr && mw && !ibv_bind_mw(w.a.qp, mw, &bind));
+	done(w.a.cq);
+	MUST(!post_receive(w.a.qp, (uintptr_t)w.a.buffer, 64, wrong ? mw->rkey : mr->lkey));
+	MUST(!ibv_dealloc_mw(mw));
+	MUST(!ibv_destroy_qp(w.a.qp));
+	w.a.qp = NULL;
+	MUST(!ibv_dereg_mr(mr));
+	end_world(&w);
+}
+
+/* ---- keys of the other side ---- */
+
+static void write_only(struct world *w, uint64_t addr, uint32_t bytes, uint32_t rkey, bool wrong)
+{
+	struct ibv_send_wr *wr = request(&w->a, IBV_WR_RDMA_WRITE, bytes, &w->b);
+	wr->wr.rdma.remote_addr = addr;
+	wr->wr.rdma.rkey = rkey;
+	MUST(!post(w->a.qp, wr));
+	MUST(next(w->a.cq).status == (wrong ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS));
+}
+
+static void write_to(struct world *w, uint64_t addr, uint32_t bytes, uint32_t rkey, bool wrong)
+{
+	write_only(w, addr, bytes, rkey, wrong);
+	end_world(w);
+}
+
+void dead_rkey(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_mr *other = ibv_reg_mr(w.pd, w.b.buffer, 64, ACCESS);
+	uint32_t rkey = other->rkey;
+	if (wrong)
+		MUST(!ibv_dereg_mr(other));
+	write_only(&w, (uintptr_t)w.b.buffer, 64, rkey, wrong);
+	if (!wrong)
+		MUST(!ibv_dereg_mr(other));
+	end_world(&w);
+}
+
+void rkey_rights(bool wrong)
+{
+	struct world w = make_world((struct wish){ .mr_access = wrong ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : 0 });
+	write_to(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey, wrong);
+}
+
+void rkey_bounds(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	write_to(&w, (uintptr_t)w.b.buffer + (wrong ? BUFFER_BYTES - 32 : 0), 64, w.b.mr->rkey, wrong);
+}
+
+void queue_pair_rights(bool wrong)
+{
+	struct world w = make_world((struct wish){ .qp_access = wrong ? IBV_ACCESS_REMOTE_READ : 0 });
+	write_to(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey, wrong);
+}
+
+void deregistered_under_way(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	if (!wrong)
+		receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	if (!wrong)
+		done(w.a.cq);
+	MUST(!ibv_dereg_mr(w.a.mr));
+	w.a.mr = NULL;
+	exit(0); /* what is under way stays so */
+}
+
+/* ---- receives ---- */
+
+void datagram_header(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5 };
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	MUST(!post_receive(qp, (uintptr_t)w.a.buffer, wrong ? 32 : 72, w.a.mr->lkey));
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void short_receive(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	receive(&w.b, wrong ? 16 : 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST((next(w.a.cq).status == IBV_WC_SUCCESS) != wrong);
+	MUST(next(w.b.cq).status == (wrong ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS));
+	end_world(&w);
+}
+
+static void to_rts_ud(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5 };
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	a.qp_state = IBV_QPS_RTR;
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	a.qp_state = IBV_QPS_RTS;
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+/* The header was forgotten, and there is room for nothing else. */
+void short_datagram(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq = ibv_create_cq(w.ctx, 8, NULL, NULL, 0);
+	struct ibv_qp *qp = make_qp(&w, cq, &(struct wish){ 0 }, IBV_QPT_UD);
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	to_rts_ud(qp);
+	MUST(!ibv_query_gid(w.ctx, 1, 0, &attr.grh.dgid));
+	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
+	MUST(ah && !post_receive(qp, (uintptr_t)w.b.buffer, wrong ? 64 : 104, w.b.mr->lkey));
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_SEND, 64, NULL);
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = qp->qp_num;
+	wr->wr.ud.remote_qkey = 5;
+	MUST(!post(qp, wr));
+	struct ibv_wc wc = next(cq), other = next(cq);
+	MUST((wc.status == IBV_WC_SUCCESS && other.status == IBV_WC_SUCCESS) != wrong);
+	MUST(!ibv_destroy_ah(ah) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	end_world(&w);
+}
+
+void no_receive(bool wrong)
+{
+	struct world w = make_world((struct wish){ .rnr_retry = 2 });
+	if (!wrong)
+		receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_SUCCESS));
+	if (!wrong)
+		done(w.b.cq);
+	end_world(&w);
+}
+
+/* The sender waits for ever, so there is no error that would tell. */
+void no_receive_for_long(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	for (int i = 0; i < (wrong ? 150 : 20); i++) {
+		struct ibv_wc wc;
+		MUST(!ibv_poll_cq(w.a.cq, 1, &wc));
+		sleep_ms(10);
+	}
+	receive(&w.b, 64);
+	done(w.a.cq);
+	done(w.b.cq);
+	end_world(&w);
+}
+
+/* ---- completion queues ---- */
+
+void queue_room(bool wrong)
+{
+	struct world w = make_world((struct wish){ .cqe = wrong ? 4 : 8 });
+	for (int i = 0; i < 8; i++)
+		receive(&w.b, 64);
+	end_world(&w);
+}
+
+/* Sends without a completion of their own do not count, but there is one for each when they fail. */
+void queue_overrun(bool wrong)
+{
+	struct world w = make_world((struct wish){ .cqe = 4, .unsignaled = true, .send_wr = 16, .b_stays_in_init = true });
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	for (int i = 0; i < (wrong ? 8 : 4); i++)
+		MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	end_world(&w);
+}
+
+void never_signaled(bool wrong)
+{
+	struct world w = make_world((struct wish){ .unsignaled = true, .send_wr = 8 });
+	int err = 0;
+	for (int i = 0; i < 20 && !err; i++) {
+		struct ibv_wc wc;
+		struct ibv_send_wr *wr = request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b);
+		wr->send_flags = !wrong && i % 4 == 3 ? IBV_SEND_SIGNALED : 0;
+		err = post(w.a.qp, wr);
+		if (wr->send_flags && !err)
+			done(w.a.cq);
+		else
+			MUST(!ibv_poll_cq(w.a.cq, 1, &wc));
+	}
+	MUST((err != 0) == wrong);
+	end_world(&w);
+}
+
+/* Who posts until it is full, and then polls, is right. */
+void never_polled(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	int full = 0;
+	for (int i = 0; i < 40 && full < 3; i++) {
+		if (!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)))
+			continue;
+		full++;
+		if (!wrong)
+			done(w.a.cq);
+		sleep_ms(20);
+	}
+	MUST(full == 3);
+	end_world(&w);
+}
+
+void unseen_error(bool wrong)
+{
+	struct world w = make_world((struct wish){ .rnr_retry = 1 });
+	struct ibv_qp_attr a;
+	struct ibv_qp_init_attr init;
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	done(w.a.cq);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 8, NULL)));
+	do
+		MUST(!ibv_query_qp(w.a.qp, &a, IBV_QP_STATE, &init));
+	while (a.qp_state != IBV_QPS_ERR);
+	if (!wrong)
+		MUST(next(w.a.cq).status == IBV_WC_RNR_RETRY_EXC_ERR);
+	end_world(&w);
+}
+
+void lost_send(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	if (!wrong)
+		receive(&w.b, 64);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	if (!wrong)
+		done(w.a.cq);
+	MUST(!ibv_destroy_qp(w.a.qp));
+	w.a.qp = NULL;
+	if (!wrong)
+		done(w.b.cq);
+	end_world(&w);
+}
+
+static void *acknowledge_late(void *cq)
+{
+	sleep_ms(1500);
+	ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+void unacked_event(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq *cq;
+	pthread_t thread;
+	void *context;
+	MUST(!ibv_req_notify_cq(w.a.cq, 0));
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	MUST(!ibv_get_cq_event(w.channel, &cq, &context));
+	done(cq);
+	if (wrong)
+		MUST(!pthread_create(&thread, NULL, acknowledge_late, cq));
+	else
+		ibv_ack_cq_events(cq, 1);
+	end_world(&w);
+	if (wrong)
+		pthread_join(thread, NULL);
+}
+
+/* ---- two sides ---- */
+
+static void meet(struct world *w, enum ibv_wc_status expected)
+{
+	MUST(!post(w->a.qp, request(&w->a, IBV_WR_RDMA_WRITE, 8, &w->b)));
+	MUST(next(w->a.cq).status == expected);
+	end_world(w);
+}
+
+void psn_mismatch(bool wrong)
+{
+	struct world w = make_world((struct wish){ .sq_psn = wrong ? 0x1234 : 0, .retry_cnt = 1 });
+	meet(&w, wrong ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+}
+
+void mtu_mismatch(bool wrong)
+{
+	struct world w = make_world((struct wish){ .mtu = wrong ? IBV_MTU_4096 : 0 });
+	meet(&w, IBV_WC_SUCCESS);
+}
+
+void read_depth(bool wrong)
+{
+	struct world w = make_world((struct wish){ .max_rd_atomic = wrong ? 16 : 0 });
+	meet(&w, IBV_WC_SUCCESS);
+}
+
+void silent_peer(bool wrong)
+{
+	struct world w = make_world((struct wish){ .b_stays_in_init = wrong, .retry_cnt = 1 });
+	meet(&w, wrong ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+}
+
+/* ---- threads ---- */
+
+static void *poll_much(void *cq)
+{
+	struct ibv_wc wc;
+	for (int i = 0; i < 20000; i++)
+		ibv_poll_cq(cq, 1, &wc);
+	return NULL;
+}
+
+void two_pollers(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_cq_init_attr_ex init = { .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(w.ctx, &init);
+	pthread_t threads[2];
+	MUST(cq);
+	for (int i = 0; i < 2; i++) {
+		MUST(!pthread_create(&threads[i], NULL, poll_much, ibv_cq_ex_to_cq(cq)));
+		if (!wrong)
+			pthread_join(threads[i], NULL);
+	}
+	for (int i = 0; i < 2 && wrong; i++)
+		pthread_join(threads[i], NULL);
+	MUST(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	end_world(&w);
+}
+
+static void *post_much(void *qp)
+{
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	for (int i = 0; i < 20000; i++)
+		ibv_post_send(qp, &wr, &bad);
+	return NULL;
+}
+
+/* Of a thread domain. The queue pair is in the error state, where each post is flushed. */
+void two_posters(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_td_init_attr td_init = { 0 };
+	struct ibv_td *td = ibv_alloc_td(w.ctx, &td_init);
+	struct ibv_parent_domain_init_attr init = { .pd = w.pd, .td = td };
+	struct ibv_pd *parent = ibv_alloc_parent_domain(w.ctx, &init), *pd = w.pd;
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	pthread_t threads[2];
+	MUST(td && parent);
+	w.pd = parent;
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ .unsignaled = true }, IBV_QPT_RC);
+	w.pd = pd;
+	to_init(qp, 0);
+	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	for (int i = 0; i < 2; i++) {
+		MUST(!pthread_create(&threads[i], NULL, post_much, qp));
+		if (!wrong)
+			pthread_join(threads[i], NULL);
+	}
+	for (int i = 0; i < 2 && wrong; i++)
+		pthread_join(threads[i], NULL);
+	MUST(!ibv_destroy_qp(qp) && !ibv_dealloc_pd(parent) && !ibv_dealloc_td(td));
+	end_world(&w);
+}
+
+/* ---- refused calls ---- */
+
+void missing_attributes(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	int err = ibv_modify_qp(qp, &a, wrong ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
+	MUST((err != 0) == wrong);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void surplus_attribute(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS;
+	int err = ibv_modify_qp(qp, &a, wrong ? mask | IBV_QP_QKEY | IBV_QP_SQ_PSN : mask);
+	MUST((err != 0) == wrong);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void no_grh(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_ah_attr attr = { .port_num = 1, .dlid = 1, .is_global = !wrong };
+	struct ibv_ah *ah;
+	MUST(!ibv_query_gid(w.ctx, 1, 0, &attr.grh.dgid));
+	ah = ibv_create_ah(w.pd, &attr);
+	MUST(!ah == wrong && (!ah || !ibv_destroy_ah(ah)));
+	end_world(&w);
+}
+
+static void try_rtr(bool wrong, bool is_global, uint8_t gid_index)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+		.ah_attr = { .is_global = is_global, .port_num = 1, .grh = { .sgid_index = gid_index } },
+	};
+	to_init(qp, 0);
+	MUST(!ibv_query_gid(w.ctx, 1, 0, &a.ah_attr.grh.dgid));
+	int err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+						IBV_QP_MIN_RNR_TIMER);
+	MUST((err != 0) == wrong);
+	MUST(!ibv_destroy_qp(qp));
+	end_world(&w);
+}
+
+void no_grh_in_modify(bool wrong) { try_rtr(wrong, !wrong, 0); }
+void gid_index(bool wrong) { try_rtr(wrong, true, wrong ? 99 : 0); }
+
+void inline_too_long(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_RDMA_WRITE, wrong ? 4000 : 32, &w.b);
+	wr->send_flags = IBV_SEND_INLINE;
+	MUST((post(w.a.qp, wr) != 0) == wrong);
+	if (!wrong)
+		done(w.a.cq);
+	end_world(&w);
+}
+
+void too_many_entries(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_sge two[2] = { { .addr = (uintptr_t)w.a.buffer, .length = 8, .lkey = w.a.mr->lkey },
+				  { .addr = (uintptr_t)w.a.buffer, .length = 8, .lkey = w.a.mr->lkey } };
+	struct ibv_send_wr *wr = request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b);
+	if (wrong) {
+		wr->sg_list = two;
+		wr->num_sge = 2;
+	}
+	MUST((post(w.a.qp, wr) != 0) == wrong);
+	if (!wrong)
+		done(w.a.cq);
+	end_world(&w);
+}
+
+void post_too_early(bool wrong)
+{
+	struct world w = make_world((struct wish){ .b_stays_in_init = true });
+	int err = post(wrong ? w.b.qp : w.a.qp, request(&w.b, IBV_WR_SEND, 8, NULL));
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	MUST((err != 0) == wrong);
+	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	end_world(&w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(bool wrong);
+	} cases[] = {
+#define X(name) { #name, name },
+		CASES(X)
+#undef X
+	};
+	for (size_t i = 0; argc == 3 && i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(cases[i].name, argv[1])) {
+			cases[i].run(!strcmp(argv[2], "wrong"));
+			return 0;
+		}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		puts(cases[i].name);
+	return argc == 1 ? 0 : 99;
+}
