@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-interop soak hammer demo bench check-asan check-tsan install uninstall dist check-install clean
+.PHONY: all check check-interop check-programs soak hammer demo bench check-asan check-tsan install uninstall dist check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -42,6 +42,10 @@ check-interop:
 	-@scripts/setup-debian.sh tests
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD) --suite interop
+
+# No mistake is found in programs that make none.
+check-programs: all
+	@python3 tests/apps/programs.py $(BUILD) --check
 
 demo:
 	@scripts/setup-debian.sh

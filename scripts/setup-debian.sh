@@ -20,6 +20,7 @@ needed=(
 )
 for_tests=(
 	libcmocka-dev:/usr/include/cmocka.h
+	libdw1:/usr/share/doc/libdw1
 	libibverbs-dev:/usr/include/infiniband/verbs.h
 	librdmacm-dev:/usr/include/rdma/rdma_cma.h
 	infiniband-diags:ibstat

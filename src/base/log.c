@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 bool vb_debug_enabled;
-static bool prints;
+static bool is_asked; /* VERBATIM_DEBUG is set */
 static void (*listen)(const char *call, const char *sentence);
 
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *v = getenv("VERBATIM_DEBUG");
-	prints = v && *v && strcmp(v, "0") != 0;
-	vb_debug_enabled |= prints;
+	is_asked = v && *v && strcmp(v, "0") != 0;
+	vb_debug_enabled |= is_asked;
 }
 
 void vb_explain_listen(void (*listener)(const char *call, const char *sentence))
@@ -56,7 +56,7 @@ static void explain(const char *call, bool is_limit, const char *fmt, va_list ar
 	if (listen && !is_limit)
 		listen(call, line + start);
 	line[used] = '\n';
-	if (prints)
+	if (!listen || is_asked)
 		vb_say(line, used + 1);
 }
 

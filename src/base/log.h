@@ -33,7 +33,10 @@ extern VB_EXPORT bool vb_debug_enabled;
 VB_EXPORT void vb_explain_line(const char *call, const char *fmt, ...) __attribute__((cold, format(printf, 2, 3)));
 VB_EXPORT void vb_explain_limit_line(const char *call, const char *fmt, ...) __attribute__((cold, format(printf, 2, 3)));
 
-/* Is called with each sentence of vb_explain, printed or not, by the thread that met it, which may hold locks. Set once, by a constructor. */
+/*
+ * Is called with each sentence of vb_explain by the thread that met it, which may hold locks. From then on sentences are printed only if
+ * VERBATIM_DEBUG is set. Set once, by a constructor.
+ */
 void vb_explain_listen(void (*listener)(const char *call, const char *sentence));
 
 /* Writes to standard error at once, whatever becomes of it. errno is kept. */

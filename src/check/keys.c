@@ -241,10 +241,12 @@ static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
 		at = *posted;
 	vb_unlock(&qp->sq.lock);
 	if (found)
-		vb_check_report(VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
-				"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id 0x%llx, uses it: a region must stay "
-				"until the completions of all requests that name it are polled",
-				mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn, (unsigned long long)wr_id);
+		vb_check_report(VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at },
+				qp,
+				"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
+				"0x%llx, uses it: a region must stay until the completions of all requests that "
+				"name it are polled", mr->key, (unsigned long long)mr->length,
+				(unsigned long long)mr->iova, qp->qpn, (unsigned long long)wr_id);
 }
 
 void vb_check_key_end(const struct vb_mr *mr)

@@ -196,9 +196,10 @@ static void compare_one(struct vb_qp *qp, uint32_t position)
 	if (!p->is_summed || !sum_list(qp, sqe, &sum) || sum == p->sum || may_be_incoming(qp, sqe))
 		return;
 	vb_check_report(VB_CHECK_SEND_BUFFER, NULL, &(struct vb_place){ "posted", &p->at }, qp,
-			"QP 0x%06x, send wr_id 0x%llx: its %u bytes at 0x%llx were changed%s after they were posted and before they were sent: "
-			"a buffer belongs to the adapter until its completion is polled",
-			qp->qpn, (unsigned long long)sqe->wr_id, sqe->length, (unsigned long long)sqe->sge[0].addr,
+			"QP 0x%06x, send wr_id 0x%llx: its %u bytes at 0x%llx were changed%s after they were "
+			"posted and before they were sent: a buffer belongs to the adapter until its completion "
+			"is polled", qp->qpn, (unsigned long long)sqe->wr_id, sqe->length,
+			(unsigned long long)sqe->sge[0].addr,
 			is_remotely_writable(sqe) ? " (by the program, or by a peer that may write there)" : "");
 }
 
@@ -331,6 +332,7 @@ void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_w
 		return;
 	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
 	const struct vb_trace *at = qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
-	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp, "QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn,
-			(unsigned long long)sqe->wr_id, vb_wc_status_name(status), why ? ": " : "", why ? why : "");
+	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp,
+			"QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn, (unsigned long long)sqe->wr_id,
+			vb_wc_status_name(status), why ? ": " : "", why ? why : "");
 }

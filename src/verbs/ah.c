@@ -164,7 +164,7 @@ VB_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ib
 	if (err)
 		return vb_fail(err);
 	if (!mac_of(vb_device_of(context), &attr->grh.dgid, eth_mac)) {
-		vb_explain("ibv_resolve_eth_l2_from_gid", "the destination's Ethernet address is the kernel's business: packets go by IP");
+		vb_explain_limit("ibv_resolve_eth_l2_from_gid", "the destination's Ethernet address is the kernel's business: packets go by IP");
 		return vb_fail(-EOPNOTSUPP);
 	}
 	if (vid)

@@ -24,7 +24,7 @@ static int check_dmah(const struct ibv_dmah_init_attr *attr)
 	static const char call[] = "ibv_alloc_dmah";
 	enum { KNOWN = IBV_DMAH_INIT_ATTR_MASK_CPU_ID | IBV_DMAH_INIT_ATTR_MASK_PH | IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, MAX_HINT = 3 };
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
-		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
 	}
 	if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_CPU_ID) && (long)attr->cpu_id >= sysconf(_SC_NPROCESSORS_CONF))
@@ -124,13 +124,13 @@ VB_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, 
 /* A dma-buf is an object of a kernel driver; there is none behind this device. */
 VB_EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
-	vb_explain("ibv_export_buf_dmabuf_fd", "the buffer is ordinary memory, of no dma-buf");
+	vb_explain_limit("ibv_export_buf_dmabuf_fd", "the buffer is ordinary memory, of no dma-buf");
 	return vb_fail_minus1(-ENODATA);
 }
 
 VB_EXPORT int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
-	vb_explain("ibv_dm_export_dmabuf_fd", "device memory is ordinary memory here; a dma-buf of it would need a kernel driver");
+	vb_explain_limit("ibv_dm_export_dmabuf_fd", "device memory is ordinary memory here; a dma-buf of it would need a kernel driver");
 	return vb_fail_minus1(-EOPNOTSUPP);
 }
 
@@ -143,7 +143,7 @@ static int check_mr_attr(struct ibv_pd *pd, const struct ibv_mr_init_attr *attr)
 	       KNOWN = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | FILE_BITS | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF };
 	uint64_t mask = attr->comp_mask;
 	if (mask & ~(uint64_t)KNOWN) {
-		vb_explain(call, "comp_mask 0x%llx: this device knows 0x%x only", (unsigned long long)mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%llx: this device knows 0x%x only", (unsigned long long)mask, KNOWN);
 		return -EOPNOTSUPP;
 	}
 	if (!(mask & IBV_REG_MR_MASK_ADDR) == !(mask & IBV_REG_MR_MASK_FD))

@@ -63,7 +63,7 @@ struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_context_init(&c->ctx, d->dev);
 	if (err) {
-		vb_explain("ibv_open_device", "cannot start the adapter for %s: error %d", device->name, -err);
+		vb_explain_limit("ibv_open_device", "cannot start the adapter for %s: error %d", device->name, -err);
 		free(c);
 		return vb_fail_null(err);
 	}

@@ -37,7 +37,7 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 		return vb_fail_null(-ENOMEM);
 	err = vb_cq_init(&cq->cq, &vb_verbs_context_of(pub)->ctx, ch, parent ? vb_pd_of(parent) : NULL, cqe);
 	if (err) {
-		vb_explain(call, "no memory for %u entries", cqe);
+		vb_explain_limit(call, "no memory for %u entries", cqe);
 		free(cq);
 		return vb_fail_null(err);
 	}
@@ -81,7 +81,7 @@ int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 	if (err)
 		return -err;
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
-		vb_explain("ibv_modify_cq", "attr_mask 0x%x: this device knows IBV_CQ_ATTR_MODERATE", attr->attr_mask);
+		vb_explain_limit("ibv_modify_cq", "attr_mask 0x%x: this device knows IBV_CQ_ATTR_MODERATE", attr->attr_mask);
 		return EOPNOTSUPP;
 	}
 	if (attr->attr_mask & IBV_CQ_ATTR_MODERATE)

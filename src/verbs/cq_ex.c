@@ -104,15 +104,15 @@ static int check_attr(struct ibv_context *pub, const struct ibv_cq_init_attr_ex 
 {
 	static const char call[] = "ibv_create_cq_ex";
 	if (attr->comp_mask & ~(uint32_t)KNOWN_MASK) {
-		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN_MASK);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN_MASK);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wc_flags & ~(uint64_t)READABLE) {
-		vb_explain(call, "wc_flags 0x%llx: this device can tell 0x%x only", (unsigned long long)attr->wc_flags, READABLE);
+		vb_explain_limit(call, "wc_flags 0x%llx: this device can tell 0x%x only", (unsigned long long)attr->wc_flags, READABLE);
 		return -EOPNOTSUPP;
 	}
 	if (flags_of(attr) & ~(uint32_t)KNOWN_FLAGS) {
-		vb_explain(call, "flags 0x%x: this device knows 0x%x only", attr->flags, KNOWN_FLAGS);
+		vb_explain_limit(call, "flags 0x%x: this device knows 0x%x only", attr->flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
 	return parent_of(attr) ? vb_check_same_context(call, pub, "the parent domain", attr->parent_domain->context) : 0;

@@ -102,7 +102,7 @@ VB_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 	vb_host_at_fork(forget_parent);
 	int err = vb_device_list(&devs, &count);
 	if (err) {
-		vb_explain("ibv_get_device_list", "cannot list network interfaces: %s", strerror(-err));
+		vb_explain_limit("ibv_get_device_list", "cannot list network interfaces: %s", strerror(-err));
 		return vb_fail_null(err);
 	}
 	struct ibv_device **list = calloc(count + 1, sizeof(*list));

@@ -132,7 +132,7 @@ struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 	if (err)
 		return vb_fail_null(err);
 	if (!reserve(attr->length)) {
-		vb_explain("ibv_alloc_dm", "%d bytes (max_dm_size) are all that there is, and the rest is too little", VB_MAX_DM_BYTES);
+		vb_explain_limit("ibv_alloc_dm", "%d bytes (max_dm_size) are all that there is, and the rest is too little", VB_MAX_DM_BYTES);
 		return vb_fail_null(-ENOMEM);
 	}
 	uint8_t *bytes = take_bytes(attr);

@@ -69,7 +69,7 @@ static int check(struct ibv_context *context, const struct ibv_parent_domain_ini
 	if (err)
 		return err;
 	if (attr->comp_mask & ~(uint32_t)KNOWN)
-		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 	else if (!attr->pd)
 		vb_explain(call, "a parent domain needs a protection domain (pd is NULL)");
 	else if (vb_container_of(attr->pd, struct vb_verbs_pd, pub)->parent.pd)

@@ -16,7 +16,7 @@ VB_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
 		return vb_fail_null(-ENOMEM);
 	err = vb_channel_init(&ch->ch);
 	if (err) {
-		vb_explain("ibv_create_comp_channel", "no file descriptor for it: error %d", -err);
+		vb_explain_limit("ibv_create_comp_channel", "no file descriptor for it: error %d", -err);
 		free(ch);
 		return vb_fail_null(err);
 	}

@@ -54,7 +54,10 @@ static size_t size_of(enum ibv_flow_spec_type type)
 
 static int refuse(int err, const char *why)
 {
-	vb_explain(call, "%s", why);
+	if (err == -EOPNOTSUPP)
+		vb_explain_limit(call, "%s", why);
+	else
+		vb_explain(call, "%s", why);
 	return err;
 }
 
@@ -189,7 +192,7 @@ int vb_attach_counters_point_flow(struct ibv_counters *pub, struct ibv_counter_a
 	if (attr->comp_mask || (attr->counter_desc != IBV_COUNTER_PACKETS && attr->counter_desc != IBV_COUNTER_BYTES))
 		return EINVAL;
 	if (flow) {
-		vb_explain("ibv_attach_counters_point_flow", "counters are attached to a rule by its IBV_FLOW_SPEC_ACTION_COUNT (flow: NULL)");
+		vb_explain_limit("ibv_attach_counters_point_flow", "counters are attached to a rule by its IBV_FLOW_SPEC_ACTION_COUNT (flow: NULL)");
 		return EOPNOTSUPP;
 	}
 	pthread_mutex_lock(&c->lock);

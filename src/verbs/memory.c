@@ -64,7 +64,7 @@ static void explain_reg(const char *call, int err, const void *addr, uint64_t le
 		vb_explain(call, "not all of the %llu bytes at %p are mapped%s", (unsigned long long)length, addr,
 			   access & IBV_ACCESS_LOCAL_WRITE ? " and writable, as IBV_ACCESS_LOCAL_WRITE needs" : "");
 	else
-		vb_explain(call, "no memory or no key left: %s", strerror(-err));
+		vb_explain_limit(call, "no memory or no key left: %s", strerror(-err));
 }
 
 static void show_mr(struct vb_verbs_mr *mr, void *addr)

@@ -18,7 +18,7 @@ static int check_raw(const char *call)
 	if (!err)
 		vb_raw_close(fd);
 	else if (err == -EPERM)
-		vb_explain(call, "raw packet queue pairs need the right to open packet sockets (CAP_NET_RAW)");
+		vb_explain_limit(call, "raw packet queue pairs need the right to open packet sockets (CAP_NET_RAW)");
 	return err;
 }
 
@@ -36,7 +36,7 @@ static int check_type(enum ibv_qp_type type, const char *call)
 	case IBV_QPT_RAW_PACKET:
 		return check_raw(call);
 	case IBV_QPT_DRIVER:
-		vb_explain(call, "this device has no queue pairs of this type (qp_type is %d)", (int)type);
+		vb_explain_limit(call, "this device has no queue pairs of this type (qp_type is %d)", (int)type);
 		return -EOPNOTSUPP;
 	}
 	vb_explain(call, "qp_type %d does not exist", (int)type);
@@ -143,7 +143,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
 	if (err) {
-		vb_explain(call, "no memory, or no queue pair number left: %s", strerror(-err));
+		vb_explain_limit(call, "no memory, or no queue pair number left: %s", strerror(-err));
 		free(qp);
 		return vb_fail_null(err);
 	}
@@ -226,11 +226,11 @@ static int check_flags(const struct ibv_qp_init_attr_ex *attr)
 	if (!(attr->create_flags & ~known))
 		return 0;
 	if (attr->create_flags & IBV_QP_CREATE_SOURCE_QPN)
-		vb_explain(call, "IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
+		vb_explain_limit(call, "IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
 	else if (attr->create_flags & IBV_QP_CREATE_PCI_WRITE_END_PADDING)
-		vb_explain(call, "IBV_QP_CREATE_PCI_WRITE_END_PADDING: there is no PCI whose writes could be padded");
+		vb_explain_limit(call, "IBV_QP_CREATE_PCI_WRITE_END_PADDING: there is no PCI whose writes could be padded");
 	else
-		vb_explain(call, "create_flags 0x%x: this type of queue pair has 0x%x", attr->create_flags, known);
+		vb_explain_limit(call, "create_flags 0x%x: this type of queue pair has 0x%x", attr->create_flags, known);
 	return -EOPNOTSUPP;
 }
 
@@ -238,7 +238,7 @@ static int check_tso(const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
 	if (attr->qp_type != IBV_QPT_RAW_PACKET) {
-		vb_explain(call, "max_tso_header: TCP segments are cut up by raw packet queue pairs only");
+		vb_explain_limit(call, "max_tso_header: TCP segments are cut up by raw packet queue pairs only");
 		return -EOPNOTSUPP;
 	}
 	if (attr->max_tso_header > VB_MAX_TSO_HEADER) {
@@ -257,7 +257,7 @@ static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *a
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		return check_type(attr->qp_type, call);
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
-		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
@@ -454,7 +454,7 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_inherited(pub->context, call);
 	if (!err && qp->type != IBV_QPT_RAW_PACKET) {
-		vb_explain(call, "only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
+		vb_explain_limit(call, "only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
 		err = -EOPNOTSUPP;
 	}
 	if (!err && attr->comp_mask) {

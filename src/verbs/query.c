@@ -12,7 +12,7 @@ static int check_port(const char *call, uint32_t port_num)
 {
 	if (port_num == 1)
 		return 0;
-	vb_explain(call, "port %u was asked for, the device has port 1 only", port_num);
+	vb_explain_limit(call, "port %u was asked for, the device has port 1 only", port_num);
 	return -EINVAL;
 }
 
@@ -122,7 +122,7 @@ VB_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int i
 	if (err)
 		return vb_fail_minus1(err);
 	if (index < 0 || vb_device_gid(vb_device_of(context), (unsigned)index, &ip) == -EINVAL) {
-		vb_explain("ibv_query_gid", "index %d is outside the GID table of %d entries", index, VB_GID_TABLE);
+		vb_explain_limit("ibv_query_gid", "index %d is outside the GID table of %d entries", index, VB_GID_TABLE);
 		return vb_fail_minus1(-EINVAL);
 	}
 	memcpy(gid->raw, &ip, sizeof(gid->raw));
@@ -211,7 +211,7 @@ VB_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int 
 {
 	int err = check_port("ibv_query_pkey", port_num);
 	if (!err && (index < 0 || index >= VB_PKEYS)) {
-		vb_explain("ibv_query_pkey", "index %d is outside the partition key table of %d entry", index, VB_PKEYS);
+		vb_explain_limit("ibv_query_pkey", "index %d is outside the partition key table of %d entry", index, VB_PKEYS);
 		err = -EINVAL;
 	}
 	if (err)

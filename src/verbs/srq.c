@@ -113,7 +113,7 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_at
 	enum { KNOWN = IBV_SRQ_INIT_ATTR_RESERVED - 1 };
 	enum ibv_srq_type type = init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? init->srq_type : IBV_SRQT_BASIC;
 	if (init->comp_mask & ~(uint32_t)KNOWN) {
-		vb_explain(call, "comp_mask 0x%x: this device knows 0x%x only", init->comp_mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", init->comp_mask, KNOWN);
 		return vb_fail_null(-EOPNOTSUPP);
 	}
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {

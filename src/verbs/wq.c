@@ -54,7 +54,7 @@ static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *
 	if (err)
 		return err;
 	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && (attr->create_flags & ~(uint32_t)KNOWN_FLAGS)) {
-		vb_explain(call, "create_flags 0x%x: 0x%x is possible. Frames that find no receive cannot wait, since all queues hear by one socket; "
+		vb_explain_limit(call, "create_flags 0x%x: 0x%x is possible. Frames that find no receive cannot wait, since all queues hear by one socket; "
 			   "there is no PCI whose writes could be padded", attr->create_flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
@@ -62,7 +62,7 @@ static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *
 		vb_explain(call, "a work queue is of type IBV_WQT_RQ, with a protection domain, a completion queue, 1 to %d requests of at most %d "
 			   "entries", VB_MAX_WR, VB_MAX_SGE);
 	else if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
-		vb_explain(call, "comp_mask 0x%x: this device knows IBV_WQ_INIT_ATTR_FLAGS", attr->comp_mask);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows IBV_WQ_INIT_ATTR_FLAGS", attr->comp_mask);
 	else
 		return 0;
 	return -EINVAL;

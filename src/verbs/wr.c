@@ -309,7 +309,7 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	struct ibv_qp_ex *ex = &qp->ex;
 	uint64_t known = ops_of(qp->qp.type);
 	if (send_ops & ~known) {
-		vb_explain("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
+		vb_explain_limit("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
 			   (unsigned long long)send_ops, (unsigned long long)known);
 		return -EOPNOTSUPP;
 	}

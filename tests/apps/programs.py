@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian's unmodified RDMA programs between two processes on this library: the table of cases and its run.
 
-usage: programs.py BUILD_DIR [--full] [--list] [--endpoint lo|eth] [PATTERN...]
-A pattern is a regular expression over "program options @endpoint"; logs stay in BUILD_DIR/apps-logs/programs.
+usage: programs.py BUILD_DIR [--full] [--list] [--check] [--endpoint lo|eth] [PATTERN...]
+A pattern is a regular expression over "program options @endpoint"; logs stay in BUILD_DIR/apps-logs/programs, or
+programs-checked with --check: under VERBATIM_CHECK, which must find no mistake in them.
 """
 import argparse
+import dataclasses
 import os
 import re
 import shutil
@@ -351,16 +353,24 @@ def cases(full):
     return table + (list(full_cases()) if full else [])
 
 
+def checked(case):
+    """The same, where no mistake is to be found; with more time, since each post is looked at."""
+    return dataclasses.replace(case, never_shows=(*case.never_shows, "verbatim: check.*"), limit_s=3 * case.limit_s)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--full", action="store_true", help="longer runs as well")
+    parser.add_argument("--check", action="store_true", help="under VERBATIM_CHECK, which is to be silent")
     parser.add_argument("--list", action="store_true", help="print the table and run nothing")
     parser.add_argument("--endpoint", choices=("lo", "eth"))
     options = parser.parse_intermixed_args()
 
-    log_dir = None if options.list else harness.log_directory(options.build, "programs")
+    log_dir = None if options.list else harness.log_directory(options.build, "programs-checked" if options.check else "programs")
+    if options.check:
+        os.environ["VERBATIM_CHECK"] = "1"
     report = harness.Report()
     found = {endpoint.label: endpoint for endpoint in harness.endpoints()}
     if not options.list:
@@ -377,7 +387,7 @@ def main():
             elif label not in found:
                 report.add(name, harness.Outcome("skip", "no Ethernet interface with an IPv4 address"))
             else:
-                report.add(name, harness.run_case(options.build, case, found[label], log_dir))
+                report.add(name, harness.run_case(options.build, checked(case) if options.check else case, found[label], log_dir))
     return 0 if options.list else report.finish()
 
 

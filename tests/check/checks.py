@@ -56,6 +56,9 @@ EXPECTED = {
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
 }
+# What has to do with a connection's path is tried over UDP, too.
+ON_THE_WIRE = ("send_buffer", "send_buffer_wr", "read_then_send", "dead_lkey", "dead_rkey", "rkey_bounds", "deregistered_under_way", "never_polled",
+               "unseen_error")
 count = failed = 0
 
 
@@ -68,11 +71,13 @@ def report(name, problem):
         print("".join(f"# {line}\n" for line in problem.splitlines()), end="", flush=True)
 
 
-def run(argv, setting=None):
+def run(argv, setting=None, wire=False):
     """The exit status and what was said on standard error."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("VERBATIM_")}
     if setting is not None:
         env["VERBATIM_CHECK"] = setting
+    if wire:
+        env["VERBATIM_LOCAL"] = "off"
     done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
     return done.returncode, done.stderr.decode(errors="replace")
 
@@ -95,6 +100,13 @@ def test_mistake(name, expected):
     status, said = run([MISTAKES, name, "wrong"], f"-{expected[0]}")
     report(f"{name}: not without its check", "" if status == 0 and f"check {expected[0]}" not in said else said or str(status))
     report(f"{name}: nothing is said without checks", silence(*run([MISTAKES, name, "wrong"])))
+
+
+def test_on_the_wire(name, expected, setting):
+    if expected:
+        status, said = run([MISTAKES, name, "wrong"], "1", wire=True)
+        report(f"{name}: is named over UDP", "" if status == 0 and re.search(named(name, *expected), said) else f"{status}\n{said}")
+    report(f"{name}: silent over UDP where it is not made", silence(*run([MISTAKES, name, "right"], setting, wire=True)))
 
 
 def test_settings():
@@ -127,6 +139,8 @@ def main():
             test_mistake(name, EXPECTED[name])
         setting = "unpolled" if name == "unseen_error" else "1"  # there is an error, but it is seen
         report(f"{name}: silent where it is not made", silence(*run([MISTAKES, name, "right"], setting)))
+        if name in ON_THE_WIRE:
+            test_on_the_wire(name, EXPECTED[name], setting)
     if not PATTERN:
         test_settings()
     print(f"1..{count}")

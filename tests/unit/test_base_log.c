@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -77,12 +78,36 @@ static void explain__off_prints_and_evaluates_nothing(void **state)
 	assert_true(read_captured(line, sizeof line) < 0);
 }
 
+static char heard[64];
+static unsigned times;
+
+static void hear(const char *call, const char *sentence)
+{
+	times++;
+	snprintf(heard, sizeof(heard), "%s/%s", call, sentence);
+}
+
+/* Last: it stays. */
+static void listen__hears_mistakes_and_no_limits(void **state)
+{
+	char line[64];
+	vb_explain_listen(hear);
+	assert_true(vb_debug_enabled);
+	vb_explain_limit("ibv_post_send", "the queue is full");
+	assert_int_equal(times, 0);
+	vb_explain("ibv_reg_mr", "length is %d", 7);
+	assert_int_equal(times, 1);
+	assert_string_equal(heard, "ibv_reg_mr/length is 7");
+	assert_true(read_captured(line, sizeof line) < 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(explain__writes_one_line_at_once, capture, release),
 		cmocka_unit_test_setup_teardown(explain__cuts_long_lines, capture, release),
 		cmocka_unit_test_setup_teardown(explain__off_prints_and_evaluates_nothing, capture, release),
+		cmocka_unit_test_setup_teardown(listen__hears_mistakes_and_no_limits, capture, release),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
