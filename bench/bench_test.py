@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is measured; TAP."""
+import pathlib
 import sys
+import tempfile
 import unittest
 from xml.dom import minidom
 
 import paths  # noqa: F401
 import instructions
+import lines
 import svg
 import tools
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
@@ -116,6 +119,35 @@ class Charts(unittest.TestCase):
     def test_names_do_not_overlap(self):
         places = svg.spread([100, 101, 102, 300])
         self.assertTrue(all(abs(a - b) >= svg.LABEL_STEP for i, a in enumerate(places) for b in places[:i]))
+
+
+class Lines(unittest.TestCase):
+    OWN, THEIRS, MARK = 0x10000000000, 0x20000000000, 0x404040
+
+    def count(self, *accesses, marks=2):
+        log = [f" S {self.OWN:x},8", f" M {self.MARK:x},8", *accesses, *[f" S {self.MARK:x},8"] * (marks - 1)]
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "log"
+            path.write_text("\n".join(["==1== I speak", "I  04000000,3", *log, f" S {self.OWN:x},8"]) + "\n", encoding="ascii")
+            return lines.count(path, self.MARK, self.OWN, [self.THEIRS])
+
+    def test_what_lies_between_the_marks_counts(self):
+        stores, strange, loads = self.count(f" S {self.OWN + 64:x},8", f" M {self.OWN + 120:x},8", f" L {self.OWN:x},8",
+                                            f" L {self.THEIRS + 128:x},4")
+        self.assertEqual((dict(stores), dict(strange), dict(loads)), ({1: 2}, {}, {2: 1}))
+
+    def test_a_store_into_the_others_arena_is_strange(self):
+        self.assertEqual(dict(self.count(f" S {self.THEIRS:x},8")[1]), {0: 1})
+
+    def test_a_mark_that_is_missing_is_a_failure(self):
+        with self.assertRaises(Failed):
+            self.count(marks=1)
+
+    def test_lines_are_told_by_their_readers(self):
+        busy, ack = (lines.QPS + at for at in (128, 64))
+        rows = lines.table({"0": {busy // 64: 128, ack // 64: 64}, "1": {}}, {"0": {}, "1": {ack // 64: 32}})
+        self.assertEqual([(row["part"], row["read"], row["stores"]) for row in rows],
+                         [("a queue pair: ack", True, 0.5), ("a queue pair: busy", False, 1.0)])
 
 
 class Tap(unittest.TextTestResult):

@@ -102,7 +102,7 @@ def table(stores, loads):
             row = rows[part_of(line * LINE), line in loads[other]]
             row[0].add((side, line))
             row[1] += times
-            row[2] += loads[other][line]
+            row[2] += loads[other].get(line, 0)
     return [{"part": part, "read": read, "lines": len(lines), "stores": total / MESSAGES / 2, "loads": looked / MESSAGES / 2}
             for (part, read), (lines, total, looked) in sorted(rows.items())]
 
