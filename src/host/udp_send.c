@@ -307,10 +307,16 @@ static bool wait_for_room(int fd)
 	return poll(&p, 1, ROOM_WAIT_MS) > 0;
 }
 
+static ssize_t transmit_once(int fd, const struct msghdr *m)
+{
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	return m->msg_controllen ? vb_udp_sendmsg(fd, m, flags) : vb_udp_sendto(fd, m->msg_iov, flags, m->msg_name, m->msg_namelen);
+}
+
 static int transmit(int fd, const struct msghdr *m)
 {
 	for (bool waited = false;; waited = true) {
-		if (vb_udp_sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		if (transmit_once(fd, m) >= 0)
 			return 0;
 		if (errno == EINTR)
 			continue;

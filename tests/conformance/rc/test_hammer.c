@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The hammer: regions of all kinds of memory are registered, used by a peer, and deregistered, batch after batch, while threads of their owner
- * write into them, read(2) into them, and allocate and free around them; and every byte is as it should be. VERBATIM_HAMMER=n: how many.
+ * The hammer: regions of all kinds of memory are registered, used by a peer, and deregistered, batch after batch, while threads of
+ * their owner write into them, read(2) into them, and allocate and free around them; and every byte is as it should be.
+ * VERBATIM_HAMMER=n: how many.
  *
- *	choose, register ─▶ threads at work, peer at work ─▶ moved? ─▶ fork now and then ─▶ the peer stops ─▶ deregister ─▶ threads stop ─▶ verify
- *	                                                                                    └ or: threads stop ─▶ unmap, mremap, ... ─▶ deregister ─┘
+ *	choose, register ─▶ threads and peer at work ─▶ moved? a fork? ─▶ the peer stops ─▶ deregister ─▶ threads stop ─▶ verify
+ *	                                                                      or: threads stop ─▶ unmap, mremap, … ─▶ deregister ─▶ verify
  */
 #include "rc.h"
 
