@@ -267,9 +267,11 @@ static bool finish_end(struct vb_cma_event *event)
 
 	if (id->qp_failed)
 		return false;
+	/* The peer's end of a connection is not ours: rdma_disconnect is, and until then what has arrived completes, nothing is flushed. */
 	if (event->pub.event == RDMA_CM_EVENT_DISCONNECTED)
 		id->disconnect_told = true;
-	vb_cma_qp_fail(id);
+	else
+		vb_cma_qp_fail(id);
 	return true;
 }
 

@@ -17,6 +17,15 @@ static int take_port(struct vb_cma_id *id, struct vb_cma_addr *addr)
 	return 0;
 }
 
+/*
+ * To the kernel's connection manager a loopback address is this host, not a device. Here it is vb_lo, on which programs can be tried; but
+ * libfabric asks in this way for all devices of the host: by an id of nobody's channel, for no port.
+ */
+static bool asks_for_host(const struct vb_cma_id *id, const struct vb_cma_addr *addr)
+{
+	return id->sync && !addr->port && id->pub.ps == RDMA_PS_TCP && vb_cma_ip_is_loopback(&addr->ip);
+}
+
 static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_addr *addr)
 {
 	char text[VB_CMA_TEXT];
@@ -35,7 +44,7 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 		return -EADDRNOTAVAIL;
 	}
 	vb_cma_id_set_src(id, addr);
-	err = vb_cma_addr_is_any(addr) ? 0 : vb_cma_id_attach(id);
+	err = vb_cma_addr_is_any(addr) || asks_for_host(id, addr) ? 0 : vb_cma_id_attach(id);
 	if (err) {
 		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
 		return err;

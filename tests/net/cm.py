@@ -45,7 +45,7 @@ class Cm(suite.Suite):
     NAME = "cm"
 
     def parts(self):
-        return self.messages, self.nowhere, self.two_mtus
+        return self.messages, self.nowhere, self.two_mtus, self.link_local
 
     def messages(self):
         with hosts.Network() as network:
@@ -79,6 +79,17 @@ class Cm(suite.Suite):
                           client_shows=(r"RDMA_CM_EVENT_ADDR_ERROR, error -110",)), ()),
                 Item(Case("rping, no route", client=f"rping -c -a {NOWHERE} -C 1", client_exit=255,
                           client_shows=(r"rdma_resolve_addr: Network is unreachable",)), ())])
+
+    def link_local(self):
+        """A link-local address means something on its interface alone, to this host too."""
+        with hosts.Network() as network:
+            a, b = network.host("a"), network.host("b")
+            network.join(a, b)
+            found = re.search(r"inet6 (fe80:\S+)/", a.run("ip", "-6", "-o", "address", "show", "dev", "eth0"))
+            if not found:
+                raise hosts.NotHere("no link-local address on eth0")
+            for client in (a, b):
+                self.run_items(f"link-local from {client.name}", a, client, [Item(rping("-C 3", addr=f"{found[1]}%eth0"), ())])
 
     def two_mtus(self):
         """Who has the smaller MTU can connect, and cannot be connected to: each end must cut messages alike."""

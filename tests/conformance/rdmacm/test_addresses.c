@@ -57,6 +57,25 @@ static void bind_wildcard(const char *ip)
 	assert_ok(rdma_destroy_id(id));
 }
 
+/* So libfabric asks for the devices of this host; what it binds to an address of its own, or with a port, is as everywhere. */
+static void bind__loopback_of_a_synchronous_id(void **state)
+{
+	struct rdma_cm_id *id;
+	struct address any_port = address("127.0.0.1", 0), a = address("127.0.0.1", 7471);
+
+	(void)state;
+	assert_ok(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	assert_ok(rdma_bind_addr(id, sockaddr(&any_port)));
+	assert_null(id->verbs);
+	assert_int_not_equal(rdma_get_src_port(id), 0);
+	assert_ok(rdma_listen(id, 1));
+	assert_ok(rdma_destroy_id(id));
+	assert_ok(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	assert_ok(rdma_bind_addr(id, sockaddr(&a)));
+	assert_non_null(id->verbs);
+	assert_ok(rdma_destroy_id(id));
+}
+
 static void bind__wildcard_ties_to_none(void **state)
 {
 	(void)state;
@@ -446,6 +465,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gid__is_an_address),
 		cmocka_unit_test(bind__specific_address_ties_to_a_device),
+		cmocka_unit_test(bind__loopback_of_a_synchronous_id),
 		cmocka_unit_test(bind__wildcard_ties_to_none),
 		cmocka_unit_test(bind__refusals),
 		cmocka_unit_test(bind__conflicts),
