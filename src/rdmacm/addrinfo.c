@@ -2,6 +2,7 @@
 /* rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays empty. */
 #include <infiniband/ib.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,66 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
 	return err;
 }
 
+/* ---- results that mean this host ---- */
+
+/*
+ * Asked for a passive side of "localhost" and no service, libfabric takes the answer as this host, and looks at all of its devices if the
+ * address has none; so it is with the kernel's connection manager. A program that writes 127.0.0.1 itself gets vb_lo.
+ */
+struct host {
+	struct vb_list node;
+	const struct sockaddr *sa;
+};
+
+static struct vb_list hosts = VB_LIST_INIT(hosts);
+static pthread_mutex_t hosts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct host *find_host_locked(const struct sockaddr *sa)
+{
+	struct host *h;
+
+	vb_list_for_each(h, &hosts, node)
+		if (h->sa == sa)
+			return h;
+	return NULL;
+}
+
+bool vb_cma_addrinfo_is_host(const struct sockaddr *sa)
+{
+	pthread_mutex_lock(&hosts_lock);
+	bool found = find_host_locked(sa) != NULL;
+	pthread_mutex_unlock(&hosts_lock);
+	return found;
+}
+
+static void remember_host(const struct rdma_addrinfo *rai)
+{
+	struct vb_cma_addr addr;
+
+	if (!(rai->ai_flags & RAI_PASSIVE) || !rai->ai_src_addr || vb_cma_addr_parse(rai->ai_src_addr, &addr) || addr.port ||
+	    !vb_cma_ip_is_loopback(&addr.ip))
+		return;
+	struct host *h = malloc(sizeof(*h));
+	if (!h)
+		return; /* then it is an address like others */
+	h->sa = rai->ai_src_addr;
+	pthread_mutex_lock(&hosts_lock);
+	vb_list_add_tail(&hosts, &h->node);
+	pthread_mutex_unlock(&hosts_lock);
+}
+
+static void forget_host(const struct sockaddr *sa)
+{
+	pthread_mutex_lock(&hosts_lock);
+	struct host *h = sa ? find_host_locked(sa) : NULL;
+	if (h)
+		vb_list_del(&h->node);
+	pthread_mutex_unlock(&hosts_lock);
+	free(h);
+}
+
+/* ---- the calls ---- */
+
 VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
 			       struct rdma_addrinfo **res)
 {
@@ -187,6 +248,8 @@ VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
 		return err;
 	}
 	*res = list;
+	for (; node && !service && list; list = list->ai_next)
+		remember_host(list);
 	return 0;
 }
 
@@ -194,6 +257,7 @@ VB_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *rai)
 {
 	while (rai) {
 		struct rdma_addrinfo *next = rai->ai_next;
+		forget_host(rai->ai_src_addr);
 		free(rai->ai_src_addr);
 		free(rai->ai_dst_addr);
 		free(rai->ai_src_canonname);

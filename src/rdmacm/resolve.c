@@ -17,15 +17,6 @@ static int take_port(struct vb_cma_id *id, struct vb_cma_addr *addr)
 	return 0;
 }
 
-/*
- * To the kernel's connection manager a loopback address is this host, not a device. Here it is vb_lo, on which programs can be tried; but
- * libfabric asks in this way for all devices of the host: by an id of nobody's channel, for no port.
- */
-static bool asks_for_host(const struct vb_cma_id *id, const struct vb_cma_addr *addr)
-{
-	return id->sync && !addr->port && id->pub.ps == RDMA_PS_TCP && vb_cma_ip_is_loopback(&addr->ip);
-}
-
 static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_addr *addr)
 {
 	char text[VB_CMA_TEXT];
@@ -44,7 +35,7 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 		return -EADDRNOTAVAIL;
 	}
 	vb_cma_id_set_src(id, addr);
-	err = vb_cma_addr_is_any(addr) || asks_for_host(id, addr) ? 0 : vb_cma_id_attach(id);
+	err = vb_cma_addr_is_any(addr) ? 0 : vb_cma_id_attach(id);
 	if (err) {
 		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
 		return err;
@@ -57,15 +48,20 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 	return err;
 }
 
-static void forget_source(struct vb_cma_id *id)
+static void leave_device(struct vb_cma_id *id)
 {
-	memset(&id->src, 0, sizeof(id->src));
-	memset(&id->pub.route.addr.src_storage, 0, sizeof(id->pub.route.addr.src_storage));
 	memset(&id->pub.route.addr.addr, 0, sizeof(id->pub.route.addr.addr));
 	id->device = NULL;
 	id->pub.verbs = NULL;
 	id->pub.pd = NULL;
 	id->pub.port_num = 0;
+}
+
+static void forget_source(struct vb_cma_id *id)
+{
+	memset(&id->src, 0, sizeof(id->src));
+	memset(&id->pub.route.addr.src_storage, 0, sizeof(id->pub.route.addr.src_storage));
+	leave_device(id);
 }
 
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr)
@@ -103,7 +99,10 @@ VB_EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *sa)
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	int err = parse(__func__, "source", sa, &addr);
-	return vb_cma_result(err ? err : vb_cma_id_bind(vb_cma_id_of(id), __func__, &addr));
+	err = err ? err : vb_cma_id_bind(vb_cma_id_of(id), __func__, &addr);
+	if (!err && vb_cma_addrinfo_is_host(sa))
+		leave_device(vb_cma_id_of(id));
+	return vb_cma_result(err);
 }
 
 /* ---- resolving an address ---- */
