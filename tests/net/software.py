@@ -101,6 +101,7 @@ class Software(suite.Suite):
                 for case in cases:
                     if case.server or way != "between":
                         self.one(case, way, a, b)
+                self.guarded(f"QEMU: migration {way}", lambda: self.migration(way, a, b))
                 for library in ("openmpi", "mpich"):
                     self.guarded(f"MPI: {library} {way}", lambda: self.mpi(library, way, a, b))
 
@@ -112,6 +113,20 @@ class Software(suite.Suite):
         prefix = ("env", "VERBATIM_LOCAL=off") if way == "wire" else ()
         server, client = (dataclasses.replace(end, label=way, prefix=(*end.prefix, *prefix)) for end in (server, client))
         self.report.add(name, harness.run_case(self.build, case, server, self.log_dir, client))
+
+    def migration(self, way, a, b):
+        """From this host to itself or to the other."""
+        name = f"QEMU: migration {way}"
+        if not self.selected(name):
+            return
+        if harness.missing_programs("qemu-system-x86_64"):
+            raise hosts.NotHere("qemu-system-x86_64 is not installed")
+        there = b if way == "between" else a
+        source = ["env", f"VERBATIM_LOCAL={'off' if way == 'wire' else 'on'}"]
+        target = [*source, "nsenter", f"--net=/proc/{there.holder.pid}/ns/net"]
+        command = [sys.executable, str(FOLDER / "migrate.py"), f"{there.interfaces[0].v4}:4444", self.log_dir, *source, "--", *target]
+        case = Case(name, client=shlex.join(command), client_shows=(r"^\d+ MiB moved$",), limit_s=LIMIT_S)
+        self.report.add(name, harness.run_case(self.build, case, dataclasses.replace(a.endpoint(self.build), label=way), self.log_dir))
 
     def mpi(self, library, way, a, b):
         """Four ranks, on one host or two on each."""
