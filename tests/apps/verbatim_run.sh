@@ -99,10 +99,12 @@ fi
 mkdir "$work/alone"
 cp "$verbatim" "$work/alone/"
 check run__without_libraries 125 "$(status "$work/alone/verbatim" run true)"
-mkdir -p "$work/usr/bin" "$work/usr/lib/verbatim"
+# Where this build's `make install` would put them, seen from the command.
+installed=$(grep -ao '\.\./[^[:cntrl:]]*/verbatim' "$verbatim" | head -n 1)
+mkdir -p "$work/usr/bin/$installed"
 cp "$verbatim" "$work/usr/bin/"
-touch "$work/usr/lib/verbatim/libibverbs.so.1"
-check run__installed "$work/usr/lib/verbatim" \
+touch "$work/usr/bin/$installed/libibverbs.so.1"
+check run__installed "$(realpath "$work/usr/bin/$installed")" \
 	"$("$work/usr/bin/verbatim" run /bin/sh -c 'echo $LD_LIBRARY_PATH')"
 
 echo "1..$count"
