@@ -26,7 +26,7 @@ check:
 # Simulations, SEEDS of each from FROM on.
 SEEDS ?= 20000
 FROM  ?= 1
-sims   = sim/sim_cm sim/sim_rc sim/sim_rs_stream sim/sim_unreliable fuzz/sim_rdmacm
+sims   = sim/sim_cm sim/sim_rc sim/sim_rs_stream sim/sim_rs_datagram sim/sim_unreliable fuzz/sim_rdmacm
 soak: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/%)
 	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/$$sim $(FROM) $(SEEDS) || exit 1; done

@@ -58,16 +58,6 @@ void vb_rs_datagram_close(struct vb_rs *s)
 
 /* ---- progress ---- */
 
-/* Which header a packet has; 0: none that we know. */
-static uint32_t header_of(const uint8_t *data, uint32_t bytes)
-{
-	if (bytes >= VB_RS_UD_IPV4_BYTES && data[0] == 4 && data[1] == VB_RS_UD_IPV4_BYTES)
-		return VB_RS_UD_IPV4_BYTES;
-	if (bytes >= VB_RS_UD_IPV6_BYTES && data[0] == 6 && data[1] == VB_RS_UD_IPV6_BYTES)
-		return VB_RS_UD_IPV6_BYTES;
-	return 0;
-}
-
 static uint8_t *packet_in(struct vb_rs_port *p, uint32_t slot)
 {
 	return p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT + VB_RS_GRH_BYTES;
@@ -77,7 +67,9 @@ static void take_packet(struct vb_rs_port *p, const struct ibv_wc *wc)
 {
 	uint32_t slot = (uint32_t)wc->wr_id, bytes = wc->byte_len > VB_RS_GRH_BYTES ? wc->byte_len - VB_RS_GRH_BYTES : 0;
 
-	if (!header_of(packet_in(p, slot), bytes)) {
+	struct vb_rs_name from;
+
+	if (!vb_rs_ud_header_parse(packet_in(p, slot), bytes, &from)) {
 		(void)vb_rs_port_post_receive(p, slot);
 		return;
 	}
@@ -201,22 +193,11 @@ static void tell_source(const struct vb_cma_addr *src, sa_family_t domain, struc
 	*len = whole;
 }
 
-static void source_of(const uint8_t *packet, struct vb_cma_addr *src)
+static void take_name(const struct vb_rs_name *name, struct vb_cma_addr *addr)
 {
-	struct vb_rs_ud_ipv6 v6;
-	struct vb_rs_ud_ipv4 v4;
-
-	if (packet[0] == 4) {
-		memcpy(v4.b, packet, sizeof(v4.b));
-		vb_cma_addr_any(AF_INET, src);
-		memcpy(&src->ip.s6_addr[12], vb_rs_ud_ipv4_ipv4(&v4), 4);
-		src->port = (uint16_t)vb_rs_ud_ipv4_port(&v4);
-		return;
-	}
-	memcpy(v6.b, packet, sizeof(v6.b));
-	vb_cma_addr_any(AF_INET6, src);
-	memcpy(&src->ip, vb_rs_ud_ipv6_ipv6(&v6), 16);
-	src->port = (uint16_t)vb_rs_ud_ipv6_port(&v6);
+	vb_cma_addr_any(vb_rs_name_is_ipv4(name) ? AF_INET : AF_INET6, addr);
+	memcpy(&addr->ip, name->ip, sizeof(name->ip));
+	addr->port = name->port;
 }
 
 /* The next datagram: from where, and its bytes; release_next gives its place back. */
@@ -237,8 +218,9 @@ static size_t look_at_next(struct vb_rs *s, struct vb_cma_addr *src, const uint8
 			continue;
 		const struct vb_rs_received *r = &p->ready[p->first_ready];
 		const uint8_t *packet = packet_in(p, r->slot);
-		uint32_t header = header_of(packet, r->bytes);
-		source_of(packet, src);
+		struct vb_rs_name name;
+		uint32_t header = vb_rs_ud_header_parse(packet, r->bytes, &name);
+		take_name(&name, src);
 		*data = packet + header;
 		*from = p;
 		return r->bytes - header;
@@ -341,7 +323,7 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.wr.ud = { .ah = dest->ah, .remote_qpn = dest->qpn, .remote_qkey = RDMA_UDP_QKEY },
+		.wr.ud = { .ah = dest->ah, .remote_qpn = dest->peer.qpn, .remote_qkey = RDMA_UDP_QKEY },
 	};
 
 	memcpy(at, p->header, p->header_bytes);
@@ -365,11 +347,11 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 		vb_explain("rsendto", "%zu bytes; one packet carries %u", bytes, dest->port->largest - dest->port->header_bytes);
 		return -EMSGSIZE;
 	}
-	if (!dest->ah && vb_rs_udp_take(s)) /* an answer may wait there */
+	if (!vb_rs_is_reached(dest) && vb_rs_udp_take(s)) /* an answer may wait there */
 		err = vb_rs_dest_get(s, to, &dest);
 	if (err)
 		return err;
-	if (!dest->ah)
+	if (!vb_rs_is_reached(dest))
 		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
 	if (!dest->port->num_free) {
 		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, vb_rs_may_block(s, flags), s->options.send_timeout_ns);

@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "proto/rs_datagram.h"
 #include "rdmacm/cma.h"
 #include "rsocket/rs.h"
 
@@ -49,9 +50,19 @@ struct vb_rs_dest {
 	struct vb_rs_dest *next; /* in its bucket */
 	struct vb_cma_addr addr;
 	struct vb_rs_port *port;
-	struct ibv_ah *ah; /* NULL: its queue pair is not known */
-	uint32_t qpn;
+	struct vb_rs_peer peer;
+	struct ibv_ah *ah; /* NULL: its queue pair is not known, or out of reach */
 };
+
+static inline bool vb_rs_is_reached(const struct vb_rs_dest *dest) { return dest->ah && dest->peer.qpn; }
+
+static inline struct vb_rs_name vb_rs_name_of(const struct vb_cma_addr *addr)
+{
+	struct vb_rs_name name = { .port = addr->port };
+
+	memcpy(name.ip, &addr->ip, sizeof(name.ip));
+	return name;
+}
 
 /* What came over UDP. */
 struct vb_rs_early {

@@ -38,24 +38,9 @@ void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p)
 
 static void make_header(struct vb_rs_port *p)
 {
-	struct vb_rs_ud_ipv4 v4 = { 0 };
-	struct vb_rs_ud_ipv6 v6 = { 0 };
+	struct vb_rs_name name = vb_rs_name_of(&p->addr);
 
-	if (vb_cma_ip_is_v4(&p->addr.ip)) {
-		vb_rs_ud_ipv4_set_version(&v4, 4);
-		vb_rs_ud_ipv4_set_length(&v4, sizeof(v4.b));
-		vb_rs_ud_ipv4_set_port(&v4, p->addr.port);
-		vb_rs_ud_ipv4_set_ipv4(&v4, &p->addr.ip.s6_addr[12], 4);
-		memcpy(p->header, v4.b, sizeof(v4.b));
-		p->header_bytes = sizeof(v4.b);
-		return;
-	}
-	vb_rs_ud_ipv6_set_version(&v6, 6);
-	vb_rs_ud_ipv6_set_length(&v6, sizeof(v6.b));
-	vb_rs_ud_ipv6_set_port(&v6, p->addr.port);
-	vb_rs_ud_ipv6_set_ipv6(&v6, &p->addr.ip, 16);
-	memcpy(p->header, v6.b, sizeof(v6.b));
-	p->header_bytes = sizeof(v6.b);
+	p->header_bytes = (uint8_t)vb_rs_ud_header_make(&name, p->header);
 }
 
 static uint32_t slots_of(uint32_t queue, uint32_t bytes)

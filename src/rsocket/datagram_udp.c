@@ -106,15 +106,12 @@ int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 }
 
 /* The peer's queue pair is at the address that its UDP messages come from. */
-static void learn(struct vb_rs_dest *dest, uint32_t qpn)
+static void reach(struct vb_rs_dest *dest)
 {
 	struct ibv_ah_attr attr = { 0 };
 	union ibv_gid dgid;
 
-	if (dest->ah && dest->qpn == qpn)
-		return;
-	dest->qpn = qpn;
-	if (dest->ah)
+	if (dest->ah || !dest->peer.qpn)
 		return;
 	memcpy(dgid.raw, &dest->addr.ip, sizeof(dgid.raw));
 	vb_cma_fill_ah(vb_cma_id_of(dest->port->id), &dgid, &attr);
@@ -122,20 +119,6 @@ static void learn(struct vb_rs_dest *dest, uint32_t qpn)
 }
 
 /* ---- UDP ---- */
-
-static void make_udp_header(const struct vb_rs_dest *dest, enum vb_rs_udp_op op, struct vb_rs_udp *h)
-{
-	const struct in6_addr *ip = &dest->port->addr.ip;
-	bool v4 = vb_cma_ip_is_v4(ip);
-
-	*h = (struct vb_rs_udp){ 0 };
-	vb_rs_udp_set_tag(h, VB_RS_UDP_TAG);
-	vb_rs_udp_set_version(h, v4 ? 4 : 6);
-	vb_rs_udp_set_op(h, op);
-	vb_rs_udp_set_length(h, v4 ? VB_RS_UDP_IPV4_BYTES : VB_RS_UDP_IPV6_BYTES);
-	vb_rs_udp_set_qpn(h, dest->port->id->qp->qp_num);
-	vb_rs_udp_set_address(h, v4 ? &ip->s6_addr[12] : ip->s6_addr, v4 ? 4 : 16);
-}
 
 ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt, enum vb_rs_udp_op op)
 {
@@ -146,23 +129,15 @@ ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const str
 
 	if (iovcnt > MAX_IOV)
 		return -EMSGSIZE;
-	make_udp_header(dest, op, &h);
+	struct vb_rs_name ours = vb_rs_name_of(&dest->port->addr);
+	uint32_t header_bytes = vb_rs_udp_header_make(&ours, dest->port->id->qp->qp_num, op, &h);
 	vb_cma_addr_format(&dest->addr, &to);
 	msg.msg_namelen = to.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	all[0] = (struct iovec){ h.b, vb_rs_udp_length(&h) };
+	all[0] = (struct iovec){ h.b, header_bytes };
 	if (iovcnt)
 		memcpy(&all[1], iov, (size_t)iovcnt * sizeof(*iov));
 	ssize_t n = sendmsg(s->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return n < 0 ? -errno : n - (ssize_t)vb_rs_udp_length(&h);
-}
-
-static bool is_valid(const struct vb_rs_udp *h, size_t bytes, const struct sockaddr_storage *from)
-{
-	bool v4 = from->ss_family == AF_INET;
-	uint32_t length = v4 ? VB_RS_UDP_IPV4_BYTES : VB_RS_UDP_IPV6_BYTES;
-
-	return bytes >= length && vb_rs_udp_tag(h) == VB_RS_UDP_TAG && vb_rs_udp_version(h) == (v4 ? 4 : 6) &&
-	       vb_rs_udp_length(h) == length && (vb_rs_udp_op(h) == VB_RS_UDP_DATA || vb_rs_udp_op(h) == VB_RS_UDP_CONTROL);
+	return n < 0 ? -errno : n - (ssize_t)header_bytes;
 }
 
 static void keep_early(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data, size_t bytes)
@@ -181,17 +156,18 @@ static void keep_early(struct vb_rs_datagram *d, const struct vb_cma_addr *src, 
 static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const struct sockaddr_storage *from)
 {
 	struct vb_cma_addr src;
-	struct vb_rs_udp h = { 0 };
+	struct vb_rs_udp h;
 	struct vb_rs_dest *dest;
+	uint32_t header_bytes = vb_rs_udp_header_parse(data, bytes, from->ss_family == AF_INET, &h);
 
-	memcpy(h.b, data, bytes < sizeof(h.b) ? bytes : sizeof(h.b));
-	if (!is_valid(&h, bytes, from) || vb_cma_addr_parse((const struct sockaddr *)from, &src) || vb_rs_dest_get(s, &src, &dest))
+	if (!header_bytes || vb_cma_addr_parse((const struct sockaddr *)from, &src) || vb_rs_dest_get(s, &src, &dest))
 		return;
-	learn(dest, vb_rs_udp_qpn(&h));
-	if (vb_rs_udp_op(&h) != VB_RS_UDP_DATA)
+	bool answers = vb_rs_peer_hear(&dest->peer, &h);
+	reach(dest);
+	if (!answers)
 		return;
 	(void)vb_rs_udp_send(s, dest, NULL, 0, VB_RS_UDP_CONTROL);
-	keep_early(s->datagram, &src, data + vb_rs_udp_length(&h), bytes - vb_rs_udp_length(&h));
+	keep_early(s->datagram, &src, data + header_bytes, bytes - header_bytes);
 }
 
 bool vb_rs_udp_take(struct vb_rs *s)
