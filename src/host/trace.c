@@ -35,12 +35,19 @@ void vb_trace_prepare(void)
 	backtrace(&frame, 1);
 }
 
+static bool is_own(const void *frame)
+{
+	return (uintptr_t)frame - own_start < own_end - own_start;
+}
+
 void vb_trace_take(struct vb_trace *trace)
 {
 	enum { OWN_FRAMES = 12 };
 	void *all[VB_TRACE_FRAMES + OWN_FRAMES];
 	int n = backtrace(all, VB_TRACE_FRAMES + OWN_FRAMES), i = 0;
-	while (i < n && (uintptr_t)all[i] - own_start < own_end - own_start)
+	while (i < n && !is_own(all[i])) /* a sanitizer's, which stands in for backtrace */
+		i++;
+	while (i < n && is_own(all[i]))
 		i++;
 	for (trace->count = 0; i < n && trace->count < VB_TRACE_FRAMES; i++)
 		trace->frames[trace->count++] = all[i];

@@ -55,7 +55,7 @@ void connect_qp(struct world *w, struct ibv_qp *qp, uint32_t peer, const struct 
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTS,
-		.timeout = 8,
+		.timeout = 14,
 		.retry_cnt = (uint8_t)or_else(wish->retry_cnt, 7),
 		.rnr_retry = (uint8_t)or_else(wish->rnr_retry, 7),
 		.sq_psn = is_a ? or_else(wish->sq_psn, 1) : 1,
