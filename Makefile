@@ -78,7 +78,7 @@ install: all
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim $(DESTDIR)$(PREFIX)/share/verbatim
-	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/verbatim.1 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-sockets.7
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/verbatim.1 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-sockets.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-faults.7
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
 

@@ -24,6 +24,7 @@ int command_show(int argc, char **argv);
 int command_stats(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_capture(int argc, char **argv);
+int command_faults(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -17,7 +17,7 @@ _verbatim_run() {
 		fi
 		# "=" is a word of its own there
 		case ${COMP_WORDS[at]} in
-		--copy | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++)); ((at++)) ;;
+		--copy | --faults | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++)); ((at++)) ;;
 		esac
 		((at++))
 	done
@@ -29,12 +29,13 @@ _verbatim_run() {
 	[[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
 	case $before in
 	--copy) mapfile -t COMPREPLY < <(compgen -W "mapped process_vm link" -- "${cur#=}") ;;
+	--faults) mapfile -t COMPREPLY < <(compgen -W "drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed=" -- "${cur#=}") ;;
 	--capture) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
 	--direction) mapfile -t COMPREPLY < <(compgen -W "in out both" -- "${cur#=}") ;;
 	--opcode) mapfile -t COMPREPLY < <(compgen -W "send write read atomic flush ack cnp" -- "${cur#=}") ;;
 	*)
 		if [[ $cur == -* && $before != -- ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--debug --check --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets --capture= $_verbatim_filter" -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W "--debug --check --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets --faults= --capture= $_verbatim_filter" -- "$cur")
 			[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
 		else
 			mapfile -t COMPREPLY < <(compgen -c -- "$cur")
@@ -47,7 +48,7 @@ _verbatim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} words
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W "run ps show stats capture doctor --help --version" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "run ps show stats capture faults doctor --help --version" -- "$cur")
 		return
 	fi
 	case ${COMP_WORDS[1]} in
@@ -58,6 +59,7 @@ _verbatim() {
 		words="--pid= --seconds= --quiet $_verbatim_filter"
 		[[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return; }
 		;;
+	faults) words="--words drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed=" ;;
 	doctor) words=--json; [[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -c -- "$cur"); return; } ;;
 	*) return ;;
 	esac

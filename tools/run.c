@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "faults.h"
 #include "recorder.h"
 
 /* Puts libdir, or a file in it, or a word, before whatever the variable holds. */
@@ -160,6 +161,18 @@ static bool set_variable(const char *variable, const char *value)
 	return false;
 }
 
+/* What cannot be read is said here instead of by each library of each process. */
+static bool take_faults(const char *expression)
+{
+	struct vb_fault_plan plan;
+	char *text;
+
+	if (!check_faults(expression, &plan, &text))
+		return false;
+	free(text);
+	return set_variable("VERBATIM_FAULTS", expression);
+}
+
 /* An option whose value is in the same argument or in the next. False with a message. */
 static bool take_value(const char *arg, size_t len, const char *value)
 {
@@ -171,6 +184,8 @@ static bool take_value(const char *arg, size_t len, const char *value)
 		capture.path = value;
 		return true;
 	}
+	if (strcmp(name, "--faults") == 0)
+		return take_faults(value);
 	taken = recorder_option(&capture, name, value);
 	if (!taken)
 		complain("run has no option '%s'", arg);

@@ -15,7 +15,7 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "run", "[--debug] [--check[=SETTING]] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--no-sysfs] [--sockets] [--capture=FILE [FILTER]...] [--] PROGRAM [ARG]...",
+	{ "run", "[--debug] [--check[=SETTING]] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--no-sysfs] [--sockets] [--faults=EXPRESSION] [--capture=FILE [FILTER]...] [--] PROGRAM [ARG]...",
 	  "run an RDMA program on verbatim's libraries", command_run },
 	{ "ps", "[--json] [--watch[=SECONDS]]", "list the processes that use verbatim", command_ps },
 	{ "show", "[--json] [--watch[=SECONDS]] [KIND|PID]...",
@@ -23,6 +23,7 @@ static const struct {
 	{ "stats", "[--json] [--watch[=SECONDS]] [PID]...", "show their counters; with --watch per second", command_stats },
 	{ "capture", "[--pid=PID]... [--seconds=S] [--quiet] [FILTER]... FILE",
 	  "capture what processes send and get, as pcapng for Wireshark", command_capture },
+	{ "faults", "[--words] [EXPRESSION | @FILE]", "say what can be broken on purpose; check and explain an expression", command_faults },
 	{ "doctor", "[--json] [PROGRAM]", "say what this machine allows, and what helps where it does not", command_doctor },
 };
 

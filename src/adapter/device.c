@@ -11,12 +11,15 @@
 #include <string.h>
 
 #include "adapter/arena.h"
+#include "adapter/fault.h"
 #include "adapter/peer.h"
 #include "adapter/progress.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_list registry = VB_LIST_INIT(registry); /* each holds a reference while its interface is there */
 static unsigned next_number;
+static bool is_all_cut;      /* faults on purpose: every device's link is down; under the registry's lock */
+static atomic_bool has_cuts; /* some device's link is, or was */
 
 /* ---- one device ---- */
 
@@ -49,6 +52,7 @@ static struct vb_device *create_locked(const struct vb_netif *netif)
 	pthread_mutex_init(&dev->lock, NULL);
 	vb_list_init(&dev->contexts);
 	dev->port_state = IBV_PORT_NOP;
+	dev->is_cut = is_all_cut;
 	vb_list_add_tail(&registry, &dev->node);
 	return dev;
 }
@@ -64,6 +68,16 @@ void vb_device_put(struct vb_device *dev)
 		return;
 	pthread_mutex_destroy(&dev->lock);
 	free(dev);
+}
+
+static bool has_gid(struct vb_device *dev, const struct in6_addr *gid)
+{
+	bool found = false;
+	pthread_mutex_lock(&dev->lock);
+	for (unsigned i = 0; i < dev->gids && !found; i++)
+		found = IN6_ARE_ADDR_EQUAL(&dev->gid[i], gid);
+	pthread_mutex_unlock(&dev->lock);
+	return found;
 }
 
 /* ---- following the interface ---- */
@@ -83,6 +97,11 @@ static void set_state_locked(struct vb_device *dev, enum ibv_port_state state)
 	raise_all_locked(dev, state == IBV_PORT_ACTIVE ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
+static void follow_link_locked(struct vb_device *dev)
+{
+	set_state_locked(dev, dev->netif.up && dev->netif.running && !dev->is_cut ? IBV_PORT_ACTIVE : IBV_PORT_DOWN);
+}
+
 static void update(struct vb_device *dev, const struct vb_netif *netif)
 {
 	pthread_mutex_lock(&dev->lock);
@@ -91,7 +110,7 @@ static void update(struct vb_device *dev, const struct vb_netif *netif)
 	dev->netif = *netif;
 	dev->active_mtu = vb_mtu_for(netif->mtu);
 	vb_gids_update(dev->gid, &dev->gids, netif);
-	set_state_locked(dev, netif->up && netif->running ? IBV_PORT_ACTIVE : IBV_PORT_DOWN);
+	follow_link_locked(dev);
 	if (memcmp(before, dev->gid, sizeof(before)))
 		raise_all_locked(dev, IBV_EVENT_GID_CHANGE);
 	pthread_mutex_unlock(&dev->lock);
@@ -205,6 +224,59 @@ int vb_device_list(struct vb_device ***list, unsigned *count)
 	return err;
 }
 
+/* ---- faults on purpose ---- */
+
+static bool is_called(const struct vb_device *dev, const char *name)
+{
+	return !*name || strcmp(dev->name, name) == 0;
+}
+
+void vb_device_cut(const char *name, bool cut)
+{
+	struct vb_device *dev;
+	if (cut)
+		atomic_store(&has_cuts, true);
+	pthread_mutex_lock(&registry_lock);
+	if (!*name)
+		is_all_cut = cut;
+	vb_list_for_each(dev, &registry, node) {
+		if (!is_called(dev, name))
+			continue;
+		pthread_mutex_lock(&dev->lock);
+		dev->is_cut = cut;
+		follow_link_locked(dev);
+		pthread_mutex_unlock(&dev->lock);
+	}
+	pthread_mutex_unlock(&registry_lock);
+}
+
+bool vb_device_is_cut(const struct in6_addr *gid)
+{
+	struct vb_device *dev;
+	bool cut = false;
+	if (!atomic_load(&has_cuts))
+		return false;
+	pthread_mutex_lock(&registry_lock);
+	vb_list_for_each(dev, &registry, node)
+		cut = cut || (dev->is_cut && has_gid(dev, gid));
+	pthread_mutex_unlock(&registry_lock);
+	return cut;
+}
+
+void vb_device_raise(const char *name, enum ibv_event_type type)
+{
+	struct vb_device *dev;
+	pthread_mutex_lock(&registry_lock);
+	vb_list_for_each(dev, &registry, node) {
+		if (!is_called(dev, name))
+			continue;
+		pthread_mutex_lock(&dev->lock);
+		raise_all_locked(dev, type);
+		pthread_mutex_unlock(&dev->lock);
+	}
+	pthread_mutex_unlock(&registry_lock);
+}
+
 /* ---- forks ---- */
 
 /* The child has none of its parent's contexts; devices it may open anew. */
@@ -212,7 +284,10 @@ static void forget_parent(void)
 {
 	struct vb_device *dev;
 	pthread_mutex_init(&registry_lock, NULL);
+	is_all_cut = false;
+	atomic_store(&has_cuts, false);
 	vb_list_for_each(dev, &registry, node) {
+		dev->is_cut = false;
 		pthread_mutex_init(&dev->lock, NULL);
 		vb_list_init(&dev->contexts);
 	}
@@ -240,6 +315,8 @@ int vb_context_init(struct vb_context *ctx, struct vb_device *dev)
 	vb_list_add_tail(&dev->contexts, &ctx->node);
 	pthread_mutex_unlock(&dev->lock);
 	vb_roll_add(VB_ROLL_CONTEXTS, &ctx->rolled);
+	if (vb_faults_on)
+		vb_fault_begin();
 	return 0;
 }
 
@@ -377,16 +454,6 @@ int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid)
 		*gid = dev->gid[index];
 	pthread_mutex_unlock(&dev->lock);
 	return IN6_IS_ADDR_UNSPECIFIED(gid) ? -ENODATA : 0;
-}
-
-static bool has_gid(struct vb_device *dev, const struct in6_addr *gid)
-{
-	bool found = false;
-	pthread_mutex_lock(&dev->lock);
-	for (unsigned i = 0; i < dev->gids && !found; i++)
-		found = IN6_ARE_ADDR_EQUAL(&dev->gid[i], gid);
-	pthread_mutex_unlock(&dev->lock);
-	return found;
 }
 
 bool vb_device_gid_is_local(const struct in6_addr *gid)

@@ -24,6 +24,7 @@ struct vb_device {
 	pthread_mutex_t lock;  /* guards what follows, but for node */
 	struct vb_netif netif; /* as last seen */
 	enum ibv_port_state port_state;
+	bool is_cut;           /* its link is down on purpose (fault.h), whatever the interface's is */
 	enum ibv_mtu active_mtu;
 	unsigned gids;         /* entries in use, holes included */
 	struct in6_addr gid[VB_GID_TABLE];
@@ -47,6 +48,15 @@ uint32_t vb_port_mbps(struct vb_device *dev);
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
 /* Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the interface. */
 bool vb_device_gid_is_local(const struct in6_addr *gid);
+
+/* ---- faults on purpose: name is a device's, or "" for all ---- */
+
+/* Takes the link down, or lets it be up again, with the port events that go with it. */
+void vb_device_cut(const char *name, bool cut);
+/* Is this the address of a device whose link was taken down? */
+bool vb_device_is_cut(const struct in6_addr *gid);
+/* Raises an event of port or device in all contexts. */
+void vb_device_raise(const char *name, enum ibv_event_type type);
 
 /* Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence under the call's name. */
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid);

@@ -57,8 +57,13 @@ VB_EXPORT unsigned vb_host_generation(void);
  * forked child reads it anew. Needs no started host. Cheap.
  */
 VB_EXPORT bool vb_local_is_off(void);
+/* From now on, whatever the setting says; before the host starts. */
+void vb_local_turn_off(void);
 
-/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 32; again: no effect. */
+/* A file of text as a string. -EFBIG: it does not fit; -EINVAL: it holds zero bytes; or why it cannot be read. */
+int vb_file_read(const char *path, char *text, size_t size);
+
+/* Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most 64; again: no effect. */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 /*
  * What the thread that forks does before, with no lock of the host's held and the progress thread at work; afterwards in the parent; and,

@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { MAX_CHILD_HANDLERS = 32 };
+enum { MAX_CHILD_HANDLERS = 64 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;

@@ -230,6 +230,8 @@ VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
 	static const struct rdma_addrinfo none;
 	struct rdma_addrinfo *list = NULL, **tail = &list;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!res || (!node && !service && !hints))
 		return vb_cma_fail(EINVAL, "node, service or hints, and a place for the result, must be given");
 	if (!hints)

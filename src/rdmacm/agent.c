@@ -18,6 +18,7 @@
 
 #include "adapter/peer.h"
 #include "base/outbox.h"
+#include "rdmacm/fault.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
 #include "roce/gsi.h"
@@ -86,15 +87,15 @@ static uint32_t requester_id(const struct vb_mad *mad)
 	return 0;
 }
 
-/* Nobody listens: what the CM of a listening host would answer. */
-static void refuse_ourselves_locked(const struct vb_cm_send *send)
+/* What the CM of the host that is asked would answer. */
+static void refuse_ourselves_locked(const struct vb_cm_send *send, enum vb_cm_rej_reason reason)
 {
 	struct vb_cm_rx rx = { .from = send->to };
 	struct vb_cm_out out;
 
 	if (vb_cm_msg_parse(&send->mad, sizeof(send->mad), &rx.msg) || !vb_cm_msg_service_id(&rx.msg))
 		return;
-	vb_cm_refuse(agent.table, &rx, VB_CM_REJ_INVALID_SERVICE_ID, &out);
+	vb_cm_refuse(agent.table, &rx, reason, &out);
 	if (out.num_sends != 1 || vb_cm_msg_parse(&out.sends[0].mad, sizeof(out.sends[0].mad), &rx.msg))
 		return;
 	vb_cm_receive(agent.table, vb_now_ns(), &rx, &out);
@@ -165,7 +166,7 @@ static void undeliverable_locked(const void *message)
 	if (slot)
 		peer_lost_locked(slot);
 	else if (is_awaited_request_locked(send))
-		refuse_ourselves_locked(send);
+		refuse_ourselves_locked(send, VB_CM_REJ_INVALID_SERVICE_ID); /* nobody listens */
 }
 
 static const struct vb_outbox_type outbox_type = {
@@ -173,8 +174,24 @@ static const struct vb_outbox_type outbox_type = {
 	.send = try_send, .is_for_same = is_for_same, .is_patient = is_patient, .absent = undeliverable_locked,
 };
 
+/* Faults on purpose. True: the message goes nowhere. */
+static bool is_taken_locked(const struct vb_cm_send *send)
+{
+	struct vb_cm_msg msg;
+	struct in6_addr peer = vb_cma_route_peer(&send->to);
+
+	if (vb_cm_msg_parse(&send->mad, sizeof(send->mad), &msg))
+		return false;
+	struct vb_cma_fate fate = vb_cma_fate_of(VB_FAULT_OUT, &msg, &peer);
+	if (fate.refusal && !fate.is_lost)
+		refuse_ourselves_locked(send, (enum vb_cm_rej_reason)fate.refusal);
+	return fate.is_lost || fate.refusal;
+}
+
 static void send_locked(const struct vb_cm_send *send)
 {
+	if (vb_unlikely(vb_faults_on) && is_taken_locked(send))
+		return;
 	if (!send->is_repetition || !vb_outbox_waits_for(&agent.outbox, send))
 		vb_outbox_send(&agent.outbox, send, vb_now_ns());
 }
@@ -191,13 +208,27 @@ void vb_cma_agent_run_locked(const struct vb_cm_out *out)
 
 /* ---- what the progress thread calls ---- */
 
+static struct vb_cma_fate fate_of(const struct vb_cm_rx *rx)
+{
+	struct in6_addr own = vb_cma_route_own(&rx->from), peer = vb_cma_route_peer(&rx->from);
+
+	if (vb_fault_is_cut(&own, &peer))
+		return (struct vb_cma_fate){ .is_lost = true };
+	return vb_cma_fate_of(VB_FAULT_IN, &rx->msg, &peer);
+}
+
 void vb_cma_agent_receive(const struct vb_cm_rx *rx)
 {
+	struct vb_cma_fate fate = { 0 };
 	struct vb_cm_out out;
 
+	if (vb_unlikely(vb_faults_on))
+		fate = fate_of(rx);
 	vb_cma_lock();
-	if (agent.started) {
-		if (vb_cm_receive(agent.table, vb_now_ns(), rx, &out) != VB_CM_HANDLED)
+	if (agent.started && !fate.is_lost) {
+		if (fate.refusal)
+			vb_cm_refuse(agent.table, rx, (enum vb_cm_rej_reason)fate.refusal, &out);
+		else if (vb_cm_receive(agent.table, vb_now_ns(), rx, &out) != VB_CM_HANDLED)
 			vb_cma_take_request_locked(rx, &out);
 		vb_cma_agent_run_locked(&out);
 	}

@@ -89,6 +89,9 @@ void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 VB_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	struct rdma_event_channel *channel;
+
+	if (vb_cma_is_faulty(__func__))
+		return NULL;
 	int err = vb_cma_channel_create(&channel);
 
 	if (!err)
@@ -231,6 +234,8 @@ static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
 
 VB_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	int err = migrate(vb_cma_id_of(id), channel);
@@ -284,6 +289,8 @@ VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 {
 	struct vb_cma_event *event;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!channel || !out)
 		return vb_cma_fail(EINVAL, "channel or event pointer is NULL");
 	for (;;) {
@@ -319,6 +326,8 @@ VB_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type
 
 VB_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!event)
 		return vb_cma_fail(EINVAL, "event is NULL");
 	acknowledge(vb_container_of(event, struct vb_cma_event, pub));

@@ -30,6 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "adapter/fault.h"
 #include "base/base.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -44,6 +45,16 @@
 		errno = (err);                          \
 		-1;                                     \
 	}))
+
+/* Does a fault on purpose make this public call fail? errno says how. Once per call, at its head. */
+static inline bool vb_cma_is_faulty(const char *call)
+{
+	int err = vb_fault_call(call, 0);
+
+	if (vb_unlikely(err))
+		errno = -err;
+	return err;
+}
 
 /* What a public call returns for 0 or a negative errno. */
 static inline int vb_cma_result(int err)

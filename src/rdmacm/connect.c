@@ -239,6 +239,8 @@ static int begin(struct vb_cma_id *id, const struct wanted *w)
 
 VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -261,6 +263,8 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 VB_EXPORT int rdma_establish(struct rdma_cm_id *pub)
 {
 	struct vb_cm_out out;
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	int err = -EINVAL;
 
 	if (!pub)
@@ -343,6 +347,8 @@ static int ready_qp(struct vb_cma_id *id, const struct wanted *w)
 
 VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -427,11 +433,15 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 
 VB_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	return reject_checked(__func__, id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len);
 }
 
 VB_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	return reject_checked(__func__, id, VB_CM_REJ_VENDOR_OPTION, private_data, private_data_len);
 }
 
@@ -440,6 +450,8 @@ VB_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, u
 VB_EXPORT int rdma_notify(struct rdma_cm_id *pub, enum ibv_event_type event)
 {
 	struct vb_cm_out out;
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	int err = -EINVAL;
 
 	if (!pub)
@@ -485,6 +497,8 @@ static bool is_connection(const struct vb_cma_id *id)
 
 VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

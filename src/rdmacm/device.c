@@ -147,6 +147,8 @@ VB_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 
 	if (num_devices)
 		*num_devices = 0;
+	if (vb_cma_is_faulty(__func__))
+		return NULL;
 	pthread_mutex_lock(&lock);
 	struct ibv_device **list = ibv_get_device_list(&listed);
 	if (list)

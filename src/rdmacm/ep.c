@@ -79,6 +79,8 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 {
 	struct vb_cma_id *id;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!out || !res)
 		return vb_cma_fail(EINVAL, "the address information, or the place for the id, is NULL");
 	int err = -vb_cma_id_create(NULL, NULL, (enum rdma_port_space)res->ai_port_space,

@@ -141,6 +141,8 @@ static void quiet_locked(struct vb_cma_id *id)
 
 VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -173,6 +175,8 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 {
 	struct vb_cma_id *id;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "there is nowhere to put the id: the pointer is NULL");
 	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB && ps != RDMA_PS_IB)

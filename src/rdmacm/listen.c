@@ -63,6 +63,8 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 
 VB_EXPORT int rdma_listen(struct rdma_cm_id *pub, int backlog)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -80,6 +82,8 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 {
 	struct rdma_cm_event *event;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub || !out)
 		return vb_cma_fail(EINVAL, "id or the place for the new one is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

@@ -212,6 +212,8 @@ VB_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *pub, const char *node, co
 {
 	struct vb_cma_lookup *lookup;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

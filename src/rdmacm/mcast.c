@@ -125,6 +125,8 @@ static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr 
 
 VB_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	return join(__func__, id, addr, false, context);
@@ -134,6 +136,8 @@ VB_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_
 {
 	const uint32_t needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	if (!attr || attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED || (attr->comp_mask & needed) != needed ||
@@ -196,6 +200,8 @@ VB_EXPORT int rdma_leave_multicast(struct rdma_cm_id *pub, struct sockaddr *sa)
 	struct vb_cma_addr addr;
 	char text[VB_CMA_TEXT];
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub || vb_cma_addr_parse(sa, &addr))
 		return vb_cma_fail(EINVAL, "id or address is NULL, or the address is no IP address");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

@@ -110,6 +110,8 @@ static int set(struct vb_cma_id *id, const char *call, const struct option *opti
 
 VB_EXPORT int rdma_set_option(struct rdma_cm_id *pub, int level, int optname, void *optval, size_t optlen)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub || !optval)
 		return vb_cma_fail(EINVAL, "id or value is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

@@ -54,6 +54,16 @@ bool vb_cma_route_is_local(const struct vb_cm_route *route)
 	return unpack(route).is_local;
 }
 
+struct in6_addr vb_cma_route_peer(const struct vb_cm_route *route)
+{
+	return unpack(route).dst;
+}
+
+struct in6_addr vb_cma_route_own(const struct vb_cm_route *route)
+{
+	return unpack(route).src;
+}
+
 uint32_t vb_cma_route_slot(const struct vb_cm_route *route)
 {
 	return unpack(route).slot;

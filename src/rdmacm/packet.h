@@ -13,6 +13,8 @@ int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad);
 
 /* Within this host? Then it has a slot to lead to, or 0: it leads to a port. */
 bool vb_cma_route_is_local(const struct vb_cm_route *route);
+struct in6_addr vb_cma_route_peer(const struct vb_cm_route *route);
+struct in6_addr vb_cma_route_own(const struct vb_cm_route *route);
 uint32_t vb_cma_route_slot(const struct vb_cm_route *route);
 
 #endif

@@ -105,6 +105,8 @@ static int transition_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr,
 
 VB_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *pub, struct ibv_qp_attr *attr, int *mask)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub || !attr || !mask)
 		return vb_cma_fail(EINVAL, "id, attributes or mask pointer is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -304,6 +306,8 @@ static int result(int err)
 
 VB_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
 	return result(add_qp(id, __func__, attr));
@@ -319,6 +323,8 @@ static struct ibv_qp_init_attr_ex extend(const struct ibv_qp_init_attr *attr)
 
 VB_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
 	struct ibv_qp_init_attr_ex extended = extend(attr);
@@ -401,6 +407,8 @@ static int add_srq(struct rdma_cm_id *id, const char *call, struct ibv_srq_init_
 
 VB_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
 	return result(add_srq(id, __func__, attr));
@@ -408,6 +416,8 @@ VB_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr
 
 VB_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id || !attr)
 		return vb_cma_fail(EINVAL, "id or attributes are NULL");
 	struct ibv_srq_init_attr_ex extended = {

@@ -96,6 +96,8 @@ VB_EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *sa)
 {
 	struct vb_cma_addr addr;
 
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	int err = parse(__func__, "source", sa, &addr);
@@ -264,6 +266,8 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 
 VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -314,6 +318,8 @@ int vb_cma_id_route_resolved(struct vb_cma_id *id)
 
 VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 {
+	if (vb_cma_is_faulty(__func__))
+		return -1;
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);

@@ -2,6 +2,7 @@
 #include "roce/deliver.h"
 
 #include "adapter/progress.h"
+#include "roce/fault.h"
 #include "roce/mcast.h"
 #include "roce/service.h"
 
@@ -81,10 +82,21 @@ void vb_roce_batch_end(struct vb_roce_batch *batch)
 	batch->count = 0;
 }
 
+void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+{
+	unsigned times = vb_unlikely(vb_faults_on_wire) ? vb_roce_fault_arrives(msg) : 1;
+	for (; times; times--)
+		vb_roce_deliver(msg, batch);
+}
+
+/* From this process's own inbox comes what a fault held back, which it does not meet again. */
 static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
 	struct vb_roce_batch batch = { .count = 0 };
-	vb_roce_deliver(msg, &batch);
+	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
+		vb_roce_deliver(msg, &batch);
+	else
+		vb_roce_take(msg, &batch);
 	vb_roce_batch_end(&batch);
 }
 

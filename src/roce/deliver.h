@@ -18,6 +18,8 @@ struct vb_roce_batch {
 
 /* A packet without ICRC: hostile input. Any thread; no lock held. */
 void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch);
+/* The same, past the faults that there are on purpose (fault.h). */
+void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch);
 /* Lets the QPs of the batch answer. */
 void vb_roce_batch_end(struct vb_roce_batch *batch);
 

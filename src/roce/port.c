@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "host/capture.h"
 #include "roce/deliver.h"
+#include "roce/fault.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
 #include "roce/later.h"
@@ -78,7 +79,7 @@ __attribute__((cold, noinline)) static void note_departure(const struct vb_roce_
 	}
 }
 
-int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	int err = vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
@@ -92,7 +93,7 @@ int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifind
 	struct vb_roce_route route = { .addr = *addr, .ifindex = ifindex, .qpn = VB_GSI_QPN };
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	route.addr.udp_sport = vb_udp_returnable_port(IN6_IS_ADDR_V4MAPPED(&addr->dst));
-	if (!route.addr.udp_sport)
+	if (!route.addr.udp_sport || vb_faults_on_wire)
 		return -EOPNOTSUPP;
 	icrc_route(&route.icrc, &route.addr);
 	vb_icrc_sign(&route.icrc, bytes, len, 0);
@@ -100,6 +101,12 @@ int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifind
 	if (!err && vb_capture_is_on())
 		note_departure(&route, time_ns, bytes, len, len);
 	return err;
+}
+
+int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	return vb_unlikely(vb_faults_on_wire) ? vb_roce_transmit_faulty(route, bytes, len, segment)
+					      : vb_roce_transmit_now(route, bytes, len, segment);
 }
 
 struct vb_burst {
@@ -240,7 +247,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	if (qpn == VB_GSI_QPN)
 		vb_gsi_receive(&msg, p->ifindex);
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
-		vb_roce_deliver(&msg, &batch);
+		vb_roce_take(&msg, &batch);
 	else if (slot)
 		pass_on(slot, &msg);
 }

@@ -34,6 +34,8 @@ VB_EXPORT int vb_roce_open(void);
 int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
 /* One packet of QP 1 that is told if it comes back (vb_udp_send_returnable); writes its ICRC. -EOPNOTSUPP: cannot be told here. */
 int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len);
+/* The same, past all faults on purpose. */
+int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
 /* QPs come (1) and go (-1) that polling threads look for packets for. */
 void vb_roce_use(int by);
 

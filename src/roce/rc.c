@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/fault.h"
 #include "adapter/progress.h"
 #include "adapter/show.h"
 #include "base/log.h"
@@ -563,6 +564,8 @@ static int attach(struct vb_qp *qp)
 	begin_responder(c);
 	qp->path_state = c;
 	vb_roce_use(1);
+	if (vb_faults_on)
+		vb_fault_forget_psns(qp->qpn);
 	return 0;
 }
 

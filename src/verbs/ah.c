@@ -8,7 +8,7 @@
 
 VB_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-	int err = vb_refuse_inherited(pd->context, "ibv_create_ah");
+	int err = vb_refuse_call(pd->context, "ibv_create_ah");
 	if (err)
 		return vb_fail_null(err);
 	struct vb_ah *ah = calloc(1, sizeof(*ah));
@@ -26,6 +26,9 @@ VB_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 
 VB_EXPORT int ibv_destroy_ah(struct ibv_ah *pub)
 {
+	int fault = vb_fault_call("ibv_destroy_ah", 0);
+	if (fault)
+		return vb_fail(fault);
 	struct vb_ah *ah = vb_ah_of(pub);
 	if (!vb_is_inherited(pub->context))
 		vb_ah_fini(ah);

@@ -40,7 +40,7 @@ static int check_dmah(const struct ibv_dmah_init_attr *attr)
 
 VB_EXPORT struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ibv_dmah_init_attr *attr)
 {
-	int err = vb_refuse_inherited(context, "ibv_alloc_dmah");
+	int err = vb_refuse_call(context, "ibv_alloc_dmah");
 	if (!err)
 		err = check_dmah(attr);
 	struct vb_verbs_dmah *dmah = err ? NULL : calloc(1, sizeof(*dmah));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "host/memory.h"
+#include "verbs/fault.h"
 #include "verbs/verbs.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +38,8 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, i
 {
 	struct ibv_context *pub = &c->ext.context;
 	vb_ops_fill(&c->ext);
+	if (vb_faults_on)
+		vb_fault_wrap(&c->ext);
 	if (vb_check_enabled)
 		vb_checked_ops(&c->ext);
 	c->ext.sz = sizeof(c->ext);
@@ -81,7 +84,8 @@ struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
 
 VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	return vb_open_device(device, -1);
+	int err = vb_fault_call("ibv_open_device", 0);
+	return err ? vb_fail_null(err) : vb_open_device(device, -1);
 }
 
 struct ibv_device *vb_context_device_of_fd(int cmd_fd)
@@ -118,6 +122,9 @@ void vb_verbs_context_release(struct ibv_context *pub)
 
 VB_EXPORT int ibv_close_device(struct ibv_context *context)
 {
+	int err = vb_fault_call("ibv_close_device", 0);
+	if (err)
+		return vb_fail_minus1(err);
 	unsigned objects = atomic_load(&vb_verbs_context_of(context)->refs) - 1;
 	if (objects)
 		vb_explain_limit("ibv_close_device", "%u protection domains, completion queues and channels made on %s still exist; it goes "
@@ -132,6 +139,12 @@ int vb_refuse_inherited(struct ibv_context *pub, const char *call)
 		return 0;
 	vb_explain(call, "the device was opened before fork(), so its objects are the parent's: open it again in the child");
 	return -EIO;
+}
+
+int vb_refuse_call(struct ibv_context *pub, const char *call)
+{
+	int err = vb_refuse_inherited(pub, call);
+	return err ? err : vb_fault_call(call, 0);
 }
 
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other)

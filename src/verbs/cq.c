@@ -9,7 +9,7 @@
 static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp_channel *channel, uint32_t comp_vector,
 		    const char *call)
 {
-	int err = vb_refuse_inherited(pub, call);
+	int err = vb_refuse_call(pub, call);
 	if (!err && channel)
 		err = vb_check_same_context(call, pub, "the completion channel", channel->context);
 	if (err)
@@ -63,7 +63,7 @@ VB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 {
 	struct vb_cq *cq = vb_cq_of(pub);
-	int err = vb_refuse_inherited(pub->context, "ibv_resize_cq");
+	int err = vb_refuse_call(pub->context, "ibv_resize_cq");
 	if (!err)
 		err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
 	if (err) {
@@ -77,7 +77,7 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 {
 	enum { NS_PER_US = 1000 };
-	int err = vb_refuse_inherited(pub->context, "ibv_modify_cq");
+	int err = vb_refuse_call(pub->context, "ibv_modify_cq");
 	if (err)
 		return -err;
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
@@ -91,6 +91,9 @@ int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 
 VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
 {
+	int fault = vb_fault_call("ibv_destroy_cq", 0);
+	if (fault)
+		return vb_fail(fault);
 	struct vb_verbs_cq *cq = vb_container_of(pub, struct vb_verbs_cq, pub);
 	if (!vb_is_inherited(pub->context)) {
 		unsigned users = atomic_load(&cq->cq.refs);

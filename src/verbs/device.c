@@ -100,7 +100,10 @@ VB_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = 0;
 	vb_host_at_fork(forget_parent);
-	int err = vb_device_list(&devs, &count);
+	int err = vb_fault_call("ibv_get_device_list", 0);
+	if (err)
+		return vb_fail_null(err);
+	err = vb_device_list(&devs, &count);
 	if (err) {
 		vb_explain_limit("ibv_get_device_list", "cannot list network interfaces: %s", strerror(-err));
 		return vb_fail_null(err);

@@ -128,7 +128,9 @@ static void enlist(struct vb_verbs_dm *dm)
 
 struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
-	int err = check_alloc(attr);
+	int err = vb_refuse_call(context, "ibv_alloc_dm");
+	if (!err)
+		err = check_alloc(attr);
 	if (err)
 		return vb_fail_null(err);
 	if (!reserve(attr->length)) {

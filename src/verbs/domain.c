@@ -13,7 +13,7 @@
 
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
-	int err = vb_refuse_inherited(context, "ibv_alloc_td");
+	int err = vb_refuse_call(context, "ibv_alloc_td");
 	if (!err && attr->comp_mask) {
 		vb_explain("ibv_alloc_td", "comp_mask is 0x%x: it must be 0", attr->comp_mask);
 		err = -EINVAL;
@@ -65,7 +65,7 @@ static int check(struct ibv_context *context, const struct ibv_parent_domain_ini
 {
 	static const char call[] = "ibv_alloc_parent_domain";
 	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
-	int err = vb_refuse_inherited(context, call);
+	int err = vb_refuse_call(context, call);
 	if (err)
 		return err;
 	if (attr->comp_mask & ~(uint32_t)KNOWN)

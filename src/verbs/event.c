@@ -8,7 +8,7 @@
 
 VB_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	int err = vb_refuse_inherited(context, "ibv_create_comp_channel");
+	int err = vb_refuse_call(context, "ibv_create_comp_channel");
 	if (err)
 		return vb_fail_null(err);
 	struct vb_verbs_channel *ch = calloc(1, sizeof(*ch));
@@ -37,6 +37,9 @@ static int fini_channel(struct vb_verbs_channel *ch)
 
 VB_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *pub)
 {
+	int fault = vb_fault_call("ibv_destroy_comp_channel", 0);
+	if (fault)
+		return vb_fail(fault);
 	struct vb_verbs_channel *ch = vb_container_of(pub, struct vb_verbs_channel, pub);
 	unsigned users = atomic_load(&ch->ch.refs);
 	int err = fini_channel(ch);
@@ -53,7 +56,7 @@ VB_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 {
 	struct vb_verbs_channel *ch = vb_container_of(channel, struct vb_verbs_channel, pub);
 	struct vb_cq *found;
-	int err = vb_refuse_inherited(channel->context, "ibv_get_cq_event");
+	int err = vb_refuse_call(channel->context, "ibv_get_cq_event");
 	if (!err)
 		err = vb_channel_get(&ch->ch, &found);
 	if (err)
@@ -94,7 +97,7 @@ static void show_event(const struct vb_async_event *e, struct ibv_async_event *p
 VB_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
 	struct vb_async_event *e;
-	int err = vb_refuse_inherited(context, "ibv_get_async_event");
+	int err = vb_refuse_call(context, "ibv_get_async_event");
 	if (!err)
 		err = vb_async_get(&vb_verbs_context_of(context)->ctx, &e);
 	if (err)

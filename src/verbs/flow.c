@@ -107,7 +107,7 @@ static int add_specs(struct vb_flow *flow, const struct ibv_flow_attr *attr)
 
 static int check(struct ibv_qp *qp, const struct ibv_flow_attr *attr)
 {
-	int err = vb_refuse_inherited(qp->context, call);
+	int err = vb_refuse_call(qp->context, call);
 	if (err)
 		return err;
 	if (qp->qp_type != IBV_QPT_RAW_PACKET)
@@ -161,7 +161,7 @@ static struct counters *counters_of(struct ibv_counters *pub) { return vb_contai
 
 struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
 {
-	int err = attr->comp_mask ? -EINVAL : vb_refuse_inherited(context, "ibv_create_counters");
+	int err = attr->comp_mask ? -EINVAL : vb_refuse_call(context, "ibv_create_counters");
 	struct counters *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return vb_fail_null(err ? err : -ENOMEM);

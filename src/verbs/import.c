@@ -67,7 +67,7 @@ static bool exists_locked(uint32_t handle)
 
 VB_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
-	int err = vb_refuse_inherited(context, "ibv_import_pd");
+	int err = vb_refuse_call(context, "ibv_import_pd");
 	if (err)
 		return vb_fail_null(err);
 	pthread_mutex_lock(&lock);
@@ -100,7 +100,7 @@ VB_EXPORT void ibv_unimport_pd(struct ibv_pd *pub)
 VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	uint64_t length;
-	int err = vb_refuse_inherited(pd->context, "ibv_import_mr");
+	int err = vb_refuse_call(pd->context, "ibv_import_mr");
 	if (!err)
 		err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
 	if (err) {

@@ -14,7 +14,7 @@
 VB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct vb_verbs_context *c = vb_verbs_context_of(context);
-	int err = vb_refuse_inherited(context, "ibv_alloc_pd");
+	int err = vb_refuse_call(context, "ibv_alloc_pd");
 	if (err)
 		return vb_fail_null(err);
 	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
@@ -30,6 +30,9 @@ VB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 VB_EXPORT int ibv_dealloc_pd(struct ibv_pd *pub)
 {
+	int fault = vb_fault_call("ibv_dealloc_pd", 0);
+	if (fault)
+		return vb_fail(fault);
 	struct vb_verbs_pd *pd = vb_container_of(pub, struct vb_verbs_pd, pub);
 	if (!vb_is_inherited(pub->context)) {
 		unsigned users = atomic_load(&pd->pd.refs);
@@ -76,7 +79,7 @@ static void show_mr(struct vb_verbs_mr *mr, void *addr)
 
 struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
-	int err = vb_refuse_inherited(pd->context, call);
+	int err = vb_refuse_call(pd->context, call);
 	if (err)
 		return vb_fail_null(err);
 	struct vb_verbs_mr *mr = calloc(1, sizeof(*mr));
@@ -160,7 +163,7 @@ VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
 {
-	int err = vb_refuse_inherited(pd->context, "ibv_alloc_null_mr");
+	int err = vb_refuse_call(pd->context, "ibv_alloc_null_mr");
 	struct vb_verbs_mr *mr = err ? NULL : calloc(1, sizeof(*mr));
 	if (!mr)
 		return vb_fail_null(err ? err : -ENOMEM);
@@ -177,7 +180,7 @@ struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
 
 int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n)
 {
-	int err = vb_refuse_inherited(pd->context, "ibv_advise_mr");
+	int err = vb_refuse_call(pd->context, "ibv_advise_mr");
 	if (!err)
 		err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
 	if (err)
@@ -189,6 +192,9 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 
 VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 {
+	int fault = vb_fault_call("ibv_dereg_mr", 0);
+	if (fault)
+		return vb_fail(fault);
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
 	bool checks = vb_check_enabled && !vb_is_inherited(pub->context);
 	if (checks)
@@ -213,7 +219,7 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	static const char call[] = "ibv_rereg_mr";
-	int err = vb_refuse_inherited(pub->context, call);
+	int err = vb_refuse_call(pub->context, call);
 	if (err)
 		return err;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))

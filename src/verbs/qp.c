@@ -7,6 +7,7 @@
 #include "adapter/qp_state.h"
 #include "host/raw.h"
 #include "roce/mcast.h"
+#include "verbs/fault.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */
@@ -97,7 +98,7 @@ static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
 
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
 {
-	int err = vb_refuse_inherited(pd->context, call);
+	int err = vb_refuse_call(pd->context, call);
 	if (!err)
 		err = check_type(attr->qp_type, call);
 	if (!err)
@@ -178,7 +179,7 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 		vb_explain(call, "create_flags 0x%x: this type of queue pair has none", attr->create_flags);
 		return -EOPNOTSUPP;
 	}
-	int err = vb_refuse_inherited(pub, call);
+	int err = vb_refuse_call(pub, call);
 	return err ? err : vb_check_same_context(call, pub, "the XRC domain", attr->xrcd->context);
 }
 
@@ -301,7 +302,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 {
 	static const char call[] = "ibv_open_qp";
 	enum { NEEDED = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE };
-	int err = vb_refuse_inherited(context, call);
+	int err = vb_refuse_call(context, call);
 	if (err)
 		return err;
 	if ((attr->comp_mask & ~(uint32_t)IBV_QP_OPEN_ATTR_CONTEXT) != NEEDED)
@@ -389,9 +390,14 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 		free(qp);
 		return 0;
 	}
+	int err = vb_fault_call("ibv_destroy_qp", pub->qp_num);
+	if (err)
+		return vb_fail(err);
 	if (qp->shared)
 		return close_handle(qp);
-	int err = drop_handle(qp);
+	if (vb_faults_on)
+		vb_fault_forget_qp(pub);
+	err = drop_handle(qp);
 	if (err) {
 		vb_explain("ibv_destroy_qp", "multicast groups or steering rules still lead to it: ibv_detach_mcast, ibv_destroy_flow first");
 		return vb_fail(err);
@@ -417,6 +423,8 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 	if (!err && vb_check_enabled)
 		vb_check_let_go(vb_shared_qp_of(pub));
 	if (!err)
+		err = vb_fault_call("ibv_modify_qp", pub->qp_num);
+	if (!err)
 		err = vb_qp_modify(vb_shared_qp_of(pub), attr, applicable(pub->qp_type, mask));
 	if (err)
 		return vb_fail(err);
@@ -424,6 +432,8 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 		vb_check_qp_reset(vb_shared_qp_of(pub));
 	if (mask & IBV_QP_STATE)
 		pub->state = attr->qp_state;
+	if (vb_faults_on && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		vb_fault_forget_qp(pub);
 	return 0;
 }
 
@@ -431,6 +441,8 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 {
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
+	if (!err)
+		err = vb_fault_call("ibv_query_qp", pub->qp_num);
 	if (err)
 		return vb_fail(err);
 	vb_qp_query(qp, attr);
@@ -452,7 +464,7 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 {
 	static const char call[] = "ibv_modify_qp_rate_limit";
 	struct vb_qp *qp = vb_shared_qp_of(pub);
-	int err = vb_refuse_inherited(pub->context, call);
+	int err = vb_refuse_call(pub->context, call);
 	if (!err && qp->type != IBV_QPT_RAW_PACKET) {
 		vb_explain_limit(call, "only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
 		err = -EOPNOTSUPP;
@@ -501,14 +513,18 @@ static struct in6_addr group_of(const union ibv_gid *gid)
 VB_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
-	int err = vb_mcast_attach(vb_qp_of(qp), &group);
+	int err = vb_fault_call("ibv_attach_mcast", 0);
+	if (!err)
+		err = vb_mcast_attach(vb_qp_of(qp), &group);
 	return err ? vb_fail(err) : 0;
 }
 
 VB_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct in6_addr group = group_of(gid);
-	int err = vb_mcast_detach(vb_qp_of(qp), &group);
+	int err = vb_fault_call("ibv_detach_mcast", 0);
+	if (!err)
+		err = vb_mcast_detach(vb_qp_of(qp), &group);
 	if (err)
 		vb_explain("ibv_detach_mcast", "the queue pair is not attached to this group");
 	return err ? vb_fail(err) : 0;

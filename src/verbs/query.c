@@ -11,13 +11,16 @@
 static int check_port(const char *call, uint32_t port_num)
 {
 	if (port_num == 1)
-		return 0;
+		return vb_fault_call(call, 0);
 	vb_explain_limit(call, "port %u was asked for, the device has port 1 only", port_num);
 	return -EINVAL;
 }
 
 VB_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
+	int err = vb_fault_call("ibv_query_device", 0);
+	if (err)
+		return vb_fail(err);
 	vb_device_attr(vb_device_of(context), attr);
 	return 0;
 }
@@ -54,6 +57,9 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	};
 	if ((input && input->comp_mask) || attr_size < sizeof(a.orig_attr))
 		return EINVAL;
+	int err = vb_fault_call("ibv_query_device_ex", 0);
+	if (err)
+		return -err;
 	vb_device_attr(vb_device_of(pub), &a.orig_attr);
 	a.odp_caps = odp_caps;
 	a.xrc_odp_caps = RC_ODP;

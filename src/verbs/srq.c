@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "adapter/tags.h"
+#include "verbs/fault.h"
 #include "verbs/verbs.h"
 
 static void explain_size(const char *call, const struct ibv_srq_attr *attr)
@@ -15,7 +16,7 @@ static void explain_size(const char *call, const struct ibv_srq_attr *attr)
 static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr, const char *call)
 {
 	struct ibv_srq_attr granted = { .max_wr = attr->max_wr, .max_sge = attr->max_sge };
-	int err = vb_refuse_inherited(pd->context, call);
+	int err = vb_refuse_call(pd->context, call);
 	if (err)
 		return vb_fail_null(err);
 	struct vb_verbs_srq *srq = calloc(1, sizeof(*srq));
@@ -140,7 +141,7 @@ int vb_post_srq_ops(struct ibv_srq *pub, struct ibv_ops_wr *wr, struct ibv_ops_w
 
 VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int mask)
 {
-	int err = vb_refuse_inherited(pub->context, "ibv_modify_srq");
+	int err = vb_refuse_call(pub->context, "ibv_modify_srq");
 	if (err)
 		return vb_fail(err);
 	err = vb_srq_modify(vb_srq_of(pub), attr, mask);
@@ -152,7 +153,7 @@ VB_EXPORT int ibv_modify_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr, int
 
 VB_EXPORT int ibv_query_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr)
 {
-	int err = vb_refuse_inherited(pub->context, "ibv_query_srq");
+	int err = vb_refuse_call(pub->context, "ibv_query_srq");
 	if (err)
 		return vb_fail(err);
 	vb_srq_query(vb_srq_of(pub), attr);
@@ -161,6 +162,11 @@ VB_EXPORT int ibv_query_srq(struct ibv_srq *pub, struct ibv_srq_attr *attr)
 
 VB_EXPORT int ibv_destroy_srq(struct ibv_srq *pub)
 {
+	int fault = vb_fault_call("ibv_destroy_srq", 0);
+	if (fault)
+		return vb_fail(fault);
+	if (vb_faults_on)
+		vb_fault_forget_srq(pub);
 	struct vb_verbs_srq *srq = vb_container_of(pub, struct vb_verbs_srq, pub);
 	unsigned users = atomic_load(&srq->srq.refs);
 	int err = vb_is_inherited(pub->context) ? 0 : vb_srq_fini(&srq->srq);

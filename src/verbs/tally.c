@@ -32,7 +32,7 @@ VB_EXPORT int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct ibv_
 static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_attr *attr)
 {
 	static const char call[] = "ibv_create_comp_cntr";
-	int err = vb_refuse_inherited(context, call);
+	int err = vb_refuse_call(context, call);
 	if (err)
 		return err;
 	if (attr->comp_mask || attr->flags)
@@ -118,7 +118,7 @@ VB_EXPORT int ibv_read_err_comp_cntr(struct ibv_comp_cntr *pub, uint64_t *value)
 VB_EXPORT int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *pub, struct ibv_qp_attach_comp_cntr_attr *attr)
 {
 	static const char call[] = "ibv_qp_attach_comp_cntr";
-	int err = vb_refuse_inherited(qp->context, call);
+	int err = vb_refuse_call(qp->context, call);
 	if (!err)
 		err = vb_check_same_context(call, qp->context, "the counter", pub->context);
 	if (!err && attr->comp_mask)

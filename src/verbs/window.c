@@ -8,7 +8,7 @@ static struct vb_verbs_mw *of(struct ibv_mw *pub) { return vb_container_of(pub, 
 
 struct ibv_mw *vb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	int err = vb_refuse_inherited(pd->context, "ibv_alloc_mw");
+	int err = vb_refuse_call(pd->context, "ibv_alloc_mw");
 	if (err)
 		return vb_fail_null(err);
 	struct vb_verbs_mw *mw = calloc(1, sizeof(*mw));

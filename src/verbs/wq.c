@@ -50,7 +50,7 @@ static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_
 static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
 	static const char call[] = "ibv_create_wq";
-	int err = vb_refuse_inherited(context, call);
+	int err = vb_refuse_call(context, call);
 	if (err)
 		return err;
 	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && (attr->create_flags & ~(uint32_t)KNOWN_FLAGS)) {
@@ -122,7 +122,7 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 {
 	static const char call[] = "ibv_modify_wq";
 	struct wq *wq = of(pub);
-	int err = vb_refuse_inherited(pub->context, call);
+	int err = vb_refuse_call(pub->context, call);
 	if (err)
 		return -err;
 	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
@@ -173,7 +173,7 @@ static void free_table(struct table *t)
 
 struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *attr)
 {
-	int err = vb_refuse_inherited(context, "ibv_create_rwq_ind_table");
+	int err = vb_refuse_call(context, "ibv_create_rwq_ind_table");
 	if (!err && (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE)) {
 		vb_explain("ibv_create_rwq_ind_table", "comp_mask must be 0, log_ind_tbl_size at most %d", VB_LOG_RWQ_TABLE);
 		err = -EINVAL;

@@ -85,7 +85,7 @@ static void close_locked(struct domain *domain)
 static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *attr)
 {
 	enum { NEEDED = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS };
-	int err = vb_refuse_inherited(context, "ibv_open_xrcd");
+	int err = vb_refuse_call(context, "ibv_open_xrcd");
 	if (err)
 		return err;
 	if (attr->comp_mask != NEEDED)

@@ -27,7 +27,7 @@ offers() {
 	fi
 }
 
-offers commands "run ps show stats capture doctor --help --version" ""
+offers commands "run ps show stats capture faults doctor --help --version" ""
 offers command "show" sh
 offers kinds "mrs" show m
 offers kind_after_another "qps" show --json q
@@ -47,7 +47,7 @@ for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 	offers "command__$command" "$command" "$command"
 done
 for option in $(verbatim --help | grep '^  run ' | grep -o -e '--[a-z-]*'); do
-	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --c* ]] && echo =)" run "$option"
+	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --copy || $option == --capture || $option == --faults ]] && echo =)" run "$option"
 done
 echo "1..$count"
 exit $failed

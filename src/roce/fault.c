@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "roce/forward.h"
+#include "wire/cm_msg.h"
+#include "wire/packet.h"
+
+enum {
+	MAX_PACKET_BYTES = 4096 + 128,
+	MAX_HELD = 1 << 14,       /* packets; what is beyond is lost */
+	OVERTAKE_NS = 10000000,   /* a packet that nobody overtakes goes on after that */
+};
+
+/* ---- what a packet is ---- */
+
+static uint32_t classes_of(const struct vb_opcode_row *row)
+{
+	enum { ALL = 1 << VB_FAULT_OF_ALL, REQUEST = ALL | 1 << VB_FAULT_OF_REQUEST | 1 << VB_FAULT_OF_DATA,
+	       ANSWER = ALL | 1 << VB_FAULT_OF_DATA };
+	switch ((enum vb_operation)row->operation) {
+	case VB_OP_SEND:
+		return REQUEST | 1u << VB_FAULT_OF_SEND;
+	case VB_OP_WRITE:
+	case VB_OP_ATOMIC_WRITE:
+		return REQUEST | 1u << VB_FAULT_OF_WRITE;
+	case VB_OP_READ:
+		return REQUEST | 1u << VB_FAULT_OF_READ;
+	case VB_OP_ATOMIC:
+		return REQUEST | 1u << VB_FAULT_OF_ATOMIC;
+	case VB_OP_FLUSH:
+		return REQUEST;
+	case VB_OP_READ_RESPONSE:
+		return ANSWER | 1u << VB_FAULT_OF_READ;
+	case VB_OP_ATOMIC_ACK:
+		return ANSWER | 1u << VB_FAULT_OF_ATOMIC;
+	case VB_OP_ACK:
+		return ALL | 1u << VB_FAULT_OF_ACK;
+	case VB_OP_CNP:
+		break;
+	}
+	return ALL;
+}
+
+/* A datagram says whose it is. */
+static uint32_t source_of(const struct vb_roce_route *route, const struct vb_packet *packet)
+{
+	if (route->qpn || !vb_opcode_has(packet->row, VB_EXT_DETH))
+		return route->qpn;
+	return vb_deth_source_qpn((const struct vb_deth *)vb_packet_extension(packet, VB_EXT_DETH));
+}
+
+static bool is_reliable(uint8_t opcode)
+{
+	unsigned service = opcode >> VB_OPCODE_BITS;
+	return service == VB_SERVICE_RC || service == VB_SERVICE_XRC;
+}
+
+/* qpn: of this process's queue pair. */
+static struct vb_fault_subject subject_of(const struct vb_packet *packet, enum vb_fault_direction direction, uint32_t qpn,
+					  const struct in6_addr *peer)
+{
+	bool is_cm = packet->destination_qpn == VB_GSI_QPN;
+	struct vb_fault_subject s = {
+		.site = VB_FAULT_PACKET,
+		.direction = direction,
+		.packets = is_cm ? 1u << VB_FAULT_OF_CM | 1u << VB_FAULT_OF_ALL : classes_of(packet->row),
+		.qp = vb_fault_qp(qpn),
+		.peer = peer->s6_addr,
+	};
+	s.is_repeat = is_reliable(packet->opcode) && vb_fault_repeats(direction, !packet->row->flags.request, s.qp, packet->psn);
+	return s;
+}
+
+/* What all rules together do to a packet. */
+struct fate {
+	bool is_lost, is_corrupt, is_doubled, is_overtaken;
+	uint64_t late_ns, random;
+};
+
+static struct fate fate_of(struct vb_fault_subject *subject)
+{
+	struct vb_fault_bite bites[VB_FAULT_RULES];
+	struct fate f = { 0 };
+	unsigned n = vb_fault_ask(subject, bites);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned kind = bites[i].rule->kind;
+		f.is_lost |= kind == VB_FAULT_DROP;
+		f.is_doubled |= kind == VB_FAULT_DUPLICATE;
+		f.is_overtaken |= kind == VB_FAULT_REORDER;
+		if (kind == VB_FAULT_CORRUPT) {
+			f.is_corrupt = true;
+			f.random = bites[i].random;
+		}
+		if (kind == VB_FAULT_DELAY)
+			f.late_ns = vb_max_u64(f.late_ns, vb_fault_delay_ns(&bites[i]));
+	}
+	return f;
+}
+
+/* ---- what is held back ---- */
+
+struct held {
+	struct vb_list node;
+	uint64_t due_ns;
+	bool is_overtaken;         /* or goes as soon as another one to the same queue pair has gone */
+	bool is_arrival;
+	uint32_t qpn;              /* where it goes */
+	struct vb_inbox_addr addr; /* an arrival's */
+	struct vb_roce_route route; /* else */
+	size_t bytes;
+	uint8_t packet[];
+};
+
+static void timer_fired(struct vb_timer *timer, uint64_t now_ns);
+
+static struct vb_lock lock;
+static struct vb_list queue = VB_LIST_INIT(queue); /* by the time that they are due, equal ones as they came; under lock */
+static unsigned nheld;
+static struct vb_timer timer = { .fire = timer_fired };
+
+static void release(struct held *h)
+{
+	if (h->is_arrival) {
+		struct vb_inbox_msg msg = { .addr = h->addr, .payload = h->packet, .payload_bytes = h->bytes, .sender_uid = (uid_t)-1 };
+		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
+	} else {
+		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);
+	}
+	free(h);
+}
+
+static void enqueue(struct held *h)
+{
+	vb_lock(&lock);
+	struct vb_list *behind = queue.prev;
+	while (behind != &queue && vb_container_of(behind, struct held, node)->due_ns > h->due_ns)
+		behind = behind->prev;
+	vb_list_add_tail(behind->next, &h->node); /* before what follows */
+	nheld++;
+	uint64_t first_ns = vb_container_of(queue.next, struct held, node)->due_ns;
+	vb_unlock(&lock);
+	vb_timer_set(&timer, first_ns);
+}
+
+static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, const struct fate *f)
+{
+	uint64_t now = vb_now_ns(), due = vb_max_u64(now + f->late_ns, vb_fault_frozen_until());
+	if (!f->is_overtaken && due <= now)
+		return NULL;
+	vb_lock(&lock);
+	bool has_room = nheld < MAX_HELD;
+	vb_unlock(&lock);
+	struct held *h = has_room ? malloc(sizeof(*h) + bytes) : NULL;
+	if (!h)
+		return NULL;
+	*h = (struct held){ .due_ns = f->is_overtaken ? due + OVERTAKE_NS : due, .is_overtaken = f->is_overtaken, .qpn = qpn, .bytes = bytes };
+	memcpy(h->packet, packet, bytes);
+	return h;
+}
+
+/* The first that is due, or that a packet to this queue pair has overtaken; NULL: none. */
+static struct held *take(uint64_t now_ns, uint32_t overtaker)
+{
+	struct held *h, *found = NULL;
+	vb_lock(&lock);
+	vb_list_for_each(h, &queue, node)
+		if (!found && (h->due_ns <= now_ns || (overtaker && h->is_overtaken && h->qpn == overtaker)))
+			found = h;
+	if (found) {
+		vb_list_del(&found->node);
+		nheld--;
+	}
+	vb_unlock(&lock);
+	return found;
+}
+
+static void let_go(uint64_t now_ns, uint32_t overtaker)
+{
+	struct held *h;
+	while ((h = take(now_ns, overtaker)))
+		release(h);
+}
+
+static void timer_fired(struct vb_timer *t, uint64_t now_ns)
+{
+	let_go(now_ns, 0);
+	vb_lock(&lock);
+	uint64_t next_ns = queue.next == &queue ? 0 : vb_container_of(queue.next, struct held, node)->due_ns;
+	vb_unlock(&lock);
+	if (next_ns)
+		vb_timer_set(t, next_ns);
+}
+
+/* ---- on the way out ---- */
+
+/* Behind the BTH, of which the ICRC does not cover all. */
+static void change_a_bit(uint8_t *packet, size_t bytes, uint64_t random)
+{
+	uint64_t bit = random % ((bytes - VB_BTH_BYTES) * 8);
+	packet[VB_BTH_BYTES + bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
+
+static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
+{
+	struct vb_packet packet;
+	int err = 0;
+	if (vb_fault_is_cut(&route->addr.src, &route->addr.dst))
+		return 0;
+	if (vb_packet_parse(bytes, len - VB_ICRC_BYTES, &packet))
+		return vb_roce_transmit_now(route, bytes, len, len);
+	struct vb_fault_subject subject = subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
+	struct fate f = fate_of(&subject);
+	if (f.is_corrupt)
+		change_a_bit(bytes, len, f.random);
+	struct held *h = f.is_lost ? NULL : hold(bytes, len, packet.destination_qpn, &f);
+	if (h) {
+		h->route = *route;
+		enqueue(h);
+		if (f.is_doubled)
+			vb_roce_transmit_now(route, bytes, len, len);
+		return 0;
+	}
+	for (unsigned times = f.is_lost ? 0 : 1 + f.is_doubled; times; times--)
+		err = vb_roce_transmit_now(route, bytes, len, len);
+	if (!f.is_lost)
+		let_go(0, packet.destination_qpn);
+	return err;
+}
+
+/* One by one, so each has the IPv4 identification 0 instead of its place among the others. */
+int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	uint8_t packet[MAX_PACKET_BYTES];
+	int err = 0;
+	for (size_t at = 0; at < len && !err; at += segment) {
+		size_t n = vb_min_u64(segment, len - at);
+		if (n > sizeof(packet))
+			return vb_roce_transmit_now(route, bytes, len, segment);
+		memcpy(packet, (const uint8_t *)bytes + at, n);
+		if (at)
+			vb_icrc_sign(&route->icrc, packet, n, 0);
+		err = depart(route, packet, n);
+	}
+	return err;
+}
+
+/* ---- on the way in ---- */
+
+/* A packet that is changed on its way is one whose ICRC is wrong: it is dropped. */
+unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
+{
+	struct vb_packet packet;
+	if (vb_fault_is_cut(&msg->addr.dst, &msg->addr.src))
+		return 0;
+	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet))
+		return 1;
+	struct vb_fault_subject subject = subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
+	struct fate f = fate_of(&subject);
+	if (f.is_lost || f.is_corrupt)
+		return 0;
+	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ? NULL : hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
+	if (h) {
+		h->is_arrival = true;
+		h->addr = msg->addr;
+		enqueue(h);
+		return f.is_doubled;
+	}
+	let_go(0, packet.destination_qpn);
+	return 1 + f.is_doubled;
+}
+
+/* What is held is the parent's to let go. */
+static void forget(void)
+{
+	vb_lock_init(&lock);
+	vb_list_init(&queue);
+	nheld = 0;
+	memset(&timer.node, 0, sizeof(timer.node));
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}

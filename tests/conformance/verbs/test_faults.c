@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Faults on purpose (verbatim-faults(7)) as a program sees them through the calls that Debian's programs do not make. The library reads
+ * its setting when it is loaded, so each case runs in this program executed anew, with its expression.
+ */
+#include "world.h"
+
+static bool becomes(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	for (unsigned ms = 0; ms < 5000 && state_of(qp) != state; ms++)
+		usleep(1000);
+	return state_of(qp) == state;
+}
+
+/* ---- calls ---- */
+
+static void calls__fail_once(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	struct ibv_wc wc;
+	assert_null_errno(ENOMEM, ibv_reg_mr(w->pd, w->buffer, 16, 0)); /* the world's is the first */
+	struct ibv_mr *mr = ibv_reg_mr(w->pd, w->buffer, 16, 0);
+	assert_errno(EBUSY, ibv_dereg_mr(mr));
+	assert_errno(0, ibv_dereg_mr(mr));
+	assert_errno(ENOMEM, post_recv(w, x.b, 1));
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	assert_errno(EIO, post_send(w, x.a, 2, 0));
+	assert_int_equal(ibv_poll_cq(w->cq, 1, &wc), -EFAULT);
+	drain(w->cq, 2);
+	assert_errno(EINVAL, ibv_req_notify_cq(w->cq, 0));
+	disconnected(&x);
+}
+
+static void wr_complete__fails_and_forgets(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC, .send_cq = w->cq, .recv_cq = w->cq, .pd = w->pd, .sq_sig_all = 1,
+		.cap = qp_attr(w).cap, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND };
+	struct ibv_qp *a = ibv_create_qp_ex(w->ctx, &attr), *b = make_qp(w, NULL);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(a);
+	bring_to(w, a, IBV_QPS_RTS, b->qp_num);
+	bring_to(w, b, IBV_QPS_RTS, a->qp_num);
+	assert_errno(0, post_recv(w, b, 7));
+	for (int turn = 0; turn < 2; turn++) {
+		ibv_wr_start(ex);
+		ex->wr_id = (uint64_t)turn;
+		ibv_wr_send(ex);
+		ibv_wr_set_sge(ex, w->mr->lkey, (uintptr_t)w->buffer, 16);
+		assert_errno(turn == 0 ? EIO : 0, ibv_wr_complete(ex));
+	}
+	for (int i = 0; i < 2; i++) {
+		struct ibv_wc wc = next_wc(w->cq);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wr_id, wc.opcode == IBV_WC_RECV ? 7 : 1);
+	}
+	assert_errno(0, ibv_destroy_qp(a));
+	assert_errno(0, ibv_destroy_qp(b));
+}
+
+static void counts__begin_anew_in_a_child(void **state)
+{
+	struct world *w = *state;
+	int status;
+	assert_null_errno(ENOMEM, ibv_alloc_pd(w->ctx)); /* the second */
+	pid_t pid = fork();
+	if (pid == 0) {
+		is_forked_child = true;
+		struct ibv_context *ctx = open_test_device();
+		if (!ibv_alloc_pd(ctx))
+			FAILS("the first is refused");
+		assert_null_errno(ENOMEM, ibv_alloc_pd(ctx));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* ---- completions ---- */
+
+static void complete__what_is_behind_is_flushed(void **state)
+{
+	static const enum ibv_wc_status wanted[] = { IBV_WC_SUCCESS, IBV_WC_LOC_PROT_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR };
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	unsigned received = 0, sent = 0;
+	for (uint64_t i = 0; i < COUNT(wanted); i++)
+		assert_errno(0, post_recv(w, x.b, i));
+	for (uint64_t i = 0; i < COUNT(wanted) - 1; i++)
+		assert_errno(0, post_send(w, x.a, i, 0));
+	while (received < COUNT(wanted) || sent < COUNT(wanted) - 1) {
+		struct ibv_wc wc = next_wc(w->cq);
+		bool is_recv = wc.qp_num == x.b->qp_num;
+		unsigned at = is_recv ? received++ : sent++;
+		assert_int_equal(wc.wr_id, at);
+		if (is_recv)
+			assert_int_equal(wc.status, wanted[at]);
+	}
+	assert_int_equal(state_of(x.b), IBV_QPS_ERR);
+	assert_int_equal(set_state(x.b, IBV_QPS_RESET), 0);
+	disconnected(&x);
+}
+
+static void complete__by_extended_polls(void **state)
+{
+	struct world *w = *state;
+	struct ibv_cq_init_attr_ex attr = { .cqe = 8 };
+	struct ibv_poll_cq_attr how = { 0 };
+	struct ibv_cq_ex *ex = ibv_create_cq_ex(w->ctx, &attr);
+	struct ibv_qp_init_attr init = qp_attr(w);
+	init.send_cq = ibv_cq_ex_to_cq(ex);
+	struct ibv_qp *a = ibv_create_qp(w->pd, &init), *b = make_qp(w, NULL);
+	bring_to(w, a, IBV_QPS_RTS, b->qp_num);
+	bring_to(w, b, IBV_QPS_RTS, a->qp_num);
+	for (uint64_t i = 0; i < 2; i++) {
+		assert_errno(0, post_recv(w, b, i));
+		assert_errno(0, post_send(w, a, i, 0));
+	}
+	drain(w->cq, 2);
+	for (uint64_t i = 0; i < 2; i++) {
+		int err;
+		while ((err = ibv_start_poll(ex, &how)) == ENOENT)
+			;
+		assert_errno(0, err);
+		assert_int_equal(ex->wr_id, i);
+		assert_int_equal(ex->status, i == 0 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
+		ibv_end_poll(ex);
+	}
+	assert_int_equal(state_of(a), IBV_QPS_ERR);
+	assert_errno(0, ibv_destroy_qp(a));
+	assert_errno(0, ibv_destroy_qp(b));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(ex)));
+}
+
+static void complete__sends_of_datagrams_stop(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp_init_attr init = qp_attr(w);
+	struct ibv_ah_attr to = connect_attr(w, 0).ah_attr;
+	struct ibv_qp_attr attr = { .port_num = 1, .qkey = 5 };
+	static const int masks[] = { [IBV_QPS_INIT] = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+				     [IBV_QPS_RTR] = IBV_QP_STATE, [IBV_QPS_RTS] = IBV_QP_STATE | IBV_QP_SQ_PSN };
+	init.qp_type = IBV_QPT_UD;
+	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
+	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++)
+		assert_errno(0, ibv_modify_qp(qp, &attr, masks[attr.qp_state]));
+	struct ibv_ah *ah = ibv_create_ah(w->pd, &to);
+	struct ibv_sge sge = sge_at(w, 0, 16);
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .wr.ud = { .ah = ah, .remote_qpn = qp->qp_num, .remote_qkey = 5 } }, *bad;
+	assert_errno(0, ibv_post_send(qp, &wr, &bad));
+	assert_int_equal(next_wc(w->cq).status, IBV_WC_LOC_QP_OP_ERR);
+	assert_int_equal(state_of(qp), IBV_QPS_SQE);
+	assert_errno(0, ibv_destroy_ah(ah));
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
+/* ---- receives ---- */
+
+static void rnr__comes_in_time(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	uint64_t received = 0;
+	for (uint64_t i = 0; i < 4; i++)
+		assert_errno(0, post_recv(w, x.b, i));
+	for (uint64_t i = 0; i < 4; i++)
+		assert_errno(0, post_send(w, x.a, i, 0));
+	for (unsigned n = 0; n < 8; n++) {
+		struct ibv_wc wc = next_wc(w->cq);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		if (wc.opcode == IBV_WC_RECV)
+			assert_int_equal(wc.wr_id, received++);
+	}
+	disconnected(&x);
+}
+
+static void rnr__comes_too_late(void **state)
+{
+	struct world *w = *state;
+	struct wire x = { make_qp(w, NULL), make_qp(w, NULL) };
+	struct ibv_qp_attr attr = connect_attr(w, x.b->qp_num);
+	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
+	bring_to(w, x.a, IBV_QPS_RTR, x.b->qp_num);
+	attr.qp_state = IBV_QPS_RTS;
+	attr.rnr_retry = 1;
+	assert_errno(0, ibv_modify_qp(x.a, &attr, mask_to[IBV_QPS_RTS]));
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_recv(w, x.b, 2));
+	assert_errno(EINVAL, ibv_post_recv(x.b, &(struct ibv_recv_wr){ .num_sge = SGES + 1 }, &(struct ibv_recv_wr *){ NULL }));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	drain(w->cq, 2);
+	assert_errno(0, post_send(w, x.a, 2, 0));
+	assert_int_equal(next_wc(w->cq).status, IBV_WC_RNR_RETRY_EXC_ERR);
+	assert_errno(0, set_state(x.b, IBV_QPS_ERR));
+	struct ibv_wc wc = next_wc(w->cq); /* it was posted all the same */
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(wc.wr_id, 2);
+	disconnected(&x);
+}
+
+static void rnr__of_shared_queues(void **state)
+{
+	struct world *w = *state;
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+	struct wire x = connected(w, srq);
+	struct ibv_sge sge = sge_at(w, 0, 64);
+	for (uint64_t i = 0; i < 2; i++) {
+		struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+		assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad));
+		assert_errno(0, post_send(w, x.a, i, 0));
+	}
+	drain(w->cq, 4);
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	assert_errno(0, ibv_post_srq_recv(srq, &wr, &bad)); /* kept, and dropped with the queue */
+	disconnected(&x);
+	assert_errno(0, ibv_destroy_srq(srq));
+}
+
+/* ---- ports and devices ---- */
+
+static enum ibv_event_type next_event(struct ibv_context *ctx)
+{
+	struct ibv_async_event event;
+	assert_int_equal(ibv_get_async_event(ctx, &event), 0);
+	ibv_ack_async_event(&event);
+	return event.event_type;
+}
+
+static enum ibv_port_state port_state(struct ibv_context *ctx)
+{
+	struct ibv_port_attr port;
+	assert_errno(0, ibv_query_port(ctx, 1, &port));
+	return port.state;
+}
+
+static void link__goes_and_comes(void **state)
+{
+	struct world *w = *state;
+	struct ibv_device_attr attr;
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+	assert_errno(0, ibv_query_device(w->ctx, &attr));
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ERR);
+	assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+	ibv_free_device_list(ibv_get_device_list(NULL)); /* a look at the interfaces does not mend it */
+	assert_int_equal(port_state(w->ctx), IBV_PORT_DOWN);
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(port_state(w->ctx), IBV_PORT_ACTIVE);
+}
+
+static void device__fails(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(EIO, post_send(w, x.a, 1, 0));
+	assert_int_equal(next_wc(w->cq).status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(next_event(w->ctx), IBV_EVENT_DEVICE_FATAL);
+	assert_null_errno(EIO, ibv_alloc_pd(w->ctx));
+	assert_null_errno(EIO, ibv_reg_mr(w->pd, w->buffer, 16, 0));
+	disconnected(&x);
+}
+
+/* ---- packets ---- */
+
+/* Every message once, in order, whatever becomes of its packets. */
+static void packets__are_repaired(void **state)
+{
+	enum { MESSAGES = 60, WINDOW = 4 };
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	uint64_t received = 0, sent = 0, posted = 0;
+	while (received < MESSAGES || sent < MESSAGES) {
+		for (; posted < MESSAGES && posted - sent < WINDOW && posted - received < WINDOW; posted++) {
+			assert_errno(0, post_recv(w, x.b, posted));
+			assert_errno(0, post_send(w, x.a, posted, 0));
+		}
+		struct ibv_wc wc = next_wc(w->cq);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wr_id, wc.opcode == IBV_WC_RECV ? received++ : sent++);
+	}
+	disconnected(&x);
+}
+
+static void peer__vanishes(void **state)
+{
+	struct world *w = *state;
+	struct wire x = connected(w, NULL);
+	assert_errno(0, post_recv(w, x.b, 1));
+	assert_errno(0, post_recv(w, x.b, 2));
+	assert_errno(0, post_send(w, x.a, 1, 0));
+	drain(w->cq, 2);
+	assert_errno(0, post_send(w, x.a, 2, 0));
+	assert_int_equal(next_wc(w->cq).status, IBV_WC_RETRY_EXC_ERR);
+	assert_true(becomes(x.a, IBV_QPS_ERR));
+	disconnected(&x);
+}
+
+/* ---- running ---- */
+
+static const struct {
+	const char *name, *faults;
+	void (*run)(void **state);
+} cases[] = {
+#define CASE(function, expression) { #function, expression, function }
+	CASE(calls__fail_once, "fail ibv_reg_mr ENOMEM #2; fail ibv_dereg_mr EBUSY #1; fail ibv_post_recv ENOMEM #1; "
+			       "fail ibv_post_send EIO #2 qp=1; fail ibv_poll_cq EFAULT #1; fail ibv_req_notify_cq EINVAL"),
+	CASE(wr_complete__fails_and_forgets, "fail ibv_wr_complete EIO #1"),
+	CASE(counts__begin_anew_in_a_child, "fail ibv_alloc_pd ENOMEM #2"),
+	CASE(complete__what_is_behind_is_flushed, "complete recv LOC_PROT_ERR #2 qp=2"),
+	CASE(complete__by_extended_polls, "complete send REM_ACCESS_ERR #1 qp=1"),
+	CASE(complete__sends_of_datagrams_stop, "complete send LOC_QP_OP_ERR #1"),
+	CASE(rnr__comes_in_time, "rnr #2 for 30ms qp=2"),
+	CASE(rnr__comes_too_late, "rnr #2"),
+	CASE(rnr__of_shared_queues, "rnr #2 for 20ms; rnr #3"),
+	CASE(link__goes_and_comes, "link down for 300ms device=vb_lo at ibv_query_device"),
+	CASE(device__fails, "event DEVICE_FATAL at ibv_post_send"),
+	CASE(packets__are_repaired, "seed=5; drop 10%; duplicate 10%; reorder 10%; corrupt 5%; delay 100us-2ms 10%; drop 5% in; "
+				    "duplicate 5% in; reorder 5% in; delay 1ms 5% in; drop 5% of ack; corrupt 1% in"),
+	CASE(peer__vanishes, "vanish at ibv_post_send #2"),
+#undef CASE
+};
+
+/* With its faults, and quiet: the verdict is its exit status. */
+static void run_anew(void **state)
+{
+	enum { LIMIT_S = 60 };
+	size_t which = (size_t)(uintptr_t)*state;
+	char number[8];
+	int status;
+	snprintf(number, sizeof(number), "%zu", which);
+	pid_t pid = fork();
+	if (pid == 0) {
+		alarm(LIMIT_S);
+		setenv("VERBATIM_FAULTS", cases[which].faults, 1);
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execl("/proc/self/exe", "test_verbs_faults", number, NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (status)
+		fail_msg("%s: %s", cases[which].name, WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "failed");
+}
+
+static int run_case(size_t which)
+{
+	struct CMUnitTest test[] = { { cases[which].name, cases[which].run, make_world, end_world, NULL } };
+	cmocka_set_message_output(CM_OUTPUT_STDOUT);
+	return cmocka_run_group_tests(test, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	struct CMUnitTest tests[COUNT(cases)];
+	if (argc > 1)
+		return run_case((size_t)atoi(argv[1]));
+	for (size_t i = 0; i < COUNT(cases); i++)
+		tests[i] = (struct CMUnitTest){ cases[i].name, run_anew, NULL, NULL, (void *)(uintptr_t)i };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
