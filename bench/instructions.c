@@ -26,7 +26,7 @@ static struct ibv_mr *mr;
 static uint8_t (*bytes)[64];      /* what comes, what goes */
 
 /* The calls that are counted, one in each exchange: writing a dump takes so long that the progress thread would take over. */
-enum call { POST_RECV, POST_SEND, POLL_RECEIVER, POLL_SENDER, CALLS };
+enum call { POST_RECV, POST_SEND, POLL_RECEIVER, POLL_SENDER, POST_BUILT, CALLS };
 
 static enum call counted;
 
@@ -124,6 +124,21 @@ static __attribute__((noinline)) void post_sends(int kind)
 	check(ibv_post_send(qp, sends[kind], &bad) == 0, "ibv_post_send");
 }
 
+/* The same sends by the calls of ibv_wr_post(3). */
+static __attribute__((noinline)) void build_sends(int length)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+
+	ibv_wr_start(ex);
+	for (int i = 0; i < length; i++) {
+		ex->wr_id = 0;
+		ex->wr_flags = 0;
+		ibv_wr_send(ex);
+		ibv_wr_set_sge(ex, send_sge.lkey, send_sge.addr, send_sge.length);
+	}
+	check(ibv_wr_complete(ex) == 0, "ibv_wr_complete");
+}
+
 static void post_write(void)
 {
 	post_sends(1);
@@ -147,7 +162,11 @@ static void exchange_sends(unsigned me, int length)
 	step();
 	poll_in_vain();
 	step();
-	if (me == 0) {
+	if (me == 0 && counted == POST_BUILT) {
+		begin(POST_BUILT);
+		build_sends(length);
+		end(POST_BUILT);
+	} else if (me == 0) {
 		begin(POST_SEND);
 		post_sends(0);
 		end(POST_SEND);
@@ -193,11 +212,19 @@ static void count_sends(unsigned me, int length)
 {
 	static const char *const names[] = { "send: post_recv", "send: post_send", "send: poll_cq, receiver", "send: poll_cq, sender" };
 
-	for (counted = 0; counted < CALLS; counted++) {
+	for (counted = 0; counted < POST_BUILT; counted++) {
 		exchange_sends(me, length);
 		if (me == (counted == POST_RECV || counted == POLL_RECEIVER))
 			CALLGRIND_DUMP_STATS_AT(names[counted]);
 	}
+}
+
+static void count_built_sends(unsigned me, int length)
+{
+	counted = POST_BUILT;
+	exchange_sends(me, length);
+	if (me == 0)
+		CALLGRIND_DUMP_STATS_AT("send: ibv_wr_*");
 }
 
 static void count_writes(unsigned me, int length)
@@ -263,6 +290,8 @@ static void count(unsigned me)
 			count_sends(me, length);
 			count_writes(me, length);
 		}
+		for (int i = 0; i < SAMPLES; i++)
+			count_built_sends(me, length);
 	}
 	meet(&shared->meeting, 2);
 }

@@ -163,13 +163,14 @@ void open_device(struct device *device)
 
 struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth, bool signal_all)
 {
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = signal_all,
-		.cap = { .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = signal_all, .pd = device->pd,
+		.cap = { .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
-	struct ibv_qp *qp = ibv_create_qp(device->pd, &init);
+	struct ibv_qp *qp = ibv_create_qp_ex(device->context, &init);
 
-	check(qp, "ibv_create_qp");
+	check(qp, "ibv_create_qp_ex");
 	check(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0, "to INIT");
 	return qp;
 }

@@ -271,18 +271,24 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 	}
 }
 
-void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
+/* Takes out a QP's completions, or an SRQ's if qp is NULL. cq->lock is held. */
+static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct vb_srq *srq)
 {
-	vb_lock(&cq->lock);
 	uint32_t keep = cq->head;
 	for (uint32_t i = cq->head; i != cq->tail; i++) {
 		struct vb_cqe *e = &cq->ring[i & cq->mask];
-		if (e->qp != qp)
+		if (qp ? e->qp != qp : !e->is_srq || e->srq != srq)
 			cq->ring[keep++ & cq->mask] = *e;
 		else if (e->is_srq)
 			retire(e);
 	}
 	cq->tail = keep;
+}
+
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	purge_locked(cq, qp, NULL);
 	if (cq->hot == qp)
 		cq->hot = NULL;
 	vb_unlock(&cq->lock);
@@ -299,12 +305,6 @@ void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
 void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
 {
 	vb_lock(&cq->lock);
-	uint32_t keep = cq->head;
-	for (uint32_t i = cq->head; i != cq->tail; i++) {
-		struct vb_cqe *e = &cq->ring[i & cq->mask];
-		if (!e->is_srq || e->srq != srq)
-			cq->ring[keep++ & cq->mask] = *e;
-	}
-	cq->tail = keep;
+	purge_locked(cq, NULL, srq);
 	vb_unlock(&cq->lock);
 }

@@ -425,7 +425,7 @@ int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be ack
 /* As ibv_modify_qp (0 or a negative errno): checked against the table in qp_state.h, committed only if all of it is right. */
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr); /* everything that it has; the caller picks by mask */
-/* As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. */
+/* As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. A list of sends without bad: all or none. */
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 

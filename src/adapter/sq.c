@@ -392,8 +392,10 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 {
 	int err = 0;
 	vb_lock(&qp->sq.lock);
+	uint32_t before = qp->sq.tail;
 	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
-		*bad = wr;
+		if (bad)
+			*bad = wr;
 		vb_unlock(&qp->sq.lock);
 		return refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
 	}
@@ -401,8 +403,12 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 		err = post_one(qp, wr);
 		wr = err ? wr : wr->next;
 	}
-	if (vb_unlikely(err))
-		*bad = wr;
+	if (vb_unlikely(err)) {
+		if (bad)
+			*bad = wr;
+		else
+			qp->sq.tail = before; /* nobody has seen what was behind it */
+	}
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	if (vb_unlikely(is_broken(qp)))
 		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);

@@ -4,70 +4,91 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "adapter/arena.h"
 #include "adapter/progress.h"
 
-enum { MAX_SRQS = 0xffffff };
+/* The numbers of one of this process's slots: no queue of another process of the host has them. */
+struct block {
+	uint32_t slot;
+	struct vb_srq *srqs[VB_SLOT_QPS]; /* NULL where none is */
+};
 
-/* Under vb_progress_lock: by number, NULL where none is. Number 0 is never used. */
-static struct vb_srq **table;
-static uint32_t room, next = 1;
+/* Under vb_progress_lock, but for adding blocks, which grow_lock guards. */
+static struct block *blocks[VB_ARENA_SLOTS];
+static uint32_t nblocks, next;
+static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct vb_srq *find_locked(uint32_t srqn, uint32_t xrcd)
 {
-	struct vb_srq *srq = srqn < room ? table[srqn] : NULL;
+	uint32_t i = 0;
+	while (i < nblocks && blocks[i]->slot != srqn >> VB_SLOT_SHIFT)
+		i++;
+	struct vb_srq *srq = i < nblocks ? blocks[i]->srqs[srqn % VB_SLOT_QPS] : NULL;
 	return srq && srq->xrcd->number == xrcd ? srq : NULL;
 }
 
 /* ---- numbers ---- */
 
-static bool grow(uint32_t to)
+static int add_block(void)
 {
-	struct vb_srq **grown = calloc(to, sizeof(*grown));
-	if (!grown)
-		return false;
-	vb_lock(&vb_progress_lock);
-	struct vb_srq **old = grown;
-	if (to > room) {
-		for (uint32_t i = 0; i < room; i++)
-			grown[i] = table[i];
-		old = table;
-		table = grown;
-		room = to;
+	struct block *b = nblocks < VB_ARENA_SLOTS ? calloc(1, sizeof(*b)) : NULL;
+	if (!b)
+		return -ENOMEM;
+	b->slot = vb_slot_first();
+	int err = nblocks ? vb_slot_take(&b->slot) : 0;
+	if (err) {
+		free(b);
+		return err;
 	}
+	vb_lock(&vb_progress_lock);
+	blocks[nblocks++] = b;
 	vb_unlock(&vb_progress_lock);
-	free(old);
-	return true;
+	return 0;
 }
 
 /* A number that has rested: they are handed out in turn. */
-static bool place_locked(struct vb_srq *srq)
+static bool place(struct vb_srq *srq)
 {
-	for (uint32_t tried = 1; tried < room; tried++) {
-		uint32_t n = next;
-		next = next + 1 < room ? next + 1 : 1;
-		if (table[n])
+	vb_lock(&vb_progress_lock);
+	uint32_t total = nblocks * VB_SLOT_QPS;
+	for (uint32_t tried = 0; tried < total; tried++) {
+		uint32_t at = next++ % total;
+		struct block *b = blocks[at / VB_SLOT_QPS];
+		if (b->srqs[at % VB_SLOT_QPS])
 			continue;
-		table[n] = srq;
-		srq->number = n;
-		return true;
+		b->srqs[at % VB_SLOT_QPS] = srq;
+		srq->number = b->slot << VB_SLOT_SHIFT | at % VB_SLOT_QPS;
+		break;
 	}
-	return false;
+	vb_unlock(&vb_progress_lock);
+	return srq->number;
+}
+
+static int number(struct vb_srq *srq)
+{
+	int err = 0;
+	pthread_mutex_lock(&grow_lock);
+	srq->number = 0; /* which no slot has */
+	while (!err && !place(srq))
+		err = add_block();
+	pthread_mutex_unlock(&grow_lock);
+	return err;
+}
+
+static void drop_locked(const struct vb_srq *srq)
+{
+	for (uint32_t i = 0; i < nblocks; i++)
+		if (blocks[i]->slot == srq->number >> VB_SLOT_SHIFT)
+			blocks[i]->srqs[srq->number % VB_SLOT_QPS] = NULL;
 }
 
 int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq)
 {
 	srq->xrcd = xrcd;
 	srq->cq = cq;
-	for (;;) {
-		vb_lock(&vb_progress_lock);
-		bool placed = place_locked(srq);
-		uint32_t had = room;
-		vb_unlock(&vb_progress_lock);
-		if (placed)
-			break;
-		if (had > MAX_SRQS / 2 || !grow(had ? 2 * had : 64))
-			return -ENOMEM;
-	}
+	int err = number(srq);
+	if (err)
+		return err;
 	atomic_fetch_add(&xrcd->refs, 1);
 	atomic_fetch_add(&cq->refs, 1);
 	return 0;
@@ -78,7 +99,7 @@ bool vb_xrc_srq_leave(struct vb_srq *srq)
 	vb_lock(&vb_progress_lock);
 	bool idle = !atomic_load(&srq->refs);
 	if (idle)
-		table[srq->number] = NULL;
+		drop_locked(srq);
 	vb_unlock(&vb_progress_lock);
 	if (!idle)
 		return false;
@@ -127,17 +148,19 @@ uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn)
 void vb_xrc_forget(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);
-	for (uint32_t i = 0; i < room; i++)
-		if (table[i])
-			vb_cq_forget(table[i]->cq, qp);
+	for (uint32_t i = 0; i < nblocks * VB_SLOT_QPS; i++) {
+		const struct vb_srq *srq = blocks[i / VB_SLOT_QPS]->srqs[i % VB_SLOT_QPS];
+		if (srq)
+			vb_cq_forget(srq->cq, qp);
+	}
 	vb_unlock(&vb_progress_lock);
 }
 
-/* A forked child has none of its parent's queues. */
+/* A forked child has none of its parent's queues, and other slots. */
 static void forget_all(void)
 {
-	for (uint32_t i = 0; i < room; i++)
-		table[i] = NULL;
+	nblocks = next = 0; /* the blocks stay allocated */
+	pthread_mutex_init(&grow_lock, NULL);
 }
 
 __attribute__((constructor)) static void watch_forks(void)

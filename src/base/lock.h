@@ -2,7 +2,7 @@
 /*
  * A spin lock for sections of tens of nanoseconds that never block. A waiter yields its processor after a short spin,
  * because the holder may have been preempted. Release is a plain store, so an uncontended pair costs one locked
- * instruction. A lock made single-threaded (vb_lock_elide) costs a predictable branch.
+ * instruction.
  */
 #ifndef VB_LOCK_H
 #define VB_LOCK_H
@@ -13,10 +13,9 @@
 
 struct vb_lock {
 	atomic_uchar held;
-	bool elided; /* the program promised that one thread at a time uses the object */
 };
 
-#define VB_LOCK_INIT { 0, false }
+#define VB_LOCK_INIT { 0 }
 
 /* Tells the processor that this is a spin loop. */
 static inline void vb_pause(void)
@@ -33,13 +32,10 @@ static inline void vb_pause(void)
 static inline void vb_lock_init(struct vb_lock *l)
 {
 	atomic_init(&l->held, 0);
-	l->elided = false;
 }
 
 static inline bool vb_lock_try(struct vb_lock *l)
 {
-	if (l->elided)
-		return true;
 	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
 	       !atomic_exchange_explicit(&l->held, 1, memory_order_acquire);
 }
@@ -62,8 +58,7 @@ static inline void vb_lock(struct vb_lock *l)
 
 static inline void vb_unlock(struct vb_lock *l)
 {
-	if (!l->elided)
-		atomic_store_explicit(&l->held, 0, memory_order_release);
+	atomic_store_explicit(&l->held, 0, memory_order_release);
 }
 
 #endif

@@ -153,7 +153,7 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_at
 					    parent_of(attr), "ibv_create_cq_ex");
 	if (!cq)
 		return NULL;
-	cq->is_single_threaded = flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	cq->is_single_threaded = (flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || vb_is_single_threaded(parent_of(attr));
 	cq->cq.ignores_overrun = flags_of(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	cq->cq.want_timestamp = attr->wc_flags & TIMESTAMPS;
 	fill_readers(&cq->ex, attr->wc_flags);

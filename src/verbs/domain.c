@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Thread domains and parent domains. A parent domain is a further handle on a protection domain, with allocators for the memory of
- * queues. A thread domain promises that one thread at a time uses what is made with it; the locks stay, because the adapter's
- * own thread works on queues too.
+ * queues. A thread domain promises that one thread at a time uses what is made with it: then the locks that keep the program's threads
+ * apart from each other (of ibv_wr_start and ibv_start_poll) are left alone. Those of the queues stay, because the adapter's own thread
+ * works on queues too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,11 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 		atomic_fetch_add(&vb_container_of(attr->td, struct vb_verbs_td, pub)->refs, 1);
 	vb_verbs_context_hold(context);
 	return &pd->pub;
+}
+
+bool vb_is_single_threaded(struct ibv_pd *pd)
+{
+	return pd && vb_container_of(pd, struct vb_verbs_pd, pub)->parent.td;
 }
 
 void vb_parent_domain_fini(struct vb_verbs_pd *pd)

@@ -208,6 +208,8 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
+/* Has the program promised, by a thread domain, that one thread at a time uses what is made with pd? pd may be NULL. */
+bool vb_is_single_threaded(struct ibv_pd *pd);
 /* Of a parent domain, once nothing uses it. */
 void vb_parent_domain_fini(struct vb_verbs_pd *pd);
 

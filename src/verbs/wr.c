@@ -9,20 +9,16 @@
 
 #include "verbs/verbs.h"
 
-/* Addresses of scatter entries and inline data are offsets until the batch is complete, because the arrays move. */
-struct entry {
-	struct ibv_send_wr wr;
-	size_t first_sge;
-};
-
+/* The arrays move when they grow; then what points into them is led to the new place. */
 struct vb_wr_batch {
-	pthread_mutex_t lock;
-	int err;               /* errno value of the first mistake */
+	struct vb_lock lock;
+	bool is_single_threaded;    /* by a thread domain: the lock is left alone */
+	int err;                    /* errno value of the first mistake */
 	struct ibv_send_wr nowhere; /* what is set of a request for which there was no memory */
-	struct entry *entries;
+	struct ibv_send_wr *wrs;    /* each leads to the next one in the array */
 	struct ibv_sge *sges;
-	uint8_t *bytes;        /* inline data */
-	size_t nentries, entries_room, nsges, sges_room, nbytes, bytes_room;
+	uint8_t *bytes;             /* inline data */
+	size_t nwrs, wrs_room, nsges, sges_room, nbytes, bytes_room;
 };
 
 static struct vb_verbs_qp *of(struct ibv_qp_ex *ex) { return vb_container_of(ex, struct vb_verbs_qp, ex); }
@@ -37,41 +33,87 @@ static void mistake(struct vb_wr_batch *b, int err, const char *why)
 		b->err = err;
 }
 
-/* Room for `more` further elements; *array may move. */
-static bool reserve(struct vb_wr_batch *b, void *array, size_t element_bytes, size_t used, size_t more, size_t *room)
+/* ---- room ---- */
+
+/* Of at least `wanted` elements, the new ones zero; NULL: there is no memory. The old array stays until its caller frees it. */
+static void *larger(struct vb_wr_batch *b, const void *array, size_t element_bytes, size_t wanted, size_t *room)
 {
-	void **at = array;
-	if (used + more <= *room)
-		return true;
-	size_t want = (used + more) * 2;
-	void *grown = realloc(*at, want * element_bytes);
+	uint8_t *grown = calloc(2 * wanted, element_bytes);
 	if (!grown) {
 		mistake(b, ENOMEM, "no memory for the work requests");
-		return false;
+		return NULL;
 	}
-	*at = grown;
-	*room = want;
+	if (array)
+		memcpy(grown, array, *room * element_bytes);
+	*room = 2 * wanted;
+	return grown;
+}
+
+static bool grow_wrs(struct vb_wr_batch *b)
+{
+	struct ibv_send_wr *wrs = larger(b, b->wrs, sizeof(*wrs), b->nwrs + 1, &b->wrs_room);
+	if (!wrs)
+		return false;
+	for (size_t i = 0; i < b->nwrs; i++)
+		wrs[i].next = &wrs[i + 1];
+	free(b->wrs);
+	b->wrs = wrs;
+	return true;
+}
+
+static bool grow_sges(struct vb_wr_batch *b, size_t more)
+{
+	struct ibv_sge *sges = larger(b, b->sges, sizeof(*sges), b->nsges + more, &b->sges_room);
+	if (!sges)
+		return false;
+	for (size_t i = 0; i < b->nwrs; i++)
+		if (b->wrs[i].num_sge)
+			b->wrs[i].sg_list = sges + (b->wrs[i].sg_list - b->sges);
+	free(b->sges);
+	b->sges = sges;
+	return true;
+}
+
+static bool grow_bytes(struct vb_wr_batch *b, size_t more)
+{
+	uint8_t *bytes = larger(b, b->bytes, 1, b->nbytes + more, &b->bytes_room);
+	if (!bytes)
+		return false;
+	for (size_t i = 0; i < b->nwrs; i++)
+		if (b->wrs[i].send_flags & IBV_SEND_INLINE && b->wrs[i].num_sge)
+			b->wrs[i].sg_list->addr += (uintptr_t)bytes - (uintptr_t)b->bytes;
+	free(b->bytes);
+	b->bytes = bytes;
 	return true;
 }
 
 /* ---- requests ---- */
 
-static struct entry *last(struct vb_wr_batch *b)
+static inline struct ibv_send_wr *last(struct vb_wr_batch *b)
 {
-	if (b->nentries)
-		return &b->entries[b->nentries - 1];
+	if (vb_likely(b->nwrs))
+		return &b->wrs[b->nwrs - 1];
 	mistake(b, EINVAL, "a setter was called before any work request");
 	return NULL;
 }
 
-static struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+/* What only some requests have is as it was in the last batch, but for what ibv_post_send(3) looks at in others, too. */
+static inline struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	if (!reserve(b, &b->entries, sizeof(*b->entries), b->nentries, 1, &b->entries_room))
+	if (vb_unlikely(b->nwrs == b->wrs_room) && !grow_wrs(b))
 		return &b->nowhere;
-	struct entry *e = &b->entries[b->nentries++];
-	*e = (struct entry){ .wr = { .wr_id = ex->wr_id, .opcode = opcode, .send_flags = ex->wr_flags }, .first_sge = b->nsges };
-	return &e->wr;
+	struct ibv_send_wr *wr = &b->wrs[b->nwrs++];
+	wr->wr_id = ex->wr_id;
+	wr->next = wr + 1;
+	wr->num_sge = 0;
+	wr->opcode = opcode;
+	wr->send_flags = ex->wr_flags & ~(unsigned)IBV_SEND_INLINE; /* which a setter says */
+	wr->imm_data = 0;
+	wr->wr.rdma.remote_addr = 0; /* of a datagram: its address handle */
+	wr->wr.rdma.rkey = 0;
+	wr->qp_type.xrc.remote_srqn = 0;
+	return wr;
 }
 
 static struct ibv_send_wr *add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr)
@@ -141,68 +183,78 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t header_byte
 
 static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	struct entry *e = last(of(ex)->batch);
-	if (!e)
+	struct ibv_send_wr *wr = last(of(ex)->batch);
+	if (!wr)
 		return;
-	e->wr.wr.ud.ah = ah;
-	e->wr.wr.ud.remote_qpn = remote_qpn;
-	e->wr.wr.ud.remote_qkey = remote_qkey;
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = remote_qpn;
+	wr->wr.ud.remote_qkey = remote_qkey;
 }
 
 static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 {
-	struct entry *e = last(of(ex)->batch);
-	if (e)
-		e->wr.qp_type.xrc.remote_srqn = srqn;
+	struct ibv_send_wr *wr = last(of(ex)->batch);
+	if (wr)
+		wr->qp_type.xrc.remote_srqn = srqn;
 }
 
 /* ---- data ---- */
 
+/* Room for the last request's scatter/gather list, which is the caller's to fill; NULL: a mistake was made. */
+static inline struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
+{
+	struct ibv_send_wr *wr = last(b);
+	if (!wr || (vb_unlikely(b->nsges + count > b->sges_room) && !grow_sges(b, count)))
+		return NULL;
+	wr->sg_list = &b->sges[b->nsges];
+	wr->num_sge = (int)count;
+	b->nsges += count;
+	return wr->sg_list;
+}
+
 static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sge *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	struct entry *e = last(b);
-	if (!e)
-		return;
 	if (count > of(ex)->qp.cap.max_send_sge) {
 		mistake(b, EINVAL, "more scatter/gather entries than the queue pair's max_send_sge");
 		return;
 	}
-	if (!reserve(b, &b->sges, sizeof(*b->sges), b->nsges, count, &b->sges_room))
-		return;
-	if (count)
-		memcpy(&b->sges[b->nsges], list, count * sizeof(*list));
-	e->first_sge = b->nsges;
-	e->wr.num_sge = (int)count;
-	b->nsges += count;
+	struct ibv_sge *to = add_sges(b, count);
+	if (to && count)
+		memcpy(to, list, count * sizeof(*list));
 }
 
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	set_sge_list(ex, 1, &(struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey });
+	struct ibv_sge *to = add_sges(of(ex)->batch, 1);
+	if (vb_likely(to != NULL))
+		*to = (struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey };
 }
 
 /* The data is gathered here into one entry, so that the number of buffers does not count. */
 static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	size_t total = 0, from = b->nbytes;
+	size_t total = 0;
 	for (size_t i = 0; i < count; i++)
 		total += list[i].length;
 	if (total > of(ex)->qp.cap.max_inline_data) {
 		mistake(b, EINVAL, "more inline data than the queue pair's max_inline_data");
 		return;
 	}
-	if (!reserve(b, &b->bytes, 1, b->nbytes, total, &b->bytes_room))
+	if (b->nbytes + total > b->bytes_room && !grow_bytes(b, total))
 		return;
+	struct ibv_sge *to = add_sges(b, total ? 1 : 0);
+	if (!to)
+		return;
+	if (total)
+		*to = (struct ibv_sge){ .addr = (uintptr_t)(b->bytes + b->nbytes), .length = (uint32_t)total };
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length)
 			memcpy(b->bytes + b->nbytes, list[i].addr, list[i].length);
 		b->nbytes += list[i].length;
 	}
-	set_sge_list(ex, total ? 1 : 0, &(struct ibv_sge){ .addr = from, .length = (uint32_t)total });
-	if (b->nentries)
-		b->entries[b->nentries - 1].wr.send_flags |= IBV_SEND_INLINE;
+	last(b)->send_flags |= IBV_SEND_INLINE;
 }
 
 static void set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
@@ -230,49 +282,31 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
-	pthread_mutex_lock(&b->lock);
+	if (!b->is_single_threaded)
+		vb_lock(&b->lock);
 	b->err = 0;
-	b->nentries = b->nsges = b->nbytes = 0;
-}
-
-/* Turns offsets into addresses and makes a list of the requests. */
-static void join(struct vb_wr_batch *b)
-{
-	for (size_t i = 0; i < b->nentries; i++) {
-		struct entry *e = &b->entries[i];
-		e->wr.sg_list = b->sges + e->first_sge;
-		e->wr.next = i + 1 < b->nentries ? &b->entries[i + 1].wr : NULL;
-		if ((e->wr.send_flags & IBV_SEND_INLINE) && e->wr.num_sge)
-			e->wr.sg_list->addr += (uintptr_t)b->bytes;
-	}
-}
-
-static bool fits(const struct vb_qp *qp, size_t count)
-{
-	return count <= qp->sq.max_wr - (qp->sq.tail - atomic_load(&qp->sq.retired));
-}
-
-static int wr_complete(struct ibv_qp_ex *ex)
-{
-	struct vb_verbs_qp *qp = of(ex);
-	struct vb_wr_batch *b = qp->batch;
-	struct ibv_send_wr *bad;
-	int err = -vb_refuse_inherited(ex->qp_base.context, "ibv_wr_complete");
-	if (!err && !fits(&qp->qp, b->nentries))
-		mistake(b, ENOMEM, "the send queue has no room for all of the work requests");
-	if (!err)
-		err = b->err;
-	if (!err && b->nentries) {
-		join(b);
-		err = qp->pub.context->ops.post_send(&qp->pub, &b->entries[0].wr, &bad); /* in front of which checks and others may be */
-	}
-	pthread_mutex_unlock(&b->lock);
-	return err;
+	b->nwrs = b->nsges = b->nbytes = 0;
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	pthread_mutex_unlock(&of(ex)->batch->lock);
+	struct vb_wr_batch *b = of(ex)->batch;
+	if (!b->is_single_threaded)
+		vb_unlock(&b->lock);
+}
+
+static int wr_complete(struct ibv_qp_ex *ex)
+{
+	struct vb_wr_batch *b = of(ex)->batch;
+	int err = -vb_refuse_inherited(ex->qp_base.context, "ibv_wr_complete");
+	if (!err)
+		err = b->err;
+	if (!err && b->nwrs) {
+		last(b)->next = NULL;
+		err = ex->qp_base.context->ops.post_send(&ex->qp_base, b->wrs, NULL); /* in front of which checks and others may be */
+	}
+	wr_abort(ex);
+	return err;
 }
 
 /* ---- set-up ---- */
@@ -316,7 +350,8 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	qp->batch = calloc(1, sizeof(*qp->batch));
 	if (!qp->batch)
 		return -ENOMEM;
-	pthread_mutex_init(&qp->batch->lock, NULL);
+	vb_lock_init(&qp->batch->lock);
+	qp->batch->is_single_threaded = vb_is_single_threaded(qp->pub.pd);
 	ex->wr_send = wr_send;
 	ex->wr_send_imm = wr_send_imm;
 	ex->wr_rdma_read = wr_rdma_read;
@@ -347,7 +382,7 @@ void vb_wr_batch_fini(struct vb_verbs_qp *qp)
 	struct vb_wr_batch *b = qp->batch;
 	if (!b)
 		return;
-	free(b->entries);
+	free(b->wrs);
 	free(b->sges);
 	free(b->bytes);
 	free(b);

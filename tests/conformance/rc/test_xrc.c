@@ -228,6 +228,31 @@ static void send__to_no_queue(struct end *e)
 	finish(e, &x);
 }
 
+/* Numbers are of the host: a queue of the sender's own process is none of the receiver's, and not mistaken for one. */
+static void send__to_a_queue_of_another_domain(struct end *e)
+{
+	struct xrc x;
+	struct queue own;
+	start(e, &x);
+	if (e->passive) {
+		for (int i = 0; i < 2; i++)
+			CHECK_EQ(post_srq(&x.q[i], i, 0, 64), 0);
+		meet(e);
+		hear(e);
+		for (int i = 0; i < 2; i++)
+			rc_expect_none(x.q[i].cq);
+	} else {
+		make_queue(e, x.xrcd, &own);
+		CHECK(own.number != x.number[0] && own.number != x.number[1]);
+		meet(e);
+		CHECK_EQ(post(e, &x, 1, IBV_WR_SEND, 0, 8, own.number, 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
+		free_queue(&own);
+		tell(e, 0);
+	}
+	finish(e, &x);
+}
+
 /* Nothing posted yet: the sender waits, the receive wakes it. */
 static void send__before_the_receive(struct end *e)
 {
@@ -356,6 +381,7 @@ static const struct body bodies[] = {
 	BODY(send__to_the_queue_that_it_names),
 	BODY(one_sided__in_the_queues_domain),
 	BODY(send__to_no_queue),
+	BODY(send__to_a_queue_of_another_domain),
 	BODY(send__before_the_receive),
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),

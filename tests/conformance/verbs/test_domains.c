@@ -111,6 +111,44 @@ static void parent__refused(void **state)
 	assert_errno(0, ibv_dealloc_td(td));
 }
 
+/* Two starts without an end between them: where a lock is held from start to end, the second would wait for ever. */
+static void thread_domain__leaves_locks_out(void **state)
+{
+	struct world *w = *state;
+	struct ibv_td_init_attr td_attr = { .comp_mask = 0 };
+	struct ibv_td *td = ibv_alloc_td(w->ctx, &td_attr);
+	struct ibv_parent_domain_init_attr attr = { .pd = w->pd, .td = td };
+	struct ibv_pd *pd = ibv_alloc_parent_domain(w->ctx, &attr);
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = pd };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_attr);
+	assert_non_null(cq);
+	struct ibv_qp_init_attr_ex init = { .send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq), .qp_type = IBV_QPT_RC, .pd = pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 2, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp *qp = ibv_create_qp_ex(w->ctx, &init);
+	assert_non_null(qp);
+	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);
+	assert_errno(0, post_recv(w, qp, 1));
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	ibv_wr_start(ex);
+	ibv_wr_start(ex);
+	ex->wr_id = 2;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
+	assert_errno(0, ibv_wr_complete(ex));
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	for (int i = 0; i < 2; i++) {
+		while (ibv_start_poll(cq, &poll) == ENOENT)
+			;
+		assert_int_equal(cq->status, IBV_WC_SUCCESS);
+	}
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+	assert_errno(0, ibv_dealloc_pd(pd));
+	assert_errno(0, ibv_dealloc_td(td));
+}
+
 /* ---- imports ---- */
 
 static void import__within_a_process(void **state)
@@ -213,6 +251,7 @@ int main(void)
 		WORLD_TEST(parent__allocates_queues),
 		WORLD_TEST(parent__without_memory),
 		WORLD_TEST(parent__refused),
+		WORLD_TEST(thread_domain__leaves_locks_out),
 		WORLD_TEST(import__within_a_process),
 		WORLD_TEST(dmabuf__what_can_be_mapped),
 		WORLD_TEST(regions__limits),

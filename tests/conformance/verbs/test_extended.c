@@ -259,6 +259,63 @@ static void wr__mistakes_post_nothing(void **state)
 	end_extended(&x);
 }
 
+/* What ibv_post_send would refuse in the middle of a list keeps all of the batch from being posted. */
+static void wr__all_or_none(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	struct ibv_wc wc;
+	assert_errno(0, post_recv(w, x.b, 1));
+	for (unsigned bad_one = 0; bad_one < 3; bad_one++) {
+		ibv_wr_start(x.ex);
+		for (unsigned i = 0; i < 3; i++) {
+			x.ex->wr_flags = i == bad_one ? 1 << 12 : IBV_SEND_SIGNALED;
+			ibv_wr_send(x.ex);
+			ibv_wr_set_sge(x.ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
+		}
+		assert_errno(EINVAL, ibv_wr_complete(x.ex));
+	}
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(ibv_poll_cq(ibv_cq_ex_to_cq(x.cq), 1, &wc), 0);
+	assert_errno(0, post_send(w, x.a, 7, 0)); /* the first that goes */
+	for (int i = 0; i < 2; i++) {
+		wc = next_wc(ibv_cq_ex_to_cq(x.cq));
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wr_id, wc.opcode & IBV_WC_RECV ? 1 : 7);
+	}
+	end_extended(&x);
+}
+
+/* Lists and inline data by turns, more each time: what was built before stays right where its memory moves. */
+static void wr__batches_that_grow(void **state)
+{
+	struct world *w = *state;
+	struct extended x = extended(w);
+	for (unsigned count = 1; count <= DEPTH; count++) {
+		ibv_wr_start(x.ex);
+		x.ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE; /* the latter is the setters' to say */
+		for (unsigned i = 0; i < count; i++) {
+			uint64_t word = 1000 * count + i;
+			size_t at = 1024 + 16 * i;
+			memcpy(w->buffer + at, &word, 8);
+			x.ex->wr_id = i;
+			ibv_wr_rdma_write(x.ex, w->mr->rkey, (uintptr_t)w->buffer + 8 * i);
+			if (i % 2)
+				ibv_wr_set_inline_data(x.ex, &word, 8);
+			else
+				ibv_wr_set_sge_list(x.ex, 2, (struct ibv_sge[]){ sge_at(w, at, 3), sge_at(w, at + 3, 5) });
+		}
+		assert_errno(0, ibv_wr_complete(x.ex));
+		for (unsigned i = 0; i < count; i++) {
+			struct ibv_wc wc = next_wc(ibv_cq_ex_to_cq(x.cq));
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			assert_int_equal(wc.wr_id, i);
+			assert_int_equal(((uint64_t *)w->buffer)[i], 1000 * count + i);
+		}
+	}
+	end_extended(&x);
+}
+
 static void qp__refused(void **state)
 {
 	struct world *w = *state;
@@ -285,6 +342,8 @@ int main(void)
 		WORLD_TEST(cq__moderated),
 		WORLD_TEST(wr__batch),
 		WORLD_TEST(wr__mistakes_post_nothing),
+		WORLD_TEST(wr__all_or_none),
+		WORLD_TEST(wr__batches_that_grow),
 		WORLD_TEST(qp__refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,6 +116,38 @@ static void qp_ex__without_memory(void **state)
 	null_when_out(ENOMEM, qp = make_qp_ex(w), assert_errno(0, ibv_destroy_qp(qp)));
 }
 
+static int build(struct world *w, struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	ibv_wr_start(ex);
+	for (int i = 0; i < 3; i++) {
+		ibv_wr_send(ex);
+		ibv_wr_set_sge(ex, w->mr->lkey, (uintptr_t)w->buffer, 8);
+		ibv_wr_send(ex);
+		ibv_wr_set_inline_data(ex, w->buffer, 8);
+	}
+	return ibv_wr_complete(ex);
+}
+
+/* The queue takes fewer than that, so memory or room is missing. */
+static void wr__without_memory(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *qp = make_qp_ex(w);
+	struct ibv_wc wc;
+	assert_non_null(qp);
+	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);
+	for (int n = 0; n < 20; n++) {
+		fail_allocation(n);
+		int err = build(w, qp);
+		have_failed();
+		assert_errno(ENOMEM, err);
+	}
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(ibv_poll_cq(w->cq, 1, &wc), 0);
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
 static void back_to_init(struct world *w, struct ibv_qp *qp)
 {
 	assert_errno(0, set_state(qp, IBV_QPS_RESET));
@@ -211,6 +243,7 @@ int main(void)
 		WORLD_TEST(completion__without_memory),
 		WORLD_TEST(queues__without_memory),
 		WORLD_TEST(qp_ex__without_memory),
+		WORLD_TEST(wr__without_memory),
 		WORLD_TEST(connect__without_memory),
 		WORLD_TEST(multicast__without_memory),
 		WORLD_TEST(xrc__without_memory),
