@@ -70,6 +70,7 @@ for_install=(
 	dpkg-dev:dpkg-buildpackage
 	lintian:lintian
 	debootstrap:/usr/sbin/debootstrap
+	buildah:buildah
 )
 case ${1:-} in
 install) needed+=("${for_install[@]}") ;;

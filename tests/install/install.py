@@ -204,6 +204,30 @@ class Install:
         for block in blocks:
             self.inside("bash", "-ec", "sudo() { \"$@\"; }\nip link set lo up\ncd /tmp\n" + block)
 
+    def container(self):
+        """The Dockerfile of docs/ci.md, as it stands, on an image made of what debootstrap left instead of a registry's."""
+        self.have_package()
+        need("buildah")
+        if not (self.work / "pristine" / "complete").exists():
+            raise Missing("no Debian to make an image of")
+        text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+        place = self.work / "container"
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "context").mkdir(parents=True)
+        (place / "context" / "Dockerfile").write_text(re.search(r"(?ms)^```dockerfile\n(.*?)^```", text)[1], encoding="utf-8")
+        shutil.copy(self.package, place / "context")
+        buildah = ["buildah", "--root", place / "root", "--runroot", place / "run", "--storage-driver", "vfs"]
+        try:
+            run(*buildah, "from", "--name", "base", "scratch")
+            run(*buildah, "add", "base", self.work / "pristine", "/")
+            run(*buildah, "commit", "base", "docker.io/library/debian:12")
+            run(*buildah, "bud", "--isolation", "chroot", "--pull-never", "-t", "verbatim-recipe", place / "context")
+            container = run(*buildah, "from", "--pull-never", "localhost/verbatim-recipe").split()[-1]
+            said = run(*buildah, "run", "--isolation", "chroot", container, "--", "verbatim", "run", "ibv_devices")
+            assert "vb_lo" in said, said
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
     def remove(self):
         self.have_install()
         self.inside("dpkg", "--purge", "verbatim")
@@ -212,7 +236,7 @@ class Install:
 
     def all(self):
         for part in (self.release, self.home, self.build_package, self.lintian, self.fresh, self.install, self.programs,
-                     self.beside_rdma_core, self.completion, self.recipes, self.remove):
+                     self.beside_rdma_core, self.completion, self.recipes, self.container, self.remove):
             self.report(part.__name__, part)
         print(f"1..{self.count}")
         return 1 if self.failed else 0
