@@ -214,6 +214,18 @@ static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 	return vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
 }
 
+/* There is no other way to go, so an alternate path is only kept: it must be one that could be gone. */
+static int check_alternate(struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	if (a->alt_port_num != 1)
+		return refuse(-EINVAL, "alt_port_num", "the device has port 1 only");
+	if (a->alt_pkey_index >= VB_PKEYS)
+		return refuse(-EINVAL, "alt_pkey_index", "the partition key table has one entry");
+	if (a->alt_timeout > MAX_TIMER)
+		return refuse(-EINVAL, "alt_timeout", "at most 31");
+	return check_ah(qp, &a->alt_ah_attr);
+}
+
 static int check_timers(const struct ibv_qp_attr *a, int mask)
 {
 	if ((mask & IBV_QP_TIMEOUT) && a->timeout > MAX_TIMER)
@@ -239,6 +251,8 @@ static int check_limits(const struct ibv_qp_attr *a, int mask)
 		return refuse(-EINVAL, "max_rd_atomic", "more than the device's max_qp_init_rd_atom");
 	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > VB_MAX_RD_ATOMIC)
 		return refuse(-EINVAL, "max_dest_rd_atomic", "more than the device's max_qp_rd_atom");
+	if ((mask & IBV_QP_PATH_MIG_STATE) && (unsigned)a->path_mig_state > IBV_MIG_ARMED)
+		return refuse(-EINVAL, "path_mig_state", "not an enum ibv_mig_state value");
 	if ((mask & IBV_QP_RATE_LIMIT) && a->rate_limit > VB_MAX_RATE)
 		return refuse(-EINVAL, "rate_limit", "more than the device's qp_rate_limit_max");
 	if ((mask & IBV_QP_DEST_QPN) && a->dest_qp_num > MAX_QPN)
@@ -291,7 +305,7 @@ static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum i
 	if (!err && (mask & IBV_QP_AV))
 		err = check_ah(qp, &a->ah_attr);
 	if (!err && (mask & IBV_QP_ALT_PATH))
-		err = check_ah(qp, &a->alt_ah_attr);
+		err = check_alternate(qp, a);
 	return err;
 }
 

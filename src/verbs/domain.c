@@ -65,7 +65,9 @@ static void give(struct vb_pd *pd, void *memory)
 static int check(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
 {
 	static const char call[] = "ibv_alloc_parent_domain";
-	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
+	/* The last one is for machines that hide memory from devices; from this one nothing is hidden. */
+	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+		       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC };
 	int err = vb_refuse_call(context, call);
 	if (err)
 		return err;

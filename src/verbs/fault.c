@@ -26,7 +26,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	int err = vb_fault_call("ibv_post_send", qp->qp_num);
 	if (!err)
 		return below.context.ops.post_send(qp, wr, bad);
-	*bad = wr;
+	if (bad) /* ibv_wr_complete has no use for it */
+		*bad = wr;
 	return -err;
 }
 

@@ -64,6 +64,7 @@ static inline int ibv_dealloc_td(struct ibv_td *td)
 enum ibv_parent_domain_init_attr_mask {
 	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS	= 1 << 0,
 	IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT	= 1 << 1,
+	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2,
 };
 
 /* What the program's allocator returns to leave an allocation to the library. */

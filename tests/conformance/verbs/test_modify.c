@@ -99,14 +99,15 @@ static void values__out_of_range(void **state)
 	struct world *w = *state;
 	struct ibv_qp *qp = make_qp(w, NULL);
 	struct ibv_qp_attr good = connect_attr(w, qp->qp_num), a;
-#define REFUSED(to, member, value)                                              \
+#define REFUSED_WITH(to, more, member, value)                                   \
 	do {                                                                    \
 		a = good;                                                       \
 		a.qp_state = to;                                                \
 		a.member = value;                                               \
-		assert_errno(EINVAL, ibv_modify_qp(qp, &a, mask_to[to]));       \
+		assert_errno(EINVAL, ibv_modify_qp(qp, &a, mask_to[to] | (more))); \
 		assert_int_equal(state_of(qp), (to) - 1);                       \
 	} while (0)
+#define REFUSED(to, member, value) REFUSED_WITH(to, 0, member, value)
 	REFUSED(IBV_QPS_INIT, port_num, 0);
 	REFUSED(IBV_QPS_INIT, port_num, 2);
 	REFUSED(IBV_QPS_INIT, pkey_index, 1);
@@ -119,13 +120,21 @@ static void values__out_of_range(void **state)
 	REFUSED(IBV_QPS_RTR, ah_attr.is_global, 0);
 	REFUSED(IBV_QPS_RTR, ah_attr.port_num, 2);
 	REFUSED(IBV_QPS_RTR, ah_attr.grh.sgid_index, 250);
+	good.alt_ah_attr = good.ah_attr;
+	good.alt_port_num = 1;
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_port_num, 2);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_pkey_index, 1);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_timeout, 32);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.is_global, 0);
 	assert_errno(0, step(w, qp, IBV_QPS_RTR, qp->qp_num));
+	REFUSED_WITH(IBV_QPS_RTS, IBV_QP_PATH_MIG_STATE, path_mig_state, 3);
 	REFUSED(IBV_QPS_RTS, timeout, 32);
 	REFUSED(IBV_QPS_RTS, retry_cnt, 8);
 	REFUSED(IBV_QPS_RTS, rnr_retry, 8);
 	REFUSED(IBV_QPS_RTS, max_rd_atomic, 255);
 	assert_errno(0, step(w, qp, IBV_QPS_RTS, 0));
 #undef REFUSED
+#undef REFUSED_WITH
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
