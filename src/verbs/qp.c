@@ -151,7 +151,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	attr->cap = init.cap;
 	show(qp, pd->context, pd, attr);
 	if (vb_check_enabled)
-		vb_check_qp_begin(&qp->qp, vb_container_of(pd, struct vb_verbs_pd, pub)->parent.td);
+		vb_check_qp_begin(&qp->qp, vb_is_single_threaded(pd));
 	return &qp->pub;
 }
 
