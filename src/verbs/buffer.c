@@ -78,7 +78,7 @@ struct ibv_buf {
 
 VB_EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **out)
 {
-	int err = vb_refuse_inherited(pd->context, "ibv_alloc_buf");
+	int err = vb_refuse_call(pd->context, "ibv_alloc_buf");
 	if (!err && !size) {
 		vb_explain("ibv_alloc_buf", "a buffer has at least one byte");
 		err = -EINVAL;
