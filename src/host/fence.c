@@ -5,6 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+#include "host/host.h"
+
+enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
+
 static atomic_bool prepared;
 
 bool vb_fence_heavy(void)
@@ -20,7 +25,14 @@ bool vb_fence_prepare(void)
 	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 && vb_fence_heavy();
 #endif
 	atomic_store(&prepared, works);
+	vb_lock_fence = works ? vb_fence_others : NULL;
 	return works;
+}
+
+void vb_fence_others(void)
+{
+	if (!vb_fence_heavy())
+		vb_sleep_ns(STORE_NS);
 }
 
 bool vb_fence_is_light(void)

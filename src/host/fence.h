@@ -20,5 +20,7 @@ bool vb_fence_prepare(void);
 bool vb_fence_is_light(void);
 /* False: nothing has happened. */
 bool vb_fence_heavy(void);
+/* The same in a process that was prepared: should it have forbidden itself the call since, it waits until any processor's stores are seen. */
+void vb_fence_others(void);
 
 #endif

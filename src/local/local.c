@@ -186,8 +186,6 @@ static void update(struct vb_qp *qp)
 	ring_peer(l);
 }
 
-enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
-
 /*
  * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it was prepared: users make
  * full ones from then on, and what they did before has come through by the time that they are looked at.
@@ -195,10 +193,12 @@ enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
 void vb_fence_users(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) || vb_likely(vb_fence_heavy()))
+	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
 		return;
-	atomic_store(&vb_arena->fences, 0);
-	vb_sleep_ns(STORE_NS);
+	if (vb_unlikely(!vb_fence_heavy())) {
+		atomic_store(&vb_arena->fences, 0);
+		vb_fence_others();
+	}
 }
 
 /* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. False: the deadline came. */
