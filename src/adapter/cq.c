@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/watcher.h"
@@ -168,8 +169,9 @@ static inline int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 		return got;
 	if (claim)
 		take_news(hot, claim);
-	if (!vb_progress_poll(claim != VB_CLAIM_NONE))
-		return 0;
+	if (!claim || vb_progress_is_due())
+		if (!vb_progress_poll(claim != VB_CLAIM_NONE))
+			return 0;
 	vb_lock(&cq->lock);
 	got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);
@@ -246,9 +248,8 @@ void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
 	moderation_fired(&cq->moderation, 0);
 }
 
-void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
+void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
-	vb_lock(&cq->lock);
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
 		retire(&cq->ring[cq->head++ & cq->mask]);
 	bool lost = cq->tail - cq->head >= cq->capacity;

@@ -101,6 +101,17 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 	return VB_KEY_OK;
 }
 
+/* The same for one piece of memory that is simply there: where it is. NULL: the long way refuses it, or sees to what is special about it. */
+static inline void *vb_key_find(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd,
+				uint32_t qpn)
+{
+	uint64_t va;
+	if (vb_unlikely(vb_key_check(table, key, addr, length, access, pd, qpn, &va) != VB_KEY_OK))
+		return NULL;
+	unsigned has = atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed);
+	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
+}
+
 /* What a key stands for. */
 struct vb_key_meaning {
 	uint64_t va, iova, length;

@@ -236,8 +236,7 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 /* One event for `count` completions that give events, or for fewer after `period_ns`. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
-/* For producers. On overrun the completion is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
-void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe);
+/* For producers: vb_cq_push (adapter/completion.h). */
 /* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
 /* Its being hot alone. */

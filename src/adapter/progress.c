@@ -21,6 +21,7 @@ enum {
 	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
 	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
 	ROUND_TICKS = VB_TICKS_US / 5, /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
 };
@@ -35,7 +36,7 @@ static bool started;
 static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
 static atomic_uint fruitless;   /* rounds in a row that found nothing */
-static atomic_uint hot_polls;   /* that found news of a hot QP */
+static atomic_uint hot_polls;   /* polls that found news of a hot QP */
 static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
@@ -162,13 +163,20 @@ static void give_way(void)
 		sched_yield();
 }
 
-/* Is it time to look further than at the QP whose news was expected? */
-static bool is_round_due(bool found)
+bool vb_progress_is_due(void)
 {
-	if (found) {
-		bump(&hot_polls);
-		return atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0;
-	}
+	bump(&hot_polls);
+	if (atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0)
+		return true;
+	atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+	return false;
+}
+
+/* Is it time to look further than at the QP whose news was expected? */
+static bool is_round_due(void)
+{
+	if (atomic_load_explicit(&fruitless, memory_order_relaxed) % CLOCK_EVERY)
+		return false;
 	uint64_t now = vb_ticks();
 	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < ROUND_TICKS)
 		return false;
@@ -182,7 +190,7 @@ bool vb_progress_poll(bool found)
 		return false; /* a forked child that polls its parent's CQ */
 	note_poll();
 	vb_segment_yield();
-	if (is_round_due(found))
+	if (found || is_round_due())
 		found |= round_once();
 	if (found)
 		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);

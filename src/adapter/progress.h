@@ -20,9 +20,9 @@ int vb_adapter_start(void);
 /* Guards the run queue, the QPN table and the paths' arrival queues. Held for tens of ns. */
 extern struct vb_lock vb_progress_lock;
 
-/*
- * One round by a thread that polls and found no completion. found: news of the CQ's hot QP. False: nothing has happened.
- */
+/* A thread that polls has found news of the CQ's hot QP. True: it should make a round, too. */
+bool vb_progress_is_due(void);
+/* One round by a thread that polls and found no completion. found: but news of the hot QP. False: nothing has happened. */
 bool vb_progress_poll(bool found);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);

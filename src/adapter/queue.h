@@ -19,6 +19,32 @@ bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
 void vb_srq_raise_limit(struct vb_srq *srq);
 /* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
 void vb_srq_feed(struct vb_srq *srq);
+/* A receive as it lies in its queue. */
+struct vb_receive {
+	uint64_t wr_id;
+	uint32_t nsge;
+	uint32_t reserved;
+	struct ibv_sge sge[];
+};
+
+/* The oldest receive of the QP's own queue, in place until vb_receive_pass takes it; NULL: none, or they are an SRQ's. resp_lock is held. */
+static inline const struct vb_receive *vb_receive_peek(const struct vb_qp *qp)
+{
+	const struct vb_rq *rq = &qp->rq;
+	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
+	if (vb_unlikely(head == atomic_load_explicit(&rq->tail, memory_order_acquire)))
+		return NULL; /* as the queue of a QP with an SRQ always is */
+	return (const struct vb_receive *)(rq->slots + (size_t)(head & rq->mask) * rq->stride);
+}
+
+static inline void vb_receive_pass(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1, memory_order_relaxed);
+	if (vb_unlikely(atomic_load_explicit(&rq->starved, memory_order_relaxed)))
+		atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
+}
+
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
 /* Does a receive of these or earlier laps name any of the bytes? */

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include "base/copy.h"
 #include "host/host.h"
 
 /* All of a null region is the same few pages: zeros to read, others to write. */
@@ -85,37 +84,6 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 
 /* ---- copying ---- */
 
-/* One store each for what a processor stores at once; else the last byte behind the others. */
-static void copy_few(void *to, const void *from, size_t n)
-{
-	switch (n) {
-	case 8:
-		memcpy(to, from, 8);
-		break;
-	case 4:
-		memcpy(to, from, 4);
-		break;
-	default:
-		memcpy(to, from, n - 1);
-		atomic_thread_fence(memory_order_release);
-		memcpy((char *)to + n - 1, (const char *)from + n - 1, 1);
-	}
-}
-
-/* The last eight bytes in one store, behind all others: programs poll on them. */
-static void copy_ordered(void *to, const void *from, size_t n)
-{
-	uint64_t last;
-	if (n <= sizeof(last)) {
-		copy_few(to, from, n);
-		return;
-	}
-	vb_copy_bytes(to, from, n - sizeof(last));
-	atomic_thread_fence(memory_order_release);
-	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
-	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
-}
-
 /* Where in a list of ranges a copy is. */
 struct cursor {
 	const struct iovec *at;
@@ -145,12 +113,12 @@ void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *
 {
 	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
 	if (vb_likely(to->count == 1 && from->count == 1)) {
-		copy_ordered(to->iov->iov_base, from->iov->iov_base, to->bytes);
+		vb_copy_ordered(to->iov->iov_base, from->iov->iov_base, to->bytes);
 		return;
 	}
 	for (uint64_t rest = to->bytes; rest;) {
 		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
-		copy_ordered(place(&t), place(&f), n);
+		vb_copy_ordered(place(&t), place(&f), n);
 		advance(&t, n);
 		advance(&f, n);
 		rest -= n;

@@ -11,6 +11,7 @@
 
 #include "adapter/key.h"
 #include "adapter/object.h"
+#include "base/copy.h"
 
 /* Memory ranges in one address space, in order. */
 struct vb_ranges {
@@ -29,6 +30,30 @@ struct vb_ranges {
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
+
+/*
+ * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the others: programs poll on
+ * them. n is not 0.
+ */
+static inline void vb_copy_ordered(void *to, const void *from, size_t n)
+{
+	size_t tail = n == 4 ? 4 : n < 8 ? 1 : 8;
+	if (vb_likely(n == 8)) {
+		memcpy(to, from, 8);
+		return;
+	}
+	if (n > tail)
+		vb_copy_bytes(to, from, n - tail);
+	atomic_thread_fence(memory_order_release);
+	to = (char *)to + n - tail;
+	from = (const char *)from + n - tail;
+	if (tail == 8)
+		memcpy(to, from, 8);
+	else if (tail == 4)
+		memcpy(to, from, 4);
+	else
+		memcpy(to, from, 1);
+}
 
 /*
  * Copies between ranges of this process, which are equally long; the last bytes of each become visible last. -EFAULT: memory that is

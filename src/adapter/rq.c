@@ -4,19 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
 #include "adapter/tally.h"
 #include "adapter/tags.h"
 #include "adapter/xrc.h"
-
-struct slot {
-	uint64_t wr_id;
-	uint32_t nsge;
-	uint32_t reserved;
-	struct ibv_sge sge[];
-};
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -25,7 +19,7 @@ int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max
 	rq->max_wr = max_wr;
 	rq->max_sge = max_sge;
 	rq->mask = vb_pow2_at_least(max_wr) - 1;
-	rq->stride = sizeof(struct slot) + max_sge * sizeof(struct ibv_sge);
+	rq->stride = sizeof(struct vb_receive) + max_sge * sizeof(struct ibv_sge);
 	rq->pd = pd;
 	int err = vb_queue_memory_take(&rq->memory, pd, max_wr ? (size_t)(rq->mask + 1) * rq->stride : 0);
 	rq->slots = rq->memory.at;
@@ -48,9 +42,9 @@ void vb_rq_reset(struct vb_rq *rq)
 	vb_unlock(&rq->lock);
 }
 
-static struct slot *slot_at(const struct vb_rq *rq, uint32_t position)
+static struct vb_receive *slot_at(const struct vb_rq *rq, uint32_t position)
 {
-	return (struct slot *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
+	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
 }
 
 static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->tail, memory_order_acquire); }
@@ -64,7 +58,7 @@ static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 		return EINVAL;
 	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
 		return ENOMEM;
-	struct slot *s = slot_at(rq, tail);
+	struct vb_receive *s = slot_at(rq, tail);
 	s->wr_id = wr->wr_id;
 	s->nsge = wr->num_sge;
 	if (wr->num_sge)
@@ -88,18 +82,22 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	return err;
 }
 
+static inline void copy_out(const struct vb_receive *r, struct vb_rwqe *out)
+{
+	out->wr_id = r->wr_id;
+	out->nsge = r->nsge;
+	out->length = 0;
+	for (uint32_t i = 0; i < r->nsge; i++) {
+		out->sge[i] = r->sge[i];
+		out->length += r->sge[i].length;
+	}
+}
+
 /* Of a queue that is not empty; its head is the caller's. */
 static inline void take(struct vb_rq *rq, struct vb_rwqe *out)
 {
 	uint32_t head = head_of(rq);
-	const struct slot *s = slot_at(rq, head);
-	out->wr_id = s->wr_id;
-	out->nsge = s->nsge;
-	out->length = 0;
-	for (uint32_t i = 0; i < s->nsge; i++) {
-		out->sge[i] = s->sge[i];
-		out->length += s->sge[i].length;
-	}
+	copy_out(slot_at(rq, head), out);
 	atomic_store_explicit(&rq->head, head + 1, memory_order_relaxed);
 }
 
@@ -148,11 +146,11 @@ static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
 {
 	struct vb_rq *rq = &qp->rq;
 	out->pd = qp->pd->number;
-	if (vb_unlikely(!waiting_in(rq)))
+	const struct vb_receive *oldest = vb_receive_peek(qp);
+	if (vb_unlikely(!oldest))
 		return starve(rq, out);
-	take(rq, out);
-	if (vb_unlikely(atomic_load_explicit(&rq->starved, memory_order_relaxed)))
-		atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
+	copy_out(oldest, out);
+	vb_receive_pass(qp);
 	return true;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "base/log.h"

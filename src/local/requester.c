@@ -127,6 +127,39 @@ static bool may_access(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t
 			    atomic_load_explicit(&t->pd, memory_order_relaxed), l->qp->attr.dest_qp_num, va) == VB_KEY_OK;
 }
 
+/* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
+static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access)
+{
+	const struct ibv_sge *s = sqe->sge;
+	if (sqe->flags & IBV_SEND_INLINE)
+		return sqe->inline_data;
+	if (vb_unlikely(sqe->nsge != 1))
+		return NULL;
+	return vb_key_find(vb_key_table(vb_arena), s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, l->qp->pd->number, 0);
+}
+
+/* Where this process has the target; NULL: it has not. */
+static void *target_here(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t va, bool writes)
+{
+	if (l->peer->copy != VB_COPY_SAME)
+		return vb_mapped_at(l->peer, sqe->rkey, va, sqe->length, writes);
+	return vb_key_is_on_demand(vb_key_table(l->peer->arena), sqe->rkey) ? NULL : (void *)(uintptr_t)va;
+}
+
+/* The usual: from one piece to another, at once. False: it takes the long way. */
+static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
+{
+	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
+	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = target_here(l, sqe, va, writes);
+	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
+		return false;
+	if (writes)
+		vb_copy_ordered(theirs, ours, sqe->length);
+	else
+		vb_copy_ordered(ours, theirs, sqe->length);
+	return true;
+}
+
 static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
@@ -160,7 +193,7 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	if (responds(l) && may_access(l, sqe, sqe->length, access, &va))
-		h = move_slice(l, sqe, va);
+		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return h;
 }
@@ -236,8 +269,11 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 {
 	struct vb_ranges from, to;
 	unsigned bad;
-	if (sqe->flags & IBV_SEND_INLINE) {
-		memcpy(slot->data, sqe->inline_data, sqe->length);
+	if (vb_unlikely(!sqe->length))
+		return true;
+	const void *piece = piece_here(l, sqe, 0);
+	if (vb_likely(piece != NULL)) {
+		vb_copy_ordered(slot->data, piece, sqe->length);
 		return true;
 	}
 	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/flush.h"
 #include "adapter/tags.h"
 #include "adapter/watcher.h"
@@ -550,15 +551,21 @@ static void complete_receive(struct vb_local_qp *l)
 	vb_receive_complete(l->qp, &e);
 }
 
-/* The ack goes first: whatever this side's program does about a message, the sender has its ack before it. */
-static void finish(struct vb_local_qp *l)
+/* The slot at resp.next is executed. */
+static inline void acknowledge(struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
-	vb_show_served(l, IBV_WC_SUCCESS);
-	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
 	/* Pairs with what a slot of ours tells: the peer, having been told, must find no older ack. Another thread may be posting. */
 	atomic_store_explicit(&l->resp.next, next, memory_order_release);
+}
+
+/* The ack goes first: whatever this side's program does about a message, the sender has its ack before it. */
+static void finish(struct vb_local_qp *l)
+{
+	vb_show_served(l, IBV_WC_SUCCESS);
+	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
+	acknowledge(l);
 	if (l->resp.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
@@ -620,15 +627,73 @@ static bool complete_told(struct vb_local_qp *l)
 	return true;
 }
 
-static enum step serve_one(struct vb_local_qp *l, struct failure *f)
+/* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
+static void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length)
+{
+	const struct ibv_sge *s = r->sge;
+	if (vb_unlikely(r->nsge != 1 || length > s->length))
+		return NULL;
+	return vb_key_find(vb_key_table(vb_arena), s->lkey, s->addr, s->length, IBV_ACCESS_LOCAL_WRITE | VB_KEY_LOCAL,
+			   l->qp->pd->number, 0);
+}
+
+/* Is the QP one for which a small SEND is nothing but its bytes and a completion? */
+static bool is_plain(const struct vb_local_qp *l)
+{
+	const struct vb_qp *qp = l->qp;
+	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->resp.have_rwqe && !vb_qp_is_shown(qp);
+}
+
+/*
+ * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is not that, and has left no trace;
+ * it goes the long way.
+ */
+static bool serve_small_send(struct vb_local_qp *l)
+{
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	const struct vb_shm_slot *s = slot_at(l, next);
+	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+	unsigned flags = vb_shm_head_flags(head);
+	const volatile struct vb_shm_slot *v = s; /* each field is loaded once */
+	uint32_t length = v->length;
+	const struct vb_receive *r = vb_receive_peek(l->qp);
+	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) ||
+	    !is_plain(l) || !r || !length || length > l->resp.slot_bytes - offsetof(struct vb_shm_slot, data))
+		return false;
+	void *to = piece_for(l, r, length);
+	note_told(l, flags, v->taken);
+	if (vb_unlikely(!to || !complete_told(l)))
+		return false;
+	struct vb_cqe e = { .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
+			    .src_qp = l->qp->attr.dest_qp_num, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
+	vb_copy_ordered(to, s->data, length);
+	acknowledge(l);
+	vb_receive_pass(l->qp);
+	vb_cq_push(l->qp->recv_cq, &e);
+	return true;
+}
+
+static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = STEP_DONE;
-	if (vb_unlikely(!may_serve(l)))
-		return STEP_IDLE;
 	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
 		step = fetch(l, f);
 	if (step == STEP_DONE)
 		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
+	if (step == STEP_DONE)
+		finish(l);
+	return step;
+}
+
+/* *bytes: those that it has moved are added. */
+static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *bytes)
+{
+	if (vb_unlikely(!may_serve(l)))
+		return STEP_IDLE;
+	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) && serve_small_send(l))
+		return STEP_DONE;
+	enum step step = serve_any(l, f);
+	*bytes += l->resp.cur.length;
 	return step;
 }
 
@@ -638,12 +703,9 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	for (*served = 0; (step = serve_one(l, f)) == STEP_DONE; ) {
-		bytes += l->resp.cur.length;
-		finish(l);
+	for (*served = 0; (step = serve_one(l, f, &bytes)) == STEP_DONE; )
 		if (++*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || !has_next(l) || vb_requester_has_news(l))
 			break;
-	}
 	vb_busy_end(l, VB_STREAM_RESPONSE);
 	return step;
 }
