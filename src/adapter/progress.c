@@ -157,6 +157,7 @@ static void note_poll(void)
 /* Whoever a poller waits for may be waiting for the poller's processor. */
 static void give_way(void)
 {
+	vb_pause();
 	bump(&fruitless);
 	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
 	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)
