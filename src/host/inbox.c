@@ -2,7 +2,7 @@
 /*
  * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the BTH on. All
  * sending is done from the process's first inbox, so the receiver knows the sender's slot by its name. Receiving is the
- * progress thread's alone (its buffers are static), except for what vb_port_listen throws away.
+ * progress thread's alone (its buffers are static). A port that does not listen yet is connected to a socket that has gone.
  */
 #include "host/capture.h"
 #include "host/private.h"
@@ -199,17 +199,37 @@ void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
 
 /* ---- sockets ---- */
 
-int vb_inbox_open_locked(const struct vb_name *name, int *fd)
+/* A connected datagram socket takes messages from its peer alone, and this one's is gone. */
+static int refuse_all(int s)
+{
+	struct sockaddr_un nobody = { .sun_family = AF_UNIX };
+	socklen_t bytes = sizeof nobody;
+	int err = 0, peer = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (peer < 0)
+		return -errno;
+	if (bind(peer, (struct sockaddr *)&nobody, sizeof nobody.sun_family) < 0 ||
+	    getsockname(peer, (struct sockaddr *)&nobody, &bytes) < 0 || connect(s, (struct sockaddr *)&nobody, bytes) < 0)
+		err = -errno;
+	close(peer);
+	return err;
+}
+
+int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd)
 {
 	int one = 1, buffer = BUFFER_BYTES;
 	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s < 0)
 		return -errno;
+	int err = refuses ? refuse_all(s) : 0; /* before it has a name, and before SO_PASSCRED, which would give it one */
+	if (err) {
+		close(s);
+		return err;
+	}
 	setsockopt(s, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
 	setsockopt(s, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
 	if (setsockopt(s, SOL_SOCKET, SO_PASSCRED, &one, sizeof one) < 0 ||
 	    bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0) {
-		int err = -errno;
+		err = -errno;
 		close(s);
 		return err;
 	}
@@ -240,7 +260,6 @@ static void port_ready(struct vb_watch *w, uint32_t epoll_events)
 	vb_inbox_receive(w->fd, port->handler, port->arg);
 }
 
-/* A datagram socket that is connected takes messages from its peer alone: connected to itself, it refuses all others. */
 int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes)
 {
 	struct vb_name n;
@@ -248,21 +267,12 @@ int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes)
 	if (err)
 		return err;
 	vb_host_lock();
-	err = vb_inbox_open_locked(&n, &fd);
+	err = vb_inbox_open_locked(&n, true, &fd);
 	vb_host_unlock();
 	if (err)
 		return err;
-	connect(fd, (const struct sockaddr *)&n.un, n.bytes);
 	*port = (struct vb_port){ .watch = { .fd = fd, .ready = port_ready }, .generation = vb_host_generation() };
 	return 0;
-}
-
-/* Messages from between bind and connect. */
-static void discard_waiting(int fd)
-{
-	char byte;
-	while (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0)
-		;
 }
 
 int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg)
@@ -270,7 +280,6 @@ int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg)
 	struct sockaddr none = { .sa_family = AF_UNSPEC };
 	if (port->generation != vb_host_generation())
 		return -EBADF;
-	discard_waiting(port->watch.fd);
 	if (connect(port->watch.fd, &none, sizeof none) < 0)
 		return -errno;
 	port->handler = handler;

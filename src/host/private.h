@@ -48,8 +48,8 @@ struct vb_name vb_name_of_link(uint32_t slot);
 /* The slot number in an inbox's name; 0 unless it is exactly one. */
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
 
-/* A bound datagram socket that receives credentials; the descriptor is the host's. */
-int vb_inbox_open_locked(const struct vb_name *name, int *fd);
+/* A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The descriptor is the host's. */
+int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
 /* The descriptor that vb_inbox_send sends from; -1: none. */
 void vb_inbox_set_sender(int fd);
 /* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */

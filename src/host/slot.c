@@ -80,7 +80,7 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	};
 	vb_door_init(&s->links, vb_link_accepted);
 	struct vb_name name = vb_name_of_inbox(number), links = vb_name_of_link(number);
-	int err = vb_inbox_open_locked(&name, &s->inbox.fd);
+	int err = vb_inbox_open_locked(&name, false, &s->inbox.fd);
 	if (!err)
 		err = vb_door_open_locked(&s->links, &links, !vb_local_is_off());
 	if (err)

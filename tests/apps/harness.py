@@ -145,7 +145,7 @@ def _rows(pid, table):
 
 def listeners(pid):
     """The inodes of the sockets that take connections in a process's network namespace. A bound port of the connection manager
-    that does not listen yet is connected (to itself); its name is any bytes."""
+    that does not listen yet is connected; its name is any bytes."""
     for line in _rows(pid, "tcp") + _rows(pid, "tcp6"):
         fields = line.split()
         if fields[3] == TCP_LISTEN:

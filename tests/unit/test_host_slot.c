@@ -2,6 +2,7 @@
 #include "child.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/un.h>
@@ -410,6 +411,35 @@ static void port_send__is_refused_until_listen(void **state)
 	assert_int_equal(send_to_port("p", 4), -ECONNREFUSED);
 }
 
+static atomic_bool bound_often;
+
+static void *send_all_the_time(void *arg)
+{
+	unsigned long taken = 0;
+	while (!bound_often)
+		taken += send_to_port("often", 1) == 0;
+	return (void *)taken;
+}
+
+/* Not between two of the steps of binding either: what got in there would never be heard of. */
+static void port_send__is_refused_while_it_binds(void **state)
+{
+	enum { TIMES = 3000 };
+	struct vb_port port;
+	pthread_t sender;
+	void *taken;
+
+	bound_often = false;
+	assert_int_equal(pthread_create(&sender, NULL, send_all_the_time, NULL), 0);
+	for (int i = 0; i < TIMES; i++) {
+		assert_int_equal(vb_port_bind(&port, "often", 5), 0);
+		vb_port_close(&port);
+	}
+	bound_often = true;
+	pthread_join(sender, &taken);
+	assert_ptr_equal(taken, NULL);
+}
+
 static struct vb_port *closing;
 static atomic_uint closings;
 static atomic_bool held, let_go;
@@ -459,6 +489,7 @@ int main(void)
 		cmocka_unit_test_setup(port_bind__limits_the_name, set_handlers),
 		cmocka_unit_test_setup(port_bind__is_exclusive_between_processes, set_handlers),
 		cmocka_unit_test_setup(port_send__is_refused_until_listen, set_handlers),
+		cmocka_unit_test_setup(port_send__is_refused_while_it_binds, set_handlers),
 		cmocka_unit_test_setup(port_close__in_its_handler_ends_delivery, set_handlers),
 	};
 	return cmocka_run_group_tests(tests, start_host, stop_host);
