@@ -10,15 +10,16 @@ enum {
 
 void (*vb_lock_fence)(void);
 
-/* The lock is held. */
-static bool deserves_owner(struct vb_lock *l, uintptr_t self)
+/* `held` is this thread's in what follows. Relaxed: who may become the owner is written by holders alone. */
+static bool deserves_ownership(struct vb_lock *l, uintptr_t self)
 {
-	if (l->heir != self) {
-		l->heir = l->has_heir ? l->heir : self;
-		l->times = 0;
-		return false;
-	}
-	return ++l->times >= (uint32_t)TIMES << l->lost && vb_lock_fence;
+	uintptr_t heir = atomic_load_explicit(&l->owner, memory_order_relaxed);
+	if (heir == self)
+		return ++l->times >= (uint32_t)TIMES << l->lost && vb_lock_fence;
+	if (!l->has_heir)
+		atomic_store_explicit(&l->owner, self, memory_order_relaxed);
+	l->times = 0;
+	return false;
 }
 
 /* From ordinarily held to being inside as the owner. */
@@ -27,32 +28,31 @@ static void become_owner(struct vb_lock *l, uintptr_t self)
 	l->times = 0;
 	l->has_heir = true;
 	atomic_store_explicit(&l->inside, true, memory_order_relaxed);
-	atomic_store_explicit(&l->owner, self, memory_order_relaxed);
+	atomic_store_explicit(&l->owner, self | VB_LOCK_OWNS, memory_order_relaxed);
 	atomic_store_explicit(&l->held, 0, memory_order_release);
 }
 
-/* `held` is this thread's. */
-static void dispossess(struct vb_lock *l)
+static void dispossess(struct vb_lock *l, uintptr_t owner)
 {
 	l->lost += l->lost < MOST_LOST;
-	atomic_store_explicit(&l->owner, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->owner, owner & ~(uintptr_t)VB_LOCK_OWNS, memory_order_relaxed);
 	vb_lock_fence();
 }
 
 bool vb_lock_try_ordinarily(struct vb_lock *l, uintptr_t self)
 {
-	uintptr_t none = 0, owner;
+	uintptr_t none = 0;
 	if (atomic_load_explicit(&l->held, memory_order_relaxed) ||
 	    !atomic_compare_exchange_strong_explicit(&l->held, &none, self, memory_order_acquire, memory_order_relaxed))
 		return false;
-	owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
-	if (owner && owner != self)
-		dispossess(l);
+	uintptr_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+	if ((owner & VB_LOCK_OWNS) && owner != (self | VB_LOCK_OWNS))
+		dispossess(l, owner);
 	if (atomic_load_explicit(&l->inside, memory_order_acquire)) {
 		atomic_store_explicit(&l->held, 0, memory_order_release);
 		return false;
 	}
-	if (deserves_owner(l, self))
+	if (deserves_ownership(l, self))
 		become_owner(l, self);
 	return true;
 }

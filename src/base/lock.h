@@ -10,7 +10,7 @@
  * written by one thread alone, which may find out late that it is not the owner any more.
  *
  *	owner                       another thread
- *	inside = true               owner = 0
+ *	inside = true               owner = another, or not yet
  *	(compiler fence)            vb_lock_fence: a fence of all processors
  *	is it still the owner?      is somebody inside?
  */
@@ -22,15 +22,15 @@
 #include <stdint.h>
 
 struct vb_lock {
-	_Atomic(uintptr_t) owner;  /* the thread that takes it by `inside` alone; 0: none */
+	_Atomic(uintptr_t) owner;  /* the thread that takes it by `inside` alone; without VB_LOCK_OWNS, who may become the owner */
 	_Atomic(uintptr_t) held;   /* the thread that has taken it, or tries to, in the ordinary way; 0: none */
-	atomic_bool inside;        /* its owner has it; or takes itself for the owner, and is about to see that it is not */
-	/* Under the lock: */
-	bool has_heir;
+	uint32_t times;            /* that the owner to be has taken it in a row in the ordinary way; under the lock, as what follows */
 	uint8_t lost;              /* times that ownership was taken away */
-	uint32_t times;            /* that `heir` has taken it in a row in the ordinary way */
-	uintptr_t heir;            /* who becomes the owner; until that is settled, who took it last */
+	bool has_heir;             /* it is settled who may become the owner; before that, it is who took it last */
+	atomic_bool inside;        /* its owner has it; or takes itself for the owner, and is about to see that it is not */
 };
+
+enum { VB_LOCK_OWNS = 1 }; /* no thread's number has this bit */
 
 #define VB_LOCK_INIT { 0 }
 
@@ -66,11 +66,11 @@ void vb_lock_wait(struct vb_lock *l, uintptr_t self);
 /* False also where this thread has the lock already. */
 static inline bool vb_lock_try_as_owner(struct vb_lock *l, uintptr_t self)
 {
-	if (atomic_load_explicit(&l->owner, memory_order_relaxed) != self || atomic_load_explicit(&l->inside, memory_order_relaxed))
+	if (atomic_load_explicit(&l->owner, memory_order_relaxed) != (self | VB_LOCK_OWNS) || atomic_load_explicit(&l->inside, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&l->inside, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) == self, 1))
+	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) == (self | VB_LOCK_OWNS), 1))
 		return true;
 	atomic_store_explicit(&l->inside, false, memory_order_release);
 	return false;
