@@ -65,7 +65,7 @@ static void open_all(unsigned me)
 	open_device(&device);
 	channel = ibv_create_comp_channel(device.context);
 	check(channel, "ibv_create_comp_channel");
-	cq = ibv_create_cq(device.context, 4 * WINDOW, NULL, channel, 0);
+	cq = ibv_create_cq(device.context, (int)(4 * WINDOW + count * depth), NULL, channel, 0); /* a receiver may be late */
 	bytes = aligned_alloc(PAGE, PAGE);
 	check(bytes, "memory");
 	mr = ibv_reg_mr(device.pd, bytes, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
