@@ -384,31 +384,32 @@ enum {
 };
 
 struct vb_qp {
-	struct vb_pd *pd;
-	struct vb_context *ctx;
+	/* What a message looks at comes first, in a few cache lines. */
+	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
+	void *path_state;
 	struct vb_cq *send_cq, *recv_cq;
+	struct vb_pd *pd;
 	struct vb_srq *srq;       /* of an XRC_RECV QP: for now (xrc.h) */
-	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
-	struct vb_xrcd *xrcd;
-	enum ibv_qp_type type;
+	_Atomic(uint32_t) state;  /* enum ibv_qp_state */
 	uint32_t qpn;
+	enum ibv_qp_type type;
 	bool sq_sig_all;
 	atomic_bool is_shown;     /* a capture runs: adapter/show.h */
 	uint8_t watched;          /* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
 	bool counts_receives;     /* (tally.h) */
-	_Atomic(uint32_t) state;  /* enum ibv_qp_state */
+	struct vb_lock resp_lock; /* whoever executes the peer's requests */
+	struct vb_list run_node;  /* waiting for progress */
+	atomic_uint refs;         /* progress that uses it now */
+	bool comm_est;            /* under resp_lock: COMM_EST was raised */
+	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
+	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
 	struct vb_rq rq;
-	struct vb_lock resp_lock; /* whoever executes the peer's requests */
-	atomic_uint refs;         /* progress that uses it now */
-	pthread_mutex_t ctl;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
-	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
-	void *path_state;
-	bool comm_est;            /* under resp_lock: COMM_EST was raised */
+	struct vb_context *ctx;
+	pthread_mutex_t ctl;
 	struct vb_list srq_node;
-	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */

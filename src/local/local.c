@@ -74,7 +74,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->watched, 0);
 	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
-	atomic_store(&m->ring, l->req.ring_offset);
+	atomic_store(&m->ring, l->ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
 	atomic_store(&m->slot_bytes, l->req.slot_bytes);
 	atomic_store(&m->ack, 0);
@@ -115,16 +115,16 @@ static int attach(struct vb_qp *qp)
 		free(l);
 		return err;
 	}
-	l->req.ring_offset = vb_arena_alloc(ring_bytes(l));
-	if (!l->req.ring_offset) {
+	l->ring_offset = vb_arena_alloc(ring_bytes(l));
+	if (!l->ring_offset) {
 		if (l->peer)
 			vb_peer_put(l->peer);
 		free(l);
 		return -ENOMEM;
 	}
-	l->req.ring = vb_arena_at(l->req.ring_offset);
-	l->req.give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
-	l->resp.rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
+	l->req.ring = vb_arena_at(l->ring_offset);
+	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
+	l->rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
 	qp->path_state = l;
@@ -142,14 +142,14 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_list_del(&l->node);
 	vb_list_del(&l->attached_node);
 	vb_unlock(&vb_progress_lock);
-	vb_timer_cancel(&l->req.give_up);
-	vb_timer_cancel(&l->resp.rnr);
+	vb_timer_cancel(&l->give_up);
+	vb_timer_cancel(&l->rnr);
 }
 
 static void detach(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	vb_arena_free(l->req.ring_offset, ring_bytes(l));
+	vb_arena_free(l->ring_offset, ring_bytes(l));
 	for (int i = 0; i < 2; i++)
 		if (l->stage[i])
 			vb_arena_free(l->stage_offset[i], VB_STAGE_BYTES);

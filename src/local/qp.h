@@ -28,12 +28,10 @@ struct vb_request {
 	struct ibv_sge sge[VB_MAX_SGE]; /* the requester's */
 };
 
+/* What a message looks at comes first, in three cache lines. */
 struct vb_local_qp {
 	struct vb_qp *qp;
 	struct vb_peer *peer;                       /* NULL: nobody is there */
-	struct vb_list node;                        /* in peer->qps */
-	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
-	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_shm_qp *mine;
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
 	uint32_t epoch;                             /* of this QP, 24 bits */
@@ -41,41 +39,38 @@ struct vb_local_qp {
 
 	struct {
 		uint8_t *ring;
-		uint64_t ring_offset;
 		uint32_t slot_bytes;
 		uint32_t published;
 		_Atomic(uint32_t) acked;
 		_Atomic(uint32_t) awaited;          /* after the last entry whose ack a completion depends on */
 		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
-		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
 		atomic_uint looks, patience;        /* for acks since the last slot, and how many of them leave the peer's ack alone */
-		bool bound;
 		_Atomic(uint32_t) bound_epoch;
+		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
+		bool bound;
+		bool waiting;                       /* give_up runs: the peer's QP does not respond */
+		atomic_bool expired;
 		uint32_t atomics;                   /* results taken */
 		uint32_t atomics_out;               /* atomics published and not acked */
 		uint32_t fetches_out;               /* READs and atomics published and not completed */
 		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
-		uint32_t staging;                   /* the ring position whose payload goes into the request stream next */
-		uint64_t staged;                    /* bytes of it that have */
-		struct vb_timer give_up;
-		bool waiting;                       /* give_up runs: the peer's QP does not respond */
-		atomic_bool expired;
+		uint64_t staged;                    /* bytes of the entry that is being staged that have gone into the request stream */
+		uint32_t staging;                   /* its ring position */
 	} req;
 
 	struct {
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
-		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
-		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		_Atomic(uint32_t) their_epoch;
 		const uint8_t *ring;
 		uint32_t ring_mask, slot_bytes;
-		uint32_t atomics;                   /* executed */
-		struct vb_request cur;
+		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
+		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		bool have_rwqe;
-		struct vb_rwqe rwqe;
-		struct vb_timer rnr;
 		bool rnr_armed;
 		atomic_bool rnr_expired;
+		struct vb_request cur;
+		uint32_t atomics;                   /* executed */
+		struct vb_rwqe rwqe;
 	} resp;
 
 	/* For a capture (local/capture.h): the requester's part under sq.lock, the responder's under resp_lock. */
@@ -87,9 +82,15 @@ struct vb_local_qp {
 		uint32_t expected, served;
 	} shown;
 
+	struct vb_timer give_up, rnr;
+	struct vb_list node;                        /* in peer->qps */
+	struct vb_list attached_node;               /* in local.c's list of all */
+	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
+	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
 };
+_Static_assert(offsetof(struct vb_local_qp, resp.cur) < 3 * VB_CACHE_LINE, "three cache lines");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
 

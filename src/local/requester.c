@@ -77,7 +77,7 @@ static void wait_for_peer(struct vb_local_qp *l)
 	if (l->req.waiting || !a->timeout || is_connecting(l))
 		return;
 	l->req.waiting = true;
-	vb_timer_set(&l->req.give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
+	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
 }
 
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
@@ -93,7 +93,7 @@ static bool is_ready(struct vb_local_qp *l)
 	if (vb_likely(vb_local_find_theirs(l) && responds(l))) {
 		if (vb_unlikely(l->req.waiting)) {
 			l->req.waiting = false;
-			vb_timer_cancel(&l->req.give_up);
+			vb_timer_cancel(&l->give_up);
 			atomic_store(&l->req.expired, false);
 		}
 		return true;

@@ -177,7 +177,7 @@ static enum step not_ready(struct vb_local_qp *l, struct failure *f)
 		return fail(f, IBV_WC_RNR_RETRY_EXC_ERR, "no receive was posted in time");
 	if (!l->resp.rnr_armed) {
 		l->resp.rnr_armed = true;
-		vb_timer_set(&l->resp.rnr, vb_now_ns() + retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
+		vb_timer_set(&l->rnr, vb_now_ns() + retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
 	}
 	return STEP_WAIT;
 }
@@ -193,7 +193,7 @@ static enum step have_receive(struct vb_local_qp *l)
 {
 	l->resp.have_rwqe = true;
 	if (vb_unlikely(l->resp.rnr_armed)) {
-		vb_timer_cancel(&l->resp.rnr);
+		vb_timer_cancel(&l->rnr);
 		l->resp.rnr_armed = false;
 		atomic_store(&l->resp.rnr_expired, false);
 	}
