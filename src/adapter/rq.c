@@ -117,7 +117,7 @@ bool vb_rq_names(struct vb_rq *rq, uint64_t addr, uint64_t bytes)
 	vb_lock(&rq->lock);
 	uint32_t slots = rq->slots ? vb_min_u32(tail_of(rq), rq->mask + 1) : 0;
 	for (uint32_t i = 0; i < slots && !found; i++) {
-		const struct slot *s = slot_at(rq, i);
+		const struct vb_receive *s = slot_at(rq, i);
 		for (uint32_t k = 0; k < s->nsge && !found; k++)
 			found = addr < s->sge[k].addr + s->sge[k].length && s->sge[k].addr < addr + bytes;
 	}
