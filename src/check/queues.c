@@ -254,7 +254,7 @@ void vb_check_send_refused(struct vb_qp *qp, int err)
 				     "completion to come: their places are never free again. At least one in "
 				     "max_send_wr requests must be signaled (IBV_SEND_SIGNALED), and its "
 				     "completion be polled", qp->qpn, posted);
-	else if (again)
+	else if (unpolled && again)
 		vb_check_report_here(VB_CHECK_UNPOLLED, NULL,
 				     "QP 0x%06x: the send queue is full again, and its completion queue has "
 				     "never been polled: the places of %u requests are free once their "
