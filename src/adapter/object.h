@@ -400,7 +400,7 @@ struct vb_qp {
 	struct vb_lock resp_lock; /* whoever executes the peer's requests */
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint refs;         /* progress that uses it now */
-	bool comm_est;            /* under resp_lock: COMM_EST was raised */
+	bool comm_est;            /* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;

@@ -359,10 +359,11 @@ void vb_qp_break(struct vb_qp *qp, int event)
 
 void vb_qp_established(struct vb_qp *qp)
 {
-	if (qp->comm_est || atomic_load(&qp->state) != IBV_QPS_RTR)
+	if (qp->comm_est)
 		return;
 	qp->comm_est = true;
-	vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
+	if (atomic_load(&qp->state) == IBV_QPS_RTR)
+		vb_async_raise(qp->ctx, IBV_EVENT_COMM_EST, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
 void vb_qp_peer_lost(struct vb_qp *qp)
