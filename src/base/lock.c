@@ -59,7 +59,7 @@ bool vb_lock_try_ordinarily(struct vb_lock *l, uintptr_t self)
 
 void vb_lock_wait(struct vb_lock *l, uintptr_t self)
 {
-	for (unsigned spins = 0; !vb_lock_try_as_owner(l, self) && !vb_lock_try_ordinarily(l, self); spins++) {
+	for (unsigned spins = 0; !vb_lock_try_ordinarily(l, self) && !vb_lock_try_as_owner(l, self); spins++) {
 		if (spins < 64)
 			vb_pause();
 		else
