@@ -128,7 +128,7 @@ static void enlist(struct vb_verbs_dm *dm)
 
 struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
-	int err = vb_refuse_call(context, "ibv_alloc_dm");
+	int err = vb_fault_call("ibv_alloc_dm", 0); /* in a forked child as well: it is memory */
 	if (!err)
 		err = check_alloc(attr);
 	if (err)

@@ -124,6 +124,19 @@ static void memory_fails(struct world *w, struct inherited *i)
 	assert_null_errno(EIO, ibv_import_mr(w->pd, w->mr->handle));
 }
 
+/* It is nobody's but this process's. */
+static void device_memory_works(struct world *w)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_dm *dm = ibv_alloc_dm(w->ctx, &attr);
+	uint64_t in = 0x1234, out = 0;
+	assert_non_null(dm);
+	assert_errno(0, ibv_memcpy_to_dm(dm, 8, &in, sizeof(in)));
+	assert_errno(0, ibv_memcpy_from_dm(&out, dm, 8, sizeof(out)));
+	assert_int_equal(out, in);
+	assert_errno(0, ibv_free_dm(dm));
+}
+
 static void completion_fails(struct world *w, struct inherited *i)
 {
 	struct ibv_wc wc;
@@ -201,6 +214,7 @@ static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
 static void everything_fails(struct world *w, struct wire *x)
 {
 	memory_fails(w, &inherited);
+	device_memory_works(w);
 	completion_fails(w, &inherited);
 	queues_fail(w, x, &inherited);
 	steering_fails(w, x, &inherited);
