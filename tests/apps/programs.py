@@ -353,9 +353,14 @@ def cases(full):
     return table + (list(full_cases()) if full else [])
 
 
+# What programs really do wrong, which the checks are right to name. qperf -cm 1 gives back what its queue pair and regions still use.
+MISTAKES = {"qperf ": "call: ibv_(destroy_cq|dealloc_pd|destroy_comp_channel): "}
+
+
 def checked(case):
-    """The same, where no mistake is to be found; with more time, since each post is looked at."""
-    return dataclasses.replace(case, never_shows=(*case.never_shows, "verbatim: check.*"), limit_s=3 * case.limit_s)
+    """The same, where no other mistake is to be found; with more time, since each post is looked at."""
+    known = next((mistakes for name, mistakes in MISTAKES.items() if case.name.startswith(name)), "nothing")
+    return dataclasses.replace(case, never_shows=(*case.never_shows, f"verbatim: check (?!{known}).*"), limit_s=3 * case.limit_s)
 
 
 def main():
