@@ -1,27 +1,43 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a completion gets into its CQ. Inline, so that it is written where it belongs and not first to the stack. */
+/*
+ * How a completion gets into its CQ. A producer that is in a hurry writes it where it belongs, between vb_cq_open and vb_cq_close: what is
+ * written to the stack in small pieces, and copied in large ones, waits for the pieces to reach the cache.
+ */
 #ifndef VB_ADAPTER_COMPLETION_H
 #define VB_ADAPTER_COMPLETION_H
 
 #include "adapter/object.h"
 
-/* The rest of vb_cq_push where there is more to it than to put the completion there. cq->lock is held, and released. */
+/* The rest of vb_cq_close where there is more to it. cq->lock is held, and released. */
 void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe);
 
-/* On overrun the completion is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
-static inline __attribute__((always_inline)) void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
+/* Where the next completion goes. cq->lock is held from its return on, until vb_cq_close. */
+static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
-	if (vb_unlikely(cq->armed || cq->want_timestamp || cq->tail - cq->head >= cq->capacity)) {
-		struct vb_cqe copy = *cqe; /* so that the other one needs no address */
-		vb_cq_push_locked(cq, &copy);
+	if (vb_unlikely(cq->armed || cq->want_timestamp || cq->tail - cq->head >= cq->capacity))
+		return &cq->spare;
+	return &cq->ring[cq->tail & cq->mask];
+}
+
+/* All of it but qp_num has been written. On overrun it is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
+static inline void vb_cq_close(struct vb_cq *cq, struct vb_cqe *cqe)
+{
+	if (vb_unlikely(cqe == &cq->spare)) {
+		vb_cq_push_locked(cq, cqe);
 		return;
 	}
-	struct vb_cqe *to = &cq->ring[cq->tail++ & cq->mask];
-	*to = *cqe;
-	to->qp_num = cqe->qp->qpn;
+	cqe->qp_num = cqe->qp->qpn;
 	cq->hot = cqe->qp;
+	cq->tail++;
 	vb_unlock(&cq->lock);
+}
+
+static inline void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	struct vb_cqe *to = vb_cq_open(cq);
+	*to = *cqe;
+	vb_cq_close(cq, to);
 }
 
 #endif

@@ -252,6 +252,7 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
 		retire(&cq->ring[cq->head++ & cq->mask]);
+	struct vb_qp *qp = cqe->qp;
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
 	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
@@ -261,13 +262,13 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 		put(cq, cqe);
 	if (event)
 		cq->armed = 0;
-	cq->hot = cqe->qp;
+	cq->hot = qp;
 	vb_unlock(&cq->lock);
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
 		if (vb_watcher)
-			vb_watcher->cq_overran(cq, cqe->qp);
+			vb_watcher->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
 	}
 }

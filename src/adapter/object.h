@@ -208,6 +208,7 @@ struct vb_cq {
 	atomic_bool overrun;        /* written under lock */
 	bool ignores_overrun;       /* the program sees to it that there is none; if there is one, the oldest completion goes */
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
+	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
 	atomic_uint refs;
 	struct vb_list event_node;
 	uint32_t events_queued, events_raised, events_acked; /* under channel->lock / events_lock */

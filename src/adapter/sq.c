@@ -229,7 +229,8 @@ static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv
 		vb_tags_sent(qp, sqe, status);
 		return;
 	}
-	struct vb_cqe e = {
+	struct vb_cqe *e = vb_cq_open(qp->send_cq);
+	*e = (struct vb_cqe){
 		.wr_id = sqe->wr_id,
 		.qp = qp,
 		.status = status,
@@ -237,7 +238,7 @@ static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv
 		.byte_len = sqe->length,
 		.sq_position = qp->sq.head - qp->sq.own_done,
 	};
-	vb_cq_push(qp->send_cq, &e);
+	vb_cq_close(qp->send_cq, e);
 }
 
 static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)

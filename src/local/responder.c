@@ -664,12 +664,13 @@ static bool serve_small_send(struct vb_local_qp *l)
 	note_told(l, flags, v->taken);
 	if (vb_unlikely(!to || !complete_told(l)))
 		return false;
-	struct vb_cqe e = { .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
-			    .src_qp = l->qp->attr.dest_qp_num, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
 	vb_copy_ordered(to, s->data, length);
 	acknowledge(l);
+	struct vb_cqe *e = vb_cq_open(l->qp->recv_cq);
+	*e = (struct vb_cqe){ .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
+			      .src_qp = l->qp->attr.dest_qp_num, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
 	vb_receive_pass(l->qp);
-	vb_cq_push(l->qp->recv_cq, &e);
+	vb_cq_close(l->qp->recv_cq, e);
 	return true;
 }
 
