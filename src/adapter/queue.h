@@ -5,6 +5,15 @@
 
 #include "adapter/object.h"
 
+/* Copies an entry piece by piece, as programs write them: one load of several that were just stored would wait for them. */
+static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
+{
+	const volatile struct ibv_sge *f = from; /* else the compiler makes one load of them */
+	to->addr = f->addr;
+	to->length = f->length;
+	to->lkey = f->lkey;
+}
+
 /* ---- receive queues ---- */
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge);

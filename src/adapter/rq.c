@@ -61,8 +61,8 @@ static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 	struct vb_receive *s = slot_at(rq, tail);
 	s->wr_id = wr->wr_id;
 	s->nsge = wr->num_sge;
-	if (wr->num_sge)
-		memcpy(s->sge, wr->sg_list, wr->num_sge * sizeof(*s->sge));
+	for (int i = 0; i < wr->num_sge; i++)
+		vb_sge_copy(&s->sge[i], &wr->sg_list[i]);
 	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
 	return 0;
 }

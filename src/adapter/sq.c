@@ -94,7 +94,7 @@ static int copy_gather(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	uint64_t length = 0;
 	for (int i = 0; i < wr->num_sge; i++) {
-		sqe->sge[i] = wr->sg_list[i];
+		vb_sge_copy(&sqe->sge[i], &wr->sg_list[i]);
 		length += wr->sg_list[i].length;
 	}
 	if (length > VB_MAX_MSG)
