@@ -271,9 +271,10 @@ static void stop(struct vb_qp *qp)
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
 	if (l->resp.have_rwqe) {
+		enum ibv_wc_status failed = l->resp.receive_status;
 		l->resp.have_rwqe = false;
-		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = IBV_WC_WR_FLUSH_ERR,
-							  .opcode = IBV_WC_RECV });
+		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .opcode = IBV_WC_RECV,
+							  .status = failed ? failed : IBV_WC_WR_FLUSH_ERR });
 	}
 	ring_peer(l);
 }

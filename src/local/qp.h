@@ -66,6 +66,7 @@ struct vb_local_qp {
 		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
 		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		bool have_rwqe;
+		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;
 		struct vb_request cur;

@@ -24,7 +24,7 @@ enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL };
 /* What a failed request means for both ends. */
 struct failure {
 	enum ibv_wc_status nak;    /* for the requester */
-	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it */
+	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it; else this QP breaks, and the receive is completed in ERR */
 	bool breaks;               /* this QP goes to the error state */
 	int event;
 	const char *why;
@@ -594,10 +594,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
-	if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe) {
-		l->resp.have_rwqe = false;
-		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .status = f->receive, .opcode = IBV_WC_RECV });
-	}
+	l->resp.receive_status = f->receive;
 	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->breaks;
