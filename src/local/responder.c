@@ -651,11 +651,12 @@ static bool serve_small_send(struct vb_local_qp *l)
 	const struct vb_shm_slot *s = slot_at(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	unsigned flags = vb_shm_head_flags(head);
-	const volatile struct vb_shm_slot *v = s; /* each field is loaded once */
-	uint32_t length = v->length;
 	const struct vb_receive *r = vb_receive_peek(l->qp);
-	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) ||
-	    !is_plain(l) || !r || !length || length > l->resp.slot_bytes - offsetof(struct vb_shm_slot, data))
+	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) || !is_plain(l) || !r)
+		return false;
+	const volatile struct vb_shm_slot *v = s; /* each field is loaded once, and not while the slot may be written */
+	uint32_t length = v->length;
+	if (!length || length > l->resp.slot_bytes - offsetof(struct vb_shm_slot, data))
 		return false;
 	void *to = piece_for(l, r, length);
 	note_told(l, flags, v->taken);

@@ -13,12 +13,14 @@ enum { MANY = 1 << 14, ROUNDS = 2000, THREADS = 3 };
 
 static struct vb_lock lock;
 
-static void prepare(void)
+static bool prepare(void)
 {
 	vb_lock_init(&lock);
-	if (!vb_fence_prepare())
-		SKIP("no lock has an owner here: this kernel, or what confines this process, has no membarrier");
+	return vb_fence_prepare();
 }
+
+#define PREPARE() \
+	if (!prepare()) SKIP("no lock has an owner here: this kernel, or what confines or examines this process, has no membarrier")
 
 static void take_often(void)
 {
@@ -49,7 +51,7 @@ static bool another_gets_it(void)
 
 static void lock__becomes_its_only_users(void **state)
 {
-	prepare();
+	PREPARE();
 	take_often();
 	assert_true(is_mine());
 	assert_true(vb_lock_try(&lock));
@@ -61,7 +63,7 @@ static void lock__becomes_its_only_users(void **state)
 
 static void lock__is_taken_from_its_owner(void **state)
 {
-	prepare();
+	PREPARE();
 	take_often();
 	assert_true(another_gets_it());
 	assert_false(is_mine());
@@ -71,7 +73,7 @@ static void lock__is_taken_from_its_owner(void **state)
 
 static void lock__stays_held_when_its_owner_loses_it_inside(void **state)
 {
-	prepare();
+	PREPARE();
 	take_often();
 	vb_lock(&lock);
 	assert_true(is_mine());
@@ -97,7 +99,7 @@ static void lock__has_one_heir(void **state)
 {
 	pthread_t t;
 	bool is_theirs;
-	prepare();
+	PREPARE();
 	take_often();
 	assert_true(is_mine());
 	assert_int_equal(pthread_create(&t, NULL, take_it_often, &is_theirs), 0);
