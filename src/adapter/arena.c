@@ -50,6 +50,14 @@ int vb_arena_start(void)
 	return err;
 }
 
+bool vb_arena_is_made(void)
+{
+	pthread_mutex_lock(&lock);
+	bool is_made = vb_arena != NULL;
+	pthread_mutex_unlock(&lock);
+	return is_made;
+}
+
 int vb_arena_fd(void)
 {
 	return fd;

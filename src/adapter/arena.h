@@ -48,6 +48,8 @@ _Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
 extern struct vb_arena_head *vb_arena;
 
 int vb_arena_start(void);
+/* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
+bool vb_arena_is_made(void);
 int vb_arena_fd(void);
 
 static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + offset; }

@@ -19,13 +19,14 @@ static bool tell_process(struct vb_dump *dump, uint64_t *cursor)
 {
 	struct vb_record_process *r = vb_dump_add(dump, VB_RECORD_PROCESS, sizeof(*r));
 	struct vb_udp_counts udp;
+	bool has_arena = vb_arena_is_made();
 	if (!r)
 		return true;
 	vb_udp_count(&udp);
 	r->pid = getpid();
 	VB_RECORD_NAME(r->version, VB_VERSION);
 	r->slots[0] = vb_slot_first();
-	for (unsigned i = 0; vb_arena && i < VB_ARRAY_LEN(r->slots); i++)
+	for (unsigned i = 0; has_arena && i < VB_ARRAY_LEN(r->slots); i++)
 		r->slots[i] = atomic_load(&vb_arena->slots[i]);
 	r->local_off = vb_local_is_off();
 	r->polled = vb_progress_is_polled();
@@ -226,8 +227,8 @@ static void tell_key(const struct vb_key *k, uint32_t key, struct vb_record_mr *
 	r->pd = atomic_load(&k->pd);
 	r->access = atomic_load(&k->access) & ~(uint32_t)(VB_KEY_LOCAL | VB_KEY_NULL);
 	r->null = (atomic_load(&k->access) & VB_KEY_NULL) != 0;
-	r->window = k->window;
-	r->of = k->region;
+	r->window = atomic_load(&k->window);
+	r->of = atomic_load(&k->region);
 	r->qpn = atomic_load(&k->qpn);
 	r->mapped = mapped_state(atomic_load(&k->segment));
 	r->address = atomic_load(&k->va);
@@ -237,7 +238,7 @@ static void tell_key(const struct vb_key *k, uint32_t key, struct vb_record_mr *
 
 static bool tell_keys(struct vb_dump *dump, uint64_t *cursor)
 {
-	uint32_t end = vb_arena ? vb_key_end() : 0;
+	uint32_t end = vb_arena_is_made() ? vb_key_end() : 0;
 	for (unsigned seen = 0; ++*cursor < end; seen++) {
 		const struct vb_key *k = vb_key_entry((uint32_t)*cursor << 8);
 		uint32_t key = atomic_load(&k->key);

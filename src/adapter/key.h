@@ -21,11 +21,11 @@ struct vb_key {
 	_Atomic(uint32_t) access;
 	_Atomic(uint32_t) qpn; /* the only queue pair that it is for (a type 2 window); 0: any of its domain */
 	_Atomic(uint64_t) iova, length, va;
-	/* Of the owner's business with windows (window.h), under its lock. */
-	uint32_t window;      /* enum ibv_mw_type; 0: no window */
+	/* Of the owner's business with windows (window.h), written under its lock. */
+	_Atomic(uint32_t) window;      /* enum ibv_mw_type; 0: no window */
 	union {
-		uint32_t region;  /* what a bound window shows: that region's key; 0: not bound */
-		uint32_t windows; /* of a region: how many are bound to it */
+		_Atomic(uint32_t) region;  /* what a bound window shows: that region's key; 0: not bound */
+		_Atomic(uint32_t) windows; /* of a region: how many are bound to it */
 	};
 	_Atomic(uint64_t) segment;    /* the serial number of the segment that the region is in (adapter/segment.h); 0: none */
 	_Atomic(uint64_t) segment_at; /* where va is in it */

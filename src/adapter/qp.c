@@ -193,9 +193,11 @@ static void reset(struct vb_qp *qp)
 	disconnect(qp);
 	vb_windows_forget(qp->qpn);
 	vb_rq_reset(&qp->rq);
+	vb_lock(&qp->sq.lock);
 	qp->sq.tail = qp->sq.sent = qp->sq.head = qp->sq.own_posted = qp->sq.own_done = 0;
 	atomic_store(&qp->sq.retired, 0);
 	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
+	vb_unlock(&qp->sq.lock);
 	qp->comm_est = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 }
@@ -413,6 +415,8 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr)
 	*attr = qp->attr;
 	attr->cap = qp->cap;
 	attr->qp_state = attr->cur_qp_state = atomic_load(&qp->state);
+	vb_lock(&qp->sq.lock);
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.head != qp->sq.sent;
+	vb_unlock(&qp->sq.lock);
 	pthread_mutex_unlock(&qp->ctl);
 }

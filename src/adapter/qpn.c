@@ -52,8 +52,10 @@ static void follow_fork(void)
 {
 	if (generation == vb_host_generation())
 		return;
+	vb_lock(&vb_progress_lock);
 	generation = vb_host_generation();
 	nslots = used = next = 0; /* the tables stay allocated: the parent's objects may still be looked at */
+	vb_unlock(&vb_progress_lock);
 }
 
 static bool place_locked(struct vb_qp *qp)
