@@ -43,9 +43,11 @@ check-interop:
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD) --suite interop
 
-# No mistake is found in programs that make none.
+# No mistake is found in programs but those that they make.
 check-programs: all
-	@python3 tests/apps/programs.py $(BUILD) --check
+	python3 tests/apps/programs.py $(BUILD) --check
+	@for suite in net cm software; do echo "# tests/net/$$suite.py"; python3 tests/net/$$suite.py $(BUILD) --check || exit 1; done
+	VERBATIM_CHECK=1 python3 tests/apps/rdma_core_suite.py $(BUILD)
 
 demo:
 	@scripts/setup-debian.sh

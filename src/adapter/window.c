@@ -221,3 +221,11 @@ bool vb_region_end(uint32_t key)
 	pthread_mutex_unlock(&lock);
 	return free;
 }
+
+bool vb_window_has_entry(uint32_t key)
+{
+	pthread_mutex_lock(&lock);
+	bool is_window = entry(key)->window;
+	pthread_mutex_unlock(&lock);
+	return is_window;
+}

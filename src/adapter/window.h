@@ -36,6 +36,9 @@ enum vb_key_fault vb_window_invalidate_remotely(uint32_t key, uint32_t pd, uint3
 /* Type 2 windows that were bound on a queue pair end with it. */
 void vb_windows_forget(uint32_t qpn);
 
+/* Is this, with whatever tag, the key of a window that exists? */
+bool vb_window_has_entry(uint32_t key);
+
 /* Revokes a region's key, unless windows are bound to it: then false. */
 bool vb_region_end(uint32_t key);
 

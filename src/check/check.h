@@ -111,6 +111,8 @@ struct vb_checked_qp {
 void vb_check_hold_sends(void);
 /* Lets go what is held back: before the queue pair changes its state. */
 void vb_check_let_go(struct vb_qp *qp);
+/* The same of all queue pairs: before something depends on how many completions wait. */
+void vb_check_let_all_go(void);
 /* If the peer is a process of this host: do both sides' attributes agree? A reference is held, no lock. */
 void vb_check_meet_peer(struct vb_qp *qp);
 /* Is the peer's queue pair there, as far as can be seen from here? */

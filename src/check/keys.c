@@ -10,6 +10,7 @@
 
 #include "adapter/progress.h"
 #include "adapter/queue.h"
+#include "adapter/window.h"
 #include "check/check.h"
 
 enum { BUCKETS = 4096, REMEMBERED = 4096, PLACE_BYTES = 160, STORY_BYTES = 768, RIGHTS_BYTES = 128 };
@@ -126,8 +127,13 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 {
 	char made[PLACE_BYTES], ended[PLACE_BYTES];
 	struct past p;
+	if (vb_window_has_entry(key)) {
+		snprintf(story, size, "key 0x%x is a memory window's, and the window is not bound with it: it was invalidated, bound "
+			 "anew, or never bound", key);
+		return;
+	}
 	if (!key || !recall(key, &p)) {
-		snprintf(story, size, "key 0x%x is no key of a region or window of this process%s", key, key ? ", nor was it one lately" : "");
+		snprintf(story, size, "key 0x%x is no key of a region or window of this process%s", key, key ? ", nor was it a region's lately" : "");
 		return;
 	}
 	vb_check_place_text(&p.made, made, sizeof(made));
@@ -139,11 +145,31 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 		snprintf(story, size, "key 0x%x is being deregistered", key);
 }
 
-static void tell_known(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
+/* The entry is not a region's. */
+static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
 	unsigned has = atomic_load(&k->access);
-	uint64_t iova = atomic_load(&k->iova), bytes = atomic_load(&k->length);
+	char wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
+	rights_text(access & ~has, wanted, sizeof(wanted));
+	rights_text(has, rights, sizeof(rights));
+	if (fault == VB_KEY_PD)
+		snprintf(story, size, "key 0x%x is a memory window's of protection domain %u, and it is used in protection domain %u", key,
+			 atomic_load(&k->pd), pd);
+	else if (access & VB_KEY_LOCAL)
+		snprintf(story, size, "key 0x%x is a memory window's, which peers can use and work requests of this side cannot", key);
+	else if (fault == VB_KEY_ACCESS)
+		snprintf(story, size, "key 0x%x lacks %s: it is a memory window's that was bound with %s", key, wanted, rights);
+	else
+		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that the memory window of key 0x%x shows",
+			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
+			 (unsigned long long)atomic_load(&k->iova), key);
+}
+
+static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
+{
+	const struct vb_key *k = vb_key_entry(key);
+	unsigned has = atomic_load(&k->access);
 	char made[PLACE_BYTES] = "another way", wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
 	struct past p;
 	if (recall(key, &p))
@@ -153,13 +179,12 @@ static void tell_known(enum vb_key_fault fault, uint32_t key, uint64_t addr, uin
 	if (fault == VB_KEY_PD)
 		snprintf(story, size, "key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u", key,
 			 atomic_load(&k->pd), made, pd);
-	else if (fault == VB_KEY_ACCESS && (access & ~has & VB_KEY_LOCAL))
-		snprintf(story, size, "key 0x%x is a memory window's, which peers can use and work requests of this side cannot", key);
 	else if (fault == VB_KEY_ACCESS)
 		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted, rights, made);
 	else
 		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
-			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)bytes, (unsigned long long)iova, key, made);
+			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
+			 (unsigned long long)atomic_load(&k->iova), key, made);
 }
 
 const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
@@ -172,7 +197,10 @@ const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t a
 	case VB_KEY_PD:
 	case VB_KEY_ACCESS:
 	case VB_KEY_BOUNDS:
-		tell_known(fault, key, addr, length, access, pd, story, sizeof(story));
+		if (atomic_load(&vb_key_entry(key)->access) & VB_KEY_LOCAL)
+			tell_region(fault, key, addr, length, access, pd, story, sizeof(story));
+		else
+			tell_window(fault, key, addr, length, access, pd, story, sizeof(story));
 		return story;
 	case VB_KEY_OK:
 	case VB_KEY_QP:

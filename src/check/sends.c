@@ -294,8 +294,7 @@ static void put_in_front(struct vb_path_ops *path)
 	path->take_news = path->take_news ? front_take_news : NULL;
 }
 
-/* What was posted before a program exits goes out, as it would from hardware. */
-static void let_all_go(void)
+void vb_check_let_all_go(void)
 {
 	struct vb_qp *qp;
 	uint64_t cursor = 0;
@@ -311,7 +310,8 @@ static void let_all_go(void)
 void vb_check_hold_sends(void)
 {
 	vb_path_change_all(put_in_front);
-	atexit(let_all_go);
+	/* What was posted before a program exits goes out, as it would from hardware. */
+	atexit(vb_check_let_all_go);
 }
 
 void vb_check_let_go(struct vb_qp *qp)

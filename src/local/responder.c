@@ -578,6 +578,7 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 {
 	const struct vb_request *r = &l->resp.cur;
 	const struct vb_rwqe *w = &l->resp.rwqe;
+	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
 		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->qp->attr.dest_qp_num, f->why);
 	else if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe)
@@ -585,7 +586,7 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 			   (unsigned long long)w->wr_id, (unsigned long long)w->length, l->qp->attr.dest_qp_num, r->length, f->why);
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
-			   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, r->length, r->rkey, f->why);
+			   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
 /* The connection ends here: the peer learns why, nothing more of it is executed. */

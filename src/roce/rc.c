@@ -343,7 +343,7 @@ static int note_refusal(struct connection *c)
 {
 	const struct vb_qp *qp = c->qp;
 	const struct vb_rwqe *w = &c->execution.rwqe;
-	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, path MTU or number of READs)";
+	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
 	if (c->execution.receive_status != IBV_WC_SUCCESS)
 		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
 			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);

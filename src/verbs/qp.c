@@ -83,7 +83,6 @@ static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
 	} caps[] = {
 		{ "max_send_wr", attr->cap.max_send_wr, VB_MAX_WR },
 		{ "max_send_sge", attr->cap.max_send_sge, VB_MAX_SGE },
-		{ "max_inline_data", attr->cap.max_inline_data, VB_MAX_INLINE },
 		{ "max_recv_wr", attr->srq ? 0 : attr->cap.max_recv_wr, VB_MAX_WR },
 		{ "max_recv_sge", attr->srq ? 0 : attr->cap.max_recv_sge, VB_MAX_SGE },
 	};
@@ -91,6 +90,11 @@ static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
 		if (caps[i].asked <= caps[i].most)
 			continue;
 		vb_explain(call, "%s is %u, the device allows %u", caps[i].name, caps[i].asked, caps[i].most);
+		return -EINVAL;
+	}
+	/* No query tells this one: programs find it out by trying. */
+	if (attr->cap.max_inline_data > VB_MAX_INLINE) {
+		vb_explain_limit(call, "max_inline_data is %u, the device allows %u", attr->cap.max_inline_data, VB_MAX_INLINE);
 		return -EINVAL;
 	}
 	return 0;

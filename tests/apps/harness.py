@@ -56,6 +56,7 @@ class Case:
     client_shows: tuple = ()          # regular expressions (multi-line), each must be found
     server_shows: tuple = ()
     never_shows: tuple = ()           # neither side may
+    mistakes: str = ""                # what VERBATIM_CHECK rightly finds in it: a regular expression behind "verbatim: check "
     server_ready: str = ""            # what a server shows when it is ready, if it does not listen on anything
     client_exit: int = 0
     server_exit: int = 0
@@ -269,8 +270,16 @@ def missing_programs(*commands):
     return [program for program in programs if not shutil.which(program)]
 
 
+def checked(case):
+    """The same under VERBATIM_CHECK: no mistake is found but those that it makes; with more time, since each post is looked at."""
+    unless = f"(?!{case.mistakes})" if case.mistakes else ""
+    return dataclasses.replace(case, never_shows=(*case.never_shows, f"verbatim: check {unless}.*"), limit_s=3 * case.limit_s)
+
+
 def run_case(build, case, endpoint, log_dir, client=None):
     """Runs one case and judges it. The server runs on an endpoint, the client there too or on one of its own."""
+    if os.environ.get("VERBATIM_CHECK"):
+        case = checked(case)
     for program in missing_programs(case.server, case.client):
         return Outcome("skip", f"{program} is not installed")
     client = client or endpoint

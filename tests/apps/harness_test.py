@@ -38,6 +38,7 @@ with socket.create_server(("127.0.0.1", 0)):
     os.rename(sys.argv[1] + ".new", sys.argv[1])
     child.wait()
 """,
+    "mistaken": "#!/bin/sh\necho verbatim: check call: ibv_dealloc_pd: busy\n",
     "crash": "#!/bin/sh\nkill -SEGV $$\n",
 }
 
@@ -61,6 +62,13 @@ EXPECTED = [
     (Case("server_shows", server="good-server {port}", client="good-client {port} x", server_shows=("absent",)), "FAIL",
      "server does not show"),
     (Case("never_shows", client="end-with 0", never_shows=("bef[a-z]*",)), "FAIL", 'client shows "before"'),
+    (Case("mistake_without_checks", client="mistaken"), "ok", ""),
+]
+EXPECTED_OF_CHECKS = [
+    (Case("no_mistake", client="end-with 0"), "ok", ""),
+    (Case("mistake", client="mistaken"), "FAIL", "client shows \"verbatim: check call: ibv_dealloc_pd: busy\""),
+    (Case("known_mistake", client="mistaken", mistakes="call: ibv_(dealloc_pd|destroy_cq): busy"), "ok", ""),
+    (Case("other_mistake", client="mistaken", mistakes="call: ibv_destroy_cq: busy"), "FAIL", "ibv_dealloc_pd: busy"),
 ]
 
 
@@ -96,12 +104,16 @@ def main():
             if not good:
                 print(f"# {remark}")
 
-        for case, status, reason in EXPECTED:
+        os.environ.pop("VERBATIM_CHECK", None)
+        for case, status, reason in EXPECTED + EXPECTED_OF_CHECKS:
+            if case is EXPECTED_OF_CHECKS[0][0]:
+                os.environ["VERBATIM_CHECK"] = "1"
             values = vars(case) | {"server": case.server.replace("{dir}", folder),
                                    "client": case.client.replace("{dir}", folder)}
             outcome = harness.run_case(folder, Case(**values), lo, folder)
             check(f"run_case__{case.name}", outcome.status == status and reason in outcome.reason, outcome)
 
+        del os.environ["VERBATIM_CHECK"]
         pid_file = os.path.join(folder, "left")
         program = harness.Program(folder, f"hang {pid_file}", os.path.join(folder, "log"))
         while not os.path.exists(pid_file) or not os.path.getsize(pid_file):

@@ -7,7 +7,6 @@ A pattern is a regular expression over "program options @endpoint"; logs stay in
 programs-checked with --check: under VERBATIM_CHECK, which must find no mistake in them.
 """
 import argparse
-import dataclasses
 import os
 import re
 import shutil
@@ -309,6 +308,9 @@ def connection_cases():
     yield perftest("ib_send_bw", "-c XRC -q 4")
 
 
+# It closes in this order: protection domain, completion channel, memory region; and its server never destroys the queue pair that
+# it made for an incoming connection, so that nothing below that can go. At its time's end it leaves sends under way.
+QPERF_MISTAKES = r"call: ibv_(destroy_cq|dealloc_pd|destroy_comp_channel): .* still use it|deregistered: "
 QPERF_FIGURES = {"bw": r"^    bw +=", "lat": r"^    latency +=", "mr": r"^    msg_rate +=", "ver": r"^    msg_rate +="}
 
 
@@ -318,7 +320,7 @@ def qperf_cases():
                  "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"):
         kind = "ver" if test.startswith("ver") else test.rsplit("_", 1)[1]
         yield cm_pair("qperf -lp {port}", f"qperf {{addr}} -lp {{port}} -cm 1 -t 1 {test}", f"qperf {test}",
-                      client_shows=(QPERF_FIGURES[kind],), server_stays=True)
+                      client_shows=(QPERF_FIGURES[kind],), server_stays=True, mistakes=QPERF_MISTAKES)
 
 
 def datagram_cases():
@@ -353,16 +355,6 @@ def cases(full):
     return table + (list(full_cases()) if full else [])
 
 
-# What programs really do wrong, which the checks are right to name. qperf -cm 1 gives back what its queue pair and regions still use.
-MISTAKES = {"qperf ": "call: ibv_(destroy_cq|dealloc_pd|destroy_comp_channel): "}
-
-
-def checked(case):
-    """The same, where no other mistake is to be found; with more time, since each post is looked at."""
-    known = next((mistakes for name, mistakes in MISTAKES.items() if case.name.startswith(name)), "nothing")
-    return dataclasses.replace(case, never_shows=(*case.never_shows, f"verbatim: check (?!{known}).*"), limit_s=3 * case.limit_s)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
@@ -392,7 +384,7 @@ def main():
             elif label not in found:
                 report.add(name, harness.Outcome("skip", "no Ethernet interface with an IPv4 address"))
             else:
-                report.add(name, harness.run_case(options.build, checked(case) if options.check else case, found[label], log_dir))
+                report.add(name, harness.run_case(options.build, case, found[label], log_dir))
     return 0 if options.list else report.finish()
 
 

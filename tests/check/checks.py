@@ -28,6 +28,8 @@ EXPECTED = {
     "rkey_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it was registered with IBV_ACCESS_LOCAL_WRITE \| REMOTE_READ", "ibv_reg_mr", ""),
     "rkey_bounds": ("rkey", r"64 bytes at \w+ are not within the 4096 bytes", "ibv_reg_mr", ""),
     "queue_pair_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_READ\) do not allow it: IBV_ACCESS_REMOTE_WRITE is needed", "ibv_reg_mr", ""),
+    "window_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it is a memory window's that was bound with IBV_ACCESS_REMOTE_READ", "ibv_reg_mr", ""),
+    "stale_window": ("rkey", r"is a memory window's, and the window is not bound with it", "ibv_reg_mr", ""),
     "deregistered_under_way": ("deregistered", r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it", "ibv_dereg_mr"),
     "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
     "short_receive": ("receive-buffer", r"receive wr_id 0x9, 16 bytes: a message of QP 0x\w+, 64 bytes.*longer", "ibv_post_recv", ""),
@@ -36,6 +38,7 @@ EXPECTED = {
     "no_receive_for_long": ("no-receive", r"has waited for a second", "ibv_post_recv", ""),
     "queue_room": ("cq-room", r"5 completions are to come to a completion queue of 4 entries", "ibv_create_cq", "receive"),
     "queue_overrun": ("cq-room", r"found a full completion queue \(4 entries\)", "ibv_create_cq", "make_world"),
+    "queue_resize": ("call", r"cannot have 2 entries: .* those that wait must fit", "ibv_resize_cq"),
     "never_signaled": ("unsignaled", r"the send queue is full, and none of its 8 requests has a completion", "ibv_post_send"),
     "never_polled": ("unpolled", r"the send queue is full again, and its completion queue has never been polled", "ibv_poll_cq"),
     "unseen_error": ("unpolled", r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR", "ibv_poll_cq", "make_world"),
@@ -52,6 +55,7 @@ EXPECTED = {
     "no_grh": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_create_ah"),
     "no_grh_in_modify": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_modify_qp", "try_rtr"),
     "gid_index": ("call", r"sgid_index: the port's GID table has no such entry", "ibv_modify_qp", "try_rtr"),
+    "inline_probe": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
     "too_many_entries": ("call", r"num_sge is beyond the queue pair's max_send_sge", "ibv_post_send"),
     "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
@@ -93,10 +97,17 @@ def named(name, check, sentence, page, place=None):
     return rf"verbatim: check {check}: [^\n]*{sentence}[^\n]*{at}\n    see {page}\(3\), verbatim-checks\(7\)\n"
 
 
+def run_until_named(name, expected, wire=False):
+    """What is wrong, or "". Before a buffer is touched the adapter's thread may have its turn: then the next run shows it."""
+    for _ in range(5 if expected[0] == "send-buffer" else 1):
+        status, said = run([MISTAKES, name, "wrong"], "1", wire)
+        if status == 0 and re.search(named(name, *expected), said):
+            return ""
+    return f"exit status {status}, and was said:\n{said}"
+
+
 def test_mistake(name, expected):
-    status, said = run([MISTAKES, name, "wrong"], "1")
-    problem = "" if status == 0 and re.search(named(name, *expected), said) else f"exit status {status}, and was said:\n{said}"
-    report(f"{name}: is named", problem)
+    report(f"{name}: is named", run_until_named(name, expected))
     status, said = run([MISTAKES, name, "wrong"], f"-{expected[0]}")
     report(f"{name}: not without its check", "" if status == 0 and f"check {expected[0]}" not in said else said or str(status))
     report(f"{name}: nothing is said without checks", silence(*run([MISTAKES, name, "wrong"])))
@@ -104,8 +115,7 @@ def test_mistake(name, expected):
 
 def test_on_the_wire(name, expected, setting):
     if expected:
-        status, said = run([MISTAKES, name, "wrong"], "1", wire=True)
-        report(f"{name}: is named over UDP", "" if status == 0 and re.search(named(name, *expected), said) else f"{status}\n{said}")
+        report(f"{name}: is named over UDP", run_until_named(name, expected, wire=True))
     report(f"{name}: silent over UDP where it is not made", silence(*run([MISTAKES, name, "right"], setting, wire=True)))
 
 

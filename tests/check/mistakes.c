@@ -11,11 +11,11 @@
 
 #define CASES(X)                                                                                                      \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
-	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
-	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(never_signaled)                       \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(window_rights) X(stale_window) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
+	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled)                       \
 	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth)                 \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify)       \
-	X(gid_index) X(inline_too_long) X(too_many_entries) X(post_too_early)
+	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early)
 
 #define X(name) void name(bool wrong);
 CASES(X)
@@ -219,6 +219,34 @@ void queue_pair_rights(bool wrong)
 	write_to(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey, wrong);
 }
 
+static void bind_to_b(struct world *w, struct ibv_mw *mw, struct ibv_mr *mr, unsigned access)
+{
+	struct ibv_mw_bind bind = {
+		.wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr, .addr = (uintptr_t)w->b.buffer, .length = 64, .mw_access_flags = access },
+	};
+	MUST(!ibv_bind_mw(w->b.qp, mw, &bind));
+	done(w->b.cq);
+}
+
+/* The peer writes by the key of a window's first binding. */
+static void write_to_window(unsigned access, bool is_stale, bool wrong)
+{
+	struct world w = make_world((struct wish){ .mr_access = ACCESS | IBV_ACCESS_MW_BIND });
+	struct ibv_mw *mw = ibv_alloc_mw(w.pd, IBV_MW_TYPE_1);
+	MUST(mw);
+	bind_to_b(&w, mw, w.b.mr, access);
+	uint32_t rkey = mw->rkey;
+	if (is_stale)
+		bind_to_b(&w, mw, w.b.mr, access);
+	write_only(&w, (uintptr_t)w.b.buffer, 64, rkey, wrong);
+	MUST(!ibv_dealloc_mw(mw));
+	end_world(&w);
+}
+
+void window_rights(bool wrong) { write_to_window(wrong ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, false, wrong); }
+void stale_window(bool wrong) { write_to_window(IBV_ACCESS_REMOTE_WRITE, wrong, wrong); }
+
 void deregistered_under_way(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
@@ -333,6 +361,18 @@ void queue_overrun(bool wrong)
 	for (int i = 0; i < (wrong ? 8 : 4); i++)
 		MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
 	MUST(!ibv_modify_qp(w.a.qp, &a, IBV_QP_STATE));
+	end_world(&w);
+}
+
+/* What was posted before has its completions, as it would on hardware by then. */
+void queue_resize(bool wrong)
+{
+	struct world w = make_world((struct wish){ .cqe = 4 });
+	for (int i = 0; i < 3; i++)
+		MUST(!post(w.a.qp, request(&w.a, IBV_WR_RDMA_WRITE, 8, &w.b)));
+	for (int i = 0; i < 3 && !wrong; i++)
+		done(w.a.cq);
+	MUST((ibv_resize_cq(w.a.cq, 2) != 0) == wrong);
 	end_world(&w);
 }
 
@@ -579,6 +619,18 @@ static void try_rtr(bool wrong, bool is_global, uint8_t gid_index)
 
 void no_grh_in_modify(bool wrong) { try_rtr(wrong, !wrong, 0); }
 void gid_index(bool wrong) { try_rtr(wrong, true, wrong ? 99 : 0); }
+
+/* Nothing tells what is possible: programs try. */
+void inline_probe(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp_init_attr init = {
+		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 1 << 20 },
+	};
+	MUST(!wrong && !ibv_create_qp(w.pd, &init));
+	end_world(&w);
+}
 
 void inline_too_long(bool wrong)
 {

@@ -3,7 +3,7 @@
 """Connections between two hosts whose switch loses or doubles single messages of the connection manager; destinations that are
 nowhere.
 
-usage: cm.py BUILD_DIR [PATTERN...]
+usage: cm.py BUILD_DIR [--check] [PATTERN...]
 A pattern is a regular expression over the names of cases; logs stay in BUILD_DIR/apps-logs/cm.
 """
 import re

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian's unmodified programs between two hosts: each pair runs, and what it sent is captured and judged.
 
-usage: net.py BUILD_DIR [PATTERN...]
+usage: net.py BUILD_DIR [--check] [PATTERN...]
 A pattern is a regular expression over the names of cases; logs and captures stay in BUILD_DIR/apps-logs/net.
 """
 import concurrent.futures

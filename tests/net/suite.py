@@ -36,7 +36,7 @@ class Suite:
         self.options = options
         self.build = options.build
         self.report = harness.Report()
-        self.log_dir = harness.log_directory(options.build, self.NAME)
+        self.log_dir = harness.log_directory(options.build, self.NAME + ("-checked" if options.check else ""))
 
     def selected(self, name):
         return not self.options.patterns or any(re.search(pattern, name) for pattern in self.options.patterns)
@@ -118,8 +118,11 @@ def run(suite_class, description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--check", action="store_true", help="under VERBATIM_CHECK, which is to find what is known alone")
     options = parser.parse_intermixed_args()
     options.build = os.path.abspath(options.build)
+    if options.check:
+        os.environ["VERBATIM_CHECK"] = "1"
     harness.require_library(options.build)
     try:
         hosts.enter_user_namespace()
