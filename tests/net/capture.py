@@ -22,7 +22,9 @@ EXPERT_ERROR = 0x800000
 GUESSES = ("smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband.eoib", "infiniband_sdp", "fcoib",
            "drbd")
 ALWAYS = ("frame.number", "_ws.malformed", "_ws.expert.severity", "_ws.expert.message", "infiniband.bth.opcode",
-          "infiniband.mad.attributeid", "infiniband.invariant.crc")
+          "infiniband.mad.attributeid", "infiniband.invariant.crc", "frame.protocols")
+# A guess that cannot be disabled: a payload that begins with the number of an EtherType and two zeros. packets.py has checked the packet.
+GUESSED = ":infiniband:ethertype"
 # tshark (4.0) does not show the ICRC of these opcodes' packets: packets.py alone checks it.
 XRC = range(0xA0, 0xC0)
 PRIVATE = "infiniband.cm.req.ip_cm"
@@ -96,6 +98,8 @@ def tshark_problems(path, options=()):
 
 
 def _row_problems(row):
+    if GUESSED in row["frame.protocols"]:
+        return
     if row["_ws.malformed"]:
         yield f"malformed: {row['_ws.malformed']}"
     if any(int(severity, 0) >= EXPERT_ERROR for severity in row["_ws.expert.severity"].split(",") if severity):

@@ -65,6 +65,7 @@ RIGHT = {
     "send_only": frame(SEND),
     "ipv6": frame(SEND, version=6),
     "padded": frame(bth(0x04, pad=3) + b"data" + b"d\0\0\0"),
+    "ethertype": frame(bth(0x04, pad=2) + b"\x89\x02" + bytes(2)),
     "ack": frame(RC_ACK),
     "write": frame(bth(0x0a) + struct.pack(">QII", 4096, 7, 4) + b"data"),
     "read": frame(bth(0x0c) + struct.pack(">QII", 4096, 7, 4)),
