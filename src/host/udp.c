@@ -157,6 +157,8 @@ int vb_udp_open(void)
 	vb_host_lock();
 	int err = is_open ? 0 : open_locked();
 	vb_host_unlock();
+	if (!err)
+		vb_udp_steer_settle();
 	return err;
 }
 

@@ -126,6 +126,8 @@ int vb_udp_receiver(bool ipv4);
 
 /* Steering: learns soon which socket is whose. For when one was opened. */
 void vb_udp_steer_start(void);
+/* Waits until that is done, some ms at most. Not in the progress thread, and without the host lock. */
+void vb_udp_steer_settle(void);
 /* The first byte of what is not RoCE, but perhaps a probe. */
 enum { VB_UDP_NO_ROCE = 0xff };
 /* True if p was a probe, which is done with then; the answer goes out by fd. */

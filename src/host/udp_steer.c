@@ -34,6 +34,8 @@ enum {
 	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
 	ANSWERS_PER_TURN = 16,
 	COLLECT_NS = 20000000,  /* after which answers are lost */
+	SETTLE_LOOKS = 300,     /* for the first time, */
+	SETTLE_LOOK_NS = 100000, /* one each */
 	MIN_PAUSE_NS = 100000000,
 	MAX_PAUSE_SHIFT = 7,
 	LOOPBACK_IFINDEX = 1,
@@ -405,6 +407,16 @@ static void learn_at(uint64_t when_ns)
 void vb_udp_steer_start(void)
 {
 	learn_at(vb_now_ns());
+}
+
+/*
+ * Packets on their way through another process are overtaken by those that come straight, once the way is known. What is not reliable
+ * does without what was overtaken, so a program should not begin before.
+ */
+void vb_udp_steer_settle(void)
+{
+	for (unsigned i = 0; i < SETTLE_LOOKS && atomic_load(&due) && !vb_loop_is_current(); i++)
+		vb_sleep_ns(SETTLE_LOOK_NS);
 }
 
 void vb_udp_misdirected(void)
