@@ -36,6 +36,11 @@ struct vb_receive {
 	struct ibv_sge sge[];
 };
 
+static inline struct vb_receive *vb_receive_at(const struct vb_rq *rq, uint32_t position)
+{
+	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
+}
+
 /* The oldest receive of the QP's own queue, in place until vb_receive_pass takes it; NULL: none, or they are an SRQ's. resp_lock is held. */
 static inline const struct vb_receive *vb_receive_peek(const struct vb_qp *qp)
 {
@@ -43,7 +48,7 @@ static inline const struct vb_receive *vb_receive_peek(const struct vb_qp *qp)
 	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
 	if (vb_unlikely(head == atomic_load_explicit(&rq->tail, memory_order_acquire)))
 		return NULL; /* as the queue of a QP with an SRQ always is */
-	return (const struct vb_receive *)(rq->slots + (size_t)(head & rq->mask) * rq->stride);
+	return vb_receive_at(rq, head);
 }
 
 static inline void vb_receive_pass(struct vb_qp *qp)

@@ -42,11 +42,6 @@ void vb_rq_reset(struct vb_rq *rq)
 	vb_unlock(&rq->lock);
 }
 
-static struct vb_receive *slot_at(const struct vb_rq *rq, uint32_t position)
-{
-	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
-}
-
 static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->tail, memory_order_acquire); }
 static uint32_t head_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->head, memory_order_relaxed); }
 static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_of(rq); }
@@ -58,7 +53,7 @@ static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 		return EINVAL;
 	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
 		return ENOMEM;
-	struct vb_receive *s = slot_at(rq, tail);
+	struct vb_receive *s = vb_receive_at(rq, tail);
 	s->wr_id = wr->wr_id;
 	s->nsge = wr->num_sge;
 	for (int i = 0; i < wr->num_sge; i++)
@@ -97,7 +92,7 @@ static inline void copy_out(const struct vb_receive *r, struct vb_rwqe *out)
 static inline void take(struct vb_rq *rq, struct vb_rwqe *out)
 {
 	uint32_t head = head_of(rq);
-	copy_out(slot_at(rq, head), out);
+	copy_out(vb_receive_at(rq, head), out);
 	atomic_store_explicit(&rq->head, head + 1, memory_order_relaxed);
 }
 
@@ -117,7 +112,7 @@ bool vb_rq_names(struct vb_rq *rq, uint64_t addr, uint64_t bytes)
 	vb_lock(&rq->lock);
 	uint32_t slots = rq->slots ? vb_min_u32(tail_of(rq), rq->mask + 1) : 0;
 	for (uint32_t i = 0; i < slots && !found; i++) {
-		const struct vb_receive *s = slot_at(rq, i);
+		const struct vb_receive *s = vb_receive_at(rq, i);
 		for (uint32_t k = 0; k < s->nsge && !found; k++)
 			found = addr < s->sge[k].addr + s->sge[k].length && s->sge[k].addr < addr + bytes;
 	}
@@ -263,7 +258,7 @@ static int resize(struct vb_srq *srq, uint32_t max_wr)
 	struct vb_queue_memory unwanted = grown.memory;
 	if (fits) {
 		for (uint32_t i = head_of(rq); i != tail_of(rq); i++)
-			memcpy(slot_at(&grown, i), slot_at(rq, i), rq->stride);
+			memcpy(vb_receive_at(&grown, i), vb_receive_at(rq, i), rq->stride);
 		unwanted = rq->memory;
 		rq->memory = grown.memory;
 		rq->slots = grown.slots;
