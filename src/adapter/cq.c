@@ -169,9 +169,8 @@ static inline int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 		return got;
 	if (claim)
 		take_news(hot, claim);
-	if (!claim || vb_progress_is_due())
-		if (!vb_progress_poll(claim != VB_CLAIM_NONE))
-			return 0;
+	if ((!claim || vb_progress_is_due()) && !vb_progress_poll(claim != VB_CLAIM_NONE))
+		return 0;
 	vb_lock(&cq->lock);
 	got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);

@@ -264,11 +264,7 @@ static bool is_unreliable(const struct vb_qp *qp)
 
 void vb_qp_fail_queue(uint32_t qpn, bool is_recv)
 {
-	vb_lock(&vb_progress_lock);
-	struct vb_qp *qp = vb_qpn_find(qpn);
-	if (qp)
-		vb_qp_ref(qp);
-	vb_unlock(&vb_progress_lock);
+	struct vb_qp *qp = vb_qpn_get(qpn);
 	if (!qp)
 		return;
 	if (!is_recv && is_unreliable(qp)) {

@@ -101,14 +101,17 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 	return VB_KEY_OK;
 }
 
-/* The same for one piece of memory that is simply there: where it is. NULL: the long way refuses it, or sees to what is special about it. */
-static inline void *vb_key_find(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd,
-				uint32_t qpn)
+/*
+ * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way refuses it, or sees to
+ * what is special about it.
+ */
+static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {
+	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;
-	if (vb_unlikely(vb_key_check(table, key, addr, length, access, pd, qpn, &va) != VB_KEY_OK))
+	if (vb_unlikely(vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) != VB_KEY_OK))
 		return NULL;
-	unsigned has = atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed);
+	unsigned has = atomic_load_explicit(&vb_key_at(table, s->lkey)->access, memory_order_relaxed);
 	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
 }
 

@@ -53,6 +53,8 @@ int vb_qpn_take(struct vb_qp *qp);
 void vb_qpn_drop(struct vb_qp *qp);
 /* vb_progress_lock is held. NULL: not ours, or no such QP. */
 struct vb_qp *vb_qpn_find(uint32_t qpn);
+/* The same with a reference, for who does not hold the lock. A forked child's parent's queue pairs are not found. */
+struct vb_qp *vb_qpn_get(uint32_t qpn);
 /*
  * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a stretch has none. False: that
  * was all.

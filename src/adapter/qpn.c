@@ -134,13 +134,21 @@ bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)
 	return *qp || *cursor < end;
 }
 
-void vb_qp_fail_number(uint32_t qpn)
+struct vb_qp *vb_qpn_get(uint32_t qpn)
 {
 	vb_lock(&vb_progress_lock);
 	struct vb_qp *qp = vb_qpn_find(qpn);
+	if (qp && qp->ctx->generation != vb_host_generation())
+		qp = NULL;
 	if (qp)
 		vb_qp_ref(qp);
 	vb_unlock(&vb_progress_lock);
+	return qp;
+}
+
+void vb_qp_fail_number(uint32_t qpn)
+{
+	struct vb_qp *qp = vb_qpn_get(qpn);
 	if (!qp)
 		return;
 	vb_qp_break(qp, -1);

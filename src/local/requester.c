@@ -130,12 +130,11 @@ static bool may_access(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t
 /* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
 static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access)
 {
-	const struct ibv_sge *s = sqe->sge;
 	if (sqe->flags & IBV_SEND_INLINE)
 		return sqe->inline_data;
 	if (vb_unlikely(sqe->nsge != 1))
 		return NULL;
-	return vb_key_find(vb_key_table(vb_arena), s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, l->qp->pd->number, 0);
+	return vb_key_find(sqe->sge, access, l->qp->pd->number);
 }
 
 /* Where this process has the target; NULL: it has not. */

@@ -628,11 +628,9 @@ static bool complete_told(struct vb_local_qp *l)
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
 static void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length)
 {
-	const struct ibv_sge *s = r->sge;
-	if (vb_unlikely(r->nsge != 1 || length > s->length))
+	if (vb_unlikely(r->nsge != 1 || length > r->sge->length))
 		return NULL;
-	return vb_key_find(vb_key_table(vb_arena), s->lkey, s->addr, s->length, IBV_ACCESS_LOCAL_WRITE | VB_KEY_LOCAL,
-			   l->qp->pd->number, 0);
+	return vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
 }
 
 /* Is the QP one for which a small SEND is nothing but its bytes and a completion? */

@@ -18,19 +18,6 @@ static const struct vb_roce_service *service_of(const struct vb_qp *qp)
 	return NULL;
 }
 
-/* With a reference. The QPs of a forked child's parent are not ours. */
-static struct vb_qp *find(uint32_t qpn)
-{
-	vb_lock(&vb_progress_lock);
-	struct vb_qp *qp = vb_qpn_find(qpn);
-	if (qp && qp->ctx->generation != vb_host_generation())
-		qp = NULL;
-	if (qp)
-		vb_qp_ref(qp);
-	vb_unlock(&vb_progress_lock);
-	return qp;
-}
-
 /* The batch has a reference to it. */
 static struct vb_qp *find_in_batch(const struct vb_roce_batch *batch, uint32_t qpn)
 {
@@ -58,7 +45,7 @@ void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch
 		return;
 	}
 	struct vb_qp *known = find_in_batch(batch, packet.destination_qpn);
-	struct vb_qp *qp = known ? known : find(packet.destination_qpn);
+	struct vb_qp *qp = known ? known : vb_qpn_get(packet.destination_qpn);
 	if (!qp)
 		return;
 	const struct vb_roce_service *service = service_of(qp);
