@@ -13,9 +13,10 @@
  *
  * Threading. One mutex (vb_cma_lock) guards ids, channels, events and the machine; CM traffic is rare and every section
  * is short. No call into libibverbs is made under it, because the adapter reports dead peers to us from inside. The
- * devices have a mutex of their own. Public fields of an id are written by the thread that calls with that id, as in
- * every implementation of this interface: QP transitions happen in rdma_get_cm_event, rdma_accept, rdma_disconnect,
- * never in the progress thread.
+ * devices have a mutex of their own. What others look at, the progress thread and whoever looks into the process (state, addresses,
+ * device, QP number), is written under the lock, and read without it only where the caller is the one that writes it. Public fields
+ * of an id are written by the thread that calls with that id, as in every implementation of this interface: QP transitions happen in
+ * rdma_get_cm_event, rdma_accept, rdma_disconnect, never in the progress thread.
  *
  * A fork. Ids and channels made before it stay usable for local calls only; the child's first use of the network
  * begins an agent of its own.
@@ -224,6 +225,10 @@ static inline struct vb_cma_id *vb_cma_id_of(struct rdma_cm_id *pub)
 }
 
 const char *vb_cma_state_text(enum vb_cma_state state);
+/* The state as it is now: messages and timers change it. */
+enum vb_cma_state vb_cma_id_state(const struct vb_cma_id *id);
+/* For explanations. */
+static inline const char *vb_cma_id_state_text(const struct vb_cma_id *id) { return vb_cma_state_text(vb_cma_id_state(id)); }
 static inline bool vb_cma_is_datagram(const struct vb_cma_id *id) { return id->pub.qp_type == IBV_QPT_UD; }
 
 /* channel NULL: synchronous. 0 or a negative errno. */
@@ -235,8 +240,8 @@ struct vb_cma_id *vb_cma_id_create_child_locked(struct vb_cma_id *listener);
 void vb_cma_id_discard_locked(struct vb_cma_id *id);
 /* Ties the id to the device that has its source address. -ENODEV. */
 int vb_cma_id_attach(struct vb_cma_id *id);
-void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr);
-void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr);
+void vb_cma_id_set_src_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr);
+void vb_cma_id_set_dst_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr);
 /* Binds as rdma_bind_addr does. 0 or a negative errno; explains as `call`. */
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr);
 /* Back to what it was before the resolution that failed. */

@@ -77,7 +77,7 @@ static int settle_data(const struct vb_cma_id *id, const char *call, const struc
 static int settle(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param, size_t max_data,
 		  struct wanted *w)
 {
-	if (!param && !id->pub.qp && !(vb_cma_is_datagram(id) && id->state == VB_CMA_ROUTE_RESOLVED)) {
+	if (!param && !id->pub.qp && !(vb_cma_is_datagram(id) && vb_cma_id_state(id) == VB_CMA_ROUTE_RESOLVED)) {
 		vb_explain(call, "an id without a QP needs connection parameters");
 		return -EINVAL;
 	}
@@ -246,8 +246,8 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	size_t max = (vb_cma_is_datagram(id) ? SIDR_REQ_DATA_BYTES : VB_CM_REQ_PRIVATE_DATA_BYTES) - VB_IP_CM_BYTES;
 
-	if (id->state != VB_CMA_ROUTE_RESOLVED || !id->device)
-		return vb_cma_fail(EINVAL, "the id is %s; its route must be resolved first", vb_cma_state_text(id->state));
+	if (vb_cma_id_state(id) != VB_CMA_ROUTE_RESOLVED || !id->device)
+		return vb_cma_fail(EINVAL, "the id is %s; its route must be resolved first", vb_cma_id_state_text(id));
 	struct wanted w = { .responder_resources = id->device->max_responder_resources,
 			    .initiator_depth = id->device->max_initiator_depth };
 	int err = settle(id, __func__, param, max, &w);
@@ -280,7 +280,7 @@ VB_EXPORT int rdma_establish(struct rdma_cm_id *pub)
 		vb_cma_agent_run_locked(&out);
 	}
 	vb_cma_unlock();
-	return err ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge", vb_cma_state_text(id->state)) :
+	return err ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge", vb_cma_id_state_text(id)) :
 		     0;
 }
 
@@ -354,9 +354,9 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	size_t max = vb_cma_is_datagram(id) ? SIDR_REP_DATA_BYTES : VB_CM_REP_PRIVATE_DATA_BYTES;
 
-	if (id->state != VB_CMA_REQUESTED || !id->device)
+	if (vb_cma_id_state(id) != VB_CMA_REQUESTED || !id->device)
 		return vb_cma_fail(EINVAL, "the id is %s; only a connection request can be accepted",
-				   vb_cma_state_text(id->state));
+				   vb_cma_id_state_text(id));
 	struct wanted w = {
 		.responder_resources = at_most(id->agreed.responder_resources, id->device->max_responder_resources),
 		.initiator_depth = at_most(id->agreed.initiator_depth, id->device->max_initiator_depth),
@@ -425,7 +425,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 	bool sync = id->sync;
 	int err = reject(id, reason, data, len);
 	if (err)
-		vb_explain(call, "the id is %s and has no request to reject", vb_cma_state_text(id->state));
+		vb_explain(call, "the id is %s and has no request to reject", vb_cma_id_state_text(id));
 	else if (sync)
 		vb_cma_release_event(id);
 	return vb_cma_result(err);
@@ -467,7 +467,7 @@ VB_EXPORT int rdma_notify(struct rdma_cm_id *pub, enum ibv_event_type event)
 	if (!err)
 		vb_cma_agent_run_locked(&out);
 	vb_cma_unlock();
-	return err ? vb_cma_fail(-err, "the id is %s", vb_cma_state_text(id->state)) : 0;
+	return err ? vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id)) : 0;
 }
 
 /* ---- disconnect ---- */
@@ -507,11 +507,11 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	bool connected = is_connection(id);
 	vb_cma_unlock();
 	if (!connected)
-		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect", vb_cma_state_text(id->state));
+		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect", vb_cma_id_state_text(id));
 	bool sync = id->sync;
 	vb_cma_qp_fail(id);
 	int err = send_dreq(id);
 	if (err)
-		return vb_cma_fail(-err, "the id is %s", vb_cma_state_text(id->state));
+		return vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id));
 	return sync && !id->disconnect_told ? vb_cma_complete(id, __func__) : 0;
 }

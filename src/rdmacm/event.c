@@ -176,8 +176,10 @@ static int attach_child(struct vb_cma_id *child)
 		return err;
 	src.scope = IN6_IS_ADDR_LINKLOCAL(&src.ip) ? child->ifindex : 0;
 	dst.scope = IN6_IS_ADDR_LINKLOCAL(&dst.ip) ? child->ifindex : 0;
-	vb_cma_id_set_src(child, &src);
-	vb_cma_id_set_dst(child, &dst);
+	vb_cma_lock();
+	vb_cma_id_set_src_locked(child, &src);
+	vb_cma_id_set_dst_locked(child, &dst);
+	vb_cma_unlock();
 	return child->agreed.path.mtu > (uint8_t)child->mtu ? -EMSGSIZE : 0;
 }
 

@@ -22,6 +22,14 @@ const char *vb_cma_state_text(enum vb_cma_state state)
 	return (unsigned)state < VB_ARRAY_LEN(texts) ? texts[state] : "?";
 }
 
+enum vb_cma_state vb_cma_id_state(const struct vb_cma_id *id)
+{
+	vb_cma_lock();
+	enum vb_cma_state state = id->state;
+	vb_cma_unlock();
+	return state;
+}
+
 void vb_cma_ids_locked(struct vb_list **list)
 {
 	*list = &ids;
@@ -70,13 +78,14 @@ int vb_cma_id_create(struct rdma_event_channel *channel, void *context, enum rdm
 		return err;
 	vb_cma_lock();
 	struct vb_cma_id *id = new_locked(channel, context, ps, qp_type);
+	if (id)
+		id->sync = sync;
 	vb_cma_unlock();
 	if (!id) {
 		if (sync)
 			vb_cma_channel_destroy(channel);
 		return -ENOMEM;
 	}
-	id->sync = sync;
 	*out = id;
 	return 0;
 }
@@ -188,7 +197,7 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 	return 0;
 }
 
-void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+void vb_cma_id_set_src_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 {
 	id->src = *addr;
 	if (!id->src.port_space)
@@ -196,7 +205,7 @@ void vb_cma_id_set_src(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 	vb_cma_addr_format(&id->src, &id->pub.route.addr.src_storage);
 }
 
-void vb_cma_id_set_dst(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+void vb_cma_id_set_dst_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr)
 {
 	id->dst = *addr;
 	if (!id->dst.port_space)
@@ -210,25 +219,33 @@ static void set_gid(union ibv_gid *gid, const struct vb_cma_addr *addr)
 		memcpy(gid->raw, &addr->ip, sizeof(gid->raw));
 }
 
-int vb_cma_id_attach(struct vb_cma_id *id)
+static void attach_locked(struct vb_cma_id *id, const struct vb_cma_source *source)
 {
 	struct rdma_ib_addr *ib = &id->pub.route.addr.addr.ibaddr;
+
+	id->device = source->device;
+	id->gid_index = source->gid_index;
+	id->ifindex = source->ifindex;
+	id->mtu = source->mtu;
+	id->pub.verbs = source->device->verbs;
+	id->pub.port_num = source->port_num;
+	if (!id->pub.pd)
+		id->pub.pd = source->device->pd;
+	set_gid(&ib->sgid, &id->src);
+	set_gid(&ib->dgid, &id->dst);
+	ib->pkey = htobe16(VB_CMA_PKEY);
+}
+
+int vb_cma_id_attach(struct vb_cma_id *id)
+{
 	struct vb_cma_source source;
 	int err = vb_cma_device_find(&id->src, &source);
 
 	if (err)
 		return err;
-	id->device = source.device;
-	id->gid_index = source.gid_index;
-	id->ifindex = source.ifindex;
-	id->mtu = source.mtu;
-	id->pub.verbs = source.device->verbs;
-	id->pub.port_num = source.port_num;
-	if (!id->pub.pd)
-		id->pub.pd = source.device->pd;
-	set_gid(&ib->sgid, &id->src);
-	set_gid(&ib->dgid, &id->dst);
-	ib->pkey = htobe16(VB_CMA_PKEY);
+	vb_cma_lock();
+	attach_locked(id, &source);
+	vb_cma_unlock();
 	return 0;
 }
 

@@ -27,7 +27,7 @@ static int bind_to_listen(struct vb_cma_id *id, const char *call)
 {
 	struct vb_cma_addr addr = id->src;
 
-	if (id->state == VB_CMA_IDLE) {
+	if (vb_cma_id_state(id) == VB_CMA_IDLE) {
 		vb_cma_addr_any(AF_INET, &addr);
 		return vb_cma_id_bind(id, call, &addr);
 	}
@@ -69,8 +69,9 @@ VB_EXPORT int rdma_listen(struct rdma_cm_id *pub, int backlog)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
-	if (id->state != VB_CMA_BOUND && id->state != VB_CMA_IDLE)
-		return vb_cma_fail(EINVAL, "the id is %s; only a bound one can listen", vb_cma_state_text(id->state));
+	enum vb_cma_state state = vb_cma_id_state(id);
+	if (state != VB_CMA_BOUND && state != VB_CMA_IDLE)
+		return vb_cma_fail(EINVAL, "the id is %s; only a bound one can listen", vb_cma_state_text(state));
 	int err = listen_on(id, __func__, backlog);
 	if (!err)
 		return 0;
@@ -89,8 +90,8 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	if (!id->sync)
 		return vb_cma_fail(EINVAL, "the id has an event channel: its requests come as events");
-	if (id->state != VB_CMA_LISTENING)
-		return vb_cma_fail(EINVAL, "the id is %s, it does not listen", vb_cma_state_text(id->state));
+	if (vb_cma_id_state(id) != VB_CMA_LISTENING)
+		return vb_cma_fail(EINVAL, "the id is %s, it does not listen", vb_cma_id_state_text(id));
 	vb_cma_release_event(id);
 	if (rdma_get_cm_event(pub->channel, &event))
 		return -1;
@@ -196,8 +197,8 @@ static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *pr
 		struct vb_cma_addr ours = *src, theirs = *dst;
 		if (listener->src.family == AF_IB)
 			ours.family = theirs.family = AF_IB;
-		vb_cma_id_set_src(child, &ours);
-		vb_cma_id_set_dst(child, &theirs);
+		vb_cma_id_set_src_locked(child, &ours);
+		vb_cma_id_set_dst_locked(child, &theirs);
 		if (preview->type == VB_CM_EV_REQUEST)
 			agree(child, &preview->info.req);
 		if (!adopt_locked(child, conn, rx, out))

@@ -200,10 +200,11 @@ static int check(const struct vb_cma_id *id, const char *node, const char *servi
 		vb_explain("rdma_resolve_addrinfo", "RAI_SA: an Ethernet has no subnet administration that could be asked");
 		return -EOPNOTSUPP;
 	}
-	if (id->state == VB_CMA_IDLE || id->state == VB_CMA_BOUND)
+	enum vb_cma_state state = vb_cma_id_state(id);
+	if (state == VB_CMA_IDLE || state == VB_CMA_BOUND)
 		return 0;
 	vb_explain("rdma_resolve_addrinfo", "the id is %s; only a fresh or bound one can look for addresses",
-		   vb_cma_state_text(id->state));
+		   vb_cma_state_text(state));
 	return -EINVAL;
 }
 

@@ -23,7 +23,7 @@ static int int_at(const void *val)
 /* Only before the address is taken does it matter. */
 static int set_reuseaddr(struct vb_cma_id *id, const void *val)
 {
-	if (id->state != VB_CMA_IDLE)
+	if (vb_cma_id_state(id) != VB_CMA_IDLE)
 		return EINVAL;
 	id->reuseaddr = int_at(val) != 0;
 	return 0;
@@ -31,7 +31,7 @@ static int set_reuseaddr(struct vb_cma_id *id, const void *val)
 
 static int set_afonly(struct vb_cma_id *id, const void *val)
 {
-	if (id->state != VB_CMA_IDLE)
+	if (vb_cma_id_state(id) != VB_CMA_IDLE)
 		return EINVAL;
 	id->afonly = int_at(val) != 0;
 	return 0;
@@ -83,8 +83,8 @@ static int set_path(struct vb_cma_id *id, const char *call, const void *val, siz
 		vb_explain(call, "%zu bytes are no array of struct ibv_path_data", len);
 		return EINVAL;
 	}
-	if (id->state != VB_CMA_ADDR_RESOLVED) {
-		vb_explain(call, "the id is %s; its address must be resolved first", vb_cma_state_text(id->state));
+	if (vb_cma_id_state(id) != VB_CMA_ADDR_RESOLVED) {
+		vb_explain(call, "the id is %s; its address must be resolved first", vb_cma_id_state_text(id));
 		return EINVAL;
 	}
 	uint8_t before = id->tos;
@@ -104,7 +104,7 @@ static int set(struct vb_cma_id *id, const char *call, const struct option *opti
 	}
 	int err = option->set(id, val);
 	if (err)
-		vb_explain(call, "%s: its value does not fit an id that is %s", option->text, vb_cma_state_text(id->state));
+		vb_explain(call, "%s: its value does not fit an id that is %s", option->text, vb_cma_id_state_text(id));
 	return err;
 }
 

@@ -114,7 +114,7 @@ VB_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *pub, struct ibv_qp_attr *attr
 	if (!pub->verbs)
 		return vb_cma_fail(EINVAL, "the id is bound to no device yet");
 	if (transition_attr(id, attr, mask))
-		return vb_cma_fail(EINVAL, "QP state %d: the id is %s", (int)attr->qp_state, vb_cma_state_text(id->state));
+		return vb_cma_fail(EINVAL, "QP state %d: the id is %s", (int)attr->qp_state, vb_cma_id_state_text(id));
 	return 0;
 }
 
@@ -255,6 +255,13 @@ static int check_new_qp(const struct rdma_cm_id *id, const char *call)
 	return 0;
 }
 
+static void set_number(struct rdma_cm_id *id, uint32_t qpn)
+{
+	vb_cma_lock();
+	vb_cma_id_of(id)->qpn = qpn;
+	vb_cma_unlock();
+}
+
 static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = choose_cqs(id, attr);
@@ -274,7 +281,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	if (qp->pd)
 		id->pd = qp->pd;
 	id->qp = qp;
-	vb_cma_id_of(id)->qpn = qp->qp_num;
+	set_number(id, qp->qp_num);
 	return 0;
 }
 
@@ -351,7 +358,7 @@ VB_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 		return;
 	}
 	id->qp = NULL;
-	vb_cma_id_of(id)->qpn = 0;
+	set_number(id, 0);
 	destroy_cqs(id);
 }
 

@@ -17,6 +17,13 @@ static int take_port(struct vb_cma_id *id, struct vb_cma_addr *addr)
 	return 0;
 }
 
+static void set_source(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+{
+	vb_cma_lock();
+	vb_cma_id_set_src_locked(id, addr);
+	vb_cma_unlock();
+}
+
 static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_addr *addr)
 {
 	char text[VB_CMA_TEXT];
@@ -34,7 +41,7 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 		vb_explain(call, "%s is no address of this host", vb_cma_addr_text(addr, text));
 		return -EADDRNOTAVAIL;
 	}
-	vb_cma_id_set_src(id, addr);
+	set_source(id, addr);
 	err = vb_cma_addr_is_any(addr) ? 0 : vb_cma_id_attach(id);
 	if (err) {
 		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
@@ -44,11 +51,11 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 	if (err)
 		vb_explain(call, "%s cannot be had: %s", vb_cma_addr_text(addr, text), strerror(-err));
 	else
-		vb_cma_id_set_src(id, addr);
+		set_source(id, addr);
 	return err;
 }
 
-static void leave_device(struct vb_cma_id *id)
+static void leave_device_locked(struct vb_cma_id *id)
 {
 	memset(&id->pub.route.addr.addr, 0, sizeof(id->pub.route.addr.addr));
 	id->device = NULL;
@@ -57,26 +64,28 @@ static void leave_device(struct vb_cma_id *id)
 	id->pub.port_num = 0;
 }
 
-static void forget_source(struct vb_cma_id *id)
+static void forget_source_locked(struct vb_cma_id *id)
 {
 	memset(&id->src, 0, sizeof(id->src));
 	memset(&id->pub.route.addr.src_storage, 0, sizeof(id->pub.route.addr.src_storage));
-	leave_device(id);
+	leave_device_locked(id);
 }
 
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr)
 {
 	struct vb_cma_addr wanted = *addr;
 
-	if (id->state != VB_CMA_IDLE) {
-		vb_explain(call, "the id is %s; only a fresh one can be bound", vb_cma_state_text(id->state));
+	if (vb_cma_id_state(id) != VB_CMA_IDLE) {
+		vb_explain(call, "the id is %s; only a fresh one can be bound", vb_cma_id_state_text(id));
 		return -EINVAL;
 	}
 	int err = bind_checked(id, call, &wanted);
+	vb_cma_lock();
 	if (err)
-		forget_source(id);
+		forget_source_locked(id);
 	else
 		id->state = VB_CMA_BOUND;
+	vb_cma_unlock();
 	return err;
 }
 
@@ -102,8 +111,11 @@ VB_EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *sa)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	int err = parse(__func__, "source", sa, &addr);
 	err = err ? err : vb_cma_id_bind(vb_cma_id_of(id), __func__, &addr);
-	if (!err && vb_cma_addrinfo_is_host(sa))
-		leave_device(vb_cma_id_of(id));
+	if (!err && vb_cma_addrinfo_is_host(sa)) {
+		vb_cma_lock();
+		leave_device_locked(vb_cma_id_of(id));
+		vb_cma_unlock();
+	}
 	return vb_cma_result(err);
 }
 
@@ -194,8 +206,10 @@ static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *d
 		return err;
 	}
 	id->asked_src = id->src;
-	vb_cma_id_set_src(id, &src);
-	vb_cma_id_set_dst(id, dst);
+	vb_cma_lock();
+	vb_cma_id_set_src_locked(id, &src);
+	vb_cma_id_set_dst_locked(id, dst);
+	vb_cma_unlock();
 	err = vb_cma_id_attach(id);
 	if (!err) {
 		id->mtu = path_mtu(id->mtu, dst, route);
@@ -210,10 +224,12 @@ void vb_cma_id_unresolve(struct vb_cma_id *id)
 {
 	struct vb_cma_addr asked = id->asked_src;
 
+	vb_cma_lock();
 	if (!asked.family || vb_cma_addr_is_any(&asked))
-		forget_source(id);
+		forget_source_locked(id);
 	if (asked.family)
-		vb_cma_id_set_src(id, &asked);
+		vb_cma_id_set_src_locked(id, &asked);
+	vb_cma_unlock();
 }
 
 static int bind_for_resolving(struct vb_cma_id *id, const char *call, const struct sockaddr *sa)
@@ -221,7 +237,7 @@ static int bind_for_resolving(struct vb_cma_id *id, const char *call, const stru
 	struct vb_cma_addr src;
 	int err;
 
-	if (id->state != VB_CMA_IDLE || !sa)
+	if (vb_cma_id_state(id) != VB_CMA_IDLE || !sa)
 		return 0;
 	err = parse(call, "source", sa, &src);
 	if (err)
@@ -229,15 +245,6 @@ static int bind_for_resolving(struct vb_cma_id *id, const char *call, const stru
 	if (vb_cma_addr_is_any(&src) && !src.port)
 		return 0; /* asks for nothing */
 	return vb_cma_id_bind(id, call, &src);
-}
-
-/* The progress thread may have changed it when an earlier resolution failed. */
-static enum vb_cma_state state_of(struct vb_cma_id *id)
-{
-	vb_cma_lock();
-	enum vb_cma_state state = id->state;
-	vb_cma_unlock();
-	return state;
 }
 
 static int resolve_addr(struct vb_cma_id *id, const char *call, const struct sockaddr *src_sa,
@@ -248,7 +255,7 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 
 	if (err)
 		return err;
-	enum vb_cma_state state = state_of(id);
+	enum vb_cma_state state = vb_cma_id_state(id);
 	if (state != VB_CMA_IDLE && state != VB_CMA_BOUND) {
 		vb_explain(call, "the id is %s; only a fresh or bound one can be resolved", vb_cma_state_text(state));
 		return -EINVAL;
@@ -325,7 +332,7 @@ VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
 	(void)timeout_ms; /* the route came with the address */
-	enum vb_cma_state state = state_of(id);
+	enum vb_cma_state state = vb_cma_id_state(id);
 	if (state != VB_CMA_ADDR_RESOLVED)
 		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first", vb_cma_state_text(state));
 	bool sync = id->sync;
