@@ -340,10 +340,9 @@ def full_cases():
     yield cmtime_case(10000, limit_s=120)
     yield rcopy(1024, limit_s=600)
     for program in ("rstream", "riostream"):
-        for options in ("-S all -T v", "-S all -T v -T b", "-S all -T v -T n -T a"):
-            yield stream(program, options, limit_s=600)
-        yield stream(program, "", limit_s=600, row=SERIES_ROW)
-    yield stream("rstream", "-T f -S all -T v", limit_s=600)
+        for options in ("", "-S all -T v", "-S all -T v -T b", "-S all -T v -T n -T a"):
+            yield stream(program, options, limit_s=600, row=SERIES_ROW)
+    yield stream("rstream", "-T f -S all -T v", limit_s=600, row=SERIES_ROW)
     yield udpong("", limit_s=600, row=SERIES_ROW)
 
 

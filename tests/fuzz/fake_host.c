@@ -170,6 +170,7 @@ uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { re
 int fake_socket(int domain, int type, int protocol);
 int fake_bind(int fd, const struct sockaddr *addr, socklen_t len);
 int fake_connect(int fd, const struct sockaddr *addr, socklen_t len);
+int fake_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
 ssize_t fake_recv(int fd, void *buffer, size_t bytes, int flags);
 int fake_close(int fd);
@@ -215,7 +216,7 @@ ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
 	return fake.send_result ? -1 : (ssize_t)bytes;
 }
 
-/* Ports: all names are free, and nobody holds any. */
+/* Ports: all names are free, and nobody holds any. A socket's own name is as short as none: only there can others be connected to. */
 int fake_socket(int domain, int type, int protocol) { return PORT_FD; }
 int fake_bind(int fd, const struct sockaddr *addr, socklen_t len) { return 0; }
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len) { return 0; }
@@ -225,7 +226,13 @@ int fake_close(int fd) { return 0; }
 int fake_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	errno = ECONNREFUSED;
-	return addr->sa_family == AF_UNSPEC ? 0 : -1;
+	return addr->sa_family == AF_UNSPEC || len == sizeof(addr->sa_family) ? 0 : -1;
+}
+
+int fake_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	*len = sizeof(addr->sa_family);
+	return 0;
 }
 
 static void wait_in_inbox(const void *bytes, size_t len, bool truncated)
@@ -549,7 +556,7 @@ int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const s
 	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, true, done);
 }
 
-/* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 ---- */
+/* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 unless it is gone ---- */
 
 static struct in6_addr v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 {
@@ -558,18 +565,35 @@ static struct in6_addr v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 
 int vb_netif_list(struct vb_netif **list, unsigned *count)
 {
+	unsigned n = 0;
+
 	*list = calloc(2, sizeof(**list));
-	*count = 2;
 	if (!*list)
 		return -ENOMEM;
-	(*list)[0] = (struct vb_netif){ .name = "eth0", .index = 2, .mtu = 9000, .mac = { 2, 0, 0, 0, 0, 1 }, .up = true, .running = true,
-		.naddrs = 1, .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
-	(*list)[1] = (struct vb_netif){ .name = "lo", .index = 1, .mtu = 65536, .loopback = true, .up = true, .running = true,
+	if (!fake.has_no_ethernet)
+		(*list)[n++] = (struct vb_netif){ .name = "eth0", .index = 2, .mtu = 9000, .mac = { 2, 0, 0, 0, 0, (uint8_t)(1 + fake.mac) },
+			.up = true, .running = true, .naddrs = 1, .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
+	(*list)[n++] = (struct vb_netif){ .name = "lo", .index = 1, .mtu = 65536, .loopback = true, .up = true, .running = true,
 		.naddrs = 1, .addrs = { { .ip = v4(127, 0, 0, 1), .prefix_len = 8 } } };
+	*count = n;
 	return 0;
 }
 
-int vb_netif_watch(void (*changed)(void *arg), void *arg) { return 0; }
+static void (*interfaces_watcher)(void *arg);
+static void *interfaces_arg;
+
+int vb_netif_watch(void (*changed)(void *arg), void *arg)
+{
+	interfaces_watcher = changed;
+	interfaces_arg = arg;
+	return 0;
+}
+
+void fake_interfaces_changed(void)
+{
+	if (interfaces_watcher)
+		interfaces_watcher(interfaces_arg);
+}
 
 bool vb_netif_is_local(const struct in6_addr *ip)
 {
@@ -585,7 +609,7 @@ int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_a
 	return 0;
 }
 
-bool vb_route_is_ready(const struct vb_route *route) { return fake.send_result == 0; }
+bool vb_route_is_ready(const struct vb_route *route) { return fake.send_result == 0 && !fake.has_silent_neighbours; }
 void vb_route_kick(const struct vb_route *route) { }
 
 /* ---- notifiers ---- */

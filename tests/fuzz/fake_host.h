@@ -40,6 +40,9 @@ struct fake_host {
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
 	int memory_result;	/* whether memory is mapped */
+	bool has_silent_neighbours;
+	bool has_no_ethernet;
+	uint8_t mac;		/* the last byte of the Ethernet's address, but for a constant */
 };
 
 extern struct fake_host fake;
@@ -66,6 +69,8 @@ void fake_link_hello(void);
 void fake_inbox_message(const void *bytes, size_t len, bool truncated);
 /* The same for one of the ports that listen, if there are any. */
 void fake_port_message(unsigned which, const void *bytes, size_t len);
+/* Whoever watches the interfaces looks at them. */
+void fake_interfaces_changed(void);
 /* A packet on UDP 4791. */
 void fake_udp_packet(const struct vb_udp_packet *packet);
 

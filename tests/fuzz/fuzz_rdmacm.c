@@ -104,8 +104,8 @@ static void create(void)
 		id->cm = NULL;
 	else if (kind & 16) {	/* a listener at once */
 		struct sockaddr_in any = address_of(kind & 32 ? FAKE_OWN_ADDRESS : 0, PORT);
-		if (rdma_bind_addr(id->cm, (struct sockaddr *)&any) == 0)
-			(void)rdma_listen(id->cm, kind & 3);
+		must(rdma_bind_addr(id->cm, (struct sockaddr *)&any) == 0);
+		must(rdma_listen(id->cm, kind & 3) == 0);
 	} else if (kind & 64) {	/* ready to connect */
 		struct sockaddr_in to = address_of(kind & 32 ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, PORT);
 		(void)rdma_resolve_addr(id->cm, NULL, (struct sockaddr *)&to, 100);
