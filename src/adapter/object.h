@@ -417,6 +417,7 @@ struct vb_qp {
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
 	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
+	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
 

@@ -14,7 +14,7 @@
 #include "adapter/tally.h"
 #include "adapter/tags.h"
 #include "adapter/window.h"
-#include "adapter/xrc.h"
+#include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "host/capture.h"
 
@@ -153,6 +153,7 @@ static void disconnect(struct vb_qp *qp)
 	if (qp->xrcd) {
 		vb_lock(&qp->resp_lock);
 		vb_xrc_release(qp);
+		vb_away_forget(qp);
 		vb_unlock(&qp->resp_lock);
 	} else if (qp->srq) {
 		vb_lock(&qp->srq->rq.lock);

@@ -6,6 +6,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/progress.h"
+#include "adapter/xrc_share.h"
 
 /* The numbers of one of this process's slots: no queue of another process of the host has them. */
 struct block {
@@ -89,6 +90,13 @@ int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq)
 	int err = number(srq);
 	if (err)
 		return err;
+	err = xrcd->share ? vb_xrc_share_number(xrcd->share, VB_XRC_QUEUES, srq->number) : 0;
+	if (err) {
+		vb_lock(&vb_progress_lock);
+		drop_locked(srq);
+		vb_unlock(&vb_progress_lock);
+		return err;
+	}
 	atomic_fetch_add(&xrcd->refs, 1);
 	atomic_fetch_add(&cq->refs, 1);
 	return 0;

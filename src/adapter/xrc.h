@@ -17,9 +17,10 @@ struct vb_xrcd {
 	struct vb_context *ctx;
 	uint32_t number; /* never 0 */
 	atomic_uint refs; /* queues and queue pairs made with this handle */
+	struct vb_xrc_share *share; /* of a file's domain: how other processes have it (xrc_share.h); else NULL */
 };
 
-/* Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left. */
+/* Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left; or it cannot be shared. */
 int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq);
 /* False: a request is being worked on for it. Otherwise nobody finds it any more, and its completions are forgotten. */
 bool vb_xrc_srq_leave(struct vb_srq *srq);

@@ -21,7 +21,7 @@ void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cr
 	atomic_store(&acceptor, accepted);
 }
 
-static int link_socket_locked(int *fd)
+int vb_link_socket_locked(int *fd)
 {
 	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s < 0)
@@ -51,19 +51,18 @@ static int check_peer(int fd, struct vb_peer_cred *cred)
 
 /* ---- connecting ---- */
 
-int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
+int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred)
 {
-	struct vb_name name = vb_name_of_link(slot);
 	int s = -1;
 
 	vb_link_show_user();
 	vb_host_lock();
-	int err = link_socket_locked(&s);
+	int err = vb_link_socket_locked(&s);
 	vb_host_unlock();
 	if (err)
 		return err;
 	set_buffers(s);
-	if (connect(s, (const struct sockaddr *)&name.un, name.bytes) < 0)
+	if (connect(s, (const struct sockaddr *)&name->un, name->bytes) < 0)
 		err = -errno;
 	else
 		err = check_peer(s, cred);
@@ -74,17 +73,28 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 	return err;
 }
 
+int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
+{
+	struct vb_name name = vb_name_of_link(slot);
+	return vb_link_connect_to(&name, fd, cred);
+}
+
 /* ---- accepting ---- */
 
-static int accept_one(int listener, int *fd)
+int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
 {
 	vb_host_lock();
 	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
 	if (!err)
 		vb_fd_own(s);
 	vb_host_unlock();
+	if (err)
+		return err;
 	*fd = s;
-	return err;
+	err = check_peer(s, cred);
+	if (err)
+		vb_fd_close(s);
+	return err ? -EPERM : 0;
 }
 
 /* -EMFILE, … if descriptors ran out. */
@@ -92,13 +102,11 @@ static int accept_some(struct vb_door *door)
 {
 	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
 		struct vb_peer_cred cred;
-		int fd, err = accept_one(door->watch.fd, &fd);
-		if (err)
-			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR ? 0 : err;
-		if (check_peer(fd, &cred) < 0)
-			vb_fd_close(fd);
-		else
+		int fd, err = vb_link_accept(door->watch.fd, &fd, &cred);
+		if (!err)
 			door->accepted(fd, &cred);
+		else if (err != -EPERM)
+			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR ? 0 : err;
 	}
 	return 0;
 }
@@ -130,7 +138,7 @@ void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb
 
 int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens)
 {
-	int s = -1, err = link_socket_locked(&s);
+	int s = -1, err = vb_link_socket_locked(&s);
 	if (err)
 		return err;
 	if (bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0 || (listens && listen(s, BACKLOG) < 0))

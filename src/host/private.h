@@ -70,6 +70,11 @@ int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool l
 /* The kernel notes who this process is now, for those who connect. */
 void vb_door_listen_again(struct vb_door *door);
 
+int vb_link_socket_locked(int *fd);
+/* As vb_link_connect, to a listener by its name. */
+int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
+/* -EPERM: another user's, who was turned away; else as accept(2). */
+int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 /* Gives an accepted link to the acceptor, if there is one. */
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 

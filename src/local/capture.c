@@ -45,7 +45,7 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	const struct vb_rwqe *w = &l->resp.rwqe;
 	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
@@ -161,7 +161,7 @@ static uint32_t expected_psn(struct vb_local_qp *l, uint32_t position)
 	return l->shown.expected;
 }
 
-static struct vb_sqe entry_of(const struct vb_request *r)
+static struct vb_sqe entry_of(const struct vb_taken_slot *r)
 {
 	return (struct vb_sqe){
 		.remote_addr = r->remote_addr, .rkey = r->rkey, .imm = r->imm, .length = r->length, .opcode = r->opcode, .srqn = r->srqn,

@@ -8,6 +8,7 @@
 #include "adapter/device.h"
 #include "adapter/path.h"
 #include "adapter/inspect.h"
+#include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/mapped.h"
@@ -125,6 +126,7 @@ static int attach(struct vb_qp *qp)
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
+	l->again = (struct vb_timer){ .fire = vb_away_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
 	qp->path_state = l;
@@ -144,6 +146,7 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_unlock(&vb_progress_lock);
 	vb_timer_cancel(&l->give_up);
 	vb_timer_cancel(&l->rnr);
+	vb_timer_cancel(&l->again);
 }
 
 static void detach(struct vb_qp *qp)
@@ -156,6 +159,7 @@ static void detach(struct vb_qp *qp)
 	if (l->peer)
 		vb_peer_put(l->peer);
 	qp->path_state = NULL;
+	free(l->piece);
 	free(l);
 }
 
@@ -256,6 +260,19 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 	       await_theirs(p, deadline_ns);
 }
 
+/* The receive that is taken, if one is. */
+static void end_receive(struct vb_local_qp *l)
+{
+	enum ibv_wc_status status = l->resp.receive_status ? l->resp.receive_status : IBV_WC_WR_FLUSH_ERR;
+	if (!l->resp.have_rwqe)
+		return;
+	l->resp.have_rwqe = false;
+	if (l->resp.away)
+		vb_away_end(l->qp, status);
+	else
+		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
+}
+
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
 static void stop(struct vb_qp *qp)
 {
@@ -270,12 +287,7 @@ static void stop(struct vb_qp *qp)
 	let_go(&p);
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
-	if (l->resp.have_rwqe) {
-		enum ibv_wc_status failed = l->resp.receive_status;
-		l->resp.have_rwqe = false;
-		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .opcode = IBV_WC_RECV,
-							  .status = failed ? failed : IBV_WC_WR_FLUSH_ERR });
-	}
+	end_receive(l);
 	ring_peer(l);
 }
 

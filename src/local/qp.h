@@ -9,6 +9,7 @@
 
 #include "adapter/key.h"
 #include "adapter/queue.h"
+#include "adapter/xrc_share.h"
 #include "host/fence.h"
 #include "local/peer.h"
 
@@ -18,7 +19,7 @@ enum {
 };
 
 /* The slot that the responder works on, copied out of the peer's memory. */
-struct vb_request {
+struct vb_taken_slot {
 	atomic_bool active;
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey, srqn;
@@ -26,6 +27,11 @@ struct vb_request {
 	const uint8_t *inline_data;   /* in the peer's ring */
 	uint64_t done;                /* bytes moved so far */
 	struct ibv_sge sge[VB_MAX_SGE]; /* the requester's */
+};
+
+/* What is on its way to or from another process's queue (away.c). */
+struct vb_piece {
+	uint8_t bytes[VB_XRC_DATA_BYTES];
 };
 
 /* What a message looks at comes first, in three cache lines. */
@@ -66,10 +72,11 @@ struct vb_local_qp {
 		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
 		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		bool have_rwqe;
+		bool away;                          /* the request is for a queue of another process, and so is the receive (away.c) */
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;
-		struct vb_request cur;
+		struct vb_taken_slot cur;
 		uint32_t atomics;                   /* executed */
 		struct vb_rwqe rwqe;
 	} resp;
@@ -83,7 +90,8 @@ struct vb_local_qp {
 		uint32_t expected, served;
 	} shown;
 
-	struct vb_timer give_up, rnr;
+	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */
+	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
 	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
@@ -127,6 +135,7 @@ bool vb_responder_has_news(const struct vb_local_qp *l);
 /* The same without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
 bool vb_responder_is_called(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
+void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 

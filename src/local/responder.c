@@ -12,23 +12,13 @@
 #include "adapter/tags.h"
 #include "adapter/watcher.h"
 #include "adapter/window.h"
-#include "adapter/xrc.h"
+#include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
+#include "local/serve.h"
 #include "local/watch.h"
 #include "wire/timers.h"
-
-enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL };
-
-/* What a failed request means for both ends. */
-struct failure {
-	enum ibv_wc_status nak;    /* for the requester */
-	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it; else this QP breaks, and the receive is completed in ERR */
-	bool breaks;               /* this QP goes to the error state */
-	int event;
-	const char *why;
-};
 
 static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
 {
@@ -78,7 +68,6 @@ static bool take_up(struct vb_local_qp *l, uint32_t mode)
 	return l->resp.ring != NULL;
 }
 
-/* Inside a busy section: is the requester there, and the one whom we serve? */
 static bool may_serve(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
@@ -88,6 +77,8 @@ static bool may_serve(struct vb_local_qp *l)
 		return vb_mode_epoch(mode) == l->resp.their_epoch;
 	return take_up(l, mode);
 }
+
+bool vb_serve_may(struct vb_local_qp *l) { return may_serve(l); }
 
 /* ---- the next request ---- */
 
@@ -103,7 +94,7 @@ static bool is_known(unsigned opcode)
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH;
 }
 
-static bool is_sane(const struct vb_local_qp *l, const struct vb_request *r)
+static bool is_sane(const struct vb_local_qp *l, const struct vb_taken_slot *r)
 {
 	uint32_t room = l->resp.slot_bytes - offsetof(struct vb_shm_slot, data);
 	bool reads = r->opcode == IBV_WR_RDMA_READ;
@@ -129,7 +120,7 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = slot_at(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
@@ -151,7 +142,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	r->inline_data = s->data;
 	if (!is_sane(l, r))
 		return fail_request(f, "the peer's work request is malformed");
-	if (vb_unlikely(l->qp->xrcd != NULL) && !vb_xrc_select(l->qp, r->srqn))
+	l->resp.away = vb_unlikely(l->qp->xrcd != NULL) && !vb_xrc_select(l->qp, r->srqn);
+	if (vb_unlikely(l->resp.away) && !l->qp->xrcd->share)
 		return fail_request(f, "the XRC domain has no shared receive queue of this number");
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
@@ -166,7 +158,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 /* ---- receives ---- */
 
 /* No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say. */
-static enum step not_ready(struct vb_local_qp *l, struct failure *f)
+enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&theirs_of(l)->rnr_retry);
 	if (vb_unlikely(vb_watcher != NULL))
@@ -189,7 +181,7 @@ void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_later(l->qp);
 }
 
-static enum step have_receive(struct vb_local_qp *l)
+enum step vb_serve_have_receive(struct vb_local_qp *l)
 {
 	l->resp.have_rwqe = true;
 	if (vb_unlikely(l->resp.rnr_armed)) {
@@ -204,15 +196,14 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
 	if (l->resp.have_rwqe)
 		return STEP_DONE;
-	return vb_likely(vb_receive_take(l->qp, &l->resp.rwqe)) ? have_receive(l) : not_ready(l, f);
+	return vb_likely(vb_receive_take(l->qp, &l->resp.rwqe)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
 }
 
 /* ---- payload ---- */
 
-/* How many bytes to move in this step; 0: none can be now. */
-static uint64_t slice(struct vb_local_qp *l)
+uint64_t vb_serve_slice(struct vb_local_qp *l)
 {
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	uint64_t rest = r->length - r->done;
 	if (r->flags & VB_SHM_STAGED) {
 		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE)
@@ -234,10 +225,9 @@ static enum step pulled(int err, struct failure *f)
 	return err == -EFAULT ? fail_unmapped_receive(f) : fail_request(f, "the peer's byte stream is malformed");
 }
 
-/* Brings the requester's next bytes to `ours`. */
-static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
+enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	struct vb_ranges from;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
@@ -259,9 +249,9 @@ static enum step pull(struct vb_local_qp *l, const struct vb_ranges *ours, struc
 }
 
 /* After a slice: finished, or to be continued; the peer is told when its stream has moved. */
-static enum step moved(struct vb_local_qp *l, uint64_t bytes)
+enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	r->done += bytes;
 	if ((r->flags & VB_SHM_STAGED) && bytes)
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
@@ -292,37 +282,37 @@ static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w
 /* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
 static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	struct vb_ranges to;
 	if (r->length - skip > l->resp.rwqe.length)
 		return fail_too_long(f);
-	uint64_t n = slice(l);
+	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
 	enum step step = ranges_of_receive(&to, &l->resp.rwqe, r->done - skip, n, f);
 	if (step == STEP_DONE && n)
-		step = pull(l, &to, f);
-	return step == STEP_DONE ? moved(l, n) : step;
+		step = vb_serve_pull(l, &to, f);
+	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
 /* ---- messages to a receiver that matches tags: their beginning says where they go ---- */
 
 static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	struct vb_ranges to;
 	while (r->done < bytes) {
-		uint64_t n = slice(l);
+		uint64_t n = vb_serve_slice(l);
 		if (n == UINT64_MAX)
 			return fail_request(f, "the peer's byte stream is malformed");
 		if (!n)
 			return STEP_WAIT;
 		n = vb_min_u64(n, bytes - r->done);
 		vb_ranges_of_bytes(&to, head + r->done, n);
-		enum step step = pull(l, &to, f);
+		enum step step = vb_serve_pull(l, &to, f);
 		if (step != STEP_DONE)
 			return step;
-		moved(l, n);
+		vb_serve_moved(l, n);
 	}
 	return STEP_DONE;
 }
@@ -342,7 +332,7 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_qp *qp = l->qp;
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	uint8_t *head = vb_tag_receiver_head(qp);
 	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
 	bool whole = bytes == r->length, is_new = !l->resp.have_rwqe;
@@ -350,10 +340,10 @@ static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 	if (step != STEP_DONE)
 		return step;
 	if (is_new && !vb_tags_take(qp, head, bytes, whole, &l->resp.rwqe))
-		return not_ready(l, f);
+		return vb_serve_not_ready(l, f);
 	uint64_t skip = vb_tags_skip(qp);
 	if (is_new)
-		step = have_receive(l);
+		step = vb_serve_have_receive(l);
 	if (skip == UINT64_MAX)
 		return STEP_DONE;
 	if (is_new)
@@ -382,7 +372,7 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 /* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
 static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
 {
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	if (!(l->qp->attr.qp_access_flags & access))
 		return fail_access(f, vb_rights_story(l->qp, access));
 	if (!length)
@@ -394,7 +384,7 @@ static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access,
 }
 
 /* The part of the target, which has been checked, that a slice is about. */
-static void ranges_of_target(struct vb_ranges *out, const struct vb_request *r, uint64_t va, uint64_t bytes)
+static void ranges_of_target(struct vb_ranges *out, const struct vb_taken_slot *r, uint64_t va, uint64_t bytes)
 {
 	vb_ranges_of_bytes(out, (void *)(uintptr_t)(va + r->done), bytes);
 	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
@@ -402,20 +392,20 @@ static void ranges_of_target(struct vb_ranges *out, const struct vb_request *r, 
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	struct vb_ranges to;
 	uint64_t va = 0;
 	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_WRITE, &va, f);
 	if (step != STEP_DONE || r->done == r->length)
 		return step;
-	uint64_t n = slice(l);
+	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
 	ranges_of_target(&to, r, va, n);
-	step = n ? pull(l, &to, f) : STEP_DONE;
+	step = n ? vb_serve_pull(l, &to, f) : STEP_DONE;
 	if (step == STEP_FAIL && f->receive)
 		return fail_access(f, f->why); /* it was no receive buffer that was unmapped */
-	return step == STEP_DONE ? moved(l, n) : step;
+	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
@@ -431,38 +421,46 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 	int err = from->bytes ? vb_stream_put(l, VB_STREAM_RESPONSE, from) : 0;
 	if (err == -EFAULT)
 		return fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
-	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : moved(l, from->bytes);
+	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : STEP_DONE;
+}
+
+enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_ranges to;
+	unsigned bad;
+	if (r->flags & VB_SHM_STAGED)
+		return stage_response(l, ours, f);
+	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, ours->bytes, true, &bad);
+	if (fault != VB_KEY_OK)
+		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
+	int err = vb_copy_out(l->peer, &to, ours);
+	if (vb_likely(!err || err == -EAGAIN))
+		return err ? STEP_MORE : STEP_DONE;
+	return vb_ranges_are_mapped(ours, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
+						 : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
-	struct vb_ranges from, to;
+	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_ranges from;
 	uint64_t va = 0;
-	unsigned bad;
 	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_READ, &va, f);
 	if (step != STEP_DONE || r->done == r->length)
 		return step;
-	uint64_t n = slice(l);
+	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
 	ranges_of_target(&from, r, va, n);
-	if (r->flags & VB_SHM_STAGED)
-		return stage_response(l, &from, f);
-	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, n, true, &bad);
-	if (fault != VB_KEY_OK)
-		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	int err = vb_copy_out(l->peer, &to, &from);
-	if (vb_likely(!err || err == -EAGAIN))
-		return err ? STEP_MORE : moved(l, n);
-	return vb_ranges_are_mapped(&from, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
-						  : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+	step = vb_serve_push(l, &from, f);
+	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
 /* The word that an atomic is about, which is there. */
 static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	uint64_t va = 0;
 	if (r->remote_addr % 8)
 		return fail_request(f, "the address of an atomic is not a multiple of 8");
@@ -491,7 +489,7 @@ static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_request *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->resp.cur;
 	_Atomic(uint64_t) *word;
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
 	if (step != STEP_DONE)
@@ -503,7 +501,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	unsigned rights = vb_flush_rights(r->swap & 0xff), level = r->swap >> 8 & 0xff;
 	if (!rights || level > IBV_FLUSH_MR)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
@@ -516,6 +514,8 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned opcode = l->resp.cur.opcode;
+	if (vb_unlikely(l->resp.away))
+		return STEP_AWAY;
 	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
 		return do_send(l, f);
 	if (opcode == IBV_WR_SEND_WITH_INV)
@@ -535,7 +535,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 
 static void complete_receive(struct vb_local_qp *l)
 {
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV;
 	struct vb_cqe e = {
@@ -566,7 +566,9 @@ static void finish(struct vb_local_qp *l)
 	vb_show_served(l, IBV_WC_SUCCESS);
 	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
 	acknowledge(l);
-	if (l->resp.have_rwqe)
+	if (l->resp.have_rwqe && vb_unlikely(l->resp.away))
+		vb_away_finish(l);
+	else if (l->resp.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
 		vb_xrc_release(l->qp);
@@ -576,7 +578,7 @@ static void finish(struct vb_local_qp *l)
 
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
-	const struct vb_request *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->resp.cur;
 	const struct vb_rwqe *w = &l->resp.rwqe;
 	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
@@ -708,6 +710,16 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	return step;
 }
 
+static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *served)
+{
+	enum step step = vb_away_serve(l, f);
+	if (step == STEP_DONE) {
+		finish(l);
+		++*served;
+	}
+	return step;
+}
+
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 {
 	struct vb_verdict v = { .event = -1 };
@@ -716,6 +728,8 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (!(atomic_load(&l->mine->mode) & VB_SHM_RESPONDS))
 		return v;
 	enum step step = serve_batch(l, &f, &n);
+	if (vb_unlikely(step == STEP_AWAY))
+		step = serve_away(l, &f, &n);
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
 	if (vb_unlikely(step == STEP_FAIL))

@@ -16,7 +16,7 @@
 #include "adapter/ranges.h"
 #include "base/log.h"
 #include "host/raw.h"
-#include "roce/execute.h"
+#include "adapter/execute.h"
 #include "roce/raw.h"
 #include "roce/service.h"
 #include "wire/frame.h"

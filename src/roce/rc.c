@@ -19,11 +19,12 @@
 #include "adapter/fault.h"
 #include "adapter/progress.h"
 #include "adapter/show.h"
+#include "adapter/xrc.h"
 #include "base/log.h"
 #include "proto/cnp.h"
 #include "proto/rc_responder.h"
 #include "roce/buffers.h"
-#include "roce/execute.h"
+#include "adapter/execute.h"
 #include "roce/later.h"
 #include "roce/service.h"
 #include "wire/syndrome.h"
@@ -519,7 +520,7 @@ static void begin_responder(struct connection *c)
 		.first_psn = a->rq_psn,
 		.max_rd_atomic = a->max_dest_rd_atomic,
 		.rnr_timer = a->min_rnr_timer,
-		.ops = &vb_execution_ops,
+		.ops = c->qp->xrcd && c->qp->xrcd->share ? &vb_shared_execution_ops : &vb_execution_ops,
 		.receives = c->qp->srq || c->qp->xrcd ? NULL : count_receives,
 		.buffer_take = take_buffer,
 		.buffer_give = give_buffer,

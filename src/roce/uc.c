@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "proto/psn.h"
 #include "proto/uc.h"
-#include "roce/execute.h"
+#include "adapter/execute.h"
 #include "roce/service.h"
 
 enum { SLICE_PACKETS = 256 };

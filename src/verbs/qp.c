@@ -8,6 +8,7 @@
 #include "host/raw.h"
 #include "roce/mcast.h"
 #include "verbs/fault.h"
+#include "adapter/xrc_away.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */
@@ -110,10 +111,18 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const c
 	return err ? err : check_caps(attr, call);
 }
 
+/* Who opens it by its number (ibv_open_qp) may find it as soon as it has one. */
+static struct vb_verbs_qp *alloc_qp(void)
+{
+	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	if (qp)
+		atomic_init(&qp->handles, 1);
+	return qp;
+}
+
 static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
 	qp->pub.context = context;
-	atomic_init(&qp->handles, 1);
 	qp->pub.qp_context = attr->qp_context;
 	qp->pub.pd = pd;
 	qp->pub.send_cq = attr->send_cq;
@@ -143,7 +152,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	};
 	if (!receives)
 		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
-	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	struct vb_verbs_qp *qp = alloc_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
@@ -190,11 +199,18 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
 	struct vb_qp_init_attr init = { .type = IBV_QPT_XRC_RECV, .xrcd = vb_xrcd_of(attr->xrcd) };
-	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	struct vb_verbs_qp *qp = alloc_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_qp_init(&qp->qp, NULL, &init);
 	if (err) {
+		free(qp);
+		return vb_fail_null(err);
+	}
+	err = init.xrcd->share ? vb_xrc_share_number(init.xrcd->share, VB_XRC_HANDLES, qp->qp.qpn) : 0;
+	if (err) {
+		vb_explain("ibv_create_qp_ex", "other processes could not find it: %s", strerror(-err));
+		vb_qp_fini(&qp->qp);
 		free(qp);
 		return vb_fail_null(err);
 	}
@@ -207,7 +223,7 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_ini
 
 static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
-	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
+	struct vb_verbs_qp *qp = alloc_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_rss_init(qp, pub, attr);
@@ -353,23 +369,60 @@ static int drop_handle(struct vb_verbs_qp *qp)
 	return 0;
 }
 
+/* To other processes. */
+static void *open_for_others(uint32_t qpn, uint32_t number)
+{
+	return find_shared(qpn, &(struct vb_xrcd){ .number = number });
+}
+
+static void close_for_others(void *handle) { drop_handle(handle); }
+static struct vb_qp *qp_of_others(void *handle) { return &((struct vb_verbs_qp *)handle)->qp; }
+
+__attribute__((constructor)) static void offer_handles(void)
+{
+	static const struct vb_xrc_handles handles = { .open = open_for_others, .close = close_for_others, .qp = qp_of_others };
+	vb_xrc_set_handles(&handles);
+}
+
+/* On a queue pair of this process, or of another that shares the domain. */
+static int open_handle(struct vb_verbs_qp *handle, uint32_t qpn, const struct vb_xrcd *xrcd)
+{
+	struct ibv_qp_attr attr;
+	handle->shared = find_shared(qpn, xrcd);
+	if (handle->shared) {
+		handle->pub = handle->shared->pub;
+		return 0;
+	}
+	int err = vb_away_open_qp(xrcd, qpn, &handle->away);
+	if (err)
+		return err;
+	err = vb_away_query_qp(handle->away, &attr);
+	if (err) {
+		vb_away_close_qp(handle->away);
+		return err;
+	}
+	handle->pub.handle = handle->pub.qp_num = qpn;
+	handle->pub.qp_type = IBV_QPT_XRC_RECV;
+	handle->pub.state = attr.qp_state;
+	return 0;
+}
+
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	int err = check_open(context, attr);
 	struct vb_verbs_qp *handle = err ? NULL : calloc(1, sizeof(*handle));
 	if (!handle)
 		return vb_fail_null(err ? err : -ENOMEM);
-	struct vb_verbs_qp *qp = find_shared(attr->qp_num, vb_xrcd_of(attr->xrcd));
-	if (!qp) {
+	err = open_handle(handle, attr->qp_num, vb_xrcd_of(attr->xrcd));
+	if (err) {
 		vb_explain("ibv_open_qp", "the XRC domain has no receiving queue pair 0x%06x", attr->qp_num);
 		free(handle);
 		return vb_fail_null(-EINVAL);
 	}
-	handle->pub = qp->pub;
 	handle->pub.context = context;
 	handle->pub.qp_context = attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL;
-	handle->pub.state = atomic_load(&qp->qp.state);
-	handle->shared = qp;
+	if (handle->shared)
+		handle->pub.state = atomic_load(&handle->shared->qp.state);
 	atomic_fetch_add(&vb_xrcd_of(attr->xrcd)->refs, 1);
 	handle->through = vb_xrcd_of(attr->xrcd);
 	return &handle->pub;
@@ -377,9 +430,11 @@ struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *
 
 static int close_handle(struct vb_verbs_qp *handle)
 {
-	int err = drop_handle(handle->shared);
+	int err = handle->shared ? drop_handle(handle->shared) : 0;
 	if (err)
 		return vb_fail(err);
+	if (!handle->shared)
+		vb_away_close_qp(handle->away);
 	atomic_fetch_sub(&handle->through->refs, 1);
 	free(handle);
 	return 0;
@@ -397,7 +452,7 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 	int err = vb_fault_call("ibv_destroy_qp", pub->qp_num);
 	if (err)
 		return vb_fail(err);
-	if (qp->shared)
+	if (qp->through)
 		return close_handle(qp);
 	if (vb_faults_on)
 		vb_fault_forget_qp(pub);
@@ -421,9 +476,44 @@ static int applicable(enum ibv_qp_type type, int mask)
 	return mask;
 }
 
+/* A handle on another process's queue pair? */
+static bool is_away(struct ibv_qp *pub)
+{
+	const struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
+	return qp->through && !qp->shared;
+}
+
+static int away_answered(const char *call, int err)
+{
+	if (err == -EIO)
+		vb_explain(call, "the process that has the queue pair is gone, or does not answer");
+	return err ? vb_fail(err) : 0;
+}
+
+static int modify_away(struct ibv_qp *pub, const struct ibv_qp_attr *attr, int mask)
+{
+	int fd = vb_container_of(pub, struct vb_verbs_qp, pub)->away;
+	int err = vb_away_modify_qp(fd, attr, applicable(IBV_QPT_XRC_RECV, mask));
+	if (!err && (mask & IBV_QP_STATE))
+		pub->state = attr->qp_state;
+	return away_answered("ibv_modify_qp", err);
+}
+
+static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+{
+	int err = vb_away_query_qp(vb_container_of(pub, struct vb_verbs_qp, pub)->away, attr);
+	if (err)
+		return away_answered("ibv_query_qp", err);
+	*init = (struct ibv_qp_init_attr){ .qp_context = pub->qp_context, .cap = attr->cap, .qp_type = IBV_QPT_XRC_RECV };
+	pub->state = attr->qp_state;
+	return 0;
+}
+
 VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask)
 {
 	int err = vb_refuse_inherited(pub->context, "ibv_modify_qp");
+	if (!err && is_away(pub))
+		return modify_away(pub, attr, mask);
 	if (!err && vb_check_enabled)
 		vb_check_let_go(vb_shared_qp_of(pub));
 	if (!err)
@@ -445,6 +535,8 @@ VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mas
 {
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");
+	if (!err && is_away(pub))
+		return query_away(pub, attr, init);
 	if (!err)
 		err = vb_fault_call("ibv_query_qp", pub->qp_num);
 	if (err)

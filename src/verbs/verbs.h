@@ -100,7 +100,8 @@ struct vb_verbs_qp {
 	/* ibv_open_qp: the queue pair that this is a further handle on (its own qp is empty then), and how many handles that one has. */
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
-	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with */
+	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
+	int away;                  /* of a handle on another process's queue pair (through, but not shared): adapter/xrc_away.h */
 	struct vb_verbs_rss *spread; /* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's inode: then whoever in this
- * process opens it with that file shares it. What is shared is memory of this process, so another process that opens the same
- * file has a domain of its own.
+ * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's inode: then whoever opens it with
+ * that file shares it, in this process and, by adapter/xrc_share.h, in others of this user.
  */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "adapter/xrc_share.h"
 #include "verbs/verbs.h"
 
 struct domain {
@@ -15,7 +16,7 @@ struct domain {
 	const struct vb_device *device;
 	dev_t dev;
 	ino_t ino;
-	uint32_t number;
+	struct vb_xrc_share share;
 	unsigned handles;
 };
 
@@ -43,33 +44,53 @@ static struct domain *find_locked(const struct vb_device *device, const struct s
 	return NULL;
 }
 
-static int make_locked(struct vb_context *ctx, const struct stat *file, struct domain **domain)
+/* As open(2) with its flags: is it there already? */
+static int check_existence(bool exists, int oflags)
+{
+	if (exists && (oflags & O_CREAT) && (oflags & O_EXCL)) {
+		vb_explain("ibv_open_xrcd", "the file's inode names a domain already, and oflags has O_EXCL");
+		return -EEXIST;
+	}
+	if (!exists && !(oflags & O_CREAT)) {
+		vb_explain("ibv_open_xrcd", "the file's inode names no domain yet, and oflags lacks O_CREAT");
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+/* The first handle of this process. */
+static int make_locked(struct vb_context *ctx, const struct stat *file, int oflags, struct domain **domain)
 {
 	struct domain *d = calloc(1, sizeof(*d));
+	bool others = false;
 	if (!d)
 		return -ENOMEM;
-	*d = (struct domain){ .device = ctx->device, .dev = file->st_dev, .ino = file->st_ino, .number = ++last };
+	d->device = ctx->device;
+	d->dev = file->st_dev;
+	d->ino = file->st_ino;
+	snprintf(d->share.name, sizeof(d->share.name), "verbatim/xrcd/%llx.%llx/%.24s", (unsigned long long)d->dev, (unsigned long long)d->ino,
+		 ctx->device->name);
+	int err = vb_xrc_share_open(&d->share, ++last, &others);
+	if (!err && (err = check_existence(others, oflags)))
+		vb_xrc_share_close(&d->share);
+	if (err) {
+		free(d);
+		return err;
+	}
 	vb_list_add_tail(&domains, &d->node);
 	*domain = d;
 	return 0;
 }
 
-/* As open(2) with its flags: O_CREAT, O_EXCL. */
 static int open_locked(struct vb_context *ctx, const struct stat *file, int oflags, struct domain **domain)
 {
-	*domain = find_locked(ctx->device, file);
-	if (*domain && (oflags & O_CREAT) && (oflags & O_EXCL)) {
-		vb_explain("ibv_open_xrcd", "the file's inode names a domain already, and oflags has O_EXCL");
-		return -EEXIST;
-	}
-	if (!*domain && !(oflags & O_CREAT)) {
-		vb_explain("ibv_open_xrcd", "the file's inode names no domain yet, and oflags lacks O_CREAT");
-		return -EAGAIN;
-	}
-	int err = *domain ? 0 : make_locked(ctx, file, domain);
-	if (!err)
-		(*domain)->handles++;
-	return err;
+	struct domain *d = find_locked(ctx->device, file);
+	int err = d ? check_existence(true, oflags) : make_locked(ctx, file, oflags, &d);
+	if (err)
+		return err;
+	d->handles++;
+	*domain = d;
+	return 0;
 }
 
 static void close_locked(struct domain *domain)
@@ -77,6 +98,7 @@ static void close_locked(struct domain *domain)
 	if (!domain || --domain->handles)
 		return;
 	vb_list_del(&domain->node);
+	vb_xrc_share_close(&domain->share);
 	free(domain);
 }
 
@@ -110,8 +132,10 @@ static int name(struct vb_verbs_xrcd *x, const struct ibv_xrcd_init_attr *attr)
 		x->xrcd.number = ++last;
 	else
 		err = open_locked(x->xrcd.ctx, &file, attr->oflags, &x->domain);
-	if (!err && x->domain)
-		x->xrcd.number = x->domain->number;
+	if (!err && x->domain) {
+		x->xrcd.number = x->domain->share.xrcd.number;
+		x->xrcd.share = &x->domain->share;
+	}
 	pthread_mutex_unlock(&lock);
 	return err;
 }

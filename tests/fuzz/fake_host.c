@@ -345,6 +345,22 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 	return 0;
 }
 
+const struct vb_desk_ops *fake_desk_ops;
+void *fake_desk_owner;
+
+int vb_desk_open(const char *name, const struct vb_desk_ops *ops, void *owner, struct vb_desk **desk)
+{
+	fake_desk_ops = ops;
+	fake_desk_owner = owner;
+	*desk = NULL;
+	return 0;
+}
+
+void vb_desk_close(struct vb_desk *desk) { fake_desk_ops = NULL; }
+bool vb_desk_exists(const char *prefix, const char *except) { return false; }
+int vb_desk_visit(const char *name, int *fd) { return -ECONNREFUSED; }
+ssize_t vb_desk_ask(int fd, const void *request, size_t bytes, void *reply, size_t room) { return -EPIPE; }
+
 void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { }
 int vb_visit_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
 int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }

@@ -12,6 +12,7 @@
 #define VB_FAKE_HOST_H
 
 #include "adapter/arena.h"
+#include "host/desk.h"
 #include "host/udp.h"
 
 enum { FAKE_OWN_SLOT = 7, FAKE_PEER_SLOT = 9, FAKE_MEMORY_BYTES = 1 << 16 };
@@ -64,6 +65,10 @@ void fake_link_hang_up(void);
 bool fake_link_is_open(void);
 /* The peer's message that a link begins with. */
 void fake_link_hello(void);
+
+/* The desk that was opened last; NULL: none is open. */
+extern const struct vb_desk_ops *fake_desk_ops;
+extern void *fake_desk_owner;
 
 /* A datagram for the inbox, as it comes from the socket. */
 void fake_inbox_message(const void *bytes, size_t len, bool truncated);

@@ -1,102 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Extended reliable connections: the active end sends to shared receive queues of the passive one, by number. */
-#include "rc.h"
+#include "xrc.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-enum { RECEIVES = 32, MODIFY_FAILS = EINVAL };
-
-struct queue {
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_mr *mr;
-	uint8_t *memory;
-	struct ibv_srq *srq;
-	uint32_t number;
-};
-
-struct xrc {
-	struct ibv_xrcd *xrcd;
-	struct ibv_qp *qp; /* the active end's XRC_SEND, the passive end's XRC_RECV */
-	struct queue q[2]; /* of the passive end */
-	uint32_t number[2], rkey[2];
-	uint64_t addr[2];
-	struct card peer;
-};
-
-static struct ibv_xrcd *open_domain(struct end *e, int fd, int oflags)
-{
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags };
-	return ibv_open_xrcd(e->ctx, &attr);
-}
-
-static void make_queue(struct end *e, struct ibv_xrcd *xrcd, struct queue *q)
-{
-	q->pd = ibv_alloc_pd(e->ctx);
-	q->cq = ibv_create_cq(e->ctx, 64, NULL, NULL, 0);
-	q->memory = rc_map(1 << 16);
-	q->mr = ibv_reg_mr(q->pd, q->memory, 1 << 16, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			   IBV_ACCESS_REMOTE_ATOMIC);
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = RECEIVES, .max_sge = 2 }, .srq_type = IBV_SRQT_XRC, .pd = q->pd, .xrcd = xrcd, .cq = q->cq,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
-	};
-	CHECK(q->mr && q->cq);
-	CHECK(q->srq = ibv_create_srq_ex(e->ctx, &attr));
-	CHECK_EQ(ibv_get_srq_num(q->srq, &q->number), 0);
-}
-
-static void free_queue(struct queue *q)
-{
-	CHECK_EQ(ibv_destroy_srq(q->srq), 0);
-	CHECK_EQ(ibv_dereg_mr(q->mr), 0);
-	CHECK_EQ(ibv_destroy_cq(q->cq), 0);
-	CHECK_EQ(ibv_dealloc_pd(q->pd), 0);
-}
-
-static int post_srq(struct queue *q, uint64_t id, uint64_t at, uint32_t n)
-{
-	struct ibv_sge sge = { (uintptr_t)q->memory + at, n, q->mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-	return ibv_post_srq_recv(q->srq, &wr, &bad);
-}
-
-static struct ibv_qp *make_qp(struct end *e, struct xrc *x)
-{
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = x->xrcd };
-	if (!e->passive)
-		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = e->pd,
-						     .send_ops_flags = IBV_QP_EX_WITH_SEND,
-						     .send_cq = e->scq, .cap = { .max_send_wr = 64, .max_send_sge = 4, .max_inline_data = 64 } };
-	return ibv_create_qp_ex(e->ctx, &attr);
-}
-
-static void connect_qp(struct end *e, struct xrc *x)
-{
-	x->peer = rc_swap_cards(e, x->qp);
-	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = x->peer.qpn, .rq_psn = x->peer.psn,
-		.max_dest_rd_atomic = 8, .min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 8,
-		.sq_psn = rc_psn(x->qp, e), .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = x->peer.gid, .hop_limit = 64 } },
-	};
-	int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	int responder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	CHECK_EQ(rc_to_init(e, x->qp), 0);
-	/* Each half needs its own; the other half's do not count, so that programs may set all of them. */
-	if (e->passive)
-		CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rtr), MODIFY_FAILS);
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rtr | responder), 0);
-	a.qp_state = IBV_QPS_RTS;
-	int to_rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN;
-	if (!e->passive)
-		CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts), MODIFY_FAILS);
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
-	meet(e);
-}
 
 static void start(struct end *e, struct xrc *x)
 {
@@ -108,9 +18,7 @@ static void start(struct end *e, struct xrc *x)
 	if (e->passive)
 		for (int i = 0; i < 2; i++) {
 			make_queue(e, x->xrcd, &x->q[i]);
-			tell(e, x->q[i].number);
-			tell(e, x->q[i].mr->rkey);
-			tell(e, (uintptr_t)x->q[i].memory);
+			tell_queue(e, &x->q[i]);
 		}
 	else
 		for (int i = 0; i < 2; i++) {
@@ -118,8 +26,8 @@ static void start(struct end *e, struct xrc *x)
 			x->rkey[i] = (uint32_t)hear(e);
 			x->addr[i] = hear(e);
 		}
-	CHECK(x->qp = make_qp(e, x));
-	connect_qp(e, x);
+	CHECK(x->qp = make_xrc_qp(e, x));
+	connect_xrc_qp(e, x);
 }
 
 static void finish(struct end *e, struct xrc *x)
@@ -133,23 +41,6 @@ static void finish(struct end *e, struct xrc *x)
 	}
 	CHECK_EQ(ibv_close_xrcd(x->xrcd), 0);
 	rc_close(e);
-}
-
-static int post(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcode, uint64_t at, uint32_t n, uint32_t srqn, uint64_t remote,
-		uint32_t rkey)
-{
-	struct ibv_sge sge = { (uintptr_t)e->buf + at, n, e->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,
-					.imm_data = htonl(99), .qp_type.xrc.remote_srqn = srqn };
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.remote_addr = remote;
-		wr.wr.atomic.rkey = rkey;
-		wr.wr.atomic.compare_add = 5;
-	} else {
-		wr.wr.rdma.remote_addr = remote;
-		wr.wr.rdma.rkey = rkey;
-	}
-	return ibv_post_send(x->qp, &wr, &bad);
 }
 
 static void send__to_the_queue_that_it_names(struct end *e)
@@ -174,7 +65,7 @@ static void send__to_the_queue_that_it_names(struct end *e)
 		} else {
 			rc_fill(e->buf, n, e->seed + i);
 			meet(e);
-			CHECK_EQ(post(e, &x, i, IBV_WR_SEND_WITH_IMM, 0, n, x.number[i % 2], 0, 0), 0);
+			CHECK_EQ(post_xrc(e, &x, i, IBV_WR_SEND_WITH_IMM, 0, n, x.number[i % 2], 0, 0), 0);
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
 		}
 	}
@@ -197,18 +88,18 @@ static void one_sided__in_the_queues_domain(struct end *e)
 		}
 		meet(e);
 		rc_fill(e->buf, 5000, e->seed);
-		CHECK_EQ(post(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
-		CHECK_EQ(post(e, &x, 2, IBV_WR_RDMA_READ, 8192, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 2, IBV_WR_RDMA_READ, 8192, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
 		rc_expect(e->scq, 2, IBV_WC_SUCCESS);
 		VERIFY(e->buf + 8192, 5000, e->seed);
-		CHECK_EQ(post(e, &x, 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, x.number[i], x.addr[i] + 64, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, x.number[i], x.addr[i] + 64, x.rkey[i]), 0);
 		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_word(e->buf), 7);
 		tell(e, 0);
 	}
 	if (!e->passive) {
-		CHECK_EQ(post(e, &x, 4, IBV_WR_RDMA_WRITE, 0, 8, x.number[0], x.addr[1], x.rkey[1]), 0);
+		CHECK_EQ(post_xrc(e, &x, 4, IBV_WR_RDMA_WRITE, 0, 8, x.number[0], x.addr[1], x.rkey[1]), 0);
 		rc_expect(e->scq, 4, IBV_WC_REM_ACCESS_ERR);
 	} else {
 		rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
@@ -221,7 +112,7 @@ static void send__to_no_queue(struct end *e)
 	struct xrc x;
 	start(e, &x);
 	if (!e->passive) {
-		CHECK_EQ(post(e, &x, 1, IBV_WR_SEND, 0, 8, 0xabcdef, 0, 0), 0);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 8, 0xabcdef, 0, 0), 0);
 		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
 		CHECK_EQ(rc_state(x.qp), IBV_QPS_ERR);
 	}
@@ -245,7 +136,7 @@ static void send__to_a_queue_of_another_domain(struct end *e)
 		make_queue(e, x.xrcd, &own);
 		CHECK(own.number != x.number[0] && own.number != x.number[1]);
 		meet(e);
-		CHECK_EQ(post(e, &x, 1, IBV_WR_SEND, 0, 8, own.number, 0, 0), 0);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 8, own.number, 0, 0), 0);
 		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
 		free_queue(&own);
 		tell(e, 0);
@@ -265,7 +156,7 @@ static void send__before_the_receive(struct end *e)
 			CHECK_EQ(post_srq(&x.q[1], i, 0, 64), 0);
 			rc_expect(x.q[1].cq, i, IBV_WC_SUCCESS);
 		} else {
-			CHECK_EQ(post(e, &x, i, IBV_WR_SEND, 0, 64, x.number[1], 0, 0), 0);
+			CHECK_EQ(post_xrc(e, &x, i, IBV_WR_SEND, 0, 64, x.number[1], 0, 0), 0);
 			tell(e, 0);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
@@ -299,7 +190,7 @@ static void qp__opened_again(struct end *e)
 		CHECK_EQ(ibv_post_recv(again, &wr, &bad), EINVAL);
 	} else {
 		meet(e);
-		CHECK_EQ(post(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		struct ibv_recv_wr *bad, wr = { .wr_id = 1 };
 		CHECK_EQ(ibv_post_recv(x.qp, &wr, &bad), EINVAL);

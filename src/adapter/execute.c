@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/execute.h"
+#include "adapter/execute.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "adapter/tags.h"
 #include "adapter/watcher.h"
 #include "adapter/window.h"
-#include "adapter/xrc.h"
+#include "adapter/xrc_away.h"
 
 /* ---- the requester's memory ---- */
 
@@ -128,11 +128,18 @@ static void receive_done(void *ctx, const struct vb_received *r)
 	vb_receive_complete(x->qp, &e);
 }
 
+/* Is the queue that the request is for another process's? It was selected. */
+static bool is_away(const struct vb_execution *x) { return x->qp->xrcd && !x->qp->srq; }
+
 void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 {
 	if (!x->have_rwqe)
 		return;
 	x->have_rwqe = false;
+	if (vb_unlikely(is_away(x))) {
+		vb_away_end(x->qp, status);
+		return;
+	}
 	vb_receive_complete(x->qp, &(struct vb_cqe){ .wr_id = x->rwqe.wr_id, .status = status, .opcode = IBV_WC_RECV });
 }
 
@@ -189,9 +196,16 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 	return err;
 }
 
+static bool read_away(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes)
+{
+	return !vb_away_select(qp, srqn) && !vb_away_read(qp, rkey, address, to, bytes);
+}
+
 bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes)
 {
 	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
+	if (vb_unlikely(!pd) && x->qp->xrcd->share)
+		return read_away(x->qp, srqn, rkey, address, to, bytes);
 	struct vb_ranges from, into;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
@@ -277,4 +291,90 @@ const struct vb_responder_ops vb_execution_ops = {
 	.atomic = atomic,
 	.flush = flush,
 	.invalidate = invalidate,
+};
+
+/* ---- the same for a queue pair of a domain that processes share: each request's queue says whether it is done here ---- */
+
+static int shared_select(void *ctx, uint32_t srqn)
+{
+	struct vb_execution *x = ctx;
+	if (x->have_rwqe && srqn != (is_away(x) ? x->away_srqn : x->qp->srq->number))
+		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	if (vb_xrc_select(x->qp, srqn))
+		return 0;
+	x->away_srqn = srqn;
+	int err = vb_away_select(x->qp, srqn);
+	return err ? refuse(x, err, "no process that shares the XRC domain has a shared receive queue of this number") : 0;
+}
+
+static int away_refused(struct vb_execution *x, int err)
+{
+	return err ? refuse(x, err, "the process that has the shared receive queue refused it") : 0;
+}
+
+static int shared_take(void *ctx, const struct vb_packet *packet)
+{
+	struct vb_execution *x = ctx;
+	if (!is_away(x))
+		return receive_take(x, packet);
+	int err = vb_away_take(x->qp);
+	if (err)
+		return away_refused(x, err);
+	x->have_rwqe = true;
+	x->receive_status = IBV_WC_SUCCESS;
+	return 0;
+}
+
+static int shared_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	return is_away(x) ? away_refused(x, vb_away_place(x->qp, offset, bytes, len, &x->receive_status)) : receive_place(x, offset, bytes, len);
+}
+
+static void shared_done(void *ctx, const struct vb_received *r)
+{
+	struct vb_execution *x = ctx;
+	if (!is_away(x)) {
+		receive_done(x, r);
+		return;
+	}
+	x->have_rwqe = false;
+	vb_away_done(x->qp, r);
+}
+
+static int shared_check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
+{
+	struct vb_execution *x = ctx;
+	return is_away(x) ? away_refused(x, vb_away_check(x->qp, rkey, addr, len, access)) : check(x, rkey, addr, len, access);
+}
+
+static int shared_write(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	return is_away(x) ? away_refused(x, vb_away_write(x->qp, rkey, addr, bytes, len)) : write_data(x, rkey, addr, bytes, len);
+}
+
+static int shared_atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+{
+	struct vb_execution *x = ctx;
+	if (!is_away(x))
+		return atomic(x, rkey, addr, kind, swap_or_add, compare, original);
+	return away_refused(x, vb_away_atomic(x->qp, rkey, addr, kind, swap_or_add, compare, original));
+}
+
+static int shared_invalidate(void *ctx, uint32_t rkey)
+{
+	struct vb_execution *x = ctx;
+	return is_away(x) ? away_refused(x, vb_away_invalidate(x->qp, rkey)) : invalidate(x, rkey);
+}
+
+const struct vb_responder_ops vb_shared_execution_ops = {
+	.select = shared_select,
+	.receive_take = shared_take,
+	.receive_place = shared_place,
+	.receive_done = shared_done,
+	.check = shared_check,
+	.write = shared_write,
+	.atomic = shared_atomic,
+	.invalidate = shared_invalidate,
 };

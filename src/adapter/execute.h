@@ -3,8 +3,8 @@
  * What the engines do in memory. Of the responder: receives are taken, requests of the peer checked and carried out, all through
  * vb_key_check. Of the requester: payload is gathered when a packet is sent, answers are placed where the request wants them.
  */
-#ifndef VB_ROCE_EXECUTE_H
-#define VB_ROCE_EXECUTE_H
+#ifndef VB_ADAPTER_EXECUTE_H
+#define VB_ADAPTER_EXECUTE_H
 
 #include "adapter/queue.h"
 #include "proto/message.h"
@@ -16,10 +16,11 @@ struct vb_execution {
 	struct vb_rwqe rwqe;
 	enum ibv_wc_status receive_status; /* SUCCESS, or what is wrong with the receive that was taken */
 	const char *why;                   /* the last refusal's sentence; NULL: none */
+	uint32_t away_srqn;                /* the queue of another process that was selected last */
 };
 
-/* ctx is the struct vb_execution. */
-extern const struct vb_responder_ops vb_execution_ops;
+/* ctx is the struct vb_execution. The second one is for an XRC queue pair of a domain that processes share. */
+extern const struct vb_responder_ops vb_execution_ops, vb_shared_execution_ops;
 
 /* Copies what a READ response carries; false: it may not be read any more. */
 bool vb_execution_read(struct vb_execution *execution, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes);

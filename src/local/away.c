@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests for shared receive queues of other processes. What the peer's request moves goes through a buffer of this process, a piece at
+ * a time: between the peer and the buffer in a busy section, between the buffer and the queue's process by asking it, in none.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "adapter/progress.h"
+#include "adapter/xrc_away.h"
+#include "local/serve.h"
+
+enum { LOOK_AGAIN_NS = 1000000 }; /* for a receive: its post rings in the other process only */
+
+static enum step failed(int err, enum ibv_wc_status receive, struct failure *f)
+{
+	static const char why[] = "the process that has the shared receive queue refused it";
+	*f = (struct failure){ .nak = IBV_WC_REM_OP_ERR, .receive = receive, .breaks = true, .event = -1, .why = why };
+	if (err == -EINVAL || err == -EMSGSIZE)
+		f->nak = IBV_WC_REM_INV_REQ_ERR;
+	else if (err == -EACCES)
+		f->nak = IBV_WC_REM_ACCESS_ERR;
+	if (!receive)
+		f->event = err == -EACCES ? IBV_EVENT_QP_ACCESS_ERR : err == -EINVAL ? IBV_EVENT_QP_REQ_ERR : -1;
+	return STEP_FAIL;
+}
+
+static enum step answered(int err, struct failure *f) { return err ? failed(err, IBV_WC_SUCCESS, f) : STEP_DONE; }
+
+static enum step need_receive(struct vb_local_qp *l, struct failure *f)
+{
+	if (l->resp.have_rwqe)
+		return STEP_DONE;
+	int err = vb_away_take(l->qp);
+	if (!err)
+		return vb_serve_have_receive(l);
+	if (err != -EAGAIN)
+		return failed(err, IBV_WC_SUCCESS, f);
+	enum step step = vb_serve_not_ready(l, f);
+	if (step == STEP_WAIT)
+		vb_timer_set(&l->again, vb_now_ns() + LOOK_AGAIN_NS);
+	return step;
+}
+
+void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_local_qp *l = timer->arg;
+	vb_progress_later(l->qp);
+}
+
+/* Bytes of the next piece; UINT64_MAX: the peer's byte stream is malformed. */
+static uint64_t piece(struct vb_local_qp *l)
+{
+	uint64_t n = vb_serve_slice(l);
+	return n == UINT64_MAX ? n : vb_min_u64(n, sizeof(l->piece->bytes));
+}
+
+typedef enum step carrier(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
+
+/* Between the peer and the buffer. STEP_IDLE: the peer's session is over. */
+static enum step carry(struct vb_local_qp *l, uint64_t n, carrier *way, struct failure *f)
+{
+	struct vb_ranges ours;
+	if (!n)
+		return STEP_DONE;
+	vb_ranges_of_bytes(&ours, l->piece->bytes, n);
+	vb_busy_begin(l, VB_STREAM_RESPONSE);
+	enum step step = vb_serve_may(l) ? way(l, &ours, f) : STEP_IDLE;
+	vb_busy_end(l, VB_STREAM_RESPONSE);
+	return step;
+}
+
+/* What the peer's byte stream still has, beyond a piece, nobody will ring for. */
+static enum step moved(struct vb_local_qp *l, uint64_t n)
+{
+	enum step step = vb_serve_moved(l, n);
+	return step == STEP_WAIT && n == sizeof(l->piece->bytes) ? STEP_MORE : step;
+}
+
+static enum step do_send(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_taken_slot *r = &l->resp.cur;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	enum step step = need_receive(l, f);
+	uint64_t n = step == STEP_DONE ? piece(l) : 0;
+	if (n == UINT64_MAX)
+		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+	if (step == STEP_DONE)
+		step = carry(l, n, vb_serve_pull, f);
+	int err = step == STEP_DONE && n ? vb_away_place(l->qp, r->done, l->piece->bytes, n, &status) : 0;
+	if (err)
+		return failed(err, status, f);
+	if (step == STEP_DONE)
+		step = moved(l, n);
+	if (step != STEP_DONE || r->opcode != IBV_WR_SEND_WITH_INV)
+		return step;
+	return answered(vb_away_invalidate(l->qp, r->imm), f);
+}
+
+static enum step check(struct vb_local_qp *l, enum vb_access access, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->resp.cur;
+	return r->done ? STEP_DONE : answered(vb_away_check(l->qp, r->rkey, r->remote_addr, r->length, access), f);
+}
+
+static enum step do_write(struct vb_local_qp *l, struct failure *f)
+{
+	struct vb_taken_slot *r = &l->resp.cur;
+	if (r->done < r->length || !r->length) {
+		enum step step = check(l, VB_ACCESS_WRITE, f);
+		uint64_t n = step == STEP_DONE ? piece(l) : 0;
+		if (n == UINT64_MAX)
+			return failed(-EINVAL, IBV_WC_SUCCESS, f);
+		if (step == STEP_DONE)
+			step = carry(l, n, vb_serve_pull, f);
+		if (step == STEP_DONE && n)
+			step = answered(vb_away_write(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
+		if (step == STEP_DONE)
+			step = moved(l, n);
+		if (step != STEP_DONE)
+			return step;
+	}
+	return r->opcode == IBV_WR_RDMA_WRITE ? STEP_DONE : need_receive(l, f);
+}
+
+static enum step do_read(struct vb_local_qp *l, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->resp.cur;
+	enum step step = check(l, VB_ACCESS_READ, f);
+	uint64_t n = step == STEP_DONE ? piece(l) : 0;
+	if (n == UINT64_MAX)
+		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+	if (step == STEP_DONE && n)
+		step = answered(vb_away_read(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
+	if (step == STEP_DONE)
+		step = carry(l, n, vb_serve_push, f);
+	return step == STEP_DONE ? moved(l, n) : step;
+}
+
+static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->resp.cur;
+	bool swaps = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	uint64_t found = 0;
+	if (r->remote_addr % 8)
+		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+	enum step step = answered(vb_away_check(l->qp, r->rkey, r->remote_addr, 8, VB_ACCESS_ATOMIC), f);
+	if (step == STEP_DONE)
+		step = answered(vb_away_atomic(l->qp, r->rkey, r->remote_addr, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
+					       swaps ? r->swap : r->compare_add, r->compare_add, &found), f);
+	if (step == STEP_DONE)
+		atomic_store_explicit(&l->mine->atomics[l->resp.atomics++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+	return step;
+}
+
+static enum step execute(struct vb_local_qp *l, struct failure *f)
+{
+	unsigned opcode = l->resp.cur.opcode;
+	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV)
+		return do_send(l, f);
+	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return do_write(l, f);
+	if (!l->qp->attr.max_dest_rd_atomic || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH)
+		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
+}
+
+enum step vb_away_serve(struct vb_local_qp *l, struct failure *f)
+{
+	int err = vb_away_select(l->qp, l->resp.cur.srqn);
+	if (!err && !l->piece && !(l->piece = malloc(sizeof(*l->piece))))
+		err = -ENOMEM;
+	return err ? failed(err, IBV_WC_SUCCESS, f) : execute(l, f);
+}
+
+void vb_away_finish(struct vb_local_qp *l)
+{
+	const struct vb_taken_slot *r = &l->resp.cur;
+	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM, invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
+	l->resp.have_rwqe = false;
+	vb_away_done(l->qp, &(struct vb_received){
+		.bytes = r->length, .tail_value = r->imm, .tail = imm ? VB_TAIL_IMM : invalidates ? VB_TAIL_INVALIDATE : VB_TAIL_NONE,
+		.is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM, .solicited = r->flags & VB_SHM_SOLICITED,
+	});
+}

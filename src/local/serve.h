@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the two halves of the responder share: responder.c, for this process's queues, and away.c, for those of others. */
+#ifndef VB_LOCAL_SERVE_H
+#define VB_LOCAL_SERVE_H
+
+#include "adapter/ranges.h"
+#include "local/qp.h"
+
+/* STEP_AWAY: the request is another process's, which nobody waits for in a busy section. */
+enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_AWAY };
+
+/* What a failed request means for both ends. */
+struct failure {
+	enum ibv_wc_status nak;    /* for the requester */
+	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it; else this QP breaks, and the receive is completed in ERR */
+	bool breaks;               /* this QP goes to the error state */
+	int event;
+	const char *why;
+};
+
+/* Inside a busy section: is the requester there, and the one whom we serve? */
+bool vb_serve_may(struct vb_local_qp *l);
+/* How many bytes to move in this step; 0: none can be now; UINT64_MAX: the peer's byte stream is malformed. */
+uint64_t vb_serve_slice(struct vb_local_qp *l);
+/* Brings the requester's next bytes to `ours`. In a busy section. */
+enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
+/* Takes it the next bytes of its READ. In a busy section. */
+enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
+/* After a slice. */
+enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes);
+enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f);
+enum step vb_serve_have_receive(struct vb_local_qp *l);
+
+/* Goes on with the request that is worked on, which is for a queue of another process (adapter/xrc_away.h). Not in a busy section. */
+enum step vb_away_serve(struct vb_local_qp *l, struct failure *f);
+/* The receive that was taken there is complete. */
+void vb_away_finish(struct vb_local_qp *l);
+
+#endif
