@@ -35,7 +35,7 @@ _verbatim_run() {
 	--opcode) mapfile -t COMPREPLY < <(compgen -W "send write read atomic flush ack cnp" -- "${cur#=}") ;;
 	*)
 		if [[ $cur == -* && $before != -- ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--debug --check --wire --copy= --no-gso --ignore-icrc --no-sysfs --sockets --faults= --capture= $_verbatim_filter" -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W "--debug --check --wire --copy= --infiniband --no-gso --ignore-icrc --no-sysfs --sockets --faults= --capture= $_verbatim_filter" -- "$cur")
 			[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
 		else
 			mapfile -t COMPREPLY < <(compgen -c -- "$cur")

@@ -134,6 +134,7 @@ static const struct {
 	{ "--debug", "VERBATIM_DEBUG", "1", NULL },
 	{ "--wire", "VERBATIM_LOCAL", "off", NULL },
 	{ "--copy", "VERBATIM_COPY", NULL, "mapped|process_vm|link" },
+	{ "--infiniband", "VERBATIM_LINK", "infiniband", NULL },
 	{ "--no-gso", "VERBATIM_GSO", "off", NULL },
 	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore", NULL },
 	{ "--no-sysfs", "VERBATIM_SYSFS", "off", NULL },

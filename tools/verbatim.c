@@ -15,7 +15,7 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "run", "[--debug] [--check[=SETTING]] [--wire] [--copy=HOW] [--no-gso] [--ignore-icrc] [--no-sysfs] [--sockets] [--faults=EXPRESSION] [--capture=FILE [FILTER]...] [--] PROGRAM [ARG]...",
+	{ "run", "[--debug] [--check[=SETTING]] [--wire] [--copy=HOW] [--infiniband] [--no-gso] [--ignore-icrc] [--no-sysfs] [--sockets] [--faults=EXPRESSION] [--capture=FILE [FILTER]...] [--] PROGRAM [ARG]...",
 	  "run an RDMA program on verbatim's libraries", command_run },
 	{ "ps", "[--json] [--watch[=SECONDS]]", "list the processes that use verbatim", command_ps },
 	{ "show", "[--json] [--watch[=SECONDS]] [KIND|PID]...",

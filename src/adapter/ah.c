@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Address vectors. On RoCE a destination is a GID; LIDs, path bits and static rates mean nothing. */
+/*
+ * Address vectors. On RoCE a destination is a GID; LIDs, path bits and static rates mean nothing. But with VERBATIM_LINK=infiniband a port
+ * has a LID, by which programs that know LIDs alone reach their peers on the same port.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -12,12 +15,46 @@ static int refuse(const char *call, const char *member, const char *why)
 	return -EINVAL;
 }
 
+/* By the first IPv4 address, which the wire is sure to have; else by the first entry. */
+static uint8_t own_gid(struct vb_device *dev, struct in6_addr *gid)
+{
+	for (unsigned i = 0; i < VB_GID_TABLE; i++)
+		if (!vb_device_gid(dev, i, gid) && IN6_IS_ADDR_V4MAPPED(gid))
+			return (uint8_t)i;
+	vb_device_gid(dev, 0, gid);
+	return 0;
+}
+
+static bool is_own_lid(const struct vb_device *dev, const struct ibv_ah_attr *attr)
+{
+	return !attr->is_global && attr->dlid && attr->dlid == vb_device_lid(dev);
+}
+
+void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr)
+{
+	struct in6_addr gid;
+	if (!is_own_lid(dev, attr))
+		return;
+	attr->grh = (struct ibv_global_route){ .sgid_index = own_gid(dev, &gid), .hop_limit = 64 };
+	memcpy(&attr->grh.dgid, &gid, sizeof(gid));
+}
+
+static int check_lid(const struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call)
+{
+	if (!vb_link_is_infiniband())
+		return refuse(call, "ah_attr.is_global", "RoCE addresses its peers by GID: set is_global, grh.dgid and grh.sgid_index");
+	if (!is_own_lid(dev, attr))
+		return refuse(call, "ah_attr.dlid", "only the port's own LID leads anywhere; others are addressed by GID (is_global)");
+	return 0;
+}
+
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid)
 {
 	if (attr->port_num != 1)
 		return refuse(call, "ah_attr.port_num", "the device has port 1 only");
-	if (!attr->is_global)
-		return refuse(call, "ah_attr.is_global", "RoCE addresses its peers by GID: set is_global, grh.dgid and grh.sgid_index");
+	int err = attr->is_global ? 0 : check_lid(dev, attr, call);
+	if (err)
+		return err;
 	if (vb_device_gid(dev, attr->grh.sgid_index, sgid))
 		return refuse(call, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
 	return 0;
@@ -25,12 +62,13 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 
 int vb_ah_init(struct vb_ah *ah, struct vb_pd *pd, const struct ibv_ah_attr *attr)
 {
-	int err = vb_ah_check(pd->ctx->device, attr, "ibv_create_ah", &ah->sgid);
+	ah->attr = *attr;
+	vb_ah_complete(pd->ctx->device, &ah->attr);
+	int err = vb_ah_check(pd->ctx->device, &ah->attr, "ibv_create_ah", &ah->sgid);
 	if (err)
 		return err;
 	ah->pd = pd;
-	ah->attr = *attr;
-	memcpy(&ah->dgid, attr->grh.dgid.raw, sizeof(ah->dgid));
+	memcpy(&ah->dgid, ah->attr.grh.dgid.raw, sizeof(ah->dgid));
 	ah->is_local = vb_netif_is_local(&ah->dgid) || vb_device_gid_is_local(&ah->dgid);
 	atomic_fetch_add(&pd->refs, 1);
 	return 0;

@@ -423,6 +423,12 @@ static void set_speed(struct ibv_port_attr *attr, const struct vb_netif *netif)
 	attr->active_speed = speeds[i].speed;
 }
 
+uint16_t vb_device_lid(const struct vb_device *dev)
+{
+	enum { LAST_UNICAST_LID = 0xbfff };
+	return vb_link_is_infiniband() ? (uint16_t)((dev->ifindex - 1) % LAST_UNICAST_LID + 1) : 0;
+}
+
 void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr)
 {
 	enum { LINK_UP = 5, DISABLED = 3 };
@@ -437,8 +443,10 @@ void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr)
 		.pkey_tbl_len = VB_PKEYS,
 		.max_vl_num = 1,
 		.phys_state = dev->port_state == IBV_PORT_ACTIVE ? LINK_UP : DISABLED,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.flags = IBV_QPF_GRH_REQUIRED,
+		.lid = vb_device_lid(dev),
+		.sm_lid = vb_device_lid(dev),
+		.link_layer = vb_link_is_infiniband() ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+		.flags = vb_link_is_infiniband() ? 0 : IBV_QPF_GRH_REQUIRED,
 	};
 	set_speed(attr, &dev->netif);
 	pthread_mutex_unlock(&dev->lock);

@@ -397,8 +397,23 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 	return 0;
 }
 
+/* LIDs are followed by what they stand for. */
+static const struct ibv_qp_attr *complete(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, struct ibv_qp_attr *room)
+{
+	if (vb_likely(!vb_link_is_infiniband()))
+		return attr;
+	*room = *attr;
+	if (mask & IBV_QP_AV)
+		vb_ah_complete(qp->ctx->device, &room->ah_attr);
+	if (mask & IBV_QP_ALT_PATH)
+		vb_ah_complete(qp->ctx->device, &room->alt_ah_attr);
+	return room;
+}
+
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
+	struct ibv_qp_attr room;
+	attr = complete(qp, attr, mask, &room);
 	pthread_mutex_lock(&qp->ctl);
 	enum ibv_qp_state cur = atomic_load(&qp->state);
 	enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : cur;

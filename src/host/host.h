@@ -59,6 +59,8 @@ VB_EXPORT unsigned vb_host_generation(void);
 VB_EXPORT bool vb_local_is_off(void);
 /* From now on, whatever the setting says; before the host starts. */
 void vb_local_turn_off(void);
+/* VERBATIM_LINK=infiniband: ports say that they are InfiniBand's, and have LIDs. Read once, a forked child reads it anew. Cheap. */
+bool vb_link_is_infiniband(void);
 
 /* A file of text as a string. -EFBIG: it does not fit; -EINVAL: it holds zero bytes; or why it cannot be read. */
 int vb_file_read(const char *path, char *text, size_t size);

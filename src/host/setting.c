@@ -10,21 +10,30 @@
 
 enum answer { UNKNOWN, NO, YES };
 
-static _Atomic(enum answer) local_off;
+/* Has the variable this value? */
+struct setting {
+	const char *variable, *value;
+	_Atomic(enum answer) answer;
+};
+
+static struct setting local_off = { "VERBATIM_LOCAL", "off", UNKNOWN }, infiniband = { "VERBATIM_LINK", "infiniband", UNKNOWN };
 static bool is_turned_off;
 
-bool vb_local_is_off(void)
+static bool read_setting(struct setting *s, bool anyway)
 {
-	enum answer a = atomic_load_explicit(&local_off, memory_order_relaxed);
+	enum answer a = atomic_load_explicit(&s->answer, memory_order_relaxed);
 	if (vb_unlikely(a == UNKNOWN)) {
-		const char *value = getenv("VERBATIM_LOCAL");
+		const char *value = getenv(s->variable);
 		enum answer unknown = UNKNOWN;
-		a = is_turned_off || (value && !strcmp(value, "off")) ? YES : NO;
-		if (!atomic_compare_exchange_strong(&local_off, &unknown, a)) /* another thread read it before */
+		a = anyway || (value && !strcmp(value, s->value)) ? YES : NO;
+		if (!atomic_compare_exchange_strong(&s->answer, &unknown, a)) /* another thread read it before */
 			a = unknown;
 	}
 	return a == YES;
 }
+
+bool vb_local_is_off(void) { return read_setting(&local_off, is_turned_off); }
+bool vb_link_is_infiniband(void) { return read_setting(&infiniband, false); }
 
 void vb_local_turn_off(void)
 {
@@ -34,7 +43,8 @@ void vb_local_turn_off(void)
 
 void vb_setting_forget(void)
 {
-	atomic_store(&local_off, UNKNOWN);
+	atomic_store(&local_off.answer, UNKNOWN);
+	atomic_store(&infiniband.answer, UNKNOWN);
 }
 
 /* Reads until the file ends or size is used up; how many bytes, or a negative errno. */

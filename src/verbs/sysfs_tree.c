@@ -202,7 +202,7 @@ static void add_port(struct vb_tree *tree, struct vb_device *dev)
 	PORT("sm_lid", TEXT("0x%x", a.sm_lid));
 	PORT("sm_sl", TEXT("%u", a.sm_sl));
 	PORT("cap_mask", TEXT("0x%08x", a.port_cap_flags));
-	PORT("link_layer", "Ethernet");
+	PORT("link_layer", a.link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand" : "Ethernet");
 	PORT("has_smi", "0");
 	PORT("pkeys/0", "0xffff");
 #undef PORT

@@ -311,16 +311,27 @@ def connection_cases():
 # It closes in this order: protection domain, completion channel, memory region; and its server never destroys the queue pair that
 # it made for an incoming connection, so that nothing below that can go. At its time's end it leaves sends under way.
 QPERF_MISTAKES = r"call: ibv_(destroy_cq|dealloc_pd|destroy_comp_channel): .* still use it|deregistered: "
-QPERF_FIGURES = {"bw": r"^    bw +=", "lat": r"^    latency +=", "mr": r"^    msg_rate +=", "ver": r"^    msg_rate +="}
+QPERF_FIGURES = {"bw": r"^    (send_)?bw +=", "lat": r"^    latency +=", "mr": r"^    msg_rate +=", "ver": r"^    msg_rate +="}
+QPERF_RC = ("rc_bi_bw", "rc_bw", "rc_lat", "rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_bw", "rc_rdma_write_lat",
+            "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add")
+QPERF_UNRELIABLE = ("uc_bi_bw", "uc_bw", "uc_lat", "uc_rdma_write_bw", "uc_rdma_write_lat", "uc_rdma_write_poll_lat", "ud_bi_bw", "ud_bw", "ud_lat")
+
+
+def qperf(test, before, options, name):
+    kind = "ver" if test.startswith("ver") else test.rsplit("_", 1)[1]
+    return cm_pair(f"{before}qperf -lp {{port}}", f"{before}qperf {{addr}} -lp {{port}} {options} -t 1 {test}", name,
+                   client_shows=(QPERF_FIGURES[kind],), server_stays=True, mistakes=QPERF_MISTAKES)
 
 
 def qperf_cases():
-    """Those of its tests that can address a RoCE device: with -cm 1. Its UC and UD tests know LIDs alone; Debian builds it without XRC."""
-    for test in ("rc_bi_bw", "rc_bw", "rc_lat", "rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_bw", "rc_rdma_write_lat",
-                 "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"):
-        kind = "ver" if test.startswith("ver") else test.rsplit("_", 1)[1]
-        yield cm_pair("qperf -lp {port}", f"qperf {{addr}} -lp {{port}} -cm 1 -t 1 {test}", f"qperf {test}",
-                      client_shows=(QPERF_FIGURES[kind],), server_stays=True, mistakes=QPERF_MISTAKES)
+    """Over rdma_cm; and by LID, which its UC and UD tests know alone. Debian builds it without XRC."""
+    yield from (qperf(test, "", "-cm 1", f"qperf {test}") for test in QPERF_RC)
+    by_lid = "env VERBATIM_LINK=infiniband "
+    yield from (qperf(test, by_lid, "-i {dev}", f"qperf {test} by LID") for test in ("rc_lat", "rc_bw", "rc_fetch_add_mr"))
+    # Its own path MTU of 2048 is more than an Ethernet of 1500 has.
+    yield from (qperf(test, by_lid, "-i {dev} -mt 1024 -m 1024", f"qperf {test} by LID") for test in QPERF_UNRELIABLE)
+    yield Case("qperf xrc_lat", server="qperf -lp {port}", client="qperf {addr} -lp {port} -t 1 xrc_lat", client_exit=1,
+               client_shows=("xrc_lat: bad test",), server_stays=True, only="lo")
 
 
 def datagram_cases():

@@ -42,8 +42,8 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__other_files_stay_missing 0 "$(status "$verbatim" run python3 -c \
 		'import os; assert not any(map(os.path.exists, ("/dev/infiniband/uverbs", "/dev/infiniband/uverbs0x", "/dev/infiniband/x")))')"
 	check run__arguments 'a b|-x|--|*' "$("$verbatim" run printf '%s|%s|%s|%s' 'a b' -x -- '*')"
-	check run__options "1 off process_vm off ignore" "$("$verbatim" run --debug --wire --copy=process_vm --no-gso --ignore-icrc -- \
-		sh -c 'echo $VERBATIM_DEBUG $VERBATIM_LOCAL $VERBATIM_COPY $VERBATIM_GSO $VERBATIM_ICRC')"
+	check run__options "1 off process_vm infiniband off ignore" "$("$verbatim" run --debug --wire --copy=process_vm --infiniband --no-gso --ignore-icrc -- \
+		sh -c 'echo $VERBATIM_DEBUG $VERBATIM_LOCAL $VERBATIM_COPY $VERBATIM_LINK $VERBATIM_GSO $VERBATIM_ICRC')"
 	check run__option_with_value_behind link "$("$verbatim" run --copy link sh -c 'echo $VERBATIM_COPY')"
 	check run__options_end_at_program "--wire" "$("$verbatim" run --debug echo --wire)"
 	check run__options_unused "unset" "$("$verbatim" run sh -c 'echo ${VERBATIM_DEBUG-unset}')"

@@ -34,6 +34,7 @@ int vb_host_get(void) { return 0; }
 void vb_host_put(void) { }
 unsigned vb_host_generation(void) { return 0; }
 bool vb_local_is_off(void) { return false; }
+bool vb_link_is_infiniband(void) { return false; }
 void vb_local_turn_off(void) { }
 int vb_file_read(const char *path, char *text, size_t size) { return -ENOENT; }
 void vb_host_at_fork(void (*child)(void)) { }
