@@ -80,7 +80,7 @@ install: all
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/lib/verbatim $(DESTDIR)$(PREFIX)/include/verbatim $(DESTDIR)$(PREFIX)/share/verbatim
-	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/verbatim.1 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-sockets.7 $(DESTDIR)$(PREFIX)/share/man/man7/verbatim-faults.7
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/,$(wildcard man/man[17]/verbatim*.[17]))
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
 
