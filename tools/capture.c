@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* verbatim capture: processes that run, and those that start while it does. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,22 +26,12 @@ static volatile sig_atomic_t interrupted;
 
 static void interrupt(int signal) { interrupted = 1; }
 
-/* Of "--name=value" or "--name" "value" the value; name is cut off the argument. */
-static const char *value_of(int argc, char **argv, int *at, char name[32])
-{
-	const char *arg = argv[*at], *equals = strchr(arg, '=');
-
-	snprintf(name, 32, "%.*s", (int)(equals ? equals - arg : (ptrdiff_t)strlen(arg)), arg);
-	if (equals)
-		return equals + 1;
-	return *at + 1 < argc ? argv[++*at] : "";
-}
-
 static bool take_pid(struct job *job, const char *value)
 {
-	long pid = strtol(value, NULL, 10);
+	char *end;
+	long pid = strtol(value, &end, 10);
 
-	if (pid <= 0 || job->pid_count == MAX_PIDS)
+	if (*end || pid <= 0 || pid > INT_MAX || job->pid_count == MAX_PIDS)
 		return false;
 	job->pids[job->pid_count++] = (pid_t)pid;
 	return true;
@@ -48,7 +39,7 @@ static bool take_pid(struct job *job, const char *value)
 
 static bool take_argument(struct job *job, int argc, char **argv, int *at)
 {
-	char name[32];
+	char name[OPTION_NAME];
 
 	if (strcmp(argv[*at], "--quiet") == 0)
 		return job->quiet = true;
@@ -58,14 +49,14 @@ static bool take_argument(struct job *job, int argc, char **argv, int *at)
 		job->options.path = argv[*at];
 		return true;
 	}
-	const char *value = value_of(argc, argv, at, name);
+	const char *arg = argv[*at], *value = option_value(argc, argv, at, name);
 	if (strcmp(name, "--pid") == 0 && take_pid(job, value))
 		return true;
-	if (strcmp(name, "--seconds") == 0 && (job->seconds = strtod(value, NULL)) > 0)
+	if (strcmp(name, "--seconds") == 0 && take_seconds(value, &job->seconds))
 		return true;
 	int taken = recorder_option(&job->options, name, value);
 	if (!taken)
-		complain("capture does not know '%s', or not with this value", argv[*at]);
+		complain("capture does not know '%s', or not with this value", arg);
 	return taken == 1;
 }
 
@@ -93,13 +84,26 @@ static void refuse(struct job *job, const struct process *p, const char *why)
 		complain("%s[%d] is not captured: %s", p->name, (int)p->pid, why);
 }
 
+/* Says which of those that were asked for are not there at all. */
+static void name_absent(const struct job *job, const struct processes *all)
+{
+	for (unsigned i = 0, at; i < job->pid_count; i++) {
+		for (at = 0; at < all->count && all->list[at].pid != job->pids[i];)
+			at++;
+		if (at == all->count)
+			complain("process %d is not one that uses verbatim here", (int)job->pids[i]);
+	}
+}
+
 /* Takes those in that are new. */
-static void seek(struct job *job, struct recorder *r)
+static void seek(struct job *job, struct recorder *r, bool is_first)
 {
 	struct processes all;
 	const char *why;
 
 	processes_find(&all);
+	if (is_first)
+		name_absent(job, &all);
 	for (unsigned i = 0; i < all.count; i++) {
 		struct process *p = &all.list[i];
 		if (!is_wanted(job, p) || recorder_has(r, p->pid))
@@ -125,25 +129,44 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* How many packets there are, each second, for who watches. */
+static void show_progress(const struct job *job, const struct recorder *r, double *next_s)
+{
+	double now = now_s();
+
+	if (job->quiet || now < *next_s || !isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r%" PRIu64 " packets ", recorder_written(r));
+	*next_s = now + 1;
+}
+
+static bool is_over(const struct job *job, const struct recorder *r, double end_s)
+{
+	if (job->seconds > 0 && now_s() >= end_s)
+		return true;
+	return job->pid_count && !recorder_live(r); /* those that were asked for have ended */
+}
+
 static int record(struct job *job)
 {
 	struct recorder *r = recorder_open(&job->options);
-	double end = job->seconds > 0 ? now_s() + job->seconds : 0;
+	double end_s = now_s() + job->seconds, progress_s = now_s() + 1;
+	unsigned found;
 
 	if (!r)
 		return 1;
-	seek(job, r);
-	if (!job->quiet)
-		fprintf(stderr, "verbatim: capturing %u processes into %s; ^C ends it\n", recorder_live(r), job->options.path);
-	for (unsigned step = 1; !interrupted && !recorder_step(r, -1, STEP_MS); step++) {
-		if (end > 0 && now_s() >= end)
-			break;
-		if (job->pid_count && !recorder_live(r))
-			break; /* those that were asked for have ended */
+	seek(job, r, true);
+	found = recorder_live(r);
+	if (!job->quiet && (found || !job->pid_count))
+		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found, found == 1 ? "" : "es", job->options.path);
+	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS); step++) {
+		show_progress(job, r, &progress_s);
 		if (step % SEEK_EVERY == 0)
-			seek(job, r);
+			seek(job, r, false);
 	}
-	return recorder_close(r, job->quiet);
+	if (recorder_close(r, job->quiet))
+		return 1;
+	return job->pid_count && !found;
 }
 
 int command_capture(int argc, char **argv)

@@ -1,10 +1,41 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Completion of verbatim(1) in bash.
+# Completion of verbatim(1) in bash. Options are those that `verbatim COMMAND --help` names.
 
-_verbatim_filter="--qp= --opcode= --direction= --snap= --packets= --buffer="
+_verbatim_checks="send-buffer lkey rkey deregistered receive-buffer no-receive cq-room unsignaled unpolled lost-send unacked-event peer \
+completion threads call fatal"
+_verbatim_faults="drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed="
+
+_verbatim_options() {
+	"${COMP_WORDS[0]}" "$1" --help 2>/dev/null | sed -n -e 's/^  \(--[a-z-]*=\).*/\1/p' -e 's/^  \(--[a-z-]*\)\[=.*/\1\n\1=/p' -e 's/^  \(--[a-z-]*\) .*/\1/p'
+}
 
 _verbatim_pids() {
-	verbatim ps --timeout=0.2 2>/dev/null | awk '$1 ~ /^[0-9]+$/ { print $1 }'
+	"${COMP_WORDS[0]}" ps --timeout=0.2 2>/dev/null | awk '$1 ~ /^[0-9]+$/ { print $1 }'
+}
+
+# Offers those of the words that begin as what is typed does.
+_verbatim_offer() {
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "${cur#=}")
+	[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
+	return 0
+}
+
+# True if an option's value is typed; "=" is a word of its own.
+_verbatim_value() {
+	local before=${COMP_WORDS[COMP_CWORD - 1]}
+	[[ $cur == = || $before == = ]] && local has_equals=1
+	[[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
+	case $before${has_equals-} in
+	--copy*) _verbatim_offer "mapped process_vm link" ;;
+	--check1) _verbatim_offer "$_verbatim_checks" ;;
+	--faults*) _verbatim_offer "$_verbatim_faults" ;;
+	--capture*) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
+	--direction*) _verbatim_offer "in out both" ;;
+	--opcode*) _verbatim_offer "send write read atomic flush ack cnp" ;;
+	--pid*) _verbatim_offer "$(_verbatim_pids)" ;;
+	--qp* | --snap* | --packets* | --buffer* | --seconds* | --timeout* | --watch1) ;;
+	*) return 1 ;;
+	esac
 }
 
 # After `verbatim run` and its options a command line of its own begins.
@@ -15,55 +46,44 @@ _verbatim_run() {
 			((at++))
 			break
 		fi
-		# "=" is a word of its own there
 		case ${COMP_WORDS[at]} in
-		--copy | --faults | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at++)); ((at++)) ;;
+		--check) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 2)) ;;
+		--copy | --faults | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer)
+			[[ ${COMP_WORDS[at + 1]} == = ]] && ((at++))
+			((at++))
+			;;
 		esac
 		((at++))
 	done
 	if ((at < COMP_CWORD)); then
 		declare -F _command_offset >/dev/null && _command_offset $at
+	elif ((COMP_CWORD > 2)) && _verbatim_value; then
 		return
+	elif [[ $cur == -* && ${COMP_WORDS[COMP_CWORD - 1]} != -- ]]; then
+		_verbatim_offer "$(_verbatim_options run)"
+	else
+		mapfile -t COMPREPLY < <(compgen -c -- "$cur")
 	fi
-	local before=${COMP_WORDS[COMP_CWORD - 1]}
-	[[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
-	case $before in
-	--copy) mapfile -t COMPREPLY < <(compgen -W "mapped process_vm link" -- "${cur#=}") ;;
-	--faults) mapfile -t COMPREPLY < <(compgen -W "drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed=" -- "${cur#=}") ;;
-	--capture) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
-	--direction) mapfile -t COMPREPLY < <(compgen -W "in out both" -- "${cur#=}") ;;
-	--opcode) mapfile -t COMPREPLY < <(compgen -W "send write read atomic flush ack cnp" -- "${cur#=}") ;;
-	*)
-		if [[ $cur == -* && $before != -- ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--debug --check --wire --copy= --infiniband --no-gso --ignore-icrc --no-sysfs --sockets --faults= --capture= $_verbatim_filter" -- "$cur")
-			[[ ${COMPREPLY[*]} == *= ]] && compopt -o nospace 2>/dev/null
-		else
-			mapfile -t COMPREPLY < <(compgen -c -- "$cur")
-		fi
-		;;
-	esac
 }
 
 _verbatim() {
-	local cur=${COMP_WORDS[COMP_CWORD]} words
+	local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W "run ps show stats capture faults doctor --help --version" -- "$cur")
+		_verbatim_offer "run ps show stats capture faults doctor --help --version"
 		return
 	fi
-	case ${COMP_WORDS[1]} in
-	run) _verbatim_run; return ;;
-	ps | stats) words="--json --watch --watch= --timeout= $(_verbatim_pids)" ;;
-	show) words="--json --watch --watch= --timeout= devices qps cqs srqs mrs ids $(_verbatim_pids)" ;;
-	capture)
-		words="--pid= --seconds= --quiet $_verbatim_filter"
-		[[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return; }
-		;;
-	faults) words="--words drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed=" ;;
-	doctor) words=--json; [[ $cur == -* ]] || { mapfile -t COMPREPLY < <(compgen -c -- "$cur"); return; } ;;
-	*) return ;;
+	[[ $command == run ]] || ! _verbatim_value || return 0
+	case $command${cur:0:1} in
+	run*) _verbatim_run ;;
+	*-) _verbatim_offer "$(_verbatim_options "$command")" ;;
+	ps* | stats*) _verbatim_offer "$(_verbatim_pids)" ;;
+	show*) _verbatim_offer "devices qps cqs srqs mrs ids $(_verbatim_pids)" ;;
+	capture*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	faults*) _verbatim_offer "$_verbatim_faults" ;;
+	doctor*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
+	--help*) _verbatim_offer "run ps show stats capture faults doctor" ;;
 	esac
-	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
 
 complete -F _verbatim verbatim

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The manual lists the names of all fields (verbatim(1), FIELDS). */
 #include "describe.h"
 
 #include <arpa/inet.h>

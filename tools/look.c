@@ -16,23 +16,19 @@ static const struct {
 	{ "srqs", VB_RECORD_SRQ }, { "mrs", VB_RECORD_MR }, { "ids", VB_RECORD_CM_ID },
 };
 
-static bool parse_seconds(const char *text, double *seconds)
+static bool parse_option(struct look *look, int argc, char **argv, int *at)
 {
-	char *end;
+	const char *arg = argv[*at];
+	char name[OPTION_NAME];
 
-	*seconds = strtod(text, &end);
-	return end != text && !*end && *seconds > 0 && *seconds < 1e6;
-}
-
-static bool parse_option(struct look *look, const char *arg)
-{
 	if (strcmp(arg, "--json") == 0)
 		return look->json = true;
-	if (strcmp(arg, "--watch") == 0)
+	if (strcmp(arg, "--watch") == 0) /* its value is not behind it, since it needs none */
 		return look->watch = true;
 	if (strncmp(arg, "--watch=", 8) == 0)
-		return (look->watch = parse_seconds(arg + 8, &look->period_s));
-	return strncmp(arg, "--timeout=", 10) == 0 && parse_seconds(arg + 10, &look->patience_s);
+		return (look->watch = take_seconds(arg + 8, &look->period_s));
+	const char *value = option_value(argc, argv, at, name);
+	return strcmp(name, "--timeout") == 0 && take_seconds(value, &look->patience_s);
 }
 
 static bool parse_word(struct look *look, const char *arg)
@@ -57,9 +53,9 @@ int look_parse(struct look *look, int argc, char **argv)
 	look->command = argv[0];
 	look->period_s = look->patience_s = 1;
 	for (int i = 1; i < argc; i++) {
-		bool is_option = argv[i][0] == '-';
-		if (!(is_option ? parse_option(look, argv[i]) : parse_word(look, argv[i])))
-			return complain("%s does not know '%s'", argv[0], argv[i]);
+		const char *arg = argv[i];
+		if (!(arg[0] == '-' ? parse_option(look, argc, argv, &i) : parse_word(look, arg)))
+			return complain("%s does not know '%s', or not with this value", argv[0], arg);
 	}
 	return 0;
 }
@@ -119,8 +115,8 @@ int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *
 		double now = now_s();
 		processes_find(&all);
 		processes_ask(&all, kinds | 1u << VB_RECORD_PROCESS, (unsigned)(look->patience_s * 1000));
-		if (look->watch && !look->json && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[2J", stdout);
+		if (look->watch && !look->json && (last > 0 || isatty(STDOUT_FILENO)))
+			fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
 		show(look, &all, last > 0 ? now - last : 0);
 		status = status_of(look, &all);
 		processes_free(&all);

@@ -16,7 +16,7 @@ static void show(const struct look *look, const struct processes *all, double si
 		puts("}");
 	} else if (table.count) {
 		table_print(&table, "", stdout);
-	} else {
+	} else if (!look->pid_count) { /* of those that were asked for it is told one by one */
 		puts("no process here uses verbatim");
 	}
 	table_free(&table);

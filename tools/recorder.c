@@ -270,6 +270,11 @@ static void write_one(struct recorder *r, const struct waiting *w)
 	r->written++;
 }
 
+uint64_t recorder_written(const struct recorder *r)
+{
+	return r->written;
+}
+
 static bool is_enough(const struct recorder *r) { return r->options.max_packets && r->written >= r->options.max_packets; }
 
 /* Writes what is older than a time; packets that others noted a little earlier may still come. */
@@ -331,7 +336,8 @@ int recorder_close(struct recorder *r, bool quiet)
 	if (failed)
 		complain("%s: it could not be written", r->options.path);
 	if (!quiet || dropped)
-		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u processes in %s%s", r->written, r->count, r->options.path, dropped ? "" : "\n");
+		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u process%s in %s%s", r->written, r->count, r->count == 1 ? "" : "es",
+			r->options.path, dropped ? "" : "\n");
 	if (dropped)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
 	free(r->waiting);

@@ -36,6 +36,8 @@ bool recorder_has(const struct recorder *r, pid_t pid);
 /* Waits up to so many ms for news, or for fd (-1: none) to be readable, and writes what has come. True: enough has come. */
 bool recorder_step(struct recorder *r, int fd, int wait_ms);
 unsigned recorder_live(const struct recorder *r);
+/* How many packets there are in the file. */
+uint64_t recorder_written(const struct recorder *r);
 /* Writes the rest and closes the file; tells on standard error how much came, unless quiet. 0, or 1 with a message. */
 int recorder_close(struct recorder *r, bool quiet);
 

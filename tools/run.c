@@ -127,17 +127,15 @@ static int exec_failed(const char *program, int error)
 /* ---- options: each is a variable of the libraries' (verbatim(7)) ---- */
 
 static const struct {
-	const char *name, *variable;
-	const char *value;          /* NULL: the option's own, one of values */
-	const char *values;
-} options[] = {
-	{ "--debug", "VERBATIM_DEBUG", "1", NULL },
-	{ "--wire", "VERBATIM_LOCAL", "off", NULL },
-	{ "--copy", "VERBATIM_COPY", NULL, "mapped|process_vm|link" },
-	{ "--infiniband", "VERBATIM_LINK", "infiniband", NULL },
-	{ "--no-gso", "VERBATIM_GSO", "off", NULL },
-	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore", NULL },
-	{ "--no-sysfs", "VERBATIM_SYSFS", "off", NULL },
+	const char *name, *variable, *value;
+} flags[] = {
+	{ "--debug", "VERBATIM_DEBUG", "1" },
+	{ "--check", "VERBATIM_CHECK", "1" },
+	{ "--wire", "VERBATIM_LOCAL", "off" },
+	{ "--infiniband", "VERBATIM_LINK", "infiniband" },
+	{ "--no-gso", "VERBATIM_GSO", "off" },
+	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore" },
+	{ "--no-sysfs", "VERBATIM_SYSFS", "off" },
 };
 
 /* Is value one of the words between bars? */
@@ -174,50 +172,50 @@ static bool take_faults(const char *expression)
 	return set_variable("VERBATIM_FAULTS", expression);
 }
 
-/* An option whose value is in the same argument or in the next. False with a message. */
-static bool take_value(const char *arg, size_t len, const char *value)
+static bool take_copy(const char *value)
 {
-	char name[32];
+	static const char ways[] = "mapped|process_vm|link";
+
+	if (is_among(value, ways))
+		return set_variable("VERBATIM_COPY", value);
+	complain("--copy takes one of %s", ways);
+	return false;
+}
+
+/* An option with a value. False with a message. */
+static bool take_value(const char *arg, const char *name, const char *value)
+{
 	int taken;
 
-	snprintf(name, sizeof(name), "%.*s", (int)len, arg);
+	if (strcmp(name, "--copy") == 0)
+		return take_copy(value);
+	if (strcmp(name, "--faults") == 0)
+		return take_faults(value);
 	if (strcmp(name, "--capture") == 0 && *value) {
 		capture.path = value;
 		return true;
 	}
-	if (strcmp(name, "--faults") == 0)
-		return take_faults(value);
 	taken = recorder_option(&capture, name, value);
 	if (!taken)
 		complain("run has no option '%s'", arg);
 	return taken == 1;
 }
 
-/* argv[*at] is an option; its value may be behind an equals sign or the next argument. False with a message. */
+/* argv[*at] is an option. False with a message. */
 static bool take_option(int argc, char **argv, int *at)
 {
-	const char *arg = argv[*at], *equals = strchr(arg, '=');
-	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+	const char *arg = argv[*at], *value;
+	char name[OPTION_NAME];
 
-	if (strcmp(arg, "--sockets") == 0) {
-		wants_sockets = true;
-		return true;
-	}
-	if (strncmp(arg, "--check", len) == 0 && len == strlen("--check")) /* its value cannot be the next argument, since it needs none */
-		return set_variable("VERBATIM_CHECK", equals ? equals + 1 : "1");
-	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
-		const char *value = options[i].value;
-		if (strlen(options[i].name) != len || strncmp(options[i].name, arg, len) != 0 || (value && equals))
-			continue;
-		if (!value)
-			value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : "";
-		if (options[i].values && !is_among(value, options[i].values)) {
-			complain("%s takes one of %s", options[i].name, options[i].values);
-			return false;
-		}
-		return set_variable(options[i].variable, value);
-	}
-	return take_value(arg, len, equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : "");
+	if (strcmp(arg, "--sockets") == 0)
+		return wants_sockets = true;
+	for (size_t i = 0; i < VB_ARRAY_LEN(flags); i++)
+		if (strcmp(arg, flags[i].name) == 0)
+			return set_variable(flags[i].variable, flags[i].value);
+	if (strncmp(arg, "--check=", 8) == 0) /* not behind it, since it needs none */
+		return set_variable("VERBATIM_CHECK", arg + 8);
+	value = option_value(argc, argv, at, name);
+	return take_value(arg, name, value);
 }
 
 /* The place of the program in argv; -1 after a message. */

@@ -76,7 +76,7 @@ static void show(const struct look *look, const struct processes *all, double si
 	}
 	if (look->json)
 		puts("]}");
-	else if (!shown)
+	else if (!shown && !look->pid_count)
 		puts("no process here uses verbatim");
 }
 

@@ -58,6 +58,8 @@ static void show(const struct look *look, const struct processes *all, double si
 		if (look->watch)
 			puts(since_s > 0 ? "per second" : "since the beginning");
 		table_print(&shown, "", stdout);
+		if (!shown.count && !look->pid_count)
+			puts("no process here uses verbatim");
 	}
 	table_free(&shown);
 	table_free(&last);

@@ -519,8 +519,18 @@ def nobody_captures():
 
 
 @case
+def who_is_not_there_is_told():
+    path = log("absent.pcapng")
+    done = subprocess.run([VERBATIM, "capture", "--pid=1", path], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect((done.returncode, "process 1 is not one" in done.stderr, Capture(path).packets), (1, True, []), done.stderr)
+    with pinging() as (server, _):
+        capture, said = captured("present", "--packets", "5", "--pid", "1", "--pid", str(server))
+        expect((len(capture.packets), "process 1 is not one" in said, "of 1 process in" in said), (5, True, True), said)
+
+
+@case
 def usage():
-    for args in ([], ["a", "b"], ["--nonsense", "a"], ["--pid=x", "a"], ["--seconds=-1", "a"], ["--opcode=", "a"]):
+    for args in ([], ["a", "b"], ["--nonsense", "a"], ["--pid=x", "a"], ["--seconds=-1", "a"], ["--seconds=5x", "a"], ["--pid=5x", "a"], ["--opcode=", "a"]):
         done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
         expect(done.returncode, 125, f"capture {' '.join(args)}")
 

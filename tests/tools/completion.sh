@@ -40,14 +40,30 @@ offers run_program_behind_a_file "only-this-program" run --capture = x.pcapng on
 offers run_program "only-this-program" run --wire -- only-this
 offers run_program_at_once "only-this-program" run only-this
 offers run_program_of_its_own "" run rping -
+offers run_check "fatal" run --check = fa
+offers capture_direction "both" capture --direction = bo
+offers capture_value_after_a_space "write" capture --opcode wr
+offers program_behind_check "only-this-program" run --check only-this
+offers program_behind_a_setting "only-this-program" run --check = fatal only-this
+offers help_of_a_command "stats" --help st
 offers nothing "" nonsense x
 
-# Each command that the program has is offered, and each option of run.
+# Each command that the program has is offered, and each option that a command has; a pattern of words that its text gives, as values.
 for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 	offers "command__$command" "$command" "$command"
+	options=$(verbatim "$command" --help | grep -o -e '^  --[^ ]*')
+	for option in $options; do
+		word=${option%%[=\[]*}
+		case $option in
+		*\[=*) expected="$word $word=" ;;
+		*=*) expected=$word= ;;
+		*) expected=$word ;;
+		esac
+		offers "option__${command}__$word" "$expected" "$command" "$word"
+	done
 done
-for option in $(verbatim --help | grep '^  run ' | grep -o -e '--[a-z-]*'); do
-	[[ $option == -- ]] || offers "option__$option" "$option$([[ $option == --copy || $option == --capture || $option == --faults ]] && echo =)" run "$option"
+for word in $(verbatim faults | sed -n 's/^  \([a-z]*\) .*/\1/p' | sort -u); do
+	offers "fault__$word" "$word" run --faults = "$word"
 done
 echo "1..$count"
 exit $failed

@@ -9,6 +9,7 @@ import array
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -208,7 +209,41 @@ def stats__watched():
 
 
 @case
+def fields__are_in_the_manual():
+    manual = (pathlib.Path(__file__).resolve().parents[2] / "man/man1/verbatim.1").read_text(encoding="utf-8")
+    said = set(re.findall(r"\\fB(\w+)\\fR", manual[manual.index(".SS Fields"):manual.index(".SS Captures")]))
+    with running("ibv_srq_pingpong -p 18599") as (pid,), pinging() as (server, _):
+        wait_for(lambda: pid in processes() and len(shown(pid)["qps"]) == 16, "16 queue pairs")
+        found = [*looked("stats"), *(row for process in looked("show", str(pid), str(server)) for kind in process.values()
+                                     for row in (kind if isinstance(kind, list) else [kind]))]
+        expect(sorted({name for row in found for name in row} - said), [], "fields without a word in the manual")
+        expect(len(found) > 20, True, "rows")
+
+
+@case
+def help__of_each_command():
+    for command in "run", "ps", "show", "stats", "capture", "faults", "doctor":
+        expect(verbatim(command, "--help").startswith(f"usage: verbatim {command} "), True, command)
+        expect(verbatim("help", command), verbatim(command, "-h"), command)
+    expect(verbatim("ps", "--json", "--help"), verbatim("ps", "--help"), "behind another option")
+    expect(verbatim("run", "printf", "%s", "--help"), "--help", "a program's own")
+    expect(verbatim("run", "--", "printf", "%s", "-h"), "-h", "a program's own")
+    verbatim("help", "nonsense", status=125)
+
+
+@case
+def ps__who_is_not_there_is_told():
+    done = subprocess.run([VERBATIM, "ps", "1"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect((done.returncode, done.stdout, "process 1 is not" in done.stderr), (1, "", True), done.stderr)
+    with pinging() as (server, _):
+        expect(sorted(row["pid"] for row in looked("ps", str(server), "1", status=1)), [server], "who is there")
+
+
+@case
 def usage():
+    verbatim("ps", "--timeout", "0.5")
+    verbatim("ps", "--timeout", status=125)
+    verbatim("ps", "--timeout=x", status=125)
     verbatim("ps", "--nonsense", status=125)
     verbatim("show", "nonsense", status=125)
     verbatim("ps", "qps", status=125)
