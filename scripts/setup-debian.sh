@@ -52,6 +52,8 @@ for_tests=(
 	libopenmpi-dev:mpicc.openmpi
 	mpich:mpirun.mpich
 	libmpich-dev:mpicc.mpich
+	g++:g++
+	libgloo-dev:/usr/include/gloo/config.h
 )
 for_bench=(
 	ucx-utils:ucx_perftest

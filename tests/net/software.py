@@ -109,6 +109,7 @@ class Software(suite.Suite):
                     if case.server or way != "between":
                         self.one(case, way, a, b)
                 self.guarded(f"QEMU: migration {way}", lambda: self.migration(way, a, b))
+                self.guarded(f"libgloo {way}", lambda: self.gloo(way, a, b))
                 for library in ("openmpi", "mpich"):
                     self.guarded(f"MPI: {library} {way}", lambda: self.mpi(library, way, a, b))
 
@@ -133,6 +134,28 @@ class Software(suite.Suite):
         target = [*source, "nsenter", f"--net=/proc/{there.holder.pid}/ns/net"]
         command = [sys.executable, str(FOLDER / "migrate.py"), f"{there.interfaces[0].v4}:4444", self.log_dir, *source, "--", *target]
         case = Case(name, client=shlex.join(command), client_shows=(r"^\d+ MiB moved$",), limit_s=LIMIT_S)
+        self.report.add(name, harness.run_case(self.build, case, dataclasses.replace(a.endpoint(self.build), label=way), self.log_dir))
+
+    def gloo(self, way, a, b):
+        """Its ranks, those of the second half on the other host, meet in a directory."""
+        name = f"libgloo {way}"
+        if not self.selected(name):
+            return
+        if not os.path.exists("/usr/include/gloo/config.h") or harness.missing_programs("g++"):
+            raise hosts.NotHere("libgloo-dev or g++ is not installed")
+        program = os.path.join(self.log_dir, "gloo")
+        if not os.path.exists(program):
+            hosts.run("g++", "-O1", "-std=gnu++17", "-o", program, str(FOLDER / "gloo.cc"), "-lgloo", "-libverbs")
+        directory = os.path.join(self.log_dir, f"gloo.{way}.ranks")
+        os.mkdir(directory)
+        starts = []
+        for rank in range(RANKS):
+            host = b if way == "between" and rank >= RANKS // 2 else a
+            starts.append(f"nsenter --net=/proc/{host.holder.pid}/ns/net {program} {rank} {RANKS} {directory} vb_eth0 & pids=\"$pids $!\"")
+        script = os.path.join(self.log_dir, f"gloo.{way}.sh")
+        pathlib.Path(script).write_text("\n".join([*starts, "for p in $pids; do wait $p || exit 1; done\n"]), encoding="ascii")
+        case = Case(name, client=f"env VERBATIM_LOCAL={'off' if way == 'wire' else 'on'} sh {script}", limit_s=LIMIT_S,
+                    client_shows=tuple(f"^rank {rank} of {RANKS} has all numbers$" for rank in range(RANKS)))
         self.report.add(name, harness.run_case(self.build, case, dataclasses.replace(a.endpoint(self.build), label=way), self.log_dir))
 
     def mpi(self, library, way, a, b):
