@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs in examples/ and of docs/tutorial.md: each is compiled against our headers and libraries and against rdma-core's, and
-run with what it was built for, through shared memory and over the wire.
+run with what it was built for, through shared memory, over the wire, and under VERBATIM_CHECK, which finds nothing in them.
 
 usage: examples.py BUILD_DIR SOURCE_DIR [PATTERN...]
 """
@@ -20,6 +20,7 @@ from harness import Case  # noqa: E402
 
 FLAGS = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror"]
 HEADERS = ("ours", "rdma-core")
+WAYS = {"local": "VERBATIM_LOCAL=on", "wire": "VERBATIM_LOCAL=off", "checked": "VERBATIM_CHECK=1"}
 LIMIT_S = 60.0
 # A ring of four and three clients at once, by a shell that fails if any of them does.
 RING = "for r in 0 1 2 3; do {program} {port} {addr} $r 4 & pids=\"$pids $!\"; done; for p in $pids; do wait $p || exit 1; done"
@@ -93,11 +94,11 @@ def main():
                 report.add(f"{title}__compiles", harness.Outcome("FAIL" if done.returncode else "ok", done.stderr[:2000]))
                 if done.returncode:
                     continue
-                for way in ("local", "wire"):
-                    prefix = ("env", f"VERBATIM_LOCAL={'off' if way == 'wire' else 'on'}")
-                    end = dataclasses.replace(endpoint, label=f"{headers}.{way}", prefix=prefix)
+                for way, setting in WAYS.items():
+                    end = dataclasses.replace(endpoint, label=f"{headers}.{way}", prefix=("env", setting))
                     for case in cases(name, program, work):
-                        outcome = harness.run_case(str(build), dataclasses.replace(case, limit_s=LIMIT_S), end, log_dir)
+                        case = dataclasses.replace(harness.checked(case) if way == "checked" else case, limit_s=LIMIT_S)
+                        outcome = harness.run_case(str(build), case, end, log_dir)
                         if name == "copy" and outcome.status == "ok":
                             outcome = compared(work)
                         report.add(f"{title}__runs_{way}", outcome)
