@@ -150,7 +150,7 @@ static bool is_over(const struct job *job, const struct recorder *r, double end_
 static int record(struct job *job)
 {
 	struct recorder *r = recorder_open(&job->options);
-	double end_s = now_s() + job->seconds, progress_s = now_s() + 1;
+	double began_s = now_s(), end_s = began_s + job->seconds, progress_s = began_s + 1;
 	unsigned found;
 
 	if (!r)
@@ -164,6 +164,8 @@ static int record(struct job *job)
 		if (step % SEEK_EVERY == 0)
 			seek(job, r, false);
 	}
+	if (progress_s > began_s + 1)
+		fputc('\r', stderr);
 	if (recorder_close(r, job->quiet))
 		return 1;
 	return job->pid_count && !found;

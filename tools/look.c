@@ -121,7 +121,11 @@ int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *
 		status = status_of(look, &all);
 		processes_free(&all);
 		last = now;
-		if (fflush(stdout) || !look->watch)
-			return ferror(stdout) ? 1 : status;
+		if (fflush(stdout) || ferror(stdout)) {
+			complain("what was to be shown could not be written");
+			return 1;
+		}
+		if (!look->watch)
+			return status;
 	}
 }

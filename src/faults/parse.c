@@ -480,6 +480,8 @@ static int parse_options(struct parser *p, struct vb_fault_rule *r)
 	while (p->token.bytes) {
 		struct token t = p->token;
 		unsigned option = option_of(p, &value);
+		if (!option && is_digit(p->text[t.at]))
+			return wrong(p, t, "a number by itself says nothing: #5 is the fifth, 5% are five of a hundred, qp=5 and port=5 are names");
 		if (!option)
 			return wrong(p, t, "this word is not understood here");
 		if (!(kinds[r->kind].options & option))

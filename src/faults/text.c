@@ -180,6 +180,16 @@ static void put_devices(struct line *l, const struct vb_fault_rule *r)
 		put(l, "every device");
 }
 
+/* What is said by a number may have a name. */
+static void put_number(struct line *l, const char *what, const struct vb_fault_words *words, int value)
+{
+	const char *word = vb_fault_word_of(words, value);
+
+	put(l, "%s %d", what, value);
+	if (*word != '?')
+		put(l, " (%s)", word);
+}
+
 static void put_kind(struct line *l, const struct vb_fault_rule *r)
 {
 	switch ((enum vb_fault_kind)r->kind) {
@@ -215,7 +225,8 @@ static void put_kind(struct line *l, const struct vb_fault_rule *r)
 		put_calls(l, r);
 		break;
 	case VB_FAULT_FAIL:
-		put(l, "failed with %s (%d): ", vb_fault_word_of(&vb_fault_errnos, r->value), r->value);
+		put_number(l, "failed with errno", &vb_fault_errnos, r->value);
+		put(l, ": ");
 		put_calls(l, r);
 		break;
 	case VB_FAULT_COMPLETE:
@@ -246,7 +257,7 @@ static void put_kind(struct line *l, const struct vb_fault_rule *r)
 		put_messages(l, r, vb_fault_word_of(&vb_fault_messages, r->value));
 		break;
 	case VB_FAULT_REFUSE:
-		put(l, "rejected with reason %d (%s)", r->value, vb_fault_word_of(&vb_fault_reasons, r->value));
+		put_number(l, "rejected with reason", &vb_fault_reasons, r->value);
 		put_messages(l, r, "connection request");
 		break;
 	case VB_FAULT_VANISH:

@@ -240,6 +240,13 @@ def ps__who_is_not_there_is_told():
 
 
 @case
+def ps__output_that_cannot_be_written():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([VERBATIM, "ps", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=LIMIT_S)
+    expect((done.returncode, "could not be written" in done.stderr), (1, True), done.stderr)
+
+
+@case
 def usage():
     verbatim("ps", "--timeout", "0.5")
     verbatim("ps", "--timeout", status=125)

@@ -138,7 +138,7 @@ static void parse__mistakes_have_a_place(void **unused)
 		const char *text;
 		size_t at, bytes;
 	} cases[] = {
-		{ "droop", 0, 5 }, { "drop; drp 1%", 6, 3 }, { "drop 1% 2%", 8, 2 }, { "drop 0%", 5, 2 }, { "drop 101%", 5, 4 },
+		{ "droop", 0, 5 }, { "drop; drp 1%", 6, 3 }, { "drop 1% 2%", 8, 2 }, { "drop 1", 5, 1 }, { "drop 0%", 5, 2 }, { "drop 101%", 5, 4 },
 		{ "drop #0", 5, 2 }, { "drop #9-5", 5, 4 }, { "drop #5x", 5, 3 }, { "drop every", 10, 0 }, { "drop every 0", 11, 1 },
 		{ "drop for 1s", 5, 3 }, { "drop of", 7, 0 }, { "drop of mud", 8, 3 }, { "drop qp=0", 8, 1 }, { "drop qp=4097", 8, 4 },
 		{ "drop peer=1.2.3", 10, 5 }, { "drop in out", 8, 3 }, { "drop times 0", 11, 1 }, { "drop after 3", 11, 1 },
@@ -334,7 +334,8 @@ static void explain__says_it(void **unused)
 		{ "drop #5 out of write qp=2 peer=10.0.0.7", "lost: number 5 of the packets of WRITEs that queue pair 2 sends to 10.0.0.7" },
 		{ "corrupt 0.5% in times 2", "with a wrong bit: 0.5 %, by chance, of the packets of requests and of answers with data that each "
 					     "queue pair gets, 2 times at most" },
-		{ "fail ibv_reg_mr ENOMEM #3", "failed with ENOMEM (12): number 3 of the calls of ibv_reg_mr" },
+		{ "fail ibv_reg_mr ENOMEM #3", "failed with errno 12 (ENOMEM): number 3 of the calls of ibv_reg_mr" },
+		{ "fail ibv_reg_mr 87", "failed with errno 87: all of the calls of ibv_reg_mr" },
 		{ "link down for 50ms after 1s", "the link of every device is down for 50 ms: once, 1 s after the first device was opened" },
 		{ "refuse port=7174", "rejected with reason 28 (CONSUMER_DEFINED): all of the connection requests that the process sends or gets "
 				      "for port 7174" },
