@@ -77,7 +77,8 @@ void check_other_libraries(struct finding *f)
 void check_settings(struct finding *f)
 {
 	static const char *const known[] = {
-		"VERBATIM_CHECK", "VERBATIM_DEBUG", "VERBATIM_LOCAL", "VERBATIM_LINK", "VERBATIM_COPY", "VERBATIM_GSO", "VERBATIM_ICRC", "VERBATIM_CAPTURE", "VERBATIM_SYSFS",
+		"VERBATIM_CAPTURE", "VERBATIM_CHECK", "VERBATIM_COPY", "VERBATIM_DEBUG", "VERBATIM_FAULTS", "VERBATIM_GSO",
+		"VERBATIM_ICRC", "VERBATIM_LINK", "VERBATIM_LOCAL", "VERBATIM_SOCKETS_CONFIG", "VERBATIM_SYSFS",
 	};
 	char set[400] = "";
 	const char *stranger = NULL;

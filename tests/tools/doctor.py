@@ -7,6 +7,7 @@ usage: doctor.py BUILD_DIR [PATTERN]
 import ctypes
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -150,6 +151,9 @@ def environment():
     found = doctor(env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib"), "VERBATIM_LOCAL": "off"})
     expect("without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"])
     expect(found["settings"]["status"], "ok", "a setting")
+    for page in pathlib.Path(__file__).resolve().parents[2].glob("man/man7/*.7"):
+        for name in sorted(set(re.findall(r"VERBATIM_[A-Z_]+", page.read_text(encoding="utf-8")))):
+            expect(doctor(env={name: "1"})["settings"]["status"], "ok", f"{name} of {page.name}")
 
 
 @case
