@@ -28,6 +28,8 @@
 #define VB_ARENA_HEAP  (VB_ARENA_QPS + (uint64_t)VB_ARENA_SLOTS * VB_SLOT_QPS * VB_QP_BLOCK)
 #define VB_ARENA_BYTES (16ull << 30)
 
+enum { VB_ASLEEP_LEADER = 1 }; /* a bit of asleep */
+
 struct vb_arena_head {
 	uint64_t magic;
 	uint32_t version;
@@ -37,7 +39,10 @@ struct vb_arena_head {
 	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/fence.h) */
 	uint64_t reserved2[4];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
-	/* 0: the owner looks for work by itself. Else: it sleeps; ring its eventfd once for each new value. */
+	/*
+	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with VB_ASLEEP_LEADER the eventfd of the
+	 * thread that leads, without it the progress thread's.
+	 */
 	VB_ALIGNED_LINE _Atomic(uint32_t) asleep;
 };
 _Static_assert(sizeof(struct vb_arena_head) <= 4096, "one page");

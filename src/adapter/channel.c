@@ -7,6 +7,10 @@
 #include <errno.h>
 
 #include "adapter/object.h"
+#include "adapter/progress.h"
+
+/* The channel that this thread leads for (adapter/progress.h) while it waits. */
+static _Thread_local const struct vb_channel *led_here;
 
 int vb_channel_init(struct vb_channel *ch)
 {
@@ -25,10 +29,15 @@ int vb_channel_fini(struct vb_channel *ch)
 	return 0;
 }
 
-static void settle_locked(struct vb_channel *ch)
+/* Readable while there are events. True: it became so just now. */
+static bool settle_locked(struct vb_channel *ch)
 {
-	if (vb_list_is_empty(&ch->events))
+	bool has = !vb_list_is_empty(&ch->events), news = has && !vb_notifier_is_raised(&ch->notifier);
+	if (news)
+		vb_notifier_raise(&ch->notifier);
+	else if (!has)
 		vb_notifier_clear(&ch->notifier);
+	return news;
 }
 
 /* CQs take turns. */
@@ -41,33 +50,92 @@ static struct vb_cq *take_locked(struct vb_channel *ch)
 	if (--cq->events_queued)
 		vb_list_add_tail(&ch->events, node);
 	cq->events_raised++;
-	settle_locked(ch);
 	return cq;
+}
+
+/* What a thread that led has left is for all. */
+static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
+{
+	pthread_mutex_lock(&ch->lock);
+	struct vb_cq *cq = take_locked(ch);
+	bool news = settle_locked(ch);
+	*sequence = vb_notifier_sequence(&ch->notifier);
+	pthread_mutex_unlock(&ch->lock);
+	if (news)
+		vb_notifier_wake(&ch->notifier);
+	return cq;
+}
+
+/* ---- waiting ---- */
+
+static bool has_event(void *arg)
+{
+	struct vb_channel *ch = arg;
+	pthread_mutex_lock(&ch->lock);
+	bool has = !vb_list_is_empty(&ch->events);
+	pthread_mutex_unlock(&ch->lock);
+	return has;
+}
+
+static void stop_leading(struct vb_channel *ch)
+{
+	led_here = NULL;
+	atomic_store(&ch->is_led, false);
+	vb_progress_lead_no_more();
+}
+
+static void cancelled(void *arg)
+{
+	struct vb_channel *ch = arg;
+	stop_leading(ch);
+	pthread_mutex_lock(&ch->lock);
+	bool news = settle_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+	if (news)
+		vb_notifier_wake(&ch->notifier);
+}
+
+static int wait_for_event(struct vb_channel *ch, uint32_t sequence)
+{
+	int err = vb_notifier_may_wait(&ch->notifier);
+	if (err)
+		return err;
+	if (!vb_progress_lead())
+		return vb_notifier_wait(&ch->notifier, sequence);
+	pthread_cleanup_push(cancelled, ch);
+	led_here = ch;
+	atomic_store(&ch->is_led, true); /* before the look at the list: pairs with vb_channel_notify */
+	err = vb_progress_lead_until(has_event, ch);
+	pthread_cleanup_pop(0);
+	stop_leading(ch);
+	return err;
 }
 
 int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq)
 {
-	for (;;) {
-		pthread_mutex_lock(&ch->lock);
-		*cq = take_locked(ch);
-		uint32_t sequence = vb_notifier_sequence(&ch->notifier);
-		pthread_mutex_unlock(&ch->lock);
-		if (*cq)
-			return 0;
-		int err = vb_notifier_wait(&ch->notifier, sequence);
-		if (err)
-			return err;
-	}
+	uint32_t sequence;
+	int err = 0;
+	while (!err && !(*cq = take(ch, &sequence)))
+		err = wait_for_event(ch, sequence);
+	return err;
 }
 
+/* ---- events ---- */
+
+/* The thread that leads for the channel takes the event itself, and at once. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 {
 	pthread_mutex_lock(&ch->lock);
 	if (!cq->events_queued++)
 		vb_list_add_tail(&ch->events, &cq->event_node);
-	vb_notifier_raise(&ch->notifier);
+	if (led_here != ch)
+		vb_notifier_raise(&ch->notifier);
 	pthread_mutex_unlock(&ch->lock);
+	if (led_here == ch)
+		return;
 	vb_notifier_wake(&ch->notifier);
+	if (atomic_load(&ch->is_led))
+		vb_loop_wake_waiter();
 }
 
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)

@@ -112,6 +112,7 @@ struct vb_channel {
 	pthread_mutex_t lock;
 	struct vb_list events; /* vb_cq.event_node */
 	atomic_uint refs;      /* CQs */
+	atomic_bool is_led;    /* a thread that waits for its events leads (adapter/progress.h) */
 };
 
 int vb_channel_init(struct vb_channel *ch);

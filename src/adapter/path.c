@@ -56,6 +56,13 @@ void vb_path_sleep(void)
 			paths[i]->sleep();
 }
 
+void vb_path_settle(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->settle)
+			paths[i]->settle();
+}
+
 bool vb_path_is_pending(void)
 {
 	for (unsigned i = 0; i < count; i++)

@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, sleep, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, sleep, settle, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -50,6 +50,8 @@ struct vb_path_ops {
 	bool (*poll)(void);
 	/* Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without ringing is queued. */
 	void (*sleep)(void);
+	/* The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking is done. */
+	void (*settle)(void);
 	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
 	bool (*is_pending)(void);
 	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
@@ -91,6 +93,7 @@ void vb_path_change_all(void (*change)(struct vb_path_ops *path));
 const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
 bool vb_path_poll_all(void);
 void vb_path_sleep(void);
+void vb_path_settle(void);
 bool vb_path_is_pending(void);
 void vb_path_quiesce(void);
 /* False: it takes longer. */

@@ -24,6 +24,8 @@ enum {
 	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
+	LEADS_TO_TICK = 16, /* waits of leaders after which it is worth while to tick for them */
+	VAIN_POLLS = 4,        /* in a row: the program waits for something, and so may its peers */
 };
 
 struct vb_lock vb_progress_lock = VB_LOCK_INIT;
@@ -45,18 +47,36 @@ static atomic_bool spinning;    /* a thread polls in a loop: the progress thread
 static unsigned seen_polls;     /* by the progress thread */
 static uint64_t deaf_ns;        /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
 static atomic_uint sleep_generation;
+static atomic_bool is_led;      /* a thread leads */
+static _Thread_local bool leads_here; /* it is this thread */
+static atomic_uint leads;       /* that have ended */
+static unsigned seen_leads;     /* by the progress thread */
+static atomic_bool ticking;     /* it looks in while threads lead now and then */
 
 static void bump(atomic_uint *counter)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-/* Says that peers must ring, with a value that none of them has seen. */
+/* A value of asleep that no peer has seen, without VB_ASLEEP_LEADER. */
+static unsigned next_sleep(void)
+{
+	unsigned g = atomic_fetch_add(&sleep_generation, 2) + 2;
+	return g ? g : atomic_fetch_add(&sleep_generation, 2) + 2;
+}
+
 static void fall_asleep(void)
 {
-	unsigned g = atomic_fetch_add(&sleep_generation, 1) + 1;
-	atomic_store(&vb_arena->asleep, g ? g : atomic_fetch_add(&sleep_generation, 1) + 1);
+	atomic_store(&vb_arena->asleep, next_sleep());
 	vb_path_sleep();
+}
+
+/* Unless another thread has: it may lead by now. */
+static void fall_asleep_if_awake(void)
+{
+	unsigned awake = 0;
+	if (atomic_compare_exchange_strong(&vb_arena->asleep, &awake, next_sleep()))
+		vb_path_sleep();
 }
 
 static bool run_queue_is_empty(void)
@@ -160,6 +180,8 @@ static void give_way(void)
 	vb_pause();
 	bump(&fruitless);
 	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
+	if (n == VAIN_POLLS)
+		vb_path_settle();
 	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)
 		sched_yield();
 }
@@ -201,15 +223,85 @@ bool vb_progress_poll(bool found)
 	return found;
 }
 
+/* ---- leading ---- */
+
+bool vb_progress_is_ticking(void) { return atomic_load_explicit(&ticking, memory_order_relaxed); }
+
+/* False: there was nothing. */
+static bool make_rounds(void)
+{
+	bool found = false;
+	for (int i = 0; i < PASS_ROUNDS && round_once(); i++) {
+		found = true;
+		let_holder_run();
+	}
+	return found;
+}
+
+static bool is_work_waiting(void) { return vb_path_is_pending() || !run_queue_is_empty(); }
+
+static void sleep_as_leader(void)
+{
+	atomic_store(&vb_arena->asleep, next_sleep() | VB_ASLEEP_LEADER);
+	vb_path_sleep();
+	vb_path_settle();
+}
+
+/* A thread that leads is here again: its signal handler has jumped out of the wait. */
+static void mend_lead(void)
+{
+	if (vb_unlikely(leads_here))
+		vb_progress_lead_no_more();
+}
+
+bool vb_progress_lead(void)
+{
+	mend_lead();
+	leads_here = vb_arena && !atomic_exchange(&is_led, true);
+	return leads_here;
+}
+
+int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
+{
+	int err = 0;
+	vb_path_watch(true);
+	while (!err && !is_over(arg)) {
+		sleep_as_leader();
+		if (!is_work_waiting() && !is_over(arg))
+			err = vb_loop_wait();
+		atomic_store(&vb_arena->asleep, 0);
+		make_rounds();
+	}
+	return is_over(arg) ? 0 : err;
+}
+
+/* While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick finds that it has not. */
+void vb_progress_lead_no_more(void)
+{
+	leads_here = false;
+	atomic_store(&vb_arena->asleep, 0);
+	unsigned n = atomic_fetch_add(&leads, 1);
+	atomic_store(&is_led, false);
+	if (atomic_load(&ticking)) /* pairs with pass(), which looks at asleep after it has stopped ticking */
+		return;
+	fall_asleep();
+	if (n % LEADS_TO_TICK == 0 || is_work_waiting())
+		vb_loop_wake();
+}
+
+/* ---- arming, and the progress thread ---- */
+
 void vb_progress_arm(void)
 {
+	mend_lead();
 	atomic_store(&spins, 0);
 	atomic_store(&spinning, false);
 	if (!atomic_load(&vb_arena->asleep))
 		fall_asleep();
+	vb_path_settle();
 	vb_path_watch(true);
 	/* What came before peers could know that they must ring. */
-	if (vb_path_is_pending() || !run_queue_is_empty())
+	if (is_work_waiting())
 		vb_loop_wake();
 }
 
@@ -238,12 +330,23 @@ static void ask_for_fewer_polls(void)
 		atomic_store(&spin_polls, now / 2);
 }
 
+/* Have threads led since the last pass? Then the next one is due in a tick, and they may count on it. */
+static bool keep_ticking(void)
+{
+	unsigned n = atomic_load(&leads);
+	bool more = n != seen_leads;
+	seen_leads = n;
+	atomic_store(&ticking, more);
+	return more;
+}
+
 /* The progress thread's part. */
 static uint64_t pass(uint64_t now_ns)
 {
 	unsigned n = atomic_load(&polls);
 	if (atomic_load(&spinning) && n != seen_polls) {
 		seen_polls = n;
+		vb_path_settle();
 		ask_for_fewer_polls();
 		bool hears = vb_path_watch(false);
 		if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
@@ -253,16 +356,15 @@ static uint64_t pass(uint64_t now_ns)
 	deaf_ns = 0;
 	vb_path_watch(true);
 	seen_polls = n;
-	bool was_polled = atomic_exchange(&spinning, false), found = false;
-	atomic_store(&vb_arena->asleep, 0);
-	for (int i = 0; i < PASS_ROUNDS && round_once(); i++) {
-		found = true;
-		let_holder_run();
-	}
+	bool was_polled = atomic_exchange(&spinning, false), ticks = keep_ticking();
+	if (!(atomic_load(&vb_arena->asleep) & VB_ASLEEP_LEADER))
+		atomic_store(&vb_arena->asleep, 0);
+	bool found = make_rounds();
 	if (atomic_exchange(&needed, false) || found)
 		was_needed(was_polled);
-	fall_asleep();
-	return vb_path_is_pending() || !run_queue_is_empty() ? 0 : UINT64_MAX;
+	fall_asleep_if_awake();
+	vb_path_settle();
+	return is_work_waiting() ? 0 : ticks ? now_ns + TICK_NS : UINT64_MAX;
 }
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
@@ -299,6 +401,8 @@ static void forget(void)
 	vb_lock_init(&vb_progress_lock);
 	vb_list_init(&run_queue);
 	atomic_store(&spinning, false);
+	atomic_store(&is_led, false);
+	atomic_store(&ticking, false);
 	started = false;
 	pthread_mutex_init(&start_lock, NULL);
 }

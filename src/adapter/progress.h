@@ -6,6 +6,8 @@
  * vb_arena->asleep tells peers whether they must ring. It is 0 while a thread polls in a loop; the progress thread then only looks
  * in from time to time whether that thread still polls. A thread that arms a CQ is about to sleep, so arming sets asleep again.
  *
+ * A thread that waits for completion events may lead: do the progress thread's work while it waits (docs/architecture.md, "Leading").
+ *
  * Work on a QP is queued with vb_progress_later; whoever runs it holds a reference, so that a QP that was unlinked
  * (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
  */
@@ -24,6 +26,19 @@ extern struct vb_lock vb_progress_lock;
 bool vb_progress_is_due(void);
 /* One round by a thread that polls and found no completion. found: but news of the hot QP. False: nothing has happened. */
 bool vb_progress_poll(bool found);
+/*
+ * The calling thread leads from here on, until it calls vb_progress_lead_no_more: peers ring it instead of the progress thread, and it
+ * makes the rounds, in vb_progress_lead_until. False: another thread does, or the adapter is not there.
+ */
+bool vb_progress_lead(void);
+/* Works and sleeps until is_over: 0, or -EINTR as read(2). A cancellation point. is_over is called often, without locks of this module. */
+int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg);
+void vb_progress_lead_no_more(void);
+/*
+ * Do threads lead now and then, so that the progress thread looks within 1 ms at what they leave undone? Exact under vb_progress_lock for what is
+ * put off: once it is false, vb_path_settle will be called. Else a hint.
+ */
+bool vb_progress_is_ticking(void);
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

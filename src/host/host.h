@@ -127,6 +127,13 @@ VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 VB_EXPORT void vb_loop_wake(void);
 /* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
 VB_EXPORT int vb_loop_eventfd(void);
+/*
+ * A second eventfd, for a thread that waits in the progress thread's stead, one at a time: what wakes it, for peers; the same for this process; and the
+ * wait, until it has been written (0), or -EINTR after a signal handler without SA_RESTART, as read(2). A cancellation point.
+ */
+VB_EXPORT int vb_loop_waiter_eventfd(void);
+VB_EXPORT void vb_loop_wake_waiter(void);
+VB_EXPORT int vb_loop_wait(void);
 /* Rings another process's eventfd, got over a link. */
 void vb_eventfd_ring(int fd);
 /* True in the progress thread. */

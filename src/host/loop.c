@@ -55,21 +55,24 @@ static bool running_stopped; /* running_watch was stopped meanwhile */
 static uint64_t wait_until;
 
 static int epoll_fd = -1;
-static atomic_int event_fd = -1;
+static atomic_int event_fd = -1, waiter_fd = -1;
 static _Thread_local bool in_loop;
 static _Atomic(uint64_t (*)(uint64_t)) pass_hook;
 
 /* ---- waking ---- */
 
-void vb_loop_wake(void)
+static void ring_own(const atomic_int *eventfd)
 {
-	int fd = atomic_load_explicit(&event_fd, memory_order_relaxed);
+	int fd = atomic_load_explicit(eventfd, memory_order_relaxed);
 	int saved_errno = errno;
 	uint64_t one = 1;
 	/* A full counter is as good as a written one. */
 	if (fd >= 0 && write(fd, &one, sizeof one) < 0)
 		errno = saved_errno;
 }
+
+void vb_loop_wake(void) { ring_own(&event_fd); }
+void vb_loop_wake_waiter(void) { ring_own(&waiter_fd); }
 
 void vb_eventfd_ring(int fd)
 {
@@ -79,6 +82,14 @@ void vb_eventfd_ring(int fd)
 }
 
 int vb_loop_eventfd(void) { return atomic_load_explicit(&event_fd, memory_order_relaxed); }
+int vb_loop_waiter_eventfd(void) { return atomic_load_explicit(&waiter_fd, memory_order_relaxed); }
+
+/* A blocking read, because the kernel restarts it under SA_RESTART. */
+int vb_loop_wait(void)
+{
+	uint64_t rings;
+	return read(vb_loop_waiter_eventfd(), &rings, sizeof rings) < 0 ? -errno : 0;
+}
 
 bool vb_loop_is_current(void) { return in_loop; }
 
@@ -417,33 +428,38 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 	}
 }
 
-/* The eventfd's event has data 0, which no watch has: serials start at 1. */
-static int open_descriptors_locked(void)
+static int own_eventfd(int flags)
 {
-	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	vb_fd_own(fd);
-	struct epoll_event e = { .events = EPOLLIN };
-	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll_fd >= 0)
-		vb_fd_own(epoll_fd);
-	if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0) {
-		int err = -errno;
-		vb_fd_close_locked(epoll_fd);
-		vb_fd_close_locked(fd);
-		epoll_fd = -1;
-		return err;
-	}
-	atomic_store(&event_fd, fd);
-	return 0;
+	int fd = eventfd(0, flags | EFD_CLOEXEC);
+	if (fd >= 0)
+		vb_fd_own(fd);
+	return fd;
 }
 
 static void close_descriptors_locked(void)
 {
 	vb_fd_close_locked(atomic_exchange(&event_fd, -1));
+	vb_fd_close_locked(atomic_exchange(&waiter_fd, -1));
 	vb_fd_close_locked(epoll_fd);
 	epoll_fd = -1;
+}
+
+/* The eventfd's event has data 0, which no watch has: serials start at 1. */
+static int open_descriptors_locked(void)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int fd = own_eventfd(EFD_NONBLOCK), waiter = fd < 0 ? -1 : own_eventfd(0);
+	epoll_fd = waiter < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	int err = epoll_fd < 0 ? -errno : 0;
+	atomic_store(&event_fd, fd);
+	atomic_store(&waiter_fd, waiter);
+	if (!err) {
+		vb_fd_own(epoll_fd);
+		err = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+	}
+	if (err)
+		close_descriptors_locked();
+	return err;
 }
 
 int vb_loop_open_locked(void)
@@ -488,6 +504,7 @@ void vb_loop_forget(void)
 	vb_list_init(&cancellers);
 	epoll_fd = -1;
 	atomic_store(&event_fd, -1);
+	atomic_store(&waiter_fd, -1);
 	call_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_store(&call_waits, 0);
 	in_loop = false; /* if it was a callback that forked */

@@ -57,15 +57,21 @@ void vb_notifier_clear(struct vb_notifier *n)
 	eventfd_read(n->fd, &raises);
 }
 
+int vb_notifier_may_wait(const struct vb_notifier *n)
+{
+	int flags = fcntl(n->fd, F_GETFL);
+	if (flags < 0)
+		return -errno;
+	return flags & O_NONBLOCK ? -EAGAIN : 0;
+}
+
 /* A plain futex wait, because the kernel restarts it under SA_RESTART, which it never does for poll. */
 int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence)
 {
-	int flags = fcntl(n->fd, F_GETFL), cancel_type;
+	int cancel_type, refusal = vb_notifier_may_wait(n);
 
-	if (flags < 0)
-		return -errno;
-	if (flags & O_NONBLOCK)
-		return -EAGAIN;
+	if (refusal)
+		return refusal;
 	atomic_fetch_add(&n->waiters, 1); /* a thread that is cancelled here costs wakes that wake nobody */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &cancel_type);
 	long r = futex(n, FUTEX_WAIT, sequence);

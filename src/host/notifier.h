@@ -31,9 +31,13 @@ VB_EXPORT void vb_notifier_clear(struct vb_notifier *n);
 
 static inline uint32_t vb_notifier_sequence(struct vb_notifier *n) { return n->sequence; }
 
+static inline bool vb_notifier_is_raised(const struct vb_notifier *n) { return n->raised; }
+
+/* -EAGAIN: the program made the descriptor O_NONBLOCK. */
+VB_EXPORT int vb_notifier_may_wait(const struct vb_notifier *n);
 /*
- * Sleeps until there was a raise after `sequence` was taken: 0. -EAGAIN at once if the program made the descriptor
- * O_NONBLOCK; -EINTR after a signal handler without SA_RESTART, as read(2). A cancellation point.
+ * Sleeps until there was a raise after `sequence` was taken: 0. -EAGAIN at once if it may not wait; -EINTR after a signal handler without
+ * SA_RESTART, as read(2). A cancellation point.
  */
 VB_EXPORT int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence);
 

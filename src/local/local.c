@@ -11,6 +11,7 @@
 #include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "local/copy.h"
+#include "local/later.h"
 #include "local/mapped.h"
 #include "local/watch.h"
 
@@ -129,6 +130,7 @@ static int attach(struct vb_qp *qp)
 	l->again = (struct vb_timer){ .fire = vb_away_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
+	vb_list_init(&l->owing_node);
 	qp->path_state = l;
 	open_block(l);
 	join(l);
@@ -281,6 +283,7 @@ static void stop(struct vb_qp *qp)
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);
 	vb_watch_forget_locked(l);
+	vb_later_forget_locked(l);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
@@ -492,6 +495,7 @@ static struct vb_path_ops local_path = {
 	.take_news = take_news,
 	.poll = look,
 	.sleep = vb_watch_end,
+	.settle = vb_later_ring_all,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,
 	.describe = describe,
@@ -502,6 +506,7 @@ static void forget(void)
 {
 	vb_list_init(&attached);
 	vb_watch_reset();
+	vb_later_reset();
 }
 
 __attribute__((constructor)) static void offer(void)

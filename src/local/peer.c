@@ -18,7 +18,7 @@ enum {
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
-	PROTOCOL = 1,
+	PROTOCOL = 2,
 };
 
 /* The second message on a link: what the sender found out about copying. */
@@ -73,7 +73,7 @@ static struct vb_peer *peer_new(int fd, pid_t pid)
 	}
 	p->fd = fd;
 	p->pid = pid;
-	p->eventfd = -1;
+	p->eventfd = p->waiter_eventfd = -1;
 	p->out = vb_arena_at(bells);
 	atomic_init(&p->refs, 1);
 	atomic_init(&p->state, VB_PEER_CONNECTING);
@@ -91,6 +91,7 @@ void vb_peer_put(struct vb_peer *p)
 	if (p->fd >= 0)
 		vb_fd_close(p->fd);
 	vb_fd_close(p->eventfd);
+	vb_fd_close(p->waiter_eventfd);
 	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
 	free(p);
 }
@@ -133,8 +134,8 @@ static int send_hello(struct vb_peer *p)
 		.arena_bytes = VB_ARENA_BYTES,
 		.arena_address = (uintptr_t)vb_arena,
 	};
-	int fds[2] = { vb_arena_fd(), vb_loop_eventfd() };
-	return vb_link_send(p->fd, &h, sizeof(h), fds, 2);
+	int fds[3] = { vb_arena_fd(), vb_loop_eventfd(), vb_loop_waiter_eventfd() };
+	return vb_link_send(p->fd, &h, sizeof(h), fds, 3);
 }
 
 const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t bytes)
@@ -154,11 +155,11 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	return p->pid > 0 && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
 }
 
-/* Keeps fds[1], which it replaces by -1. */
+/* Keeps fds[1] and fds[2], which it replaces by -1. */
 static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
 	const void *arena;
-	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != PROTOCOL || h->arena_bytes != VB_ARENA_BYTES || nfds != 2)
+	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != PROTOCOL || h->arena_bytes != VB_ARENA_BYTES || nfds != 3)
 		return -EPROTO;
 	int err = vb_shm_map_peer(fds[0], VB_ARENA_BYTES, &arena);
 	if (err)
@@ -167,7 +168,8 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	p->arena = arena;
 	p->nonce = h->nonce;
 	p->eventfd = fds[1];
-	fds[1] = -1;
+	p->waiter_eventfd = fds[2];
+	fds[1] = fds[2] = -1;
 	p->in = vb_peer_range(p, h->bells, sizeof(*p->in));
 	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_ARENA_VERSION || p->arena->nonce != h->nonce || !p->in ||
 	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
@@ -465,6 +467,16 @@ const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)
 
 /* ---- bells ---- */
 
+static void wake_owner(const struct vb_peer *p, bool leader)
+{
+	if (p != self)
+		vb_eventfd_ring(leader ? p->waiter_eventfd : p->eventfd);
+	else if (leader)
+		vb_loop_wake_waiter();
+	else
+		vb_loop_wake();
+}
+
 void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 {
 	if (vb_unlikely(atomic_load_explicit(&p->state, memory_order_acquire) != VB_PEER_UP))
@@ -476,10 +488,7 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 	if (vb_likely(!asleep || asleep == atomic_load_explicit(&p->rung, memory_order_relaxed)))
 		return;
 	atomic_store_explicit(&p->rung, asleep, memory_order_relaxed);
-	if (p == self)
-		vb_loop_wake();
-	else
-		vb_eventfd_ring(p->eventfd);
+	wake_owner(p, asleep & VB_ASLEEP_LEADER);
 }
 
 unsigned vb_peers_list(struct vb_peer **peers, unsigned max)

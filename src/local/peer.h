@@ -33,7 +33,7 @@ struct vb_peer {
 	atomic_uint refs;
 	pid_t pid;
 	int fd;                          /* the link; -1: this process itself */
-	int eventfd;                     /* to ring; -1 until UP */
+	int eventfd, waiter_eventfd;     /* to ring: its progress thread, or the thread that leads; -1 until UP */
 	const struct vb_arena_head *arena;
 	uint64_t nonce;
 	struct vb_shm_bells *out;        /* in our arena */
@@ -55,6 +55,11 @@ struct vb_peer {
 int vb_peer_get(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);
 
+/* Would a bell have to wake it? A hint. */
+static inline bool vb_peer_is_asleep(const struct vb_peer *peer)
+{
+	return atomic_load_explicit(&peer->arena->asleep, memory_order_relaxed) != 0;
+}
 /* Tells the peer to look at its QP qpn. The memory that it will look at was written before. */
 void vb_peer_ring(struct vb_peer *peer, uint32_t qpn);
 /* The control block of one of the peer's QPs; NULL if the peer does not own that number. Its arena is mapped, as when it is UP. */

@@ -42,6 +42,7 @@ struct vb_local_qp {
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
 	uint32_t epoch;                             /* of this QP, 24 bits */
 	atomic_uint hits;                           /* news that polls have found, towards its being watched */
+	atomic_bool owes_bell;                      /* for an ack (local/later.h) */
 
 	struct {
 		uint8_t *ring;
@@ -94,6 +95,7 @@ struct vb_local_qp {
 	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
+	struct vb_list owing_node;                  /* in later.c's list */
 	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */

@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
+#include "local/later.h"
 #include "local/serve.h"
-#include "local/watch.h"
 #include "wire/timers.h"
 
 static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
@@ -735,7 +735,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (vb_unlikely(step == STEP_FAIL))
 		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
 	else if (n)
-		vb_watch_ring(l);
+		vb_later_ring(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
 	return v;

@@ -20,7 +20,7 @@
 #include "host/route.h"
 #include "local/shared.h"
 
-enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105 };
+enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105, WAITER_FD = 106 };
 enum { MAX_PORTS = 8, MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES = 8192 };
 
 struct fake_host fake;
@@ -139,7 +139,10 @@ static bool woken;
 void vb_loop_set_pass(uint64_t (*function)(uint64_t now_ns)) { pass = function; }
 void vb_loop_wake(void) { woken = true; }
 int vb_loop_eventfd(void) { return EVENT_FD; }
-void vb_eventfd_ring(int fd) { must(fd == EVENT_FD); }
+int vb_loop_waiter_eventfd(void) { return WAITER_FD; }
+void vb_loop_wake_waiter(void) {}
+int vb_loop_wait(void) { return -EINTR; }
+void vb_eventfd_ring(int fd) { must(fd == EVENT_FD || fd == WAITER_FD); }
 bool vb_loop_is_current(void) { return true; }
 bool vb_loop_callback_is_stopped(void) { return false; }
 bool vb_loop_has_caller(void) { return false; }
@@ -418,7 +421,7 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 	memcpy(msg, link_in.bytes, link_in.len);
 	*nfds = link_in.num_fds;
 	for (int i = 0; i < *nfds; i++)
-		fds[i] = i == 0 ? ARENA_FD : EVENT_FD;
+		fds[i] = i == 0 ? ARENA_FD : i == 1 ? EVENT_FD : WAITER_FD;
 	return (ssize_t)link_in.len;
 }
 
@@ -452,10 +455,10 @@ void fake_link_hang_up(void)
 void fake_link_hello(void)
 {
 	const struct vb_arena_head *head = (const void *)fake_arena;
-	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = 1, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = 2, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
 		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_BYTES, .arena_address = FAKE_ARENA };
 
-	fake_link_message(&hello, sizeof(hello), 2);
+	fake_link_message(&hello, sizeof(hello), 3);
 }
 
 /* ---- memory ---- */
@@ -641,6 +644,7 @@ void vb_notifier_fini(struct vb_notifier *n) { }
 void vb_notifier_raise(struct vb_notifier *n) { n->sequence++; }
 void vb_notifier_wake(struct vb_notifier *n) { }
 void vb_notifier_clear(struct vb_notifier *n) { }
+int vb_notifier_may_wait(const struct vb_notifier *n) { return -EAGAIN; }
 int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence) { return -EAGAIN; }
 
 /* ---- start ---- */
