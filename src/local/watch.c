@@ -10,10 +10,13 @@ enum {
 static struct vb_local_qp *watched[MOST];
 static unsigned count;
 
-/* vb_progress_lock is held, under which those that are asleep have ended all watching. */
+/*
+ * vb_progress_lock is held, under which those that are asleep have ended all watching. It costs a fence of all processors to end, so it is not
+ * for programs that sleep again and again.
+ */
 static bool may_watch_locked(const struct vb_local_qp *l)
 {
-	return count < MOST && !atomic_load(&vb_arena->asleep) && atomic_load(&l->resp.serving) &&
+	return count < MOST && !atomic_load(&vb_arena->asleep) && !vb_progress_is_ticking() && atomic_load(&l->resp.serving) &&
 	       (atomic_load(&l->mine->mode) & VB_SHM_RESPONDS) && !atomic_load(&l->mine->watched);
 }
 
