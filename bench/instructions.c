@@ -26,7 +26,7 @@ static struct ibv_mr *mr;
 static uint8_t (*bytes)[64];      /* what comes, what goes */
 
 /* The calls that are counted, one in each exchange: writing a dump takes so long that the progress thread would take over. */
-enum call { POST_RECV, POST_SEND, POLL_RECEIVER, POLL_SENDER, POST_BUILT, CALLS };
+enum call { POST_RECV, POST_SEND, POLL_RECEIVER, POLL_SENDER, POST_BUILT, POST_FILLED, CALLS };
 
 static enum call counted;
 
@@ -139,6 +139,20 @@ static __attribute__((noinline)) void build_sends(int length)
 	check(ibv_wr_complete(ex) == 0, "ibv_wr_complete");
 }
 
+/* What a program does for the same without them: it fills requests in, and posts these. */
+static __attribute__((noinline)) void fill_and_post(int length)
+{
+	static struct ibv_send_wr wrs[LIST];
+	static struct ibv_sge sges[LIST];
+	struct ibv_send_wr *bad;
+
+	for (int i = 0; i < length; i++) {
+		sges[i] = (struct ibv_sge){ send_sge.addr, send_sge.length, send_sge.lkey };
+		wrs[i] = (struct ibv_send_wr){ .next = i + 1 < length ? &wrs[i + 1] : NULL, .sg_list = &sges[i], .num_sge = 1, .opcode = IBV_WR_SEND };
+	}
+	check(ibv_post_send(qp, wrs, &bad) == 0, "ibv_post_send");
+}
+
 static void post_write(void)
 {
 	post_sends(1);
@@ -162,10 +176,10 @@ static void exchange_sends(unsigned me, int length)
 	step();
 	poll_in_vain();
 	step();
-	if (me == 0 && counted == POST_BUILT) {
-		begin(POST_BUILT);
-		build_sends(length);
-		end(POST_BUILT);
+	if (me == 0 && (counted == POST_BUILT || counted == POST_FILLED)) {
+		begin(counted);
+		(counted == POST_BUILT ? build_sends : fill_and_post)(length);
+		end(counted);
 	} else if (me == 0) {
 		begin(POST_SEND);
 		post_sends(0);
@@ -221,10 +235,11 @@ static void count_sends(unsigned me, int length)
 
 static void count_built_sends(unsigned me, int length)
 {
-	counted = POST_BUILT;
-	exchange_sends(me, length);
-	if (me == 0)
-		CALLGRIND_DUMP_STATS_AT("send: ibv_wr_*");
+	for (counted = POST_BUILT; counted <= POST_FILLED; counted++) {
+		exchange_sends(me, length);
+		if (me == 0)
+			CALLGRIND_DUMP_STATS_AT(counted == POST_BUILT ? "send: ibv_wr_*" : "send: filled in and post_send");
+	}
 }
 
 static void count_writes(unsigned me, int length)

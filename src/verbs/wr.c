@@ -9,16 +9,21 @@
 
 #include "verbs/verbs.h"
 
-/* The arrays move when they grow; then what points into them is led to the new place. */
+/*
+ * The arrays move when they grow; then what points into them is led to the new place. What each call looks at is kept as pointers: the
+ * last request (NULL: there is none yet) and the free places.
+ */
 struct vb_wr_batch {
-	struct vb_lock lock;
-	bool is_single_threaded;    /* by a thread domain: the lock is left alone */
+	struct ibv_send_wr *last, *next_wr, *wrs_end;
+	struct ibv_sge *next_sge, *sges_end;
 	int err;                    /* errno value of the first mistake */
-	struct ibv_send_wr nowhere; /* what is set of a request for which there was no memory */
-	struct ibv_send_wr *wrs;    /* each leads to the next one in the array */
+	bool is_single_threaded;    /* by a thread domain: the lock is left alone */
+	struct vb_lock lock;
+	struct ibv_send_wr *wrs;    /* each leads to the next one in the array, but for the last of a batch that is being posted */
 	struct ibv_sge *sges;
 	uint8_t *bytes;             /* inline data */
-	size_t nwrs, wrs_room, nsges, sges_room, nbytes, bytes_room;
+	size_t nbytes, bytes_room;
+	struct ibv_send_wr nowhere; /* what is set of a request for which there was no memory */
 };
 
 static struct vb_verbs_qp *of(struct ibv_qp_ex *ex) { return vb_container_of(ex, struct vb_verbs_qp, ex); }
@@ -35,55 +40,60 @@ static void mistake(struct vb_wr_batch *b, int err, const char *why)
 
 /* ---- room ---- */
 
-/* Of at least `wanted` elements, the new ones zero; NULL: there is no memory. The old array stays until its caller frees it. */
-static void *larger(struct vb_wr_batch *b, const void *array, size_t element_bytes, size_t wanted, size_t *room)
+/* Of `room` elements, the first `used` from the old array, which stays until its caller frees it; NULL: there is no memory. */
+static void *larger(struct vb_wr_batch *b, const void *array, size_t element_bytes, size_t used, size_t room)
 {
-	uint8_t *grown = calloc(2 * wanted, element_bytes);
-	if (!grown) {
+	uint8_t *grown = calloc(room, element_bytes);
+	if (!grown)
 		mistake(b, ENOMEM, "no memory for the work requests");
-		return NULL;
-	}
-	if (array)
-		memcpy(grown, array, *room * element_bytes);
-	*room = 2 * wanted;
+	else if (used)
+		memcpy(grown, array, used * element_bytes);
 	return grown;
 }
 
 static bool grow_wrs(struct vb_wr_batch *b)
 {
-	struct ibv_send_wr *wrs = larger(b, b->wrs, sizeof(*wrs), b->nwrs + 1, &b->wrs_room);
+	size_t used = (size_t)(b->next_wr - b->wrs), room = 2 * (used + 1);
+	struct ibv_send_wr *wrs = larger(b, b->wrs, sizeof(*wrs), used, room);
 	if (!wrs)
 		return false;
-	for (size_t i = 0; i < b->nwrs; i++)
+	for (size_t i = 0; i + 1 < room; i++)
 		wrs[i].next = &wrs[i + 1];
 	free(b->wrs);
 	b->wrs = wrs;
+	b->next_wr = wrs + used;
+	b->wrs_end = wrs + room;
 	return true;
 }
 
 static bool grow_sges(struct vb_wr_batch *b, size_t more)
 {
-	struct ibv_sge *sges = larger(b, b->sges, sizeof(*sges), b->nsges + more, &b->sges_room);
+	size_t used = (size_t)(b->next_sge - b->sges), room = 2 * (used + more);
+	struct ibv_sge *sges = larger(b, b->sges, sizeof(*sges), used, room);
 	if (!sges)
 		return false;
-	for (size_t i = 0; i < b->nwrs; i++)
-		if (b->wrs[i].num_sge)
-			b->wrs[i].sg_list = sges + (b->wrs[i].sg_list - b->sges);
+	for (struct ibv_send_wr *wr = b->wrs; wr < b->next_wr; wr++)
+		if (wr->num_sge)
+			wr->sg_list = sges + (wr->sg_list - b->sges);
 	free(b->sges);
 	b->sges = sges;
+	b->next_sge = sges + used;
+	b->sges_end = sges + room;
 	return true;
 }
 
 static bool grow_bytes(struct vb_wr_batch *b, size_t more)
 {
-	uint8_t *bytes = larger(b, b->bytes, 1, b->nbytes + more, &b->bytes_room);
+	size_t room = 2 * (b->nbytes + more);
+	uint8_t *bytes = larger(b, b->bytes, 1, b->nbytes, room);
 	if (!bytes)
 		return false;
-	for (size_t i = 0; i < b->nwrs; i++)
-		if (b->wrs[i].send_flags & IBV_SEND_INLINE && b->wrs[i].num_sge)
-			b->wrs[i].sg_list->addr += (uintptr_t)bytes - (uintptr_t)b->bytes;
+	for (struct ibv_send_wr *wr = b->wrs; wr < b->next_wr; wr++)
+		if (wr->send_flags & IBV_SEND_INLINE && wr->num_sge)
+			wr->sg_list->addr += (uintptr_t)bytes - (uintptr_t)b->bytes;
 	free(b->bytes);
 	b->bytes = bytes;
+	b->bytes_room = room;
 	return true;
 }
 
@@ -91,21 +101,16 @@ static bool grow_bytes(struct vb_wr_batch *b, size_t more)
 
 static inline struct ibv_send_wr *last(struct vb_wr_batch *b)
 {
-	if (vb_likely(b->nwrs))
-		return &b->wrs[b->nwrs - 1];
-	mistake(b, EINVAL, "a setter was called before any work request");
-	return NULL;
+	if (vb_unlikely(!b->last))
+		mistake(b, EINVAL, "a setter was called before any work request");
+	return b->last;
 }
 
 /* What only some requests have is as it was in the last batch, but for what ibv_post_send(3) looks at in others, too. */
-static inline struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+static inline struct ibv_send_wr *fill(struct ibv_qp_ex *ex, struct vb_wr_batch *b, enum ibv_wr_opcode opcode)
 {
-	struct vb_wr_batch *b = of(ex)->batch;
-	if (vb_unlikely(b->nwrs == b->wrs_room) && !grow_wrs(b))
-		return &b->nowhere;
-	struct ibv_send_wr *wr = &b->wrs[b->nwrs++];
+	struct ibv_send_wr *wr = b->last = b->next_wr++;
 	wr->wr_id = ex->wr_id;
-	wr->next = wr + 1;
 	wr->num_sge = 0;
 	wr->opcode = opcode;
 	wr->send_flags = ex->wr_flags & ~(unsigned)IBV_SEND_INLINE; /* which a setter says */
@@ -114,6 +119,19 @@ static inline struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode o
 	wr->wr.rdma.rkey = 0;
 	wr->qp_type.xrc.remote_srqn = 0;
 	return wr;
+}
+
+/* Apart, so that those which find room, nearly all, need not save what a call would destroy. */
+static __attribute__((noinline)) struct ibv_send_wr *add_with_room(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+{
+	struct vb_wr_batch *b = of(ex)->batch;
+	return grow_wrs(b) ? fill(ex, b, opcode) : &b->nowhere;
+}
+
+static inline struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+{
+	struct vb_wr_batch *b = of(ex)->batch;
+	return vb_likely(b->next_wr != b->wrs_end) ? fill(ex, b, opcode) : add_with_room(ex, opcode);
 }
 
 static struct ibv_send_wr *add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr)
@@ -201,14 +219,14 @@ static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 /* ---- data ---- */
 
 /* Room for the last request's scatter/gather list, which is the caller's to fill; NULL: a mistake was made. */
-static inline struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
+static struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
 {
 	struct ibv_send_wr *wr = last(b);
-	if (!wr || (vb_unlikely(b->nsges + count > b->sges_room) && !grow_sges(b, count)))
+	if (!wr || (vb_unlikely(count > (size_t)(b->sges_end - b->next_sge)) && !grow_sges(b, count)))
 		return NULL;
-	wr->sg_list = &b->sges[b->nsges];
+	wr->sg_list = b->next_sge;
 	wr->num_sge = (int)count;
-	b->nsges += count;
+	b->next_sge += count;
 	return wr->sg_list;
 }
 
@@ -224,11 +242,26 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sg
 		memcpy(to, list, count * sizeof(*list));
 }
 
-static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+static __attribute__((noinline)) void set_sge_with_room(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	struct ibv_sge *to = add_sges(of(ex)->batch, 1);
-	if (vb_likely(to != NULL))
+	if (to)
 		*to = (struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey };
+}
+
+static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct vb_wr_batch *b = of(ex)->batch;
+	struct ibv_sge *to = b->next_sge;
+	struct ibv_send_wr *wr = b->last;
+	if (vb_unlikely(!wr || to == b->sges_end)) {
+		set_sge_with_room(ex, lkey, addr, length);
+		return;
+	}
+	b->next_sge = to + 1;
+	wr->sg_list = to;
+	wr->num_sge = 1;
+	*to = (struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey };
 }
 
 /* The data is gathered here into one entry, so that the number of buffers does not count. */
@@ -285,7 +318,10 @@ static void wr_start(struct ibv_qp_ex *ex)
 	if (!b->is_single_threaded)
 		vb_lock(&b->lock);
 	b->err = 0;
-	b->nwrs = b->nsges = b->nbytes = 0;
+	b->last = NULL;
+	b->next_wr = b->wrs;
+	b->next_sge = b->sges;
+	b->nbytes = 0;
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
@@ -301,9 +337,10 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int err = -vb_refuse_inherited(ex->qp_base.context, "ibv_wr_complete");
 	if (!err)
 		err = b->err;
-	if (!err && b->nwrs) {
-		last(b)->next = NULL;
+	if (!err && b->last) {
+		b->last->next = NULL;
 		err = ex->qp_base.context->ops.post_send(&ex->qp_base, b->wrs, NULL); /* in front of which checks and others may be */
+		b->last->next = b->last + 1;
 	}
 	wr_abort(ex);
 	return err;
