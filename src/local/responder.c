@@ -117,6 +117,13 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 		atomic_store_explicit(&l->req.told, taken, memory_order_relaxed);
 }
 
+/* -EINVAL: it is neither this process's, nor can it be another's. */
+static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
+{
+	l->resp.away = !vb_xrc_select(l->qp, srqn);
+	return l->resp.away && !l->qp->xrcd->share ? -EINVAL : 0;
+}
+
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
@@ -142,8 +149,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	r->inline_data = s->data;
 	if (!is_sane(l, r))
 		return fail_request(f, "the peer's work request is malformed");
-	l->resp.away = vb_unlikely(l->qp->xrcd != NULL) && !vb_xrc_select(l->qp, r->srqn);
-	if (vb_unlikely(l->resp.away) && !l->qp->xrcd->share)
+	if (vb_unlikely(l->qp->xrcd != NULL) && turn_to_queue(l, r->srqn))
 		return fail_request(f, "the XRC domain has no shared receive queue of this number");
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;

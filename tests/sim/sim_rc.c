@@ -16,7 +16,7 @@
  * The oracle. An end's memory is changed only by its peer's requests, in their order; so the poster keeps a shadow of it, brought
  * up to date when a request is posted, and knows every READ's and atomic's answer in advance. (A READ may be executed twice, so what
  * changes its range later is posted with a fence.) SENDs are compared as they are placed: their bytes follow from their
- * number. At the end all memory must be as its shadow. A packet that was ignored must have left the machine as it was, bit for bit.
+ * number. A flush finds its range as the shadow was when it was posted. At the end all memory must be as its shadow. A packet that was ignored must have left the machine as it was, bit for bit.
  *
  * A host also has words that atomics of all connections to it meet in. Each such atomic carries an operand of its own, by which its
  * execution is known: it must happen once, between posting and completion, and the answer must be what it found. So there is an order,
@@ -80,8 +80,8 @@ static const struct profile profiles[] = {
 /* A request as its poster remembers it. */
 struct posted {
 	struct vb_request request;
-	uint8_t *got, *expected;	/* answers of READs and atomics */
-	bool is_shared, is_executed;	/* an atomic on a shared word: expected is known when it has been executed */
+	uint8_t *got, *expected;	/* answers of READs and atomics; what a flush finds */
+	bool is_shared, is_executed;	/* an atomic on a shared word: expected is known when it has been executed; is_executed: of flushes too */
 };
 
 struct end {
@@ -212,6 +212,8 @@ static uint64_t execute_atomic(uint8_t *at, uint8_t kind, uint64_t swap_or_add, 
 	uint64_t old, now;
 
 	memcpy(&old, at, 8);
+	if (kind == VB_REQ_ATOMIC_WRITE)
+		compare = old;
 	now = kind == VB_REQ_FETCH_ADD ? old + swap_or_add : old == compare ? swap_or_add : old;
 	memcpy(at, &now, 8);
 	return old;
@@ -251,6 +253,29 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 
 static int invalidate(void *ctx, uint32_t rkey) { return 0; }
 
+/* The oldest one that has not been executed: they go in order. */
+static struct posted *find_flush(struct end *poster)
+{
+	for (unsigned i = poster->num_done; i < poster->num_posted; i++)
+		if (poster->posted[i].request.kind == VB_REQ_FLUSH && !poster->posted[i].is_executed)
+			return &poster->posted[i];
+	return NULL;
+}
+
+static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t how)
+{
+	struct end *end = ctx;
+
+	if (check(ctx, rkey, addr, len, VB_ACCESS_READ))
+		return -EACCES;
+	struct posted *p = find_flush(end->peer);
+	CHECK(p && p->request.remote_addr == addr && p->request.compare == len && p->request.swap_or_add == how,
+	      "end %u flushes what nobody asked for", end->index);
+	CHECK(memcmp(end->memory + (addr - BASE), p->expected, len) == 0, "end %u flushes before what was written, or behind it", end->index);
+	p->is_executed = true;
+	return 0;
+}
+
 static unsigned count_receives(void *ctx)
 {
 	const struct end *end = ctx;
@@ -280,6 +305,7 @@ static const struct vb_responder_ops ops = {
 	.write = write_memory,
 	.atomic = atomic,
 	.invalidate = invalidate,
+	.flush = flush,
 };
 
 /* --- requester's side ------------------------------------------------------------------------------------------ */
@@ -307,10 +333,27 @@ static uint32_t random_length(const struct end *end)
 	return sim_pick(3 * end->mtu);
 }
 
+/* An atomic write's data follow from its number, as a WRITE's. */
+static void aim_rarer(struct vb_request *r)
+{
+	if (r->kind == VB_REQ_ATOMIC_WRITE) {
+		r->length = 8;
+		r->remote_addr = BASE + 8 * sim_pick(ATOMIC_AREA / 8);
+		return;
+	}
+	r->compare = sim_pick(4) ? sim_pick(MAX_MESSAGE) : 0;
+	r->remote_addr = BASE + sim_pick(MEMORY - (uint32_t)r->compare + 1);
+	r->swap_or_add = vb_flush(1 + sim_pick(2), sim_pick(2));
+}
+
 static struct vb_request random_request(struct end *end)
 {
-	struct vb_request r = { .kind = (uint8_t)sim_pick(5), .rkey = RKEY, .solicited = sim_pick(2), .fence = sim_happens(50) };
+	struct vb_request r = { .kind = (uint8_t)sim_pick(7), .rkey = RKEY, .solicited = sim_pick(2), .fence = sim_happens(50) };
 
+	if (r.kind > VB_REQ_FETCH_ADD) {
+		aim_rarer(&r);
+		return r;
+	}
 	if (r.kind > VB_REQ_READ && sim_pick(2)) {
 		unsigned word = sim_pick(WORDS);
 		r.length = 8;
@@ -346,7 +389,7 @@ static bool overlaps(const struct vb_request *a, const struct vb_request *b)
 /* A READ that is not done may be executed again: what changes its range has to wait for it. */
 static bool needs_fence(const struct end *end, const struct vb_request *r)
 {
-	if (r->kind == VB_REQ_SEND || r->kind == VB_REQ_READ)
+	if (r->kind == VB_REQ_SEND || r->kind == VB_REQ_READ || r->kind == VB_REQ_FLUSH)
 		return false;
 	for (unsigned i = end->num_done; i < end->num_posted; i++)
 		if (end->posted[i].request.kind == VB_REQ_READ && overlaps(&end->posted[i].request, r))
@@ -363,17 +406,19 @@ static void foresee(struct end *end, unsigned number)
 
 	if (vb_request_is_answered(r)) {
 		p->got = calloc(1, r->length + 1);
-		p->expected = calloc(1, r->length + 1);
+		p->expected = calloc(1, (r->kind == VB_REQ_FLUSH ? r->compare : r->length) + 1);
 	}
 	p->is_shared = r->kind > VB_REQ_READ && is_shared(r->remote_addr);
 	if (p->is_shared)
 		return;
 	if (end->refused_at >= 0 && number >= (unsigned)end->refused_at)
 		return;
-	if (r->kind == VB_REQ_WRITE)
+	if (r->kind == VB_REQ_WRITE || r->kind == VB_REQ_ATOMIC_WRITE)
 		fill(at, end, number, 0, r->length);
 	else if (r->kind == VB_REQ_READ)
 		memcpy(p->expected, at, r->length);
+	else if (r->kind == VB_REQ_FLUSH)
+		memcpy(p->expected, at, r->compare);
 	else if (r->kind != VB_REQ_SEND) {
 		uint64_t old = execute_atomic(at, r->kind, r->swap_or_add, r->compare);
 		memcpy(p->expected, &old, 8);
@@ -382,11 +427,13 @@ static void foresee(struct end *end, unsigned number)
 
 static void refuse(struct vb_request *r)
 {
-	static const struct vb_request refused[] = {
+	const struct vb_request refused[] = {
 		{ .kind = VB_REQ_WRITE, .length = 5000, .rkey = RKEY + 1, .remote_addr = BASE },
 		{ .kind = VB_REQ_READ, .length = 5000, .rkey = RKEY, .remote_addr = BASE + MEMORY - 100 },
 		{ .kind = VB_REQ_FETCH_ADD, .length = 8, .rkey = RKEY, .remote_addr = BASE - 8 },
 		{ .kind = VB_REQ_READ, .length = 1, .rkey = 0, .remote_addr = UINT64_MAX },
+		{ .kind = VB_REQ_ATOMIC_WRITE, .length = 8, .rkey = RKEY, .remote_addr = BASE + MEMORY },
+		{ .kind = VB_REQ_FLUSH, .rkey = RKEY + 1, .remote_addr = BASE, .compare = 100, .swap_or_add = vb_flush(1, 0) },
 	};
 
 	*r = refused[sim_pick(VB_ARRAY_LEN(refused))];
@@ -450,7 +497,8 @@ static void complete(struct end *end, const struct vb_rc_completion *c)
 		return;
 	}
 	CHECK((int)c->position != end->refused_at, "end %u: %u was not refused", end->index, c->position);
-	CHECK(!p->is_shared || p->is_executed, "end %u: atomic %u completes and was not executed", end->index, c->position);
+	CHECK((!p->is_shared && p->request.kind != VB_REQ_FLUSH) || p->is_executed, "end %u: %u completes and was not executed", end->index,
+	      c->position);
 	CHECK(!p->expected || memcmp(p->got, p->expected, p->request.length) == 0,
 		"end %u: wrong answer to %u", end->index, c->position);
 	end->num_done++;
