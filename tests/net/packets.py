@@ -21,7 +21,7 @@ RC, UC, UD, XRC = "RC", "UC", "UD", "XRC"
 SERVICES = {0: RC, 1: UC, 3: UD, 5: XRC}
 
 # Operation bits: (name, extension headers in bytes, may have a payload). Table 38 of volume 1.
-RETH, AETH, IMMDT, IETH, ATOMICETH, ATOMICACKETH, DETH, XRCETH = 16, 4, 4, 4, 28, 8, 8, 4
+RETH, AETH, IMMDT, IETH, ATOMICETH, ATOMICACKETH, DETH, XRCETH, FETH = 16, 4, 4, 4, 28, 8, 8, 4, 4
 CONNECTED = {
     0x00: ("SEND_FIRST", 0, True), 0x01: ("SEND_MIDDLE", 0, True), 0x02: ("SEND_LAST", 0, True),
     0x03: ("SEND_LAST_IMM", IMMDT, True), 0x04: ("SEND_ONLY", 0, True), 0x05: ("SEND_ONLY_IMM", IMMDT, True),
@@ -34,6 +34,7 @@ RELIABLE = CONNECTED | {
     0x10: ("READ_RESPONSE_ONLY", AETH, True), 0x11: ("ACKNOWLEDGE", AETH, False),
     0x12: ("ATOMIC_ACKNOWLEDGE", AETH + ATOMICACKETH, False), 0x13: ("COMPARE_SWAP", ATOMICETH, False),
     0x14: ("FETCH_ADD", ATOMICETH, False), 0x16: ("SEND_LAST_INV", IETH, True), 0x17: ("SEND_ONLY_INV", IETH, True),
+    0x1c: ("FLUSH", FETH + RETH, False), 0x1d: ("ATOMIC_WRITE", RETH, True),
 }
 RESPONSES = range(0x0d, 0x13)
 OPERATIONS = {

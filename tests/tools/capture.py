@@ -145,7 +145,7 @@ def check_sequences(capture, direction=OUT):
         expect(p.psn, expected.get(flow, p.psn), f"PSN of packet {p.number} ({p.name})")
         taken = read_packets(c) if p.name == "READ_REQUEST" else 1
         expected[flow] = p.psn + taken & 0xffffff
-        if p.name.endswith(("ONLY", "LAST", "IMM", "INV", "REQUEST", "SWAP", "ADD")):
+        if p.name.endswith(("ONLY", "LAST", "IMM", "INV", "REQUEST", "SWAP", "ADD", "FLUSH", "ATOMIC_WRITE")):
             asked[c.interface, p.psn + taken - 1 & 0xffffff] += 1
     expect(answered, asked, "each message is answered once")
     expect(bool(asked), True, "messages")
@@ -276,6 +276,20 @@ def local_atomics():
         expect(client.names(IN)["ATOMIC_ACKNOWLEDGE"], 50, "answers")
         del server
     return None
+
+
+@case
+def flushes_and_atomic_writes():
+    """No program posts these: two cases of our own do. Both are answered like a READ of nothing."""
+    for test, case_name, name, count in (("builders", "flushes", "FLUSH", 2), ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100)):
+        path = log(f"{name}.pcapng")
+        program = os.path.join(BUILD, "tests", "conformance", "rc", f"test_rc_{test}")
+        done = subprocess.run([VERBATIM, "run", f"--capture={path}", "--", program, f"{case_name} (two processes)"],
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        expect(done.returncode, 0, f"exit status of {case_name} ({done.stdout[-200:]})")
+        capture = Capture(path).judge()
+        for direction, packet in ((OUT, name), (IN, "READ_RESPONSE_ONLY")):
+            expect(capture.names(direction)[packet] >= count, True, f"{packet} among {capture.names(direction)}")
 
 
 @case
