@@ -58,11 +58,11 @@ bool vb_device_is_cut(const struct in6_addr *gid);
 /* Raises an event of port or device in all contexts. */
 void vb_device_raise(const char *name, enum ibv_event_type type);
 
-/* Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence under the call's name. */
 /* 0, unless ports are to look like InfiniBand's (vb_link_is_infiniband): then the same for all processes of the host. */
 uint16_t vb_device_lid(const struct vb_device *dev);
 /* A destination that is this port's own LID gets the GIDs that it stands for, is_global aside; whatever else stays as it is. */
 void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr);
+/* Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence under the call's name. */
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid);
 
 /* The GID table's rules, for the table of a device whose interface looks like netif (also netif's first time). */

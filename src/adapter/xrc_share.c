@@ -86,9 +86,10 @@ static bool is_one(const struct vb_xrc_request *r, size_t data_bytes)
 		return (r->kind == VB_REQ_COMPARE_SWAP || r->kind == VB_REQ_FETCH_ADD) && r->address % 8 == 0 && !data_bytes;
 	case VB_XRC_DONE:
 		return r->kind <= VB_TAIL_INVALIDATE && !data_bytes;
+	case VB_XRC_END:
+		return r->kind <= IBV_WC_TM_RNDV_INCOMPLETE && !data_bytes;
 	case VB_XRC_SELECT:
 	case VB_XRC_TAKE:
-	case VB_XRC_END:
 	case VB_XRC_INVALIDATE:
 	case VB_XRC_OPEN_QP:
 	case VB_XRC_QUERY_QP:
