@@ -9,9 +9,6 @@
 #include "adapter/object.h"
 #include "adapter/progress.h"
 
-/* The channel that this thread leads for (adapter/progress.h) while it waits. */
-static _Thread_local const struct vb_channel *led_here;
-
 int vb_channel_init(struct vb_channel *ch)
 {
 	pthread_mutex_init(&ch->lock, NULL);
@@ -79,7 +76,6 @@ static bool has_event(void *arg)
 
 static void stop_leading(struct vb_channel *ch)
 {
-	led_here = NULL;
 	atomic_store(&ch->is_led, false);
 	vb_progress_lead_no_more();
 }
@@ -103,7 +99,6 @@ static int wait_for_event(struct vb_channel *ch, uint32_t sequence)
 	if (!vb_progress_lead())
 		return vb_notifier_wait(&ch->notifier, sequence);
 	pthread_cleanup_push(cancelled, ch);
-	led_here = ch;
 	atomic_store(&ch->is_led, true); /* before the look at the list: pairs with vb_channel_notify */
 	err = vb_progress_lead_until(has_event, ch);
 	pthread_cleanup_pop(0);
@@ -125,13 +120,14 @@ int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq)
 /* The thread that leads for the channel takes the event itself, and at once. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 {
+	bool is_mine = vb_progress_leads_for(ch);
 	pthread_mutex_lock(&ch->lock);
 	if (!cq->events_queued++)
 		vb_list_add_tail(&ch->events, &cq->event_node);
-	if (led_here != ch)
+	if (!is_mine)
 		vb_notifier_raise(&ch->notifier);
 	pthread_mutex_unlock(&ch->lock);
-	if (led_here == ch)
+	if (is_mine)
 		return;
 	vb_notifier_wake(&ch->notifier);
 	if (atomic_load(&ch->is_led))

@@ -49,6 +49,7 @@ static uint64_t deaf_ns;        /* its last sleep while arrivals were left to th
 static atomic_uint sleep_generation;
 static atomic_bool is_led;      /* a thread leads */
 static _Thread_local bool leads_here; /* it is this thread */
+static _Thread_local const void *rounds_for; /* what it makes rounds for now; NULL: it does not */
 static atomic_uint leads;       /* that have ended */
 static unsigned seen_leads;     /* by the progress thread */
 static atomic_bool ticking;     /* it looks in while threads lead now and then */
@@ -261,6 +262,8 @@ bool vb_progress_lead(void)
 	return leads_here;
 }
 
+bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
+
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 {
 	int err = 0;
@@ -270,7 +273,9 @@ int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 		if (!is_work_waiting() && !is_over(arg))
 			err = vb_loop_wait();
 		atomic_store(&vb_arena->asleep, 0);
+		rounds_for = arg;
 		make_rounds();
+		rounds_for = NULL;
 	}
 	return is_over(arg) ? 0 : err;
 }

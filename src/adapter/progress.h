@@ -34,6 +34,8 @@ bool vb_progress_lead(void);
 /* Works and sleeps until is_over: 0, or -EINTR as read(2). A cancellation point. is_over is called often, without locks of this module. */
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg);
 void vb_progress_lead_no_more(void);
+/* Is the calling thread making the rounds of vb_progress_lead_until(…, arg)? */
+bool vb_progress_leads_for(const void *arg);
 /*
  * Do threads lead now and then, so that the progress thread looks within 1 ms at what they leave undone? Exact under vb_progress_lock for what is
  * put off: once it is false, vb_path_settle will be called. Else a hint.
