@@ -47,6 +47,7 @@ check-interop:
 check-programs: all
 	python3 tests/apps/programs.py $(BUILD) --check
 	@for suite in net cm software; do echo "# tests/net/$$suite.py"; python3 tests/net/$$suite.py $(BUILD) --check || exit 1; done
+	VERBATIM_CHECK=1,fatal python3 tests/apps/sockets.py $(BUILD)
 	VERBATIM_CHECK=1 python3 tests/apps/rdma_core_suite.py $(BUILD)
 
 demo:

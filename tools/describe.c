@@ -78,6 +78,7 @@ static const char *access_names(unsigned access, char text[FIELD_TEXT])
 		{ IBV_ACCESS_REMOTE_READ, "remote_read" },     { IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic" },
 		{ IBV_ACCESS_MW_BIND, "mw_bind" },             { IBV_ACCESS_ZERO_BASED, "zero_based" },
 		{ IBV_ACCESS_ON_DEMAND, "on_demand" },         { IBV_ACCESS_HUGETLB, "hugetlb" },
+		{ IBV_ACCESS_FLUSH_GLOBAL, "flush_global" },   { IBV_ACCESS_FLUSH_PERSISTENT, "flush_persistent" },
 	};
 
 	text[0] = '\0';

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The `verbatim` command. Each sub-command is a row of `commands`.
+ * The `verbatim` command. Each sub-command is a row of `commands`, and what its help says of an option a row of `options`, which
+ * completion asks for (completion.bash).
  *
  * Exit statuses: 125 when the command itself was used wrongly or failed; otherwise the sub-command's own (man page verbatim(1)).
  */
@@ -117,6 +118,20 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* Of a command, or of all. */
+static int help_of(const char *name)
+{
+	const struct command *command = name ? find_command(name) : NULL;
+
+	if (name && !command)
+		return complain("no command '%s' (see verbatim --help)", name);
+	if (command)
+		print_help(command);
+	else
+		print_usage(stdout);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
@@ -126,13 +141,8 @@ int main(int argc, char **argv)
 		print_usage(stderr);
 		return EXIT_OURS;
 	}
-	if (is_help(name) || strcmp(name, "help") == 0) {
-		command = argc > 2 ? find_command(argv[2]) : NULL;
-		if (argc > 2 && !command)
-			return complain("no command '%s' (see verbatim --help)", argv[2]);
-		command ? print_help(command) : print_usage(stdout);
-		return 0;
-	}
+	if (is_help(name) || strcmp(name, "help") == 0)
+		return help_of(argc > 2 ? argv[2] : NULL);
 	if (strcmp(name, "--version") == 0) {
 		printf("verbatim %s\n", VB_VERSION);
 		return 0;

@@ -110,6 +110,8 @@ static void rights_text(unsigned access, char *text, size_t size)
 		{ IBV_ACCESS_REMOTE_READ, "REMOTE_READ" },
 		{ IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
 		{ IBV_ACCESS_MW_BIND, "MW_BIND" },
+		{ IBV_ACCESS_FLUSH_GLOBAL, "FLUSH_GLOBAL" },
+		{ IBV_ACCESS_FLUSH_PERSISTENT, "FLUSH_PERSISTENT" },
 	};
 	size_t used = 0;
 	*text = 0;

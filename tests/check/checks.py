@@ -28,6 +28,7 @@ EXPECTED = {
     "rkey_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it was registered with IBV_ACCESS_LOCAL_WRITE \| REMOTE_READ", "ibv_reg_mr", ""),
     "rkey_bounds": ("rkey", r"64 bytes at \w+ are not within the 4096 bytes", "ibv_reg_mr", ""),
     "queue_pair_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_READ\) do not allow it: IBV_ACCESS_REMOTE_WRITE is needed", "ibv_reg_mr", ""),
+    "flush_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_WRITE\) do not allow it: IBV_ACCESS_FLUSH_GLOBAL is needed", "ibv_reg_mr", ""),
     "window_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it is a memory window's that was bound with IBV_ACCESS_REMOTE_READ", "ibv_reg_mr", ""),
     "stale_window": ("rkey", r"is a memory window's, and the window is not bound with it", "ibv_reg_mr", ""),
     "deregistered_under_way": ("deregistered", r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it", "ibv_dereg_mr"),

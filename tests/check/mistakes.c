@@ -11,7 +11,7 @@
 
 #define CASES(X)                                                                                                      \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
-	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(window_rights) X(stale_window) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled)                       \
 	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth)                 \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify)       \
@@ -241,6 +241,28 @@ static void write_to_window(unsigned access, bool is_stale, bool wrong)
 		bind_to_b(&w, mw, w.b.mr, access);
 	write_only(&w, (uintptr_t)w.b.buffer, 64, rkey, wrong);
 	MUST(!ibv_dealloc_mw(mw));
+	end_world(&w);
+}
+
+void flush_rights(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = w.pd, .send_ops_flags = IBV_QP_EX_WITH_FLUSH,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(w.ctx, &init);
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.b.buffer, 4096, IBV_ACCESS_FLUSH_GLOBAL);
+	MUST(qp && mr);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	to_init(qp, wrong ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_FLUSH_GLOBAL);
+	connect_qp(&w, qp, qp->qp_num, &(struct wish){ 0 }, true); /* to itself */
+	ibv_wr_start(ex);
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(ex, mr->rkey, (uintptr_t)w.b.buffer, 64, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+	MUST(!ibv_wr_complete(ex));
+	MUST((next(w.a.cq).status == IBV_WC_SUCCESS) != wrong);
+	MUST(!ibv_destroy_qp(qp) && !ibv_dereg_mr(mr));
 	end_world(&w);
 }
 
