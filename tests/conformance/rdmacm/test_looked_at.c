@@ -63,17 +63,18 @@ static void *keep_looking(void *arg)
 /* Two ids with queue pairs, through all that is told of them. */
 static void live(void)
 {
-	struct ibv_qp_init_attr attr = { .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-					 .qp_type = IBV_QPT_RC };
+	/* Each call writes the id's completion queues into its own. */
+	struct ibv_qp_init_attr of_client = { .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+					 .qp_type = IBV_QPT_RC }, of_server = of_client;
 	struct rdma_conn_param param = { .retry_count = 7 };
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
 
-	assert_ok(rdma_create_qp(p.client, NULL, &attr));
+	assert_ok(rdma_create_qp(p.client, NULL, &of_client));
 	assert_ok(rdma_connect(p.client, &param));
 	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	p.server = event->id;
 	assert_ok(rdma_ack_cm_event(event));
-	assert_ok(rdma_create_qp(p.server, NULL, &attr));
+	assert_ok(rdma_create_qp(p.server, NULL, &of_server));
 	assert_ok(rdma_accept(p.server, &param));
 	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
 	expect_acked(p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <net/ethernet.h>
+#include <unistd.h>
 
 enum { FRAME = 80, SLOT = 256 };
 
@@ -51,9 +52,16 @@ static void destroy_sender(struct ibv_qp *qp)
 	assert_errno(0, ibv_destroy_cq(cq));
 }
 
-/* Ethernet, IPv4, UDP from port to port + 1; the kernel has no use for it. */
+/* All who listen on the interface hear each other: this process's own ports for 1000 to 3000. */
+static uint16_t own(uint16_t port)
+{
+	return (uint16_t)(port + getpid() % 3000 * 20);
+}
+
+/* Ethernet, IPv4, UDP from the process's own port to the next; the kernel has no use for it. */
 static void build(uint8_t *f, uint8_t address, uint16_t port)
 {
+	port = own(port);
 	memset(f, 0, FRAME);
 	memcpy(f, "\x01\x50\x56\x11\x22\x33\x02\x00\x00\x00\x00\x01\x08\x00", 14);
 	f[14] = 0x45;
@@ -96,7 +104,7 @@ static struct rule rule_for(uint16_t port, uint16_t priority)
 		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(r), .num_of_specs = 2, .port = 1, .priority = priority },
 		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(r.eth), .val = { .dst_mac = { 1, 0x50, 0x56, 0x11, 0x22, 0x33 } },
 			 .mask = { .dst_mac = { 255, 255, 255, 255, 255, 255 } } },
-		.udp = { .type = IBV_FLOW_SPEC_UDP, .size = sizeof(r.udp), .val = { .src_port = htons(port) }, .mask = { .src_port = 0xffff } },
+		.udp = { .type = IBV_FLOW_SPEC_UDP, .size = sizeof(r.udp), .val = { .src_port = htons(own(port)) }, .mask = { .src_port = 0xffff } },
 	};
 	return r;
 }
