@@ -358,6 +358,31 @@ static void async__cq_overrun(void **state)
 	assert_errno(0, ibv_destroy_cq(cq));
 }
 
+/* The program sees to it itself: the oldest completions make room, and nobody hears of it. */
+static void cq__that_ignores_overruns(void **state)
+{
+	struct world *w = *state;
+	struct ibv_cq_init_attr_ex attr = { .cqe = 2, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(w->ctx, &attr));
+	struct ibv_qp_init_attr qp_init = qp_attr(w);
+	struct ibv_wc wc[8];
+	qp_init.recv_cq = cq;
+	struct ibv_qp *qp = ibv_create_qp(w->pd, &qp_init);
+	bring_to(w, qp, IBV_QPS_INIT, 0);
+	for (uint64_t i = 0; i < 4; i++)
+		assert_errno(0, post_recv(w, qp, i));
+	assert_errno(0, set_state(qp, IBV_QPS_ERR));
+	assert_false(is_readable(w->ctx->async_fd, 50));
+	assert_int_equal(ibv_poll_cq(cq, 8, wc), 2);
+	assert_int_equal(wc[0].wr_id, 2);
+	assert_int_equal(wc[1].wr_id, 3);
+	assert_int_equal(ibv_poll_cq(cq, 8, wc), 0);
+	assert_errno(0, post_recv(w, qp, 9)); /* the places of those that nobody saw are free again */
+	assert_int_equal(next_wc(cq).wr_id, 9);
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_destroy_cq(cq));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +404,7 @@ int main(void)
 		WORLD_TEST(async__srq_limit),
 		WORLD_TEST(async__last_wqe_of_a_qp_with_srq),
 		WORLD_TEST(async__cq_overrun),
+		WORLD_TEST(cq__that_ignores_overruns),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,10 @@ static void dmah__is_named_by_regions(void **state)
 	assert_null_errno(EINVAL, ibv_alloc_dmah(w->ctx, &attr));
 	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, .tph_mem_type = 2 };
 	assert_null_errno(EINVAL, ibv_alloc_dmah(w->ctx, &attr));
+	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, .tph_mem_type = IBV_TPH_MEM_TYPE_VM };
+	struct ibv_dmah *ordinary = ibv_alloc_dmah(w->ctx, &attr);
+	assert_non_null(ordinary);
+	assert_errno(0, ibv_dealloc_dmah(ordinary));
 	attr = (struct ibv_dmah_init_attr){ .comp_mask = 7, .ph = 3, .tph_mem_type = IBV_TPH_MEM_TYPE_PM };
 	struct ibv_dmah *dmah = ibv_alloc_dmah(w->ctx, &attr);
 	assert_non_null(dmah);

@@ -47,7 +47,12 @@ static void device__attributes(void **state)
 	assert_int_equal(ex.phys_port_cnt_ex, 1);
 	assert_true(ex.max_dm_size > 65536);
 	assert_int_equal(ex.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
-	assert_true(ex.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC);
+	enum { EVERYBODY = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
+	       ONE_SIDED = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC };
+	assert_int_equal(ex.odp_caps.per_transport_caps.rc_odp_caps, EVERYBODY | ONE_SIDED);
+	assert_int_equal(ex.xrc_odp_caps, EVERYBODY | ONE_SIDED);
+	assert_int_equal(ex.odp_caps.per_transport_caps.uc_odp_caps & (EVERYBODY | ONE_SIDED), EVERYBODY | IBV_ODP_SUPPORT_WRITE);
+	assert_int_equal(ex.odp_caps.per_transport_caps.ud_odp_caps, EVERYBODY);
 	assert_true(ex.device_cap_flags_ex == (a.device_cap_flags | IBV_DEVICE_RAW_SCATTER_FCS));
 	assert_true(ex.tso_caps.max_tso && ibv_is_qpt_supported(ex.tso_caps.supported_qpts, IBV_QPT_RAW_PACKET));
 	assert_true(ex.packet_pacing_caps.qp_rate_limit_max && ibv_is_qpt_supported(ex.packet_pacing_caps.supported_qpts, IBV_QPT_RAW_PACKET));

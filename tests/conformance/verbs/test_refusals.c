@@ -17,6 +17,13 @@
 
 /* ---- memory ---- */
 
+/* No memory here is known to outlive a loss of power. */
+static void reg__for_persistence_refused(void **state)
+{
+	struct world *w = *state;
+	assert_null_errno(EINVAL, ibv_reg_mr(w->pd, w->buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_FLUSH_PERSISTENT));
+}
+
 static void rereg__refused(void **state)
 {
 	struct world *w = *state;
@@ -341,6 +348,7 @@ static void waits__are_interrupted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		WORLD_TEST(reg__for_persistence_refused),
 		WORLD_TEST(rereg__refused),
 		WORLD_TEST(reg_mr_ex__refused),
 		WORLD_TEST(window__refused),
