@@ -158,6 +158,12 @@ static bool give_up_first(struct vb_outbox *o, struct receiver *r, uint64_t now_
 	return true;
 }
 
+static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
+{
+	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) && now_ns - first_of(r)->since_ns > o->type->max_age_ns)
+		drop_first(o, r);
+}
+
 /* Returns why it stopped; 0: nothing waits any more. */
 static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
@@ -184,8 +190,8 @@ static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns
 
 static void try_receiver(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
+	drop_old(o, r, now_ns);
 	int err = send_waiting(o, r, now_ns);
-
 	if (err == -EAGAIN)
 		r->absent_ns = 0;
 	if (err == -EAGAIN && now_ns - r->took_ns > VB_OUTBOX_FULL_NS)

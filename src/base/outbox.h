@@ -5,7 +5,7 @@
  * receiver takes something, and less often while it does not.
  *
  * A receiver that takes nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. One that is absent is waited for
- * by patient messages for VB_OUTBOX_ABSENT_NS.
+ * by patient messages for VB_OUTBOX_ABSENT_NS. A type of messages may have an age beyond which it is worse to arrive than to be lost.
  *
  * Pure: time is an argument in ns, sending is a function of the owner's. Thread-safety is the owner's. The owner's functions may call
  * vb_outbox_send, and no other of these.
@@ -22,6 +22,7 @@
 struct vb_outbox_type {
 	size_t message_bytes; /* a message is copied as it is */
 	unsigned max_waiting; /* more are lost */
+	uint64_t max_age_ns;  /* older ones are lost; 0: they are not */
 	/* 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. Anything else: lost. */
 	int (*send)(const void *message);
 	bool (*is_for_same)(const void *a, const void *b);

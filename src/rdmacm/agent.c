@@ -26,7 +26,7 @@
 
 enum {
 	MAX_WAITING = 1 << 16, /* in the outbox: some 20 MB */
-	MAX_LINGERING = 4096,
+	MAX_LINGERING = 1 << 16, /* destroyed connections, 36 MB: a repeated request must find the one that it was for */
 	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
 	LAST_DREPS = 4,      /* repetitions of what is not waited for */

@@ -10,6 +10,9 @@
 
 enum {
 	MAX_WAITING = 1 << 14, /* some 7 MB */
+	/* Less than the packet lifetime that connections of this library are made with: beyond it, a request that was repeated may find
+	 * that what it asked for has come and gone, and ask for it once more. */
+	MAX_AGE_NS = 250000000,
 	REMEMBERED = 256,      /* a power of two */
 };
 
@@ -144,7 +147,7 @@ static void settle_absent(const void *message)
 }
 
 static const struct vb_outbox_type outbox_type = {
-	.message_bytes = sizeof(struct arrival), .max_waiting = MAX_WAITING,
+	.message_bytes = sizeof(struct arrival), .max_waiting = MAX_WAITING, .max_age_ns = MAX_AGE_NS,
 	.send = hand_over, .is_for_same = is_for_same, .is_patient = is_patient, .absent = settle_absent,
 };
 

@@ -229,14 +229,19 @@ def rsocket_cases():
     yield from own_preloaded_cases()
 
 
+def forking_stream(options, row=ROW, **rules):
+    """rstream -T f uses sockets: the library makes rsockets of them, after the fork alone."""
+    command = f"env RDMAV_FORK_SAFE=1 LD_PRELOAD={PRELOAD} rstream -T f -p {{port}} {options}"
+    return cm_pair(f"{command} -b {{addr}}", f"{command} -s {{addr}}", f"librspreload: rstream -T f {options}", client_shows=(row,),
+                   server_shows=(row,), **rules)
+
+
 def preloaded_cases():
     """Of the programs that are installed: they stand behind an env or in a script."""
     if shutil.which("nc.traditional"):
         yield Case("librspreload: netcat", client=f"{FOLDER}/netcat.sh {PRELOAD} 20 {{addr}} {{port}}",
                    client_shows=("^the files are the same$",))
-    # Sockets become rsockets only after the fork.
-    forking = f"env RDMAV_FORK_SAFE=1 LD_PRELOAD={PRELOAD} rstream -T f -T v -p {{port}} -I 10 -C 5 -S 5000"
-    yield cm_pair(f"{forking} -b {{addr}}", f"{forking} -s {{addr}}", "librspreload: rstream -T f", client_shows=(ROW,), server_shows=(ROW,))
+    yield forking_stream("-T v -I 10 -C 5 -S 5000")
     if shutil.which("iperf3"):
         yield iperf("librspreload", PRELOAD, "-t 1")
         yield iperf("librspreload", PRELOAD, "-t 1 -R -P 3")
@@ -353,7 +358,7 @@ def full_cases():
     for program in ("rstream", "riostream"):
         for options in ("", "-S all -T v", "-S all -T v -T b", "-S all -T v -T n -T a"):
             yield stream(program, options, limit_s=600, row=SERIES_ROW)
-    yield stream("rstream", "-T f -S all -T v", limit_s=600, row=SERIES_ROW)
+    yield forking_stream("-S all", limit_s=600, row=SERIES_ROW)
     yield udpong("", limit_s=600, row=SERIES_ROW)
 
 

@@ -116,6 +116,26 @@ static void outbox__keeps_the_order_of_a_receiver(void **state)
 	assert_true(vb_outbox_deadline(&w.box) == VB_OUTBOX_NEVER);
 }
 
+/* What came later is young enough when there is room again. */
+static void outbox__loses_what_is_too_old(void **state)
+{
+	static struct vb_outbox_type aging;
+
+	aging = type;
+	aging.max_age_ns = 10 * MS;
+	vb_outbox_init(&w.box, &aging);
+	for (unsigned i = 0; i < 4; i++) {
+		send_to(0, i, i * 4 * MS);
+		run_until(i * 4 * MS, (i + 1) * 4 * MS);
+	}
+	w.room[0] = 10;
+	run_until(16 * MS, 30 * MS);
+	assert_int_equal(w.sent, 2);
+	assert_int_equal(w.history[0].number, 2);
+	assert_int_equal(w.history[1].number, 3);
+	assert_int_equal(w.given_up, 0);
+}
+
 static void outbox__does_not_hold_up_others(void **state)
 {
 	send_to(0, 1, 0);
@@ -230,6 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(outbox__sends_at_once_where_there_is_room),
 		CASE(outbox__keeps_the_order_of_a_receiver),
+		CASE(outbox__loses_what_is_too_old),
 		CASE(outbox__does_not_hold_up_others),
 		CASE(outbox__loses_what_finds_no_room_for_long),
 		CASE(outbox__goes_on_while_the_receiver_takes_something),

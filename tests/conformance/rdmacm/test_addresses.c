@@ -394,6 +394,25 @@ static void addrinfo__flags(void **state)
 	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "1", &hints, &res), EAI_BADFLAGS);
 }
 
+/* Names of services, where there is a list of them; and of whatever host it may be. */
+static void addrinfo__names(void **state)
+{
+	struct rdma_addrinfo *res = NULL, hints = { .ai_flags = RAI_DNS | RAI_FAMILY, .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP };
+	struct servent *http = getservbyname("http", "tcp");
+
+	(void)state;
+	assert_int_equal(rdma_getaddrinfo("localhost", http ? "http" : "80", &hints, &res), 0);
+	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_port, htons(80));
+	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+	assert_string_equal(res->ai_dst_canonname, "localhost");
+	rdma_freeaddrinfo(res);
+	hints.ai_port_space = RDMA_PS_IPOIB;
+	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "7471", &hints, &res), 0);
+	assert_int_equal(res->ai_port_space, RDMA_PS_IPOIB);
+	assert_int_equal(res->ai_qp_type, IBV_QPT_UD);
+	rdma_freeaddrinfo(res);
+}
+
 static void addrinfo__from_hints_alone(void **state)
 {
 	struct address src = address("127.0.0.1", 5), dst = address("127.0.0.1", 6);
@@ -482,6 +501,7 @@ int main(void)
 		cmocka_unit_test(addrinfo__passive),
 		cmocka_unit_test(addrinfo__kinds_of_service),
 		cmocka_unit_test(addrinfo__flags),
+		cmocka_unit_test(addrinfo__names),
 		cmocka_unit_test(addrinfo__from_hints_alone),
 		cmocka_unit_test(addrinfo__refusals),
 	};
