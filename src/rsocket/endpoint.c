@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "adapter/peer.h"
 #include "rsocket/rs.h"
 
 enum { BATCH = 16, PAGE_BYTES = 4096 };
@@ -39,11 +40,21 @@ static int map_memory(struct vb_rs_endpoint *e, const struct vb_rs_stream_config
 	return e->send_ring && e->receive_ring && e->tables && e->unread ? 0 : -ENOMEM;
 }
 
+/* Many a socket is closed before it was worth while to move its memory to where the peer can map it. */
+static struct ibv_mr *reg(struct ibv_pd *pd, void *at, size_t bytes, unsigned access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, at, bytes, access);
+
+	if (mr)
+		vb_segment_on_demand(mr->lkey);
+	return mr;
+}
+
 static int register_memory(struct vb_rs_endpoint *e, struct ibv_pd *pd)
 {
-	e->send_mr = ibv_reg_mr(pd, e->send_ring, e->send_ring_bytes, IBV_ACCESS_LOCAL_WRITE);
-	e->receive_mr = ibv_reg_mr(pd, e->receive_ring, e->receive_ring_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	e->tables_mr = ibv_reg_mr(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->send_mr = reg(pd, e->send_ring, e->send_ring_bytes, IBV_ACCESS_LOCAL_WRITE);
+	e->receive_mr = reg(pd, e->receive_ring, e->receive_ring_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->tables_mr = reg(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return e->send_mr && e->receive_mr && e->tables_mr ? 0 : -ENOMEM;
 }
 

@@ -468,6 +468,46 @@ static void peer__dies(void **state)
 	close(ready[1]);
 }
 
+/* Pages of this process that a peer can map. */
+static bool has_moved_memory(void)
+{
+	char line[512];
+	bool found = false;
+	FILE *maps = fopen("/proc/self/maps", "r");
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps))
+		found |= strstr(line, "verbatim-memory") != NULL;
+	fclose(maps);
+	return found;
+}
+
+/* Memory moves to where the peer can map it when that is worth while: not for a connection that says a word and goes. */
+static void short__moves_no_memory(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int ready[2];
+	char c;
+
+	(void)state;
+	assert_ok(pipe(ready));
+	pid_t child = fork();
+	if (!child)
+		child_connects(&l, ready[1]);
+	int s = raccept(l.fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	usleep(200000); /* it would have moved soon after the connection was made */
+	bool moved = has_moved_memory();
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_false(moved);
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static int child_with_copies(struct ends *e)
 {
 	char c;
@@ -654,6 +694,7 @@ int main(void)
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(peer__dies),
+		cmocka_unit_test(short__moves_no_memory),
 		cmocka_unit_test(fork__a_child_has_only_its_own),
 		cmocka_unit_test(close__nothing_is_left),
 	};
