@@ -359,7 +359,7 @@ def full_cases():
         for options in ("", "-S all -T v", "-S all -T v -T b", "-S all -T v -T n -T a"):
             yield stream(program, options, limit_s=600, row=SERIES_ROW)
     yield forking_stream("-S all", limit_s=600, row=SERIES_ROW)
-    yield udpong("", limit_s=600, row=SERIES_ROW)
+    yield udpong("", limit_s=1800, row=SERIES_ROW)
 
 
 def cases(full):
