@@ -29,6 +29,6 @@ VB_EXPORT void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg);
  * The pages of a region, named by its lkey, move to where peers can map them (adapter/segment.h) when a peer has used them for a while,
  * and not already when a connection is made: for regions of connections that may be short. Until it is deregistered.
  */
-VB_EXPORT void vb_segment_on_demand(uint32_t key);
+VB_EXPORT void vb_segment_when_asked(uint32_t key);
 
 #endif

@@ -47,7 +47,7 @@ static struct segment *moving;
 static uint64_t last_serial;
 static unsigned forking, forks;
 static uint32_t wants[MAX_WANTS];
-static uint64_t on_demand[VB_KEY_COUNT / 64]; /* bits of regions that move when they are asked for alone */
+static uint64_t when_asked[VB_KEY_COUNT / 64]; /* bits of regions that move when they are asked for alone */
 static unsigned wants_head, wants_tail;
 static void fire(struct vb_timer *timer, uint64_t now_ns);
 static struct vb_timer mover = { .fire = fire };
@@ -351,24 +351,24 @@ struct eager {
 	unsigned regions;
 };
 
-static uint64_t *demand_word(uint32_t key, uint64_t *bit)
+static uint64_t *asked_word(uint32_t key, uint64_t *bit)
 {
 	uint32_t i = (key >> 8) % VB_KEY_COUNT;
 	*bit = UINT64_C(1) << i % 64;
-	return &on_demand[i / 64];
+	return &when_asked[i / 64];
 }
 
-static bool is_on_demand_locked(uint32_t key)
+static bool waits_until_asked_locked(uint32_t key)
 {
 	uint64_t bit;
-	return *demand_word(key, &bit) & bit;
+	return *asked_word(key, &bit) & bit;
 }
 
-void vb_segment_on_demand(uint32_t key)
+void vb_segment_when_asked(uint32_t key)
 {
 	uint64_t bit;
 	pthread_mutex_lock(&lock);
-	*demand_word(key, &bit) |= bit;
+	*asked_word(key, &bit) |= bit;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -376,7 +376,7 @@ static bool want_small_locked(struct vb_key *k, uint32_t key, void *arg)
 {
 	struct eager *e = arg;
 	uint64_t length = atomic_load(&k->length);
-	if (atomic_load(&k->segment) || length > EAGER_BYTES - e->bytes || is_on_demand_locked(key))
+	if (atomic_load(&k->segment) || length > EAGER_BYTES - e->bytes || waits_until_asked_locked(key))
 		return true;
 	e->bytes += length;
 	want_locked(key);
@@ -488,8 +488,8 @@ void vb_segment_leave(uint32_t key)
 	else
 		unused = is_kept_locked(k);
 	atomic_store(&k->segment, 0);
-	if (is_on_demand_locked(key))
-		*demand_word(key, &bit) &= ~bit;
+	if (waits_until_asked_locked(key))
+		*asked_word(key, &bit) &= ~bit;
 	pthread_mutex_unlock(&lock);
 	if (unused)
 		dissolve_patiently();

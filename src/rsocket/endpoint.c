@@ -46,7 +46,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *at, size_t bytes, unsigned ac
 	struct ibv_mr *mr = ibv_reg_mr(pd, at, bytes, access);
 
 	if (mr)
-		vb_segment_on_demand(mr->lkey);
+		vb_segment_when_asked(mr->lkey);
 	return mr;
 }
 
