@@ -37,6 +37,15 @@ static bool settle_locked(struct vb_channel *ch)
 	return news;
 }
 
+/* What a thread that led has left is for all. Leaves the lock. */
+static void share_locked(struct vb_channel *ch)
+{
+	bool news = settle_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+	if (news)
+		vb_notifier_wake(&ch->notifier);
+}
+
 /* CQs take turns. */
 static struct vb_cq *take_locked(struct vb_channel *ch)
 {
@@ -50,16 +59,12 @@ static struct vb_cq *take_locked(struct vb_channel *ch)
 	return cq;
 }
 
-/* What a thread that led has left is for all. */
 static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
 {
 	pthread_mutex_lock(&ch->lock);
 	struct vb_cq *cq = take_locked(ch);
-	bool news = settle_locked(ch);
 	*sequence = vb_notifier_sequence(&ch->notifier);
-	pthread_mutex_unlock(&ch->lock);
-	if (news)
-		vb_notifier_wake(&ch->notifier);
+	share_locked(ch);
 	return cq;
 }
 
@@ -85,10 +90,7 @@ static void cancelled(void *arg)
 	struct vb_channel *ch = arg;
 	stop_leading(ch);
 	pthread_mutex_lock(&ch->lock);
-	bool news = settle_locked(ch);
-	pthread_mutex_unlock(&ch->lock);
-	if (news)
-		vb_notifier_wake(&ch->notifier);
+	share_locked(ch);
 }
 
 static int wait_for_event(struct vb_channel *ch, uint32_t sequence)

@@ -267,11 +267,20 @@ static int invalidate(void *ctx, uint32_t rkey)
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
 
+/* Does the message that a receive was taken for go on at that receive's queue? */
+static int stay(struct vb_execution *x, uint32_t srqn)
+{
+	if (x->have_rwqe && srqn != (is_away(x) ? x->away_srqn : x->qp->srq->number))
+		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	return 0;
+}
+
 static int select_queue(void *ctx, uint32_t srqn)
 {
 	struct vb_execution *x = ctx;
-	if (x->have_rwqe && x->qp->srq->number != srqn)
-		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	int err = stay(x, srqn);
+	if (err)
+		return err;
 	return vb_xrc_select(x->qp, srqn) ? 0 : refuse(x, -EINVAL, "the XRC domain has no shared receive queue of this number");
 }
 
@@ -298,12 +307,11 @@ const struct vb_responder_ops vb_execution_ops = {
 static int shared_select(void *ctx, uint32_t srqn)
 {
 	struct vb_execution *x = ctx;
-	if (x->have_rwqe && srqn != (is_away(x) ? x->away_srqn : x->qp->srq->number))
-		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
-	if (vb_xrc_select(x->qp, srqn))
-		return 0;
+	int err = stay(x, srqn);
+	if (err || vb_xrc_select(x->qp, srqn))
+		return err;
 	x->away_srqn = srqn;
-	int err = vb_away_select(x->qp, srqn);
+	err = vb_away_select(x->qp, srqn);
 	return err ? refuse(x, err, "no process that shares the XRC domain has a shared receive queue of this number") : 0;
 }
 

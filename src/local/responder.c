@@ -68,7 +68,7 @@ static bool take_up(struct vb_local_qp *l, uint32_t mode)
 	return l->resp.ring != NULL;
 }
 
-static bool may_serve(struct vb_local_qp *l)
+bool vb_serve_may(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
 	if (!(mode & VB_SHM_REQUESTS))
@@ -77,8 +77,6 @@ static bool may_serve(struct vb_local_qp *l)
 		return vb_mode_epoch(mode) == l->resp.their_epoch;
 	return take_up(l, mode);
 }
-
-bool vb_serve_may(struct vb_local_qp *l) { return may_serve(l); }
 
 /* ---- the next request ---- */
 
@@ -694,7 +692,7 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 /* *bytes: those that it has moved are added. */
 static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *bytes)
 {
-	if (vb_unlikely(!may_serve(l)))
+	if (vb_unlikely(!vb_serve_may(l)))
 		return STEP_IDLE;
 	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) && serve_small_send(l))
 		return STEP_DONE;
