@@ -438,21 +438,39 @@ static void child_connects(struct listener *l, int ready)
 	pause();
 }
 
+/* A socket whose peer is another process, which has sent a byte, and writes one into ready[1] when it has. */
+static int accept_from_child(struct listener *l, int ready[2], pid_t *child)
+{
+	char c;
+
+	assert_ok(pipe(ready));
+	*child = fork();
+	if (!*child)
+		child_connects(l, ready[1]);
+	int s = raccept(l->fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	return s;
+}
+
+static void close_all(int s, const struct listener *l, const int ready[2])
+{
+	assert_ok(rclose(s));
+	assert_ok(rclose(l->fd));
+	close(ready[0]);
+	close(ready[1]);
+}
+
 /* Within a host this is news; on the wire keepalive finds out. */
 static void peer__dies(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
 	int ready[2];
+	pid_t child;
 	char c;
 
 	(void)state;
-	assert_ok(pipe(ready));
-	pid_t child = fork();
-	if (!child)
-		child_connects(&l, ready[1]);
-	int s = raccept(l.fd, NULL, NULL);
-	assert_true(s >= 0);
-	receive_all(s, &c, 1);
+	int s = accept_from_child(&l, ready, &child);
 	assert_int_equal(read(ready[0], &c, 1), 1);
 	if (is_on_wire()) {
 		set(s, IPPROTO_TCP, TCP_KEEPIDLE, 1);
@@ -462,10 +480,7 @@ static void peer__dies(void **state)
 	waitpid(child, NULL, 0);
 	assert_true(wait_for(s, POLLIN) & POLLHUP);
 	assert_refused(is_on_wire() ? ETIMEDOUT : ECONNRESET, (int)rrecv(s, &c, 1, 0));
-	assert_ok(rclose(s));
-	assert_ok(rclose(l.fd));
-	close(ready[0]);
-	close(ready[1]);
+	close_all(s, &l, ready);
 }
 
 /* Pages of this process that a peer can map. */
@@ -487,25 +502,16 @@ static void short__moves_no_memory(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
 	int ready[2];
-	char c;
+	pid_t child;
 
 	(void)state;
-	assert_ok(pipe(ready));
-	pid_t child = fork();
-	if (!child)
-		child_connects(&l, ready[1]);
-	int s = raccept(l.fd, NULL, NULL);
-	assert_true(s >= 0);
-	receive_all(s, &c, 1);
+	int s = accept_from_child(&l, ready, &child);
 	usleep(200000); /* it would have moved soon after the connection was made */
 	bool moved = has_moved_memory();
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	assert_false(moved);
-	assert_ok(rclose(s));
-	assert_ok(rclose(l.fd));
-	close(ready[0]);
-	close(ready[1]);
+	close_all(s, &l, ready);
 }
 
 static int child_with_copies(struct ends *e)

@@ -333,19 +333,26 @@ static void async__last_wqe_of_a_qp_with_srq(void **state)
 	assert_errno(0, ibv_destroy_srq(srq));
 }
 
-/* A queue with fewer entries than completions: it breaks, says so once, and gives what it had. */
-static void async__cq_overrun(void **state)
+/* Four completions for a queue of fewer entries; of this queue pair. */
+static struct ibv_qp *overrun(struct world *w, struct ibv_cq *cq)
 {
-	struct world *w = *state;
-	struct ibv_cq *cq = ibv_create_cq(w->ctx, 2, NULL, NULL, 0);
 	struct ibv_qp_init_attr attr = qp_attr(w);
-	struct ibv_wc wc[8];
 	attr.recv_cq = cq;
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
 	bring_to(w, qp, IBV_QPS_INIT, 0);
 	for (uint64_t i = 0; i < 4; i++)
 		assert_errno(0, post_recv(w, qp, i));
 	assert_errno(0, set_state(qp, IBV_QPS_ERR));
+	return qp;
+}
+
+/* A queue with fewer entries than completions: it breaks, says so once, and gives what it had. */
+static void async__cq_overrun(void **state)
+{
+	struct world *w = *state;
+	struct ibv_cq *cq = ibv_create_cq(w->ctx, 2, NULL, NULL, 0);
+	struct ibv_wc wc[8];
+	struct ibv_qp *qp = overrun(w, cq);
 	struct ibv_async_event event = next_async(w, IBV_EVENT_CQ_ERR);
 	assert_ptr_equal(event.element.cq, cq);
 	ibv_ack_async_event(&event);
@@ -364,14 +371,8 @@ static void cq__that_ignores_overruns(void **state)
 	struct world *w = *state;
 	struct ibv_cq_init_attr_ex attr = { .cqe = 2, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(w->ctx, &attr));
-	struct ibv_qp_init_attr qp_init = qp_attr(w);
 	struct ibv_wc wc[8];
-	qp_init.recv_cq = cq;
-	struct ibv_qp *qp = ibv_create_qp(w->pd, &qp_init);
-	bring_to(w, qp, IBV_QPS_INIT, 0);
-	for (uint64_t i = 0; i < 4; i++)
-		assert_errno(0, post_recv(w, qp, i));
-	assert_errno(0, set_state(qp, IBV_QPS_ERR));
+	struct ibv_qp *qp = overrun(w, cq);
 	assert_false(is_readable(w->ctx->async_fd, 50));
 	assert_int_equal(ibv_poll_cq(cq, 8, wc), 2);
 	assert_int_equal(wc[0].wr_id, 2);
