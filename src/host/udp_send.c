@@ -2,8 +2,8 @@
 /*
  * Sending. One unconnected socket per source port: with DF set and no peer the kernel writes IPv4 identification 0, counted up
  * over the segments of one send, which is what the ICRC needs. Nothing is ever read from these sockets: a filter drops what comes
- * in. They do not share their ports (SO_REUSEPORT), or another program's datagrams could end here: if the wanted port is taken, any
- * other does, because it carries nothing but entropy.
+ * in. They do not share their ports (SO_REUSEPORT), or another program's datagrams could end here: if the wanted port is taken,
+ * another of those that RoCEv2 sends from does, because it carries nothing but entropy.
  *
  * What a send must tell the kernel costs it time, a source address most of all. So a socket has the addressing of the flow that it was
  * opened for, and sends of other flows say in what they differ.
@@ -108,18 +108,18 @@ static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t 
 }
 
 /* To a port of those that RoCEv2 sends from, if one of some can be had. */
-static int bind_flow_port(int fd, bool ipv4, uint16_t *port)
+static int bind_flow_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t *port)
 {
 	int err = -EADDRINUSE;
 	for (unsigned i = 0; i < MAX_TRIES && err == -EADDRINUSE; i++) {
 		vb_random(port, sizeof *port);
 		*port |= FIRST_FLOW_PORT;
-		err = bind_port(fd, ipv4, &in6addr_any, port);
+		err = bind_port(fd, ipv4, source, port);
 	}
-	if (!err)
-		return 0;
+	if (err != -EADDRINUSE)
+		return err;
 	*port = 0;
-	return bind_port(fd, ipv4, &in6addr_any, port);
+	return bind_port(fd, ipv4, source, port);
 }
 
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
@@ -128,27 +128,29 @@ int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
 	if (fd < 0)
 		return -errno;
 	set_send_options(fd, ipv4);
-	int err = bind_flow_port(fd, ipv4, port);
+	int err = bind_flow_port(fd, ipv4, &in6addr_any, port);
 	if (!err)
 		return fd;
 	close(fd);
 	return err;
 }
 
-/* To the wanted port if it can be had; to the wanted source, all zeros for any, if it is the host's. */
+/* To the wanted port if it can be had; the one of the receivers never can. */
+static int bind_wanted_port(struct sender *s, bool ipv4, uint16_t wanted)
+{
+	s->port = wanted;
+	int err = wanted == VB_ROCE_PORT ? -EADDRINUSE : bind_port(s->fd, ipv4, &s->source, &s->port);
+	return err == -EADDRINUSE || err == -EACCES ? bind_flow_port(s->fd, ipv4, &s->source, &s->port) : err;
+}
+
+/* To the wanted source, all zeros for any, if it is the host's. */
 static int bind_sender(struct sender *s, bool ipv4, uint16_t wanted)
 {
-	s->port = wanted == VB_ROCE_PORT ? 0 : wanted; /* that one belongs to the receivers */
-	int err = bind_port(s->fd, ipv4, &s->source, &s->port);
-	if (err == -EADDRNOTAVAIL) {
-		s->source = (struct in6_addr){ 0 };
-		err = bind_port(s->fd, ipv4, &s->source, &s->port);
-	}
-	if (err == -EADDRINUSE || err == -EACCES) {
-		s->port = 0;
-		err = bind_port(s->fd, ipv4, &s->source, &s->port);
-	}
-	return err;
+	int err = bind_wanted_port(s, ipv4, wanted);
+	if (err != -EADDRNOTAVAIL)
+		return err;
+	s->source = (struct in6_addr){ 0 };
+	return bind_wanted_port(s, ipv4, wanted);
 }
 
 static uint8_t hop_limit_of(const struct vb_inbox_addr *addr)

@@ -288,7 +288,8 @@ static void source_port__is_the_wanted_one_where_free(void **state)
 	assert_int_equal(port_for(true, 0xc123), 0xc123);
 	assert_int_equal(port_for(false, 0xc123), 0xc123);
 	assert_int_not_equal(port_for(true, 0xc200), 0xc200);
-	assert_int_not_equal(port_for(true, VB_ROCE_PORT), VB_ROCE_PORT);
+	assert_true(port_for(true, 0xc200) >= 0xc000);
+	assert_true(port_for(true, VB_ROCE_PORT) >= 0xc000);
 	close(s);
 }
 
