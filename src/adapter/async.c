@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "adapter/object.h"
+#include "base/cancel.h"
 
 /* Without memory for it an event is lost: there is nobody to tell. */
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_async_kind kind, void *object,
@@ -74,6 +75,6 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source)
 	}
 	settle_locked(ctx);
 	while ((int32_t)(source->raised - source->acked) > 0)
-		pthread_cond_wait(&ctx->async_acked, &ctx->async_lock);
+		vb_cond_wait(&ctx->async_acked, &ctx->async_lock);
 	pthread_mutex_unlock(&ctx->async_lock);
 }

@@ -8,6 +8,7 @@
 
 #include "adapter/object.h"
 #include "adapter/progress.h"
+#include "base/cancel.h"
 
 int vb_channel_init(struct vb_channel *ch)
 {
@@ -147,7 +148,7 @@ void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
 
 	pthread_mutex_lock(&cq->events_lock);
 	while ((int32_t)(handed_out - cq->events_acked) > 0)
-		pthread_cond_wait(&cq->events_cond, &cq->events_lock);
+		vb_cond_wait(&cq->events_cond, &cq->events_lock);
 	pthread_mutex_unlock(&cq->events_lock);
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 bool vb_debug_enabled;
 static bool is_asked; /* VERBATIM_DEBUG is set */
 static void (*listen)(const char *call, const char *sentence);
@@ -27,6 +29,7 @@ void vb_explain_listen(void (*listener)(const char *call, const char *sentence))
 
 void vb_say(const char *text, size_t bytes)
 {
+	VB_UNCANCELLED;
 	int saved_errno = errno;
 	ssize_t written = write(STDERR_FILENO, text, bytes);
 	(void)written; /* nobody is left to tell */

@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 uint64_t vb_now_ns(void)
 {
 	struct timespec t;
@@ -45,6 +47,7 @@ void vb_random(void *buf, size_t bytes)
 
 void vb_sleep_ns(uint64_t ns)
 {
+	VB_UNCANCELLED;
 	struct timespec time = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
 	nanosleep(&time, NULL);
 }

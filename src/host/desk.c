@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/list.h"
 #include "host/private.h"
 
@@ -204,6 +205,7 @@ void vb_desk_close(struct vb_desk *s)
 /* The kernel's list of Unix sockets ends each line with the socket's name, an abstract one's after an @. */
 bool vb_desk_exists(const char *prefix, const char *except)
 {
+	VB_UNCANCELLED;
 	char line[256];
 	FILE *list = fopen("/proc/self/net/unix", "re");
 	bool found = false;
@@ -229,6 +231,7 @@ int vb_desk_visit(const char *text, int *fd)
 
 ssize_t vb_desk_ask(int fd, const void *message, size_t bytes, void *answer, size_t room)
 {
+	VB_UNCANCELLED;
 	uint64_t deadline = vb_now_ns() + PATIENCE_MS * 1000000ull;
 	int err = vb_link_send(fd, message, bytes, NULL, 0);
 	for (uint64_t now = vb_now_ns(); !err && now < deadline; now = vb_now_ns()) {

@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 /* Of one host, so in its byte order. */
 struct inbox_header {
 	uint32_t magic;
@@ -52,6 +54,7 @@ void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 
 static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
+	VB_UNCANCELLED;
 	int fd = atomic_load_explicit(&sender_fd, memory_order_relaxed);
 	struct inbox_header header = {
 		.magic = INBOX_MAGIC, .flow_label = addr->flow_label, .udp_sport = addr->udp_sport,
@@ -186,6 +189,7 @@ static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handle
 
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
 {
+	VB_UNCANCELLED;
 	for (unsigned batch = 0; batch < BATCHES_PER_TURN; batch++) {
 		prepare_buffers();
 		int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, NULL);

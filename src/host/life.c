@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum { MAX_CHILD_HANDLERS = 64 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,8 +27,21 @@ static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
 static _Atomic(void (*)(void)) before_hook, parent_hook, child_hook;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-void vb_host_lock(void) { pthread_mutex_lock(&host_lock); }
-void vb_host_unlock(void) { pthread_mutex_unlock(&host_lock); }
+static int cancel_state; /* of who holds host_lock */
+
+void vb_host_lock(void)
+{
+	int before = vb_cancel_off();
+	pthread_mutex_lock(&host_lock);
+	cancel_state = before;
+}
+
+void vb_host_unlock(void)
+{
+	int before = cancel_state;
+	pthread_mutex_unlock(&host_lock);
+	vb_cancel_restore(&before);
+}
 
 unsigned vb_host_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
 

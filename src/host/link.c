@@ -12,6 +12,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
 
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) acceptor;
@@ -53,6 +55,7 @@ static int check_peer(int fd, struct vb_peer_cred *cred)
 
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred)
 {
+	VB_UNCANCELLED;
 	int s = -1;
 
 	vb_link_show_user();
@@ -83,6 +86,7 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 
 int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
 {
+	VB_UNCANCELLED;
 	vb_host_lock();
 	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
 	if (!err)
@@ -177,6 +181,7 @@ _Static_assert(CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int)) == CMSG_LEN(VB_LINK_MAX
 
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds)
 {
+	VB_UNCANCELLED;
 	struct control control = { 0 };
 	struct iovec iov = { (void *)msg, bytes };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
@@ -221,6 +226,7 @@ static void close_fds(const int *fds, int n)
 
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 {
+	VB_UNCANCELLED;
 	struct control control;
 	int received[VB_LINK_MAX_FDS];
 	struct iovec iov = { msg, bytes };
@@ -243,6 +249,7 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 
 bool vb_link_has_hung_up(int fd)
 {
+	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd };
 	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
 }

@@ -24,6 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/list.h"
 
 enum {
@@ -63,6 +64,7 @@ static _Atomic(uint64_t (*)(uint64_t)) pass_hook;
 
 static void ring_own(const atomic_int *eventfd)
 {
+	VB_UNCANCELLED;
 	int fd = atomic_load_explicit(eventfd, memory_order_relaxed);
 	int saved_errno = errno;
 	uint64_t one = 1;
@@ -76,6 +78,7 @@ void vb_loop_wake_waiter(void) { ring_own(&waiter_fd); }
 
 void vb_eventfd_ring(int fd)
 {
+	VB_UNCANCELLED;
 	uint64_t one = 1;
 	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: it has been rung enough */
 	(void)n;
@@ -101,6 +104,7 @@ void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns))
 
 static void wait_idle_locked(void)
 {
+	VB_UNCANCELLED;
 	idle_waiters++;
 	pthread_cond_wait(&idle, &lock);
 	idle_waiters--;

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 int vb_notifier_init(struct vb_notifier *n)
 {
 	n->fd = eventfd(0, EFD_CLOEXEC);
@@ -34,6 +36,7 @@ static long futex(struct vb_notifier *n, int op, uint32_t value)
 
 void vb_notifier_raise(struct vb_notifier *n)
 {
+	VB_UNCANCELLED;
 	n->raised = true;
 	eventfd_write(n->fd, 1);
 	atomic_fetch_add(&n->sequence, 1);
@@ -48,6 +51,7 @@ void vb_notifier_wake(struct vb_notifier *n)
 
 void vb_notifier_clear(struct vb_notifier *n)
 {
+	VB_UNCANCELLED;
 	eventfd_t raises;
 
 	/* The descriptor may be blocking, so read it only where that returns at once. */

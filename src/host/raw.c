@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/cancel.h"
 #include "host/host.h"
 
 static int set_up(int fd, unsigned ifindex, bool hears)
@@ -45,6 +46,7 @@ int vb_raw_open(unsigned ifindex, bool hears, int *fd)
 
 int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 {
+	VB_UNCANCELLED;
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)ifindex };
 	struct msghdr m = { .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && errno == EFAULT ? -EFAULT : 0;
@@ -83,6 +85,7 @@ static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, siz
 
 size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
 {
+	VB_UNCANCELLED;
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	struct iovec iov = { frame, room };
 	struct sockaddr_ll from;

@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum { DISCARD_PORT = 9 };
 
 /* ---- a socket's view ---- */
@@ -174,6 +176,7 @@ static void find_hop(struct vb_route *r, uint32_t scope)
 
 int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route)
 {
+	VB_UNCANCELLED;
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 	int fd = connected_socket(dst, scope, source), err = 0;
@@ -207,6 +210,7 @@ static bool needs_no_neighbour(unsigned ifindex)
 
 bool vb_route_is_ready(const struct vb_route *route)
 {
+	VB_UNCANCELLED;
 	const unsigned usable = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
 	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)), .nlmsg_type = RTM_GETNEIGH } };
 	struct message answer;
@@ -226,6 +230,7 @@ bool vb_route_is_ready(const struct vb_route *route)
 
 void vb_route_kick(const struct vb_route *route)
 {
+	VB_UNCANCELLED;
 	int fd = connected_socket(&route->destination, route->ifindex, NULL);
 
 	if (fd < 0)

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum answer { UNKNOWN, NO, YES };
 
 /* Has the variable this value? */
@@ -61,6 +63,7 @@ static ssize_t read_all(int fd, char *text, size_t size)
 
 int vb_file_read(const char *path, char *text, size_t size)
 {
+	VB_UNCANCELLED;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -errno : read_all(fd, text, size);
 	if (fd >= 0)

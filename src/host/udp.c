@@ -11,6 +11,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum {
 	BATCH = 8,
 	DRAIN_BATCHES = 256,
@@ -312,6 +314,7 @@ static int receive_one(int fd)
 /* Asking for more than there is costs another look, which a single message should not wait for. */
 static int receive_some(int fd, int most)
 {
+	VB_UNCANCELLED;
 	for (; prepared < most; prepared++)
 		prepare(prepared);
 	int n = most == 1 ? receive_one(fd) : recvmmsg(fd, headers, (unsigned)most, MSG_DONTWAIT, NULL);

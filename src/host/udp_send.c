@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum {
 	MAX_SENDERS = 16,
 	SEND_BUFFER_BYTES = 4 << 20,
@@ -305,6 +307,7 @@ static void outgoing_set_bytes(struct outgoing *o, const void *bytes, size_t len
 
 static bool wait_for_room(int fd)
 {
+	VB_UNCANCELLED;
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	return poll(&p, 1, ROOM_WAIT_MS) > 0;
 }
@@ -332,6 +335,7 @@ static int transmit(int fd, const struct msghdr *m)
 /* The path's MTU as the kernel knows it, or a negative errno if there is no path from addr's source to its destination. */
 static int path_mtu(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
+	VB_UNCANCELLED;
 	union vb_udp_address from = vb_udp_address(&addr->src, ipv4, 0), to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
 	socklen_t bytes = sizeof(int), name_bytes = vb_udp_address_bytes(ipv4);
 	int mtu = 0, fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -28,6 +28,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum {
 	MAX_PLACES = 512,
 	FIRST_PLACES = 4,       /* probed at first; more as long as each has its own process */
@@ -81,6 +83,7 @@ static uint32_t fill_slots(uint16_t *slots)
 
 bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
 {
+	VB_UNCANCELLED;
 	static struct answer answer; /* one thread at a time receives */
 	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&p->addr.src);
 	union vb_udp_address to = vb_udp_address(&p->addr.src, ipv4, p->addr.udp_sport);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/cancel.h"
 
 enum { LINE_BYTES = 4400 }; /* a path of 4 KiB and what stands before it */
 
@@ -133,6 +134,7 @@ static bool read_flags(struct vb_vma *v)
 
 int vb_vma_each(bool flags, bool (*visit)(void *arg, const struct vb_vma *vma), void *arg)
 {
+	VB_UNCANCELLED;
 	struct vb_vma v;
 	int err = 0;
 	in.at = in.end = 0;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Cancelled threads. A thread ends where it waits for an event, and nowhere else: one that ended in another system call could hold locks,
+ * descriptors, or an event that it was about to hand out. The C library makes most calls points at which it may end.
+ */
+#ifndef VB_BASE_CANCEL_H
+#define VB_BASE_CANCEL_H
+
+#include <pthread.h>
+
+static inline int vb_cancel_off(void)
+{
+	int before;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+static inline void vb_cancel_restore(const int *before)
+{
+	int now;
+	pthread_setcancelstate(*before, &now);
+}
+
+/* From here to the end of the block the thread is not cancelled. */
+#define VB_UNCANCELLED __attribute__((cleanup(vb_cancel_restore), unused)) const int vb_cancel_before = vb_cancel_off()
+
+static inline void vb_cancel_unlock(void *mutex)
+{
+	pthread_mutex_unlock(mutex);
+}
+
+/* As pthread_cond_wait; but a thread that is cancelled in it leaves the mutex to others. */
+static inline void vb_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	pthread_cleanup_push(vb_cancel_unlock, mutex);
+	pthread_cond_wait(cond, mutex);
+	pthread_cleanup_pop(0);
+}
+
+#endif
