@@ -74,6 +74,7 @@ static bool is_one(const struct vb_xrc_request *r, size_t data_bytes)
 {
 	switch ((enum vb_xrc_op)r->op) {
 	case VB_XRC_PLACE:
+		return r->address <= VB_MAX_MSG && data_bytes <= VB_XRC_DATA_BYTES;
 	case VB_XRC_WRITE:
 		return data_bytes <= VB_XRC_DATA_BYTES;
 	case VB_XRC_MODIFY_QP:

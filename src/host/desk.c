@@ -242,5 +242,7 @@ ssize_t vb_desk_ask(int fd, const void *message, size_t bytes, void *answer, siz
 		if (n != -EAGAIN)
 			return n ? n : -EPIPE;
 	}
+	if (!err)
+		shutdown(fd, SHUT_RDWR); /* a late answer is not to be taken for the next one */
 	return err ? err : -ETIMEDOUT;
 }

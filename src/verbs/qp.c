@@ -111,13 +111,11 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const c
 	return err ? err : check_caps(attr, call);
 }
 
-/* Who opens it by its number (ibv_open_qp) may find it as soon as it has one. */
-static struct vb_verbs_qp *alloc_qp(void)
+/* The program's handle. Until then nobody can open it by its number (ibv_open_qp). */
+static struct ibv_qp *hand_out(struct vb_verbs_qp *qp)
 {
-	struct vb_verbs_qp *qp = calloc(1, sizeof(*qp));
-	if (qp)
-		atomic_init(&qp->handles, 1);
-	return qp;
+	atomic_store(&qp->handles, 1);
+	return &qp->pub;
 }
 
 static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
@@ -152,7 +150,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	};
 	if (!receives)
 		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
-	struct vb_verbs_qp *qp = alloc_qp();
+	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
@@ -165,7 +163,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	show(qp, pd->context, pd, attr);
 	if (vb_check_enabled)
 		vb_check_qp_begin(&qp->qp, vb_is_single_threaded(pd));
-	return &qp->pub;
+	return hand_out(qp);
 }
 
 VB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -199,7 +197,7 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
 	struct vb_qp_init_attr init = { .type = IBV_QPT_XRC_RECV, .xrcd = vb_xrcd_of(attr->xrcd) };
-	struct vb_verbs_qp *qp = alloc_qp();
+	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_qp_init(&qp->qp, NULL, &init);
@@ -218,12 +216,12 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_ini
 	show(qp, pub, NULL, (struct ibv_qp_init_attr *)attr);
 	qp->pub.send_cq = qp->pub.recv_cq = NULL;
 	qp->pub.srq = NULL;
-	return &qp->pub;
+	return hand_out(qp);
 }
 
 static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
-	struct vb_verbs_qp *qp = alloc_qp();
+	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_rss_init(qp, pub, attr);
@@ -234,7 +232,7 @@ static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_att
 	show(qp, pub, attr->pd, (struct ibv_qp_init_attr *)attr);
 	qp->pub.send_cq = qp->pub.recv_cq = NULL;
 	qp->pub.srq = NULL;
-	return &qp->pub;
+	return hand_out(qp);
 }
 
 /* A UD queue pair never gets what it sends to a group itself, whether it asks for that or not. */
@@ -334,14 +332,14 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 	return -EINVAL;
 }
 
-/* With one more handle on it, or NULL. */
+/* With one more handle on it, or NULL: also if it is being made, or goes. */
 static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
 {
 	vb_lock(&vb_progress_lock);
 	struct vb_qp *found = vb_qpn_find(qpn);
-	if (found && (!found->xrcd || found->xrcd->number != xrcd->number))
-		found = NULL;
 	struct vb_verbs_qp *qp = found ? vb_container_of(found, struct vb_verbs_qp, qp) : NULL;
+	if (qp && (!found->xrcd || found->xrcd->number != xrcd->number || !atomic_load(&qp->handles)))
+		qp = NULL;
 	if (qp)
 		atomic_fetch_add(&qp->handles, 1);
 	vb_unlock(&vb_progress_lock);
@@ -404,6 +402,7 @@ static int open_handle(struct vb_verbs_qp *handle, uint32_t qpn, const struct vb
 	handle->pub.handle = handle->pub.qp_num = qpn;
 	handle->pub.qp_type = IBV_QPT_XRC_RECV;
 	handle->pub.state = attr.qp_state;
+	pthread_mutex_init(&handle->asking, NULL);
 	return 0;
 }
 
@@ -433,8 +432,10 @@ static int close_handle(struct vb_verbs_qp *handle)
 	int err = handle->shared ? drop_handle(handle->shared) : 0;
 	if (err)
 		return vb_fail(err);
-	if (!handle->shared)
+	if (!handle->shared) {
 		vb_away_close_qp(handle->away);
+		pthread_mutex_destroy(&handle->asking);
+	}
 	atomic_fetch_sub(&handle->through->refs, 1);
 	free(handle);
 	return 0;
@@ -492,8 +493,10 @@ static int away_answered(const char *call, int err)
 
 static int modify_away(struct ibv_qp *pub, const struct ibv_qp_attr *attr, int mask)
 {
-	int fd = vb_container_of(pub, struct vb_verbs_qp, pub)->away;
-	int err = vb_away_modify_qp(fd, attr, applicable(IBV_QPT_XRC_RECV, mask));
+	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
+	pthread_mutex_lock(&handle->asking);
+	int err = vb_away_modify_qp(handle->away, attr, applicable(IBV_QPT_XRC_RECV, mask));
+	pthread_mutex_unlock(&handle->asking);
 	if (!err && (mask & IBV_QP_STATE))
 		pub->state = attr->qp_state;
 	return away_answered("ibv_modify_qp", err);
@@ -501,7 +504,10 @@ static int modify_away(struct ibv_qp *pub, const struct ibv_qp_attr *attr, int m
 
 static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
 {
-	int err = vb_away_query_qp(vb_container_of(pub, struct vb_verbs_qp, pub)->away, attr);
+	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
+	pthread_mutex_lock(&handle->asking);
+	int err = vb_away_query_qp(handle->away, attr);
+	pthread_mutex_unlock(&handle->asking);
 	if (err)
 		return away_answered("ibv_query_qp", err);
 	*init = (struct ibv_qp_init_attr){ .qp_context = pub->qp_context, .cap = attr->cap, .qp_type = IBV_QPT_XRC_RECV };

@@ -9,6 +9,7 @@
 
 static const char name[] = "verbatim-test/desk/1";
 static atomic_int guests, came;
+static atomic_bool slow; /* while it is, nobody is answered */
 
 static void *come(void *owner)
 {
@@ -23,6 +24,8 @@ static void *come(void *owner)
 static size_t ask(void *guest, const void *request, size_t bytes, void *reply)
 {
 	assert_ptr_equal(guest, &guests);
+	while (slow)
+		vb_sleep_ns(1000000);
 	for (size_t i = 0; i < bytes; i++)
 		((uint8_t *)reply)[i] = (uint8_t)(((const uint8_t *)request)[i] + 1);
 	return bytes == 4 && !memcmp(request, "stop", 4) ? 0 : bytes;
@@ -67,6 +70,23 @@ static void desk__answers_each_guest(void **state)
 	assert_int_equal(vb_desk_ask(fd[1], "abc", 3, back, sizeof(back)), -EPIPE);
 	vb_fd_close(fd[1]);
 	assert_int_equal(vb_desk_visit(name, &fd[0]), -ECONNREFUSED);
+}
+
+/* What came too late is not the answer to the next question. */
+static void desk__that_answered_late(void **state)
+{
+	struct vb_desk *desk;
+	char back[8];
+	int fd;
+	assert_int_equal(vb_desk_open(name, &ops, &closed, &desk), 0);
+	assert_int_equal(vb_desk_visit(name, &fd), 0);
+	slow = true;
+	assert_int_equal(vb_desk_ask(fd, "abc", 3, back, sizeof(back)), -ETIMEDOUT);
+	slow = false;
+	vb_sleep_ns(10000000);
+	assert_int_equal(vb_desk_ask(fd, "xyz", 3, back, sizeof(back)), -EPIPE);
+	vb_fd_close(fd);
+	vb_desk_close(desk);
 }
 
 static void desk__name_is_one_processes(void **state)
@@ -123,6 +143,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(desk__answers_each_guest),
+		cmocka_unit_test(desk__that_answered_late),
 		cmocka_unit_test(desk__name_is_one_processes),
 		cmocka_unit_test(desk__turns_guests_away),
 		cmocka_unit_test(desk__stays_the_parents),

@@ -11,7 +11,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -347,16 +349,34 @@ static struct ibv_qp *open_again(struct end *e, struct ibv_xrcd *xrcd, uint32_t 
 	return ibv_open_qp(e->ctx, &attr);
 }
 
+static void *query_often(void *qp)
+{
+	for (int i = 0; i < 200; i++)
+		CHECK_EQ(rc_state(qp), IBV_QPS_RTS);
+	return NULL;
+}
+
+/* Two threads use one handle. */
+static void modify_while_queried(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = 5 };
+	pthread_t thread;
+	CHECK_EQ(pthread_create(&thread, NULL, query_often, qp), 0);
+	for (int i = 0; i < 200; i++)
+		CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 /* Has it, when the passive end has given it up. */
 static void owner_keeps_the_queue_pair(struct end *o, struct xrc *x, int fd)
 {
 	uint32_t qpn = (uint32_t)hear(o);
 	struct ibv_qp *qp = open_again(o, x->xrcd, qpn);
 	struct ibv_recv_wr *bad, wr = { .wr_id = 1 };
-	struct ibv_qp_attr attr = { .min_rnr_timer = 5 };
+	struct ibv_qp_attr attr = { 0 };
 	CHECK(qp && qp->qp_num == qpn && qp->state == IBV_QPS_RTS && qp->qp_type == IBV_QPT_XRC_RECV);
 	CHECK(!open_again(o, x->xrcd, qpn ^ 1) && errno == EINVAL);
-	CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
+	modify_while_queried(qp);
 	attr.qp_state = IBV_QPS_INIT;
 	CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
 	CHECK_EQ(ibv_post_recv(qp, &wr, &bad), EINVAL);
@@ -456,6 +476,53 @@ static void qp__of_a_process_that_dies(struct end *e)
 	close(fd);
 }
 
+/* ---- a handle that comes while the last one goes ---- */
+
+struct opener {
+	struct end *e;
+	struct ibv_xrcd *xrcd;
+	_Atomic(uint32_t) qpn;
+	atomic_bool is_over;
+};
+
+static void *open_often(void *arg)
+{
+	struct opener *o = arg;
+	while (!atomic_load(&o->is_over)) {
+		struct ibv_qp *qp = open_again(o->e, o->xrcd, atomic_load(&o->qpn));
+		if (qp)
+			CHECK_EQ(ibv_destroy_qp(qp), 0);
+	}
+	return NULL;
+}
+
+/* Who finds it has it; who comes too late finds none. */
+static void qp__opened_while_it_goes(struct end *e)
+{
+	struct params p = params();
+	struct opener o = { .e = e };
+	pthread_t thread;
+	int fd = make_file();
+	rc_open(e, &p);
+	CHECK(o.xrcd = open_domain(e, fd, O_CREAT));
+	struct xrc x = { .xrcd = o.xrcd };
+	e->passive = true;
+	CHECK_EQ(pthread_create(&thread, NULL, open_often, &o), 0);
+	for (int i = 0; i < 100000; i++) {
+		struct ibv_qp *qp = make_xrc_qp(e, &x);
+		CHECK(qp);
+		atomic_store(&o.qpn, qp->qp_num);
+		for (unsigned wait = 0; wait < (unsigned)i % 64; wait++)
+			atomic_load(&o.qpn);
+		CHECK_EQ(ibv_destroy_qp(qp), 0);
+	}
+	atomic_store(&o.is_over, true);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(ibv_close_xrcd(o.xrcd), 0);
+	rc_close(e);
+	close(fd);
+}
+
 static const struct body bodies[] = {
 	BODY_IN(send__to_a_queue_of_another_process, PROCESSES_ONLY),
 	BODY_IN(send__before_the_receive, PROCESSES_ONLY),
@@ -466,6 +533,7 @@ static const struct body bodies[] = {
 	BODY_IN(owner__that_dies, PROCESSES_ONLY),
 	BODY_IN(qp__kept_by_another_process, PROCESSES_ONLY),
 	BODY_IN(qp__of_a_process_that_dies, ALONE),
+	BODY_IN(qp__opened_while_it_goes, ALONE),
 };
 
 RC_MAIN(bodies)
