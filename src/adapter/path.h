@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, receive, claim_news (and take_news), poll, sleep, settle, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unlink, express, receive, claim_news (and take_news), poll, sleep, settle, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -13,6 +13,7 @@
 #include "host/inspect.h"
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
+enum vb_express { VB_EXPRESS_NOT /* nothing has happened */, VB_EXPRESS_SENT, VB_EXPRESS_DONE /* with success */ };
 enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_ARRIVALS /* resp_lock is */ };
 
 struct vb_path_ops {
@@ -35,6 +36,11 @@ struct vb_path_ops {
 	void (*detach)(struct vb_qp *qp);
 	/* Entries were posted. sq.lock is held. */
 	void (*send)(struct vb_qp *qp);
+	/*
+	 * May take a SEND or a WRITE of one piece straight from its work request, before there is an entry for it: in state RTS, with a
+	 * place for it in the queue, behind entries that were all handed over, a WRITE behind none. sq.lock is held.
+	 */
+	enum vb_express (*express)(struct vb_qp *qp, const struct ibv_send_wr *wr);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held. */

@@ -178,6 +178,11 @@ static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *o
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
+static bool has_room(const struct vb_sq *sq)
+{
+	return sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) < sq->max_wr;
+}
+
 static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -189,7 +194,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return refuse(EINVAL, "unknown send_flags");
 	if (vb_unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge))
 		return refuse(EINVAL, "num_sge is beyond the queue pair's max_send_sge");
-	if (vb_unlikely(sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) >= sq->max_wr))
+	if (vb_unlikely(!has_room(sq)))
 		return refuse_full();
 	if (vb_unlikely(qp->type == IBV_QPT_UD && !wr->wr.ud.ah))
 		return refuse(EINVAL, "a datagram needs an address handle (wr.ud.ah)");
@@ -222,23 +227,27 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 
 /* ---- completion ---- */
 
-/* Of the entry before head. */
-static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status)
+/* Of the request before head. */
+static inline void announce(struct vb_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t bytes, enum ibv_wc_status status)
 {
-	if (vb_unlikely(sqe->flags & VB_SQE_OWN)) {
-		vb_tags_sent(qp, sqe, status);
-		return;
-	}
 	struct vb_cqe *e = vb_cq_open(qp->send_cq);
 	*e = (struct vb_cqe){
-		.wr_id = sqe->wr_id,
+		.wr_id = wr_id,
 		.qp = qp,
 		.status = status,
-		.opcode = opcodes[sqe->opcode].completion,
-		.byte_len = sqe->length,
+		.opcode = opcodes[opcode].completion,
+		.byte_len = bytes,
 		.sq_position = qp->sq.head - qp->sq.own_done,
 	};
 	vb_cq_close(qp->send_cq, e);
+}
+
+static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status)
+{
+	if (vb_unlikely(sqe->flags & VB_SQE_OWN))
+		vb_tags_sent(qp, sqe, status);
+	else
+		announce(qp, sqe->wr_id, sqe->opcode, sqe->length, status);
 }
 
 static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
@@ -384,17 +393,73 @@ static bool may_send(enum ibv_qp_state state)
 }
 
 /* A queue pair whose completions get lost cannot go on. */
-static bool is_broken(struct vb_qp *qp)
+static bool loses_completions(const struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR ||
-	       atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
+	return atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
 	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
+}
+
+static bool is_broken(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || loses_completions(qp);
+}
+
+/* A request that any connected queue pair takes, and of whose execution nobody wants to know more than its completion. */
+static bool is_plain(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	return !wr->next && wr->num_sge == 1 && qp->sq.max_sge && !qp->watched &&
+	       !(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) &&
+	       (!(wr->send_flags & IBV_SEND_INLINE) || wr->sg_list->length <= qp->sq.max_inline);
+}
+
+static bool is_its_turn(const struct vb_sq *sq, const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_RDMA_WRITE ? sq->head == sq->tail : wr->opcode == IBV_WR_SEND && sq->sent == sq->tail;
+}
+
+/* What is still wanted of a request whose bytes are on their way. */
+static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
+{
+	struct vb_sqe *sqe = vb_sq_at(sq, sq->tail);
+	sqe->wr_id = wr->wr_id;
+	sqe->length = wr->sg_list->length;
+	sqe->nsge = 0;
+	sqe->opcode = wr->opcode;
+	sqe->flags = wr->send_flags;
+	sqe->status = VB_SQE_PENDING;
+	sq->sent = ++sq->tail;
+}
+
+/* The shortest way, of what latency is measured by. False: nothing has happened. */
+static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct vb_sq *sq = &qp->sq;
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
+	if (!is_plain(qp, wr) || !is_its_turn(sq, wr) || !path || !path->express || vb_unlikely(loses_completions(qp)) ||
+	    vb_unlikely(!has_room(sq)) || atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
+		return false;
+	switch (path->express(qp, wr)) {
+	case VB_EXPRESS_NOT:
+		return false;
+	case VB_EXPRESS_SENT:
+		note_sent(sq, wr);
+		return true;
+	case VB_EXPRESS_DONE:
+		sq->head = sq->sent = ++sq->tail;
+		if (qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED))
+			announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
+	}
+	return true;
 }
 
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
 	vb_lock(&qp->sq.lock);
+	if (wr && express(qp, wr)) {
+		vb_unlock(&qp->sq.lock);
+		return 0;
+	}
 	uint32_t before = qp->sq.tail;
 	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
 		if (bad)

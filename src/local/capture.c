@@ -100,7 +100,7 @@ static void tell_psn(struct vb_local_qp *l, uint32_t position)
 
 void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
-	uint32_t position = l->req.published - 1;
+	uint32_t position = l->req.published;
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, position);
 	tell_psn(l, position);

@@ -301,6 +301,11 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
+static enum vb_express path_express(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	return vb_requester_express(vb_local_of(qp), wr);
+}
+
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
 static void serve_locked(struct vb_qp *qp)
 {
@@ -489,6 +494,7 @@ static struct vb_path_ops local_path = {
 	.unlink = unlink_qp,
 	.detach = detach,
 	.send = path_send,
+	.express = path_express,
 	.receive = receive,
 	.run = run,
 	.claim_news = claim_news,

@@ -8,6 +8,7 @@
 #define VB_LOCAL_QP_H
 
 #include "adapter/key.h"
+#include "adapter/path.h"
 #include "adapter/queue.h"
 #include "adapter/xrc_share.h"
 #include "host/fence.h"
@@ -109,6 +110,8 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 
 /* Sends what has been posted. */
 void vb_requester_send(struct vb_local_qp *l);
+/* struct vb_path_ops.express */
+enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 /* Acks, then whatever can go out. */
 void vb_requester_look(struct vb_local_qp *l);
 /* Completes what the peer has acknowledged; false if the QP failed over it. */

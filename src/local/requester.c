@@ -119,12 +119,12 @@ static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned 
 }
 
 /* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
-static bool may_access(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t length, unsigned access, uint64_t *va)
+static bool may_access(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access, uint64_t *va)
 {
 	const struct vb_shm_qp *t = theirs_of(l);
 	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
-	       vb_key_check(vb_key_table(l->peer->arena), sqe->rkey, sqe->remote_addr, length, access,
-			    atomic_load_explicit(&t->pd, memory_order_relaxed), l->qp->attr.dest_qp_num, va) == VB_KEY_OK;
+	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access, atomic_load_explicit(&t->pd, memory_order_relaxed),
+			    l->qp->attr.dest_qp_num, va) == VB_KEY_OK;
 }
 
 /* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
@@ -138,18 +138,18 @@ static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned acce
 }
 
 /* Where this process has the target; NULL: it has not. */
-static void *target_here(struct vb_local_qp *l, const struct vb_sqe *sqe, uint64_t va, bool writes)
+static void *target_here(struct vb_local_qp *l, uint32_t rkey, uint64_t va, uint64_t length, bool writes)
 {
 	if (l->peer->copy != VB_COPY_SAME)
-		return vb_mapped_at(l->peer, sqe->rkey, va, sqe->length, writes);
-	return vb_key_is_on_demand(vb_key_table(l->peer->arena), sqe->rkey) ? NULL : (void *)(uintptr_t)va;
+		return vb_mapped_at(l->peer, rkey, va, length, writes);
+	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
 }
 
 /* The usual: from one piece to another, at once. False: it takes the long way. */
 static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
-	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = target_here(l, sqe, va, writes);
+	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = target_here(l, sqe->rkey, va, sqe->length, writes);
 	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
 		return false;
 	if (writes)
@@ -191,7 +191,7 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	if (!sqe->length)
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (responds(l) && may_access(l, sqe, sqe->length, access, &va))
+	if (responds(l) && may_access(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return h;
@@ -225,7 +225,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (sqe->remote_addr % sizeof(uint64_t) || !l->peer->mapped)
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (responds(l) && may_access(l, sqe, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
+	if (responds(l) && may_access(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
 		h = atomic_in_mapping(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return h;
@@ -311,6 +311,16 @@ static int tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
 	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
 }
 
+/* The peer may see the slot from here on. */
+static void post_slot(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags, unsigned opcode, unsigned nsge, bool is_awaited)
+{
+	l->req.published++;
+	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
+	if (is_awaited)
+		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
+	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge), memory_order_release);
+}
+
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_shm_slot *slot = slot_at(l, l->req.published);
@@ -329,13 +339,8 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	slot->rkey = sqe->rkey;
 	l->req.atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
-	l->req.published++;
-	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
-	if (fetches(sqe) || vb_sq_signals(l->qp, sqe))
-		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
 	vb_show_published(l, sqe);
-	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, sqe->opcode, flags, flags & VB_SHM_INLINE ? 0 : sqe->nsge),
-			      memory_order_release);
+	post_slot(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe));
 	return true;
 }
 
@@ -489,6 +494,69 @@ void vb_requester_send(struct vb_local_qp *l)
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
 	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
 		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
+}
+
+/* ---- express: straight from a work request with one entry ---- */
+
+static const void *piece_of(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *s = wr->sg_list;
+	return wr->send_flags & IBV_SEND_INLINE ? (const void *)(uintptr_t)s->addr : vb_key_find(s, 0, l->qp->pd->number);
+}
+
+/* As move_whole. */
+static bool write_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	uint64_t length = wr->sg_list->length, va;
+	if (vb_unlikely(!responds(l) || !may_access(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length, IBV_ACCESS_REMOTE_WRITE, &va)))
+		return false;
+	const void *ours = piece_of(l, wr);
+	void *theirs = target_here(l, wr->wr.rdma.rkey, va, length, true);
+	if (vb_unlikely(!ours || !theirs))
+		return false;
+	vb_copy_ordered(theirs, ours, length);
+	return true;
+}
+
+/* Else the kernel is asked to copy, beside which a few steps are nothing. A hint. */
+static bool is_at_hand(const struct vb_local_qp *l, uint32_t rkey)
+{
+	const struct vb_key *k = vb_key_at(vb_key_table(l->peer->arena), rkey);
+	uint64_t segment = atomic_load_explicit(&k->segment, memory_order_relaxed);
+	return l->peer->copy == VB_COPY_SAME || (segment && segment != VB_KEY_NO_SEGMENT);
+}
+
+static enum vb_express express_write(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	if (!is_at_hand(l, wr->wr.rdma.rkey) || wr->sg_list->length > VB_SLICE_BYTES)
+		return VB_EXPRESS_NOT;
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	bool done = write_whole(l, wr);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	return done ? VB_EXPRESS_DONE : VB_EXPRESS_NOT;
+}
+
+/* As publish. */
+static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	uint32_t length = wr->sg_list->length;
+	const void *ours = length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data) && responds(l) ? piece_of(l, wr) : NULL;
+	struct vb_shm_slot *slot = slot_at(l, l->req.published);
+	if (vb_unlikely(!ours))
+		return VB_EXPRESS_NOT;
+	vb_copy_ordered(slot->data, ours, length);
+	slot->length = length;
+	post_slot(l, slot, VB_SHM_INLINE | tell_taken(l, slot), IBV_WR_SEND, 0, l->qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED));
+	vb_watch_ring(l);
+	return VB_EXPRESS_SENT;
+}
+
+__attribute__((flatten)) enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	if (vb_unlikely(l->qp->type != IBV_QPT_RC || vb_qp_is_shown(l->qp) || !wr->sg_list->length || !theirs_of(l) || !l->req.bound ||
+			l->req.waiting || l->peer->copy == VB_COPY_LINK))
+		return VB_EXPRESS_NOT;
+	return wr->opcode == IBV_WR_SEND ? express_send(l, wr) : express_write(l, wr);
 }
 
 /* ---- acks ---- */
