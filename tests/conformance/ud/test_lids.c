@@ -7,11 +7,10 @@
 
 enum { UC_MASK = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, BYTES = 3000 };
 
-static struct ibv_port_attr open_with_link(struct end *e, const char *link)
+static struct ibv_port_attr open_port(struct end *e)
 {
 	struct params p = params();
 	struct ibv_port_attr port;
-	setenv("VERBATIM_LINK", link, 1);
 	rc_open(e, &p);
 	CHECK_EQ(ibv_query_port(e->ctx, 1, &port), 0);
 	return port;
@@ -20,7 +19,7 @@ static struct ibv_port_attr open_with_link(struct end *e, const char *link)
 /* The port's LID, which it has for the setting alone. */
 static uint16_t open_with_lid(struct end *e)
 {
-	struct ibv_port_attr port = open_with_link(e, "infiniband");
+	struct ibv_port_attr port = open_port(e);
 	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_INFINIBAND);
 	CHECK(port.lid && port.lid < 0xc000);
 	CHECK_EQ(port.sm_lid, port.lid);
@@ -122,7 +121,8 @@ static void ud__by_lid(struct end *e)
 /* Other values mean nothing. */
 static void port__without_the_setting(struct end *e)
 {
-	struct ibv_port_attr port = open_with_link(e, "ethernet");
+	setenv("VERBATIM_LINK", "ethernet", 1);
+	struct ibv_port_attr port = open_port(e);
 	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
 	CHECK_EQ(port.lid | port.sm_lid, 0);
 	CHECK(port.flags & IBV_QPF_GRH_REQUIRED);
@@ -138,4 +138,9 @@ static const struct body bodies[] = {
 	BODY_IN(port__without_the_setting, ALONE),
 };
 
-RC_MAIN(bodies)
+/* Before there are threads: they read the environment. */
+int main(int argc, char **argv)
+{
+	setenv("VERBATIM_LINK", "infiniband", 1);
+	return rc_main(argc, argv, bodies, sizeof(bodies) / sizeof((bodies)[0]));
+}
