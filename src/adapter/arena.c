@@ -36,7 +36,7 @@ static int start_locked(void)
 	hooked = true;
 	struct vb_arena_head *head = addr;
 	head->magic = VB_ARENA_MAGIC;
-	head->version = VB_ARENA_VERSION;
+	head->version = VB_LINK_VERSION;
 	vb_random(&head->nonce, sizeof(head->nonce));
 	vb_arena = head;
 	return 0;

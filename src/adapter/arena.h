@@ -17,7 +17,6 @@
 #include "host/host.h"
 
 #define VB_ARENA_MAGIC   0x314e455241425656ull /* "VVBAREN1" */
-#define VB_ARENA_VERSION 1u
 #define VB_ARENA_SLOTS   64u /* slots that one process can hold */
 #define VB_KEY_COUNT     (1u << 20)
 #define VB_KEY_BYTES     64u
@@ -32,7 +31,7 @@ enum { VB_ASLEEP_LEADER = 1 }; /* a bit of asleep */
 
 struct vb_arena_head {
 	uint64_t magic;
-	uint32_t version;
+	uint32_t version;                            /* VB_LINK_VERSION */
 	uint32_t reserved;
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
 	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/segment.h) */

@@ -222,6 +222,12 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
 
 /* ---- links: SEQPACKET connections between processes ---- */
 
+/*
+ * Of all that processes show each other: arenas, and what goes over links. It is part of the links' names: processes of builds that
+ * would not understand each other find no link, and take the wire.
+ */
+enum { VB_LINK_VERSION = 3 };
+
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
 	uid_t uid;
@@ -234,6 +240,9 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 void vb_link_show_user(void);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
+
+/* Is what came over a link an eventfd, and not what would block or kill who writes to it? True where /proc does not tell. */
+bool vb_link_is_eventfd(int fd);
 
 /* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
 bool vb_link_has_hung_up(int fd);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -252,4 +253,12 @@ bool vb_link_has_hung_up(int fd)
 	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd };
 	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
+}
+
+bool vb_link_is_eventfd(int fd)
+{
+	char path[32], target[32];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, target, sizeof target);
+	return n < 0 || ((size_t)n == strlen("anon_inode:[eventfd]") && !memcmp(target, "anon_inode:[eventfd]", (size_t)n));
 }

@@ -38,7 +38,14 @@ static struct vb_name slot_name(const char *kind, uint32_t slot)
 }
 
 struct vb_name vb_name_of_inbox(uint32_t slot) { return slot_name("slot", slot); }
-struct vb_name vb_name_of_link(uint32_t slot) { return slot_name("link", slot); }
+
+struct vb_name vb_name_of_link(uint32_t slot)
+{
+	char kind[16];
+	snprintf(kind, sizeof kind, "link/%u", (unsigned)VB_LINK_VERSION);
+	return slot_name(kind, slot);
+}
+
 struct vb_name vb_name_of_visits(uint32_t slot) { return slot_name("visit", slot); }
 
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes)

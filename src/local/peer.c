@@ -18,7 +18,6 @@ enum {
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
-	PROTOCOL = 2,
 };
 
 /* The second message on a link: what the sender found out about copying. */
@@ -127,7 +126,7 @@ static int send_hello(struct vb_peer *p)
 {
 	struct vb_link_hello h = {
 		.magic = VB_LINK_MAGIC,
-		.version = PROTOCOL,
+		.version = VB_LINK_VERSION,
 		.first_slot = vb_slot_first(),
 		.nonce = vb_arena->nonce,
 		.bells = (uint64_t)((char *)p->out - (char *)vb_arena),
@@ -159,7 +158,8 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
 	const void *arena;
-	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != PROTOCOL || h->arena_bytes != VB_ARENA_BYTES || nfds != 3)
+	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != VB_LINK_VERSION || h->arena_bytes != VB_ARENA_BYTES || nfds != 3 ||
+	    !vb_link_is_eventfd(fds[1]) || !vb_link_is_eventfd(fds[2]))
 		return -EPROTO;
 	int err = vb_shm_map_peer(fds[0], VB_ARENA_BYTES, &arena);
 	if (err)
@@ -171,7 +171,7 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	p->waiter_eventfd = fds[2];
 	fds[1] = fds[2] = -1;
 	p->in = vb_peer_range(p, h->bells, sizeof(*p->in));
-	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_ARENA_VERSION || p->arena->nonce != h->nonce || !p->in ||
+	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_LINK_VERSION || p->arena->nonce != h->nonce || !p->in ||
 	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
 		return -EPROTO;
 	err = listen_to(p);

@@ -144,7 +144,7 @@ struct vb_shm_bells {
 	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
 };
 
-/* The first and only message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and leader. */
+/* The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and leader. */
 #define VB_LINK_MAGIC 0x316b6e694c425656ull
 
 struct vb_link_hello {

@@ -369,6 +369,8 @@ void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *c
 int vb_visit_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
 int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
 
+bool vb_link_is_eventfd(int fd) { return fd == EVENT_FD || fd == WAITER_FD; }
+
 bool vb_link_has_hung_up(int fd)
 {
 	if (fake.has_hung_up || !fake.patience)
@@ -455,7 +457,7 @@ void fake_link_hang_up(void)
 void fake_link_hello(void)
 {
 	const struct vb_arena_head *head = (const void *)fake_arena;
-	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = 2, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = VB_LINK_VERSION, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
 		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_BYTES, .arena_address = FAKE_ARENA };
 
 	fake_link_message(&hello, sizeof(hello), 3);

@@ -77,7 +77,7 @@ static void make_arena(void)
 	memset(block(), 0, VB_QP_BLOCK);
 	memset(at(VB_ARENA_HEAP), 0, END - VB_ARENA_HEAP);
 	head()->magic = VB_ARENA_MAGIC;
-	head()->version = VB_ARENA_VERSION;
+	head()->version = VB_LINK_VERSION;
 	head()->nonce = 77;
 	head()->slots[0] = FAKE_PEER_SLOT;
 	keys()[1].pd = 1;

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "adapter/path.h"
 #include "adapter/progress.h"
@@ -120,6 +121,24 @@ static void choice__nobody_is_wire(void **state)
 	assert_int_equal(choice_here(0), WIRE);
 }
 
+/* A slot of another build's, whose links have another name. */
+static void choice__another_version_is_wire(void **state)
+{
+	const uint32_t slot = VB_SLOT_COUNT - 2;
+	int sock[2];
+	for (int i = 0; i < 2; i++) {
+		struct sockaddr_un un = { .sun_family = AF_UNIX };
+		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, i ? "verbatim/link/%u" : "verbatim/slot/%u", slot);
+		sock[i] = socket(AF_UNIX, i ? SOCK_SEQPACKET : SOCK_DGRAM, 0);
+		if (bind(sock[i], (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)))
+			SKIP("somebody has the slot");
+	}
+	assert_int_equal(listen(sock[1], 1), 0);
+	assert_int_equal(choice_here(slot), WIRE);
+	close(sock[0]);
+	close(sock[1]);
+}
+
 static void choice__another_address_is_wire(void **state)
 {
 	assert_int_equal(choice(IBV_QPT_RC, ipv4(192, 0, 2, 1), vb_slot_first()), WIRE);
@@ -157,6 +176,7 @@ int main(void)
 		cmocka_unit_test(choice__changed_user_is_wire),
 		cmocka_unit_test(choice__switched_off_for_oneself_is_wire),
 		cmocka_unit_test(choice__nobody_is_wire),
+		cmocka_unit_test(choice__another_version_is_wire),
 		cmocka_unit_test(choice__another_address_is_wire),
 		cmocka_unit_test(choice__other_services_are_not_local),
 		cmocka_unit_test(choice__goes_by_rank),
