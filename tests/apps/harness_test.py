@@ -40,6 +40,7 @@ with socket.create_server(("127.0.0.1", 0)):
 """,
     "mistaken": "#!/bin/sh\necho verbatim: check call: ibv_dealloc_pd: busy\n",
     "crash": "#!/bin/sh\nkill -SEGV $$\n",
+    "rping": "#!/bin/sh\necho \"$1 EVENT...\"\necho rdma_get_cm_event: Bad file descriptor\nexit 255\n",
 }
 
 EXPECTED = [
@@ -50,6 +51,8 @@ EXPECTED = [
     (Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True), "ok", ""),
     (Case("not_installed", server="no-such-program", client="end-with 0"), "skip", "not installed"),
     (Case("client_status", server="hang {dir}/pid", client="end-with 3"), "FAIL", "client ended with 3"),
+    (Case("own_race", client="rping DISCONNECT"), "ok", ""),
+    (Case("own_race_too_early", client="rping CONNECT"), "FAIL", "client ended with 255"),
     (Case("client_crash", client="crash"), "FAIL", "killed by SIGSEGV"),
     (Case("client_hangs", client="hang {dir}/pid", limit_s=0.5), "FAIL", "did not end in time"),
     (Case("server_status", server="good-server {port}", client="good-client {port} hello", server_exit=1), "FAIL",
