@@ -578,9 +578,11 @@ static void update(struct vb_qp *qp)
 	vb_lock(&qp->resp_lock);
 	vb_flow_route(qp, &c->route);
 	c->responder.config.rnr_timer = a->min_rnr_timer;
+	c->responder.config.max_rd_atomic = a->max_dest_rd_atomic;
 	vb_unlock(&qp->resp_lock);
 	if (!c->requests && atomic_load(&qp->state) == IBV_QPS_RTS)
 		begin_requester(c);
+	c->requester.config.max_rd_atomic = a->max_rd_atomic;
 	c->requester.config.retry_count = a->retry_cnt;
 	c->requester.config.rnr_retry = a->rnr_retry;
 	c->requester.config.ack_timeout_ns = a->timeout ? vb_max_u64(TIMEOUTS * vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;

@@ -2,7 +2,7 @@
 /* A queue pair that drains, and attributes that change while it is connected: what is under way, what waits, what is told. */
 #include "rc.h"
 
-enum { SENT = 4, HELD = 2, BYTES = 100 };
+enum { SENT = 4, HELD = 2, BYTES = 100, READ_BYTES = 8192 };
 
 static struct ibv_qp_attr query(struct ibv_qp *qp)
 {
@@ -157,6 +157,27 @@ static void sqd__attributes_change(struct end *e)
 	rc_finish(e);
 }
 
+/* Connected without READs, and then with some. */
+static void sqd__allows_reads(struct end *e)
+{
+	struct params p = params();
+	p.max_rd_atomic = p.max_dest_rd_atomic = 0;
+	rc_start(e, &p);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .max_rd_atomic = 2, .max_dest_rd_atomic = 2 };
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
+	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+	rc_fill(e->buf, READ_BYTES, e->passive);
+	meet(e);
+	for (int i = 0; i < 3; i++)
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = READ_BYTES * (1 + i), .len = READ_BYTES, .remote_at = 0);
+	for (int i = 0; i < 3; i++) {
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		VERIFY(e->buf + READ_BYTES * (1 + i), READ_BYTES, !e->passive);
+	}
+	rc_finish(e);
+}
+
 /* There is one path: an alternate one and the migration state are kept and told, and nothing ever migrates. */
 static void migration__is_kept_and_told(struct end *e)
 {
@@ -184,6 +205,7 @@ static const struct body bodies[] = {
 	BODY(sqd__the_peer_goes_on),
 	BODY(sqd__ends_in_error_or_reset),
 	BODY(sqd__attributes_change),
+	BODY(sqd__allows_reads),
 	BODY(migration__is_kept_and_told),
 };
 
