@@ -303,9 +303,11 @@ void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
 	vb_unlock(&cq->lock);
 }
 
+/* A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues that there are when it goes. */
 void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
 {
 	vb_lock(&cq->lock);
 	purge_locked(cq, NULL, srq);
+	cq->hot = NULL;
 	vb_unlock(&cq->lock);
 }

@@ -341,7 +341,9 @@ static bool keep_ticking(void)
 	unsigned n = atomic_load(&leads);
 	bool more = n != seen_leads;
 	seen_leads = n;
+	vb_lock(&vb_progress_lock); /* who puts something off has done so by the return, or finds that he may not */
 	atomic_store(&ticking, more);
+	vb_unlock(&vb_progress_lock);
 	return more;
 }
 

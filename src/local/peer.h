@@ -40,7 +40,7 @@ struct vb_peer {
 	const struct vb_shm_bells *in;   /* in theirs */
 	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
 	atomic_uint rung;                /* the value of their asleep for which we rang */
-	bool ready_sent, hello_seen;
+	bool hello_seen;
 	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
 	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
 	struct vb_watch watch;

@@ -18,6 +18,18 @@ static struct vb_lock lock = VB_LOCK_INIT;
 static union buffer *unused;
 static unsigned made;
 
+/* It has been counted. */
+static union buffer *make(void)
+{
+	union buffer *b = malloc(sizeof(*b));
+	if (b)
+		return b;
+	vb_lock(&lock);
+	made--;
+	vb_unlock(&lock);
+	return NULL;
+}
+
 void *vb_buffer_take(void)
 {
 	vb_lock(&lock);
@@ -27,7 +39,7 @@ void *vb_buffer_take(void)
 		unused = b->next;
 	made += may_make;
 	vb_unlock(&lock);
-	return may_make ? malloc(sizeof(*b)) : b;
+	return may_make ? make() : b;
 }
 
 void vb_buffer_give(void *buffer)

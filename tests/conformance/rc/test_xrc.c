@@ -267,6 +267,46 @@ static void send__built_call_by_call(struct end *e)
 	finish(e, &x);
 }
 
+/* Memory that has been given back is somebody else's. */
+static void spoil_memory(void **kept, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		size_t bytes = 256 + 16 * (i % 256);
+		CHECK(kept[i] = malloc(bytes));
+		rc_set(kept[i], bytes, 0xa5);
+	}
+}
+
+/* The completion queue stays, and knows nothing of either afterwards. */
+static void queue__goes_before_the_queue_pair(struct end *e)
+{
+	static void *kept[1024];
+	struct xrc x;
+	start(e, &x);
+	struct queue *q = &x.q[0];
+	if (e->passive) {
+		CHECK_EQ(post_srq(q, 1, 0, 64), 0);
+		meet(e);
+		rc_expect(q->cq, 1, IBV_WC_SUCCESS);
+		CHECK_EQ(ibv_destroy_srq(q->srq), 0);
+	} else {
+		meet(e);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive) {
+		CHECK_EQ(ibv_destroy_qp(x.qp), 0);
+		spoil_memory(kept, 1024);
+		rc_expect_none(q->cq);
+		for (unsigned i = 0; i < 1024; i++)
+			free(kept[i]);
+		q->srq = ibv_create_srq(q->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
+		CHECK(q->srq && (x.qp = make_xrc_qp(e, &x)));
+	}
+	finish(e, &x);
+}
+
 static const struct body bodies[] = {
 	BODY(send__built_call_by_call),
 	BODY(send__to_the_queue_that_it_names),
@@ -276,6 +316,7 @@ static const struct body bodies[] = {
 	BODY(send__before_the_receive),
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),
+	BODY(queue__goes_before_the_queue_pair),
 };
 
 RC_MAIN(bodies)
