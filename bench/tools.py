@@ -89,9 +89,9 @@ class Tools:
                             client=f"iperf3 -c {{addr}} -p {{port}} -t {seconds} -f k" + (f" -l {size}" if size else ""))
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 
-    def udp_ping_pong(self, ends, size, rounds):
-        command = f"{self.own('udp_pingpong')} -p {{port}} -s {size} -n {rounds}"
-        case = harness.Case(f"udp_pingpong {size}", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S,
+    def udp_ping_pong(self, ends, size, rounds, options=""):
+        command = f"{self.own('udp_pingpong')} {options} -p {{port}} -s {size} -n {rounds}"
+        case = harness.Case(f"udp_pingpong {options} {size}", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S,
                             server_ready="^ready$")
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 

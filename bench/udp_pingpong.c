@@ -4,10 +4,17 @@
  * and fro over connected sockets; both spin on a receive that does not wait. Prints half of the median round trip, as perftest's
  * "typical" latency is, with the least and the 99th percentile behind it, in microseconds.
  *
- * usage: udp_pingpong [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS]     (without an address: the server, of one client)
+ * -w: the same through sockets as RoCEv2 needs them, which is what is left of a latency over the wire if the library costs nothing. They
+ * share a port, are not connected (the kernel numbers what connected ones send, and the number is in the ICRC), are told where a
+ * datagram was sent to and how, and an ACK goes behind each message in one call. IPv4; the client receives on the port behind the server's.
+ *
+ * usage: udp_pingpong [-w] [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS]     (without an address: the server, of one client)
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +23,22 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_BYTES = 65000, NS_PER_S = 1000000000, GIVE_UP_S = 5, TRIES = 50, TRY_US = 100000 };
+enum {
+	MAX_BYTES = 65000,
+	NS_PER_S = 1000000000,
+	GIVE_UP_S = 5,
+	TRIES = 50,
+	TRY_US = 100000,
+	HEADER_BYTES = 16, /* of a SEND: BTH and ICRC; */
+	ACK_BYTES = 20,    /* of an ACK: with an AETH */
+};
 
 static struct {
 	size_t bytes;
 	unsigned rounds;
 	uint16_t port;
 	const char *server;
+	bool as_wire;
 } options = { .bytes = 8, .rounds = 20000, .port = 4790 };
 
 static char buffer[MAX_BYTES];
@@ -59,31 +75,88 @@ static socklen_t address_of(const char *text, struct sockaddr_storage *out)
 	return sizeof(*v6);
 }
 
+/* ---- as RoCEv2 needs it ---- */
+
+static int sender = -1;
+static struct sockaddr_in peer_port;
+
+static void set(int fd, int level, int name, int value)
+{
+	if (setsockopt(fd, level, name, &value, sizeof(value)))
+		die("setsockopt");
+}
+
+/* Returns the receiving socket, on a port; what is sent goes to another, from a socket of its own. */
+static int open_as_wire(uint16_t port, const struct sockaddr_in *to)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	sender = socket(AF_INET, SOCK_DGRAM, 0);
+	peer_port = *to;
+	set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+	set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+	set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+	set(fd, IPPROTO_IP, IP_RECVTTL, 1);
+	set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	set(sender, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	if (bind(fd, (struct sockaddr *)&any, sizeof(any)))
+		die("bind");
+	return fd;
+}
+
+static ssize_t receive_as_wire(int fd)
+{
+	static char control[256];
+	struct sockaddr_in from;
+	struct iovec piece = { buffer, sizeof(buffer) };
+	struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &piece, .msg_iovlen = 1,
+			    .msg_control = control, .msg_controllen = sizeof(control) };
+	return recvmsg(fd, &m, MSG_DONTWAIT);
+}
+
+static ssize_t send_as_wire(void)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(uint16_t))];
+		struct cmsghdr align;
+	} control = { .align = { .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof(uint16_t)) } };
+	uint16_t packet = (uint16_t)(options.bytes + HEADER_BYTES);
+	struct iovec piece = { buffer, packet + ACK_BYTES };
+	struct msghdr m = { .msg_name = &peer_port, .msg_namelen = sizeof(peer_port), .msg_iov = &piece, .msg_iovlen = 1,
+			    .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes) };
+	memcpy(CMSG_DATA(&control.align), &packet, sizeof(packet));
+	return sendmsg(sender, &m, 0);
+}
+
+/* ---- both ---- */
+
 /* Spins until a datagram is there; false: the other side has gone. */
-static int receive(int fd)
+static bool receive(int fd)
 {
 	for (unsigned spins = 0;; spins++) {
-		ssize_t n = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+		ssize_t n = options.as_wire ? receive_as_wire(fd) : recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
 		if (n >= 0)
-			return 1;
+			return true;
 		if (errno != EAGAIN && errno != ECONNREFUSED)
 			die("recv");
 		static uint64_t since;
 		if (spins == 0)
 			since = now_ns();
 		else if (spins % 65536 == 0 && now_ns() - since > (uint64_t)GIVE_UP_S * NS_PER_S)
-			return 0;
+			return false;
 	}
 }
 
 static void transmit(int fd)
 {
-	if (send(fd, buffer, options.bytes, 0) < 0)
+	if ((options.as_wire ? send_as_wire() : send(fd, buffer, options.bytes, 0)) < 0 && errno != ECONNREFUSED)
 		die("send");
 }
 
-/* The client's first datagram is for making acquaintance. */
-static int serve(void)
+/* ---- the server ---- */
+
+/* Returns the socket, once a client has made acquaintance. */
+static int await_client(void)
 {
 	struct sockaddr_storage peer;
 	socklen_t bytes = address_of("::", &peer);
@@ -96,11 +169,32 @@ static int serve(void)
 	if (recvfrom(fd, buffer, sizeof(buffer), 0, (struct sockaddr *)&peer, &bytes) < 0 ||
 	    connect(fd, (struct sockaddr *)&peer, bytes))
 		die("connect");
+	return fd;
+}
+
+static int await_client_as_wire(void)
+{
+	struct sockaddr_in none = { .sin_family = AF_INET };
+	int fd = open_as_wire(options.port, &none);
+	socklen_t bytes = sizeof(peer_port);
+	printf("ready\n");
+	fflush(stdout);
+	if (recvfrom(fd, buffer, sizeof(buffer), 0, (struct sockaddr *)&peer_port, &bytes) < 0)
+		die("recvfrom");
+	peer_port.sin_port = htons(options.port + 1);
+	return fd;
+}
+
+static int serve(void)
+{
+	int fd = options.as_wire ? await_client_as_wire() : await_client();
 	transmit(fd);
 	for (unsigned i = 0; i < options.rounds && receive(fd); i++)
 		transmit(fd);
 	return 0;
 }
+
+/* ---- the client ---- */
 
 static int compare(const void *a, const void *b)
 {
@@ -115,17 +209,24 @@ static void print(uint64_t *took)
 	       (double)took[0] / 2000, (double)took[options.rounds - 1 - options.rounds / 100] / 2000);
 }
 
-/* The server may not be there yet. */
-static int find_server(void)
+static int open_client(void)
 {
 	struct sockaddr_storage server;
 	socklen_t bytes = address_of(options.server, &server);
+	if (options.as_wire)
+		return open_as_wire((uint16_t)(options.port + 1), (struct sockaddr_in *)&server);
 	int fd = socket(server.ss_family, SOCK_DGRAM, 0);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&server, bytes))
 		die("connect");
+	return fd;
+}
+
+/* The server may not be there yet: the first datagram is for making acquaintance. */
+static int find_server(void)
+{
+	int fd = open_client();
 	for (unsigned i = 0; i < TRIES; i++) {
-		if (send(fd, buffer, options.bytes, 0) < 0 && errno != ECONNREFUSED)
-			die("send");
+		transmit(fd);
 		usleep(TRY_US);
 		if (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) >= 0)
 			return fd;
@@ -156,8 +257,10 @@ static int ask(void)
 
 int main(int argc, char **argv)
 {
-	for (int c; (c = getopt(argc, argv, "s:n:p:")) != -1;) {
-		if (c == 's')
+	for (int c; (c = getopt(argc, argv, "ws:n:p:")) != -1;) {
+		if (c == 'w')
+			options.as_wire = true;
+		else if (c == 's')
 			options.bytes = strtoul(optarg, NULL, 0);
 		else if (c == 'n')
 			options.rounds = (unsigned)strtoul(optarg, NULL, 0);
