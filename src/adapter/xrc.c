@@ -2,6 +2,7 @@
 #include "adapter/xrc.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "adapter/arena.h"
@@ -102,15 +103,57 @@ int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq)
 	return 0;
 }
 
-bool vb_xrc_srq_leave(struct vb_srq *srq)
+/* Those that use it do no more than wait for a receive: from the return on nobody finds it. */
+static bool drop_if_idle(struct vb_srq *srq)
 {
+	struct vb_list *node;
+	unsigned waiting = 0;
+	vb_lock(&srq->rq.lock);
+	for (node = srq->starved.next; node != &srq->starved; node = node->next)
+		waiting++;
 	vb_lock(&vb_progress_lock);
-	bool idle = !atomic_load(&srq->refs);
+	bool idle = atomic_load(&srq->refs) == waiting;
 	if (idle)
 		drop_locked(srq);
 	vb_unlock(&vb_progress_lock);
-	if (!idle)
+	vb_unlock(&srq->rq.lock);
+	return idle;
+}
+
+/* With a reference. */
+static struct vb_qp *next_waiting(struct vb_srq *srq)
+{
+	vb_lock(&srq->rq.lock);
+	struct vb_qp *qp = vb_list_is_empty(&srq->starved) ? NULL : vb_container_of(srq->starved.next, struct vb_qp, srq_node);
+	if (qp)
+		vb_qp_ref(qp);
+	vb_unlock(&srq->rq.lock);
+	return qp;
+}
+
+/* What waits in a dropped queue is to find that it has gone. */
+static void turn_away(struct vb_srq *srq)
+{
+	while (atomic_load(&srq->refs)) {
+		struct vb_qp *qp = next_waiting(srq);
+		if (!qp) {
+			sched_yield(); /* it is just looking at the queue */
+			continue;
+		}
+		vb_lock(&qp->resp_lock);
+		if (qp->srq == srq)
+			vb_xrc_release(qp);
+		vb_unlock(&qp->resp_lock);
+		vb_progress_later(qp);
+		vb_qp_unref(qp);
+	}
+}
+
+bool vb_xrc_srq_leave(struct vb_srq *srq)
+{
+	if (!drop_if_idle(srq))
 		return false;
+	turn_away(srq);
 	vb_cq_purge_srq(srq->cq, srq);
 	atomic_fetch_sub(&srq->xrcd->refs, 1);
 	atomic_fetch_sub(&srq->cq->refs, 1);

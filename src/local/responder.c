@@ -122,6 +122,14 @@ static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
 	return l->resp.away && !l->qp->xrcd->share ? -EINVAL : 0;
 }
 
+static enum step find_queue(struct vb_local_qp *l, struct failure *f)
+{
+	return turn_to_queue(l, l->resp.cur.srqn) ? fail_request(f, "the XRC domain has no shared receive queue of this number") : STEP_DONE;
+}
+
+/* The queue that the request waits at may have been destroyed. */
+static bool has_lost_queue(const struct vb_local_qp *l) { return l->qp->xrcd && !l->qp->srq && !l->resp.away; }
+
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
@@ -147,8 +155,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	r->inline_data = s->data;
 	if (!is_sane(l, r))
 		return fail_request(f, "the peer's work request is malformed");
-	if (vb_unlikely(l->qp->xrcd != NULL) && turn_to_queue(l, r->srqn))
-		return fail_request(f, "the XRC domain has no shared receive queue of this number");
+	if (vb_unlikely(l->qp->xrcd != NULL) && find_queue(l, f) == STEP_FAIL)
+		return STEP_FAIL;
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
@@ -682,6 +690,8 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 	enum step step = STEP_DONE;
 	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
 		step = fetch(l, f);
+	else if (vb_unlikely(has_lost_queue(l)))
+		step = find_queue(l, f);
 	if (step == STEP_DONE)
 		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
 	if (step == STEP_DONE)

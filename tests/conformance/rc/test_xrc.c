@@ -307,6 +307,26 @@ static void queue__goes_before_the_queue_pair(struct end *e)
 	finish(e, &x);
 }
 
+/* No queue pair is attached to the queue, so it can go: the message that waits for a receive there is for no queue then. */
+static void queue__goes_while_a_message_waits(struct end *e)
+{
+	struct xrc x;
+	start(e, &x);
+	struct queue *q = &x.q[0];
+	meet(e);
+	if (e->passive) {
+		rc_pause_ms(50);
+		CHECK_EQ(ibv_destroy_srq(q->srq), 0);
+		rc_expect_event(e, IBV_EVENT_QP_REQ_ERR);
+		q->srq = ibv_create_srq(q->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
+		CHECK(q->srq);
+	} else {
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
+	}
+	finish(e, &x);
+}
+
 static const struct body bodies[] = {
 	BODY(send__built_call_by_call),
 	BODY(send__to_the_queue_that_it_names),
@@ -317,6 +337,7 @@ static const struct body bodies[] = {
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),
 	BODY(queue__goes_before_the_queue_pair),
+	BODY(queue__goes_while_a_message_waits),
 };
 
 RC_MAIN(bodies)
