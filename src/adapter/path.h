@@ -34,7 +34,7 @@ struct vb_path_ops {
 	void (*unlink)(struct vb_qp *qp);
 	/* Frees path_state; after unlink, with no progress running on the QP. */
 	void (*detach)(struct vb_qp *qp);
-	/* Entries were posted. sq.lock is held. */
+	/* Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by the return. */
 	void (*send)(struct vb_qp *qp);
 	/*
 	 * May take a SEND or a WRITE of one piece straight from its work request, before there is an entry for it: in state RTS, with a

@@ -8,6 +8,7 @@
 #include "host/udp_private.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -353,8 +354,6 @@ static bool receive_batch(bool from_both)
 		hot = !hot;
 		any = true;
 	}
-	if (any && batch_handler)
-		batch_handler();
 	return any;
 }
 
@@ -363,26 +362,39 @@ static void end_receiving(void)
 	atomic_store_explicit(&receiving, false, memory_order_release);
 }
 
-static bool receive(bool from_both)
+/* False: another thread is at it. What the batch's end sends wakes others, who shall not find the sockets taken if they get this processor. */
+static bool receive(bool from_both, bool *any)
 {
+	*any = false;
 	if (!begin_receiving())
 		return false;
-	bool any = receive_batch(from_both);
+	*any = receive_batch(from_both);
 	end_receiving();
-	return any;
+	if (*any && batch_handler)
+		batch_handler();
+	return true;
 }
 
-bool vb_udp_receive(void) { return receive(false); }
+bool vb_udp_receive(void)
+{
+	bool any;
+	return receive(false, &any) && any;
+}
 
-static void socket_ready(struct vb_watch *w, uint32_t epoll_events) { receive(true); }
+/* Who is at it may be waiting for this thread's processor, and the packets that have come would wake this thread at once. */
+static void socket_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	bool any;
+	if (!receive(true, &any))
+		sched_yield();
+}
 
 bool vb_udp_drain(void)
 {
-	if (!begin_receiving())
-		return false;
-	for (unsigned i = 0; i < DRAIN_BATCHES && receive_batch(true); i++)
-		;
-	end_receiving();
+	bool any = true;
+	for (unsigned i = 0; i < DRAIN_BATCHES && any; i++)
+		if (!receive(true, &any))
+			return false;
 	return true;
 }
 

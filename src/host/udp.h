@@ -32,7 +32,8 @@ struct vb_udp_packet {
 
 /*
  * Who gets packets; batch_done is called after each batch of them. Both run in the thread that called vb_udp_receive or in the
- * progress thread, never in two threads at once. Set once, before vb_udp_open.
+ * progress thread; `packet` never in two threads at once, but while one thread is in batch_done another may receive. Set once, before
+ * vb_udp_open.
  */
 void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *packet), void (*batch_done)(void));
 

@@ -111,9 +111,10 @@ int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_
 
 struct vb_burst {
 	struct vb_lock lock;
-	const struct vb_roce_route *route;
+	const struct vb_roce_route *flow; /* what it was when the burst was begun is in `route` */
+	struct vb_roce_route route;
 	size_t bytes, segment;   /* committed in all; of each packet but the last, which may be shorter */
-	unsigned count;
+	unsigned count, most;    /* most: that one send takes */
 	bool closed;             /* the last one was shorter */
 	size_t open_bytes;       /* of the packet that was begun, ICRC included */
 	size_t open_body;        /* of these, before the padding */
@@ -127,8 +128,8 @@ static void send_singly(struct vb_burst *b)
 {
 	for (size_t at = 0; at < b->bytes;) {
 		size_t n = b->bytes - at < b->segment ? b->bytes - at : b->segment;
-		vb_icrc_sign(&b->route->icrc, b->data + at, n, 0);
-		if (vb_roce_transmit(b->route, b->data + at, n, n) == -EAGAIN)
+		vb_icrc_sign(&b->route.icrc, b->data + at, n, 0);
+		if (vb_roce_transmit(&b->route, b->data + at, n, n) == -EAGAIN)
 			return; /* the rest would meet the same */
 		at += n;
 	}
@@ -139,7 +140,7 @@ void vb_burst_flush(struct vb_burst *b)
 	if (!b->count)
 		return;
 	vb_progress_is_working();
-	if (vb_roce_transmit(b->route, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
+	if (vb_roce_transmit(&b->route, b->data, b->bytes, b->segment) == -EOPNOTSUPP)
 		send_singly(b);
 	b->bytes = b->count = 0;
 	b->closed = false;
@@ -147,8 +148,8 @@ void vb_burst_flush(struct vb_burst *b)
 
 static bool fits(const struct vb_burst *b, const struct vb_roce_route *route, size_t bytes)
 {
-	return !b->count || (route == b->route && !b->closed && bytes <= b->segment && b->bytes + bytes <= sizeof(b->data) &&
-			     b->count < vb_udp_segments());
+	return !b->count || (route == b->flow && !b->closed && bytes <= b->segment && b->bytes + bytes <= sizeof(b->data) &&
+			     b->count < b->most);
 }
 
 uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header, size_t header_bytes,
@@ -157,23 +158,28 @@ uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, c
 	size_t body = header_bytes + payload_bytes, bytes = vb_align_up(body, 4) + VB_ICRC_BYTES;
 	if (!fits(b, route, bytes))
 		vb_burst_flush(b);
-	b->route = route;
+	if (!b->count) {
+		b->route = *route;
+		b->most = vb_udp_segments();
+	}
+	b->flow = route;
 	b->open_bytes = bytes;
 	b->open_body = body;
 	memcpy(b->data + b->bytes, header, header_bytes);
 	return b->data + b->bytes + header_bytes;
 }
 
-void vb_burst_commit(struct vb_burst *b)
+bool vb_burst_commit(struct vb_burst *b)
 {
 	uint8_t *packet = b->data + b->bytes;
 	memset(packet + b->open_body, 0, b->open_bytes - VB_ICRC_BYTES - b->open_body);
-	vb_icrc_sign(&b->route->icrc, packet, b->open_bytes, (uint16_t)b->count);
+	vb_icrc_sign(&b->route.icrc, packet, b->open_bytes, (uint16_t)b->count);
 	if (!b->count)
 		b->segment = b->open_bytes;
 	b->closed = b->open_bytes < b->segment;
 	b->bytes += b->open_bytes;
 	b->count++;
+	return !b->closed && b->bytes + b->segment <= sizeof(b->data) && b->count < b->most;
 }
 
 struct vb_burst *vb_burst_take(void)
@@ -197,7 +203,7 @@ void vb_burst_give(struct vb_burst *b)
 static bool icrc_is_ignored; /* VERBATIM_ICRC=ignore: peers that leave it out are listened to */
 static struct vb_icrc_solver solver;
 static struct vb_icrc_route arrival_route; /* of the packet that is looked at, and those joined with it */
-static struct vb_roce_batch batch;
+static _Thread_local struct vb_roce_batch batch; /* of what the thread that receives has taken */
 
 static bool is_intact(const struct vb_udp_packet *p, uint16_t *id)
 {

@@ -9,10 +9,15 @@
  * The requester's positions are those of the send queue. It exists from RTS on, when the first PSN is known. One timer serves its
  * deadlines; it is set when a deadline is earlier than what it is set to, and otherwise finds out when it fires.
  *
+ * To send is a system call, and whoever it wakes may get this processor before it returns. Nobody shall wait for a lock meanwhile, so
+ * bursts go out with neither lock held. One thread at a time sends a connection's requests, and one its answers, which keeps them in
+ * order; others leave what they have to that one.
+ *
  * A responder that has refused a request repeats its NAK for as long as the QP is in the error state: the first one may be lost.
  * One whose session ends in peace will not be there to repeat its last ACK when the peer asks, so it does so at once.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +57,9 @@ struct connection {
 	struct vb_rc_req requester;
 	struct vb_rc_slot *slots;
 	bool requests;                     /* the requester has begun; under sq.lock */
+	bool is_sending, sends_more;       /* a thread sends requests; it is to look for more when it has. Under sq.lock */
+	bool is_answering, answers_more;   /* the same of answers; under resp_lock */
+	bool has_refused;                  /* and said so; under resp_lock */
 	struct vb_timer timer;
 	uint64_t timer_at;                 /* what it is set to at the latest; under sq.lock */
 	struct vb_rc_resp responder;
@@ -123,23 +131,25 @@ static void set_timer(struct connection *c)
 		set_timer_to(c, deadline);
 }
 
-static void put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
+/* False: the burst is full. */
+static bool put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
 {
 	struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, out->position);
 	uint8_t *payload = vb_burst_begin(burst, &c->route, out->header, out->header_bytes, out->payload_bytes);
 	if (!out->payload_bytes || vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
-		vb_burst_commit(burst);
-	else
-		vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
+		return vb_burst_commit(burst);
+	vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
+	return true;
 }
 
-/* An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock sends it himself. */
+/* An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock, or answers, sends it himself. */
 static void take_ack_along(struct connection *c, struct vb_burst *burst)
 {
 	struct vb_packet_out out;
 	if (!atomic_load_explicit(&c->owes_ack, memory_order_relaxed) || !vb_lock_try(&c->qp->resp_lock))
 		return;
-	if (vb_qp_listens(c->qp) && vb_rc_resp_owes_ack_alone(&c->responder) && vb_rc_resp_write(&c->responder, &out)) {
+	if (vb_qp_listens(c->qp) && !c->is_answering && vb_rc_resp_owes_ack_alone(&c->responder) &&
+	    vb_rc_resp_write(&c->responder, &out)) {
 		vb_burst_begin(burst, &c->route, out.header, out.header_bytes, 0);
 		vb_burst_commit(burst);
 		atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
@@ -148,21 +158,50 @@ static void take_ack_along(struct connection *c, struct vb_burst *burst)
 	vb_unlock(&c->qp->resp_lock);
 }
 
-/* Sends what may be sent now; completes what is done. */
-static void request_at(struct connection *c, uint64_t now)
+/* One burst of what may be sent now, at most up to SLICE_PACKETS in all; NULL: nothing. sends_more: the burst is full. */
+static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 {
 	struct vb_packet_out out;
 	struct vb_burst *burst = NULL;
-	unsigned n = 0;
-	for (; n < SLICE_PACKETS && vb_rc_req_write(&c->requester, now, &out); n++) {
+	c->sends_more = false;
+	while (*n < SLICE_PACKETS && !c->sends_more && vb_rc_req_write(&c->requester, now, &out)) {
 		if (!burst)
 			burst = vb_burst_take();
-		put(c, burst, &out);
+		c->sends_more = !put(c, burst, &out);
+		++*n;
 	}
-	if (burst) {
+	return burst;
+}
+
+static void send_burst(struct connection *c, struct vb_burst *burst)
+{
+	if (!c->sends_more)
 		take_ack_along(c, burst);
-		vb_burst_give(burst);
+	c->is_sending = true;
+	vb_unlock(&c->qp->sq.lock);
+	vb_burst_give(burst);
+	vb_lock(&c->qp->sq.lock);
+	c->is_sending = false;
+}
+
+/* Sends what may be sent now. sq.lock is released meanwhile: the QP may not be running any more. Returns the packets. */
+static unsigned send_requests(struct connection *c, uint64_t now)
+{
+	struct vb_burst *burst;
+	unsigned n = 0;
+	c->sends_more = true;
+	while (!c->is_sending && c->sends_more && n < SLICE_PACKETS && is_running(c->qp)) {
+		burst = fill(c, now, &n);
+		if (burst)
+			send_burst(c, burst);
 	}
+	return n;
+}
+
+/* Sends what may be sent now; completes what is done. */
+static void request_at(struct connection *c, uint64_t now)
+{
+	unsigned n = send_requests(c, now);
 	complete(c);
 	if (!is_running(c->qp))
 		return;
@@ -304,25 +343,23 @@ static struct vb_burst *begin_answers(struct connection *c)
 	return burst;
 }
 
-/* Sends answers; true if there are more. */
-static bool respond(struct connection *c)
+/* One burst of answers, at most up to SLICE_PACKETS in all; NULL: there are none. answers_more: the burst is full. */
+static struct vb_burst *fill_answers(struct connection *c, unsigned *n)
 {
 	struct vb_packet_out out;
 	struct vb_burst *burst = c->cnp_due ? begin_answers(c) : NULL;
-	unsigned n = 0;
-	for (; n < SLICE_PACKETS && vb_rc_resp_write(&c->responder, &out); n++) {
+	c->answers_more = false;
+	for (; *n < SLICE_PACKETS && !c->answers_more && vb_rc_resp_write(&c->responder, &out); ++*n) {
 		if (!burst)
 			burst = begin_answers(c);
 		uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
 		if (!out.payload_bytes || vb_execution_read(&c->execution, out.srqn, out.rkey, out.payload_at, payload, out.payload_bytes))
-			vb_burst_commit(burst);
+			c->answers_more = !vb_burst_commit(burst);
 		else
 			vb_rc_resp_fault(&c->responder, &out);
 	}
-	if (burst)
-		vb_burst_give(burst);
 	atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
-	return n == SLICE_PACKETS;
+	return burst;
 }
 
 /* The event that goes with a refusal; -1: none. */
@@ -356,31 +393,61 @@ static int note_refusal(struct connection *c)
 	return event;
 }
 
-/* resp_lock is held, and released. was_broken: before what has just been done. */
-static void finish_responding(struct connection *c, bool was_broken)
-{
-	struct vb_qp *qp = c->qp;
-	bool more = respond(c), breaks = c->responder.broken && !was_broken;
-	int event = breaks ? note_refusal(c) : -1;
-	vb_unlock(&qp->resp_lock);
-	if (vb_unlikely(breaks))
-		vb_qp_break(qp, event);
-	else if (more)
-		vb_progress_later(qp);
-}
-
-/* Each in a burst of its own: what is lost on the way may be a whole burst. */
-static void repeat_last_ack(struct connection *c)
-{
-	respond(c);
-	for (unsigned n = 0; n < LAST_ACKS && vb_rc_resp_ack_again(&c->responder); n++)
-		respond(c);
-}
-
 /* In the error state there is only a NAK to repeat. */
 static bool may_respond(const struct connection *c)
 {
 	return vb_qp_listens(c->qp) || (c->responder.broken && atomic_load(&c->qp->state) == IBV_QPS_ERR);
+}
+
+/* True, once: the responder has refused a request for good. Its NAK has been sent: who sees the completion soon sees the error state. */
+static bool refuses(struct connection *c, int *event)
+{
+	if (vb_likely(!c->responder.broken) || c->has_refused)
+		return false;
+	c->has_refused = true;
+	*event = note_refusal(c);
+	return true;
+}
+
+static void send_answers(struct connection *c, struct vb_burst *burst)
+{
+	c->is_answering = true;
+	vb_unlock(&c->qp->resp_lock);
+	vb_burst_give(burst);
+	vb_lock(&c->qp->resp_lock);
+	c->is_answering = false;
+}
+
+/* resp_lock is held, and released; answers go out without it. */
+static void finish_responding(struct connection *c)
+{
+	struct vb_qp *qp = c->qp;
+	struct vb_burst *burst;
+	unsigned n = 0;
+	int event = -1;
+	c->answers_more = true;
+	while (!c->is_answering && c->answers_more && n < SLICE_PACKETS && may_respond(c)) {
+		burst = fill_answers(c, &n);
+		if (burst)
+			send_answers(c, burst);
+	}
+	bool breaks = !c->is_answering && refuses(c, &event);
+	vb_unlock(&qp->resp_lock);
+	if (vb_unlikely(breaks))
+		vb_qp_break(qp, event);
+	else if (n == SLICE_PACKETS)
+		vb_progress_later(qp);
+}
+
+/* Each in a burst of its own: what is lost on the way may be a whole burst. Both locks are held all the time. */
+static void repeat_last_ack(struct connection *c)
+{
+	unsigned repetitions = 0, n = 0;
+	do {
+		struct vb_burst *burst = fill_answers(c, &n);
+		if (burst)
+			vb_burst_give(burst);
+	} while (repetitions++ < LAST_ACKS && vb_rc_resp_ack_again(&c->responder));
 }
 
 /* ---- arrivals ---- */
@@ -396,7 +463,6 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->resp_lock);
-	bool was_broken = c->responder.broken;
 	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
 		verdict = vb_rc_resp_receive(&c->responder, packet);
 	vb_execution_settle(&c->execution);
@@ -404,7 +470,7 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);
 	if (vb_unlikely(verdict == VB_RC_BROKEN)) {
-		finish_responding(c, was_broken);
+		finish_responding(c);
 		return false;
 	}
 	vb_unlock(&qp->resp_lock);
@@ -472,7 +538,7 @@ static void answer(struct vb_qp *qp)
 	if (vb_unlikely(!may_respond(c)) || may_wait(c, now))
 		vb_unlock(&qp->resp_lock);
 	else
-		finish_responding(c, c->responder.broken);
+		finish_responding(c);
 }
 
 void vb_rc_acknowledge(struct vb_qp *qp)
@@ -484,7 +550,7 @@ void vb_rc_acknowledge(struct vb_qp *qp)
 	if (c->responder.ack_due)
 		atomic_store_explicit(&c->answered, 0, memory_order_relaxed);
 	if (vb_likely(may_respond(c)))
-		finish_responding(c, c->responder.broken);
+		finish_responding(c);
 	else
 		vb_unlock(&qp->resp_lock);
 }
@@ -603,9 +669,21 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_later_drop(qp);
 }
 
+/* A program's thread that posts has no reference: it may be sending. Once it has sq.lock again, it has `c` no longer than that. */
+static void await_sender(struct connection *c)
+{
+	bool is_sending;
+	do {
+		vb_lock(&c->qp->sq.lock);
+		is_sending = c->is_sending;
+		vb_unlock(&c->qp->sq.lock);
+	} while (is_sending && !sched_yield());
+}
+
 static void detach(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
+	await_sender(c);
 	vb_roce_use(-1);
 	free(c->slots);
 	free(c);

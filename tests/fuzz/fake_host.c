@@ -308,6 +308,7 @@ int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, c
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
 {
 	must(len <= VB_UDP_MAX_BYTES && segment && (len + segment - 1) / segment <= VB_UDP_MAX_SEGMENTS);
+	fake.segment = segment;
 	if (fake.left)
 		fake.left(bytes, len);
 	fake.sent_packets += (unsigned)((len + segment - 1) / segment);

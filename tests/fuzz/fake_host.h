@@ -38,6 +38,7 @@ struct fake_host {
 	void (*touched)(const void *at, size_t bytes, bool written);
 	/* Called for what leaves through UDP or to an inbox. */
 	void (*left)(const void *bytes, size_t len);
+	size_t segment;		/* of the packets that leave through UDP in one go */
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
 	int memory_result;	/* whether memory is mapped */

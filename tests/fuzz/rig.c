@@ -263,7 +263,7 @@ void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, u
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
 	uint8_t choice = take(in);
-	struct ibv_send_wr wr = { .wr_id = q->sends, .opcode = opcodes[choice % 8], .imm_data = choice }, *bad;
+	struct ibv_send_wr wr = { .wr_id = q->sends++, .opcode = opcodes[choice % 8], .imm_data = choice }, *bad;
 	bool answered = wr.opcode >= IBV_WR_RDMA_READ;
 	enum rig_zone zone = answered ? ANSWERS : SOURCES;
 	struct ibv_sge sge[2] = { range_of(in, zone), range_of(in, zone) };
@@ -287,8 +287,8 @@ void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, u
 	for (int i = 0; answered && i < wr.num_sge; i++)
 		if (is_inside(&sge[i], zone))
 			allow(rig_at(zone) + (sge[i].addr - (uintptr_t)rig_at(zone)), sge[i].length);
-	if (vb_qp_post_send(&q->qp, &wr, &bad) == 0)
-		q->sends++;
+	if (vb_qp_post_send(&q->qp, &wr, &bad))
+		q->sends--;
 }
 
 void rig_post_receive(struct rig_qp *q, struct fuzz_input *in)

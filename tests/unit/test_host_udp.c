@@ -50,6 +50,7 @@ static struct {
 	uint8_t last_bytes[PAYLOAD];
 	atomic_bool hold;
 	atomic_bool is_held;
+	atomic_bool hold_end, end_is_held; /* of batches */
 } got;
 
 static void packet_arrived(const struct vb_udp_packet *p)
@@ -67,7 +68,16 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	got.packets++;
 }
 
-static void batch_done(void) { got.batches++; }
+static void batch_done(void)
+{
+	got.batches++;
+	if (!got.hold_end || got.end_is_held)
+		return;
+	got.end_is_held = true;
+	while (got.hold_end)
+		usleep(100);
+	got.end_is_held = false;
+}
 
 static int start(void **state)
 {
@@ -83,7 +93,7 @@ static int reset(void **state)
 	got.packets = got.batches = 0;
 	got.bytes = 0;
 	got.in_order = true;
-	got.congested = got.hold = got.is_held = false;
+	got.congested = got.hold = got.is_held = got.hold_end = got.end_is_held = false;
 	return 0;
 }
 
@@ -277,6 +287,20 @@ static void receive__is_one_threads_at_a_time(void **state)
 }
 
 /* ---- source ports ---- */
+
+/* Answers are sent there, which takes time. */
+static void receive__is_others_while_a_batch_ends(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc125);
+	got.hold_end = true;
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR(got.end_is_held)); /* in the progress thread */
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR((vb_udp_receive(), got.packets == 2)));
+	assert_true(got.end_is_held);
+	got.hold_end = false;
+	assert_true(WAIT_FOR(!got.end_is_held));
+}
 
 static void source_port__is_the_wanted_one_where_free(void **state)
 {
@@ -764,6 +788,7 @@ int main(void)
 		cmocka_unit_test_setup(receive__tells_congestion, reset),
 		cmocka_unit_test_setup(watch__off_leaves_packets_to_the_poller, reset),
 		cmocka_unit_test_setup(receive__is_one_threads_at_a_time, reset),
+		cmocka_unit_test_setup(receive__is_others_while_a_batch_ends, reset),
 		cmocka_unit_test_setup(source_port__is_the_wanted_one_where_free, reset),
 		cmocka_unit_test_setup(source_port__comes_from_a_bounded_number, reset),
 		cmocka_unit_test_setup(join__is_counted, reset),

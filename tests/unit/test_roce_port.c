@@ -116,11 +116,11 @@ static struct vb_roce_route route_to(uint8_t last_byte)
 	return route;
 }
 
-static void add(struct vb_burst *b, const struct vb_roce_route *route, size_t payload, uint8_t fill)
+static bool add(struct vb_burst *b, const struct vb_roce_route *route, size_t payload, uint8_t fill)
 {
 	uint8_t header[HEADER] = { 0x04, 0, 0xff, 0xff, 0, MY_SLOT >> 4, (MY_SLOT & 15) << 4, 9, 0, 0, 0, fill };
 	memset(vb_burst_begin(b, route, header, sizeof(header), payload), fill, payload);
-	vb_burst_commit(b);
+	return vb_burst_commit(b);
 }
 
 /* Each segment carries the ICRC of its identification, and its payload. */
@@ -257,6 +257,34 @@ static void without_segmentation_each_is_signed_for_itself(void **state)
 	check_send(2, &route, 1, HEADER + 40 + 4, HEADER + 40 + 4);
 }
 
+static void a_full_burst_says_so(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	for (int i = 1; i <= VB_UDP_MAX_SEGMENTS; i++)
+		assert_int_equal(add(b, &route, 64, 1), i < VB_UDP_MAX_SEGMENTS);
+	vb_burst_flush(b);
+	assert_true(add(b, &route, 64, 1));
+	assert_false(add(b, &route, 60, 2)); /* a shorter one is the last */
+	vb_burst_flush(b);
+	for (unsigned i = 1; i <= VB_UDP_MAX_BYTES / (HEADER + 4096 + 4); i++)
+		assert_int_equal(add(b, &route, 4096, 2), i < VB_UDP_MAX_BYTES / (HEADER + 4096 + 4));
+	assert_int_equal(nsends, 2);
+	vb_burst_give(b);
+}
+
+/* It leaves without the lock that the route is changed under. */
+static void a_burst_goes_where_it_was_begun_for(void **state)
+{
+	struct vb_roce_route route = route_to(2), before = route;
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 64, 1);
+	route = route_to(3);
+	vb_burst_give(b);
+	check_send(0, &before, 1, HEADER + 64 + 4, HEADER + 64 + 4);
+	assert_int_equal(sends[0].addr.dst.s6_addr[15], 2);
+}
+
 /* ---- receiving ---- */
 
 /* A packet with that destination QPN as it would come in with this IPv4 identification. */
@@ -344,6 +372,8 @@ int main(void)
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
 		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),
 		cmocka_unit_test_setup(without_segmentation_each_is_signed_for_itself, setup),
+		cmocka_unit_test_setup(a_full_burst_says_so, setup),
+		cmocka_unit_test_setup(a_burst_goes_where_it_was_begun_for, setup),
 		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
 		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
 		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A reliable connection over the wire, while it sends: another thread may get the processor in the middle of that system call. It must not
+ * have to wait for a lock then, and what it does must not upset the order of packets. The adapter is whole, the host below it a fake
+ * (tests/fuzz), whose sends call the test.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "base/lock.h"
+#include "fake_host.h"
+#include "rig.h"
+#include "proto/request.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+#include "wire/syndrome.h"
+
+enum { OTHER = 0x0a000002, OTHER_QPN = 0x9005, FIRST_PSN = 100, MTU = 256, MOST = 64, INBOX_MAGIC = 0x76620001 };
+
+static struct {
+	struct rig_qp *q;
+	void (*meanwhile)(void); /* in the next send, once */
+	bool is_sending;
+	struct {
+		uint8_t opcode;
+		uint32_t psn;
+	} packets[MOST];         /* that have left, in order */
+	unsigned count;
+} t;
+
+/* ---- what leaves ---- */
+
+static bool is_free(struct vb_lock *lock)
+{
+	bool got = vb_lock_try(lock);
+	if (got)
+		vb_unlock(lock);
+	return got;
+}
+
+static void note_packet(const uint8_t *bytes)
+{
+	const struct vb_bth *bth = (const struct vb_bth *)bytes;
+	assert_true(t.count < MOST);
+	t.packets[t.count].opcode = (uint8_t)vb_bth_opcode(bth);
+	t.packets[t.count++].psn = vb_bth_psn(bth);
+}
+
+static void left(const void *bytes, size_t len)
+{
+	void (*meanwhile)(void) = t.meanwhile;
+
+	assert_false(t.is_sending); /* one thread at a time */
+	for (size_t at = 0; at < len; at += fake.segment)
+		note_packet((const uint8_t *)bytes + at);
+	t.meanwhile = NULL;
+	if (!meanwhile)
+		return;
+	assert_true(is_free(&t.q->qp.sq.lock));
+	assert_true(is_free(&t.q->qp.resp_lock));
+	t.is_sending = true;
+	meanwhile();
+	t.is_sending = false;
+}
+
+static void check_packet(unsigned n, uint8_t operation, uint32_t psn)
+{
+	assert_true(n < t.count);
+	assert_int_equal(t.packets[n].opcode, operation);
+	assert_int_equal(t.packets[n].psn, psn);
+}
+
+/* ---- what comes ---- */
+
+/* Through the inbox, as what another process hands on. */
+static void deliver(const uint8_t *packet, size_t len)
+{
+	static uint8_t message[44 + 1024];
+	const uint32_t magic = INBOX_MAGIC;
+	const uint8_t src[4] = { 10, 0, 0, 2 }, dst[4] = { 10, 0, 0, 1 };
+
+	memset(message, 0, 44);
+	memcpy(message, &magic, 4);
+	message[22] = message[23] = message[38] = message[39] = 0xff;
+	memcpy(message + 24, src, 4);
+	memcpy(message + 40, dst, 4);
+	memcpy(message + 44, packet, len);
+	fake_inbox_message(message, 44 + len, false);
+}
+
+static size_t make(uint8_t *packet, uint8_t opcode, uint32_t psn)
+{
+	const struct vb_opcode_row *row = vb_opcode_row(opcode);
+	struct vb_bth *bth = (struct vb_bth *)packet;
+
+	memset(packet, 0, row->header_bytes + MTU);
+	vb_bth_set_opcode(bth, opcode);
+	vb_bth_set_pkey(bth, VB_PKEY_DEFAULT);
+	vb_bth_set_ack_request(bth, 1);
+	vb_bth_set_destination_qpn(bth, t.q->qp.qpn);
+	vb_bth_set_psn(bth, psn);
+	return row->header_bytes;
+}
+
+static void peer_acknowledges(uint32_t psn)
+{
+	uint8_t packet[VB_MAX_HEADER_BYTES + MTU];
+	size_t n = make(packet, VB_OPB_ACKNOWLEDGE, psn);
+
+	vb_aeth_set_syndrome((struct vb_aeth *)(packet + VB_BTH_BYTES), 31);
+	deliver(packet, n);
+}
+
+/* Bytes of `value` for the start of the zone that is open to everything, or a READ of it. */
+static void peer_asks(uint8_t opcode, uint32_t psn, uint32_t key, uint32_t bytes, uint8_t value)
+{
+	uint8_t packet[VB_MAX_HEADER_BYTES + MTU];
+	size_t n = make(packet, opcode, psn);
+	struct vb_reth *reth = (struct vb_reth *)(packet + VB_BTH_BYTES);
+
+	vb_reth_set_address(reth, (uintptr_t)rig_at(OPEN));
+	vb_reth_set_rkey(reth, key);
+	vb_reth_set_length(reth, bytes);
+	memset(packet + n, value, MTU);
+	deliver(packet, n + (opcode == VB_OPB_WRITE_ONLY ? bytes : 0));
+}
+
+static void peer_writes(uint32_t psn, uint8_t value) { peer_asks(VB_OPB_WRITE_ONLY, psn, rig.mrs[OPEN].key, 4, value); }
+
+/* ---- the program ---- */
+
+static void post(uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), bytes, rig.mrs[SOURCES].key };
+	struct ibv_send_wr *bad, wr = { .wr_id = t.q->sends++, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+
+	assert_int_equal(vb_qp_post_send(&t.q->qp, &wr, &bad), 0);
+}
+
+static void post_small(void) { post(4); }
+
+static int begin(void **state)
+{
+	memset(&t, 0, sizeof(t));
+	rig_set_up();
+	t.q = rig_add_qp(IBV_QPT_RC);
+	assert_int_equal(rig_connect(t.q, OTHER, OTHER_QPN, 7), 0);
+	fake.left = left;
+	return 0;
+}
+
+static int end(void **state)
+{
+	fake_run();
+	rig_tear_down();
+	return 0;
+}
+
+/* ---- requests ---- */
+
+static void post_two(void)
+{
+	post_small();
+	post_small();
+	assert_int_equal(t.count, 1); /* left to who sends already */
+}
+
+static void post__meanwhile_follows_in_order(void **state)
+{
+	t.meanwhile = post_two;
+	post_small();
+	assert_int_equal(t.count, 3);
+	for (unsigned i = 0; i < 3; i++)
+		check_packet(i, VB_OPB_SEND_ONLY, FIRST_PSN + i);
+}
+
+static void post__of_many_packets_meanwhile(void **state)
+{
+	t.meanwhile = post_small;
+	post(3 * MTU - 4); /* the last packet is shorter, and so the last of its burst */
+	assert_int_equal(t.count, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(t.packets[i].psn, FIRST_PSN + i);
+	check_packet(3, VB_OPB_SEND_ONLY, FIRST_PSN + 3);
+}
+
+static void acknowledge_first(void)
+{
+	peer_acknowledges(FIRST_PSN);
+	rig_poll();
+	assert_int_equal(t.q->sends_done, 1);
+}
+
+static void ack__meanwhile_completes_at_once(void **state)
+{
+	t.meanwhile = acknowledge_first;
+	post_small();
+	assert_int_equal(t.q->sends_done, 1);
+}
+
+static void fail_now(void) { assert_int_equal(rig_move(t.q, IBV_QPS_ERR), 0); }
+
+static void post_and_fail(void)
+{
+	post_small();
+	fail_now();
+}
+
+static void error__meanwhile_ends_sending(void **state)
+{
+	t.meanwhile = post_and_fail;
+	post_small();
+	assert_int_equal(t.count, 1);
+	rig_poll();
+	assert_int_equal(t.q->sends_done, 2);
+}
+
+static pthread_t resetter;
+
+static void *reset(void *unused)
+{
+	assert_int_equal(rig_move(t.q, IBV_QPS_RESET), 0);
+	return NULL;
+}
+
+static void begin_reset(void)
+{
+	assert_int_equal(pthread_create(&resetter, NULL, reset, NULL), 0);
+	while (atomic_load(&t.q->qp.path))
+		sched_yield();
+}
+
+/* The connection stays until the thread that posts has returned from its send. */
+static void reset__waits_for_who_sends(void **state)
+{
+	t.meanwhile = begin_reset;
+	post_small();
+	assert_int_equal(pthread_join(resetter, NULL), 0);
+	assert_int_equal(t.count, 1);
+}
+
+/* ---- answers ---- */
+
+static void write_again(void)
+{
+	peer_writes(FIRST_PSN + 1, 0x33);
+	assert_int_equal(*rig_at(OPEN), 0x33); /* the answer may wait, the bytes do not */
+	assert_int_equal(t.count, 1);
+}
+
+static void request__meanwhile_is_executed_and_answered_after(void **state)
+{
+	t.meanwhile = write_again;
+	peer_writes(FIRST_PSN, 0x11);
+	assert_int_equal(t.count, 2);
+	check_packet(0, VB_OPB_ACKNOWLEDGE, FIRST_PSN);
+	check_packet(1, VB_OPB_ACKNOWLEDGE, FIRST_PSN + 1);
+}
+
+/* A post takes an acknowledgement along, but not past answers that another thread is about to send. */
+static void write_and_post(void)
+{
+	enum { READ_PACKETS = 3 };
+	unsigned sent = t.count;
+
+	peer_writes(FIRST_PSN + READ_PACKETS, 0x33);
+	t.is_sending = false; /* requests have their own turn */
+	post_small();
+	t.is_sending = true;
+	assert_int_equal(t.count, sent + 1);
+	check_packet(sent, VB_OPB_SEND_ONLY, FIRST_PSN);
+}
+
+static void ack__does_not_overtake_read_answers(void **state)
+{
+	t.meanwhile = write_and_post;
+	peer_asks(VB_OPB_READ_REQUEST, FIRST_PSN, rig.mrs[OPEN].key, 3 * MTU - 4, 0);
+	assert_int_equal(t.packets[t.count - 1].opcode, VB_OPB_ACKNOWLEDGE);
+	assert_int_equal(t.packets[t.count - 1].psn, FIRST_PSN + 3);
+}
+
+/* The NAK is sent by who answers already, who also ends the queue pair. */
+static void write_with_wrong_key(void)
+{
+	peer_asks(VB_OPB_WRITE_ONLY, FIRST_PSN + 1, 0, 4, 0x33);
+	assert_int_equal(t.count, 1);
+}
+
+static void refusal__meanwhile_is_said_after(void **state)
+{
+	t.meanwhile = write_with_wrong_key;
+	peer_writes(FIRST_PSN, 0x11);
+	assert_int_equal(t.count, 2);
+	check_packet(1, VB_OPB_ACKNOWLEDGE, FIRST_PSN + 1);
+	assert_int_equal(atomic_load(&t.q->qp.state), IBV_QPS_ERR);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		TEST(post__meanwhile_follows_in_order),
+		TEST(post__of_many_packets_meanwhile),
+		TEST(ack__meanwhile_completes_at_once),
+		TEST(error__meanwhile_ends_sending),
+		TEST(reset__waits_for_who_sends),
+		TEST(request__meanwhile_is_executed_and_answered_after),
+		TEST(ack__does_not_overtake_read_answers),
+		TEST(refusal__meanwhile_is_said_after),
+	};
+#undef TEST
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
