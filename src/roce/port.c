@@ -27,6 +27,8 @@ enum {
 	MAX_PACKET_BYTES = 4096 + 128,
 	STREAM_PACKETS = 12, /* between two sleeps of the progress thread */
 	LINGER_NS = 50000,
+	CROWDED_NS = 20000,     /* a yield that takes longer let somebody else work, who may go on for a time slice; */
+	RESPITE_NS = 100000000, /* so for this long nobody lingers */
 };
 
 /* ---- routes ---- */
@@ -270,20 +272,35 @@ static atomic_int users;
 
 void vb_roce_use(int by) { atomic_fetch_add(&users, by); }
 
+/* The progress thread waits awake; true: packets came. Says until when it is not to do so again, if others want the processor. */
+static bool await_packets(uint64_t *respite_until)
+{
+	uint64_t before = vb_now_ns(), until = before + LINGER_NS;
+	bool found = false;
+	while (before < until && !(found = vb_udp_receive())) {
+		sched_yield();
+		uint64_t now = vb_now_ns();
+		if (now - before > CROWDED_NS) {
+			*respite_until = now + RESPITE_NS;
+			return vb_udp_receive();
+		}
+		before = now;
+	}
+	return found;
+}
+
 /*
  * The progress thread is about to sleep. To be woken costs both sides more than the next packets of a stream take to come, so after
- * many packets it waits for them awake. True: some came.
+ * many packets it waits for them awake, unless that costs it its turn. True: some came.
  */
 static bool linger(void)
 {
-	static uint64_t seen; /* the progress thread's */
+	static uint64_t seen, respite_until; /* the progress thread's */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
-	bool is_stream = counts.packets_in - seen >= STREAM_PACKETS, found = false;
+	bool is_stream = counts.packets_in - seen >= STREAM_PACKETS;
 	seen = counts.packets_in;
-	for (uint64_t until = is_stream ? vb_now_ns() + LINGER_NS : 0; until && !found && vb_now_ns() < until; sched_yield())
-		found = vb_udp_receive();
-	return found;
+	return is_stream && vb_now_ns() >= respite_until && await_packets(&respite_until);
 }
 
 static bool pump(void)

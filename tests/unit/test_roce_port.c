@@ -68,18 +68,41 @@ void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *p
 void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *), void (*done)(void)) { port_packet = packet; }
 int vb_udp_open(void) { return 0; }
 bool vb_udp_is_open(void) { return false; }
-bool vb_udp_receive(void) { return false; }
+
+/* What polls see: a clock that goes on by steps, one of them long; packets that have come. */
+static struct {
+	const struct vb_path_io *io;
+	uint64_t now_ns, step_ns;
+	unsigned long_step_in; /* so many looks at the clock from now; 0: none */
+	uint64_t packets_in;
+	unsigned looks;
+	bool is_progress_thread;
+} polled;
+
+bool vb_udp_receive(void)
+{
+	polled.looks++;
+	return false;
+}
+
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return segments; }
 void vb_udp_misdirected(void) { }
-void vb_udp_count(struct vb_udp_counts *counts) { }
-bool vb_loop_is_current(void) { return false; }
-uint64_t vb_now_ns(void) { return 0; }
+void vb_udp_count(struct vb_udp_counts *counts) { counts->packets_in = polled.packets_in; }
+bool vb_loop_is_current(void) { return polled.is_progress_thread; }
+
+uint64_t vb_now_ns(void)
+{
+	if (polled.long_step_in && !--polled.long_step_in)
+		polled.now_ns += 3000000;
+	return polled.now_ns += polled.step_ns;
+}
+
 void vb_later_send(void) { }
 void vb_progress_is_working(void) { }
 void vb_progress_has_taken(void) { }
-void vb_path_set_io(const struct vb_path_io *io) { }
+void vb_path_set_io(const struct vb_path_io *io) { polled.io = io; }
 void vb_host_at_fork(void (*child)(void)) { }
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
@@ -360,6 +383,42 @@ static void source_ports_are_dynamic_and_stay(void **state)
 	assert_int_equal(vb_roce_source_port(0x12345, 0, 0), 0xc000 | ((0x12345 & 0x3fff) ^ (0x12345 >> 14)));
 }
 
+/* ---- staying awake ---- */
+
+/* How often the progress thread looks after so many packets. */
+static unsigned looks_after(unsigned packets)
+{
+	unsigned before = polled.looks;
+	polled.is_progress_thread = true;
+	polled.packets_in += packets;
+	assert_false(polled.io->pump());
+	polled.is_progress_thread = false;
+	return polled.looks - before;
+}
+
+static void it_stays_awake_after_many_packets(void **state)
+{
+	vb_roce_use(1);
+	polled.step_ns = 1000;
+	assert_int_equal(looks_after(3), 1);
+	assert_in_range(looks_after(100), 40, 60);
+	assert_int_equal(looks_after(0), 1);
+	vb_roce_use(-1);
+}
+
+/* A yield took a time slice: somebody else has the processor. */
+static void it_sleeps_where_others_work(void **state)
+{
+	vb_roce_use(1);
+	polled.step_ns = 1000;
+	polled.long_step_in = 5;
+	assert_in_range(looks_after(100), 2, 8);
+	assert_int_equal(looks_after(100), 1);
+	polled.now_ns += 100000000;
+	assert_in_range(looks_after(100), 40, 60);
+	vb_roce_use(-1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +433,8 @@ int main(void)
 		cmocka_unit_test_setup(without_segmentation_each_is_signed_for_itself, setup),
 		cmocka_unit_test_setup(a_full_burst_says_so, setup),
 		cmocka_unit_test_setup(a_burst_goes_where_it_was_begun_for, setup),
+		cmocka_unit_test_setup(it_stays_awake_after_many_packets, setup),
+		cmocka_unit_test_setup(it_sleeps_where_others_work, setup),
 		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
 		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
 		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),
