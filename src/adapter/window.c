@@ -131,25 +131,32 @@ static void bind_locked(struct vb_key *k, const struct vb_qp *qp, const struct v
 	});
 }
 
-/* A window that is bound again shows something else only after the last access through its old key. */
+static const char *why_not(const struct vb_key *k, const struct vb_sqe *sqe, uint32_t pd, uint64_t *va)
+{
+	const char *why = why_not_window(k, sqe, pd);
+	return why || !sqe->bind.bytes ? why : why_not_region(entry(sqe->bind.region), sqe, pd, va);
+}
+
+/*
+ * A window that is bound again shows something else only after the last access through its old key. Nobody waits for accesses with the
+ * lock: the peer's next request may be one to invalidate a window, which takes it. So everything is looked at anew.
+ */
 static const char *bind_window(const struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	struct vb_key *k = entry(sqe->rkey);
+	const char *why;
 	uint64_t va = 0;
 	if (sqe->imm & ~(unsigned)BIND_FLAGS)
 		return "mw_access_flags are remote rights and IBV_ACCESS_ZERO_BASED only";
 	pthread_mutex_lock(&lock);
-	const char *why = why_not_window(k, sqe, qp->pd->number);
-	if (!why && sqe->bind.bytes)
-		why = why_not_region(entry(sqe->bind.region), sqe, qp->pd->number, &va);
-	if (!why) {
-		bool was_bound = k->region;
+	while (!(why = why_not(k, sqe, qp->pd->number, &va)) && k->region) {
 		unbind_locked(k);
-		if (was_bound)
-			vb_path_quiesce();
-		if (sqe->bind.bytes)
-			bind_locked(k, qp, sqe, va);
+		pthread_mutex_unlock(&lock);
+		vb_path_quiesce();
+		pthread_mutex_lock(&lock);
 	}
+	if (!why && sqe->bind.bytes)
+		bind_locked(k, qp, sqe, va);
 	pthread_mutex_unlock(&lock);
 	return why;
 }

@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 enum { BYTES = 64 * 1024, WINDOW_AT = 4096, WINDOW_BYTES = 8192 };
@@ -183,6 +185,76 @@ static void window_2__is_for_one_queue_pair(struct end *e)
 	}
 	meet(e);
 	CHECK_EQ(ibv_destroy_qp(second), 0);
+	rc_finish(e);
+}
+
+/* ---- one thread binds a window again and again, while peers invalidate another ---- */
+
+enum { INVALIDATIONS = 1000 };
+
+struct binder {
+	struct end *e;
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	atomic_bool is_over;
+};
+
+static void *bind_often(void *arg)
+{
+	struct binder *b = arg;
+	struct ibv_mw *mw = ibv_alloc_mw(b->e->pd, IBV_MW_TYPE_1);
+	CHECK(mw);
+	while (!atomic_load(&b->is_over)) {
+		struct ibv_mw_bind bind = { .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
+			.bind_info = { b->e->mr, (uintptr_t)b->e->buf, 64, IBV_ACCESS_REMOTE_READ } };
+		CHECK_EQ(ibv_bind_mw(b->qp, mw, &bind), 0);
+		rc_expect(b->cq, 1, IBV_WC_SUCCESS);
+	}
+	CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	return NULL;
+}
+
+static void be_invalidated(struct end *e)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
+	CHECK(mw);
+	for (uint32_t i = 0, rkey = mw->rkey; i < INVALIDATIONS; i++) {
+		rkey = ibv_inc_rkey(rkey);
+		bind_2(e, mw, rkey, IBV_ACCESS_REMOTE_WRITE);
+		rc_recv(e, i, 0, 64);
+		tell(e, rkey);
+		CHECK_EQ(rc_expect(e->rcq, i, IBV_WC_SUCCESS).invalidated_rkey, rkey);
+	}
+	CHECK_EQ(ibv_dealloc_mw(mw), 0);
+}
+
+static void invalidate_often(struct end *e)
+{
+	for (int i = 0; i < INVALIDATIONS; i++) {
+		CHECK_EQ(post_invalidate(e, IBV_WR_SEND_WITH_INV, (uint32_t)hear(e)), 0);
+		rc_expect(e->scq, 78, IBV_WC_SUCCESS);
+	}
+}
+
+static void window__bound_while_another_is_invalidated(struct end *e)
+{
+	struct params p = window_params();
+	struct binder b = { .e = e };
+	pthread_t thread;
+	rc_start(e, &p);
+	CHECK(b.cq = ibv_create_cq(e->ctx, 16, NULL, NULL, 0));
+	struct ibv_qp_init_attr init = { .send_cq = b.cq, .recv_cq = b.cq, .qp_type = IBV_QPT_RC, .cap = p.cap };
+	CHECK(b.qp = ibv_create_qp(e->pd, &init));
+	rc_connect(e, b.qp);
+	if (e->passive)
+		CHECK_EQ(pthread_create(&thread, NULL, bind_often, &b), 0);
+	(e->passive ? be_invalidated : invalidate_often)(e);
+	atomic_store(&b.is_over, true);
+	if (e->passive)
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+	meet(e);
+	CHECK_EQ(ibv_destroy_qp(b.qp), 0);
+	CHECK_EQ(ibv_destroy_cq(b.cq), 0);
 	rc_finish(e);
 }
 
@@ -544,6 +616,7 @@ static const struct body bodies[] = {
 	BODY(window_1__shows_its_part_alone),
 	BODY(window_2__bound_and_invalidated),
 	BODY(window_2__is_for_one_queue_pair),
+	BODY(window__bound_while_another_is_invalidated),
 	BODY(window__zero_based),
 	BODY(window__bind_keeps_its_place),
 	BODY(window__what_is_refused),
