@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "adapter/peer.h"
+#include "base/cancel.h"
 #include "base/outbox.h"
 #include "rdmacm/fault.h"
 #include "rdmacm/fork.h"
@@ -57,7 +58,7 @@ bool vb_cma_lock_at_exit(void)
 }
 
 void vb_cma_unlock(void) { pthread_mutex_unlock(&lock); }
-void vb_cma_wait_ack_locked(void) { pthread_cond_wait(&acked, &lock); }
+void vb_cma_wait_ack_locked(void) { vb_cond_wait(&acked, &lock); }
 void vb_cma_wake_ack_locked(void) { pthread_cond_broadcast(&acked); }
 struct vb_cm_table *vb_cma_table_locked(void) { return agent.table; }
 

@@ -213,6 +213,29 @@ static void id__destruction_waits_for_acknowledgement(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* While it waits for an acknowledgement: others go on, and it can be done again. */
+static void id__destruction_is_cancelled(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct destroyer d = { .id = new_id(ch, RDMA_PS_TCP) };
+	struct address to = address("127.0.0.1", 1);
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	assert_ok(rdma_resolve_addr(d.id, NULL, sockaddr(&to), 1000));
+	struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	assert_int_equal(pthread_create(&thread, NULL, destroy, &d), 0);
+	usleep(20000);
+	pthread_cancel(thread);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	assert_ok(rdma_destroy_id(new_id(ch, RDMA_PS_TCP)));
+	assert_ok(rdma_ack_cm_event(event));
+	assert_ok(rdma_destroy_id(d.id));
+	rdma_destroy_event_channel(ch);
+}
+
 static void id__outlives_its_channel(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
@@ -444,6 +467,7 @@ int main(void)
 		cmocka_unit_test(channel__is_readable_exactly_while_events_wait),
 		cmocka_unit_test(channel__get_is_interrupted_by_a_signal),
 		cmocka_unit_test(channel__get_is_a_cancellation_point),
+		cmocka_unit_test(id__destruction_is_cancelled),
 		cmocka_unit_test(id__has_what_it_was_created_with),
 		cmocka_unit_test(id__creation_refused),
 		cmocka_unit_test(id__fresh_refuses_what_needs_more),
