@@ -272,13 +272,19 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	}
 }
 
+/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
+static bool is_of(const struct vb_cqe *e, const struct vb_qp *qp)
+{
+	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
+}
+
 /* Takes out a QP's completions, or an SRQ's if qp is NULL. cq->lock is held. */
 static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct vb_srq *srq)
 {
 	uint32_t keep = cq->head;
 	for (uint32_t i = cq->head; i != cq->tail; i++) {
 		struct vb_cqe *e = &cq->ring[i & cq->mask];
-		if (qp ? e->qp != qp : !e->is_srq || e->srq != srq)
+		if (qp ? !is_of(e, qp) : !e->is_srq || e->srq != srq)
 			cq->ring[keep++ & cq->mask] = *e;
 		else if (e->is_srq)
 			retire(e);

@@ -307,6 +307,34 @@ static void queue__goes_before_the_queue_pair(struct end *e)
 	finish(e, &x);
 }
 
+/* What a queue pair that has gone brought is the queue's, whatever other queue pairs share the completion queue. */
+static void completion__outlives_its_queue_pair(struct end *e)
+{
+	struct ibv_qp *others[32];
+	struct xrc x;
+	start(e, &x);
+	struct queue *q = &x.q[0];
+	if (e->passive)
+		CHECK_EQ(post_srq(q, 1, 0, 64), 0);
+	meet(e);
+	if (!e->passive) {
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive) {
+		struct ibv_qp_init_attr init = { .send_cq = q->cq, .recv_cq = q->cq, .qp_type = IBV_QPT_RC, .cap = e->p.cap };
+		CHECK_EQ(ibv_destroy_qp(x.qp), 0);
+		for (int i = 0; i < 32; i++)
+			CHECK(others[i] = ibv_create_qp(e->pd, &init));
+		for (int i = 0; i < 32; i++)
+			CHECK_EQ(ibv_destroy_qp(others[i]), 0);
+		rc_expect(q->cq, 1, IBV_WC_SUCCESS);
+		CHECK(x.qp = make_xrc_qp(e, &x));
+	}
+	finish(e, &x);
+}
+
 /* No queue pair is attached to the queue, so it can go: the message that waits for a receive there is for no queue then. */
 static void queue__goes_while_a_message_waits(struct end *e)
 {
@@ -336,6 +364,7 @@ static const struct body bodies[] = {
 	BODY(send__before_the_receive),
 	BODY(qp__opened_again),
 	BODY_IN(domain__shared_by_file, ALONE),
+	BODY(completion__outlives_its_queue_pair),
 	BODY(queue__goes_before_the_queue_pair),
 	BODY(queue__goes_while_a_message_waits),
 };
