@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { LENGTH = 64, ROUNDS = 2000, RECEIVES = 4, MOST_PAUSE_US = 300 };
+enum { LENGTH = 64, ROUNDS = 300, RECEIVES = 4, MOST_PAUSE_US = 300 };
 
 struct echo {
 	struct end *end;
