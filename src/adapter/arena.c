@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MIN_SHIFT = 6, MAX_SHIFT = 33 };
+enum { MIN_SHIFT = 6, MAX_SHIFT = 33, PIECE_SHIFT = 20 /* opened at a time */, PIECES = VB_ARENA_BYTES >> PIECE_SHIFT };
 
 struct vb_arena_head *vb_arena;
 
@@ -14,6 +14,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t unused = VB_ARENA_HEAP;      /* the heap beyond it was never handed out, and is zero */
 static uint64_t free_blocks[MAX_SHIFT + 1]; /* per size the first free block; its first word is the offset of the next */
 
+static atomic_bool is_open[PIECES];          /* written under the lock */
+
 /* In a forked child: the host has already replaced the mapping by private memory and closed the descriptor. */
 static void forget(void)
 {
@@ -21,7 +23,37 @@ static void forget(void)
 	fd = -1;
 	unused = VB_ARENA_HEAP;
 	memset(free_blocks, 0, sizeof(free_blocks));
+	memset((void *)is_open, 0, sizeof(is_open));
 	pthread_mutex_init(&lock, NULL);
+}
+
+static int open_piece_locked(void *arena, uint64_t piece)
+{
+	if (is_open[piece])
+		return 0;
+	int err = vb_shm_open((char *)arena + (piece << PIECE_SHIFT), 1u << PIECE_SHIFT);
+	if (!err)
+		atomic_store_explicit(&is_open[piece], true, memory_order_release);
+	return err;
+}
+
+static int open_locked(uint64_t offset, size_t bytes)
+{
+	int err = 0;
+	for (uint64_t piece = offset >> PIECE_SHIFT; !err && piece <= (offset + bytes - 1) >> PIECE_SHIFT; piece++)
+		err = open_piece_locked(vb_arena, piece);
+	return err;
+}
+
+/* An entry does not cross a piece's end. */
+int vb_arena_open(uint64_t offset, size_t bytes)
+{
+	if (vb_likely(atomic_load_explicit(&is_open[offset >> PIECE_SHIFT], memory_order_acquire)))
+		return 0;
+	pthread_mutex_lock(&lock);
+	int err = open_locked(offset, bytes);
+	pthread_mutex_unlock(&lock);
+	return err;
 }
 
 static int start_locked(void)
@@ -31,6 +63,13 @@ static int start_locked(void)
 	int err = vb_shm_create(VB_ARENA_BYTES, "verbatim", &fd, &addr);
 	if (err)
 		return err;
+	err = open_piece_locked(addr, 0);
+	if (err) {
+		vb_shm_unmap(addr, VB_ARENA_BYTES);
+		vb_fd_close(fd);
+		fd = -1;
+		return err;
+	}
 	if (!hooked)
 		vb_host_at_fork(forget);
 	hooked = true;
@@ -79,7 +118,7 @@ static uint64_t take_locked(unsigned shift)
 		memset(vb_arena_at(offset), 0, 1ull << shift);
 		return offset;
 	}
-	if (VB_ARENA_BYTES - unused < (1ull << shift))
+	if (VB_ARENA_BYTES - unused < (1ull << shift) || open_locked(unused, 1ull << shift))
 		return 0;
 	offset = unused;
 	unused += 1ull << shift;

@@ -8,7 +8,8 @@
  *	VB_ARENA_QPS      per slot of the process VB_SLOT_QPS control blocks of VB_QP_BLOCK bytes (format: local/shared.h)
  *	VB_ARENA_HEAP     blocks of a power of two of bytes, handed out by vb_arena_alloc: queues, bells, stages
  *
- * Only what is touched costs memory. Offsets, never pointers, cross the process boundary.
+ * Only what is touched costs memory. Who looks through all writable memory of a process, as valgrind does for leaks, would touch all of
+ * it: so its owner, too, can write only what it has opened. Offsets, never pointers, cross the process boundary.
  */
 #ifndef VB_ADAPTER_ARENA_H
 #define VB_ADAPTER_ARENA_H
@@ -55,6 +56,9 @@ int vb_arena_start(void);
 /* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
 bool vb_arena_is_made(void);
 int vb_arena_fd(void);
+
+/* Opens [offset, offset + bytes), a key's or a control block's place, for good. 0 or -ENOMEM. The head and blocks of the heap are open. */
+int vb_arena_open(uint64_t offset, size_t bytes);
 
 static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + offset; }
 

@@ -64,6 +64,8 @@ int vb_key_take(uint32_t *key)
 	pthread_mutex_lock(&keys.lock);
 	follow_fork_locked();
 	*key = take_locked();
+	if (*key && vb_arena_open(VB_ARENA_KEYS + (uint64_t)(*key >> 8) * VB_KEY_BYTES, VB_KEY_BYTES))
+		*key = 0; /* and the entry is lost */
 	pthread_mutex_unlock(&keys.lock);
 	return *key ? 0 : -ENOMEM;
 }

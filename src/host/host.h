@@ -266,10 +266,12 @@ int vb_visit_write(int memfd, const void *bytes, size_t n);
 /* ---- shared memory ---- */
 
 /*
- * A memfd of `bytes` (sparse: only touched pages cost), mapped read-write here and sealed so that nobody can shrink, grow or
- * newly map it writable (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero. Unmapped in a forked child (see above).
+ * A memfd of `bytes` (sparse: only touched pages cost), mapped here and sealed so that nobody can shrink, grow or newly map it writable
+ * (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only. Unmapped in a forked child (see above).
  */
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
+/* Lets this process write to whole pages of it. 0 or -ENOMEM. */
+int vb_shm_open(void *addr, size_t bytes);
 /* Maps a peer's memfd read-only after checking that it is a memfd of exactly `bytes` that can't shrink. The caller keeps fd. */
 int vb_shm_map_peer(int fd, size_t bytes, const void **addr);
 /* The same, writable if asked for: -EACCES or -EPERM if the memfd does not allow that. */

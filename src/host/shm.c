@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sealed memfds. The owner maps one read-write before it seals it, so its own mapping is the only writable one that will
- * ever be; peers map it read-only. Segments (remap.h) may be writable. All mappings are listed, so that a forked child can put private zero pages over them:
+ * Sealed memfds. The owner maps one before it seals it, so its own mapping is the only one that will ever be writable, where it opens
+ * it; peers map it read-only. Segments (remap.h) may be writable. All mappings are listed, so that a forked child can put private zero pages over them:
  * it must neither write into its parent's queues nor crash on pointers that it inherited.
  */
 #include "host/private.h"
@@ -131,7 +131,7 @@ int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr)
 	int f = -1, err = create_fd(bytes, name, &f);
 	if (err)
 		return err;
-	err = map_listed(f, bytes, PROT_READ | PROT_WRITE, addr);
+	err = map_listed(f, bytes, PROT_READ, addr);
 	if (err)
 		goto close_fd;
 	err = seal(&f);
@@ -144,6 +144,11 @@ unmap:
 close_fd:
 	vb_fd_close(f);
 	return err;
+}
+
+int vb_shm_open(void *addr, size_t bytes)
+{
+	return mprotect(addr, bytes, PROT_READ | PROT_WRITE) < 0 ? -errno : 0;
 }
 
 /* ---- a peer's ---- */

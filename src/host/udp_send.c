@@ -13,7 +13,6 @@
 #include "host/udp_private.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -75,8 +74,7 @@ unsigned vb_udp_segments(void)
 static void drop_all_input(int fd)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-	struct sock_fprog program = { .len = 1, .filter = &drop };
-	setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+	vb_udp_attach(fd, SO_ATTACH_FILTER, &drop, 1);
 	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, 0); /* the kernel makes that its minimum */
 }
 

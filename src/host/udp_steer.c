@@ -24,7 +24,6 @@
 #include "host/udp_private.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -210,8 +209,7 @@ static void attach_program(int receiver, const struct table *t)
 	if (t)
 		emit_slots(&p, t);
 	emit_return(&p, ANY_SOCKET);
-	struct sock_fprog program = { .len = p.length, .filter = p.code };
-	setsockopt(receiver, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
+	vb_udp_attach(receiver, SO_ATTACH_REUSEPORT_CBPF, p.code, p.length);
 }
 
 /* ---- learning ---- */

@@ -105,12 +105,15 @@ static int attach_to_peer(struct vb_local_qp *l)
 
 static int attach(struct vb_qp *qp)
 {
+	uint64_t block = vb_qpn_block(qp->qpn);
+	if (vb_arena_open(block, VB_QP_BLOCK))
+		return -ENOMEM;
 	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(sizeof(*l), VB_CACHE_LINE));
 	if (!l)
 		return -ENOMEM;
 	memset(l, 0, sizeof(*l));
 	l->qp = qp;
-	l->mine = vb_arena_at(vb_qpn_block(qp->qpn));
+	l->mine = vb_arena_at(block);
 	l->req.slot_bytes = slot_bytes_for(&qp->sq);
 	int err = attach_to_peer(l);
 	if (err) {

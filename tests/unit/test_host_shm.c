@@ -20,6 +20,9 @@ static struct region create(void)
 	struct region r;
 	void *addr;
 	assert_int_equal(vb_shm_create(REGION, "test", &r.fd, &addr), 0);
+	assert_int_equal(vb_mem_check(addr, REGION, true), -EFAULT);
+	assert_int_equal(vb_shm_open(addr, REGION), 0);
+	assert_int_equal(vb_mem_check(addr, REGION, true), 0);
 	r.addr = addr;
 	return r;
 }
@@ -39,6 +42,7 @@ static void shm_create__gives_zero_pages_and_takes_little_memory(void **state)
 	assert_int_equal(vb_shm_create((size_t)1 << 36, "sparse", &fd, &addr), 0);
 	char *p = addr;
 	assert_int_equal(p[0], 0);
+	assert_int_equal(vb_shm_open(p + ((size_t)1 << 36) - 4096, 4096), 0);
 	p[((size_t)1 << 36) - 1] = 1;
 	vb_shm_unmap(addr, (size_t)1 << 36);
 	vb_fd_close(fd);

@@ -57,6 +57,7 @@ static void say_hello(int fd, const int *bells)
 	struct vb_arena_head *head;
 	int memfd;
 	assert_int_equal(vb_shm_create(VB_ARENA_BYTES, "peer", &memfd, (void **)&head), 0);
+	assert_int_equal(vb_shm_open(head, 4096), 0);
 	head->magic = VB_ARENA_MAGIC;
 	head->version = VB_LINK_VERSION;
 	head->nonce = 7;
