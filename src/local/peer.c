@@ -35,7 +35,7 @@ static unsigned next_listened;
 /* Under peers_lock: which peer to use for which slot. */
 static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_peer *by_slot[VB_SLOT_COUNT];
-static struct vb_peer *self;
+static struct vb_peer *_Atomic self; /* written there, read anywhere */
 
 static struct {
 	void (*died)(void *arg, uint32_t slot);
