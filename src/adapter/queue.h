@@ -106,7 +106,10 @@ static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
 bool vb_sq_execute(struct vb_qp *qp);
 
 /* Will the program hear of its success? */
-bool vb_sq_signals(const struct vb_qp *qp, const struct vb_sqe *sqe);
+static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
+{
+	return qp->sq_sig_all || (send_flags & IBV_SEND_SIGNALED);
+}
 /* Completes the oldest entry successfully; sq.lock is held. */
 void vb_sq_complete(struct vb_qp *qp);
 /*

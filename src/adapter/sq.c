@@ -260,16 +260,11 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
-bool vb_sq_signals(const struct vb_qp *qp, const struct vb_sqe *sqe)
-{
-	return qp->sq_sig_all || (sqe->flags & IBV_SEND_SIGNALED);
-}
-
 void vb_sq_complete(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
-	if (vb_sq_signals(qp, sqe))
+	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->watched))
 		note_completed(qp, sqe);
@@ -446,7 +441,7 @@ static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return true;
 	case VB_EXPRESS_DONE:
 		sq->head = sq->sent = ++sq->tail;
-		if (qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED))
+		if (vb_sq_signals(qp, wr->send_flags))
 			announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
 	}
 	return true;

@@ -84,7 +84,7 @@ static void note_one(struct vb_qp *qp, struct vb_checked_qp *c, uint32_t positio
 	struct vb_posted *p = &c->posted[position & qp->sq.mask];
 	*p = (struct vb_posted){ .signals = c->signals, .at = *at };
 	if (!(sqe->flags & VB_SQE_OWN))
-		c->signals += vb_sq_signals(qp, sqe);
+		c->signals += vb_sq_signals(qp, sqe->flags);
 	if (!has_list(sqe) || sqe->status != VB_SQE_PENDING)
 		return;
 	check_list(qp, sqe);

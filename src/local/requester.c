@@ -340,7 +340,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	l->req.atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
 	vb_show_published(l, sqe);
-	post_slot(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe));
+	post_slot(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
 	return true;
 }
 
@@ -546,7 +546,7 @@ static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send
 		return VB_EXPRESS_NOT;
 	vb_copy_ordered(slot->data, ours, length);
 	slot->length = length;
-	post_slot(l, slot, VB_SHM_INLINE | tell_taken(l, slot), IBV_WR_SEND, 0, l->qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED));
+	post_slot(l, slot, VB_SHM_INLINE | tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
 	vb_watch_ring(l);
 	return VB_EXPRESS_SENT;
 }
