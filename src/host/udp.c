@@ -12,8 +12,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/cancel.h"
-
 enum {
 	BATCH = 8,
 	DRAIN_BATCHES = 256,
@@ -315,10 +313,9 @@ static int receive_one(int fd)
 /* Asking for more than there is costs another look, which a single message should not wait for. */
 static int receive_some(int fd, int most)
 {
-	VB_UNCANCELLED;
 	for (; prepared < most; prepared++)
 		prepare(prepared);
-	int n = most == 1 ? receive_one(fd) : recvmmsg(fd, headers, (unsigned)most, MSG_DONTWAIT, NULL);
+	int n = most == 1 ? receive_one(fd) : vb_udp_recvmmsg(fd, headers, (unsigned)most);
 	for (int i = 0; i < n; i++) {
 		deliver(fd, &super_packets[i], &headers[i]);
 		prepare(i);

@@ -99,6 +99,16 @@ static inline ssize_t vb_udp_recvmsg(int fd, struct msghdr *m, int flags)
 #endif
 }
 
+/* Does not wait. */
+static inline int vb_udp_recvmmsg(int fd, struct mmsghdr *m, unsigned n)
+{
+#ifdef SYS_recvmmsg
+	return (int)syscall(SYS_recvmmsg, fd, m, n, MSG_DONTWAIT, NULL);
+#else
+	return recvmmsg(fd, m, n, MSG_DONTWAIT, NULL);
+#endif
+}
+
 static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 {
 #ifdef SYS_sendmsg
