@@ -2,8 +2,14 @@
 #include "base/lock.h"
 
 #include <sched.h>
+#include <time.h>
+
+#include "base/cancel.h"
 
 enum {
+	SPINS = 64,
+	YIELDS = 16,
+	NAP_NS = 1000,
 	TIMES = 256,   /* taken so often in a row by one thread, it becomes that thread's, */
 	MOST_LOST = 16 /* twice as often each time that it was taken away, but for so many times */
 };
@@ -57,12 +63,22 @@ bool vb_lock_try_ordinarily(struct vb_lock *l, uintptr_t self)
 	return true;
 }
 
+/* To yield may be in vain: to a thread of lower priority, and for a thread that has slept much. */
+static void nap(void)
+{
+	VB_UNCANCELLED;
+	const struct timespec time = { .tv_nsec = NAP_NS };
+	nanosleep(&time, NULL);
+}
+
 void vb_lock_wait(struct vb_lock *l, uintptr_t self)
 {
-	for (unsigned spins = 0; !vb_lock_try_ordinarily(l, self) && !vb_lock_try_as_owner(l, self); spins++) {
-		if (spins < 64)
+	for (unsigned tries = 0; !vb_lock_try_ordinarily(l, self) && !vb_lock_try_as_owner(l, self); tries++) {
+		if (tries < SPINS)
 			vb_pause();
-		else
+		else if (tries < SPINS + YIELDS)
 			sched_yield();
+		else
+			nap();
 	}
 }

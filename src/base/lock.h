@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A spin lock for sections of tens of nanoseconds that never block. A waiter yields its processor after a short spin, because the holder
- * may have been preempted.
+ * may have been preempted, and sleeps for some microseconds at a time where that does not help.
  *
  * A lock that one thread takes again and again becomes that thread's own: it then takes it with a plain store, which costs a tenth of a
  * locked instruction and does not wait for earlier stores. Another thread that wants such a lock takes `held`, takes the ownership away,
@@ -87,6 +87,12 @@ static inline void vb_lock(struct vb_lock *l)
 	uintptr_t self = vb_lock_self();
 	if (__builtin_expect(!vb_lock_try_as_owner(l, self), 0))
 		vb_lock_wait(l, self);
+}
+
+/* A hint: a thread has it, or is about to. */
+static inline bool vb_lock_is_taken(const struct vb_lock *l)
+{
+	return atomic_load_explicit(&l->held, memory_order_relaxed) || atomic_load_explicit(&l->inside, memory_order_relaxed);
 }
 
 static inline void vb_unlock(struct vb_lock *l)

@@ -21,6 +21,8 @@ enum {
 	RETRY_NS = 250000000,
 	CONTROL_BYTES = 256,
 	ECN_MASK = 3, /* congestion experienced: both bits */
+	YIELDS = 2,
+	NAP_NS = 20000,
 };
 
 struct receiver {
@@ -378,12 +380,22 @@ bool vb_udp_receive(void)
 	return receive(false, &any) && any;
 }
 
-/* Who is at it may be waiting for this thread's processor, and the packets that have come would wake this thread at once. */
+bool vb_udp_is_receiving(void) { return atomic_load_explicit(&receiving, memory_order_relaxed); }
+
+/*
+ * Who is at it may be waiting for this thread's processor, and the packets that have come would wake this thread at once. A thread that
+ * has slept much may yield for milliseconds before another one gets its turn.
+ */
 static void socket_ready(struct vb_watch *w, uint32_t epoll_events)
 {
+	static unsigned in_vain; /* the progress thread's; in a row */
 	bool any;
-	if (!receive(true, &any))
+	if (receive(true, &any))
+		in_vain = 0;
+	else if (++in_vain <= YIELDS)
 		sched_yield();
+	else
+		vb_sleep_ns(NAP_NS);
 }
 
 bool vb_udp_drain(void)

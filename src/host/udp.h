@@ -45,6 +45,8 @@ bool vb_udp_is_open(void);
  * last is looked at now and then only.
  */
 bool vb_udp_receive(void);
+/* A hint: a thread is in the middle of it. */
+bool vb_udp_is_receiving(void);
 /* Takes what has arrived, as far as one call can; false: another thread is at it. For those who are about to say that nothing came. */
 bool vb_udp_drain(void);
 /* Shall the progress thread wake up for packets? (Not while a program polls.) Cheap if nothing changes. */

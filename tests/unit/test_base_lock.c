@@ -5,13 +5,22 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "host/fence.h"
 
-enum { MANY = 1 << 14, ROUNDS = 2000, THREADS = 3 };
+enum { MANY = 1 << 14, ROUNDS = 2000, THREADS = 3, FEW = 32, HELD_US = 20000 };
 
 static struct vb_lock lock;
+static atomic_uint yields;
+
+int sched_yield(void)
+{
+	atomic_fetch_add(&yields, 1);
+	return (int)syscall(SYS_sched_yield);
+}
 
 static bool prepare(void)
 {
@@ -117,6 +126,29 @@ static void lock__has_no_owner_without_fences(void **state)
 	vb_lock_fence = fence;
 }
 
+static void *take_once(void *arg)
+{
+	vb_lock(&lock);
+	vb_unlock(&lock);
+	return NULL;
+}
+
+/* Who has it may be of lower priority: to yield to it would be in vain. */
+static void lock__is_waited_for_asleep(void **state)
+{
+	pthread_t t;
+	vb_lock_init(&lock);
+	vb_lock(&lock);
+	atomic_store(&yields, 0);
+	assert_int_equal(pthread_create(&t, NULL, take_once, NULL), 0);
+	while (atomic_load(&yields) == 0)
+		usleep(100);
+	usleep(HELD_US);
+	assert_true(atomic_load(&yields) < FEW);
+	vb_unlock(&lock);
+	pthread_join(t, NULL);
+}
+
 /* ---- all at once, with a new lock each time: an old one has no owner for long ---- */
 
 static struct cell {
@@ -190,6 +222,7 @@ int main(void)
 		cmocka_unit_test(lock__stays_held_when_its_owner_loses_it_inside),
 		cmocka_unit_test(lock__has_one_heir),
 		cmocka_unit_test(lock__has_no_owner_without_fences),
+		cmocka_unit_test(lock__is_waited_for_asleep),
 		cmocka_unit_test(lock__has_one_inside),
 	};
 	return cmocka_run_group_tests_name("base-lock", tests, NULL, NULL);

@@ -9,12 +9,22 @@
 #include <net/ethernet.h>
 #include <netinet/ip.h>
 #include <netpacket/packet.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "host/udp.h"
 
-enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */ };
+enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */, HELD_US = 20000, FEW = 32 };
+
+static atomic_uint yields;
+
+int sched_yield(void)
+{
+	atomic_fetch_add(&yields, 1);
+	return (int)syscall(SYS_sched_yield);
+}
 
 static struct in6_addr ip(const char *text)
 {
@@ -284,6 +294,36 @@ static void receive__is_one_threads_at_a_time(void **state)
 	got.hold = false;
 	vb_udp_watch(true);
 	assert_true(WAIT_FOR(got.packets == 2));
+}
+
+static void *receive_one(void *arg)
+{
+	while (got.packets == 0)
+		vb_udp_receive();
+	return NULL;
+}
+
+/* To yield may be in vain: the other may have a lower priority. */
+static void receive__is_waited_for_asleep(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc125);
+	pthread_t t;
+	vb_udp_watch(false);
+	got.hold = true;
+	assert_int_equal(pthread_create(&t, NULL, receive_one, NULL), 0);
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	assert_true(WAIT_FOR(got.is_held));
+	assert_true(vb_udp_is_receiving());
+	assert_int_equal(vb_udp_send(&a, 0, numbered(1, 100), 100, 100), 0);
+	atomic_store(&yields, 0);
+	vb_udp_watch(true);
+	assert_true(WAIT_FOR(atomic_load(&yields) > 0));
+	usleep(HELD_US);
+	assert_true(atomic_load(&yields) < FEW);
+	got.hold = false;
+	assert_true(WAIT_FOR(got.packets == 2));
+	pthread_join(t, NULL);
+	assert_false(vb_udp_is_receiving());
 }
 
 /* ---- source ports ---- */
@@ -788,6 +828,7 @@ int main(void)
 		cmocka_unit_test_setup(receive__tells_congestion, reset),
 		cmocka_unit_test_setup(watch__off_leaves_packets_to_the_poller, reset),
 		cmocka_unit_test_setup(receive__is_one_threads_at_a_time, reset),
+		cmocka_unit_test_setup(receive__is_waited_for_asleep, reset),
 		cmocka_unit_test_setup(receive__is_others_while_a_batch_ends, reset),
 		cmocka_unit_test_setup(source_port__is_the_wanted_one_where_free, reset),
 		cmocka_unit_test_setup(source_port__comes_from_a_bounded_number, reset),
