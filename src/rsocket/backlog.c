@@ -2,8 +2,8 @@
 /*
  * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's rconnect need not wait for
  * the program's raccept: it finds the connections in the listener's backlog. When a backlog is full its requests wait in the listener's
- * event channel. A connection has its events there and no number until raccept takes it: then it gets an event channel of its own, which
- * is its number.
+ * event channel; when the listener is shut down they are refused. A connection has its events there and no number until raccept takes
+ * it: then it gets an event channel of its own, which is its number.
  *
  * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
  */
@@ -46,10 +46,18 @@ static int answer(struct vb_rs *child, const struct rdma_conn_param *request)
 	return rdma_accept(child->id, &param) ? -errno : 0;
 }
 
+static bool listens(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	bool does = s->state == VB_RS_LISTENING;
+	pthread_mutex_unlock(&s->lock);
+	return does;
+}
+
 /* The new socket, referenced; NULL: the peer was refused. */
 static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id, const struct rdma_conn_param *request)
 {
-	struct vb_rs *child = vb_rs_create(listener->domain, listener->type);
+	struct vb_rs *child = listens(listener) ? vb_rs_create(listener->domain, listener->type) : NULL;
 
 	if (!child) {
 		rdma_reject(id, NULL, 0);
@@ -129,19 +137,20 @@ static bool keep(struct vb_rs *s, struct vb_rs *child)
 	return listens;
 }
 
-static bool has_place(struct vb_rs *s)
+/* When the listener is shut all requests are taken, to be refused. */
+static bool takes_more(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
-	bool has = s->state == VB_RS_LISTENING && !is_full(s);
+	bool does = s->state != VB_RS_LISTENING || !is_full(s);
 	pthread_mutex_unlock(&s->lock);
-	return has;
+	return does;
 }
 
 static void serve(struct vb_rs *s)
 {
 	struct vb_rs *child;
 
-	while (has_place(s) && accept_next(s, &child))
+	while (takes_more(s) && accept_next(s, &child))
 		if (child && !keep(s, child))
 			vb_rs_drop(child);
 }
@@ -213,12 +222,14 @@ static int start(void)
 int vb_rs_backlog_open_locked(struct vb_rs *s, int length)
 {
 	enum { LEAST = 1, MOST = 4096 };
-	int err = start();
+	bool is_new = !s->backlog;
+	int err = is_new ? start() : 0;
 
+	if (err)
+		return err;
 	s->backlog = length < LEAST ? LEAST : length > MOST ? MOST : (unsigned)length;
-	if (!err)
-		control(s, EPOLL_CTL_ADD, EPOLLIN);
-	return err;
+	control(s, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, is_full(s) ? 0 : EPOLLIN);
+	return 0;
 }
 
 struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s)
@@ -227,21 +238,40 @@ struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s)
 
 	if (!first)
 		return NULL;
-	if (s->num_ready-- == s->backlog)
+	bool was_full = is_full(s);
+	s->num_ready--;
+	if (was_full && !is_full(s))
 		control(s, EPOLL_CTL_MOD, EPOLLIN);
 	return vb_container_of(first, struct vb_rs, in_backlog);
 }
 
-void vb_rs_backlog_close(struct vb_rs *s)
+void vb_rs_backlog_shut_locked(struct vb_rs *s)
+{
+	s->state = VB_RS_RETIRED; /* threads in raccept leave it */
+	s->arrivals++;
+	control(s, EPOLL_CTL_MOD, EPOLLIN);
+	vb_rs_wake_locked(s);
+}
+
+static struct vb_rs *take(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	struct vb_rs *child = vb_rs_backlog_take_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return child;
+}
+
+void vb_rs_backlog_empty(struct vb_rs *s)
 {
 	struct vb_rs *child;
 
-	for (;;) {
-		pthread_mutex_lock(&s->lock);
-		child = vb_rs_backlog_take_locked(s);
-		pthread_mutex_unlock(&s->lock);
-		if (!child)
-			return;
+	while ((child = take(s)))
 		vb_rs_drop(child);
-	}
+}
+
+void vb_rs_backlog_close(struct vb_rs *s)
+{
+	vb_rs_backlog_empty(s);
+	if (s->backlog)
+		control(s, EPOLL_CTL_DEL, 0); /* until the last reference goes the channel stays */
 }

@@ -48,6 +48,7 @@ static void read_short(const char *path, uint16_t min, uint16_t max, uint16_t *o
 
 static void read_all(void)
 {
+	VB_UNCANCELLED;
 	uint32_t entries = 0;
 
 	read_number(FOLDER "polling_time", 0, MAX_POLLING_US, &config.polling_us);

@@ -136,7 +136,8 @@ static void lost_locked(struct vb_rs *s, int err)
 		fail_locked(s, err);
 		return;
 	}
-	vb_rs_endpoint_progress_locked(s);
+	if (s->end.cq) /* else it is being freed */
+		vb_rs_endpoint_progress_locked(s);
 	vb_rs_break_locked(s, err);
 }
 
@@ -199,6 +200,7 @@ void vb_rs_take_event(struct vb_rs *s, const struct rdma_cm_event *event)
 
 bool vb_rs_connect_progress_locked(struct vb_rs *s)
 {
+	VB_UNCANCELLED;
 	struct rdma_cm_event *event;
 	bool any = false;
 
@@ -215,24 +217,26 @@ bool vb_rs_connect_progress_locked(struct vb_rs *s)
 
 static bool is_decided(struct vb_rs *s) { return !vb_rs_is_opening(s); }
 
-int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns)
+int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns, pthread_mutex_t *held)
 {
 	if (vb_rs_is_opening(s)) {
-		int err = vb_rs_wait_locked(s, is_decided, may_block, timeout_ns);
+		int err = vb_rs_wait_locked(s, is_decided, may_block, timeout_ns, held);
 		if (err)
 			return err;
 	}
 	if (s->state == VB_RS_CONNECTED)
 		return 0;
-	int err = s->error ? s->error : ENOTCONN;
-	s->error = 0;
-	return -err;
+	int err = vb_rs_take_error_locked(s);
+	return err ? -err : -ENOTCONN;
 }
 
 static int begin_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t len)
 {
+	VB_UNCANCELLED;
 	int err = 0;
 
+	if (vb_rs_is_opening(s))
+		vb_rs_progress_locked(s); /* a program may do nothing but ask again */
 	switch (s->state) {
 	case VB_RS_CONNECTED:
 	case VB_RS_ACCEPTING:
@@ -242,9 +246,10 @@ static int begin_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t 
 	case VB_RS_CONNECTING:
 		return -EALREADY;
 	case VB_RS_LISTENING:
+	case VB_RS_RETIRED:
 		return -EINVAL;
 	case VB_RS_FAILED:
-		err = vb_rs_connect_reopen_locked(s);
+		err = s->error ? -vb_rs_take_error_locked(s) : vb_rs_connect_reopen_locked(s);
 		break;
 	case VB_RS_IDLE:
 	case VB_RS_BOUND:
@@ -264,7 +269,7 @@ static int connect_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_
 
 	if (err)
 		return err;
-	err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
+	err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, NULL);
 	return err == -EAGAIN ? -EINPROGRESS : err;
 }
 
@@ -275,7 +280,7 @@ VB_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrle
 
 	if (!s)
 		return -1;
-	if (!addr || addrlen < sizeof(sa_family_t)) {
+	if (!vb_rs_is_whole_address(addr, addrlen)) {
 		err = -EINVAL;
 	} else if (!vb_rs_is_stream(s)) {
 		err = vb_rs_datagram_connect(s, addr, addrlen);
@@ -298,6 +303,7 @@ static bool has_request(struct vb_rs *s)
 /* From now on its events are its own. Its number, or a negative errno: then it is gone. */
 static int number_child(struct vb_rs *child)
 {
+	VB_UNCANCELLED;
 	child->channel = rdma_create_event_channel();
 	int err = child->channel ? 0 : -errno;
 	if (!err) {
@@ -314,18 +320,15 @@ static int number_child(struct vb_rs *child)
 	return fd;
 }
 
-/* The number of the next connection, or a negative errno. */
-static int accept_locked(struct vb_rs *s)
+static int accept_locked(struct vb_rs *s, struct vb_rs **child)
 {
 	if (s->state != VB_RS_LISTENING)
 		return -EINVAL;
-	int err = vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns);
+	int err = vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns, NULL);
 	if (err)
 		return err;
-	struct vb_rs *child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;
-	if (!child)
-		return -EINVAL;
-	return number_child(child);
+	*child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;
+	return *child ? 0 : -EINVAL;
 }
 
 VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -334,11 +337,14 @@ VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 
 	if (!s)
 		return -1;
+	struct vb_rs *child;
 	int fd = -EOPNOTSUPP;
 	if (vb_rs_is_stream(s)) {
 		pthread_mutex_lock(&s->lock);
-		fd = accept_locked(s);
+		fd = accept_locked(s, &child);
 		pthread_mutex_unlock(&s->lock);
+		if (!fd)
+			fd = number_child(child);
 	}
 	vb_rs_put(s);
 	if (fd >= 0 && addr && addrlen)
@@ -361,12 +367,13 @@ static int bind_locked(struct vb_rs *s, const struct sockaddr *addr)
 
 VB_EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
+	VB_UNCANCELLED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err = -EINVAL;
 
 	if (!s)
 		return -1;
-	if (addr && addrlen >= sizeof(sa_family_t)) {
+	if (vb_rs_is_whole_address(addr, addrlen)) {
 		if (vb_rs_is_stream(s)) {
 			pthread_mutex_lock(&s->lock);
 			err = bind_locked(s, addr);
@@ -385,7 +392,7 @@ static int listen_locked(struct vb_rs *s, int backlog)
 	int err = 0;
 
 	if (s->state == VB_RS_LISTENING)
-		return 0;
+		return vb_rs_backlog_open_locked(s, backlog);
 	if (s->state == VB_RS_IDLE)
 		err = bind_locked(s, (struct sockaddr *)&any);
 	if (err)
@@ -400,6 +407,7 @@ static int listen_locked(struct vb_rs *s, int backlog)
 
 VB_EXPORT int rlisten(int socket, int backlog)
 {
+	VB_UNCANCELLED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err = -EOPNOTSUPP;
 

@@ -130,6 +130,7 @@ bool vb_rs_datagram_arm_locked(struct vb_rs *s, int *fd)
 
 void vb_rs_datagram_news_locked(struct vb_rs *s)
 {
+	VB_UNCANCELLED;
 	struct vb_rs_port *p;
 
 	vb_list_for_each(p, &s->datagram->ports, node) {
@@ -142,7 +143,7 @@ void vb_rs_datagram_news_locked(struct vb_rs *s)
 	vb_rs_wake_locked(s); /* others sleep on with unarmed CQs */
 }
 
-bool vb_rs_datagram_is_readable(struct vb_rs *s)
+static bool is_readable(struct vb_rs *s)
 {
 	struct vb_rs_port *p;
 
@@ -154,14 +155,38 @@ bool vb_rs_datagram_is_readable(struct vb_rs *s)
 	return false;
 }
 
-bool vb_rs_datagram_is_writable(struct vb_rs *s)
+static bool is_writable(struct vb_rs *s)
 {
 	struct vb_rs_port *p;
 
+	if (s->datagram->is_mute)
+		return true;
 	vb_list_for_each(p, &s->datagram->ports, node)
 		if (!p->num_free)
 			return false;
 	return true;
+}
+
+short vb_rs_datagram_revents_locked(struct vb_rs *s, short events)
+{
+	const struct vb_rs_datagram *d = s->datagram;
+	short revents = 0;
+
+	if (d->is_deaf || is_readable(s))
+		revents |= POLLIN | POLLRDNORM;
+	if (d->is_deaf)
+		revents |= POLLRDHUP;
+	if (is_writable(s))
+		revents |= POLLOUT | POLLWRNORM;
+	return (short)((revents & events) | (d->is_deaf && d->is_mute ? POLLHUP : 0));
+}
+
+void vb_rs_datagram_shut_locked(struct vb_rs *s, int how)
+{
+	s->datagram->is_deaf |= how != SHUT_WR;
+	s->datagram->is_mute |= how != SHUT_RD;
+	s->arrivals++;
+	vb_rs_wake_locked(s);
 }
 
 /* ---- receiving ---- */
@@ -257,6 +282,9 @@ static bool is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *
 	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
 }
 
+/* There is something to receive, or nothing to be waited for. */
+static bool can_receive(struct vb_rs *s) { return s->datagram->is_deaf || is_readable(s); }
+
 static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *addr, socklen_t *len,
 			      int *msg_flags)
 {
@@ -265,10 +293,12 @@ static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovc
 	const uint8_t *data = NULL;
 
 	for (;;) {
-		int err = vb_rs_datagram_is_readable(s) ? 0 :
-			  vb_rs_wait_locked(s, vb_rs_datagram_is_readable, vb_rs_may_block(s, flags), s->options.receive_timeout_ns);
+		int err = is_readable(s) ? 0 :
+			  vb_rs_wait_locked(s, can_receive, vb_rs_may_block(s, flags), s->options.receive_timeout_ns, NULL);
 		if (err)
 			return err;
+		if (!is_readable(s))
+			return 0; /* deaf */
 		size_t bytes = look_at_next(s, &src, &data, &from);
 		bool wanted = is_wanted(s->datagram, &src);
 		size_t n = wanted ? scatter(iov, iovcnt, data, bytes) : 0;
@@ -339,7 +369,7 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 {
 	size_t bytes = total(iov, iovcnt);
 	struct vb_rs_dest *dest;
-	int err = vb_rs_dest_get(s, to, &dest);
+	int err = s->datagram->is_mute ? -EPIPE : vb_rs_dest_get(s, to, &dest);
 
 	if (err)
 		return err;
@@ -354,7 +384,7 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (!vb_rs_is_reached(dest))
 		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
 	if (!dest->port->num_free) {
-		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, vb_rs_may_block(s, flags), s->options.send_timeout_ns);
+		err = vb_rs_wait_locked(s, is_writable, vb_rs_may_block(s, flags), s->options.send_timeout_ns, NULL);
 		if (err)
 			return err;
 		return send_locked(s, to, iov, iovcnt, flags); /* the lock was away */
@@ -364,15 +394,15 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 
 ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *addr, socklen_t len)
 {
-	struct vb_cma_addr to = s->datagram->peer;
+	struct vb_cma_addr to;
 	ssize_t n;
 
-	if (addr && (len < sizeof(struct sockaddr_in) || vb_cma_addr_parse(addr, &to)))
+	if (addr && (!vb_rs_is_whole_address(addr, len) || vb_cma_addr_parse(addr, &to)))
 		return -EINVAL;
-	if (!to.family)
-		return -EDESTADDRREQ;
 	pthread_mutex_lock(&s->lock);
-	n = send_locked(s, &to, iov, iovcnt, flags);
+	if (!addr)
+		to = s->datagram->peer;
+	n = to.family ? send_locked(s, &to, iov, iovcnt, flags) : -EDESTADDRREQ;
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -386,11 +416,12 @@ int vb_rs_datagram_bind(struct vb_rs *s, const struct sockaddr *addr, socklen_t 
 
 int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen_t len)
 {
+	VB_UNCANCELLED;
 	struct vb_cma_addr to = { 0 };
 	struct vb_rs_dest *dest;
 	int err = 0;
 
-	if (addr->sa_family != AF_UNSPEC && (len < sizeof(struct sockaddr_in) || vb_cma_addr_parse(addr, &to)))
+	if (addr->sa_family != AF_UNSPEC && vb_cma_addr_parse(addr, &to))
 		return -EINVAL;
 	pthread_mutex_lock(&s->lock);
 	if (to.family)

@@ -80,6 +80,7 @@ struct vb_rs_datagram {
 	struct vb_cma_addr peer; /* of rconnect; family 0: none */
 	unsigned looks;
 	bool udp_news;
+	bool is_deaf, is_mute;   /* rshutdown, rclose */
 };
 
 static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct vb_cma_addr *b)

@@ -122,6 +122,7 @@ static int start_port(struct vb_rs *s, struct vb_rs_port *p)
 
 static int create_port(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out)
 {
+	VB_UNCANCELLED;
 	struct vb_rs_port *p = calloc(1, sizeof(*p));
 	char text[VB_CMA_TEXT];
 

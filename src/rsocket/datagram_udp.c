@@ -122,6 +122,7 @@ static void reach(struct vb_rs_dest *dest)
 
 ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt, enum vb_rs_udp_op op)
 {
+	VB_UNCANCELLED;
 	struct iovec all[MAX_IOV + 1];
 	struct sockaddr_storage to;
 	struct vb_rs_udp h;
@@ -172,6 +173,7 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 
 bool vb_rs_udp_take(struct vb_rs *s)
 {
+	VB_UNCANCELLED;
 	uint8_t data[VB_RS_SLOT_BYTES];
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);

@@ -16,8 +16,19 @@ static ssize_t receive(const char *call, int socket, const struct iovec *iov, in
 		n = vb_rs_datagram_receive(s, iov, iovcnt, flags, src, len, msg_flags);
 	else
 		n = vb_rs_stream_read(s, iov, iovcnt, flags);
+	bool is_stream = vb_rs_is_stream(s);
 	vb_rs_put(s);
+	if (n > 0 && is_stream && src && len)
+		(void)rgetpeername(socket, src, len); /* a stream's bytes come from its peer */
 	return vb_rs_result(n);
+}
+
+static bool is_connected(struct vb_rs *s)
+{
+	pthread_mutex_lock(&s->lock);
+	bool is = s->state == VB_RS_CONNECTED;
+	pthread_mutex_unlock(&s->lock);
+	return is;
 }
 
 static ssize_t transmit(const char *call, int socket, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *dest,
@@ -33,7 +44,7 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, i
 	else if (!vb_rs_is_stream(s))
 		n = vb_rs_datagram_send(s, iov, iovcnt, flags, dest, len);
 	else if (dest || len)
-		n = s->state == VB_RS_CONNECTED ? -EISCONN : -ENOTCONN;
+		n = is_connected(s) ? -EISCONN : -ENOTCONN;
 	else
 		n = vb_rs_stream_write(s, iov, iovcnt, flags);
 	vb_rs_put(s);
@@ -45,18 +56,8 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, i
 VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen)
 {
 	struct iovec iov = { buf, len };
-	socklen_t given = addrlen ? *addrlen : 0;
-	ssize_t n = receive(__func__, socket, &iov, 1, flags, src_addr, addrlen, NULL);
 
-	/* A stream's bytes come from its peer. */
-	if (n > 0 && src_addr && addrlen && *addrlen == given) {
-		struct vb_rs *s = vb_rs_get(socket);
-		if (s && vb_rs_is_stream(s))
-			(void)rgetpeername(socket, src_addr, addrlen);
-		if (s)
-			vb_rs_put(s);
-	}
-	return n;
+	return receive(__func__, socket, &iov, 1, flags, src_addr, addrlen, NULL);
 }
 
 static ssize_t receive_into(const char *call, int socket, void *buf, size_t len, int flags)

@@ -72,7 +72,9 @@ static int check_locked(struct vb_rs *s, size_t len, int prot)
 		return -EOPNOTSUPP;
 	if (prot & ~(PROT_WRITE | PROT_NONE) || !len || len > UINT32_MAX)
 		return -EINVAL;
-	return s->state == VB_RS_ACCEPTING ? 0 : vb_rs_await_connection_locked(s, vb_rs_may_block(s, 0), s->options.send_timeout_ns);
+	if (s->state == VB_RS_ACCEPTING)
+		return 0;
+	return vb_rs_await_connection_locked(s, vb_rs_may_block(s, 0), s->options.send_timeout_ns, NULL);
 }
 
 VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
@@ -171,7 +173,7 @@ int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block)
 	struct vb_rs_mapping *m;
 
 	while (next_to_send(s)) {
-		int err = can_tell(s) ? 0 : vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns);
+		int err = can_tell(s) ? 0 : vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns, &s->writer);
 
 		m = next_to_send(s);
 		if (!err && m)
@@ -194,7 +196,7 @@ static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64
 			  struct vb_rs_write *w, bool *is_inline)
 {
 	int err = can_write_directly(s) ? 0 :
-					  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns);
+		  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns, &s->writer);
 
 	if (err)
 		return err;

@@ -16,7 +16,7 @@
 #define NS_PER_S  UINT64_C(1000000000)
 #define NS_PER_US UINT64_C(1000)
 
-enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16 };
+enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16, LONGEST_TIME_S = 1000000000 };
 
 /* What a value is. */
 enum kind {
@@ -181,7 +181,8 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 	memcpy(&tv, val, sizeof(tv));
 	if (tv.tv_sec < 0 || tv.tv_usec < 0 || tv.tv_usec >= 1000000)
 		return -EDOM;
-	*(uint64_t *)member(s, o) = (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
+	bool is_endless = tv.tv_sec > LONGEST_TIME_S;
+	*(uint64_t *)member(s, o) = is_endless ? 0 : (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
 	return 0;
 }
 
@@ -330,14 +331,6 @@ static int max_segment(const struct vb_rs *s)
 	return s->id && s->id->route.num_paths ? 128 << s->id->route.path_rec->mtu : UNKNOWN;
 }
 
-static int take_error(struct vb_rs *s)
-{
-	int err = s->error;
-
-	s->error = 0;
-	return err;
-}
-
 static int number_of(struct vb_rs *s, const struct option *o)
 {
 	switch (o->kind) {
@@ -356,7 +349,7 @@ static int number_of(struct vb_rs *s, const struct option *o)
 	case SEGMENT:
 		return max_segment(s);
 	case ERROR:
-		return take_error(s);
+		return vb_rs_take_error_locked(s);
 	case SOCKET_TYPE:
 		return s->type;
 	case SOCKET_DOMAIN:

@@ -109,6 +109,7 @@ static short look_at(struct vb_rs *s, short events)
 /* The ordinary ones, all in one call. */
 static int look_at_ordinary(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 {
+	VB_UNCANCELLED;
 	nfds_t n = 0;
 	int ready = 0;
 
@@ -173,6 +174,34 @@ static void end_sleep(struct workspace *w, struct watched *one)
 	one->sleeps = false;
 }
 
+struct sleep {
+	struct workspace *workspace;
+	nfds_t nfds;
+};
+
+static void cancelled(void *arg)
+{
+	const struct sleep *sleep = arg;
+	struct workspace *w = sleep->workspace;
+
+	for (nfds_t i = 0; i < sleep->nfds; i++)
+		end_sleep(w, &w->watched[i]);
+	forget_sockets(w, sleep->nfds);
+}
+
+/* n descriptors of the workspace, for nfds of the program's. */
+static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
+{
+	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
+	struct sleep sleep = { w, nfds };
+	int ready;
+
+	pthread_cleanup_push(cancelled, &sleep);
+	ready = ppoll(w->polled, n, &time, mask);
+	pthread_cleanup_pop(0);
+	return ready < 0 ? -errno : ready;
+}
+
 static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
 	int thread_fd = vb_rs_thread_fd(), err = 0;
@@ -186,9 +215,8 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 		w->polled[k].revents = 0;
 	if (i == nfds) {
 		w->polled[n] = (struct pollfd){ .fd = thread_fd, .events = POLLIN };
-		struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
-		int ready = ppoll(w->polled, n + 1, &time, mask);
-		err = ready < 0 ? -errno : 0;
+		int ready = poll_cancelled(w, n + 1, nfds, timeout_ns, mask);
+		err = ready < 0 ? ready : 0;
 		if (ready > 0 && w->polled[n].revents)
 			vb_rs_thread_fd_clear(thread_fd);
 	}
@@ -256,6 +284,15 @@ VB_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 
 /* ---- rselect ---- */
 
+static uint64_t time_of(const struct timeval *timeout)
+{
+	enum { LONGEST_S = 1000000000 };
+
+	if (!timeout || timeout->tv_sec > LONGEST_S)
+		return VB_RS_NEVER;
+	return (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_usec * NS_PER_US;
+}
+
 VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)
 {
 	struct pollfd fds[FD_SETSIZE];
@@ -265,7 +302,6 @@ VB_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *excep
 	if (nfds > FD_SETSIZE)
 		nfds = FD_SETSIZE;
 	nfds_t n = vb_polls_from_sets(nfds, readfds, writefds, exceptfds, fds);
-	uint64_t time = timeout ? (uint64_t)timeout->tv_sec * 1000 * NS_PER_MS + (uint64_t)timeout->tv_usec * NS_PER_US : VB_RS_NEVER;
-	int ready = poll_all(fds, n, time, NULL);
+	int ready = poll_all(fds, n, time_of(timeout), NULL);
 	return (int)vb_rs_result(ready < 0 ? ready : vb_polls_to_sets(fds, n, readfds, writefds, exceptfds));
 }

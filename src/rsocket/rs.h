@@ -11,13 +11,14 @@
  * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So it is nobody else's number,
  * and ordinary descriptors may stand beside it in rpoll.
  *
- * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that waits polls the CQ for polling_time, then arms it and
- * sleeps in poll(2). It may find what another thread waits for; therefore sleepers are listed with an eventfd each, and who
- * changes a socket's state rings those of the others.
+ * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that waits polls the CQ for
+ * polling_time, then arms it and sleeps in poll(2). It may find what another thread waits for; therefore sleepers are listed with an
+ * eventfd each, and who changes a socket's state rings those of the others.
  *
  * Locks. `lock` guards all of a socket but what is said here. `reader` and `writer` are held for a whole call that moves bytes, and
  * taken before `lock`: bytes are copied, and writes posted, without `lock`, because no one else touches that part of a ring.
- * Table lock (table.c) < lock. vb_rs_get gives a reference; the last one to go frees the socket (only rclose drops the table's).
+ * Table lock (table.c) < lock. A thread that is cancelled (base/cancel.h) ends where it sleeps, without a lock of ours.
+ * vb_rs_get gives a reference; the last one to go frees the socket (only rclose drops the table's).
  *
  * A fork. A child's copies of sockets are dead: calls fail with ENOTCONN, rclose gives back the descriptors. New ones work.
  */
@@ -33,6 +34,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "base/cancel.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/numbers.h"
@@ -76,6 +78,7 @@ const struct vb_rs_config *vb_rs_config(void);
 	X(IDLE, "new")                                    \
 	X(BOUND, "bound")                                 \
 	X(LISTENING, "listening")                         \
+	X(RETIRED, "not listening any more")              \
 	X(RESOLVING_ADDRESS, "resolving the address")     \
 	X(RESOLVING_ROUTE, "resolving the route")         \
 	X(CONNECTING, "connecting")                       \
@@ -130,7 +133,7 @@ struct vb_rs {
 	int fd;
 	int domain, type;
 	unsigned generation;          /* vb_host_generation of its maker */
-	int fcntl_flags;              /* O_NONBLOCK counts */
+	atomic_int fcntl_flags;       /* O_NONBLOCK counts */
 	pthread_mutex_t lock, reader, writer;
 	struct vb_list sleepers;
 	struct vb_list watchers;      /* memberships in sets (set.c) */
@@ -167,9 +170,20 @@ static inline bool vb_rs_is_stream(const struct vb_rs *s) { return s->type == SO
 static inline bool vb_rs_has_flag(const struct vb_rs *s, enum vb_rs_flag flag) { return s->options.flags >> flag & 1; }
 /* Is the connection there, or was it? Then the endpoint is, too. */
 static inline bool vb_rs_was_connected(const struct vb_rs *s) { return s->state == VB_RS_CONNECTED; }
+/* Are its events the backlog's to take? */
+static inline bool vb_rs_has_backlog(const struct vb_rs *s) { return s->state == VB_RS_LISTENING || s->state == VB_RS_RETIRED; }
 static inline bool vb_rs_is_opening(const struct vb_rs *s)
 {
 	return s->state >= VB_RS_RESOLVING_ADDRESS && s->state <= VB_RS_ACCEPTING;
+}
+
+/* SO_ERROR, which is told once: a positive errno or 0. */
+static inline int vb_rs_take_error_locked(struct vb_rs *s)
+{
+	int err = s->error;
+
+	s->error = 0;
+	return err;
 }
 
 /* ---- the table (table.c) ---- */
@@ -215,9 +229,10 @@ void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
 /*
  * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if !may_block, -EAGAIN after
- * timeout_ns (0: never), -EINTR.
+ * timeout_ns (0: never), -EINTR. A thread that is cancelled while it sleeps, which it can be nowhere else, gives up its reference to s
+ * and `held`, the reader's or writer's lock (NULL: neither).
  */
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns);
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
 
 /* ---- progress ---- */
 
@@ -236,14 +251,20 @@ void vb_rs_take_event(struct vb_rs *s, const struct rdma_cm_event *event);
 
 /* Closes a socket that has no number, and drops the reference. */
 void vb_rs_drop(struct vb_rs *s);
+/* Is it as long as its family's? NULL is not. */
+bool vb_rs_is_whole_address(const struct sockaddr *addr, socklen_t len);
 
 /* ---- backlogs (backlog.c) ---- */
 
-/* Requests of the listener are taken from now on, up to `length` before raccept. 0 or a negative errno. */
+/* Requests of the listener are taken from now on, up to `length` before raccept; again: another length. 0 or a negative errno. */
 int vb_rs_backlog_open_locked(struct vb_rs *s, int length);
 /* The oldest connection, with a reference; NULL: none. */
 struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s);
-/* Closes all that wait. s is not listening any more. */
+/* A listener listens no more: its peers are refused from now on, and vb_rs_backlog_empty is due. */
+void vb_rs_backlog_shut_locked(struct vb_rs *s);
+/* Closes all that wait. s is shut, or was no listener. */
+void vb_rs_backlog_empty(struct vb_rs *s);
+/* The same; and the socket is closed. */
 void vb_rs_backlog_close(struct vb_rs *s);
 
 /* ---- sets (set.c) ---- */
@@ -283,8 +304,8 @@ int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block);
 /* Before a write of either kind: waits for the connection, and tells the peer of mappings that it has not heard of. No lock held. */
 int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
 bool vb_rs_can_write(struct vb_rs *s);
-/* An opening connection is awaited. Under the lock. 0 or a negative errno. */
-int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns);
+/* An opening connection is awaited; held: as vb_rs_wait_locked's. Under the lock. 0 or a negative errno. */
+int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
 int vb_rs_write_error(const struct vb_rs *s);
 static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 {
@@ -316,9 +337,10 @@ bool vb_rs_datagram_progress_locked(struct vb_rs *s);
 /* As vb_rs_sleep_begin_locked: its one descriptor, after the CQs were armed; false: look again. */
 bool vb_rs_datagram_arm_locked(struct vb_rs *s, int *fd);
 void vb_rs_datagram_news_locked(struct vb_rs *s);
-bool vb_rs_datagram_is_readable(struct vb_rs *s);
+short vb_rs_datagram_revents_locked(struct vb_rs *s, short events);
+/* As shutdown(2); who waits leaves. */
+void vb_rs_datagram_shut_locked(struct vb_rs *s, int how);
 /* Of the one that waits longest; 0 also: none. */
 size_t vb_rs_datagram_next_bytes(struct vb_rs *s);
-bool vb_rs_datagram_is_writable(struct vb_rs *s);
 
 #endif

@@ -235,12 +235,13 @@ static int collect(struct vb_rs_set *set, struct epoll_event *events, int most)
 
 /* ---- news of members' descriptors ---- */
 
-/* Under the collector. */
 static void take_news(struct vb_rs_set *set)
 {
+	VB_UNCANCELLED;
 	struct epoll_event events[BATCH];
 	int n;
 
+	pthread_mutex_lock(&set->collector);
 	do {
 		n = epoll_wait(set->inner, events, BATCH, 0);
 		for (int i = 0; i < n; i++) {
@@ -252,6 +253,7 @@ static void take_news(struct vb_rs_set *set)
 			pthread_mutex_unlock(&w->socket->lock);
 		}
 	} while (n == BATCH);
+	pthread_mutex_unlock(&set->collector);
 }
 
 /* Takes our own entries out of what the kernel told. */
@@ -285,6 +287,7 @@ static int collect_some(struct vb_rs_set *set, struct epoll_event *events, int m
 	/* Room for an ordinary descriptor, so that busy sockets do not hide it. */
 	int most = max > 1 ? max - 1 : (int)(set->turns++ & 1);
 
+	VB_UNCANCELLED;
 	pthread_mutex_lock(&set->collector);
 	int n = collect(set, events, most);
 	pthread_mutex_unlock(&set->collector);
@@ -300,23 +303,44 @@ static bool has_pending(struct vb_rs_set *set)
 	return has;
 }
 
+static void cancelled(void *set)
+{
+	vb_numbers_put(&sets, &((struct vb_rs_set *)set)->number);
+}
+
+/* As epoll_pwait(2), with a negative errno; a thread that is cancelled in it gives up its reference. */
+static int wait_cancelled(struct vb_rs_set *set, struct epoll_event *events, int max, int time_ms, const sigset_t *mask)
+{
+	int n;
+
+	pthread_cleanup_push(cancelled, set);
+	n = epoll_pwait(set->fd, events, max, time_ms, mask);
+	pthread_cleanup_pop(0);
+	return n < 0 ? -errno : n;
+}
+
+/* The ordinary descriptors beside members that have something to tell already. */
+static int look_at_ordinary(struct vb_rs_set *set, struct epoll_event *events, int max, const sigset_t *mask)
+{
+	VB_UNCANCELLED;
+	int n = epoll_pwait(set->fd, events, max, 0, mask);
+	return n < 0 ? -errno : n;
+}
+
 static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline, const sigset_t *mask)
 {
 	bool has_news, is_last;
 
 	do {
 		int n = has_pending(set) ? collect_some(set, events, max) : 0;
-		int time = n || has_pending(set) ? 0 : time_left_ms(deadline);
-		int k = epoll_pwait(set->fd, events + n, max - n, time, mask);
+		int k = n || has_pending(set) ? look_at_ordinary(set, events + n, max - n, mask) :
+						wait_cancelled(set, events, max, time_left_ms(deadline), mask);
 
 		if (k < 0)
-			return n ? n : -errno;
+			return n ? n : k;
 		k = strip(set, events + n, k, &has_news);
-		if (has_news) {
-			pthread_mutex_lock(&set->collector);
+		if (has_news)
 			take_news(set);
-			pthread_mutex_unlock(&set->collector);
-		}
 		if (n + k)
 			return n + k;
 		is_last = deadline != VB_RS_NEVER && vb_now_ns() >= deadline;
@@ -335,9 +359,9 @@ static struct vb_rs_set *get(int fd)
 static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline, const sigset_t *mask)
 {
 	bool unused;
-	int n = epoll_pwait(set->fd, events, max, time_left_ms(deadline), mask);
+	int n = wait_cancelled(set, events, max, time_left_ms(deadline), mask);
 
-	return n < 0 ? -errno : strip(set, events, n, &unused);
+	return n < 0 ? n : strip(set, events, n, &unused);
 }
 
 static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask)
@@ -485,6 +509,7 @@ static int change(struct vb_rs_set *set, int op, struct vb_rs *s, const struct e
 
 VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
+	VB_UNCANCELLED;
 	struct vb_rs_set *set = get(epfd);
 	struct vb_rs *s = vb_rs_get(fd);
 	int err = 0;
@@ -566,6 +591,7 @@ static void drop_stale(int fd)
 
 VB_EXPORT int repoll_create(int flags)
 {
+	VB_UNCANCELLED;
 	vb_host_at_fork(forget);
 	int fd = epoll_create1(flags);
 	if (fd < 0)
@@ -594,6 +620,7 @@ VB_EXPORT int repoll_create(int flags)
 
 static void finish(struct vb_numbered *n)
 {
+	VB_UNCANCELLED;
 	struct vb_rs_set *set = vb_container_of(n, struct vb_rs_set, number);
 
 	close_own(set->fd);

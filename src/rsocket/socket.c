@@ -33,6 +33,7 @@ static int open_socket(struct vb_rs *s)
  */
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
+	VB_UNCANCELLED;
 	if (!is_supported(domain, type, protocol))
 		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams over IP and AF_IB and datagrams over IP are supported", domain, type,
 				  protocol);
@@ -54,43 +55,68 @@ static bool is_delivered(struct vb_rs *s)
 	return s->stream.link != VB_RS_UP || vb_rs_stream_is_quiet(&s->stream);
 }
 
-static void deliver_locked(struct vb_rs *s, uint64_t timeout_ns)
+/* Whatever signals come meanwhile: what is not delivered in time is lost. */
+static void await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s))
+{
+	const struct vb_rs_options *o = &s->options;
+	uint64_t now = vb_now_ns(), end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : FAREWELL_S) * NS_PER_S;
+
+	while (now < end && vb_rs_wait_locked(s, is_ready, true, end - now, NULL) == -EINTR)
+		now = vb_now_ns();
+}
+
+static void deliver_locked(struct vb_rs *s)
 {
 	vb_rs_flush_locked(s);
 	vb_rs_wake_locked(s);
-	(void)vb_rs_wait_locked(s, is_delivered, true, timeout_ns);
+	await_locked(s, is_delivered);
+}
+
+static bool is_accepted(struct vb_rs *s) { return s->state != VB_RS_ACCEPTING; }
+
+/* What raccept gave is a connection to the program before the peer has said so. */
+static void await_accepted_locked(struct vb_rs *s)
+{
+	if (s->state == VB_RS_ACCEPTING)
+		await_locked(s, is_accepted);
 }
 
 static int shutdown_locked(struct vb_rs *s, int how)
 {
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	if (!vb_rs_is_stream(s))
-		return s->datagram ? 0 : -ENOTCONN;
-	if (s->state == VB_RS_LISTENING && how != SHUT_WR) {
-		s->state = VB_RS_FAILED; /* threads in raccept leave it */
-		vb_rs_wake_locked(s);
+	if (!vb_rs_is_stream(s)) {
+		vb_rs_datagram_shut_locked(s, how);
 		return 0;
 	}
+	if (s->state == VB_RS_LISTENING && how != SHUT_WR) {
+		vb_rs_backlog_shut_locked(s);
+		return 0;
+	}
+	await_accepted_locked(s);
 	if (s->state != VB_RS_CONNECTED)
 		return -ENOTCONN;
 	if (how != SHUT_WR)
 		vb_rs_stream_shut_reading(&s->stream);
 	if (how != SHUT_RD)
 		vb_rs_stream_shut_writing(&s->stream);
-	deliver_locked(s, FAREWELL_S * NS_PER_S);
+	deliver_locked(s);
 	return 0;
 }
 
 VB_EXPORT int rshutdown(int socket, int how)
 {
+	VB_UNCANCELLED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock);
 	int err = shutdown_locked(s, how);
+	bool is_retired = s->state == VB_RS_RETIRED;
 	pthread_mutex_unlock(&s->lock);
+	if (is_retired)
+		vb_rs_backlog_empty(s);
 	vb_rs_put(s);
 	return (int)vb_rs_result(err);
 }
@@ -101,12 +127,14 @@ static void leave_locked(struct vb_rs *s)
 	const struct vb_rs_options *o = &s->options;
 	bool cuts = o->lingers && o->linger_s <= 0;
 
+	if (s->channel && s->state == VB_RS_ACCEPTING)
+		vb_rs_progress_locked(s); /* has the peer said so meanwhile? */
 	if (s->state != VB_RS_CONNECTED)
 		return;
 	if (!cuts && s->stream.link == VB_RS_UP) {
 		vb_rs_stream_shut_reading(&s->stream);
 		vb_rs_stream_shut_writing(&s->stream);
-		deliver_locked(s, (uint64_t)(o->lingers ? o->linger_s : FAREWELL_S) * NS_PER_S);
+		deliver_locked(s);
 	}
 	/* Threads that are inside another call on it leave. */
 	vb_rs_stream_break(&s->stream);
@@ -114,16 +142,20 @@ static void leave_locked(struct vb_rs *s)
 
 static void close_socket(struct vb_rs *s)
 {
-	vb_rs_keepalive_stop(s);
 	pthread_mutex_lock(&s->lock);
 	if (vb_rs_is_stream(s))
 		leave_locked(s);
-	if (s->state == VB_RS_LISTENING || vb_rs_is_opening(s)) {
+	else
+		vb_rs_datagram_shut_locked(s, SHUT_RDWR);
+	if (s->state == VB_RS_LISTENING)
+		vb_rs_backlog_shut_locked(s);
+	if (vb_rs_is_opening(s)) {
 		s->state = VB_RS_FAILED;
 		s->error = EBADF;
 	}
 	vb_rs_wake_locked(s);
 	pthread_mutex_unlock(&s->lock);
+	vb_rs_keepalive_stop(s); /* it does not begin any more */
 	vb_rs_backlog_close(s);
 }
 
@@ -135,6 +167,7 @@ void vb_rs_drop(struct vb_rs *s)
 
 VB_EXPORT int rclose(int socket)
 {
+	VB_UNCANCELLED;
 	struct vb_rs *s = vb_rs_get(socket);
 
 	if (!s)
@@ -155,6 +188,13 @@ static socklen_t length_of(const struct sockaddr *sa)
 	if (sa->sa_family == AF_IB)
 		return sizeof(struct sockaddr_ib);
 	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+bool vb_rs_is_whole_address(const struct sockaddr *addr, socklen_t len)
+{
+	if (!addr || len < sizeof(sa_family_t))
+		return false;
+	return addr->sa_family == AF_UNSPEC || len >= length_of(addr);
 }
 
 /* As getsockname(2): cut to what fits, and the whole length told. */
@@ -181,12 +221,14 @@ VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen
 
 	if (!s)
 		return -1;
+	pthread_mutex_lock(&s->lock); /* another rconnect changes the id */
 	if (!addr || !addrlen)
 		err = -EFAULT;
 	else if (vb_rs_is_stream(s))
 		local_name(s, addr, addrlen);
 	else
 		err = getsockname(s->fd, addr, addrlen) ? -errno : 0;
+	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);
 	return (int)vb_rs_result(err);
 }
@@ -198,6 +240,7 @@ VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 
 	if (!s)
 		return -1;
+	pthread_mutex_lock(&s->lock);
 	if (!addr || !addrlen)
 		err = -EFAULT;
 	else if (!vb_rs_is_stream(s))
@@ -206,6 +249,7 @@ VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 		tell(rdma_get_peer_addr(s->id), addr, addrlen);
 	else
 		err = -ENOTCONN;
+	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);
 	return (int)vb_rs_result(err);
 }

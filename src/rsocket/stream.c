@@ -74,7 +74,8 @@ int vb_rs_write_error(const struct vb_rs *s)
 
 static int await_room_locked(struct vb_rs *s, bool may_block)
 {
-	int err = vb_rs_can_write(s) ? 0 : vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns);
+	int err = vb_rs_can_write(s) ? 0 :
+		  vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
 
 	s->refusals += err != 0;
 	if (err)
@@ -127,7 +128,7 @@ static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, bool may_
 int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
 {
 	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
 	if (!err && s->has_mappings_to_send)
 		err = vb_rs_send_mappings_locked(s, may_block);
 	pthread_mutex_unlock(&s->lock);
@@ -166,15 +167,11 @@ static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, 
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
 	if (*bytes)
 		return 0;
-	int err = vb_rs_wait_locked(s, can_read, may_block, s->options.receive_timeout_ns);
+	int err = vb_rs_wait_locked(s, can_read, may_block, s->options.receive_timeout_ns, &s->reader);
 	if (err)
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
-	if (*bytes || s->stream.link != VB_RS_BROKEN || !s->error)
-		return 0;
-	err = -s->error; /* told once; then it is the end */
-	s->error = 0;
-	return err;
+	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s); /* then it is the end */
 }
 
 static int read_piece(struct vb_rs *s, struct cursor *c, bool may_block)
@@ -226,7 +223,7 @@ static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bo
 static int prepare_read(struct vb_rs *s, bool may_block)
 {
 	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.receive_timeout_ns);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.receive_timeout_ns, &s->reader);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }
@@ -256,9 +253,9 @@ static short stream_revents_locked(struct vb_rs *s, short events)
 
 	if (can_read(s))
 		revents |= POLLIN | POLLRDNORM;
-	if (s->stream.outgoing == VB_RS_OPEN && vb_rs_stream_room(&s->stream))
+	if (vb_rs_can_write(s)) /* also what fails at once */
 		revents |= POLLOUT | POLLWRNORM;
-	if (s->stream.incoming == VB_RS_ENDED)
+	if (s->stream.incoming != VB_RS_OPEN)
 		revents |= POLLRDHUP;
 	revents &= events;
 	if (s->stream.link != VB_RS_UP && !has_bytes)
@@ -269,13 +266,14 @@ static short stream_revents_locked(struct vb_rs *s, short events)
 short vb_rs_revents_locked(struct vb_rs *s, short events)
 {
 	if (!vb_rs_is_stream(s))
-		return (short)(((vb_rs_datagram_is_readable(s) ? POLLIN | POLLRDNORM : 0) |
-				(vb_rs_datagram_is_writable(s) ? POLLOUT | POLLWRNORM : 0)) & events);
+		return vb_rs_datagram_revents_locked(s, events);
 	switch (s->state) {
 	case VB_RS_CONNECTED:
 		return stream_revents_locked(s, events);
 	case VB_RS_FAILED:
 		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM)) | POLLERR | POLLHUP);
+	case VB_RS_RETIRED:
+		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM | POLLRDHUP)) | POLLHUP);
 	case VB_RS_LISTENING:
 		return s->num_ready ? (short)(events & (POLLIN | POLLRDNORM)) : 0;
 	case VB_RS_IDLE:

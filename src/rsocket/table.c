@@ -66,12 +66,28 @@ struct vb_rs *vb_rs_create(int domain, int type)
 	return s;
 }
 
+/*
+ * The thread that serves listeners may have an event of its id in hands: what that meets then is no endpoint, and the id waits until it is
+ * acknowledged. In a child the lock may be held for ever.
+ */
+static void free_endpoint(struct vb_rs *s)
+{
+	bool is_ours = !vb_rs_is_inherited(s);
+
+	if (is_ours)
+		pthread_mutex_lock(&s->lock);
+	vb_rs_endpoint_destroy(s);
+	if (is_ours)
+		pthread_mutex_unlock(&s->lock);
+}
+
 static void finish(struct vb_numbered *n)
 {
+	VB_UNCANCELLED;
 	struct vb_rs *s = vb_container_of(n, struct vb_rs, number);
 
 	if (vb_rs_is_stream(s)) {
-		vb_rs_endpoint_destroy(s);
+		free_endpoint(s);
 		if (s->id && !vb_rs_is_inherited(s))
 			rdma_destroy_id(s->id);
 		if (s->channel)

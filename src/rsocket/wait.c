@@ -41,6 +41,7 @@ static void drop_inherited(void)
 
 int vb_rs_thread_fd(void)
 {
+	VB_UNCANCELLED;
 	drop_inherited();
 	if (own.is_open)
 		return own.fd;
@@ -57,6 +58,7 @@ int vb_rs_thread_fd(void)
 
 void vb_rs_thread_fd_clear(int fd)
 {
+	VB_UNCANCELLED;
 	eventfd_t count;
 
 	eventfd_read(fd, &count);
@@ -66,6 +68,9 @@ void vb_rs_wake_locked(struct vb_rs *s)
 {
 	struct vb_rs_sleeper *sleeper;
 
+	if (vb_list_is_empty(&s->sleepers) && vb_list_is_empty(&s->watchers))
+		return;
+	VB_UNCANCELLED;
 	vb_list_for_each(sleeper, &s->sleepers, node)
 		eventfd_write(sleeper->fd, 1);
 	vb_rs_watchers_wake_locked(s);
@@ -84,7 +89,7 @@ bool vb_rs_progress_locked(struct vb_rs *s)
 		/* A connection's own events are rare: they are looked for now and then, and when its descriptor is readable. */
 		enum { LOOKS = 256 };
 		bool is_due = s->state != VB_RS_CONNECTED || (!happened && ++s->looks >= LOOKS);
-		if (is_due && s->state != VB_RS_LISTENING) {
+		if (is_due && !vb_rs_has_backlog(s)) {
 			s->looks = 0;
 			happened |= vb_rs_connect_progress_locked(s);
 		}
@@ -121,7 +126,7 @@ unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_F
 	if (!arm_locked(s))
 		return 0;
 	/* A listener's channel is its backlog's to read: who waits is woken. */
-	fds[n++] = (struct pollfd){ .fd = s->state == VB_RS_LISTENING || !s->channel ? -1 : s->channel->fd, .events = POLLIN };
+	fds[n++] = (struct pollfd){ .fd = vb_rs_has_backlog(s) || !s->channel ? -1 : s->channel->fd, .events = POLLIN };
 	if (s->end.channel)
 		fds[n++] = (struct pollfd){ .fd = s->end.channel->fd, .events = POLLIN };
 	return n;
@@ -141,12 +146,14 @@ enum { NEWS_OF_ID = 1 << 0, NEWS_OF_CQ = 1 << 1 };
 
 static void take_news_locked(struct vb_rs *s, unsigned news)
 {
-	if (news & NEWS_OF_CQ && vb_rs_cq_take_event(s->end.channel)) {
+	VB_UNCANCELLED;
+	/* Another attempt to connect may have taken the endpoint that it slept on. */
+	if (news & NEWS_OF_CQ && s->end.channel && vb_rs_cq_take_event(s->end.channel)) {
 		s->end.events++;
 		s->end.is_armed = false;
 		vb_rs_wake_locked(s); /* who sleeps on does so with an unarmed CQ: it must look, and arm it */
 	}
-	if (news & NEWS_OF_ID && s->state != VB_RS_LISTENING && vb_rs_connect_progress_locked(s))
+	if (news & NEWS_OF_ID && !vb_rs_has_backlog(s) && vb_rs_connect_progress_locked(s))
 		vb_rs_wake_locked(s);
 }
 
@@ -176,29 +183,58 @@ static int time_left_ms(uint64_t deadline)
 	return (int)vb_min_u64((deadline - now + NS_PER_MS - 1) / NS_PER_MS, (uint64_t)most);
 }
 
+struct sleep {
+	struct vb_rs *socket;
+	struct vb_rs_sleeper sleeper;
+	pthread_mutex_t *held;
+};
+
+static void cancelled(void *arg)
+{
+	struct sleep *sleep = arg;
+	struct vb_rs *s = sleep->socket;
+
+	pthread_mutex_lock(&s->lock);
+	vb_rs_sleep_end_locked(s, &sleep->sleeper, 0);
+	pthread_mutex_unlock(&s->lock);
+	if (sleep->held)
+		pthread_mutex_unlock(sleep->held);
+	vb_rs_put(s);
+}
+
+/* Without the lock. As poll(2), with a negative errno. */
+static int poll_cancelled(struct sleep *sleep, struct pollfd *fds, nfds_t n, int time_ms)
+{
+	int ready;
+
+	pthread_cleanup_push(cancelled, sleep);
+	ready = poll(fds, n, time_ms);
+	pthread_cleanup_pop(0);
+	return ready < 0 ? -errno : ready;
+}
+
 /* One sleep, also after which nothing may have happened. 0, -EINTR, or why there can be no sleep. */
-static int sleep_locked(struct vb_rs *s, uint64_t deadline)
+static int sleep_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held)
 {
 	struct pollfd fds[VB_RS_SLEEP_FDS + 1];
-	struct vb_rs_sleeper sleeper = { .fd = vb_rs_thread_fd() };
+	struct sleep sleep = { .socket = s, .sleeper.fd = vb_rs_thread_fd(), .held = held };
 	unsigned news = 0;
 
-	if (sleeper.fd < 0)
-		return sleeper.fd;
-	unsigned n = vb_rs_sleep_begin_locked(s, &sleeper, fds);
+	if (sleep.sleeper.fd < 0)
+		return sleep.sleeper.fd;
+	unsigned n = vb_rs_sleep_begin_locked(s, &sleep.sleeper, fds);
 	if (!n)
 		return 0;
-	fds[n] = (struct pollfd){ .fd = sleeper.fd, .events = POLLIN };
+	fds[n] = (struct pollfd){ .fd = sleep.sleeper.fd, .events = POLLIN };
 	pthread_mutex_unlock(&s->lock);
-	int ready = poll(fds, n + 1, time_left_ms(deadline));
-	int err = ready < 0 ? -errno : 0;
+	int ready = poll_cancelled(&sleep, fds, n + 1, time_left_ms(deadline));
 	if (ready > 0 && fds[n].revents)
-		vb_rs_thread_fd_clear(sleeper.fd);
+		vb_rs_thread_fd_clear(sleep.sleeper.fd);
 	for (unsigned i = 0; i < n && ready > 0; i++)
 		news |= (fds[i].revents != 0) << i;
 	pthread_mutex_lock(&s->lock);
-	vb_rs_sleep_end_locked(s, &sleeper, news);
-	return err;
+	vb_rs_sleep_end_locked(s, &sleep.sleeper, news);
+	return ready < 0 ? ready : 0;
 }
 
 /* True: it became ready. */
@@ -215,7 +251,7 @@ static bool spin_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint
 	return false;
 }
 
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns)
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held)
 {
 	vb_rs_progress_locked(s);
 	if (is_ready(s))
@@ -226,7 +262,7 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool m
 	if (spin_locked(s, is_ready, vb_min_u64(deadline, start + vb_rs_config()->polling_us * NS_PER_US)))
 		return 0;
 	for (;;) {
-		int err = sleep_locked(s, deadline);
+		int err = sleep_locked(s, deadline, held);
 
 		vb_rs_progress_locked(s);
 		if (is_ready(s))

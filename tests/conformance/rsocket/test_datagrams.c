@@ -72,6 +72,37 @@ static void datagrams__on_a_wildcard(void **state)
 	assert_ok(rclose(server.fd));
 }
 
+static atomic_bool is_over;
+
+static void *send_to_peer(void *fd)
+{
+	while (!is_over)
+		assert_int_equal(rsend(*(int *)fd, "x", 1, 0), 1);
+	return NULL;
+}
+
+/* Each datagram goes to one of them. */
+static void connected__to_another_while_a_thread_sends(void **state)
+{
+	enum { TIMES = 500 };
+	struct listener a = bound("127.0.0.1"), b[2] = { bound("127.0.0.1"), bound("127.0.0.1") };
+	pthread_t thread;
+
+	(void)state;
+	assert_ok(rconnect(a.fd, sockaddr(&b[0].address), length_of(&b[0].address)));
+	is_over = false;
+	pthread_create(&thread, NULL, send_to_peer, &a.fd);
+	for (int i = 0; i < TIMES || !events_of(b[0].fd, POLLIN) || !events_of(b[1].fd, POLLIN); i++)
+		assert_ok(rconnect(a.fd, sockaddr(&b[i % 2].address), length_of(&b[i % 2].address)));
+	is_over = true;
+	pthread_join(thread, NULL);
+	expect_from(&b[0], &a, "x", 1);
+	expect_from(&b[1], &a, "x", 1);
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b[0].fd));
+	assert_ok(rclose(b[1].fd));
+}
+
 static void connected__hears_its_peer_alone(void **state)
 {
 	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1"), stranger = bound("127.0.0.1");
@@ -95,6 +126,67 @@ static void connected__hears_its_peer_alone(void **state)
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
 	assert_ok(rclose(stranger.fd));
+}
+
+/* On a busy machine the socket may be closed before it begins. */
+static void *receive_one(void *fd)
+{
+	char c;
+	ssize_t n = rrecv(*(int *)fd, &c, 1, 0);
+
+	return n == 0 || errno == EBADF ? fd : NULL;
+}
+
+static void *poll_one(void *fd)
+{
+	struct pollfd p = { *(int *)fd, POLLIN, 0 };
+
+	return rpoll(&p, 1, -1) == 1 && p.revents & POLLHUP ? fd : NULL;
+}
+
+static void ends(void *(*wait)(void *fd), int (*end)(int fd))
+{
+	struct listener a = bound("127.0.0.1");
+	pthread_t thread;
+	void *result;
+
+	pthread_create(&thread, NULL, wait, &a.fd);
+	usleep(20000);
+	assert_ok(end(a.fd));
+	pthread_join(thread, &result);
+	assert_ptr_equal(result, &a.fd);
+	(void)rclose(a.fd);
+}
+
+static int shut(int fd) { return rshutdown(fd, SHUT_RDWR); }
+
+static void ends__wake_who_waits(void **state)
+{
+	(void)state;
+	ends(receive_one, shut);
+	ends(receive_one, rclose);
+	ends(poll_one, shut);
+}
+
+/* What came before is still received. */
+static void shutdown__each_direction(void **state)
+{
+	struct listener a = bound("127.0.0.1"), b = bound("127.0.0.1");
+	char c;
+
+	(void)state;
+	send_to(a.fd, &b, "x", 1);
+	assert_int_equal(wait_for(b.fd, POLLIN), POLLIN);
+	assert_ok(rshutdown(b.fd, SHUT_RD));
+	assert_int_equal(rrecv(b.fd, &c, 1, 0), 1);
+	assert_int_equal(rrecv(b.fd, &c, 1, 0), 0);
+	assert_int_equal(events_of(b.fd, POLLIN | POLLOUT | POLLRDHUP), POLLIN | POLLOUT | POLLRDHUP);
+	send_to(b.fd, &a, "y", 1);
+	expect_from(&a, &b, "y", 1);
+	assert_ok(rshutdown(b.fd, SHUT_WR));
+	assert_refused(EPIPE, (int)rsendto(b.fd, "z", 1, 0, sockaddr(&a.address), length_of(&a.address)));
+	assert_ok(rclose(a.fd));
+	assert_ok(rclose(b.fd));
 }
 
 static void receive__cut_and_peeked(void **state)
@@ -167,6 +259,9 @@ int main(void)
 		cmocka_unit_test(datagrams__on_each_address),
 		cmocka_unit_test(datagrams__on_a_wildcard),
 		cmocka_unit_test(connected__hears_its_peer_alone),
+		cmocka_unit_test(connected__to_another_while_a_thread_sends),
+		cmocka_unit_test(ends__wake_who_waits),
+		cmocka_unit_test(shutdown__each_direction),
 		cmocka_unit_test(receive__cut_and_peeked),
 		cmocka_unit_test(send__too_long),
 		cmocka_unit_test(udp__nonsense_is_dropped),

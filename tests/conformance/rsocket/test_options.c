@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Options: what is set is told; when it may be set; what it does. */
+#include <limits.h>
 #include <netinet/tcp.h>
 
 #include "rs.h"
@@ -139,6 +140,60 @@ static void keepalive__goes_on_beside_data(void **state)
 	close_ends(&e); /* with the timer running */
 }
 
+static atomic_bool has_begun, is_over;
+
+static void *set_keepalive(void *fd)
+{
+	while (!is_over) {
+		int s = *(int *)fd;
+		(void)set(s, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+		(void)set(s, SOL_SOCKET, SO_KEEPALIVE, 1);
+		has_begun = true;
+	}
+	return NULL;
+}
+
+/* Though another thread sets it while the socket is closed: a timer that went on would be found in a later socket's memory. */
+static void keepalive__ends_with_its_socket(void **state)
+{
+	enum { ROUNDS = 50 };
+	pthread_t thread;
+
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		struct ends e = connected("127.0.0.1");
+		has_begun = is_over = false;
+		pthread_create(&thread, NULL, set_keepalive, &e.client);
+		while (!has_begun)
+			sched_yield();
+		close_ends(&e);
+		is_over = true;
+		pthread_join(thread, NULL);
+	}
+	usleep(1300000); /* it would fire */
+	struct ends e = connected("127.0.0.1");
+	assert_works(&e);
+	close_ends(&e);
+}
+
+/* Longer than any program: as none. */
+static void timeout__of_ages(void **state)
+{
+	struct timeval ages = { .tv_sec = LONG_MAX / 1000 }, told = { 1, 1 };
+	struct ends e = connected("127.0.0.1");
+	socklen_t len = sizeof(told);
+	char c;
+
+	(void)state;
+	assert_ok(rsetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &ages, sizeof(ages)));
+	assert_ok(rgetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &told, &len));
+	assert_int_equal(told.tv_sec, 0);
+	assert_int_equal(told.tv_usec, 0);
+	send_all(e.client, "x", 1);
+	assert_int_equal(rrecv(e.server, &c, 1, 0), 1);
+	close_ends(&e);
+}
+
 static void linger__is_told(void **state)
 {
 	struct linger set_to = { 1, 7 }, told = { 0 };
@@ -162,6 +217,8 @@ int main(void)
 		cmocka_unit_test(accepted__inherits),
 		cmocka_unit_test(route__of_a_connection),
 		cmocka_unit_test(keepalive__goes_on_beside_data),
+		cmocka_unit_test(keepalive__ends_with_its_socket),
+		cmocka_unit_test(timeout__of_ages),
 		cmocka_unit_test(linger__is_told),
 	};
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* rpoll and rselect: what is told when, sockets beside ordinary descriptors, several threads on one socket. */
+#include <limits.h>
+
 #include "rs.h"
 
 static void poll__tells_what_happens(void **state)
@@ -55,6 +57,49 @@ static void poll__among_ordinary_descriptors(void **state)
 	assert_int_equal(rpoll(fds, 4, WAIT_MS), 1);
 	assert_int_equal(fds[1].revents, POLLNVAL);
 	close(ordinary[1]);
+	close_ends(&e);
+}
+
+static bool selects_write(int fd)
+{
+	struct timeval later = { .tv_sec = WAIT_MS / 1000 };
+	fd_set out;
+
+	FD_ZERO(&out);
+	FD_SET(fd, &out);
+	return rselect(fd + 1, NULL, &out, NULL, &later) == 1 && FD_ISSET(fd, &out);
+}
+
+/* What fails at once does not wait, either. */
+static void poll__after_ends(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+
+	(void)state;
+	assert_ok(rshutdown(e.client, SHUT_WR));
+	assert_int_equal(events_of(e.client, POLLIN | POLLOUT | POLLRDHUP), POLLOUT);
+	assert_true(selects_write(e.client));
+	assert_ok(rshutdown(e.server, SHUT_RD));
+	assert_int_equal(events_of(e.server, POLLIN | POLLOUT | POLLRDHUP) & ~POLLHUP, POLLIN | POLLOUT | POLLRDHUP);
+	assert_ok(rclose(e.server));
+	assert_true(wait_for(e.client, POLLOUT) & POLLHUP);
+	assert_int_equal(events_of(e.client, POLLOUT) & POLLOUT, POLLOUT);
+	assert_true(selects_write(e.client));
+	assert_ok(rclose(e.client));
+}
+
+/* Longer than any program: as none. */
+static void select__for_ages(void **state)
+{
+	struct timeval ages = { .tv_sec = LONG_MAX };
+	struct ends e = connected("127.0.0.1");
+	fd_set in;
+
+	(void)state;
+	FD_ZERO(&in);
+	FD_SET(e.server, &in);
+	send_all(e.client, "x", 1);
+	assert_int_equal(rselect(e.server + 1, &in, NULL, NULL, &ages), 1);
 	close_ends(&e);
 }
 
@@ -175,7 +220,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(poll__tells_what_happens),
 		cmocka_unit_test(poll__among_ordinary_descriptors),
+		cmocka_unit_test(poll__after_ends),
 		cmocka_unit_test(select__as_poll),
+		cmocka_unit_test(select__for_ages),
 		cmocka_unit_test(poll__while_others_read_and_write),
 		cmocka_unit_test(poll__many_at_once),
 	};

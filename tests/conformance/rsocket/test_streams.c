@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <infiniband/ib.h>
 #include <netinet/tcp.h>
+#include <sys/time.h>
 
 #include "rs.h"
 
@@ -144,6 +145,53 @@ static void connect__again_after_a_refusal(void **state)
 	assert_works(&e);
 	close_ends(&e);
 	assert_ok(rclose(l.fd));
+}
+
+/* It does nothing else with the socket. */
+static int ask_again(int s, struct listener *l)
+{
+	for (int ms = 0; ms < WAIT_MS; ms++) {
+		if (rconnect(s, sockaddr(&l->address), length_of(&l->address)) || errno == EISCONN)
+			if (errno != EINPROGRESS && errno != EALREADY)
+				return errno;
+		usleep(1000);
+	}
+	return 0;
+}
+
+static void connect__asked_again_and_again(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct ends e = { .client = rsocket(AF_INET, SOCK_STREAM, 0) };
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	set_blocking(e.client, false);
+	assert_int_equal(ask_again(e.client, &l), EISCONN);
+	e.server = raccept(l.fd, NULL, NULL);
+	set_blocking(e.client, true);
+	assert_works(&e);
+	close_ends(&e);
+	assert_ok(rshutdown(l.fd, SHUT_RD));
+	set_blocking(s, false);
+	assert_int_equal(ask_again(s, &l), ECONNREFUSED);
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+}
+
+static void addresses__too_short(void **state)
+{
+	struct listener l = listen_at("127.0.0.1"), l6 = listen_at("::1");
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_refused(EINVAL, rbind(s, sockaddr(&l.address), length_of(&l.address) - 1));
+	assert_refused(EINVAL, rconnect(s, sockaddr(&l.address), length_of(&l.address) - 1));
+	assert_refused(EINVAL, rconnect(s, sockaddr(&l6.address), length_of(&l.address)));
+	assert_refused(EINVAL, rconnect(s, NULL, 0));
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+	assert_ok(rclose(l6.fd));
 }
 
 static void calls__in_the_wrong_state(void **state)
@@ -345,6 +393,25 @@ static void vectors__in_and_out(void **state)
 	close_ends(&e);
 }
 
+/* As rrecvfrom. */
+static void message__names_the_peer(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct sockaddr_in from = { 0 }, local;
+	char c;
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1 };
+	socklen_t len = sizeof(local);
+
+	(void)state;
+	assert_ok(rgetsockname(e.client, (struct sockaddr *)&local, &len));
+	send_all(e.client, "x", 1);
+	assert_int_equal(rrecvmsg(e.server, &msg, 0), 1);
+	assert_int_equal(from.sin_port, local.sin_port);
+	assert_int_equal(msg.msg_namelen, sizeof(from));
+	close_ends(&e);
+}
+
 /* ---- ends ---- */
 
 static void shutdown__half(void **state)
@@ -368,6 +435,23 @@ static void shutdown__half(void **state)
 	close_ends(&e);
 }
 
+/* Before anybody looked whether it is established. */
+static void shutdown__at_once_after_accept(void **state)
+{
+	enum { ROUNDS = 20 };
+	char c;
+
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		struct ends e = connected("127.0.0.1");
+
+		assert_ok(rshutdown(e.server, SHUT_WR));
+		assert_ok(rclose(e.server));
+		assert_int_equal(rrecv(e.client, &c, 1, 0), 0);
+		assert_ok(rclose(e.client));
+	}
+}
+
 static void close__data_arrive_before_the_end(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -387,6 +471,64 @@ static void close__data_arrive_before_the_end(void **state)
 	assert_refused(ECONNRESET, (int)rsend(e.server, "x", 1, 0));
 	assert_ok(rclose(e.server));
 	assert_refused(EBADF, rclose(e.server));
+}
+
+/* ---- a close that waits ---- */
+
+enum { LATE_BYTES = 50000, SIGNALS = 5 };
+
+static pid_t late_reader;
+static volatile sig_atomic_t num_signals;
+
+/* Only after some of them can the peer's adapter take what was sent. */
+static void be_interrupted(int signal)
+{
+	if (++num_signals == SIGNALS)
+		kill(late_reader, SIGCONT);
+}
+
+static void child_reads(struct listener *l)
+{
+	static uint8_t got[LATE_BYTES + 1];
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	if (rconnect(s, sockaddr(&l->address), length_of(&l->address)) || rsend(s, "x", 1, 0) != 1)
+		_exit(1);
+	ssize_t n = rrecv(s, got, sizeof(got), MSG_WAITALL);
+	_exit(n == LATE_BYTES && is_filled(got, LATE_BYTES, 7) ? 0 : 2);
+}
+
+/* Signals interrupt its wait, and cost no byte of what was sent. */
+static void close__among_signals(void **state)
+{
+	static uint8_t sent[LATE_BYTES];
+	struct listener l = listen_at("127.0.0.1");
+	struct sigaction action = { .sa_handler = be_interrupted };
+	struct itimerval often = { { 0, 10000 }, { 0, 10000 } }, never = { 0 };
+	int status = -1;
+	char c;
+
+	(void)state;
+	fill(sent, sizeof(sent), 7);
+	late_reader = fork();
+	if (!late_reader)
+		child_reads(&l);
+	int s = raccept(l.fd, NULL, NULL);
+	assert_true(s >= 0);
+	receive_all(s, &c, 1);
+	assert_ok(kill(late_reader, SIGSTOP));
+	assert_int_equal(waitpid(late_reader, &status, WUNTRACED), late_reader);
+	send_all(s, sent, sizeof(sent));
+	num_signals = 0;
+	assert_ok(sigaction(SIGALRM, &action, NULL));
+	assert_ok(setitimer(ITIMER_REAL, &often, NULL));
+	assert_ok(rclose(s));
+	while (num_signals < SIGNALS)
+		pause();
+	assert_ok(setitimer(ITIMER_REAL, &never, NULL));
+	assert_int_equal(waitpid(late_reader, &status, 0), late_reader);
+	assert_int_equal(status, 0);
+	assert_ok(rclose(l.fd));
 }
 
 static void *read_one(void *arg)
@@ -648,6 +790,118 @@ static void shutdown__of_a_listener_ends_raccept(void **state)
 	assert_ok(rclose(l.fd));
 }
 
+/* As where nobody listens: those that wait hear of it, and whoever comes later is refused, though nobody looks any more. */
+static void shutdown__of_a_listener_refuses_peers(void **state)
+{
+	enum { LATER = 3 };
+	struct listener l = listen_at("127.0.0.1");
+	int clients[2 + LATER];
+	char c;
+
+	(void)state;
+	for (int i = 0; i < 2 + LATER; i++)
+		clients[i] = rsocket(AF_INET, SOCK_STREAM, 0);
+	assert_ok(rlisten(l.fd, 1)); /* room for one: the second request is not answered yet */
+	assert_ok(rconnect(clients[0], sockaddr(&l.address), length_of(&l.address)));
+	connect_to(clients[1], &l);
+	assert_ok(rshutdown(l.fd, SHUT_RD));
+	assert_true(wait_for(clients[0], POLLIN) & POLLIN);
+	if (rrecv(clients[0], &c, 1, 0))
+		assert_int_equal(errno, ECONNRESET);
+	wait_for(clients[1], POLLIN); /* refused, or accepted and closed if it was there in time */
+	for (int i = 0; i < LATER; i++) {
+		assert_int_equal(events_of(l.fd, POLLIN), POLLIN | POLLHUP); /* takes nothing */
+		assert_refused(ECONNREFUSED, rconnect(clients[2 + i], sockaddr(&l.address), length_of(&l.address)));
+	}
+	assert_refused(EINVAL, rlisten(l.fd, 1));
+	assert_refused(EINVAL, rconnect(l.fd, sockaddr(&l.address), length_of(&l.address)));
+	for (int i = 0; i < 2 + LATER; i++)
+		assert_ok(rclose(clients[i]));
+	assert_ok(rclose(l.fd));
+}
+
+enum { ENDING = 8 };
+
+static void *close_them(void *fds)
+{
+	for (int i = 0; i < ENDING; i++)
+		assert_ok(rclose(((int *)fds)[i]));
+	return NULL;
+}
+
+/* Connections in the backlog hear of their ends while it goes. */
+static void backlog__goes_while_its_connections_end(void **state)
+{
+	enum { ROUNDS = 20 };
+	int clients[ENDING];
+	pthread_t thread;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct listener l = listen_at("127.0.0.1");
+		for (int i = 0; i < ENDING; i++) {
+			clients[i] = rsocket(AF_INET, SOCK_STREAM, 0);
+			assert_ok(rconnect(clients[i], sockaddr(&l.address), length_of(&l.address)));
+		}
+		pthread_create(&thread, NULL, close_them, clients);
+		assert_ok(rclose(l.fd));
+		pthread_join(thread, NULL);
+	}
+}
+
+static atomic_bool is_over;
+
+static void *ask_names(void *fd)
+{
+	while (!is_over) {
+		struct address a;
+		socklen_t len = sizeof(a.sa);
+		assert_ok(rgetsockname(*(int *)fd, sockaddr(&a), &len));
+		(void)rgetpeername(*(int *)fd, sockaddr(&a), &len);
+	}
+	return NULL;
+}
+
+static void *poll_often(void *fd)
+{
+	while (!is_over) {
+		struct pollfd p = { *(int *)fd, POLLIN, 0 };
+		assert_int_not_equal(rpoll(&p, 1, 1), -1);
+	}
+	return NULL;
+}
+
+/* Each attempt after a failure is made with another id and another endpoint. Who has shut its listener refuses at once. */
+static void attempts_while(void *(*meanwhile)(void *fd))
+{
+	enum { ATTEMPTS = 200 };
+	struct listener l = listen_at("127.0.0.1");
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+	pthread_t thread;
+
+	assert_ok(rshutdown(l.fd, SHUT_RD));
+	is_over = false;
+	pthread_create(&thread, NULL, meanwhile, &s);
+	for (int i = 0; i < ATTEMPTS; i++)
+		assert_refused(ECONNREFUSED, rconnect(s, sockaddr(&l.address), length_of(&l.address)));
+	is_over = true;
+	pthread_join(thread, NULL);
+	assert_ok(rclose(s));
+	assert_ok(rclose(l.fd));
+}
+
+static void names__while_another_thread_connects(void **state)
+{
+	(void)state;
+	attempts_while(ask_names);
+}
+
+static void poll__while_another_thread_connects(void **state)
+{
+	(void)state;
+	attempts_while(poll_often);
+}
+
 /* Few messages fit the peer's queue: a write that was cut into crumbs where the ring ends would not be taken whole. */
 static void write__goes_on_behind_the_rings_end(void **state)
 {
@@ -679,6 +933,10 @@ int main(void)
 		cmocka_unit_test(backlog__goes_with_its_listener),
 		cmocka_unit_test(write__goes_on_behind_the_rings_end),
 		cmocka_unit_test(shutdown__of_a_listener_ends_raccept),
+		cmocka_unit_test(shutdown__of_a_listener_refuses_peers),
+		cmocka_unit_test(backlog__goes_while_its_connections_end),
+		cmocka_unit_test(names__while_another_thread_connects),
+		cmocka_unit_test(poll__while_another_thread_connects),
 		cmocka_unit_test(connect__on_each_address),
 		cmocka_unit_test(names__of_both_ends),
 		cmocka_unit_test(stream__between_gids),
@@ -687,6 +945,8 @@ int main(void)
 		cmocka_unit_test(accept__nothing_waits),
 		cmocka_unit_test(connect__refused),
 		cmocka_unit_test(connect__again_after_a_refusal),
+		cmocka_unit_test(connect__asked_again_and_again),
+		cmocka_unit_test(addresses__too_short),
 		cmocka_unit_test(calls__in_the_wrong_state),
 		cmocka_unit_test(calls__on_no_socket),
 		cmocka_unit_test(bytes__both_ways_at_once),
@@ -695,8 +955,11 @@ int main(void)
 		cmocka_unit_test(read__without_waiting_and_peeking),
 		cmocka_unit_test(read__times_out),
 		cmocka_unit_test(vectors__in_and_out),
+		cmocka_unit_test(message__names_the_peer),
 		cmocka_unit_test(shutdown__half),
+		cmocka_unit_test(shutdown__at_once_after_accept),
 		cmocka_unit_test(close__data_arrive_before_the_end),
+		cmocka_unit_test(close__among_signals),
 		cmocka_unit_test(shutdown__wakes_a_reader),
 		cmocka_unit_test(close__cut_by_linger),
 		cmocka_unit_test(peer__dies),
