@@ -33,7 +33,7 @@ void vb_check_qp_reset(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 }
 
-enum { LAST_LOOKS = 1000, LOOK_NS = 1000000, MOST_LOOKS = 5 * LAST_LOOKS };
+enum { LAST_LOOKS = 1000, LOOK_NS = 1000000, MOST_LOOKS = 5 * LAST_LOOKS, ACKNOWLEDGED_NS = 500000000 };
 
 /* How long the process has waited for last acknowledgements. */
 static atomic_uint looks;
@@ -149,10 +149,11 @@ static uint32_t unacknowledged(struct vb_cq *cq)
 /* Another thread may be about to acknowledge. */
 void vb_check_cq_end(struct vb_cq *cq)
 {
-	uint32_t n = 0;
+	uint64_t until = vb_now_ns() + ACKNOWLEDGED_NS;
+	uint32_t n;
 	if (!cq->checked || !cq->channel || atomic_load(&cq->refs))
 		return;
-	for (int i = 0; i < LAST_LOOKS / 2 && (n = unacknowledged(cq)); i++)
+	while ((n = unacknowledged(cq)) && vb_now_ns() < until)
 		vb_sleep_ns(LOOK_NS);
 	if (n)
 		vb_check_report(VB_CHECK_UNACKED_EVENT, NULL,

@@ -62,6 +62,15 @@ def enter_user_namespace():
     os.execvp("unshare", ["unshare", "--user", "--map-root-user", sys.executable, *sys.argv])
 
 
+def gid_index(table, addr):
+    """The index of an address in what ibv_devinfo -v has shown of a device."""
+    wanted = addr if ":" in addr else f"::ffff:{addr}"
+    for index, gid in re.findall(r"GID\[ *(\d+)\]:\s+(\S+), RoCE v2", table):
+        if gid == wanted:
+            return int(index)
+    raise AssertionError(f"{wanted} is not in the GID table:\n{table}")
+
+
 @dataclasses.dataclass
 class Interface:
     name: str
@@ -137,11 +146,7 @@ class Host:
     def _gid_index(self, build, interface, addr):
         """The index of an address in the device's GID table, as ibv_devinfo shows it."""
         table = self.run(os.path.join(build, "verbatim"), "run", "ibv_devinfo", "-v", "-d", f"vb_{interface.name}")
-        wanted = addr if ":" in addr else f"::ffff:{addr}"
-        for index, gid in re.findall(r"GID\[ *(\d+)\]:\s+(\S+), RoCE v2", table):
-            if gid == wanted:
-                return int(index)
-        raise AssertionError(f"{wanted} is not in the GID table of vb_{interface.name}:\n{table}")
+        return gid_index(table, addr)
 
     def close(self):
         self.holder.stdin.close()
