@@ -207,6 +207,7 @@ struct vb_cq {
 	bool want_timestamp;
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
 	atomic_bool overrun;        /* written under lock */
+	_Atomic(uint32_t) posted;   /* number of the QP that was posted to last (turn.h): a hint */
 	bool ignores_overrun;       /* the program sees to it that there is none; if there is one, the oldest completion goes */
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
@@ -256,7 +257,7 @@ struct vb_rwqe {
 	struct ibv_sge sge[VB_MAX_SGE];
 };
 
-/* A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. */
+/* A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. All that a receive looks at is in 64 bytes. */
 struct vb_rq {
 	struct vb_lock lock;
 	uint8_t *slots;
@@ -268,6 +269,7 @@ struct vb_rq {
 	struct vb_pd *pd;     /* where their memory comes from */
 	struct vb_queue_memory memory;
 };
+_Static_assert(offsetof(struct vb_rq, starved) < VB_CACHE_LINE, "one cache line");
 
 struct vb_srq {
 	struct vb_context *ctx;
@@ -350,24 +352,30 @@ enum { VB_SQE_OWN = 1 << 7 }; /* in flags, beside the program's: neither the ent
 /* Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD queue pairs. */
 struct vb_datagram_to {
 	struct in6_addr src, dst;
-	uint32_t qpn, qkey;
+	uint32_t qpn;
+	uint32_t qkey;         /* the one that is sent, whatever becomes of the queue pair's while the datagram waits */
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
 	bool is_local;
 };
 
+/* All that a send looks at is in 64 bytes. */
 struct vb_sq {
 	struct vb_lock lock;
 	uint8_t *slots;
-	uint32_t stride, mask, max_wr, max_sge, max_inline;
-	uint32_t header_room;   /* bytes at the end of an entry for the header of a segment that is to be cut up */
+	uint16_t stride, mask, max_wr, max_inline;
+	uint8_t max_sge;
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
 	atomic_uint retired;    /* the program's entries whose completions are polled, which count no more */
-	uint32_t own_posted, own_done; /* of the positions up to tail and head: not the program's */
+	uint32_t own_posted;    /* of the positions up to tail: not the program's */
+	uint32_t own_done;      /* of those up to head */
+	uint32_t header_room;   /* bytes at the end of an entry for the header of a segment that is to be cut up */
 	struct vb_queue_memory memory;
 };
+_Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
+_Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
 
 struct vb_qp_init_attr {
 	enum ibv_qp_type type;
@@ -386,7 +394,9 @@ enum {
 };
 
 struct vb_qp {
-	/* What a message looks at comes first, in a few cache lines. */
+	/*
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where the whole is aligned to a line.
+	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
 	struct vb_cq *send_cq, *recv_cq;
@@ -401,17 +411,19 @@ struct vb_qp {
 	bool counts_receives;     /* (tally.h) */
 	struct vb_lock resp_lock; /* whoever executes the peer's requests */
 	struct vb_list run_node;  /* waiting for progress */
-	atomic_uint refs;         /* progress that uses it now */
+	atomic_uint refs;         /* threads that use it now, beside those that run it (progress.c) */
 	bool comm_est;            /* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
+	pthread_mutex_t ctl;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
 	struct vb_context *ctx;
-	pthread_mutex_t ctl;
 	struct vb_list srq_node;
+	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
+	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/mail.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
@@ -421,6 +433,7 @@ struct vb_qp {
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
+_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, rq) == 256, "lines");
 
 /* pd: NULL for an XRC_RECV QP. */
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);

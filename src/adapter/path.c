@@ -3,11 +3,17 @@
 
 #include "adapter/ranges.h"
 
-enum { MAX_PATHS = 8 };
+enum {
+	MAX_PATHS = 8,
+	NEAR_POLLS = 255,  /* after something was taken from shared memory, */
+	NETWORK_EVERY = 16, /* one of so many polls makes the system calls that it takes to look at the network */
+};
 
 /* Filled by constructors, before any other thread. */
 static struct vb_path_ops *paths[MAX_PATHS];
 static unsigned count;
+static bool (*take)(void);
+atomic_bool vb_path_takes;
 
 void vb_path_register(struct vb_path_ops *path)
 {
@@ -18,6 +24,8 @@ void vb_path_register(struct vb_path_ops *path)
 		paths[at] = paths[at - 1];
 	paths[at] = path;
 	count++;
+	if (path->take)
+		take = path->take;
 }
 
 void vb_path_change_all(void (*change)(struct vb_path_ops *path))
@@ -37,9 +45,35 @@ const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)
 static const struct vb_path_io *shared_io;
 
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
-bool vb_path_pump(void) { return shared_io && shared_io->pump(); }
+
+/* Lost counts are harmless. */
+static bool is_network_left(bool near)
+{
+	static atomic_uint polls_left;
+	unsigned n = atomic_load_explicit(&polls_left, memory_order_relaxed);
+	if (vb_likely(!near && !n))
+		return false;
+	n = near && n < NETWORK_EVERY ? NEAR_POLLS : n - 1;
+	atomic_store_explicit(&polls_left, n, memory_order_relaxed);
+	return n % NETWORK_EVERY && !vb_loop_is_current();
+}
+
+static bool pump_network(void) { return shared_io && shared_io->pump(); }
+
+static bool pump_both(void)
+{
+	bool near = take();
+	return (!is_network_left(near) && pump_network()) || near;
+}
+
+bool vb_path_pump(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() : pump_network();
+}
 
 bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
+
+bool vb_path_is_busy(void) { return shared_io && shared_io->is_busy(); }
 
 bool vb_path_poll_all(void)
 {

@@ -4,13 +4,16 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unlink, express, receive, claim_news (and take_news), poll, sleep, settle, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for update, unlink, express, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
 
 #include "adapter/progress.h"
 #include "host/inspect.h"
+
+struct vb_turn;
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
 enum vb_express { VB_EXPRESS_NOT /* nothing has happened */, VB_EXPRESS_SENT, VB_EXPRESS_DONE /* with success */ };
@@ -41,10 +44,14 @@ struct vb_path_ops {
 	 * place for it in the queue, behind entries that were all handed over, a WRITE behind none. sq.lock is held.
 	 */
 	enum vb_express (*express)(struct vb_qp *qp, const struct ibv_send_wr *wr);
+	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
+	void (*foresee)(struct vb_qp *qp, bool writes, struct vb_turn *turn);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
-	/* Goes on with work that vb_progress_later has queued. No lock held. */
+	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
 	void (*run)(struct vb_qp *qp);
+	/* Several QPs are about to be run: what this one's turn will look at is fetched into the cache meanwhile. As run. */
+	void (*fetch)(struct vb_qp *qp);
 	/*
 	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or resp_lock is taken, which keeps the
 	 * QP. A few loads if not: a CQ's lock is held, under which path_state stays.
@@ -54,6 +61,11 @@ struct vb_path_ops {
 	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
 	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
 	bool (*poll)(void);
+	/*
+	 * Takes what others have put into shared memory for no QP of this path; true if there was something. No lock held. One path's at
+	 * most, and asked only once that has set vb_path_takes.
+	 */
+	bool (*take)(void);
 	/* Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without ringing is queued. */
 	void (*sleep)(void);
 	/* The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking is done. */
@@ -72,12 +84,17 @@ struct vb_path_io {
 	bool (*pump)(void);
 	/* Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if nobody needs its polls. */
 	bool (*watch)(bool wake);
+	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
+	bool (*is_busy)(void);
 };
 
 /* Set once, by a constructor. */
 void vb_path_set_io(const struct vb_path_io *io);
+/* Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the path's goes on coming. */
 bool vb_path_pump(void);
+extern atomic_bool vb_path_takes;
 bool vb_path_watch(bool wake);
+bool vb_path_is_busy(void);
 
 /* One of a QP's locks, for claim_news. A QP leaves its path under both, so it cannot while one is held. */
 static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)

@@ -9,6 +9,7 @@
 #include "adapter/path.h"
 #include "adapter/segment.h"
 #include "adapter/tags.h"
+#include "adapter/turn.h"
 #include "base/ticks.h"
 #include "host/fence.h"
 
@@ -22,7 +23,7 @@ enum {
 	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
 	ROUND_TICKS = VB_TICKS_US / 5, /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
 	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
-	RUN_BATCH  = 8,        /* QPs taken off the run queue at once */
+	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
 	LEADS_TO_TICK = 16, /* waits of leaders after which it is worth while to tick for them */
 	VAIN_POLLS = 4,        /* in a row: the program waits for something, and so may its peers */
@@ -30,7 +31,15 @@ enum {
 
 struct vb_lock vb_progress_lock = VB_LOCK_INIT;
 
-static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node; each holds a reference */
+/* The QPs that a thread has taken off the run queue and works on, which stay until it is through: no QP needs to count that. */
+struct round {
+	struct vb_list node;
+	unsigned n;
+	struct vb_qp *qps[RUN_BATCH];
+};
+
+static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node */
+static struct vb_list rounds = VB_LIST_INIT(rounds);       /* under vb_progress_lock, as the run queue */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 
@@ -44,7 +53,9 @@ static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
 static atomic_bool needed;      /* the progress thread took arrivals since its last pass */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
-static unsigned seen_polls;     /* by the progress thread */
+static unsigned seen_polls;     /* by the progress thread, */
+static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
+static bool has_doubts;         /* and has seen none once */
 static uint64_t deaf_ns;        /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
 static atomic_uint sleep_generation;
 static atomic_bool is_led;      /* a thread leads */
@@ -92,7 +103,6 @@ void vb_progress_later_locked(struct vb_qp *qp)
 {
 	if (!vb_list_is_empty(&qp->run_node))
 		return;
-	vb_qp_ref(qp);
 	vb_list_add_tail(&run_queue, &qp->run_node);
 }
 
@@ -121,6 +131,20 @@ static void let_holder_run(void)
 	sched_yield();
 }
 
+/* First, as the rest hangs on it. */
+static void fetch_state(struct vb_qp *qp)
+{
+	if (atomic_load_explicit(&qp->path, memory_order_acquire))
+		vb_turn_fetch_state(qp->path_state);
+}
+
+static void fetch(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_acquire);
+	if (path && path->fetch)
+		path->fetch(qp);
+}
+
 static void run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
@@ -128,21 +152,49 @@ static void run(struct vb_qp *qp)
 		vb_tags_run(qp);
 	if (path)
 		path->run(qp);
-	vb_qp_unref(qp);
 }
 
-static unsigned take_batch_locked(struct vb_qp **batch)
+/* With many QPs none is in a near cache: what several will look at is fetched at once. */
+static void run_all(const struct round *r)
 {
-	unsigned n = 0;
-	for (struct vb_list *node; n < RUN_BATCH && (node = vb_list_pop(&run_queue)); n++)
-		batch[n] = vb_container_of(node, struct vb_qp, run_node);
-	return n;
+	for (unsigned i = 0; r->n > 1 && i < r->n; i++)
+		fetch_state(r->qps[i]);
+	for (unsigned i = 0; r->n > 1 && i < r->n; i++)
+		fetch(r->qps[i]);
+	for (unsigned i = 0; i < r->n; i++)
+		run(r->qps[i]);
+}
+
+static void begin_locked(struct round *r)
+{
+	r->n = 0;
+	for (struct vb_list *node; r->n < RUN_BATCH && (node = vb_list_pop(&run_queue));)
+		r->qps[r->n++] = vb_container_of(node, struct vb_qp, run_node);
+	if (r->n)
+		vb_list_add_tail(&rounds, &r->node);
+}
+
+static void end(struct round *r)
+{
+	vb_lock(&vb_progress_lock);
+	vb_list_del(&r->node);
+	vb_unlock(&vb_progress_lock);
+}
+
+static bool is_in_round_locked(const struct vb_qp *qp)
+{
+	struct round *r;
+	vb_list_for_each(r, &rounds, node)
+		for (unsigned i = 0; i < r->n; i++)
+			if (r->qps[i] == qp)
+				return true;
+	return false;
 }
 
 /* Collects arrivals unless another thread does so now, and runs a batch of QPs. False: there was nothing. */
 static bool round_once(void)
 {
-	struct vb_qp *batch[RUN_BATCH];
+	struct round round;
 	static atomic_uint pumped;
 	bool found = vb_path_pump();
 	if (found) {
@@ -155,11 +207,13 @@ static bool round_once(void)
 		return true;
 	}
 	found |= vb_path_poll_all();
-	unsigned n = take_batch_locked(batch);
+	begin_locked(&round);
 	vb_unlock(&vb_progress_lock);
-	for (unsigned i = 0; i < n; i++)
-		run(batch[i]);
-	return found || n;
+	if (!round.n)
+		return found;
+	run_all(&round);
+	end(&round);
+	return true;
 }
 
 static void note_poll(void)
@@ -347,19 +401,45 @@ static bool keep_ticking(void)
 	return more;
 }
 
+/*
+ * Is somebody still there who polls? He may have had no processor since the last look, if this thread has used it: so he is given another
+ * chance. Who is in the middle of a system call polls.
+ */
+static bool is_polled(unsigned n)
+{
+	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !has_doubts;
+	has_doubts = !polled;
+	return is_trusted;
+}
+
+/* True: nobody needs the poller's polls. */
+static bool leave_to_poller(void)
+{
+	vb_path_settle();
+	bool hears = vb_path_watch(false);
+	if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
+		hears = vb_path_watch(true);
+	return hears;
+}
+
 /* The progress thread's part. */
 static uint64_t pass(uint64_t now_ns)
 {
 	unsigned n = atomic_load(&polls);
-	if (atomic_load(&spinning) && n != seen_polls) {
-		seen_polls = n;
-		vb_path_settle();
-		ask_for_fewer_polls();
-		bool hears = vb_path_watch(false);
-		if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
-			hears = vb_path_watch(true);
-		return now_ns + (hears ? TICK_NS : deaf_tick_ns());
+	bool spins_now = atomic_load(&spinning);
+	if (spins_now && now_ns < next_look_ns) {
+		leave_to_poller();
+		return next_look_ns;
 	}
+	if (spins_now && is_polled(n)) {
+		seen_polls = n;
+		if (!has_doubts)
+			ask_for_fewer_polls();
+		next_look_ns = now_ns + (leave_to_poller() ? TICK_NS : deaf_tick_ns());
+		return next_look_ns;
+	}
+	next_look_ns = 0;
+	has_doubts = false;
 	deaf_ns = 0;
 	vb_path_watch(true);
 	seen_polls = n;
@@ -389,15 +469,19 @@ void vb_progress_is_working(void)
 		bump(&polls);
 }
 
-void vb_qp_drain(struct vb_qp *qp)
+/* Who has it may queue it again before letting go. */
+static bool is_let_go(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);
-	if (!vb_list_is_empty(&qp->run_node)) {
-		vb_list_del(&qp->run_node);
-		vb_qp_unref(qp);
-	}
+	vb_list_del(&qp->run_node);
+	bool is_free = !is_in_round_locked(qp) && !atomic_load(&qp->refs);
 	vb_unlock(&vb_progress_lock);
-	while (atomic_load(&qp->refs))
+	return is_free;
+}
+
+void vb_qp_drain(struct vb_qp *qp)
+{
+	while (!is_let_go(qp))
 		sched_yield();
 }
 
@@ -407,6 +491,7 @@ static void forget(void)
 	vb_loop_set_pass(NULL);
 	vb_lock_init(&vb_progress_lock);
 	vb_list_init(&run_queue);
+	vb_list_init(&rounds);
 	atomic_store(&spinning, false);
 	atomic_store(&is_led, false);
 	atomic_store(&ticking, false);

@@ -8,7 +8,7 @@
  *
  * A thread that waits for completion events may lead: do the progress thread's work while it waits (docs/architecture.md, "Leading").
  *
- * Work on a QP is queued with vb_progress_later; whoever runs it holds a reference, so that a QP that was unlinked
+ * Work on a QP is queued with vb_progress_later. Whoever runs it says so, and others hold references, so that a QP that was unlinked
  * (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
  */
 #ifndef VB_ADAPTER_PROGRESS_H

@@ -363,7 +363,8 @@ static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state ne
 		else
 			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 	}
-	path->update(qp);
+	if (path->update)
+		path->update(qp);
 	if (next == IBV_QPS_RTS && qp->sq.sent != qp->sq.tail)
 		path->send(qp);
 	vb_unlock(&qp->sq.lock);
@@ -389,6 +390,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 		qp->attr = before;
 		return err;
 	}
+	atomic_store(&qp->qkey, qp->attr.qkey);
 	/* The QP may have failed meanwhile: the error state wins. */
 	uint32_t expected = cur;
 	if (!atomic_compare_exchange_strong(&qp->state, &expected, next))

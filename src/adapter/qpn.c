@@ -10,16 +10,19 @@
 #include "adapter/peer.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
+#include "adapter/turn.h"
 
 enum { STRETCH = 512 }; /* numbers looked at under the lock */
 
 struct slot {
 	uint32_t number;
 	struct vb_qp *qps[VB_SLOT_QPS];
+	struct vb_turn turns[VB_SLOT_QPS]; /* take memory once they are used */
 };
 
 /* Under vb_progress_lock, but for adding slots, which take_lock guards. */
 static struct slot *slots[VB_ARENA_SLOTS];
+static struct vb_turn *_Atomic turns[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
 static unsigned nslots, used;
 static uint32_t next;
 static unsigned generation;
@@ -41,6 +44,7 @@ static int add_slot(void)
 		return err;
 	}
 	atomic_store(&vb_arena->slots[nslots], s->number);
+	atomic_store_explicit(&turns[s->number], s->turns, memory_order_release);
 	vb_lock(&vb_progress_lock);
 	slots[nslots++] = s;
 	vb_unlock(&vb_progress_lock);
@@ -119,6 +123,12 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 {
 	unsigned i = slot_of(qpn);
 	return i < nslots ? slots[i]->qps[qpn % VB_SLOT_QPS] : NULL;
+}
+
+struct vb_turn *vb_turn_of(uint32_t qpn)
+{
+	struct vb_turn *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	return first ? &first[qpn % VB_SLOT_QPS] : NULL;
 }
 
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)

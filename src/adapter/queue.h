@@ -21,6 +21,15 @@ void vb_rq_fini(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
 /* 0 or a positive errno as ibv_post_recv; *posted says that at least one was taken. */
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted);
+/* May packets for this QP be looked at in this state? */
+static inline bool vb_qp_listens(const struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+/* Receives that messages for qp would find now: a hint. */
+uint32_t vb_receives_waiting(const struct vb_qp *qp);
 /* Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is noted as starved. */
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
 /* The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it has let go. */

@@ -46,6 +46,11 @@ static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&r
 static uint32_t head_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->head, memory_order_relaxed); }
 static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_of(rq); }
 
+uint32_t vb_receives_waiting(const struct vb_qp *qp)
+{
+	return waiting_in(qp->srq ? &qp->srq->rq : &qp->rq);
+}
+
 static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 {
 	uint32_t tail = tail_of(rq);

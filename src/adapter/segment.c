@@ -22,6 +22,7 @@ enum {
 	EAGER_KEYS = 128,          /* of a domain's regions the newest ones move when a connection is made, */
 	EAGER_REGIONS = 32,
 	EAGER_BYTES = 64 << 20,
+	EAGER_SEGMENTS = 64,       /* and none once there are so many: each takes a look at all mappings, of which it makes three */
 };
 
 enum state { FREE, MOVING, READY, KEPT };
@@ -376,6 +377,8 @@ static bool want_small_locked(struct vb_key *k, uint32_t key, void *arg)
 {
 	struct eager *e = arg;
 	uint64_t length = atomic_load(&k->length);
+	if (count + wants_tail - wants_head >= EAGER_SEGMENTS)
+		return false;
 	if (atomic_load(&k->segment) || length > EAGER_BYTES - e->bytes || waits_until_asked_locked(key))
 		return true;
 	e->bytes += length;

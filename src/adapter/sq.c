@@ -14,10 +14,12 @@
 #include "adapter/status.h"
 #include "adapter/tally.h"
 #include "adapter/tags.h"
+#include "adapter/turn.h"
 #include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
+#include "proto/ud.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
 enum { RC = 1 << IBV_QPT_RC, UC = 1 << IBV_QPT_UC, UD = 1 << IBV_QPT_UD, XRC = 1 << IBV_QPT_XRC_SEND,
@@ -111,7 +113,7 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 		.src = ah->sgid,
 		.dst = ah->dgid,
 		.qpn = wr->wr.ud.remote_qpn & 0xffffff,
-		.qkey = wr->wr.ud.remote_qkey,
+		.qkey = vb_ud_qkey(wr->wr.ud.remote_qkey, atomic_load_explicit(&qp->qkey, memory_order_relaxed)),
 		.flow_label = ah->attr.grh.flow_label,
 		.traffic_class = ah->attr.grh.traffic_class,
 		.hop_limit = ah->attr.grh.hop_limit,
@@ -425,6 +427,17 @@ static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
 	sq->sent = ++sq->tail;
 }
 
+/* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. */
+enum { CROWD = 32 };
+
+static inline void take_turn(struct vb_qp *qp, bool writes)
+{
+	const struct vb_cq *cq = qp->send_cq;
+	if (vb_unlikely(atomic_load_explicit(&cq->refs, memory_order_relaxed) >= CROWD) &&
+	    atomic_load_explicit(&cq->posted, memory_order_relaxed) != qp->qpn)
+		vb_turn_take(qp, writes);
+}
+
 /* The shortest way, of what latency is measured by. False: nothing has happened. */
 static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
@@ -438,12 +451,13 @@ static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return false;
 	case VB_EXPRESS_SENT:
 		note_sent(sq, wr);
-		return true;
+		break;
 	case VB_EXPRESS_DONE:
 		sq->head = sq->sent = ++sq->tail;
 		if (vb_sq_signals(qp, wr->send_flags))
 			announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
 	}
+	take_turn(qp, wr->opcode == IBV_WR_RDMA_WRITE);
 	return true;
 }
 

@@ -39,4 +39,18 @@ static inline uint32_t vb_pow2_at_least(uint32_t v)
 
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
+/*
+ * Fetches a line that will soon be read, or written: then it is also taken from who has it. The address may be any; one where nothing is
+ * mapped takes a while, NULL too.
+ */
+static inline void vb_fetch(const void *at) { __builtin_prefetch(at); }
+static inline void vb_fetch_to_write(const void *at)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* compilers make it a fetch for reading, as old processors have no other */
+#else
+	__builtin_prefetch(at, 1);
+#endif
+}
+
 #endif

@@ -79,7 +79,7 @@ static enum step moved(struct vb_local_qp *l, uint64_t n)
 
 static enum step do_send(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	enum step step = need_receive(l, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
@@ -99,13 +99,13 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 
 static enum step check(struct vb_local_qp *l, enum vb_access access, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	return r->done ? STEP_DONE : answered(vb_away_check(l->qp, r->rkey, r->remote_addr, r->length, access), f);
 }
 
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	if (r->done < r->length || !r->length) {
 		enum step step = check(l, VB_ACCESS_WRITE, f);
 		uint64_t n = step == STEP_DONE ? piece(l) : 0;
@@ -125,7 +125,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	enum step step = check(l, VB_ACCESS_READ, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
 	if (n == UINT64_MAX)
@@ -139,7 +139,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	bool swaps = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 	uint64_t found = 0;
 	if (r->remote_addr % 8)
@@ -149,13 +149,13 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 		step = answered(vb_away_atomic(l->qp, r->rkey, r->remote_addr, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
 					       swaps ? r->swap : r->compare_add, r->compare_add, &found), f);
 	if (step == STEP_DONE)
-		atomic_store_explicit(&l->mine->atomics[l->resp.atomics++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+		atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
 	return step;
 }
 
 static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
-	unsigned opcode = l->resp.cur.opcode;
+	unsigned opcode = l->cur.opcode;
 	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV)
 		return do_send(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
@@ -167,7 +167,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 
 enum step vb_away_serve(struct vb_local_qp *l, struct failure *f)
 {
-	int err = vb_away_select(l->qp, l->resp.cur.srqn);
+	int err = vb_away_select(l->qp, l->cur.srqn);
 	if (!err && !l->piece && !(l->piece = malloc(sizeof(*l->piece))))
 		err = -ENOMEM;
 	return err ? failed(err, IBV_WC_SUCCESS, f) : execute(l, f);
@@ -175,7 +175,7 @@ enum step vb_away_serve(struct vb_local_qp *l, struct failure *f)
 
 void vb_away_finish(struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM, invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
 	l->resp.have_rwqe = false;
 	vb_away_done(l->qp, &(struct vb_received){

@@ -45,8 +45,8 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
-	const struct vb_taken_slot *r = &l->resp.cur;
-	const struct vb_rwqe *w = &l->resp.rwqe;
+	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_rwqe *w = &l->rwqe;
 	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
 	uint64_t va;
@@ -172,7 +172,7 @@ static struct vb_sqe entry_of(const struct vb_taken_slot *r)
 /* A request that was refused is shown without its data, that is, by its NAK: they may be nowhere in this process. */
 void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 {
-	struct vb_sqe what = entry_of(&l->resp.cur);
+	struct vb_sqe what = entry_of(&l->cur);
 	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed), psn = expected_psn(l, position);
 	struct vb_shown m = { .qp = l->qp, .what = &what, .psn = psn, .msn = l->shown.served & PSN_MASK, .fetch = fetch_target, .ctx = l };
 	if (status != IBV_WC_SUCCESS) {
@@ -180,7 +180,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 		return;
 	}
 	if (is_atomic(what.opcode))
-		m.original = atomic_load_explicit(&l->mine->atomics[(l->resp.atomics - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
+		m.original = atomic_load_explicit(&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
 	vb_show_request(&m);
 	m.msn = ++l->shown.served & PSN_MASK;
 	vb_show_answer(&m);

@@ -13,7 +13,7 @@ static bool put_off(struct vb_local_qp *l)
 	vb_lock(&vb_progress_lock);
 	bool may = vb_progress_is_ticking();
 	if (may) {
-		atomic_store(&l->owes_bell, true);
+		atomic_store(&l->resp.owes_bell, true);
 		if (vb_list_is_empty(&l->owing_node)) {
 			vb_list_add_tail(&owing, &l->owing_node);
 			atomic_fetch_add(&count, 1);
@@ -46,7 +46,7 @@ static struct vb_qp *next_owing(void)
 void vb_later_ring_all(void)
 {
 	for (struct vb_qp *qp; vb_unlikely(atomic_load(&count)) && (qp = next_owing());) {
-		if (atomic_load(&vb_local_of(qp)->owes_bell))
+		if (atomic_load(&vb_local_of(qp)->resp.owes_bell))
 			vb_watch_ring(vb_local_of(qp));
 		vb_qp_unref(qp);
 	}

@@ -8,6 +8,7 @@
 #include "adapter/device.h"
 #include "adapter/path.h"
 #include "adapter/inspect.h"
+#include "adapter/turn.h"
 #include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "local/copy.h"
@@ -74,7 +75,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
 	atomic_store(&m->watched, 0);
-	atomic_store(&m->dest_qpn, l->qp->attr.dest_qp_num);
+	atomic_store(&m->dest_qpn, l->their_qpn);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
@@ -103,16 +104,31 @@ static int attach_to_peer(struct vb_local_qp *l)
 	return err == -ECONNREFUSED ? 0 : err;
 }
 
+/* Entries that a receive for this QP can have. */
+static uint32_t most_entries(const struct vb_qp *qp)
+{
+	if (qp->xrcd)
+		return VB_MAX_SGE;
+	return qp->srq ? qp->srq->rq.max_sge : qp->rq.max_sge;
+}
+
+static struct vb_local_qp *make(const struct vb_qp *qp)
+{
+	size_t bytes = offsetof(struct vb_local_qp, rwqe.sge) + most_entries(qp) * sizeof(struct ibv_sge);
+	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(bytes, VB_CACHE_LINE));
+	return l ? memset(l, 0, bytes) : NULL;
+}
+
 static int attach(struct vb_qp *qp)
 {
 	uint64_t block = vb_qpn_block(qp->qpn);
 	if (vb_arena_open(block, VB_QP_BLOCK))
 		return -ENOMEM;
-	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(sizeof(*l), VB_CACHE_LINE));
+	struct vb_local_qp *l = make(qp);
 	if (!l)
 		return -ENOMEM;
-	memset(l, 0, sizeof(*l));
 	l->qp = qp;
+	l->their_qpn = qp->attr.dest_qp_num;
 	l->mine = vb_arena_at(block);
 	l->req.slot_bytes = slot_bytes_for(&qp->sq);
 	int err = attach_to_peer(l);
@@ -173,7 +189,7 @@ static void detach(struct vb_qp *qp)
 static void ring_peer(struct vb_local_qp *l)
 {
 	if (l->peer)
-		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+		vb_peer_ring(l->peer, l->their_qpn);
 }
 
 /* sq.lock is held. */
@@ -241,7 +257,7 @@ static struct pair find_pair_locked(struct vb_local_qp *l)
 		p.peer = l->peer;
 		atomic_fetch_add(&p.peer->refs, 1);
 	} else {
-		p.theirs = vb_peers_find_block(l->qp->attr.dest_qp_num, &p.peer);
+		p.theirs = vb_peers_find_block(l->their_qpn, &p.peer);
 	}
 	return p;
 }
@@ -275,7 +291,7 @@ static void end_receive(struct vb_local_qp *l)
 	if (l->resp.away)
 		vb_away_end(l->qp, status);
 	else
-		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->resp.rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
+		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
 }
 
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
@@ -366,14 +382,14 @@ void vb_local_settle(struct vb_qp *qp)
 }
 
 /*
- * The caller holds a reference, so path_state stays. Acks come before what arrived, but are looked at after it was seen: so a send
+ * The caller has a hold on the QP, so path_state stays. Acks come before what arrived, but are looked at after it was seen: so a send
  * completes before the receive of the answer to it.
  */
 static void run(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	bool arrived = vb_local_find_theirs(l) && vb_responder_has_news(l);
-	if (request(qp) && arrived)
+	bool is_there = vb_local_find_theirs(l), arrived = is_there && vb_responder_has_news(l);
+	if (((is_there && vb_requester_is_idle(l)) || request(qp)) && arrived)
 		serve(qp);
 }
 
@@ -409,6 +425,34 @@ static void receive(struct vb_qp *qp)
 	vb_qp_ref(qp);
 	run(qp);
 	vb_qp_unref(qp);
+}
+
+/* ---- what will be looked at ---- */
+
+/* For its requester, or else its responder: what an ack, or a slot, is about. */
+static void fetch(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_relaxed);
+	if (vb_unlikely(!t))
+		return;
+	vb_fetch(&t->mode);
+	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed)) {
+		vb_fetch(&t->ack);
+		vb_fetch_to_write(&qp->sq);
+	}
+	vb_fetch(&l->mine->mode);
+	vb_fetch_to_write(&l->mine->ack);
+	vb_fetch_to_write(l->mine->busy);
+	vb_responder_fetch(l);
+}
+
+static void foresee(struct vb_qp *qp, bool writes, struct vb_turn *turn)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	const void *here = writes ? (const void *)l->mine->busy : vb_requester_next_slot(l);
+	atomic_store_explicit(&turn->there[0], here, memory_order_relaxed);
+	atomic_store_explicit(&turn->there[1], atomic_load_explicit(&l->theirs, memory_order_relaxed), memory_order_relaxed);
 }
 
 /* ---- quiescence ---- */
@@ -498,11 +542,14 @@ static struct vb_path_ops local_path = {
 	.detach = detach,
 	.send = path_send,
 	.express = path_express,
+	.foresee = foresee,
 	.receive = receive,
 	.run = run,
+	.fetch = fetch,
 	.claim_news = claim_news,
 	.take_news = take_news,
 	.poll = look,
+	.take = vb_mail_take,
 	.sleep = vb_watch_end,
 	.settle = vb_later_ring_all,
 	.is_pending = vb_peers_are_ringing,

@@ -8,6 +8,7 @@
 
 #include "adapter/peer.h"
 #include "adapter/queue.h"
+#include "adapter/turn.h"
 #include "base/log.h"
 #include "local/mapped.h"
 #include "local/qp.h"
@@ -85,6 +86,7 @@ void vb_peer_put(struct vb_peer *p)
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
 	vb_mapped_close(p);
+	vb_mail_close(p);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
 	if (p->fd >= 0)
@@ -289,7 +291,7 @@ static void bury(struct vb_timer *timer, uint64_t now_ns)
  */
 static void die(struct vb_peer *p)
 {
-	atomic_store(&p->state, VB_PEER_DEAD);
+	bool was_up = atomic_exchange(&p->state, VB_PEER_DEAD) == VB_PEER_UP;
 	vb_watch_stop(&p->watch);
 	vb_lock(&vb_progress_lock);
 	listen_no_more_locked(p);
@@ -303,6 +305,7 @@ static void die(struct vb_peer *p)
 		vb_local_settle(qp);
 		vb_qp_unref(qp);
 	}
+	vb_mail_end(p, was_up);
 	announce(p);
 	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
@@ -400,12 +403,12 @@ static struct vb_peer *known_owner_locked(uint32_t slot)
 	return NULL;
 }
 
-static int connect_locked(uint32_t slot, struct vb_peer **peer)
+static int connect_locked(uint32_t slot, int tries, struct vb_peer **peer)
 {
 	struct vb_peer_cred cred;
 	int fd;
 	int err = vb_link_connect(slot, &fd, &cred);
-	for (int tries = 0; err == -EAGAIN && tries < CONNECT_TRIES; tries++) { /* its queue of connections is full */
+	for (; err == -EAGAIN && tries > 1; tries--) { /* its queue of connections is full */
 		vb_sleep_ns(1000000);
 		err = vb_link_connect(slot, &fd, &cred);
 	}
@@ -434,22 +437,37 @@ static struct vb_peer *known_locked(uint32_t slot)
 	return p && !vb_peer_is_dead(p) ? p : NULL;
 }
 
-static int find_locked(uint32_t slot, struct vb_peer **peer)
+static int find_locked(uint32_t slot, int tries, struct vb_peer **peer)
 {
 	if (vb_slot_is_mine(slot))
 		return (*peer = self_locked()) ? 0 : -ENOMEM;
 	*peer = known_locked(slot);
-	return *peer ? 0 : connect_locked(slot, peer);
+	return *peer ? 0 : connect_locked(slot, tries, peer);
+}
+
+static int get_locked(uint32_t slot, int tries, struct vb_peer **peer)
+{
+	if (!slot || slot >= VB_SLOT_COUNT)
+		return -ECONNREFUSED;
+	int err = find_locked(slot, tries, peer);
+	if (!err)
+		atomic_fetch_add(&(*peer)->refs, 1);
+	return err;
 }
 
 int vb_peer_get(uint32_t slot, struct vb_peer **peer)
 {
-	if (!slot || slot >= VB_SLOT_COUNT)
-		return -ECONNREFUSED;
 	pthread_mutex_lock(&peers_lock);
-	int err = find_locked(slot, peer);
-	if (!err)
-		atomic_fetch_add(&(*peer)->refs, 1);
+	int err = get_locked(slot, CONNECT_TRIES, peer);
+	pthread_mutex_unlock(&peers_lock);
+	return err;
+}
+
+int vb_peer_try(uint32_t slot, struct vb_peer **peer)
+{
+	if (pthread_mutex_trylock(&peers_lock))
+		return -EAGAIN;
+	int err = get_locked(slot, 1, peer);
 	pthread_mutex_unlock(&peers_lock);
 	return err;
 }
@@ -484,6 +502,11 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 	/* Sequentially consistent, before the load of asleep: pairs with the peer's store of asleep before it looks at tail. */
 	uint32_t at = atomic_fetch_add(&p->out->tail, 1);
 	atomic_store_explicit(&p->out->bell[at % VB_BELLS], (uint64_t)(at + 1) << 32 | qpn, memory_order_release);
+	vb_peer_wake(p);
+}
+
+void vb_peer_wake(struct vb_peer *p)
+{
 	uint32_t asleep = atomic_load(&p->arena->asleep);
 	if (vb_likely(!asleep || asleep == atomic_load_explicit(&p->rung, memory_order_relaxed)))
 		return;
@@ -508,14 +531,32 @@ unsigned vb_peers_list(struct vb_peer **peers, unsigned max)
 /* A process may ring on one of two links for QPs that are attached to the other (both connected at the same time). */
 static void wake_process_locked(uint64_t nonce)
 {
-	for (unsigned i = 0; i < atomic_load(&nlistened); i++)
-		if (listened[i]->nonce == nonce)
-			wake_all_locked(listened[i]);
+	for (unsigned i = 0; i < atomic_load(&nlistened); i++) {
+		if (listened[i]->nonce != nonce)
+			continue;
+		wake_all_locked(listened[i]);
+		vb_mail_look_locked(listened[i]);
+	}
+}
+
+/* With many QPs none is in a near cache: those that several bells name are fetched all at once. vb_progress_lock is held. */
+static void fetch_called(const struct vb_peer *p)
+{
+	for (uint32_t at = p->heard; at - p->heard < BELL_BATCH; at++) {
+		uint64_t bell = atomic_load_explicit(&p->in->bell[at % VB_BELLS], memory_order_relaxed);
+		struct vb_qp *qp = (uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
+		if (!qp)
+			return;
+		vb_turn_fetch_qp(qp);
+		vb_fetch_to_write(&qp->resp_lock);
+		vb_fetch_to_write(&qp->rq);
+	}
 }
 
 static bool listen_to_one(struct vb_peer *p)
 {
 	bool found = false;
+	fetch_called(p);
 	for (int i = 0; i < BELL_BATCH; i++) {
 		uint64_t bell = atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
 		int32_t ahead = (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
@@ -554,10 +595,12 @@ bool vb_peers_are_ringing(void)
 	bool ringing = false;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; i < atomic_load(&nlistened) && !ringing; i++)
-		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard;
+		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard || vb_mail_is_waiting_locked(listened[i]);
 	vb_unlock(&vb_progress_lock);
 	return ringing;
 }
+
+struct vb_peer *vb_peers_at(unsigned i) { return i < atomic_load(&nlistened) ? listened[i] : NULL; }
 
 const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer)
 {

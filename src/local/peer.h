@@ -15,7 +15,7 @@
 #ifndef VB_LOCAL_PEER_H
 #define VB_LOCAL_PEER_H
 
-#include "local/shared.h"
+#include "local/mail.h"
 #include "adapter/progress.h"
 
 enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
@@ -41,6 +41,7 @@ struct vb_peer {
 	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool hello_seen;
+	struct vb_mail mail;
 	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
 	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
 	struct vb_watch watch;
@@ -53,6 +54,8 @@ struct vb_peer {
  * refuses links; -EPERM: it is another user's; these two the other end finds as well. Else: what keeps this process from having a link.
  */
 int vb_peer_get(uint32_t slot, struct vb_peer **peer);
+/* The same, for who cannot wait: -EAGAIN, it takes longer. */
+int vb_peer_try(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);
 
 /* Would a bell have to wake it? A hint. */
@@ -62,6 +65,8 @@ static inline bool vb_peer_is_asleep(const struct vb_peer *peer)
 }
 /* Tells the peer to look at its QP qpn. The memory that it will look at was written before. */
 void vb_peer_ring(struct vb_peer *peer, uint32_t qpn);
+/* Wakes it if it is asleep, for what was written by a sequentially consistent store before. */
+void vb_peer_wake(struct vb_peer *peer);
 /* The control block of one of the peer's QPs; NULL if the peer does not own that number. Its arena is mapped, as when it is UP. */
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
 /* A range of the peer's arena, or NULL if it is not wholly within the heap. */
@@ -74,7 +79,10 @@ unsigned vb_peers_list(struct vb_peer **peers, unsigned max);
 
 /* Takes what bells there are and queues the QPs; true if there were some. vb_progress_lock is held. */
 bool vb_peers_listen(void);
+/* Are there bells, or datagrams? */
 bool vb_peers_are_ringing(void);
+/* Those that are listened to, one by one: NULL behind the last. vb_progress_lock is held. */
+struct vb_peer *vb_peers_at(unsigned i);
 /*
  * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also in *peer); NULL: no link shows
  * it, and so its process cannot reach our memory. vb_progress_lock is held.

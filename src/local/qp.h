@@ -21,13 +21,11 @@ enum {
 
 /* The slot that the responder works on, copied out of the peer's memory. */
 struct vb_taken_slot {
-	atomic_bool active;
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey, srqn;
 	uint64_t remote_addr, compare_add, swap;
-	const uint8_t *inline_data;   /* in the peer's ring */
+	const uint8_t *payload;       /* in the peer's ring: what is inline, or else the requester's list, which every step copies and checks */
 	uint64_t done;                /* bytes moved so far */
-	struct ibv_sge sge[VB_MAX_SGE]; /* the requester's */
 };
 
 /* What is on its way to or from another process's queue (away.c). */
@@ -35,53 +33,57 @@ struct vb_piece {
 	uint8_t bytes[VB_XRC_DATA_BYTES];
 };
 
-/* What a message looks at comes first, in three cache lines. */
+/* What a message looks at comes first, in two cache lines: with many QPs each line that is not in a near cache costs as much as the rest. */
 struct vb_local_qp {
 	struct vb_qp *qp;
 	struct vb_peer *peer;                       /* NULL: nobody is there */
 	struct vb_shm_qp *mine;
 	_Atomic(const struct vb_shm_qp *) theirs;   /* set once the peer is UP */
+	uint32_t their_qpn;
 	uint32_t epoch;                             /* of this QP, 24 bits */
-	atomic_uint hits;                           /* news that polls have found, towards its being watched */
-	atomic_bool owes_bell;                      /* for an ack (local/later.h) */
 
 	struct {
 		uint8_t *ring;
-		uint32_t slot_bytes;
+		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
+		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
 		uint32_t published;
 		_Atomic(uint32_t) acked;
 		_Atomic(uint32_t) awaited;          /* after the last entry whose ack a completion depends on */
 		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
-		atomic_uint looks, patience;        /* for acks since the last slot, and how many of them leave the peer's ack alone */
 		_Atomic(uint32_t) bound_epoch;
-		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
+		uint16_t slot_bytes;
+		uint16_t fetches_out;               /* READs and atomics published and not completed */
+		_Atomic(uint8_t) looks, patience;   /* for acks since the last slot, and how many of them leave the peer's ack alone */
+		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
 		bool bound;
 		bool waiting;                       /* give_up runs: the peer's QP does not respond */
-		atomic_bool expired;
-		uint32_t atomics;                   /* results taken */
-		uint32_t atomics_out;               /* atomics published and not acked */
-		uint32_t fetches_out;               /* READs and atomics published and not completed */
-		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
-		uint64_t staged;                    /* bytes of the entry that is being staged that have gone into the request stream */
-		uint32_t staging;                   /* its ring position */
 	} req;
 
 	struct {
+		const uint8_t *ring;
 		_Atomic(uint32_t) next;             /* the peer's ring position to execute */
 		_Atomic(uint32_t) their_epoch;
-		const uint8_t *ring;
-		uint32_t ring_mask, slot_bytes;
-		atomic_bool waits;                  /* the request that is worked on cannot go on by itself */
+		uint16_t ring_mask, slot_bytes;
 		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
+		atomic_bool active;                 /* there is a request that is worked on, cur, */
+		atomic_bool waits;                  /* which cannot go on by itself */
 		bool have_rwqe;
 		bool away;                          /* the request is for a queue of another process, and so is the receive (away.c) */
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;
-		struct vb_taken_slot cur;
-		uint32_t atomics;                   /* executed */
-		struct vb_rwqe rwqe;
+		atomic_bool owes_bell;              /* for an ack (local/later.h) */
 	} resp;
+
+	/* Here begins what not every message needs. */
+	struct vb_taken_slot cur;
+	atomic_uint hits;                           /* news that polls have found, towards its being watched */
+	uint32_t atomics_taken;                     /* results, as requester */
+	uint32_t atomics_out;                       /* atomics published and not acked */
+	uint32_t atomics_executed;
+	uint64_t staged;                            /* bytes of the entry that is being staged that have gone into the request stream */
+	uint32_t staging;                           /* its ring position */
+	atomic_bool expired;                        /* give_up has */
 
 	/* For a capture (local/capture.h): the requester's part under sq.lock, the responder's under resp_lock. */
 	struct {
@@ -101,8 +103,10 @@ struct vb_local_qp {
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
+	struct vb_rwqe rwqe;                        /* the receive that is taken. Last: there is memory for the entries that one can have */
 };
-_Static_assert(offsetof(struct vb_local_qp, resp.cur) < 3 * VB_CACHE_LINE, "three cache lines");
+_Static_assert(offsetof(struct vb_local_qp, cur) <= 2 * VB_CACHE_LINE, "two cache lines");
+_Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX, "rings are described in 16 bits");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
 
@@ -112,6 +116,8 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 void vb_requester_send(struct vb_local_qp *l);
 /* struct vb_path_ops.express */
 enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+/* Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is posted meanwhile its post looks after. */
+bool vb_requester_is_idle(struct vb_local_qp *l);
 /* Acks, then whatever can go out. */
 void vb_requester_look(struct vb_local_qp *l);
 /* Completes what the peer has acknowledged; false if the QP failed over it. */
@@ -125,6 +131,9 @@ bool vb_requester_has_news(struct vb_local_qp *l);
 bool vb_requester_is_told(const struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
+/* Where the next one will be written. */
+const void *vb_requester_next_slot(const struct vb_local_qp *l);
+
 /* ---- responder.c: resp_lock is held ---- */
 
 /* What executing the peer's requests has led to beyond completions. */
@@ -137,6 +146,8 @@ struct vb_verdict {
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
 /* Is there something to execute, or has it to be tried? Without locks: a hint. */
 bool vb_responder_has_news(const struct vb_local_qp *l);
+/* Fetches the slots that are next, and the receive, into the cache. Without locks. */
+void vb_responder_fetch(const struct vb_local_qp *l);
 /* The same without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
 bool vb_responder_is_called(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);

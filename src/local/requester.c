@@ -31,7 +31,7 @@ bool vb_local_find_theirs(struct vb_local_qp *l)
 		return true;
 	if (!l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
 		return false;
-	atomic_store(&l->theirs, vb_peer_block(l->peer, l->qp->attr.dest_qp_num));
+	atomic_store(&l->theirs, vb_peer_block(l->peer, l->their_qpn));
 	return theirs_of(l) != NULL;
 }
 
@@ -83,7 +83,7 @@ static void wait_for_peer(struct vb_local_qp *l)
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_local_qp *l = timer->arg;
-	atomic_store(&l->req.expired, true);
+	atomic_store(&l->expired, true);
 	vb_progress_later(l->qp);
 }
 
@@ -94,11 +94,11 @@ static bool is_ready(struct vb_local_qp *l)
 		if (vb_unlikely(l->req.waiting)) {
 			l->req.waiting = false;
 			vb_timer_cancel(&l->give_up);
-			atomic_store(&l->req.expired, false);
+			atomic_store(&l->expired, false);
 		}
 		return true;
 	}
-	if (l->req.waiting && atomic_load(&l->req.expired))
+	if (l->req.waiting && atomic_load(&l->expired))
 		vb_qp_fail(l->qp, IBV_WC_RETRY_EXC_ERR, why_silent(l));
 	else
 		wait_for_peer(l);
@@ -124,7 +124,7 @@ static bool may_access(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint
 	const struct vb_shm_qp *t = theirs_of(l);
 	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
 	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access, atomic_load_explicit(&t->pd, memory_order_relaxed),
-			    l->qp->attr.dest_qp_num, va) == VB_KEY_OK;
+			    l->their_qpn, va) == VB_KEY_OK;
 }
 
 /* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
@@ -253,6 +253,8 @@ static struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t positio
 	return (struct vb_shm_slot *)(l->req.ring + (size_t)(position & l->qp->sq.mask) * l->req.slot_bytes);
 }
 
+const void *vb_requester_next_slot(const struct vb_local_qp *l) { return slot_at(l, l->req.published); }
+
 static bool is_atomic(const struct vb_sqe *sqe)
 {
 	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -315,6 +317,7 @@ static int tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
 static void post_slot(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags, unsigned opcode, unsigned nsge, bool is_awaited)
 {
 	l->req.published++;
+	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
 	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
 	if (is_awaited)
 		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
@@ -337,7 +340,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	slot->imm = sqe->imm;
 	slot->remote_addr = sqe->remote_addr;
 	slot->rkey = sqe->rkey;
-	l->req.atomics_out += is_atomic(sqe);
+	l->atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
 	vb_show_published(l, sqe);
 	post_slot(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
@@ -371,14 +374,14 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	uint64_t room = vb_stream_room(l, VB_STREAM_REQUEST);
 	if (room == UINT64_MAX)
 		return false;
-	uint64_t n = vb_min_u64(room, sqe->length - l->req.staged);
+	uint64_t n = vb_min_u64(room, sqe->length - l->staged);
 	if (!n)
-		return l->req.staged == sqe->length;
+		return l->staged == sqe->length;
 	enum vb_key_fault fault = VB_KEY_OK;
 	if (sqe->flags & IBV_SEND_INLINE)
-		vb_ranges_of_bytes(&from, sqe->inline_data + l->req.staged, n);
+		vb_ranges_of_bytes(&from, sqe->inline_data + l->staged, n);
 	else
-		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.staged, n, 0, &bad);
+		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->staged, n, 0, &bad);
 	if (fault != VB_KEY_OK) {
 		fail_sqe(sqe, fault, bad);
 		return false;
@@ -389,8 +392,8 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	if (err)
 		return false;
 	*put = true;
-	l->req.staged += n;
-	return l->req.staged == sqe->length;
+	l->staged += n;
+	return l->staged == sqe->length;
 }
 
 /* Fills the request stream for the published entries in order. True: the peer should look. */
@@ -399,9 +402,9 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
-	for (; l->req.staging != l->req.published; l->req.staging++, l->req.staged = 0) {
-		struct vb_sqe *sqe = sqe_at_ring(l, l->req.staging);
-		if (is_staged(l, l->req.staging, sqe) && !stage_entry(l, sqe, &put))
+	for (; l->staging != l->req.published; l->staging++, l->staged = 0) {
+		struct vb_sqe *sqe = sqe_at_ring(l, l->staging);
+		if (is_staged(l, l->staging, sqe) && !stage_entry(l, sqe, &put))
 			break;
 	}
 	return put;
@@ -415,7 +418,7 @@ static bool must_wait(struct vb_local_qp *l, const struct vb_sqe *sqe)
 	unsigned depth = vb_min_u32(l->qp->attr.max_rd_atomic, VB_SHM_ATOMICS);
 	if (vb_unlikely(sqe->flags & IBV_SEND_FENCE) && l->req.fetches_out)
 		return true;
-	return is_atomic(sqe) && l->req.atomics_out >= depth;
+	return is_atomic(sqe) && l->atomics_out >= depth;
 }
 
 /* One entry on its way. False: no more now. */
@@ -478,6 +481,9 @@ void vb_requester_send(struct vb_local_qp *l)
 {
 	struct vb_sq *sq = &l->qp->sq;
 	bool published = false;
+	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
+	if (vb_unlikely(!l->req.bound))
+		atomic_thread_fence(memory_order_seq_cst); /* pairs with the peer, who begins to respond and then rings: vb_requester_is_idle */
 	if (!may_start(l->qp) || vb_unlikely(executes_all(l->qp)) || !is_ready(l))
 		return;
 	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail && is_one_sided(vb_sq_at(sq, sq->sent))) && !vb_requester_take_acks(l))
@@ -488,7 +494,7 @@ void vb_requester_send(struct vb_local_qp *l)
 	if (!may_start(l->qp))
 		return; /* it failed */
 	if (stage(l))
-		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+		vb_peer_ring(l->peer, l->their_qpn);
 	else if (published)
 		vb_watch_ring(l);
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
@@ -566,8 +572,8 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges from, to;
 	unsigned bad;
-	uint64_t found = atomic_load_explicit(&theirs_of(l)->atomics[l->req.atomics++ % VB_SHM_ATOMICS], memory_order_relaxed);
-	l->req.atomics_out--;
+	uint64_t found = atomic_load_explicit(&theirs_of(l)->atomics[l->atomics_taken++ % VB_SHM_ATOMICS], memory_order_relaxed);
+	l->atomics_out--;
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(found),
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault != VB_KEY_OK)
@@ -596,7 +602,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (err)
 		return vb_sqe_fail(sqe, IBV_WC_BAD_RESP_ERR, 0), false;
 	l->req.moved += n;
-	vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+	vb_peer_ring(l->peer, l->their_qpn);
 	return l->req.moved == sqe->length;
 }
 
@@ -695,6 +701,8 @@ static void complete_until(struct vb_local_qp *l, uint32_t done)
 		l->req.fetches_out -= fetches(vb_sq_at(sq, sq->head));
 		vb_sq_complete(l->qp);
 	}
+	if (sq->head == sq->tail)
+		atomic_store_explicit(&l->req.pending, false, memory_order_relaxed);
 }
 
 void vb_requester_take_last_acks(struct vb_local_qp *l)
@@ -743,7 +751,7 @@ void vb_requester_look(struct vb_local_qp *l)
 	struct vb_sq *sq = &l->qp->sq;
 	if (theirs_of(l) && !vb_requester_take_acks(l))
 		return;
-	if (sq->head != sq->tail || (l->req.waiting && atomic_load(&l->req.expired)))
+	if (sq->head != sq->tail || (l->req.waiting && atomic_load(&l->expired)))
 		vb_requester_send(l);
 }
 
@@ -772,6 +780,19 @@ bool vb_requester_has_news(struct vb_local_qp *l)
 	const struct vb_shm_qp *t = theirs_of(l);
 	return t && is_awaited_from(l, acked(l)) && !is_patient(l) &&
 	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+}
+
+/*
+ * A slot's ack, and the bell for it, come after `pending` was set. What a post has found of a peer that responds stays so until that one
+ * stops, which rings. Where bytes go through streams, there are bells for these, too.
+ */
+bool vb_requester_is_idle(struct vb_local_qp *l)
+{
+	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed) || l->peer->copy == VB_COPY_LINK)
+		return false;
+	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
+	uint32_t bound = atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed); /* 0: not yet */
+	return (mode & VB_SHM_RESPONDS) && (!bound || bound == vb_mode_epoch(mode));
 }
 
 bool vb_requester_is_told(const struct vb_local_qp *l)

@@ -124,7 +124,7 @@ static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
 
 static enum step find_queue(struct vb_local_qp *l, struct failure *f)
 {
-	return turn_to_queue(l, l->resp.cur.srqn) ? fail_request(f, "the XRC domain has no shared receive queue of this number") : STEP_DONE;
+	return turn_to_queue(l, l->cur.srqn) ? fail_request(f, "the XRC domain has no shared receive queue of this number") : STEP_DONE;
 }
 
 /* The queue that the request waits at may have been destroyed. */
@@ -133,7 +133,7 @@ static bool has_lost_queue(const struct vb_local_qp *l) { return l->qp->xrcd && 
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = slot_at(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
@@ -152,7 +152,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	else
 		note_told(l, r->flags, v->taken);
 	r->done = 0;
-	r->inline_data = s->data;
+	r->payload = s->data;
 	if (!is_sane(l, r))
 		return fail_request(f, "the peer's work request is malformed");
 	if (vb_unlikely(l->qp->xrcd != NULL) && find_queue(l, f) == STEP_FAIL)
@@ -160,10 +160,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
-	} else if (!(r->flags & (VB_SHM_INLINE | VB_SHM_STAGED))) {
-		memcpy(r->sge, s->sge, r->nsge * sizeof(*r->sge));
 	}
-	atomic_store_explicit(&r->active, true, memory_order_relaxed);
+	atomic_store_explicit(&l->resp.active, true, memory_order_relaxed);
 	return STEP_DONE;
 }
 
@@ -208,14 +206,20 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
 	if (l->resp.have_rwqe)
 		return STEP_DONE;
-	return vb_likely(vb_receive_take(l->qp, &l->resp.rwqe)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
+	return vb_likely(vb_receive_take(l->qp, &l->rwqe)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
 }
 
 /* ---- payload ---- */
 
+/* The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the first. */
+static struct ibv_sge *their_list(const struct vb_taken_slot *r, struct ibv_sge *list)
+{
+	return memcpy(list, r->payload, r->nsge * sizeof(*list));
+}
+
 uint64_t vb_serve_slice(struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	uint64_t rest = r->length - r->done;
 	if (r->flags & VB_SHM_STAGED) {
 		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE)
@@ -239,17 +243,18 @@ static enum step pulled(int err, struct failure *f)
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
+	struct ibv_sge list[VB_MAX_SGE];
 	struct vb_ranges from;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
 	if (r->flags & VB_SHM_INLINE) {
-		vb_ranges_of_bytes(&from, r->inline_data + r->done, ours->bytes);
+		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
 		return pulled(vb_ranges_copy(ours, &from), f);
 	}
-	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, ours->bytes, false,
-					       &bad);
+	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
+					       ours->bytes, false, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_in(l->peer, ours, &from);
@@ -263,10 +268,10 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 /* After a slice: finished, or to be continued; the peer is told when its stream has moved. */
 enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	r->done += bytes;
 	if ((r->flags & VB_SHM_STAGED) && bytes)
-		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+		vb_peer_ring(l->peer, l->their_qpn);
 	if (r->done == r->length)
 		return STEP_DONE;
 	return r->flags & VB_SHM_STAGED ? STEP_WAIT : STEP_MORE;
@@ -294,14 +299,14 @@ static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w
 /* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
 static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges to;
-	if (r->length - skip > l->resp.rwqe.length)
+	if (r->length - skip > l->rwqe.length)
 		return fail_too_long(f);
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	enum step step = ranges_of_receive(&to, &l->resp.rwqe, r->done - skip, n, f);
+	enum step step = ranges_of_receive(&to, &l->rwqe, r->done - skip, n, f);
 	if (step == STEP_DONE && n)
 		step = vb_serve_pull(l, &to, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
@@ -311,7 +316,7 @@ static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct 
 
 static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges to;
 	while (r->done < bytes) {
 		uint64_t n = vb_serve_slice(l);
@@ -332,9 +337,9 @@ static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, uint64_t skip, struct failure *f)
 {
 	struct vb_ranges to, from;
-	if (l->resp.cur.length - skip > l->resp.rwqe.length)
+	if (l->cur.length - skip > l->rwqe.length)
 		return fail_too_long(f);
-	enum step step = ranges_of_receive(&to, &l->resp.rwqe, 0, bytes - skip, f);
+	enum step step = ranges_of_receive(&to, &l->rwqe, 0, bytes - skip, f);
 	if (step != STEP_DONE)
 		return step;
 	vb_ranges_of_bytes(&from, head + skip, bytes - skip);
@@ -344,14 +349,14 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_qp *qp = l->qp;
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	uint8_t *head = vb_tag_receiver_head(qp);
 	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
 	bool whole = bytes == r->length, is_new = !l->resp.have_rwqe;
 	enum step step = bring_head(l, head, bytes, f);
 	if (step != STEP_DONE)
 		return step;
-	if (is_new && !vb_tags_take(qp, head, bytes, whole, &l->resp.rwqe))
+	if (is_new && !vb_tags_take(qp, head, bytes, whole, &l->rwqe))
 		return vb_serve_not_ready(l, f);
 	uint64_t skip = vb_tags_skip(qp);
 	if (is_new)
@@ -377,14 +382,14 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 	enum step step = do_send(l, f);
 	if (step != STEP_DONE)
 		return step;
-	enum vb_key_fault fault = vb_window_invalidate_remotely(l->resp.cur.imm, vb_qp_domain(l->qp), l->qp->qpn);
+	enum vb_key_fault fault = vb_window_invalidate_remotely(l->cur.imm, vb_qp_domain(l->qp), l->qp->qpn);
 	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
 }
 
 /* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
 static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	if (!(l->qp->attr.qp_access_flags & access))
 		return fail_access(f, vb_rights_story(l->qp, access));
 	if (!length)
@@ -404,7 +409,7 @@ static void ranges_of_target(struct vb_ranges *out, const struct vb_taken_slot *
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges to;
 	uint64_t va = 0;
 	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_WRITE, &va, f);
@@ -423,7 +428,7 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = do_write_data(l, f);
-	if (step != STEP_DONE || l->resp.cur.opcode == IBV_WR_RDMA_WRITE)
+	if (step != STEP_DONE || l->cur.opcode == IBV_WR_RDMA_WRITE)
 		return step;
 	return need_receive(l, f);
 }
@@ -438,12 +443,14 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
+	struct ibv_sge list[VB_MAX_SGE];
 	struct vb_ranges to;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return stage_response(l, ours, f);
-	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), r->sge, r->nsge, r->done, ours->bytes, true, &bad);
+	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
+					       ours->bytes, true, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_out(l->peer, &to, ours);
@@ -455,7 +462,7 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges from;
 	uint64_t va = 0;
 	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_READ, &va, f);
@@ -472,7 +479,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 /* The word that an atomic is about, which is there. */
 static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	uint64_t va = 0;
 	if (r->remote_addr % 8)
 		return fail_request(f, "the address of an atomic is not a multiple of 8");
@@ -494,26 +501,26 @@ static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_WRITE, &word, f);
 	if (step != STEP_DONE)
 		return step;
-	memcpy(&value, l->resp.cur.inline_data, sizeof(value));
+	memcpy(&value, l->cur.payload, sizeof(value));
 	atomic_store(word, value);
 	return STEP_DONE;
 }
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->resp.cur;
+	struct vb_taken_slot *r = &l->cur;
 	_Atomic(uint64_t) *word;
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
 	if (step != STEP_DONE)
 		return step;
 	uint64_t found = vb_fetch_atomically(word, r->opcode, r->compare_add, r->swap);
-	atomic_store_explicit(&l->mine->atomics[l->resp.atomics++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
 	return STEP_DONE;
 }
 
 static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	unsigned rights = vb_flush_rights(r->swap & 0xff), level = r->swap >> 8 & 0xff;
 	if (!rights || level > IBV_FLUSH_MR)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
@@ -525,7 +532,7 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 
 static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
-	unsigned opcode = l->resp.cur.opcode;
+	unsigned opcode = l->cur.opcode;
 	if (vb_unlikely(l->resp.away))
 		return STEP_AWAY;
 	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
@@ -547,16 +554,16 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 
 static void complete_receive(struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
+	const struct vb_taken_slot *r = &l->cur;
 	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV;
 	struct vb_cqe e = {
-		.wr_id = l->resp.rwqe.wr_id,
+		.wr_id = l->rwqe.wr_id,
 		.opcode = send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
 		.byte_len = r->length,
 		.imm = r->imm,
 		.wc_flags = imm ? IBV_WC_WITH_IMM : r->opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : 0,
-		.src_qp = l->qp->attr.dest_qp_num,
+		.src_qp = l->their_qpn,
 		.solicited = r->flags & VB_SHM_SOLICITED ? 1 : 0,
 	};
 	l->resp.have_rwqe = false;
@@ -576,7 +583,7 @@ static inline void acknowledge(struct vb_local_qp *l)
 static void finish(struct vb_local_qp *l)
 {
 	vb_show_served(l, IBV_WC_SUCCESS);
-	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
+	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	acknowledge(l);
 	if (l->resp.have_rwqe && vb_unlikely(l->resp.away))
 		vb_away_finish(l);
@@ -590,17 +597,17 @@ static void finish(struct vb_local_qp *l)
 
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->resp.cur;
-	const struct vb_rwqe *w = &l->resp.rwqe;
+	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_rwqe *w = &l->rwqe;
 	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
-		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->qp->attr.dest_qp_num, f->why);
+		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn, f->why);
 	else if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe)
 		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x, %u bytes: %s", l->qp->qpn,
-			   (unsigned long long)w->wr_id, (unsigned long long)w->length, l->qp->attr.dest_qp_num, r->length, f->why);
+			   (unsigned long long)w->wr_id, (unsigned long long)w->length, l->their_qpn, r->length, f->why);
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
-			   l->qp->attr.dest_qp_num, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
+			   l->their_qpn, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
 /* The connection ends here: the peer learns why, nothing more of it is executed. */
@@ -610,7 +617,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
 	l->resp.receive_status = f->receive;
-	atomic_store_explicit(&l->resp.cur.active, false, memory_order_relaxed);
+	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->breaks;
 	v->event = f->event;
@@ -679,7 +686,7 @@ static bool serve_small_send(struct vb_local_qp *l)
 	acknowledge(l);
 	struct vb_cqe *e = vb_cq_open(l->qp->recv_cq);
 	*e = (struct vb_cqe){ .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
-			      .src_qp = l->qp->attr.dest_qp_num, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
+			      .src_qp = l->their_qpn, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
 	vb_receive_pass(l->qp);
 	vb_cq_close(l->qp->recv_cq, e);
 	return true;
@@ -688,7 +695,7 @@ static bool serve_small_send(struct vb_local_qp *l)
 static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = STEP_DONE;
-	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed))
+	if (!atomic_load_explicit(&l->resp.active, memory_order_relaxed))
 		step = fetch(l, f);
 	else if (vb_unlikely(has_lost_queue(l)))
 		step = find_queue(l, f);
@@ -704,10 +711,10 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *b
 {
 	if (vb_unlikely(!vb_serve_may(l)))
 		return STEP_IDLE;
-	if (!atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) && serve_small_send(l))
+	if (!atomic_load_explicit(&l->resp.active, memory_order_relaxed) && serve_small_send(l))
 		return STEP_DONE;
 	enum step step = serve_any(l, f);
-	*bytes += l->resp.cur.length;
+	*bytes += l->cur.length;
 	return step;
 }
 
@@ -747,7 +754,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
 	if (vb_unlikely(step == STEP_FAIL))
-		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+		vb_peer_ring(l->peer, l->their_qpn);
 	else if (n)
 		vb_later_ring(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
@@ -758,13 +765,24 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 bool vb_responder_has_news(const struct vb_local_qp *l)
 {
 	return !atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
-	       atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) || has_next(l);
+	       atomic_load_explicit(&l->resp.active, memory_order_relaxed) || has_next(l);
 }
 
 bool vb_responder_is_called(const struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
 		return false;
-	return atomic_load_explicit(&l->resp.cur.active, memory_order_relaxed) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
+	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
 										: has_next(l);
+}
+
+void vb_responder_fetch(const struct vb_local_qp *l)
+{
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
+		return;
+	vb_fetch(slot_at(l, next));
+	vb_fetch(slot_at(l, next + 1));
+	if (l->qp->rq.slots)
+		vb_fetch(vb_receive_at(&l->qp->rq, atomic_load_explicit(&l->qp->rq.head, memory_order_relaxed)));
 }

@@ -11,6 +11,8 @@
  *
  * A slot also tells how many slots of the opposite direction its writer has executed: so who gets an answer need not look at the ack.
  *
+ * Datagrams from one process to another lie in a ring of their own (struct vb_shm_datagram), one for each direction of a link.
+ *
  * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a lost one is repaired by
  * looking at all, a false one is a look for nothing.
  *
@@ -142,7 +144,29 @@ enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at al
 struct vb_shm_bells {
 	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */
 	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
+	_Atomic(uint64_t) mail;       /* arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it */
+	_Atomic(uint32_t) mail_taken; /* lines that this side has read of the other's */
 };
+
+/*
+ * A ring of datagrams: VB_MAIL_LINES cache lines. A record is a head, addressing and a packet from the BTH on, in lines that follow each
+ * other; one that would not fit before the ring's end begins at its start, and a head alone says so. The line behind the last record
+ * has a head of 0. Positions count lines, modulo 2^32. head: tag << 32 | bytes of the packet, or VB_MAIL_TURN; tag: position + 1.
+ */
+enum { VB_MAIL_LINES = 1024, VB_MAIL_BYTES = VB_MAIL_LINES * VB_CACHE_LINE };
+#define VB_MAIL_TURN UINT32_MAX
+
+struct vb_shm_datagram {
+	_Atomic(uint64_t) head; /* written last */
+	struct in6_addr src, dst;
+	uint32_t flow_label;
+	uint16_t udp_sport;
+	uint8_t traffic_class, hop_limit;
+	uint8_t packet[];
+};
+_Static_assert(offsetof(struct vb_shm_datagram, packet) == 48, "layout");
+
+static inline uint64_t vb_mail_head(uint32_t position, uint32_t bytes) { return (uint64_t)(position + 1) << 32 | bytes; }
 
 /* The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and leader. */
 #define VB_LINK_MAGIC 0x316b6e694c425656ull

@@ -31,14 +31,14 @@ void vb_watch_reset(void);
 static inline void vb_watch_ring(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_relaxed);
-	if (vb_unlikely(atomic_load_explicit(&l->owes_bell, memory_order_relaxed)))
-		atomic_store(&l->owes_bell, false);
+	if (vb_unlikely(atomic_load_explicit(&l->resp.owes_bell, memory_order_relaxed)))
+		atomic_store(&l->resp.owes_bell, false);
 	if (vb_likely(vb_fence_is_light()))
 		atomic_signal_fence(memory_order_seq_cst);
 	else
 		atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&theirs->watched, memory_order_relaxed))
-		vb_peer_ring(l->peer, l->qp->attr.dest_qp_num);
+		vb_peer_ring(l->peer, l->their_qpn);
 }
 
 #endif

@@ -319,7 +319,17 @@ static bool watch(bool wake)
 	return wake;
 }
 
-static const struct vb_path_io io = { .pump = pump, .watch = watch };
+static bool is_sending(void)
+{
+	for (unsigned i = 0; bursts && i < BURSTS; i++)
+		if (vb_lock_is_taken(&bursts[i].lock))
+			return true;
+	return false;
+}
+
+static bool is_busy(void) { return vb_udp_is_receiving() || is_sending(); }
+
+static const struct vb_path_io io = { .pump = pump, .watch = watch, .is_busy = is_busy };
 
 /* ---- opening ---- */
 

@@ -24,13 +24,6 @@ extern struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
 /* Sends the acknowledgement that was put off, if it still has to be (roce/later.h). No lock held. */
 void vb_rc_acknowledge(struct vb_qp *qp);
 
-/* May packets for this QP be looked at in this state? */
-static inline bool vb_qp_listens(const struct vb_qp *qp)
-{
-	enum ibv_qp_state state = atomic_load(&qp->state);
-	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
-}
-
 /* ---- flow.c: where a connected QP's packets go ---- */
 
 /* -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or has no source address. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it goes from this process's
- * inbox to the inbox of the slot that the destination QP number names (host/host.h), unless VERBATIM_LOCAL is off; to others, and to
- * groups, through the RoCE port. Either is a network port: what arrives is checked, and what finds nobody, the wrong Q_Key or no
- * receive is dropped in silence.
+ * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it goes through shared memory
+ * (adapter/peer.h) or, where there is none, to the inbox of the slot that the destination QP number names (host/host.h), unless
+ * VERBATIM_LOCAL is off; to others, and to groups, through the RoCE port. Each is a network port: what arrives is checked, and what
+ * finds nobody, the wrong Q_Key or no receive is dropped in silence.
  *
- * Unlike a wire, an inbox can say that it is full. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
- * for one; then it drops what meets a full inbox until one is taken again, so a stopped process delays the others but briefly.
+ * Unlike a wire, a process of this host can have no room. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
+ * for one; then it drops what finds no room until one is taken again, so a stopped process delays the others but briefly.
  *
  * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes packets.
  */
@@ -16,6 +16,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/device.h"
+#include "adapter/peer.h"
 #include "adapter/progress.h"
 #include "adapter/ranges.h"
 #include "host/capture.h"
@@ -25,7 +26,7 @@
 #include "roce/service.h"
 
 enum {
-	RETRY_NS = 30000,        /* between two looks at a full inbox */
+	RETRY_NS = 30000,        /* between two tries where there was no room */
 	PATIENCE_NS = 500000000, /* many time slices of a receiver that shares its processor */
 	DEFAULT_HOP_LIMIT = 64,
 	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
@@ -35,8 +36,7 @@ enum {
 struct datagrams {
 	struct vb_qp *qp;
 	uint32_t mtu;            /* bytes */
-	_Atomic(uint32_t) qkey;  /* may be modified under traffic */
-	uint64_t stuck_since_ns; /* the inbox was full at every try since then; 0: not stuck. Under sq.lock */
+	uint64_t stuck_since_ns; /* there was no room at any try since then; 0: not stuck. Under sq.lock */
 	atomic_bool blocked;     /* the oldest send waits for `retry`; written under sq.lock */
 	struct vb_timer retry;
 	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
@@ -74,7 +74,7 @@ static struct vb_inbox_addr address_of(const struct vb_datagram_to *to)
 	};
 }
 
-/* A gather list of more pieces than an inbox takes becomes one. */
+/* A gather list of more pieces than an inbox takes, or of memory that may not be there, becomes one piece. */
 static int join(struct vb_ranges *data, uint8_t joined[VB_UD_PAYLOAD_BYTES])
 {
 	struct vb_ranges to = { .count = 1, .bytes = data->bytes, .iov = { { joined, data->bytes } } };
@@ -90,7 +90,7 @@ static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const str
 		.destination_qpn = to->qpn,
 		.source_qpn = qp->qpn,
 		.psn = qp->attr.sq_psn + qp->sq.sent,
-		.qkey = vb_ud_qkey(to->qkey, atomic_load(&of(qp)->qkey)),
+		.qkey = to->qkey,
 		.imm = sqe->imm,
 		.payload_bytes = sqe->length,
 		.has_imm = sqe->opcode == IBV_WR_SEND_WITH_IMM,
@@ -99,14 +99,14 @@ static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const str
 	return vb_ud_build(header, &send, pad);
 }
 
-static int put_in_inbox(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
+static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
 {
 	static const uint8_t zeros[4];
 	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
 	struct iovec iov[VB_INBOX_MAX_IOV];
 	unsigned pad, n = 0;
 	struct vb_inbox_addr addr = address_of(to);
-	int err = data->count > VB_INBOX_MAX_IOV - EXTRA_IOV ? join(data, joined) : 0;
+	int err = data->on_demand || data->count > VB_INBOX_MAX_IOV - EXTRA_IOV ? join(data, joined) : 0;
 	if (err)
 		return err;
 	iov[n++] = (struct iovec){ header, build_header(qp, sqe, to, header, &pad) };
@@ -114,7 +114,9 @@ static int put_in_inbox(struct vb_qp *qp, const struct vb_sqe *sqe, const struct
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	err = vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	err = vb_peer_mail(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	if (err == -ENOTCONN)
+		err = vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (!err && vb_capture_is_on())
 		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							    .qpn = qp->qpn }, iov, n);
@@ -154,7 +156,7 @@ static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	return err;
 }
 
-static bool is_for_inbox(const struct vb_datagram_to *to)
+static bool is_for_host(const struct vb_datagram_to *to)
 {
 	return to->is_local && to->qpn != VB_MULTICAST_QPN && !vb_local_is_off();
 }
@@ -163,8 +165,8 @@ static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_
 {
 	const struct vb_datagram_to *to = vb_sqe_to(&qp->sq, sqe);
 	int err = 0;
-	if (is_for_inbox(to))
-		err = put_in_inbox(qp, sqe, to, data);
+	if (is_for_host(to))
+		err = put_on_host(qp, sqe, to, data);
 	else
 		err = put_on_wire(qp, sqe, to, data);
 	if (err == -EAGAIN)
@@ -194,12 +196,12 @@ static struct outcome send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 		return failed(sqe->status, "its address handle is of another protection domain");
 	if (sqe->length > of(qp)->mtu)
 		return failed(IBV_WC_LOC_LEN_ERR, "a datagram is at most as long as the port's active_mtu");
-	if (!of(qp)->burst && !is_for_inbox(vb_sqe_to(&qp->sq, sqe)))
+	if (!of(qp)->burst && !is_for_host(vb_sqe_to(&qp->sq, sqe)))
 		of(qp)->burst = vb_burst_take(); /* before memory is held */
 	return gather_and_put(qp, sqe);
 }
 
-/* The inbox is full. False: it has been for so long that the datagram is dropped. */
+/* There is no room. False: there has been none for so long that the datagram is dropped. */
 static bool wait_for_room(struct datagrams *d)
 {
 	uint64_t now = vb_now_ns();
@@ -269,7 +271,7 @@ static void run(struct vb_qp *qp)
 		vb_progress_retry(qp);
 }
 
-/* Something waits for room in an inbox: there may be some by now. */
+/* Something waits for room: there may be some by now. */
 static enum vb_claim claim_news(struct vb_qp *qp)
 {
 	bool blocked = atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed);
@@ -329,7 +331,7 @@ static uint8_t header_kind(const struct vb_inbox_msg *msg)
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	struct vb_rwqe w;
-	if (!vb_qp_listens(qp) || atomic_load(&of(qp)->qkey) != a->qkey || !vb_receive_take(qp, &w))
+	if (!vb_qp_listens(qp) || atomic_load(&qp->qkey) != a->qkey || !vb_receive_take(qp, &w))
 		return true;
 	enum ibv_wc_status status = scatter(qp, &w, msg, a);
 	struct vb_cqe e = {
@@ -387,16 +389,10 @@ static int attach(struct vb_qp *qp)
 	vb_port_attr(qp->ctx->device, &port);
 	d->qp = qp;
 	d->mtu = 128u << port.active_mtu;
-	atomic_store(&d->qkey, qp->attr.qkey);
 	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
 	qp->path_state = d;
 	vb_roce_use(1);
 	return 0;
-}
-
-static void update(struct vb_qp *qp)
-{
-	atomic_store(&of(qp)->qkey, qp->attr.qkey);
 }
 
 /* Arrivals look at the state. */
@@ -423,7 +419,6 @@ struct vb_roce_service vb_ud_service = {
 		.rank = VB_PATH_WIRE,
 		.claims = claims,
 		.attach = attach,
-		.update = update,
 		.stop = stop,
 		.unlink = unlink_qp,
 		.detach = detach,

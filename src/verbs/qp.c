@@ -111,6 +111,13 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const c
 	return err ? err : check_caps(attr, call);
 }
 
+static struct vb_verbs_qp *new_qp(void)
+{
+	size_t bytes = vb_align_up(sizeof(struct vb_verbs_qp), VB_CACHE_LINE);
+	struct vb_verbs_qp *qp = aligned_alloc(VB_CACHE_LINE, bytes);
+	return qp ? memset(qp, 0, bytes) : NULL;
+}
+
 /* The program's handle. Until then nobody can open it by its number (ibv_open_qp). */
 static struct ibv_qp *hand_out(struct vb_verbs_qp *qp)
 {
@@ -150,7 +157,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 	};
 	if (!receives)
 		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
-	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
+	struct vb_verbs_qp *qp = new_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
@@ -197,7 +204,7 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
 	struct vb_qp_init_attr init = { .type = IBV_QPT_XRC_RECV, .xrcd = vb_xrcd_of(attr->xrcd) };
-	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
+	struct vb_verbs_qp *qp = new_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_qp_init(&qp->qp, NULL, &init);
@@ -221,7 +228,7 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *pub, struct ibv_qp_ini
 
 static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_attr_ex *attr)
 {
-	struct vb_verbs_qp *qp = calloc(1, sizeof(struct vb_verbs_qp));
+	struct vb_verbs_qp *qp = new_qp();
 	if (!qp)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_rss_init(qp, pub, attr);
@@ -409,7 +416,7 @@ static int open_handle(struct vb_verbs_qp *handle, uint32_t qpn, const struct vb
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	int err = check_open(context, attr);
-	struct vb_verbs_qp *handle = err ? NULL : calloc(1, sizeof(*handle));
+	struct vb_verbs_qp *handle = err ? NULL : new_qp();
 	if (!handle)
 		return vb_fail_null(err ? err : -ENOMEM);
 	err = open_handle(handle, attr->qp_num, vb_xrcd_of(attr->xrcd));

@@ -91,12 +91,13 @@ struct vb_verbs_srq {
 	struct vb_srq srq;
 };
 
+/* Aligned to a cache line. pub is right behind qp: adapter/turn.h fetches both. */
 struct vb_verbs_qp {
+	struct vb_qp qp;
 	union {
 		struct ibv_qp pub;
 		struct ibv_qp_ex ex;
 	};
-	struct vb_qp qp;
 	/* ibv_open_qp: the queue pair that this is a further handle on (its own qp is empty then), and how many handles that one has. */
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
@@ -106,6 +107,7 @@ struct vb_verbs_qp {
 	struct vb_verbs_rss *spread; /* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
 };
+_Static_assert(offsetof(struct vb_verbs_qp, pub) == sizeof(struct vb_qp), "order");
 
 static inline struct vb_verbs_context *vb_verbs_context_of(struct ibv_context *pub)
 {

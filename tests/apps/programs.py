@@ -150,7 +150,7 @@ def cm_cases():
         mckey_case("-C 20 -S 500", sender="-o"),
         cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}", "rdma_client/rdma_server",
                 client_shows=("^rdma_client: end 0$",), server_shows=("^rdma_server: end 0$",)),
-        *(ucmatose_case(options) for options in ("", "-c 100", "-m", "-m -c 20 -C 50 -S 10000")),
+        *(ucmatose_case(options) for options in ("", "-c 100", "-c 1000 -C 100", "-m", "-m -c 20 -C 50 -S 10000")),
         *(udaddy_case(options) for options in ("", "-c 10 -C 50 -S 500")),
         Case("rping nobody listens", client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
              client_shows=("RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE|connect error",)),
@@ -352,7 +352,6 @@ def full_cases():
     for operation in HAS_ALL_SIZES:
         yield perftest(f"ib_{operation}_bw", "-a -b -q 8", POWERS, iterations=1000, limit_s=600)
     yield rping("-C 100000 -S 65535", limit_s=300)
-    yield ucmatose_case("-c 1000 -C 100")
     yield cmtime_case(10000, limit_s=120)
     yield rcopy(1024, limit_s=600)
     for program in ("rstream", "riostream"):

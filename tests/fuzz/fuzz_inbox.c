@@ -56,14 +56,25 @@ static struct in6_addr v4(uint32_t address)
 
 /* ---- what goes out ---- */
 
-/* What leaves by a reliable connection does so without a lock, but for what is said last. So another thread may work meanwhile. */
+static bool is_free(struct vb_lock *lock)
+{
+	bool free = vb_lock_try(lock);
+
+	if (free)
+		vb_unlock(lock);
+	return free;
+}
+
+/*
+ * What leaves by a reliable connection does so without a lock, but for what is said last, and a short answer before a long one. So another
+ * thread may work meanwhile.
+ */
 static void others_work_meanwhile(void)
 {
 	struct vb_qp *qp = &w.victims[0]->qp;
 
-	if (w.is_sending || !vb_lock_try(&qp->sq.lock))
+	if (w.is_sending || !is_free(&qp->sq.lock) || !is_free(&qp->resp_lock))
 		return;
-	vb_unlock(&qp->sq.lock);
 	w.is_sending = true;
 	for (unsigned posts = take(w.in) % 4; posts > 0; posts--)
 		post(0);
@@ -381,6 +392,7 @@ static void set_up(struct fuzz_input *in)
 	w.in = in;
 	rig_set_up();
 	fake.left = left;
+	fake.is_there = false;	/* so its inbox is the way to it */
 	vb_inbox_set_handler(VB_GSI_QPN, cm, NULL);
 	fake.meanwhile = withdraw;
 	for (unsigned i = 0; i < 2; i++) {

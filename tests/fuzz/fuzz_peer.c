@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A hostile process at the other end of a link: it rewrites the memory that it shares - control block, ring, byte streams, bells, keys - at
+ * A hostile process at the other end of a link: it rewrites the memory that it shares - control block, ring, byte streams, bells, datagrams, keys - at
  * any step, also in the middle of a copy and between two looks at the same, and says anything on the link, while the responder and
- * the requester of a queue pair that is connected to it work.
+ * the requester of a queue pair that is connected to it work, and one for datagrams.
  *
  * Input: how the link begins, then steps. Half of them do what a decent peer would do (publish a request, acknowledge,
  * feed a stream), so that the others meet work in progress.
@@ -16,6 +16,7 @@
 #include "fake_host.h"
 #include "local/mapped.h"
 #include "local/shared.h"
+#include "proto/ud.h"
 #include "rig.h"
 
 enum { MAX_STEPS = 200, CHECK_EVERY = 8, PEER_INDEX = 5, PEER_QPN = FAKE_PEER_SLOT << VB_SLOT_SHIFT | PEER_INDEX };
@@ -25,10 +26,14 @@ enum { LOCALHOST = 0x7f000001 };
 #define BELLS  VB_ARENA_HEAP
 #define RING   (VB_ARENA_HEAP + 0x4000)
 #define STAGES (VB_ARENA_HEAP + 0x10000)
-#define END    (STAGES + 2 * VB_STAGE_BYTES)
+#define MAIL   (STAGES + 2 * VB_STAGE_BYTES)
+#define END    (MAIL + VB_MAIL_BYTES)
 
 static struct {
 	struct rig_qp *victim, *left, *right;
+	struct rig_qp *ear;	/* for datagrams */
+	struct vb_ah to_peer;
+	uint32_t mailed;	/* lines */
 	struct fuzz_input *in;
 	uint32_t position;	/* what a decent peer would publish next */
 	uint32_t bells;
@@ -166,6 +171,56 @@ static void feed_streams(void)
 	b->put[stream] += take(w.in) * 128u;
 	b->taken[stream] = take(w.in) & 1 ? atomic_load(&shown()->put[stream]) : b->taken[stream] + take(w.in);
 	ring(w.victim->qp.qpn);
+}
+
+static struct vb_shm_datagram *record_at(uint32_t line) { return at(MAIL + line % VB_MAIL_LINES * VB_CACHE_LINE); }
+
+/* A datagram for the ear, in one of eight cases for another. */
+static size_t make_datagram(uint8_t *packet, uint8_t shape)
+{
+	uint8_t length = take(w.in);
+	struct vb_ud_send send = { .destination_qpn = shape % 8 ? w.ear->qp.qpn : take(w.in), .source_qpn = PEER_QPN, .qkey = 0x1234,
+		.payload_bytes = shape & 8 ? length * 16u : length };
+	unsigned pad;
+	size_t header = vb_ud_build(packet, &send, &pad);
+
+	memset(packet + header, length | 1, send.payload_bytes + pad);
+	return header + send.payload_bytes + pad;
+}
+
+static uint64_t some_value(void);
+
+static void write_datagram(void)
+{
+	struct vb_shm_bells *bells = at(BELLS);
+	uint8_t packet[VB_INBOX_MAX_BYTES], shape = take(w.in);
+	uint32_t bytes = (uint32_t)make_datagram(packet, shape), lines = (48 + bytes + 63) / 64, start = w.mailed;
+
+	if (start % VB_MAIL_LINES + lines > VB_MAIL_LINES)
+		w.mailed += VB_MAIL_LINES - start % VB_MAIL_LINES;
+	memcpy(record_at(w.mailed)->packet, packet, bytes);
+	record_at(w.mailed + lines)->head = 0;
+	record_at(w.mailed)->head = vb_mail_head(w.mailed, shape & 16 ? (uint32_t)some_value() : bytes);
+	if (start != w.mailed)
+		record_at(start)->head = vb_mail_head(start, VB_MAIL_TURN);
+	w.mailed += lines;
+	bells->mail = shape & 32 ? some_value() : MAIL;
+	if (!(shape & 64))
+		ring(VB_BELL_FOR_ALL);
+}
+
+static void mail(uint8_t how)
+{
+	struct vb_shm_bells *bells = at(BELLS);
+
+	switch (how % 4) {
+	case 0:
+	case 1: write_datagram(); break;
+	case 2: rig_post_receive(w.ear, w.in); break;
+	case 3: rig_post_send(w.ear, w.in, &w.to_peer.pub, PEER_QPN); break;
+	}
+	if (how & 64)
+		bells->mail_taken = how & 32 ? (uint32_t)some_value() : bells->mail_taken + how % 32;
 }
 
 /* ---- the other one ---- */
@@ -323,6 +378,16 @@ static void reconnect(uint8_t how)
 		be_decent(how & 16 ? 7 : 1);
 }
 
+static void ring_or_mail(uint8_t how)
+{
+	if (how & 128)
+		mail(how);
+	else if (how & 1)
+		ring_a_lap();
+	else
+		ring(w.left->qp.qpn + take(w.in));
+}
+
 static void step(uint8_t what)
 {
 	switch (what % 20) {
@@ -344,10 +409,7 @@ static void step(uint8_t what)
 		w.loads = take(w.in) % 64;
 		break;
 	case 14:
-		if (take(w.in) & 1)
-			ring_a_lap();
-		else
-			ring(w.left->qp.qpn + take(w.in));
+		ring_or_mail(take(w.in));
 		break;
 	case 15:
 		fake.memory_result = take(w.in) & 128 ? -14 : 0;	/* EFAULT */
@@ -380,6 +442,14 @@ static void others_work(void)
 	must(w.left->sends_done == w.left->sends && w.right->receives_done == w.right->receives && rig.successes >= before + 2);
 }
 
+static void add_ah(void)
+{
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 1,
+		.dgid.raw = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } } };
+
+	must(vb_ah_init(&w.to_peer, &rig.pd, &to) == 0);
+}
+
 static void set_up(struct fuzz_input *in)
 {
 	uint8_t how = take(in);
@@ -392,6 +462,9 @@ static void set_up(struct fuzz_input *in)
 	w.left = rig_add_qp(IBV_QPT_RC);
 	w.right = rig_add_qp(IBV_QPT_RC);
 	w.victim = rig_add_qp(IBV_QPT_RC);
+	w.ear = rig_add_qp(IBV_QPT_UD);
+	must(rig_connect(w.ear, LOCALHOST, 0, 0) == 0);
+	add_ah();
 	must(rig_connect(w.left, LOCALHOST, w.right->qp.qpn, 7) == 0 && rig_connect(w.right, LOCALHOST, w.left->qp.qpn, 7) == 0);
 	if (how & 16)
 		fake_link_accept();
@@ -429,6 +502,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fake_run();
 	others_work();
 	rig_remove_qp(w.victim);
+	rig_remove_qp(w.ear);
+	must(vb_ah_fini(&w.to_peer) == 0);
 	fake_link_hang_up();
 	fake_pass_time(1000000000);
 	others_work();

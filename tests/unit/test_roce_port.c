@@ -76,7 +76,7 @@ static struct {
 	unsigned long_step_in; /* so many looks at the clock from now; 0: none */
 	uint64_t packets_in;
 	unsigned looks;
-	bool is_progress_thread;
+	bool is_progress_thread, is_receiving;
 } polled;
 
 bool vb_udp_receive(void)
@@ -85,6 +85,7 @@ bool vb_udp_receive(void)
 	return false;
 }
 
+bool vb_udp_is_receiving(void) { return polled.is_receiving; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 unsigned vb_udp_segments(void) { return segments; }
@@ -419,6 +420,20 @@ static void it_sleeps_where_others_work(void **state)
 	vb_roce_use(-1);
 }
 
+/* ---- is a thread at it? ---- */
+
+static void it_is_busy_while_a_thread_sends_or_receives(void **state)
+{
+	assert_false(polled.io->is_busy());
+	struct vb_burst *burst = vb_burst_take();
+	assert_true(polled.io->is_busy());
+	vb_burst_give(burst);
+	assert_false(polled.io->is_busy());
+	polled.is_receiving = true;
+	assert_true(polled.io->is_busy());
+	polled.is_receiving = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -435,6 +450,7 @@ int main(void)
 		cmocka_unit_test_setup(a_burst_goes_where_it_was_begun_for, setup),
 		cmocka_unit_test_setup(it_stays_awake_after_many_packets, setup),
 		cmocka_unit_test_setup(it_sleeps_where_others_work, setup),
+		cmocka_unit_test_setup(it_is_busy_while_a_thread_sends_or_receives, setup),
 		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
 		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
 		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 enum { IN = 32768 };
 
@@ -154,6 +155,33 @@ static void stopped_process(struct end *e)
 	rc_finish(e);
 }
 
+/* What was sent arrives, though its sender is gone. */
+static void last_words(struct end *e)
+{
+	enum { WORDS = 16, PLACE = 256 };
+	struct params p = params();
+	ud_start(e, &p);
+	struct ibv_ah *ah = ud_ah(e);
+	for (uint64_t i = 0; e->passive && i < WORDS; i++)
+		rc_recv(e, i, i * PLACE, PLACE);
+	meet(e);
+	if (!e->passive) {
+		rc_fill(e->buf, 100, 1);
+		for (uint64_t i = 0; i < WORDS; i++)
+			SEND(e, .id = i, .len = 100, .ah = ah);
+		for (uint64_t i = 0; i < WORDS; i++)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		_exit(0);
+	}
+	rc_peer_may_die = true;
+	for (uint64_t i = 0; i < WORDS; i++) {
+		ud_expect_recv(e, i, 100);
+		VERIFY(e->buf + i * PLACE + GRH, 100, 1);
+	}
+	ibv_destroy_ah(ah);
+	rc_close(e);
+}
+
 static void dead_process(struct end *e)
 {
 	struct params p = params();
@@ -229,6 +257,20 @@ static void beyond_region(struct end *e)
 	struct params p = params();
 	ud_start(e, &p);
 	send_fails(e, &(struct dgram){ .at = p.bytes - 4, .len = 8 }, IBV_WC_LOC_PROT_ERR);
+	rc_finish(e);
+}
+
+static void memory_on_demand_that_is_gone(struct end *e)
+{
+	struct params p = params();
+	ud_start(e, &p);
+	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, at, 4096, IBV_ACCESS_ON_DEMAND);
+	CHECK(mr);
+	CHECK_EQ(munmap(at, 4096), 0);
+	struct ibv_sge sge = { (uintptr_t)at, 8, mr->lkey };
+	send_fails(e, &(struct dgram){ .sge = &sge, .nsge = 1 }, IBV_WC_LOC_PROT_ERR);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	rc_finish(e);
 }
 
@@ -398,8 +440,8 @@ static void deregistered_under_fire(struct end *e)
 
 static const struct body bodies[] = {
 	BODY(wrong_qkey), BODY(own_qkey), BODY(no_receive), BODY_IN(nobody_there, ALONE), BODY(other_host),
-	BODY_IN(stopped_process, PROCESSES_ONLY), BODY_IN(dead_process, PROCESSES_ONLY), BODY(too_long), BODY(bad_lkey),
-	BODY(beyond_region), BODY(handle_of_another_pd), BODY(receives_go_on), BODY(receive_too_short), BODY(receive_without_key),
+	BODY_IN(stopped_process, PROCESSES_ONLY), BODY_IN(dead_process, PROCESSES_ONLY), BODY_IN(last_words, PROCESSES_ONLY), BODY(too_long), BODY(bad_lkey),
+	BODY(beyond_region), BODY(memory_on_demand_that_is_gone), BODY(handle_of_another_pd), BODY(receives_go_on), BODY(receive_too_short), BODY(receive_without_key),
 	BODY(refused_posts), BODY(reset_and_again), BODY(deregistered_under_fire),
 };
 

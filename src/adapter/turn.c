@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/turn.h"
+
+#include "adapter/path.h"
+#include "adapter/queue.h"
+
+enum { AHEAD = 3 }; /* posts: one takes some tens of ns, what lies in memory alone takes a hundred to come */
+
+static void note(_Atomic(const void *) *place, const void *at)
+{
+	if (atomic_load_explicit(place, memory_order_relaxed) != at)
+		atomic_store_explicit(place, at, memory_order_relaxed);
+}
+
+static const void *at(_Atomic(const void *) *place) { return atomic_load_explicit(place, memory_order_relaxed); }
+
+static struct vb_turn *next_of(struct vb_turn *turn) { return atomic_load_explicit(&turn->next, memory_order_relaxed); }
+
+static void describe(struct vb_qp *qp, bool writes, struct vb_turn *turn)
+{
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
+	note(&turn->qp, qp);
+	note(&turn->state, qp->path_state);
+	note(&turn->entry, writes ? (const void *)qp : vb_sq_at(&qp->sq, qp->sq.tail)); /* of a WRITE nothing is noted there */
+	if (path && path->foresee)
+		path->foresee(qp, writes, turn);
+}
+
+static void fetch(struct vb_turn *turn)
+{
+	vb_turn_fetch_qp(at(&turn->qp));
+	vb_fetch_to_write((const char *)at(&turn->qp) + offsetof(struct vb_qp, sq));
+	vb_turn_fetch_state(at(&turn->state));
+	vb_fetch_to_write(at(&turn->entry));
+	vb_fetch_to_write(at(&turn->there[0]));
+	vb_fetch(at(&turn->there[1]));
+}
+
+void vb_turn_take(struct vb_qp *qp, bool writes)
+{
+	_Atomic(uint32_t) *posted = &qp->send_cq->posted;
+	struct vb_turn *turn = vb_turn_of(qp->qpn), *before = vb_turn_of(atomic_load_explicit(posted, memory_order_relaxed));
+	atomic_store_explicit(posted, qp->qpn, memory_order_relaxed);
+	if (vb_unlikely(!turn))
+		return;
+	if (before && next_of(before) != turn)
+		atomic_store_explicit(&before->next, turn, memory_order_relaxed);
+	describe(qp, writes, turn);
+	for (int i = 0; turn && i < AHEAD; i++)
+		turn = next_of(turn);
+	if (turn)
+		fetch(turn);
+}

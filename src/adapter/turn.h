@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whose turn it is to be posted to. Of thousands of queue pairs none is in a near cache, and what a post would have to wait for most is the
+ * queue pair's own memory. But programs go through their queue pairs in much the same order again and again: so each turn remembers which one
+ * came next the last time, and where that one's post will look; it is fetched some posts ahead.
+ *
+ * All of it is a guess, and the queue pair that a turn speaks of may be gone: addresses in it are fetched, never looked at. Turns live as long
+ * as the process, one for each queue pair number. Programs with few queue pairs, or that post to the same one again and again, do not come here.
+ */
+#ifndef VB_ADAPTER_TURN_H
+#define VB_ADAPTER_TURN_H
+
+#include "adapter/object.h"
+
+struct vb_turn {
+	_Atomic(struct vb_turn *) next;
+	_Atomic(const void *) qp, state, entry; /* the queue pair, its path_state, its next send queue entry */
+	_Atomic(const void *) there[2];         /* what the path will write and read (path->foresee) */
+};
+
+/* Of a queue pair of this process that exists. */
+struct vb_turn *vb_turn_of(uint32_t qpn);
+/* A post to qp, another one than the last time. sq.lock is held. */
+void vb_turn_take(struct vb_qp *qp, bool writes);
+
+/* What a call of the program or an arrival looks at first. */
+static inline void vb_turn_fetch_qp(const void *qp)
+{
+	const char *at = qp;
+	vb_fetch_to_write(at);
+	vb_fetch(at + sizeof(struct vb_qp)); /* the program's part of it (verbs/verbs.h) */
+}
+
+/* Of what a path keeps for it: there, too, what a message looks at comes first. */
+static inline void vb_turn_fetch_state(const void *state)
+{
+	const char *at = state;
+	vb_fetch_to_write(at);
+	vb_fetch_to_write(at + VB_CACHE_LINE);
+}
+
+#endif
