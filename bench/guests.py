@@ -16,6 +16,7 @@ import os
 import tools
 from experiment import Experiment, Failed, Row, at_least, at_most
 from guest import EMULATED, Guest, GuestEndpoint, GuestFailure, GuestProgram, prepare
+from hosts import gid_index
 
 KVM = "kvm"
 SIZE = 65536
@@ -54,6 +55,7 @@ class Pair:
         self.rxe = [guest.endpoint(self.build) for guest in self.guests]
         self.rxe_runs = True
         self.want_rxe(False)
+        self.sockets = [GuestEndpoint("sockets", "", guest.v4, 0, guest=guest) for guest in self.guests]
         self.verbatim = [self._own(guest) for guest in self.guests]
 
     @staticmethod
@@ -64,8 +66,8 @@ class Pair:
         return tap
 
     def _own(self, guest):
-        """GID 0 of an interface is its first IPv4 address."""
-        return VerbatimEndpoint("verbatim", "vb_eth0", guest.v4, 0, guest=guest, build=self.build)
+        table = guest.run(f"{self.build}/verbatim", "run", "ibv_devinfo", "-v", "-d", "vb_eth0")
+        return VerbatimEndpoint("verbatim", "vb_eth0", guest.v4, gid_index(table, guest.v4), guest=guest, build=self.build)
 
     def want_rxe(self, wanted):
         if wanted != self.rxe_runs:
@@ -102,9 +104,25 @@ MEASURED = (
 )
 
 
+IPERF3_S = 3
+PING_PONGS = 300
+
+
+def socket_runs(tools_, pair):
+    """What the guests' sockets alone take, by name: run, its figure, and the number of our row that it goes beside."""
+    return {
+        "iperf3, one TCP stream": (tools_.iperf3(pair.sockets, IPERF3_S), tools.tcp_bandwidth, 0),
+        "UDP ping-pong": (tools_.udp_ping_pong(pair.sockets, 8, PING_PONGS), tools.udp_latency_ns, 1),
+        "UDP ping-pong, sockets as RoCEv2 needs them": (tools_.udp_ping_pong(pair.sockets, 8, PING_PONGS, "-w"), tools.udp_latency_ns, 1),
+    }
+
+
 def comparison(tools_, pair):
     """All of one side first, then all of the other: loading the module takes its time."""
     runs, rows = {}, []
+    sockets = socket_runs(tools_, pair)
+    for name, (run, *_) in sockets.items():
+        runs[name] = functools.partial(turn, pair, False, run)
     for side in ("verbatim", "rxe"):
         for number, (_, program, options, ours, theirs, within, *_) in enumerate(MEASURED):
             ends = getattr(pair, side)
@@ -114,6 +132,10 @@ def comparison(tools_, pair):
         place = "within one guest" if within else "between two guests"
         rows.append(Row(f"{place}: {what}", unit, lambda outputs, key=("verbatim", number), read=figure: read(outputs[key]), goal,
                         lambda outputs, key=("rxe", number), read=figure: read(outputs[key]), "rdma_rxe"))
+    for name, (_, figure, number) in sockets.items():
+        what, unit, ours = MEASURED[number][0], MEASURED[number][7], MEASURED[number][6]
+        rows.append(Row(f"between two guests: {what}", unit, lambda outputs, key=("verbatim", number), read=ours: read(outputs[key]), None,
+                        lambda outputs, key=name, read=figure: read(outputs[key]), name))
     return Experiment(runs, tuple(rows))
 
 

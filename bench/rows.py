@@ -33,9 +33,10 @@ class Bench:
         output = self.tools.own_program(LOOPBACK, "cacheline", *tools.two_cpus())()
         return tools.named("cycles_per_us")(output) if "cycles_per_us" in output else None
 
-    def latency_run(self, ends, operation, size, rounds=LATENCY_ROUNDS):
+    def latency_run(self, ends, operation, size, rounds=LATENCY_ROUNDS, transport="RC"):
         options = "" if operation == "atomic" else f"-s {size}"
-        return self.tools.perftest(ends, f"ib_{operation}_lat", f"{options} {'-C' if self.cycles_per_us else ''}".strip(), rounds)
+        cycles = "-C" if self.cycles_per_us else ""
+        return self.tools.perftest(ends, f"ib_{operation}_lat", f"-c {transport} {options} {cycles}".strip(), rounds)
 
     def latency_ns(self, size):
         scale = 1e3 / (self.cycles_per_us or 1)
@@ -59,6 +60,7 @@ def local(bench, _network):
         yield bandwidth_beside_ucx(bench, ends, "send", size, "tag_bw", "posix,cma", at_least(factor))
     for operation, rate in (("write", 20e6), ("send", 10e6)):
         yield rate_of_messages(bench, ends, operation, at_least(rate))
+    yield datagrams_beside_udp(bench, ends)
 
 
 def latency_beside_ucx(bench, ends, operation, test, goal, size=8):
@@ -84,6 +86,14 @@ def bandwidth_beside_ucx(bench, ends, operation, size, test, transports, goal):
               lambda outputs: tools.ucx_bandwidth(outputs["ucx"]), f"UCX {test}, {transports.replace(',', '+')}")
     return Experiment({"verbatim": bench.tools.perftest(ends, f"ib_{operation}_bw", f"-s {size}", iterations),
                        "ucx": bench.tools.ucx(ends, test, size, iterations, transports)}, (row,))
+
+
+def datagrams_beside_udp(bench, ends, size=8):
+    read = bench.latency_ns(size)
+    row = Row(f"ib_send_lat, {size_name(size)}, UD", "ns", lambda outputs: read(outputs["verbatim"]), None,
+              lambda outputs: tools.udp_latency_ns(outputs["UDP ping-pong"]), "UDP ping-pong")
+    return Experiment({"verbatim": bench.latency_run(ends, "send", size, transport="UD"),
+                       "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS)}, (row,))
 
 
 def rate_of_messages(bench, ends, operation, goal):

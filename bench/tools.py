@@ -10,6 +10,7 @@ import figures
 import harness
 import programs
 from experiment import Failed, NotMeasured
+from guest import GuestEndpoint
 
 MIB = 1 << 20
 LIMIT_S = 120.0
@@ -44,7 +45,9 @@ class BareEndpoint(harness.Endpoint):
 
 
 def bare(end, **environment):
-    """The same endpoint for a program of others."""
+    """The same endpoint for a program of others, as all are in a guest unless they are told otherwise."""
+    if isinstance(end, GuestEndpoint):
+        return end
     prefix = (*end.prefix, "env", *(f"{name}={value}" for name, value in environment.items()))
     return BareEndpoint(end.label, end.dev, end.addr, end.gid, prefix)
 

@@ -6,7 +6,8 @@
  *
  * -w: the same through sockets as RoCEv2 needs them, which is what is left of a latency over the wire if the library costs nothing. They
  * share a port, are not connected (the kernel numbers what connected ones send, and the number is in the ICRC), are told where a
- * datagram was sent to and how, and an ACK goes behind each message in one call. IPv4; the client receives on the port behind the server's.
+ * datagram was sent to and how, and an ACK goes behind each message in one call: joined with it, or alone (by a network that cuts and a
+ * kernel that does not join), in which case it is passed over. IPv4; the client receives on the port behind the server's.
  *
  * usage: udp_pingpong [-w] [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS]     (without an address: the server, of one client)
  */
@@ -30,7 +31,8 @@ enum {
 	TRIES = 50,
 	TRY_US = 100000,
 	HEADER_BYTES = 16, /* of a SEND: BTH and ICRC; */
-	ACK_BYTES = 20,    /* of an ACK: with an AETH */
+	ACK_BYTES = 20,    /* of an ACK: with an AETH; */
+	ACK = 0x11,        /* its first byte: a message's is 0 */
 };
 
 static struct {
@@ -41,7 +43,7 @@ static struct {
 	bool as_wire;
 } options = { .bytes = 8, .rounds = 20000, .port = 4790 };
 
-static char buffer[MAX_BYTES];
+static char buffer[MAX_BYTES + HEADER_BYTES + ACK_BYTES];
 
 __attribute__((noreturn)) static void die(const char *what)
 {
@@ -111,7 +113,11 @@ static ssize_t receive_as_wire(int fd)
 	struct iovec piece = { buffer, sizeof(buffer) };
 	struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &piece, .msg_iovlen = 1,
 			    .msg_control = control, .msg_controllen = sizeof(control) };
-	return recvmsg(fd, &m, MSG_DONTWAIT);
+	ssize_t n;
+	do
+		n = recvmsg(fd, &m, MSG_DONTWAIT);
+	while (n == ACK_BYTES && buffer[0] == ACK);
+	return n;
 }
 
 static ssize_t send_as_wire(void)
@@ -125,6 +131,8 @@ static ssize_t send_as_wire(void)
 	struct msghdr m = { .msg_name = &peer_port, .msg_namelen = sizeof(peer_port), .msg_iov = &piece, .msg_iovlen = 1,
 			    .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes) };
 	memcpy(CMSG_DATA(&control.align), &packet, sizeof(packet));
+	buffer[0] = 0;
+	buffer[packet] = ACK;
 	return sendmsg(sender, &m, 0);
 }
 
