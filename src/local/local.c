@@ -208,6 +208,8 @@ static void update(struct vb_qp *qp)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS);
+	if (state == IBV_QPS_SQD)
+		vb_requester_await_acks(l);
 	ring_peer(l);
 }
 

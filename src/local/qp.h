@@ -48,7 +48,7 @@ struct vb_local_qp {
 		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
 		uint32_t published;
 		_Atomic(uint32_t) acked;
-		_Atomic(uint32_t) awaited;          /* after the last entry whose ack a completion depends on */
+		_Atomic(uint32_t) awaited;          /* after the last entry whose ack something depends on: a completion, what is posted behind it */
 		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
 		_Atomic(uint32_t) bound_epoch;
 		uint16_t slot_bytes;
@@ -124,6 +124,8 @@ void vb_requester_look(struct vb_local_qp *l);
 bool vb_requester_take_acks(struct vb_local_qp *l);
 /* The same when the QP is being stopped: nothing fails over it. */
 void vb_requester_take_last_acks(struct vb_local_qp *l);
+/* Something else than a completion waits for the acks of what was published: polls look for them. sq.lock is held. */
+void vb_requester_await_acks(struct vb_local_qp *l);
 /* Completes what an ack in the peer's slots covers; nothing fails over it. */
 void vb_requester_take_told(struct vb_local_qp *l);
 /* Has the peer acknowledged more, and does a completion depend on it? In its ack, or in its slots. Without locks: hints. */

@@ -459,6 +459,11 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 	return false;
 }
 
+void vb_requester_await_acks(struct vb_local_qp *l)
+{
+	atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
+}
+
 static bool may_start(const struct vb_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS;
@@ -493,6 +498,8 @@ void vb_requester_send(struct vb_local_qp *l)
 		;
 	if (!may_start(l->qp))
 		return; /* it failed */
+	if (vb_unlikely(sq->sent != sq->tail))
+		vb_requester_await_acks(l);
 	if (stage(l))
 		vb_peer_ring(l->peer, l->their_qpn);
 	else if (published)

@@ -312,6 +312,44 @@ static void window__bind_keeps_its_place(struct end *e)
 	rc_finish(e);
 }
 
+enum { HOT = 500, BINDS = 100 };
+
+static void play(struct end *e, int i, bool quiet)
+{
+	if (!e->passive)
+		rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	rc_recv(e, i + 1, 0, 8);
+	POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8, .quiet = quiet);
+	if (!quiet)
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+}
+
+/* Polling all the time, so that queue pairs are looked at without being told to: the ack of a SEND without completion, too. */
+static void window__bind_behind_a_send_without_completion(struct end *e)
+{
+	struct params p = window_params();
+	rc_start(e, &p);
+	struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
+	uint32_t rkey = mw->rkey;
+	rc_recv(e, 0, 0, 8);
+	meet(e);
+	for (int i = 0; i < HOT + 2 * BINDS; i++) {
+		bool binds = e->passive && i >= HOT;
+		play(e, i, binds);
+		if (binds && i % 2) {
+			CHECK_EQ(post_invalidate(e, IBV_WR_LOCAL_INV, rkey), 0);
+			rc_expect(e->scq, 78, IBV_WC_SUCCESS);
+		} else if (binds) {
+			bind_2(e, mw, rkey = ibv_inc_rkey(rkey), IBV_ACCESS_REMOTE_WRITE);
+		}
+		if (e->passive)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	rc_finish(e);
+}
+
 static void expect_bind_error(struct end *e, struct ibv_mw *mw, struct ibv_mr *mr, uint64_t at, uint64_t bytes, unsigned access)
 {
 	CHECK_EQ(post_bind(e, mw, ibv_inc_rkey(mw->rkey), mr, at, bytes, access), 0);
@@ -619,6 +657,7 @@ static const struct body bodies[] = {
 	BODY(window__bound_while_another_is_invalidated),
 	BODY(window__zero_based),
 	BODY(window__bind_keeps_its_place),
+	BODY(window__bind_behind_a_send_without_completion),
 	BODY(window__what_is_refused),
 	BODY(window__peer_cannot_invalidate_a_region),
 	BODY(on_demand__explicit_and_implicit),

@@ -88,6 +88,50 @@ static void sqd__what_is_under_way_ends_and_the_rest_waits(struct end *e)
 	rc_finish(e);
 }
 
+enum { HOT = 500, PAUSE_MS = 20 };
+
+static void pause_busily(void)
+{
+	for (uint64_t end = rc_now_ms() + PAUSE_MS; rc_now_ms() < end;)
+		;
+}
+
+/* Sends without completions are drained, too, though nothing that is polled for comes of them. */
+static void sqd__drains_what_has_no_completion_while_polled(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	rc_recv(e, 0, 0, BYTES);
+	meet(e);
+	for (int i = 0; i < HOT; i++) {
+		if (!e->passive)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+		if (i + 1 < HOT)
+			rc_recv(e, i + 1, 0, BYTES);
+		post_some(e, 0, 1);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+		if (e->passive)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	}
+	if (e->passive) {
+		pause_busily();
+		for (int i = 0; i < SENT; i++)
+			rc_recv(e, i, i * BYTES, BYTES);
+		for (int i = 0; i < SENT; i++)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	} else {
+		for (int i = 0; i < SENT; i++)
+			POST(e, .opcode = IBV_WR_SEND, .len = BYTES, .quiet = true);
+		CHECK_EQ(drain(e->qp), 0);
+		do
+			rc_expect_none(e->scq);
+		while (!rc_readable(e->ctx->async_fd, 0));
+		rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
+	}
+	meet(e);
+	rc_finish(e);
+}
+
 /* Draining concerns sends alone: requests of the peer are executed meanwhile. */
 static void sqd__the_peer_goes_on(struct end *e)
 {
@@ -202,6 +246,7 @@ static void migration__is_kept_and_told(struct end *e)
 
 static const struct body bodies[] = {
 	BODY(sqd__what_is_under_way_ends_and_the_rest_waits),
+	BODY(sqd__drains_what_has_no_completion_while_polled),
 	BODY(sqd__the_peer_goes_on),
 	BODY(sqd__ends_in_error_or_reset),
 	BODY(sqd__attributes_change),
