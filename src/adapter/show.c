@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "adapter/device.h"
+#include "host/udp.h"
 #include "proto/request.h"
 #include "wire/syndrome.h"
 
-enum { MAX_MTU = 4096, FIRST_PORT = 0xc000, PORT_MASK = 0x3fff, DEFAULT_HOP_LIMIT = 64, DEFAULT_PKEY = 0xffff };
+enum { MAX_MTU = 4096, PORT_MASK = 0x3fff, DEFAULT_HOP_LIMIT = 64, DEFAULT_PKEY = 0xffff };
 
 static const struct {
 	uint8_t kind, tail;
@@ -79,7 +80,7 @@ static void address(const struct vb_qp *qp, bool goes_out, struct vb_inbox_addr 
 		.flow_label = grh->flow_label,
 		.traffic_class = grh->traffic_class,
 		.hop_limit = grh->hop_limit ? grh->hop_limit : DEFAULT_HOP_LIMIT,
-		.udp_sport = FIRST_PORT | ((qp->qpn ^ qp->attr.dest_qp_num ^ qp->qpn >> 10) & PORT_MASK),
+		.udp_sport = VB_ROCE_FIRST_SOURCE_PORT | ((qp->qpn ^ qp->attr.dest_qp_num ^ qp->qpn >> 10) & PORT_MASK),
 	};
 }
 

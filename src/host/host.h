@@ -192,6 +192,12 @@ typedef void vb_inbox_handler(void *arg, const struct vb_inbox_msg *msg);
 /* What is done with packets for QP qpn_low (1: CM) and, for qpn_low 0, all other QPs. Set once per kind before traffic. */
 VB_EXPORT void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
 
+/* The BTH's destination QP. */
+static inline uint32_t vb_inbox_qpn(const struct vb_inbox_msg *msg)
+{
+	return (uint32_t)msg->payload[5] << 16 | (uint32_t)msg->payload[6] << 8 | msg->payload[7];
+}
+
 /* Gives a message to the handler that the BTH's destination QP has, in this thread; at least a BTH long. False: it has none. */
 bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
 

@@ -154,8 +154,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
 {
-	struct vb_capture_note note = { .addr = &msg->addr, .flags = VB_CAPTURE_INBOX,
-					.qpn = (uint32_t)msg->payload[5] << 16 | (uint32_t)msg->payload[6] << 8 | msg->payload[7] };
+	struct vb_capture_note note = { .addr = &msg->addr, .flags = VB_CAPTURE_INBOX, .qpn = vb_inbox_qpn(msg) };
 	struct iovec packet = { (void *)(uintptr_t)msg->payload, msg->payload_bytes };
 	vb_capture_packet(&note, &packet, 1);
 }
@@ -164,7 +163,7 @@ bool vb_inbox_deliver(const struct vb_inbox_msg *msg)
 {
 	if (vb_capture_is_on())
 		note_arrival(msg);
-	bool is_cm = msg->payload[5] == 0 && msg->payload[6] == 0 && msg->payload[7] == 1;
+	bool is_cm = vb_inbox_qpn(msg) == 1;
 	vb_inbox_handler *handler = atomic_load(&qp_handlers[is_cm].handler);
 	if (handler)
 		handler(atomic_load(&qp_handlers[is_cm].arg), msg);

@@ -25,7 +25,6 @@ enum {
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4, /* of a send: each failure may be the word of one ICMP message about an earlier datagram; of a port */
 	DEFAULT_HOP_LIMIT = 64,
-	FIRST_FLOW_PORT = 0xc000,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
 	IPV6_HEADER_BYTES = 40,
@@ -113,7 +112,7 @@ static int bind_flow_port(int fd, bool ipv4, const struct in6_addr *source, uint
 	int err = -EADDRINUSE;
 	for (unsigned i = 0; i < MAX_TRIES && err == -EADDRINUSE; i++) {
 		vb_random(port, sizeof *port);
-		*port |= FIRST_FLOW_PORT;
+		*port |= VB_ROCE_FIRST_SOURCE_PORT;
 		err = bind_port(fd, ipv4, source, port);
 	}
 	if (err != -EADDRINUSE)

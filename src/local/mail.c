@@ -99,10 +99,8 @@ static uint32_t lines_of(uint32_t packet_bytes)
 	return (uint32_t)vb_align_up(offsetof(struct vb_shm_datagram, packet) + packet_bytes, VB_CACHE_LINE) / VB_CACHE_LINE;
 }
 
-static struct vb_shm_datagram *record_at(const struct vb_mail *m, uint32_t position)
-{
-	return (void *)(m->ring + position % VB_MAIL_LINES * VB_CACHE_LINE);
-}
+static uint32_t place_of(uint32_t position) { return position % VB_MAIL_LINES * VB_CACHE_LINE; }
+static struct vb_shm_datagram *record_at(const struct vb_mail *m, uint32_t position) { return (void *)(m->ring + place_of(position)); }
 
 /* The peer learns of it by looking at all. */
 static int make_ring(struct vb_peer *p)
@@ -217,13 +215,18 @@ static void look_for_rings(void)
 	vb_unlock(&vb_progress_lock);
 }
 
-/* What the head at the position that is expected says; 0: nothing is there. */
-static uint32_t next_bytes(const struct vb_mail *m)
+/* Where the next one is expected. */
+static const struct vb_shm_datagram *next_record(const struct vb_mail *m)
 {
 	const uint8_t *ring = atomic_load_explicit(&m->arrivals, memory_order_relaxed);
+	return (const void *)(ring + place_of(atomic_load_explicit(&m->taken, memory_order_relaxed)));
+}
+
+/* What its head says; 0: nothing is there. */
+static uint32_t next_bytes(const struct vb_mail *m)
+{
 	uint32_t at = atomic_load_explicit(&m->taken, memory_order_relaxed);
-	const struct vb_shm_datagram *d = (const void *)(ring + at % VB_MAIL_LINES * VB_CACHE_LINE);
-	uint64_t head = atomic_load_explicit(&d->head, memory_order_acquire);
+	uint64_t head = atomic_load_explicit(&next_record(m)->head, memory_order_acquire);
 	return head >> 32 == (uint32_t)(at + 1) ? (uint32_t)head : 0;
 }
 
@@ -240,8 +243,7 @@ static bool is_sound(const struct vb_mail *m, uint32_t bytes)
 
 static void copy_record(const struct vb_mail *m, uint32_t bytes, struct vb_inbox_msg *msg)
 {
-	uint32_t at = atomic_load_explicit(&m->taken, memory_order_relaxed);
-	const struct vb_shm_datagram *d = (const void *)(atomic_load(&m->arrivals) + at % VB_MAIL_LINES * VB_CACHE_LINE);
+	const struct vb_shm_datagram *d = next_record(m);
 	memcpy(packet, d->packet, bytes);
 	*msg = (struct vb_inbox_msg){
 		.addr = { .src = d->src, .dst = d->dst, .flow_label = d->flow_label & 0xfffff, .udp_sport = d->udp_sport,
@@ -335,7 +337,7 @@ static bool take_one(struct vb_peer *p, bool is_last_look)
 	if (!bytes || atomic_load_explicit(&m->broken, memory_order_relaxed))
 		return false;
 	copy_record(m, bytes, &msg);
-	uint32_t qpn = (uint32_t)packet[5] << 16 | (uint32_t)packet[6] << 8 | packet[7];
+	uint32_t qpn = vb_inbox_qpn(&msg);
 	if (!is_last_look && must_wait(m, qpn))
 		return false;
 	have_taken(p, lines_of(bytes));

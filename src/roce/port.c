@@ -21,7 +21,6 @@
 
 enum {
 	BURSTS = 4,              /* threads that send at the same time; others wait */
-	FIRST_FLOW_PORT = 0xc000, /* RoCEv2 takes a flow's entropy from the dynamic ports */
 	FLOW_PORT_BITS = 14,
 	DEFAULT_HOP_LIMIT = 64,
 	MAX_PACKET_BYTES = 4096 + 128,
@@ -41,7 +40,7 @@ uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t 
 		mix = (uint32_t)(both ^ both >> 20 ^ both >> 40) & 0xfffff;
 	}
 	uint32_t low = mix & ((1u << FLOW_PORT_BITS) - 1), high = mix >> FLOW_PORT_BITS;
-	return (uint16_t)(FIRST_FLOW_PORT | ((low ^ high) & ((1u << FLOW_PORT_BITS) - 1)));
+	return (uint16_t)(VB_ROCE_FIRST_SOURCE_PORT | ((low ^ high) & ((1u << FLOW_PORT_BITS) - 1)));
 }
 
 static void icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *addr)
