@@ -368,6 +368,14 @@ uint32_t vb_rs_stream_readable(const struct vb_rs_stream *s, uint32_t *offset)
 	return vb_rs_stream_peek(s, 0, offset);
 }
 
+bool vb_rs_stream_is_full(const struct vb_rs_stream *s)
+{
+	bool has_room = s->granted != s->received || grant_is_due(s);
+	uint16_t credits_used = (uint16_t)(s->finished + s->num_unread - s->promised);
+
+	return !has_room || (credits_used >= s->config.receive_queue && !credit_is_due(s));
+}
+
 void vb_rs_stream_consume(struct vb_rs_stream *s, uint32_t bytes)
 {
 	assert(bytes <= s->received - s->consumed);

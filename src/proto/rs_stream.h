@@ -155,6 +155,8 @@ int vb_rs_stream_receive(struct vb_rs_stream *s, uint32_t message) VB_MUST_USE;
 uint32_t vb_rs_stream_readable(const struct vb_rs_stream *s, uint32_t *offset);
 /* The same from `skip` bytes on. */
 uint32_t vb_rs_stream_peek(const struct vb_rs_stream *s, uint64_t skip, uint32_t *offset);
+/* The peer can send no more before something is consumed here: it has neither room nor credits left, nor gets any. */
+bool vb_rs_stream_is_full(const struct vb_rs_stream *s);
 /* bytes <= readable: they were copied. */
 void vb_rs_stream_consume(struct vb_rs_stream *s, uint32_t bytes);
 

@@ -127,8 +127,8 @@ static void leave_locked(struct vb_rs *s)
 	const struct vb_rs_options *o = &s->options;
 	bool cuts = o->lingers && o->linger_s <= 0;
 
-	if (s->channel && s->state == VB_RS_ACCEPTING)
-		vb_rs_progress_locked(s); /* has the peer said so meanwhile? */
+	if (s->channel && !cuts) /* raccept gave it */
+		await_accepted_locked(s);
 	if (s->state != VB_RS_CONNECTED)
 		return;
 	if (!cuts && s->stream.link == VB_RS_UP) {

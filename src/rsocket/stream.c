@@ -192,14 +192,23 @@ static int read_piece(struct vb_rs *s, struct cursor *c, bool may_block)
 	return (int)vb_min_u64(bytes, INT32_MAX);
 }
 
-/* Nothing is taken, so it stays readable. */
-static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block)
+static bool can_peek_all(struct vb_rs *s)
+{
+	return s->stream.incoming != VB_RS_OPEN || s->stream.received - s->stream.consumed >= s->peeks_for ||
+	       vb_rs_stream_is_full(&s->stream);
+}
+
+/* Nothing is taken, so it stays readable. With `all`, as many bytes are waited for as there are to be, or as may come. */
+static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	uint32_t bytes, offset;
 	size_t total = 0;
 
 	pthread_mutex_lock(&s->lock);
 	int err = await_bytes_locked(s, may_block, &bytes, &offset);
+	s->peeks_for = c->left;
+	if (!err && all)
+		(void)vb_rs_wait_locked(s, can_peek_all, may_block, s->options.receive_timeout_ns, &s->reader); /* or what is there */
 	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
 		bytes = (uint32_t)vb_min_u64(bytes, c->left);
 		copy(c, NULL, s->end.receive_ring + offset, bytes);
@@ -237,7 +246,7 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 	pthread_mutex_lock(&s->reader);
 	n = prepare_read(s, may_block);
 	if (!n && c.left)
-		n = flags & MSG_PEEK ? peek(s, &c, may_block) : read_pieces(s, &c, may_block, flags & MSG_WAITALL);
+		n = flags & MSG_PEEK ? peek(s, &c, may_block, flags & MSG_WAITALL) : read_pieces(s, &c, may_block, flags & MSG_WAITALL);
 	pthread_mutex_unlock(&s->reader);
 	return n;
 }

@@ -144,6 +144,7 @@ static bool write_some(unsigned i)
 		return false;
 	uint32_t n = 1 + sim_pick(sim_pick(3) ? room : vb_min_u32(room, 100));
 	n = (uint32_t)vb_min_u64(n, e->to_write - e->written);
+	CHECK(!vb_rs_stream_is_full(&ends[!i].s), "the full end %u gets more", !i);
 	bool is_inline = n <= e->inline_bytes;
 	vb_rs_stream_send(&e->s, n, is_inline, &w);
 	fill(i, is_inline ? bytes : e->send_ring + w.ring_offset, n);
@@ -278,7 +279,7 @@ static bool step(void)
 }
 
 /* Everything that can happen happens, in turn. */
-static bool settle_step(void)
+static bool settle_step(bool reads)
 {
 	bool any = false;
 
@@ -286,11 +287,18 @@ static bool settle_step(void)
 		any |= deliver_one(i);
 		any |= complete_one(i);
 		flush(i);
-		any |= read_some(i);
+		any |= reads && read_some(i);
 		any |= write_some(i);
 		any |= shut(i);
 	}
 	return any;
+}
+
+/* While nobody reads, all arrives that is written or has room. */
+static void check_filled(void)
+{
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(ends[!i].written == ends[!i].to_write || vb_rs_stream_is_full(&ends[i].s), "end %u would wait for more in vain", i);
 }
 
 static void check_end(void)
@@ -319,7 +327,10 @@ static bool run(uint64_t seed, unsigned size)
 	unsigned steps = sim_pick(60 * size + 1);
 	for (unsigned n = 0; n < steps; n++)
 		step();
-	while (settle_step())
+	while (settle_step(false))
+		;
+	check_filled();
+	while (settle_step(true))
 		;
 	check_end();
 	worlds++;

@@ -197,6 +197,32 @@ static void receive__credits_return(void **state)
 	assert_int_equal(w.message, message(VB_RS_CREDIT, QUEUE / 2 + QUEUE));
 }
 
+/* Room that is there, or is granted as soon as can be, counts; so do credits. */
+static void full__of_bytes_or_messages(void **state)
+{
+	struct vb_rs_write w;
+
+	(void)state;
+	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, RING / 2)), 0);
+	assert_false(vb_rs_stream_is_full(&s));
+	assert_true(vb_rs_stream_control(&s, &w));
+	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, RING / 2)), 0);
+	assert_true(vb_rs_stream_is_full(&s));
+	vb_rs_stream_consume(&s, RING / 2);
+	assert_false(vb_rs_stream_is_full(&s));
+	vb_rs_stream_consume(&s, RING / 2);
+	assert_true(vb_rs_stream_control(&s, &w));
+	for (int i = 0; i < QUEUE; i++) {
+		assert_false(vb_rs_stream_is_full(&s));
+		assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, 1)), 0);
+	}
+	assert_true(vb_rs_stream_is_full(&s));
+	vb_rs_stream_consume(&s, QUEUE / 2 - 1);
+	assert_true(vb_rs_stream_is_full(&s)); /* so few do not make a message yet */
+	vb_rs_stream_consume(&s, 1);
+	assert_false(vb_rs_stream_is_full(&s));
+}
+
 static void receive__refuses(void **state)
 {
 	(void)state;
@@ -324,6 +350,7 @@ int main(void)
 		cmocka_unit_test_setup(send__needs_credits, setup),
 		cmocka_unit_test_setup(send__needs_the_queue_and_the_ring, setup),
 		cmocka_unit_test_setup(receive__credits_return, setup),
+		cmocka_unit_test_setup(full__of_bytes_or_messages, setup),
 		cmocka_unit_test_setup(receive__refuses, setup),
 		cmocka_unit_test_setup(iomap__is_found_and_bounded, setup),
 		cmocka_unit_test(ends__as_the_table_says),

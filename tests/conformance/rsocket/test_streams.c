@@ -357,6 +357,90 @@ static void read__without_waiting_and_peeking(void **state)
 	close_ends(&e);
 }
 
+/* ---- a peek at all ---- */
+
+struct sending {
+	int fd;
+	size_t bytes, piece;
+	bool ends;
+};
+
+/* Begins when the other side sleeps. */
+static void *send_late(void *arg)
+{
+	const struct sending *s = arg;
+	uint8_t piece[4096];
+
+	usleep(30000);
+	for (size_t sent = 0, n; sent < s->bytes; sent += n) {
+		n = s->bytes - sent < s->piece ? s->bytes - sent : s->piece;
+		fill(piece, n, sent);
+		if (rsend(s->fd, piece, n, 0) != (ssize_t)n)
+			return arg;
+	}
+	return s->ends && rshutdown(s->fd, SHUT_WR) ? arg : NULL;
+}
+
+/* What a peek for `wanted` bytes saw, of those that are sent meanwhile; it stays to be read. */
+static ssize_t peek_all(struct ends *e, struct sending sending, size_t wanted)
+{
+	static uint8_t seen[1 << 20], got[1 << 20];
+	pthread_t thread;
+	void *failed;
+
+	assert_true(wanted <= sizeof(seen));
+	assert_int_equal(pthread_create(&thread, NULL, send_late, &sending), 0);
+	ssize_t n = rrecv(e->server, seen, wanted, MSG_PEEK | MSG_WAITALL);
+	assert_true(n >= 0 && is_filled(seen, (size_t)n, 0));
+	receive_all(e->server, got, sending.bytes);
+	assert_true(is_filled(got, sending.bytes, 0));
+	pthread_join(thread, &failed);
+	assert_null(failed);
+	return n;
+}
+
+static void peek__waits_for_all(void **state)
+{
+	enum { BYTES = 5000 };
+	struct ends e = connected("127.0.0.1");
+
+	(void)state;
+	assert_int_equal(peek_all(&e, (struct sending){ e.client, BYTES, 100, false }, BYTES), BYTES);
+	assert_int_equal(peek_all(&e, (struct sending){ e.client, BYTES, 100, true }, 2 * BYTES), BYTES); /* the end */
+	close_ends(&e);
+}
+
+/* Bytes that cannot come before others are read, for want of room or of receives, are not waited for. */
+static void peek__waits_for_no_more_than_can_come(void **state)
+{
+	enum { MUCH = 1 << 20, MANY = 2000 };
+	struct ends e = connected("127.0.0.1");
+	int size, queue;
+	socklen_t len = sizeof(size);
+
+	(void)state;
+	assert_ok(rgetsockopt(e.server, SOL_SOCKET, SO_RCVBUF, &size, &len));
+	assert_ok(rgetsockopt(e.server, SOL_RDMA, RDMA_RQSIZE, &queue, &len));
+	assert_int_equal(peek_all(&e, (struct sending){ e.client, MUCH, 4096, false }, MUCH), size);
+	assert_int_equal(peek_all(&e, (struct sending){ e.client, MANY, 1, false }, MANY), queue);
+	close_ends(&e);
+}
+
+static void peek__is_over_when_its_time_is(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	struct timeval tv = { .tv_usec = 20000 };
+	char seen[10];
+
+	(void)state;
+	send_all(e.client, "one", 3);
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	assert_int_equal(rrecv(e.server, seen, sizeof(seen), MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT), 3);
+	assert_ok(rsetsockopt(e.server, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_int_equal(rrecv(e.server, seen, sizeof(seen), MSG_PEEK | MSG_WAITALL), 3);
+	close_ends(&e);
+}
+
 static void read__times_out(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -448,6 +532,54 @@ static void shutdown__at_once_after_accept(void **state)
 		assert_ok(rshutdown(e.server, SHUT_WR));
 		assert_ok(rclose(e.server));
 		assert_int_equal(rrecv(e.client, &c, 1, 0), 0);
+		assert_ok(rclose(e.client));
+	}
+}
+
+static void *close_it(void *fd)
+{
+	return rclose(*(int *)fd) ? fd : NULL;
+}
+
+/* A connection that has been requested and accepted; the client has not looked since. */
+static struct ends accepted_unseen(void)
+{
+	struct listener l = listen_at("127.0.0.1");
+	struct ends e = { .client = rsocket(AF_INET, SOCK_STREAM, 0) };
+
+	assert_true(e.client >= 0);
+	connect_to(e.client, &l);
+	while (!events_of(l.fd, POLLIN))
+		assert_int_equal(events_of(e.client, 0), 0);
+	e.server = raccept(l.fd, NULL, NULL);
+	assert_true(e.server >= 0);
+	assert_ok(rclose(l.fd));
+	return e;
+}
+
+/* To the client it was a connection, and one that came to its end. */
+static void close__at_once_after_accept(void **state)
+{
+	enum { ROUNDS = 10, ASLEEP_US = 20000 };
+
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		struct ends e = accepted_unseen();
+		pthread_t thread;
+		void *failed;
+		int err = -1;
+		socklen_t len = sizeof(err);
+		char c;
+
+		assert_int_equal(pthread_create(&thread, NULL, close_it, &e.server), 0);
+		usleep(ASLEEP_US); /* closed, or about to be */
+		assert_true(wait_for(e.client, POLLOUT) & POLLOUT);
+		assert_ok(rgetsockopt(e.client, SOL_SOCKET, SO_ERROR, &err, &len));
+		assert_int_equal(err, 0);
+		set_blocking(e.client, true);
+		assert_int_equal(rrecv(e.client, &c, 1, 0), 0);
+		pthread_join(thread, &failed);
+		assert_null(failed);
 		assert_ok(rclose(e.client));
 	}
 }
@@ -953,11 +1085,15 @@ int main(void)
 		cmocka_unit_test(bytes__with_small_queues_and_rings),
 		cmocka_unit_test(write__without_waiting_is_partial),
 		cmocka_unit_test(read__without_waiting_and_peeking),
+		cmocka_unit_test(peek__waits_for_all),
+		cmocka_unit_test(peek__waits_for_no_more_than_can_come),
+		cmocka_unit_test(peek__is_over_when_its_time_is),
 		cmocka_unit_test(read__times_out),
 		cmocka_unit_test(vectors__in_and_out),
 		cmocka_unit_test(message__names_the_peer),
 		cmocka_unit_test(shutdown__half),
 		cmocka_unit_test(shutdown__at_once_after_accept),
+		cmocka_unit_test(close__at_once_after_accept),
 		cmocka_unit_test(close__data_arrive_before_the_end),
 		cmocka_unit_test(close__among_signals),
 		cmocka_unit_test(shutdown__wakes_a_reader),
