@@ -230,8 +230,8 @@ void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
 /*
  * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if !may_block, -EAGAIN after
- * timeout_ns (0: never), -EINTR. A thread that is cancelled while it sleeps, which it can be nowhere else, gives up its reference to s
- * and `held`, the reader's or writer's lock (NULL: neither).
+ * timeout_ns (0: never), -EINTR where a signal ends calls (base/restart.h), and always with a timeout. A thread that is cancelled while it
+ * sleeps, which it can be nowhere else, gives up its reference to s and `held`, the reader's or writer's lock (NULL: neither).
  */
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/restart.h"
 #include "rsocket/rs.h"
 
 #define NS_PER_US UINT64_C(1000)
@@ -251,6 +252,12 @@ static bool spin_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint
 	return false;
 }
 
+/* As signal(7) has it: where a time was set, a signal ends the call in any case. */
+static bool goes_on(int err, uint64_t deadline)
+{
+	return err == -EINTR && deadline == VB_RS_NEVER && vb_goes_on_after_signal();
+}
+
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held)
 {
 	vb_rs_progress_locked(s);
@@ -267,7 +274,7 @@ int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool m
 		vb_rs_progress_locked(s);
 		if (is_ready(s))
 			return 0;
-		if (err)
+		if (err && !goes_on(err, deadline))
 			return err;
 		if (deadline != VB_RS_NEVER && vb_now_ns() >= deadline)
 			return -EAGAIN;
