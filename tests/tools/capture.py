@@ -151,11 +151,17 @@ def check_sequences(capture, direction=OUT):
     expect(bool(asked), True, "messages")
 
 
-def check_comments(capture, *ways):
+OVER_UDP = "over UDP"
+# A packet of the wire that another process of this host has received; the kernel learns whose is whose, which may be late, or lost.
+HANDED_OVER = "handed over within this host"
+
+
+def check_comments(capture, way):
     """Each names its process, which way the packet went, and by what."""
     for c in capture.packets:
         expect(c.comment.split(", ", 1)[0], f"{'from' if c.direction == OUT else 'to'} {c.interface}", "comment")
-    expect({c.comment.split(", ")[1] for c in capture.packets if c.packet.service == wire.RC}, set(ways), "ways in comments")
+    ways = {c.comment.split(", ")[1] for c in capture.packets if c.packet.service == wire.RC}
+    expect(ways - {HANDED_OVER} if way == OVER_UDP else ways, {way}, "ways in comments")
 
 
 def read_packets(c):
@@ -326,7 +332,7 @@ def wire_without_loss():
     server, client = run_both("wire", *ping("-C 20 -S 9000"), "--wire")
     for capture in server, client:
         check_dissection(capture)
-        check_comments(capture, "over UDP")
+        check_comments(capture, OVER_UDP)
     expect(sorted(arrived(client, "SEND_ONLY")), sorted(sent(server, "SEND_ONLY")), "what the server sent the client got")
 
 
@@ -344,7 +350,7 @@ def wire_that_loses():
         subprocess.run(["nft", "flush", "ruleset"], check=True)
     for capture in server, client:
         check_dissection(capture)
-        check_comments(capture, "over UDP")
+        check_comments(capture, OVER_UDP)
     gone = collections.Counter(sent(server, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
     came = collections.Counter(arrived(client, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
     # A READ that is asked for again goes on where its answer stopped. If the rest comes after all, that request may be lost for good.
