@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include "base/cancel.h"
+#include "base/restart.h"
 #include "preload/preload.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
@@ -143,6 +145,7 @@ static size_t address_of(const struct sockaddr_storage *a, const void **bytes)
 /* Is the address one of this host's? Then the kernel would send from it. */
 static bool is_here(const struct sockaddr_storage *to, socklen_t len)
 {
+	VB_UNCANCELLED;
 	struct sockaddr_storage from;
 	socklen_t from_len = sizeof(from);
 	const void *a, *b;
@@ -208,11 +211,37 @@ static int error_of(int rs)
 	return err ? err : ECONNREFUSED;
 }
 
+/* SO_RCVTIMEO or SO_SNDTIMEO; VB_RS_NEVER: none. */
+static uint64_t timeout_of(int fd, int name)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	if (vb_real()->getsockopt(fd, SOL_SOCKET, name, &tv, &len) || (!tv.tv_sec && !tv.tv_usec))
+		return VB_RS_NEVER;
+	return (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * 1000;
+}
+
+/* As vb_rpoll; but a signal ends it only where it ends the kernel's call, which it does in any case if that has a timeout. */
+static int wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_timeout)
+{
+	uint64_t end = time_ns == VB_RS_NEVER ? VB_RS_NEVER : vb_now() + time_ns;
+
+	for (;;) {
+		int ready = vb_rpoll(fds, n, time_ns, NULL);
+		if (ready >= 0 || errno != EINTR || has_timeout || !vb_goes_on_after_signal())
+			return ready;
+		uint64_t now = vb_now();
+		if (end != VB_RS_NEVER)
+			time_ns = now < end ? end - now : 0;
+	}
+}
+
 /* Until a connection that was begun is there. 0, EINPROGRESS after time_ns, EINTR, or why there is none. */
-static int await(int rs, uint64_t time_ns)
+static int await(int rs, uint64_t time_ns, bool has_timeout)
 {
 	struct pollfd p = { .fd = rs, .events = POLLOUT };
-	int n = vb_rpoll(&p, 1, time_ns, NULL);
+	int n = wait_for(&p, 1, time_ns, has_timeout);
 
 	if (n <= 0)
 		return n ? errno : EINPROGRESS;
@@ -232,6 +261,12 @@ static void bind_as(int fd, int rs)
 		(void)rbind(rs, (struct sockaddr *)&plain, len);
 }
 
+static void close_rsocket(int *rs)
+{
+	if (*rs >= 0)
+		rclose(*rs);
+}
+
 /* 0 and EINPROGRESS, EINTR: the socket is an rsocket now. Else why it is none. */
 static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_storage *to, socklen_t len)
 {
@@ -240,7 +275,7 @@ static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_
 
 	if (is_silent(to))
 		return EHOSTUNREACH;
-	int rs = rsocket(to->ss_family, SOCK_STREAM, 0);
+	int rs __attribute__((cleanup(close_rsocket))) = rsocket(to->ss_family, SOCK_STREAM, 0);
 	if (rs < 0)
 		return errno;
 	vb_copy_options(v, fd, rs);
@@ -248,17 +283,17 @@ static int connect_rdma_locked(struct vb_sock *v, int fd, const struct sockaddr_
 	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);
 	int err = rconnect(rs, (const struct sockaddr *)to, len) ? errno : 0;
 	if (err == EINPROGRESS)
-		err = await(rs, time_ns);
+		err = await(rs, time_ns, timeout_of(fd, SO_SNDTIMEO) != VB_RS_NEVER);
 	bool goes_on = !err || (err == EINTR && here) || (err == EINPROGRESS && here);
 	if (!goes_on) {
 		if (err == EINPROGRESS || err == ETIMEDOUT || err == EHOSTUNREACH)
 			note_silent(to);
-		rclose(rs);
 		return EHOSTUNREACH;
 	}
 	(void)rfcntl(rs, F_SETFL, waits ? 0 : O_NONBLOCK);
 	v->rs = rs;
 	v->kind = VB_RDMA;
+	rs = -1;
 	vb_move_memberships_locked(v, fd);
 	return err;
 }
@@ -282,21 +317,26 @@ static int connect_first(struct vb_sock *v, int fd, const struct sockaddr *addr,
 	return result;
 }
 
+static void unlock(pthread_mutex_t **lock)
+{
+	pthread_mutex_unlock(*lock);
+}
+
+static int connect_sock(struct vb_sock *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	pthread_mutex_t *held __attribute__((cleanup(unlock))) = &v->lock;
+
+	pthread_mutex_lock(held);
+	if (v->kind == VB_PLAIN && addr)
+		return connect_first(v, fd, addr, len);
+	return v->kind == VB_RDMA ? rconnect(v->rs, addr, len) : vb_real()->connect(fd, addr, len);
+}
+
 VB_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct vb_sock *v = vb_sock_get(fd);
-	int result;
+	VB_HELD struct vb_sock *v = vb_sock_get(fd);
 
-	if (!v)
-		return vb_real()->connect(fd, addr, len);
-	pthread_mutex_lock(&v->lock);
-	if (v->kind == VB_PLAIN && addr)
-		result = connect_first(v, fd, addr, len);
-	else
-		result = v->kind == VB_RDMA ? rconnect(v->rs, addr, len) : vb_real()->connect(fd, addr, len);
-	pthread_mutex_unlock(&v->lock);
-	vb_sock_put(v);
-	return result;
+	return v ? connect_sock(v, fd, addr, len) : vb_real()->connect(fd, addr, len);
 }
 
 /* ---- listen ---- */
@@ -409,16 +449,13 @@ static int accept_any(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_
 static int await_any(struct vb_sock *v, int fd)
 {
 	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = v->rs, .events = POLLIN } };
-	struct timeval tv = { 0 };
-	socklen_t len = sizeof(tv);
-	uint64_t time_ns = VB_RS_NEVER;
+	uint64_t time_ns = timeout_of(fd, SO_RCVTIMEO);
+	bool has_timeout = time_ns != VB_RS_NEVER;
 
-	if (!vb_real()->getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) && (tv.tv_sec || tv.tv_usec))
-		time_ns = (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * 1000;
 	/* Another process may give up the port. */
 	if (v->rs < 0 && time_ns > RETRY_NS && !vb_serves_forks())
-		return vb_rpoll(p, 2, RETRY_NS, NULL) < 0 ? -1 : 1;
-	int n = vb_rpoll(p, 2, time_ns, NULL);
+		return wait_for(p, 2, RETRY_NS, has_timeout) < 0 ? -1 : 1;
+	int n = wait_for(p, 2, time_ns, has_timeout);
 	if (!n)
 		errno = EAGAIN;
 	return n;
@@ -438,21 +475,17 @@ static int accept_listening(struct vb_sock *v, int fd, struct sockaddr *addr, so
 
 VB_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	struct vb_sock *v = vb_sock_get(fd);
-	int taken;
+	VB_HELD struct vb_sock *v = vb_sock_get(fd);
 
 	if (!v)
 		return vb_number_for(__builtin_return_address(0), vb_real()->accept4(fd, addr, len, flags));
 	if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) {
 		errno = EINVAL;
-		taken = -1;
-	} else if (v->kind == VB_LISTENING) {
-		taken = accept_listening(v, fd, addr, len, flags);
-	} else {
-		taken = v->kind == VB_RDMA ? raccept(v->rs, addr, len) : vb_real()->accept4(fd, addr, len, flags);
+		return -1;
 	}
-	vb_sock_put(v);
-	return taken;
+	if (v->kind == VB_LISTENING)
+		return accept_listening(v, fd, addr, len, flags);
+	return v->kind == VB_RDMA ? raccept(v->rs, addr, len) : vb_real()->accept4(fd, addr, len, flags);
 }
 
 VB_EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)

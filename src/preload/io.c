@@ -8,22 +8,12 @@ VB_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags
 VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *len);
 void __chk_fail(void) __attribute__((noreturn));
 
-/* A result, with the socket let go and errno kept. */
-static ssize_t done(struct vb_sock *v, ssize_t n)
+/* Who writes to a connection that has ended gets a signal as well; its handler may not come back. */
+static ssize_t written(struct vb_sock **v, ssize_t n, int flags)
 {
-	int err = errno;
+	bool signals = n < 0 && errno == EPIPE && (*v)->type == SOCK_STREAM && !(flags & MSG_NOSIGNAL);
 
-	vb_sock_put(v);
-	errno = err;
-	return n;
-}
-
-/* Who writes to a connection that has ended gets a signal as well. */
-static ssize_t written(struct vb_sock *v, ssize_t n, int flags)
-{
-	bool signals = n < 0 && errno == EPIPE && v->type == SOCK_STREAM && !(flags & MSG_NOSIGNAL);
-
-	done(v, n);
+	vb_sock_let_go(v);
 	if (signals) {
 		pthread_kill(pthread_self(), SIGPIPE);
 		errno = EPIPE;
@@ -44,32 +34,32 @@ static bool is_for_nothing(int flags)
 
 VB_EXPORT ssize_t read(int fd, void *buf, size_t n)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
-	return v ? done(v, rread(v->rs, buf, n)) : vb_real()->read(fd, buf, n);
+	return v ? rread(v->rs, buf, n) : vb_real()->read(fd, buf, n);
 }
 
 VB_EXPORT ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
-	return v ? done(v, rreadv(v->rs, iov, count)) : vb_real()->readv(fd, iov, count);
+	return v ? rreadv(v->rs, iov, count) : vb_real()->readv(fd, iov, count);
 }
 
 VB_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *from, socklen_t *len)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
 	if (!v)
 		return vb_real()->recvfrom(fd, buf, n, flags, from, len);
 	if (is_for_nothing(flags))
-		return done(v, -1);
+		return -1;
 	if (v->type == SOCK_STREAM && len) {
 		*len = 0; /* as of TCP */
 		from = NULL;
 		len = NULL;
 	}
-	return done(v, rrecvfrom(v->rs, buf, n, flags, from, len));
+	return rrecvfrom(v->rs, buf, n, flags, from, len);
 }
 
 VB_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
@@ -79,7 +69,7 @@ VB_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 
 VB_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
 	if (!v) {
 		ssize_t got = vb_real()->recvmsg(fd, msg, flags);
@@ -88,16 +78,16 @@ VB_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 		return got;
 	}
 	if (is_for_nothing(flags))
-		return done(v, -1);
+		return -1;
 	ssize_t n = rrecvmsg(v->rs, msg, flags);
 	if (n >= 0 && v->type == SOCK_STREAM)
 		msg->msg_namelen = 0;
-	return done(v, n);
+	return n;
 }
 
 VB_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 	unsigned i;
 
 	if (!v)
@@ -111,7 +101,7 @@ VB_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, 
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
 	}
-	return (int)done(v, i || !count ? (ssize_t)i : -1);
+	return i || !count ? (int)i : -1;
 }
 
 VB_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)
@@ -139,27 +129,27 @@ VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int f
 
 VB_EXPORT ssize_t write(int fd, const void *buf, size_t n)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
-	return v ? written(v, rwrite(v->rs, buf, n), 0) : vb_real()->write(fd, buf, n);
+	return v ? written(&v, rwrite(v->rs, buf, n), 0) : vb_real()->write(fd, buf, n);
 }
 
 VB_EXPORT ssize_t writev(int fd, const struct iovec *iov, int count)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
-	return v ? written(v, rwritev(v->rs, iov, count), 0) : vb_real()->writev(fd, iov, count);
+	return v ? written(&v, rwritev(v->rs, iov, count), 0) : vb_real()->writev(fd, iov, count);
 }
 
 VB_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
 	if (!v)
 		return vb_real()->sendto(fd, buf, n, flags, to, len);
 	if (v->type == SOCK_STREAM)
-		return written(v, rsend(v->rs, buf, n, flags), flags); /* TCP looks at no address */
-	return written(v, rsendto(v->rs, buf, n, flags, to, len), flags);
+		return written(&v, rsend(v->rs, buf, n, flags), flags); /* TCP looks at no address */
+	return written(&v, rsendto(v->rs, buf, n, flags, to, len), flags);
 }
 
 VB_EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
@@ -183,14 +173,14 @@ static ssize_t send_message(const struct vb_sock *v, const struct msghdr *msg, i
 
 VB_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
-	return v ? written(v, send_message(v, msg, flags), flags) : vb_real()->sendmsg(fd, msg, flags);
+	return v ? written(&v, send_message(v, msg, flags), flags) : vb_real()->sendmsg(fd, msg, flags);
 }
 
 VB_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
 {
-	struct vb_sock *v = vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 	unsigned i;
 
 	if (!v)
@@ -202,7 +192,7 @@ VB_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
 			break;
 		msgs[i].msg_len = (unsigned)n;
 	}
-	return (int)written(v, i || !count ? (ssize_t)i : -1, flags);
+	return (int)written(&v, i || !count ? (ssize_t)i : -1, flags);
 }
 
 /* ---- files ---- */
@@ -247,9 +237,9 @@ static ssize_t send_file(struct vb_sock *v, int in, off_t *offset, size_t count)
 
 VB_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
 {
-	struct vb_sock *v = vb_sock_rdma(out);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(out);
 
-	return v ? written(v, send_file(v, in, offset, count), 0) : vb_real()->sendfile(out, in, offset, count);
+	return v ? written(&v, send_file(v, in, offset, count), 0) : vb_real()->sendfile(out, in, offset, count);
 }
 
 VB_EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)
@@ -261,14 +251,14 @@ VB_EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)
 /* Programs have another way for descriptors that cannot be spliced. */
 VB_EXPORT ssize_t splice(int in, off64_t *in_offset, int out, off64_t *out_offset, size_t n, unsigned flags)
 {
-	struct vb_sock *v = vb_sock_rdma(in);
+	VB_HELD struct vb_sock *v = vb_sock_rdma(in);
 
 	if (!v)
 		v = vb_sock_rdma(out);
 	if (!v)
 		return vb_real()->splice(in, in_offset, out, out_offset, n, flags);
 	errno = EINVAL;
-	return done(v, -1);
+	return -1;
 }
 
 /* ---- ioctl ---- */
@@ -280,18 +270,17 @@ static int set_nonblocking(int fd, const int *on)
 	return flags < 0 ? flags : fcntl(fd, F_SETFL, *on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
 }
 
-static int count(struct vb_sock *v, unsigned long request, int *value)
+static int count(const struct vb_sock *v, unsigned long request, int *value)
 {
 	int unread, unsent, result = vb_rs_count_bytes(v->rs, &unread, &unsent);
 
 	if (!result)
 		*value = request == FIONREAD ? unread : unsent;
-	return (int)done(v, result);
+	return result;
 }
 
 VB_EXPORT int ioctl(int fd, unsigned long request, ...)
 {
-	struct vb_sock *v;
 	va_list args;
 
 	va_start(args, request);
@@ -299,8 +288,8 @@ VB_EXPORT int ioctl(int fd, unsigned long request, ...)
 	va_end(args);
 	if (request != FIONBIO && request != FIONREAD && request != TIOCOUTQ)
 		return vb_real()->ioctl(fd, request, arg);
-	v = request == FIONBIO ? vb_sock_get(fd) : vb_sock_rdma(fd);
+	VB_HELD struct vb_sock *v = request == FIONBIO ? vb_sock_get(fd) : vb_sock_rdma(fd);
 	if (!v)
 		return vb_real()->ioctl(fd, request, arg);
-	return request == FIONBIO ? (int)done(v, set_nonblocking(fd, arg)) : count(v, request, arg);
+	return request == FIONBIO ? set_nonblocking(fd, arg) : count(v, request, arg);
 }

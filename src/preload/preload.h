@@ -12,7 +12,8 @@
  * The functions of this library stand before libc's for everybody in the process, librdmacm included: a number without a vb_sock goes
  * straight on to libc. Sockets that our own libraries make are left alone by the address that called.
  *
- * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock guards the steps before.
+ * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock guards the steps before. A thread
+ * that is cancelled in a call that waits leaves no reference and no lock behind.
  */
 #ifndef VB_PRELOAD_H
 #define VB_PRELOAD_H
@@ -117,6 +118,20 @@ void vb_sock_add(struct vb_sock *v, int fd);
 void vb_sock_forget(int fd);
 /* Referenced, if it is RDMA. */
 struct vb_sock *vb_sock_rdma(int fd);
+
+/* Keeps errno. */
+static inline void vb_sock_let_go(struct vb_sock **v)
+{
+	int err = errno;
+
+	if (*v)
+		vb_sock_put(*v);
+	*v = NULL;
+	errno = err;
+}
+
+/* A reference that goes with its block, or with a thread that is cancelled there (-fexceptions has it unwind). NULL: none. */
+#define VB_HELD __attribute__((cleanup(vb_sock_let_go)))
 
 /* ---- connections (connect.c) ---- */
 

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Threads of programs that run on libverbatim-sockets: cancelled and interrupted ones. This program is linked with it. */
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "../rdmacm/cm.h"
+
+enum { ASLEEP_US = 30000, SIGNALS = 5, EVERY_US = 10000, RDMA_OPTIONS = 0x10000, QUEUE_SIZE = 0 };
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SKIP_IF_SANITIZED() skip() /* they do not follow a thread that leaves its stack so */
+#else
+#define SKIP_IF_SANITIZED() ((void)0)
+#endif
+
+static short events_within(int fd, short events, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	assert_int_not_equal(poll(&p, 1, ms), -1);
+	return p.revents;
+}
+
+/* From now on for RDMA, too. */
+static int listen_here(struct sockaddr_in *at, int backlog)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t len = sizeof(*at);
+
+	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	assert_ok(bind(fd, (struct sockaddr *)at, sizeof(*at)));
+	assert_ok(getsockname(fd, (struct sockaddr *)at, &len));
+	assert_ok(listen(fd, backlog));
+	assert_int_equal(events_within(fd, POLLIN, 0), 0);
+	return fd;
+}
+
+static int connect_to(const struct sockaddr_in *at)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_ok(connect(fd, (const struct sockaddr *)at, sizeof(*at)));
+	return fd;
+}
+
+static bool is_rdma(int fd)
+{
+	int size = 0;
+	socklen_t len = sizeof(size);
+
+	return !getsockopt(fd, RDMA_OPTIONS, QUEUE_SIZE, &size, &len);
+}
+
+struct ends {
+	int client, server;
+};
+
+static struct ends connected(void)
+{
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4);
+	struct ends e = { .client = connect_to(&at) };
+
+	e.server = accept(listener, NULL, NULL);
+	assert_true(is_rdma(e.client) && is_rdma(e.server));
+	assert_ok(close(listener));
+	return e;
+}
+
+/* ---- cancelled threads ---- */
+
+static void cancel_asleep(void *(*call)(void *arg), void *arg)
+{
+	pthread_t thread;
+	void *result;
+
+	assert_int_equal(pthread_create(&thread, NULL, call, arg), 0);
+	usleep(ASLEEP_US);
+	pthread_cancel(thread);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+}
+
+static void *receive_one(void *fd)
+{
+	char c;
+
+	(void)recv(*(int *)fd, &c, 1, 0);
+	return NULL;
+}
+
+static void *send_much(void *fd)
+{
+	static const char zeros[1 << 20];
+
+	while (send(*(int *)fd, zeros, sizeof(zeros), 0) > 0)
+		;
+	return NULL;
+}
+
+static void *accept_one(void *fd)
+{
+	(void)accept(*(int *)fd, NULL, NULL);
+	return NULL;
+}
+
+/* A socket is closed with its last number, which the peer hears of: no cancelled thread holds it. */
+static void reading__is_cancelled(void **state)
+{
+	struct ends e = connected();
+	char c;
+
+	(void)state;
+	SKIP_IF_SANITIZED();
+	cancel_asleep(receive_one, &e.server);
+	assert_ok(close(e.server));
+	assert_true(events_within(e.client, POLLIN, WAIT_MS) & POLLIN);
+	assert_int_equal(recv(e.client, &c, 1, 0), 0);
+	assert_ok(close(e.client));
+}
+
+static void writing__is_cancelled(void **state)
+{
+	struct ends e = connected();
+	struct linger cut = { 1, 0 };
+
+	(void)state;
+	SKIP_IF_SANITIZED();
+	cancel_asleep(send_much, &e.client);
+	assert_ok(setsockopt(e.client, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)));
+	assert_ok(close(e.client));
+	assert_true(events_within(e.server, POLLRDHUP, WAIT_MS) & POLLRDHUP);
+	assert_ok(close(e.server));
+}
+
+static void accepting__is_cancelled(void **state)
+{
+	struct sockaddr_in at;
+	int listener = listen_here(&at, 4), fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	(void)state;
+	SKIP_IF_SANITIZED();
+	cancel_asleep(accept_one, &listener);
+	assert_ok(close(listener));
+	assert_refused(ECONNREFUSED, connect(fd, (struct sockaddr *)&at, sizeof(at)));
+	assert_ok(close(fd));
+}
+
+struct attempt {
+	int fd;
+	struct sockaddr_in at;
+};
+
+static void *connect_one(void *attempt)
+{
+	struct attempt *a = attempt;
+
+	return connect(a->fd, (struct sockaddr *)&a->at, sizeof(a->at)) ? a : NULL;
+}
+
+/* The socket can try again. */
+static void connecting__is_cancelled(void **state)
+{
+	struct attempt a = { .fd = socket(AF_INET, SOCK_STREAM, 0) };
+	int listener = listen_here(&a.at, 1), first = connect_to(&a.at);
+	struct timespec end;
+	pthread_t thread;
+	void *failed = &a;
+	char c;
+
+	(void)state;
+	SKIP_IF_SANITIZED();
+	cancel_asleep(connect_one, &a);
+	assert_int_equal(pthread_create(&thread, NULL, connect_one, &a), 0);
+	int accepted = accept(listener, NULL, NULL);
+	assert_true(accepted >= 0);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += WAIT_MS / 1000;
+	assert_int_equal(pthread_timedjoin_np(thread, &failed, &end), 0);
+	assert_null(failed);
+	do { /* the first attempt may have got as far as the backlog */
+		int server = accept(listener, NULL, NULL);
+		assert_true(server >= 0);
+		assert_int_equal(send(a.fd, "x", 1, 0), 1);
+		assert_true(events_within(server, POLLIN, WAIT_MS) & POLLIN);
+		c = 0;
+		(void)recv(server, &c, 1, 0);
+		assert_ok(close(server));
+	} while (!c);
+	assert_int_equal(c, 'x');
+	assert_ok(close(accepted));
+	assert_ok(close(first));
+	assert_ok(close(a.fd));
+	assert_ok(close(listener));
+}
+
+/* ---- interrupted threads ---- */
+
+static volatile sig_atomic_t num_signals;
+
+static void count(int number) { num_signals++; }
+
+/* After some signals. */
+static void *connect_late(void *at)
+{
+	while (num_signals < SIGNALS)
+		usleep(1000);
+	int fd = connect_to(at);
+	return (void *)(intptr_t)fd;
+}
+
+static void ring(int flags, suseconds_t every_us)
+{
+	struct sigaction action = { .sa_handler = count, .sa_flags = flags };
+	struct itimerval often = { { 0, every_us }, { 0, every_us } };
+
+	assert_ok(sigaction(SIGALRM, &action, NULL));
+	assert_ok(setitimer(ITIMER_REAL, &often, NULL));
+}
+
+static void accepting__is_interrupted(void **state)
+{
+	struct sockaddr_in at;
+	struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
+	int listener = listen_here(&at, 4);
+	pthread_t thread;
+	sigset_t set, before;
+	void *client;
+
+	(void)state;
+	ring(0, EVERY_US);
+	assert_refused(EINTR, accept(listener, NULL, NULL));
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, &before);
+	num_signals = 0;
+	assert_int_equal(pthread_create(&thread, NULL, connect_late, &at), 0);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	ring(SA_RESTART, EVERY_US);
+	int server = accept(listener, NULL, NULL);
+	assert_true(server >= 0);
+	assert_true(is_rdma(server));
+	pthread_join(thread, &client);
+	assert_ok(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	assert_refused(EINTR, accept(listener, NULL, NULL));
+	ring(0, 0);
+	assert_ok(close(server));
+	assert_ok(close((int)(intptr_t)client));
+	assert_ok(close(listener));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reading__is_cancelled),
+		cmocka_unit_test(writing__is_cancelled),
+		cmocka_unit_test(accepting__is_cancelled),
+		cmocka_unit_test(connecting__is_cancelled),
+		cmocka_unit_test(accepting__is_interrupted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
