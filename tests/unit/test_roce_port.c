@@ -210,10 +210,47 @@ static void a_longer_packet_begins_anew(void **state)
 {
 	struct vb_roce_route route = route_to(2);
 	struct vb_burst *b = vb_burst_take();
-	add(b, &route, 60, 1);
-	add(b, &route, 64, 2);
+	assert_true(add(b, &route, 60, 1));
+	assert_true(add(b, &route, 60, 2));
+	vb_burst_begin(b, &route, (uint8_t[HEADER]){ 0 }, HEADER, 70); /* abandoned */
+	assert_true(add(b, &route, 64, 3));
+	assert_true(add(b, &route, 64, 4));
+	assert_false(add(b, &route, 20, 5));
+	assert_int_equal(nsends, 0); /* who fills it holds a lock */
 	vb_burst_give(b);
 	assert_int_equal(nsends, 2);
+	check_send(0, &route, 2, HEADER + 60 + 4, HEADER + 60 + 4);
+	check_send(1, &route, 3, HEADER + 64 + 4, HEADER + 20 + 4);
+	assert_int_equal(sends[1].bytes[HEADER], 3);
+}
+
+/* As long as none says that the burst is full, the next may be of any length. */
+static void packets_grow_and_grow(void **state)
+{
+	enum { STEP = 512 };
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	unsigned n = 0;
+	while (add(b, &route, ++n * STEP, 1))
+		assert_int_equal(nsends, 0);
+	vb_burst_give(b);
+	assert_int_equal(nsends, n);
+	for (unsigned i = 0; i < n; i++)
+		check_send(i, &route, 1, HEADER + (i + 1) * STEP + 4, HEADER + (i + 1) * STEP + 4);
+}
+
+static void a_longer_packet_after_many(void **state)
+{
+	enum { MANY = VB_UDP_MAX_BYTES / (HEADER + 4000 + 4) - 1 };
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	for (unsigned i = 0; i < MANY; i++)
+		assert_true(add(b, &route, 4000, 1));
+	assert_false(add(b, &route, 4096, 2));
+	assert_int_equal(nsends, 0);
+	vb_burst_give(b);
+	check_send(0, &route, MANY, HEADER + 4000 + 4, HEADER + 4000 + 4);
+	check_send(1, &route, 1, HEADER + 4096 + 4, HEADER + 4096 + 4);
 }
 
 static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
@@ -441,6 +478,8 @@ int main(void)
 		cmocka_unit_test_setup(a_shorter_packet_is_the_last, setup),
 		cmocka_unit_test_setup(padding_is_zero, setup),
 		cmocka_unit_test_setup(a_longer_packet_begins_anew, setup),
+		cmocka_unit_test_setup(packets_grow_and_grow, setup),
+		cmocka_unit_test_setup(a_longer_packet_after_many, setup),
 		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
 		cmocka_unit_test_setup(flows_do_not_mix, setup),
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),

@@ -189,6 +189,24 @@ static void post__of_many_packets_meanwhile(void **state)
 	check_packet(3, VB_OPB_SEND_ONLY, FIRST_PSN + 3);
 }
 
+static void nothing(void) { }
+
+/* A short packet and a longer one are two sends: neither is made under a lock. */
+static void post__short_and_long_leave_without_locks(void **state)
+{
+	struct ibv_sge sge[] = { { (uintptr_t)rig_at(SOURCES), 4, rig.mrs[SOURCES].key }, { (uintptr_t)rig_at(SOURCES), MTU, rig.mrs[SOURCES].key } };
+	struct ibv_send_wr *bad, wr[] = {
+		{ .wr_id = t.q->sends++, .next = &wr[1], .sg_list = &sge[0], .num_sge = 1, .opcode = IBV_WR_SEND },
+		{ .wr_id = t.q->sends++, .sg_list = &sge[1], .num_sge = 1, .opcode = IBV_WR_SEND },
+	};
+
+	t.meanwhile = nothing;
+	assert_int_equal(vb_qp_post_send(&t.q->qp, wr, &bad), 0);
+	assert_int_equal(t.count, 2);
+	for (unsigned i = 0; i < 2; i++)
+		check_packet(i, VB_OPB_SEND_ONLY, FIRST_PSN + i);
+}
+
 static void acknowledge_first(void)
 {
 	peer_acknowledges(FIRST_PSN);
@@ -284,6 +302,22 @@ static void ack__does_not_overtake_read_answers(void **state)
 	assert_int_equal(t.packets[t.count - 1].psn, FIRST_PSN + 3);
 }
 
+static void read_little_and_much(void)
+{
+	peer_asks(VB_OPB_READ_REQUEST, FIRST_PSN + 1, rig.mrs[OPEN].key, 4, 0);
+	peer_asks(VB_OPB_READ_REQUEST, FIRST_PSN + 2, rig.mrs[OPEN].key, MTU, 0);
+	t.meanwhile = nothing;
+}
+
+static void answers__short_and_long_leave_without_locks(void **state)
+{
+	t.meanwhile = read_little_and_much;
+	peer_writes(FIRST_PSN, 0x11);
+	assert_int_equal(t.count, 3);
+	for (unsigned i = 1; i < 3; i++)
+		check_packet(i, VB_OPB_READ_RESPONSE_ONLY, FIRST_PSN + i);
+}
+
 /* The NAK is sent by who answers already, who also ends the queue pair. */
 static void write_with_wrong_key(void)
 {
@@ -306,11 +340,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(post__meanwhile_follows_in_order),
 		TEST(post__of_many_packets_meanwhile),
+		TEST(post__short_and_long_leave_without_locks),
 		TEST(ack__meanwhile_completes_at_once),
 		TEST(error__meanwhile_ends_sending),
 		TEST(reset__waits_for_who_sends),
 		TEST(request__meanwhile_is_executed_and_answered_after),
 		TEST(ack__does_not_overtake_read_answers),
+		TEST(answers__short_and_long_leave_without_locks),
 		TEST(refusal__meanwhile_is_said_after),
 	};
 #undef TEST
