@@ -114,6 +114,11 @@ static bool is_more(unsigned round, const struct holdings *now, const struct hol
 	return now->files > before->files || now->threads > before->threads || is_more_memory(round, now, before);
 }
 
+static bool is_same(const struct holdings *a, const struct holdings *b)
+{
+	return a->files == b->files && a->threads == b->threads && a->heap_bytes == b->heap_bytes;
+}
+
 /* Connections are remembered for a while after their end, so that repeated messages are answered. */
 static struct holdings holdings_at_rest(void)
 {
@@ -122,11 +127,24 @@ static struct holdings holdings_at_rest(void)
 	for (unsigned ms = 0; ms < SETTLED_MS; ms += 100) {
 		usleep(100000);
 		now = holdings();
-		if (now.heap_bytes != last.heap_bytes)
+		if (!is_same(&now, &last))
 			ms = 0;
 		last = now;
 	}
 	return now;
+}
+
+/* After a round that was not the first two, which made what stays, there is no more than there was. */
+static void check_holdings(unsigned round, struct holdings *before)
+{
+	struct holdings now = holdings_at_rest();
+
+	print_message("# %s, round %u: %u connections; then %u files, %u threads, %zu KiB of heap, %zu KiB resident\n",
+		      in_child ? "server" : "client", round, me.count, now.files, now.threads, now.heap_bytes >> 10,
+		      now.resident_bytes >> 10);
+	fflush(NULL); /* a child that fails writes nothing later */
+	CHECK(round < 2 || !is_more(round, &now, before));
+	*before = now;
 }
 
 /* ---- both processes ---- */
@@ -304,7 +322,7 @@ static void echo(struct end *end)
 
 static void serve(const char *ip)
 {
-	struct holdings before = { 0 }, now;
+	struct holdings before = { 0 };
 	struct rdma_cm_id *listener;
 	struct address a = address(ip, 0);
 
@@ -319,9 +337,7 @@ static void serve(const char *ip)
 		take_completions(me.count, echo);
 		meet();
 		serve_events(RDMA_CM_EVENT_DISCONNECTED);
-		now = holdings_at_rest();
-		CHECK(round < 2 || !is_more(round, &now, &before));
-		before = now;
+		check_holdings(round, &before);
 		meet();
 	}
 	CHECK(rdma_destroy_id(listener) == 0);
@@ -403,7 +419,7 @@ static void disconnect_all(void)
 
 static void ask(const char *ip)
 {
-	struct holdings before = { 0 }, now;
+	struct holdings before = { 0 };
 	__be16 port = 0;
 
 	set_up();
@@ -415,11 +431,7 @@ static void ask(const char *ip)
 		talk(round);
 		meet();
 		disconnect_all();
-		now = holdings_at_rest();
-		print_message("# round %u: %u connections; then %u files, %u threads, %zu KiB of heap, %zu KiB resident\n", round, me.count,
-			      now.files, now.threads, now.heap_bytes >> 10, now.resident_bytes >> 10);
-		CHECK(round < 2 || !is_more(round, &now, &before));
-		before = now;
+		check_holdings(round, &before);
 		meet();
 	}
 	tear_down_process();
@@ -464,6 +476,8 @@ int main(void)
 		cmocka_unit_test(crowd__leaves_nothing_behind),
 	};
 
+	/* One heap for all threads: it is counted whole, and what is free of it goes back, where others keep what changes from round to round. */
+	mallopt(M_ARENA_MAX, 1);
 	enter_own_network();
 	return cmocka_run_group_tests_name("rdmacm_crowd", tests, NULL, NULL);
 }
