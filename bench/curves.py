@@ -7,7 +7,7 @@ import typing
 import svg
 import tools
 from experiment import Failed, NotMeasured, show
-from rows import BANDWIDTH_ITERATIONS, IPERF3_S, KIB, LOOPBACK, MIB, WIRE_MTU, size_name
+from rows import BANDWIDTH_ITERATIONS, IPERF3_S, KIB, LOOPBACK, MIB, SHARED_MEMORY_ITERATIONS, WIRE_MTU, size_name
 
 MAX_ROUNDS = 3
 LATENCY_ROUNDS = 10000
@@ -40,7 +40,7 @@ def charts(bench, network):
         ucx_latency_line(bench, ends, "put", "ucp_put_lat", "posix"),
         ucx_latency_line(bench, ends, "tagged message", "tag_lat", "posix,cma")))
     yield Chart("local-bandwidth", "One host: bandwidth", "B/s", (
-        *(bandwidth_line(bench, ends, operation) for operation in ("write", "send")),
+        *(bandwidth_line(bench, ends, operation, SHARED_MEMORY_ITERATIONS) for operation in ("write", "send")),
         ucx_bandwidth_line(bench, ends, "put", "ucp_put_bw", "posix"),
         ucx_bandwidth_line(bench, ends, "tagged message", "tag_bw", "posix,cma")))
     a, b = network.host("a"), network.host("b")
@@ -52,7 +52,7 @@ def charts(bench, network):
         Line("UDP", False, lambda size: bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS), lambda _: tools.udp_latency_ns,
              UDP_LARGEST)))
     yield Chart("wire-bandwidth", "Over a veth pair: bandwidth", "B/s", (
-        *(bandwidth_line(bench, off, operation, " -m 4096") for operation in ("write", "send")),
+        *(bandwidth_line(bench, off, operation, BANDWIDTH_ITERATIONS, " -m 4096") for operation in ("write", "send")),
         Line("TCP, iperf3", False, lambda size: bench.tools.iperf3(ends, IPERF3_S, size), lambda _: tools.tcp_bandwidth)))
 
 
@@ -61,9 +61,9 @@ def latency_line(bench, ends, operation):
                 bench.latency_ns)
 
 
-def bandwidth_line(bench, ends, operation, options=""):
+def bandwidth_line(bench, ends, operation, iterations, options=""):
     return Line(f"verbatim: {operation}", True, lambda size: bench.tools.perftest(
-        ends, f"ib_{operation}_bw", f"-s {size}{options}", BANDWIDTH_ITERATIONS[size]), tools.bandwidth)
+        ends, f"ib_{operation}_bw", f"-s {size}{options}", iterations[size]), tools.bandwidth)
 
 
 def ucx_latency_line(bench, ends, name, test, transports):
@@ -72,7 +72,7 @@ def ucx_latency_line(bench, ends, name, test, transports):
 
 
 def ucx_bandwidth_line(bench, ends, name, test, transports):
-    return Line(f"UCX: {name}", False, lambda size: bench.tools.ucx(ends, test, size, BANDWIDTH_ITERATIONS[size], transports),
+    return Line(f"UCX: {name}", False, lambda size: bench.tools.ucx(ends, test, size, SHARED_MEMORY_ITERATIONS[size], transports),
                 lambda _: tools.ucx_bandwidth)
 
 
