@@ -469,6 +469,19 @@ static bool may_start(const struct vb_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS;
 }
 
+/* What has been published goes on its way, whatever else may begin: its bytes through the stream, and the bell for them. */
+static void go_on(struct vb_local_qp *l, bool published)
+{
+	struct vb_sq *sq = &l->qp->sq;
+	if (stage(l))
+		vb_peer_ring(l->peer, l->their_qpn);
+	else if (published)
+		vb_watch_ring(l);
+	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
+	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
+		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
+}
+
 /* Entries that are this side's alone need no peer. True: nothing is left to be sent. */
 static bool executes_all(struct vb_qp *qp)
 {
@@ -489,7 +502,12 @@ void vb_requester_send(struct vb_local_qp *l)
 	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
 	if (vb_unlikely(!l->req.bound))
 		atomic_thread_fence(memory_order_seq_cst); /* pairs with the peer, who begins to respond and then rings: vb_requester_is_idle */
-	if (!may_start(l->qp) || vb_unlikely(executes_all(l->qp)) || !is_ready(l))
+	if (vb_unlikely(!may_start(l->qp))) {
+		if (atomic_load(&l->qp->state) == IBV_QPS_SQD && sq->head != sq->sent && is_ready(l))
+			go_on(l, false);
+		return;
+	}
+	if (vb_unlikely(executes_all(l->qp)) || !is_ready(l))
 		return;
 	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail && is_one_sided(vb_sq_at(sq, sq->sent))) && !vb_requester_take_acks(l))
 		return;
@@ -500,13 +518,7 @@ void vb_requester_send(struct vb_local_qp *l)
 		return; /* it failed */
 	if (vb_unlikely(sq->sent != sq->tail))
 		vb_requester_await_acks(l);
-	if (stage(l))
-		vb_peer_ring(l->peer, l->their_qpn);
-	else if (published)
-		vb_watch_ring(l);
-	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
-	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
-		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
+	go_on(l, published);
 }
 
 /* ---- express: straight from a work request with one entry ---- */

@@ -132,6 +132,35 @@ static void sqd__drains_what_has_no_completion_while_polled(struct end *e)
 	rc_finish(e);
 }
 
+enum { LONG = 300000 }; /* which no path takes in one piece */
+
+/* What has begun ends, though it does so piece by piece. */
+static void sqd__long_messages_end(struct end *e)
+{
+	struct params p = params();
+	p.bytes = 2 * LONG;
+	rc_start(e, &p);
+	exchange(e);
+	if (e->passive) {
+		meet(e);
+		for (int i = 0; i < 2; i++)
+			rc_recv(e, i, i * LONG, LONG);
+		for (int i = 0; i < 2; i++)
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+		VERIFY(e->buf, 2 * LONG, 7);
+	} else {
+		rc_fill(e->buf, 2 * LONG, 7);
+		for (int i = 0; i < 2; i++)
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * LONG, .len = LONG);
+		CHECK_EQ(drain(e->qp), 0);
+		meet(e);
+		for (int i = 0; i < 2; i++)
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
+	}
+	rc_finish(e);
+}
+
 /* Draining concerns sends alone: requests of the peer are executed meanwhile. */
 static void sqd__the_peer_goes_on(struct end *e)
 {
@@ -247,6 +276,7 @@ static void migration__is_kept_and_told(struct end *e)
 static const struct body bodies[] = {
 	BODY(sqd__what_is_under_way_ends_and_the_rest_waits),
 	BODY(sqd__drains_what_has_no_completion_while_polled),
+	BODY(sqd__long_messages_end),
 	BODY(sqd__the_peer_goes_on),
 	BODY(sqd__ends_in_error_or_reset),
 	BODY(sqd__attributes_change),
