@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-interop check-programs soak hammer demo bench check-asan check-tsan install uninstall dist check-install clean
+.PHONY: all check check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -30,6 +30,11 @@ sims   = sim/sim_cm sim/sim_rc sim/sim_rs_stream sim/sim_rs_datagram sim/sim_unr
 soak: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) $(sims:%=tests/%)
 	@for sim in $(sims); do echo "# $$sim: $(SEEDS) seeds from $(FROM)"; $(BUILD)/tests/$$sim $(FROM) $(SEEDS) || exit 1; done
+
+# Random traffic of connections on every path, SEEDS seeds of each from FROM on.
+mix: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_mix
+	VERBATIM_SEED=$(FROM) VERBATIM_MIX=$(SEEDS) $(BUILD)/tests/conformance/rc/test_rc_mix
 
 # Registered memory under threads, system calls, forks and a peer: so many regions. `make check` does some hundred.
 REGIONS ?= 1000000
