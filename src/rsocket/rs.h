@@ -153,7 +153,7 @@ struct vb_rs {
 	struct vb_rs_endpoint end;
 	unsigned endpoints;           /* made and destroyed */
 	struct vb_rs_stream stream;
-	size_t peeks_for;             /* bytes, with MSG_WAITALL: the reader's */
+	size_t peeks_for;             /* bytes: the reader's */
 	bool keepalive_runs;
 	struct vb_timer keepalive;
 	struct vb_list mappings;      /* riomap: struct vb_rs_mapping (iomap.c) */

@@ -198,7 +198,7 @@ static bool can_peek_all(struct vb_rs *s)
 	       vb_rs_stream_is_full(&s->stream);
 }
 
-/* Nothing is taken, so it stays readable. With `all`, as many bytes are waited for as there are to be, or as may come. */
+/* Nothing is taken, so it stays readable. What has come since is looked for; with `all` it is waited for, as far as it can come. */
 static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	uint32_t bytes, offset;
@@ -207,8 +207,8 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 	pthread_mutex_lock(&s->lock);
 	int err = await_bytes_locked(s, may_block, &bytes, &offset);
 	s->peeks_for = c->left;
-	if (!err && all)
-		(void)vb_rs_wait_locked(s, can_peek_all, may_block, s->options.receive_timeout_ns, &s->reader); /* or what is there */
+	if (!err)
+		(void)vb_rs_wait_locked(s, can_peek_all, may_block && all, s->options.receive_timeout_ns, &s->reader);
 	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
 		bytes = (uint32_t)vb_min_u64(bytes, c->left);
 		copy(c, NULL, s->end.receive_ring + offset, bytes);

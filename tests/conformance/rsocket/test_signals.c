@@ -43,13 +43,21 @@ static int receive(struct scene *s)
 
 static void send_one(struct scene *s) { send_all(s->e.client, "x", 1); }
 
+/* Until all that the peer has room for has arrived there. */
 static void fill_up(struct scene *s)
 {
 	static const char zeros[65536];
+	static char seen[1 << 20];
+	int size;
+	socklen_t len = sizeof(size);
 
-	while (rsend(s->e.client, zeros, sizeof(zeros), MSG_DONTWAIT) > 0)
-		;
-	assert_int_equal(errno, EAGAIN);
+	assert_ok(rgetsockopt(s->e.server, SOL_SOCKET, SO_RCVBUF, &size, &len));
+	assert_true((size_t)size <= sizeof(seen));
+	do {
+		while (rsend(s->e.client, zeros, sizeof(zeros), MSG_DONTWAIT) > 0)
+			;
+		assert_int_equal(errno, EAGAIN);
+	} while (rrecv(s->e.server, seen, (size_t)size, MSG_PEEK | MSG_DONTWAIT) != size);
 }
 
 static int transmit(struct scene *s) { return (int)rsend(s->e.client, "x", 1, 0); }

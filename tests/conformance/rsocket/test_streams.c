@@ -426,6 +426,24 @@ static void peek__waits_for_no_more_than_can_come(void **state)
 	close_ends(&e);
 }
 
+/* A program may do nothing but peek until a message is whole. */
+static void peek__again_and_again_sees_more(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char seen[6];
+	int ms = 0;
+
+	(void)state;
+	send_all(e.client, "one", 3);
+	assert_int_equal(rrecv(e.server, seen, sizeof(seen), MSG_PEEK), 3);
+	send_all(e.client, "two", 3);
+	for (; ms < WAIT_MS && rrecv(e.server, seen, sizeof(seen), MSG_PEEK | MSG_DONTWAIT) < (ssize_t)sizeof(seen); ms++)
+		usleep(1000);
+	assert_true(ms < WAIT_MS);
+	assert_memory_equal(seen, "onetwo", 6);
+	close_ends(&e);
+}
+
 static void peek__is_over_when_its_time_is(void **state)
 {
 	struct ends e = connected("127.0.0.1");
@@ -1087,6 +1105,7 @@ int main(void)
 		cmocka_unit_test(read__without_waiting_and_peeking),
 		cmocka_unit_test(peek__waits_for_all),
 		cmocka_unit_test(peek__waits_for_no_more_than_can_come),
+		cmocka_unit_test(peek__again_and_again_sees_more),
 		cmocka_unit_test(peek__is_over_when_its_time_is),
 		cmocka_unit_test(read__times_out),
 		cmocka_unit_test(vectors__in_and_out),
