@@ -396,6 +396,14 @@ static void run_phase(struct party *p)
 		pthread_join(worker[i].thread, NULL);
 }
 
+/* A program that polls all the time does so until the other end is through, too. */
+static void poll_on(struct party *p)
+{
+	while (p->m->hot && !rc_readable(p->e->sock, 0))
+		for (unsigned c = 0; c < p->plan->groups * p->plan->cqs; c++)
+			rc_expect_none(p->group[c / p->plan->cqs].cq[c % p->plan->cqs]);
+}
+
 /* Both ends are through: all is there, and nothing else. */
 static void end_phase(struct party *p)
 {
@@ -482,7 +490,9 @@ static void play(struct end *e, struct mix *m)
 		mix_next(m);
 		begin_phase(p);
 		run_phase(p);
-		meet(e);
+		tell(e, i);
+		poll_on(p);
+		CHECK_EQ(hear(e), i);
 		end_phase(p);
 		meet(e);
 	}
