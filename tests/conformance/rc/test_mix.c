@@ -37,10 +37,10 @@ static void tell_side(const struct party *p, const struct side *s)
 {
 	char line[400];
 	const struct act *next = &s->out->act[s->done], *in = s->taken < s->in->nmessages ? &s->in->act[s->in->message[s->taken]] : NULL;
-	int n = snprintf(line, sizeof(line),
-			 "#   queue pair %u (0x%x): of %u acts %u posted, %u done (%s%s); of %u messages %u receives, %u taken (%s)%s\n", nth_of(p, s), s->qp->qp_num, s->out->n, s->posted, s->done, s->done < s->out->n ? kinds[next->kind].name : "-",
-			 s->done < s->out->n && next->quiet ? ", quiet" : "", s->in->nmessages, s->given, s->taken, in ? kinds[in->kind].name : "-",
-			 s->draining ? ", draining" : "");
+	const char *doing = s->done < s->out->n ? kinds[next->kind].name : "-", *quiet = s->done < s->out->n && next->quiet ? ", quiet" : "";
+	int n = snprintf(line, sizeof(line), "#   queue pair %u (0x%x): of %u acts %u posted, %u done (%s%s); of %u messages %u receives, "
+			 "%u taken (%s)%s\n", nth_of(p, s), s->qp->qp_num, s->out->n, s->posted, s->done, doing, quiet, s->in->nmessages,
+			 s->given, s->taken, in ? kinds[in->kind].name : "-", s->draining ? ", draining" : "");
 	(void)!write(STDERR_FILENO, line, n);
 }
 
