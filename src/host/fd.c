@@ -5,6 +5,7 @@
  */
 #include "host/private.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 enum { MAX_FDS = 1 << 20, WORD_BITS = 64 }; /* descriptors beyond stay open in children */
@@ -37,6 +38,15 @@ void vb_fd_close(int fd)
 	vb_host_lock();
 	vb_fd_close_locked(fd);
 	vb_host_unlock();
+}
+
+int vb_fd_lift(int fd, int least)
+{
+	int lifted = fd < 0 || fd >= least ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, least);
+	if (lifted < 0)
+		return fd;
+	close(fd);
+	return lifted;
 }
 
 void vb_fd_forget(void)

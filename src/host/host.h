@@ -80,6 +80,8 @@ void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*chil
  */
 void vb_fd_own(int fd);
 void vb_fd_close(int fd);
+/* Gives a descriptor that nobody knows yet a number of at least `least`, which it returns; it stays where it is if the limit forbids that. */
+VB_EXPORT int vb_fd_lift(int fd, int least);
 
 /* ---- clock ---- */
 VB_EXPORT uint64_t vb_now_ns(void);

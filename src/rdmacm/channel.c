@@ -19,7 +19,7 @@ static struct vb_cma_channel *channel_of(struct rdma_event_channel *pub)
 	return vb_container_of(pub, struct vb_cma_channel, pub);
 }
 
-int vb_cma_channel_create(struct rdma_event_channel **out)
+int vb_cma_channel_create(int least_fd, struct rdma_event_channel **out)
 {
 	struct vb_cma_channel *ch = calloc(1, sizeof(*ch));
 	int err = ch ? vb_notifier_init(&ch->notifier) : -ENOMEM;
@@ -29,7 +29,7 @@ int vb_cma_channel_create(struct rdma_event_channel **out)
 		return err;
 	}
 	vb_list_init(&ch->events);
-	ch->pub.fd = ch->notifier.fd;
+	ch->pub.fd = ch->notifier.fd = vb_fd_lift(ch->notifier.fd, least_fd);
 	*out = &ch->pub;
 	return 0;
 }
@@ -92,7 +92,7 @@ VB_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (vb_cma_is_faulty(__func__))
 		return NULL;
-	int err = vb_cma_channel_create(&channel);
+	int err = vb_cma_channel_create(0, &channel);
 
 	if (!err)
 		return channel;
@@ -217,7 +217,7 @@ static int migrate(struct vb_cma_id *id, struct rdma_event_channel *channel)
 {
 	struct rdma_event_channel *old = id->pub.channel;
 	bool was_sync = id->sync, sync = !channel;
-	int err = sync ? vb_cma_channel_create(&channel) : 0;
+	int err = sync ? vb_cma_channel_create(0, &channel) : 0;
 
 	if (err)
 		return err;

@@ -308,7 +308,8 @@ void vb_cma_event_wait_acked_locked(struct vb_cma_id *id);
 /* What is left to do with an event in the thread that takes it (event.c); false: it is no news, take the next. */
 bool vb_cma_event_finish(struct vb_cma_event *event);
 
-int vb_cma_channel_create(struct rdma_event_channel **channel);
+/* Its descriptor has a number of at least least_fd (vb_fd_lift). 0 or a negative errno. */
+int vb_cma_channel_create(int least_fd, struct rdma_event_channel **channel);
 void vb_cma_channel_destroy(struct rdma_event_channel *channel);
 
 /* Synchronous ids: takes the next event as the outcome of the call that `call` names; others: 0 at once. 0 or -1 with errno. */

@@ -72,7 +72,7 @@ int vb_cma_id_create(struct rdma_event_channel *channel, void *context, enum rdm
 		     enum ibv_qp_type qp_type, struct vb_cma_id **out)
 {
 	bool sync = !channel;
-	int err = sync ? vb_cma_channel_create(&channel) : 0;
+	int err = sync ? vb_cma_channel_create(0, &channel) : 0;
 
 	if (err)
 		return err;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "rdmacm/cma.h"
 #include "rsocket/rs.h"
 
 enum { RESOLVE_MS = 2000, ATTEMPTS = 4 };
@@ -28,12 +29,21 @@ static void apply_options(struct vb_rs *s)
 		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos, sizeof(s->options.tos));
 }
 
+static int open_channel(struct vb_rs *s)
+{
+	int err = vb_cma_channel_create(VB_RS_FIRST_NUMBER, &s->channel);
+
+	if (!err)
+		fcntl(s->channel->fd, F_SETFL, O_NONBLOCK);
+	return err;
+}
+
 int vb_rs_connect_open(struct vb_rs *s)
 {
-	s->channel = rdma_create_event_channel();
-	if (!s->channel)
-		return -errno;
-	fcntl(s->channel->fd, F_SETFL, O_NONBLOCK);
+	int err = open_channel(s);
+
+	if (err)
+		return err;
 	return rdma_create_id(s->channel, &s->id, s, RDMA_PS_TCP) ? -errno : 0;
 }
 
@@ -304,12 +314,10 @@ static bool has_request(struct vb_rs *s)
 static int number_child(struct vb_rs *child)
 {
 	VB_UNCANCELLED;
-	child->channel = rdma_create_event_channel();
-	int err = child->channel ? 0 : -errno;
-	if (!err) {
-		fcntl(child->channel->fd, F_SETFL, O_NONBLOCK);
+	int err = open_channel(child);
+
+	if (!err)
 		err = rdma_migrate_id(child->id, child->channel) ? -errno : 0;
-	}
 	if (!err)
 		err = vb_rs_publish(child, child->channel->fd);
 	int fd = err ? err : child->fd;

@@ -23,7 +23,7 @@ int vb_rs_datagram_open(struct vb_rs *s)
 	vb_list_init(&d->early);
 	d->epfd = epoll_create1(EPOLL_CLOEXEC);
 	s->datagram = d;
-	int fd = socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), VB_RS_FIRST_NUMBER);
 	if (d->epfd < 0 || fd < 0 || epoll_ctl(d->epfd, EPOLL_CTL_ADD, fd, &event)) {
 		int err = -errno;
 		if (fd >= 0)

@@ -9,7 +9,9 @@
  *	                                                             └── sleepers: who waits for what happens     (wait.c)
  *
  * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So it is nobody else's number,
- * and ordinary descriptors may stand beside it in rpoll.
+ * and ordinary descriptors may stand beside it in rpoll. Numbers begin beyond those that a program opens first: who keeps a
+ * descriptor for each socket (rdma-core's librspreload does) and opens it before the socket can count on the lower number for it, whatever
+ * our threads open and close meanwhile.
  *
  * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that waits polls the CQ for
  * polling_time, then arms it and sleeps in poll(2). It may find what another thread waits for; therefore sleepers are listed with an
@@ -191,6 +193,8 @@ static inline int vb_rs_take_error_locked(struct vb_rs *s)
 
 /* A socket without a number and with one reference. NULL: ENOMEM. */
 struct vb_rs *vb_rs_create(int domain, int type);
+/* Where numbers begin, as long as the limit allows that many descriptors. */
+enum { VB_RS_FIRST_NUMBER = 256 };
 /* Gives it its number, and the table a reference. 0 or -ENOMEM. */
 int vb_rs_publish(struct vb_rs *s, int fd);
 /* The socket with this number, referenced; NULL: none. */

@@ -652,6 +652,7 @@ void vb_notifier_wake(struct vb_notifier *n) { }
 void vb_notifier_clear(struct vb_notifier *n) { }
 int vb_notifier_may_wait(const struct vb_notifier *n) { return -EAGAIN; }
 int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence) { return -EAGAIN; }
+int vb_fd_lift(int fd, int least) { return fd; }
 
 /* ---- start ---- */
 

@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <infiniband/ib.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 
 #include "rs.h"
@@ -114,6 +115,62 @@ static void accept__nothing_waits(void **state)
 	set_blocking(l.fd, false);
 	assert_refused(EAGAIN, raccept(l.fd, NULL, NULL));
 	assert_ok(rclose(l.fd));
+}
+
+/* As rdma-core's librspreload: it opens a descriptor for the program, and then the socket behind it. */
+static int open_null(void)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* What another thread closes between the two leaves a lower number free. */
+static int open_with_a_gap_below(void)
+{
+	int below = open_null(), fd = open_null();
+
+	assert_true(below < fd);
+	close(below);
+	return fd;
+}
+
+static void numbers__above_what_was_opened_before(void **state)
+{
+	struct listener l = listen_at("127.0.0.1");
+	int opened[3] = { open_with_a_gap_below() }, stream = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	assert_true(stream > opened[0]);
+	connect_to(stream, &l);
+	wait_for(l.fd, POLLIN);
+	opened[1] = open_with_a_gap_below();
+	int accepted = raccept(l.fd, NULL, NULL);
+	assert_true(accepted > opened[1]);
+	opened[2] = open_with_a_gap_below();
+	int datagram = rsocket(AF_INET, SOCK_DGRAM, 0);
+	assert_true(datagram > opened[2]);
+	for (int i = 0; i < 3; i++)
+		close(opened[i]);
+	assert_ok(rclose(datagram));
+	assert_ok(rclose(accepted));
+	assert_ok(rclose(stream));
+	assert_ok(rclose(l.fd));
+}
+
+/* Where the limit leaves no room there, any number will do. */
+static void numbers__under_a_low_limit(void **state)
+{
+	struct rlimit before, low;
+
+	assert_ok(getrlimit(RLIMIT_NOFILE, &before));
+	low = before;
+	low.rlim_cur = 128;
+	assert_ok(setrlimit(RLIMIT_NOFILE, &low));
+	struct ends e = connected("127.0.0.1");
+	assert_true(e.client < 128 && e.server < 128);
+	close_ends(&e);
+	assert_ok(setrlimit(RLIMIT_NOFILE, &before));
 }
 
 static void connect__refused(void **state)
@@ -1089,6 +1146,8 @@ int main(void)
 		cmocka_unit_test(poll__while_another_thread_connects),
 		cmocka_unit_test(connect__on_each_address),
 		cmocka_unit_test(names__of_both_ends),
+		cmocka_unit_test(numbers__above_what_was_opened_before),
+		cmocka_unit_test(numbers__under_a_low_limit),
 		cmocka_unit_test(stream__between_gids),
 		cmocka_unit_test(stream__is_read_and_written_like_a_file),
 		cmocka_unit_test(accept__names_the_peer),
