@@ -37,7 +37,9 @@ struct vb_arena_head {
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
 	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/segment.h) */
 	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/fence.h) */
-	uint64_t reserved2[4];
+	/* Goes up when what allows an access may have ended, and in the end stays VB_REVISION_LAST, which never holds (adapter/shortcut.h). */
+	_Atomic(uint32_t) revision;
+	uint32_t reserved2[7];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/*
 	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with VB_ASLEEP_LEADER the eventfd of the
@@ -49,10 +51,14 @@ _Static_assert(sizeof(struct vb_arena_head) <= 4096, "one page");
 _Static_assert(offsetof(struct vb_arena_head, slots) == 64, "layout");
 _Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
 
+#define VB_REVISION_LAST UINT32_MAX
+
 /* This process's arena, made by vb_arena_start. NULL before, and in a forked child until it starts its own. */
 extern struct vb_arena_head *vb_arena;
 
 int vb_arena_start(void);
+/* Nothing that was found before may be relied on by whoever begins a busy section after this. */
+void vb_arena_revise(void);
 /* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
 bool vb_arena_is_made(void);
 int vb_arena_fd(void);

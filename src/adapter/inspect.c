@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "adapter/arena.h"
 #include "adapter/progress.h"
 #include "base/log.h"
 #include "host/capture.h"
@@ -54,6 +55,7 @@ static void show_all(bool is_shown)
 		atomic_store(&qp->is_shown, is_shown);
 		vb_qp_unref(qp);
 	}
+	vb_arena_revise();
 }
 
 static void end_capture(struct visitor *v)

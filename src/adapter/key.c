@@ -105,8 +105,9 @@ void vb_key_publish(uint32_t key, const struct vb_key_meaning *m)
 
 void vb_key_revoke(uint32_t key)
 {
-	/* Sequentially consistent: pairs with the fence at the start of a busy section. */
+	/* Sequentially consistent, both: they pair with the fence at the start of a busy section. */
 	atomic_store(&vb_key_entry(key)->key, 0);
+	vb_arena_revise();
 }
 
 void vb_key_release(uint32_t key)

@@ -377,6 +377,18 @@ struct vb_sq {
 _Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
 _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
 
+/* How the next WRITE may go (adapter/shortcut.h); under sq.lock. */
+struct vb_shortcut {
+	const _Atomic(uint32_t) *their_revision_at;
+	_Atomic(uint32_t) *busy; /* the word that says that the target's memory is used */
+	uint32_t their_revision, our_revision;
+	uint32_t rkey, lkey;
+	uint64_t to, from;       /* the addresses of both regions, as requests have them; the source is where its address says */
+	uint8_t *there;          /* where the target's first byte is in this process */
+	uint32_t to_bytes, from_bytes; /* to_bytes 0: there is none */
+};
+_Static_assert(sizeof(struct vb_shortcut) == VB_CACHE_LINE, "one cache line");
+
 struct vb_qp_init_attr {
 	enum ibv_qp_type type;
 	struct vb_cq *send_cq, *recv_cq; /* of an XRC_SEND QP: the same; of an XRC_RECV QP: NULL */
@@ -395,7 +407,7 @@ enum {
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where the whole is aligned to a line.
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for receives, where the whole is aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
@@ -417,6 +429,7 @@ struct vb_qp {
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
 	pthread_mutex_t ctl;
+	struct vb_shortcut shortcut;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
@@ -433,7 +446,8 @@ struct vb_qp {
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
-_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, rq) == 256, "lines");
+_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, shortcut) % VB_CACHE_LINE == 0 &&
+	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
 
 /* pd: NULL for an XRC_RECV QP. */
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);

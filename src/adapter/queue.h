@@ -114,6 +114,13 @@ static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
 /* Carries out and completes the oldest entry, which is local and not sent yet; false: the QP has failed over it. sq.lock is held. */
 bool vb_sq_execute(struct vb_qp *qp);
 
+/* Completions of a queue pair whose CQ has overrun get lost: it cannot go on. */
+static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
+	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
+}
+
 /* Will the program hear of its success? */
 static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
 {

@@ -11,6 +11,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
+#include "adapter/shortcut.h"
 #include "adapter/status.h"
 #include "adapter/tally.h"
 #include "adapter/tags.h"
@@ -389,16 +390,9 @@ static bool may_send(enum ibv_qp_state state)
 	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
 }
 
-/* A queue pair whose completions get lost cannot go on. */
-static bool loses_completions(const struct vb_qp *qp)
-{
-	return atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
-	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
-}
-
 static bool is_broken(const struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || loses_completions(qp);
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || vb_qp_loses_completions(qp);
 }
 
 /* A request that any connected queue pair takes, and of whose execution nobody wants to know more than its completion. */
@@ -438,12 +432,21 @@ static inline void take_turn(struct vb_qp *qp, bool writes)
 		vb_turn_take(qp, writes);
 }
 
-/* The shortest way, of what latency is measured by. False: nothing has happened. */
+/* A WRITE that was carried out before anything was noted of it. */
+static inline void complete_unnoted(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
+	if (vb_sq_signals(qp, wr->send_flags))
+		announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
+	take_turn(qp, true);
+}
+
+/* Straight from the work request. False: nothing has happened. */
 static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
-	if (!is_plain(qp, wr) || !is_its_turn(sq, wr) || !path || !path->express || vb_unlikely(loses_completions(qp)) ||
+	if (!is_plain(qp, wr) || !is_its_turn(sq, wr) || !path || !path->express || vb_unlikely(vb_qp_loses_completions(qp)) ||
 	    vb_unlikely(!has_room(sq)) || atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
 		return false;
 	switch (path->express(qp, wr)) {
@@ -451,29 +454,22 @@ static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return false;
 	case VB_EXPRESS_SENT:
 		note_sent(sq, wr);
+		take_turn(qp, false);
 		break;
 	case VB_EXPRESS_DONE:
-		sq->head = sq->sent = ++sq->tail;
-		if (vb_sq_signals(qp, wr->send_flags))
-			announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
+		complete_unnoted(qp, wr);
 	}
-	take_turn(qp, wr->opcode == IBV_WR_RDMA_WRITE);
 	return true;
 }
 
-int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* sq.lock is held. */
+static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
-	vb_lock(&qp->sq.lock);
-	if (wr && express(qp, wr)) {
-		vb_unlock(&qp->sq.lock);
-		return 0;
-	}
 	uint32_t before = qp->sq.tail;
 	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
 		if (bad)
 			*bad = wr;
-		vb_unlock(&qp->sq.lock);
 		return refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
 	}
 	while (!err && wr) {
@@ -493,8 +489,59 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 		flush_sends(qp);
 	else if (qp->sq.sent != qp->sq.tail && path)
 		path->send(qp);
+	return err;
+}
+
+/*
+ * Of the following each has sq.lock and lets go of it. What comes behind a shortcut, or instead of it, stands apart: the shortcut's own
+ * store would wait behind those of the registers that the rest needs.
+ */
+static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	vb_shortcut_leave(&qp->shortcut);
+	complete_unnoted(qp, wr);
+	vb_unlock(&qp->sq.lock);
+	return 0;
+}
+
+static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
+{
+	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+	return finish_shortcut(qp, wr);
+}
+
+static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
 	vb_unlock(&qp->sq.lock);
 	return err;
+}
+
+/* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else the long one. */
+static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	const struct vb_sq *sq = &qp->sq;
+	uint8_t *to;
+	if (vb_unlikely(!wr || !vb_shortcut_fits(&qp->shortcut, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
+	    vb_unlikely(!(to = vb_shortcut_enter(&qp->shortcut, wr))))
+		return post_the_long_way(qp, wr, bad);
+	if (wr->sg_list->length != 8)
+		return copy_and_finish_shortcut(qp, wr, to);
+	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
+	return finish_shortcut(qp, wr);
+}
+
+static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	vb_lock(&qp->sq.lock);
+	return post_locked(qp, wr, bad);
+}
+
+int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	if (vb_unlikely(!vb_lock_try_as_owner(&qp->sq.lock, vb_lock_self())))
+		return wait_and_post(qp, wr, bad);
+	return post_locked(qp, wr, bad);
 }
 
 /* A receive posted in the error state is flushed at once, behind those before it. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "adapter/shortcut.h"
 #include "base/log.h"
 
 static struct vb_tally **slot_of(struct vb_qp *qp, unsigned op)
@@ -65,6 +66,14 @@ static int check(struct vb_qp *qp, unsigned ops)
 	return 0;
 }
 
+static void start_counting_sends(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq.lock);
+	qp->watched |= VB_WATCH_COUNT;
+	vb_shortcut_forget(&qp->shortcut);
+	vb_unlock(&qp->sq.lock);
+}
+
 int vb_qp_attach_tally(struct vb_qp *qp, struct vb_tally *tally, unsigned ops)
 {
 	if (ops & ~(unsigned)VB_TALLY_OPS)
@@ -79,7 +88,7 @@ int vb_qp_attach_tally(struct vb_qp *qp, struct vb_tally *tally, unsigned ops)
 	if (!err && (ops & IBV_QP_ATTACH_COMP_CNTR_OP_RECV))
 		qp->counts_receives = true;
 	if (!err && (ops & ~(unsigned)IBV_QP_ATTACH_COMP_CNTR_OP_RECV))
-		qp->watched |= VB_WATCH_COUNT;
+		start_counting_sends(qp);
 	pthread_mutex_unlock(&qp->ctl);
 	return err;
 }

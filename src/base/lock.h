@@ -66,7 +66,8 @@ void vb_lock_wait(struct vb_lock *l, uintptr_t self);
 /* False also where this thread has the lock already. */
 static inline bool vb_lock_try_as_owner(struct vb_lock *l, uintptr_t self)
 {
-	if (atomic_load_explicit(&l->owner, memory_order_relaxed) != (self | VB_LOCK_OWNS) || atomic_load_explicit(&l->inside, memory_order_relaxed))
+	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) != (self | VB_LOCK_OWNS), 0) ||
+	    __builtin_expect(atomic_load_explicit(&l->inside, memory_order_relaxed), 0))
 		return false;
 	atomic_store_explicit(&l->inside, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);

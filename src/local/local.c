@@ -208,6 +208,7 @@ static void update(struct vb_qp *qp)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS);
+	vb_arena_revise(); /* it may grant less, or hold back what is posted */
 	if (state == IBV_QPS_SQD)
 		vb_requester_await_acks(l);
 	ring_peer(l);
@@ -219,6 +220,7 @@ static void update(struct vb_qp *qp)
  */
 void vb_fence_users(void)
 {
+	vb_arena_revise();
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
 		return;
@@ -300,6 +302,7 @@ static void end_receive(struct vb_local_qp *l)
 static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
+	vb_shortcut_forget(&qp->shortcut);
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);

@@ -10,12 +10,13 @@
 #include "adapter/key.h"
 #include "adapter/path.h"
 #include "adapter/queue.h"
+#include "adapter/shortcut.h"
 #include "adapter/xrc_share.h"
 #include "host/fence.h"
 #include "local/peer.h"
 
 enum {
-	VB_SLICE_BYTES = 1 << 20, /* moved at a time, so that no call blocks for long and no lock is held for long */
+	VB_SLICE_BYTES = VB_SHORTCUT_BYTES, /* moved at a time, so that no call blocks for long and no lock is held for long */
 	VB_SERVE_BATCH = 64,      /* slots executed in one go */
 };
 
@@ -55,6 +56,7 @@ struct vb_local_qp {
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
 		_Atomic(uint8_t) looks, patience;   /* for acks since the last slot, and how many of them leave the peer's ack alone */
 		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
+		uint8_t alike;                      /* express WRITEs in a row by the same keys that took no shortcut, modulo 256 */
 		bool bound;
 		bool waiting;                       /* give_up runs: the peer's QP does not respond */
 	} req;
@@ -135,6 +137,14 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
 /* Where the next one will be written. */
 const void *vb_requester_next_slot(const struct vb_local_qp *l);
+
+/* Where this process can store what a WRITE brings to this range, for the peer grants it; NULL: it takes the long way. In a busy section. */
+void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length);
+
+/* ---- shortcut.c: sq.lock is held ---- */
+
+/* An express WRITE was carried out, by the way to which there was no shortcut. */
+void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 
 /* ---- responder.c: resp_lock is held ---- */
 

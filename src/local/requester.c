@@ -529,14 +529,25 @@ static const void *piece_of(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 	return wr->send_flags & IBV_SEND_INLINE ? (const void *)(uintptr_t)s->addr : vb_key_find(s, 0, l->qp->pd->number);
 }
 
+static inline void *reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length)
+{
+	uint64_t va;
+	if (vb_unlikely(!responds(l) || !may_access(l, rkey, addr, length, IBV_ACCESS_REMOTE_WRITE, &va)))
+		return NULL;
+	return target_here(l, rkey, va, length, true);
+}
+
+void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length)
+{
+	return reach(l, rkey, addr, length);
+}
+
 /* As move_whole. */
 static bool write_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
-	uint64_t length = wr->sg_list->length, va;
-	if (vb_unlikely(!responds(l) || !may_access(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length, IBV_ACCESS_REMOTE_WRITE, &va)))
-		return false;
+	uint64_t length = wr->sg_list->length;
+	void *theirs = reach(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length);
 	const void *ours = piece_of(l, wr);
-	void *theirs = target_here(l, wr->wr.rdma.rkey, va, length, true);
 	if (vb_unlikely(!ours || !theirs))
 		return false;
 	vb_copy_ordered(theirs, ours, length);
@@ -558,6 +569,8 @@ static enum vb_express express_write(struct vb_local_qp *l, const struct ibv_sen
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	bool done = write_whole(l, wr);
 	vb_busy_end(l, VB_STREAM_REQUEST);
+	if (vb_likely(done))
+		vb_shortcut_learn(l, wr);
 	return done ? VB_EXPRESS_DONE : VB_EXPRESS_NOT;
 }
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Shortcuts: what was found out about a queue pair's last WRITEs, so that the next one from the same region into the same region is a few
+ * comparisons and a copy. A path that carries WRITEs out by stores makes it (local/shortcut.c), under sq.lock; posts take it, under the
+ * same lock (sq.c).
+ *
+ * Nothing is checked less than on the long way. All that the long way looks at, and that changes without sq.lock, is covered by the revisions of
+ * two arenas (adapter/arena.h), this process's and the target's owner's. They are read before all that is noted here is looked at, and are
+ * looked at again where a use would look at the key:
+ *
+ *	user of memory                        who revokes
+ *	busy = odd                            key = 0, or whatever ends
+ *	light fence                           revision + 1
+ *	are the revisions as they were?       heavy fence
+ *	stores                                is it busy? waits
+ *	busy = even
+ *
+ * Of what changes under sq.lock, the queue's positions are looked at each time, and who ends the connection forgets its shortcut.
+ */
+#ifndef VB_ADAPTER_SHORTCUT_H
+#define VB_ADAPTER_SHORTCUT_H
+
+#include "adapter/arena.h"
+#include "adapter/object.h"
+#include "adapter/ranges.h"
+
+enum { VB_SHORTCUT_BYTES = 1 << 20 }; /* of a WRITE, at most: no call blocks for long */
+
+static inline void vb_shortcut_forget(struct vb_shortcut *s)
+{
+	s->to_bytes = 0;
+}
+
+/* Is [addr, addr + length) in [start, start + bytes)? */
+static inline bool vb_shortcut_covers(uint64_t start, uint32_t bytes, uint64_t addr, uint32_t length)
+{
+	uint64_t offset = addr - start;
+	return offset <= bytes && length <= bytes - offset;
+}
+
+/* Does it lead from where this request's bytes are to where they shall go? */
+static inline bool vb_shortcut_fits(const struct vb_shortcut *s, const struct ibv_send_wr *wr, uint32_t max_inline)
+{
+	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
+	if (wr->next || *entries != 1 || wr->opcode != IBV_WR_RDMA_WRITE ||
+	    (wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) || wr->wr.rdma.rkey != s->rkey)
+		return false;
+	const struct ibv_sge *from = wr->sg_list;
+	if (from->length - 1 >= VB_SHORTCUT_BYTES || !vb_shortcut_covers(s->to, s->to_bytes, wr->wr.rdma.remote_addr, from->length))
+		return false;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return from->length <= max_inline;
+	return from->lkey == s->lkey && vb_shortcut_covers(s->from, s->from_bytes, from->addr, from->length);
+}
+
+static inline void vb_shortcut_leave(const struct vb_shortcut *s)
+{
+	atomic_store_explicit(s->busy, atomic_load_explicit(s->busy, memory_order_relaxed) + 1, memory_order_release);
+}
+
+/* Where the bytes of a request that fits shall go; the caller stores them there and leaves. NULL: something has changed since. */
+static inline uint8_t *vb_shortcut_enter(const struct vb_shortcut *s, const struct ibv_send_wr *wr)
+{
+	atomic_store_explicit(s->busy, atomic_load_explicit(s->busy, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (vb_likely(atomic_load_explicit(&vb_arena->revision, memory_order_acquire) == s->our_revision) &&
+	    vb_likely(atomic_load_explicit(s->their_revision_at, memory_order_acquire) == s->their_revision))
+		return s->there + (wr->wr.rdma.remote_addr - s->to);
+	vb_shortcut_leave(s);
+	return NULL;
+}
+
+#endif

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * WRITEs by the same keys again and again, for which a path may remember what it has found out: whatever allowed them ends in between, and
+ * the next one is refused as the first would have been, on its own queue pair, without a byte of it.
+ */
+#include "rc.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { WORD = 8, TIMES = 100, HALF = 32768 };
+
+/* The passive end's second region, of the same buffer, by which the active one writes: it can end without the first. */
+static struct ibv_mr *open_second(struct end *e, const struct params *p)
+{
+	struct ibv_mr *mr;
+	rc_start(e, p);
+	CHECK(mr = ibv_reg_mr(e->pd, e->buf, p->bytes, p->mr_access));
+	tell(e, mr->rkey);
+	return mr;
+}
+
+static int write_word(struct end *e, uint32_t rkey, uint64_t id, uint64_t remote_at)
+{
+	rc_set_word(e->buf, id);
+	return rc_post(e, &(struct op){ .id = id, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = remote_at, .rkey = rkey });
+}
+
+/* The active end's, each to another word. */
+static void write_again_and_again(struct end *e, uint32_t rkey)
+{
+	for (unsigned i = 1; i <= TIMES; i++) {
+		CHECK_EQ(write_word(e, rkey, i, i * WORD), 0);
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void verify_words(struct end *e)
+{
+	for (unsigned i = 1; i <= TIMES; i++)
+		CHECK_EQ(rc_word(e->buf + i * WORD), i);
+}
+
+/* Another one, which fails, and does so for good. */
+static void is_refused(struct end *e, uint32_t rkey, uint64_t remote_at, enum ibv_wc_status status)
+{
+	CHECK_EQ(write_word(e, rkey, 999, remote_at), 0);
+	rc_expect(e->scq, 999, status);
+	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	CHECK_EQ(write_word(e, rkey, 1000, remote_at), 0);
+	rc_expect(e->scq, 1000, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void reconnect(struct end *e)
+{
+	meet(e);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	meet(e);
+	e->peer = rc_connect(e, e->qp);
+}
+
+/* ---- what ends at the target ---- */
+
+/* The active end writes; then the passive one does this, and the next WRITE is refused; then they connect anew, and all is well again. */
+static void ends_by(struct end *e, struct params p, void (*change)(struct end *e, struct ibv_mr **mr), enum ibv_wc_status status)
+{
+	if (e->passive) {
+		struct ibv_mr *mr = open_second(e, &p);
+		meet(e);
+		verify_words(e);
+		change(e, &mr);
+		rc_set(e->buf, p.bytes, 0x77);
+		meet(e);
+		meet(e);
+		VERIFY_BYTE(e->buf, p.bytes, 0x77);
+		reconnect(e);
+		meet(e);
+		verify_words(e);
+		if (mr)
+			CHECK_EQ(ibv_dereg_mr(mr), 0);
+	} else {
+		rc_start(e, &p);
+		uint32_t rkey = hear(e);
+		write_again_and_again(e, rkey);
+		meet(e);
+		meet(e);
+		is_refused(e, rkey, WORD, status);
+		meet(e);
+		reconnect(e);
+		write_again_and_again(e, e->peer.rkey);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+static void deregister(struct end *e, struct ibv_mr **mr)
+{
+	CHECK_EQ(ibv_dereg_mr(*mr), 0);
+	*mr = NULL;
+}
+
+static void deregister_and_use_its_place(struct end *e, struct ibv_mr **mr)
+{
+	deregister(e, mr);
+	CHECK(*mr = ibv_reg_mr(e->pd, e->buf, e->p.bytes, e->p.mr_access));
+}
+
+static void take_its_rights(struct end *e, struct ibv_mr **mr)
+{
+	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), 0);
+}
+
+static void show_its_other_half(struct end *e, struct ibv_mr **mr)
+{
+	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, e->buf + HALF, HALF, 0), 0);
+}
+
+static void take_the_rights_of_the_queue_pair(struct end *e, struct ibv_mr **mr)
+{
+	struct ibv_qp_attr a = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
+	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_ACCESS_FLAGS), 0);
+}
+
+static void stop_the_queue_pair(struct end *e, struct ibv_mr **mr)
+{
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+}
+
+static void target__deregistered(struct end *e) { ends_by(e, params(), deregister, IBV_WC_REM_ACCESS_ERR); }
+static void target__registered_anew(struct end *e) { ends_by(e, params(), deregister_and_use_its_place, IBV_WC_REM_ACCESS_ERR); }
+static void target__not_writable_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
+static void target__moved(struct end *e) { ends_by(e, params(), show_its_other_half, IBV_WC_REM_ACCESS_ERR); }
+static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_ACCESS_ERR); }
+
+static void queue_pair__answers_nothing(struct end *e)
+{
+	struct params p = params();
+	p.timeout = 8;
+	p.retry_cnt = 1;
+	ends_by(e, p, stop_the_queue_pair, IBV_WC_RETRY_EXC_ERR);
+}
+
+static void target__of_another_domain(struct end *e)
+{
+	struct params p = params();
+	if (e->passive) {
+		struct ibv_mr *mr = open_second(e, &p);
+		struct ibv_pd *pd;
+		CHECK(pd = ibv_alloc_pd(e->ctx));
+		meet(e);
+		CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
+		rc_set(e->buf, p.bytes, 0x77);
+		meet(e);
+		meet(e);
+		VERIFY_BYTE(e->buf, p.bytes, 0x77);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		CHECK_EQ(ibv_dealloc_pd(pd), 0);
+	} else {
+		rc_start(e, &p);
+		uint32_t rkey = hear(e);
+		write_again_and_again(e, rkey);
+		meet(e);
+		meet(e);
+		is_refused(e, rkey, WORD, IBV_WC_REM_ACCESS_ERR);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+/* A type 2 window, that the active end itself invalidates with a message. */
+static void window__invalidated_by_the_writer(struct end *e)
+{
+	struct params p = params();
+	p.mr_access |= IBV_ACCESS_MW_BIND;
+	rc_start(e, &p);
+	if (e->passive) {
+		struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
+		CHECK(mw);
+		uint32_t rkey = ibv_inc_rkey(mw->rkey);
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 1, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
+			.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = { e->mr, (uintptr_t)e->buf, HALF, IBV_ACCESS_REMOTE_WRITE } },
+		};
+		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+		rc_recv(e, 2, HALF, WORD);
+		tell(e, rkey);
+		struct ibv_wc wc = rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.wc_flags & IBV_WC_WITH_INV, IBV_WC_WITH_INV);
+		verify_words(e);
+		rc_set(e->buf, HALF, 0x77);
+		meet(e);
+		meet(e);
+		VERIFY_BYTE(e->buf, HALF, 0x77);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+		CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	} else {
+		uint32_t rkey = hear(e);
+		write_again_and_again(e, rkey);
+		struct ibv_sge sge = { (uintptr_t)e->buf, WORD, e->mr->lkey };
+		struct ibv_send_wr *bad, wr = { .wr_id = 3, .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED,
+						.invalidate_rkey = rkey, .sg_list = &sge, .num_sge = 1 };
+		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
+		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
+		meet(e);
+		is_refused(e, rkey, WORD, IBV_WC_REM_ACCESS_ERR);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+static void target__ends_where_it_ends(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	for (int way = 0; way < 4; way++) {
+		static const int64_t past[] = { 1, WORD, -WORD - 65536, -1 - 65536 };
+		if (e->passive) {
+			meet(e);
+			CHECK_EQ(rc_word(e->buf + p.bytes - WORD), 7);
+			reconnect(e);
+			continue;
+		}
+		write_again_and_again(e, e->peer.rkey);
+		CHECK_EQ(write_word(e, e->peer.rkey, 7, p.bytes - WORD), 0);
+		rc_expect(e->scq, 7, IBV_WC_SUCCESS);
+		is_refused(e, e->peer.rkey, p.bytes - WORD + past[way], IBV_WC_REM_ACCESS_ERR);
+		meet(e);
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* ---- what ends at the source ---- */
+
+static void source__deregistered(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	if (!e->passive) {
+		struct ibv_mr *mr;
+		CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, 0));
+		for (unsigned i = 1; i <= TIMES; i++) {
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i % 8 * WORD, .len = WORD, .remote_at = WORD, .lkey = mr->lkey);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		uint32_t lkey = mr->lkey;
+		rc_set_word(e->buf, 5);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = WORD, .lkey = lkey);
+		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
+	}
+	meet(e);
+	if (e->passive)
+		CHECK_EQ(rc_word(e->buf + WORD), 0);
+	rc_finish(e);
+}
+
+static void source__ends_where_it_ends(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	for (int way = 0; way < 2; way++) {
+		if (e->passive) {
+			reconnect(e);
+			continue;
+		}
+		write_again_and_again(e, e->peer.rkey);
+		uint64_t at = way ? p.bytes - WORD + 1 : (uint64_t)-1;
+		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .at = at, .len = WORD, .remote_at = 0);
+		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* The same bytes by a key that is none, or is of something else. */
+static void source__by_another_key(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	for (int way = 0; way < 2; way++) {
+		if (e->passive) {
+			reconnect(e);
+			continue;
+		}
+		uint64_t other[2] = { 0 };
+		struct ibv_mr *mr;
+		CHECK(mr = ibv_reg_mr(e->pd, other, sizeof(other), 0));
+		write_again_and_again(e, e->peer.rkey);
+		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 0, .lkey = way ? mr->lkey : e->mr->lkey + 1);
+		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* Inline data needs no key, and there may be only so much of it. */
+static void source__inline(struct end *e)
+{
+	struct params p = params();
+	uint64_t words[9];
+	rc_start(e, &p);
+	for (uint64_t i = 1; i <= TIMES && !e->passive; i++) {
+		struct ibv_sge sge = { (uintptr_t)words, WORD, (uint32_t)rc_hash(i) };
+		words[0] = i;
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = i * WORD, .flags = IBV_SEND_INLINE);
+		words[0] = 0;
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+	if (!e->passive) {
+		struct ibv_sge sge = { (uintptr_t)words, sizeof(words), e->mr->lkey };
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .flags = IBV_SEND_INLINE }), ENOMEM);
+	}
+	meet(e);
+	if (e->passive)
+		verify_words(e);
+	rc_finish(e);
+}
+
+/* ---- the queue pair's own state, and its queues ---- */
+
+static void queue__behind_what_waits(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	if (e->passive) {
+		meet(e);
+		rc_pause_ms(30);
+		CHECK_EQ(rc_word(e->buf), 0);
+		rc_recv(e, 1, HALF, WORD);
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+	} else {
+		write_again_and_again(e, e->peer.rkey);
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = WORD);
+		CHECK_EQ(write_word(e, e->peer.rkey, 2, 0), 0);
+		meet(e);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+		rc_expect(e->scq, 2, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive)
+		CHECK_EQ(rc_word(e->buf), 2);
+	rc_finish(e);
+}
+
+static void queue__full_until_polled(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	if (!e->passive) {
+		uint32_t n = p.cap.max_send_wr;
+		write_again_and_again(e, e->peer.rkey);
+		for (uint32_t i = 0; i < n; i++)
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 0, .quiet = i + 1 < n);
+		struct op more = { .id = n, .opcode = IBV_WR_RDMA_WRITE, .len = WORD };
+		CHECK_EQ(rc_post(e, &more), ENOMEM);
+		rc_expect(e->scq, n - 1, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_post(e, &more), 0);
+		rc_expect(e->scq, n, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+static void state__drained(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	if (e->passive) {
+		meet(e);
+		rc_pause_ms(20);
+		CHECK_EQ(rc_word(e->buf), 0);
+	} else {
+		write_again_and_again(e, e->peer.rkey);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
+		CHECK_EQ(write_word(e, e->peer.rkey, 4, 0), 0);
+		meet(e);
+		rc_expect_none(e->scq);
+	}
+	meet(e);
+	if (!e->passive) {
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
+		rc_expect(e->scq, 4, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive)
+		CHECK_EQ(rc_word(e->buf), 4);
+	rc_finish(e);
+}
+
+/* A connection ends, and the next one of the same queue pair, with other numbers, is as good. */
+static void state__connected_anew(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	for (int i = 0; i < 5; i++) {
+		if (!e->passive)
+			write_again_and_again(e, e->peer.rkey);
+		meet(e);
+		if (e->passive) {
+			verify_words(e);
+			rc_set(e->buf, p.bytes, 0);
+		}
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* The CQ overruns by completions of another queue pair: this one cannot go on either. */
+static void cq__overrun_by_another(struct end *e)
+{
+	struct params p = params();
+	p.cqe = 8;
+	rc_start(e, &p);
+	struct ibv_qp *other = rc_make_qp(e);
+	rc_connect(e, other);
+	if (!e->passive) {
+		write_again_and_again(e, e->peer.rkey);
+		for (unsigned i = 0; i <= (unsigned)e->scq->cqe; i++)
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 2048, .qp = other);
+		while (!rc_readable(e->ctx->async_fd, 10000))
+			;
+		rc_set_word(e->buf, 0xbad);
+		rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 4096 });
+		rc_expect_event(e, IBV_EVENT_CQ_ERR);
+	}
+	meet(e);
+	if (e->passive)
+		CHECK_EQ(rc_word(e->buf + 4096), 0);
+	CHECK_EQ(ibv_destroy_qp(other), 0);
+	rc_finish(e);
+}
+
+/* ---- sizes and places ---- */
+
+static void sizes__one_after_the_other(struct end *e)
+{
+	struct params p = params();
+	p.bytes = 3 << 20;
+	rc_start(e, &p);
+	for (unsigned round = 0; round < 200; round++) {
+		uint64_t state = e->seed + round;
+		uint32_t len = rc_below(&state, 4) ? rc_below(&state, 70) : 1 + rc_below(&state, 2 << 20);
+		uint64_t from = rc_below(&state, 1000), to = rc_below(&state, 1000);
+		if (!e->passive) {
+			rc_fill(e->buf + from, len, state);
+			POST(e, .id = round, .opcode = IBV_WR_RDMA_WRITE, .at = from, .len = len, .remote_at = to);
+			rc_expect(e->scq, round, IBV_WC_SUCCESS);
+		}
+		meet(e);
+		if (e->passive)
+			VERIFY(e->buf + to, len, state);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
+/* More than 32 bits count. */
+static void sizes__of_a_large_region(struct end *e)
+{
+	const uint64_t bytes = 5ull << 30, places[] = { 0, (4ull << 30) - 4, (4ull << 30) + 4, bytes - WORD };
+	struct params p = params();
+	rc_start(e, &p);
+	uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct ibv_mr *mr = at == MAP_FAILED ? NULL : ibv_reg_mr(e->pd, at, bytes, p.mr_access);
+	CHECK(mr);
+	tell(e, mr->rkey);
+	tell(e, (uintptr_t)at);
+	uint32_t rkey = hear(e);
+	uint64_t there = hear(e);
+	for (unsigned i = 1; i <= 400 && !e->passive; i++) {
+		uint64_t place = places[i % 100 / 25];
+		rc_set_word(at + place, i);
+		struct ibv_sge sge = { (uintptr_t)at + place, WORD, mr->lkey };
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = there - e->peer.addr + place, .rkey = rkey);
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	for (unsigned k = 0; e->passive && k < 4; k++)
+		CHECK_EQ(rc_word(at + places[k]), k ? 300 + 25 * k + 24 : 400);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	munmap(at, bytes);
+	rc_finish(e);
+}
+
+/* ---- at the same time ---- */
+
+/* Until one is refused. */
+static void write_until_refused(struct end *e, uint32_t rkey)
+{
+	struct ibv_wc wc;
+	uint64_t i = 0;
+	do {
+		i++;
+		CHECK_EQ(write_word(e, rkey, i, i % 64 * WORD), 0);
+		wc = rc_wait(e->scq);
+		CHECK_EQ(wc.wr_id, i);
+	} while (wc.status == IBV_WC_SUCCESS);
+	CHECK_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
+}
+
+/* From the return of ibv_dereg_mr on nothing comes any more, however busy the writer is. */
+static void target__deregistered_meanwhile(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	uint64_t state = e->seed;
+	for (int round = 0; round < (rc_sanitized ? 20 : 100); round++) {
+		if (e->passive) {
+			struct ibv_mr *mr;
+			rc_set(e->buf, 64 * WORD, 0);
+			CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, p.mr_access));
+			tell(e, mr->rkey);
+			while (!rc_word(e->buf + (1 + rc_below(&state, 60)) * WORD))
+				;
+			CHECK_EQ(ibv_dereg_mr(mr), 0);
+			rc_set(e->buf, 64 * WORD, 0x77);
+			for (int i = 0; i < 20; i++)
+				VERIFY_BYTE(e->buf, 64 * WORD, 0x77);
+		} else {
+			write_until_refused(e, hear(e));
+		}
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
+/* Two threads of the active end, by one queue pair, each to its own half. */
+struct writer {
+	struct end *e;
+	uint64_t at;
+	uint32_t posted;
+};
+
+enum { BOTH_WRITE = 2000 };
+static atomic_uint completed;
+
+static void *write_beside_another(void *arg)
+{
+	struct writer *w = arg;
+	struct ibv_wc wc;
+	while (w->posted < BOTH_WRITE) {
+		rc_set_word(w->e->buf + w->at, w->posted + 1);
+		int err = rc_post(w->e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .at = w->at, .len = WORD, .remote_at = w->at });
+		CHECK(err == 0 || err == ENOMEM);
+		w->posted += !err;
+		int n = ibv_poll_cq(w->e->scq, 1, &wc);
+		CHECK(n >= 0 && (!n || wc.status == IBV_WC_SUCCESS));
+		atomic_fetch_add(&completed, n);
+	}
+	return NULL;
+}
+
+static void queue_pair__of_two_threads(struct end *e)
+{
+	struct params p = params();
+	rc_start(e, &p);
+	if (!e->passive) {
+		struct writer w[2] = { { e, 0 }, { e, HALF } };
+		pthread_t thread;
+		CHECK_EQ(pthread_create(&thread, NULL, write_beside_another, &w[1]), 0);
+		write_beside_another(&w[0]);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		for (; atomic_load(&completed) < 2 * BOTH_WRITE; atomic_fetch_add(&completed, 1))
+			CHECK_EQ(rc_wait(e->scq).status, IBV_WC_SUCCESS);
+		rc_expect_none(e->scq);
+	}
+	meet(e);
+	if (e->passive) {
+		CHECK_EQ(rc_word(e->buf), BOTH_WRITE);
+		CHECK_EQ(rc_word(e->buf + HALF), BOTH_WRITE);
+	}
+	rc_finish(e);
+}
+
+static const struct body bodies[] = {
+	BODY(target__deregistered),
+	BODY(target__registered_anew),
+	BODY(target__not_writable_any_more),
+	BODY(target__moved),
+	BODY(target__of_another_domain),
+	BODY(target__ends_where_it_ends),
+	BODY(target__deregistered_meanwhile),
+	BODY(window__invalidated_by_the_writer),
+	BODY(queue_pair__grants_less),
+	BODY(queue_pair__answers_nothing),
+	BODY(queue_pair__of_two_threads),
+	BODY(source__deregistered),
+	BODY(source__ends_where_it_ends),
+	BODY(source__by_another_key),
+	BODY(source__inline),
+	BODY(queue__behind_what_waits),
+	BODY(queue__full_until_polled),
+	BODY(state__drained),
+	BODY(state__connected_anew),
+	BODY(cq__overrun_by_another),
+	BODY(sizes__one_after_the_other),
+	BODY(sizes__of_a_large_region),
+};
+RC_MAIN(bodies)
