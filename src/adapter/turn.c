@@ -21,7 +21,7 @@ static void describe(struct vb_qp *qp, bool writes, struct vb_turn *turn)
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	note(&turn->qp, qp);
 	note(&turn->state, qp->path_state);
-	note(&turn->entry, writes ? (const void *)qp : vb_sq_at(&qp->sq, qp->sq.tail)); /* of a WRITE nothing is noted there */
+	note(&turn->entry, writes ? (const void *)&qp->shortcut : vb_sq_at(&qp->sq, qp->sq.tail));
 	if (path && path->foresee)
 		path->foresee(qp, writes, turn);
 }
