@@ -75,15 +75,10 @@ static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
 	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) & IBV_ACCESS_ON_DEMAND;
 }
 
-/*
- * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an lkey) in domain pd by
- * queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in the owner's address space. length must not
- * be 0: an access to no bytes needs no key.
- */
-static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
-					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
+/* vb_key_check, by the key's entry. */
+static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr, uint64_t length, unsigned access,
+						uint32_t pd, uint32_t qpn, uint64_t *va)
 {
-	const struct vb_key *k = vb_key_at(table, key);
 	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
 		return VB_KEY_UNKNOWN;
 	if (vb_unlikely(atomic_load_explicit(&k->pd, memory_order_relaxed) != pd))
@@ -102,16 +97,27 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 }
 
 /*
+ * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an lkey) in domain pd by
+ * queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in the owner's address space. length must not
+ * be 0: an access to no bytes needs no key.
+ */
+static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
+					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
+{
+	return vb_key_check_at(vb_key_at(table, key), key, addr, length, access, pd, qpn, va);
+}
+
+/*
  * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way refuses it, or sees to
  * what is special about it.
  */
 static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {
-	const struct vb_key *table = vb_key_table(vb_arena);
+	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), s->lkey);
 	uint64_t va;
-	if (vb_unlikely(vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) != VB_KEY_OK))
+	if (vb_unlikely(vb_key_check_at(k, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) != VB_KEY_OK))
 		return NULL;
-	unsigned has = atomic_load_explicit(&vb_key_at(table, s->lkey)->access, memory_order_relaxed);
+	unsigned has = atomic_load_explicit(&k->access, memory_order_relaxed);
 	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
 }
 

@@ -63,7 +63,7 @@ static _Thread_local bool leads_here; /* it is this thread */
 static _Thread_local const void *rounds_for; /* what it makes rounds for now; NULL: it does not */
 static atomic_uint leads;       /* that have ended */
 static unsigned seen_leads;     /* by the progress thread */
-static atomic_bool ticking;     /* it looks in while threads lead now and then */
+atomic_bool vb_progress_ticks;  /* it looks in while threads lead now and then */
 
 static void bump(atomic_uint *counter)
 {
@@ -280,8 +280,6 @@ bool vb_progress_poll(bool found)
 
 /* ---- leading ---- */
 
-bool vb_progress_is_ticking(void) { return atomic_load_explicit(&ticking, memory_order_relaxed); }
-
 /* False: there was nothing. */
 static bool make_rounds(void)
 {
@@ -341,7 +339,7 @@ void vb_progress_lead_no_more(void)
 	atomic_store(&vb_arena->asleep, 0);
 	unsigned n = atomic_fetch_add(&leads, 1);
 	atomic_store(&is_led, false);
-	if (atomic_load(&ticking)) /* pairs with pass(), which looks at asleep after it has stopped ticking */
+	if (atomic_load(&vb_progress_ticks)) /* pairs with pass(), which looks at asleep after it has stopped ticking */
 		return;
 	fall_asleep();
 	if (n % LEADS_TO_TICK == 0 || is_work_waiting())
@@ -396,7 +394,7 @@ static bool keep_ticking(void)
 	bool more = n != seen_leads;
 	seen_leads = n;
 	vb_lock(&vb_progress_lock); /* who puts something off has done so by the return, or finds that he may not */
-	atomic_store(&ticking, more);
+	atomic_store(&vb_progress_ticks, more);
 	vb_unlock(&vb_progress_lock);
 	return more;
 }
@@ -494,7 +492,7 @@ static void forget(void)
 	vb_list_init(&rounds);
 	atomic_store(&spinning, false);
 	atomic_store(&is_led, false);
-	atomic_store(&ticking, false);
+	atomic_store(&vb_progress_ticks, false);
 	started = false;
 	pthread_mutex_init(&start_lock, NULL);
 }

@@ -36,11 +36,12 @@ int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg);
 void vb_progress_lead_no_more(void);
 /* Is the calling thread making the rounds of vb_progress_lead_until(…, arg)? */
 bool vb_progress_leads_for(const void *arg);
+extern atomic_bool vb_progress_ticks;
 /*
  * Do threads lead now and then, so that the progress thread looks within 1 ms at what they leave undone? Exact under vb_progress_lock for what is
  * put off: once it is false, vb_path_settle will be called. Else a hint.
  */
-bool vb_progress_is_ticking(void);
+static inline bool vb_progress_is_ticking(void) { return atomic_load_explicit(&vb_progress_ticks, memory_order_relaxed); }
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

@@ -42,7 +42,7 @@ static inline bool vb_shortcut_covers(uint64_t start, uint32_t bytes, uint64_t a
 static inline bool vb_shortcut_fits(const struct vb_shortcut *s, const struct ibv_send_wr *wr, uint32_t max_inline)
 {
 	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
-	if (wr->next || *entries != 1 || wr->opcode != IBV_WR_RDMA_WRITE ||
+	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->next || *entries != 1 ||
 	    (wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) || wr->wr.rdma.rkey != s->rkey)
 		return false;
 	const struct ibv_sge *from = wr->sg_list;

@@ -10,7 +10,7 @@
 
 enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
 
-static atomic_bool prepared;
+atomic_bool vb_fence_is_prepared;
 
 bool vb_fence_heavy(void)
 {
@@ -24,7 +24,7 @@ bool vb_fence_prepare(void)
 #else
 	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 && vb_fence_heavy();
 #endif
-	atomic_store(&prepared, works);
+	atomic_store(&vb_fence_is_prepared, works);
 	vb_lock_fence = works ? vb_fence_others : NULL;
 	return works;
 }
@@ -33,9 +33,4 @@ void vb_fence_others(void)
 {
 	if (!vb_fence_heavy())
 		vb_sleep_ns(STORE_NS);
-}
-
-bool vb_fence_is_light(void)
-{
-	return atomic_load_explicit(&prepared, memory_order_relaxed);
 }

@@ -16,8 +16,9 @@
 
 /* Prepares this process for both sides. False: the kernel does not have it, and both need full fences. Again in a forked child. */
 bool vb_fence_prepare(void);
+extern atomic_bool vb_fence_is_prepared;
 /* Do light fences suffice here, towards a side whose heavy ones work? */
-bool vb_fence_is_light(void);
+static inline bool vb_fence_is_light(void) { return atomic_load_explicit(&vb_fence_is_prepared, memory_order_relaxed); }
 /* False: nothing has happened. */
 bool vb_fence_heavy(void);
 /* The same in a process that was prepared: should it have forbidden itself the call since, it waits until any processor's stores are seen. */

@@ -130,9 +130,18 @@ void vb_requester_take_last_acks(struct vb_local_qp *l);
 void vb_requester_await_acks(struct vb_local_qp *l);
 /* Completes what an ack in the peer's slots covers; nothing fails over it. */
 void vb_requester_take_told(struct vb_local_qp *l);
-/* Has the peer acknowledged more, and does a completion depend on it? In its ack, or in its slots. Without locks: hints. */
+/* Does something depend on an ack that has not come yet? */
+static inline bool vb_requester_awaits(const struct vb_local_qp *l)
+{
+	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
+}
+/* Has the peer acknowledged more of that? In its ack, or in its slots. Without locks: hints. */
 bool vb_requester_has_news(struct vb_local_qp *l);
-bool vb_requester_is_told(const struct vb_local_qp *l);
+static inline bool vb_requester_is_told(const struct vb_local_qp *l)
+{
+	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
+	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 && vb_requester_awaits(l);
+}
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
 /* Where the next one will be written. */

@@ -787,12 +787,6 @@ void vb_requester_look(struct vb_local_qp *l)
 		vb_requester_send(l);
 }
 
-/* Does a completion depend on an ack of what is at or behind `done` and was not acked yet? */
-static bool is_awaited_from(const struct vb_local_qp *l, uint32_t done)
-{
-	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - done) > 0;
-}
-
 /*
  * While answers bring the acks, the ack itself is left alone for a while: reading it takes its line from the responder, who would have
  * to wait for it at his next ack, in the middle of answering.
@@ -810,7 +804,7 @@ static bool is_patient(struct vb_local_qp *l)
 bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = theirs_of(l);
-	return t && is_awaited_from(l, acked(l)) && !is_patient(l) &&
+	return t && vb_requester_awaits(l) && !is_patient(l) &&
 	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
 }
 
@@ -825,10 +819,4 @@ bool vb_requester_is_idle(struct vb_local_qp *l)
 	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
 	uint32_t bound = atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed); /* 0: not yet */
 	return (mode & VB_SHM_RESPONDS) && (!bound || bound == vb_mode_epoch(mode));
-}
-
-bool vb_requester_is_told(const struct vb_local_qp *l)
-{
-	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
-	return (int32_t)(told - acked(l)) > 0 && is_awaited_from(l, acked(l));
 }

@@ -52,7 +52,7 @@ static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
 /* ---- sessions ---- */
 
 /* Takes up a requester that is bound to this QP's epoch, from its first slot on. */
-static bool take_up(struct vb_local_qp *l, uint32_t mode)
+static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = theirs_of(l);
 	if (atomic_load(&t->bound_epoch) != l->epoch || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
@@ -632,11 +632,9 @@ __attribute__((no_sanitize("thread"))) static bool has_next(const struct vb_loca
 	return vb_shm_head_tag(atomic_load_explicit(&slot_at(l, next)->head, memory_order_acquire)) == next + 1;
 }
 
-/* A send completes before the receive of the answer to it. False: another thread has the send queue. */
-static bool complete_told(struct vb_local_qp *l)
+/* False: another thread has the send queue. */
+static bool take_told(struct vb_local_qp *l)
 {
-	if (vb_likely(!vb_requester_is_told(l)))
-		return true;
 	if (!vb_lock_try(&l->qp->sq.lock)) {
 		vb_progress_retry(l->qp);
 		return false;
@@ -644,6 +642,12 @@ static bool complete_told(struct vb_local_qp *l)
 	vb_requester_take_told(l);
 	vb_unlock(&l->qp->sq.lock);
 	return true;
+}
+
+/* A send completes before the receive of the answer to it. */
+static inline bool complete_told(struct vb_local_qp *l)
+{
+	return !vb_requester_is_told(l) || take_told(l);
 }
 
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
@@ -718,15 +722,21 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *b
 	return step;
 }
 
-/* Executes what there is, up to a bound, in one busy section. *served: slots. */
+/* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: slots. */
 static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	for (*served = 0; (step = serve_one(l, f, &bytes)) == STEP_DONE; )
-		if (++*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || !has_next(l) || vb_requester_has_news(l))
+	for (*served = 0; (step = serve_one(l, f, &bytes)) == STEP_DONE;) {
+		++*served;
+		if (!has_next(l))
 			break;
+		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l)) {
+			step = STEP_MORE;
+			break;
+		}
+	}
 	vb_busy_end(l, VB_STREAM_RESPONSE);
 	return step;
 }
@@ -734,11 +744,11 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step = vb_away_serve(l, f);
-	if (step == STEP_DONE) {
-		finish(l);
-		++*served;
-	}
-	return step;
+	if (step != STEP_DONE)
+		return step;
+	finish(l);
+	++*served;
+	return has_next(l) ? STEP_MORE : STEP_DONE;
 }
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
@@ -758,7 +768,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	else if (n)
 		vb_later_ring(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
-	v.more = step == STEP_MORE || (step == STEP_DONE && vb_responder_has_news(l));
+	v.more = step == STEP_MORE;
 	return v;
 }
 
