@@ -184,13 +184,19 @@ bool vb_local_find_theirs(struct vb_local_qp *l);
 /* When the peer has died: takes its last acks and executes what it had sent. No lock held; a reference is. */
 void vb_local_settle(struct vb_qp *qp);
 
+/* Will who revokes, on either side, make the fence that the user leaves out? */
+static inline bool vb_busy_is_light(const struct vb_local_qp *l)
+{
+	return vb_fence_is_light() && atomic_load_explicit(&l->peer->arena->fences, memory_order_relaxed);
+}
+
 /* Half: VB_STREAM_REQUEST as requester, VB_STREAM_RESPONSE as responder. */
 static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
 {
 	_Atomic(uint32_t) *busy = &l->mine->busy[half];
 	uint32_t odd = atomic_load_explicit(busy, memory_order_relaxed) + 1;
 	/* Before all that the section looks at: pairs with fence_users (local.c). */
-	if (vb_likely(vb_fence_is_light() && atomic_load_explicit(&l->peer->arena->fences, memory_order_relaxed))) {
+	if (vb_likely(vb_busy_is_light(l))) {
 		atomic_store_explicit(busy, odd, memory_order_relaxed);
 		atomic_signal_fence(memory_order_seq_cst);
 	} else {

@@ -57,12 +57,12 @@ void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
 	struct vb_shortcut *s = &l->qp->shortcut;
 	uint32_t lkey = wr->send_flags & IBV_SEND_INLINE ? s->lkey : wr->sg_list->lkey;
-	if (s->rkey != wr->wr.rdma.rkey || s->lkey != lkey) {
+	if (vb_unlikely(s->rkey != wr->wr.rdma.rkey || s->lkey != lkey)) {
 		vb_shortcut_forget(s);
 		s->rkey = wr->wr.rdma.rkey;
 		s->lkey = lkey;
 		l->req.alike = 0;
-	} else if (++l->req.alike % ALIKE == 0 && vb_fence_is_light() && atomic_load(&l->peer->arena->fences)) {
+	} else if (vb_unlikely(++l->req.alike % ALIKE == 0) && vb_busy_is_light(l)) {
 		vb_shortcut_forget(s);
 		vb_busy_begin(l, VB_STREAM_REQUEST);
 		make(s, l, wr);
