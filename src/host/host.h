@@ -234,7 +234,7 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
  * Of all that processes show each other: arenas, and what goes over links. It is part of the links' names: processes of builds that
  * would not understand each other find no link, and take the wire.
  */
-enum { VB_LINK_VERSION = 4 };
+enum { VB_LINK_VERSION = 5 };
 
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
