@@ -407,7 +407,8 @@ enum {
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for receives, where the whole is aligned to a line.
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for receives, where the whole is
+	 * aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;

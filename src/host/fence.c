@@ -31,6 +31,8 @@ bool vb_fence_prepare(void)
 
 void vb_fence_others(void)
 {
-	if (!vb_fence_heavy())
-		vb_sleep_ns(STORE_NS);
+	if (vb_fence_heavy())
+		return;
+	atomic_store(&vb_fence_is_prepared, false);
+	vb_sleep_ns(STORE_NS);
 }

@@ -21,7 +21,10 @@ extern atomic_bool vb_fence_is_prepared;
 static inline bool vb_fence_is_light(void) { return atomic_load_explicit(&vb_fence_is_prepared, memory_order_relaxed); }
 /* False: nothing has happened. */
 bool vb_fence_heavy(void);
-/* The same in a process that was prepared: should it have forbidden itself the call since, it waits until any processor's stores are seen. */
+/*
+ * The same in a process that was prepared. Should it have forbidden itself the call since, light fences do not suffice from here on, and it
+ * waits until any processor's stores are seen.
+ */
 void vb_fence_others(void);
 
 #endif

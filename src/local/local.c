@@ -226,6 +226,7 @@ void vb_fence_users(void)
 		return;
 	if (vb_unlikely(!vb_fence_heavy())) {
 		atomic_store(&vb_arena->fences, 0);
+		vb_arena_revise(); /* shortcuts rely on light fences */
 		vb_fence_others();
 	}
 }

@@ -45,8 +45,8 @@ static void make(struct vb_shortcut *s, struct vb_local_qp *l, const struct ibv_
 	s->their_revision_at = &l->peer->arena->revision;
 	s->our_revision = atomic_load(&vb_arena->revision);
 	s->their_revision = atomic_load(s->their_revision_at);
-	if (s->our_revision == VB_REVISION_LAST || s->their_revision == VB_REVISION_LAST || vb_qp_loses_completions(l->qp) ||
-	    vb_qp_is_shown(l->qp))
+	if (s->our_revision == VB_REVISION_LAST || s->their_revision == VB_REVISION_LAST || !vb_busy_is_light(l) ||
+	    vb_qp_loses_completions(l->qp) || vb_qp_is_shown(l->qp))
 		return;
 	find_source(s, l, wr->sg_list->addr);
 	find_target(s, l, wr->wr.rdma.remote_addr);
@@ -62,7 +62,7 @@ void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 		s->rkey = wr->wr.rdma.rkey;
 		s->lkey = lkey;
 		l->req.alike = 0;
-	} else if (vb_unlikely(++l->req.alike % ALIKE == 0) && vb_busy_is_light(l)) {
+	} else if (vb_unlikely(++l->req.alike % ALIKE == 0)) {
 		vb_shortcut_forget(s);
 		vb_busy_begin(l, VB_STREAM_REQUEST);
 		make(s, l, wr);

@@ -2,9 +2,15 @@
 /* Fences between a process that makes light ones and one that makes heavy ones: at least one of the two sees what the other stored. */
 #include "child.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "host/fence.h"
 
@@ -74,9 +80,44 @@ static void fence__is_light_once_it_is_prepared(void **state)
 	assert_true(!works || vb_fence_heavy());
 }
 
+static bool forbid(unsigned syscall_number)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, syscall_number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
+/* Says whether it could, and then whether light fences are said to suffice before and after it was forbidden the heavy one. */
+static void lose_the_heavy_one(int sock)
+{
+	bool works = vb_fence_prepare(), before = vb_fence_is_light();
+	works = works && forbid(SYS_membarrier);
+	vb_fence_others();
+	say(sock, works);
+	say(sock, before);
+	say(sock, vb_fence_is_light());
+}
+
+static void fence__is_not_light_once_the_heavy_one_is_forbidden(void **state)
+{
+	struct child c = child_start(lose_the_heavy_one);
+	uint64_t works = hear(c.sock), before = hear(c.sock), after = hear(c.sock);
+	assert_int_equal(child_end(&c), 0);
+	if (!works)
+		SKIP("no membarrier here, or no seccomp");
+	assert_true(before);
+	assert_false(after);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fence__is_not_light_once_the_heavy_one_is_forbidden),
 		cmocka_unit_test(fence__one_of_two_processes_sees_the_other),
 		cmocka_unit_test(fence__is_light_once_it_is_prepared),
 	};
