@@ -90,7 +90,7 @@ static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t
 		return VB_KEY_ACCESS;
 	uint64_t offset = addr - atomic_load_explicit(&k->iova, memory_order_relaxed);
 	uint64_t size = atomic_load_explicit(&k->length, memory_order_relaxed);
-	if (vb_unlikely(offset > size || length > size - offset))
+	if (vb_unlikely(!vb_is_within(offset, length, size)))
 		return VB_KEY_BOUNDS;
 	*va = atomic_load_explicit(&k->va, memory_order_relaxed) + offset;
 	return VB_KEY_OK;

@@ -21,7 +21,8 @@
 #define VB_ADAPTER_SHORTCUT_H
 
 #include "adapter/arena.h"
-#include "adapter/object.h"
+#include "adapter/busy.h"
+#include "adapter/queue.h"
 #include "adapter/ranges.h"
 
 enum { VB_SHORTCUT_BYTES = 1 << 20 }; /* of a WRITE, at most: no call blocks for long */
@@ -31,38 +32,27 @@ static inline void vb_shortcut_forget(struct vb_shortcut *s)
 	s->to_bytes = 0;
 }
 
-/* Is [addr, addr + length) in [start, start + bytes)? */
-static inline bool vb_shortcut_covers(uint64_t start, uint32_t bytes, uint64_t addr, uint32_t length)
-{
-	uint64_t offset = addr - start;
-	return offset <= bytes && length <= bytes - offset;
-}
-
 /* Does it lead from where this request's bytes are to where they shall go? */
 static inline bool vb_shortcut_fits(const struct vb_shortcut *s, const struct ibv_send_wr *wr, uint32_t max_inline)
 {
-	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
-	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->next || *entries != 1 ||
-	    (wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) || wr->wr.rdma.rkey != s->rkey)
+	if (wr->opcode != IBV_WR_RDMA_WRITE || !vb_wr_is_single(wr, max_inline) || wr->wr.rdma.rkey != s->rkey)
 		return false;
 	const struct ibv_sge *from = wr->sg_list;
-	if (from->length - 1 >= VB_SHORTCUT_BYTES || !vb_shortcut_covers(s->to, s->to_bytes, wr->wr.rdma.remote_addr, from->length))
+	if (from->length - 1 >= VB_SHORTCUT_BYTES || !vb_is_within(wr->wr.rdma.remote_addr - s->to, from->length, s->to_bytes))
 		return false;
-	if (wr->send_flags & IBV_SEND_INLINE)
-		return from->length <= max_inline;
-	return from->lkey == s->lkey && vb_shortcut_covers(s->from, s->from_bytes, from->addr, from->length);
+	return (wr->send_flags & IBV_SEND_INLINE) ||
+	       (from->lkey == s->lkey && vb_is_within(from->addr - s->from, from->length, s->from_bytes));
 }
 
 static inline void vb_shortcut_leave(const struct vb_shortcut *s)
 {
-	atomic_store_explicit(s->busy, atomic_load_explicit(s->busy, memory_order_relaxed) + 1, memory_order_release);
+	vb_busy_word_end(s->busy);
 }
 
 /* Where the bytes of a request that fits shall go; the caller stores them there and leaves. NULL: something has changed since. */
 static inline uint8_t *vb_shortcut_enter(const struct vb_shortcut *s, const struct ibv_send_wr *wr)
 {
-	atomic_store_explicit(s->busy, atomic_load_explicit(s->busy, memory_order_relaxed) + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
+	vb_busy_word_begin_lightly(s->busy);
 	if (vb_likely(atomic_load_explicit(&vb_arena->revision, memory_order_acquire) == s->our_revision) &&
 	    vb_likely(atomic_load_explicit(s->their_revision_at, memory_order_acquire) == s->their_revision))
 		return s->there + (wr->wr.rdma.remote_addr - s->to);

@@ -398,9 +398,7 @@ static bool is_broken(const struct vb_qp *qp)
 /* A request that any connected queue pair takes, and of whose execution nobody wants to know more than its completion. */
 static bool is_plain(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	return !wr->next && wr->num_sge == 1 && qp->sq.max_sge && !qp->watched &&
-	       !(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) &&
-	       (!(wr->send_flags & IBV_SEND_INLINE) || wr->sg_list->length <= qp->sq.max_inline);
+	return vb_wr_is_single(wr, qp->sq.max_inline) && qp->sq.max_sge && !qp->watched;
 }
 
 static bool is_its_turn(const struct vb_sq *sq, const struct ibv_send_wr *wr)

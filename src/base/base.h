@@ -37,6 +37,8 @@ static inline uint32_t vb_pow2_at_least(uint32_t v)
 	return v <= 1 ? 1 : 1u << (32 - __builtin_clz(v - 1));
 }
 
+/* Is [offset, offset + length) in [0, size)? Any values: nothing wraps. */
+static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size) { return offset <= size && length <= size - offset; }
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
 /*

@@ -82,7 +82,7 @@ static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint6
 	if (atomic_load(&m->serial) != serial || (writes && !m->writable))
 		return NULL;
 	uint64_t at = va - atomic_load_explicit(&k->va, memory_order_relaxed) + atomic_load_explicit(&k->segment_at, memory_order_relaxed);
-	return at <= m->bytes && bytes <= m->bytes - at ? m->base + at : NULL;
+	return vb_is_within(at, bytes, m->bytes) ? m->base + at : NULL;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef VB_LOCAL_QP_H
 #define VB_LOCAL_QP_H
 
+#include "adapter/busy.h"
 #include "adapter/key.h"
 #include "adapter/path.h"
 #include "adapter/queue.h"
@@ -194,20 +195,16 @@ static inline bool vb_busy_is_light(const struct vb_local_qp *l)
 static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
 {
 	_Atomic(uint32_t) *busy = &l->mine->busy[half];
-	uint32_t odd = atomic_load_explicit(busy, memory_order_relaxed) + 1;
-	/* Before all that the section looks at: pairs with fence_users (local.c). */
-	if (vb_likely(vb_busy_is_light(l))) {
-		atomic_store_explicit(busy, odd, memory_order_relaxed);
-		atomic_signal_fence(memory_order_seq_cst);
-	} else {
-		atomic_exchange(busy, odd);
-	}
+	/* Before all that the section looks at: pairs with vb_fence_users. */
+	if (vb_likely(vb_busy_is_light(l)))
+		vb_busy_word_begin_lightly(busy);
+	else
+		atomic_fetch_add(busy, 1);
 }
 
 static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)
 {
-	_Atomic(uint32_t) *busy = &l->mine->busy[half];
-	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_release);
+	vb_busy_word_end(&l->mine->busy[half]);
 }
 
 /* The request (or response) stream of this side, made at first use; NULL if the arena is full. */

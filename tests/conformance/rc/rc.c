@@ -241,6 +241,14 @@ struct card rc_connect(struct end *e, struct ibv_qp *qp)
 	return peer;
 }
 
+void rc_reconnect(struct end *e)
+{
+	meet(e);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	meet(e);
+	e->peer = rc_connect(e, e->qp);
+}
+
 /* ---- beside the connection ---- */
 
 void tell_bytes(struct end *e, const void *bytes, size_t n)

@@ -98,6 +98,8 @@ int rc_to(struct ibv_qp *qp, enum ibv_qp_state state);
 enum ibv_qp_state rc_state(struct ibv_qp *qp);
 /* From RESET to RTS with the peer's, both at the same time; returns the peer's card. */
 struct card rc_connect(struct end *e, struct ibv_qp *qp);
+/* The end's own queue pair once more, from whatever state, with the peer's; both at the same time. */
+void rc_reconnect(struct end *e);
 void *rc_map(size_t bytes);
 /* Has the library put this page into memory that peers map? False as well if nothing is there. */
 bool rc_is_moved(const void *at);

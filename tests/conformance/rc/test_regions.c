@@ -19,14 +19,6 @@ static struct params window_params(void)
 	return p;
 }
 
-static void reconnect(struct end *e)
-{
-	meet(e);
-	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
-	meet(e);
-	e->peer = rc_connect(e, e->qp);
-}
-
 /* ---- windows ---- */
 
 static int post_bind(struct end *e, struct ibv_mw *mw, uint32_t rkey, struct ibv_mr *mr, uint64_t at, uint64_t bytes, unsigned access)
@@ -76,20 +68,20 @@ static void window_1__shows_its_part_alone(struct end *e)
 		VERIFY(e->buf + WINDOW_AT, WINDOW_BYTES, e->seed);
 		VERIFY_BYTE(e->buf, WINDOW_AT, 0);
 		VERIFY_BYTE(e->buf + WINDOW_AT + WINDOW_BYTES, 100, 0);
-		reconnect(e); /* after the byte too many */
-		reconnect(e); /* after the READ */
+		rc_reconnect(e); /* after the byte too many */
+		rc_reconnect(e); /* after the READ */
 		uint32_t old = mw->rkey;
 		CHECK_EQ(ibv_bind_mw(e->qp, mw, &bind), 0); /* once more: the old key ends */
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		CHECK(mw->rkey != old);
 		tell(e, mw->rkey);
-		reconnect(e);
+		rc_reconnect(e);
 		meet(e);
 		bind.bind_info.length = 0;
 		CHECK_EQ(ibv_bind_mw(e->qp, mw, &bind), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		tell(e, 0);
-		reconnect(e);
+		rc_reconnect(e);
 		CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	} else {
 		uint32_t rkey = (uint32_t)hear(e);
@@ -97,18 +89,18 @@ static void window_1__shows_its_part_alone(struct end *e)
 		try_write(e, rkey, WINDOW_AT, WINDOW_BYTES, IBV_WC_SUCCESS);
 		meet(e);
 		try_write(e, rkey, WINDOW_AT, WINDOW_BYTES + 1, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		POST(e, .id = 6, .opcode = IBV_WR_RDMA_READ, .len = 8, .remote_at = WINDOW_AT, .rkey = rkey);
 		rc_expect(e->scq, 6, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		uint32_t next = (uint32_t)hear(e);
 		try_write(e, rkey, WINDOW_AT, 8, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		try_write(e, next, WINDOW_AT, 8, IBV_WC_SUCCESS);
 		meet(e);
 		hear(e);
 		try_write(e, next, WINDOW_AT, 8, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -127,7 +119,7 @@ static void window_2__bound_and_invalidated(struct end *e)
 		CHECK_EQ(post_invalidate(e, IBV_WR_LOCAL_INV, rkey), 0);
 		CHECK_EQ(rc_expect(e->scq, 78, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
 		tell(e, 0);
-		reconnect(e);
+		rc_reconnect(e);
 		rkey = ibv_inc_rkey(rkey);
 		bind_2(e, mw, rkey, IBV_ACCESS_REMOTE_WRITE);
 		rc_recv(e, 1, 0, 64);
@@ -138,7 +130,7 @@ static void window_2__bound_and_invalidated(struct end *e)
 		CHECK_EQ(wc.invalidated_rkey, rkey);
 		CHECK_EQ(wc.byte_len, 16);
 		tell(e, 0);
-		reconnect(e);
+		rc_reconnect(e);
 		CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	} else {
 		uint32_t rkey = (uint32_t)hear(e);
@@ -148,7 +140,7 @@ static void window_2__bound_and_invalidated(struct end *e)
 		tell(e, 0);
 		hear(e);
 		try_write(e, rkey, WINDOW_AT, 8, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		rkey = (uint32_t)hear(e);
 		struct ibv_sge sge = { (uintptr_t)e->buf, 16, e->mr->lkey };
 		struct ibv_send_wr *bad, wr = { .wr_id = 9, .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge,
@@ -157,7 +149,7 @@ static void window_2__bound_and_invalidated(struct end *e)
 		CHECK_EQ(rc_expect(e->scq, 9, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
 		hear(e);
 		try_write(e, rkey, WINDOW_AT, 8, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -269,7 +261,7 @@ static void window__zero_based(struct end *e)
 		tell(e, rkey);
 		hear(e);
 		VERIFY(e->buf + WINDOW_AT + 100, 50, e->seed);
-		reconnect(e);
+		rc_reconnect(e);
 		CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	} else {
 		uint32_t rkey = (uint32_t)hear(e);
@@ -277,7 +269,7 @@ static void window__zero_based(struct end *e)
 		try_write(e, rkey, 100 - e->peer.addr, 50, IBV_WC_SUCCESS);
 		tell(e, 0);
 		try_write(e, rkey, WINDOW_BYTES - 49 - e->peer.addr, 50, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -355,7 +347,7 @@ static void expect_bind_error(struct end *e, struct ibv_mw *mw, struct ibv_mr *m
 	CHECK_EQ(post_bind(e, mw, ibv_inc_rkey(mw->rkey), mr, at, bytes, access), 0);
 	rc_expect(e->scq, 77, IBV_WC_MW_BIND_ERR);
 	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
-	reconnect(e);
+	rc_reconnect(e);
 }
 
 static void window__what_is_refused(struct end *e)
@@ -385,7 +377,7 @@ static void window__what_is_refused(struct end *e)
 	bind_2(e, mw, ibv_inc_rkey(mw->rkey), IBV_ACCESS_REMOTE_READ); /* the reset has ended it */
 	CHECK_EQ(post_invalidate(e, IBV_WR_LOCAL_INV, e->mr->rkey), 0);
 	rc_expect(e->scq, 78, IBV_WC_MW_BIND_ERR);
-	reconnect(e);
+	rc_reconnect(e);
 	CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	CHECK_EQ(ibv_dealloc_mw(foreign), 0);
 	CHECK_EQ(ibv_dereg_mr(no_bind), 0);
@@ -404,19 +396,19 @@ static void window__peer_cannot_invalidate_a_region(struct end *e)
 		rc_recv(e, 1, 0, 64);
 		rc_expect(e->rcq, 1, IBV_WC_WR_FLUSH_ERR);
 		rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
 		uint32_t rkey = ibv_inc_rkey(mw->rkey);
 		bind_2(e, mw, rkey, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 		POST(e, .id = 3, .opcode = IBV_WR_SEND, .at = WINDOW_AT, .len = 8, .lkey = rkey);
 		rc_expect(e->scq, 3, IBV_WC_LOC_PROT_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	} else {
 		CHECK_EQ(post_invalidate(e, IBV_WR_SEND_WITH_INV, e->peer.rkey), 0);
 		rc_expect(e->scq, 78, IBV_WC_REM_ACCESS_ERR);
-		reconnect(e);
-		reconnect(e);
+		rc_reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -451,7 +443,7 @@ static void on_demand__explicit_and_implicit(struct end *e)
 			VERIFY(memory + 5000, 70000, e->seed);
 			make_hole(memory + 65536, 65536);
 			tell(e, 0);
-			reconnect(e);
+			rc_reconnect(e);
 			memory = mmap(memory, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		} else {
 			struct ibv_sge sge = { (uintptr_t)memory + 10, 70000, mr->lkey };
@@ -462,7 +454,7 @@ static void on_demand__explicit_and_implicit(struct end *e)
 			hear(e);
 			POST(e, .id = 2, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = remote + 5000 - e->peer.addr, .rkey = rkey);
 			rc_expect(e->scq, 2, IBV_WC_REM_ACCESS_ERR); /* a hole, and no crash */
-			reconnect(e);
+			rc_reconnect(e);
 		}
 	}
 	make_hole(memory, 1 << 20);
@@ -502,7 +494,7 @@ static void on_demand__receives_into_a_hole(struct end *e)
 			POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = lengths[i]);
 			rc_expect(e->scq, 2, IBV_WC_REM_OP_ERR);
 		}
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	rc_finish(e);
@@ -629,8 +621,8 @@ static void atomic_write__a_word(struct end *e)
 	if (e->passive) {
 		hear(e);
 		CHECK_EQ(rc_word(e->buf + 64), 0x1122334455667788);
-		reconnect(e);
-		reconnect(e);
+		rc_reconnect(e);
+		rc_reconnect(e);
 	} else {
 		struct ibv_sge sge = { (uintptr_t)e->buf, 8, e->mr->lkey };
 		rc_set_word(e->buf, 0x1122334455667788);
@@ -641,11 +633,11 @@ static void atomic_write__a_word(struct end *e)
 		tell(e, 0);
 		POST(e, .id = 1, .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1, .remote_at = 4);
 		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 		sge.length = 4;
 		POST(e, .id = 1, .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1, .remote_at = 0);
 		rc_expect(e->scq, 1, IBV_WC_LOC_LEN_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }

@@ -22,6 +22,15 @@ static struct ibv_mr *open_second(struct end *e, const struct params *p)
 	return mr;
 }
 
+/* With the domain that it may have moved to. */
+static void close_second(struct end *e, struct ibv_mr *mr)
+{
+	struct ibv_pd *pd = mr->pd;
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	if (pd != e->pd)
+		CHECK_EQ(ibv_dealloc_pd(pd), 0);
+}
+
 static int write_word(struct end *e, uint32_t rkey, uint64_t id, uint64_t remote_at)
 {
 	rc_set_word(e->buf, id);
@@ -53,14 +62,6 @@ static void is_refused(struct end *e, uint32_t rkey, uint64_t remote_at, enum ib
 	rc_expect(e->scq, 1000, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void reconnect(struct end *e)
-{
-	meet(e);
-	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
-	meet(e);
-	e->peer = rc_connect(e, e->qp);
-}
-
 /* ---- what ends at the target ---- */
 
 /* The active end writes; then the passive one does this, and the next WRITE is refused; then they connect anew, and all is well again. */
@@ -75,11 +76,11 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 		meet(e);
 		meet(e);
 		VERIFY_BYTE(e->buf, p.bytes, 0x77);
-		reconnect(e);
+		rc_reconnect(e);
 		meet(e);
 		verify_words(e);
 		if (mr)
-			CHECK_EQ(ibv_dereg_mr(mr), 0);
+			close_second(e, mr);
 	} else {
 		rc_start(e, &p);
 		uint32_t rkey = hear(e);
@@ -88,7 +89,7 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 		meet(e);
 		is_refused(e, rkey, WORD, status);
 		meet(e);
-		reconnect(e);
+		rc_reconnect(e);
 		write_again_and_again(e, e->peer.rkey);
 		meet(e);
 	}
@@ -117,6 +118,14 @@ static void show_its_other_half(struct end *e, struct ibv_mr **mr)
 	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, e->buf + HALF, HALF, 0), 0);
 }
 
+static void take_it_to_another_domain(struct end *e, struct ibv_mr **mr)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(e->ctx);
+	CHECK(pd);
+	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
+	CHECK((*mr)->pd == pd);
+}
+
 static void take_the_rights_of_the_queue_pair(struct end *e, struct ibv_mr **mr)
 {
 	struct ibv_qp_attr a = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
@@ -132,6 +141,7 @@ static void target__deregistered(struct end *e) { ends_by(e, params(), deregiste
 static void target__registered_anew(struct end *e) { ends_by(e, params(), deregister_and_use_its_place, IBV_WC_REM_ACCESS_ERR); }
 static void target__not_writable_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
 static void target__moved(struct end *e) { ends_by(e, params(), show_its_other_half, IBV_WC_REM_ACCESS_ERR); }
+static void target__of_another_domain(struct end *e) { ends_by(e, params(), take_it_to_another_domain, IBV_WC_REM_ACCESS_ERR); }
 static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_ACCESS_ERR); }
 
 static void queue_pair__answers_nothing(struct end *e)
@@ -140,33 +150,6 @@ static void queue_pair__answers_nothing(struct end *e)
 	p.timeout = 8;
 	p.retry_cnt = 1;
 	ends_by(e, p, stop_the_queue_pair, IBV_WC_RETRY_EXC_ERR);
-}
-
-static void target__of_another_domain(struct end *e)
-{
-	struct params p = params();
-	if (e->passive) {
-		struct ibv_mr *mr = open_second(e, &p);
-		struct ibv_pd *pd;
-		CHECK(pd = ibv_alloc_pd(e->ctx));
-		meet(e);
-		CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
-		rc_set(e->buf, p.bytes, 0x77);
-		meet(e);
-		meet(e);
-		VERIFY_BYTE(e->buf, p.bytes, 0x77);
-		CHECK_EQ(ibv_dereg_mr(mr), 0);
-		CHECK_EQ(ibv_dealloc_pd(pd), 0);
-	} else {
-		rc_start(e, &p);
-		uint32_t rkey = hear(e);
-		write_again_and_again(e, rkey);
-		meet(e);
-		meet(e);
-		is_refused(e, rkey, WORD, IBV_WC_REM_ACCESS_ERR);
-		meet(e);
-	}
-	rc_finish(e);
 }
 
 /* A type 2 window, that the active end itself invalidates with a message. */
@@ -220,7 +203,7 @@ static void target__ends_where_it_ends(struct end *e)
 		if (e->passive) {
 			meet(e);
 			CHECK_EQ(rc_word(e->buf + p.bytes - WORD), 7);
-			reconnect(e);
+			rc_reconnect(e);
 			continue;
 		}
 		write_again_and_again(e, e->peer.rkey);
@@ -228,7 +211,7 @@ static void target__ends_where_it_ends(struct end *e)
 		rc_expect(e->scq, 7, IBV_WC_SUCCESS);
 		is_refused(e, e->peer.rkey, p.bytes - WORD + past[way], IBV_WC_REM_ACCESS_ERR);
 		meet(e);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -264,14 +247,14 @@ static void source__ends_where_it_ends(struct end *e)
 	rc_start(e, &p);
 	for (int way = 0; way < 2; way++) {
 		if (e->passive) {
-			reconnect(e);
+			rc_reconnect(e);
 			continue;
 		}
 		write_again_and_again(e, e->peer.rkey);
 		uint64_t at = way ? p.bytes - WORD + 1 : (uint64_t)-1;
 		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .at = at, .len = WORD, .remote_at = 0);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -283,7 +266,7 @@ static void source__by_another_key(struct end *e)
 	rc_start(e, &p);
 	for (int way = 0; way < 2; way++) {
 		if (e->passive) {
-			reconnect(e);
+			rc_reconnect(e);
 			continue;
 		}
 		uint64_t other[2] = { 0 };
@@ -293,7 +276,7 @@ static void source__by_another_key(struct end *e)
 		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 0, .lkey = way ? mr->lkey : e->mr->lkey + 1);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -404,7 +387,7 @@ static void state__connected_anew(struct end *e)
 			verify_words(e);
 			rc_set(e->buf, p.bytes, 0);
 		}
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
@@ -523,7 +506,7 @@ static void target__deregistered_meanwhile(struct end *e)
 		} else {
 			write_until_refused(e, hear(e));
 		}
-		reconnect(e);
+		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
