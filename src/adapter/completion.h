@@ -6,7 +6,7 @@
 #ifndef VB_ADAPTER_COMPLETION_H
 #define VB_ADAPTER_COMPLETION_H
 
-#include "adapter/object.h"
+#include "adapter/queue.h"
 
 /* The rest of vb_cq_close where there is more to it. cq->lock is held, and released. */
 void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe);
@@ -38,6 +38,27 @@ static inline void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 	struct vb_cqe *to = vb_cq_open(cq);
 	*to = *cqe;
 	vb_cq_close(cq, to);
+}
+
+/* Of the program's request before sq.head; opcode: enum ibv_wc_opcode. */
+static inline void vb_cq_push_send(struct vb_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t bytes, enum ibv_wc_status status)
+{
+	struct vb_cqe *e = vb_cq_open(qp->send_cq);
+	*e = (struct vb_cqe){ .wr_id = wr_id, .qp = qp, .status = status, .opcode = opcode, .byte_len = bytes,
+			      .sq_position = qp->sq.head - qp->sq.own_done };
+	vb_cq_close(qp->send_cq, e);
+}
+
+/* As vb_sq_complete, quicker where the entry is a SEND of the program's, of whose completion nobody else is told. */
+static inline void vb_sq_complete_likely_send(struct vb_qp *qp, const struct vb_sqe *sqe)
+{
+	if (vb_unlikely(sqe->opcode != IBV_WR_SEND || (sqe->flags & VB_SQE_OWN) || qp->watched)) {
+		vb_sq_complete(qp);
+		return;
+	}
+	qp->sq.head++;
+	if (vb_sq_signals(qp, sqe->flags))
+		vb_cq_push_send(qp, sqe->wr_id, IBV_WC_SEND, sqe->length, IBV_WC_SUCCESS);
 }
 
 #endif

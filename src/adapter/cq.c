@@ -92,7 +92,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 }
 
 /* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
-static void retire(const struct vb_cqe *e)
+static inline void retire(const struct vb_cqe *e)
 {
 	if (!e->is_recv)
 		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
@@ -127,7 +127,7 @@ struct sink {
 };
 
 /* cq->lock is held. */
-static inline int take_locked(struct vb_cq *cq, uint32_t n, struct sink to)
+static inline __attribute__((always_inline)) int take_locked(struct vb_cq *cq, uint32_t n, struct sink to)
 {
 	int got = 0;
 	for (; (uint32_t)got < n && cq->head != cq->tail; got++) {
@@ -154,25 +154,26 @@ static void take_news(struct vb_qp *hot, enum vb_claim claim)
 	atomic_load_explicit(&hot->path, memory_order_relaxed)->take_news(hot, claim);
 }
 
-static inline int poll(struct vb_cq *cq, uint32_t n, struct sink to)
+/* Drives the adapter: what comes is rather the hot QP's. cq->lock is held, and released. False: nothing has come. */
+static __attribute__((noinline)) bool look_and_unlock(struct vb_cq *cq)
 {
-	enum vb_claim claim = VB_CLAIM_NONE;
-	struct vb_qp *hot = NULL;
-	vb_lock(&cq->lock);
-	int got = take_locked(cq, n, to);
-	if (!got) {
-		hot = cq->hot;
-		claim = claim_news(hot);
-	}
+	struct vb_qp *hot = cq->hot;
+	enum vb_claim claim = claim_news(hot);
 	vb_unlock(&cq->lock);
-	if (got)
-		return got;
 	if (claim)
 		take_news(hot, claim);
-	if ((!claim || vb_progress_is_due()) && !vb_progress_poll(claim != VB_CLAIM_NONE))
-		return 0;
+	return (claim && vb_likely(!vb_progress_is_due())) || vb_progress_poll(claim != VB_CLAIM_NONE);
+}
+
+static inline __attribute__((always_inline)) int poll(struct vb_cq *cq, uint32_t n, struct sink to)
+{
 	vb_lock(&cq->lock);
-	got = take_locked(cq, n, to);
+	if (cq->head == cq->tail && vb_likely(!cq->overrun)) {
+		if (!look_and_unlock(cq))
+			return 0;
+		vb_lock(&cq->lock);
+	}
+	int got = take_locked(cq, n, to);
 	vb_unlock(&cq->lock);
 	return got;
 }

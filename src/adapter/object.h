@@ -365,6 +365,7 @@ struct vb_sq {
 	uint8_t *slots;
 	uint16_t stride, mask, max_wr, max_inline;
 	uint8_t max_sge;
+	bool repeats;           /* path->repeat may be asked: the path sets it, and takes it back at the latest when it stops */
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */

@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for update, unlink, express, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * A path that has nothing to do for update, unlink, express, repeat, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
  * is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
@@ -44,6 +44,11 @@ struct vb_path_ops {
 	 * place for it in the queue, behind entries that were all handed over, a WRITE behind none. sq.lock is held.
 	 */
 	enum vb_express (*express)(struct vb_qp *qp, const struct ibv_send_wr *wr);
+	/*
+	 * The same of a SEND like those that express has taken, whatever the state may have become since: the path knows whether anything has.
+	 * False: nothing has happened. Asked only while sq.repeats is set.
+	 */
+	bool (*repeat)(struct vb_qp *qp, const struct ibv_send_wr *wr);
 	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
 	void (*foresee)(struct vb_qp *qp, bool writes, struct vb_turn *turn);
 	/* A receive was posted for a starved responder. No lock held. */

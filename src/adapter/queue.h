@@ -19,8 +19,8 @@ static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge);
 void vb_rq_fini(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
-/* 0 or a positive errno as ibv_post_recv; *posted says that at least one was taken. */
-int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted);
+/* A receive may have been posted: in the error state it is flushed, behind those before it; else a responder may have waited for it. */
+void vb_qp_notice_receive(struct vb_qp *qp);
 /* May packets for this QP be looked at in this state? */
 static inline bool vb_qp_listens(const struct vb_qp *qp)
 {

@@ -11,6 +11,7 @@
 #include "adapter/tally.h"
 #include "adapter/tags.h"
 #include "adapter/xrc.h"
+#include "base/log.h"
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -67,18 +68,38 @@ static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
 	return 0;
 }
 
-int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad, bool *posted)
+static inline int post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = 0;
 	vb_lock(&rq->lock);
-	for (; wr && !err; wr = err ? wr : wr->next) {
+	for (; wr; wr = wr->next) {
 		err = post_one_locked(rq, wr);
-		if (err)
+		if (vb_unlikely(err)) {
 			*bad = wr;
-		else
-			*posted = true;
+			break;
+		}
 	}
 	vb_unlock(&rq->lock);
+	return err;
+}
+
+/* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
+__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+		*bad = wr;
+		vb_explain("ibv_post_recv", "%s", qp->srq || qp->type >= IBV_QPT_XRC_SEND
+							  ? "the queue pair takes its receives from an SRQ: post them there"
+							  : "the queue pair is in RESET: move it to INIT first");
+		return EINVAL;
+	}
+	int err = post(&qp->rq, wr, bad);
+	if (vb_unlikely(err == ENOMEM))
+		vb_explain_limit("ibv_post_recv", "the receive queue is full: max_recv_wr requests wait to be used and polled");
+	else if (vb_unlikely(err))
+		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR))
+		vb_qp_notice_receive(qp);
 	return err;
 }
 
@@ -322,9 +343,7 @@ void vb_srq_feed(struct vb_srq *srq)
 
 int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	bool posted = false;
-	int err = vb_rq_post(&srq->rq, wr, bad, &posted);
-	if (posted)
-		vb_srq_feed(srq);
+	int err = post(&srq->rq, wr, bad);
+	vb_srq_feed(srq);
 	return err;
 }

@@ -230,27 +230,12 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 
 /* ---- completion ---- */
 
-/* Of the request before head. */
-static inline void announce(struct vb_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t bytes, enum ibv_wc_status status)
-{
-	struct vb_cqe *e = vb_cq_open(qp->send_cq);
-	*e = (struct vb_cqe){
-		.wr_id = wr_id,
-		.qp = qp,
-		.status = status,
-		.opcode = opcodes[opcode].completion,
-		.byte_len = bytes,
-		.sq_position = qp->sq.head - qp->sq.own_done,
-	};
-	vb_cq_close(qp->send_cq, e);
-}
-
 static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status)
 {
 	if (vb_unlikely(sqe->flags & VB_SQE_OWN))
 		vb_tags_sent(qp, sqe, status);
 	else
-		announce(qp, sqe->wr_id, sqe->opcode, sqe->length, status);
+		vb_cq_push_send(qp, sqe->wr_id, opcodes[sqe->opcode].completion, sqe->length, status);
 }
 
 static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
@@ -265,8 +250,7 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 
 void vb_sq_complete(struct vb_qp *qp)
 {
-	struct vb_sq *sq = &qp->sq;
-	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
+	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->watched))
@@ -419,14 +403,9 @@ static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
 	sq->sent = ++sq->tail;
 }
 
-/* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. */
-enum { CROWD = 32 };
-
 static inline void take_turn(struct vb_qp *qp, bool writes)
 {
-	const struct vb_cq *cq = qp->send_cq;
-	if (vb_unlikely(atomic_load_explicit(&cq->refs, memory_order_relaxed) >= CROWD) &&
-	    atomic_load_explicit(&cq->posted, memory_order_relaxed) != qp->qpn)
+	if (vb_qp_is_in_crowd(qp) && atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
 		vb_turn_take(qp, writes);
 }
 
@@ -435,7 +414,7 @@ static inline void complete_unnoted(struct vb_qp *qp, const struct ibv_send_wr *
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
 	if (vb_sq_signals(qp, wr->send_flags))
-		announce(qp, wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS);
+		vb_cq_push_send(qp, wr->wr_id, IBV_WC_RDMA_WRITE, wr->sg_list->length, IBV_WC_SUCCESS);
 	take_turn(qp, true);
 }
 
@@ -508,6 +487,17 @@ static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, 
 	return finish_shortcut(qp, wr);
 }
 
+/* What it would take to be express is so, or the path sees that it is not. False: nothing has happened. */
+static inline bool repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct vb_sq *sq = &qp->sq;
+	if (!sq->repeats || wr->opcode != IBV_WR_SEND || !vb_wr_is_single(wr, sq->max_inline) || sq->sent != sq->tail || !has_room(sq) ||
+	    !atomic_load_explicit(&qp->path, memory_order_relaxed)->repeat(qp, wr))
+		return false;
+	note_sent(sq, wr);
+	return true;
+}
+
 static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
@@ -516,13 +506,21 @@ static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct 
 }
 
 /* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else the long one. */
+static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	if (vb_unlikely(!wr) || !repeat(qp, wr))
+		return post_the_long_way(qp, wr, bad);
+	vb_unlock(&qp->sq.lock);
+	return 0;
+}
+
 static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const struct vb_sq *sq = &qp->sq;
 	uint8_t *to;
 	if (vb_unlikely(!wr || !vb_shortcut_fits(&qp->shortcut, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
 	    vb_unlikely(!(to = vb_shortcut_enter(&qp->shortcut, wr))))
-		return post_the_long_way(qp, wr, bad);
+		return post_otherwise(qp, wr, bad);
 	if (wr->sg_list->length != 8)
 		return copy_and_finish_shortcut(qp, wr, to);
 	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
@@ -542,8 +540,7 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return post_locked(qp, wr, bad);
 }
 
-/* A receive posted in the error state is flushed at once, behind those before it. */
-static void after_receive(struct vb_qp *qp)
+void vb_qp_notice_receive(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
@@ -553,24 +550,4 @@ static void after_receive(struct vb_qp *qp)
 	} else if (path && path->receive) {
 		path->receive(qp);
 	}
-}
-
-int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	bool posted = false;
-	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
-		*bad = wr;
-		vb_explain("ibv_post_recv", "%s", qp->srq || qp->type >= IBV_QPT_XRC_SEND
-							  ? "the queue pair takes its receives from an SRQ: post them there"
-							  : "the queue pair is in RESET: move it to INIT first");
-		return EINVAL;
-	}
-	int err = vb_rq_post(&qp->rq, wr, bad, &posted);
-	if (vb_unlikely(err == ENOMEM))
-		vb_explain_limit("ibv_post_recv", "the receive queue is full: max_recv_wr requests wait to be used and polled");
-	else if (vb_unlikely(err))
-		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
-	if (vb_unlikely(posted && (atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR)))
-		after_receive(qp);
-	return err;
 }

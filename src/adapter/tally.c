@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "adapter/shortcut.h"
+#include "adapter/arena.h"
 #include "base/log.h"
 
 static struct vb_tally **slot_of(struct vb_qp *qp, unsigned op)
@@ -70,7 +70,6 @@ static void start_counting_sends(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);
 	qp->watched |= VB_WATCH_COUNT;
-	vb_shortcut_forget(&qp->shortcut);
 	vb_unlock(&qp->sq.lock);
 }
 
@@ -89,6 +88,8 @@ int vb_qp_attach_tally(struct vb_qp *qp, struct vb_tally *tally, unsigned ops)
 		qp->counts_receives = true;
 	if (!err && (ops & ~(unsigned)IBV_QP_ATTACH_COMP_CNTR_OP_RECV))
 		start_counting_sends(qp);
+	if (!err)
+		vb_arena_revise(); /* no longer is a completion all that becomes of a message */
 	pthread_mutex_unlock(&qp->ctl);
 	return err;
 }

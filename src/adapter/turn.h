@@ -23,6 +23,14 @@ struct vb_turn *vb_turn_of(uint32_t qpn);
 /* A post to qp, another one than the last time. sq.lock is held. */
 void vb_turn_take(struct vb_qp *qp, bool writes);
 
+/* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. A hint. */
+enum { VB_CROWD = 32 };
+
+static inline bool vb_qp_is_in_crowd(const struct vb_qp *qp)
+{
+	return vb_unlikely(atomic_load_explicit(&qp->send_cq->refs, memory_order_relaxed) >= VB_CROWD);
+}
+
 /* What a call of the program or an arrival looks at first. */
 static inline void vb_turn_fetch_qp(const void *qp)
 {

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "local/later.h"
 
-#include "local/watch.h"
-
 /* Under vb_progress_lock. */
 static struct vb_list owing = VB_LIST_INIT(owing); /* vb_local_qp.owing_node */
 static atomic_uint count;
 
-/* Nobody may put off anything once ticking has ended: pairs with the progress thread, which rings all after that. */
-static bool put_off(struct vb_local_qp *l)
+bool vb_later_put_off(struct vb_local_qp *l)
 {
 	vb_lock(&vb_progress_lock);
 	bool may = vb_progress_is_ticking();
@@ -21,12 +18,6 @@ static bool put_off(struct vb_local_qp *l)
 	}
 	vb_unlock(&vb_progress_lock);
 	return may;
-}
-
-void vb_later_ring(struct vb_local_qp *l)
-{
-	if (vb_likely(!vb_progress_is_ticking()) || !vb_peer_is_asleep(l->peer) || !put_off(l))
-		vb_watch_ring(l);
 }
 
 /* With a reference. */

@@ -7,10 +7,17 @@
 #ifndef VB_LOCAL_LATER_H
 #define VB_LOCAL_LATER_H
 
-#include "local/qp.h"
+#include "local/watch.h"
 
+/* Nobody may put off anything once ticking has ended: pairs with the progress thread, which rings all after that. */
+bool vb_later_put_off(struct vb_local_qp *l);
 /* Rings for an ack, now or later. resp_lock is held. */
-void vb_later_ring(struct vb_local_qp *l);
+static inline void vb_later_ring(struct vb_local_qp *l)
+{
+	if (vb_likely(!vb_progress_is_ticking()) || !vb_peer_is_asleep(l->peer) || !vb_later_put_off(l))
+		vb_watch_ring(l);
+}
+
 /* Rings all that was put off. No lock held. */
 void vb_later_ring_all(void);
 /* The QP stops. vb_progress_lock is held. */

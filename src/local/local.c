@@ -14,6 +14,7 @@
 #include "local/copy.h"
 #include "local/later.h"
 #include "local/mapped.h"
+#include "local/slots.h"
 #include "local/watch.h"
 
 /* ---- the choice of path ---- */
@@ -304,6 +305,7 @@ static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	vb_shortcut_forget(&qp->shortcut);
+	qp->sq.repeats = false;
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);
@@ -331,10 +333,19 @@ static enum vb_express path_express(struct vb_qp *qp, const struct ibv_send_wr *
 	return vb_requester_express(vb_local_of(qp), wr);
 }
 
+static bool path_repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	return vb_requester_repeat(vb_local_of(qp), wr);
+}
+
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
 static void serve_locked(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
+	if (vb_responder_serve_by_permit(vb_local_of(qp))) {
+		vb_unlock(&qp->resp_lock);
+		return;
+	}
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR && atomic_load_explicit(&qp->path, memory_order_relaxed))
 		v = vb_responder_serve(vb_local_of(qp));
 	if (vb_unlikely(v.broken))
@@ -456,7 +467,7 @@ static void fetch(struct vb_qp *qp)
 static void foresee(struct vb_qp *qp, bool writes, struct vb_turn *turn)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	const void *here = writes ? (const void *)l->mine->busy : vb_requester_next_slot(l);
+	const void *here = writes ? (const void *)l->mine->busy : vb_slot_ours(l, l->req.published);
 	atomic_store_explicit(&turn->there[0], here, memory_order_relaxed);
 	atomic_store_explicit(&turn->there[1], atomic_load_explicit(&l->theirs, memory_order_relaxed), memory_order_relaxed);
 }
@@ -548,6 +559,7 @@ static struct vb_path_ops local_path = {
 	.detach = detach,
 	.send = path_send,
 	.express = path_express,
+	.repeat = path_repeat,
 	.foresee = foresee,
 	.receive = receive,
 	.run = run,

@@ -35,6 +35,14 @@ struct vb_piece {
 	uint8_t bytes[VB_XRC_DATA_BYTES];
 };
 
+/* local/permit.h */
+struct vb_permit {
+	uint32_t our_revision, their_revision;
+	uint64_t start;       /* of the region, or of a part of it: the address and where it is */
+	uint32_t bytes, lkey;
+	uint8_t alike;        /* SENDs in a row by the same key that had none, modulo 256 */
+};
+
 /* What a message looks at comes first, in two cache lines: with many QPs each line that is not in a near cache costs as much as the rest. */
 struct vb_local_qp {
 	struct vb_qp *qp;
@@ -71,6 +79,7 @@ struct vb_local_qp {
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		bool have_rwqe;
+		bool is_permitted;                  /* there is a permit to receive */
 		bool away;                          /* the request is for a queue of another process, and so is the receive (away.c) */
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
@@ -79,6 +88,7 @@ struct vb_local_qp {
 	} resp;
 
 	/* Here begins what not every message needs. */
+	struct vb_permit to_send, to_receive;
 	struct vb_taken_slot cur;
 	atomic_uint hits;                           /* news that polls have found, towards its being watched */
 	uint32_t atomics_taken;                     /* results, as requester */
@@ -108,7 +118,7 @@ struct vb_local_qp {
 	uint64_t stage_offset[2];
 	struct vb_rwqe rwqe;                        /* the receive that is taken. Last: there is memory for the entries that one can have */
 };
-_Static_assert(offsetof(struct vb_local_qp, cur) <= 2 * VB_CACHE_LINE, "two cache lines");
+_Static_assert(offsetof(struct vb_local_qp, to_send) <= 2 * VB_CACHE_LINE, "two cache lines");
 _Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX, "rings are described in 16 bits");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
@@ -117,8 +127,9 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 
 /* Sends what has been posted. */
 void vb_requester_send(struct vb_local_qp *l);
-/* struct vb_path_ops.express */
+/* struct vb_path_ops.express and .repeat */
 enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+bool vb_requester_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 /* Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is posted meanwhile its post looks after. */
 bool vb_requester_is_idle(struct vb_local_qp *l);
 /* Acks, then whatever can go out. */
@@ -131,30 +142,19 @@ void vb_requester_take_last_acks(struct vb_local_qp *l);
 void vb_requester_await_acks(struct vb_local_qp *l);
 /* Completes what an ack in the peer's slots covers; nothing fails over it. */
 void vb_requester_take_told(struct vb_local_qp *l);
-/* Does something depend on an ack that has not come yet? */
-static inline bool vb_requester_awaits(const struct vb_local_qp *l)
-{
-	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
-}
-/* Has the peer acknowledged more of that? In its ack, or in its slots. Without locks: hints. */
-bool vb_requester_has_news(struct vb_local_qp *l);
-static inline bool vb_requester_is_told(const struct vb_local_qp *l)
-{
-	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
-	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 && vb_requester_awaits(l);
-}
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
-
-/* Where the next one will be written. */
-const void *vb_requester_next_slot(const struct vb_local_qp *l);
 
 /* Where this process can store what a WRITE brings to this range, for the peer grants it; NULL: it takes the long way. In a busy section. */
 void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length);
 
-/* ---- shortcut.c: sq.lock is held ---- */
+/* ---- shortcut.c ---- */
 
-/* An express WRITE was carried out, by the way to which there was no shortcut. */
+/* An express WRITE was carried out, by the way to which there was no shortcut. sq.lock is held. */
 void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+/* An express SEND, to which there was no permit. sq.lock is held. */
+void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+/* A small SEND was received there without a permit. resp_lock is held, in a busy section. */
+void vb_permit_learn_to_receive(struct vb_local_qp *l, const struct ibv_sge *piece);
 
 /* ---- responder.c: resp_lock is held ---- */
 
@@ -166,12 +166,12 @@ struct vb_verdict {
 };
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
+/* The same of what small SENDs there are, by permit. False: there may be more to do. */
+bool vb_responder_serve_by_permit(struct vb_local_qp *l);
 /* Is there something to execute, or has it to be tried? Without locks: a hint. */
 bool vb_responder_has_news(const struct vb_local_qp *l);
 /* Fetches the slots that are next, and the receive, into the cache. Without locks. */
 void vb_responder_fetch(const struct vb_local_qp *l);
-/* The same without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
-bool vb_responder_is_called(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns);
 

@@ -8,11 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapter/completion.h"
 #include "adapter/status.h"
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/mapped.h"
+#include "local/permit.h"
+#include "local/slots.h"
 #include "local/watch.h"
 #include "wire/timers.h"
 
@@ -248,13 +251,6 @@ static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 
 /* ---- the ring ---- */
 
-static struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t position)
-{
-	return (struct vb_shm_slot *)(l->req.ring + (size_t)(position & l->qp->sq.mask) * l->req.slot_bytes);
-}
-
-const void *vb_requester_next_slot(const struct vb_local_qp *l) { return slot_at(l, l->req.published); }
-
 static bool is_atomic(const struct vb_sqe *sqe)
 {
 	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -299,7 +295,7 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 		slot->atomic.swap = sqe->swap;
 		return staged;
 	}
-	if (outgoing && sqe->length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data))
+	if (outgoing && vb_slot_fits(l->req.slot_bytes, sqe->length))
 		return gather(l, sqe, slot) ? VB_SHM_INLINE : -1;
 	if (!staged)
 		memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
@@ -326,7 +322,7 @@ static void post_slot(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned 
 
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	struct vb_shm_slot *slot = slot_at(l, l->req.published);
+	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
 	int flags = place_payload(l, sqe, slot);
 	if (vb_unlikely(flags < 0))
 		return false;
@@ -356,7 +352,7 @@ static uint32_t acked(const struct vb_local_qp *l)
 
 static bool is_staged(const struct vb_local_qp *l, uint32_t position, const struct vb_sqe *sqe)
 {
-	uint64_t head = atomic_load_explicit(&slot_at(l, position)->head, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&vb_slot_ours(l, position)->head, memory_order_relaxed);
 	return (vb_shm_head_flags(head) & VB_SHM_STAGED) && !fetches(sqe);
 }
 
@@ -574,19 +570,39 @@ static enum vb_express express_write(struct vb_local_qp *l, const struct ibv_sen
 	return done ? VB_EXPRESS_DONE : VB_EXPRESS_NOT;
 }
 
-/* As publish. */
-static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+/* As publish, of a SEND whose payload is there. */
+static inline void express_slot(struct vb_local_qp *l, const struct ibv_send_wr *wr, const void *payload)
 {
-	uint32_t length = wr->sg_list->length;
-	const void *ours = length <= l->req.slot_bytes - offsetof(struct vb_shm_slot, data) && responds(l) ? piece_of(l, wr) : NULL;
-	struct vb_shm_slot *slot = slot_at(l, l->req.published);
-	if (vb_unlikely(!ours))
-		return VB_EXPRESS_NOT;
-	vb_copy_ordered(slot->data, ours, length);
-	slot->length = length;
+	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
+	vb_copy_ordered(slot->data, payload, wr->sg_list->length);
+	slot->length = wr->sg_list->length;
 	post_slot(l, slot, VB_SHM_INLINE | tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
 	vb_watch_ring(l);
+}
+
+static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	const void *payload = vb_slot_fits(l->req.slot_bytes, wr->sg_list->length) && responds(l) ? piece_of(l, wr) : NULL;
+	if (vb_unlikely(!payload))
+		return VB_EXPRESS_NOT;
+	express_slot(l, wr, payload);
+	vb_permit_learn_to_send(l, wr);
 	return VB_EXPRESS_SENT;
+}
+
+/* Of what express asks, all but the payload was so when the permit was made. */
+__attribute__((flatten)) bool vb_requester_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *piece = wr->sg_list;
+	if (vb_unlikely(!vb_permit_holds(l, &l->to_send))) {
+		l->qp->sq.repeats = false;
+		return false;
+	}
+	if (!piece->length || !vb_slot_fits(l->req.slot_bytes, piece->length) ||
+	    !((wr->send_flags & IBV_SEND_INLINE) || vb_permit_covers(&l->to_send, piece)))
+		return false;
+	express_slot(l, wr, (const void *)(uintptr_t)piece->addr);
+	return true;
 }
 
 __attribute__((flatten)) enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr)
@@ -638,7 +654,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	return l->req.moved == sqe->length;
 }
 
-/* Is the oldest ring entry, which the responder may or may not have finished, finished on this side too? */
+/* Is the oldest ring entry, a READ or atomic that the responder may or may not have finished, finished on this side too? */
 static bool settle(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
 {
 	if (sqe->opcode == IBV_WR_RDMA_READ && l->peer->copy == VB_COPY_LINK)
@@ -726,12 +742,16 @@ static void set_patience(struct vb_local_qp *l, unsigned looks)
 static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
-	while (sq->head != sq->sent && settle(l, vb_sq_at(sq, sq->head), done != acked(l))) {
-		vb_show_acknowledged(l, vb_sq_at(sq, sq->head), IBV_WC_SUCCESS);
-		atomic_store_explicit(&l->req.acked, acked(l) + 1, memory_order_relaxed);
+	for (uint32_t position = acked(l); sq->head != sq->sent; position++) {
+		struct vb_sqe *sqe = vb_sq_at(sq, sq->head);
+		bool is_fetch = vb_unlikely(fetches(sqe));
+		if (is_fetch ? !settle(l, sqe, position != done) : position == done)
+			break;
+		vb_show_acknowledged(l, sqe, IBV_WC_SUCCESS);
+		atomic_store_explicit(&l->req.acked, position + 1, memory_order_relaxed);
 		l->req.moved = 0;
-		l->req.fetches_out -= fetches(vb_sq_at(sq, sq->head));
-		vb_sq_complete(l->qp);
+		l->req.fetches_out -= is_fetch;
+		vb_sq_complete_likely_send(l->qp, sqe);
 	}
 	if (sq->head == sq->tail)
 		atomic_store_explicit(&l->req.pending, false, memory_order_relaxed);
@@ -745,7 +765,7 @@ void vb_requester_take_last_acks(struct vb_local_qp *l)
 		complete_until(l, done);
 }
 
-bool vb_requester_take_acks(struct vb_local_qp *l)
+__attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 {
 	struct vb_sq *sq = &l->qp->sq;
 	uint32_t done;
@@ -766,7 +786,7 @@ bool vb_requester_take_acks(struct vb_local_qp *l)
 	return fail_by(l, status_of_nak(status));
 }
 
-void vb_requester_take_told(struct vb_local_qp *l)
+__attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
 {
 	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_relaxed);
 	if (!is_possible(l, done))
@@ -785,27 +805,6 @@ void vb_requester_look(struct vb_local_qp *l)
 		return;
 	if (sq->head != sq->tail || (l->req.waiting && atomic_load(&l->expired)))
 		vb_requester_send(l);
-}
-
-/*
- * While answers bring the acks, the ack itself is left alone for a while: reading it takes its line from the responder, who would have
- * to wait for it at his next ack, in the middle of answering.
- */
-static bool is_patient(struct vb_local_qp *l)
-{
-	unsigned patience = atomic_load_explicit(&l->req.patience, memory_order_relaxed);
-	unsigned looks = atomic_load_explicit(&l->req.looks, memory_order_relaxed);
-	if (looks >= patience)
-		return false;
-	atomic_store_explicit(&l->req.looks, looks + 1, memory_order_relaxed);
-	return true;
-}
-
-bool vb_requester_has_news(struct vb_local_qp *l)
-{
-	const struct vb_shm_qp *t = theirs_of(l);
-	return t && vb_requester_awaits(l) && !is_patient(l) &&
-	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
 }
 
 /*

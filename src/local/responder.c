@@ -17,7 +17,9 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/later.h"
+#include "local/permit.h"
 #include "local/serve.h"
+#include "local/slots.h"
 #include "wire/timers.h"
 
 static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
@@ -80,11 +82,6 @@ bool vb_serve_may(struct vb_local_qp *l)
 
 /* ---- the next request ---- */
 
-static const struct vb_shm_slot *slot_at(const struct vb_local_qp *l, uint32_t position)
-{
-	return (const struct vb_shm_slot *)(l->resp.ring + (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
-}
-
 static bool is_known(unsigned opcode)
 {
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
@@ -135,7 +132,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	const struct vb_shm_slot *s = slot_at(l, next);
+	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	if (vb_shm_head_tag(head) != next + 1)
 		return STEP_IDLE;
@@ -618,18 +615,12 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	vb_show_served(l, f->nak);
 	l->resp.receive_status = f->receive;
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
+	l->resp.is_permitted = false;
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->breaks;
 	v->event = f->event;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, epoch, f->nak),
 			      memory_order_release);
-}
-
-/* Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by now. */
-__attribute__((no_sanitize("thread"))) static bool has_next(const struct vb_local_qp *l)
-{
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	return vb_shm_head_tag(atomic_load_explicit(&slot_at(l, next)->head, memory_order_acquire)) == next + 1;
 }
 
 /* False: another thread has the send queue. */
@@ -651,11 +642,16 @@ static inline bool complete_told(struct vb_local_qp *l)
 }
 
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
-static void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length)
+static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool is_permitted)
 {
 	if (vb_unlikely(r->nsge != 1 || length > r->sge->length))
 		return NULL;
-	return vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
+	if (is_permitted && vb_likely(vb_permit_covers(&l->to_receive, r->sge)))
+		return (void *)(uintptr_t)r->sge->addr;
+	void *piece = vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
+	if (piece)
+		vb_permit_learn_to_receive(l, r->sge);
+	return piece;
 }
 
 /* Is the QP one for which a small SEND is nothing but its bytes and a completion? */
@@ -669,20 +665,21 @@ static bool is_plain(const struct vb_local_qp *l)
  * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is not that, and has left no trace;
  * it goes the long way.
  */
-static bool serve_small_send(struct vb_local_qp *l)
+static inline bool serve_small_send(struct vb_local_qp *l, bool is_permitted)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	const struct vb_shm_slot *s = slot_at(l, next);
+	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	unsigned flags = vb_shm_head_flags(head);
 	const struct vb_receive *r = vb_receive_peek(l->qp);
-	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) || !is_plain(l) || !r)
+	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) || !r ||
+	    !(is_permitted || is_plain(l)))
 		return false;
 	const volatile struct vb_shm_slot *v = s; /* each field is loaded once, and not while the slot may be written */
 	uint32_t length = v->length;
-	if (!length || length > l->resp.slot_bytes - offsetof(struct vb_shm_slot, data))
+	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
 		return false;
-	void *to = piece_for(l, r, length);
+	void *to = piece_for(l, r, length, is_permitted);
 	note_told(l, flags, v->taken);
 	if (vb_unlikely(!to || !complete_told(l)))
 		return false;
@@ -715,11 +712,30 @@ static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *b
 {
 	if (vb_unlikely(!vb_serve_may(l)))
 		return STEP_IDLE;
-	if (!atomic_load_explicit(&l->resp.active, memory_order_relaxed) && serve_small_send(l))
+	if (!atomic_load_explicit(&l->resp.active, memory_order_relaxed) && serve_small_send(l, false))
 		return STEP_DONE;
 	enum step step = serve_any(l, f);
 	*bytes += l->cur.length;
 	return step;
+}
+
+__attribute__((flatten)) bool vb_responder_serve_by_permit(struct vb_local_qp *l)
+{
+	bool is_more = true;
+	unsigned served = 0;
+	if (vb_unlikely(!l->resp.is_permitted || atomic_load_explicit(&l->resp.active, memory_order_relaxed)))
+		return false;
+	vb_busy_word_begin_lightly(&l->mine->busy[VB_STREAM_RESPONSE]);
+	if (vb_unlikely(!vb_permit_holds(l, &l->to_receive))) /* what ends from here on ends behind the section */
+		l->resp.is_permitted = false;
+	while (l->resp.is_permitted && is_more && served < VB_SERVE_BATCH && serve_small_send(l, true)) {
+		served++;
+		is_more = vb_slot_has_come(l);
+	}
+	vb_busy_word_end(&l->mine->busy[VB_STREAM_RESPONSE]);
+	if (vb_likely(served))
+		vb_later_ring(l);
+	return !is_more;
 }
 
 /* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: slots. */
@@ -730,7 +746,7 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
 	for (*served = 0; (step = serve_one(l, f, &bytes)) == STEP_DONE;) {
 		++*served;
-		if (!has_next(l))
+		if (!vb_slot_has_come(l))
 			break;
 		if (*served == VB_SERVE_BATCH || bytes >= VB_SLICE_BYTES || vb_requester_has_news(l)) {
 			step = STEP_MORE;
@@ -748,7 +764,7 @@ static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *
 		return step;
 	finish(l);
 	++*served;
-	return has_next(l) ? STEP_MORE : STEP_DONE;
+	return vb_slot_has_come(l) ? STEP_MORE : STEP_DONE;
 }
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
@@ -775,15 +791,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 bool vb_responder_has_news(const struct vb_local_qp *l)
 {
 	return !atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
-	       atomic_load_explicit(&l->resp.active, memory_order_relaxed) || has_next(l);
-}
-
-bool vb_responder_is_called(const struct vb_local_qp *l)
-{
-	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
-		return false;
-	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
-										: has_next(l);
+	       atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_slot_has_come(l);
 }
 
 void vb_responder_fetch(const struct vb_local_qp *l)
@@ -791,8 +799,8 @@ void vb_responder_fetch(const struct vb_local_qp *l)
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
 		return;
-	vb_fetch(slot_at(l, next));
-	vb_fetch(slot_at(l, next + 1));
+	vb_fetch(vb_slot_theirs(l, next));
+	vb_fetch(vb_slot_theirs(l, next + 1));
 	if (l->qp->rq.slots)
 		vb_fetch(vb_receive_at(&l->qp->rq, atomic_load_explicit(&l->qp->rq.head, memory_order_relaxed)));
 }

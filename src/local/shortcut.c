@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes shortcuts (adapter/shortcut.h) of WRITEs that this side has carried out by loads and stores. */
+/* Makes shortcuts (adapter/shortcut.h) of WRITEs that this side has carried out by loads and stores, and permits (local/permit.h). */
 #include "adapter/show.h"
+#include "adapter/turn.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 
@@ -19,15 +20,15 @@ static struct span span_of(const struct vb_key *k, uint64_t used)
 	return (struct span){ start + skip, skip < length ? vb_min_u64(length - skip, UINT32_MAX) : 0 };
 }
 
-/* Where this process may read, at the addresses that requests have. */
-static void find_source(struct vb_shortcut *s, const struct vb_local_qp *l, uint64_t used)
+/* Where this process may read, or write, at the addresses that requests have. */
+static struct span span_here(const struct vb_local_qp *l, uint32_t lkey, uint64_t used, unsigned access)
 {
-	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), s->lkey);
-	struct span span = span_of(k, used);
-	struct ibv_sge all = { .addr = span.start, .length = span.bytes, .lkey = s->lkey };
-	const void *here = span.bytes ? vb_key_find(&all, 0, l->qp->pd->number) : NULL;
-	s->from = span.start;
-	s->from_bytes = here && (uintptr_t)here == span.start ? span.bytes : 0;
+	struct span span = span_of(vb_key_at(vb_key_table(vb_arena), lkey), used);
+	struct ibv_sge all = { .addr = span.start, .length = span.bytes, .lkey = lkey };
+	const void *here = span.bytes ? vb_key_find(&all, access, l->qp->pd->number) : NULL;
+	if (!here || (uintptr_t)here != span.start)
+		span.bytes = 0;
+	return span;
 }
 
 static void find_target(struct vb_shortcut *s, struct vb_local_qp *l, uint64_t used)
@@ -38,17 +39,23 @@ static void find_target(struct vb_shortcut *s, struct vb_local_qp *l, uint64_t u
 	s->to_bytes = s->there ? span.bytes : 0;
 }
 
-/* The revisions first: what ends behind them is noticed by who takes the shortcut. */
+/* The revisions first: what ends behind them is noticed by who goes by them. False: they say nothing, or something is special. */
+static bool note_revisions(const struct vb_local_qp *l, uint32_t *ours, uint32_t *theirs)
+{
+	*ours = atomic_load(&vb_arena->revision);
+	*theirs = atomic_load(&l->peer->arena->revision);
+	return *ours != VB_REVISION_LAST && *theirs != VB_REVISION_LAST && !vb_qp_loses_completions(l->qp) && !vb_qp_is_shown(l->qp);
+}
+
 static void make(struct vb_shortcut *s, struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
 	s->busy = &l->mine->busy[VB_STREAM_REQUEST];
 	s->their_revision_at = &l->peer->arena->revision;
-	s->our_revision = atomic_load(&vb_arena->revision);
-	s->their_revision = atomic_load(s->their_revision_at);
-	if (s->our_revision == VB_REVISION_LAST || s->their_revision == VB_REVISION_LAST || !vb_busy_is_light(l) ||
-	    vb_qp_loses_completions(l->qp) || vb_qp_is_shown(l->qp))
+	if (!note_revisions(l, &s->our_revision, &s->their_revision) || !vb_busy_is_light(l))
 		return;
-	find_source(s, l, wr->sg_list->addr);
+	struct span source = span_here(l, s->lkey, wr->sg_list->addr, 0);
+	s->from = source.start;
+	s->from_bytes = source.bytes;
 	find_target(s, l, wr->wr.rdma.remote_addr);
 }
 
@@ -68,4 +75,33 @@ void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 		make(s, l, wr);
 		vb_busy_end(l, VB_STREAM_REQUEST);
 	}
+}
+
+/* *permitted: what is set as long as there is one. */
+static void learn(struct vb_local_qp *l, struct vb_permit *p, bool *permitted, const struct ibv_sge *piece, unsigned access)
+{
+	if (vb_qp_is_in_crowd(l->qp))
+		return;
+	if (p->lkey != piece->lkey) {
+		*permitted = false;
+		*p = (struct vb_permit){ .lkey = piece->lkey };
+	} else if (++p->alike % ALIKE == 0) {
+		*permitted = note_revisions(l, &p->our_revision, &p->their_revision) && vb_busy_is_light(l);
+		struct span span = span_here(l, p->lkey, piece->addr, access);
+		p->start = span.start;
+		p->bytes = span.bytes;
+	}
+}
+
+void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+{
+	struct ibv_sge piece = *wr->sg_list;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		piece.lkey = l->to_send.lkey;
+	learn(l, &l->to_send, &l->qp->sq.repeats, &piece, 0);
+}
+
+void vb_permit_learn_to_receive(struct vb_local_qp *l, const struct ibv_sge *piece)
+{
+	learn(l, &l->to_receive, &l->resp.is_permitted, piece, IBV_ACCESS_LOCAL_WRITE);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "local/watch.h"
 
+#include "local/slots.h"
+
 enum {
 	HITS = 16, /* news in a row that make a QP one to be watched, */
 	MOST = 8,  /* of which there are so many */
@@ -20,11 +22,9 @@ static bool may_watch_locked(const struct vb_local_qp *l)
 	       (atomic_load(&l->mine->mode) & VB_SHM_RESPONDS) && !atomic_load(&l->mine->watched);
 }
 
-void vb_watch_consider(struct vb_local_qp *l)
+void vb_watch_begin(struct vb_local_qp *l)
 {
 	unsigned hits = atomic_load_explicit(&l->hits, memory_order_relaxed);
-	if (vb_likely(atomic_load_explicit(&l->mine->watched, memory_order_relaxed)))
-		return;
 	atomic_store_explicit(&l->hits, hits + 1, memory_order_relaxed);
 	if (hits < HITS || !atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) || !vb_lock_try(&vb_progress_lock))
 		return;

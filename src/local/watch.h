@@ -16,8 +16,15 @@
 
 #include "local/qp.h"
 
-/* A poll has found news of the QP; one of its locks is held. */
-void vb_watch_consider(struct vb_local_qp *l);
+/* Polls have found news of the QP time after time; one of its locks is held. */
+void vb_watch_begin(struct vb_local_qp *l);
+/* A poll has. */
+static inline void vb_watch_consider(struct vb_local_qp *l)
+{
+	if (vb_unlikely(!atomic_load_explicit(&l->mine->watched, memory_order_relaxed)))
+		vb_watch_begin(l);
+}
+
 /* Queues those that have news; true if there were some. vb_progress_lock is held. */
 bool vb_watch_look_locked(void);
 /* The QP stops. vb_progress_lock is held. */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Slots as both halves find them, and what polls look for: a few loads each. */
+#ifndef VB_LOCAL_SLOTS_H
+#define VB_LOCAL_SLOTS_H
+
+#include "local/qp.h"
+
+/* Of this side's ring. */
+static inline struct vb_shm_slot *vb_slot_ours(const struct vb_local_qp *l, uint32_t position)
+{
+	return (struct vb_shm_slot *)(l->req.ring + (size_t)(position & l->qp->sq.mask) * l->req.slot_bytes);
+}
+
+/* Of the peer's. */
+static inline const struct vb_shm_slot *vb_slot_theirs(const struct vb_local_qp *l, uint32_t position)
+{
+	return (const struct vb_shm_slot *)(l->resp.ring + (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
+}
+
+static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)
+{
+	return length <= slot_bytes - offsetof(struct vb_shm_slot, data);
+}
+
+/*
+ * Has the next slot been written? Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by
+ * now.
+ */
+__attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const struct vb_local_qp *l)
+{
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
+	return vb_shm_head_tag(atomic_load_explicit(&vb_slot_theirs(l, next)->head, memory_order_acquire)) == next + 1;
+}
+
+/* ---- without locks: hints ---- */
+
+/* As vb_responder_has_news, without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
+static inline bool vb_responder_is_called(const struct vb_local_qp *l)
+{
+	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
+		return false;
+	return vb_unlikely(atomic_load_explicit(&l->resp.active, memory_order_relaxed)) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
+										       : vb_slot_has_come(l);
+}
+
+/* Does something depend on an ack that has not come yet? */
+static inline bool vb_requester_awaits(const struct vb_local_qp *l)
+{
+	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
+}
+
+/* Has the peer acknowledged more of that in its slots? */
+static inline bool vb_requester_is_told(const struct vb_local_qp *l)
+{
+	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
+	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 && vb_requester_awaits(l);
+}
+
+/*
+ * While answers bring the acks, the ack itself is left alone for a while: reading it takes its line from the responder, who would have
+ * to wait for it at his next ack, in the middle of answering.
+ */
+static inline bool vb_requester_is_patient(struct vb_local_qp *l)
+{
+	unsigned patience = atomic_load_explicit(&l->req.patience, memory_order_relaxed);
+	unsigned looks = atomic_load_explicit(&l->req.looks, memory_order_relaxed);
+	if (looks >= patience)
+		return false;
+	atomic_store_explicit(&l->req.looks, looks + 1, memory_order_relaxed);
+	return true;
+}
+
+/* In its ack? */
+static inline bool vb_requester_has_news(struct vb_local_qp *l)
+{
+	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);
+	return t && vb_requester_awaits(l) && !vb_requester_is_patient(l) &&
+	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+}
+
+#endif
