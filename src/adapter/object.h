@@ -378,15 +378,15 @@ struct vb_sq {
 _Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
 _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
 
-/* How the next WRITE may go (adapter/shortcut.h); under sq.lock. */
+/* How the next WRITE, or READ, may go (adapter/shortcut.h); under sq.lock. */
 struct vb_shortcut {
 	const _Atomic(uint32_t) *their_revision_at;
-	_Atomic(uint32_t) *busy; /* the word that says that the target's memory is used */
+	_Atomic(uint32_t) *busy; /* the word that says that the peer's memory is used */
 	uint32_t their_revision, our_revision;
 	uint32_t rkey, lkey;
-	uint64_t to, from;       /* the addresses of both regions, as requests have them; the source is where its address says */
-	uint8_t *there;          /* where the target's first byte is in this process */
-	uint32_t to_bytes, from_bytes; /* to_bytes 0: there is none */
+	uint64_t theirs, ours;   /* the addresses of both regions, as requests have them; this process's is where its address says */
+	uint8_t *there;          /* where the first byte of theirs is in this process */
+	uint32_t their_bytes, our_bytes; /* their_bytes 0: there is none */
 };
 _Static_assert(sizeof(struct vb_shortcut) == VB_CACHE_LINE, "one cache line");
 
@@ -408,7 +408,7 @@ enum {
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for receives, where the whole is
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for READs, one for receives, where the whole is
 	 * aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
@@ -431,7 +431,7 @@ struct vb_qp {
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
 	pthread_mutex_t ctl;
-	struct vb_shortcut shortcut;
+	struct vb_shortcut to_write, to_read;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
@@ -448,7 +448,7 @@ struct vb_qp {
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
-_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, shortcut) % VB_CACHE_LINE == 0 &&
+_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, to_write) % VB_CACHE_LINE == 0 &&
 	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
 
 /* pd: NULL for an XRC_RECV QP. */

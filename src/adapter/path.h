@@ -40,8 +40,8 @@ struct vb_path_ops {
 	/* Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by the return. */
 	void (*send)(struct vb_qp *qp);
 	/*
-	 * May take a SEND or a WRITE of one piece straight from its work request, before there is an entry for it: in state RTS, with a
-	 * place for it in the queue, behind entries that were all handed over, a WRITE behind none. sq.lock is held.
+	 * May take a SEND, a WRITE or a READ of one piece straight from its work request, before there is an entry for it: in state RTS, with a
+	 * place for it in the queue, behind entries that were all handed over, but for a SEND behind none. sq.lock is held.
 	 */
 	enum vb_express (*express)(struct vb_qp *qp, const struct ibv_send_wr *wr);
 	/*
@@ -50,7 +50,7 @@ struct vb_path_ops {
 	 */
 	bool (*repeat)(struct vb_qp *qp, const struct ibv_send_wr *wr);
 	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
-	void (*foresee)(struct vb_qp *qp, bool writes, struct vb_turn *turn);
+	void (*foresee)(struct vb_qp *qp, bool sends, struct vb_turn *turn);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */

@@ -382,12 +382,16 @@ static bool is_broken(const struct vb_qp *qp)
 /* A request that any connected queue pair takes, and of whose execution nobody wants to know more than its completion. */
 static bool is_plain(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	return vb_wr_is_single(wr, qp->sq.max_inline) && qp->sq.max_sge && !qp->watched;
+	bool reads = wr->opcode == IBV_WR_RDMA_READ;
+	return vb_wr_is_single(wr, qp->sq.max_inline) && qp->sq.max_sge && !qp->watched &&
+	       (vb_likely(!reads) || (qp->attr.max_rd_atomic && !(wr->send_flags & IBV_SEND_INLINE)));
 }
 
 static bool is_its_turn(const struct vb_sq *sq, const struct ibv_send_wr *wr)
 {
-	return wr->opcode == IBV_WR_RDMA_WRITE ? sq->head == sq->tail : wr->opcode == IBV_WR_SEND && sq->sent == sq->tail;
+	if (wr->opcode == IBV_WR_SEND)
+		return sq->sent == sq->tail;
+	return (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) && sq->head == sq->tail;
 }
 
 /* What is still wanted of a request whose bytes are on their way. */
@@ -403,19 +407,19 @@ static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
 	sq->sent = ++sq->tail;
 }
 
-static inline void take_turn(struct vb_qp *qp, bool writes)
+static inline void take_turn(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	if (vb_qp_is_in_crowd(qp) && atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
-		vb_turn_take(qp, writes);
+		vb_turn_take(qp, opcode);
 }
 
-/* A WRITE that was carried out before anything was noted of it. */
+/* What was carried out before anything was noted of it. */
 static inline void complete_unnoted(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
 	if (vb_sq_signals(qp, wr->send_flags))
-		vb_cq_push_send(qp, wr->wr_id, IBV_WC_RDMA_WRITE, wr->sg_list->length, IBV_WC_SUCCESS);
-	take_turn(qp, true);
+		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, wr->sg_list->length, IBV_WC_SUCCESS);
+	take_turn(qp, wr->opcode);
 }
 
 /* Straight from the work request. False: nothing has happened. */
@@ -431,7 +435,7 @@ static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		return false;
 	case VB_EXPRESS_SENT:
 		note_sent(sq, wr);
-		take_turn(qp, false);
+		take_turn(qp, wr->opcode);
 		break;
 	case VB_EXPRESS_DONE:
 		complete_unnoted(qp, wr);
@@ -473,9 +477,9 @@ static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
  * Of the following each has sq.lock and lets go of it. What comes behind a shortcut, or instead of it, stands apart: the shortcut's own
  * store would wait behind those of the registers that the rest needs.
  */
-static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr)
+static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct vb_shortcut *s, const struct ibv_send_wr *wr)
 {
-	vb_shortcut_leave(&qp->shortcut);
+	vb_shortcut_leave(s);
 	complete_unnoted(qp, wr);
 	vb_unlock(&qp->sq.lock);
 	return 0;
@@ -484,7 +488,18 @@ static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const str
 static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
 {
 	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
-	return finish_shortcut(qp, wr);
+	return finish_shortcut(qp, &qp->to_write, wr);
+}
+
+static bool fits_read(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	return vb_shortcut_fits_read(&qp->to_read, wr) && qp->sq.head == qp->sq.tail && has_room(&qp->sq);
+}
+
+static int read_by_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, const uint8_t *from)
+{
+	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
+	return finish_shortcut(qp, &qp->to_read, wr);
 }
 
 /* What it would take to be express is so, or the path sees that it is not. False: nothing has happened. */
@@ -508,23 +523,27 @@ static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct 
 /* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else the long one. */
 static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	if (vb_unlikely(!wr) || !repeat(qp, wr))
-		return post_the_long_way(qp, wr, bad);
-	vb_unlock(&qp->sq.lock);
-	return 0;
+	const uint8_t *from;
+	if (vb_likely(wr != NULL) && repeat(qp, wr)) {
+		vb_unlock(&qp->sq.lock);
+		return 0;
+	}
+	if (wr && fits_read(qp, wr) && (from = vb_shortcut_enter(&qp->to_read, wr)))
+		return read_by_shortcut(qp, wr, from);
+	return post_the_long_way(qp, wr, bad);
 }
 
 static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const struct vb_sq *sq = &qp->sq;
 	uint8_t *to;
-	if (vb_unlikely(!wr || !vb_shortcut_fits(&qp->shortcut, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
-	    vb_unlikely(!(to = vb_shortcut_enter(&qp->shortcut, wr))))
+	if (vb_unlikely(!wr || !vb_shortcut_fits_write(&qp->to_write, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
+	    vb_unlikely(!(to = vb_shortcut_enter(&qp->to_write, wr))))
 		return post_otherwise(qp, wr, bad);
 	if (wr->sg_list->length != 8)
 		return copy_and_finish_shortcut(qp, wr, to);
 	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
-	return finish_shortcut(qp, wr);
+	return finish_shortcut(qp, &qp->to_write, wr);
 }
 
 static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

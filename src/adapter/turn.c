@@ -16,14 +16,21 @@ static const void *at(_Atomic(const void *) *place) { return atomic_load_explici
 
 static struct vb_turn *next_of(struct vb_turn *turn) { return atomic_load_explicit(&turn->next, memory_order_relaxed); }
 
-static void describe(struct vb_qp *qp, bool writes, struct vb_turn *turn)
+static const void *entry_for(const struct vb_qp *qp, enum ibv_wr_opcode opcode)
+{
+	if (opcode == IBV_WR_SEND)
+		return vb_sq_at(&qp->sq, qp->sq.tail);
+	return opcode == IBV_WR_RDMA_WRITE ? &qp->to_write : &qp->to_read;
+}
+
+static void describe(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn)
 {
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	note(&turn->qp, qp);
 	note(&turn->state, qp->path_state);
-	note(&turn->entry, writes ? (const void *)&qp->shortcut : vb_sq_at(&qp->sq, qp->sq.tail));
+	note(&turn->entry, entry_for(qp, opcode));
 	if (path && path->foresee)
-		path->foresee(qp, writes, turn);
+		path->foresee(qp, opcode == IBV_WR_SEND, turn);
 }
 
 static void fetch(struct vb_turn *turn)
@@ -36,7 +43,7 @@ static void fetch(struct vb_turn *turn)
 	vb_fetch(at(&turn->there[1]));
 }
 
-void vb_turn_take(struct vb_qp *qp, bool writes)
+void vb_turn_take(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	_Atomic(uint32_t) *posted = &qp->send_cq->posted;
 	struct vb_turn *turn = vb_turn_of(qp->qpn), *before = vb_turn_of(atomic_load_explicit(posted, memory_order_relaxed));
@@ -45,7 +52,7 @@ void vb_turn_take(struct vb_qp *qp, bool writes)
 		return;
 	if (before && next_of(before) != turn)
 		atomic_store_explicit(&before->next, turn, memory_order_relaxed);
-	describe(qp, writes, turn);
+	describe(qp, opcode, turn);
 	for (int i = 0; turn && i < AHEAD; i++)
 		turn = next_of(turn);
 	if (turn)

@@ -20,8 +20,8 @@ struct vb_turn {
 
 /* Of a queue pair of this process that exists. */
 struct vb_turn *vb_turn_of(uint32_t qpn);
-/* A post to qp, another one than the last time. sq.lock is held. */
-void vb_turn_take(struct vb_qp *qp, bool writes);
+/* A post to qp, another one than the last time, of a SEND, a WRITE or a READ. sq.lock is held. */
+void vb_turn_take(struct vb_qp *qp, enum ibv_wr_opcode opcode);
 
 /* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. A hint. */
 enum { VB_CROWD = 32 };

@@ -304,7 +304,8 @@ static void end_receive(struct vb_local_qp *l)
 static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	vb_shortcut_forget(&qp->shortcut);
+	vb_shortcut_forget(&qp->to_write);
+	vb_shortcut_forget(&qp->to_read);
 	qp->sq.repeats = false;
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
@@ -464,10 +465,10 @@ static void fetch(struct vb_qp *qp)
 	vb_responder_fetch(l);
 }
 
-static void foresee(struct vb_qp *qp, bool writes, struct vb_turn *turn)
+static void foresee(struct vb_qp *qp, bool sends, struct vb_turn *turn)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	const void *here = writes ? (const void *)l->mine->busy : vb_slot_ours(l, l->req.published);
+	const void *here = sends ? vb_slot_ours(l, l->req.published) : (const void *)l->mine->busy;
 	atomic_store_explicit(&turn->there[0], here, memory_order_relaxed);
 	atomic_store_explicit(&turn->there[1], atomic_load_explicit(&l->theirs, memory_order_relaxed), memory_order_relaxed);
 }

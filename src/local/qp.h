@@ -65,7 +65,7 @@ struct vb_local_qp {
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
 		_Atomic(uint8_t) looks, patience;   /* for acks since the last slot, and how many of them leave the peer's ack alone */
 		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
-		uint8_t alike;                      /* express WRITEs in a row by the same keys that took no shortcut, modulo 256 */
+		uint8_t alike;                      /* express WRITEs and READs in a row by the same keys that took no shortcut, modulo 256 */
 		bool bound;
 		bool waiting;                       /* give_up runs: the peer's QP does not respond */
 	} req;
@@ -144,12 +144,12 @@ void vb_requester_await_acks(struct vb_local_qp *l);
 void vb_requester_take_told(struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
-/* Where this process can store what a WRITE brings to this range, for the peer grants it; NULL: it takes the long way. In a busy section. */
-void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length);
+/* Where this process can write, or read, this range by itself, for the peer grants it; NULL: it takes the long way. In a busy section. */
+void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes);
 
 /* ---- shortcut.c ---- */
 
-/* An express WRITE was carried out, by the way to which there was no shortcut. sq.lock is held. */
+/* An express WRITE or READ was carried out, by the way to which there was no shortcut. sq.lock is held. */
 void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 /* An express SEND, to which there was no permit. sq.lock is held. */
 void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr);

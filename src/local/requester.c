@@ -519,34 +519,38 @@ void vb_requester_send(struct vb_local_qp *l)
 
 /* ---- express: straight from a work request with one entry ---- */
 
-static const void *piece_of(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+static void *piece_of(struct vb_local_qp *l, const struct ibv_send_wr *wr, unsigned access)
 {
 	const struct ibv_sge *s = wr->sg_list;
-	return wr->send_flags & IBV_SEND_INLINE ? (const void *)(uintptr_t)s->addr : vb_key_find(s, 0, l->qp->pd->number);
+	return wr->send_flags & IBV_SEND_INLINE ? (void *)(uintptr_t)s->addr : vb_key_find(s, access, l->qp->pd->number);
 }
 
-static inline void *reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length)
+static inline void *reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
 {
 	uint64_t va;
-	if (vb_unlikely(!responds(l) || !may_access(l, rkey, addr, length, IBV_ACCESS_REMOTE_WRITE, &va)))
+	if (vb_unlikely(!responds(l) || !may_access(l, rkey, addr, length, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
+	    vb_unlikely(!writes && !atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed)))
 		return NULL;
-	return target_here(l, rkey, va, length, true);
+	return target_here(l, rkey, va, length, writes);
 }
 
-void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length)
+void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
 {
-	return reach(l, rkey, addr, length);
+	return reach(l, rkey, addr, length, writes);
 }
 
 /* As move_whole. */
-static bool write_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+static bool express_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr, bool writes)
 {
 	uint64_t length = wr->sg_list->length;
-	void *theirs = reach(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length);
-	const void *ours = piece_of(l, wr);
+	void *theirs = reach(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length, writes);
+	void *ours = piece_of(l, wr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	if (vb_unlikely(!ours || !theirs))
 		return false;
-	vb_copy_ordered(theirs, ours, length);
+	if (writes)
+		vb_copy_ordered(theirs, ours, length);
+	else
+		vb_copy_ordered(ours, theirs, length);
 	return true;
 }
 
@@ -558,12 +562,12 @@ static bool is_at_hand(const struct vb_local_qp *l, uint32_t rkey)
 	return l->peer->copy == VB_COPY_SAME || (segment && segment != VB_KEY_NO_SEGMENT);
 }
 
-static enum vb_express express_write(struct vb_local_qp *l, const struct ibv_send_wr *wr)
+static enum vb_express express_move(struct vb_local_qp *l, const struct ibv_send_wr *wr, bool writes)
 {
 	if (!is_at_hand(l, wr->wr.rdma.rkey) || wr->sg_list->length > VB_SLICE_BYTES)
 		return VB_EXPRESS_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	bool done = write_whole(l, wr);
+	bool done = express_whole(l, wr, writes);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	if (vb_likely(done))
 		vb_shortcut_learn(l, wr);
@@ -582,7 +586,7 @@ static inline void express_slot(struct vb_local_qp *l, const struct ibv_send_wr 
 
 static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
-	const void *payload = vb_slot_fits(l->req.slot_bytes, wr->sg_list->length) && responds(l) ? piece_of(l, wr) : NULL;
+	const void *payload = vb_slot_fits(l->req.slot_bytes, wr->sg_list->length) && responds(l) ? piece_of(l, wr, 0) : NULL;
 	if (vb_unlikely(!payload))
 		return VB_EXPRESS_NOT;
 	express_slot(l, wr, payload);
@@ -610,7 +614,9 @@ __attribute__((flatten)) enum vb_express vb_requester_express(struct vb_local_qp
 	if (vb_unlikely(l->qp->type != IBV_QPT_RC || vb_qp_is_shown(l->qp) || !wr->sg_list->length || !theirs_of(l) || !l->req.bound ||
 			l->req.waiting || l->peer->copy == VB_COPY_LINK))
 		return VB_EXPRESS_NOT;
-	return wr->opcode == IBV_WR_SEND ? express_send(l, wr) : express_write(l, wr);
+	if (wr->opcode == IBV_WR_SEND)
+		return express_send(l, wr);
+	return wr->opcode == IBV_WR_RDMA_WRITE ? express_move(l, wr, true) : express_move(l, wr, false);
 }
 
 /* ---- acks ---- */

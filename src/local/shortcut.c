@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes shortcuts (adapter/shortcut.h) of WRITEs that this side has carried out by loads and stores, and permits (local/permit.h). */
+/* Makes shortcuts (adapter/shortcut.h) of WRITEs and READs that this side has carried out by loads and stores, and permits (local/permit.h). */
 #include "adapter/show.h"
 #include "adapter/turn.h"
 #include "local/mapped.h"
@@ -31,12 +31,12 @@ static struct span span_here(const struct vb_local_qp *l, uint32_t lkey, uint64_
 	return span;
 }
 
-static void find_target(struct vb_shortcut *s, struct vb_local_qp *l, uint64_t used)
+static void find_theirs(struct vb_shortcut *s, struct vb_local_qp *l, uint64_t used, bool writes)
 {
 	struct span span = span_of(vb_key_at(vb_key_table(l->peer->arena), s->rkey), used);
-	s->there = span.bytes ? vb_requester_reach(l, s->rkey, span.start, span.bytes) : NULL;
-	s->to = span.start;
-	s->to_bytes = s->there ? span.bytes : 0;
+	s->there = span.bytes ? vb_requester_reach(l, s->rkey, span.start, span.bytes, writes) : NULL;
+	s->theirs = span.start;
+	s->their_bytes = s->there ? span.bytes : 0;
 }
 
 /* The revisions first: what ends behind them is noticed by who goes by them. False: they say nothing, or something is special. */
@@ -53,16 +53,17 @@ static void make(struct vb_shortcut *s, struct vb_local_qp *l, const struct ibv_
 	s->their_revision_at = &l->peer->arena->revision;
 	if (!note_revisions(l, &s->our_revision, &s->their_revision) || !vb_busy_is_light(l))
 		return;
-	struct span source = span_here(l, s->lkey, wr->sg_list->addr, 0);
-	s->from = source.start;
-	s->from_bytes = source.bytes;
-	find_target(s, l, wr->wr.rdma.remote_addr);
+	bool writes = wr->opcode == IBV_WR_RDMA_WRITE;
+	struct span here = span_here(l, s->lkey, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	s->ours = here.start;
+	s->our_bytes = here.bytes;
+	find_theirs(s, l, wr->wr.rdma.remote_addr, writes);
 }
 
-/* Making one takes some times as long as a WRITE, and some can have none: so it is made for what comes again and again. */
+/* Making one takes some times as long as a small request, and some can have none: so it is made for what comes again and again. */
 void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
-	struct vb_shortcut *s = &l->qp->shortcut;
+	struct vb_shortcut *s = wr->opcode == IBV_WR_RDMA_WRITE ? &l->qp->to_write : &l->qp->to_read;
 	uint32_t lkey = wr->send_flags & IBV_SEND_INLINE ? s->lkey : wr->sg_list->lkey;
 	if (vb_unlikely(s->rkey != wr->wr.rdma.rkey || s->lkey != lkey)) {
 		vb_shortcut_forget(s);

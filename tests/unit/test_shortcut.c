@@ -24,8 +24,8 @@ static struct vb_shortcut open_shortcut(void)
 		.their_revision = atomic_load(&theirs),
 		.our_revision = atomic_load(&vb_arena->revision),
 		.rkey = RKEY, .lkey = LKEY,
-		.to = to, .to_bytes = BYTES, .there = there,
-		.from = (uintptr_t)here, .from_bytes = BYTES,
+		.theirs = to, .their_bytes = BYTES, .there = there,
+		.ours = (uintptr_t)here, .our_bytes = BYTES,
 	};
 }
 
@@ -45,7 +45,7 @@ static bool fits(uint64_t from_skip, uint64_t to_skip, uint32_t length)
 	struct vb_shortcut s = open_shortcut();
 	struct ibv_sge sge = piece_at(from_skip, length);
 	struct ibv_send_wr wr = write_of(&sge, to_skip);
-	return vb_shortcut_fits(&s, &wr, INLINE);
+	return vb_shortcut_fits_write(&s, &wr, INLINE);
 }
 
 static void fits__what_lies_within(void **state)
@@ -76,9 +76,9 @@ static void fits__nothing_once_forgotten(void **state)
 	struct vb_shortcut s = open_shortcut();
 	struct ibv_sge sge = piece_at(0, 8);
 	struct ibv_send_wr wr = write_of(&sge, 0);
-	assert_true(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_true(vb_shortcut_fits_write(&s, &wr, INLINE));
 	vb_shortcut_forget(&s);
-	assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
 }
 
 static void fits__no_other_request(void **state)
@@ -91,23 +91,23 @@ static void fits__no_other_request(void **state)
 	for (unsigned i = 0; i < VB_ARRAY_LEN(others); i++) {
 		wr = plain;
 		wr.opcode = others[i];
-		assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+		assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
 	}
 	for (unsigned i = 0; i < VB_ARRAY_LEN(flags); i++) {
 		wr = plain;
 		wr.send_flags |= flags[i];
-		assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+		assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
 	}
 	wr = plain;
 	wr.next = &plain;
-	assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
 	wr = plain;
 	wr.wr.rdma.rkey++;
-	assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
 	for (wr = plain, wr.num_sge = -1; wr.num_sge <= 2; wr.num_sge++)
-		assert_int_equal(vb_shortcut_fits(&s, &wr, INLINE), wr.num_sge == 1);
+		assert_int_equal(vb_shortcut_fits_write(&s, &wr, INLINE), wr.num_sge == 1);
 	sge.lkey++;
-	assert_false(vb_shortcut_fits(&s, &plain, INLINE));
+	assert_false(vb_shortcut_fits_write(&s, &plain, INLINE));
 }
 
 /* Inline data may lie anywhere, and has no key. */
@@ -117,9 +117,33 @@ static void fits__inline_data(void **state)
 	struct ibv_sge sge = { 0x1234, INLINE, 0xbad };
 	struct ibv_send_wr wr = write_of(&sge, 0);
 	wr.send_flags |= IBV_SEND_INLINE;
-	assert_true(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_true(vb_shortcut_fits_write(&s, &wr, INLINE));
 	sge.length++;
-	assert_false(vb_shortcut_fits(&s, &wr, INLINE));
+	assert_false(vb_shortcut_fits_write(&s, &wr, INLINE));
+}
+
+/* A READ needs its key, and has a shortcut of its own. */
+static void fits__reads(void **state)
+{
+	struct vb_shortcut s = open_shortcut();
+	struct ibv_sge sge = piece_at(8, 16);
+	struct ibv_send_wr wr = write_of(&sge, 16);
+	assert_false(vb_shortcut_fits_read(&s, &wr));
+	wr.opcode = IBV_WR_RDMA_READ;
+	assert_true(vb_shortcut_fits_read(&s, &wr));
+	wr.send_flags |= IBV_SEND_INLINE;
+	assert_false(vb_shortcut_fits_read(&s, &wr));
+	wr.send_flags = IBV_SEND_FENCE;
+	assert_false(vb_shortcut_fits_read(&s, &wr));
+	wr.send_flags = 0;
+	wr.wr.rdma.remote_addr = to + BYTES - 15;
+	assert_false(vb_shortcut_fits_read(&s, &wr));
+	wr.wr.rdma.remote_addr = to;
+	sge = piece_at(BYTES - 15, 16);
+	assert_false(vb_shortcut_fits_read(&s, &wr));
+	sge = piece_at(0, 16);
+	sge.lkey++;
+	assert_false(vb_shortcut_fits_read(&s, &wr));
 }
 
 static void enter__until_something_was_revoked(void **state)
@@ -168,6 +192,7 @@ int main(void)
 		cmocka_unit_test(fits__nothing_once_forgotten),
 		cmocka_unit_test(fits__no_other_request),
 		cmocka_unit_test(fits__inline_data),
+		cmocka_unit_test(fits__reads),
 		cmocka_unit_test(enter__until_something_was_revoked),
 		cmocka_unit_test(revision__stays_at_the_last),
 	};

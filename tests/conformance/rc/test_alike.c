@@ -562,6 +562,43 @@ static void state__connected_anew(struct end *e)
 	finish(e, mr);
 }
 
+/* The peer goes on with another queue pair, where it went on with this one: nothing of that comes here, nor goes there from here. */
+static void state__peer_has_gone_elsewhere(struct end *e)
+{
+	struct params p = many_receives();
+	p.timeout = 8;
+	p.retry_cnt = 1;
+	p.rnr_retry = 7;
+	struct ibv_mr *mr = start(e, p);
+	exchange(e, mr);
+	struct ibv_qp *next = e->passive ? e->qp : rc_make_qp(e);
+	if (e->passive)
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	else
+		rc_recv(e, 999, ANSWERS, WORD);
+	rc_connect(e, next);
+	for (unsigned i = 1; i <= 3 * TIMES; i++) {
+		if (!e->passive)
+			CHECK_EQ(rc_post_recv(e, next, i, ANSWERS + WORD, WORD), 0);
+		else
+			receive_by(e, i, ANSWERS, WORD, mr->lkey);
+		meet(e);
+		rc_set_word(e->buf, i);
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = WORD, .qp = next);
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_expect(e->rcq, i, IBV_WC_SUCCESS).qp_num, next->qp_num);
+	}
+	if (!e->passive) {
+		send_word(e, 7, 7, mr->lkey);
+		rc_expect(e->scq, 7, IBV_WC_RETRY_EXC_ERR);
+		rc_expect(e->rcq, 999, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(ibv_destroy_qp(next), 0);
+	}
+	meet(e);
+	rc_expect_none(e->rcq);
+	finish(e, mr);
+}
+
 static void queue__full_until_polled(struct end *e)
 {
 	struct params p = many_receives();
@@ -698,6 +735,7 @@ static const struct body bodies[] = {
 	BODY(state__peer_answers_nothing),
 	BODY(state__in_error),
 	BODY(state__connected_anew),
+	BODY(state__peer_has_gone_elsewhere),
 	BODY(queue__full_until_polled),
 	BODY(queue_pair__of_two_threads),
 	BODY(cq__overrun_by_another),

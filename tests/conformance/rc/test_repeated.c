@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * WRITEs by the same keys again and again, for which a path may remember what it has found out: whatever allowed them ends in between, and
- * the next one is refused as the first would have been, on its own queue pair, without a byte of it.
+ * WRITEs, or READs, by the same keys again and again, for which a path may remember what it has found out: whatever allowed them ends in
+ * between, and the next one is refused as the first would have been, on its own queue pair, without a byte of it.
  */
 #include "rc.h"
 
@@ -12,11 +12,32 @@
 
 enum { WORD = 8, TIMES = 100, HALF = 32768 };
 
-/* The passive end's second region, of the same buffer, by which the active one writes: it can end without the first. */
+/* What this end, in its thread, repeats, or lets be repeated. */
+static __thread bool reads;
+
+#define REPEATED (reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE)
+
+/* What READs find: each word of the passive end's tells its place. */
+static void prepare(struct end *e)
+{
+	for (unsigned i = 1; i <= TIMES && reads; i++)
+		rc_set_word(e->buf + i * WORD, i);
+}
+
+static void start(struct end *e, const struct params *p)
+{
+	rc_start(e, p);
+	if (e->passive)
+		prepare(e);
+	meet(e);
+}
+
+/* The passive end's second region, of the same buffer, by which the active one writes or reads: it can end without the first. */
 static struct ibv_mr *open_second(struct end *e, const struct params *p)
 {
 	struct ibv_mr *mr;
 	rc_start(e, p);
+	prepare(e);
 	CHECK(mr = ibv_reg_mr(e->pd, e->buf, p->bytes, p->mr_access));
 	tell(e, mr->rkey);
 	return mr;
@@ -31,18 +52,21 @@ static void close_second(struct end *e, struct ibv_mr *mr)
 		CHECK_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-static int write_word(struct end *e, uint32_t rkey, uint64_t id, uint64_t remote_at)
+/* The word to be written, or what is there before one is read, is the first in the active end's buffer. */
+static int move_word(struct end *e, uint32_t rkey, uint64_t id, uint64_t remote_at)
 {
-	rc_set_word(e->buf, id);
-	return rc_post(e, &(struct op){ .id = id, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = remote_at, .rkey = rkey });
+	rc_set_word(e->buf, reads ? 0x5555 : id);
+	return rc_post(e, &(struct op){ .id = id, .opcode = REPEATED, .len = WORD, .remote_at = remote_at, .rkey = rkey });
 }
 
-/* The active end's, each to another word. */
-static void write_again_and_again(struct end *e, uint32_t rkey)
+/* The active end's, each of another word. */
+static void again_and_again(struct end *e, uint32_t rkey)
 {
 	for (unsigned i = 1; i <= TIMES; i++) {
-		CHECK_EQ(write_word(e, rkey, i, i * WORD), 0);
-		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(move_word(e, rkey, i, i * WORD), 0);
+		struct ibv_wc wc = rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.opcode, reads ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE);
+		CHECK_EQ(rc_word(e->buf), i);
 	}
 }
 
@@ -55,16 +79,17 @@ static void verify_words(struct end *e)
 /* Another one, which fails, and does so for good. */
 static void is_refused(struct end *e, uint32_t rkey, uint64_t remote_at, enum ibv_wc_status status)
 {
-	CHECK_EQ(write_word(e, rkey, 999, remote_at), 0);
+	CHECK_EQ(move_word(e, rkey, 999, remote_at), 0);
 	rc_expect(e->scq, 999, status);
 	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
-	CHECK_EQ(write_word(e, rkey, 1000, remote_at), 0);
+	CHECK_EQ(move_word(e, rkey, 1000, remote_at), 0);
 	rc_expect(e->scq, 1000, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(rc_word(e->buf), reads ? 0x5555 : 1000);
 }
 
 /* ---- what ends at the target ---- */
 
-/* The active end writes; then the passive one does this, and the next WRITE is refused; then they connect anew, and all is well again. */
+/* The active end goes on; then the passive one does this, and the next request is refused; then they connect anew, and all is well again. */
 static void ends_by(struct end *e, struct params p, void (*change)(struct end *e, struct ibv_mr **mr), enum ibv_wc_status status)
 {
 	if (e->passive) {
@@ -76,6 +101,7 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 		meet(e);
 		meet(e);
 		VERIFY_BYTE(e->buf, p.bytes, 0x77);
+		prepare(e);
 		rc_reconnect(e);
 		meet(e);
 		verify_words(e);
@@ -84,13 +110,13 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 	} else {
 		rc_start(e, &p);
 		uint32_t rkey = hear(e);
-		write_again_and_again(e, rkey);
+		again_and_again(e, rkey);
 		meet(e);
 		meet(e);
 		is_refused(e, rkey, WORD, status);
 		meet(e);
 		rc_reconnect(e);
-		write_again_and_again(e, e->peer.rkey);
+		again_and_again(e, e->peer.rkey);
 		meet(e);
 	}
 	rc_finish(e);
@@ -110,7 +136,8 @@ static void deregister_and_use_its_place(struct end *e, struct ibv_mr **mr)
 
 static void take_its_rights(struct end *e, struct ibv_mr **mr)
 {
-	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), 0);
+	unsigned others = IBV_ACCESS_LOCAL_WRITE | (reads ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ);
+	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, others), 0);
 }
 
 static void show_its_other_half(struct end *e, struct ibv_mr **mr)
@@ -128,7 +155,7 @@ static void take_it_to_another_domain(struct end *e, struct ibv_mr **mr)
 
 static void take_the_rights_of_the_queue_pair(struct end *e, struct ibv_mr **mr)
 {
-	struct ibv_qp_attr a = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
+	struct ibv_qp_attr a = { .qp_access_flags = reads ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ };
 	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_ACCESS_FLAGS), 0);
 }
 
@@ -139,7 +166,7 @@ static void stop_the_queue_pair(struct end *e, struct ibv_mr **mr)
 
 static void target__deregistered(struct end *e) { ends_by(e, params(), deregister, IBV_WC_REM_ACCESS_ERR); }
 static void target__registered_anew(struct end *e) { ends_by(e, params(), deregister_and_use_its_place, IBV_WC_REM_ACCESS_ERR); }
-static void target__not_writable_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
+static void target__not_granted_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
 static void target__moved(struct end *e) { ends_by(e, params(), show_its_other_half, IBV_WC_REM_ACCESS_ERR); }
 static void target__of_another_domain(struct end *e) { ends_by(e, params(), take_it_to_another_domain, IBV_WC_REM_ACCESS_ERR); }
 static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_ACCESS_ERR); }
@@ -153,18 +180,18 @@ static void queue_pair__answers_nothing(struct end *e)
 }
 
 /* A type 2 window, that the active end itself invalidates with a message. */
-static void window__invalidated_by_the_writer(struct end *e)
+static void window__invalidated_by_the_requester(struct end *e)
 {
 	struct params p = params();
 	p.mr_access |= IBV_ACCESS_MW_BIND;
-	rc_start(e, &p);
+	start(e, &p);
 	if (e->passive) {
 		struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
 		CHECK(mw);
 		uint32_t rkey = ibv_inc_rkey(mw->rkey);
 		struct ibv_send_wr *bad, wr = {
 			.wr_id = 1, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
-			.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = { e->mr, (uintptr_t)e->buf, HALF, IBV_ACCESS_REMOTE_WRITE } },
+			.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = { e->mr, (uintptr_t)e->buf, HALF, reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE } },
 		};
 		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
@@ -181,7 +208,7 @@ static void window__invalidated_by_the_writer(struct end *e)
 		CHECK_EQ(ibv_dealloc_mw(mw), 0);
 	} else {
 		uint32_t rkey = hear(e);
-		write_again_and_again(e, rkey);
+		again_and_again(e, rkey);
 		struct ibv_sge sge = { (uintptr_t)e->buf, WORD, e->mr->lkey };
 		struct ibv_send_wr *bad, wr = { .wr_id = 3, .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED,
 						.invalidate_rkey = rkey, .sg_list = &sge, .num_sge = 1 };
@@ -197,7 +224,10 @@ static void window__invalidated_by_the_writer(struct end *e)
 static void target__ends_where_it_ends(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
+	if (e->passive && reads)
+		rc_set_word(e->buf + p.bytes - WORD, 7);
+	meet(e);
 	for (int way = 0; way < 4; way++) {
 		static const int64_t past[] = { 1, WORD, -WORD - 65536, -1 - 65536 };
 		if (e->passive) {
@@ -206,9 +236,10 @@ static void target__ends_where_it_ends(struct end *e)
 			rc_reconnect(e);
 			continue;
 		}
-		write_again_and_again(e, e->peer.rkey);
-		CHECK_EQ(write_word(e, e->peer.rkey, 7, p.bytes - WORD), 0);
+		again_and_again(e, e->peer.rkey);
+		CHECK_EQ(move_word(e, e->peer.rkey, 7, p.bytes - WORD), 0);
 		rc_expect(e->scq, 7, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_word(e->buf), 7);
 		is_refused(e, e->peer.rkey, p.bytes - WORD + past[way], IBV_WC_REM_ACCESS_ERR);
 		meet(e);
 		rc_reconnect(e);
@@ -216,43 +247,60 @@ static void target__ends_where_it_ends(struct end *e)
 	rc_finish(e);
 }
 
-/* ---- what ends at the source ---- */
+/* ---- what ends on this side ---- */
 
-static void source__deregistered(struct end *e)
+static void own__deregistered(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
 	if (!e->passive) {
 		struct ibv_mr *mr;
-		CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, 0));
+		CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, reads ? IBV_ACCESS_LOCAL_WRITE : 0));
 		for (unsigned i = 1; i <= TIMES; i++) {
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i % 8 * WORD, .len = WORD, .remote_at = WORD, .lkey = mr->lkey);
+			POST(e, .id = i, .opcode = REPEATED, .at = i % 8 * WORD, .len = WORD, .remote_at = HALF, .lkey = mr->lkey);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		uint32_t lkey = mr->lkey;
 		rc_set_word(e->buf, 5);
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
-		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = WORD, .lkey = lkey);
+		POST(e, .id = 5, .opcode = REPEATED, .len = WORD, .remote_at = HALF, .lkey = lkey);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
+		CHECK_EQ(rc_word(e->buf), 5);
 	}
 	meet(e);
 	if (e->passive)
-		CHECK_EQ(rc_word(e->buf + WORD), 0);
+		CHECK_EQ(rc_word(e->buf + HALF), 0);
 	rc_finish(e);
 }
 
-static void source__ends_where_it_ends(struct end *e)
+/* What may be written to may become what may only be read from. */
+static void own__not_writable_any_more(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
+	if (!e->passive) {
+		again_and_again(e, e->peer.rkey);
+		CHECK_EQ(ibv_rereg_mr(e->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), 0);
+		CHECK_EQ(move_word(e, e->peer.rkey, 5, WORD), 0);
+		rc_expect(e->scq, 5, reads ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
+		CHECK_EQ(rc_word(e->buf), reads ? 0x5555 : 5);
+	}
+	meet(e);
+	rc_finish(e);
+}
+
+static void own__ends_where_it_ends(struct end *e)
+{
+	struct params p = params();
+	start(e, &p);
 	for (int way = 0; way < 2; way++) {
 		if (e->passive) {
 			rc_reconnect(e);
 			continue;
 		}
-		write_again_and_again(e, e->peer.rkey);
+		again_and_again(e, e->peer.rkey);
 		uint64_t at = way ? p.bytes - WORD + 1 : (uint64_t)-1;
-		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .at = at, .len = WORD, .remote_at = 0);
+		POST(e, .id = 5, .opcode = REPEATED, .at = at, .len = WORD, .remote_at = 0);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
 		rc_reconnect(e);
 	}
@@ -260,10 +308,10 @@ static void source__ends_where_it_ends(struct end *e)
 }
 
 /* The same bytes by a key that is none, or is of something else. */
-static void source__by_another_key(struct end *e)
+static void own__by_another_key(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
 	for (int way = 0; way < 2; way++) {
 		if (e->passive) {
 			rc_reconnect(e);
@@ -271,9 +319,9 @@ static void source__by_another_key(struct end *e)
 		}
 		uint64_t other[2] = { 0 };
 		struct ibv_mr *mr;
-		CHECK(mr = ibv_reg_mr(e->pd, other, sizeof(other), 0));
-		write_again_and_again(e, e->peer.rkey);
-		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 0, .lkey = way ? mr->lkey : e->mr->lkey + 1);
+		CHECK(mr = ibv_reg_mr(e->pd, other, sizeof(other), IBV_ACCESS_LOCAL_WRITE));
+		again_and_again(e, e->peer.rkey);
+		POST(e, .id = 5, .opcode = REPEATED, .len = WORD, .remote_at = 0, .lkey = way ? mr->lkey : e->mr->lkey + 1);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
 		rc_reconnect(e);
@@ -282,7 +330,7 @@ static void source__by_another_key(struct end *e)
 }
 
 /* Inline data needs no key, and there may be only so much of it. */
-static void source__inline(struct end *e)
+static void own__inline(struct end *e)
 {
 	struct params p = params();
 	uint64_t words[9];
@@ -306,40 +354,58 @@ static void source__inline(struct end *e)
 
 /* ---- the queue pair's own state, and its queues ---- */
 
+/* The word that is moved last, at the beginning of both buffers: it is where it comes from, and nowhere else. */
+static void expect_last_unmoved(struct end *e, uint64_t word)
+{
+	if (e->passive)
+		CHECK_EQ(rc_word(e->buf), reads ? word : 0);
+	else
+		CHECK_EQ(rc_word(e->buf), reads ? 0x5555 : word);
+}
+
+static void start_with_last(struct end *e, const struct params *p, uint64_t word)
+{
+	start(e, p);
+	if (e->passive && reads)
+		rc_set_word(e->buf, word);
+	meet(e);
+}
+
 static void queue__behind_what_waits(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start_with_last(e, &p, 2);
 	if (e->passive) {
 		meet(e);
 		rc_pause_ms(30);
-		CHECK_EQ(rc_word(e->buf), 0);
+		expect_last_unmoved(e, 2);
 		rc_recv(e, 1, HALF, WORD);
 		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
 	} else {
-		write_again_and_again(e, e->peer.rkey);
-		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = WORD);
-		CHECK_EQ(write_word(e, e->peer.rkey, 2, 0), 0);
+		again_and_again(e, e->peer.rkey);
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .at = HALF, .len = WORD);
+		CHECK_EQ(move_word(e, e->peer.rkey, 2, 0), 0);
+		rc_pause_ms(10);
+		expect_last_unmoved(e, 2);
 		meet(e);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		rc_expect(e->scq, 2, IBV_WC_SUCCESS);
 	}
 	meet(e);
-	if (e->passive)
-		CHECK_EQ(rc_word(e->buf), 2);
+	CHECK_EQ(rc_word(e->buf), 2);
 	rc_finish(e);
 }
 
 static void queue__full_until_polled(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
 	if (!e->passive) {
 		uint32_t n = p.cap.max_send_wr;
-		write_again_and_again(e, e->peer.rkey);
+		again_and_again(e, e->peer.rkey);
 		for (uint32_t i = 0; i < n; i++)
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 0, .quiet = i + 1 < n);
-		struct op more = { .id = n, .opcode = IBV_WR_RDMA_WRITE, .len = WORD };
+			POST(e, .id = i, .opcode = REPEATED, .len = WORD, .remote_at = 0, .quiet = i + 1 < n);
+		struct op more = { .id = n, .opcode = REPEATED, .len = WORD };
 		CHECK_EQ(rc_post(e, &more), ENOMEM);
 		rc_expect(e->scq, n - 1, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_post(e, &more), 0);
@@ -351,41 +417,69 @@ static void queue__full_until_polled(struct end *e)
 static void state__drained(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
-	if (e->passive) {
-		meet(e);
-		rc_pause_ms(20);
-		CHECK_EQ(rc_word(e->buf), 0);
-	} else {
-		write_again_and_again(e, e->peer.rkey);
+	start_with_last(e, &p, 4);
+	if (!e->passive) {
+		again_and_again(e, e->peer.rkey);
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
-		CHECK_EQ(write_word(e, e->peer.rkey, 4, 0), 0);
-		meet(e);
-		rc_expect_none(e->scq);
+		CHECK_EQ(move_word(e, e->peer.rkey, 4, 0), 0);
 	}
+	meet(e);
+	rc_pause_ms(20);
+	expect_last_unmoved(e, 4);
+	rc_expect_none(e->scq);
 	meet(e);
 	if (!e->passive) {
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
 		rc_expect(e->scq, 4, IBV_WC_SUCCESS);
 	}
 	meet(e);
-	if (e->passive)
-		CHECK_EQ(rc_word(e->buf), 4);
+	CHECK_EQ(rc_word(e->buf), 4);
 	rc_finish(e);
 }
+
+/* READs may be forbidden by either side's depth, in SQD. */
+static void change_depth(struct ibv_qp *qp, int which)
+{
+	struct ibv_qp_attr a = { .max_rd_atomic = 0, .max_dest_rd_atomic = 0 };
+	CHECK_EQ(rc_to(qp, IBV_QPS_SQD), 0);
+	CHECK_EQ(ibv_modify_qp(qp, &a, which), 0);
+	CHECK_EQ(rc_to(qp, IBV_QPS_RTS), 0);
+}
+
+static void state__no_reads_any_more(struct end *e, bool theirs)
+{
+	struct params p = params();
+	start(e, &p);
+	if (!e->passive)
+		again_and_again(e, e->peer.rkey);
+	meet(e);
+	if (e->passive && theirs)
+		change_depth(e->qp, IBV_QP_MAX_DEST_RD_ATOMIC);
+	if (!e->passive && !theirs)
+		change_depth(e->qp, IBV_QP_MAX_QP_RD_ATOMIC);
+	meet(e);
+	if (!e->passive)
+		is_refused(e, e->peer.rkey, WORD, theirs ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_LOC_QP_OP_ERR);
+	meet(e);
+	rc_finish(e);
+}
+
+static void state__peer_answers_no_reads(struct end *e) { state__no_reads_any_more(e, true); }
+static void state__queue_pair_sends_no_reads(struct end *e) { state__no_reads_any_more(e, false); }
 
 /* A connection ends, and the next one of the same queue pair, with other numbers, is as good. */
 static void state__connected_anew(struct end *e)
 {
 	struct params p = params();
-	rc_start(e, &p);
+	start(e, &p);
 	for (int i = 0; i < 5; i++) {
 		if (!e->passive)
-			write_again_and_again(e, e->peer.rkey);
+			again_and_again(e, e->peer.rkey);
 		meet(e);
 		if (e->passive) {
 			verify_words(e);
 			rc_set(e->buf, p.bytes, 0);
+			prepare(e);
 		}
 		rc_reconnect(e);
 	}
@@ -397,18 +491,19 @@ static void cq__overrun_by_another(struct end *e)
 {
 	struct params p = params();
 	p.cqe = 8;
-	rc_start(e, &p);
+	start(e, &p);
 	struct ibv_qp *other = rc_make_qp(e);
 	rc_connect(e, other);
 	if (!e->passive) {
-		write_again_and_again(e, e->peer.rkey);
+		again_and_again(e, e->peer.rkey);
 		for (unsigned i = 0; i <= (unsigned)e->scq->cqe; i++)
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 2048, .qp = other);
+			POST(e, .id = i, .opcode = REPEATED, .at = HALF, .len = WORD, .remote_at = 2048, .qp = other);
 		while (!rc_readable(e->ctx->async_fd, 10000))
 			;
 		rc_set_word(e->buf, 0xbad);
-		rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .len = WORD, .remote_at = 4096 });
+		rc_post(e, &(struct op){ .opcode = REPEATED, .len = WORD, .remote_at = 4096 });
 		rc_expect_event(e, IBV_EVENT_CQ_ERR);
+		CHECK_EQ(rc_word(e->buf), 0xbad);
 	}
 	meet(e);
 	if (e->passive)
@@ -427,15 +522,18 @@ static void sizes__one_after_the_other(struct end *e)
 	for (unsigned round = 0; round < 200; round++) {
 		uint64_t state = e->seed + round;
 		uint32_t len = rc_below(&state, 4) ? rc_below(&state, 70) : 1 + rc_below(&state, 2 << 20);
-		uint64_t from = rc_below(&state, 1000), to = rc_below(&state, 1000);
+		uint64_t own = rc_below(&state, 1000), remote = rc_below(&state, 1000);
+		uint8_t *mine = e->buf + (e->passive ? remote : own);
+		if (e->passive == reads)
+			rc_fill(mine, len, state);
+		if (reads)
+			meet(e);
 		if (!e->passive) {
-			rc_fill(e->buf + from, len, state);
-			POST(e, .id = round, .opcode = IBV_WR_RDMA_WRITE, .at = from, .len = len, .remote_at = to);
+			POST(e, .id = round, .opcode = REPEATED, .at = own, .len = len, .remote_at = remote);
 			rc_expect(e->scq, round, IBV_WC_SUCCESS);
 		}
 		meet(e);
-		if (e->passive)
-			VERIFY(e->buf + to, len, state);
+		VERIFY(mine, len, state);
 		meet(e);
 	}
 	rc_finish(e);
@@ -450,19 +548,22 @@ static void sizes__of_a_large_region(struct end *e)
 	uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct ibv_mr *mr = at == MAP_FAILED ? NULL : ibv_reg_mr(e->pd, at, bytes, p.mr_access);
 	CHECK(mr);
+	for (unsigned k = 0; e->passive && reads && k < 4; k++)
+		rc_set_word(at + places[k], 100 + k);
 	tell(e, mr->rkey);
 	tell(e, (uintptr_t)at);
 	uint32_t rkey = hear(e);
 	uint64_t there = hear(e);
 	for (unsigned i = 1; i <= 400 && !e->passive; i++) {
-		uint64_t place = places[i % 100 / 25];
-		rc_set_word(at + place, i);
-		struct ibv_sge sge = { (uintptr_t)at + place, WORD, mr->lkey };
-		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = there - e->peer.addr + place, .rkey = rkey);
+		unsigned k = i % 100 / 25;
+		rc_set_word(at + places[k], i);
+		struct ibv_sge sge = { (uintptr_t)at + places[k], WORD, mr->lkey };
+		POST(e, .id = i, .opcode = REPEATED, .sge = &sge, .nsge = 1, .remote_at = there - e->peer.addr + places[k], .rkey = rkey);
 		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_word(at + places[k]), reads ? 100 + k : i);
 	}
 	meet(e);
-	for (unsigned k = 0; e->passive && k < 4; k++)
+	for (unsigned k = 0; e->passive && !reads && k < 4; k++)
 		CHECK_EQ(rc_word(at + places[k]), k ? 300 + 25 * k + 24 : 400);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	munmap(at, bytes);
@@ -471,21 +572,30 @@ static void sizes__of_a_large_region(struct end *e)
 
 /* ---- at the same time ---- */
 
-/* Until one is refused. */
-static void write_until_refused(struct end *e, uint32_t rkey)
+static const uint64_t LATER = 0x7777777777777777;
+
+/* Until one is refused; no READ gives what was there only later. */
+static void go_on_until_refused(struct end *e, uint32_t rkey)
 {
 	struct ibv_wc wc;
 	uint64_t i = 0;
 	do {
 		i++;
-		CHECK_EQ(write_word(e, rkey, i, i % 64 * WORD), 0);
+		CHECK_EQ(move_word(e, rkey, i, i % 64 * WORD), 0);
 		wc = rc_wait(e->scq);
 		CHECK_EQ(wc.wr_id, i);
+		CHECK(rc_word(e->buf) != LATER);
 	} while (wc.status == IBV_WC_SUCCESS);
 	CHECK_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
 }
 
-/* From the return of ibv_dereg_mr on nothing comes any more, however busy the writer is. */
+static void set_words(struct end *e, uint64_t value)
+{
+	for (unsigned i = 0; i < 64; i++)
+		rc_set_word(e->buf + i * WORD, value);
+}
+
+/* From the return of ibv_dereg_mr on nothing comes, or goes, any more, however busy the requester is. */
 static void target__deregistered_meanwhile(struct end *e)
 {
 	struct params p = params();
@@ -494,40 +604,46 @@ static void target__deregistered_meanwhile(struct end *e)
 	for (int round = 0; round < (rc_sanitized ? 20 : 100); round++) {
 		if (e->passive) {
 			struct ibv_mr *mr;
-			rc_set(e->buf, 64 * WORD, 0);
+			set_words(e, 0);
 			CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, p.mr_access));
 			tell(e, mr->rkey);
-			while (!rc_word(e->buf + (1 + rc_below(&state, 60)) * WORD))
-				;
+			uint32_t which = 1 + rc_below(&state, 60);
+			if (reads)
+				rc_pause_ms(which % 3);
+			else
+				while (!rc_word(e->buf + which * WORD))
+					;
 			CHECK_EQ(ibv_dereg_mr(mr), 0);
-			rc_set(e->buf, 64 * WORD, 0x77);
-			for (int i = 0; i < 20; i++)
-				VERIFY_BYTE(e->buf, 64 * WORD, 0x77);
+			set_words(e, LATER);
+			for (int i = 0; i < 20 * 64; i++)
+				CHECK_EQ(rc_word(e->buf + i % 64 * WORD), LATER);
 		} else {
-			write_until_refused(e, hear(e));
+			go_on_until_refused(e, hear(e));
 		}
 		rc_reconnect(e);
 	}
 	rc_finish(e);
 }
 
-/* Two threads of the active end, by one queue pair, each to its own half. */
-struct writer {
+/* Two threads of the active end, by one queue pair, each to or from its own half. */
+struct worker {
 	struct end *e;
 	uint64_t at;
+	bool reads;
 	uint32_t posted;
 };
 
-enum { BOTH_WRITE = 2000 };
+enum { EACH = 2000 };
 static atomic_uint completed;
 
-static void *write_beside_another(void *arg)
+static void *work_beside_another(void *arg)
 {
-	struct writer *w = arg;
+	struct worker *w = arg;
 	struct ibv_wc wc;
-	while (w->posted < BOTH_WRITE) {
+	reads = w->reads;
+	while (w->posted < EACH) {
 		rc_set_word(w->e->buf + w->at, w->posted + 1);
-		int err = rc_post(w->e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .at = w->at, .len = WORD, .remote_at = w->at });
+		int err = rc_post(w->e, &(struct op){ .opcode = REPEATED, .at = w->at, .len = WORD, .remote_at = w->at });
 		CHECK(err == 0 || err == ENOMEM);
 		w->posted += !err;
 		int n = ibv_poll_cq(w->e->scq, 1, &wc);
@@ -541,46 +657,67 @@ static void queue_pair__of_two_threads(struct end *e)
 {
 	struct params p = params();
 	rc_start(e, &p);
+	if (e->passive && reads) {
+		rc_set_word(e->buf, EACH);
+		rc_set_word(e->buf + HALF, EACH);
+	}
+	meet(e);
 	if (!e->passive) {
-		struct writer w[2] = { { e, 0 }, { e, HALF } };
+		struct worker w[2] = { { e, 0, reads }, { e, HALF, reads } };
 		pthread_t thread;
-		CHECK_EQ(pthread_create(&thread, NULL, write_beside_another, &w[1]), 0);
-		write_beside_another(&w[0]);
+		CHECK_EQ(pthread_create(&thread, NULL, work_beside_another, &w[1]), 0);
+		work_beside_another(&w[0]);
 		CHECK_EQ(pthread_join(thread, NULL), 0);
-		for (; atomic_load(&completed) < 2 * BOTH_WRITE; atomic_fetch_add(&completed, 1))
+		for (; atomic_load(&completed) < 2 * EACH; atomic_fetch_add(&completed, 1))
 			CHECK_EQ(rc_wait(e->scq).status, IBV_WC_SUCCESS);
 		rc_expect_none(e->scq);
 	}
 	meet(e);
-	if (e->passive) {
-		CHECK_EQ(rc_word(e->buf), BOTH_WRITE);
-		CHECK_EQ(rc_word(e->buf + HALF), BOTH_WRITE);
-	}
+	CHECK_EQ(rc_word(e->buf), EACH);
+	CHECK_EQ(rc_word(e->buf + HALF), EACH);
 	rc_finish(e);
 }
 
+/* Each for WRITEs and for READs, unless it is about one of them. */
+#define EACH_WAY(X)                             \
+	X(target__deregistered)                 \
+	X(target__registered_anew)              \
+	X(target__not_granted_any_more)         \
+	X(target__moved)                        \
+	X(target__of_another_domain)            \
+	X(target__ends_where_it_ends)           \
+	X(target__deregistered_meanwhile)       \
+	X(window__invalidated_by_the_requester) \
+	X(queue_pair__grants_less)              \
+	X(queue_pair__answers_nothing)          \
+	X(queue_pair__of_two_threads)           \
+	X(own__deregistered)                    \
+	X(own__not_writable_any_more)           \
+	X(own__ends_where_it_ends)              \
+	X(own__by_another_key)                  \
+	X(queue__behind_what_waits)             \
+	X(queue__full_until_polled)             \
+	X(state__drained)                       \
+	X(state__connected_anew)                \
+	X(cq__overrun_by_another)               \
+	X(sizes__one_after_the_other)           \
+	X(sizes__of_a_large_region)
+
+#define WRITES(name) static void write_##name(struct end *e) { reads = false; name(e); }
+#define READS(name) static void read_##name(struct end *e) { reads = true; name(e); }
+EACH_WAY(WRITES)
+WRITES(own__inline)
+EACH_WAY(READS)
+READS(state__peer_answers_no_reads)
+READS(state__queue_pair_sends_no_reads)
+
+#define WRITE_BODY(name) BODY(write_##name),
+#define READ_BODY(name) BODY(read_##name),
 static const struct body bodies[] = {
-	BODY(target__deregistered),
-	BODY(target__registered_anew),
-	BODY(target__not_writable_any_more),
-	BODY(target__moved),
-	BODY(target__of_another_domain),
-	BODY(target__ends_where_it_ends),
-	BODY(target__deregistered_meanwhile),
-	BODY(window__invalidated_by_the_writer),
-	BODY(queue_pair__grants_less),
-	BODY(queue_pair__answers_nothing),
-	BODY(queue_pair__of_two_threads),
-	BODY(source__deregistered),
-	BODY(source__ends_where_it_ends),
-	BODY(source__by_another_key),
-	BODY(source__inline),
-	BODY(queue__behind_what_waits),
-	BODY(queue__full_until_polled),
-	BODY(state__drained),
-	BODY(state__connected_anew),
-	BODY(cq__overrun_by_another),
-	BODY(sizes__one_after_the_other),
-	BODY(sizes__of_a_large_region),
+	EACH_WAY(WRITE_BODY)
+	WRITE_BODY(own__inline)
+	EACH_WAY(READ_BODY)
+	READ_BODY(state__peer_answers_no_reads)
+	READ_BODY(state__queue_pair_sends_no_reads)
 };
 RC_MAIN(bodies)
