@@ -346,6 +346,27 @@ static void receive__of_two_pieces(struct end *e)
 	finish(e, mr);
 }
 
+/* What was in its place in the queue before does not count. */
+static void receive__of_no_piece(struct end *e)
+{
+	struct ibv_mr *mr = start(e, many_receives());
+	for (int round = 0; round < 3; round++)
+		exchange(e, mr);
+	if (e->passive) {
+		struct ibv_recv_wr *bad, wr = { .wr_id = 7 };
+		CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+	}
+	rc_set(e->buf, e->p.bytes, 0x77);
+	meet(e);
+	if (!e->passive)
+		send_word(e, 7, 7, mr->lkey);
+	rc_expect(e->passive ? e->rcq : e->scq, 7, e->passive ? IBV_WC_LOC_LEN_ERR : IBV_WC_REM_INV_REQ_ERR);
+	if (e->passive)
+		VERIFY_BYTE(e->buf, e->p.bytes, 0x77);
+	rc_reconnect(e);
+	finish(e, mr);
+}
+
 static void receive__posted_late(struct end *e)
 {
 	struct params p = many_receives();
@@ -487,6 +508,55 @@ static void messages__in_bursts(struct end *e)
 		meet(e);
 	}
 	rc_finish(e);
+}
+
+static void sleep_until(struct end *e, struct ibv_cq *cq, uint64_t id)
+{
+	struct ibv_wc wc;
+	while (ibv_poll_cq(cq, 1, &wc) == 0) {
+		struct ibv_cq *of;
+		void *context;
+		CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
+		int n = ibv_poll_cq(cq, 1, &wc);
+		CHECK(n >= 0);
+		if (n)
+			break;
+		CHECK(rc_readable(e->channel->fd, 20000));
+		CHECK_EQ(ibv_get_cq_event(e->channel, &of, &context), 0);
+		ibv_ack_cq_events(of, 1);
+	}
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.wr_id, id);
+}
+
+/* Who sleeps until the ack comes, or the message, is woken. */
+static void messages__wake_who_sleeps(struct end *e)
+{
+	struct params p = many_receives();
+	p.channel = true;
+	struct ibv_mr *mr = start(e, p);
+	for (int round = 0; round < 5; round++) {
+		exchange(e, mr);
+		for (unsigned i = 1; i <= 10; i++) {
+			bool receiver_sleeps = round % 2;
+			bool sends = e->passive != (i % 2);
+			if (!sends)
+				receive_by(e, i, ANSWERS, WORD, mr->lkey);
+			meet(e);
+			if (sends) {
+				if (receiver_sleeps)
+					rc_pause_ms(2);
+				send_word(e, i, i, mr->lkey);
+				sleep_until(e, e->scq, i);
+			} else if (receiver_sleeps) {
+				sleep_until(e, e->rcq, i);
+			} else {
+				rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+			}
+			meet(e);
+		}
+	}
+	finish(e, mr);
 }
 
 /* ---- the queue pair's own state, and its queues ---- */
@@ -718,6 +788,7 @@ static const struct body bodies[] = {
 	BODY(receive__deregistered_meanwhile),
 	BODY(receive__too_short),
 	BODY(receive__of_two_pieces),
+	BODY(receive__of_no_piece),
 	BODY(receive__posted_late),
 	BODY(receive__none_in_time),
 	BODY(source__deregistered),
@@ -731,6 +802,7 @@ static const struct body bodies[] = {
 	BODY(messages__of_every_size),
 	BODY(messages__inline),
 	BODY(messages__in_bursts),
+	BODY(messages__wake_who_sleeps),
 	BODY(state__drained),
 	BODY(state__peer_answers_nothing),
 	BODY(state__in_error),
