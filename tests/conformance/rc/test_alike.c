@@ -3,29 +3,12 @@
  * Small SENDs alike, one after the other in both directions, for which a path may remember what it has found out of keys, states and settings:
  * whatever allowed them ends in between, and the next one goes as if it were the first.
  */
-#include "rc.h"
+#include "ends.h"
 
 #include <errno.h>
 #include <pthread.h>
 
 enum { WORD = 8, TIMES = 100, HALF = 32768, ANSWERS = 1 << 14 /* from there on in the buffer */ };
-
-/* A region of the same buffer that can end without the first. */
-static struct ibv_mr *second_of(struct end *e)
-{
-	struct ibv_mr *mr = ibv_reg_mr(e->pd, e->buf, e->p.bytes, e->p.mr_access);
-	CHECK(mr);
-	return mr;
-}
-
-/* With the domain that it may have moved to. */
-static void close_second(struct end *e, struct ibv_mr *mr)
-{
-	struct ibv_pd *pd = mr->pd;
-	CHECK_EQ(ibv_dereg_mr(mr), 0);
-	if (pd != e->pd)
-		CHECK_EQ(ibv_dealloc_pd(pd), 0);
-}
 
 static void receive_by(struct end *e, uint64_t id, uint64_t at, uint32_t len, uint32_t lkey)
 {
@@ -77,46 +60,19 @@ static struct ibv_mr *start(struct end *e, struct params p)
 
 static void finish(struct end *e, struct ibv_mr *mr)
 {
-	if (mr)
-		close_second(e, mr);
+	close_second(e, mr);
 	rc_finish(e);
 }
 
 /* ---- regions end ---- */
-
-typedef void change_fn(struct end *e, struct ibv_mr **mr);
-
-static void deregister(struct end *e, struct ibv_mr **mr)
-{
-	CHECK_EQ(ibv_dereg_mr(*mr), 0);
-	*mr = NULL;
-}
-
-static void deregister_and_use_its_place(struct end *e, struct ibv_mr **mr)
-{
-	deregister(e, mr);
-	*mr = second_of(e);
-}
 
 static void take_its_rights(struct end *e, struct ibv_mr **mr)
 {
 	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), 0);
 }
 
-static void show_its_other_half(struct end *e, struct ibv_mr **mr)
-{
-	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, e->buf + HALF, HALF, 0), 0);
-}
-
-static void take_it_to_another_domain(struct end *e, struct ibv_mr **mr)
-{
-	struct ibv_pd *pd = ibv_alloc_pd(e->ctx);
-	CHECK(pd);
-	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
-}
-
 /* Of a receive that waits: the message breaks both ends and writes nothing; a new connection is as good as the first. */
-static void receive_ends_by(struct end *e, change_fn *change)
+static void receive_ends_by(struct end *e, ends_fn *change)
 {
 	struct ibv_mr *mr = start(e, many_receives());
 	exchange(e, mr);
@@ -146,7 +102,7 @@ static void receive__of_memory_elsewhere(struct end *e) { receive_ends_by(e, sho
 static void receive__of_another_domain(struct end *e) { receive_ends_by(e, take_it_to_another_domain); }
 
 /* Of the sender's own: it fails there, and nothing comes. */
-static void source_ends_by(struct end *e, change_fn *change)
+static void source_ends_by(struct end *e, ends_fn *change)
 {
 	struct ibv_mr *mr = start(e, many_receives());
 	exchange(e, mr);
@@ -632,7 +588,17 @@ static void state__connected_anew(struct end *e)
 	finish(e, mr);
 }
 
-/* The peer goes on with another queue pair, where it went on with this one: nothing of that comes here, nor goes there from here. */
+static void bring_up(struct end *e, const struct card *peer)
+{
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	CHECK_EQ(rc_to_rtr(e, e->qp, peer), 0);
+	CHECK_EQ(rc_to_rts(e, e->qp), 0);
+}
+
+/*
+ * The peer goes on with another queue pair, where it went on with this one: nothing of that comes here, nor goes there from here. On this side
+ * nothing changes meanwhile: the other queue pair was ready before.
+ */
 static void state__peer_has_gone_elsewhere(struct end *e)
 {
 	struct params p = many_receives();
@@ -640,29 +606,39 @@ static void state__peer_has_gone_elsewhere(struct end *e)
 	p.retry_cnt = 1;
 	p.rnr_retry = 7;
 	struct ibv_mr *mr = start(e, p);
+	struct end other = *e; /* with queues of its own, so that polls of the first go on looking at the first */
+	if (!e->passive) {
+		CHECK(other.scq = ibv_create_cq(e->ctx, p.cqe, NULL, NULL, 0));
+		CHECK(other.rcq = ibv_create_cq(e->ctx, p.cqe, NULL, NULL, 0));
+		other.qp = rc_make_qp(&other);
+	}
+	struct card peer = rc_swap_cards(&other, other.qp);
+	if (!e->passive)
+		bring_up(&other, &peer);
 	exchange(e, mr);
-	struct ibv_qp *next = e->passive ? e->qp : rc_make_qp(e);
-	if (e->passive)
+	if (e->passive) {
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
-	else
-		rc_recv(e, 999, ANSWERS, WORD);
-	rc_connect(e, next);
+		bring_up(&other, &peer);
+	} else {
+		receive_by(e, 999, ANSWERS, WORD, mr->lkey);
+	}
+	meet(e);
 	for (unsigned i = 1; i <= 3 * TIMES; i++) {
-		if (!e->passive)
-			CHECK_EQ(rc_post_recv(e, next, i, ANSWERS + WORD, WORD), 0);
-		else
-			receive_by(e, i, ANSWERS, WORD, mr->lkey);
+		receive_by(&other, i, ANSWERS + WORD, WORD, mr->lkey);
 		meet(e);
-		rc_set_word(e->buf, i);
-		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = WORD, .qp = next);
-		rc_expect(e->scq, i, IBV_WC_SUCCESS);
-		CHECK_EQ(rc_expect(e->rcq, i, IBV_WC_SUCCESS).qp_num, next->qp_num);
+		send_word(&other, i, i, mr->lkey);
+		if (!e->passive)
+			rc_expect_none(e->rcq);
+		rc_expect(other.scq, i, IBV_WC_SUCCESS);
+		rc_expect(other.rcq, i, IBV_WC_SUCCESS);
 	}
 	if (!e->passive) {
 		send_word(e, 7, 7, mr->lkey);
 		rc_expect(e->scq, 7, IBV_WC_RETRY_EXC_ERR);
 		rc_expect(e->rcq, 999, IBV_WC_WR_FLUSH_ERR);
-		CHECK_EQ(ibv_destroy_qp(next), 0);
+		CHECK_EQ(ibv_destroy_qp(other.qp), 0);
+		CHECK_EQ(ibv_destroy_cq(other.scq), 0);
+		CHECK_EQ(ibv_destroy_cq(other.rcq), 0);
 	}
 	meet(e);
 	rc_expect_none(e->rcq);

@@ -3,7 +3,7 @@
  * WRITEs, or READs, by the same keys again and again, for which a path may remember what it has found out: whatever allowed them ends in
  * between, and the next one is refused as the first would have been, on its own queue pair, without a byte of it.
  */
-#include "rc.h"
+#include "ends.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -35,21 +35,11 @@ static void start(struct end *e, const struct params *p)
 /* The passive end's second region, of the same buffer, by which the active one writes or reads: it can end without the first. */
 static struct ibv_mr *open_second(struct end *e, const struct params *p)
 {
-	struct ibv_mr *mr;
 	rc_start(e, p);
 	prepare(e);
-	CHECK(mr = ibv_reg_mr(e->pd, e->buf, p->bytes, p->mr_access));
+	struct ibv_mr *mr = second_of(e);
 	tell(e, mr->rkey);
 	return mr;
-}
-
-/* With the domain that it may have moved to. */
-static void close_second(struct end *e, struct ibv_mr *mr)
-{
-	struct ibv_pd *pd = mr->pd;
-	CHECK_EQ(ibv_dereg_mr(mr), 0);
-	if (pd != e->pd)
-		CHECK_EQ(ibv_dealloc_pd(pd), 0);
 }
 
 /* The word to be written, or what is there before one is read, is the first in the active end's buffer. */
@@ -90,7 +80,7 @@ static void is_refused(struct end *e, uint32_t rkey, uint64_t remote_at, enum ib
 /* ---- what ends at the target ---- */
 
 /* The active end goes on; then the passive one does this, and the next request is refused; then they connect anew, and all is well again. */
-static void ends_by(struct end *e, struct params p, void (*change)(struct end *e, struct ibv_mr **mr), enum ibv_wc_status status)
+static void ends_by(struct end *e, struct params p, ends_fn *change, enum ibv_wc_status status)
 {
 	if (e->passive) {
 		struct ibv_mr *mr = open_second(e, &p);
@@ -105,8 +95,7 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 		rc_reconnect(e);
 		meet(e);
 		verify_words(e);
-		if (mr)
-			close_second(e, mr);
+		close_second(e, mr);
 	} else {
 		rc_start(e, &p);
 		uint32_t rkey = hear(e);
@@ -122,35 +111,10 @@ static void ends_by(struct end *e, struct params p, void (*change)(struct end *e
 	rc_finish(e);
 }
 
-static void deregister(struct end *e, struct ibv_mr **mr)
-{
-	CHECK_EQ(ibv_dereg_mr(*mr), 0);
-	*mr = NULL;
-}
-
-static void deregister_and_use_its_place(struct end *e, struct ibv_mr **mr)
-{
-	deregister(e, mr);
-	CHECK(*mr = ibv_reg_mr(e->pd, e->buf, e->p.bytes, e->p.mr_access));
-}
-
 static void take_its_rights(struct end *e, struct ibv_mr **mr)
 {
 	unsigned others = IBV_ACCESS_LOCAL_WRITE | (reads ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ);
 	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, others), 0);
-}
-
-static void show_its_other_half(struct end *e, struct ibv_mr **mr)
-{
-	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, e->buf + HALF, HALF, 0), 0);
-}
-
-static void take_it_to_another_domain(struct end *e, struct ibv_mr **mr)
-{
-	struct ibv_pd *pd = ibv_alloc_pd(e->ctx);
-	CHECK(pd);
-	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
-	CHECK((*mr)->pd == pd);
 }
 
 static void take_the_rights_of_the_queue_pair(struct end *e, struct ibv_mr **mr)
