@@ -143,46 +143,58 @@ static const struct piece wrong[] = {
 	{ -1, WORD, false }, { -WORD, WORD, false }, { 65536 - WORD + 1, WORD, false }, { 65536, WORD, false }, { 0, WORD, true },
 };
 
+static __thread uint64_t other_words[2];
+
 static struct ibv_mr *elsewhere(struct end *e)
 {
-	static __thread uint64_t other[2];
-	struct ibv_mr *mr = ibv_reg_mr(e->pd, other, sizeof(other), IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, other_words, sizeof(other_words), IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr);
 	return mr;
 }
 
-static void receive__outside_of_its_region(struct end *e)
+/* One message that is right by that region's key, from it or into it. */
+static void use_other(struct end *e, struct ibv_mr *other, bool sends)
+{
+	struct ibv_sge sge = { (uintptr_t)other_words, WORD, other->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 6, .sg_list = &sge, .num_sge = 1 };
+	rc_set_word(other_words, sends ? 11 : 0);
+	if (e->passive)
+		CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+	meet(e);
+	if (!e->passive)
+		POST(e, .id = 6, .opcode = IBV_WR_SEND, .sge = &sge, .nsge = 1);
+	rc_expect(e->passive ? e->rcq : e->scq, 6, IBV_WC_SUCCESS);
+	meet(e);
+}
+
+static void outside_of_its_region(struct end *e, bool receives)
 {
 	struct ibv_mr *mr = start(e, many_receives()), *other = elsewhere(e);
 	CHECK_EQ(e->p.bytes, 65536);
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		const struct piece *w = &wrong[i];
+		uint32_t lkey = w->other ? other->lkey : mr->lkey;
 		exchange(e, mr);
-		if (e->passive)
-			receive_by(e, 7, wrong[i].at, wrong[i].len, wrong[i].other ? other->lkey : mr->lkey);
+		use_other(e, other, !e->passive);
+		if (e->passive && receives)
+			receive_by(e, 7, w->at, w->len, lkey);
 		meet(e);
-		if (!e->passive)
+		if (!e->passive && receives)
 			send_word(e, 7, 7, mr->lkey);
-		rc_expect(e->passive ? e->rcq : e->scq, 7, e->passive ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_OP_ERR);
+		else if (!e->passive)
+			POST(e, .id = 7, .opcode = IBV_WR_SEND, .at = w->at, .len = w->len, .lkey = lkey);
+		if (!e->passive)
+			rc_expect(e->scq, 7, receives ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR);
+		else if (receives)
+			rc_expect(e->rcq, 7, IBV_WC_LOC_PROT_ERR);
 		rc_reconnect(e);
 	}
 	CHECK_EQ(ibv_dereg_mr(other), 0);
 	finish(e, mr);
 }
 
-static void source__outside_of_its_region(struct end *e)
-{
-	struct ibv_mr *mr = start(e, many_receives()), *other = elsewhere(e);
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		exchange(e, mr);
-		if (!e->passive) {
-			POST(e, .id = 7, .opcode = IBV_WR_SEND, .at = wrong[i].at, .len = wrong[i].len, .lkey = wrong[i].other ? other->lkey : mr->lkey);
-			rc_expect(e->scq, 7, IBV_WC_LOC_PROT_ERR);
-		}
-		rc_reconnect(e);
-	}
-	CHECK_EQ(ibv_dereg_mr(other), 0);
-	finish(e, mr);
-}
+static void receive__outside_of_its_region(struct end *e) { outside_of_its_region(e, true); }
+static void source__outside_of_its_region(struct end *e) { outside_of_its_region(e, false); }
 
 /* Two regions take turns, of which one ends: the other's messages go on. */
 static void regions__take_turns(struct end *e)
@@ -577,6 +589,21 @@ static void state__in_error(struct end *e)
 	finish(e, mr);
 }
 
+/* Where nothing is sent, and nothing is received. */
+static void state__reset(struct end *e)
+{
+	struct ibv_mr *mr = start(e, many_receives());
+	exchange(e, mr);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
+	CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey }), EINVAL);
+	CHECK_EQ(rc_post_recv(e, e->qp, 1, 0, WORD), EINVAL);
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey }), EINVAL);
+	rc_reconnect(e);
+	exchange(e, mr);
+	finish(e, mr);
+}
+
 /* A connection ends, and the next one of the same queue pair, with other numbers, is as good. */
 static void state__connected_anew(struct end *e)
 {
@@ -668,6 +695,35 @@ static void queue__full_until_polled(struct end *e)
 	finish(e, mr);
 }
 
+/* A fenced message waits for the READ before it; those behind it, which need not, do not overtake it. */
+static void queue__behind_a_fence(struct end *e)
+{
+	struct ibv_mr *mr = start(e, many_receives());
+	exchange(e, mr);
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < 4 && e->passive; i++)
+			receive_by(e, i, ANSWERS + i * WORD, WORD, mr->lkey);
+		meet(e);
+		for (unsigned i = 0; i < 4 && e->passive; i++) {
+			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+			CHECK_EQ(rc_word(e->buf + ANSWERS + i * WORD), i);
+		}
+		if (!e->passive) {
+			for (unsigned i = 0; i < 4; i++)
+				rc_set_word(e->buf + i * WORD, i);
+			POST(e, .id = 10, .opcode = IBV_WR_RDMA_READ, .at = HALF, .len = HALF, .remote_at = HALF);
+			POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey, .flags = IBV_SEND_FENCE);
+			for (unsigned i = 1; i < 4; i++)
+				POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD, .lkey = mr->lkey);
+			rc_expect(e->scq, 10, IBV_WC_SUCCESS);
+			for (unsigned i = 0; i < 4; i++)
+				rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		meet(e);
+	}
+	finish(e, mr);
+}
+
 /* The CQ overruns by completions of another queue pair: this one cannot go on either. */
 static void cq__overrun_by_another(struct end *e)
 {
@@ -698,8 +754,11 @@ static void cq__overrun_by_another(struct end *e)
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
 	}
 	meet(e);
-	if (e->passive)
+	if (e->passive) {
+		rc_pause_ms(10);
+		rc_expect_none(e->rcq);
 		VERIFY_BYTE(e->buf, e->p.bytes, 0x77);
+	}
 	CHECK_EQ(ibv_destroy_qp(other), 0);
 	finish(e, mr);
 }
@@ -782,9 +841,11 @@ static const struct body bodies[] = {
 	BODY(state__drained),
 	BODY(state__peer_answers_nothing),
 	BODY(state__in_error),
+	BODY(state__reset),
 	BODY(state__connected_anew),
 	BODY(state__peer_has_gone_elsewhere),
 	BODY(queue__full_until_polled),
+	BODY(queue__behind_a_fence),
 	BODY(queue_pair__of_two_threads),
 	BODY(cq__overrun_by_another),
 };
