@@ -473,37 +473,9 @@ static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return err;
 }
 
-/*
- * Of the following each has sq.lock and lets go of it. What comes behind a shortcut, or instead of it, stands apart: the shortcut's own
- * store would wait behind those of the registers that the rest needs.
- */
-static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct vb_shortcut *s, const struct ibv_send_wr *wr)
-{
-	vb_shortcut_leave(s);
-	complete_unnoted(qp, wr);
-	vb_unlock(&qp->sq.lock);
-	return 0;
-}
+/* ---- what is like what was posted before: sq.lock is held, and false means that nothing has happened ---- */
 
-static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
-{
-	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
-	return finish_shortcut(qp, &qp->to_write, wr);
-}
-
-static bool fits_read(const struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	return vb_shortcut_fits_read(&qp->to_read, wr) && qp->sq.head == qp->sq.tail && has_room(&qp->sq);
-}
-
-static int read_by_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, const uint8_t *from)
-{
-	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
-	return finish_shortcut(qp, &qp->to_read, wr);
-}
-
-/* What it would take to be express is so, or the path sees that it is not. False: nothing has happened. */
-static inline bool repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
+static inline bool send_alike(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct vb_sq *sq = &qp->sq;
 	if (!sq->repeats || wr->opcode != IBV_WR_SEND || !vb_wr_is_single(wr, sq->max_inline) || sq->sent != sq->tail || !has_room(sq) ||
@@ -513,6 +485,36 @@ static inline bool repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	return true;
 }
 
+static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	const uint8_t *from;
+	if (!vb_shortcut_fits_read(&qp->to_read, wr) || qp->sq.head != qp->sq.tail || !has_room(&qp->sq) ||
+	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
+		return false;
+	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
+	vb_shortcut_leave(&qp->to_read);
+	complete_unnoted(qp, wr);
+	return true;
+}
+
+/*
+ * Of the following each has sq.lock and lets go of it. What comes behind a WRITE's shortcut, or instead of it, stands apart: the shortcut's own
+ * store would wait behind those of the registers that the rest needs.
+ */
+static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	vb_shortcut_leave(&qp->to_write);
+	complete_unnoted(qp, wr);
+	vb_unlock(&qp->sq.lock);
+	return 0;
+}
+
+static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
+{
+	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+	return finish_shortcut(qp, wr);
+}
+
 static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
@@ -520,19 +522,15 @@ static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct 
 	return err;
 }
 
-/* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else the long one. */
 static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	const uint8_t *from;
-	if (vb_likely(wr != NULL) && repeat(qp, wr)) {
-		vb_unlock(&qp->sq.lock);
-		return 0;
-	}
-	if (wr && fits_read(qp, wr) && (from = vb_shortcut_enter(&qp->to_read, wr)))
-		return read_by_shortcut(qp, wr, from);
-	return post_the_long_way(qp, wr, bad);
+	if (vb_unlikely(!wr) || (!send_alike(qp, wr) && !read_alike(qp, wr)))
+		return post_the_long_way(qp, wr, bad);
+	vb_unlock(&qp->sq.lock);
+	return 0;
 }
 
+/* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else another one. */
 static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const struct vb_sq *sq = &qp->sq;
@@ -543,7 +541,7 @@ static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct i
 	if (wr->sg_list->length != 8)
 		return copy_and_finish_shortcut(qp, wr, to);
 	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
-	return finish_shortcut(qp, &qp->to_write, wr);
+	return finish_shortcut(qp, wr);
 }
 
 static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
