@@ -746,7 +746,7 @@ static void cq__overrun_by_another(struct end *e)
 	meet(e);
 	if (!e->passive) {
 		for (unsigned i = 0; i <= (unsigned)e->scq->cqe; i++)
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = 0, .qp = other);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = HALF, .len = WORD, .remote_at = HALF, .qp = other);
 		while (!rc_readable(e->ctx->async_fd, 10000))
 			;
 		rc_post(e, &(struct op){ .id = 7, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey });
@@ -757,7 +757,7 @@ static void cq__overrun_by_another(struct end *e)
 	if (e->passive) {
 		rc_pause_ms(10);
 		rc_expect_none(e->rcq);
-		VERIFY_BYTE(e->buf, e->p.bytes, 0x77);
+		VERIFY_BYTE(e->buf, HALF, 0x77);
 	}
 	CHECK_EQ(ibv_destroy_qp(other), 0);
 	finish(e, mr);
