@@ -383,23 +383,26 @@ static void messages__of_every_kind_in_between(struct end *e)
 {
 	static const enum ibv_wr_opcode kinds[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_RDMA_WRITE };
 	struct ibv_mr *mr = start(e, many_receives());
-	for (unsigned i = 0; i < 4; i++) {
-		bool has_imm = i < 2, takes = i < 3;
+	for (unsigned i = 0; i < 8; i++) {
+		bool has_imm = i % 4 < 2, takes = i % 4 < 3, is_small = i >= 4;
+		uint32_t len = is_small ? WORD : 4096;
 		exchange(e, mr);
 		if (e->passive && takes)
 			receive_by(e, i, ANSWERS, 4096, mr->lkey);
 		meet(e);
 		if (!e->passive) {
-			rc_fill(e->buf, 4096, i);
-			POST(e, .id = i, .opcode = kinds[i], .len = 4096, .remote_at = ANSWERS, .imm = 5, .flags = IBV_SEND_SOLICITED);
+			rc_fill(e->buf, len, i);
+			POST(e, .id = i, .opcode = kinds[i % 4], .len = len, .remote_at = ANSWERS, .imm = 5,
+			     .flags = is_small ? 0 : IBV_SEND_SOLICITED);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		} else if (takes) {
 			struct ibv_wc wc = rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 			CHECK_EQ(wc.wc_flags & IBV_WC_WITH_IMM, has_imm ? IBV_WC_WITH_IMM : 0);
+			CHECK_EQ(wc.byte_len, len);
 		}
 		meet(e);
 		if (e->passive)
-			VERIFY(e->buf + ANSWERS, 4096, i);
+			VERIFY(e->buf + ANSWERS, len, i);
 	}
 	exchange(e, mr);
 	finish(e, mr);
@@ -695,10 +698,12 @@ static void queue__full_until_polled(struct end *e)
 	finish(e, mr);
 }
 
-/* A fenced message waits for the READ before it; those behind it, which need not, do not overtake it. */
+/* A fenced message waits for the READ before it, which takes a while; those behind it, which need not, do not overtake it. */
 static void queue__behind_a_fence(struct end *e)
 {
-	struct ibv_mr *mr = start(e, many_receives());
+	struct params p = many_receives();
+	p.bytes = 8 << 20;
+	struct ibv_mr *mr = start(e, p);
 	exchange(e, mr);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < 4 && e->passive; i++)
@@ -711,7 +716,7 @@ static void queue__behind_a_fence(struct end *e)
 		if (!e->passive) {
 			for (unsigned i = 0; i < 4; i++)
 				rc_set_word(e->buf + i * WORD, i);
-			POST(e, .id = 10, .opcode = IBV_WR_RDMA_READ, .at = HALF, .len = HALF, .remote_at = HALF);
+			POST(e, .id = 10, .opcode = IBV_WR_RDMA_READ, .at = 4 << 20, .len = 3 << 20, .remote_at = 4 << 20);
 			POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey, .flags = IBV_SEND_FENCE);
 			for (unsigned i = 1; i < 4; i++)
 				POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD, .lkey = mr->lkey);
