@@ -392,7 +392,7 @@ static void messages__of_every_kind_in_between(struct end *e)
 		meet(e);
 		if (!e->passive) {
 			rc_fill(e->buf, len, i);
-			POST(e, .id = i, .opcode = kinds[i % 4], .len = len, .remote_at = ANSWERS, .imm = 5,
+			POST(e, .id = i, .opcode = kinds[i % 4], .len = len, .remote_at = ANSWERS, .imm = 5, .lkey = mr->lkey,
 			     .flags = is_small ? 0 : IBV_SEND_SOLICITED);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		} else if (takes) {
