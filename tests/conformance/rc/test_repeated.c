@@ -211,6 +211,28 @@ static void target__ends_where_it_ends(struct end *e)
 	rc_finish(e);
 }
 
+/* What may be written may not be read for that, nor the other way round. */
+static void target__granted_for_this_alone(struct end *e)
+{
+	struct params p = params();
+	start(e, &p);
+	if (e->passive) {
+		struct ibv_mr *mr = ibv_reg_mr(e->pd, e->buf, p.bytes, IBV_ACCESS_LOCAL_WRITE | (reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE));
+		CHECK(mr);
+		tell(e, mr->rkey);
+		meet(e);
+		verify_words(e);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+	} else {
+		uint32_t rkey = hear(e);
+		again_and_again(e, rkey);
+		reads = !reads;
+		is_refused(e, rkey, WORD, IBV_WC_REM_ACCESS_ERR);
+		meet(e);
+	}
+	rc_finish(e);
+}
+
 /* ---- what ends on this side ---- */
 
 static void own__deregistered(struct end *e)
@@ -313,6 +335,20 @@ static void own__inline(struct end *e)
 	meet(e);
 	if (e->passive)
 		verify_words(e);
+	rc_finish(e);
+}
+
+/* Of what is read nothing can be inline. */
+static void own__not_inline(struct end *e)
+{
+	struct params p = params();
+	start(e, &p);
+	if (!e->passive) {
+		struct op op = { .id = 1, .opcode = IBV_WR_RDMA_READ, .len = WORD, .remote_at = WORD, .flags = IBV_SEND_INLINE };
+		again_and_again(e, e->peer.rkey);
+		CHECK_EQ(rc_post(e, &op), EINVAL);
+		rc_expect_none(e->scq);
+	}
 	rc_finish(e);
 }
 
@@ -650,6 +686,7 @@ static void queue_pair__of_two_threads(struct end *e)
 	X(target__moved)                        \
 	X(target__of_another_domain)            \
 	X(target__ends_where_it_ends)           \
+	X(target__granted_for_this_alone)       \
 	X(target__deregistered_meanwhile)       \
 	X(window__invalidated_by_the_requester) \
 	X(queue_pair__grants_less)              \
@@ -672,6 +709,7 @@ static void queue_pair__of_two_threads(struct end *e)
 EACH_WAY(WRITES)
 WRITES(own__inline)
 EACH_WAY(READS)
+READS(own__not_inline)
 READS(state__peer_answers_no_reads)
 READS(state__queue_pair_sends_no_reads)
 
@@ -681,6 +719,7 @@ static const struct body bodies[] = {
 	EACH_WAY(WRITE_BODY)
 	WRITE_BODY(own__inline)
 	EACH_WAY(READ_BODY)
+	READ_BODY(own__not_inline)
 	READ_BODY(state__peer_answers_no_reads)
 	READ_BODY(state__queue_pair_sends_no_reads)
 };
