@@ -331,12 +331,12 @@ static void path_send(struct vb_qp *qp)
 
 static enum vb_express path_express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	return vb_requester_express(vb_local_of(qp), wr);
+	return vb_express_post(vb_local_of(qp), wr);
 }
 
 static bool path_repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	return vb_requester_repeat(vb_local_of(qp), wr);
+	return vb_express_repeat(vb_local_of(qp), wr);
 }
 
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */

@@ -127,9 +127,8 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 
 /* Sends what has been posted. */
 void vb_requester_send(struct vb_local_qp *l);
-/* struct vb_path_ops.express and .repeat */
-enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr);
-bool vb_requester_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+/* The peer responds in this mode: is it to us? Then this session is bound to that one. */
+bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode);
 /* Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is posted meanwhile its post looks after. */
 bool vb_requester_is_idle(struct vb_local_qp *l);
 /* Acks, then whatever can go out. */
@@ -144,8 +143,13 @@ void vb_requester_await_acks(struct vb_local_qp *l);
 void vb_requester_take_told(struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
+/* ---- express.c: sq.lock is held ---- */
+
+/* struct vb_path_ops.express and .repeat */
+enum vb_express vb_express_post(struct vb_local_qp *l, const struct ibv_send_wr *wr);
+bool vb_express_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr);
 /* Where this process can write, or read, this range by itself, for the peer grants it; NULL: it takes the long way. In a busy section. */
-void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes);
+void *vb_express_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes);
 
 /* ---- shortcut.c ---- */
 

@@ -14,15 +14,10 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/mapped.h"
-#include "local/permit.h"
+#include "local/reach.h"
 #include "local/slots.h"
 #include "local/watch.h"
 #include "wire/timers.h"
-
-static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
-{
-	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
-}
 
 enum { PATIENCE = 64 };
 
@@ -30,23 +25,17 @@ enum { PATIENCE = 64 };
 
 bool vb_local_find_theirs(struct vb_local_qp *l)
 {
-	if (vb_likely(theirs_of(l) != NULL))
+	if (vb_likely(vb_theirs_of(l) != NULL))
 		return true;
 	if (!l->peer || atomic_load(&l->peer->state) != VB_PEER_UP)
 		return false;
 	atomic_store(&l->theirs, vb_peer_block(l->peer, l->their_qpn));
-	return theirs_of(l) != NULL;
+	return vb_theirs_of(l) != NULL;
 }
 
-/* Does it respond to us, in the session that we are bound to? Binds at first sight. */
-static bool responds(struct vb_local_qp *l)
+bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 {
-	const struct vb_shm_qp *t = theirs_of(l);
-	uint32_t mode = atomic_load_explicit(&t->mode, memory_order_acquire);
-	if (vb_unlikely(!(mode & VB_SHM_RESPONDS)))
-		return false;
-	if (vb_likely(l->req.bound))
-		return vb_mode_epoch(mode) == l->req.bound_epoch;
+	const struct vb_shm_qp *t = vb_theirs_of(l);
 	if (atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&t->psns[1]) != l->qp->attr.sq_psn)
 		return false;
 	l->req.bound = true;
@@ -57,7 +46,7 @@ static bool responds(struct vb_local_qp *l)
 
 static const char *why_silent(struct vb_local_qp *l)
 {
-	const struct vb_shm_qp *t = theirs_of(l);
+	const struct vb_shm_qp *t = vb_theirs_of(l);
 	if (!l->peer)
 		return "nobody at the remote GID and QP number: no such process on this host";
 	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
@@ -93,7 +82,7 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 /* False: the QP has failed or goes on waiting. */
 static bool is_ready(struct vb_local_qp *l)
 {
-	if (vb_likely(vb_local_find_theirs(l) && responds(l))) {
+	if (vb_likely(vb_local_find_theirs(l) && vb_peer_responds(l))) {
 		if (vb_unlikely(l->req.waiting)) {
 			l->req.waiting = false;
 			vb_timer_cancel(&l->give_up);
@@ -121,15 +110,6 @@ static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned 
 	return HERE_FAILED;
 }
 
-/* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
-static bool may_access(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access, uint64_t *va)
-{
-	const struct vb_shm_qp *t = theirs_of(l);
-	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
-	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access, atomic_load_explicit(&t->pd, memory_order_relaxed),
-			    l->their_qpn, va) == VB_KEY_OK;
-}
-
 /* This side's one piece of memory of an operation; NULL: it is more, or something is special about it. */
 static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access)
 {
@@ -140,19 +120,11 @@ static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned acce
 	return vb_key_find(sqe->sge, access, l->qp->pd->number);
 }
 
-/* Where this process has the target; NULL: it has not. */
-static void *target_here(struct vb_local_qp *l, uint32_t rkey, uint64_t va, uint64_t length, bool writes)
-{
-	if (l->peer->copy != VB_COPY_SAME)
-		return vb_mapped_at(l->peer, rkey, va, length, writes);
-	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
-}
-
 /* The usual: from one piece to another, at once. False: it takes the long way. */
 static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
-	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = target_here(l, sqe->rkey, va, sqe->length, writes);
+	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = vb_peer_memory(l, sqe->rkey, va, sqe->length, writes);
 	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
 		return false;
 	if (writes)
@@ -194,7 +166,7 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	if (!sqe->length)
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (responds(l) && may_access(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
+	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return h;
@@ -228,7 +200,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (sqe->remote_addr % sizeof(uint64_t) || !l->peer->mapped)
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (responds(l) && may_access(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
+	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
 		h = atomic_in_mapping(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return h;
@@ -240,7 +212,7 @@ static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
-	if (!atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed))
+	if (!atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed))
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_READ)
 		return move(l, sqe, IBV_ACCESS_REMOTE_READ);
@@ -302,24 +274,6 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 	return staged;
 }
 
-/* Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too. */
-static int tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
-{
-	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
-	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
-}
-
-/* The peer may see the slot from here on. */
-static void post_slot(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags, unsigned opcode, unsigned nsge, bool is_awaited)
-{
-	l->req.published++;
-	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
-	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
-	if (is_awaited)
-		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
-	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge), memory_order_release);
-}
-
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
@@ -329,7 +283,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (vb_unlikely(l->qp->type == IBV_QPT_XRC_SEND))
 		slot->srqn = sqe->srqn;
 	else
-		flags |= tell_taken(l, slot);
+		flags |= vb_slot_tell_taken(l, slot);
 	if (sqe->flags & IBV_SEND_SOLICITED)
 		flags |= VB_SHM_SOLICITED;
 	slot->length = is_atomic(sqe) ? 0 : sqe->length;
@@ -339,7 +293,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	l->atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
 	vb_show_published(l, sqe);
-	post_slot(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
+	vb_slot_post(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
 	return true;
 }
 
@@ -517,108 +471,6 @@ void vb_requester_send(struct vb_local_qp *l)
 	go_on(l, published);
 }
 
-/* ---- express: straight from a work request with one entry ---- */
-
-static void *piece_of(struct vb_local_qp *l, const struct ibv_send_wr *wr, unsigned access)
-{
-	const struct ibv_sge *s = wr->sg_list;
-	return wr->send_flags & IBV_SEND_INLINE ? (void *)(uintptr_t)s->addr : vb_key_find(s, access, l->qp->pd->number);
-}
-
-static inline void *reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
-{
-	uint64_t va;
-	if (vb_unlikely(!responds(l) || !may_access(l, rkey, addr, length, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
-	    vb_unlikely(!writes && !atomic_load_explicit(&theirs_of(l)->rd_atomic, memory_order_relaxed)))
-		return NULL;
-	return target_here(l, rkey, va, length, writes);
-}
-
-void *vb_requester_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
-{
-	return reach(l, rkey, addr, length, writes);
-}
-
-/* As move_whole. */
-static bool express_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr, bool writes)
-{
-	uint64_t length = wr->sg_list->length;
-	void *theirs = reach(l, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length, writes);
-	void *ours = piece_of(l, wr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
-	if (vb_unlikely(!ours || !theirs))
-		return false;
-	if (writes)
-		vb_copy_ordered(theirs, ours, length);
-	else
-		vb_copy_ordered(ours, theirs, length);
-	return true;
-}
-
-/* Else the kernel is asked to copy, beside which a few steps are nothing. A hint. */
-static bool is_at_hand(const struct vb_local_qp *l, uint32_t rkey)
-{
-	const struct vb_key *k = vb_key_at(vb_key_table(l->peer->arena), rkey);
-	uint64_t segment = atomic_load_explicit(&k->segment, memory_order_relaxed);
-	return l->peer->copy == VB_COPY_SAME || (segment && segment != VB_KEY_NO_SEGMENT);
-}
-
-static enum vb_express express_move(struct vb_local_qp *l, const struct ibv_send_wr *wr, bool writes)
-{
-	if (!is_at_hand(l, wr->wr.rdma.rkey) || wr->sg_list->length > VB_SLICE_BYTES)
-		return VB_EXPRESS_NOT;
-	vb_busy_begin(l, VB_STREAM_REQUEST);
-	bool done = express_whole(l, wr, writes);
-	vb_busy_end(l, VB_STREAM_REQUEST);
-	if (vb_likely(done))
-		vb_shortcut_learn(l, wr);
-	return done ? VB_EXPRESS_DONE : VB_EXPRESS_NOT;
-}
-
-/* As publish, of a SEND whose payload is there. */
-static inline void express_slot(struct vb_local_qp *l, const struct ibv_send_wr *wr, const void *payload)
-{
-	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
-	vb_copy_ordered(slot->data, payload, wr->sg_list->length);
-	slot->length = wr->sg_list->length;
-	post_slot(l, slot, VB_SHM_INLINE | tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
-	vb_watch_ring(l);
-}
-
-static enum vb_express express_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
-{
-	const void *payload = vb_slot_fits(l->req.slot_bytes, wr->sg_list->length) && responds(l) ? piece_of(l, wr, 0) : NULL;
-	if (vb_unlikely(!payload))
-		return VB_EXPRESS_NOT;
-	express_slot(l, wr, payload);
-	vb_permit_learn_to_send(l, wr);
-	return VB_EXPRESS_SENT;
-}
-
-/* Of what express asks, all but the payload was so when the permit was made. */
-__attribute__((flatten)) bool vb_requester_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr)
-{
-	const struct ibv_sge *piece = wr->sg_list;
-	if (vb_unlikely(!vb_permit_holds(l, &l->to_send))) {
-		l->qp->sq.repeats = false;
-		return false;
-	}
-	if (!piece->length || !vb_slot_fits(l->req.slot_bytes, piece->length) ||
-	    !((wr->send_flags & IBV_SEND_INLINE) || vb_permit_covers(&l->to_send, piece)))
-		return false;
-	express_slot(l, wr, (const void *)(uintptr_t)piece->addr);
-	return true;
-}
-
-__attribute__((flatten)) enum vb_express vb_requester_express(struct vb_local_qp *l, const struct ibv_send_wr *wr)
-{
-	if (vb_unlikely(l->qp->type != IBV_QPT_RC || vb_qp_is_shown(l->qp) || !wr->sg_list->length || !theirs_of(l) || !l->req.bound ||
-			l->req.waiting || l->peer->copy == VB_COPY_LINK))
-		return VB_EXPRESS_NOT;
-	if (wr->opcode == IBV_WR_SEND)
-		return express_send(l, wr);
-	return wr->opcode == IBV_WR_RDMA_WRITE ? express_move(l, wr, true) : express_move(l, wr, false);
-}
-
 /* ---- acks ---- */
 
 /* Scatters what an atomic found; false: the buffer is wrong. */
@@ -626,7 +478,7 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges from, to;
 	unsigned bad;
-	uint64_t found = atomic_load_explicit(&theirs_of(l)->atomics[l->atomics_taken++ % VB_SHM_ATOMICS], memory_order_relaxed);
+	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken++ % VB_SHM_ATOMICS], memory_order_relaxed);
 	l->atomics_out--;
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(found),
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
@@ -712,7 +564,7 @@ static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 /* The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we last looked. */
 static uint64_t ack_of_session(struct vb_local_qp *l)
 {
-	const struct vb_shm_qp *t = theirs_of(l);
+	const struct vb_shm_qp *t = vb_theirs_of(l);
 	uint64_t ack = atomic_load_explicit(&t->ack, memory_order_acquire);
 	uint32_t epoch = vb_mode_epoch(atomic_load_explicit(&t->mode, memory_order_acquire));
 	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
@@ -807,7 +659,7 @@ __attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
 void vb_requester_look(struct vb_local_qp *l)
 {
 	struct vb_sq *sq = &l->qp->sq;
-	if (theirs_of(l) && !vb_requester_take_acks(l))
+	if (vb_theirs_of(l) && !vb_requester_take_acks(l))
 		return;
 	if (sq->head != sq->tail || (l->req.waiting && atomic_load(&l->expired)))
 		vb_requester_send(l);
@@ -821,7 +673,7 @@ bool vb_requester_is_idle(struct vb_local_qp *l)
 {
 	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed) || l->peer->copy == VB_COPY_LINK)
 		return false;
-	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
+	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
 	uint32_t bound = atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed); /* 0: not yet */
 	return (mode & VB_SHM_RESPONDS) && (!bound || bound == vb_mode_epoch(mode));
 }

@@ -18,6 +18,7 @@
 #include "local/copy.h"
 #include "local/later.h"
 #include "local/permit.h"
+#include "local/reach.h"
 #include "local/serve.h"
 #include "local/slots.h"
 #include "wire/timers.h"
@@ -46,17 +47,12 @@ static enum step fail_receive(struct failure *f, enum ibv_wc_status nak, enum ib
 	return STEP_FAIL;
 }
 
-static const struct vb_shm_qp *theirs_of(struct vb_local_qp *l)
-{
-	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
-}
-
 /* ---- sessions ---- */
 
 /* Takes up a requester that is bound to this QP's epoch, from its first slot on. */
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
 {
-	const struct vb_shm_qp *t = theirs_of(l);
+	const struct vb_shm_qp *t = vb_theirs_of(l);
 	if (atomic_load(&t->bound_epoch) != l->epoch || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
 		return false;
 	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
@@ -72,7 +68,7 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 
 bool vb_serve_may(struct vb_local_qp *l)
 {
-	uint32_t mode = atomic_load_explicit(&theirs_of(l)->mode, memory_order_acquire);
+	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
 	if (!(mode & VB_SHM_REQUESTS))
 		return false;
 	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
@@ -167,7 +163,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 /* No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say. */
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
-	unsigned retries = atomic_load(&theirs_of(l)->rnr_retry);
+	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
 	if (vb_unlikely(vb_watcher != NULL))
 		vb_watcher->starved(l->qp, retries >= 7 ? UINT64_MAX : retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
 	if (retries >= 7)
@@ -250,7 +246,7 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
 		return pulled(vb_ranges_copy(ours, &from), f);
 	}
-	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
+	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
 					       ours->bytes, false, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
@@ -446,7 +442,7 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return stage_response(l, ours, f);
-	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
+	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
 					       ours->bytes, true, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));

@@ -34,7 +34,7 @@ static struct span span_here(const struct vb_local_qp *l, uint32_t lkey, uint64_
 static void find_theirs(struct vb_shortcut *s, struct vb_local_qp *l, uint64_t used, bool writes)
 {
 	struct span span = span_of(vb_key_at(vb_key_table(l->peer->arena), s->rkey), used);
-	s->there = span.bytes ? vb_requester_reach(l, s->rkey, span.start, span.bytes, writes) : NULL;
+	s->there = span.bytes ? vb_express_reach(l, s->rkey, span.start, span.bytes, writes) : NULL;
 	s->theirs = span.start;
 	s->their_bytes = s->there ? span.bytes : 0;
 }

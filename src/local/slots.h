@@ -32,6 +32,26 @@ __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const
 	return vb_shm_head_tag(atomic_load_explicit(&vb_slot_theirs(l, next)->head, memory_order_acquire)) == next + 1;
 }
 
+/* ---- sending: sq.lock is held ---- */
+
+/* Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too. */
+static inline int vb_slot_tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
+{
+	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
+	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
+}
+
+/* The peer may see the slot from here on. */
+static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags, unsigned opcode, unsigned nsge, bool is_awaited)
+{
+	l->req.published++;
+	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
+	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
+	if (is_awaited)
+		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
+	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge), memory_order_release);
+}
+
 /* ---- without locks: hints ---- */
 
 /* As vb_responder_has_news, without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a requester asks of its peer before it touches that one's memory by itself. */
+#ifndef VB_LOCAL_REACH_H
+#define VB_LOCAL_REACH_H
+
+#include "local/mapped.h"
+#include "local/qp.h"
+
+static inline const struct vb_shm_qp *vb_theirs_of(const struct vb_local_qp *l)
+{
+	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
+}
+
+/* Does it respond to us, in the session that we are bound to? Binds at first sight. */
+static inline bool vb_peer_responds(struct vb_local_qp *l)
+{
+	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
+	if (vb_unlikely(!(mode & VB_SHM_RESPONDS)))
+		return false;
+	return vb_likely(l->req.bound) ? vb_mode_epoch(mode) == l->req.bound_epoch : vb_requester_bind(l, mode);
+}
+
+/* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
+static inline bool vb_peer_grants(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access, uint64_t *va)
+{
+	const struct vb_shm_qp *t = vb_theirs_of(l);
+	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
+	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access, atomic_load_explicit(&t->pd, memory_order_relaxed),
+			    l->their_qpn, va) == VB_KEY_OK;
+}
+
+/* Where this process has the target; NULL: it has not. */
+static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_t va, uint64_t length, bool writes)
+{
+	if (l->peer->copy != VB_COPY_SAME)
+		return vb_mapped_at(l->peer, rkey, va, length, writes);
+	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
+}
+
+#endif
