@@ -376,6 +376,13 @@ static int event_of(const struct connection *c)
 	return -1;
 }
 
+/* The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped before that is told. */
+static void end_receive(struct connection *c)
+{
+	enum ibv_wc_status status = c->execution.receive_status;
+	vb_execution_end_receive(&c->execution, status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
+}
+
 /* The responder has refused a request for good: says so, and completes the receive that was at fault. */
 static int note_refusal(struct connection *c)
 {
@@ -389,7 +396,7 @@ static int note_refusal(struct connection *c)
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
 	int event = event_of(c);
 	if (c->execution.receive_status != IBV_WC_SUCCESS)
-		vb_execution_end_receive(&c->execution, c->execution.receive_status);
+		end_receive(c);
 	return event;
 }
 
@@ -659,7 +666,7 @@ static void stop(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
 	repeat_last_ack(c);
-	vb_execution_end_receive(&c->execution, IBV_WC_WR_FLUSH_ERR);
+	end_receive(c);
 	vb_rc_resp_fini(&c->responder);
 }
 

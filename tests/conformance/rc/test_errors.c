@@ -177,6 +177,29 @@ static void local__bad_memory_of_a_receive(struct end *e)
 	rc_finish(e);
 }
 
+/* What a receive has failed with stays so, though the program stops its queue pair as soon as the sender knows. */
+static void local__receive_that_failed_before_the_end(struct end *e)
+{
+	struct params p = error_params();
+	rc_start(e, &p);
+	for (int round = 0; round < 30; round++) {
+		if (e->passive) {
+			rc_recv(e, 1, 0, SMALL - 1);
+			meet(e);
+			hear(e);
+			CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+			rc_expect(e->rcq, 1, IBV_WC_LOC_LEN_ERR);
+		} else {
+			meet(e);
+			POST(e, .id = 3, .opcode = IBV_WR_SEND, .len = SMALL);
+			rc_expect(e->scq, 3, IBV_WC_REM_INV_REQ_ERR);
+			tell(e, 0);
+		}
+		reconnect(e);
+	}
+	rc_finish(e);
+}
+
 /* Memory that the program unmapped without deregistering it: an error as with a bad key, not a crash. */
 static void local__unmapped_memory(struct end *e)
 {
@@ -671,6 +694,7 @@ static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_cmp_swap),
 	BODY(local__bad_memory_of_a_fetch_add),
 	BODY(local__bad_memory_of_a_receive),
+	BODY(local__receive_that_failed_before_the_end),
 	BODY(local__unmapped_memory),
 	BODY(local__requests_that_make_no_sense),
 	BODY(remote__refused_write),
