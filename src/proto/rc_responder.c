@@ -443,12 +443,15 @@ static void write_ack(struct vb_rc_resp *resp, struct vb_packet_out *out)
 		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ACKNOWLEDGE, (uint32_t)psn, 0);
 
 	put_aeth(resp, out, row, resp->nak_due ? resp->nak_syndrome : ack(resp));
-	resp->ack_due = resp->nak_due = false;	/* a NAK acknowledges what is before it */
+	/* A NAK acknowledges what is before it; one about a duplicate leaves what came after that. */
+	resp->ack_due = resp->ack_due && psn < resp->expected - 1 && !resp->broken;
+	resp->nak_due = false;
 }
 
 bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out)
 {
-	if (resp->replays_count) {
+	resp->is_replaying = resp->replays_count;
+	if (resp->is_replaying) {
 		if (write_answer(resp, &resp->replays[resp->replays_head], out)) {
 			resp->replays_head = (resp->replays_head + 1) % VB_RC_MAX_RD_ATOMIC;
 			resp->replays_count--;
@@ -477,9 +480,13 @@ void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out)
 {
 	if (resp->broken)
 		return;
-	resp->broken = true;
 	resp->replays_count = 0;
-	resp->saved_unsent = resp->saved_next;
+	if (!resp->is_replaying) {
+		resp->broken = true;
+		resp->saved_unsent = resp->saved_next;
+	} else if (resp->nak_due) {
+		return;	/* what is missing is asked for again */
+	}
 	set_nak(resp, vb_psn_expand(resp->expected, vb_bth_psn((const struct vb_bth *)out->header)),
 		vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS));
 }

@@ -70,6 +70,7 @@ struct vb_rc_resp {
 	uint32_t msn;
 	struct vb_message message;
 	bool ack_due, nak_due, broken;
+	bool is_replaying;		/* what was written last answers a duplicate */
 	bool last_by_ack;		/* what was executed last is a SEND or WRITE: no answer of its own acknowledges it */
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* what the NAK is, or was last, about; 0: none */
@@ -108,7 +109,10 @@ static inline bool vb_rc_resp_owes_ack_alone(const struct vb_rc_resp *resp)
  */
 bool vb_rc_resp_ack_again(struct vb_rc_resp *resp);
 
-/* The data of the READ response just written cannot be read any more: it is not sent, a NAK is. */
+/*
+ * The data of the READ response just written cannot be read any more: it is not sent, a NAK is. That ends the connection, unless it was an
+ * answer to a duplicate: most likely the requester has had that one, and its owner has done with the memory. Else the NAK tells it.
+ */
 void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out);
 
 #endif

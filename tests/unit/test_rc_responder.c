@@ -148,10 +148,15 @@ static void assert_writes(const char *name, uint32_t n)
 	assert_int_equal(psn_of(&f.out), psn(n));
 }
 
-static void assert_acks(uint32_t n, uint8_t syndrome)
+static void assert_writes_ack(uint32_t n, uint8_t syndrome)
 {
 	assert_writes("ACKNOWLEDGE", n);
 	assert_int_equal(vb_aeth_syndrome((struct vb_aeth *)(f.out.header + VB_BTH_BYTES)), syndrome);
+}
+
+static void assert_acks(uint32_t n, uint8_t syndrome)
+{
+	assert_writes_ack(n, syndrome);
 	assert_false(writes());
 }
 
@@ -445,6 +450,46 @@ static void read__memory_gone_when_it_is_sent(void **state)
 	assert_acks(1, ACCESS);
 }
 
+/* Its owner may have done with the memory that a duplicate asks for once more: whoever has had the answer does not care. */
+static void read__memory_gone_when_it_is_sent_again(void **state)
+{
+	struct vb_request r = request(VB_REQ_READ, 2 * MTU), s = request(VB_REQ_SEND, 8);
+
+	gets(&r, 0, 0);
+	while (writes())
+		;
+	gets(&s, 2, 0);
+	assert_int_equal(gets(&r, 0, 0), VB_RC_TAKEN);
+	assert_writes("READ_RESPONSE_FIRST", 0);
+	vb_rc_resp_fault(&f.resp, &f.out);
+	assert_false(f.resp.broken);
+	assert_writes_ack(0, ACCESS);
+	assert_acks(2, ACK);	/* what has been executed since is not forgotten */
+
+	r = request(VB_REQ_READ, 1);
+	assert_int_equal(gets(&r, 3, 0), VB_RC_TAKEN);
+	assert_writes("READ_RESPONSE_ONLY", 3);
+	vb_rc_resp_fault(&f.resp, &f.out);
+	assert_true(f.resp.broken);
+	assert_acks(3, ACCESS);
+}
+
+/* A gap that the requester is to hear of counts more. */
+static void read__memory_gone_behind_a_gap(void **state)
+{
+	struct vb_request r = request(VB_REQ_READ, 1), s = request(VB_REQ_SEND, 8);
+
+	gets(&r, 0, 0);
+	while (writes())
+		;
+	gets(&s, 2, 0);	/* 1 is missing */
+	assert_int_equal(gets(&r, 0, 0), VB_RC_TAKEN);
+	assert_writes("READ_RESPONSE_ONLY", 0);
+	vb_rc_resp_fault(&f.resp, &f.out);
+	assert_acks(1, SEQUENCE);
+	assert_false(f.resp.broken);
+}
+
 static void atomic__executed_once_answered_twice(void **state)
 {
 	struct vb_request r = request(VB_REQ_FETCH_ADD, 8);
@@ -574,6 +619,8 @@ int main(void)
 		TEST(read__again_must_be_the_same),
 		TEST(read__more_than_agreed),
 		TEST(read__memory_gone_when_it_is_sent),
+		TEST(read__memory_gone_when_it_is_sent_again),
+		TEST(read__memory_gone_behind_a_gap),
 		TEST(atomic__executed_once_answered_twice),
 		TEST(atomic__address_must_be_aligned),
 		TEST(ack_again__after_a_message_and_not_after_an_answer),
