@@ -40,10 +40,16 @@ static inline bool vb_shortcut_reaches(const struct vb_shortcut *s, const struct
 	       vb_is_within(wr->wr.rdma.remote_addr - s->theirs, length, s->their_bytes);
 }
 
+/* Does it lie in what was found of a region of this process's? */
+static inline bool vb_piece_is_known(const struct ibv_sge *piece, uint32_t lkey, uint64_t start, uint32_t bytes)
+{
+	return piece->lkey == lkey && vb_is_within(piece->addr - start, piece->length, bytes);
+}
+
 /* And from where its bytes are, or shall be? */
 static inline bool vb_shortcut_covers(const struct vb_shortcut *s, const struct ibv_sge *piece)
 {
-	return piece->lkey == s->lkey && vb_is_within(piece->addr - s->ours, piece->length, s->our_bytes);
+	return vb_piece_is_known(piece, s->lkey, s->ours, s->our_bytes);
 }
 
 static inline bool vb_shortcut_fits_write(const struct vb_shortcut *s, const struct ibv_send_wr *wr, uint32_t max_inline)

@@ -20,7 +20,7 @@ static inline bool vb_permit_holds(const struct vb_local_qp *l, const struct vb_
 
 static inline bool vb_permit_covers(const struct vb_permit *p, const struct ibv_sge *piece)
 {
-	return piece->lkey == p->lkey && vb_is_within(piece->addr - p->start, piece->length, p->bytes);
+	return vb_piece_is_known(piece, p->lkey, p->start, p->bytes);
 }
 
 #endif

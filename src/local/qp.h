@@ -127,7 +127,7 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 
 /* Sends what has been posted. */
 void vb_requester_send(struct vb_local_qp *l);
-/* The peer responds in this mode: is it to us? Then this session is bound to that one. */
+/* The peer responds in this mode: is it to us? Then the requester is bound to the epoch that the mode has. */
 bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode);
 /* Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is posted meanwhile its post looks after. */
 bool vb_requester_is_idle(struct vb_local_qp *l);
