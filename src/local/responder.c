@@ -49,11 +49,14 @@ static enum step fail_receive(struct failure *f, enum ibv_wc_status nak, enum ib
 
 /* ---- sessions ---- */
 
-/* Takes up a requester that is bound to this QP's epoch, from its first slot on. */
+/* Does the peer's requester send to this QP's epoch? It is so before its first slot. */
+static bool is_bound_to(const struct vb_local_qp *l) { return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch; }
+
+/* Takes up a requester that is bound, from its first slot on. */
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (atomic_load(&t->bound_epoch) != l->epoch || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
+	if (!is_bound_to(l) || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
 		return false;
 	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
 	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE || mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
@@ -786,8 +789,9 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 
 bool vb_responder_has_news(const struct vb_local_qp *l)
 {
-	return !atomic_load_explicit(&l->resp.serving, memory_order_acquire) ||
-	       atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_slot_has_come(l);
+	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
+		return is_bound_to(l);
+	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_slot_has_come(l);
 }
 
 void vb_responder_fetch(const struct vb_local_qp *l)

@@ -81,8 +81,6 @@ void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 /* *permitted: what is set as long as there is one. */
 static void learn(struct vb_local_qp *l, struct vb_permit *p, bool *permitted, const struct ibv_sge *piece, unsigned access)
 {
-	if (vb_qp_is_in_crowd(l->qp))
-		return;
 	if (p->lkey != piece->lkey) {
 		*permitted = false;
 		*p = (struct vb_permit){ .lkey = piece->lkey };
@@ -96,6 +94,8 @@ static void learn(struct vb_local_qp *l, struct vb_permit *p, bool *permitted, c
 
 void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
+	if (vb_qp_is_in_crowd(l->qp))
+		return;
 	struct ibv_sge piece = *wr->sg_list;
 	if (wr->send_flags & IBV_SEND_INLINE)
 		piece.lkey = l->to_send.lkey;
@@ -104,5 +104,6 @@ void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr
 
 void vb_permit_learn_to_receive(struct vb_local_qp *l, const struct ibv_sge *piece)
 {
-	learn(l, &l->to_receive, &l->resp.is_permitted, piece, IBV_ACCESS_LOCAL_WRITE);
+	if (!vb_qp_is_in_crowd(l->qp))
+		learn(l, &l->to_receive, &l->resp.is_permitted, piece, IBV_ACCESS_LOCAL_WRITE);
 }
