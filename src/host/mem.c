@@ -4,6 +4,7 @@
  *   mapped    msync(MS_ASYNC) does nothing since Linux 2.6.19 but walk the mappings and report holes
  *   readable  rt_sigprocmask with an invalid `how` reads the new mask before it looks at `how`
  *   writable  FUTEX_WAKE_OP with "or 0" is an atomic read-modify-write; it wakes nobody but waiters for words below -2048
+ * The first and the last page are asked for as such, those between them only whether they are mapped.
  */
 #include "host/private.h"
 
@@ -16,10 +17,11 @@
 
 enum { KERNEL_SIGSET_BYTES = 8, NO_SUCH_HOW = -1 };
 
+/* A mask at 0 would be none. */
 static bool is_readable(uintptr_t addr)
 {
-	return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, addr & ~(uintptr_t)7, NULL, KERNEL_SIGSET_BYTES) == 0 ||
-	       errno != EFAULT;
+	uintptr_t mask = addr < KERNEL_SIGSET_BYTES ? KERNEL_SIGSET_BYTES : addr & ~(uintptr_t)(KERNEL_SIGSET_BYTES - 1);
+	return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, mask, NULL, KERNEL_SIGSET_BYTES) == 0 || errno != EFAULT;
 }
 
 static bool is_writable(uintptr_t addr)
@@ -31,15 +33,16 @@ static bool is_writable(uintptr_t addr)
 	       errno != EFAULT;
 }
 
-static bool is_mapped(uintptr_t first, uintptr_t last)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = first & ~(page - 1);
-	return msync((void *)start, last - start + 1, MS_ASYNC) == 0;
-}
+static bool is_mapped(uintptr_t start, uintptr_t end) { return msync((void *)start, end - start, MS_ASYNC) == 0; }
 
-static bool is_usable(uintptr_t addr, bool writable)
+/* What can be modified can be read, too. */
+static bool is_usable(uintptr_t addr, bool writable) { return writable ? is_writable(addr) : is_readable(addr); }
+
+static bool are_usable(uintptr_t first, uintptr_t last, bool writable)
 {
-	return is_readable(addr) && (!writable || is_writable(addr));
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), second_page = (first & ~(page - 1)) + page, last_page = last & ~(page - 1);
+	return is_usable(first, writable) && (last < second_page || is_usable(last, writable)) &&
+	       (last_page <= second_page || is_mapped(second_page, last_page));
 }
 
 int vb_mem_check(const void *addr, size_t bytes, bool writable)
@@ -49,7 +52,7 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable)
 
 	if (!bytes)
 		return 0;
-	bool ok = last >= first && is_mapped(first, last) && is_usable(first, writable) && is_usable(last, writable);
+	bool ok = last >= first && are_usable(first, last, writable);
 	errno = saved_errno;
 	return ok ? 0 : -EFAULT;
 }

@@ -179,6 +179,8 @@ static void mem_check__finds_holes_and_protections(void **state)
 	assert_int_equal(vb_mem_check(p + page - 1, 2, true), 0);
 	assert_int_equal(vb_mem_check(NULL, 0, true), 0);
 	assert_int_equal(vb_mem_check(NULL, 1, false), -EFAULT);
+	assert_int_equal(vb_mem_check(NULL, 1, true), -EFAULT);
+	assert_int_equal(vb_mem_check(NULL, 3 * page, false), -EFAULT);
 	assert_int_equal(vb_mem_check(p, SIZE_MAX, false), -EFAULT);
 	assert_int_equal(vb_mem_check((void *)UINTPTR_MAX, 1, false), -EFAULT);
 
@@ -191,6 +193,13 @@ static void mem_check__finds_holes_and_protections(void **state)
 	munmap(p + 3 * page, page);
 	assert_int_equal(vb_mem_check(p + page, 5 * page, false), -EFAULT);
 	assert_int_equal(vb_mem_check(p + page, 2 * page, true), 0);
+	assert_int_equal(vb_mem_check(p + 3 * page, 1, false), -EFAULT);
+	assert_int_equal(vb_mem_check(p + 3 * page, 1, true), -EFAULT);
+	assert_int_equal(vb_mem_check(p + 4 * page - 1, 2, true), -EFAULT);
+	assert_int_equal(vb_mem_check(p + 3 * page - 1, 2, true), -EFAULT);
+	assert_int_equal(vb_mem_check(p + 2 * page, 3 * page, true), -EFAULT);
+	mprotect(p + page, page, PROT_WRITE);
+	assert_int_equal(vb_mem_check(p + page, page, true), 0);
 	munmap(p, 8 * page);
 }
 
