@@ -46,7 +46,8 @@ enum {
 	TIMEOUTS = 4,
 	MIN_ACK_TIMEOUT_NS = 16000000,
 	BUSY_RECEIVER_NS = 200000,
-	SOON_NS = 20000,     /* a post so long after an arrival answers it */
+	SOON_NS = 20000,     /* a post so long after an arrival answers it, */
+	SOON_SHARE = 8,      /* or within this part of a round trip: of slow machines and long ways */
 	ANSWERS = 2,         /* in a row make a habit */
 	LAST_ACKS = 5, /* repetitions; of one packet in five lost, they let one session in 15,000 end badly */
 };
@@ -267,7 +268,7 @@ static void note_post(struct connection *c, uint64_t now)
 	uint64_t arrived_at = atomic_load_explicit(&c->arrived_at, memory_order_relaxed);
 	if (!arrived_at)
 		return;
-	bool soon = now - arrived_at < SOON_NS;
+	bool soon = now - arrived_at < vb_max_u64(SOON_NS, c->requester.window.smooth_ns / SOON_SHARE);
 	atomic_store_explicit(&c->answered, soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
 			      memory_order_relaxed);
 	atomic_store_explicit(&c->arrived_at, 0, memory_order_relaxed);

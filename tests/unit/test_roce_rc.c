@@ -157,6 +157,7 @@ static int begin(void **state)
 static int end(void **state)
 {
 	fake_run();
+	fake_pass_time(100000); /* what was to wait for an answer waits no longer */
 	rig_tear_down();
 	return 0;
 }
@@ -280,6 +281,46 @@ static void request__meanwhile_is_executed_and_answered_after(void **state)
 	check_packet(1, VB_OPB_ACKNOWLEDGE, FIRST_PSN + 1);
 }
 
+/* ---- acknowledgements that wait for the program's answer ---- */
+
+enum { NS_PER_US = 1000, EXCHANGES = 4 };
+
+/* The peer's n-th request, what the program answers to it after so long, and the peer's acknowledgement of that, a round trip later. */
+static void exchange(unsigned n, uint64_t answer_ns, uint64_t round_trip_ns)
+{
+	peer_writes(FIRST_PSN + n, 0x11);
+	fake.now_ns += answer_ns;
+	post_small();
+	fake.now_ns += round_trip_ns;
+	peer_acknowledges(FIRST_PSN + n);
+	rig_poll();
+}
+
+/* True: the last request's acknowledgement left behind the answer to it, not before. */
+static bool has_been_taken_along(unsigned n)
+{
+	const unsigned last = t.count - 1;
+	bool along = t.packets[last].opcode == VB_OPB_ACKNOWLEDGE;
+	check_packet(along ? last - 1 : last, VB_OPB_SEND_ONLY, FIRST_PSN + n);
+	check_packet(along ? last : last - 1, VB_OPB_ACKNOWLEDGE, FIRST_PSN + n);
+	return along;
+}
+
+static bool is_taken_along(uint64_t answer_ns, uint64_t round_trip_ns)
+{
+	for (unsigned n = 0; n < EXCHANGES; n++)
+		exchange(n, answer_ns, round_trip_ns);
+	assert_int_equal(t.count, 2 * EXCHANGES);
+	return has_been_taken_along(EXCHANGES - 1);
+}
+
+static void ack__waits_for_who_answers_soon(void **state) { assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US)); }
+
+static void ack__does_not_wait_for_who_answers_late(void **state) { assert_false(is_taken_along(50 * NS_PER_US, 100 * NS_PER_US)); }
+
+/* What is soon depends on how far away the peer is: emulated machines take a hundred times as long for all. */
+static void ack__waits_longer_where_round_trips_are_long(void **state) { assert_true(is_taken_along(50 * NS_PER_US, 1000 * NS_PER_US)); }
+
 /* A post takes an acknowledgement along, but not past answers that another thread is about to send. */
 static void write_and_post(void)
 {
@@ -345,6 +386,9 @@ int main(void)
 		TEST(error__meanwhile_ends_sending),
 		TEST(reset__waits_for_who_sends),
 		TEST(request__meanwhile_is_executed_and_answered_after),
+		TEST(ack__waits_for_who_answers_soon),
+		TEST(ack__does_not_wait_for_who_answers_late),
+		TEST(ack__waits_longer_where_round_trips_are_long),
 		TEST(ack__does_not_overtake_read_answers),
 		TEST(answers__short_and_long_leave_without_locks),
 		TEST(refusal__meanwhile_is_said_after),
