@@ -46,29 +46,42 @@ static const struct vb_path_io *shared_io;
 
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
 
-/* Lost counts are harmless. */
-static bool is_network_left(bool near)
+static atomic_uint near_polls; /* that are left of them; lost counts are harmless */
+
+static bool take_near(void)
 {
-	static atomic_uint polls_left;
-	unsigned n = atomic_load_explicit(&polls_left, memory_order_relaxed);
-	if (vb_likely(!near && !n))
+	bool taken = take();
+	if (taken && atomic_load_explicit(&near_polls, memory_order_relaxed) < NETWORK_EVERY)
+		atomic_store_explicit(&near_polls, NEAR_POLLS, memory_order_relaxed);
+	return taken;
+}
+
+static bool is_network_left(void)
+{
+	unsigned n = atomic_load_explicit(&near_polls, memory_order_relaxed);
+	if (vb_likely(!n))
 		return false;
-	n = near && n < NETWORK_EVERY ? NEAR_POLLS : n - 1;
-	atomic_store_explicit(&polls_left, n, memory_order_relaxed);
-	return n % NETWORK_EVERY && !vb_loop_is_current();
+	atomic_store_explicit(&near_polls, n - 1, memory_order_relaxed);
+	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
 }
 
 static bool pump_network(void) { return shared_io && shared_io->pump(); }
 
 static bool pump_both(void)
 {
-	bool near = take();
-	return (!is_network_left(near) && pump_network()) || near;
+	bool near = take_near();
+	return (!is_network_left() && pump_network()) || near;
 }
 
 bool vb_path_pump(void)
 {
 	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() : pump_network();
+}
+
+bool vb_path_peek(void)
+{
+	return vb_unlikely(atomic_load_explicit(&near_polls, memory_order_relaxed)) &&
+	       atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near();
 }
 
 bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }

@@ -97,6 +97,8 @@ struct vb_path_io {
 void vb_path_set_io(const struct vb_path_io *io);
 /* Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the path's goes on coming. */
 bool vb_path_pump(void);
+/* For polls between two rounds: the same of the path's alone, if something of it came a few rounds ago. */
+bool vb_path_peek(void);
 extern atomic_bool vb_path_takes;
 bool vb_path_watch(bool wake);
 bool vb_path_is_busy(void);

@@ -270,6 +270,8 @@ bool vb_progress_poll(bool found)
 	vb_segment_yield();
 	if (found || is_round_due())
 		found |= round_once();
+	else
+		found = vb_path_peek();
 	if (found)
 		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
 	else
