@@ -7,12 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host/host.h"
-
-#ifndef MADV_POPULATE_READ /* Linux 5.14 */
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "host/private.h"
 
 /* ---- null pages ---- */
 

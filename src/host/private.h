@@ -3,10 +3,16 @@
 #ifndef VB_HOST_PRIVATE_H
 #define VB_HOST_PRIVATE_H
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "host/host.h"
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /*
  * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never block on

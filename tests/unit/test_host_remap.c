@@ -377,9 +377,20 @@ static void *read_files(void *arg)
 	return (void *)wrong;
 }
 
+/* The memory is usable all the time, whoever asks for it meanwhile. */
+static void *look(void *arg)
+{
+	uint64_t refusals = 0;
+	for (size_t at = 0; !atomic_load(&beside.stop); at = (at + 4096) % BYTES) {
+		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, true) != 0;
+		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, false) != 0;
+	}
+	return (void *)refusals;
+}
+
 static void remap__threads_that_use_the_memory_lose_nothing(void **state)
 {
-	pthread_t threads[3];
+	pthread_t threads[4];
 	if (vb_remap_way() != VB_REMAP_ANYTIME)
 		skip();
 	uint8_t *p = map(BYTES);
@@ -389,6 +400,7 @@ static void remap__threads_that_use_the_memory_lose_nothing(void **state)
 	for (uintptr_t i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, count_words, (void *)i);
 	pthread_create(&threads[2], NULL, read_files, NULL);
+	pthread_create(&threads[3], NULL, look, NULL);
 	int err = 0;
 	for (int i = 0; i < MOVES && !err; i++) {
 		struct call c = move_in(p, BYTES);
@@ -396,7 +408,7 @@ static void remap__threads_that_use_the_memory_lose_nothing(void **state)
 	}
 	atomic_store(&beside.stop, true);
 	void *bad;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		pthread_join(threads[i], &bad);
 		assert_null(bad);
 	}
