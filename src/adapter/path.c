@@ -46,22 +46,22 @@ static const struct vb_path_io *shared_io;
 
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
 
-static atomic_uint near_polls; /* that are left of them; lost counts are harmless */
+atomic_uint vb_path_near_polls; /* lost counts are harmless */
 
 static bool take_near(void)
 {
 	bool taken = take();
-	if (taken && atomic_load_explicit(&near_polls, memory_order_relaxed) < NETWORK_EVERY)
-		atomic_store_explicit(&near_polls, NEAR_POLLS, memory_order_relaxed);
+	if (taken && atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed) < NETWORK_EVERY)
+		atomic_store_explicit(&vb_path_near_polls, NEAR_POLLS, memory_order_relaxed);
 	return taken;
 }
 
 static bool is_network_left(void)
 {
-	unsigned n = atomic_load_explicit(&near_polls, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed);
 	if (vb_likely(!n))
 		return false;
-	atomic_store_explicit(&near_polls, n - 1, memory_order_relaxed);
+	atomic_store_explicit(&vb_path_near_polls, n - 1, memory_order_relaxed);
 	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
 }
 
@@ -78,11 +78,7 @@ bool vb_path_pump(void)
 	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() : pump_network();
 }
 
-bool vb_path_peek(void)
-{
-	return vb_unlikely(atomic_load_explicit(&near_polls, memory_order_relaxed)) &&
-	       atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near();
-}
+bool vb_path_take_near(void) { return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near(); }
 
 bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
 

@@ -97,9 +97,16 @@ struct vb_path_io {
 void vb_path_set_io(const struct vb_path_io *io);
 /* Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the path's goes on coming. */
 bool vb_path_pump(void);
-/* For polls between two rounds: the same of the path's alone, if something of it came a few rounds ago. */
-bool vb_path_peek(void);
 extern atomic_bool vb_path_takes;
+/* That are left until it is forgotten that the path's came. */
+extern atomic_uint vb_path_near_polls;
+bool vb_path_take_near(void);
+/* For polls between two rounds: takes the path's alone, and that only if some came a few rounds ago. */
+static inline bool vb_path_peek(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed)) && vb_path_take_near();
+}
+
 bool vb_path_watch(bool wake);
 bool vb_path_is_busy(void);
 
