@@ -100,7 +100,7 @@ bool vb_path_pump(void);
 extern atomic_bool vb_path_takes;
 /* That are left until it is forgotten that the path's came. */
 extern atomic_uint vb_path_near_polls;
-bool vb_path_take_near(void);
+bool vb_path_take_near(void); /* nothing in a forked child, until it has a path that takes */
 /* For polls between two rounds: takes the path's alone, and that only if some came a few rounds ago. */
 static inline bool vb_path_peek(void)
 {

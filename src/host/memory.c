@@ -43,7 +43,7 @@ int vb_null_pages(size_t bytes, void **pages)
 /* Where the kernel has no such advice, pages are present when they are touched. */
 int vb_mem_populate(const void *addr, size_t bytes, bool writable)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)addr & ~(page - 1);
+	uintptr_t start = (uintptr_t)addr & ~(vb_page_bytes() - 1);
 	size_t length = (uintptr_t)addr + bytes - start;
 	int saved_errno = errno, err = 0;
 	if (madvise((void *)start, length, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
