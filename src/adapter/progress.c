@@ -16,6 +16,7 @@
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
 	MOST_SPIN_POLLS = 8192, /* and of a program that was taken for one and was not, as ever more are asked of it */
+	EAGER_POLLS = 64,      /* fruitless polls without a pause in between, about a microsecond's: meanwhile an answer from near would have come */
 	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
 	YIELD_EVERY = 32,      /* each time after so many polls */
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
@@ -232,9 +233,10 @@ static void note_poll(void)
 /* Whoever a poller waits for may be waiting for the poller's processor. */
 static void give_way(void)
 {
-	vb_pause();
 	bump(&fruitless);
 	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
+	if (n > EAGER_POLLS)
+		vb_pause();
 	if (n == VAIN_POLLS)
 		vb_path_settle();
 	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)

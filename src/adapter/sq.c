@@ -530,11 +530,24 @@ static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv
 	return 0;
 }
 
-/* The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else another one. */
+/* Where a WRITE would go by the shortcut: a guess, which is fetched and not looked at. */
+static inline void fetch_target(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct vb_shortcut *s = &qp->to_write;
+	if (wr->opcode == IBV_WR_RDMA_WRITE)
+		vb_fetch_to_write(s->there + (wr->wr.rdma.remote_addr - s->theirs));
+}
+
+/*
+ * The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else another one. A peer
+ * that waits for the WRITE has the line that it goes to, which is therefore asked for before everything else.
+ */
 static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const struct vb_sq *sq = &qp->sq;
 	uint8_t *to;
+	if (vb_likely(wr != NULL))
+		fetch_target(qp, wr);
 	if (vb_unlikely(!wr || !vb_shortcut_fits_write(&qp->to_write, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
 	    vb_unlikely(!(to = vb_shortcut_enter(&qp->to_write, wr))))
 		return post_otherwise(qp, wr, bad);

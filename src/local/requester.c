@@ -19,7 +19,7 @@
 #include "local/watch.h"
 #include "wire/timers.h"
 
-enum { PATIENCE = 64 };
+enum { PATIENCE = 12 };
 
 /* ---- is the peer's QP there? ---- */
 
@@ -630,7 +630,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
-	if (done != acked(l))
+	if (done != acked(l) && !vb_responder_is_called(l)) /* else the slot that has come would have told as much */
 		set_patience(l, atomic_load_explicit(&l->req.patience, memory_order_relaxed) / 2);
 	complete_until(l, done);
 	if (sq->head == sq->sent)
