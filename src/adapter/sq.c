@@ -535,7 +535,7 @@ static inline void fetch_target(const struct vb_qp *qp, const struct ibv_send_wr
 {
 	const struct vb_shortcut *s = &qp->to_write;
 	if (wr->opcode == IBV_WR_RDMA_WRITE)
-		vb_fetch_to_write(s->there + (wr->wr.rdma.remote_addr - s->theirs));
+		vb_fetch_to_write((const void *)((uintptr_t)s->there + (wr->wr.rdma.remote_addr - s->theirs)));
 }
 
 /*
