@@ -80,7 +80,7 @@ static void sign(uint8_t *bth, uint32_t bytes, const struct vb_capture_packet *p
 
 	memcpy(route.source, p->source + (v4 ? 12 : 0), v4 ? 4 : 16);
 	memcpy(route.destination, p->destination + (v4 ? 12 : 0), v4 ? 4 : 16);
-	vb_icrc_sign(&route, bth, bytes, p->ip_id);
+	vb_icrc_sign(&route, NULL, bth, bytes, p->ip_id);
 }
 
 /* What was cut has neither ICRC nor checksum. */

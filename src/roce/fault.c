@@ -243,7 +243,7 @@ int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes
 			return vb_roce_transmit_now(route, bytes, len, segment);
 		memcpy(packet, (const uint8_t *)bytes + at, n);
 		if (at)
-			vb_icrc_sign(&route->icrc, packet, n, 0);
+			vb_icrc_sign(&route->icrc, NULL, packet, n, 0);
 		err = depart(route, packet, n);
 	}
 	return err;

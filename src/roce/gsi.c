@@ -51,7 +51,7 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	}
 	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
 	vb_roce_route_init(&route, &to, ifindex);
-	vb_icrc_sign(&route.icrc, &wire, sizeof(wire), 0);
+	vb_icrc_sign(&route.icrc, NULL, &wire, sizeof(wire), 0);
 	route.qpn = VB_GSI_QPN;
 	return vb_roce_transmit(&route, &wire, sizeof(wire), sizeof(wire));
 }

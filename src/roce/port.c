@@ -98,7 +98,7 @@ int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifind
 	if (!route.addr.udp_sport || vb_faults_on_wire)
 		return -EOPNOTSUPP;
 	icrc_route(&route.icrc, &route.addr);
-	vb_icrc_sign(&route.icrc, bytes, len, 0);
+	vb_icrc_sign(&route.icrc, NULL, bytes, len, 0);
 	int err = vb_udp_send_returnable(&route.addr, ifindex, bytes, len);
 	if (!err && vb_capture_is_on())
 		note_departure(&route, time_ns, bytes, len, len);
@@ -124,6 +124,7 @@ struct vb_burst {
 	struct vb_lock lock;
 	const struct vb_roce_route *flow; /* what it was when the burst was begun is in `route` */
 	struct vb_roce_route route;
+	struct vb_icrc_known known; /* route's */
 	size_t at, bytes, segment; /* of the last run: where it begins; what is committed */
 	unsigned count, most;    /* its packets; most: that one send takes */
 	bool closed;             /* the last packet was shorter */
@@ -141,7 +142,7 @@ static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run
 {
 	for (size_t at = 0; at < run->bytes;) {
 		size_t n = vb_min_u64(run->bytes - at, run->segment);
-		vb_icrc_sign(&b->route.icrc, data + at, n, 0);
+		vb_icrc_sign(&b->route.icrc, &b->known, data + at, n, 0);
 		if (vb_roce_transmit(&b->route, data + at, n, n) == -EAGAIN)
 			return; /* the rest would meet the same */
 		at += n;
@@ -182,6 +183,14 @@ static void begin_run(struct vb_burst *b)
 	b->bytes = b->count = 0;
 }
 
+/* It is often the one before. */
+static void take_route(struct vb_burst *b, const struct vb_roce_route *route)
+{
+	if (memcmp(&b->route.icrc, &route->icrc, sizeof(route->icrc)))
+		b->known = (struct vb_icrc_known){ 0 };
+	b->route = *route;
+}
+
 uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header, size_t header_bytes,
 			size_t payload_bytes)
 {
@@ -189,7 +198,7 @@ uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, c
 	if (!fits(b, route, bytes))
 		vb_burst_flush(b);
 	if (!b->count) {
-		b->route = *route;
+		take_route(b, route);
 		b->most = vb_udp_segments();
 	}
 	b->flow = route;
@@ -206,7 +215,7 @@ bool vb_burst_commit(struct vb_burst *b)
 	memset(packet + b->open_body, 0, b->open_bytes - VB_ICRC_BYTES - b->open_body);
 	if (b->count && b->open_bytes > b->segment)
 		begin_run(b);
-	vb_icrc_sign(&b->route.icrc, packet, b->open_bytes, (uint16_t)b->count);
+	vb_icrc_sign(&b->route.icrc, &b->known, packet, b->open_bytes, (uint16_t)b->count);
 	if (!b->count)
 		b->segment = b->open_bytes;
 	b->closed = b->open_bytes < b->segment;
@@ -235,19 +244,30 @@ void vb_burst_give(struct vb_burst *b)
 
 static bool icrc_is_ignored; /* VERBATIM_ICRC=ignore: peers that leave it out are listened to */
 static struct vb_icrc_solver solver;
-static struct vb_icrc_route arrival_route; /* of the packet that is looked at, and those joined with it */
+static struct vb_inbox_addr arrival_addr;  /* of the packet that is looked at, and those joined with it; often that of the one before */
+static struct vb_icrc_route arrival_route;
+static struct vb_icrc_known arrival_known;
 static _Thread_local struct vb_roce_batch batch; /* of what the thread that receives has taken */
+
+static void turn_to(const struct vb_inbox_addr *addr)
+{
+	if (!memcmp(&arrival_addr, addr, sizeof(*addr)))
+		return;
+	arrival_addr = *addr;
+	icrc_route(&arrival_route, addr);
+	arrival_known = (struct vb_icrc_known){ 0 };
+}
 
 static bool is_intact(const struct vb_udp_packet *p, uint16_t *id)
 {
 	*id = (uint16_t)p->index; /* a sender that has the kernel cut its packets starts at 0 */
 	if (p->index == 0)
-		icrc_route(&arrival_route, &p->addr);
+		turn_to(&p->addr);
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES || p->len > MAX_PACKET_BYTES)
 		return false;
 	if (icrc_is_ignored)
 		return true;
-	return vb_icrc_check_any_ip_id(&solver, &arrival_route, p->bytes, p->len, id);
+	return vb_icrc_check_any_ip_id(&solver, &arrival_route, &arrival_known, p->bytes, p->len, id);
 }
 
 static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)

@@ -10,7 +10,7 @@ enum {
 	UDP_BYTES = 8,
 	IP4_ID_END = LINK_BYTES + 6,	/* of the identification, in the covered bytes */
 	IP4_BEFORE_BTH = LINK_BYTES + IP4_BYTES + UDP_BYTES,
-	MAX_COVERED = LINK_BYTES + IP6_BYTES + UDP_BYTES + VB_BTH_BYTES,
+	MAX_BEFORE_BTH = LINK_BYTES + IP6_BYTES + UDP_BYTES,
 	BTH_MASKED_BYTE = 4,
 	PROTOCOL_UDP = 17,
 };
@@ -59,9 +59,10 @@ static uint8_t *put_ip6(uint8_t *p, const struct vb_icrc_route *route, size_t ud
 	return put_bytes(p, route->destination, 16);
 }
 
-uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes, uint16_t ip_id)
+/* Up to the BTH. */
+static uint32_t before_bth(const struct vb_icrc_route *route, size_t udp_bytes, uint16_t ip_id)
 {
-	uint8_t covered[MAX_COVERED], *p = put_ones(covered, LINK_BYTES);
+	uint8_t covered[MAX_BEFORE_BTH], *p = put_ones(covered, LINK_BYTES);
 	size_t datagram_bytes = UDP_BYTES + udp_bytes;
 
 	p = route->ip_version == 4 ? put_ip4(p, route, datagram_bytes, ip_id) : put_ip6(p, route, datagram_bytes);
@@ -69,9 +70,21 @@ uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *b
 	p = put16(p, route->destination_port);
 	p = put16(p, datagram_bytes);
 	p = put_ones(p, 2);
-	p = put_bytes(p, bth, VB_BTH_BYTES);
-	p[BTH_MASKED_BYTE - VB_BTH_BYTES] = 0xff;
 	return vb_icrc_add(0, covered, (size_t)(p - covered));
+}
+
+static uint32_t add_bth(uint32_t crc, const void *bth)
+{
+	uint8_t masked[VB_BTH_BYTES];
+
+	put_bytes(masked, bth, VB_BTH_BYTES);
+	masked[BTH_MASKED_BYTE] = 0xff;
+	return vb_icrc_add(crc, masked, sizeof(masked));
+}
+
+uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes, uint16_t ip_id)
+{
+	return add_bth(before_bth(route, udp_bytes, ip_id), bth);
 }
 
 uint32_t vb_icrc_add(uint32_t crc, const void *bytes, size_t len)
@@ -90,24 +103,48 @@ static uint32_t stored(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint32_t compute(const struct vb_icrc_route *route, const uint8_t *packet, size_t len, uint16_t ip_id)
+static uint32_t compute(uint32_t before, const uint8_t *packet, size_t len)
 {
-	struct vb_bth bth;
-
-	memcpy(&bth, packet, sizeof(bth));
-	uint32_t crc = vb_icrc_begin(route, &bth, len, ip_id);
-	return vb_icrc_add(crc, packet + VB_BTH_BYTES, len - VB_ICRC_BYTES - VB_BTH_BYTES);
+	return vb_icrc_add(add_bth(before, packet), packet + VB_BTH_BYTES, len - VB_ICRC_BYTES - VB_BTH_BYTES);
 }
 
-void vb_icrc_sign(const struct vb_icrc_route *route, void *packet, size_t len, uint16_t ip_id)
+static uint32_t compute_as_it_lies(uint32_t before, const uint8_t *packet, size_t len)
 {
-	vb_icrc_store(compute(route, packet, len, ip_id), (uint8_t *)packet + len - VB_ICRC_BYTES);
+	return vb_icrc_add(before, packet, len - VB_ICRC_BYTES);
+}
+
+/* A length that comes for the first time may never come again, and is not worth a second pass. */
+static void learn(struct vb_icrc_constant *c, bool came_before, uint32_t crc, const uint8_t *packet)
+{
+	c->ones = came_before ? crc ^ compute_as_it_lies(c->before, packet, c->len) : 0;
+	c->is_whole = came_before;
+}
+
+static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet, size_t len, uint16_t ip_id)
+{
+	struct vb_icrc_constant none = { 0 }, *c = &none;
+
+	if (known && !packet[BTH_MASKED_BYTE])
+		c = &known->of[(len / 4 ^ ip_id) % VB_ARRAY_LEN(known->of)];
+	bool came_before = c->len == len && c->ip_id == ip_id;
+	if (came_before && c->is_whole)
+		return compute_as_it_lies(c->before, packet, len) ^ c->ones;
+	if (!came_before)
+		*c = (struct vb_icrc_constant){ .before = before_bth(route, len, ip_id), .len = (uint16_t)len, .ip_id = ip_id };
+	uint32_t crc = compute(c->before, packet, len);
+	learn(c, came_before, crc, packet);
+	return crc;
+}
+
+void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len, uint16_t ip_id)
+{
+	vb_icrc_store(icrc_of(route, known, packet, len, ip_id), (uint8_t *)packet + len - VB_ICRC_BYTES);
 }
 
 /* What is wrong with the ICRC, as a difference of CRCs. */
-static uint32_t difference(const struct vb_icrc_route *route, const uint8_t *packet, size_t len, uint16_t ip_id)
+static uint32_t difference(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet, size_t len, uint16_t ip_id)
 {
-	return compute(route, packet, len, ip_id) ^ stored(packet + len - VB_ICRC_BYTES);
+	return icrc_of(route, known, packet, len, ip_id) ^ stored(packet + len - VB_ICRC_BYTES);
 }
 
 static bool is_packet_length(size_t len)
@@ -117,7 +154,7 @@ static bool is_packet_length(size_t len)
 
 bool vb_icrc_check(const struct vb_icrc_route *route, const void *packet, size_t len, uint16_t ip_id)
 {
-	return is_packet_length(len) && difference(route, packet, len, ip_id) == 0;
+	return is_packet_length(len) && difference(route, NULL, packet, len, ip_id) == 0;
 }
 
 /*
@@ -164,12 +201,12 @@ static uint32_t unwinding(size_t bytes)
 	return factor;
 }
 
-bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
+bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, struct vb_icrc_known *known,
 			     const void *packet, size_t len, uint16_t *ip_id)
 {
 	if (!is_packet_length(len))
 		return false;
-	uint32_t wrong = difference(route, packet, len, *ip_id);
+	uint32_t wrong = difference(route, known, packet, len, *ip_id);
 	if (wrong == 0)
 		return true;
 	if (route->ip_version != 4)

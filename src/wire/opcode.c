@@ -67,8 +67,7 @@ size_t vb_opcode_offset(const struct vb_opcode_row *row, enum vb_extension ext)
 {
 	size_t offset = VB_BTH_BYTES;
 
-	for (unsigned e = 0; e < (unsigned)ext; e++)
-		if (vb_opcode_has(row, (enum vb_extension)e))
-			offset += vb_extension_fields((enum vb_extension)e)->length;
+	for (unsigned before = row->headers & ((1u << ext) - 1); before; before &= before - 1)
+		offset += vb_extension_fields((enum vb_extension)__builtin_ctz(before))->length;
 	return offset;
 }

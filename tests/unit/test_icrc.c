@@ -127,7 +127,7 @@ static void icrc_check__packet_of_a_hardware_nic(void **state)
 	(void)state;
 	assert_true(vb_icrc_check(&route, packet, sizeof(packet), 0x718c));
 	assert_false(vb_icrc_check(&route, packet, sizeof(packet), 0));
-	assert_true(vb_icrc_check_any_ip_id(&solver, &route, packet, sizeof(packet), &id));
+	assert_true(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, sizeof(packet), &id));
 	assert_int_equal(id, 0x718c);
 }
 
@@ -141,7 +141,7 @@ static void icrc_check__impossible_lengths(void **state)
 	(void)state;
 	for (size_t len = 0; len < 16; len++) {
 		assert_false(vb_icrc_check(&route, bytes, len, 0));
-		assert_false(vb_icrc_check_any_ip_id(&solver, &route, bytes, len, &id));
+		assert_false(vb_icrc_check_any_ip_id(&solver, &route, NULL, bytes, len, &id));
 	}
 	assert_false(vb_icrc_check(&route, bytes, sizeof(bytes), 0));
 }
@@ -158,9 +158,9 @@ static void icrc_check_any_ip_id__finds_each(void **state)
 		size_t len = i % 3 ? 1024 + 16 : 16 + next_random() % (MAX_BYTES - 16);
 		uint8_t *packet = make_datagram(ip, 4, len, &route);
 		id = (uint16_t)next_random(); /* whatever is guessed, a right guess included */
-		assert_true(vb_icrc_check_any_ip_id(&solver, &route, packet, len, &id));
+		assert_true(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, len, &id));
 		assert_int_equal(id, id_of(ip));
-		assert_true(vb_icrc_check_any_ip_id(&solver, &route, packet, len, &id));
+		assert_true(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, len, &id));
 		assert_int_equal(id, id_of(ip));
 	}
 }
@@ -182,13 +182,46 @@ static void icrc_check_any_ip_id__damage_is_found(void **state)
 			continue;
 		packet[first] ^= (uint8_t)(1 + next_random() % 255);
 		packet[second] ^= (uint8_t)(1 + next_random() % 255);
-		passed += vb_icrc_check_any_ip_id(&solver, &route, packet, 200, &id);
+		passed += vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, 200, &id);
 	}
 	assert_in_range(passed, 0, 1);
 	uint8_t *packet = make_datagram(ip, 6, 200, &route);
-	assert_true(vb_icrc_check_any_ip_id(&solver, &route, packet, 200, &id));
+	assert_true(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, 200, &id));
 	packet[100] ^= 1;
-	assert_false(vb_icrc_check_any_ip_id(&solver, &route, packet, 200, &id));
+	assert_false(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, 200, &id));
+}
+
+/* Packets of one route, of few lengths and identifications, that come again and again; some with congestion marks. */
+static void icrc_known__changes_nothing(void **state)
+{
+	uint8_t ip[48 + MAX_BYTES];
+	struct vb_icrc_known known;
+	struct vb_icrc_solver solver = { 0 };
+	struct vb_icrc_route route, first;
+
+	(void)state;
+	for (unsigned i = 0; i < 4000; i++) {
+		unsigned version = i / 1000 % 2 ? 4 : 6;
+		size_t len = 16 + 4 * (next_random() % 6);
+		uint8_t *packet = make_datagram(ip, version, len, &route), icrc[4];
+		uint16_t id = (uint16_t)(next_random() % 4 * (next_random() % 2 ? 1 : 64)), found = id;
+		if (i % 1000 == 0) {
+			first = route;
+			memset(&known, 0, sizeof(known));
+		}
+		packet[4] = i % 5 ? 0 : 0xc0;
+		vb_icrc_sign(&first, NULL, packet, len, id);
+		memcpy(icrc, packet + len - 4, 4);
+		memset(packet + len - 4, 0, 4);
+		vb_icrc_sign(&first, &known, packet, len, id);
+		assert_memory_equal(packet + len - 4, icrc, 4);
+		assert_true(vb_icrc_check_any_ip_id(&solver, &first, &known, packet, len, &found));
+		assert_int_equal(found, id);
+		packet[12 + next_random() % (len - 12)] ^= (uint8_t)(1u << next_random() % 8);
+		assert_false(vb_icrc_check(&first, packet, len, id));
+		found = id;
+		assert_true(!vb_icrc_check_any_ip_id(&solver, &first, &known, packet, len, &found) || found != id);
+	}
 }
 
 static void icrc_add__pieces_are_the_whole(void **state)
@@ -218,6 +251,7 @@ int main(void)
 		cmocka_unit_test(icrc_check__impossible_lengths),
 		cmocka_unit_test(icrc_check_any_ip_id__finds_each),
 		cmocka_unit_test(icrc_check_any_ip_id__damage_is_found),
+		cmocka_unit_test(icrc_known__changes_nothing),
 		cmocka_unit_test(icrc_add__pieces_are_the_whole),
 	};
 

@@ -349,10 +349,9 @@ static void a_burst_goes_where_it_was_begun_for(void **state)
 /* ---- receiving ---- */
 
 /* A packet with that destination QPN as it would come in with this IPv4 identification. */
-static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id)
+static struct vb_udp_packet arrival_by(struct vb_roce_route route, uint32_t qpn, uint16_t ip_id)
 {
 	static uint8_t bytes[HEADER + 32 + 4];
-	struct vb_roce_route route = route_to(2);
 	struct vb_bth bth;
 
 	memset(bytes, 0x5a, sizeof(bytes));
@@ -364,6 +363,8 @@ static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id)
 	vb_icrc_store(vb_icrc_add(crc, bytes + HEADER, 32), bytes + HEADER + 32);
 	return (struct vb_udp_packet){ .addr = route.addr, .bytes = bytes, .len = sizeof(bytes) };
 }
+
+static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id) { return arrival_by(route_to(2), qpn, ip_id); }
 
 static void receive(uint32_t qpn, uint16_t ip_id)
 {
@@ -387,6 +388,16 @@ static void each_packet_finds_its_process(void **state)
 	receive(0, 0); /* QP 0 does not exist on RoCE */
 	receive(2, 0);
 	assert_int_equal(got.delivered + got.forwarded + got.gsi, 4);
+}
+
+/* What is known of one flow's packets is not taken for another's of the same length. */
+static void flows_of_like_packets_arrive_in_turn(void **state)
+{
+	for (unsigned i = 0; i < 60; i++) {
+		struct vb_udp_packet p = arrival_by(route_to((uint8_t)(2 + i / 6 % 2)), MY_SLOT << VB_SLOT_SHIFT | 5, 0);
+		port_packet(&p);
+		assert_int_equal(got.delivered, i + 1);
+	}
 }
 
 static void damaged_packets_are_dropped(void **state)
@@ -491,6 +502,7 @@ int main(void)
 		cmocka_unit_test_setup(it_sleeps_where_others_work, setup),
 		cmocka_unit_test_setup(it_is_busy_while_a_thread_sends_or_receives, setup),
 		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
+		cmocka_unit_test_setup(flows_of_like_packets_arrive_in_turn, setup),
 		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
 		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),
 	};
