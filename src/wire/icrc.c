@@ -113,26 +113,20 @@ static uint32_t compute_as_it_lies(uint32_t before, const uint8_t *packet, size_
 	return vb_icrc_add(before, packet, len - VB_ICRC_BYTES);
 }
 
-/* A length that comes for the first time may never come again, and is not worth a second pass. */
-static void learn(struct vb_icrc_constant *c, bool came_before, uint32_t crc, const uint8_t *packet)
-{
-	c->ones = came_before ? crc ^ compute_as_it_lies(c->before, packet, c->len) : 0;
-	c->is_whole = came_before;
-}
-
 static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet, size_t len, uint16_t ip_id)
 {
-	struct vb_icrc_constant none = { 0 }, *c = &none;
+	struct vb_icrc_constant none = { 0 }, *c = known ? &known->of[(len / 4 ^ ip_id) % VB_ARRAY_LEN(known->of)] : &none;
+	bool came_before = c->len == len && c->ip_id == ip_id, is_unmarked = !packet[BTH_MASKED_BYTE];
 
-	if (known && !packet[BTH_MASKED_BYTE])
-		c = &known->of[(len / 4 ^ ip_id) % VB_ARRAY_LEN(known->of)];
-	bool came_before = c->len == len && c->ip_id == ip_id;
-	if (came_before && c->is_whole)
+	if (is_unmarked && came_before && c->is_whole)
 		return compute_as_it_lies(c->before, packet, len) ^ c->ones;
 	if (!came_before)
 		*c = (struct vb_icrc_constant){ .before = before_bth(route, len, ip_id), .len = (uint16_t)len, .ip_id = ip_id };
 	uint32_t crc = compute(c->before, packet, len);
-	learn(c, came_before, crc, packet);
+	if (is_unmarked && came_before) { /* what comes for the first time may never come again, and is not worth a second pass */
+		c->ones = crc ^ compute_as_it_lies(c->before, packet, len);
+		c->is_whole = true;
+	}
 	return crc;
 }
 
