@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist check-install clean
+.PHONY: all check check-all check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -18,10 +18,16 @@ all: $(BUILD)/build.ninja
 $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=$(have_cmocka)
 
-check:
+# check: what finds most faults, in minutes; SINCE=REV: of it what depends on what has changed since a revision of git.
+# check-all: everything. check-interop: with the kernel's rdma_rxe alone.
+SINCE ?=
+check check-all check-interop:
 	-@scripts/setup-debian.sh tests
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
-	@scripts/check.sh $(BUILD)
+	@scripts/check.sh $(BUILD) $(tiers_of_$@)
+tiers_of_check         = quick $(SINCE:%=--since %)
+tiers_of_check-all     = quick long
+tiers_of_check-interop = long -- interop
 
 # Simulations, SEEDS of each from FROM on.
 SEEDS ?= 20000
@@ -41,12 +47,6 @@ REGIONS ?= 1000000
 hammer: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_hammer
 	VERBATIM_HAMMER=$(REGIONS) $(BUILD)/tests/conformance/rc/test_rc_hammer 'processes, mapped'
-
-# Also part of `make check`.
-check-interop:
-	-@scripts/setup-debian.sh tests
-	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
-	@scripts/check.sh $(BUILD) --suite interop
 
 # No mistake is found in programs but those that they make.
 check-programs: all
@@ -71,12 +71,12 @@ check-asan: export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
 check-asan: export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
 check-asan:
 	@[ -e $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false
-	@scripts/check.sh $(BUILD)-asan $(sanitized)
+	@scripts/check.sh $(BUILD)-asan quick -- $(sanitized)
 
 check-tsan: export TSAN_OPTIONS ?= halt_on_error=1:die_after_fork=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/tests/tsan.supp
 check-tsan:
 	@[ -e $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread -Db_lundef=false
-	@scripts/check.sh $(BUILD)-tsan $(sanitized)
+	@scripts/check.sh $(BUILD)-tsan quick -- $(sanitized)
 
 # The prefix is written into the pkg-config files only, so setting it late is cheap.
 install: all

@@ -1,21 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds and runs the tests in a build directory and ends with one line that counts every case of every suite.
-# usage: check.sh BUILD_DIR [meson test options, such as --suite unit]
+# Builds and runs tests in a build directory and ends with one line that counts every case of every suite.
+# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it.
+# usage: check.sh BUILD_DIR TIER... [-- MESON_TEST_OPTION...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
 shift
+tiers=()
+while [[ ${1:---} != -- ]]; do
+	tiers+=("$1")
+	shift
+done
+[[ $# -eq 0 ]] || shift
 
 if ! meson configure "$build" -Dtests=true || ! ninja -C "$build" -j "$(nproc)"; then
 	echo "0 passed, 1 failed, 0 skipped"
 	exit 1
 fi
-# What tests write stays in the build tree.
+# What a test does not write to a /tmp of its own stays in the build tree.
 TMPDIR=$(realpath "$build")/tmp
-export TMPDIR XDG_RUNTIME_DIR=$TMPDIR
+export TMPDIR XDG_RUNTIME_DIR=$TMPDIR VERBATIM_TEST_RUN=$$.$SECONDS.$RANDOM
 mkdir -p -m 1777 "$TMPDIR"
-# Time limits are there to end what hangs; a busy machine takes several times as long as the one that they were written on.
-meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 --num-processes "$(nproc)" "$@"
-ran=$?
-/usr/bin/env python3 scripts/count_cases.py "$build/meson-logs/testlog.json" $ran
+# Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy machine, too.
+read -r load _ </proc/loadavg
+patience=$((10 * (1 + ${load%.*} / $(nproc))))
+logs=()
+scripts/machine_state.py >"$TMPDIR/state"
+for tier in "${tiers[@]}"; do
+	[[ $tier == quick ]] && suite=() || suite=(--suite "$tier")
+	# Most tests wait most of their time.
+	meson test -C "$build" --no-rebuild --print-errorlogs --logbase "$tier" --timeout-multiplier $patience \
+		--num-processes $((2 * $(nproc))) "${suite[@]}" "$@"
+	logs+=("$build/meson-logs/$tier.json" $?)
+done
+scripts/machine_state.py "$TMPDIR/state" >"$build/meson-logs/machine.json"
+/usr/bin/env python3 scripts/count_cases.py "${logs[@]}" "$build/meson-logs/machine.json" $?

@@ -16,6 +16,7 @@ import itertools
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -26,13 +27,28 @@ import time
 
 SIOCGIFADDR = 0x8915
 SIOCGIFFLAGS = 0x8913
+SIOCGIFHWADDR = 0x8927
 IFF_UP_RUNNING = 0x41
-ARPHRD_ETHER = "1"
+ARPHRD_ETHER = 1
 
 READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
-STAY_S = 0.5             # how long a server that stays is watched after its last client
+STAY_S = 0.2             # how long a server that stays is watched after its last client
 QUOTED_LINES = 5                      # of each program of a failed case
+
+
+class Limit:
+    """A time limit, which ends what hangs. It grows with the machine's load: what waits for a processor does not hang."""
+
+    def __init__(self, seconds, grows=True):
+        self.seconds = seconds
+        self.grows = grows
+        self.start = time.monotonic()
+
+    def left(self):
+        """Seconds, or 0."""
+        slower = max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))) if self.grows else 1.0
+        return max(0.0, self.start + slower * self.seconds - time.monotonic())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +102,8 @@ def _ifreq_ioctl(name, request):
 def first_ethernet():
     """(name, IPv4 address) of the first Ethernet interface that is up and has an address, or None."""
     for _, name in sorted(socket.if_nameindex()):
-        try:
-            kind = pathlib.Path(f"/sys/class/net/{name}/type").read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        flags = _ifreq_ioctl(name, SIOCGIFFLAGS)
-        addr = _ifreq_ioctl(name, SIOCGIFADDR)
-        if kind != ARPHRD_ETHER or not flags or not addr:
+        kind, flags, addr = (_ifreq_ioctl(name, what) for what in (SIOCGIFHWADDR, SIOCGIFFLAGS, SIOCGIFADDR))
+        if not kind or not flags or not addr or struct.unpack_from("H", kind, 16)[0] != ARPHRD_ETHER:
             continue
         if struct.unpack_from("H", flags, 16)[0] & IFF_UP_RUNNING == IFF_UP_RUNNING:
             return name, socket.inet_ntoa(addr[20:24])
@@ -165,6 +176,21 @@ def bound_datagram_sockets(pid, port):
             yield fields[9]
 
 
+def descendants(pid):
+    """The processes below one; none where the kernel does not tell."""
+    try:
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return
+    for child in children:
+        yield child
+        yield from descendants(child)
+
+
+# Files that programs leave behind.
+LEFT_BY = {"ibv_xsrq_pingpong": "/tmp/xrc_domain"}
+
+
 class Program:
     """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it by exec."""
 
@@ -182,22 +208,25 @@ class Program:
     def argv(self, build, prefix):
         return [*prefix, os.path.join(build, "verbatim"), "run", *self.command.split()]
 
-    def wait(self, deadline):
-        """The exit status (negative: signal), or None when the deadline passed."""
-        try:
-            return self.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return None
+    def wait(self, limit):
+        """The exit status (negative: signal), or None when the limit was reached."""
+        while (status := self.process.poll()) is None and (left := limit.left()):
+            try:
+                return self.process.wait(left)
+            except subprocess.TimeoutExpired:
+                pass
+        return status
 
     def ended(self):
         """The exit status, or None while it runs."""
         return self.process.poll()
 
     def listens(self, port=0):
-        """Does it hold a socket on which somebody would find it? That may be a UDP socket with the given port."""
+        """Does it, or a process that it has started, hold a socket on which somebody would find it? That may be a UDP socket with the
+        given port."""
         try:
             pid = self.process.pid
-            held = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+            held = {os.readlink(fd) for each in (pid, *descendants(pid)) for fd in pathlib.Path(f"/proc/{each}/fd").iterdir()}
             found = itertools.chain(listeners(pid), bound_datagram_sockets(pid, port) if port else ())
             return not held.isdisjoint(f"socket:[{inode}]" for inode in found)
         except OSError:
@@ -205,8 +234,8 @@ class Program:
 
     def wait_ready(self, shows="", port=0):
         """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not come to it)."""
-        limit = time.monotonic() + READY_LIMIT_S
-        while time.monotonic() < limit and self.process.poll() is None:
+        limit = Limit(READY_LIMIT_S)
+        while limit.left() and self.process.poll() is None:
             if re.search(shows, self.output(), re.MULTILINE) if shows else self.listens(port):
                 return
             time.sleep(READY_SAMPLE_S)
@@ -223,6 +252,8 @@ class Program:
             os.killpg(self.process.pid, signal.SIGKILL)
             status = self.process.wait()
         self.log.close()
+        if left := LEFT_BY.get(self.command.split()[0]):
+            pathlib.Path(left).unlink(missing_ok=True)
         return status
 
     def output(self):
@@ -311,7 +342,7 @@ def run_case(build, case, endpoint, log_dir, client=None):
 def _run_programs(build, case, sides, stem, programs):
     """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or ""."""
     (server_side, server_values), (client_side, client_values) = sides
-    deadline = time.monotonic() + case.limit_s
+    limit = Limit(case.limit_s)
     if case.server:
         server = server_side.start(build, _fill(case.server, server_values), f"{stem}.server.log")
         programs.append(server)
@@ -322,10 +353,10 @@ def _run_programs(build, case, sides, stem, programs):
     for turn in range(case.clients):
         client = client_side.start(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log")
         programs.append(client)
-        status = client.wait(deadline)
+        status = client.wait(limit)
         if not _ended_as_wanted(client, status, case.client_exit):
             return f"client {describe_exit(status)}{last_words(client.output())}"
-    return _judge_server(case, server, deadline) if case.server else ""
+    return _judge_server(case, server, limit) if case.server else ""
 
 
 # Programs that at their end sometimes fail by themselves: exit status, and what they have said by then. One thread of rping destroys the
@@ -340,11 +371,11 @@ def _ended_as_wanted(program, status, wanted):
     return status is not None and status == race_status and bool(re.search(said, program.output(), re.MULTILINE))
 
 
-def _judge_server(case, server, deadline):
+def _judge_server(case, server, limit):
     if case.server_stays:
-        status = server.wait(time.monotonic() + STAY_S)
+        status = server.wait(Limit(STAY_S, grows=False))
         return "" if status is None else f"server {describe_exit(status)} though it should stay"
-    status = server.wait(deadline)
+    status = server.wait(limit)
     if not _ended_as_wanted(server, status, case.server_exit):
         return f"server {describe_exit(status)}{last_words(server.output())}"
     return ""
@@ -356,10 +387,30 @@ def quoted(who, output, limit=QUOTED_LINES):
     return [f"# {who}: {line[:200]}" for line in lines[-limit:]]
 
 
+TIERS = ("quick", "long")
+ISOLATED = str(pathlib.Path(__file__).resolve().parent.parent / "isolated.sh")
+
+
+def add_selection(parser):
+    """The options by which a suite runs some of its cases."""
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="a regular expression over names of cases")
+    parser.add_argument("--tier", choices=TIERS, help="what `make check` runs, or what `make check-all` runs beyond it; else both")
+
+
+def selected(options, name, is_quick):
+    """Is a case among those to run?"""
+    return (not options.tier or (options.tier == "quick") == is_quick) and \
+        (not options.patterns or any(re.search(pattern, name) for pattern in options.patterns))
+
+
 class Report:
     """Prints one TAP line per case and the final count; `status` is the exit status."""
 
-    def __init__(self):
+    def __init__(self, *again):
+        """again: the command that, with a pattern, runs a case once more; in this environment."""
+        settings = [f"{name}={value}" for name, value in os.environ.items()
+                    if name.startswith("VERBATIM_") and not name.startswith("VERBATIM_TEST")]
+        self.again = [ISOLATED, *["env"] * bool(settings), *settings, *again] if again else []
         self.count = {"ok": 0, "FAIL": 0, "skip": 0}
         self.start = time.monotonic()
 
@@ -372,7 +423,8 @@ class Report:
         print(f"{'not ok' if outcome.status == 'FAIL' else 'ok'} {number} - {name}", flush=True)
         if outcome.reason:
             said = quoted("server", outcome.server_output) + quoted("client", outcome.client_output)
-            print("\n".join([f"# FAIL {name}: {outcome.reason}", *said]), flush=True)
+            again = [f"# again: {shlex.join([*self.again, f'^{re.escape(name)}$'])}"] if self.again else []
+            print("\n".join([f"# FAIL {name}: {outcome.reason}", *said, *again]), flush=True)
 
     def finish(self):
         print(f"1..{sum(self.count.values())}")

@@ -125,8 +125,8 @@ def main():
             child = int(file.read())
         before = alive(child)
         program.end()
-        patience = time.monotonic() + 20
-        while alive(child) and time.monotonic() < patience:
+        limit = harness.Limit(20)
+        while alive(child) and limit.left():
             time.sleep(0.01)
         check("program_end__takes_the_group", before and not alive(child), f"child {child}")
 

@@ -39,8 +39,8 @@ def wait_for_traffic(programs):
     """Both have burnt a quarter of a second of CPU time: they post and poll (connecting takes next to none)."""
     enough = os.sysconf("SC_CLK_TCK") // 4
     start = [cpu_ticks(program) for program in programs]
-    deadline = time.monotonic() + TRAFFIC_LIMIT_S
-    while time.monotonic() < deadline:
+    limit = harness.Limit(TRAFFIC_LIMIT_S)
+    while limit.left():
         if any(program.process.poll() is not None for program in programs):
             return False
         if all(cpu_ticks(program) - ticks >= enough for program, ticks in zip(programs, start)):
@@ -73,7 +73,7 @@ def kill_one_of(build, endpoint, log_dir, number, delay, programs):
     time.sleep(delay)
     victim, survivor = programs if number % 2 == 0 else reversed(programs)
     os.kill(victim.process.pid, signal.SIGKILL)
-    status = survivor.wait(time.monotonic() + SURVIVOR_LIMIT_S)
+    status = survivor.wait(harness.Limit(SURVIVOR_LIMIT_S))
     role = "client" if number % 2 == 0 else "server"
     if status is None or status <= 0:
         return f"surviving {role} {harness.describe_exit(status)}"
@@ -101,8 +101,9 @@ def main():
     for number in range(options.rounds):
         delay = dice.uniform(0.0, 0.5)
         victim = "client" if number % 2 else "server"
-        report.add(f"kill the {victim} after {delay:.3f} s, round {number}",
-                   kill_one(options.build, endpoint, log_dir, number, delay))
+        outcome = kill_one(options.build, endpoint, log_dir, number, delay)
+        outcome.reason += f"\n# again: {sys.argv[0]} {options.build} --seed {options.seed}" if outcome.reason else ""
+        report.add(f"kill the {victim} after {delay:.3f} s, round {number}", outcome)
         if number % 5 == 4:
             report.add(f"a new pair runs after round {number}",
                        harness.run_case(options.build, HEALTHY, endpoint, log_dir))

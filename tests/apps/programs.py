@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian's unmodified RDMA programs between two processes on this library: the table of cases and its run.
 
-usage: programs.py BUILD_DIR [--full] [--list] [--check] [--endpoint lo|eth] [PATTERN...]
+usage: programs.py BUILD_DIR [--full] [--list] [--check] [--endpoint lo|eth|wire] [--tier quick|long] [PATTERN...]
 A pattern is a regular expression over "program options @endpoint"; logs stay in BUILD_DIR/apps-logs/programs, or
 programs-checked with --check: under VERBATIM_CHECK, which must find no mistake in them.
+Endpoints: the loopback, an Ethernet device, and for the first case of each program that device over the wire.
 """
 import argparse
+import dataclasses
 import os
 import re
 import shutil
@@ -369,36 +371,51 @@ def cases(full):
     return table + (list(full_cases()) if full else [])
 
 
+def rows(table):
+    """(case, label of its endpoint, is it in the quick tier?): of each program the first case, once through shared memory and once
+    over the wire."""
+    known = set()
+    for case in table:
+        program = re.sub(r"^env (\S+=\S+ )*|^stdbuf \S+ ", "", case.client).split()[0]
+        is_first = not case.only and program not in known
+        known |= {program} if is_first else set()
+        for label in ("lo", "eth"):
+            if case.only in ("", label):
+                yield case, label, is_first and label == "lo"
+        if is_first:
+            yield case, "wire", True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
-    parser.add_argument("patterns", nargs="*")
     parser.add_argument("--full", action="store_true", help="longer runs as well")
     parser.add_argument("--check", action="store_true", help="under VERBATIM_CHECK, which is to be silent")
     parser.add_argument("--list", action="store_true", help="print the table and run nothing")
-    parser.add_argument("--endpoint", choices=("lo", "eth"))
+    parser.add_argument("--endpoint", choices=("lo", "eth", "wire"))
+    harness.add_selection(parser)
     options = parser.parse_intermixed_args()
 
-    log_dir = None if options.list else harness.log_directory(options.build, "programs-checked" if options.check else "programs")
-    if options.check:
-        os.environ["VERBATIM_CHECK"] = "1"
-    report = harness.Report()
-    found = {endpoint.label: endpoint for endpoint in harness.endpoints()}
+    log_dir = None
     if not options.list:
         harness.require_library(options.build)
-    for case in cases(options.full):
-        for label in ("lo", "eth"):
-            name = f"{case.name} @{label}"
-            if case.only not in ("", label) or options.endpoint not in (None, label):
-                continue
-            if options.patterns and not any(re.search(pattern, name) for pattern in options.patterns):
-                continue
-            if options.list:
-                print(f"{name}: {case.server or '-'} | {case.client}")
-            elif label not in found:
-                report.add(name, harness.Outcome("skip", "no Ethernet interface with an IPv4 address"))
-            else:
-                report.add(name, harness.run_case(options.build, case, found[label], log_dir))
+        log_dir = harness.log_directory(options.build, "-".join(filter(None, ("programs", options.tier, "checked" * options.check))))
+    if options.check:
+        os.environ["VERBATIM_CHECK"] = "1"
+    report = harness.Report(sys.argv[0], options.build)
+    found = {endpoint.label: endpoint for endpoint in harness.endpoints()}
+    if "eth" in found:
+        found["wire"] = dataclasses.replace(found["eth"], label="wire", prefix=("env", "VERBATIM_LOCAL=off"))
+    for case, label, is_quick in rows(cases(options.full)):
+        name = f"{case.name} @{label}"
+        if options.endpoint not in (None, label) or not harness.selected(options, name, is_quick):
+            continue
+        if options.list:
+            print(f"{name}: {case.server or '-'} | {case.client}")
+        elif label not in found:
+            report.add(name, harness.Outcome("skip", "no Ethernet interface with an IPv4 address"))
+        else:
+            report.add(name, harness.run_case(options.build, case, found[label], log_dir))
     return 0 if options.list else report.finish()
 
 

@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """rdma-core's own test-suite, as Debian's python3-pyverbs brings it, on this library.
 
-Each module runs in a process of its own under `verbatim run`; a test that crashes or hangs is recorded as such and the
-module goes on behind it. The result is compared, test by test and in both directions, with rdma-core-expected.txt
+All modules run in one process under `verbatim run`; a test that crashes or hangs is recorded as such, and what is left of each module
+goes on in a process of its own. The result is compared, test by test and in both directions, with rdma-core-expected.txt
 beside this file: a test that fails is a failure, and so is one that is skipped, or passes, against what is written
 there. The table per module is left in BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt.
 usage: rdma_core_suite.py BUILD_DIR [--update] [--device DEV --gid N] [PATTERN...]
 """
 import argparse
 import collections
-import contextlib
 import gzip
 import json
 import os
@@ -20,7 +19,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 
 import harness
 
@@ -31,6 +29,7 @@ EXPECTED = HERE / "rdma-core-expected.txt"
 VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
 MACHINE = re.compile(r"huge pages|dmabuf|root")   # reasons to skip that depend on the machine, not on the library
 TEST_LIMIT_S = 120.0
+NOT_RUN = ("error", "was not run")
 
 
 def unpack(folder):
@@ -45,10 +44,10 @@ def unpack(folder):
 class Driver:
     """A running suite_driver.py and the messages from it."""
 
-    def __init__(self, options, folder, module, wanted, log):
+    def __init__(self, options, folder, modules, patterns, log):
         receive, send = os.pipe()
         command = [os.path.join(options.build, "verbatim"), "run", PYTHON, str(HERE / "suite_driver.py"), str(folder),
-                   str(send), options.device, str(options.gid), module, *wanted]
+                   str(send), options.device, str(options.gid), ",".join(modules), *patterns]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                         pass_fds=(send,), start_new_session=True)
         os.close(send)
@@ -57,9 +56,11 @@ class Driver:
 
     def message(self, limit_s):
         """The next message; None at the driver's end; raises TimeoutError."""
-        deadline = time.monotonic() + limit_s
+        limit = harness.Limit(limit_s)
         while b"\n" not in self.pending:
-            ready, _, _ = select.select([self.receive], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([self.receive], [], [], 1.0)
+            if not ready and limit.left():
+                continue
             if not ready:
                 raise TimeoutError
             chunk = os.read(self.receive, 65536)
@@ -78,49 +79,40 @@ class Driver:
         return self.process.wait()
 
 
-def run_some(options, folder, module, wanted, log, results):
-    """Runs tests until one of them takes the process down; true when the process ended by itself at the end."""
-    driver = Driver(options, folder, module, wanted, log)
+def run_some(options, folder, modules, patterns, log, results):
+    """Runs tests until one of them takes the process down: those of some modules whose ids match a pattern."""
+    driver = Driver(options, folder, modules, patterns, log)
     current = None
     try:
         while message := driver.message(TEST_LIMIT_S):
             if "test" in message:
-                results[message["test"]] = ("listed", "")
+                results.setdefault(message["test"], NOT_RUN)
             elif "start" in message:
                 current = message["start"]
             else:
                 results[message["end"]] = (message["status"], message["reason"])
                 current = None
-    except TimeoutError:
-        results[current or f"tests.{module}"] = ("timeout", f"no end within {TEST_LIMIT_S:.0f} s")
-        driver.end()
-        return False
-    try:
         status = driver.process.wait(TEST_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        status = None
-    driver.end()
+    except (TimeoutError, subprocess.TimeoutExpired):
+        results[current or f"tests.{modules[0]}"] = ("timeout", f"no end within {TEST_LIMIT_S:.0f} s")
+        return
+    finally:
+        driver.end()
     if current:
         results[current] = ("crash", f"process {harness.describe_exit(status)}")
     elif status != 0:
-        results[f"tests.{module}"] = ("crash", f"process {harness.describe_exit(status)} outside of a test")
-    return status == 0
+        results[f"tests.{modules[0]}"] = ("crash", f"process {harness.describe_exit(status)} outside of a test")
 
 
-def run_module(options, folder, module, log):
+def run_modules(options, folder, modules, log):
     """{test id: (status, reason)}"""
-    listed = {}
-    if not run_some(options, folder, module, [], log, listed):
-        return listed
-    wanted = [test for test in listed if selected(options, test)]
     results = {}
-    while wanted:
-        before = len(results)
-        run_some(options, folder, module, wanted, log, results)
-        wanted = [test for test in wanted if test not in results]
-        if len(results) == before:
-            results |= {test: ("error", "was not run") for test in wanted}
-            break
+    run_some(options, folder, modules, options.patterns, log, results)
+    for module in modules:
+        while left := [test for test, result in results.items() if result == NOT_RUN and test.startswith(f"tests.{module}.")]:
+            run_some(options, folder, [module], [f"^{re.escape(test)}$" for test in left], log, results)
+            if results[left[0]] == NOT_RUN:
+                break
     return results
 
 
@@ -179,34 +171,13 @@ def judge(test, results, expected):
     return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}", client_output=story)
 
 
-@contextlib.contextmanager
-def huge_pages(wanted):
-    """Sets huge pages aside for the tests that use them, where that is allowed, and gives them back."""
-    setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
-    try:
-        before = int(setting.read_text(encoding="ascii"))
-        if before < wanted:
-            setting.write_text(str(wanted), encoding="ascii")
-    except OSError:
-        before = wanted
-    try:
-        yield
-    finally:
-        if before < wanted:
-            setting.write_text(str(before), encoding="ascii")
-
-
 def run_suite(options, log_dir):
     """({test id: (status, reason)}, {vendor module: number of tests})"""
     folder = log_dir / "tests"
-    results, vendor = {}, {}
-    for module in unpack(folder):
-        if VENDOR.match(module):
-            vendor[module] = vendor_tests(folder, module)
-            continue
-        with open(log_dir / f"{module}.log", "wb") as log:
-            results |= run_module(options, folder, module, log)
-    return results, vendor
+    modules = unpack(folder)
+    vendor = {module: vendor_tests(folder, module) for module in modules if VENDOR.match(module)}
+    with open(log_dir / "suite.log", "wb") as log:
+        return run_modules(options, folder, [module for module in modules if module not in vendor], log), vendor
 
 
 def parse_options():
@@ -225,14 +196,13 @@ def parse_options():
 
 def main():
     options = parse_options()
-    report = harness.Report()
+    report = harness.Report(sys.argv[0], options.build)
     if not (SUITE / "run_tests.py").exists() or not os.path.exists("/usr/lib/python3/dist-packages/pyverbs"):
         report.add("rdma-core's suite", harness.Outcome("skip", "no python3-pyverbs with its documentation"))
         return report.finish()
     harness.require_library(options.build)
     log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite" + ("-wire" if on_the_wire() else "")))
-    with huge_pages(8):
-        results, vendor = run_suite(options, log_dir)
+    results, vendor = run_suite(options, log_dir)
     (log_dir / "table.md").write_text(table(results, vendor), encoding="utf-8")
     (log_dir / "results.txt").write_text(
         "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),

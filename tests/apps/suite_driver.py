@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs tests of rdma-core's suite inside one process and tells what happens over a pipe, one JSON object per line:
-{"start": ID} before a test, {"end": ID, "status": ok|skipped|failed|error, "reason": TEXT} after it. With no ID given,
-it only tells which tests there are: {"test": ID}.
+{"test": ID} for each that is going to run, then {"start": ID} before a test and
+{"end": ID, "status": ok|skipped|failed|error, "reason": TEXT} after it.
 
 Nothing of the suite is changed: it asks sysfs which network interface a device belongs to, and `verbatim run` answers.
-usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE [ID...]
+usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE,... [PATTERN_OF_IDS...]
 """
 import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -55,14 +56,14 @@ class Teller(unittest.TestResult):
         self.verdict = ("failed", "expected to fail")
 
 
-def load(folder, module):
-    """The suite's package without its own loading of every module, then the one module."""
+def load(folder, modules):
+    """The suite's package without its own loading of every module, then these modules."""
     sys.path.insert(0, folder)
     importlib.import_module("args_parser").parser.parse_args()
     package = importlib.util.module_from_spec(importlib.util.spec_from_loader("tests", loader=None))
     package.__path__ = [folder]
     sys.modules["tests"] = package
-    return importlib.import_module(f"tests.{module}")
+    return [importlib.import_module(f"tests.{module}") for module in modules]
 
 
 def each_test(suite):
@@ -74,17 +75,16 @@ def each_test(suite):
 
 
 def main():
-    folder, pipe_fd, device, gid, module, *wanted = sys.argv[1:]
+    folder, pipe_fd, device, gid, modules, *patterns = sys.argv[1:]
     sys.argv[1:] = ["--dev", device, "--gid", gid]
     os.set_inheritable(int(pipe_fd), False)
     with os.fdopen(int(pipe_fd), "w", encoding="utf-8") as pipe:
         result = Teller(pipe)
-        loaded = unittest.defaultTestLoader.loadTestsFromModule(load(folder, module))
-        for test in each_test(loaded):
-            if not wanted:
-                result.tell(test=test.id())
-        if wanted:
-            unittest.TestSuite(test for test in each_test(loaded) if test.id() in wanted).run(result)
+        loaded = map(unittest.defaultTestLoader.loadTestsFromModule, load(folder, modules.split(",")))
+        wanted = [test for test in each_test(loaded) if not patterns or any(re.search(p, test.id()) for p in patterns)]
+        for test in wanted:
+            result.tell(test=test.id())
+        unittest.TestSuite(wanted).run(result)
 
 
 main()

@@ -62,7 +62,7 @@ class Agent:
         return len(self.programs) - 1
 
     def wait(self, program, seconds):
-        return self.programs[program].wait(time.monotonic() + seconds)
+        return self.programs[program].wait(harness.Limit(seconds))
 
     def wait_ready(self, program, shows, port):
         self.programs[program].wait_ready(shows, port)

@@ -186,12 +186,12 @@ class GuestProgram:
         self.log_path = log_path
         self.number = guest.call("start", command)
 
-    def wait(self, deadline):
-        seconds = max(0.0, deadline - time.monotonic())
+    def wait(self, limit):
+        seconds = limit.left()
         return self.guest.call("wait", self.number, seconds, limit_s=seconds + ANSWER_LIMIT_S)
 
     def ended(self):
-        return self.wait(time.monotonic())
+        return self.wait(harness.Limit(0))
 
     def wait_ready(self, shows="", port=0):
         self.guest.call("wait_ready", self.number, shows, port)

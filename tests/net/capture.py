@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import paths  # noqa: F401
+import harness
 import packets
 from hosts import NotHere
 
@@ -53,9 +55,9 @@ class Capture:
         with open(self.log, "wb") as log:
             self.dumpcap = host.popen(["dumpcap", "-q", "-P", "-i", interface, "-B", str(BUFFER_MIB), "-f", FILTER,
                                        "-w", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 10
+        limit = harness.Limit(10)
         while not os.path.exists(path) or os.path.getsize(path) < 24:
-            if self.dumpcap.poll() is not None or time.monotonic() > deadline:
+            if self.dumpcap.poll() is not None or not limit.left():
                 self.kill()
                 raise NotHere(f"dumpcap does not start: {self._said()[-200:]}")
             time.sleep(0.02)

@@ -43,6 +43,7 @@ def times(switch):
 
 class Cm(suite.Suite):
     NAME = "cm"
+    QUICK = (r"(REP|SIDR_REQ) lost$", r"all messages twice$", r"no neighbour nowhere$", r"of two MTUs, from the larger$")
 
     def parts(self):
         return self.messages, self.nowhere, self.two_mtus, self.link_local

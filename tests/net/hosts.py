@@ -123,10 +123,10 @@ class Host:
 
     def await_carrier(self):
         """The kernel tells of a link's other end after a moment; until then ports are down."""
-        deadline = time.monotonic() + CARRIER_LIMIT_S
+        limit = harness.Limit(CARRIER_LIMIT_S)
         for interface in self.interfaces:
             while " UP " not in self.run("ip", "-brief", "link", "show", interface.name):
-                if time.monotonic() > deadline:
+                if not limit.left():
                     raise AssertionError(f"{self.name}: {interface.name} does not come up")
                 time.sleep(0.01)
 

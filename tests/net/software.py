@@ -91,6 +91,8 @@ def dapl_cases(registry):
 
 class Software(suite.Suite):
     NAME = "software"
+    QUICK = (r"^ucx_info", r"^(ucx_perftest rc_verbs,ud_verbs tag_lat|fi_pingpong verbs(;ofi_rxm)? (msg|rdm)|fio rdma write|dtest -b 4096|libgloo|MPI: \w+) "
+             r"(local|between)$", r"^QEMU: migration between$")
 
     def parts(self):
         return (self.all_ways,)

@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import os
 import re
+import sys
 import time
 
 import capture
@@ -17,7 +18,7 @@ import harness
 class Item:
     """A case, and what must be seen on the wire: opcodes, CM messages."""
     case: harness.Case
-    wire: tuple
+    wire: tuple = ()
     ipv6: bool = False
     tcp_over_ipv4: bool = False   # with ipv6: for programs that exchange addresses over IPv4 alone
 
@@ -30,16 +31,21 @@ class Suite:
     """What the suites share. Names of cases are "program options topic"."""
 
     NAME = ""
+    QUICK = ()            # patterns of the names of cases that `make check` runs
     TSHARK_OPTIONS = ()
 
     def __init__(self, options):
         self.options = options
         self.build = options.build
-        self.report = harness.Report()
-        self.log_dir = harness.log_directory(options.build, self.NAME + ("-checked" if options.check else ""))
+        self.report = harness.Report(sys.argv[0], options.build)
+        self.log_dir = harness.log_directory(options.build, "-".join(filter(None, (self.NAME, options.tier, "checked" * options.check))))
+
+    def is_quick(self, name):
+        """Does a case belong to `make check`?"""
+        return any(re.search(pattern, name) for pattern in self.QUICK)
 
     def selected(self, name):
-        return not self.options.patterns or any(re.search(pattern, name) for pattern in self.options.patterns)
+        return harness.selected(self.options, name, self.is_quick(name))
 
     def run_item(self, item, server, client, label=""):
         ends = [host.endpoint(self.build, ipv6=item.ipv6) for host in (server, client)]
@@ -117,7 +123,7 @@ def run(suite_class, description):
     """The main function of a suite: the exit status."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
-    parser.add_argument("patterns", nargs="*")
+    harness.add_selection(parser)
     parser.add_argument("--check", action="store_true", help="under VERBATIM_CHECK, which is to find what is known alone")
     options = parser.parse_intermixed_args()
     options.build = os.path.abspath(options.build)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sim.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +267,8 @@ static unsigned shrink(uint64_t seed, unsigned most, bool (*run)(uint64_t seed, 
 
 static int fail(const char *name, uint64_t seed, unsigned size)
 {
-	printf("# seed %llu at %llu ns: %s\n# replay: sim_%s -v %llu %u\nnot ok 1 - %s simulation\n", (unsigned long long)seed,
-	       (unsigned long long)sim.now, sim.why, name, (unsigned long long)seed, size, name);
+	printf("not ok 1 - %s simulation\n# seed %llu at %llu ns: %s\n# again: %s -v %llu %u\n", name, (unsigned long long)seed,
+	       (unsigned long long)sim.now, sim.why, program_invocation_name, (unsigned long long)seed, size);
 	return 1;
 }
 

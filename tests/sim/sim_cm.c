@@ -112,11 +112,11 @@ __attribute__((format(printf, 1, 2), noreturn)) static void broken(const char *f
 {
 	va_list args;
 
-	printf("# seed %llu (%s) at %llu ns: ", (unsigned long long)w.seed, w.profile->name, (unsigned long long)w.now);
+	printf("not ok 1 - cm simulation\n# seed %llu (%s) at %llu ns: ", (unsigned long long)w.seed, w.profile->name, (unsigned long long)w.now);
 	va_start(args, format);
 	vprintf(format, args);
 	va_end(args);
-	printf("\n# replay: sim_cm -v %llu\nnot ok 1 - cm simulation\n", (unsigned long long)w.seed);
+	printf("\n# again: %s -v %llu\n", program_invocation_name, (unsigned long long)w.seed);
 	exit(1);
 }
 

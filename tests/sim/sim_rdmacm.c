@@ -17,6 +17,7 @@
  */
 #include "sim_rdmacm.h"
 
+#include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -266,9 +267,9 @@ int main(int argc, char **argv)
 		if (holds(seed, steps, n, !verbose))
 			continue;
 		n = cut_down(seed, steps, n);
-		printf("# seed %llu fails, in %u steps:\n", (unsigned long long)seed, n);
+		printf("not ok 1 - rdma_cm simulation\n# seed %llu fails, in %u steps:\n", (unsigned long long)seed, n);
 		holds(seed, steps, n, false);
-		printf("not ok 1 - rdma_cm simulation; again: sim_rdmacm -v %llu\n", (unsigned long long)seed);
+		printf("# again: %s -v %llu\n", program_invocation_name, (unsigned long long)seed);
 		return 1;
 	}
 	bool all = events_have_all_come() || count < MANY_SEEDS;

@@ -188,7 +188,7 @@ def run_both(name, server, client, *options, status=0):
             if side == "server":
                 program.wait_ready()
         for program in reversed(pids):
-            expect(program.wait(time.monotonic() + LIMIT_S), status, f"exit status of {program.command} ({program.output()[-200:]})")
+            expect(program.wait(harness.Limit(LIMIT_S)), status, f"exit status of {program.command} ({program.output()[-200:]})")
     return [Capture(path).judge() for path in found]
 
 

@@ -4,7 +4,8 @@
 
 What is compared of the two runs are the essential lines of both sides: the faults as VERBATIM_DEBUG names them, and what the programs
 say of their errors; not what depends on time (packets that are sent again, how far a program got before an error came).
-usage: faults.py BUILD_DIR [PATTERN]
+usage: faults.py BUILD_DIR [--once] [PATTERN]
+--once: there is no second run.
 """
 import concurrent.futures
 import dataclasses
@@ -18,10 +19,10 @@ import time
 import paths  # noqa: F401
 import harness
 
-BUILD = sys.argv[1]
-PATTERN = sys.argv[2] if len(sys.argv) > 2 else ""
+ONCE = "--once" in sys.argv
+BUILD, PATTERN = ([argument for argument in sys.argv[1:] if argument != "--once"] + [""])[:2]
 VERBATIM = os.path.join(BUILD, "verbatim")
-LOGS = os.path.join(BUILD, "apps-logs", "faults")
+LOGS = os.path.join(BUILD, "apps-logs", "faults-once" if ONCE else "faults")
 LIMIT_S = 150.0
 AT_ONCE = 6          # runs: most of them wait for timeouts
 TIME_IS_UP = r"RDMA_CM_EVENT_(REJECTED, error: 4|UNREACHABLE, error: -110)"
@@ -142,7 +143,7 @@ def run(fault, turn):
     """What is wrong, or "", and the essential lines of both sides."""
     port = harness.free_port()
     stem = os.path.join(LOGS, re.sub(r"[^\w]+", "_", fault.name) + f".{turn}")
-    deadline = time.monotonic() + LIMIT_S
+    limit = harness.Limit(LIMIT_S)
     programs = []
     try:
         if fault.server:
@@ -151,7 +152,7 @@ def run(fault, turn):
         client = FaultyProgram(fault.client.replace("{port}", str(port)), fault.client_faults.replace("{port}", str(port)),
                                stem + ".client.log")
         programs.append(client)
-        reason = settle(fault, programs, deadline)
+        reason = settle(fault, programs, limit)
     finally:
         for program in programs:
             program.end()
@@ -165,9 +166,9 @@ def is_shown(fault, programs):
         (not server or all(re.search(p, server.output(), re.MULTILINE) for p in fault.server_shows))
 
 
-def settle(fault, programs, deadline):
+def settle(fault, programs, limit):
     """Waits for the client's end; where its status does not count, both sides having shown what they should is enough."""
-    while time.monotonic() < deadline:
+    while limit.left():
         status = programs[-1].ended()
         if (status is not None or fault.client_exit is None) and is_shown(fault, programs):
             return "" if fault.client_exit in (None, status) else f"client {harness.describe_exit(status)}"
@@ -193,6 +194,10 @@ def essence(fault, output):
     faults = re.findall(FAULTS, output, re.MULTILINE)
     said = sorted(set(re.findall("|".join(fault.essential), output, re.MULTILINE))) if fault.essential else []
     return (faults if fault.compares_faults else faults[:1]) + said
+
+
+def once(fault):
+    return run(fault, 1)[0]
 
 
 def twice(fault):
@@ -256,7 +261,7 @@ def missing(fault):
 
 def main():
     os.makedirs(LOGS, exist_ok=True)
-    todo = [(fault.name, twice, fault) for fault in CASES] + [(f.__name__, lambda function: function(), f) for f in OTHERS]
+    todo = [(fault.name, once if ONCE else twice, fault) for fault in CASES] + [(f.__name__, lambda function: function(), f) for f in OTHERS]
     todo = [row for row in todo if re.search(PATTERN, row[0])]
     print(f"1..{len(todo)}", flush=True)
     failed = False

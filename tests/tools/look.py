@@ -77,9 +77,9 @@ def shown(pid):
 
 
 def wait_for(condition, what):
-    limit = time.monotonic() + LIMIT_S
+    limit = harness.Limit(LIMIT_S)
     while not condition():
-        if time.monotonic() > limit:
+        if not limit.left():
             raise Failure(f"waited in vain: {what}")
         time.sleep(0.05)
 
