@@ -83,6 +83,11 @@ void *rc_map(size_t bytes)
 	return at;
 }
 
+void rc_take_away(void *pages, size_t bytes)
+{
+	CHECK(mmap(pages, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == pages);
+}
+
 /* Memory of the library is shared with a file, which a program's own private memory is not. */
 uint32_t rc_which_are_moved(const void *const *at, unsigned n)
 {

@@ -101,6 +101,8 @@ struct card rc_connect(struct end *e, struct ibv_qp *qp);
 /* The end's own queue pair once more, from whatever state, with the peer's; both at the same time. */
 void rc_reconnect(struct end *e);
 void *rc_map(size_t bytes);
+/* Nobody can use these pages any more, and no thread is given memory there. */
+void rc_take_away(void *pages, size_t bytes);
 /* Has the library put this page into memory that peers map? False as well if nothing is there. */
 bool rc_is_moved(const void *at);
 /* The same of n <= 32 places: bit k tells of at[k]. */

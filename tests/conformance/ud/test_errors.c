@@ -267,7 +267,7 @@ static void memory_on_demand_that_is_gone(struct end *e)
 	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr = ibv_reg_mr(e->pd, at, 4096, IBV_ACCESS_ON_DEMAND);
 	CHECK(mr);
-	CHECK_EQ(munmap(at, 4096), 0);
+	rc_take_away(at, 4096);
 	struct ibv_sge sge = { (uintptr_t)at, 8, mr->lkey };
 	send_fails(e, &(struct dgram){ .sge = &sge, .nsge = 1 }, IBV_WC_LOC_PROT_ERR);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
