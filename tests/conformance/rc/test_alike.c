@@ -234,7 +234,8 @@ static void receive__deregistered_meanwhile(struct end *e)
 	struct params p = many_receives();
 	rc_start(e, &p);
 	uint64_t state = e->seed;
-	for (int round = 0; round < (rc_sanitized ? 20 : 100); round++) {
+	unsigned rounds = rc_times(100);
+	for (unsigned round = 0; round < rounds; round++) {
 		struct ibv_wc wc = { 0 };
 		if (e->passive) {
 			struct ibv_mr *mr = second_of(e);

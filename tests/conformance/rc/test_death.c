@@ -202,12 +202,13 @@ static void death__in_the_middle_of_traffic(struct end *e)
 		echo(e);
 		return;
 	}
-	for (int i = 0; i < ROUNDS; i++) {
+	unsigned rounds = rc_times(ROUNDS);
+	for (unsigned i = 0; i < rounds; i++) {
 		victims[i] = make_victim(e, false);
 		victims[i].end.seed = rc_hash(e->seed * ROUNDS + i);
 	}
 	start_echo(e);
-	for (int i = 0; i < ROUNDS; i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		struct victim *v = &victims[i];
 		uint64_t rng = v->end.seed;
 		pthread_t killer;

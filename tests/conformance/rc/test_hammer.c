@@ -526,7 +526,7 @@ static void memory__hammer(struct end *e)
 		alarm(0);
 	rc_start(e, &p);
 	if (e->passive)
-		own(e, n ? (unsigned)strtoul(n, NULL, 0) : ROUNDS / (rc_sanitized ? 4 : 1));
+		own(e, n ? (unsigned)strtoul(n, NULL, 0) : rc_times(ROUNDS));
 	else
 		use_peers_regions(e);
 	rc_finish(e);

@@ -515,7 +515,7 @@ static void play(struct end *e, struct mix *m)
 static void traffic(struct end *e)
 {
 	const char *asked = getenv("VERBATIM_MIX");
-	unsigned long seeds = asked ? strtoul(asked, NULL, 0) : SEEDS / (rc_sanitized ? 4 : 1);
+	unsigned long seeds = asked ? strtoul(asked, NULL, 0) : rc_times(SEEDS);
 	struct mix *m = malloc(sizeof(*m));
 	CHECK(m);
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = look_for_stall, .sa_flags = SA_RESTART }, NULL);

@@ -601,7 +601,8 @@ static void target__deregistered_meanwhile(struct end *e)
 	struct params p = params();
 	rc_start(e, &p);
 	uint64_t state = e->seed;
-	for (int round = 0; round < (rc_sanitized ? 20 : 100); round++) {
+	unsigned rounds = rc_times(100);
+	for (unsigned round = 0; round < rounds; round++) {
 		if (e->passive) {
 			struct ibv_mr *mr;
 			set_words(e, 0);
