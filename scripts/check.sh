@@ -1,16 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds and runs tests in a build directory and ends with one line that counts every case of every suite.
-# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it.
-# usage: check.sh BUILD_DIR TIER... [-- MESON_TEST_OPTION...]
+# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it. With --since REVISION only tests run that depend on what
+# has changed since a revision of git.
+# usage: check.sh BUILD_DIR TIER... [--since REVISION] [-- MESON_TEST_OPTION...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
 shift
-tiers=()
+tiers=() since=
 while [[ ${1:---} != -- ]]; do
-	tiers+=("$1")
-	shift
+	case $1 in
+	--since) since=$2 && shift 2 ;;
+	*) tiers+=("$1") && shift ;;
+	esac
 done
 [[ $# -eq 0 ]] || shift
 
@@ -29,6 +32,12 @@ logs=()
 scripts/machine_state.py >"$TMPDIR/state"
 for tier in "${tiers[@]}"; do
 	[[ $tier == quick ]] && suite=() || suite=(--suite "$tier")
+	if [[ $since ]]; then
+		names=$(scripts/tests_since.py "$build" "$since" --no-suite long) || exit 1
+		[[ $names ]] || continue
+		set -- $names
+	fi
+	rm -f "$build/meson-logs/$tier.json"
 	# Most tests wait most of their time.
 	meson test -C "$build" --no-rebuild --print-errorlogs --logbase "$tier" --timeout-multiplier $patience \
 		--num-processes $((2 * $(nproc))) "${suite[@]}" "$@"

@@ -419,7 +419,7 @@ static void count(int err, uint64_t packets)
 int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
 {
 	int err = send_segments(addr, ifindex, bytes, len, segment);
-	count(err, (len + segment - 1) / segment);
+	count(err, err ? 0 : (len + segment - 1) / segment); /* a segment of 0 bytes is an error */
 	return err;
 }
 
