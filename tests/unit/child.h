@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,13 +38,15 @@ struct child {
 		}                                                                                \
 	} while (0)
 
-/* Gives another thread or process ten seconds to make it true. */
+/* Gives another thread or process ten seconds to make it true. What was true is not asked again: it may act, or pass. */
 #define WAIT_FOR(condition)                                                                      \
 	({                                                                                       \
-		int waits_left_ = 10000;                                                         \
-		while (!(condition) && waits_left_-- > 0)                                        \
+		bool is_true_ = (condition);                                                     \
+		for (int waits_left_ = 10000; !is_true_ && waits_left_; waits_left_--) {         \
 			usleep(1000);                                                            \
-		(condition) != 0;                                                                \
+			is_true_ = (condition);                                                  \
+		}                                                                                \
+		is_true_;                                                                        \
 	})
 
 static inline struct child child_start(void (*body)(int sock))
