@@ -23,7 +23,8 @@ enum {
 	MAX_SENDERS = 16,
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
-	MAX_TRIES = 4, /* of a send: each failure may be the word of one ICMP message about an earlier datagram; of a port */
+	MAX_TRIES = 4,    /* of a port */
+	MAX_STRANGE = 256, /* failures of a send that are not its own */
 	DEFAULT_HOP_LIMIT = 64,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
@@ -423,6 +424,10 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 	return err;
 }
 
+/*
+ * A failure may be the word of an ICMP message about an earlier datagram: each can fail a send when it comes, and
+ * once more when the one before it is taken from the queue. While that is emptied, one send may meet them all.
+ */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
 {
 	static const struct sender bare; /* differs from every flow */
@@ -433,7 +438,7 @@ int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifind
 	int err, tries = 0;
 	do
 		err = transmit_labelled(fd, &o, ipv4);
-	while (err && err != -EAGAIN && ++tries < MAX_TRIES);
+	while (err && err != -EAGAIN && ++tries < MAX_STRANGE);
 	count(err, 1);
 	return err;
 }

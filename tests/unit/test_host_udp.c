@@ -17,6 +17,7 @@
 #include "host/udp.h"
 
 enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */, HELD_US = 20000, FEW = 32 };
+enum { CROWD = 60, CROWDS = 100 };
 
 /* The length of what a child sends while both have the port: it may come to either, and at any time. */
 enum { CHILDS_BYTES = 31 };
@@ -589,6 +590,7 @@ static void open__takes_the_port_when_its_user_leaves_it(void **state)
 /* ---- what comes back ---- */
 
 static struct {
+	atomic_bool hold;
 	atomic_uint count;
 	struct quotation {
 		struct in6_addr host;
@@ -601,6 +603,8 @@ static void note_returned(const struct in6_addr *host, const void *bytes, size_t
 {
 	unsigned n = returned.count;
 	struct quotation *q = &returned.all[n];
+	while (returned.hold)
+		usleep(100);
 	if (n == VB_ARRAY_LEN(returned.all))
 		return;
 	q->host = *host;
@@ -645,6 +649,16 @@ static void come_back(const char *address)
 		CHILD_CHECK(WAIT_FOR(has_returned(&a.dst, sent[i], 30)));
 }
 
+/* Each leaves, whatever is said of those before it, and while the progress thread hears of many. */
+static void come_back_in_crowds(const char *address)
+{
+	struct vb_inbox_addr a = returnable_flow(address);
+	for (unsigned i = 0; i < 2 * CROWDS * CROWD; i++) {
+		returned.hold = i / CROWD % 2 == 0;
+		CHILD_CHECK(vb_udp_send_returnable(&a, 0, numbered(1, 30), 30) == 0);
+	}
+}
+
 /* Somebody has it: nothing comes back. */
 static void stay(const char *address)
 {
@@ -662,6 +676,8 @@ static void return_in_a_host_of_its_own(int sock)
 	vb_udp_set_returned_handler(note_returned);
 	come_back("127.0.0.1");
 	come_back("::1");
+	come_back_in_crowds("127.0.0.1");
+	come_back_in_crowds("::1");
 	CHILD_CHECK(vb_udp_open() == 0);
 	stay("127.0.0.1");
 	stay("::1");
