@@ -305,6 +305,13 @@ static void repeat_dreps_locked(void)
 			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
 }
 
+/* Else messages within the host go straight to their receivers. */
+void vb_cma_agent_hand_on(void)
+{
+	if (vb_local_is_off())
+		vb_gsi_hand_on();
+}
+
 void vb_cma_agent_take_leave_locked(void)
 {
 	for (unsigned n = 0; agent.started && n < LAST_DREPS; n++)
@@ -314,6 +321,11 @@ void vb_cma_agent_take_leave_locked(void)
 		vb_sleep_ns(1000000);
 		vb_cma_lock();
 	}
+	if (!agent.started || !vb_local_is_off())
+		return;
+	vb_cma_unlock();
+	vb_cma_agent_hand_on();
+	vb_cma_lock();
 }
 
 /* ---- life ---- */

@@ -335,6 +335,11 @@ void vb_cma_agent_run_locked(const struct vb_cm_out *out);
 /* Under the lock, which it gives up now and then: the process ends. Waits a short while for peers on the network to answer the
  * DREQs that they got, and repeats these, because nobody will do so later. */
 void vb_cma_agent_take_leave_locked(void);
+/*
+ * Where calls end that say a connection's last word: the program may leave by _exit next, and the word shall
+ * not go with it (roce/gsi.h). Without the lock.
+ */
+void vb_cma_agent_hand_on(void);
 void vb_cma_ids_locked(struct vb_list **ids);
 /* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. */
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user);

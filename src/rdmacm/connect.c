@@ -376,6 +376,8 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 		return vb_cma_complete(id, __func__);
 	if (sync)
 		vb_cma_release_event(id);
+	if (datagram)
+		vb_cma_agent_hand_on();
 	return 0;
 }
 
@@ -428,6 +430,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 		vb_explain(call, "the id is %s and has no request to reject", vb_cma_id_state_text(id));
 	else if (sync)
 		vb_cma_release_event(id);
+	vb_cma_agent_hand_on();
 	return vb_cma_result(err);
 }
 
@@ -513,5 +516,6 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	int err = send_dreq(id);
 	if (err)
 		return vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id));
+	vb_cma_agent_hand_on();
 	return sync && !id->disconnect_told ? vb_cma_complete(id, __func__) : 0;
 }

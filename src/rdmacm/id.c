@@ -167,6 +167,7 @@ VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
 	vb_cma_lock();
 	quiet_locked(id);
 	vb_cma_unlock();
+	vb_cma_agent_hand_on();
 	vb_cma_groups_leave(id);
 	if (id->sync)
 		vb_cma_channel_destroy(pub->channel);

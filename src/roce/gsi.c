@@ -14,6 +14,8 @@ enum {
 	 * that what it asked for has come and gone, and ask for it once more. */
 	MAX_AGE_NS = 250000000,
 	REMEMBERED = 256,      /* a power of two */
+	HAND_ON_NS = 300000000, /* at most */
+	NAP_NS = 20000,
 };
 
 static bool is_request(unsigned attribute)
@@ -246,6 +248,15 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 		settle(&a);
 	else
 		answer(&a);
+}
+
+/* Another thread that is at it may be in the middle of handing on. */
+void vb_gsi_hand_on(void)
+{
+	uint64_t until = vb_now_ns() + HAND_ON_NS;
+
+	while (!vb_udp_drain() && vb_now_ns() < until)
+		vb_sleep_ns(NAP_NS);
 }
 
 /* ---- what comes back ---- */

@@ -31,6 +31,13 @@ VB_EXPORT void vb_gsi_set_returned_handler(void (*returned)(const struct vb_cm_m
 VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,
 				     const struct vb_gsi_packet *packet);
 
+/*
+ * What this process said to its own host may have come to itself, by the port that all processes there share.
+ * Returns once it has gone on to its receiver, at the latest after 300 ms. For those who may end next: what
+ * is in their socket then is lost. Any thread, without locks.
+ */
+VB_EXPORT void vb_gsi_hand_on(void);
+
 /* A packet for QP 1 that came in over UDP, ICRC checked and taken off: to this process's CM, or passed on. One thread at a time. */
 void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex);
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between processes, their deaths and forks. The other process is a child that reports by its exit status. */
+#include <linux/filter.h>
 #include <pthread.h>
 
 #include "cm.h"
+
+enum { ROCE_PORT = 4791, REJECTIONS = 10, CONSUMER_DEFINED = 28 };
 
 /* In a child: cmocka's assertions belong to the parent. */
 #define CHILD_CHECK(condition)                                                                          \
@@ -161,6 +164,32 @@ static void see_request_and_wait(const char *ip, int in, int out)
 	child_expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHILD_CHECK(write(out, "r", 1) == 1);
 	CHILD_CHECK(read(in, &c, 1) == 1);
+}
+
+/* Of the processes that have the RoCE port, the one in second place gets all that comes to it. */
+static void steer_to_second(void)
+{
+	struct sockaddr_in port = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
+	struct sock_filter second = BPF_STMT(BPF_RET | BPF_K, 1);
+	struct sock_fprog program = { .len = 1, .filter = &second };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+
+	CHILD_CHECK(setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) == 0);
+	CHILD_CHECK(bind(s, (struct sockaddr *)&port, sizeof(port)) == 0);
+	CHILD_CHECK(setsockopt(s, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) == 0);
+	close(s);
+}
+
+/* What it says comes to itself first, and it ends at once. */
+static void reject_and_end(const char *ip, int in, int out)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+
+	child_listen(ch, ip, out);
+	struct rdma_cm_event *event = child_expect(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	if (is_on_wire())
+		steer_to_second();
+	CHILD_CHECK(rdma_reject(event->id, "not today", 10) == 0);
 }
 
 /* ---- the parent's side ---- */
@@ -428,6 +457,27 @@ static void peer__killed_before_it_answers(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+/* Its answer does not end with it. The listener is there for the RoCE port: this process has it first. */
+static void peer__ends_once_it_has_rejected(void **state)
+{
+	struct rdma_event_channel *ch = new_channel();
+	struct rdma_cm_id *listener = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 5);
+
+	(void)state;
+	for (unsigned i = 0; i < REJECTIONS; i++) {
+		struct child c = spawn(reject_and_end, "127.0.0.1");
+		struct rdma_cm_id *id = connect_with_qp(ch, "127.0.0.1", read_port(c.from));
+		struct rdma_cm_event *event = expect(ch, RDMA_CM_EVENT_REJECTED);
+		assert_int_equal(event->status, CONSUMER_DEFINED);
+		assert_string_equal(event->param.conn.private_data, "not today");
+		assert_ok(rdma_ack_cm_event(event));
+		expect_success(&c);
+		drop(id);
+	}
+	assert_ok(rdma_destroy_id(listener));
+	rdma_destroy_event_channel(ch);
+}
+
 static void hold_port(const char *ip, int in, int out)
 {
 	char c;
@@ -482,6 +532,7 @@ int main(void)
 		cmocka_unit_test(peer__killed_while_connected),
 		cmocka_unit_test(peer__ends_at_once_while_connected),
 		cmocka_unit_test(peer__killed_before_it_answers),
+		cmocka_unit_test(peer__ends_once_it_has_rejected),
 		cmocka_unit_test(port__belongs_to_one_process),
 		cmocka_unit_test(channel__nonblocking_with_poll),
 	};
