@@ -163,11 +163,15 @@ static void set_timer_locked(void)
 
 static void settle(const struct arrival *a)
 {
-	if (!a->to_service && a->slot && vb_slot_is_mine(a->slot)) {
+	bool is_for_slot = !a->to_service && a->slot;
+
+	if (is_for_slot && vb_slot_is_mine(a->slot)) {
 		if (!deliver(a, a->slot))
 			answer(a);
 		return;
 	}
+	if (is_for_slot)
+		vb_udp_misdirected(); /* the steering looks at the slot in an id, too */
 	pthread_mutex_lock(&waiting.lock);
 	vb_outbox_send(&waiting.outbox, a, vb_now_ns());
 	set_timer_locked();

@@ -51,6 +51,11 @@ void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *
 	bring_back = returned;
 }
 
+/* And in vb_udp_misdirected's. */
+void __wrap_vb_udp_misdirected(void);
+static atomic_uint misdirected;
+void __wrap_vb_udp_misdirected(void) { misdirected++; }
+
 int vb_roce_open(void) { return 0; }
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn) { return 0xc001; }
 
@@ -184,7 +189,7 @@ static void receive(const struct vb_gsi_packet *p)
 
 static int setup(void **state)
 {
-	at_exact = at_any = at_slot = sends = 0;
+	at_exact = at_any = at_slot = sends = misdirected = 0;
 	vb_inbox_set_handler(VB_GSI_QPN, count, &at_slot);
 	return vb_host_get();
 }
@@ -205,6 +210,7 @@ static void request__goes_to_the_address_before_the_wildcard(void **state)
 	listen_at(&any, any_service(), &at_any);
 	receive(&p);
 	assert_true(WAIT_FOR(at_any == 1));
+	assert_int_equal(misdirected, 0); /* requests come to anybody */
 	listen_at(&exact, exact_service(), &at_exact);
 	receive(&p);
 	assert_true(WAIT_FOR(at_exact == 1));
@@ -296,6 +302,7 @@ static void message__goes_to_the_slot_in_its_id(void **state)
 	receive(&p);
 	assert_int_equal(at_slot, 1);
 	assert_int_equal(sends, 0);
+	assert_int_equal(misdirected, 0);
 }
 
 static void count_in_child(int sock)
@@ -315,6 +322,7 @@ static void message__goes_to_another_process(void **state)
 	receive(&p);
 	assert_int_equal(hear(c.sock), 1);
 	assert_int_equal(at_slot, 0);
+	assert_int_equal(misdirected, 1); /* better it had come there at once */
 	assert_int_equal(child_end(&c), 0);
 }
 
@@ -336,6 +344,10 @@ static void message__to_nobody(void **state)
 	receive(&p);
 	p = message_to(VB_CM_ATTR_REJ, vb_cm_id_make(VB_SLOT_COUNT - 1, 5));
 	receive(&p);
+	misdirected = 0;
+	p = message_to(VB_CM_ATTR_REJ, 0);
+	receive(&p);
+	assert_int_equal(misdirected, 0);
 	assert_int_equal(sends, 2);
 }
 
