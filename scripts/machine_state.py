@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What tests must leave as it was: the source tree, settings of the kernel, interfaces, network namespaces, processes, and files of
-ours in /tmp, /run and /dev/shm. Prints this state, or, with an earlier one, how it has changed: as a test in a log of Meson's.
+"""What tests must leave as it was: settings of the kernel, interfaces, network namespaces, processes, and files of ours in /tmp, /run and
+/dev/shm. (That the sources stay as they are, tests/isolated.sh sees to.) Prints this state, or, with an earlier one, how it has changed: as a test in a log of Meson's.
 
 usage: machine_state.py [EARLIER_STATE] >STATE_OR_LOG
 """
@@ -62,7 +62,6 @@ def files():
 
 def state():
     return {
-        "source tree": said("git", "status", "--porcelain"),
         "settings": settings(),
         "interfaces": [line.split(":")[1].strip() for line in said("ip", "-oneline", "link")],
         "network namespaces": said("ip", "netns"),

@@ -6,8 +6,8 @@
 #   │ lo   eth0 10.66.0.1 fd66::1    ─┼─ veth ─┼─ far    │     numbers of its own, an empty /tmp, /run and /dev/shm, and a
 #   └─────────────────────────────────┘        └─────────┘     localhost with both addresses. All of it ends with the test.
 #
-# An ordinary user is root inside, in a user namespace. Where the machine allows no namespaces, a line says so, and the test runs
-# without. A test that leaves a process, or a file in /tmp, /run or /dev/shm, has failed. What a failed test said of its failures
+# The sources are read-only there, but for the build directory, in which this script starts. An ordinary user is root inside, in a user
+# namespace. Where the machine allows no namespaces, a line says so, and the test runs without. A test that leaves a process, or a file in /tmp, /run or /dev/shm, has failed. What a failed test said of its failures
 # is repeated on standard error, which is what Meson shows.
 #
 # VERBATIM_TEST_ISOLATED tells the test who made this world, "root" or "user"; without one it is "no".
@@ -15,6 +15,7 @@
 set -u
 me=$(realpath "${BASH_SOURCE[0]}")
 PATH=$PATH:/usr/sbin:/sbin
+tree=${me%/tests/*}
 own=/run/verbatim-test    # the folder of this script in the world
 hidden=()                 # folders that are empty there
 left_limit=500            # times 10 ms, for processes that are ending
@@ -23,8 +24,18 @@ left_limit=500            # times 10 ms, for processes that are ending
 
 # Empties a folder for the test, unless the sources or the build are in it.
 hide() {
-	local tree=${me%/tests/*}
 	[[ -d $1 && $tree/ != "$1"/* && $PWD/ != "$1"/* ]] && mount -n -t tmpfs -o mode=1777 tmpfs "$1" && hidden+=("$1")
+}
+
+protect_sources() {
+	local build=$PWD
+	mkdir $own/build
+	mount -n --bind "$build" $own/build
+	mount -n --bind "$tree" "$tree"
+	mount -n -o remount,bind,ro "$tree"
+	[[ $build/ != "$tree"/* ]] || mount -n --bind $own/build "$build"
+	umount -n $own/build
+	cd "$build" || exit 99
 }
 
 # Where localhost lacks an address, /etc gets a file that has both.
@@ -64,6 +75,7 @@ world() {
 	hide /run && mkdir -m 700 $own $own/user || exit 99
 	hide /tmp && export TMPDIR=/tmp
 	hide /dev/shm
+	protect_sources
 	name_localhost || echo "# localhost has no name in this test"
 	make_network || echo "# no eth0 in this test"
 	export XDG_RUNTIME_DIR=$own/user
