@@ -389,6 +389,14 @@ def quoted(who, output, limit=QUOTED_LINES):
 
 TIERS = ("quick", "long")
 ISOLATED = str(pathlib.Path(__file__).resolve().parent.parent / "isolated.sh")
+ISOLATED_BY = "VERBATIM_TEST_ISOLATED"
+
+
+def isolate():
+    """Starts this program over where nothing else can meet it, unless it has been started there."""
+    if ISOLATED_BY not in os.environ:
+        sys.stdout.flush()
+        os.execv(ISOLATED, [ISOLATED, sys.executable, *sys.argv])
 
 
 def add_selection(parser):

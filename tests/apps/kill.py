@@ -89,6 +89,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
     options = parser.parse_args()
+    harness.isolate()
     report = harness.Report()
     if harness.missing_programs("ib_write_bw"):
         report.add("kill", harness.Outcome("skip", "ib_write_bw is not installed"))

@@ -398,6 +398,7 @@ def main():
 
     log_dir = None
     if not options.list:
+        harness.isolate()
         harness.require_library(options.build)
         log_dir = harness.log_directory(options.build, "-".join(filter(None, ("programs", options.tier, "checked" * options.check))))
     if options.check:

@@ -195,6 +195,7 @@ def parse_options():
 
 
 def main():
+    harness.isolate()
     options = parse_options()
     report = harness.Report(sys.argv[0], options.build)
     if not (SUITE / "run_tests.py").exists() or not os.path.exists("/usr/lib/python3/dist-packages/pyverbs"):

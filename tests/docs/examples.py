@@ -70,6 +70,7 @@ def compile_command(headers, source, build, code, program):
 
 
 def main():
+    harness.isolate()
     build, source = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     patterns = sys.argv[3:]
     report = harness.Report()

@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 import paths  # noqa: F401
 import harness

@@ -13,8 +13,8 @@
        └───────────┘   └─────────────────┘   └───────────┘
 
 A namespace has no name: a process of ours holds it, which ends when its standard input does, that is, with us. So nothing of
-the machine is touched, any number of runs go side by side, and nothing can be left behind. An ordinary user works in a user
-namespace, in which he is root (enter_user_namespace).
+the machine is touched, any number of runs go side by side, and nothing can be left behind. An ordinary user must be root of a user
+namespace (harness.isolate).
 
 Link number N has 10.77.N.0/24 and fd77:N::/64; hosts have the last byte 1 or 2.
 """
@@ -31,9 +31,10 @@ import harness
 
 CARRIER_LIMIT_S = 10.0
 HELD = "echo held && exec cat"
-RENEWED = "VERBATIM_TEST_IN_USER_NAMESPACE"
 # Segments leave a host one by one, so that a switch loses packets and a capture holds them, not whole batches.
 SEGMENT_EARLY = "tx-udp-segmentation off tso off gro off tx off"
+
+os.environ["PATH"] += ":/usr/sbin:/sbin"    # of nft, ethtool
 
 
 class NotHere(Exception):
@@ -50,16 +51,6 @@ def run(*command, **options):
         said = " ".join(done.stderr.split()) or f"ended with {done.returncode}"
         raise NotHere(f"{' '.join(command)}: {said[:200]}")
     return done.stdout
-
-
-def enter_user_namespace():
-    """Returns if this process may make network namespaces, else starts this program over in a user namespace."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    if os.geteuid() == 0 or RENEWED in os.environ:
-        return
-    run("unshare", "--user", "--map-root-user", "--net", "true")
-    os.environ[RENEWED] = "1"
-    os.execvp("unshare", ["unshare", "--user", "--map-root-user", sys.executable, *sys.argv])
 
 
 def gid_index(table, addr):

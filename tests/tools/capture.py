@@ -3,7 +3,6 @@
 """verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses packets, is read back from the
 file: by the judge of packets that the network tests have, which knows nothing of the library, and by tshark.
 
-Runs in a network namespace of its own.
 usage: capture.py BUILD_DIR [PATTERN]
 """
 import collections
@@ -21,7 +20,7 @@ import time
 import paths  # noqa: F401
 import harness
 import packets as wire
-from look import Failure, be_alone, expect, looked, processes, run_cases, running, wait_for
+from look import Failure, expect, looked, processes, run_cases, running, wait_for
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
@@ -568,7 +567,7 @@ def usage():
 
 
 if __name__ == "__main__":
-    be_alone()
+    harness.isolate()
     harness.require_library(BUILD)
     if harness.missing_programs("rping", "ibv_ud_pingpong", "ibv_xsrq_pingpong", "ip"):
         print("1..0 # SKIP rping, ibv_ud_pingpong, ibv_xsrq_pingpong and ip are needed")

@@ -18,7 +18,7 @@ import sys
 
 import paths  # noqa: F401
 import harness
-from look import Failure, be_alone, expect, run_cases
+from look import Failure, expect, run_cases
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
@@ -181,7 +181,7 @@ def copied_command():
 
 
 if __name__ == "__main__":
-    be_alone()
+    harness.isolate()
     if os.geteuid() != 0:
         print("1..0 # SKIP namespaces cannot be made here")
         sys.exit(77)

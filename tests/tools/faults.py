@@ -260,6 +260,7 @@ def missing(fault):
 
 
 def main():
+    harness.isolate()
     os.makedirs(LOGS, exist_ok=True)
     todo = [(fault.name, once if ONCE else twice, fault) for fault in CASES] + [(f.__name__, lambda function: function(), f) for f in OTHERS]
     todo = [row for row in todo if re.search(PATTERN, row[0])]

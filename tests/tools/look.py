@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """verbatim ps, show and stats: real programs are looked at while they run, stand, spin, end; and processes that lie to those who look.
 
-Runs in a network namespace of its own, where there is one to be had, so that no other test's processes are seen.
 usage: look.py BUILD_DIR [PATTERN]
 """
 import array
@@ -26,7 +25,6 @@ BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
 MAGIC = 0x3174697369764256
 LIMIT_S = 30.0
-ALONE = "VERBATIM_TEST_ALONE"
 OTHER_USER = 65534
 CASES = []
 
@@ -43,17 +41,6 @@ class Failure(Exception):
 def expect(found, wanted, what):
     if found != wanted:
         raise Failure(f"{what}: {repr(found)[:300]}, expected {repr(wanted)[:300]}")
-
-
-def be_alone():
-    """Starts this program over in namespaces of its own, with a loopback that is up."""
-    if ALONE in os.environ:
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-        return
-    os.environ[ALONE] = "1"
-    own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-    if subprocess.run([*own, "true"], check=False, capture_output=True).returncode == 0:
-        os.execvp(own[0], [*own, sys.executable, *sys.argv])
 
 
 def verbatim(*args, status=0):
@@ -445,7 +432,7 @@ def run_cases(cases):
 
 
 if __name__ == "__main__":
-    be_alone()
+    harness.isolate()
     harness.require_library(BUILD)
     if harness.missing_programs("rping", "ibv_srq_pingpong", "ip"):
         print("1..0 # SKIP rping, ibv_srq_pingpong and ip are needed")
