@@ -191,8 +191,9 @@ static struct {
 	uint64_t read_at_ns; /* 0: never */
 } cache; /* under the host lock */
 
-static atomic_bool cache_is_stale, kept_is_stale;
-static bool news_come; /* under the host lock: the rtnetlink socket works */
+static atomic_bool cache_is_stale;
+/* Under the host lock: the list that is kept; the rtnetlink socket works. */
+static bool kept_is_stale, news_come;
 
 static int compare_ips(const void *a, const void *b) { return memcmp(a, b, sizeof(struct in6_addr)); }
 
@@ -256,6 +257,17 @@ static bool is_change(const struct nlmsghdr *h)
 	       h->nlmsg_type == RTM_NEWADDR || h->nlmsg_type == RTM_DELADDR;
 }
 
+/* Taken and marked at once: whoever lists interfaces sees the news in the socket, or the mark. */
+static ssize_t take_news(int fd, void *bytes, size_t size)
+{
+	vb_host_lock();
+	ssize_t n = recv(fd, bytes, size, MSG_DONTWAIT);
+	int err = n < 0 ? errno : 0;
+	kept_is_stale |= err != EAGAIN;
+	vb_host_unlock();
+	return n < 0 ? -err : n;
+}
+
 /* An overrun (ENOBUFS) lost messages: that is a change, too. */
 static bool read_changes(int fd)
 {
@@ -266,8 +278,8 @@ static bool read_changes(int fd)
 	bool changed = false;
 
 	for (;;) {
-		ssize_t n = recv(fd, &buffer, sizeof buffer, MSG_DONTWAIT);
-		if (n < 0 && errno == ENOBUFS) {
+		ssize_t n = take_news(fd, &buffer, sizeof buffer);
+		if (n == -ENOBUFS) {
 			changed = true;
 			continue;
 		}
@@ -281,7 +293,6 @@ static bool read_changes(int fd)
 
 static void news_ready(struct vb_watch *w, uint32_t epoll_events)
 {
-	atomic_store(&kept_is_stale, true);
 	if (!read_changes(w->fd))
 		return;
 	atomic_store(&cache_is_stale, true);
@@ -315,7 +326,7 @@ void vb_netif_start_locked(void)
 	}
 	news_come = true;
 	atomic_store(&cache_is_stale, true); /* they may be older than the subscription */
-	atomic_store(&kept_is_stale, true);
+	kept_is_stale = true;
 }
 
 void vb_netif_forget(void)
@@ -348,20 +359,20 @@ static bool has_news_locked(void)
 	return recv(news.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
 }
 
-/* The kernel queues news before the change returns to who made it. News that the progress thread takes out is marked before. */
+/* The kernel queues news before the change returns to who made it. */
 static bool kept_holds_locked(void)
 {
-	return news_come && kept.list && !has_news_locked() && !atomic_load(&kept_is_stale);
+	return news_come && kept.list && !has_news_locked() && !kept_is_stale;
 }
 
 static int renew_locked(void)
 {
 	struct vb_netif *list = NULL;
 	unsigned count = 0;
-	atomic_store(&kept_is_stale, false); /* before reading: what changes meanwhile makes it stale again */
+	kept_is_stale = false; /* before reading: what changes meanwhile makes it stale again */
 	int err = read_list(&list, &count);
 	if (err) {
-		atomic_store(&kept_is_stale, true);
+		kept_is_stale = true;
 		return err;
 	}
 	free(kept.list);
