@@ -235,7 +235,7 @@ static void connect_qp(struct connection *connection, const struct introduction 
 		.rq_psn = ntohl(peer->psn), .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1, .port_num = 1,
 			     .grh = { .hop_limit = 64, .sgid_index = (uint8_t)options.gid_index } } };
-	struct ibv_qp_attr to_send = { .qp_state = IBV_QPS_RTS, .sq_psn = ntohl(own->psn), .timeout = 14, .retry_cnt = 7,
+	struct ibv_qp_attr to_send = { .qp_state = IBV_QPS_RTS, .sq_psn = ntohl(own->psn), .timeout = 18, .retry_cnt = 7,
 		.rnr_retry = 7, .max_rd_atomic = 1 };
 
 	memcpy(to_receive.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));

@@ -58,7 +58,7 @@ struct params params(void)
 		.bytes = 65536,
 		.mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-		.timeout = 14,
+		.timeout = 18, /* a second, eight times: a peer that waits for a processor has not gone */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.min_rnr_timer = 12,
