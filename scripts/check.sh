@@ -28,6 +28,9 @@ mkdir -p -m 1777 "$TMPDIR"
 # Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy machine, too.
 read -r load _ </proc/loadavg
 patience=$((10 * (1 + ${load%.*} / $(nproc))))
+# Tests have no network beyond themselves.
+[[ " ${tiers[*]} " != *" long "* ]] || tests/interop/kernel.sh "$(realpath "$build")/interop" ||
+	echo "The kernel for the interop tests cannot be had."
 logs=()
 scripts/machine_state.py >"$TMPDIR/state"
 for tier in "${tiers[@]}"; do

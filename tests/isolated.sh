@@ -6,11 +6,14 @@
 #   │ lo   eth0 10.66.0.1 fd66::1    ─┼─ veth ─┼─ far    │     numbers of its own, an empty /tmp, /run and /dev/shm, and a
 #   └─────────────────────────────────┘        └─────────┘     localhost with both addresses. All of it ends with the test.
 #
-# The sources are read-only there, but for the build directory, in which this script starts. An ordinary user is root inside, in a user
-# namespace. Where the machine allows no namespaces, a line says so, and the test runs without. A test that leaves a process, or a file in /tmp, /run or /dev/shm, has failed. What a failed test said of its failures
-# is repeated on standard error, which is what Meson shows.
+# The sources are read-only there, but for the build directory, in which this script starts. A test that leaves a process, or a file in
+# /tmp, /run or /dev/shm, has failed. What a failed test said of its failures is repeated on standard error, which is what Meson shows.
 #
-# VERBATIM_TEST_ISOLATED tells the test who made this world, "root" or "user"; without one it is "no".
+# VERBATIM_TEST_ISOLATED tells the test how much of this the machine allows:
+#   root     all of it
+#   user     all of it, to an ordinary user, who is root inside, of a user namespace
+#   network  the network alone: within a chroot, say, whose root is no mount
+#   no       nothing; a line says why
 # usage: isolated.sh COMMAND [ARGUMENT...]
 set -u
 me=$(realpath "${BASH_SOURCE[0]}")
@@ -20,7 +23,7 @@ own=/run/verbatim-test    # the folder of this script in the world
 hidden=()                 # folders that are empty there
 left_limit=500            # times 10 ms, for processes that are ending
 
-# ---- the world, made by its process 1 ----
+# ---- files ----
 
 # Empties a folder for the test, unless the sources or the build are in it.
 hide() {
@@ -53,71 +56,43 @@ name_localhost() {
 	fi
 }
 
+# ---- network ----
+
+# This process is in the namespace of the far end. Another one holds that of the test, and ends when nobody can write to it any more.
 make_network() {
-	ip netns add test || return
-	# No duplicate address detection: addresses are there at once.
-	ip netns exec test sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' 2>/dev/null
+	exec {line}> >(exec unshare --net cat)
+	holder=$!
+	until [[ $(readlink /proc/$holder/ns/net) != "$(readlink /proc/self/ns/net)" ]]; do sleep 0.01; done
 	ip link set lo up
-	ip -n test link set lo up
-	ip link add far type veth peer name eth0 netns test || return
+	# No duplicate address detection: addresses are there at once.
+	in_network sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; exec ip link set lo up' 2>/dev/null
+	ip link add far type veth peer name eth0 netns $holder || return
 	ip link set far up
-	ip -n test -batch - <<-END
+	in_network ip -batch - <<-END
 		address add 10.66.0.1/24 dev eth0
 		address add fd66::1/64 dev eth0 nodad
 		link set eth0 up
 	END
-	until [[ $(ip -n test -brief link show eth0) == *" UP "* ]]; do sleep 0.01; done
+	until [[ $(in_network ip -brief link show eth0) == *" UP "* ]]; do sleep 0.01; done
 }
 
-world() {
-	local status
-	mount -n -t proc proc /proc
-	hide /run && mkdir -m 700 $own $own/user || exit 99
-	hide /tmp && export TMPDIR=/tmp
-	hide /dev/shm
-	protect_sources
-	name_localhost || echo "# localhost has no name in this test"
-	make_network || echo "# no eth0 in this test"
-	export XDG_RUNTIME_DIR=$own/user
-	run_test $own ip netns exec test "$@"
-	status=$?
-	leaves_no_file || status=$((status ? status : 1))
-	exit $status
+in_network() { nsenter --net=/proc/$holder/ns/net "$@" {line}>&-; }
+
+end_network() {
+	exec {line}>&-
+	wait $holder
 }
 
-# ---- the test ----
+# ---- processes ----
 
-# Runs the test, which is told of in a folder; its exit status, or 1 where it has left processes in its world.
-run_test() {
-	local said=$1/said status teller
-	shift
-	mkfifo "$said.pipe"
-	# In TAP, cmocka calls a skipped case "not ok", which for Meson is a failure.
-	sed -u -e 's/^not ok \([0-9]*\) # SKIP/ok \1 # SKIP/' -e "w $said" <"$said.pipe" &
-	teller=$!
-	"$@" >"$said.pipe"
-	status=$?
-	[[ $VERBATIM_TEST_ISOLATED == no ]] || leaves_no_process $teller || status=$((status ? status : 1))
-	wait $teller
-	[[ $status == 0 || $status == 77 ]] || last_words "$said" >&2
-	return $status
-}
-
-# What the test said of its failed cases, or the last that it said.
-last_words() {
-	local failed
-	failed=$(awk '/^not ok/ { shown = 1 } /^(ok|1\.\.)/ { shown = 0 } shown' "$1")
-	if [[ $failed ]]; then head -n 80 <<<"$failed"; else tail -n 20 "$1"; fi
-}
-
-# Is nobody here but process 1 and one that it has started itself? A process that is about to end has time to; others are ended.
+# Are there, but for process 1, none but those that are named? A process that is about to end has time to; others are ended.
 leaves_no_process() {
 	local waits pid left
 	for ((waits = 0; waits < left_limit; waits++)); do
 		left=()
 		for pid in /proc/[0-9]*; do
 			pid=${pid#/proc/}
-			[[ $pid == 1 || $pid == "$1" ]] || left+=("$pid")
+			[[ " 1 $* " == *" $pid "* ]] || left+=("$pid")
 		done
 		[[ ${#left[@]} -gt 0 ]] || return 0
 		sleep 0.01
@@ -131,26 +106,89 @@ leaves_no_process() {
 
 leaves_no_file() {
 	local left
-	left=$(find "${hidden[@]}" -mindepth 1 -maxdepth 1 ! -path $own ! -path /run/netns)
+	left=$(find "${hidden[@]}" -mindepth 1 -maxdepth 1 ! -path $own)
 	[[ -z $left ]] || echo "left behind:" $left >&2
 	[[ -z $left ]]
 }
 
-# ---- the machine ----
+# What the test said of its failed cases, or the last that it said.
+last_words() {
+	local failed
+	failed=$(awk '/^not ok/ { shown = 1 } /^(ok|1\.\.)/ { shown = 0 } shown' "$1")
+	if [[ $failed ]]; then head -n 80 <<<"$failed"; else tail -n 20 "$1"; fi
+}
 
-if [[ ${1-} == --world ]]; then
+# Runs the test, which is told of in a folder; its exit status, or 1 if it leaves processes where it has numbers of its own.
+run_test() {
+	local said=$1/said status teller
 	shift
-	world "$@"
-fi
+	mkfifo "$said.pipe"
+	# In TAP, cmocka calls a skipped case "not ok", which for Meson is a failure.
+	sed -u -e 's/^not ok \([0-9]*\) # SKIP/ok \1 # SKIP/' -e "w $said" <"$said.pipe" &
+	teller=$!
+	"$@" >"$said.pipe"
+	status=$?
+	[[ $$ != 1 ]] || leaves_no_process $teller $holder || status=$((status ? status : 1))
+	wait $teller
+	[[ $status == 0 || $status == 77 ]] || last_words "$said" >&2
+	return $status
+}
+
+# ---- how much of it there is ----
+
+all_of_it() { # this is process 1
+	local status
+	mount -n -t proc proc /proc
+	hide /run && mkdir -m 700 $own $own/user || exit 99
+	hide /tmp && export TMPDIR=/tmp
+	hide /dev/shm
+	protect_sources
+	name_localhost || echo "# localhost has no name in this test"
+	make_network || echo "# no eth0 in this test"
+	in_network mount -n -t sysfs sysfs /sys
+	XDG_RUNTIME_DIR=$own/user run_test $own in_network "$@"
+	status=$?
+	end_network
+	leaves_no_file || status=$((status ? status : 1))
+	exit $status
+}
+
+in_a_folder() {
+	local folder status
+	folder=$(mktemp -d) || exit 99
+	run_test "$folder" "$@"
+	status=$?
+	rm -r "$folder"
+	return $status
+}
+
+network_alone() {
+	local status
+	make_network || echo "# no eth0 in this test"
+	in_a_folder in_network "$@"
+	status=$?
+	end_network
+	exit $status
+}
+
+case ${1-} in
+--all | --network)
+	how=$1
+	shift
+	[[ $how == --network ]] && network_alone "$@"
+	all_of_it "$@"
+	;;
+esac
 for maker in root user; do
 	enter=(unshare --net --mount --pid --fork --kill-child)
 	[[ $maker == root ]] || enter+=(--user --map-root-user)
-	if reason=$("${enter[@]}" sh -c 'mount -n -t proc proc /proc && mount -n -t tmpfs tmpfs /run && ip netns add test' 2>&1); then
-		VERBATIM_TEST_ISOLATED=$maker exec "${enter[@]}" "$me" --world "$@"
+	if reason=$("${enter[@]}" sh -c 'mount -n -t proc proc /proc && mount -n -t tmpfs tmpfs /run && unshare --net true' 2>&1); then
+		VERBATIM_TEST_ISOLATED=$maker exec "${enter[@]}" "$me" --all "$@"
 	fi
 done
+if unshare --net true 2>/dev/null; then
+	VERBATIM_TEST_ISOLATED=network exec unshare --net "$me" --network "$@"
+fi
 echo "# not isolated: $reason"
-folder=$(mktemp -d) || exit 99
-trap 'rm -r "$folder"' EXIT
 export VERBATIM_TEST_ISOLATED=no
-run_test "$folder" "$@"
+in_a_folder "$@"
