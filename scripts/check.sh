@@ -28,6 +28,9 @@ mkdir -p -m 1777 "$TMPDIR"
 # Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy machine, too.
 read -r load _ </proc/loadavg
 patience=$((10 * (1 + ${load%.*} / $(nproc))))
+# Most tests wait most of their time. Where they cannot be isolated they run one at a time, or they would meet.
+at_once=$((2 * $(nproc)))
+[[ $(tests/isolated.sh printenv VERBATIM_TEST_ISOLATED) != *no ]] || at_once=1
 # Tests have no network beyond themselves.
 [[ " ${tiers[*]} " != *" long "* ]] || tests/interop/kernel.sh "$(realpath "$build")/interop" ||
 	echo "The kernel for the interop tests cannot be had."
@@ -41,9 +44,8 @@ for tier in "${tiers[@]}"; do
 		set -- $names
 	fi
 	rm -f "$build/meson-logs/$tier.json"
-	# Most tests wait most of their time.
 	meson test -C "$build" --no-rebuild --print-errorlogs --logbase "$tier" --timeout-multiplier $patience \
-		--num-processes $((2 * $(nproc))) "${suite[@]}" "$@"
+		--num-processes $at_once "${suite[@]}" "$@"
 	logs+=("$build/meson-logs/$tier.json" $?)
 done
 scripts/machine_state.py "$TMPDIR/state" >"$build/meson-logs/machine.json"

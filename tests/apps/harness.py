@@ -188,7 +188,11 @@ def descendants(pid):
 
 
 # Files that programs leave behind.
-LEFT_BY = {"ibv_xsrq_pingpong": "/tmp/xrc_domain"}
+LEFT_BY = (
+    (r"^ibv_xsrq_pingpong ", ("/tmp/xrc_domain",)),
+    (r"^ib_\w+ .*-c XRC\b", ("/tmp/xrc_domain_server", "/tmp/xrc_domain_client")),
+    (r"librspreload\.so .*-T f\b", ("/dev/shm/sem.rsocket_fork",)),
+)
 
 
 class Program:
@@ -252,8 +256,9 @@ class Program:
             os.killpg(self.process.pid, signal.SIGKILL)
             status = self.process.wait()
         self.log.close()
-        if left := LEFT_BY.get(self.command.split()[0]):
-            pathlib.Path(left).unlink(missing_ok=True)
+        for pattern, files in LEFT_BY:
+            for left in files if re.search(pattern, self.command) else ():
+                pathlib.Path(left).unlink(missing_ok=True)
         return status
 
     def output(self):
