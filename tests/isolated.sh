@@ -12,7 +12,7 @@
 # VERBATIM_TEST_ISOLATED tells the test how much of this the machine allows:
 #   root     all of it
 #   user     all of it, to an ordinary user, who is root inside, of a user namespace
-#   network  the network alone: within a chroot, say, whose root is no mount
+#   network  the network alone, as within some chroots
 #   no       nothing; a line says why
 # usage: isolated.sh COMMAND [ARGUMENT...]
 set -u
@@ -179,11 +179,16 @@ case ${1-} in
 	all_of_it "$@"
 	;;
 esac
-for maker in root user; do
+for maker in root chroot user; do
 	enter=(unshare --net --mount --pid --fork --kill-child)
-	[[ $maker == root ]] || enter+=(--user --map-root-user)
+	case $maker in
+	chroot) # Its root is no mount that could be made private. The mounts below tell whether others would see the test's.
+		! grep -qE ' (shared|master):' /proc/self/mountinfo || continue
+		enter+=(--propagation unchanged) ;;
+	user) enter+=(--user --map-root-user) ;;
+	esac
 	if reason=$("${enter[@]}" sh -c 'mount -n -t proc proc /proc && mount -n -t tmpfs tmpfs /run && unshare --net true' 2>&1); then
-		VERBATIM_TEST_ISOLATED=$maker exec "${enter[@]}" "$me" --all "$@"
+		VERBATIM_TEST_ISOLATED=${maker/chroot/root} exec "${enter[@]}" "$me" --all "$@"
 	fi
 done
 if unshare --net true 2>/dev/null; then

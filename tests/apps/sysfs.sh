@@ -88,7 +88,11 @@ if has ib_write_bw; then # the port is 0x4959
 	wait $server
 	check perftest__status "0 0" "$status $?"
 	bytes=$(sed -n 's/^\tcounters\/port_xmit_data=\([0-9]*\).*/\1/p' "$work/client")
-	check perftest__reports_counters 1 "$((${bytes:-0} > 200 * 65536 / 4 ? 1 : 0))"
+	if [[ ${VERBATIM_TEST_ISOLATED-} == network ]]; then
+		skip perftest__reports_counters "/sys tells of another network"
+	else
+		check perftest__reports_counters 1 "$((${bytes:-0} > 200 * 65536 / 4 ? 1 : 0))"
+	fi
 else
 	skip perftest "perftest is not here"
 fi
@@ -112,9 +116,13 @@ fi
 # ---- the moment ----
 
 sent() { value ports/1/counters/port_xmit_packets; }
-before=$(sent)
-bash -c 'echo >/dev/udp/127.0.0.1/9' 2>/dev/null
-check counters__move 1 "$(($(sent) > before ? 1 : 0))"
+if [[ ${VERBATIM_TEST_ISOLATED-} == network ]]; then
+	skip counters__move "/sys tells of another network"
+else
+	before=$(sent)
+	bash -c 'echo >/dev/udp/127.0.0.1/9' 2>/dev/null
+	check counters__move 1 "$(($(sent) > before ? 1 : 0))"
+fi
 cat >"$work/namespace" <<EOF
 ip link set lo up
 "$verbatim" run ls $class
@@ -151,7 +159,7 @@ check many_at_once "40 4: ACTIVE|40 0000:0000:0000:0000:0000:ffff:7f00:0001|" \
 check off__by_option 2 "$(run --no-sysfs ls $class 2>/dev/null; echo $?)"
 check off__by_variable 2 "$(VERBATIM_SYSFS=off run ls $class 2>/dev/null; echo $?)"
 check other_paths__are_the_kernels "$(ls /sys/class/net)" "$(run ls /sys/class/net)"
-if [[ ${VERBATIM_TEST_ISOLATED-no} == no ]]; then
+if [[ ${VERBATIM_TEST_ISOLATED-} != root && ${VERBATIM_TEST_ISOLATED-} != user ]]; then
 	skip place__that_others_may_write_is_passed_over "this user's files in /dev/shm are no test's"
 else
 	mkdir -p "$work/hostile/verbatim-$(id -u)"

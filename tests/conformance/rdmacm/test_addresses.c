@@ -401,10 +401,11 @@ static void addrinfo__names(void **state)
 	struct servent *http = getservbyname("http", "tcp");
 
 	(void)state;
-	assert_int_equal(rdma_getaddrinfo("localhost", http ? "http" : "80", &hints, &res), 0);
+	const char *name = gethostbyname("localhost") ? "localhost" : "127.0.0.1"; /* a chroot may have no names */
+	assert_int_equal(rdma_getaddrinfo(name, http ? "http" : "80", &hints, &res), 0);
 	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_port, htons(80));
 	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
-	assert_string_equal(res->ai_dst_canonname, "localhost");
+	assert_string_equal(res->ai_dst_canonname, name);
 	rdma_freeaddrinfo(res);
 	hints.ai_port_space = RDMA_PS_IPOIB;
 	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "7471", &hints, &res), 0);
