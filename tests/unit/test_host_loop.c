@@ -51,6 +51,24 @@ static void loop__is_a_named_thread_that_blocks_signals(void **state)
 
 /* ---- timers ---- */
 
+static atomic_bool entered, let_go, left;
+
+static void hold_the_loop(struct vb_timer *t, uint64_t now_ns)
+{
+	entered = true;
+	while (!let_go)
+		usleep(100);
+}
+
+/* What is done from here on, the loop finds all at once when it is let go. */
+static void begin_hold(struct vb_timer *holder)
+{
+	entered = let_go = false;
+	*holder = (struct vb_timer){ .fire = hold_the_loop };
+	vb_timer_set(holder, vb_now_ns());
+	assert_true(WAIT_FOR(entered));
+}
+
 enum { TIMERS = 50 };
 static int order[TIMERS];
 static atomic_int ordered;
@@ -63,15 +81,17 @@ static void record(struct vb_timer *t, uint64_t now_ns)
 
 static void timers__fire_in_order_and_not_early(void **state)
 {
-	struct vb_timer timers[TIMERS] = { 0 };
+	struct vb_timer timers[TIMERS] = { 0 }, holder;
 	uint64_t base = vb_now_ns() + 20000000;
 
 	ordered = 0;
+	begin_hold(&holder); /* setting them may take longer than the first has time */
 	for (int i = 0; i < TIMERS; i++) {
 		int rank = i * 7 % TIMERS; /* 7 and 50 share no factor: a permutation */
 		timers[i] = (struct vb_timer){ .fire = record, .arg = (void *)(intptr_t)rank };
 		vb_timer_set(&timers[i], base + (uint64_t)rank * 10000);
 	}
+	let_go = true;
 	assert_true(WAIT_FOR(ordered == TIMERS));
 	assert_true(vb_now_ns() >= base + (TIMERS - 1) * 10000);
 	for (int i = 0; i < TIMERS; i++)
@@ -82,13 +102,16 @@ static void count_fired(struct vb_timer *t, uint64_t now_ns) { fired++; }
 
 static void timer_cancel__keeps_it_from_firing(void **state)
 {
-	struct vb_timer cancelled = { .fire = count_fired }, after = { .fire = record };
+	struct vb_timer cancelled = { .fire = count_fired }, after = { .fire = record }, holder;
+	uint64_t now = vb_now_ns();
 
 	fired = ordered = 0;
-	vb_timer_set(&cancelled, vb_now_ns() + 20000000);
-	vb_timer_set(&after, vb_now_ns() + 40000000);
+	begin_hold(&holder);
+	vb_timer_set(&cancelled, now);
+	vb_timer_set(&after, now + 1);
 	vb_timer_cancel(&cancelled);
 	vb_timer_cancel(&cancelled);
+	let_go = true;
 	assert_true(WAIT_FOR(ordered));
 	assert_int_equal(fired, 0);
 }
@@ -103,8 +126,6 @@ static void timer_set__again_moves_it(void **state)
 	assert_true(WAIT_FOR(fired));
 	assert_int_equal(fired, 1);
 }
-
-static atomic_bool entered, let_go, left;
 
 static void linger_and_rearm(struct vb_timer *t, uint64_t now_ns)
 {
@@ -295,22 +316,13 @@ static void stop_both(struct vb_watch *w, uint32_t epoll_events)
 	reads++;
 }
 
-static void hold_the_loop(struct vb_timer *t, uint64_t now_ns)
-{
-	entered = true;
-	while (!let_go)
-		usleep(100);
-}
-
 static void watch_stop__in_a_callback_takes_back_fetched_events(void **state)
 {
 	int pairs[2][2];
-	struct vb_timer holder = { .fire = hold_the_loop };
+	struct vb_timer holder;
 
 	reads = 0;
-	entered = let_go = false;
-	vb_timer_set(&holder, vb_now_ns());
-	assert_true(WAIT_FOR(entered));
+	begin_hold(&holder);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(pipe2(pairs[i], O_NONBLOCK), 0);
 		assert_int_equal(write(pairs[i][1], "x", 1), 1);
@@ -350,13 +362,11 @@ static void reuse_descriptor(struct vb_watch *w, uint32_t epoll_events)
 
 static void watch_start__on_a_reused_descriptor_gets_no_stale_event(void **state)
 {
-	struct vb_timer holder = { .fire = hold_the_loop };
+	struct vb_timer holder;
 
 	reuse = calloc(1, sizeof *reuse);
 	reads = quiet_calls = 0;
-	entered = let_go = false;
-	vb_timer_set(&holder, vb_now_ns());
-	assert_true(WAIT_FOR(entered));
+	begin_hold(&holder);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pipe2(reuse->pairs[i], O_NONBLOCK), 0);
 	for (int i = 0; i < 2; i++) {
