@@ -17,7 +17,7 @@
 #include "host/udp.h"
 
 enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */, HELD_US = 20000, FEW = 32 };
-enum { CROWD = 60, CROWDS = 100 };
+enum { CROWD = 60, CROWDS = 50 };
 
 /* The length of what a child sends while both have the port: it may come to either, and at any time. */
 enum { CHILDS_BYTES = 31 };
@@ -604,7 +604,7 @@ static void note_returned(const struct in6_addr *host, const void *bytes, size_t
 	unsigned n = returned.count;
 	struct quotation *q = &returned.all[n];
 	while (returned.hold)
-		usleep(100);
+		sched_yield();
 	if (n == VB_ARRAY_LEN(returned.all))
 		return;
 	q->host = *host;
