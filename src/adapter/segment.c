@@ -447,6 +447,7 @@ void vb_segment_safe_point(void)
 {
 	if (vb_loop_is_current() || !atomic_exchange(&vb_segment_waits, false))
 		return;
+	vb_remap_spare_caller();
 	vb_loop_call(work_off, NULL);
 }
 

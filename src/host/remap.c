@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <link.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -174,6 +175,52 @@ bool vb_remap_may_now(void)
 	return vb_loop_has_caller() && count_threads() == 2;
 }
 
+/* ---- the thread that waits ---- */
+
+enum { MAX_SPARED = 64, THREAD_BYTES = 4096 /* as much as the C library's struct of a thread takes at most */ };
+
+static struct {
+	unsigned n;
+	bool overflow;
+	struct vb_remap_piece block[MAX_SPARED];
+} spared;
+
+static void spare(uintptr_t at, size_t bytes)
+{
+	if (spared.n < MAX_SPARED)
+		spared.block[spared.n++] = (struct vb_remap_piece){ at, bytes };
+	else
+		spared.overflow = true;
+}
+
+static int spare_module(struct dl_phdr_info *module, size_t size, void *unused)
+{
+	for (unsigned i = 0; i < module->dlpi_phnum; i++)
+		if (module->dlpi_phdr[i].p_type == PT_TLS && module->dlpi_tls_data)
+			spare((uintptr_t)module->dlpi_tls_data, module->dlpi_phdr[i].p_memsz);
+	return 0;
+}
+
+void vb_remap_spare_caller(void)
+{
+	if (vb_remap_way() != VB_REMAP_ALONE)
+		return;
+	spared.n = 0;
+	spared.overflow = false;
+	spare((uintptr_t)pthread_self(), THREAD_BYTES); /* glibc's pthread_t is the address of that struct */
+	dl_iterate_phdr(spare_module, NULL);
+}
+
+static bool is_spared(uintptr_t at, size_t bytes)
+{
+	if (vb_remap_way() != VB_REMAP_ALONE)
+		return false;
+	for (unsigned i = 0; i < spared.n; i++)
+		if (at < spared.block[i].at + spared.block[i].bytes && spared.block[i].at < at + bytes)
+			return true;
+	return spared.overflow;
+}
+
 /* ---- pinned pages ---- */
 
 /* A number of kB of /proc/self/status. */
@@ -287,6 +334,8 @@ int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan)
 	plan->pieces = plan->advice = 0;
 	if (!bytes || (at | bytes) % PAGE || at + bytes < at)
 		return -EINVAL;
+	if (is_spared(at, bytes))
+		return -EPERM;
 	int err = vb_vma_each(true, check_vma, &c);
 	if (!err)
 		err = c.err;

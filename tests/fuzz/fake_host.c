@@ -496,6 +496,7 @@ void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen
 /* ---- moving pages: there are none that could be ---- */
 
 enum vb_remap_way vb_remap_way(void) { return VB_REMAP_ANYTIME; }
+void vb_remap_spare_caller(void) { }
 bool vb_remap_may_now(void) { return true; }
 int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan) { return -EPERM; }
 bool vb_remap_is_own_stack(const void *addr, size_t bytes) { return false; }
