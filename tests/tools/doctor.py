@@ -126,8 +126,11 @@ def firewall():
 
 @case
 def loopback_is_down():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no network of its own"
     found = doctor(prefix=("unshare", "--net"))
     expect((found["interfaces"]["status"], "lo up" in found["interfaces"]["mend"]), ("bad", True), "no interface")
+    return ""
 
 
 @case
@@ -138,9 +141,12 @@ def limits():
     found = doctor(before=few)
     expect((found["descriptors"]["status"], found["processors"]["status"]), ("note", "note"), "few descriptors, one processor")
     expect(found["processors"]["found"][0], "1", "processors")
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "the limit of groups is the machine's"
     with open("/proc/sys/net/ipv4/igmp_max_memberships", "w", encoding="ascii") as file:
         file.write("500")
     expect(doctor()["multicast groups"]["status"], "ok", "enough groups")
+    return ""
 
 
 @case
