@@ -211,8 +211,7 @@ static void local__unmapped_memory(struct end *e)
 	void *memory = rc_map(LARGE);
 	struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, LARGE, e->p.mr_access);
 	CHECK(mr);
-	/* Nothing else can come to lie there. */
-	CHECK(mmap(memory, LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
+	rc_take_away(memory, LARGE);
 	struct ibv_sge sge = { (uintptr_t)memory, LARGE, mr->lkey };
 	for (int i = 0; i < 3; i++) {
 		if (e->passive)

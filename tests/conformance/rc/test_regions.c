@@ -415,12 +415,6 @@ static void window__peer_cannot_invalidate_a_region(struct end *e)
 
 /* ---- memory on demand ---- */
 
-/* Nobody else gets these addresses meanwhile. */
-static void make_hole(void *at, size_t n)
-{
-	CHECK(mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
-}
-
 static void on_demand__explicit_and_implicit(struct end *e)
 {
 	struct params p = params();
@@ -441,7 +435,7 @@ static void on_demand__explicit_and_implicit(struct end *e)
 		if (e->passive) {
 			hear(e);
 			VERIFY(memory + 5000, 70000, e->seed);
-			make_hole(memory + 65536, 65536);
+			rc_take_away(memory + 65536, 65536);
 			tell(e, 0);
 			rc_reconnect(e);
 			memory = mmap(memory, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -457,7 +451,7 @@ static void on_demand__explicit_and_implicit(struct end *e)
 			rc_reconnect(e);
 		}
 	}
-	make_hole(memory, 1 << 20);
+	rc_take_away(memory, 1 << 20);
 	meet(e);
 	if (!e->passive) {
 		struct ibv_sge sge = { (uintptr_t)memory, 5000, part->lkey };
@@ -481,7 +475,7 @@ static void on_demand__receives_into_a_hole(struct end *e)
 	uint8_t *memory = rc_map(1 << 20);
 	struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, 1 << 20, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	CHECK(mr);
-	make_hole(memory, 1 << 20);
+	rc_take_away(memory, 1 << 20);
 	for (int i = 0; i < 3; i++) {
 		struct ibv_sge sge = { (uintptr_t)memory, 1 << 20, mr->lkey };
 		struct ibv_recv_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
