@@ -424,6 +424,7 @@ void vb_udp_forget(void)
 	atomic_store(&is_open, false);
 	atomic_store(&wants_wake, true);
 	atomic_store(&receiving, false);
+	prepared = 0; /* the parent may have been in the middle of receiving */
 	vb_udp_send_forget();
 	vb_udp_returned_forget();
 	vb_udp_steer_forget();

@@ -63,6 +63,7 @@ static struct {
 	struct vb_udp_packet last;
 	uint8_t last_bytes[PAYLOAD];
 	atomic_bool hold;
+	atomic_uint passing; /* so many packets are not held */
 	atomic_bool is_held;
 	atomic_bool hold_end, end_is_held; /* of batches */
 } got;
@@ -78,7 +79,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	got.bytes += p->len;
 	got.congested = got.congested || p->congested;
 	got.is_held = true;
-	while (got.hold)
+	while (got.hold && got.packets >= got.passing)
 		usleep(100);
 	got.is_held = false;
 	got.packets++;
@@ -114,7 +115,7 @@ static int reset(void **state)
 	int err = vb_loop_call(nothing, NULL);
 	while (!vb_udp_drain())
 		usleep(100);
-	got.packets = got.batches = 0;
+	got.packets = got.batches = got.passing = 0;
 	got.bytes = 0;
 	got.in_order = true;
 	got.congested = got.is_held = got.end_is_held = false;
@@ -497,6 +498,14 @@ static void send__sets_df_and_counts_identification_from_0(void **state)
 	close(tapped);
 }
 
+/* Of another user's: it shares the port with nobody. */
+static int foreign_socket(void)
+{
+	struct sockaddr_in all = { .sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT) };
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	return bind(s, (struct sockaddr *)&all, sizeof all) == 0 ? s : -1;
+}
+
 /* ---- fork ---- */
 
 static void child_life(int sock)
@@ -524,6 +533,41 @@ static void fork__the_child_has_sockets_of_its_own(void **state)
 	assert_true(WAIT_FOR(got.packets == 50));
 }
 
+enum { IN_TURNS = 1 + 2 + 4, TURN = 8 }; /* packets that the kernel is asked for at a time: the next turn is as long */
+
+/* IPv6 packets take more room beside them. */
+static void receive_many(int sock)
+{
+	CHILD_CHECK(netns_enter());
+	CHILD_CHECK(foreign_socket() >= 0);
+	CHILD_CHECK(vb_host_get() == 0);
+	CHILD_CHECK(vb_udp_open() == 0);
+	CHILD_CHECK(reset(NULL) == 0);
+	vb_udp_watch(false);
+	struct vb_inbox_addr a = flow("::1", "::1", 0xc123);
+	for (unsigned i = 0; i < IN_TURNS + 2 * TURN; i++)
+		CHILD_CHECK(vb_udp_send(&a, 0, numbered(1, 30), 30, 30) == 0);
+	CHILD_CHECK(WAIT_FOR((vb_udp_receive(), got.packets == IN_TURNS + 2 * TURN)));
+}
+
+/* The first packet of a long turn is held meanwhile. */
+static void fork__in_the_middle_of_receiving(void **state)
+{
+	struct vb_inbox_addr a = flow("127.0.0.1", "127.0.0.1", 0xc123);
+	vb_udp_watch(false);
+	got.passing = IN_TURNS;
+	got.hold = true;
+	for (unsigned i = 0; i < IN_TURNS + TURN; i++)
+		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 30), 30, 30), 0);
+	vb_udp_watch(true);
+	assert_true(WAIT_FOR(got.packets == IN_TURNS && got.is_held));
+	struct child c = child_start(receive_many);
+	assert_int_equal(hear(c.sock), UINT64_MAX);
+	assert_int_equal(child_end(&c), 0);
+	got.hold = false;
+	assert_true(WAIT_FOR(got.packets == IN_TURNS + TURN));
+}
+
 static void send_one_by_one(int sock)
 {
 	setenv("VERBATIM_GSO", "off", 1);
@@ -544,13 +588,6 @@ static void segments__are_one_where_switched_off(void **state)
 }
 
 /* ---- another user's port ---- */
-
-static int foreign_socket(void)
-{
-	struct sockaddr_in all = { .sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT) };
-	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return bind(s, (struct sockaddr *)&all, sizeof all) == 0 ? s : -1;
-}
 
 static void open_late(int sock)
 {
@@ -884,6 +921,7 @@ int main(void)
 		cmocka_unit_test_setup(join__works_on_ethernet, reset),
 		cmocka_unit_test_setup(join__of_no_group_is_refused, reset),
 		cmocka_unit_test_setup(fork__the_child_has_sockets_of_its_own, reset),
+		cmocka_unit_test_setup(fork__in_the_middle_of_receiving, reset),
 		cmocka_unit_test_setup(segments__are_one_where_switched_off, reset),
 		cmocka_unit_test_setup(open__takes_the_port_when_its_user_leaves_it, reset),
 		cmocka_unit_test_setup(returned__is_told_where_nobody_has_the_port, reset),
