@@ -412,7 +412,7 @@ static void forget(void)
 	pthread_mutex_init(&open_lock, NULL);
 	for (unsigned i = 0; bursts && i < BURSTS; i++) {
 		vb_lock_init(&bursts[i].lock);
-		bursts[i].bytes = bursts[i].count = 0;
+		bursts[i].at = bursts[i].bytes = bursts[i].count = bursts[i].num_earlier = 0;
 		bursts[i].closed = false;
 	}
 	batch.count = 0;

@@ -104,7 +104,10 @@ void vb_later_send(void) { }
 void vb_progress_is_working(void) { }
 void vb_progress_has_taken(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { polled.io = io; }
-void vb_host_at_fork(void (*child)(void)) { }
+
+static void (*in_child)(void);
+void vb_host_at_fork(void (*child)(void)) { in_child = child; }
+
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
 static void note(unsigned *count, const struct vb_inbox_msg *msg)
@@ -251,6 +254,22 @@ static void a_longer_packet_after_many(void **state)
 	vb_burst_give(b);
 	check_send(0, &route, MANY, HEADER + 4000 + 4, HEADER + 4000 + 4);
 	check_send(1, &route, 1, HEADER + 4096 + 4, HEADER + 4096 + 4);
+}
+
+/* What the parent had in its bursts is not the child's to send. */
+static void a_child_begins_with_empty_bursts(void **state)
+{
+	struct vb_roce_route route = route_to(2);
+	struct vb_burst *b = vb_burst_take();
+	add(b, &route, 60, 1);
+	add(b, &route, 64, 2);
+	in_child();
+	assert_ptr_equal(vb_burst_take(), b);
+	add(b, &route, 100, 3);
+	vb_burst_give(b);
+	assert_int_equal(nsends, 1);
+	check_send(0, &route, 1, HEADER + 100 + 4, HEADER + 100 + 4);
+	assert_int_equal(sends[0].bytes[HEADER], 3);
 }
 
 static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
@@ -491,6 +510,7 @@ int main(void)
 		cmocka_unit_test_setup(a_longer_packet_begins_anew, setup),
 		cmocka_unit_test_setup(packets_grow_and_grow, setup),
 		cmocka_unit_test_setup(a_longer_packet_after_many, setup),
+		cmocka_unit_test_setup(a_child_begins_with_empty_bursts, setup),
 		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
 		cmocka_unit_test_setup(flows_do_not_mix, setup),
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
