@@ -425,8 +425,9 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 }
 
 /*
- * A failure may be the word of an ICMP message about an earlier datagram: each can fail a send when it comes, and
- * once more when the one before it is taken from the queue. While that is emptied, one send may meet them all.
+ * A failure may be the word of an ICMP message about an earlier datagram: each can fail a send when it comes,
+ * and once more when the one before it is taken from the queue. While that is emptied, one send may meet them
+ * all.
  */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
 {

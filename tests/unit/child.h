@@ -38,7 +38,7 @@ struct child {
 		}                                                                                \
 	} while (0)
 
-/* Gives another thread or process ten seconds to make it true. What was true is not asked again: it may act, or pass. */
+/* Gives others ten seconds to make it true. What was true is not asked again: it may act, or pass. */
 #define WAIT_FOR(condition)                                                                      \
 	({                                                                                       \
 		bool is_true_ = (condition);                                                     \

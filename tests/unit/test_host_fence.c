@@ -19,8 +19,8 @@ enum { ROUNDS = 4000, LOG = 1 << 16, LOOK_EVERY = 1 << 10, LOOKS = 1000 };
 #define PATIENCE_NS UINT64_C(5000000000)
 
 /*
- * Each side writes lines of its own. The user counts its stores, and notes for each what it saw of the owner's behind
- * it. It keeps so close to the note that the owner wants that this is not written over.
+ * Each side writes lines of its own. The user counts its stores, and notes for each what it saw of the
+ * owner's behind it. It keeps so close to the note that the owner wants that this is not written over.
  */
 static struct shared {
 	_Alignas(64) _Atomic(uint32_t) user;
@@ -50,10 +50,13 @@ static void use(int sock)
 	}
 }
 
-/* What the user saw behind its n-th store. Yields where the user may be waiting for this processor, and tells. */
+/*
+ * What the user saw behind its n-th store. Yields where the user may be waiting for this processor, and
+ * tells.
+ */
 static uint32_t seen_behind(uint32_t n, bool *has_yielded)
 {
-	atomic_store_explicit(&shared->wanted, n, memory_order_relaxed); /* no fence that is not asked about */
+	atomic_store_explicit(&shared->wanted, n, memory_order_relaxed); /* makes no fence */
 	*has_yielded = false;
 	for (unsigned looks = 1;; looks++) {
 		uint64_t note = atomic_load_explicit(&shared->log[n % LOG], memory_order_acquire);
@@ -74,7 +77,10 @@ static bool is_seen(uint32_t i, bool *has_yielded)
 	return seen_behind(atomic_load_explicit(&shared->user, memory_order_relaxed) + 1, has_yielded) >= i;
 }
 
-/* What counts is rounds with both at work, as far as there are any: they may share one processor, with others. */
+/*
+ * What counts is rounds with both at work, as far as there are any: they may share one processor, with
+ * others.
+ */
 static void fence__one_of_two_processes_sees_the_other(void **state)
 {
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

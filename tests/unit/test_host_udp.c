@@ -533,7 +533,7 @@ static void fork__the_child_has_sockets_of_its_own(void **state)
 	assert_true(WAIT_FOR(got.packets == 50));
 }
 
-enum { IN_TURNS = 1 + 2 + 4, TURN = 8 }; /* packets that the kernel is asked for at a time: the next turn is as long */
+enum { IN_TURNS = 1 + 2 + 4, TURN = 8 }; /* packets that the kernel is asked for at a time, the most last */
 
 /* IPv6 packets take more room beside them. */
 static void receive_many(int sock)
