@@ -172,12 +172,8 @@ network_alone() {
 }
 
 case ${1-} in
---all | --network)
-	how=$1
-	shift
-	[[ $how == --network ]] && network_alone "$@"
-	all_of_it "$@"
-	;;
+--all) all_of_it "${@:2}" ;;
+--network) network_alone "${@:2}" ;;
 esac
 for maker in root chroot user; do
 	enter=(unshare --net --mount --pid --fork --kill-child)

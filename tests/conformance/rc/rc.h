@@ -175,7 +175,7 @@ int rc_reap(int pid);
 uint64_t rc_now_ms(void);
 void rc_pause_ms(unsigned ms);
 extern const bool rc_sanitized; /* slower, and with less memory to spare */
-/* A body that finds the more the longer it runs, or costs much, asks: `make check-all` runs it in full (VERBATIM_TEST_LONG). */
+/* Is this `make check-all` (VERBATIM_TEST_LONG)? Costly bodies run in full there alone. */
 bool rc_is_long(void);
 /* How often to do what `make check-all` does n times: n, or a quarter. */
 unsigned rc_times(unsigned n);
