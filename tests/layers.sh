@@ -6,7 +6,7 @@
 set -u
 cd "$1/src" || exit 99
 
-declare -A rank=([base]=0 [host]=1 [wire]=2 [faults]=3 [proto]=4 [adapter]=5 [local]=6 [roce]=6 [check]=7 [verbs]=8 [rdmacm]=9 [rsocket]=10 [preload]=11 [answers]=1)
+declare -A rank=([base]=0 [host]=1 [wire]=2 [faults]=3 [proto]=4 [adapter]=5 [local]=6 [roce]=6 [check]=7 [verbs]=8 [rdmacm]=9 [rsocket]=10 [preload]=11 [answers]=1 [vendors]=1)
 impure='^(sys/.*|pthread\.h|time\.h|stdio\.h)$'
 
 # includes FILE: one "kind target" per line, kind being q for "..." and s for <...>

@@ -22,6 +22,7 @@
 /* What the kernel's verbs core can do, as reported when a device is opened. */
 enum ib_uverbs_core_support {
 	IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS	= 1 << 0,
+	IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA		= 1 << 1,
 };
 
 /* Rights on a memory region. See enum ibv_access_flags. */
@@ -34,6 +35,8 @@ enum ib_uverbs_access_flags {
 	IB_UVERBS_ACCESS_ZERO_BASED		= 1 << 5,
 	IB_UVERBS_ACCESS_ON_DEMAND		= 1 << 6,
 	IB_UVERBS_ACCESS_HUGETLB		= 1 << 7,
+	IB_UVERBS_ACCESS_FLUSH_GLOBAL		= 1 << 8,
+	IB_UVERBS_ACCESS_FLUSH_PERSISTENT	= 1 << 9,
 	IB_UVERBS_ACCESS_RELAXED_ORDERING	= IB_UVERBS_ACCESS_OPTIONAL_FIRST,
 	IB_UVERBS_ACCESS_OPTIONAL_RANGE		= 0x3ff << 20,	/* bits FIRST to LAST */
 };
@@ -205,7 +208,8 @@ enum ib_uverbs_advise_mr_flag {
 struct ib_uverbs_query_port_resp_ex {
 	struct ib_uverbs_query_port_resp	legacy_resp;
 	__u16	port_cap_flags2;
-	__u8	reserved[6];
+	__u8	reserved[2];
+	__u32	active_speed_ex;
 };
 
 /* See struct ibv_qp_cap. */
@@ -241,6 +245,7 @@ enum rdma_driver_id {
 	RDMA_DRIVER_SIW		= 18,
 	RDMA_DRIVER_ERDMA	= 19,
 	RDMA_DRIVER_MANA	= 20,
+	RDMA_DRIVER_IONIC	= 21,
 };
 
 /* See enum ibv_gid_type. */
@@ -257,6 +262,42 @@ struct ib_uverbs_gid_entry {
 	__u32		port_num;
 	__u32		gid_type;
 	__u32		netdev_ifindex;
+};
+
+/* Memory that a call is told of: a dma-buf, or addresses of the program's. */
+enum ib_uverbs_buffer_type {
+	IB_UVERBS_BUFFER_TYPE_DMABUF,
+	IB_UVERBS_BUFFER_TYPE_VA,
+};
+
+struct ib_uverbs_buffer_desc {
+	__u32		type;		/* enum ib_uverbs_buffer_type */
+	__s32		fd;
+	__u32		flags;		/* 0; unknown ones are refused */
+	__u32		optional_flags;	/* 0; unknown ones are ignored */
+	__aligned_u64	addr;		/* the offset in a dma-buf */
+	__aligned_u64	length;		/* bytes */
+};
+
+/* The two numbers of a completion counter. See struct ibv_comp_cntr. */
+enum ib_uverbs_comp_cntr_entry {
+	IB_UVERBS_COMP_CNTR_ENTRY_COMP,
+	IB_UVERBS_COMP_CNTR_ENTRY_ERR,
+};
+
+enum ib_uverbs_comp_cntr_modify_op {
+	IB_UVERBS_COMP_CNTR_MODIFY_OP_SET,
+	IB_UVERBS_COMP_CNTR_MODIFY_OP_INC,
+};
+
+/* See enum ibv_qp_attach_comp_cntr_op. */
+enum ib_uverbs_qp_attach_comp_cntr_op {
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_SEND			= 1 << 0,
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_RECV			= 1 << 1,
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_RDMA_READ		= 1 << 2,
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ	= 1 << 3,
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE		= 1 << 4,
+	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE	= 1 << 5,
 };
 
 #endif /* IB_USER_IOCTL_VERBS_H */

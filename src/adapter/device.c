@@ -421,6 +421,7 @@ static void set_speed(struct ibv_port_attr *attr, const struct vb_netif *netif)
 		i++;
 	attr->active_width = speeds[i].width;
 	attr->active_speed = speeds[i].speed;
+	attr->active_speed_ex = speeds[i].speed;
 }
 
 uint16_t vb_device_lid(const struct vb_device *dev)

@@ -73,6 +73,12 @@ void vb_ops_fill(struct verbs_context *ext)
 		.post_send = post_send,
 		.post_recv = post_recv,
 	};
+	ext->free_buf = ibv_free_buf;
+	ext->alloc_buf = ibv_alloc_buf;
+	ext->dm_export_dmabuf_fd = ibv_dm_export_dmabuf_fd;
+	ext->reg_mr_ex = ibv_reg_mr_ex;
+	ext->dealloc_dmah = ibv_dealloc_dmah;
+	ext->alloc_dmah = ibv_alloc_dmah;
 	ext->query_port = vb_query_port;
 	ext->query_rt_values = vb_query_rt_values;
 	ext->create_cq_ex = vb_create_cq_ex;

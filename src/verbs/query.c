@@ -208,6 +208,7 @@ VB_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, 
 	*type = err ? 0 : 1;
 	return 0;
 }
+VB_PRIVATE(ibv_query_gid_type);
 
 /* ---- partition keys: the default one, with full membership ---- */
 

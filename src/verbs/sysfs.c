@@ -57,3 +57,4 @@ VB_EXPORT int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev,
 {
 	return vb_fail_minus1(-ENOENT);
 }
+VB_PRIVATE(ibv_read_ibdev_sysfs_file);

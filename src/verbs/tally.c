@@ -57,7 +57,6 @@ VB_EXPORT struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context
 	}
 	c->tally.in_bytes = attr->type == IBV_COMP_CNTR_TYPE_BYTES;
 	c->pub.context = context;
-	c->pub.comp_count_max_value = c->pub.err_count_max_value = UINT64_MAX;
 	vb_verbs_context_hold(context);
 	return &c->pub;
 }

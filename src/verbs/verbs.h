@@ -25,6 +25,14 @@
 #include "base/log.h"
 #include "check/check.h"
 
+/* After a definition: exports it at the private nodes of all releases of rdma-core. */
+#define VB_PRIVATE(name)                              \
+	VB_SYMVER(name, #name, "@IBVERBS_PRIVATE_34"); \
+	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_57");  \
+	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_59");  \
+	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_64");  \
+	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_65")
+
 /* A null pointer follows struct ibv_device: provider libraries look there for their own operations and must find none. */
 struct vb_verbs_device {
 	struct ibv_device pub;

@@ -25,7 +25,8 @@ def rows(path):
 
 
 def exported(lists):
-    return {line.split("@")[0] for path in lists for line in pathlib.Path(path).read_text().splitlines() if line.strip()}
+    return {line.split("@")[0] for path in lists for line in pathlib.Path(path).read_text().splitlines()
+            if line.strip() and not line.startswith("at ")}
 
 
 def inline_verbs(include):

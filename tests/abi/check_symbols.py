@@ -3,6 +3,7 @@
 """Compares what a shared library exports with lists of name@@NODE (default version) and name@NODE entries.
 
 Usage: check_symbols.py LIBRARY LIST...
+A line "at NODE..." goes before names without a node: each of them is at all these nodes, at the first by default.
 Names what is missing, and what is exported without being listed. Our own libraries share internal names through the
 version node VERBATIM_PRIVATE, which is allowed as long as they keep to the prefix vb_.
 """
@@ -22,7 +23,15 @@ def listed(paths):
     found = set()
     for path in paths:
         with open(path) as f:
-            found |= {line.strip() for line in f if line.strip()}
+            lines = [line.strip() for line in f if line.strip()]
+        nodes = []
+        for line in lines:
+            if line.startswith("at "):
+                nodes = line.split()[1:]
+            elif "@" in line:
+                found.add(line)
+            else:
+                found |= {f"{line}@{'' if i else '@'}{node}" for i, node in enumerate(nodes)}
     return found
 
 

@@ -33,6 +33,10 @@ struct ibv_counters_init_attr;
 struct ibv_cq_ex;
 struct ibv_cq_init_attr_ex;
 struct ibv_dm;
+struct ibv_buf;
+struct ibv_dmah;
+struct ibv_dmah_init_attr;
+struct ibv_mr_init_attr;
 struct ibv_flow;
 struct ibv_flow_action;
 struct ibv_flow_action_esp_attr;
@@ -139,6 +143,12 @@ struct ibv_context {
  * never changes. Programs call the verbs of the same names, never these pointers.
  */
 struct verbs_context {
+	void (*free_buf)(struct ibv_buf *buf);
+	void *(*alloc_buf)(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+	int (*dm_export_dmabuf_fd)(struct ibv_dm *dm);
+	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init_attr);
+	int (*dealloc_dmah)(struct ibv_dmah *dmah);
+	struct ibv_dmah *(*alloc_dmah)(struct ibv_context *context, struct ibv_dmah_init_attr *attr);
 	int (*query_port)(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr,
 			  size_t port_attr_len);
 	int (*advise_mr)(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,

@@ -135,6 +135,7 @@ enum ibv_device_cap_flags {
 /* Bits of ibv_device_attr_ex.device_cap_flags_ex that do not fit into an enumeration. ibv_query_device_ex(3) */
 #define IBV_DEVICE_RAW_SCATTER_FCS		(1ULL << 34)
 #define IBV_DEVICE_PCI_WRITE_END_PADDING	(1ULL << 36)
+#define IBV_DEVICE_CC_DMA_BOUNCE		(1ULL << 41)
 
 /* Against whom atomics are atomic: nobody, other work on this device, or the CPU's own instructions too. */
 enum ibv_atomic_cap {
@@ -206,6 +207,8 @@ enum ibv_odp_transport_cap_bits {
 	IBV_ODP_SUPPORT_READ		= 1 << 3,
 	IBV_ODP_SUPPORT_ATOMIC		= 1 << 4,
 	IBV_ODP_SUPPORT_SRQ_RECV	= 1 << 5,
+	IBV_ODP_SUPPORT_FLUSH		= 1 << 6,
+	IBV_ODP_SUPPORT_ATOMIC_WRITE	= 1 << 7,
 };
 
 /*
@@ -397,6 +400,7 @@ enum ibv_port_cap_flags2 {
 	IBV_PORT_LINK_WIDTH_2X_SUP		= 1 << 4,
 	IBV_PORT_LINK_SPEED_HDR_SUP		= 1 << 5,
 	IBV_PORT_LINK_SPEED_NDR_SUP		= 1 << 10,
+	IBV_PORT_LINK_SPEED_XDR_SUP		= 1 << 12,
 };
 
 /* A port as it is now. ibv_query_port(3) */
@@ -423,6 +427,7 @@ struct ibv_port_attr {
 	uint8_t			link_layer;		/* IBV_LINK_LAYER_* */
 	uint8_t			flags;			/* IBV_QPF_* */
 	uint16_t		port_cap_flags2;	/* enum ibv_port_cap_flags2 */
+	uint32_t		active_speed_ex;	/* active_speed with the bits that it has no room for; 0: older libraries */
 };
 
 /*
@@ -450,6 +455,7 @@ enum ibv_event_type {
 	IBV_EVENT_CLIENT_REREGISTER,
 	IBV_EVENT_GID_CHANGE,
 	IBV_EVENT_WQ_FATAL,
+	IBV_EVENT_DEVICE_SPEED_CHANGE,
 };
 
 /*

@@ -48,8 +48,6 @@ int ibv_dealloc_dmah(struct ibv_dmah *dmah);
 
 /* ---- buffers (64) ---- */
 
-struct ibv_buf;
-
 /* Memory as the device likes it best; *buf is its handle. ibv_alloc_buf(3) */
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
 void ibv_free_buf(struct ibv_buf *buf);
@@ -91,6 +89,13 @@ struct ibv_mr_init_attr {
 /* ibv_reg_mr_ex(3) */
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init_attr);
 
+/* ---- descriptors ---- */
+
+struct ibv_fd_arr {
+	int		*arr;
+	uint32_t	count;
+};
+
 /* ---- ports (62) ---- */
 
 /* What a port carries, in units of 100 Mbit/s. ibv_query_port_speed(3) */
@@ -113,8 +118,6 @@ struct ibv_comp_cntr_init_attr {
 struct ibv_comp_cntr {
 	struct ibv_context	*context;
 	uint32_t		handle;
-	uint64_t		comp_count_max_value;
-	uint64_t		err_count_max_value;
 };
 
 struct ibv_comp_cntr_caps {

@@ -298,9 +298,24 @@ enum ibv_wr_opcode {
 	IBV_WR_ATOMIC_WRITE		= 15,
 };
 
+/* The name of an operation. An unknown value gives "unknown", never NULL. */
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
+
+/* What ibv_query_qp_data_in_order() is asked. */
+enum ibv_query_qp_data_in_order_flags {
+	IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS	= 1 << 0,
+	IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY	= 1 << 1,	/* without regard to the processor's own order */
+};
+
+/* What it answers to RETURN_CAPS. */
+enum ibv_query_qp_data_in_order_caps {
+	IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG		= 1 << 0,
+	IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES	= 1 << 1,	/* each aligned block of 128 bytes for itself */
+};
+
 /*
  * 1 if an operation's bytes become visible in ascending order on this QP, so that a program may wait for the
- * last one, else 0. flags must be 0. ibv_query_qp_data_in_order(3)
+ * last one, else 0; with RETURN_CAPS the bits of enum ibv_query_qp_data_in_order_caps that hold. ibv_query_qp_data_in_order(3)
  */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 

@@ -152,7 +152,6 @@ static struct ibv_comp_cntr *counter(struct world *w, enum ibv_comp_cntr_type ty
 	struct ibv_comp_cntr_init_attr attr = { .type = type };
 	struct ibv_comp_cntr *c = ibv_create_comp_cntr(w->ctx, &attr);
 	assert_non_null(c);
-	assert_true(c->comp_count_max_value == UINT64_MAX && c->err_count_max_value == UINT64_MAX);
 	return c;
 }
 

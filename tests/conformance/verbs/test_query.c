@@ -213,12 +213,16 @@ static void text__every_value(void **state)
 	for (int i = 0; i <= IBV_WC_TM_RNDV_INCOMPLETE; i++)
 		for (int j = 0; j < i; j++)
 			assert_string_not_equal(ibv_wc_status_str(i), ibv_wc_status_str(j));
-	for (int i = 0; i <= IBV_EVENT_WQ_FATAL; i++)
+	for (int i = 0; i <= IBV_EVENT_DEVICE_SPEED_CHANGE; i++)
 		for (int j = 0; j < i; j++)
 			assert_string_not_equal(ibv_event_type_str(i), ibv_event_type_str(j));
 	assert_string_equal(ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR), "transport retry counter exceeded");
 	assert_string_equal(ibv_port_state_str(IBV_PORT_ACTIVE), "active");
 	assert_string_equal(ibv_node_type_str(IBV_NODE_CA), "InfiniBand channel adapter");
+	assert_string_equal(ibv_wr_opcode_str(IBV_WR_RDMA_WRITE), "rdma-write");
+	assert_string_equal(ibv_wr_opcode_str(IBV_WR_ATOMIC_WRITE), "atomic-write");
+	assert_string_equal(ibv_wr_opcode_str(12), "unknown");
+	assert_string_equal(ibv_wr_opcode_str(1000), "unknown");
 	assert_non_null(ibv_wc_status_str(1000));
 	assert_non_null(ibv_wc_status_str(-1));
 	assert_non_null(ibv_event_type_str(1000));
