@@ -17,6 +17,8 @@ MARK = "VERBATIM_TEST_RUN"       # in the environment of each process of a run, 
 VOLATILE = re.compile(r"/(random|pty|keys|sched_domain)/|/(acct|ns_last_pid|tainted|hung_task_\w+|perf_event_max_sample_rate)$")
 FOLDERS = ("/tmp", "/run", "/dev/shm")
 OURS = re.compile(r"verbatim|ompi|ucx|mpich|hydra|dat\.conf", re.IGNORECASE)
+# What any program leaves that uses the library on this machine: the devices' tree of a user. Tests have a /dev/shm of their own.
+TREE = re.compile(r"^verbatim-\d+$")
 
 
 def said(*command):
@@ -57,7 +59,8 @@ def processes(run):
 
 
 def files():
-    return [os.path.join(folder, name) for folder in FOLDERS if os.path.isdir(folder) for name in os.listdir(folder) if OURS.search(name)]
+    return [os.path.join(folder, name) for folder in FOLDERS if os.path.isdir(folder) for name in os.listdir(folder)
+            if OURS.search(name) and not TREE.search(name)]
 
 
 def state():
