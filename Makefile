@@ -22,7 +22,7 @@ $(BUILD)/build.ninja:
 # check-all: everything. check-interop: with the kernel's rdma_rxe alone.
 SINCE ?=
 check check-all check-interop:
-	-@scripts/setup-debian.sh tests
+	-@scripts/setup.sh tests
 	@[ -e $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(abspath $(PREFIX))
 	@scripts/check.sh $(BUILD) $(tiers_of_$@)
 tiers_of_check         = quick $(SINCE:%=--since %)
@@ -56,14 +56,14 @@ check-programs: all
 	VERBATIM_CHECK=1 python3 tests/apps/rdma_core_suite.py $(BUILD)
 
 demo:
-	@scripts/setup-debian.sh
+	@scripts/setup.sh
 	@$(MAKE) --no-print-directory all
 	@python3 scripts/demo.py $(BUILD)
 
 # BENCH: parts and options of bench/bench.py, such as BENCH='local --rounds 9' or BENCH=--quick.
 BENCH ?=
 bench:
-	-@scripts/setup-debian.sh bench
+	-@scripts/setup.sh bench
 	@$(MAKE) --no-print-directory all
 	@python3 bench/bench.py $(BUILD) $(BENCH)
 
@@ -98,7 +98,7 @@ dist:
 
 # The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a network, some minutes.
 check-install: all
-	-@scripts/setup-debian.sh install
+	-@scripts/setup.sh install
 	@tests/install/install.py $(BUILD)
 
 clean:

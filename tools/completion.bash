@@ -78,7 +78,7 @@ _verbatim() {
 	run*) _verbatim_run ;;
 	*-) _verbatim_offer "$(_verbatim_options "$command")" ;;
 	ps* | stats*) _verbatim_offer "$(_verbatim_pids)" ;;
-	show*) _verbatim_offer "devices qps cqs srqs mrs ids $(_verbatim_pids)" ;;
+	show*) _verbatim_offer "devices pds qps cqs srqs mrs ids $(_verbatim_pids)" ;;
 	capture*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	faults*) _verbatim_offer "$_verbatim_faults" ;;
 	doctor*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;

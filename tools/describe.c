@@ -241,6 +241,13 @@ static void describe_srq(struct row *row, const struct vb_record_srq *r)
 	row_detail(row);
 }
 
+static void describe_pd(struct row *row, const struct vb_record_pd *r)
+{
+	row_handle(row, "pd", r->number);
+	row_name(row, "device", r->device);
+	row_number(row, "users", r->users);
+}
+
 static void describe_mr(struct row *row, const struct vb_record_mr *r)
 {
 	static const char *const mapped[] = { "never", "no", "yes" };
@@ -312,6 +319,9 @@ void describe_record(struct row *row, enum vb_record_kind kind, const void *reco
 		break;
 	case VB_RECORD_CM_ID:
 		describe_cm_id(row, record);
+		break;
+	case VB_RECORD_PD:
+		describe_pd(row, record);
 		break;
 	case VB_RECORD_NONE:
 	case VB_RECORD_PROCESS:

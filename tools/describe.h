@@ -3,7 +3,7 @@
 #ifndef VB_TOOLS_DESCRIBE_H
 #define VB_TOOLS_DESCRIBE_H
 
-#include "ask.h"
+#include "answers/ask.h"
 #include "row.h"
 
 void describe_process(struct row *row, const struct process *p);

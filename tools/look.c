@@ -12,7 +12,7 @@ static const struct {
 	const char *word;
 	enum vb_record_kind kind;
 } words[] = {
-	{ "devices", VB_RECORD_DEVICE }, { "qps", VB_RECORD_QP }, { "cqs", VB_RECORD_CQ },
+	{ "devices", VB_RECORD_DEVICE }, { "pds", VB_RECORD_PD }, { "qps", VB_RECORD_QP }, { "cqs", VB_RECORD_CQ },
 	{ "srqs", VB_RECORD_SRQ }, { "mrs", VB_RECORD_MR }, { "ids", VB_RECORD_CM_ID },
 };
 
@@ -115,6 +115,8 @@ int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *
 		double now = now_s();
 		processes_find(&all);
 		processes_ask(&all, kinds | 1u << VB_RECORD_PROCESS, (unsigned)(look->patience_s * 1000));
+		if (all.is_short)
+			return complain("out of memory");
 		if (look->watch && !look->json && (last > 0 || isatty(STDOUT_FILENO)))
 			fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
 		show(look, &all, last > 0 ? now - last : 0);

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "ask.h"
+#include "answers/ask.h"
 
 enum { LOOK_PIDS = 64 };
 

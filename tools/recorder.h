@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "ask.h"
+#include "answers/ask.h"
 #include "pcapng.h"
 
 enum { RECORDER_SOURCES = 256 };

@@ -9,7 +9,7 @@ static const struct {
 	enum vb_record_kind kind;
 	const char *name;
 } kinds[] = {
-	{ VB_RECORD_DEVICE, "devices" }, { VB_RECORD_QP, "qps" }, { VB_RECORD_CQ, "cqs" },
+	{ VB_RECORD_DEVICE, "devices" }, { VB_RECORD_PD, "pds" }, { VB_RECORD_QP, "qps" }, { VB_RECORD_CQ, "cqs" },
 	{ VB_RECORD_SRQ, "srqs" }, { VB_RECORD_MR, "mrs" }, { VB_RECORD_CM_ID, "ids" },
 };
 

@@ -67,6 +67,24 @@ static bool tell_devices(struct vb_dump *dump, uint64_t *cursor)
 	return vb_roll_look(VB_ROLL_CONTEXTS, cursor, tell_context, dump);
 }
 
+/* ---- protection domains ---- */
+
+static bool tell_pd(struct vb_rolled *rolled, void *arg)
+{
+	struct vb_pd *pd = vb_container_of(rolled, struct vb_pd, rolled);
+	struct vb_record_pd *r = vb_dump_add(arg, VB_RECORD_PD, sizeof(*r));
+	if (!r)
+		return false;
+	r->serial = rolled->serial;
+	VB_RECORD_NAME(r->device, pd->ctx->device->name);
+	r->context = pd->ctx->rolled.serial;
+	r->number = pd->number;
+	r->users = atomic_load(&pd->refs);
+	return true;
+}
+
+static bool tell_pds(struct vb_dump *dump, uint64_t *cursor) { return vb_roll_look(VB_ROLL_PDS, cursor, tell_pd, dump); }
+
 /* ---- queues ---- */
 
 /* Not for long: who has it may be waiting for this thread. */
@@ -97,6 +115,7 @@ static bool tell_cq(struct vb_rolled *rolled, void *arg)
 	r->overrun = atomic_load(&cq->overrun);
 	r->users = atomic_load(&cq->refs);
 	r->has_channel = cq->channel != NULL;
+	r->context = cq->ctx->rolled.serial;
 	return true;
 }
 
@@ -256,6 +275,7 @@ __attribute__((constructor)) static void offer(void)
 	vb_inspect_offer(VB_RECORD_PROCESS, tell_process);
 	vb_inspect_offer(VB_RECORD_DEVICE, tell_devices);
 	vb_inspect_offer(VB_RECORD_QP, tell_qps);
+	vb_inspect_offer(VB_RECORD_PD, tell_pds);
 	vb_inspect_offer(VB_RECORD_CQ, tell_cqs);
 	vb_inspect_offer(VB_RECORD_SRQ, tell_srqs);
 	vb_inspect_offer(VB_RECORD_MR, tell_keys);

@@ -58,6 +58,7 @@ struct vb_pd {
 	struct vb_context *ctx;
 	uint32_t number; /* unique in the process, never 0 */
 	atomic_uint refs;
+	struct vb_rolled rolled;
 	/* Where the memory of queues comes from; NULL: the heap. take may say VB_USE_DEFAULT. */
 	void *(*take)(struct vb_pd *pd, size_t bytes, size_t alignment);
 	void (*give)(struct vb_pd *pd, void *memory);

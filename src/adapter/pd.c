@@ -11,6 +11,7 @@ int vb_pd_init(struct vb_pd *pd, struct vb_context *ctx)
 	do
 		pd->number = atomic_fetch_add(&last, 1) + 1;
 	while (!pd->number);
+	vb_roll_add(VB_ROLL_PDS, &pd->rolled);
 	return 0;
 }
 
@@ -21,7 +22,10 @@ void vb_pd_init_alias(struct vb_pd *pd, struct vb_context *ctx, uint32_t number)
 
 int vb_pd_fini(struct vb_pd *pd)
 {
-	return atomic_load(&pd->refs) ? -EBUSY : 0;
+	if (atomic_load(&pd->refs))
+		return -EBUSY;
+	vb_roll_remove(&pd->rolled);
+	return 0;
 }
 
 /* ---- the memory of queues ---- */

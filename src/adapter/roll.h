@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/list.h"
 
-enum vb_roll { VB_ROLL_CONTEXTS, VB_ROLL_CQS, VB_ROLL_SRQS, VB_ROLLS };
+enum vb_roll { VB_ROLL_CONTEXTS, VB_ROLL_PDS, VB_ROLL_CQS, VB_ROLL_SRQS, VB_ROLLS };
 
 struct vb_rolled {
 	struct vb_list node;

@@ -27,6 +27,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "answers/real.h"
 #include "base/base.h"
 
 enum { ROOM = 512 };
@@ -206,20 +207,6 @@ __attribute__((constructor)) static void watch_forks(void)
 }
 
 /* ---- calls ---- */
-
-#define EXPORT __attribute__((visibility("default")))
-
-/* The next definition of a name, libc's mostly. */
-#define REAL(name)                                                               \
-	({                                                                       \
-		static _Atomic(__typeof__(&name)) real_;                         \
-		__typeof__(&name) f_ = atomic_load_explicit(&real_, memory_order_relaxed); \
-		if (vb_unlikely(!f_)) {                                          \
-			f_ = (__typeof__(&name))(uintptr_t)dlsym(RTLD_NEXT, #name); \
-			atomic_store_explicit(&real_, f_, memory_order_relaxed); \
-		}                                                                \
-		f_;                                                              \
-	})
 
 #define AT(path) (vb_likely(!is_ours(path)) ? (path) : lead(path, room))
 

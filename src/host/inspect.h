@@ -59,7 +59,8 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(CQ, cq)                \
 	X(SRQ, srq)              \
 	X(MR, mr)                \
-	X(CM_ID, cm_id)
+	X(CM_ID, cm_id)          \
+	X(PD, pd)
 
 enum vb_record_kind {
 	VB_RECORD_NONE,
@@ -135,6 +136,7 @@ struct vb_record_cq {
 	uint32_t overrun;
 	uint32_t users;          /* queue pairs and XRC queues; each queue of a pair counts */
 	uint32_t has_channel, busy;
+	uint64_t context;        /* its device's opening */
 };
 
 struct vb_record_srq {
@@ -172,7 +174,15 @@ struct vb_record_cm_id {
 	uint32_t source_scope, destination_scope;
 	uint16_t source_port, destination_port; /* host order */
 	uint32_t events_told, events_acked;
-	uint32_t reserved;
+	uint32_t kernel_state;   /* enum rdma_cm_state of Linux, the nearest */
+};
+
+struct vb_record_pd {
+	struct vb_record head;
+	uint64_t serial;
+	char device[64];
+	uint64_t context;        /* its device's opening */
+	uint32_t number, users;
 };
 
 #define X(name, struct_name)                                                                                       \

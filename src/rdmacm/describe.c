@@ -15,6 +15,28 @@ static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r
 	r->destination_port = id->dst.port;
 }
 
+/* What rdma(8) makes words of. The kernel tells no failures; who waits for an answer to its response is still connecting there. */
+static uint32_t kernel_state(enum vb_cma_state state)
+{
+	enum { IDLE, ADDR_QUERY, ADDR_RESOLVED, ROUTE_QUERY, ROUTE_RESOLVED, CONNECT, DISCONNECT, ADDR_BOUND, LISTEN };
+	static const uint8_t states[] = {
+		[VB_CMA_IDLE] = IDLE,
+		[VB_CMA_BOUND] = ADDR_BOUND,
+		[VB_CMA_RESOLVING] = ADDR_QUERY,
+		[VB_CMA_ADDR_RESOLVED] = ADDR_RESOLVED,
+		[VB_CMA_ROUTE_RESOLVED] = ROUTE_RESOLVED,
+		[VB_CMA_CONNECTING] = CONNECT,
+		[VB_CMA_LISTENING] = LISTEN,
+		[VB_CMA_REQUESTED] = CONNECT,
+		[VB_CMA_ACCEPTED] = CONNECT,
+		[VB_CMA_CONNECTED] = CONNECT,
+		[VB_CMA_CLOSED] = DISCONNECT,
+		[VB_CMA_FAILED] = DISCONNECT,
+	};
+
+	return (unsigned)state < VB_ARRAY_LEN(states) ? states[state] : IDLE;
+}
+
 static void tell_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
 {
 	r->serial = id->serial;
@@ -25,6 +47,7 @@ static void tell_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
 	r->qp_type = id->pub.qp_type;
 	r->qpn = id->qpn;
 	r->is_sync = id->sync;
+	r->kernel_state = kernel_state(id->state);
 	r->events_told = id->events_told;
 	r->events_acked = id->events_acked;
 	tell_addresses(id, r);

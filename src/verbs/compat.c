@@ -347,6 +347,7 @@ static enum subject subject_of(enum ibv_event_type type)
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		return ON_SRQ;
 	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_DEVICE_SPEED_CHANGE:
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_LID_CHANGE:

@@ -134,6 +134,7 @@ VB_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 		ack(event->element.srq->context, &vb_srq_of(event->element.srq)->async);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_DEVICE_SPEED_CHANGE:
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_LID_CHANGE:

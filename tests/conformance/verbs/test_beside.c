@@ -64,11 +64,19 @@ static void old__harmless(void **state)
 
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned index, unsigned *type);
 void verbs_register_driver_34(const void *ops);
+void verbs_register_driver_57(const void *ops);
+void verbs_register_driver_59(const void *ops);
+void verbs_register_driver_64(const void *ops);
+void verbs_register_driver_65(const void *ops);
 void __verbs_log(void *context, uint32_t level, const char *fmt, ...);
 unsigned __ioctl_final_num_attrs(unsigned num_attrs, void *link);
 void verbs_init_cq(void);
 void verbs_set_ops(void);
 void verbs_uninit_context(void);
+void ibv_dmabuf_heap_free(void);
+void ibv_dmabuf_heap_destroy(void);
+void *ibv_dmabuf_heap_alloc(void);
+void *ibv_dmabuf_heap_cc_shared_init(void);
 void *_verbs_init_and_alloc_context(void);
 void *verbs_open_device(void);
 extern bool verbs_allow_disassociate_destroy;
@@ -88,7 +96,12 @@ extern bool verbs_allow_disassociate_destroy;
 	X(ibv_cmd_query_context) X(ibv_cmd_query_device_any) X(ibv_cmd_query_mr) X(ibv_cmd_query_port) \
 	X(ibv_cmd_query_qp) X(ibv_cmd_query_srq) X(ibv_cmd_read_counters) X(ibv_cmd_reg_dm_mr) \
 	X(ibv_cmd_reg_dmabuf_mr) X(ibv_cmd_reg_mr) X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr) \
-	X(ibv_cmd_resize_cq)
+	X(ibv_cmd_resize_cq) \
+	X(ibv_cmd_alloc_dmah) X(ibv_cmd_create_comp_cntr) X(ibv_cmd_create_cq_ex2) X(ibv_cmd_destroy_comp_cntr) \
+	X(ibv_cmd_export_dmabuf_fd) X(ibv_cmd_free_dmah) X(ibv_cmd_inc_comp_cntr) X(ibv_cmd_inc_err_comp_cntr) \
+	X(ibv_cmd_qp_attach_comp_cntr) X(ibv_cmd_query_comp_cntr_caps) X(ibv_cmd_query_port_speed) \
+	X(ibv_cmd_read_comp_cntr) X(ibv_cmd_read_err_comp_cntr) X(ibv_cmd_reg_mr_ex) X(ibv_cmd_set_comp_cntr) \
+	X(ibv_cmd_set_err_comp_cntr)
 
 #define X(name) int name(void);
 REFUSED(X)
@@ -113,7 +126,15 @@ static void provider__is_told_that_there_is_no_device(void **state)
 	}
 	assert_null_errno(EOPNOTSUPP, _verbs_init_and_alloc_context());
 	assert_null_errno(EOPNOTSUPP, verbs_open_device());
+	assert_null_errno(EOPNOTSUPP, ibv_dmabuf_heap_alloc());
+	assert_null_errno(EOPNOTSUPP, ibv_dmabuf_heap_cc_shared_init());
+	ibv_dmabuf_heap_free();
+	ibv_dmabuf_heap_destroy();
 	verbs_register_driver_34(NULL);
+	verbs_register_driver_57(NULL);
+	verbs_register_driver_59(NULL);
+	verbs_register_driver_64(NULL);
+	verbs_register_driver_65(NULL);
 	__verbs_log(NULL, 0, "%d", 1);
 	assert_int_equal(__ioctl_final_num_attrs(3, NULL), 3);
 	verbs_init_cq();

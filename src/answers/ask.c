@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "ask.h"
+#include "answers/ask.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "command.h"
+#include "base/base.h"
 
 enum { MAX_SLOTS = 4096 };
 
@@ -95,12 +95,14 @@ static void close_fd(int *fd)
 
 static void add(struct processes *all, uint32_t slot)
 {
-	struct process *p;
+	struct process *list = realloc(all->list, (all->count + 1) * sizeof(*list)), *p;
 
-	all->list = realloc(all->list, (all->count + 1) * sizeof(*all->list));
-	if (!all->list)
-		exit(complain("out of memory"));
-	p = &all->list[all->count];
+	if (!list) {
+		all->is_short = true;
+		return;
+	}
+	all->list = list;
+	p = &list[all->count];
 	*p = (struct process){ .slot = slot, .uid = (uid_t)-1, .fd = -1, .memfd = -1 };
 	if (reach(p)) {
 		if (p->trouble[0])
@@ -177,8 +179,8 @@ static void take_records(struct process *p)
 	size_t size = st.st_size < VB_STATE_MAX_BYTES ? (size_t)st.st_size : VB_STATE_MAX_BYTES;
 	p->records = malloc(size);
 	if (!p->records)
-		exit(complain("out of memory"));
-	while (p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
+		strcpy(p->trouble, "answered, but there is no memory for it");
+	while (p->records && p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
 		p->bytes += (size_t)n;
 }
 
@@ -215,8 +217,10 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
 	uint64_t end = now_ms() + patience_ms, now;
 	struct pollfd *polls = calloc(all->count + 1, sizeof(*polls));
 
-	if (!polls)
-		exit(complain("out of memory"));
+	if (!polls) {
+		all->is_short = true;
+		return;
+	}
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
 			ask(&all->list[i], kinds);

@@ -2,11 +2,12 @@
 /*
  * The processes of this network namespace that use verbatim, and what those of the same user say of themselves (host/inspect.h). A
  * process is known by the name that it listens under, and who it is by the kernel's word. All are asked at once, and none is waited for
- * longer than `patience_ms`.
+ * longer than `patience_ms`. The verbatim command uses it, and the answers to rdma(8). One thread at a time.
  */
-#ifndef VB_TOOLS_ASK_H
-#define VB_TOOLS_ASK_H
+#ifndef VB_ANSWERS_ASK_H
+#define VB_ANSWERS_ASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -27,9 +28,10 @@ struct process {
 struct processes {
 	struct process *list;
 	unsigned count;
+	bool is_short;         /* of memory: something is left out */
 };
 
-/* Connects to all; those of another user get their trouble. Exits when there is no memory. */
+/* Connects to all; those of another user get their trouble. */
 void processes_find(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned patience_ms);
@@ -38,7 +40,8 @@ void processes_free(struct processes *processes);
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);
 
-/* The next record behind *at (0 at first) of a kind, in full length (what is missing is zero), or NULL. Good until the next call. */
+/* The next record behind *at (0 at first) of a kind, in full length (what is missing is zero), or NULL. VB_RECORD_MAX bytes
+ * can be read. Good until the next call. */
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
 unsigned process_count(const struct process *p, enum vb_record_kind kind);
 

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * NETLINK_RDMA sockets, which the kernel has only where it has devices. The program gets a socket of NETLINK_USERSOCK instead, by which
+ * processes send each other netlink messages. So binding, waiting and receiving are the kernel's. What the program sends is taken here,
+ * and the answers (nldev.h) are sent to its socket from another one of that kind. They wait in its receive buffer; what has no room
+ * there yet, a thread of its own goes on sending while the program reads.
+ *
+ * A program that has no such socket pays for one look at a number with each send.
+ */
+#undef _FORTIFY_SOURCE
+#include <errno.h>
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "answers/nldev.h"
+#include "answers/real.h"
+#include "base/base.h"
+
+enum {
+	FDS = 4096,            /* descriptors beyond get the kernel's socket */
+	REQUEST_BYTES = 16384,
+	SEND_LIMIT_S = 10,     /* for a program that does not read */
+};
+
+static _Atomic(uint64_t) ours[FDS / 64]; /* descriptors that such sockets have had */
+static atomic_bool any;
+
+static void mark(int fd)
+{
+	atomic_fetch_or(&ours[fd / 64], UINT64_C(1) << fd % 64);
+	atomic_store(&any, true);
+}
+
+/* The descriptor may have been closed, and be another socket's now. */
+static bool is_answered(int fd)
+{
+	int protocol = -1, domain = -1;
+	socklen_t bytes = sizeof(int);
+
+	if (vb_likely(!atomic_load_explicit(&any, memory_order_relaxed)) || fd < 0 || fd >= FDS ||
+	    !(atomic_load(&ours[fd / 64]) >> fd % 64 & 1))
+		return false;
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) && domain == AF_NETLINK &&
+	       !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) && protocol == NETLINK_USERSOCK;
+}
+
+EXPORT int socket(int domain, int type, int protocol)
+{
+	if (vb_likely(domain != AF_NETLINK || protocol != NETLINK_RDMA))
+		return REAL(socket)(domain, type, protocol);
+	int fd = REAL(socket)(domain, type, NETLINK_USERSOCK);
+	if (fd >= 0 && fd < FDS) {
+		mark(fd);
+		return fd;
+	}
+	if (fd >= 0)
+		close(fd);
+	return REAL(socket)(domain, type, protocol);
+}
+
+/* ---- answers under way ---- */
+
+struct delivery {
+	struct vb_reply reply;
+	size_t sent;
+	int fd;            /* the socket that they come from */
+	uint32_t port;
+};
+
+static void end_delivery(struct delivery *d)
+{
+	close(d->fd);
+	free(d->reply.bytes);
+	free(d);
+}
+
+/* Sends what is left, a message a datagram, as long as the socket takes it. Gives whether that was all, or nobody reads any more. */
+static bool deliver(struct delivery *d, int flags)
+{
+	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_pid = d->port };
+
+	while (d->sent < d->reply.used) {
+		const struct nlmsghdr *h = (const struct nlmsghdr *)(d->reply.bytes + d->sent);
+		ssize_t n = REAL(sendto)(d->fd, h, h->nlmsg_len, flags | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof(to));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return !(flags & MSG_DONTWAIT) || errno != EAGAIN;
+		d->sent += NLMSG_ALIGN(h->nlmsg_len);
+	}
+	return true;
+}
+
+static void *deliver_rest(void *arg)
+{
+	deliver(arg, 0);
+	end_delivery(arg);
+	return NULL;
+}
+
+/* The program's signals are not for this thread. False: there is none. */
+static bool deliver_later(struct delivery *d)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int err = pthread_create(&thread, &attr, deliver_rest, d);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return err == 0;
+}
+
+/* The address of a socket, which binds it if it has none yet. 0: it has none. */
+static uint32_t port_of(int fd)
+{
+	struct sockaddr_nl nl = { .nl_family = AF_NETLINK };
+	socklen_t bytes = sizeof(nl);
+
+	if (getsockname(fd, (struct sockaddr *)&nl, &bytes) == 0 && nl.nl_pid)
+		return nl.nl_pid;
+	nl = (struct sockaddr_nl){ .nl_family = AF_NETLINK };
+	bytes = sizeof(nl);
+	if (bind(fd, (struct sockaddr *)&nl, sizeof(nl)) == 0 && getsockname(fd, (struct sockaddr *)&nl, &bytes) == 0)
+		return nl.nl_pid;
+	return 0;
+}
+
+static pthread_mutex_t answering = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the kernel would do with a datagram of requests. */
+static ssize_t take(int fd, const void *requests, size_t bytes)
+{
+	struct delivery *d = calloc(1, sizeof(*d));
+	struct timeval limit = { .tv_sec = SEND_LIMIT_S };
+	int saved = errno;
+
+	if (!d) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	d->fd = REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK);
+	d->port = port_of(fd);
+	pthread_mutex_lock(&answering);
+	vb_nldev_answer(requests, bytes, d->port, &d->reply);
+	pthread_mutex_unlock(&answering);
+	if (d->fd < 0 || !d->port || d->reply.is_short ||
+	    setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
+		if (d->fd >= 0)
+			close(d->fd);
+		free(d->reply.bytes);
+		free(d);
+		errno = ENOBUFS;
+		return -1;
+	}
+	if (deliver(d, MSG_DONTWAIT) || !deliver_later(d))
+		end_delivery(d);
+	errno = saved;
+	return (ssize_t)bytes;
+}
+
+static void unlock_in_child(void)
+{
+	pthread_mutex_init(&answering, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
+/* ---- sending ---- */
+
+EXPORT ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(send)(fd, data, bytes, flags);
+}
+
+EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes)
+{
+	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(sendto)(fd, data, bytes, flags, to, to_bytes);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	uint8_t data[REQUEST_BYTES];
+	size_t bytes = 0;
+
+	if (vb_likely(!is_answered(fd)))
+		return REAL(sendmsg)(fd, m, flags);
+	for (size_t i = 0; i < m->msg_iovlen; i++) {
+		if (m->msg_iov[i].iov_len > sizeof(data) - bytes) {
+			errno = EMSGSIZE;
+			return -1;
+		}
+		memcpy(data + bytes, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+		bytes += m->msg_iov[i].iov_len;
+	}
+	return take(fd, data, bytes);
+}

@@ -1,0 +1,749 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "answers/nldev.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <linux/netlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <rdma/rdma_netlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "answers/ask.h"
+#include "base/base.h"
+
+enum {
+	PATIENCE_MS = 1000, /* for processes to say what they have */
+	MESSAGE_BYTES = 4096, /* a dump goes on in another message then */
+	PORT = 1, /* each device's only one */
+	MAX_DEVICES = 64,
+};
+
+/* ---- writing ---- */
+
+static void *add(struct vb_reply *r, size_t bytes)
+{
+	size_t padded = NLMSG_ALIGN(bytes);
+
+	if (r->room - r->used < padded) {
+		size_t room = 2 * r->room + padded + MESSAGE_BYTES;
+		uint8_t *grown = realloc(r->bytes, room);
+		if (!grown) {
+			r->is_short = true;
+			return NULL;
+		}
+		r->bytes = grown;
+		r->room = room;
+	}
+	void *at = memset(r->bytes + r->used, 0, padded);
+	r->used += padded;
+	return at;
+}
+
+static void put(struct vb_reply *r, unsigned type, const void *data, size_t bytes)
+{
+	struct nlattr *a = add(r, NLA_HDRLEN + bytes);
+
+	if (!a)
+		return;
+	*a = (struct nlattr){ .nla_len = (uint16_t)(NLA_HDRLEN + bytes), .nla_type = (uint16_t)type };
+	memcpy((uint8_t *)a + NLA_HDRLEN, data, bytes);
+}
+
+static void put_u8(struct vb_reply *r, unsigned type, uint8_t v) { put(r, type, &v, sizeof(v)); }
+static void put_u32(struct vb_reply *r, unsigned type, uint32_t v) { put(r, type, &v, sizeof(v)); }
+static void put_u64(struct vb_reply *r, unsigned type, uint64_t v) { put(r, type, &v, sizeof(v)); }
+static void put_text(struct vb_reply *r, unsigned type, const char *text) { put(r, type, text, strlen(text) + 1); }
+
+/* An attribute that holds others: what is put until its end. Gives where it begins. */
+static size_t begin(struct vb_reply *r, unsigned type)
+{
+	size_t at = r->used;
+
+	put(r, type, "", 0);
+	return at;
+}
+
+static void end(struct vb_reply *r, size_t at)
+{
+	if (!r->is_short)
+		((struct nlattr *)(r->bytes + at))->nla_len = (uint16_t)(r->used - at);
+}
+
+/* A request, and to whom the answer goes. */
+struct request {
+	const struct nlmsghdr *head;
+	const uint8_t *attributes[RDMA_NLDEV_ATTR_MAX]; /* payloads; NULL: not there */
+	uint16_t bytes[RDMA_NLDEV_ATTR_MAX];
+	uint32_t port;
+	bool is_dump;
+};
+
+static size_t begin_message(struct vb_reply *r, const struct request *q, uint16_t type, uint16_t flags)
+{
+	size_t at = r->used;
+	struct nlmsghdr *h = add(r, NLMSG_HDRLEN);
+
+	if (h)
+		*h = (struct nlmsghdr){ .nlmsg_type = type, .nlmsg_flags = flags, .nlmsg_seq = q->head->nlmsg_seq, .nlmsg_pid = q->port };
+	return at;
+}
+
+static void end_message(struct vb_reply *r, size_t at)
+{
+	if (!r->is_short)
+		((struct nlmsghdr *)(r->bytes + at))->nlmsg_len = (uint32_t)(r->used - at);
+}
+
+/* A message of the kind that was asked for. */
+static size_t begin_answer(struct vb_reply *r, const struct request *q)
+{
+	return begin_message(r, q, q->head->nlmsg_type, q->is_dump ? NLM_F_MULTI : 0);
+}
+
+static void done(struct vb_reply *r, const struct request *q)
+{
+	size_t at = begin_message(r, q, NLMSG_DONE, NLM_F_MULTI);
+
+	add(r, sizeof(int));
+	end_message(r, at);
+}
+
+/* error: 0 or a positive errno. */
+static void acknowledge(struct vb_reply *r, const struct request *q, int error)
+{
+	size_t at = begin_message(r, q, NLMSG_ERROR, 0);
+	struct nlmsgerr *e = add(r, sizeof(*e));
+
+	if (e)
+		*e = (struct nlmsgerr){ .error = -error, .msg = *q->head };
+	end_message(r, at);
+}
+
+/* ---- reading requests ---- */
+
+static void read_attributes(struct request *q)
+{
+	const uint8_t *at = (const uint8_t *)q->head + NLMSG_HDRLEN;
+	size_t left = q->head->nlmsg_len - NLMSG_HDRLEN;
+	struct nlattr a;
+
+	while (left >= sizeof(a)) {
+		memcpy(&a, at, sizeof(a));
+		if (a.nla_len < NLA_HDRLEN || a.nla_len > left)
+			return;
+		unsigned type = a.nla_type & NLA_TYPE_MASK;
+		if (type < RDMA_NLDEV_ATTR_MAX) {
+			q->attributes[type] = at + NLA_HDRLEN;
+			q->bytes[type] = (uint16_t)(a.nla_len - NLA_HDRLEN);
+		}
+		size_t step = NLA_ALIGN(a.nla_len);
+		if (step >= left)
+			return;
+		at += step;
+		left -= step;
+	}
+}
+
+static bool get_u32(const struct request *q, unsigned type, uint32_t *v)
+{
+	if (!q->attributes[type] || q->bytes[type] < sizeof(*v))
+		return false;
+	memcpy(v, q->attributes[type], sizeof(*v));
+	return true;
+}
+
+/* ---- devices, of the tree ---- */
+
+#define TREE "/sys/class/infiniband"
+
+struct device {
+	char name[64], interface[IF_NAMESIZE];
+	uint32_t index;       /* its interface's, from 0 on: it does not change while the device is there */
+	uint32_t interface_index;
+};
+
+struct devices {
+	struct device list[MAX_DEVICES];
+	unsigned count;
+};
+
+/* The first line of a file of a device, without its end; empty: there is none. */
+static void read_file(const struct device *d, const char *file, char *text, size_t room)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), TREE "/%s/%s", d->name, file);
+	FILE *f = fopen(path, "re");
+	*text = 0;
+	if (f) {
+		if (!fgets(text, (int)room, f))
+			*text = 0;
+		fclose(f);
+	}
+	text[strcspn(text, "\n")] = 0;
+}
+
+static uint64_t read_number(const struct device *d, const char *file)
+{
+	char text[64];
+
+	read_file(d, file, text, sizeof(text));
+	return strtoull(text, NULL, 0);
+}
+
+/* "0276:62ff:fe00:0001", most significant first. */
+static uint64_t read_guid(const struct device *d, const char *file)
+{
+	char text[64];
+	unsigned part[4] = { 0 };
+
+	read_file(d, file, text, sizeof(text));
+	sscanf(text, "%x:%x:%x:%x", &part[0], &part[1], &part[2], &part[3]);
+	return (uint64_t)part[0] << 48 | (uint64_t)part[1] << 32 | (uint64_t)part[2] << 16 | part[3];
+}
+
+/* Calls each with the name of each file of a folder, but for those that begin with a dot. */
+static void list_folder(const char *path, void (*each)(const char *name, void *arg), void *arg)
+{
+	DIR *folder = opendir(path);
+	const struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (entry->d_name[0] != '.')
+			each(entry->d_name, arg);
+	if (folder)
+		closedir(folder);
+}
+
+static void take_interface(const char *name, void *arg)
+{
+	struct device *d = arg;
+
+	snprintf(d->interface, sizeof(d->interface), "%.*s", (int)sizeof(d->interface) - 1, name);
+	d->interface_index = if_nametoindex(d->interface);
+}
+
+static void take_device(const char *name, void *arg)
+{
+	struct devices *all = arg;
+	struct device *d = &all->list[all->count];
+	char path[256];
+
+	if (all->count == MAX_DEVICES)
+		return;
+	*d = (struct device){ .index = 0 };
+	snprintf(d->name, sizeof(d->name), "%.*s", (int)sizeof(d->name) - 1, name);
+	snprintf(path, sizeof(path), TREE "/%s/device/net", d->name);
+	list_folder(path, take_interface, d);
+	if (!d->interface_index)
+		return;
+	d->index = d->interface_index - 1;
+	all->count++;
+}
+
+static int by_index(const void *a, const void *b)
+{
+	const struct device *x = a, *y = b;
+
+	return (x->index > y->index) - (x->index < y->index);
+}
+
+static void find_devices(struct devices *all)
+{
+	all->count = 0;
+	list_folder(TREE, take_device, all);
+	qsort(all->list, all->count, sizeof(all->list[0]), by_index);
+}
+
+static bool is_infiniband(const struct device *d)
+{
+	char text[32];
+
+	read_file(d, "ports/1/link_layer", text, sizeof(text));
+	return strcmp(text, "InfiniBand") == 0;
+}
+
+static void put_handle(struct vb_reply *r, const struct device *d)
+{
+	put_u32(r, RDMA_NLDEV_ATTR_DEV_INDEX, d->index);
+	put_text(r, RDMA_NLDEV_ATTR_DEV_NAME, d->name);
+}
+
+static int put_device(struct vb_reply *r, const struct device *d)
+{
+	char text[64];
+
+	put_handle(r, d);
+	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	read_file(d, "fw_ver", text, sizeof(text));
+	if (*text)
+		put_text(r, RDMA_NLDEV_ATTR_FW_VERSION, text);
+	put_u64(r, RDMA_NLDEV_ATTR_NODE_GUID, read_guid(d, "node_guid"));
+	put_u64(r, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, read_guid(d, "sys_image_guid"));
+	put_u8(r, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, (uint8_t)read_number(d, "node_type"));
+	put_text(r, RDMA_NLDEV_ATTR_DEV_PROTOCOL, is_infiniband(d) ? "ib" : "roce");
+	return 0;
+}
+
+/* The subnet prefix of a default GID. */
+static const uint64_t SUBNET_PREFIX = 0xfe80000000000000;
+
+static int put_port(struct vb_reply *r, const struct device *d)
+{
+	put_handle(r, d);
+	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	if (is_infiniband(d)) {
+		put_u64(r, RDMA_NLDEV_ATTR_CAP_FLAGS, read_number(d, "ports/1/cap_mask"));
+		put_u64(r, RDMA_NLDEV_ATTR_SUBNET_PREFIX, SUBNET_PREFIX);
+		put_u32(r, RDMA_NLDEV_ATTR_LID, (uint32_t)read_number(d, "ports/1/lid"));
+		put_u32(r, RDMA_NLDEV_ATTR_SM_LID, (uint32_t)read_number(d, "ports/1/sm_lid"));
+		put_u8(r, RDMA_NLDEV_ATTR_LMC, (uint8_t)read_number(d, "ports/1/lid_mask_count"));
+	}
+	put_u8(r, RDMA_NLDEV_ATTR_PORT_STATE, (uint8_t)read_number(d, "ports/1/state"));
+	put_u8(r, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)read_number(d, "ports/1/phys_state"));
+	put_u32(r, RDMA_NLDEV_ATTR_NDEV_INDEX, d->interface_index);
+	put_text(r, RDMA_NLDEV_ATTR_NDEV_NAME, d->interface);
+	return 0;
+}
+
+struct counting {
+	struct vb_reply *reply;
+	const struct device *device;
+};
+
+static void put_counter(const char *name, void *arg)
+{
+	const struct counting *c = arg;
+	char file[288];
+
+	snprintf(file, sizeof(file), "ports/1/hw_counters/%s", name);
+	size_t entry = begin(c->reply, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY);
+	put_text(c->reply, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME, name);
+	put_u64(c->reply, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE, read_number(c->device, file));
+	end(c->reply, entry);
+}
+
+static int put_counters(struct vb_reply *r, const struct device *d)
+{
+	struct counting c = { r, d };
+	char path[256];
+
+	put_handle(r, d);
+	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	size_t table = begin(r, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+	snprintf(path, sizeof(path), TREE "/%s/ports/1/hw_counters", d->name);
+	list_folder(path, put_counter, &c);
+	end(r, table);
+	return 0;
+}
+
+/* ---- resources, of the user's processes ---- */
+
+/* Serials are a process's own; with its slot they are as the kernel's, unique. */
+static uint32_t number_of(const struct process *p, uint64_t serial)
+{
+	return p->slot << 20 | (uint32_t)(serial & 0xfffff);
+}
+
+static void put_qp(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_qp *qp = record;
+	bool is_connected = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_UC;
+
+	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_LQPN, qp->qpn);
+	if (is_connected) {
+		put_u32(r, RDMA_NLDEV_ATTR_RES_RQPN, qp->peer_qpn);
+		put_u32(r, RDMA_NLDEV_ATTR_RES_RQ_PSN, qp->rq_psn);
+		put_u8(r, RDMA_NLDEV_ATTR_RES_PATH_MIG_STATE, IBV_MIG_MIGRATED);
+	}
+	put_u32(r, RDMA_NLDEV_ATTR_RES_SQ_PSN, qp->sq_psn);
+	put_u8(r, RDMA_NLDEV_ATTR_RES_TYPE, (uint8_t)qp->type);
+	put_u8(r, RDMA_NLDEV_ATTR_RES_STATE, (uint8_t)qp->state);
+	if (qp->pd)
+		put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, qp->pd));
+}
+
+static void put_cq(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_cq *cq = record;
+
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CQE, cq->capacity);
+	put_u64(r, RDMA_NLDEV_ATTR_RES_USECNT, cq->users);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CQN, number_of(p, cq->serial));
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, cq->context));
+}
+
+/* Keys are for those who may administer the network, as the kernel has it. */
+static void put_mr(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_mr *mr = record;
+
+	if (geteuid() == 0) {
+		put_u32(r, RDMA_NLDEV_ATTR_RES_RKEY, mr->key);
+		put_u32(r, RDMA_NLDEV_ATTR_RES_LKEY, mr->key);
+	}
+	put_u64(r, RDMA_NLDEV_ATTR_RES_MRLEN, mr->length);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_MRN, number_of(p, mr->key >> 8));
+	put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, mr->pd));
+}
+
+static void put_pd(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_pd *pd = record;
+
+	put_u64(r, RDMA_NLDEV_ATTR_RES_USECNT, pd->users);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, pd->number));
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, pd->context));
+}
+
+static void put_address(struct vb_reply *r, unsigned type, const uint8_t ip[16], uint32_t scope, uint16_t port)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct sockaddr_storage a = { .ss_family = AF_INET6 };
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&a;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a;
+
+	if (memcmp(ip, mapped, sizeof(mapped)) == 0) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		memcpy(&v4->sin_addr, ip + sizeof(mapped), sizeof(v4->sin_addr));
+	} else {
+		v6->sin6_port = htons(port);
+		v6->sin6_scope_id = scope;
+		memcpy(&v6->sin6_addr, ip, sizeof(v6->sin6_addr));
+	}
+	put(r, type, &a, sizeof(a));
+}
+
+static void put_cm_id(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_cm_id *id = record;
+
+	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
+	if (id->qpn)
+		put_u32(r, RDMA_NLDEV_ATTR_RES_LQPN, id->qpn);
+	put_u8(r, RDMA_NLDEV_ATTR_RES_TYPE, (uint8_t)id->qp_type);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_PS, id->port_space);
+	put_u8(r, RDMA_NLDEV_ATTR_RES_STATE, (uint8_t)id->kernel_state);
+	put_address(r, RDMA_NLDEV_ATTR_RES_SRC_ADDR, id->source, id->source_scope, id->source_port);
+	put_address(r, RDMA_NLDEV_ATTR_RES_DST_ADDR, id->destination, id->destination_scope, id->destination_port);
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CM_IDN, number_of(p, id->serial));
+}
+
+static void put_context(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_device *context = record;
+
+	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, context->serial));
+}
+
+static void put_srq(struct vb_reply *r, const struct process *p, const void *record)
+{
+	const struct vb_record_srq *srq = record;
+
+	put_u32(r, RDMA_NLDEV_ATTR_RES_SRQN, number_of(p, srq->serial));
+	put_u8(r, RDMA_NLDEV_ATTR_RES_TYPE, srq->number ? IBV_SRQT_XRC : IBV_SRQT_BASIC);
+	if (srq->pd)
+		put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, srq->pd));
+}
+
+static uint32_t qp_number(const struct process *p, const void *record) { return ((const struct vb_record_qp *)record)->qpn; }
+static uint32_t mr_number(const struct process *p, const void *record) { return number_of(p, ((const struct vb_record_mr *)record)->key >> 8); }
+static uint32_t pd_number(const struct process *p, const void *record) { return number_of(p, ((const struct vb_record_pd *)record)->number); }
+
+/* Of what has its serial right behind the head. */
+static uint32_t serial_number(const struct process *p, const void *record)
+{
+	uint64_t serial;
+
+	memcpy(&serial, (const uint8_t *)record + sizeof(struct vb_record), sizeof(serial));
+	return number_of(p, serial);
+}
+_Static_assert(offsetof(struct vb_record_cq, serial) == sizeof(struct vb_record) &&
+	offsetof(struct vb_record_srq, serial) == sizeof(struct vb_record) &&
+	offsetof(struct vb_record_cm_id, serial) == sizeof(struct vb_record) &&
+	offsetof(struct vb_record_device, serial) == sizeof(struct vb_record), "layout");
+
+enum { NO_DEVICE = -1 };
+
+static const struct resource {
+	const char *name; /* in the summary, whose order is the table's */
+	enum vb_record_kind kind;
+	int device;       /* offset of its device's name; NO_DEVICE: of its domain */
+	unsigned command, table, entry, id; /* RDMA_NLDEV_*; id is what one is asked for by */
+	uint32_t (*number)(const struct process *p, const void *record);
+	void (*put)(struct vb_reply *r, const struct process *p, const void *record);
+} resources[] = {
+#define ROW(text, record_kind, where, word, numbered, putter) \
+	{ text, VB_RECORD_##record_kind, where, RDMA_NLDEV_CMD_RES_##word##_GET, RDMA_NLDEV_ATTR_RES_##word, \
+	  RDMA_NLDEV_ATTR_RES_##word##_ENTRY, RDMA_NLDEV_ATTR_RES_##numbered, putter
+	ROW("pd", PD, offsetof(struct vb_record_pd, device), PD, PDN, pd_number), put_pd },
+	ROW("cq", CQ, offsetof(struct vb_record_cq, device), CQ, CQN, serial_number), put_cq },
+	ROW("qp", QP, offsetof(struct vb_record_qp, device), QP, LQPN, qp_number), put_qp },
+	ROW("cm_id", CM_ID, offsetof(struct vb_record_cm_id, device), CM_ID, CM_IDN, serial_number), put_cm_id },
+	ROW("mr", MR, NO_DEVICE, MR, MRN, mr_number), put_mr },
+	ROW("ctx", DEVICE, offsetof(struct vb_record_device, name), CTX, CTXN, serial_number), put_context },
+	ROW("srq", SRQ, offsetof(struct vb_record_srq, device), SRQ, SRQN, serial_number), put_srq },
+#undef ROW
+};
+
+static bool is_named(const char *found, const struct device *d)
+{
+	return strncmp(found, d->name, sizeof(d->name)) == 0;
+}
+
+static bool domain_is_of(const struct process *p, uint32_t number, const struct device *d)
+{
+	const struct vb_record_pd *pd;
+	size_t at = 0;
+
+	while ((pd = process_next(p, &at, VB_RECORD_PD)))
+		if (pd->number == number)
+			return is_named(pd->device, d);
+	return false;
+}
+
+/* Is the record of the device? What process_next gave last does not outlast the search for a domain, so it is kept by the caller. */
+static bool is_of(const struct resource *what, const struct process *p, const void *record, const struct device *d)
+{
+	if (what->device != NO_DEVICE)
+		return is_named((const char *)record + what->device, d);
+	return domain_is_of(p, ((const struct vb_record_mr *)record)->pd, d);
+}
+
+struct resource_walk {
+	const struct processes *all;
+	const struct resource *what;
+	const struct device *device;
+	const struct process *process; /* whose the record is */
+	_Alignas(8) uint8_t record[VB_RECORD_MAX];
+	unsigned next;
+	size_t at;
+};
+
+/* The next resource of a device, into w->process and w->record. */
+static bool next_resource(struct resource_walk *w)
+{
+	for (; w->next < w->all->count; w->next++, w->at = 0) {
+		const struct vb_record *found;
+		w->process = &w->all->list[w->next];
+		while ((found = process_next(w->process, &w->at, w->what->kind))) {
+			memcpy(w->record, found, sizeof(w->record));
+			if (is_of(w->what, w->process, w->record, w->device))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void ask_processes(struct processes *all, uint32_t kinds)
+{
+	processes_find(all);
+	processes_ask(all, kinds, PATIENCE_MS);
+}
+
+static void put_resource(struct vb_reply *r, const struct resource_walk *w)
+{
+	w->what->put(r, w->process, w->record);
+	if (w->process->pid > 0)
+		put_u32(r, RDMA_NLDEV_ATTR_RES_PID, (uint32_t)w->process->pid);
+}
+
+/* All of a device, so many to a message. */
+static void dump_resources(struct vb_reply *r, const struct request *q, struct resource_walk *w)
+{
+	bool more = next_resource(w);
+
+	while (more && !r->is_short) {
+		size_t message = begin_answer(r, q);
+		put_handle(r, w->device);
+		size_t table = begin(r, w->what->table);
+		for (; more && r->used - message < MESSAGE_BYTES / 2; more = next_resource(w)) {
+			size_t entry = begin(r, w->what->entry);
+			put_resource(r, w);
+			end(r, entry);
+		}
+		end(r, table);
+		end_message(r, message);
+	}
+}
+
+/* Answers a request of a kind of resource: a dump, or the one that it names. 0 or an errno. */
+static int answer_resources(struct vb_reply *r, const struct request *q, const struct resource *what, const struct device *d)
+{
+	struct processes all;
+	struct resource_walk w = { .all = &all, .what = what, .device = d };
+	uint32_t number, port;
+	int error = ENOENT;
+
+	if (get_u32(q, RDMA_NLDEV_ATTR_PORT_INDEX, &port) && port != PORT)
+		return EINVAL;
+	if (!q->is_dump && !get_u32(q, what->id, &number))
+		return EINVAL;
+	ask_processes(&all, 1u << what->kind | 1u << VB_RECORD_PD);
+	if (q->is_dump) {
+		dump_resources(r, q, &w);
+		error = 0;
+	}
+	while (error && next_resource(&w)) {
+		if (what->number(w.process, w.record) != number)
+			continue;
+		size_t message = begin_answer(r, q);
+		put_handle(r, d);
+		put_resource(r, &w);
+		end_message(r, message);
+		error = 0;
+	}
+	processes_free(&all);
+	return error;
+}
+
+static int put_summary(struct vb_reply *r, const struct device *d)
+{
+	struct processes all;
+	uint32_t kinds = 0;
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++)
+		kinds |= 1u << resources[i].kind;
+	ask_processes(&all, kinds);
+	put_handle(r, d);
+	size_t table = begin(r, RDMA_NLDEV_ATTR_RES_SUMMARY);
+	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++) {
+		struct resource_walk w = { .all = &all, .what = &resources[i], .device = d };
+		uint64_t count = 0;
+		while (next_resource(&w))
+			count++;
+		size_t entry = begin(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY);
+		put_text(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, resources[i].name);
+		put_u64(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, count);
+		end(r, entry);
+	}
+	end(r, table);
+	processes_free(&all);
+	return 0;
+}
+
+/* ---- requests ---- */
+
+/* Each device sees its network namespace's own; a forked child keeps what its parent registered. */
+static void put_system(struct vb_reply *r, const struct request *q)
+{
+	size_t message = begin_answer(r, q);
+
+	put_u8(r, RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 0);
+	put_u8(r, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
+	end_message(r, message);
+}
+
+typedef int put_fn(struct vb_reply *r, const struct device *d);
+
+/* One message of the device, or of each. */
+static int answer_devices(struct vb_reply *r, const struct request *q, const struct devices *all, const struct device *d, put_fn *put_it)
+{
+	uint32_t port;
+
+	if (!q->is_dump && !d)
+		return EINVAL;
+	if (get_u32(q, RDMA_NLDEV_ATTR_PORT_INDEX, &port) && port != PORT)
+		return EINVAL;
+	for (unsigned i = 0; i < all->count; i++) {
+		if (d && d != &all->list[i])
+			continue;
+		size_t message = begin_answer(r, q);
+		put_it(r, &all->list[i]);
+		end_message(r, message);
+	}
+	return 0;
+}
+
+static const struct device *device_asked_for(const struct request *q, const struct devices *all)
+{
+	uint32_t index;
+
+	for (unsigned i = 0; get_u32(q, RDMA_NLDEV_ATTR_DEV_INDEX, &index) && i < all->count; i++)
+		if (all->list[i].index == index)
+			return &all->list[i];
+	return NULL;
+}
+
+/* 0 or an errno. */
+static int answer_command(struct vb_reply *r, const struct request *q, unsigned command)
+{
+	struct devices all;
+
+	find_devices(&all);
+	const struct device *d = device_asked_for(q, &all);
+	if (q->attributes[RDMA_NLDEV_ATTR_DEV_INDEX] && !d)
+		return EINVAL;
+	switch (command) {
+	case RDMA_NLDEV_CMD_GET:
+		return answer_devices(r, q, &all, d, put_device);
+	case RDMA_NLDEV_CMD_PORT_GET:
+		return answer_devices(r, q, &all, d, put_port);
+	case RDMA_NLDEV_CMD_RES_GET:
+		return answer_devices(r, q, &all, d, put_summary);
+	case RDMA_NLDEV_CMD_STAT_GET:
+		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES]) /* counters that are bound to queue pairs: none ever is */
+			return q->is_dump ? 0 : EOPNOTSUPP;
+		return answer_devices(r, q, &all, d, put_counters);
+	case RDMA_NLDEV_CMD_SYS_GET:
+		put_system(r, q);
+		return 0;
+	case RDMA_NLDEV_CMD_SET:
+	case RDMA_NLDEV_CMD_NEWLINK:
+	case RDMA_NLDEV_CMD_DELLINK:
+	case RDMA_NLDEV_CMD_SYS_SET:
+	case RDMA_NLDEV_CMD_STAT_SET:
+	case RDMA_NLDEV_CMD_STAT_DEL:
+		return EPERM;
+	}
+	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++)
+		if (resources[i].command == command)
+			return d ? answer_resources(r, q, &resources[i], d) : EINVAL;
+	return EOPNOTSUPP;
+}
+
+static void answer(struct vb_reply *r, const struct request *q)
+{
+	int error = EINVAL;
+	size_t before = r->used;
+
+	if (RDMA_NL_GET_CLIENT(q->head->nlmsg_type) == RDMA_NL_NLDEV)
+		error = answer_command(r, q, RDMA_NL_GET_OP(q->head->nlmsg_type));
+	if (error)
+		r->used = before;
+	if (error || (!q->is_dump && (q->head->nlmsg_flags & NLM_F_ACK)))
+		acknowledge(r, q, error);
+	else if (q->is_dump)
+		done(r, q);
+}
+
+void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply)
+{
+	const uint8_t *at = requests;
+	_Alignas(struct nlmsghdr) uint8_t room[MESSAGE_BYTES];
+
+	while (bytes >= NLMSG_HDRLEN) {
+		struct request q = { .head = (const struct nlmsghdr *)room, .port = port };
+		struct nlmsghdr head;
+		memcpy(&head, at, sizeof(head));
+		if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > bytes || head.nlmsg_len > sizeof(room))
+			return;
+		memcpy(room, at, head.nlmsg_len);
+		q.is_dump = (head.nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+		read_attributes(&q);
+		if ((head.nlmsg_flags & NLM_F_REQUEST) && head.nlmsg_type >= NLMSG_MIN_TYPE)
+			answer(reply, &q);
+		size_t step = NLMSG_ALIGN(head.nlmsg_len);
+		if (step >= bytes)
+			return;
+		at += step;
+		bytes -= step;
+	}
+}

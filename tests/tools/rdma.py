@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""rdma(8), unmodified, under `verbatim run`: what it shows is what is there; and requests that it would not make.
+
+usage: rdma.py BUILD_DIR [PATTERN]
+"""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import paths  # noqa: F401
+import harness
+import look
+from look import BUILD, LIMIT_S, VERBATIM, Failure, expect, pinging, running, shown, verbatim, wait_for
+
+CASES = []
+MANY = 700
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def rdma(*args, status=0, user=()):
+    done = subprocess.run([*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    expect(done.returncode, status, f"exit status of rdma {' '.join(args)} ({done.stderr.strip()})")
+    return done.stdout if status == 0 else done.stderr
+
+
+def rows(*args, **options):
+    """In JSON; some versions print nothing for an empty list, and some print one list more."""
+    text = rdma("-j", *args, **options).strip()
+    found = json.loads(text) if text else []
+    return [row for row in found if row]
+
+
+def of_process(pid, *args):
+    return [row for row in rows(*args) if row.get("pid") == pid]
+
+
+@case
+def devices__are_those_of_the_tree():
+    tree = verbatim("run", "ls", "/sys/class/infiniband").split()
+    expect(sorted(row["ifname"] for row in rows("dev")), sorted(tree), "devices")
+    device = next(row for row in rows("dev") if row["ifname"] == "vb_lo")
+    guid = verbatim("run", "cat", "/sys/class/infiniband/vb_lo/node_guid").strip()
+    expect((device["node_type"], device["node_guid"]), ("ca", guid), "vb_lo")
+    expect([row["ifname"] for row in rows("dev", "show", "vb_lo")], ["vb_lo"], "one device")
+    rdma("dev", "show", "vb_nothing", status=1)
+
+
+@case
+def links__name_their_interfaces():
+    link = next(row for row in rows("link") if row["ifname"] == "vb_lo")
+    expect((link["port"], link["state"], link["physical_state"], link["netdev"], link["netdev_index"]),
+           (1, "ACTIVE", "LINK_UP", "lo", 1), "the link of vb_lo")
+    expect([row["netdev"] for row in rows("link", "show", "vb_lo/1")], ["lo"], "one link")
+
+
+@case
+def resources__of_two_processes():
+    with pinging() as (server, client):
+        for pid in server, client:
+            ours = shown(pid)
+            qp, = of_process(pid, "resource", "show", "qp")
+            expect((qp["ifname"], qp["lqpn"], qp["rqpn"], qp["type"], qp["state"]),
+                   ("vb_lo", int(ours["qps"][0]["qpn"], 16), int(ours["qps"][0]["peer_qpn"], 16), "RC", "RTS"), "the queue pair")
+            expect(qp["comm"], "rping", "the program")
+            cq, = of_process(pid, "resource", "show", "cq")
+            expect(cq["cqe"], ours["cqs"][0]["capacity"], "entries of the completion queue")
+            regions = of_process(pid, "resource", "show", "mr")
+            expect(sorted(mr["mrlen"] for mr in regions), sorted(mr["bytes"] for mr in ours["mrs"]), "lengths of regions")
+            domains = of_process(pid, "resource", "show", "pd")
+            expect(len(domains), len(ours["pds"]), "domains")
+            expect({mr["pdn"] for mr in regions} | {qp["pdn"]} <= {pd["pdn"] for pd in domains}, True, "domains are known")
+            expect(cq["ctxn"] in {ctx["ctxn"] for ctx in of_process(pid, "resource", "show", "ctx")}, True, "the context is known")
+        state = [sorted(row["state"] for row in of_process(pid, "resource", "show", "cm_id")) for pid in (server, client)]
+        expect(state, [["CONNECT", "LISTEN"], ["CONNECT"]], "identifiers")
+        listening = next(row for row in of_process(server, "resource", "show", "cm_id") if row["state"] == "LISTEN")
+        source = listening["src-addr"], str(listening.get("src-port", ""))  # versions differ in what the port is behind
+        expect((listening["ps"], ":".join(filter(None, source))), ("TCP", "127.0.0.1:7475"), "who listens")
+
+
+@case
+def resources__one_and_the_sum():
+    with pinging() as (server, _):
+        qp, = of_process(server, "resource", "show", "qp")
+        found = rows("resource", "show", "qp", "link", "vb_lo/1", "lqpn", str(qp["lqpn"]))
+        expect([row["lqpn"] for row in found], [qp["lqpn"]], "the queue pair asked for")
+        total = next(row for row in rows("resource") if row["ifname"] == "vb_lo")
+        expect((total["qp"], total["cq"], total["cm_id"]), (2, 2, 3), "counts")
+    total = next(row for row in rows("resource") if row["ifname"] == "vb_lo")
+    expect((total["qp"], total["mr"], total["ctx"]), (0, 0, 0), "counts when nothing runs")
+
+
+@case
+def resources__more_than_a_socket_holds():
+    flood = f"ib_write_bw -F -d vb_lo -x 0 -p 18598 -q {MANY} -t 4 -D 600"
+    if harness.missing_programs(flood):
+        return "ib_write_bw is needed"
+    with running(flood, flood + " 127.0.0.1") as pids:
+        def ready():
+            return len(of_process(pids[1], "resource", "show", "qp")) == MANY
+        wait_for(ready, f"{MANY} queue pairs")
+        found = [row["lqpn"] for row in rows("resource", "show", "qp")]
+        expect((len(found), len(set(found))), (2 * MANY, 2 * MANY), "queue pairs of both")
+    return None
+
+
+@case
+def statistics__are_the_counters_of_the_tree():
+    names = set(verbatim("run", "ls", "/sys/class/infiniband/vb_lo/ports/1/hw_counters").split())
+    link = next(row for row in rows("statistic", "show", "link") if row["ifname"] == "vb_lo")
+    expect(names <= set(link), True, f"counters {sorted(names)}")
+    expect(rows("statistic", "qp"), [], "counters of queue pairs")
+
+
+@case
+def changes__are_refused():
+    for change in (("dev", "set", "vb_lo", "name", "other"), ("link", "add", "rxe0", "type", "rxe", "netdev", "lo"),
+                   ("link", "delete", "vb_lo"), ("system", "set", "netns", "shared")):
+        expect("not permitted" in rdma(*change, status=1), True, f"refusal of {' '.join(change)}")
+    expect("vb_lo" in [row["ifname"] for row in rows("dev")], True, "the device is still there")
+
+
+@case
+def resources__of_another_user():
+    other = ("setpriv", "--reuid", str(look.OTHER_USER), "--clear-groups")
+    if os.geteuid() != 0 or subprocess.run([*other, "true"], check=False).returncode:
+        return "there is no other user to be"
+    with pinging() as (server, _):
+        expect(len(of_process(server, "resource", "show", "mr")) > 0, True, "regions that the user sees")
+        expect(rows("resource", "show", "mr", user=other), [], "regions that another sees")
+        expect("vb_lo" in [row["ifname"] for row in rows("dev", user=other)], True, "another user's device")
+    shutil.rmtree(f"/dev/shm/verbatim-{look.OTHER_USER}", ignore_errors=True)
+    return None
+
+
+# Requests by hand, in a process under `verbatim run`. Prints the types of the messages that come, and errors.
+RAW = """
+import json, socket, struct, sys
+NLDEV = 5
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
+s.bind((0, 0))
+s.settimeout(0.3)
+found = []
+for request in json.loads(sys.stdin.read()):
+    s.send(bytes.fromhex(request))
+    said = []
+    try:
+        while True:
+            data = s.recv(65536)
+            length, kind, flags, seq, port = struct.unpack_from("=IHHII", data)
+            said.append([kind, struct.unpack_from("=i", data, 16)[0] if kind == 2 else 0, length == len(data), seq, port == s.getsockname()[0]])
+    except TimeoutError:
+        pass
+    found.append(said)
+print(json.dumps(found))
+"""
+
+
+def message(command, flags, body=b"", client=5, length=None):
+    return struct.pack("=IHHII", 16 + len(body) if length is None else length, client << 10 | command, flags, 77, 0) + body
+
+
+def attribute(kind, value, length=None):
+    return struct.pack("=HH", 4 + len(value) if length is None else length, kind) + value
+
+
+@case
+def requests__of_any_shape():
+    request, ack, dump = 1, 4, 0x300
+    get, qps = 1, 10
+    wanted = {
+        "a header cut short": (message(get, request)[:12], []),
+        "longer than it is": (message(get, request | dump, length=4000), []),
+        "shorter than a header": (message(get, request | dump, length=8), []),
+        "no request": (message(get, dump), []),
+        "no device": (message(get, request | ack), [(2, -22)]),
+        "a device that is not there": (message(get, request | ack, attribute(1, struct.pack("=I", 999))), [(2, -22)]),
+        "a port that is not there": (message(qps, request | dump, attribute(1, struct.pack("=I", 0)) + attribute(3, struct.pack("=I", 9))),
+                                     [(2, -22)]),
+        "an attribute beyond the end": (message(get, request | ack, attribute(1, b"\0\0\0\0", length=400)), [(2, -22)]),
+        "an attribute without a value": (message(get, request | ack, attribute(1, b"")), [(2, -22)]),
+        "an attribute of length 0": (message(get, request | ack, attribute(1, b"\0\0\0\0", length=0)), [(2, -22)]),
+        "another client": (message(get, request | ack, client=4), [(2, -22)]),
+        "a command that is not there": (message(200, request | ack), [(2, -95)]),
+        "one that is right": (message(get, request | ack, attribute(1, struct.pack("=I", 0))), [(5 << 10 | get, 0), (2, 0)]),
+        "two in a datagram": (message(get, request | ack, client=4) * 2, [(2, -22)] * 2),
+        "all queue pairs of none": (message(qps, request | dump, attribute(1, struct.pack("=I", 0))), [(3, 0)]),
+    }
+    done = subprocess.run([VERBATIM, "run", sys.executable, "-c", RAW], input=json.dumps([raw.hex() for raw, _ in wanted.values()]),
+                          capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    if done.returncode:
+        raise Failure(done.stderr.strip()[-300:])
+    for (name, (_, answers)), said in zip(wanted.items(), json.loads(done.stdout)):
+        expect([(kind, error) for kind, error, *_ in said], answers, name)
+        expect(all(is_whole and seq == 77 and is_for_us for _, _, is_whole, seq, is_for_us in said), True, f"{name}: lengths and addresses")
+
+
+if __name__ == "__main__":
+    harness.isolate()
+    harness.require_library(BUILD)
+    if harness.missing_programs("rping", "rdma"):
+        print("1..0 # SKIP rping and rdma are needed")
+        sys.exit(77)
+    look.LOGS = harness.log_directory(BUILD, "rdma")
+    sys.exit(look.run_cases(CASES))
