@@ -17,7 +17,7 @@
 #include "base/base.h"
 
 enum {
-	PATIENCE_MS = 1000, /* for processes to say what they have */
+	PATIENCE_MS = 3000, /* for processes to say what they have; only one that is stopped needs it all */
 	MESSAGE_BYTES = 4096, /* a dump goes on in another message then */
 	PORT = 1, /* each device's only one */
 	MAX_DEVICES = 64,
