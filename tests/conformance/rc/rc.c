@@ -171,13 +171,18 @@ void rc_finish(struct end *e)
 
 /* ---- connection ---- */
 
-/* Another one for each connection of a queue pair: what a network still has of the last one must not fit into the next. */
+/*
+ * Another one for each connection of a queue pair: what a network still has of the last ones must not fit into the next. So any sixteen in
+ * a row are at least 2^20 apart, more than a connection uses. (A hash of the number is not enough: once in a thousand connections it
+ * is near the last one.)
+ */
 static _Atomic(uint32_t) connections[1024];
 
 uint32_t rc_psn(const struct ibv_qp *qp, const struct end *e)
 {
+	enum { APART = 0x110000 };
 	uint32_t nth = connections[qp->qp_num % 1024];
-	return rc_hash(e->seed + qp->qp_num + e->passive + ((uint64_t)nth << 32)) & 0xffffff;
+	return (rc_hash(e->seed + qp->qp_num + e->passive) + nth * APART) & 0xffffff;
 }
 
 struct card rc_swap_cards(struct end *e, struct ibv_qp *qp)
