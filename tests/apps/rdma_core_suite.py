@@ -3,9 +3,10 @@
 """rdma-core's own test-suite, as Debian's python3-pyverbs brings it, on this library.
 
 All modules run in one process under `verbatim run`; a test that crashes or hangs is recorded as such, and what is left of each module
-goes on in a process of its own. The result is compared, test by test and in both directions, with rdma-core-expected.txt
-beside this file: a test that fails is a failure, and so is one that is skipped, or passes, against what is written
-there. The table per module is left in BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt.
+goes on in a process of its own. The result is compared, test by test and in both directions, with what is expected of this release of
+rdma-core, rdma-core/RELEASE.txt beside this file: a test that fails is a failure, and so is one that is skipped, or passes, against what
+is written there. Of another release the nearest earlier one's expectations are taken: tests that these do not have are new, and no
+failures, whatever they give. The table per module is left in BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt.
 usage: rdma_core_suite.py BUILD_DIR [--update] [--device DEV --gid N] [PATTERN...]
 """
 import argparse
@@ -27,7 +28,7 @@ import harness
 SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
 PYTHON = "/usr/bin/python3"                       # the one that Debian's pyverbs is built for
 HERE = pathlib.Path(__file__).resolve().parent
-EXPECTED = HERE / "rdma-core-expected.txt"
+EXPECTED = HERE / "rdma-core"
 VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
 MACHINE = re.compile(r"huge pages|dmabuf|root")   # reasons to skip that depend on the machine, not on the library
 TEST_LIMIT_S = 120.0
@@ -146,22 +147,26 @@ def table(results, vendor):
     return "\n".join(lines) + "\n"
 
 
-def read_expected():
-    expected = {}
-    if EXPECTED.exists():
-        for line in EXPECTED.read_text(encoding="utf-8").splitlines():
-            if line and not line.startswith("#"):
-                status, test = line.split()
-                expected[test] = status
-    return expected
+def release():
+    """The suite's release of rdma-core, such as 44."""
+    said = subprocess.run(["dpkg-query", "--show", "--showformat=${Version}", "python3-pyverbs"], capture_output=True, text=True, check=True)
+    return int(re.match(r"(?:\d+:)?(\d+)", said.stdout).group(1))
 
 
-def write_expected(results):
-    lines = ["# What rdma-core 44's test-suite gives on this library, one test a line; rdma_core_suite.py --update."]
+def read_expected(number):
+    """What is expected of a release, and the release that this is about."""
+    known = sorted(int(path.stem) for path in EXPECTED.glob("*.txt"))
+    about = max((r for r in known if r <= number), default=known[0])
+    rows = (line.split() for line in (EXPECTED / f"{about}.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return {test: status for status, test in rows}, about
+
+
+def write_expected(results, number):
+    lines = [f"# What rdma-core {number}'s test-suite gives on this library, one test a line; rdma_core_suite.py --update."]
     for test, (status, reason) in sorted(results.items()):
         either = status == "skipped" and MACHINE.search(reason)
         lines.append(f"{'ok|skipped' if either else status} {test}")
-    EXPECTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (EXPECTED / f"{number}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @functools.cache
@@ -173,14 +178,16 @@ def may_open_packet_sockets():
         return False
 
 
-def judge(test, results, expected):
+def judge(test, results, wanted, is_known):
+    """wanted: None if nothing is; is_known: that is about this very release."""
     status, reason = results.get(test, ("missing", "the suite has no such test"))
-    wanted = expected.get(test, "nothing")
     story, reason = reason, (reason.strip().splitlines() or [""])[-1]
     if status == "error" and "Operation not permitted" in reason and not may_open_packet_sockets():
         return harness.Outcome("skip", "raw packets are not for this user")
-    if status in ("ok", "skipped") and status in wanted.split("|"):
+    if status in ("ok", "skipped") and status in (wanted or ("" if is_known else status)).split("|"):
         return harness.Outcome("skip" if status == "skipped" else "ok", reason)
+    if not wanted and not is_known:
+        return harness.Outcome("skip", f"new in this release: {status}: {reason}")
     return harness.Outcome("FAIL", f"{status}, expected {wanted}: {reason}", client_output=story)
 
 
@@ -221,11 +228,14 @@ def main():
     (log_dir / "results.txt").write_text(
         "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),
         encoding="utf-8")
+    number = release()
     if options.update:
-        write_expected(results)
-    expected = {test: status for test, status in read_expected().items() if selected(options, test)}
-    for test in sorted(results.keys() | expected.keys()):
-        report.add(test.removeprefix("tests."), judge(test, results, expected))
+        write_expected(results, number)
+    expected, about = read_expected(number)
+    expected = {test: status for test, status in expected.items() if selected(options, test)}
+    print(f"# rdma-core {number}; expected is what {about} gives")
+    for test in sorted(results.keys() | (expected.keys() if about == number else set())):
+        report.add(test.removeprefix("tests."), judge(test, results, expected.get(test), about == number))
     print("# " + table(results, vendor).strip().replace("\n", "\n# "))
     return report.finish()
 
