@@ -25,6 +25,7 @@ int command_stats(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_capture(int argc, char **argv);
 int command_faults(int argc, char **argv);
+int command_man(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -38,6 +39,8 @@ bool take_seconds(const char *text, double *seconds);
 
 /* The folder that holds libibverbs.so.1, canonical; false with a message when there is none. */
 bool find_libraries(char libdir[PATH_MAX]);
+/* The folder of the man pages, likewise. */
+bool find_pages(char folder[PATH_MAX]);
 
 /* The file that execvp will take for a program; false when there is none. */
 bool search_path(const char *program, char path[PATH_MAX]);

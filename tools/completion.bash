@@ -70,7 +70,7 @@ _verbatim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_verbatim_offer "run ps show stats capture faults doctor --help --version"
+		_verbatim_offer "run ps show stats capture faults man doctor --help --version"
 		return
 	fi
 	[[ $command == run ]] || ! _verbatim_value || return 0
@@ -82,7 +82,7 @@ _verbatim() {
 	capture*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	faults*) _verbatim_offer "$_verbatim_faults" ;;
 	doctor*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-	--help*) _verbatim_offer "run ps show stats capture faults doctor" ;;
+	--help*) _verbatim_offer "run ps show stats capture faults man doctor" ;;
 	esac
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The libraries are found from the place of this executable (lib/ beside it in a build tree, ../lib/verbatim when installed), never from
+ * The libraries and the man pages are found from the place of this executable (lib/ and man/ beside it in a build tree, ../lib/verbatim and ../share/verbatim/man when installed), never from
  * a path fixed at build time, so that a copied or relocated tree keeps working.
  */
 #include <stdlib.h>
@@ -24,24 +24,40 @@ static bool own_folder(char folder[PATH_MAX])
 	return true;
 }
 
-bool find_libraries(char libdir[PATH_MAX])
+/* The first of two places, relative to this executable, that holds a file; false with a message when none does. */
+static bool find(const char *const places[2], const char *file, char found[PATH_MAX])
 {
-	static const char *const places[] = { "lib", "../" VB_LIBDIR "/verbatim" };
-	char folder[PATH_MAX];
-	char path[PATH_MAX + 64];
+	char folder[PATH_MAX], path[2 * PATH_MAX];
 
 	if (!own_folder(folder)) {
 		complain("cannot tell where this command is installed");
 		return false;
 	}
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s/libibverbs.so.1", folder, places[i]);
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s/%s", folder, places[i], file);
 		if (access(path, R_OK) != 0)
 			continue;
 		*strrchr(path, '/') = '\0';
-		if (realpath(path, libdir))
+		if (realpath(path, found))
 			return true;
 	}
-	complain("no libibverbs.so.1 in %s/lib or %s/../lib/verbatim", folder, folder);
+	complain("no %s in %s/%s or %s/%s", file, folder, places[0], folder, places[1]);
 	return false;
+}
+
+bool find_libraries(char libdir[PATH_MAX])
+{
+	static const char *const places[] = { "lib", "../" VB_LIBDIR "/verbatim" };
+
+	return find(places, "libibverbs.so.1", libdir);
+}
+
+bool find_pages(char folder[PATH_MAX])
+{
+	static const char *const places[] = { "man/man3", "../share/verbatim/man/man3" };
+
+	if (!find(places, "ibv_post_send.3", folder))
+		return false;
+	*strrchr(folder, '/') = '\0';
+	return true;
 }

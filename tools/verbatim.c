@@ -18,10 +18,11 @@ static const struct command {
 } commands[] = {
 	{ "run", "[OPTION]... [--] PROGRAM [ARG]...", "run an RDMA program on verbatim's libraries", command_run },
 	{ "ps", "[OPTION]... [PID]...", "list the processes that use verbatim", command_ps },
-	{ "show", "[OPTION]... [devices|qps|cqs|srqs|mrs|ids|PID]...", "show their objects, or those kinds alone", command_show },
+	{ "show", "[OPTION]... [devices|pds|qps|cqs|srqs|mrs|ids|PID]...", "show their objects, or those kinds alone", command_show },
 	{ "stats", "[OPTION]... [PID]...", "show their counters", command_stats },
 	{ "capture", "[OPTION]... FILE", "capture what processes send and get, as pcapng for Wireshark", command_capture },
 	{ "faults", "[OPTION] [EXPRESSION|@FILE]", "say what can be broken on purpose; check and explain an expression", command_faults },
+	{ "man", "[SECTION] [PAGE]...", "show a manual page: this library's, not rdma-core's of the same name", command_man },
 	{ "doctor", "[OPTION] [PROGRAM]", "say what this machine allows, and what helps where it does not", command_doctor },
 };
 

@@ -100,12 +100,24 @@ mkdir "$work/alone"
 cp "$verbatim" "$work/alone/"
 check run__without_libraries 125 "$(status "$work/alone/verbatim" run true)"
 # Where this build's `make install` would put them, seen from the command.
-installed=$(grep -ao '\.\./[^[:cntrl:]]*/verbatim' "$verbatim" | head -n 1)
+installed=$(grep -ao '\.\./lib[^[:cntrl:]]*/verbatim' "$verbatim" | head -n 1)
 mkdir -p "$work/usr/bin/$installed"
 cp "$verbatim" "$work/usr/bin/"
 touch "$work/usr/bin/$installed/libibverbs.so.1"
 check run__installed "$(realpath "$work/usr/bin/$installed")" \
 	"$("$work/usr/bin/verbatim" run /bin/sh -c 'echo $LD_LIBRARY_PATH')"
+
+# A man(1) that says what it was asked.
+printf '#!/bin/sh\necho "$@"\n' >"$work/alone/man"
+chmod +x "$work/alone/man"
+asked_man() { PATH=$work/alone:$PATH "$1" man "${@:2}"; }
+check man__pages_of_a_build_tree "-M $(realpath "$(dirname "$verbatim")/man") 3 ibv_post_send" "$(asked_man "$verbatim" 3 ibv_post_send)"
+check man__without_words "-M $(realpath "$(dirname "$verbatim")/man") 7 verbatim" "$(asked_man "$verbatim")"
+mkdir -p "$work/usr/share/verbatim/man/man3"
+touch "$work/usr/share/verbatim/man/man3/ibv_post_send.3"
+check man__installed "-M $work/usr/share/verbatim/man rping" "$(asked_man "$work/usr/bin/verbatim" rping)"
+check man__without_pages 125 "$(status "$work/alone/verbatim" man rping)"
+check man__is_not_there 127 "$(PATH=/nowhere status "$verbatim" man rping)"
 
 echo "1..$count"
 exit $failed
