@@ -83,7 +83,7 @@ class Tools:
         return functools.partial(self.pair, case, ends)
 
     def ucx(self, ends, test, size, iterations, transports="posix"):
-        command = f"ucx_perftest -f -p {{port}} -t {test} -s {size} -n {iterations} -w {max(10, iterations // 20)}"
+        command = f"{harness.ucx_perftest()} -f -p {{port}} -t {test} -s {size} -n {iterations} -w {max(10, iterations // 20)}"
         case = harness.Case(f"{test} {size}", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S)
         return functools.partial(self.pair, case, [bare(end, UCX_TLS=transports, **UCX) for end in ends])
 

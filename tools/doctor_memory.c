@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ways of moving memory between processes. */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -18,13 +14,7 @@
 #include <unistd.h>
 
 #include "doctor.h"
-
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-#ifndef USERFAULTFD_IOC_NEW
-#define USERFAULTFD_IOC_NEW _IO(0xaa, 0x00)
-#endif
+#include "host/kernel.h"
 
 void check_memfd(struct finding *f)
 {

@@ -431,21 +431,22 @@ struct vb_qp {
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
-	pthread_mutex_t ctl;
+	/* What fills the line; of pointers, which have one size wherever this runs. */
+	struct vb_context *ctx;
+	struct vb_list srq_node;
+	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
+	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_shortcut to_write, to_read;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
-	struct vb_context *ctx;
-	struct vb_list srq_node;
+	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
 	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/mail.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
-	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
-	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };

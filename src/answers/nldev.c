@@ -579,7 +579,7 @@ static int answer_resources(struct vb_reply *r, const struct request *q, const s
 {
 	struct processes all;
 	struct resource_walk w = { .all = &all, .what = what, .device = d };
-	uint32_t number, port;
+	uint32_t number = 0, port;
 	int error = ENOENT;
 
 	if (get_u32(q, RDMA_NLDEV_ATTR_PORT_INDEX, &port) && port != PORT)

@@ -8,11 +8,7 @@
 #include <sys/un.h>
 
 #include "host/host.h"
-
-#ifndef MADV_POPULATE_READ /* Linux 5.14 */
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "host/kernel.h"
 
 /*
  * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never block on

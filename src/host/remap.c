@@ -5,29 +5,16 @@
 #include "host/remap.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <link.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "host/kernel.h"
 #include "host/private.h"
 #include "host/vma.h"
-
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-#ifndef USERFAULTFD_IOC_NEW
-#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
-#endif
-#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
-#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
-#endif
 
 enum { PAGE = 4096, PAGEMAP_BATCH = 512, PAGES_HELD = 64 };
 #define PAGEMAP_POPULATED (3ull << 62) /* present or swapped */

@@ -18,13 +18,6 @@
 
 #include "base/list.h"
 
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010 /* since Linux 5.1 */
-#endif
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008u /* since Linux 6.3, which complains about memfds without it */
-#endif
-
 struct mapping {
 	struct vb_list all;
 	void *addr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "wire/icrc.h"
 
-#include <isa-l.h>
+#include <isa-l/crc.h>
 
 enum {
 	LINK_BYTES = 8,

@@ -12,6 +12,7 @@ in the server's output instead.
 """
 import dataclasses
 import fcntl
+import functools
 import itertools
 import os
 import pathlib
@@ -77,7 +78,7 @@ class Case:
     client_exit: int = 0
     server_exit: int = 0
     clients: int = 1                  # run one after the other
-    server_stays: bool = False        # the server must still run after the last client; it is ended then
+    server_stays: bool = False        # the server must still run after the last client; None: or end with 0; it is ended then
     only: str = ""                    # label of the one endpoint to run on
     limit_s: float = 120.0            # against hanging: two programs that poll get slow on a busy machine
 
@@ -390,9 +391,11 @@ def _ended_as_wanted(program, status, wanted):
 
 
 def _judge_server(case, server, limit):
-    if case.server_stays:
+    if case.server_stays is not False:
         status = server.wait(Limit(STAY_S, grows=False))
-        return "" if status is None else f"server {describe_exit(status)} though it should stay"
+        if status is None or (case.server_stays is None and status == 0):
+            return ""
+        return f"server {describe_exit(status)} though it should stay"
     status = server.wait(limit)
     if not _ended_as_wanted(server, status, case.server_exit):
         return f"server {describe_exit(status)}{last_words(server.output())}"
@@ -403,6 +406,23 @@ def quoted(who, output, limit=QUOTED_LINES):
     """The last lines of a program's output that say something, as TAP comments."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip(" -=")]
     return [f"# {who}: {line[:200]}" for line in lines[-limit:]]
+
+
+@functools.cache
+def release(package):
+    """The first number of an installed package's version: of those of rdma-core its release, such as 44. 0: it is not installed."""
+    said = subprocess.run(["dpkg-query", "--show", "--showformat=${Version}", package], capture_output=True, text=True, check=False)
+    number = re.match(r"(?:\d+:)?(\d+)", said.stdout)
+    return int(number.group(1)) if number else 0
+
+
+@functools.cache
+def ucx_perftest():
+    """The command. Builds that know of mpirun wait for it unless they are told not to."""
+    if not shutil.which("ucx_perftest"):
+        return "ucx_perftest"
+    said = subprocess.run(["ucx_perftest", "-h"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return "ucx_perftest -P 0" if "-P <0|1>" in said.stdout else "ucx_perftest"
 
 
 TIERS = ("quick", "long")

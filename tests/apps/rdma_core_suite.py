@@ -147,12 +147,6 @@ def table(results, vendor):
     return "\n".join(lines) + "\n"
 
 
-def release():
-    """The suite's release of rdma-core, such as 44."""
-    said = subprocess.run(["dpkg-query", "--show", "--showformat=${Version}", "python3-pyverbs"], capture_output=True, text=True, check=True)
-    return int(re.match(r"(?:\d+:)?(\d+)", said.stdout).group(1))
-
-
 def read_expected(number):
     """What is expected of a release, and the release that this is about."""
     known = sorted(int(path.stem) for path in EXPECTED.glob("*.txt"))
@@ -228,7 +222,7 @@ def main():
     (log_dir / "results.txt").write_text(
         "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),
         encoding="utf-8")
-    number = release()
+    number = harness.release("python3-pyverbs")
     if options.update:
         write_expected(results, number)
     expected, about = read_expected(number)

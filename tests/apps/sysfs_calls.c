@@ -37,12 +37,20 @@ extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
 extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
 extern char *__realpath_chk(const char *, char *, size_t);
 extern char *__getcwd_chk(char *, size_t, size_t);
-__asm__(".symver old_xstat, __xstat@GLIBC_2.2.5");
-__asm__(".symver old_xstat64, __xstat64@GLIBC_2.2.5");
-__asm__(".symver old_lxstat, __lxstat@GLIBC_2.2.5");
-__asm__(".symver old_lxstat64, __lxstat64@GLIBC_2.2.5");
-__asm__(".symver old_fxstatat, __fxstatat@GLIBC_2.4");
-__asm__(".symver old_fxstatat64, __fxstatat64@GLIBC_2.4");
+/* Where such programs have these from: the first version of the architecture's glibc, or when they came. */
+#if defined(__x86_64__)
+#define STAT_NODE   "GLIBC_2.2.5"
+#define STATAT_NODE "GLIBC_2.4"
+#else
+#define STAT_NODE   "GLIBC_2.17"
+#define STATAT_NODE "GLIBC_2.17"
+#endif
+__asm__(".symver old_xstat, __xstat@" STAT_NODE);
+__asm__(".symver old_xstat64, __xstat64@" STAT_NODE);
+__asm__(".symver old_lxstat, __lxstat@" STAT_NODE);
+__asm__(".symver old_lxstat64, __lxstat64@" STAT_NODE);
+__asm__(".symver old_fxstatat, __fxstatat@" STATAT_NODE);
+__asm__(".symver old_fxstatat64, __fxstatat64@" STATAT_NODE);
 extern int old_xstat(int, const char *, struct stat *);
 extern int old_xstat64(int, const char *, struct stat64 *);
 extern int old_lxstat(int, const char *, struct stat *);

@@ -40,7 +40,7 @@ def ucx_cases():
     yield Case("ucx_info", client="ucx_info -d", client_shows=(r"Transport: rc_verbs\n#\s+Device: {dev}:1", r"Transport: ud_verbs\n"))
     for transports in ("rc_verbs,ud_verbs", "ud_verbs"):
         for test, size in UCX_TESTS.items():
-            command = f"env UCX_TLS={transports} UCX_NET_DEVICES={{dev}}:1 ucx_perftest -p {{port}}"
+            command = f"env UCX_TLS={transports} UCX_NET_DEVICES={{dev}}:1 {harness.ucx_perftest()} -p {{port}}"
             yield Case(f"ucx_perftest {transports} {test}", server=command,
                        client=f"{command} {{addr}} -t {test} -s {size} -n 500 -w 50", client_shows=(r"^Final:\s+500\s",),
                        never_shows=("ERROR", "WARN", "Fatal"), mistakes=UCX_MISTAKES.get(test, ""), limit_s=LIMIT_S)

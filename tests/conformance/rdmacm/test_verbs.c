@@ -133,7 +133,7 @@ static void send__inline_needs_no_region(void **state)
 	memset(text, 0, sizeof(text)); /* it was copied */
 	expect_send_comp(w->p.client, NULL, IBV_WC_SEND);
 	expect_recv_comp(w->p.server, NULL, sizeof(text));
-	assert_string_equal(w->server_buf, "inline");
+	assert_string_equal((char *)w->server_buf, "inline");
 	tear_down(w);
 }
 
