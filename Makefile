@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-all check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist check-install clean
+.PHONY: all check check-all check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -90,11 +90,18 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/verbatim $(DESTDIR)$(PREFIX)/share/bash-completion/completions/verbatim
 	rm -f $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-ibverbs.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim-rdmacm.pc
 
-# A release: what is committed, as one archive.
+# The sources of a release: what is committed, as one archive.
 dist:
 	@mkdir -p $(BUILD)
 	@git archive --format=tar.gz --prefix=verbatim-$(VERSION)/ -o $(BUILD)/verbatim-$(VERSION).tar.gz HEAD
 	@echo $(BUILD)/verbatim-$(VERSION).tar.gz
+
+# Releases that run where they are unpacked, prebuilt, for RELEASES: x86_64, aarch64.
+RELEASES ?= $(shell uname -m)
+release:
+	-@scripts/setup.sh release
+	@mkdir -p $(BUILD)
+	@scripts/release.py $(BUILD) $(RELEASES)
 
 # The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a network, some minutes.
 check-install: all

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "bench" what `make bench` does, with
-# "install" what `make check-install` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# "install" what `make check-install` does, with "release" what `make release` does; and only what is missing. With nothing missing it needs neither root nor a network.
 # Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are skipped.
 # Others: the line that installs the equivalents is printed.
-# usage: setup.sh [tests | bench | install]
+# usage: setup.sh [tests | bench | install | release]
 set -eu
 
 # package:probe, the package as Debian calls it, the probe a command or a file that shows that it (or an equivalent) is there
@@ -76,7 +76,14 @@ for_install=(
 	debootstrap:/usr/sbin/debootstrap
 	buildah:buildah
 )
+for_release=(
+	make:make
+	nasm:nasm
+	binutils:readelf
+	gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
+)
 case ${1:-} in
+release) needed+=("${for_release[@]}") ;;
 install) needed+=("${for_install[@]}") ;;
 tests) needed+=("${for_tests[@]}") ;;
 bench) needed+=("${for_bench[@]}") ;;

@@ -11,6 +11,9 @@
 #ifndef F_SEAL_FUTURE_WRITE /* Linux 5.1 */
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef MREMAP_DONTUNMAP /* Linux 5.7 */
+#define MREMAP_DONTUNMAP 4
+#endif
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23

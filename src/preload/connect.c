@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* socket, bind, listen, accept, connect, shutdown, and where numbers come and go: close, dup. */
+#include <asm/unistd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
@@ -533,12 +534,17 @@ VB_EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
 	if (!flags)
 		forget_range(first, last);
-	return vb_real()->close_range(first, last, flags);
+	return (int)syscall(__NR_close_range, first, last, flags);
 }
 
 VB_EXPORT void closefrom(int first)
 {
-	(void)close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0);
+	unsigned from = first < 0 ? 0 : (unsigned)first;
+
+	if (close_range(from, ~0u, 0) == 0)
+		return;
+	for (long fd = from, end = sysconf(_SC_OPEN_MAX); fd < end; fd++) /* before Linux 5.9 */
+		close((int)fd);
 }
 
 /* ---- duplicates ---- */

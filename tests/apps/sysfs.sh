@@ -128,7 +128,8 @@ fi
 cat >"$work/namespace" <<EOF
 ip link set lo up
 "$verbatim" run ls $class
-ip link add name left type veth peer name right && ip address add 192.0.2.1/24 dev left && ip link set right up && ip link set left up
+ip link add name left type veth peer name right && ip address add 192.0.2.1/24 dev left && ip address add 198.51.100.1/24 dev right
+ip link set right up && ip link set left up
 "$verbatim" run ls $class
 "$verbatim" run cat $class/vb_left/ports/1/gids/1
 ip address add 192.0.2.2/24 dev left
