@@ -203,7 +203,7 @@ static inline void vb_busy_begin(struct vb_local_qp *l, enum vb_stream half)
 	if (vb_likely(vb_busy_is_light(l)))
 		vb_busy_word_begin_lightly(busy);
 	else
-		atomic_fetch_add(busy, 1);
+		vb_busy_word_begin_fully(busy);
 }
 
 static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)
