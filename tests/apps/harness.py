@@ -302,8 +302,8 @@ def last_words(output):
 
 
 def missing_programs(*commands):
-    """Those of the commands' programs that are not installed."""
-    programs = [command.split()[0] for command in commands if command]
+    """Those of the commands' programs that are not installed, with env(1) in front or without."""
+    programs = [next(word for word in command.split() if word != "env" and "=" not in word) for command in commands if command]
     return [program for program in programs if not shutil.which(program)]
 
 

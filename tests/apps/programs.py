@@ -120,7 +120,7 @@ def gid_case(program, options, limit=""):
 def cmtime_case(connections, **rules):
     """Its server is for ever, or until the clients have gone: releases of rdma-core differ."""
     stays = True if harness.release("rdmacm-utils") <= 44 else None
-    shows = tuple(rf"^{step} *: +[\d.]+" for step in ("resolve addr", "connect", "disconnect", "destroy"))
+    shows = tuple(rf"^{step} *:? +[\d.]+" for step in ("(cm )?connect", "disconnect", "destroy( id)?"))
     return cm_pair(f"cmtime -b {{addr}} -p {{port}} -c {connections}", f"cmtime -s {{addr}} -p {{port}} -c {connections}",
                    f"cmtime -c {connections}", client_shows=shows, server_stays=stays, **rules)
 
