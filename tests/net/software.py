@@ -191,7 +191,7 @@ class Software(suite.Suite):
             each = RANKS // len(two)
             return [*env, "mpirun.mpich", "-launcher", "ssh", "-launcher-exec", agent, "-hosts",
                     ",".join(f"{address}:{each}" for address in addresses), "-np", str(RANKS)]
-        return [*env, "mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self", "--mca", "pml_ucx_tls", "any",
+        return [*env, "mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "pml_ucx_tls", "any",
                 "--mca", "pml_ucx_devices", "any", "--mca", "plm_rsh_agent", agent, "--mca", "orte_keep_fqdn_hostnames", "1",
                 "-x", "LD_LIBRARY_PATH", "-x", "LD_PRELOAD", "-x", "UCX_TLS", "-x", "UCX_NET_DEVICES", "-x", "VERBATIM_LOCAL",
                 "--host", ",".join(f"{address}:{RANKS // len(two)}" for address in addresses), "-np", str(RANKS)]
