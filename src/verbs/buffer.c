@@ -150,6 +150,8 @@ static int check_mr_attr(struct ibv_pd *pd, const struct ibv_mr_init_attr *attr)
 		vb_explain(call, "comp_mask 0x%llx: a region has IBV_REG_MR_MASK_ADDR or IBV_REG_MR_MASK_FD", (unsigned long long)mask);
 	else if ((mask & IBV_REG_MR_MASK_ADDR) && (mask & FILE_BITS))
 		vb_explain(call, "comp_mask 0x%llx: an offset is of a descriptor", (unsigned long long)mask);
+	else if ((mask & IBV_REG_MR_MASK_DMAH) && (attr->access & IBV_ACCESS_ON_DEMAND))
+		vb_explain(call, "a region on demand takes no DMA handle");
 	else if ((mask & IBV_REG_MR_MASK_BUF) && !(mask & IBV_REG_MR_MASK_ADDR))
 		vb_explain(call, "IBV_REG_MR_MASK_BUF needs IBV_REG_MR_MASK_ADDR");
 	else if (mask & IBV_REG_MR_MASK_BUF)

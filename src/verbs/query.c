@@ -29,7 +29,8 @@ VB_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 enum {
 	UD_ODP = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
 	UC_ODP = UD_ODP | IBV_ODP_SUPPORT_WRITE,
-	RC_ODP = UC_ODP | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+	XRC_ODP = UC_ODP | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+	RC_ODP = XRC_ODP | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE,
 };
 
 static const struct ibv_odp_caps odp_caps = {
@@ -62,7 +63,7 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 		return -err;
 	vb_device_attr(vb_device_of(pub), &a.orig_attr);
 	a.odp_caps = odp_caps;
-	a.xrc_odp_caps = RC_ODP;
+	a.xrc_odp_caps = XRC_ODP;
 	a.tm_caps = tm_caps;
 	a.max_dm_size = VB_MAX_DM_BYTES;
 	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET, .max_rwq_indirection_tables = 1 << 16,

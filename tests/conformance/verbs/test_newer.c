@@ -29,6 +29,9 @@ static void dmah__is_named_by_regions(void **state)
 	assert_non_null(mr);
 	assert_errno(EBUSY, ibv_dealloc_dmah(dmah));
 	assert_errno(0, ibv_dereg_mr(mr));
+	in.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+	assert_null_errno(EINVAL, ibv_reg_mr_ex(w->pd, &in));
+	in.access = 0;
 	struct ibv_context *other = open_test_device();
 	struct ibv_pd *pd = ibv_alloc_pd(other);
 	assert_null_errno(EINVAL, ibv_reg_mr_ex(pd, &in));

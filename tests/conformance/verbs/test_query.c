@@ -49,7 +49,8 @@ static void device__attributes(void **state)
 	assert_int_equal(ex.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
 	enum { EVERYBODY = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
 	       ONE_SIDED = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC };
-	assert_int_equal(ex.odp_caps.per_transport_caps.rc_odp_caps, EVERYBODY | ONE_SIDED);
+	assert_int_equal(ex.odp_caps.per_transport_caps.rc_odp_caps,
+			 EVERYBODY | ONE_SIDED | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE);
 	assert_int_equal(ex.xrc_odp_caps, EVERYBODY | ONE_SIDED);
 	assert_int_equal(ex.odp_caps.per_transport_caps.uc_odp_caps & (EVERYBODY | ONE_SIDED), EVERYBODY | IBV_ODP_SUPPORT_WRITE);
 	assert_int_equal(ex.odp_caps.per_transport_caps.ud_odp_caps, EVERYBODY);
