@@ -30,7 +30,7 @@ PYTHON = "/usr/bin/python3"                       # the one that Debian's pyverb
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE / "rdma-core"
 VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
-MACHINE = re.compile(r"huge pages|dmabuf|root")   # reasons to skip that depend on the machine, not on the library
+MACHINE = re.compile(r"huge pages|dmabuf|/dev/dri|root")   # reasons to skip that depend on the machine, not on the library
 TEST_LIMIT_S = 120.0
 NOT_RUN = ("error", "was not run")
 
