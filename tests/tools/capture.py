@@ -201,9 +201,6 @@ class Captor(harness.Program):
     def argv(self, build, prefix):
         return [*prefix, VERBATIM, "run", *self.capture_options, *self.command.split()]
 
-    def wait_ready(self, shows="", port=0):
-        wait_for(lambda: next(harness.listeners(self.process.pid), None) or self.process.poll() is not None, "a listener")
-
 
 def ping(options, addr="127.0.0.1"):
     return f"rping -s -a {addr} -p 7476 {options}", f"rping -c -a {addr} -p 7476 {options}"
