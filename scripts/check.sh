@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds and runs tests in a build directory and ends with one line that counts every case of every suite.
-# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it. With --since REVISION only tests run that depend on what
-# has changed since a revision of git.
+# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it. With --since REVISION only tests run that
+# depend on what has changed since a revision of git.
 # usage: check.sh BUILD_DIR TIER... [--since REVISION] [-- MESON_TEST_OPTION...]
 set -u
 cd "$(dirname "$0")/.." || exit 1

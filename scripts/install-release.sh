@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Unpacks a release of verbatim, a file or a URL, into a folder that is made for it, and tells what this machine allows.
+# Unpacks a release of verbatim, a file or a URL, into a folder that is made for it, and tells what
+# this machine allows.
 # usage: install-release.sh ARCHIVE FOLDER
 set -eu
 archive=$1 folder=$2

@@ -17,7 +17,8 @@ MARK = "VERBATIM_TEST_RUN"       # in the environment of each process of a run, 
 VOLATILE = re.compile(r"/(random|pty|keys|sched_domain)/|/(acct|ns_last_pid|tainted|hung_task_\w+|perf_event_max_sample_rate)$")
 FOLDERS = ("/tmp", "/run", "/dev/shm")
 OURS = re.compile(r"verbatim|ompi|ucx|mpich|hydra|dat\.conf", re.IGNORECASE)
-# What any program leaves that uses the library on this machine: the devices' tree of a user. Tests have a /dev/shm of their own.
+# What any program leaves that uses the library on this machine: the devices' tree of a user. Tests
+# have a /dev/shm of their own.
 TREE = re.compile(r"^verbatim-\d+$")
 
 

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "bench" what `make bench` does, with
-# "install" what `make check-install` does, with "release" what `make release` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with
+# "bench" what `make bench` does, with "install" what `make check-install` does, with "release" what
+# `make release` does; and only what is missing. With nothing missing it needs neither root nor a network.
 # Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are skipped.
 # Others: the line that installs the equivalents is printed.
 # usage: setup.sh [tests | bench | install | release]
 set -eu
 
-# package:probe, the package as Debian calls it, the probe a command or a file that shows that it (or an equivalent) is there
+# package:probe, the package as Debian calls it, the probe a command or a file that shows that it
+# (or an equivalent) is there
 needed=(
 	meson:meson
 	ninja-build:ninja

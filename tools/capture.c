@@ -102,6 +102,8 @@ static void seek(struct job *job, struct recorder *r, bool is_first)
 	const char *why;
 
 	processes_find(&all);
+	if (all.is_short)
+		exit(complain("out of memory"));
 	if (is_first)
 		name_absent(job, &all);
 	for (unsigned i = 0; i < all.count; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The libraries and the man pages are found from the place of this executable (lib/ and man/ beside it in a build tree, ../lib/verbatim and ../share/verbatim/man when installed), never from
- * a path fixed at build time, so that a copied or relocated tree keeps working.
+ * The libraries and the man pages are found from the place of this executable (lib/ and man/ beside
+ * it in a build tree, ../lib/verbatim and ../share/verbatim/man when installed), never from a path
+ * fixed at build time, so that a copied or relocated tree keeps working.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static bool own_folder(char folder[PATH_MAX])
 	return true;
 }
 
-/* The first of two places, relative to this executable, that holds a file; false with a message when none does. */
+/* Finds the folder that holds a file, in two places relative to this executable. If neither has it,
+ * says so and returns false. */
 static bool find(const char *const places[2], const char *file, char found[PATH_MAX])
 {
 	char folder[PATH_MAX], path[2 * PATH_MAX];

@@ -539,8 +539,9 @@ static inline void fetch_target(const struct vb_qp *qp, const struct ibv_send_wr
 }
 
 /*
- * The shortest way, of what latency is measured by: what the path has found out of the WRITEs before holds for this one. Else another one. A peer
- * that waits for the WRITE has the line that it goes to, which is therefore asked for before everything else.
+ * The shortest way, of what latency is measured by: what the path has found out of the WRITEs
+ * before holds for this one. Else another one. A peer that waits for the WRITE has the line that it
+ * goes to, which is therefore asked for before everything else.
  */
 static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {

@@ -178,9 +178,11 @@ static void take_records(struct process *p)
 		return;
 	size_t size = st.st_size < VB_STATE_MAX_BYTES ? (size_t)st.st_size : VB_STATE_MAX_BYTES;
 	p->records = malloc(size);
-	if (!p->records)
+	if (!p->records) {
 		strcpy(p->trouble, "answered, but there is no memory for it");
-	while (p->records && p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
+		return;
+	}
+	while (p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
 		p->bytes += (size_t)n;
 }
 

@@ -40,8 +40,10 @@ void processes_free(struct processes *processes);
 /* Sends a question with a descriptor; 0 or a negative errno. */
 int process_question(const struct process *p, const struct vb_question *q, int fd);
 
-/* The next record behind *at (0 at first) of a kind, in full length (what is missing is zero), or NULL. VB_RECORD_MAX bytes
- * can be read. Good until the next call. */
+/*
+ * The next record behind *at (0 at first) of a kind, or NULL. What the process left out of it is
+ * zero. VB_RECORD_MAX bytes can be read, until the next call.
+ */
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
 unsigned process_count(const struct process *p, enum vb_record_kind kind);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * NETLINK_RDMA sockets, which the kernel has only where it has devices. The program gets a socket of NETLINK_USERSOCK instead, by which
- * processes send each other netlink messages. So binding, waiting and receiving are the kernel's. What the program sends is taken here,
- * and the answers (nldev.h) are sent to its socket from another one of that kind. They wait in its receive buffer; what has no room
- * there yet, a thread of its own goes on sending while the program reads.
+ * NETLINK_RDMA sockets, which the kernel has only where it has devices. The program gets a socket
+ * of NETLINK_USERSOCK instead, by which processes send each other netlink messages. So binding,
+ * waiting and receiving are the kernel's. What the program sends is taken here, and the answers
+ * (nldev.h) are sent to its socket from another one of that kind. They wait in its receive buffer;
+ * what has no room there yet, a thread of its own goes on sending while the program reads.
  *
  * A program that has no such socket pays for one look at a number with each send.
  */
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +20,7 @@
 #include "answers/nldev.h"
 #include "answers/real.h"
 #include "base/base.h"
+#include "base/thread.h"
 
 enum {
 	FDS = 4096,            /* descriptors beyond get the kernel's socket */
@@ -49,7 +50,7 @@ static bool is_answered(int fd)
 	       !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) && protocol == NETLINK_USERSOCK;
 }
 
-EXPORT int socket(int domain, int type, int protocol)
+VB_EXPORT int socket(int domain, int type, int protocol)
 {
 	if (vb_likely(domain != AF_NETLINK || protocol != NETLINK_RDMA))
 		return REAL(socket)(domain, type, protocol);
@@ -74,12 +75,15 @@ struct delivery {
 
 static void end_delivery(struct delivery *d)
 {
-	close(d->fd);
+	if (d->fd >= 0)
+		close(d->fd);
 	free(d->reply.bytes);
 	free(d);
 }
 
-/* Sends what is left, a message a datagram, as long as the socket takes it. Gives whether that was all, or nobody reads any more. */
+/* Sends the rest, each message as a datagram of its own. Returns false if the receive buffer is
+ * full (MSG_DONTWAIT), true if nothing more can be sent: all messages were, or the socket is
+ * closed. */
 static bool deliver(struct delivery *d, int flags)
 {
 	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_pid = d->port };
@@ -101,23 +105,6 @@ static void *deliver_rest(void *arg)
 	deliver(arg, 0);
 	end_delivery(arg);
 	return NULL;
-}
-
-/* The program's signals are not for this thread. False: there is none. */
-static bool deliver_later(struct delivery *d)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&thread, &attr, deliver_rest, d);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return err == 0;
 }
 
 /* The address of a socket, which binds it if it has none yet. 0: it has none. */
@@ -155,14 +142,11 @@ static ssize_t take(int fd, const void *requests, size_t bytes)
 	pthread_mutex_unlock(&answering);
 	if (d->fd < 0 || !d->port || d->reply.is_short ||
 	    setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
-		if (d->fd >= 0)
-			close(d->fd);
-		free(d->reply.bytes);
-		free(d);
+		end_delivery(d);
 		errno = ENOBUFS;
 		return -1;
 	}
-	if (deliver(d, MSG_DONTWAIT) || !deliver_later(d))
+	if (deliver(d, MSG_DONTWAIT) || vb_thread_start(NULL, deliver_rest, d))
 		end_delivery(d);
 	errno = saved;
 	return (ssize_t)bytes;
@@ -180,23 +164,22 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- sending ---- */
 
-EXPORT ssize_t send(int fd, const void *data, size_t bytes, int flags)
+VB_EXPORT ssize_t send(int fd, const void *data, size_t bytes, int flags)
 {
 	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(send)(fd, data, bytes, flags);
 }
 
-EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes)
+VB_EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes)
 {
 	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(sendto)(fd, data, bytes, flags, to, to_bytes);
 }
 
-EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+/* Apart, so that other programs' sendmsg needs no stack for the datagram. */
+static __attribute__((noinline)) ssize_t take_pieces(int fd, const struct msghdr *m)
 {
 	uint8_t data[REQUEST_BYTES];
 	size_t bytes = 0;
 
-	if (vb_likely(!is_answered(fd)))
-		return REAL(sendmsg)(fd, m, flags);
 	for (size_t i = 0; i < m->msg_iovlen; i++) {
 		if (m->msg_iov[i].iov_len > sizeof(data) - bytes) {
 			errno = EMSGSIZE;
@@ -206,4 +189,9 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 		bytes += m->msg_iov[i].iov_len;
 	}
 	return take(fd, data, bytes);
+}
+
+VB_EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	return vb_unlikely(is_answered(fd)) ? take_pieces(fd, m) : REAL(sendmsg)(fd, m, flags);
 }

@@ -81,6 +81,8 @@ struct request {
 	uint16_t bytes[RDMA_NLDEV_ATTR_MAX];
 	uint32_t port;
 	bool is_dump;
+	bool has_asked;             /* the processes, for what the request is about */
+	struct processes processes;
 };
 
 static size_t begin_message(struct vb_reply *r, const struct request *q, uint16_t type, uint16_t flags)
@@ -274,7 +276,7 @@ static void put_handle(struct vb_reply *r, const struct device *d)
 	put_text(r, RDMA_NLDEV_ATTR_DEV_NAME, d->name);
 }
 
-static int put_device(struct vb_reply *r, const struct device *d)
+static void put_device(struct vb_reply *r, struct request *q, const struct device *d)
 {
 	char text[64];
 
@@ -287,13 +289,12 @@ static int put_device(struct vb_reply *r, const struct device *d)
 	put_u64(r, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, read_guid(d, "sys_image_guid"));
 	put_u8(r, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, (uint8_t)read_number(d, "node_type"));
 	put_text(r, RDMA_NLDEV_ATTR_DEV_PROTOCOL, is_infiniband(d) ? "ib" : "roce");
-	return 0;
 }
 
 /* The subnet prefix of a default GID. */
 static const uint64_t SUBNET_PREFIX = 0xfe80000000000000;
 
-static int put_port(struct vb_reply *r, const struct device *d)
+static void put_port(struct vb_reply *r, struct request *q, const struct device *d)
 {
 	put_handle(r, d);
 	put_u32(r, RDMA_NLDEV_ATTR_PORT_INDEX, PORT);
@@ -308,7 +309,6 @@ static int put_port(struct vb_reply *r, const struct device *d)
 	put_u8(r, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)read_number(d, "ports/1/phys_state"));
 	put_u32(r, RDMA_NLDEV_ATTR_NDEV_INDEX, d->interface_index);
 	put_text(r, RDMA_NLDEV_ATTR_NDEV_NAME, d->interface);
-	return 0;
 }
 
 struct counting {
@@ -328,7 +328,7 @@ static void put_counter(const char *name, void *arg)
 	end(c->reply, entry);
 }
 
-static int put_counters(struct vb_reply *r, const struct device *d)
+static void put_counters(struct vb_reply *r, struct request *q, const struct device *d)
 {
 	struct counting c = { r, d };
 	char path[256];
@@ -339,7 +339,6 @@ static int put_counters(struct vb_reply *r, const struct device *d)
 	snprintf(path, sizeof(path), TREE "/%s/ports/1/hw_counters", d->name);
 	list_folder(path, put_counter, &c);
 	end(r, table);
-	return 0;
 }
 
 /* ---- resources, of the user's processes ---- */
@@ -498,54 +497,79 @@ static bool is_named(const char *found, const struct device *d)
 	return strncmp(found, d->name, sizeof(d->name)) == 0;
 }
 
-static bool domain_is_of(const struct process *p, uint32_t number, const struct device *d)
-{
-	const struct vb_record_pd *pd;
-	size_t at = 0;
-
-	while ((pd = process_next(p, &at, VB_RECORD_PD)))
-		if (pd->number == number)
-			return is_named(pd->device, d);
-	return false;
-}
-
-/* Is the record of the device? What process_next gave last does not outlast the search for a domain, so it is kept by the caller. */
-static bool is_of(const struct resource *what, const struct process *p, const void *record, const struct device *d)
-{
-	if (what->device != NO_DEVICE)
-		return is_named((const char *)record + what->device, d);
-	return domain_is_of(p, ((const struct vb_record_mr *)record)->pd, d);
-}
-
+/* A look at all resources of one kind and device. To be ended with end_walk. */
 struct resource_walk {
 	const struct processes *all;
 	const struct resource *what;
 	const struct device *device;
 	const struct process *process; /* whose the record is */
 	_Alignas(8) uint8_t record[VB_RECORD_MAX];
-	unsigned next;
-	size_t at;
+	unsigned next;                 /* in all */
+	size_t at;                     /* in the process's records; 0: it has not been looked at */
+	uint32_t *domains;             /* of the process, on the device */
+	unsigned domain_count, domain_room;
 };
 
-/* The next resource of a device, into w->process and w->record. */
+static void end_walk(struct resource_walk *w) { free(w->domains); }
+
+/* Regions name their domain alone. Domains for which there is no memory are left out. */
+static void list_domains(struct resource_walk *w)
+{
+	const struct vb_record_pd *pd;
+	size_t at = 0;
+
+	w->domain_count = 0;
+	while ((pd = process_next(w->process, &at, VB_RECORD_PD))) {
+		if (!is_named(pd->device, w->device))
+			continue;
+		if (w->domain_count == w->domain_room) {
+			unsigned room = 2 * w->domain_room + 16;
+			uint32_t *grown = realloc(w->domains, room * sizeof(*grown));
+			if (!grown)
+				return;
+			w->domains = grown;
+			w->domain_room = room;
+		}
+		w->domains[w->domain_count++] = pd->number;
+	}
+}
+
+static bool is_of_device(const struct resource_walk *w)
+{
+	if (w->what->device != NO_DEVICE)
+		return is_named((const char *)w->record + w->what->device, w->device);
+	for (unsigned i = 0; i < w->domain_count; i++)
+		if (w->domains[i] == ((const struct vb_record_mr *)(const void *)w->record)->pd)
+			return true;
+	return false;
+}
+
+/* The next resource, into w->process and w->record. */
 static bool next_resource(struct resource_walk *w)
 {
 	for (; w->next < w->all->count; w->next++, w->at = 0) {
 		const struct vb_record *found;
 		w->process = &w->all->list[w->next];
+		if (w->at == 0 && w->what->device == NO_DEVICE)
+			list_domains(w);
 		while ((found = process_next(w->process, &w->at, w->what->kind))) {
 			memcpy(w->record, found, sizeof(w->record));
-			if (is_of(w->what, w->process, w->record, w->device))
+			if (is_of_device(w))
 				return true;
 		}
 	}
 	return false;
 }
 
-static void ask_processes(struct processes *all, uint32_t kinds)
+/* Asks once a request. */
+static const struct processes *processes_of(struct request *q, uint32_t kinds)
 {
-	processes_find(all);
-	processes_ask(all, kinds, PATIENCE_MS);
+	if (!q->has_asked) {
+		q->has_asked = true;
+		processes_find(&q->processes);
+		processes_ask(&q->processes, kinds, PATIENCE_MS);
+	}
+	return &q->processes;
 }
 
 static void put_resource(struct vb_reply *r, const struct resource_walk *w)
@@ -575,10 +599,9 @@ static void dump_resources(struct vb_reply *r, const struct request *q, struct r
 }
 
 /* Answers a request of a kind of resource: a dump, or the one that it names. 0 or an errno. */
-static int answer_resources(struct vb_reply *r, const struct request *q, const struct resource *what, const struct device *d)
+static int answer_resources(struct vb_reply *r, struct request *q, const struct resource *what, const struct device *d)
 {
-	struct processes all;
-	struct resource_walk w = { .all = &all, .what = what, .device = d };
+	struct resource_walk w = { .what = what, .device = d };
 	uint32_t number = 0, port;
 	int error = ENOENT;
 
@@ -586,7 +609,7 @@ static int answer_resources(struct vb_reply *r, const struct request *q, const s
 		return EINVAL;
 	if (!q->is_dump && !get_u32(q, what->id, &number))
 		return EINVAL;
-	ask_processes(&all, 1u << what->kind | 1u << VB_RECORD_PD);
+	w.all = processes_of(q, 1u << what->kind | 1u << VB_RECORD_PD);
 	if (q->is_dump) {
 		dump_resources(r, q, &w);
 		error = 0;
@@ -600,38 +623,37 @@ static int answer_resources(struct vb_reply *r, const struct request *q, const s
 		end_message(r, message);
 		error = 0;
 	}
-	processes_free(&all);
+	end_walk(&w);
 	return error;
 }
 
-static int put_summary(struct vb_reply *r, const struct device *d)
+static void put_summary(struct vb_reply *r, struct request *q, const struct device *d)
 {
-	struct processes all;
 	uint32_t kinds = 0;
 
 	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++)
 		kinds |= 1u << resources[i].kind;
-	ask_processes(&all, kinds);
+	const struct processes *all = processes_of(q, kinds);
 	put_handle(r, d);
 	size_t table = begin(r, RDMA_NLDEV_ATTR_RES_SUMMARY);
 	for (size_t i = 0; i < VB_ARRAY_LEN(resources); i++) {
-		struct resource_walk w = { .all = &all, .what = &resources[i], .device = d };
+		struct resource_walk w = { .all = all, .what = &resources[i], .device = d };
 		uint64_t count = 0;
 		while (next_resource(&w))
 			count++;
+		end_walk(&w);
 		size_t entry = begin(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY);
 		put_text(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, resources[i].name);
 		put_u64(r, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, count);
 		end(r, entry);
 	}
 	end(r, table);
-	processes_free(&all);
-	return 0;
 }
 
 /* ---- requests ---- */
 
-/* Each device sees its network namespace's own; a forked child keeps what its parent registered. */
+/* Devices belong to one network namespace each. Memory that a parent has registered is copied for a
+ * forked child. */
 static void put_system(struct vb_reply *r, const struct request *q)
 {
 	size_t message = begin_answer(r, q);
@@ -641,10 +663,10 @@ static void put_system(struct vb_reply *r, const struct request *q)
 	end_message(r, message);
 }
 
-typedef int put_fn(struct vb_reply *r, const struct device *d);
+typedef void put_fn(struct vb_reply *r, struct request *q, const struct device *d);
 
 /* One message of the device, or of each. */
-static int answer_devices(struct vb_reply *r, const struct request *q, const struct devices *all, const struct device *d, put_fn *put_it)
+static int answer_devices(struct vb_reply *r, struct request *q, const struct devices *all, const struct device *d, put_fn *put_it)
 {
 	uint32_t port;
 
@@ -656,7 +678,7 @@ static int answer_devices(struct vb_reply *r, const struct request *q, const str
 		if (d && d != &all->list[i])
 			continue;
 		size_t message = begin_answer(r, q);
-		put_it(r, &all->list[i]);
+		put_it(r, q, &all->list[i]);
 		end_message(r, message);
 	}
 	return 0;
@@ -673,7 +695,7 @@ static const struct device *device_asked_for(const struct request *q, const stru
 }
 
 /* 0 or an errno. */
-static int answer_command(struct vb_reply *r, const struct request *q, unsigned command)
+static int answer_command(struct vb_reply *r, struct request *q, unsigned command)
 {
 	struct devices all;
 
@@ -709,7 +731,7 @@ static int answer_command(struct vb_reply *r, const struct request *q, unsigned 
 	return EOPNOTSUPP;
 }
 
-static void answer(struct vb_reply *r, const struct request *q)
+static void answer(struct vb_reply *r, struct request *q)
 {
 	int error = EINVAL;
 	size_t before = r->used;
@@ -722,6 +744,7 @@ static void answer(struct vb_reply *r, const struct request *q)
 		acknowledge(r, q, error);
 	else if (q->is_dump)
 		done(r, q);
+	processes_free(&q->processes);
 }
 
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply)

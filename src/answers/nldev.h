@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Answers to what rdma(8) asks: NETLINK_RDMA's messages of devices, ports and resources (<rdma/rdma_netlink.h>), as the kernel would
- * answer of its rxe. Devices are those of the sysfs tree, resources those of all processes of the user. Pure formats: sockets are
- * netlink.c's.
+ * Answers requests of rdma(8) in the kernel's formats (<rdma/rdma_netlink.h>). Devices and ports
+ * come from the sysfs tree. Resources come from all processes of the user. Sockets are not handled
+ * here but in netlink.c.
  */
 #ifndef VB_ANSWERS_NLDEV_H
 #define VB_ANSWERS_NLDEV_H
@@ -19,8 +19,9 @@ struct vb_reply {
 };
 
 /*
- * Adds the answers to a datagram of requests from the socket at `port` (its netlink address). What would change a device is refused with
- * EPERM, what is not known with EINVAL or EOPNOTSUPP, as the kernel does. One thread at a time.
+ * Adds the answers to a datagram of requests from the socket at `port` (its netlink address). What
+ * would change a device is refused with EPERM, what is not known with EINVAL or EOPNOTSUPP, as the
+ * kernel does. One thread at a time.
  */
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply);
 

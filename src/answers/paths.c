@@ -212,8 +212,8 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* A call that takes a path by the name `path`. */
 #define LEAD(type, name, params, ...)                    \
-	EXPORT type name params;                         \
-	EXPORT type name params                          \
+	VB_EXPORT type name params;                      \
+	VB_EXPORT type name params                       \
 	{                                                \
 		char room[ROOM];                         \
 		return REAL(name)(__VA_ARGS__);          \
@@ -221,8 +221,8 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* A mode follows if the flags say so. */
 #define LEAD_OPEN(name, params, last, ...)                                        \
-	EXPORT int name params;                                                   \
-	EXPORT int name params                                                    \
+	VB_EXPORT int name params;                                                \
+	VB_EXPORT int name params                                                 \
 	{                                                                         \
 		char room[ROOM];                                                  \
 		bool led = is_ours(path);                                         \
@@ -247,7 +247,7 @@ int __open64_2(const char *path, int flags);
 int __openat_2(int dir, const char *path, int flags);
 int __openat64_2(int dir, const char *path, int flags);
 #define LEAD_FORTIFIED(name, params, ...)                                         \
-	EXPORT int name params                                                    \
+	VB_EXPORT int name params                                                 \
 	{                                                                         \
 		char room[ROOM];                                                  \
 		bool led = is_ours(path);                                         \
@@ -261,8 +261,8 @@ LEAD_FORTIFIED(__openat_2, (int dir, const char *path, int flags), dir, AT(path)
 LEAD_FORTIFIED(__openat64_2, (int dir, const char *path, int flags), dir, AT(path))
 
 #define FRESHEN(name, params, ...)                       \
-	EXPORT ssize_t name params;                      \
-	EXPORT ssize_t name params                       \
+	VB_EXPORT ssize_t name params;                   \
+	VB_EXPORT ssize_t name params                    \
 	{                                                \
 		if (may_count())                         \
 			freshen(fd);                     \
@@ -344,8 +344,8 @@ LEAD(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t n, 
 /* ---- calls that tell a path ---- */
 
 #define LEAD_TELL(name, params, ...)                     \
-	EXPORT char *name params;                        \
-	EXPORT char *name params                         \
+	VB_EXPORT char *name params;                     \
+	VB_EXPORT char *name params                      \
 	{                                                \
 		char room[ROOM];                         \
 		(void)room;                              \
@@ -362,8 +362,8 @@ LEAD_TELL(__getcwd_chk, (char *to, size_t n, size_t to_bytes), to, n, to_bytes)
 LEAD_TELL(get_current_dir_name, (void))
 
 #define LEAD_GLOB(name, glob_type)                                                                           \
-	EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found);    \
-	EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found)     \
+	VB_EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found); \
+	VB_EXPORT int name(const char *path, int flags, int (*failed)(const char *, int), glob_type *found)  \
 	{                                                                                                    \
 		char room[ROOM];                                                                             \
 		if (vb_likely(!is_ours(path)))                                                               \

@@ -9,8 +9,6 @@
 
 #include "base/base.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
 /* The next definition of a name, libc's mostly. */
 #define REAL(name)                                                               \
 	({                                                                       \

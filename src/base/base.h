@@ -20,7 +20,8 @@
 /* Exported from libibverbs for librdmacm alone, at the private version node. */
 #define VB_EXPORT                          __attribute__((visibility("default")))
 
-/* Exports a function or object, which is declared before, under a name at a version node. The attribute is what link-time optimisation understands. */
+/* Exports a function or object, which is declared before, under a name at a version node. The
+ * attribute is what link-time optimisation understands. */
 #if defined(__has_attribute) && __has_attribute(symver)
 #define VB_SYMVER(function, name, node) extern __typeof__(function) function __attribute__((symver(name "@" node)))
 #else

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "base/cancel.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "host/private.h"
 
 enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
@@ -126,17 +126,6 @@ static void *run(void *arg)
 
 /* ---- desks ---- */
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct vb_desk *s)
-{
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&s->thread, NULL, run, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
-}
-
 static int open_descriptors_locked(struct vb_desk *s, const struct vb_name *name)
 {
 	struct vb_door door;
@@ -175,7 +164,7 @@ static int start(struct vb_desk *s, const char *text)
 		err = watch(s, &s->door);
 	if (!err)
 		err = watch(s, &s->stop);
-	return err ? err : start_thread(s);
+	return err ? err : vb_thread_start(&s->thread, run, s);
 }
 
 int vb_desk_open(const char *name, const struct vb_desk_ops *ops, void *owner, struct vb_desk **desk)

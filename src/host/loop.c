@@ -26,6 +26,7 @@
 
 #include "base/cancel.h"
 #include "base/list.h"
+#include "base/thread.h"
 
 enum {
 	EVENTS_PER_TURN = 64,
@@ -484,12 +485,8 @@ void vb_loop_close_locked(void)
 int vb_loop_run_locked(void)
 {
 	pthread_t thread;
-	sigset_t all, before;
-	sigfillset(&all);
 	pthread_mutex_lock(&lock);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&thread, NULL, loop_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int err = vb_thread_start(&thread, loop_main, NULL);
 	if (!err)
 		pthread_setname_np(thread, "verbatim");
 	pthread_mutex_unlock(&lock);

@@ -34,7 +34,8 @@ static bool can_be_modified(uintptr_t addr)
 	       errno != EFAULT;
 }
 
-/* Memory that is being moved (host/remap.h) cannot be modified in that way for the moment; who populates it waits until it is there. */
+/* Memory that is being moved (host/remap.h) cannot be modified in that way for the moment; who
+ * populates it waits until it is there. */
 static bool is_writable(uintptr_t addr)
 {
 	return can_be_modified(addr) || madvise((void *)(addr & ~(vb_page_bytes() - 1)), 1, MADV_POPULATE_WRITE) == 0;

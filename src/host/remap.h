@@ -27,8 +27,9 @@ enum vb_remap_way { VB_REMAP_NEVER, VB_REMAP_ALONE, VB_REMAP_ANYTIME };
 /* What this process can do; found out at the first call. */
 enum vb_remap_way vb_remap_way(void);
 /*
- * With VB_REMAP_ALONE, before the only thread of the program waits in vb_loop_call for pages to be moved: those that its thread-local
- * storage is in stay, because it cannot wait without them. No stack needs this: none is moved.
+ * With VB_REMAP_ALONE, before the only thread of the program waits in vb_loop_call for pages to be
+ * moved: those that its thread-local storage is in stay, because it cannot wait without them. No
+ * stack needs this: none is moved.
  */
 void vb_remap_spare_caller(void);
 /* Can pages be moved now? Also while the only thread of the program waits in vb_loop_call. */
@@ -50,7 +51,8 @@ struct vb_remap_plan {
 
 /*
  * May these whole pages be moved? -EFAULT: not mapped all over; -EPERM: not private anonymous memory that can be read and written, or a
- * stack, locked, huge pages or with other properties that a memfd's mapping would not have, or the caller's (vb_remap_spare_caller).
+ * stack, locked, huge pages or with other properties that a memfd's mapping would not have, or the
+ * caller's (vb_remap_spare_caller).
  */
 int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan);
 

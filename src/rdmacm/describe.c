@@ -15,7 +15,8 @@ static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r
 	r->destination_port = id->dst.port;
 }
 
-/* What rdma(8) makes words of. The kernel tells no failures; who waits for an answer to its response is still connecting there. */
+/* rdma(8) prints the kernel's states. The kernel has none for failures, nor for an id that has
+ * accepted and is not established yet. */
 static uint32_t kernel_state(enum vb_cma_state state)
 {
 	enum { IDLE, ADDR_QUERY, ADDR_RESOLVED, ROUTE_QUERY, ROUTE_RESOLVED, CONNECT, DISCONNECT, ADDR_BOUND, LISTEN };

@@ -5,10 +5,10 @@
  */
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "rdmacm/cma.h"
 
 struct vb_cma_lookup {
@@ -123,23 +123,6 @@ static void *look_up(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct vb_cma_lookup *lookup)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int err = pthread_create(&thread, &attr, look_up, lookup);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 /* ---- the program ---- */
 
 static int lookup_new(struct vb_cma_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints,
@@ -170,7 +153,7 @@ static int start(struct vb_cma_id *id, struct vb_cma_lookup *lookup)
 	vb_cma_lock();
 	if (!id->lookup) {
 		lookup->id = id;
-		err = start_thread(lookup);
+		err = vb_thread_start(NULL, look_up, lookup);
 	}
 	if (!err) {
 		id->lookup = lookup;

@@ -7,11 +7,11 @@
  *
  * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
  */
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "rsocket/rs.h"
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -174,25 +174,15 @@ static void *run(void *arg)
 
 static int start_thread(void)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-
 	int epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (epfd < 0)
 		return -errno;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	int err = pthread_create(&thread, &attr, run, (void *)(intptr_t)epfd);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int err = vb_thread_start(NULL, run, (void *)(intptr_t)epfd);
 	if (err)
 		close(epfd);
 	else
 		watch = epfd;
-	return -err;
+	return err;
 }
 
 static void forget(void)

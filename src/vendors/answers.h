@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Libraries with the names of those that rdma-core has for devices of single vendors (libmlx5.so.1, ...). Programs link them to use
- * such a device if there is one. rdma-core's own ask libibverbs for private calls that change with each release; these ask nobody,
- * and answer as on a machine without such a device. So a program starts whichever release it comes with.
+ * rdma-core has a library for the devices of each vendor (libmlx5.so.1, ...). Programs link it, in
+ * case there is such a device. It imports private calls of libibverbs, which differ between
+ * releases. The libraries made here have the same names and import nothing. They answer as on a
+ * machine without such a device, so a program starts with any release of rdma-core.
  *
- * generate.py makes a library of a table. Each function of it has one of these answers; none looks at its arguments, so none declares
- * them.
+ * generate.py makes a library of a table. Each function of it has one of these answers; none looks
+ * at its arguments, so none declares them.
  */
 #ifndef VB_VENDORS_ANSWERS_H
 #define VB_VENDORS_ANSWERS_H

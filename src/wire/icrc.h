@@ -35,8 +35,9 @@ uint32_t vb_icrc_add(uint32_t crc, const void *bytes, size_t len);
 void vb_icrc_store(uint32_t crc, uint8_t out[VB_ICRC_BYTES]);
 
 /*
- * What of the ICRC is the same for all of a route's packets of one length and identification, of which a connection has few: what comes before the
- * BTH, and the BTH's byte that is read as ones and nearly always is zero, which is made up for as the CRC is linear. So such a packet is gone
+ * What of the ICRC is the same for all of a route's packets of one length and identification, of
+ * which a connection has few: what comes before the BTH, and the BTH's byte that is read as ones
+ * and nearly always is zero, which is made up for as the CRC is linear. So such a packet is gone
  * through once, as it lies there. Belongs to one route, zeroed at first.
  */
 struct vb_icrc_known {
@@ -47,7 +48,8 @@ struct vb_icrc_known {
 	} of[64];			/* as many as packets have one length in one batch */
 };
 
-/* packet: BTH to ICRC in one piece, len bytes. Puts the ICRC where it belongs. known: the route's, or NULL. */
+/* packet: BTH to ICRC in one piece, len bytes. Puts the ICRC where it belongs. known: the route's,
+ * or NULL. */
 void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len, uint16_t ip_id);
 /* packet as above. False also if len cannot be that of a packet. */
 bool vb_icrc_check(const struct vb_icrc_route *route, const void *packet, size_t len, uint16_t ip_id);

@@ -8,9 +8,14 @@ Each row: library, function, the type that it gives, its answer, errno after it 
 import ctypes
 import errno
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "apps"))
+
+import harness  # noqa: E402
 
 ERROR = errno.EOPNOTSUPP
 ROWS = [
@@ -55,26 +60,17 @@ def unresolved(folder, path):
 
 def main():
     folder = os.path.abspath(sys.argv[1])
-    count = failed = 0
-
-    def report(name, problem, skip=""):
-        nonlocal count, failed
-        count += 1
-        failed += bool(problem)
-        print(f"{'not ok' if problem else 'ok'} {count} - {name}{skip}")
-        if problem:
-            print(f"# {problem}")
-
+    cases = harness.Report()
     for library, function, kind, value, error in ROWS:
         got, number = answer(folder, library, function, kind)
         wrong = got != value or (error is not None and number != error)
-        report(f"{library}: {function}", f"answers {got}, errno {number}" if wrong else "")
+        cases.add(f"{library}: {function}", harness.Outcome("FAIL", f"answers {got}, errno {number}") if wrong else harness.Outcome("ok"))
     for program in PROGRAMS:
         path = shutil.which(program)
-        report(f"{program} finds every symbol here", " | ".join(unresolved(folder, path)) if path else "",
-               "" if path else " # SKIP it is not installed")
-    print(f"1..{count}")
-    sys.exit(1 if failed else 0)
+        problems = unresolved(folder, path) if path else []
+        cases.add(f"{program} finds every symbol here", harness.Outcome("skip", "it is not installed") if not path else
+                  harness.Outcome("FAIL", " | ".join(problems)) if problems else harness.Outcome("ok"))
+    sys.exit(cases.finish())
 
 
 if __name__ == "__main__":

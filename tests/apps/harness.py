@@ -78,7 +78,7 @@ class Case:
     client_exit: int = 0
     server_exit: int = 0
     clients: int = 1                  # run one after the other
-    server_stays: bool = False        # the server must still run after the last client; None: or end with 0; it is ended then
+    server_stays: bool = False        # the server must still run after the last client; it is ended then
     only: str = ""                    # label of the one endpoint to run on
     limit_s: float = 120.0            # against hanging: two programs that poll get slow on a busy machine
 
@@ -391,11 +391,9 @@ def _ended_as_wanted(program, status, wanted):
 
 
 def _judge_server(case, server, limit):
-    if case.server_stays is not False:
+    if case.server_stays:
         status = server.wait(Limit(STAY_S, grows=False))
-        if status is None or (case.server_stays is None and status == 0):
-            return ""
-        return f"server {describe_exit(status)} though it should stay"
+        return "" if status is None else f"server {describe_exit(status)} though it should stay"
     status = server.wait(limit)
     if not _ended_as_wanted(server, status, case.server_exit):
         return f"server {describe_exit(status)}{last_words(server.output())}"
@@ -418,11 +416,12 @@ def release(package):
 
 @functools.cache
 def ucx_perftest():
-    """The command. Builds that know of mpirun wait for it unless they are told not to, and then leave Open MPI's shared memory behind."""
+    """The command. Builds with MPI wait for mpirun unless -P 0 tells them not to, and leave Open MPI's shared memory behind."""
     if not shutil.which("ucx_perftest"):
         return "ucx_perftest"
-    said = subprocess.run(["env", "OMPI_MCA_btl=self", "ucx_perftest", "-h"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return "env OMPI_MCA_btl=self ucx_perftest -P 0" if "-P <0|1>" in said.stdout else "ucx_perftest"
+    command = "env OMPI_MCA_btl=self ucx_perftest"
+    said = subprocess.run([*command.split(), "-h"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return f"{command} -P 0" if "-P <0|1>" in said.stdout else "ucx_perftest"
 
 
 TIERS = ("quick", "long")

@@ -98,8 +98,8 @@ else
 fi
 
 if has ucx_perftest; then # asks sysfs for the GIDs' types, and whether there is a device file; the port is 0x495a
-	ucx=(env OMPI_MCA_btl=self TMPDIR="$work" ucx_perftest) # those that know of mpirun leave files of Open MPI's, and wait without -P
-	! "${ucx[@]}" -h 2>&1 | grep -q -e '-P <0|1>' || ucx+=(-P 0)
+	read -ra ucx < <(TMPDIR=$work PYTHONPATH=$(dirname "$0") python3 -c 'import harness; print(harness.ucx_perftest())')
+	ucx=(env TMPDIR="$work" "${ucx[@]}") # Open MPI leaves files where a server is ended
 	export UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=vb_lo:1
 	run "${ucx[@]}" -t tag_lat -n 300 -s 1024 -p 18778 >"$work/server" 2>&1 &
 	server=$!

@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Ends a case that cannot be run here. In TAP, cmocka's skip() is a failure; so the case passes, and is counted by what it says. */
+/* Ends a case that cannot be run here. In TAP, cmocka's skip() is a failure; so the case passes,
+ * and is counted by what it says. */
 #define SKIP(why)                                                              \
 	do {                                                                   \
 		fprintf(stderr, "# %s: skipped: %s\n", __func__, why);         \

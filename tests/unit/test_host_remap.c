@@ -427,7 +427,8 @@ static int move_own_storage(void)
 	struct call thread = { .at = (uint8_t *)((uintptr_t)pthread_self() & ~(uintptr_t)(PAGE - 1)), .bytes = PAGE };
 	struct call other = { .at = map(PAGE), .bytes = PAGE };
 	bool may = false;
-	/* Root has the trap; of a user namespace alone, he has not. Who has been another user cannot look at himself unless he says so. */
+	/* Root has the trap; of a user namespace alone, he has not. Who has been another user cannot look
+	 * at himself unless he says so. */
 	if (setresuid(65534, 65534, 65534) == 0)
 		prctl(PR_SET_DUMPABLE, 1);
 	if (vb_host_get() || vb_remap_way() != VB_REMAP_ALONE)

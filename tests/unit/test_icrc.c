@@ -191,7 +191,8 @@ static void icrc_check_any_ip_id__damage_is_found(void **state)
 	assert_false(vb_icrc_check_any_ip_id(&solver, &route, NULL, packet, 200, &id));
 }
 
-/* Packets of one route, of few lengths and identifications, that come again and again; some with congestion marks. */
+/* Packets of one route, of few lengths and identifications, that come again and again; some with
+ * congestion marks. */
 static void icrc_known__changes_nothing(void **state)
 {
 	uint8_t ip[48 + MAX_BYTES];

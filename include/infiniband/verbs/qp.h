@@ -315,7 +315,8 @@ enum ibv_query_qp_data_in_order_caps {
 
 /*
  * 1 if an operation's bytes become visible in ascending order on this QP, so that a program may wait for the
- * last one, else 0; with RETURN_CAPS the bits of enum ibv_query_qp_data_in_order_caps that hold. ibv_query_qp_data_in_order(3)
+ * last one, else 0; with RETURN_CAPS the bits of enum ibv_query_qp_data_in_order_caps that hold.
+ * ibv_query_qp_data_in_order(3)
  */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 

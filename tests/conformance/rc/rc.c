@@ -172,9 +172,10 @@ void rc_finish(struct end *e)
 /* ---- connection ---- */
 
 /*
- * Another one for each connection of a queue pair: what a network still has of the last ones must not fit into the next. So any sixteen in
- * a row are at least 2^20 apart, more than a connection uses. (A hash of the number is not enough: once in a thousand connections it
- * is near the last one.)
+ * Another one for each connection of a queue pair: what a network still has of the last ones must
+ * not fit into the next. So any sixteen in a row are at least 2^20 apart, more than a connection
+ * uses. (A hash of the number is not enough: once in a thousand connections it is near the last
+ * one.)
  */
 static _Atomic(uint32_t) connections[1024];
 

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Threads of the libraries' own. Signals are for the program's threads, so these block all. */
+#ifndef VB_BASE_THREAD_H
+#define VB_BASE_THREAD_H
+
+#include <pthread.h>
+
+/* Starts run(arg). thread: NULL for a detached thread, which nobody joins. 0 or a negative errno. pthread_create(3) */
+int vb_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+
+#endif
