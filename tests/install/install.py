@@ -228,6 +228,16 @@ class Install:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
+    def documents(self):
+        """What they refer to is installed, too."""
+        self.have_install()
+        folder = self.root / "usr/share/doc/verbatim"
+        pages = [folder / "README.md", *folder.glob("docs/*.md")]
+        assert len(pages) > 1, "no documents"
+        missing = [f"{page}: {link}" for page in pages for link in re.findall(r"\]\(([^):#]+)\)", page.read_text(encoding="utf-8"))
+                   if not (page.parent / link).exists()]
+        assert not missing, "\n".join(missing)
+
     def remove(self):
         self.have_install()
         self.inside("dpkg", "--purge", "verbatim")
@@ -236,7 +246,7 @@ class Install:
 
     def all(self):
         for part in (self.release, self.home, self.build_package, self.lintian, self.fresh, self.install, self.programs,
-                     self.beside_rdma_core, self.completion, self.recipes, self.container, self.remove):
+                     self.beside_rdma_core, self.completion, self.documents, self.recipes, self.container, self.remove):
             self.report(part.__name__, part)
         print(f"1..{self.count}")
         return 1 if self.failed else 0
