@@ -32,7 +32,7 @@ only_ours() {
 	local rest
 	rest=$(cd "$root" && find . ! -type d ! -path './lib/*verbatim/*' ! -path './include/verbatim/*' \
 		! -path './bin/verbatim' ! -path './lib/*pkgconfig/verbatim-*.pc' \
-		! -path './share/verbatim/man/*' ! -path './share/bash-completion/completions/verbatim' ! -path './share/man/man?/verbatim*.?')
+		! -path './share/verbatim/man/*' ! -path './share/doc/verbatim/*' ! -path './share/bash-completion/completions/verbatim' ! -path './share/man/man?/verbatim*.?')
 	[[ -z $rest ]] || { echo "$rest"; return 1; }
 }
 check install__shadows_nothing only_ours
