@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
+#include "local/cut.h"
 #include "local/mapped.h"
 #include "local/reach.h"
 #include "local/slots.h"
@@ -169,7 +170,7 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
-	return h;
+	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
 }
 
 static bool is_one_sided(const struct vb_sqe *sqe)
@@ -203,7 +204,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
 		h = atomic_in_mapping(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
-	return h;
+	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
 }
 
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
