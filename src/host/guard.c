@@ -2,8 +2,12 @@
 #include "host/guard.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +17,7 @@
 /* ---- the thread's restartable sequences ---- */
 
 /* The kernel's struct rseq as of Linux 4.18, in plain types. */
+enum { ALIGNMENT = 32, UNREGISTER = 1 };
 struct area {
 	uint32_t cpu_id_start;
 	int32_t cpu_id; /* negative: not registered */
@@ -21,14 +26,12 @@ struct area {
 	uint32_t reserved[3];
 };
 
-/* Of glibc, from 2.35 on: where a thread's area is, seen from its thread pointer; size 0: glibc has registered none. */
-extern const ptrdiff_t __rseq_offset __attribute__((weak));
-extern const unsigned __rseq_size __attribute__((weak));
-
-/* Where glibc has none. The kernel writes to it as long as the thread runs, so it must be part of the thread's own block. */
-static __thread struct area own __attribute__((aligned(32), tls_model("initial-exec")));
-static __thread struct area *area __attribute__((tls_model("initial-exec")));
-static __thread bool is_refused __attribute__((tls_model("initial-exec")));
+/* glibc has one for each thread from 2.35 on, so far from its thread pointer; 0 where it has none, as users may wish. */
+static ptrdiff_t glibc_offset;
+/* Where glibc has none: the thread's own, until it ends. */
+static pthread_key_t own;
+static bool has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #if defined(__x86_64__)
 #define SIGNATURE 0x53053053
@@ -49,14 +52,46 @@ static void *thread_pointer(void) { return __builtin_thread_pointer(); }
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
+/* The kernel writes to an area as long as it is registered. */
+static void end_area(void *a)
+{
+	if (!syscall(SYS_rseq, a, sizeof(struct area), UNREGISTER, SIGNATURE))
+		free(a);
+}
+
+static void look_for_glibc(void)
+{
+	const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+	const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+	if (offset && size && *size)
+		glibc_offset = *offset;
+	else
+		has_key = !pthread_key_create(&own, end_area);
+}
+
+static struct area *register_own(void)
+{
+	struct area *a = aligned_alloc(ALIGNMENT, sizeof(*a));
+	if (a)
+		*a = (struct area){ .cpu_id = -1 };
+	if (!a || syscall(SYS_rseq, a, sizeof(*a), 0, SIGNATURE)) {
+		free(a);
+		return NULL;
+	}
+	if (!pthread_setspecific(own, a))
+		return a;
+	end_area(a);
+	return NULL;
+}
+
+/* The calling thread's; NULL: it has none, and can have none. */
 static struct area *find_area(void)
 {
-	struct area *a = &own;
-	if (&__rseq_size && __rseq_size)
-		a = (void *)((char *)thread_pointer() + __rseq_offset);
-	else if (syscall(SYS_rseq, a, sizeof(*a), 0, SIGNATURE))
-		return NULL;
-	return a->cpu_id >= 0 ? a : NULL;
+	pthread_once(&once, look_for_glibc);
+	struct area *a = glibc_offset ? (void *)((char *)thread_pointer() + glibc_offset) : has_key ? pthread_getspecific(own) : NULL;
+	if (!a && has_key)
+		a = register_own();
+	return a && a->cpu_id >= 0 ? a : NULL;
 }
 
 /*
@@ -143,23 +178,21 @@ static long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long
 bool vb_guard_is_there(void)
 {
 	int error = errno;
-	if (vb_unlikely(!area && !is_refused)) {
-		area = find_area();
-		is_refused = !area;
-	}
+	bool is_there = find_area() != NULL;
 	errno = error;
-	return area != NULL;
+	return is_there;
 }
 
 ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
 			 const _Atomic(uint32_t) *stop)
 {
+	struct area *a = find_area();
 	long n = -EPERM;
-	if (vb_guard_is_there()) {
-		do {
-			n = write_unless(&area->sequence, stop, pid, local, nlocal, remote, nremote);
-		} while (n == -EAGAIN);
-		area->sequence = 0;
+	if (a) {
+		do
+			n = write_unless(&a->sequence, stop, pid, local, nlocal, remote, nremote);
+		while (n == -EAGAIN);
+		a->sequence = 0;
 	}
 	if (n >= 0)
 		return n;

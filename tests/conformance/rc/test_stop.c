@@ -179,7 +179,31 @@ static void stop__for_ever(struct end *e)
 	CHECK(!kill(e->peer_pid, SIGKILL));
 }
 
+/* A process that is stopped makes no link, and on a wire it sends no ACK: it is one that does not answer. */
+static void stop__before_the_connection(struct end *e)
+{
+	struct params p = stop_params(e);
+	if (!rc_is_long())
+		rc_skip("ten seconds without a link must pass: make check-all");
+	rc_peer_may_die = true;
+	rc_open(e, &p);
+	struct card peer = rc_swap_cards(e, e->qp);
+	if (e->passive) {
+		hear(e);
+		return;
+	}
+	CHECK(!kill(e->peer_pid, SIGSTOP));
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	CHECK_EQ(rc_to_rtr(e, e->qp, &peer), 0);
+	CHECK_EQ(rc_to_rts(e, e->qp), 0);
+	POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+	rc_expect(e->scq, 1, IBV_WC_RETRY_EXC_ERR);
+	CHECK(!kill(e->peer_pid, SIGKILL));
+	rc_close(e);
+}
+
 static const struct body bodies[] = {
+	BODY_IN(stop__before_the_connection, PROCESSES_ONLY),
 	BODY_IN(stop__and_deregister, PROCESSES_ONLY),
 	BODY_IN(stop__and_go_to_error, PROCESSES_ONLY),
 	BODY_IN(stop__and_reset, PROCESSES_ONLY),
