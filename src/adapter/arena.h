@@ -39,7 +39,9 @@ struct vb_arena_head {
 	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/fence.h) */
 	/* Goes up when what allows an access may have ended, and in the end stays VB_REVISION_LAST, which never holds (adapter/shortcut.h). */
 	_Atomic(uint32_t) revision;
-	uint32_t reserved2[7];
+	/* Links that the owner has ended because it could not wait for their peers: these look whether theirs is among them (local/cut.h). */
+	_Atomic(uint32_t) cuts;
+	uint32_t reserved2[6];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/*
 	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with VB_ASLEEP_LEADER the eventfd of the

@@ -381,7 +381,7 @@ _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what
 
 /* How the next WRITE, or READ, may go (adapter/shortcut.h); under sq.lock. */
 struct vb_shortcut {
-	const _Atomic(uint32_t) *their_revision_at;
+	const struct vb_arena_head *their_arena;
 	_Atomic(uint32_t) *busy; /* the word that says that the peer's memory is used */
 	uint32_t their_revision, our_revision;
 	uint32_t rkey, lkey;
@@ -448,6 +448,7 @@ struct vb_qp {
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
+	const _Atomic(uint32_t) *cut; /* of the link by which shortcuts go: not 0 once the peer has ended it */
 	struct vb_async_source async;
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, to_write) % VB_CACHE_LINE == 0 &&

@@ -141,7 +141,7 @@ static int copy_on_demand(const struct vb_ranges *to, const struct vb_ranges *fr
 	struct vb_ranges target = *to;
 	size_t done;
 	vb_ranges_split_last(&target);
-	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, &done);
+	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, NULL, &done);
 	if (err != -EPERM)
 		return err;
 	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))

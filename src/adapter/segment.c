@@ -47,6 +47,7 @@ static unsigned count;
 static struct segment *moving;
 static uint64_t last_serial;
 static unsigned forking, forks;
+static atomic_bool withdrawing; /* segments without users are to become private memory as soon as they can */
 static uint32_t wants[MAX_WANTS];
 static uint64_t when_asked[VB_KEY_COUNT / 64]; /* bits of regions that move when they are asked for alone */
 static unsigned wants_head, wants_tail;
@@ -283,10 +284,21 @@ static void start_locked(uint32_t key)
 	}
 }
 
+static bool dissolve_withdrawn_locked(void)
+{
+	bool done = dissolve_unused_locked();
+	atomic_store(&withdrawing, !done);
+	return done;
+}
+
 /* False: nothing more can be done now. */
 static bool work_locked(void)
 {
-	if (forking || forks >= MAX_FORKS || !vb_remap_may_now())
+	if (forking || !vb_remap_may_now())
+		return false;
+	if (atomic_load(&withdrawing))
+		return dissolve_withdrawn_locked();
+	if (forks >= MAX_FORKS)
 		return false;
 	if (moving)
 		return go_on_locked();
@@ -298,7 +310,7 @@ static bool work_locked(void)
 
 static bool is_idle_locked(void)
 {
-	return !moving && wants_head == wants_tail;
+	return !moving && !atomic_load(&withdrawing) && wants_head == wants_tail;
 }
 
 /* In slices, so that the progress thread does other work in between. */
@@ -306,7 +318,7 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 {
 	pthread_mutex_lock(&lock);
 	bool more = work_locked(), idle = is_idle_locked();
-	bool wait = !idle && !more && moving && !forking;
+	bool wait = !idle && !more && (moving || atomic_load(&withdrawing)) && !forking;
 	pthread_mutex_unlock(&lock);
 	if (idle && on_change)
 		on_change();
@@ -455,7 +467,7 @@ void vb_segment_safe_point(void)
 static void dissolve_unused(void *done)
 {
 	pthread_mutex_lock(&lock);
-	bool all = dissolve_unused_locked();
+	bool all = dissolve_withdrawn_locked();
 	pthread_mutex_unlock(&lock);
 	*(bool *)done = all;
 }
@@ -497,6 +509,38 @@ void vb_segment_leave(uint32_t key)
 	pthread_mutex_unlock(&lock);
 	if (unused)
 		dissolve_patiently();
+}
+
+/* ---- links that are cut ---- */
+
+static void withdraw_locked(struct segment *s)
+{
+	unname(s);
+	if (moving == s)
+		moving = NULL;
+	s->state = KEPT;
+	s->users = 0;
+	atomic_store(&withdrawing, true);
+}
+
+void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
+		if (segments[i].state != FREE && which(segments[i].serial, arg))
+			withdraw_locked(&segments[i]);
+	if (atomic_load(&withdrawing))
+		wake_mover_locked();
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_segment_settle(void)
+{
+	if (!vb_unlikely(atomic_load_explicit(&withdrawing, memory_order_relaxed)))
+		return;
+	if (vb_remap_way() == VB_REMAP_ALONE)
+		vb_remap_spare_caller();
+	dissolve_patiently();
 }
 
 /* ---- forks ---- */
@@ -545,6 +589,7 @@ static void in_child(void)
 	memset(segments, 0, sizeof(segments));
 	moving = NULL;
 	count = forking = forks = wants_head = wants_tail = 0;
+	atomic_store(&withdrawing, false);
 	atomic_store(&vb_segment_waits, false);
 }
 

@@ -50,6 +50,14 @@ void vb_segment_refuse(uint32_t key);
 void vb_segment_leave(uint32_t key);
 
 /*
+ * Those segments for which `which` says so, of their serial numbers, become private memory again, now or as soon as pages can be moved. The
+ * keys that name them stay; peers that use them much will ask for them again. Nobody calls it in the middle of moving pages.
+ */
+void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg);
+/* Waits until what was withdrawn is private memory. No lock held. */
+void vb_segment_settle(void);
+
+/*
  * Where pages can be moved only while the program's one thread waits, it does so here: called from within verbs calls, with no lock held,
  * if vb_segment_waits.
  */

@@ -14,6 +14,7 @@
  *	are the revisions as they were?       heavy fence
  *	loads, stores                         is it busy? waits
  *	busy = even
+ *	has the link been cut? Then redo       (local/cut.h)
  *
  * Of what changes under sq.lock, the queue's positions are looked at each time, and who ends the connection forgets its shortcut.
  */
@@ -65,9 +66,11 @@ static inline bool vb_shortcut_fits_read(const struct vb_shortcut *s, const stru
 	       vb_shortcut_covers(s, wr->sg_list);
 }
 
-static inline void vb_shortcut_leave(const struct vb_shortcut *s)
+/* False: the owner of the memory could not wait for this, and has ended the link that `cut` belongs to; the request is not carried out. */
+static inline bool vb_shortcut_leave(const struct vb_shortcut *s, const _Atomic(uint32_t) *cut)
 {
 	vb_busy_word_end(s->busy);
+	return vb_likely(!atomic_load_explicit(&s->their_arena->cuts, memory_order_acquire)) || !atomic_load_explicit(cut, memory_order_relaxed);
 }
 
 /* Where the peer's bytes are of a request that fits; the caller copies and leaves. NULL: something has changed since. */
@@ -75,9 +78,9 @@ static inline uint8_t *vb_shortcut_enter(const struct vb_shortcut *s, const stru
 {
 	vb_busy_word_begin_lightly(s->busy);
 	if (vb_likely(atomic_load_explicit(&vb_arena->revision, memory_order_acquire) == s->our_revision) &&
-	    vb_likely(atomic_load_explicit(s->their_revision_at, memory_order_acquire) == s->their_revision))
+	    vb_likely(atomic_load_explicit(&s->their_arena->revision, memory_order_acquire) == s->their_revision))
 		return s->there + (wr->wr.rdma.remote_addr - s->theirs);
-	vb_shortcut_leave(s);
+	vb_busy_word_end(s->busy);
 	return NULL;
 }
 

@@ -492,7 +492,10 @@ static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct 
 	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
 		return false;
 	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
-	vb_shortcut_leave(&qp->to_read);
+	if (vb_unlikely(!vb_shortcut_leave(&qp->to_read, qp->cut))) {
+		vb_shortcut_forget(&qp->to_read);
+		return false;
+	}
 	complete_unnoted(qp, wr);
 	return true;
 }
@@ -501,25 +504,28 @@ static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct 
  * Of the following each has sq.lock and lets go of it. What comes behind a WRITE's shortcut, or instead of it, stands apart: the shortcut's own
  * store would wait behind those of the registers that the rest needs.
  */
-static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	vb_shortcut_leave(&qp->to_write);
-	complete_unnoted(qp, wr);
-	vb_unlock(&qp->sq.lock);
-	return 0;
-}
-
-static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
-{
-	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
-	return finish_shortcut(qp, wr);
-}
-
 static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
 	vb_unlock(&qp->sq.lock);
 	return err;
+}
+
+static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	if (vb_unlikely(!vb_shortcut_leave(&qp->to_write, qp->cut))) {
+		vb_shortcut_forget(&qp->to_write);
+		return post_the_long_way(qp, wr, bad);
+	}
+	complete_unnoted(qp, wr);
+	vb_unlock(&qp->sq.lock);
+	return 0;
+}
+
+static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, uint8_t *to)
+{
+	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+	return finish_shortcut(qp, wr, bad);
 }
 
 static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -553,9 +559,9 @@ static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct i
 	    vb_unlikely(!(to = vb_shortcut_enter(&qp->to_write, wr))))
 		return post_otherwise(qp, wr, bad);
 	if (wr->sg_list->length != 8)
-		return copy_and_finish_shortcut(qp, wr, to);
+		return copy_and_finish_shortcut(qp, wr, bad, to);
 	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
-	return finish_shortcut(qp, wr);
+	return finish_shortcut(qp, wr, bad);
 }
 
 static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -3,6 +3,7 @@
  * Copies between processes in steps of the kernel: each call moves what a window of both lists covers. The kernel may stop
  * early anywhere and tell only the count; the reason comes with the next call, which starts at the obstacle.
  */
+#include "host/guard.h"
 #include "host/private.h"
 
 #include <errno.h>
@@ -52,9 +53,22 @@ static int copy_error(int error)
 	return error == EACCES || error == ENOSYS ? -EPERM : -error;
 }
 
-typedef ssize_t copy_call(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long, unsigned long);
+typedef ssize_t copy_call(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long, const _Atomic(uint32_t) *);
 
-static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor remote, size_t *done)
+static ssize_t read_from(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
+			 const _Atomic(uint32_t) *unused)
+{
+	return process_vm_readv(pid, local, nlocal, remote, nremote, 0);
+}
+
+static ssize_t write_to(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
+			const _Atomic(uint32_t) *stop)
+{
+	return stop ? vb_guarded_write(pid, local, nlocal, remote, nremote, stop)
+		    : process_vm_writev(pid, local, nlocal, remote, nremote, 0);
+}
+
+static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor remote, const _Atomic(uint32_t) *stop, size_t *done)
 {
 	*done = 0;
 	for (;;) {
@@ -62,7 +76,7 @@ static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor r
 		size_t nhere = cursor_window(&local, here), nthere = cursor_window(&remote, there);
 		if (!nhere || !nthere)
 			return 0;
-		ssize_t n = call(pid, here, nhere, there, nthere, 0);
+		ssize_t n = call(pid, here, nhere, there, nthere, stop);
 		if (n < 0)
 			return copy_error(errno);
 		if (n == 0)
@@ -75,12 +89,13 @@ static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor r
 
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
 {
-	return copy(process_vm_readv, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, done);
+	return copy(read_from, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, NULL, done);
 }
 
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
+		    const _Atomic(uint32_t) *stop, size_t *done)
 {
-	return copy(process_vm_writev, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, done);
+	return copy(write_to, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, stop, done);
 }
 
 /* Not inherited by children, and refused where there is no Yama: neither matters, so it is simply said each time. */

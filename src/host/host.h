@@ -234,7 +234,7 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
  * Of all that processes show each other: arenas, and what goes over links. It is part of the links' names: processes of builds that
  * would not understand each other find no link, and take the wire.
  */
-enum { VB_LINK_VERSION = 5 };
+enum { VB_LINK_VERSION = 6 };
 
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
@@ -252,6 +252,8 @@ void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cr
 /* Is what came over a link an eventfd, and not what would block or kill who writes to it? True where /proc does not tell. */
 bool vb_link_is_eventfd(int fd);
 
+/* Both ends find that the other one has hung up. The descriptor stays. */
+void vb_link_end(int fd);
 /* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
 bool vb_link_has_hung_up(int fd);
 
@@ -299,7 +301,9 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
  * with the shorter of the two lists.
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
+/* -ECANCELED: once *stop is not 0 nothing is written any more (host/guard.h); NULL, for this process's own memory: nothing says so. */
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
+		    const _Atomic(uint32_t) *stop, size_t *done);
 /* This process's number, as vb_copy_* take it. */
 pid_t vb_copy_self(void);
 /* Lets peers of the same user copy from and to this process where Yama's ptrace_scope is 1 (prctl PR_SET_PTRACER). Idempotent. */

@@ -248,6 +248,11 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : n;
 }
 
+void vb_link_end(int fd)
+{
+	(void)shutdown(fd, SHUT_RDWR);
+}
+
 bool vb_link_has_hung_up(int fd)
 {
 	VB_UNCANCELLED;

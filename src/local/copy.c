@@ -71,7 +71,7 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 	if (is_moving(peer))
 		return -EAGAIN;
 	vb_ranges_split_last(theirs);
-	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &done);
+	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &peer->in->cut, &done);
 }
 
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs)

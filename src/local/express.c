@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Express: straight from a work request with one entry, before there is an entry in the send queue (struct vb_path_ops). */
 #include "adapter/show.h"
+#include "local/cut.h"
 #include "local/permit.h"
 #include "local/reach.h"
 #include "local/slots.h"
@@ -56,6 +57,7 @@ static enum vb_express express_move(struct vb_local_qp *l, const struct ibv_send
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	bool done = express_whole(l, wr, writes);
 	vb_busy_end(l, VB_STREAM_REQUEST);
+	done = done && !vb_is_cut_by(l->peer);
 	if (vb_likely(done))
 		vb_shortcut_learn(l, wr);
 	return done ? VB_EXPRESS_DONE : VB_EXPRESS_NOT;

@@ -12,6 +12,7 @@
 #include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "local/copy.h"
+#include "local/cut.h"
 #include "local/later.h"
 #include "local/mapped.h"
 #include "local/slots.h"
@@ -232,22 +233,6 @@ void vb_fence_users(void)
 	}
 }
 
-/* Waits until a busy section that was open at the call has ended, or its process has. peer: NULL for this process. False: the deadline came. */
-static bool await(const _Atomic(uint32_t) *busy, const struct vb_peer *peer, uint64_t deadline_ns)
-{
-	uint32_t seen = atomic_load(busy);
-	for (unsigned spins = 1; seen % 2 && atomic_load(busy) == seen; spins++) {
-		if (spins < 64)
-			continue;
-		sched_yield();
-		if (deadline_ns != UINT64_MAX && vb_now_ns() > deadline_ns)
-			return false;
-		if (peer && spins % 1024 == 0 && vb_peer_is_dead(peer))
-			return true;
-	}
-	return true;
-}
-
 /* A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is one that can be. */
 struct pair {
 	struct vb_local_qp *l;
@@ -276,15 +261,15 @@ static void let_go(const struct pair *p)
 
 static bool await_theirs(const struct pair *p, uint64_t deadline_ns)
 {
-	return !p->theirs || (await(&p->theirs->busy[VB_STREAM_REQUEST], p->peer, deadline_ns) &&
-			      await(&p->theirs->busy[VB_STREAM_RESPONSE], p->peer, deadline_ns));
+	return !p->theirs || (vb_cut_or_await(&p->theirs->busy[VB_STREAM_REQUEST], p->peer, deadline_ns) &&
+			      vb_cut_or_await(&p->theirs->busy[VB_STREAM_RESPONSE], p->peer, deadline_ns));
 }
 
 static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 {
 	const struct vb_shm_qp *mine = p->l->mine;
-	return await(&mine->busy[VB_STREAM_REQUEST], NULL, deadline_ns) && await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) &&
-	       await_theirs(p, deadline_ns);
+	return vb_cut_or_await(&mine->busy[VB_STREAM_REQUEST], NULL, deadline_ns) &&
+	       vb_cut_or_await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) && await_theirs(p, deadline_ns);
 }
 
 /* The receive that is taken, if one is. */

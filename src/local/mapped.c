@@ -167,6 +167,17 @@ static void tell_gone(struct vb_peer *p, uint64_t serial)
 		(void)vb_link_send(p->fd, &m, sizeof(m), NULL, 0);
 }
 
+static bool was_given(uint64_t serial, const void *given)
+{
+	return ((const uint8_t *)given)[serial % VB_MAPPINGS];
+}
+
+void vb_mapped_withdraw(struct vb_peer *p)
+{
+	if (p->mapped)
+		vb_segment_withdraw(was_given, p->mapped->given);
+}
+
 static void segments_changed(void) { each_peer(offer_if_due, 0); }
 static void segment_retired(uint64_t serial) { each_peer(tell_gone, serial); }
 

@@ -64,6 +64,9 @@ void vb_mapped_expect(struct vb_peer *peer, uint32_t pd);
 /* Gives what there is; in the progress thread, when the link is UP. */
 void vb_mapped_offer(struct vb_peer *peer);
 
+/* The link was cut: the memory that this peer was given becomes private again, though keys name it (vb_segment_settle). */
+void vb_mapped_withdraw(struct vb_peer *peer);
+
 /* Counts a use of the key that could not be served by a mapping. */
 void vb_mapped_miss(struct vb_peer *peer, uint32_t key, uint64_t bytes);
 

@@ -10,6 +10,7 @@
 #include "adapter/queue.h"
 #include "adapter/turn.h"
 #include "base/log.h"
+#include "host/guard.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 
@@ -146,14 +147,14 @@ const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t byt
 	return (const char *)p->arena + offset;
 }
 
-/* Can this process copy from the peer's memory? Its nonce, at the address that it told, tells. */
+/* Can this process copy from the peer's memory, and write it as guard.h says? Its nonce, at the address that it told, tells. */
 static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 {
 	uint64_t nonce = 0;
 	size_t done;
 	struct iovec here = { &nonce, sizeof(nonce) };
 	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)), sizeof(nonce) };
-	return p->pid > 0 && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
+	return p->pid > 0 && vb_guard_is_there() && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
 }
 
 /* Keeps fds[1] and fds[2], which it replaces by -1. */
@@ -309,6 +310,38 @@ static void die(struct vb_peer *p)
 	announce(p);
 	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
+}
+
+static void cut(struct vb_peer *p)
+{
+	if (atomic_exchange(&p->is_cut, true))
+		return;
+	atomic_store(&p->out->cut, 1);
+	atomic_fetch_add(&vb_arena->cuts, 1); /* behind it: who sees this looks there */
+	vb_link_end(p->fd);
+	vb_mapped_withdraw(p);
+}
+
+static struct vb_peer *next_uncut(uint64_t nonce)
+{
+	struct vb_peer *found = NULL;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; !found && i < atomic_load(&nlistened); i++) {
+		if (listened[i] != self && listened[i]->nonce == nonce && !atomic_load(&listened[i]->is_cut)) {
+			found = listened[i];
+			atomic_fetch_add(&found->refs, 1);
+		}
+	}
+	vb_unlock(&vb_progress_lock);
+	return found;
+}
+
+void vb_peer_cut(struct vb_peer *peer)
+{
+	for (struct vb_peer *p; (p = next_uncut(peer->nonce));) {
+		cut(p);
+		vb_peer_put(p);
+	}
 }
 
 bool vb_peer_is_dead(const struct vb_peer *p)

@@ -41,6 +41,7 @@ struct vb_peer {
 	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool hello_seen;
+	atomic_bool is_cut;              /* by this side */
 	struct vb_mail mail;
 	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
 	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
@@ -71,6 +72,8 @@ void vb_peer_wake(struct vb_peer *peer);
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
 /* A range of the peer's arena, or NULL if it is not wholly within the heap. */
 const void *vb_peer_range(const struct vb_peer *peer, uint64_t offset, uint64_t bytes);
+/* Ends all links to the process that this one leads to, for both sides: this one does not wait for it (local/cut.h). vb_progress_lock is not held. */
+void vb_peer_cut(struct vb_peer *peer);
 /* Also true when the link has hung up and the progress thread has not noticed yet. */
 bool vb_peer_is_dead(const struct vb_peer *peer);
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
+#include "local/cut.h"
 #include "local/mapped.h"
 #include "local/reach.h"
 #include "local/slots.h"
@@ -20,6 +21,7 @@
 #include "wire/timers.h"
 
 enum { PATIENCE = 12 };
+#define CONNECTING_NS 10000000000ull /* what a process has to make a link, whatever the queue pair's timeout */
 
 /* ---- is the peer's QP there? ---- */
 
@@ -44,9 +46,17 @@ bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 	return true;
 }
 
+/* The peer's process lives, and will make the link once it gets a processor, unless it is stopped; its end is told by the link. */
+static bool is_connecting(const struct vb_local_qp *l)
+{
+	return l->peer && atomic_load(&l->peer->state) == VB_PEER_CONNECTING;
+}
+
 static const char *why_silent(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
+	if (is_connecting(l))
+		return "the remote process does not complete the link to this one: it is stopped";
 	if (!l->peer)
 		return "nobody at the remote GID and QP number: no such process on this host";
 	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
@@ -56,20 +66,17 @@ static const char *why_silent(struct vb_local_qp *l)
 	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
 }
 
-/* The peer's process lives, and will make the link once it gets a processor; its end is told by the link. */
-static bool is_connecting(const struct vb_local_qp *l)
-{
-	return l->peer && atomic_load(&l->peer->state) == VB_PEER_CONNECTING;
-}
-
 /* The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for ever. */
 static void wait_for_peer(struct vb_local_qp *l)
 {
 	const struct ibv_qp_attr *a = &l->qp->attr;
-	if (l->req.waiting || !a->timeout || is_connecting(l))
+	bool is_link = is_connecting(l);
+	if (!a->timeout || (l->req.waiting && l->req.waits_for_link == is_link))
 		return;
+	uint64_t patience_ns = (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout);
 	l->req.waiting = true;
-	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
+	l->req.waits_for_link = is_link;
+	vb_timer_set(&l->give_up, vb_now_ns() + (is_link ? vb_max_u64(patience_ns, CONNECTING_NS) : patience_ns));
 }
 
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
@@ -169,7 +176,7 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
-	return h;
+	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
 }
 
 static bool is_one_sided(const struct vb_sqe *sqe)
@@ -203,7 +210,7 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
 		h = atomic_in_mapping(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
-	return h;
+	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
 }
 
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)

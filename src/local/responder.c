@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "local/capture.h"
 #include "local/copy.h"
+#include "local/cut.h"
 #include "local/later.h"
 #include "local/permit.h"
 #include "local/reach.h"
@@ -72,7 +73,7 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 bool vb_serve_may(struct vb_local_qp *l)
 {
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
-	if (!(mode & VB_SHM_REQUESTS))
+	if (!(mode & VB_SHM_REQUESTS) || vb_is_cut_by(l->peer))
 		return false;
 	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
 		return vb_mode_epoch(mode) == l->resp.their_epoch;
@@ -683,6 +684,8 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool is_permitted)
 	if (vb_unlikely(!to || !complete_told(l)))
 		return false;
 	vb_copy_ordered(to, s->data, length);
+	if (vb_is_cut_by(l->peer))
+		return false;
 	acknowledge(l);
 	struct vb_cqe *e = vb_cq_open(l->qp->recv_cq);
 	*e = (struct vb_cqe){ .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
@@ -701,6 +704,8 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 		step = find_queue(l, f);
 	if (step == STEP_DONE)
 		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
+	if (vb_is_cut_by(l->peer))
+		return STEP_IDLE;
 	if (step == STEP_DONE)
 		finish(l);
 	return step;
@@ -759,6 +764,8 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step = vb_away_serve(l, f);
+	if (vb_is_cut_by(l->peer))
+		return STEP_IDLE;
 	if (step != STEP_DONE)
 		return step;
 	finish(l);

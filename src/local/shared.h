@@ -146,6 +146,7 @@ struct vb_shm_bells {
 	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
 	_Atomic(uint64_t) mail;       /* arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it */
 	_Atomic(uint32_t) mail_taken; /* lines that this side has read of the other's */
+	_Atomic(uint32_t) cut;        /* this side does not wait for the other any more, and has ended the link (local/cut.h) */
 };
 
 /*

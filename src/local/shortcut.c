@@ -50,7 +50,8 @@ static bool note_revisions(const struct vb_local_qp *l, uint32_t *ours, uint32_t
 static void make(struct vb_shortcut *s, struct vb_local_qp *l, const struct ibv_send_wr *wr)
 {
 	s->busy = &l->mine->busy[VB_STREAM_REQUEST];
-	s->their_revision_at = &l->peer->arena->revision;
+	s->their_arena = l->peer->arena;
+	l->qp->cut = &l->peer->in->cut;
 	if (!note_revisions(l, &s->our_revision, &s->their_revision) || !vb_busy_is_light(l))
 		return;
 	bool writes = wr->opcode == IBV_WR_RDMA_WRITE;

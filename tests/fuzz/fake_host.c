@@ -10,6 +10,7 @@
 
 #include "base/ticks.h"
 #include "fuzz.h"
+#include "host/guard.h"
 #include "host/fence.h"
 #include "host/capture.h"
 #include "host/memory.h"
@@ -373,6 +374,12 @@ int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
 
 bool vb_link_is_eventfd(int fd) { return fd == EVENT_FD || fd == WAITER_FD; }
 
+void vb_link_end(int fd) { fake.has_hung_up = true; }
+
+bool vb_guard_is_there(void) { return true; }
+
+enum vb_pace vb_process_pace(pid_t pid) { return VB_PACE_UNKNOWN; }
+
 bool vb_link_has_hung_up(int fd)
 {
 	if (fake.has_hung_up || !fake.patience)
@@ -578,8 +585,11 @@ int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const
 	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, false, done);
 }
 
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
+		    const _Atomic(uint32_t) *stop, size_t *done)
 {
+	if (stop && atomic_load(stop))
+		return -ECANCELED;
 	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, true, done);
 }
 

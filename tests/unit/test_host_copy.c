@@ -112,12 +112,12 @@ static void copy_to_peer__moves_any_lists(void **state)
 	put_pattern(area, AREA, 2);
 	cut(area, AREA, local, VB_ARRAY_LEN(local), 13);
 	cut(area, AREA, remote, VB_ARRAY_LEN(remote), 101);
-	assert_int_equal(vb_copy_to_peer(peer.pid, local, VB_ARRAY_LEN(local), remote, VB_ARRAY_LEN(remote), &done), 0);
+	assert_int_equal(vb_copy_to_peer(peer.pid, local, VB_ARRAY_LEN(local), remote, VB_ARRAY_LEN(remote), NULL, &done), 0);
 	assert_int_equal(done, AREA);
 	assert_true(peer_has(2));
 	put_pattern(area, AREA, 1);
 	struct iovec whole = { area, AREA };
-	assert_int_equal(vb_copy_to_peer(peer.pid, &whole, 1, &whole, 1, &done), 0);
+	assert_int_equal(vb_copy_to_peer(peer.pid, &whole, 1, &whole, 1, NULL, &done), 0);
 	assert_true(peer_has(1));
 }
 
@@ -151,9 +151,9 @@ static void copy__stops_at_unmapped_memory(void **state)
 	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
 	assert_true(done <= 4096);
 	assert_memory_equal(local, area + AREA - 4096, done);
-	assert_int_equal(vb_copy_to_peer(peer.pid, &there, 1, &here, 1, &done), -EFAULT); /* here it ends there, too */
+	assert_int_equal(vb_copy_to_peer(peer.pid, &there, 1, &here, 1, NULL, &done), -EFAULT); /* here it ends there, too */
 	there = (struct iovec){ NULL, 8 };
-	assert_int_equal(vb_copy_to_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
+	assert_int_equal(vb_copy_to_peer(peer.pid, &here, 1, &there, 1, NULL, &done), -EFAULT);
 	assert_int_equal(done, 0);
 }
 

@@ -12,16 +12,17 @@
 enum { BYTES = 4096, RKEY = 0x300, LKEY = 0x200, INLINE = 64 };
 
 static uint8_t here[BYTES], there[BYTES];
-static _Atomic(uint32_t) busy, theirs;
+static _Atomic(uint32_t) busy, cut;
+static struct vb_arena_head theirs;
 
 static const uint64_t to = 0x10000;
 
 static struct vb_shortcut open_shortcut(void)
 {
 	return (struct vb_shortcut){
-		.their_revision_at = &theirs,
+		.their_arena = &theirs,
 		.busy = &busy,
-		.their_revision = atomic_load(&theirs),
+		.their_revision = atomic_load(&theirs.revision),
 		.our_revision = atomic_load(&vb_arena->revision),
 		.rkey = RKEY, .lkey = LKEY,
 		.theirs = to, .their_bytes = BYTES, .there = there,
@@ -154,7 +155,7 @@ static void enter__until_something_was_revoked(void **state)
 	uint32_t idle = atomic_load(&busy), key;
 	assert_ptr_equal(vb_shortcut_enter(&s, &wr), there + 16);
 	assert_int_equal(atomic_load(&busy), idle + 1);
-	vb_shortcut_leave(&s);
+	assert_true(vb_shortcut_leave(&s, &cut));
 	assert_int_equal(atomic_load(&busy), idle + 2);
 
 	assert_int_equal(vb_key_take(&key), 0);
@@ -163,10 +164,27 @@ static void enter__until_something_was_revoked(void **state)
 	assert_int_equal(atomic_load(&busy), idle + 4);
 	s = open_shortcut();
 	assert_non_null(vb_shortcut_enter(&s, &wr));
-	vb_shortcut_leave(&s);
-	atomic_fetch_add(&theirs, 1);
+	assert_true(vb_shortcut_leave(&s, &cut));
+	atomic_fetch_add(&theirs.revision, 1);
 	assert_null(vb_shortcut_enter(&s, &wr));
 	assert_int_equal(atomic_load(&busy) % 2, 0);
+}
+
+/* What another link's peer had to be told of does not concern this one. */
+static void leave__tells_of_a_link_that_was_cut(void **state)
+{
+	struct vb_shortcut s = open_shortcut();
+	struct ibv_sge sge = piece_at(0, 8);
+	struct ibv_send_wr wr = write_of(&sge, 16);
+	assert_non_null(vb_shortcut_enter(&s, &wr));
+	atomic_store(&theirs.cuts, 1);
+	assert_true(vb_shortcut_leave(&s, &cut));
+	assert_non_null(vb_shortcut_enter(&s, &wr));
+	atomic_store(&cut, 1);
+	assert_false(vb_shortcut_leave(&s, &cut));
+	assert_int_equal(atomic_load(&busy) % 2, 0);
+	atomic_store(&theirs.cuts, 0);
+	atomic_store(&cut, 0);
 }
 
 static void revision__stays_at_the_last(void **state)
@@ -194,6 +212,7 @@ int main(void)
 		cmocka_unit_test(fits__inline_data),
 		cmocka_unit_test(fits__reads),
 		cmocka_unit_test(enter__until_something_was_revoked),
+		cmocka_unit_test(leave__tells_of_a_link_that_was_cut),
 		cmocka_unit_test(revision__stays_at_the_last),
 	};
 	return cmocka_run_group_tests(tests, start, NULL);
