@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the BTH on. All
- * sending is done from the process's first inbox, so the receiver knows the sender's slot by its name. Receiving is the
+ * sending is done from one of the process's inboxes, so the receiver knows the sender's slot by its name. Receiving is the
  * progress thread's alone (its buffers are static). A port that does not listen yet is connected to a socket that has gone.
  */
 #include "host/capture.h"
@@ -33,15 +33,11 @@ enum {
 	BUFFER_BYTES = 4 << 20,
 };
 
-static atomic_int sender_fd = -1;
-
 /* Handlers: [0] of QPs, [1] of QP 1. arg is stored before handler. */
 static struct {
 	_Atomic(vb_inbox_handler *) handler;
 	void *_Atomic arg;
 } qp_handlers[2];
-
-void vb_inbox_set_sender(int fd) { atomic_store(&sender_fd, fd); }
 
 void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 {
@@ -52,10 +48,10 @@ void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 
 /* ---- sending ---- */
 
-static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	VB_UNCANCELLED;
-	int fd = atomic_load_explicit(&sender_fd, memory_order_relaxed);
+	int fd = vb_slot_inbox(from);
 	struct inbox_header header = {
 		.magic = INBOX_MAGIC, .flow_label = addr->flow_label, .udp_sport = addr->udp_sport,
 		.traffic_class = addr->traffic_class, .hop_limit = addr->hop_limit,
@@ -88,10 +84,15 @@ static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, c
 	}
 }
 
-int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	struct vb_name name = vb_name_of_inbox(slot);
-	return send_to(&name, addr, iov, iovcnt);
+	return send_to(from, &name, addr, iov, iovcnt);
+}
+
+int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+{
+	return vb_inbox_send_from(vb_slot_first(), slot, addr, iov, iovcnt);
 }
 
 /* ---- receiving ---- */
@@ -134,6 +135,13 @@ static uid_t sender_uid(struct msghdr *m)
 	return (uid_t)-1;
 }
 
+/* Only who may bring others' messages has one from another host; and whoever else sends must be somebody here. */
+static bool is_credible(struct vb_inbox_msg *msg)
+{
+	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(msg->sender_uid, &msg->addr.dst);
+	return msg->is_believed || (msg->sender_slot && vb_netif_is_local(&msg->addr.src));
+}
+
 /* False if the message is to be dropped. */
 static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_msg *msg)
 {
@@ -149,7 +157,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 		.sender_slot = vb_name_parse_inbox(&r->from, m->msg_hdr.msg_namelen),
 		.sender_uid = sender_uid((struct msghdr *)&m->msg_hdr),
 	};
-	return true;
+	return is_credible(msg);
 }
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
@@ -303,7 +311,7 @@ int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr
 {
 	struct vb_name n;
 	int err = port_name(name, name_bytes, &n);
-	return err ? err : send_to(&n, addr, iov, iovcnt);
+	return err ? err : send_to(vb_slot_first(), &n, addr, iov, iovcnt);
 }
 
 bool vb_port_is_bound(const void *name, size_t name_bytes)

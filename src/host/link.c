@@ -83,6 +83,15 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 	return vb_link_connect_to(&name, fd, cred);
 }
 
+bool vb_slot_is_of(uint32_t slot, uid_t user)
+{
+	struct vb_peer_cred cred = { .uid = (uid_t)-1 };
+	int fd, err = vb_link_connect(slot, &fd, &cred);
+	if (!err)
+		vb_fd_close(fd);
+	return cred.uid == user;
+}
+
 /* ---- accepting ---- */
 
 int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)

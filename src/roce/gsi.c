@@ -93,7 +93,7 @@ static struct {
 static bool deliver(const struct arrival *a, uint32_t slot)
 {
 	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
-				    .sender_slot = slot, .sender_uid = (uid_t)-1 };
+				    .sender_slot = slot, .sender_uid = (uid_t)-1, .is_believed = true };
 	return vb_inbox_deliver(&msg);
 }
 

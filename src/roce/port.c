@@ -301,6 +301,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 		.payload = p->bytes,
 		.payload_bytes = p->len - VB_ICRC_BYTES,
 		.sender_uid = (uid_t)-1,
+		.is_believed = true,
 	};
 	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes), slot = qpn >> VB_SLOT_SHIFT;
 	if (qpn == VB_GSI_QPN)
