@@ -248,7 +248,8 @@ struct vb_peer_cred {
 };
 
 /* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process, or it refuses
- * links. -EPERM: another user's. -EAGAIN: its backlog is full, try later. */
+ * links. -EPERM: one that may not share memory with this one, such as another user's; if it is that one which finds so, it hangs up.
+ * -EAGAIN: its backlog is full, try later. */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
 void vb_link_show_user(void);

@@ -75,6 +75,10 @@ int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool l
 void vb_door_listen_again(struct vb_door *door);
 
 int vb_link_socket_locked(int *fd);
+/* May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no. */
+int vb_kin_check(int link, const struct vb_peer_cred *peer);
+/* The same, telling who it is. */
+int vb_link_check_peer(int fd, struct vb_peer_cred *peer);
 /* As vb_link_connect, to a listener by its name. */
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
 /* -EPERM: another user's, who was turned away; else as accept(2). */
