@@ -14,6 +14,7 @@
 #include "host/capture.h"
 #include "host/memory.h"
 #include "host/notifier.h"
+#include "host/privilege.h"
 #include "host/private.h"
 #include "host/raw.h"
 #include "host/remap.h"
@@ -37,6 +38,7 @@ bool vb_local_is_off(void) { return false; }
 bool vb_link_is_infiniband(void) { return false; }
 void vb_local_turn_off(void) { }
 int vb_file_read(const char *path, char *text, size_t size) { return -ENOENT; }
+bool vb_may_bind_port(uint16_t port) { return true; }
 void vb_host_at_fork(void (*child)(void)) { }
 void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) { }
 void vb_fd_own(int fd) { }
