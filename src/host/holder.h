@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whose sockets have a UDP port, as the kernel's tables in /proc say. */
+/*
+ * Who has what processes on verbatim need of the network namespace, UDP port 4791 and slots, as the kernel's tables in /proc say. Which
+ * user that is, anybody may know; which process, only root and that user.
+ */
 #ifndef VB_HOST_HOLDER_H
 #define VB_HOST_HOLDER_H
 
@@ -15,5 +18,12 @@ struct vb_holder {
 
 /* The sockets of one IP version that have a port, up to max of them. None where /proc does not tell. */
 unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, unsigned max);
+
+/* The sockets that have slots, up to max of them, as inodes. */
+unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max);
+
+/* Whoever has most of some sockets, in words: "process 17 (ibdaemon) of user 1000". user: of the first, (uid_t)-1 if it is to be found out. */
+enum { VB_OWNER_TEXT = 128 };
+void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user, char text[VB_OWNER_TEXT]);
 
 #endif

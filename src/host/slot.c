@@ -5,6 +5,7 @@
  *
  * Slots are only added; the table is written under the host lock, `mine` is read by anybody.
  */
+#include "host/holder.h"
 #include "host/private.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 enum { MAX_SLOTS = 256 }; /* of one process: a million QPs */
 
@@ -117,6 +120,17 @@ static int slot_serve(struct slot *s)
 	return 0;
 }
 
+/* Whoever has them may mean it. */
+__attribute__((cold)) static void explain_none_free(void)
+{
+	static unsigned long inodes[VB_SLOT_COUNT];
+	char owner[VB_OWNER_TEXT];
+	unsigned n = vb_holders_of_slots(inodes, VB_SLOT_COUNT);
+	vb_owner_of_sockets(inodes, n, (uid_t)-1, owner);
+	vb_explain("host", "no slot is free for this process: %u of %u are taken in this network namespace, most by %s", n, VB_SLOT_COUNT - 1,
+		   owner);
+}
+
 static int slot_take_locked(struct slot **slot)
 {
 	if (slot_count == MAX_SLOTS)
@@ -135,6 +149,8 @@ static int slot_take_locked(struct slot **slot)
 		*slot = s;
 		return 0;
 	}
+	if (vb_debug_enabled)
+		explain_none_free();
 	return -EADDRNOTAVAIL;
 }
 
