@@ -9,8 +9,8 @@
 /* A released entry rests while this many others are released before it is used again, so that stale keys stay unknown. */
 enum { RESTING = 4096 };
 
-/* Entries in the order of their first use, 1, 2, ...: they lie in a row that begins anywhere. The first and the last index are never used. */
-enum { USABLE = VB_KEY_COUNT - 2 };
+/* Entries in the order of their first use, 1, 2, ...: they lie in a row that begins anywhere. Index 0 is never used. */
+enum { USABLE = VB_KEY_COUNT - 1 };
 
 static struct {
 	pthread_mutex_t lock;
