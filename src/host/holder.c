@@ -68,6 +68,21 @@ unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max)
 	return n;
 }
 
+void vb_holders_of_links(unsigned version, uint64_t *slots, unsigned count)
+{
+	enum { LISTENS = 0x10000 };
+	VB_UNCANCELLED;
+	FILE *table = fopen("/proc/self/net/unix", "re");
+	char line[512];
+	unsigned flags, v, slot;
+	while (table && fgets(line, sizeof(line), table))
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s @verbatim/link/%u/%u", &flags, &v, &slot) == 3 && (flags & LISTENS) &&
+		    v == version && slot < count)
+			slots[slot / 64] |= UINT64_C(1) << slot % 64;
+	if (table)
+		fclose(table);
+}
+
 /* ---- processes ---- */
 
 static int compare(const void *a, const void *b)

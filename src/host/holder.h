@@ -8,6 +8,7 @@
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct vb_holder {
@@ -21,6 +22,9 @@ unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, uns
 
 /* The sockets that have slots, up to max of them, as inodes. */
 unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max);
+
+/* Sets the bits of the slots whose processes take links (VB_LINK_VERSION): VB_SLOT_COUNT bits, zero before. */
+void vb_holders_of_links(unsigned version, uint64_t *slots, unsigned count);
 
 /* Whoever has most of some sockets, in words: "process 17 (ibdaemon) of user 1000". user: of the first, (uid_t)-1 if it is to be found out. */
 enum { VB_OWNER_TEXT = 128 };

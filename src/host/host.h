@@ -253,6 +253,11 @@ struct vb_peer_cred {
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
 void vb_link_show_user(void);
+/*
+ * Did somebody else say what came over UDP from this address, and names this slot as its sender's? A process of this host that takes links
+ * sends nothing but connections that way to its own host. Whoever receives from UDP asks, one thread at a time.
+ */
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src);
 /* Is it a slot of a process of this user, who takes links from some? */
 VB_EXPORT bool vb_slot_is_of(uint32_t slot, uid_t user);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */

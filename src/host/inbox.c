@@ -122,23 +122,23 @@ static void prepare_buffers(void)
 	}
 }
 
-static uid_t sender_uid(struct msghdr *m)
+static struct ucred sender_of(struct msghdr *m)
 {
+	struct ucred cred = { .uid = (uid_t)-1 };
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		struct ucred cred;
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS &&
 		    c->cmsg_len >= CMSG_LEN(sizeof cred)) {
 			memcpy(&cred, CMSG_DATA(c), sizeof cred);
-			return cred.uid;
+			break;
 		}
 	}
-	return (uid_t)-1;
+	return cred;
 }
 
 /* Only who may bring others' messages has one from another host; and whoever else sends must be somebody here. */
-static bool is_credible(struct vb_inbox_msg *msg)
+static bool is_credible(struct vb_inbox_msg *msg, const struct ucred *sender)
 {
-	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(msg->sender_uid, &msg->addr.dst);
+	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(sender, &msg->addr.dst);
 	return msg->is_believed || (msg->sender_slot && vb_netif_is_local(&msg->addr.src));
 }
 
@@ -148,6 +148,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 	if ((m->msg_hdr.msg_flags & MSG_TRUNC) || m->msg_len < sizeof r->header + BTH_BYTES ||
 	    r->header.magic != INBOX_MAGIC)
 		return false;
+	struct ucred sender = sender_of((struct msghdr *)&m->msg_hdr);
 	*msg = (struct vb_inbox_msg){
 		.addr = { .src = r->header.src, .dst = r->header.dst, .flow_label = r->header.flow_label & 0xfffff,
 			  .udp_sport = r->header.udp_sport, .traffic_class = r->header.traffic_class,
@@ -155,9 +156,9 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 		.payload = r->payload,
 		.payload_bytes = m->msg_len - sizeof r->header,
 		.sender_slot = vb_name_parse_inbox(&r->from, m->msg_hdr.msg_namelen),
-		.sender_uid = sender_uid((struct msghdr *)&m->msg_hdr),
+		.sender_uid = sender.uid,
 	};
-	return is_credible(msg);
+	return is_credible(msg, &sender);
 }
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)

@@ -126,6 +126,8 @@ static const char *why_not(int link, const struct vb_peer_cred *peer)
 	return why;
 }
 
+bool vb_kin_is_process(pid_t pid) { return !why_not_that(pid, geteuid()); }
+
 int vb_kin_check(int link, const struct vb_peer_cred *peer)
 {
 	VB_UNCANCELLED;

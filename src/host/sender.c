@@ -7,7 +7,10 @@
  * Who has the port is looked up in the kernel's tables, and holds for a while; nobody else's sockets can have it while this process has
  * one of its own. A user who does not have it makes the tables be read again, but not often, however much he sends.
  *
- * All of it is the progress thread's, which receives.
+ * All of that is the progress thread's, which receives.
+ *
+ * UDP tells no user. But what a process that takes links has to say to its own host, it says by inboxes, but for connections that cannot
+ * be linked. Which do, is in the kernel's table of Unix sockets; this is whoever's who receives from UDP.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +24,22 @@ enum {
 	HOLDS_NS = 250000000,
 	AGAIN_NS = 20000000,
 };
+
+/* When something was asked of the kernel; a forked child asks anew. */
+struct asked {
+	uint64_t at_ns;
+	unsigned generation;
+};
+
+/* True: it was asked longer ago, and is asked now. */
+static bool is_news(struct asked *asked, uint64_t holds_ns)
+{
+	uint64_t now = vb_now_ns();
+	if (asked->at_ns && asked->generation == vb_host_generation() && now - asked->at_ns < holds_ns)
+		return false;
+	*asked = (struct asked){ now, vb_host_generation() };
+	return true;
+}
 
 /* ---- users ---- */
 
@@ -46,43 +65,53 @@ static bool all_users_are_known(void)
 /* False: the number may be one user's, or that of all who have none here. */
 static bool is_known(uid_t uid)
 {
-	static struct {
-		bool asked, all;
-		uid_t overflow;
-	} users;
-	if (!users.asked) {
-		users.overflow = overflow_uid();
-		users.all = all_users_are_known();
-		users.asked = true;
+	static bool all;
+	static uid_t overflow;
+	static struct asked asked;
+	if (is_news(&asked, UINT64_MAX)) { /* a process with threads enters no other */
+		overflow = overflow_uid();
+		all = all_users_are_known();
 	}
-	return uid != users.overflow || users.all;
+	return uid != overflow || all;
 }
 
 /* A program changes its user rarely, and before it has anything to hide from the one that it was. */
-static uid_t own_user(uint64_t now)
+static uid_t own_user(void)
 {
 	static uid_t user;
-	static uint64_t asked_ns;
-	if (!asked_ns || now - asked_ns >= HOLDS_NS) {
+	static struct asked asked;
+	if (is_news(&asked, HOLDS_NS))
 		user = geteuid();
-		asked_ns = now;
-	}
 	return user;
+}
+
+/* For users without a number: their own processes are told by what else the kernel knows of them. */
+static bool is_kin(pid_t pid)
+{
+	static struct asked asked;
+	static pid_t last;
+	static bool is_one;
+	if (is_news(&asked, HOLDS_NS) || pid != last) {
+		last = pid;
+		is_one = vb_kin_is_process(pid);
+	}
+	return is_one;
 }
 
 /* ---- the port ---- */
 
 static struct {
-	uint64_t read_ns;
+	struct asked asked;
 	unsigned count[2]; /* [0] IPv6, [1] IPv4 */
 	struct vb_holder of[2][MAX_HOLDERS];
 } holders;
 
-static void read_holders(uint64_t now)
+static void look_for_holders(uint64_t holds_ns)
 {
+	if (!is_news(&holders.asked, holds_ns))
+		return;
 	for (int ipv4 = 0; ipv4 < 2; ipv4++)
 		holders.count[ipv4] = vb_holders_of_udp(ipv4, VB_ROCE_PORT, holders.of[ipv4], MAX_HOLDERS);
-	holders.read_ns = now;
 }
 
 static bool takes(const struct vb_holder *h, const struct in6_addr *dst)
@@ -107,21 +136,39 @@ static bool is_listed(uid_t uid, const struct in6_addr *dst)
 	return false;
 }
 
-static bool has_port(uid_t uid, const struct in6_addr *dst, uint64_t now)
+static bool has_port(uid_t uid, const struct in6_addr *dst)
 {
 	if (vb_udp_receiver(IN6_IS_ADDR_V4MAPPED(dst)) >= 0)
 		return false;
-	if (now - holders.read_ns >= HOLDS_NS)
-		read_holders(now);
-	if (!is_listed(uid, dst) && now - holders.read_ns >= AGAIN_NS)
-		read_holders(now);
+	look_for_holders(HOLDS_NS);
+	if (!is_listed(uid, dst))
+		look_for_holders(AGAIN_NS);
 	return is_listed(uid, dst);
+}
+
+/* ---- links ---- */
+
+static bool takes_links(uint32_t slot)
+{
+	static uint64_t slots[VB_SLOT_COUNT / 64];
+	static struct asked asked;
+	if (is_news(&asked, HOLDS_NS)) {
+		memset(slots, 0, sizeof slots);
+		vb_holders_of_links(VB_LINK_VERSION, slots, VB_SLOT_COUNT);
+	}
+	return slot < VB_SLOT_COUNT && (slots[slot / 64] >> slot % 64 & 1);
+}
+
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src)
+{
+	return slot && takes_links(slot) && vb_netif_is_local(src);
 }
 
 /* ---- both ---- */
 
-bool vb_sender_is_believed(uid_t uid, const struct in6_addr *dst)
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst)
 {
-	uint64_t now = vb_now_ns();
-	return uid == 0 || (is_known(uid) && (uid == own_user(now) || has_port(uid, dst, now)));
+	if (vb_unlikely(!is_known(sender->uid)))
+		return is_kin(sender->pid);
+	return sender->uid == 0 || sender->uid == own_user() || has_port(sender->uid, dst);
 }

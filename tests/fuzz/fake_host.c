@@ -170,8 +170,9 @@ int vb_slot_take(uint32_t *slot) { return -EADDRNOTAVAIL; }
 uint32_t vb_slot_first(void) { return FAKE_OWN_SLOT; }
 bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
 int vb_slot_inbox(uint32_t slot) { return -1; }
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return false; }
 bool vb_slot_is_of(uint32_t slot, uid_t user) { return false; }
-bool vb_sender_is_believed(uid_t uid, const struct in6_addr *dst) { return !fake.sends_as_stranger; }
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst) { return !fake.sends_as_stranger; }
 struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
 

@@ -178,7 +178,7 @@ static void who_has_the_port__brings_anything_while_he_has_it(void **state)
 	uint64_t slot;
 	if (is_impossible(&c, &slot))
 		SKIP("this process cannot become another user");
-	assert_true(is_believed(&c));
+	assert_true(WAIT_FOR(is_believed(&c))); /* it is not looked up each time */
 	say(c.sock, 0);
 	assert_int_equal(hear(c.sock), 1);
 	assert_true(WAIT_FOR(!is_believed(&c)));
@@ -273,6 +273,40 @@ static void users_without_numbers__are_not_the_same(void **state)
 	assert_int_equal(child_end(&receiver), 0);
 }
 
+static void send_all_and_end(int sock)
+{
+	CHILD_CHECK(vb_host_get() == 0);
+	send_all_kinds((uint32_t)hear(sock));
+	say(sock, 1);
+	hear(sock);
+}
+
+/* It has a child, who is as nameless as it, bring it messages. */
+static void bring_oneself(int sock)
+{
+	become(SOME_USER);
+	enter_nameless_namespace();
+	prctl(PR_SET_DUMPABLE, 1);
+	set_handler(NULL);
+	CHILD_CHECK(vb_host_get() == 0);
+	struct child c = child_start(send_all_and_end);
+	say(c.sock, vb_slot_first());
+	CHILD_CHECK(WAIT_FOR(seen[NAMELESS_LOCAL].came)); /* while that process is there */
+	CHILD_CHECK(child_end(&c) == 0);
+	say(sock, (uint64_t)(seen[REMOTE].came && seen[REMOTE].is_believed));
+	hear(sock);
+}
+
+static void users_without_numbers__are_the_same_to_themselves(void **state)
+{
+	struct child c = child_start(bring_oneself);
+	uint64_t is_believed;
+	if (is_impossible(&c, &is_believed))
+		SKIP("this process cannot become another user, or enter a namespace");
+	assert_int_equal(is_believed, 1);
+	assert_int_equal(child_end(&c), 0);
+}
+
 /* ---- this process has the port: from here on it keeps it ---- */
 
 static void nobody_else__has_the_port_that_this_process_has(void **state)
@@ -292,6 +326,7 @@ int main(void)
 		cmocka_unit_test_setup(who_has_another_address__is_not_believed, set_handler),
 		cmocka_unit_test_setup(root__brings_anything, set_handler),
 		cmocka_unit_test_setup(users_without_numbers__are_not_the_same, set_handler),
+		cmocka_unit_test_setup(users_without_numbers__are_the_same_to_themselves, set_handler),
 		cmocka_unit_test_setup(nobody_else__has_the_port_that_this_process_has, set_handler),
 	};
 	return cmocka_run_group_tests(tests, start_host, NULL);
