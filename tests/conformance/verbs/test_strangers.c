@@ -204,11 +204,77 @@ static void meet_a_stranger(struct world *w, const uint8_t peer[16])
 static void stranger__cannot_speak_for_another_host(void **state) { meet_a_stranger(*state, another_host); }
 static void stranger__cannot_speak_for_another_process(void **state) { meet_a_stranger(*state, localhost); }
 
+/* ---- numbers that nobody can foretell ---- */
+
+struct numbers {
+	uint32_t rkey, index; /* of a process's first region and first queue pair */
+};
+
+static struct numbers numbers_of_a_process(void)
+{
+	struct numbers n;
+	int pair[2], status;
+	assert_int_equal(pipe(pair), 0);
+	pid_t pid = fork();
+	assert_int_not_equal(pid, -1);
+	if (pid == 0) {
+		void *state;
+		is_forked_child = true;
+		alarm(60);
+		make_world(&state);
+		struct world *w = state;
+		n = (struct numbers){ w->mr->rkey, make_qp(w, NULL)->qp_num & 0xfff };
+		_exit(write(pair[1], &n, sizeof(n)) != sizeof(n));
+	}
+	assert_int_equal(read(pair[0], &n, sizeof(n)), sizeof(n));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(pair[0]);
+	close(pair[1]);
+	return n;
+}
+
+/* That all are alike by chance is one in 2^36. */
+static void numbers__differ_from_process_to_process(void **state)
+{
+	enum { PROCESSES = 4 };
+	struct numbers first = numbers_of_a_process();
+	unsigned other_rkeys = 0, other_indexes = 0;
+	for (int i = 1; i < PROCESSES; i++) {
+		struct numbers n = numbers_of_a_process();
+		other_rkeys += n.rkey != first.rkey;
+		other_indexes += n.index != first.index;
+	}
+	assert_true(other_rkeys > 0);
+	assert_true(other_indexes > 0);
+}
+
+/* Regions in a row are not keys in a row; and none is met twice while it is fresh. */
+static void keys__differ_by_more_than_their_place(void **state)
+{
+	enum { REGIONS = 64 };
+	struct world *w = *state;
+	struct ibv_mr *mrs[REGIONS];
+	unsigned tags_alike = 0;
+	for (int i = 0; i < REGIONS; i++)
+		assert_non_null(mrs[i] = ibv_reg_mr(w->pd, w->buffer, BUFFER, ANY_ACCESS));
+	for (int i = 1; i < REGIONS; i++) {
+		tags_alike += (mrs[i]->rkey & 0xff) == (mrs[0]->rkey & 0xff);
+		for (int j = 0; j < i; j++)
+			assert_int_not_equal(mrs[i]->rkey, mrs[j]->rkey);
+	}
+	assert_true(tags_alike < REGIONS / 2);
+	for (int i = 0; i < REGIONS; i++)
+		assert_errno(0, ibv_dereg_mr(mrs[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(stranger__cannot_speak_for_another_host),
 		WORLD_TEST(stranger__cannot_speak_for_another_process),
+		cmocka_unit_test(numbers__differ_from_process_to_process),
+		WORLD_TEST(keys__differ_by_more_than_their_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
