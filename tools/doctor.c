@@ -24,6 +24,7 @@ static const struct {
 	{ "mapped memory", check_userfaultfd },
 	{ "copies between processes", check_process_vm },
 	{ "abstract sockets", check_abstract_sockets },
+	{ "slots", check_slots },
 	{ "interfaces", check_interfaces },
 	{ "UDP port 4791", check_port },
 	{ "kernel's RDMA", check_kernel_rdma },

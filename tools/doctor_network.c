@@ -11,14 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "command.h"
 #include "describe.h"
 #include "doctor.h"
+#include "host/holder.h"
+#include "host/host.h"
+#include "host/udp_probe.h"
 
-enum { ROCE_PORT = 4791, WANTED_BUFFER = 16 << 20, PACKET_WAIT_MS = 300, GROUPS = 64, DGRAMS = 64 };
+enum { MAX_HOLDERS = 256, ROCE_PORT = 4791, WANTED_BUFFER = 16 << 20, PACKET_WAIT_MS = 300, GROUPS = 64, DGRAMS = 64 };
 
 void check_interfaces(struct finding *f)
 {
@@ -44,28 +48,12 @@ void check_interfaces(struct finding *f)
 
 /* ---- the port ---- */
 
-/* Who has the port, from /proc/net/udp*: how many sockets, a user. */
-static unsigned count_holders(uid_t *user, bool *kernel)
+/* The sockets that have the port, of both IP versions. */
+static unsigned find_holders(struct vb_holder holders[MAX_HOLDERS])
 {
-	static const char *const tables[] = { "/proc/net/udp", "/proc/net/udp6" };
-	unsigned n = 0;
-	char line[512];
+	unsigned n = vb_holders_of_udp(true, ROCE_PORT, holders, MAX_HOLDERS);
 
-	for (size_t i = 0; i < VB_ARRAY_LEN(tables); i++) {
-		FILE *file = fopen(tables[i], "re");
-		while (file && fgets(line, sizeof(line), file)) {
-			unsigned port, uid;
-			unsigned long inode;
-			if (sscanf(line, "%*d: %*[0-9A-Fa-f]:%x %*s %*s %*s %*s %*s %u %*d %lu", &port, &uid, &inode) != 3 || port != ROCE_PORT)
-				continue;
-			n++;
-			*user = uid;
-			*kernel |= inode == 0;
-		}
-		if (file)
-			fclose(file);
-	}
-	return n;
+	return n + vb_holders_of_udp(false, ROCE_PORT, holders + n, MAX_HOLDERS - n);
 }
 
 static int bind_port(int family, int *fd)
@@ -96,40 +84,60 @@ static bool packet_arrives(int fd)
 	return arrived;
 }
 
-static void explain_taken(struct finding *f, uid_t user, bool kernel)
+/*
+ * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn who is where (host/udp_probe.h).
+ */
+static bool holder_answers(void)
 {
-	char name[64];
+	struct vb_udp_probe question = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } }, answer = { 0 };
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct pollfd p = { .fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), .events = POLLIN };
+	bool answers = p.fd >= 0 && connect(p.fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
+		       send(p.fd, &question, sizeof(question), 0) == sizeof(question) && poll(&p, 1, PACKET_WAIT_MS) == 1 &&
+		       recv(p.fd, &answer, sizeof(answer), 0) == sizeof(answer) && answer.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC);
 
-	user_name(user, name);
-	found(f, "it is held by %s", kernel ? "the kernel (rdma_rxe)" : "a process of another program or user");
-	if (!kernel && user != geteuid()) {
-		found(f, "it is held by a process of the user %s", name);
-		means(f, FINDING_NOTE, "if that is a process on verbatim, it hands packets on; if it is another program, nothing comes from other hosts");
-		mend(f, "see who it is: ss -aunp sport = :%d", ROCE_PORT);
+	if (p.fd >= 0)
+		close(p.fd);
+	return answers;
+}
+
+static void explain_taken(struct finding *f, const struct vb_holder *holder)
+{
+	char owner[VB_OWNER_TEXT];
+
+	if (holder && !holder->inode) {
+		found(f, "it is held by the kernel (rdma_rxe)");
+		means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes with VERBATIM_LOCAL=off");
+		mend(f, "take the kernel's device away: rdma link delete rxe0; or use a network namespace of your own");
 		return;
 	}
-	means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes with VERBATIM_LOCAL=off");
-	if (kernel)
-		mend(f, "take the kernel's device away: rdma link delete rxe0; or use a network namespace of your own");
-	else
-		mend(f, "end that program (ss -aunp sport = :%d), or use a network namespace of your own", ROCE_PORT);
+	vb_owner_of_sockets(holder ? &holder->inode : NULL, holder != NULL, holder ? holder->uid : (uid_t)-1, owner);
+	if (holder_answers()) {
+		found(f, "it is held by another user's process on verbatim: %s", owner);
+		means(f, FINDING_NOTE, "what comes over the wire comes to that process first, which hands it on, and could read and change it");
+		mend(f, "where you do not trust that user: use a network namespace of your own");
+		return;
+	}
+	found(f, "it is held by another program: %s", owner);
+	means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes of other users or with VERBATIM_LOCAL=off; and that program can "
+	      "read what was to come");
+	mend(f, "end that program (ss -aunp sport = :%d), or use a network namespace of your own", ROCE_PORT);
 }
 
 void check_port(struct finding *f)
 {
-	uid_t user = geteuid();
-	bool kernel = false;
-	unsigned holders = count_holders(&user, &kernel);
+	struct vb_holder holders[MAX_HOLDERS];
+	unsigned count = find_holders(holders);
 	int fd = -1, err = bind_port(AF_INET, &fd);
 
 	if (err == EADDRINUSE) {
-		explain_taken(f, user, kernel);
+		explain_taken(f, count ? holders : NULL);
 	} else if (err) {
 		found(f, "it cannot be had: %s", strerror(err));
 		means(f, FINDING_BAD, "nothing comes from other hosts");
 		mend(f, "let the sandbox allow UDP sockets");
-	} else if (holders) {
-		found(f, "%u sockets of this user's processes share it", holders);
+	} else if (count) {
+		found(f, "%u sockets of this user's processes share it", count);
 	} else if (packet_arrives(fd)) {
 		found(f, "it is free, and packets to 127.0.0.1 arrive");
 	} else {
@@ -139,6 +147,47 @@ void check_port(struct finding *f)
 	}
 	if (fd >= 0)
 		close(fd);
+}
+
+/* ---- slots ---- */
+
+static bool can_bind(int type, const char *kind, unsigned slot)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/%s/%u", kind, slot);
+	bool can = fd >= 0 && bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return can;
+}
+
+/* As a process would take it that begins to use a device. */
+static bool is_slot_free(unsigned slot)
+{
+	char link[16];
+
+	snprintf(link, sizeof(link), "link/%d", VB_LINK_VERSION);
+	return can_bind(SOCK_DGRAM, "slot", slot) && can_bind(SOCK_SEQPACKET, link, slot);
+}
+
+void check_slots(struct finding *f)
+{
+	static unsigned long inodes[VB_SLOT_COUNT];
+	char owner[VB_OWNER_TEXT];
+	unsigned count = vb_holders_of_slots(inodes, VB_SLOT_COUNT), slot = VB_SLOT_COUNT - 1;
+
+	while (slot && !is_slot_free(slot))
+		slot--;
+	if (slot) {
+		found(f, "%u of %u are taken", count, VB_SLOT_COUNT - 1);
+		return;
+	}
+	vb_owner_of_sockets(inodes, count, (uid_t)-1, owner);
+	found(f, "none is free: %u of %u are taken, most by %s", count, VB_SLOT_COUNT - 1, owner);
+	means(f, FINDING_BAD, "no device can be opened (EADDRNOTAVAIL)");
+	mend(f, "end what holds them (ss -xlp src @verbatim/*), or use a network namespace of your own");
 }
 
 /* ---- the kernel ---- */

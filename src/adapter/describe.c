@@ -259,7 +259,7 @@ static bool tell_keys(struct vb_dump *dump, uint64_t *cursor)
 {
 	uint32_t end = vb_arena_is_made() ? vb_key_end() : 0;
 	for (unsigned seen = 0; ++*cursor < end; seen++) {
-		const struct vb_key *k = vb_key_entry((uint32_t)*cursor << 8);
+		const struct vb_key *k = vb_key_nth((uint32_t)*cursor);
 		uint32_t key = atomic_load(&k->key);
 		struct vb_record_mr *r = key ? vb_dump_add(dump, VB_RECORD_MR, sizeof(*r)) : NULL;
 		if (r)

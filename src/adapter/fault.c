@@ -63,7 +63,7 @@ bool vb_fault_has(uint32_t kinds) { return vb_fault_plan_has(&plan, kinds); }
 uint32_t vb_fault_qp(uint32_t qpn)
 {
 	enum { SPECIAL = 2, GROUPS = 0xffffff }; /* QP 0 and 1 are nobody's */
-	return qpn < SPECIAL || qpn == GROUPS ? 0 : (qpn & (VB_SLOT_QPS - 1)) + 1;
+	return qpn < SPECIAL || qpn == GROUPS ? 0 : vb_qpn_place(qpn) + 1;
 }
 
 bool vb_fault_repeats(enum vb_fault_direction direction, bool answers, uint32_t qp, uint32_t psn)

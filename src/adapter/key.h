@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory keys. A key is an index into its owner's key table (upper 24 bits) and a tag that changes with each use of the
- * entry (lower 8 bits), so that a stale key is noticed. The table lies in the arena: the owner writes it, peers read it.
+ * Memory keys. A key is an index into its owner's key table (20 bits) between the halves of a random tag (the upper 4 bits, and the lower
+ * 8, which are the program's to choose where it binds a window of type 2). The tag changes with each use of the entry, so a stale key is
+ * noticed, and where indexes begin is random, too: a peer knows the keys that it was told. The table lies in the arena: the owner
+ * writes it, peers read it.
+ *
  * vb_key_check is the one check that every access to registered memory goes through, whoever makes it: local and remote
  * keys, on behalf of this process's program or of a peer.
  *
@@ -40,6 +43,9 @@ _Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
 #define VB_KEY_NULL  (1u << 31) /* va is VB_NULL_BYTES of zeros and as many to be overwritten, whatever the address */
 
 enum { VB_NULL_BYTES = 1 << 20 };
+
+enum { VB_KEY_TAG_SHIFT = 28, VB_KEY_TAG_MAX = 0xfff };
+_Static_assert(VB_KEY_COUNT << 8 == 1u << VB_KEY_TAG_SHIFT, "a key is its index between the tag's halves");
 
 /* Why an access was refused, and its sentence. */
 #define VB_KEY_FAULTS(X)                                                          \
@@ -134,12 +140,15 @@ int vb_key_take(uint32_t *key);
 void vb_key_publish(uint32_t key, const struct vb_key_meaning *meaning);
 /* From its return on vb_key_check refuses the key. */
 void vb_key_revoke(uint32_t key);
+/* Another key of the same window, for its next binding. */
+uint32_t vb_key_of_next_bind(uint32_t key);
 /* Gives the entry back, after quiescence. */
 void vb_key_release(uint32_t key);
 
 /* The entry of a key in this process's table, whether it is in use or not. */
 struct vb_key *vb_key_entry(uint32_t key);
-/* Indexes from here on were never used. */
+/* The entries that were ever taken, in the order of their first use, are 1 to vb_key_end() - 1. */
 uint32_t vb_key_end(void);
+struct vb_key *vb_key_nth(uint32_t n);
 
 #endif

@@ -78,6 +78,8 @@ struct vb_qp *vb_qpn_get(uint32_t qpn);
  * was all.
  */
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp);
+/* How many numbers of its slot were handed out before this one: tells this process's queue pairs by the order of their creation. */
+uint32_t vb_qpn_place(uint32_t qpn);
 /* The offset of its control block in this process's arena. */
 uint64_t vb_qpn_block(uint32_t qpn);
 

@@ -2,6 +2,9 @@
 /*
  * QP numbers: this process's slots and which QP has which index in them. Numbers are handed out round-robin over all slots, so
  * that a number rests as long as possible before it names another QP; a further slot is taken when three quarters are in use.
+ *
+ * A slot's indexes have a random order: who knows some numbers cannot tell the others. They are shuffled in groups, and within these,
+ * so that control blocks of QPs that were made one after another share pages.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,10 +15,17 @@
 #include "adapter/queue.h"
 #include "adapter/turn.h"
 
-enum { STRETCH = 512 }; /* numbers looked at under the lock */
+enum {
+	STRETCH = 512, /* numbers looked at under the lock */
+	GROUP = 64,    /* indexes */
+	GROUPS = VB_SLOT_QPS / GROUP,
+};
+_Static_assert(GROUPS <= GROUP, "as many random numbers do for either");
 
 struct slot {
 	uint32_t number;
+	uint16_t order[VB_SLOT_QPS];   /* indexes as they are handed out, */
+	uint16_t place_of[VB_SLOT_QPS]; /* and where each is in there */
 	struct vb_qp *qps[VB_SLOT_QPS];
 	struct vb_turn turns[VB_SLOT_QPS]; /* take memory once they are used */
 };
@@ -28,6 +38,36 @@ static uint32_t next;
 static unsigned generation;
 static pthread_mutex_t take_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Fisher's and Yates's. */
+static void shuffle(uint16_t *list, unsigned count, const uint32_t *random)
+{
+	for (unsigned left = count; left > 1; left--) {
+		unsigned at = random[left - 1] % left;
+		uint16_t last = list[left - 1];
+		list[left - 1] = list[at];
+		list[at] = last;
+	}
+}
+
+static void draw_order(struct slot *s)
+{
+	uint16_t groups[GROUPS];
+	uint32_t random[GROUP];
+	for (unsigned g = 0; g < GROUPS; g++)
+		groups[g] = (uint16_t)g;
+	vb_random(random, sizeof(random));
+	shuffle(groups, GROUPS, random);
+	for (unsigned g = 0; g < GROUPS; g++) {
+		uint16_t *group = &s->order[g * GROUP];
+		for (unsigned i = 0; i < GROUP; i++)
+			group[i] = (uint16_t)(groups[g] * GROUP + i);
+		vb_random(random, sizeof(random));
+		shuffle(group, GROUP, random);
+	}
+	for (unsigned i = 0; i < VB_SLOT_QPS; i++)
+		s->place_of[s->order[i]] = (uint16_t)i;
+}
+
 static int add_slot(void)
 {
 	if (nslots == VB_ARENA_SLOTS)
@@ -36,6 +76,7 @@ static int add_slot(void)
 	if (!s)
 		return -ENOMEM;
 	int err = 0;
+	draw_order(s);
 	s->number = vb_slot_first();
 	if (nslots)
 		err = vb_slot_take(&s->number);
@@ -68,10 +109,11 @@ static bool place_locked(struct vb_qp *qp)
 	for (uint32_t tried = 0; tried < total; tried++) {
 		uint32_t at = next++ % total;
 		struct slot *s = slots[at / VB_SLOT_QPS];
-		if (s->qps[at % VB_SLOT_QPS])
+		uint32_t index = s->order[at % VB_SLOT_QPS];
+		if (s->qps[index])
 			continue;
-		s->qps[at % VB_SLOT_QPS] = qp;
-		qp->qpn = s->number << VB_SLOT_SHIFT | at % VB_SLOT_QPS;
+		s->qps[index] = qp;
+		qp->qpn = s->number << VB_SLOT_SHIFT | index;
 		used++;
 		return true;
 	}
@@ -129,6 +171,12 @@ struct vb_turn *vb_turn_of(uint32_t qpn)
 {
 	struct vb_turn *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
 	return first ? &first[qpn % VB_SLOT_QPS] : NULL;
+}
+
+uint32_t vb_qpn_place(uint32_t qpn)
+{
+	struct vb_turn *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	return first ? vb_container_of(first, struct slot, turns[0])->place_of[qpn % VB_SLOT_QPS] : qpn % VB_SLOT_QPS;
 }
 
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)

@@ -100,7 +100,7 @@ void vb_segment_refuse(uint32_t key)
 static void unname(const struct segment *s)
 {
 	for (uint32_t i = 1, end = vb_key_end(); i < end; i++) {
-		struct vb_key *k = vb_key_entry(i << 8);
+		struct vb_key *k = vb_key_nth(i);
 		if (atomic_load_explicit(&k->segment, memory_order_relaxed) == s->serial)
 			atomic_store(&k->segment, 0);
 	}
@@ -352,7 +352,7 @@ void vb_segment_want(uint32_t key)
 static void each_key(uint32_t pd, bool (*visit)(struct vb_key *k, uint32_t key, void *arg), void *arg)
 {
 	for (uint32_t i = vb_key_end(), n = 0; --i && n < EAGER_KEYS; n++) {
-		struct vb_key *k = vb_key_entry(i << 8);
+		struct vb_key *k = vb_key_nth(i);
 		uint32_t key = atomic_load(&k->key);
 		if (key && atomic_load(&k->pd) == pd && !visit(k, key, arg))
 			return;

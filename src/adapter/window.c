@@ -211,8 +211,8 @@ void vb_windows_forget(uint32_t qpn)
 	if (!atomic_load(&bound_by_qp))
 		return;
 	pthread_mutex_lock(&lock);
-	for (uint32_t i = 1; i < VB_KEY_COUNT && atomic_load(&bound_by_qp); i++) {
-		struct vb_key *k = entry(i << 8);
+	for (uint32_t i = 1, end = vb_key_end(); i < end && atomic_load(&bound_by_qp); i++) {
+		struct vb_key *k = vb_key_nth(i);
 		if (k->window == IBV_MW_TYPE_2 && k->region && atomic_load(&k->qpn) == qpn)
 			unbind_locked(k);
 	}

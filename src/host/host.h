@@ -175,15 +175,19 @@ struct vb_inbox_addr {
 
 /*
  * A received message: payload is a RoCEv2 packet from the BTH on, without ICRC. Hostile input: only its size limit and the
- * header were checked. sender_slot is the slot whose inbox socket sent it, 0 if the sender is no slot's inbox (then src is
- * only a claim); sender_uid the kernel's word (SCM_CREDENTIALS), (uid_t)-1 if unknown.
+ * header were checked. sender_slot is the slot whose inbox socket sent it, 0 if the sender is no slot's inbox.
+ *
+ * is_believed: the sender is one who may bring messages of others (this process's user, root, who has the RoCE port), or it came by a way
+ * that only these have. Else it claims to be of this host, sender_slot is not 0, and the receiver has to see that it speaks of nothing
+ * but what belongs to that slot's user.
  */
 struct vb_inbox_msg {
 	struct vb_inbox_addr addr;
 	const uint8_t *payload;
 	size_t payload_bytes;
 	uint32_t sender_slot;
-	uid_t sender_uid;
+	uid_t sender_uid; /* the kernel's word (SCM_CREDENTIALS), of messages from inboxes; else (uid_t)-1 */
+	bool is_believed;
 };
 
 /* The largest payload: a packet of MTU 4096 with all headers that can stand before its data. */
@@ -206,6 +210,8 @@ bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
 /* Sends from this process's first inbox. -EAGAIN (receiver's queue full, often after only 10 messages; nothing was sent),
  * -ECONNREFUSED (no such slot), -EMSGSIZE, -EINVAL (more than VB_INBOX_MAX_IOV pieces). Never blocks. */
 VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/* The same from the inbox of one of this process's slots, of which the message speaks: the receiver believes others of no other. */
+int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 
 /* A bound port: the name is any byte string up to VB_PORT_NAME_MAX bytes, unique in the network namespace. */
 enum { VB_PORT_NAME_MAX = 92 }; /* what a socket address has room for */
@@ -242,10 +248,18 @@ struct vb_peer_cred {
 };
 
 /* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process, or it refuses
- * links. -EPERM: another user's. -EAGAIN: its backlog is full, try later. */
+ * links. -EPERM: one that may not share memory with this one, such as another user's; if it is that one which finds so, it hangs up.
+ * -EAGAIN: its backlog is full, try later. */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
 void vb_link_show_user(void);
+/*
+ * Did somebody else say what came over UDP from this address, and names this slot as its sender's? A process of this host that takes links
+ * sends nothing but connections that way to its own host. Whoever receives from UDP asks, one thread at a time.
+ */
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src);
+/* Is it a slot of a process of this user, who takes links from some? */
+VB_EXPORT bool vb_slot_is_of(uint32_t slot, uid_t user);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 

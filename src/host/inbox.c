@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the BTH on. All
- * sending is done from the process's first inbox, so the receiver knows the sender's slot by its name. Receiving is the
+ * sending is done from one of the process's inboxes, so the receiver knows the sender's slot by its name. Receiving is the
  * progress thread's alone (its buffers are static). A port that does not listen yet is connected to a socket that has gone.
  */
 #include "host/capture.h"
@@ -33,15 +33,11 @@ enum {
 	BUFFER_BYTES = 4 << 20,
 };
 
-static atomic_int sender_fd = -1;
-
 /* Handlers: [0] of QPs, [1] of QP 1. arg is stored before handler. */
 static struct {
 	_Atomic(vb_inbox_handler *) handler;
 	void *_Atomic arg;
 } qp_handlers[2];
-
-void vb_inbox_set_sender(int fd) { atomic_store(&sender_fd, fd); }
 
 void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 {
@@ -52,10 +48,10 @@ void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 
 /* ---- sending ---- */
 
-static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	VB_UNCANCELLED;
-	int fd = atomic_load_explicit(&sender_fd, memory_order_relaxed);
+	int fd = vb_slot_inbox(from);
 	struct inbox_header header = {
 		.magic = INBOX_MAGIC, .flow_label = addr->flow_label, .udp_sport = addr->udp_sport,
 		.traffic_class = addr->traffic_class, .hop_limit = addr->hop_limit,
@@ -88,10 +84,15 @@ static int send_to(const struct vb_name *to, const struct vb_inbox_addr *addr, c
 	}
 }
 
-int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	struct vb_name name = vb_name_of_inbox(slot);
-	return send_to(&name, addr, iov, iovcnt);
+	return send_to(from, &name, addr, iov, iovcnt);
+}
+
+int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+{
+	return vb_inbox_send_from(vb_slot_first(), slot, addr, iov, iovcnt);
 }
 
 /* ---- receiving ---- */
@@ -121,17 +122,24 @@ static void prepare_buffers(void)
 	}
 }
 
-static uid_t sender_uid(struct msghdr *m)
+static struct ucred sender_of(struct msghdr *m)
 {
+	struct ucred cred = { .uid = (uid_t)-1 };
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		struct ucred cred;
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS &&
 		    c->cmsg_len >= CMSG_LEN(sizeof cred)) {
 			memcpy(&cred, CMSG_DATA(c), sizeof cred);
-			return cred.uid;
+			break;
 		}
 	}
-	return (uid_t)-1;
+	return cred;
+}
+
+/* Only who may bring others' messages has one from another host; and whoever else sends must be somebody here. */
+static bool is_credible(struct vb_inbox_msg *msg, const struct ucred *sender)
+{
+	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(sender, &msg->addr.dst);
+	return msg->is_believed || (msg->sender_slot && vb_netif_is_local(&msg->addr.src));
 }
 
 /* False if the message is to be dropped. */
@@ -140,6 +148,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 	if ((m->msg_hdr.msg_flags & MSG_TRUNC) || m->msg_len < sizeof r->header + BTH_BYTES ||
 	    r->header.magic != INBOX_MAGIC)
 		return false;
+	struct ucred sender = sender_of((struct msghdr *)&m->msg_hdr);
 	*msg = (struct vb_inbox_msg){
 		.addr = { .src = r->header.src, .dst = r->header.dst, .flow_label = r->header.flow_label & 0xfffff,
 			  .udp_sport = r->header.udp_sport, .traffic_class = r->header.traffic_class,
@@ -147,9 +156,9 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 		.payload = r->payload,
 		.payload_bytes = m->msg_len - sizeof r->header,
 		.sender_slot = vb_name_parse_inbox(&r->from, m->msg_hdr.msg_namelen),
-		.sender_uid = sender_uid((struct msghdr *)&m->msg_hdr),
+		.sender_uid = sender.uid,
 	};
-	return true;
+	return is_credible(msg, &sender);
 }
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
@@ -303,7 +312,7 @@ int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr
 {
 	struct vb_name n;
 	int err = port_name(name, name_bytes, &n);
-	return err ? err : send_to(&n, addr, iov, iovcnt);
+	return err ? err : send_to(vb_slot_first(), &n, addr, iov, iovcnt);
 }
 
 bool vb_port_is_bound(const void *name, size_t name_bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a link whose
- * other end belongs to another user is closed before anybody sees it. A process that refuses links (VERBATIM_LOCAL=off) has its
+ * other end may not share memory with this process (kin.c) is closed before anybody sees it. A process that refuses links (VERBATIM_LOCAL=off) has its
  * listeners' names, but does not listen.
  */
 #include "host/private.h"
@@ -41,15 +41,14 @@ static void set_buffers(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
 
-/* -EPERM: another user's. */
-static int check_peer(int fd, struct vb_peer_cred *cred)
+int vb_link_check_peer(int fd, struct vb_peer_cred *cred)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof peer;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
 		return -errno;
 	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
-	return peer.uid == geteuid() ? 0 : -EPERM;
+	return vb_kin_check(fd, cred);
 }
 
 /* ---- connecting ---- */
@@ -69,7 +68,7 @@ int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred 
 	if (connect(s, (const struct sockaddr *)&name->un, name->bytes) < 0)
 		err = -errno;
 	else
-		err = check_peer(s, cred);
+		err = vb_link_check_peer(s, cred);
 	if (err)
 		vb_fd_close(s);
 	else
@@ -81,6 +80,15 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 {
 	struct vb_name name = vb_name_of_link(slot);
 	return vb_link_connect_to(&name, fd, cred);
+}
+
+bool vb_slot_is_of(uint32_t slot, uid_t user)
+{
+	struct vb_peer_cred cred = { .uid = (uid_t)-1 };
+	int fd, err = vb_link_connect(slot, &fd, &cred);
+	if (!err)
+		vb_fd_close(fd);
+	return cred.uid == user;
 }
 
 /* ---- accepting ---- */
@@ -96,7 +104,7 @@ int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
 	if (err)
 		return err;
 	*fd = s;
-	err = check_peer(s, cred);
+	err = vb_link_check_peer(s, cred);
 	if (err)
 		vb_fd_close(s);
 	return err ? -EPERM : 0;

@@ -52,8 +52,10 @@ uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
 
 /* A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The descriptor is the host's. */
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
-/* The descriptor that vb_inbox_send sends from; -1: none. */
-void vb_inbox_set_sender(int fd);
+/* The descriptor of a slot's inbox; -1: the slot is not this process's. */
+int vb_slot_inbox(uint32_t slot);
+/* Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own? (sender.c) The progress thread's. */
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst);
 /* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 
@@ -73,6 +75,12 @@ int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool l
 void vb_door_listen_again(struct vb_door *door);
 
 int vb_link_socket_locked(int *fd);
+/* May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no. */
+int vb_kin_check(int link, const struct vb_peer_cred *peer);
+/* Is it a process that could share memory with this one, as far as its number tells? */
+bool vb_kin_is_process(pid_t pid);
+/* As vb_kin_check, telling who it is. */
+int vb_link_check_peer(int fd, struct vb_peer_cred *peer);
 /* As vb_link_connect, to a listener by its name. */
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
 /* -EPERM: another user's, who was turned away; else as accept(2). */

@@ -5,6 +5,7 @@
  *
  * Slots are only added; the table is written under the host lock, `mine` is read by anybody.
  */
+#include "host/holder.h"
 #include "host/private.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 enum { MAX_SLOTS = 256 }; /* of one process: a million QPs */
 
@@ -24,6 +27,7 @@ struct slot {
 static struct slot slots[MAX_SLOTS];
 static unsigned slot_count;
 static _Atomic uint64_t mine[VB_SLOT_COUNT / 64];
+static atomic_int inboxes[VB_SLOT_COUNT]; /* of slots that are this process's, descriptors and 1; else 0 */
 static _Atomic uint32_t first_slot;
 static _Atomic uid_t shown_user; /* what the listeners say */
 
@@ -107,17 +111,24 @@ static int slot_serve(struct slot *s)
 	int err = vb_watch_start(&s->inbox, EPOLLIN);
 	if (!err && !vb_local_is_off())
 		err = vb_watch_start(&s->links.watch, EPOLLIN);
-	if (err)
+	if (err) {
 		slot_leave(s);
-	else
-		atomic_fetch_or(&mine[s->number / 64], 1ull << s->number % 64);
-	return err;
+		return err;
+	}
+	atomic_store(&inboxes[s->number], s->inbox.fd + 1);
+	atomic_fetch_or(&mine[s->number / 64], 1ull << s->number % 64);
+	return 0;
 }
 
-/* Processes start to look at different places, so that a dead process's slot is not the next one's at once. */
-static uint32_t start_position(void)
+/* Whoever has them may mean it. */
+__attribute__((cold)) static void explain_none_free(void)
 {
-	return (uint32_t)getpid() * 2654435761u >> (32 - VB_SLOT_BITS);
+	static unsigned long inodes[VB_SLOT_COUNT];
+	char owner[VB_OWNER_TEXT];
+	unsigned n = vb_holders_of_slots(inodes, VB_SLOT_COUNT);
+	vb_owner_of_sockets(inodes, n, (uid_t)-1, owner);
+	vb_explain("host", "no slot is free for this process: %u of %u are taken in this network namespace, most by %s", n, VB_SLOT_COUNT - 1,
+		   owner);
 }
 
 static int slot_take_locked(struct slot **slot)
@@ -125,8 +136,10 @@ static int slot_take_locked(struct slot **slot)
 	if (slot_count == MAX_SLOTS)
 		return -EADDRNOTAVAIL;
 	struct slot *s = &slots[slot_count];
+	uint32_t start; /* anywhere, so that a dead process's slot is not the next one's at once */
+	vb_random(&start, sizeof start);
 	for (uint32_t i = 0; i < VB_SLOT_COUNT; i++) {
-		uint32_t number = (start_position() + i) % VB_SLOT_COUNT;
+		uint32_t number = (start % VB_SLOT_COUNT + i) % VB_SLOT_COUNT;
 		int err = number ? slot_open_locked(s, number) : -EADDRINUSE;
 		if (err == -EADDRINUSE)
 			continue;
@@ -136,6 +149,8 @@ static int slot_take_locked(struct slot **slot)
 		*slot = s;
 		return 0;
 	}
+	if (vb_debug_enabled)
+		explain_none_free();
 	return -EADDRNOTAVAIL;
 }
 
@@ -173,6 +188,11 @@ void vb_link_show_user(void)
 
 uint32_t vb_slot_first(void) { return atomic_load_explicit(&first_slot, memory_order_relaxed); }
 
+int vb_slot_inbox(uint32_t slot)
+{
+	return slot < VB_SLOT_COUNT ? atomic_load_explicit(&inboxes[slot], memory_order_relaxed) - 1 : -1;
+}
+
 bool vb_slot_is_mine(uint32_t slot)
 {
 	return slot < VB_SLOT_COUNT &&
@@ -195,7 +215,6 @@ int vb_slot_start_locked(void)
 		return err;
 	}
 	atomic_store(&first_slot, s->number);
-	vb_inbox_set_sender(s->inbox.fd);
 	vb_visits_start_locked(s->number);
 	return 0;
 }
@@ -203,9 +222,9 @@ int vb_slot_start_locked(void)
 void vb_slot_forget(void)
 {
 	vb_visits_forget();
-	slot_count = 0;
+	while (slot_count)
+		atomic_store(&inboxes[slots[--slot_count].number], 0);
 	atomic_store(&first_slot, 0);
-	vb_inbox_set_sender(-1);
 	for (size_t i = 0; i < VB_ARRAY_LEN(mine); i++)
 		atomic_store(&mine[i], 0);
 }

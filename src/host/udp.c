@@ -5,12 +5,15 @@
  *
  * Sockets and the watch's wish are written under the host lock. A descriptor that was opened stays open, so it is read without.
  */
+#include "host/holder.h"
 #include "host/udp_private.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 enum {
 	BATCH = 8,
@@ -117,9 +120,25 @@ static int receiver_open_locked(struct receiver *r)
 	return fd;
 }
 
+/* Once. */
+__attribute__((cold)) static void explain_taken(bool ipv4)
+{
+	static bool said;
+	struct vb_holder holder;
+	char owner[VB_OWNER_TEXT];
+	if (said || !vb_holders_of_udp(ipv4, VB_ROCE_PORT, &holder, 1))
+		return;
+	said = true;
+	vb_owner_of_sockets(&holder.inode, 1, holder.uid, owner);
+	vb_explain("host", "UDP port %d is held by %s: what comes over the wire comes there first, to be read, and is handed on if that is a "
+		   "process on verbatim", VB_ROCE_PORT, holder.inode ? owner : "the kernel (rdma_rxe)");
+}
+
 static void receiver_try_locked(struct receiver *r)
 {
 	atomic_store(&r->fd, receiver_open_locked(r));
+	if (r->fd == -EADDRINUSE && vb_debug_enabled)
+		explain_taken(r->ipv4);
 	if (r->fd >= 0) {
 		vb_udp_rejoin_locked(r->ipv4);
 		vb_udp_steer_start();

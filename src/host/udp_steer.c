@@ -22,6 +22,7 @@
  * All state is the progress thread's, but for what says when to learn; probes are answered by whoever receives.
  */
 #include "host/udp_private.h"
+#include "host/udp_probe.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -45,21 +46,8 @@ enum {
 
 #define ANY_SOCKET UINT32_MAX
 
-/* Begins with an opcode that no RoCE packet has here (manufacturers' own). Big endian, for the BPF program. */
-#define PROBE_MAGIC  0xff766270u
-#define ANSWER_MAGIC 0xff766261u
-#define STEER_MAGIC  0x73746565u
-
-struct probe {
-	uint32_t magic[2];
-	uint32_t place;
-	uint32_t slot_count; /* of an answer */
-	uint64_t cookie;     /* of the learner's, repeated */
-};
-_Static_assert(sizeof(struct probe) == 24, "what the BPF program looks at");
-
 struct answer {
-	struct probe head;
+	struct vb_udp_probe head;
 	uint16_t slots[VB_SLOT_COUNT]; /* slot_count of them are sent, the first one stands for the process */
 };
 
@@ -90,12 +78,12 @@ bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
 	if (p->len != sizeof answer.head)
 		return false;
 	memcpy(&answer.head, p->bytes, sizeof answer.head);
-	if (answer.head.magic[0] != htonl(PROBE_MAGIC) || answer.head.magic[1] != htonl(STEER_MAGIC))
+	if (answer.head.magic[0] != htonl(VB_PROBE_MAGIC) || answer.head.magic[1] != htonl(VB_PROBE_STEER_MAGIC))
 		return false;
 	if (p->ifindex != LOOPBACK_IFINDEX || !is_loopback(&p->addr.src) || p->addr.udp_sport == VB_ROCE_PORT)
 		return true;
 	uint32_t n = fill_slots(answer.slots);
-	answer.head.magic[0] = htonl(ANSWER_MAGIC);
+	answer.head.magic[0] = htonl(VB_PROBE_ANSWER_MAGIC);
 	answer.head.slot_count = htonl(n);
 	sendto(fd, &answer, sizeof answer.head + n * sizeof answer.slots[0], MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
 	       vb_udp_address_bytes(ipv4));
@@ -134,13 +122,13 @@ static void emit_return(struct program *p, uint32_t place)
 /* A load beyond the packet's end returns 0, a place like any other. */
 static void emit_probes(struct program *p)
 {
-	emit_load(p, offsetof(struct probe, magic[0]));
-	emit_unless_skip(p, PROBE_MAGIC, 6);
-	emit_load(p, offsetof(struct probe, magic[1]));
-	emit_unless_skip(p, STEER_MAGIC, 4);
+	emit_load(p, offsetof(struct vb_udp_probe, magic[0]));
+	emit_unless_skip(p, VB_PROBE_MAGIC, 6);
+	emit_load(p, offsetof(struct vb_udp_probe, magic[1]));
+	emit_unless_skip(p, VB_PROBE_STEER_MAGIC, 4);
 	emit_load(p, (uint32_t)(SKF_AD_OFF + SKF_AD_IFINDEX));
 	emit_unless_skip(p, LOOPBACK_IFINDEX, 2);
-	emit_load(p, offsetof(struct probe, place));
+	emit_load(p, offsetof(struct vb_udp_probe, place));
 	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0));
 }
 
@@ -285,7 +273,7 @@ static void end(struct learner *l)
 static void begin_round(struct learner *l)
 {
 	union vb_udp_address to = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
-	struct probe probe = { .magic = { htonl(PROBE_MAGIC), htonl(STEER_MAGIC) } };
+	struct vb_udp_probe probe = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } };
 
 	vb_random(&l->cookie, sizeof l->cookie);
 	probe.cookie = l->cookie;
@@ -354,7 +342,7 @@ static bool note_slot(struct learner *l, uint16_t slot, uint32_t place)
 
 static bool is_for(const struct learner *l, const struct answer *a, size_t bytes)
 {
-	return bytes > sizeof a->head && a->head.magic[0] == htonl(ANSWER_MAGIC) && a->head.magic[1] == htonl(STEER_MAGIC) &&
+	return bytes > sizeof a->head && a->head.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC) && a->head.magic[1] == htonl(VB_PROBE_STEER_MAGIC) &&
 	       a->head.cookie == l->cookie && ntohl(a->head.place) < l->places &&
 	       bytes == sizeof a->head + (uint64_t)ntohl(a->head.slot_count) * sizeof a->slots[0];
 }

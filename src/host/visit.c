@@ -87,16 +87,14 @@ static int connect_to(int fd, const char *name)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	size_t bytes = strlen(name);
-	struct ucred peer;
-	socklen_t size = sizeof peer;
+	struct vb_peer_cred peer;
 	if (!bytes || bytes >= sizeof un.sun_path)
 		return -EINVAL;
 	memcpy(un.sun_path + 1, name, bytes);
 	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
-	    connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)) < 0 ||
-	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+	    connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)) < 0)
 		return -errno;
-	return peer.uid == geteuid() ? 0 : -EPERM;
+	return vb_link_check_peer(fd, &peer);
 }
 
 int vb_visit_call(const char *name, unsigned patience_ms, int *fd)

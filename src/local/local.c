@@ -33,8 +33,9 @@ static int find_peer(const struct vb_qp *qp, struct vb_peer **peer)
 }
 
 /*
- * An RC connection to a process of this host that takes links from this one. Both ends ask the kernel the same question, so they
- * come to the same answer. An error that says nothing about the peer is attach's to report.
+ * An RC connection to a process of this host that takes links from this one, and from which this one does. Each end may have something
+ * against the other, but without either there is no link, so they come to the same answer. An error that says nothing about the peer
+ * is attach's to report.
  */
 static bool claims(const struct vb_qp *qp)
 {
@@ -43,9 +44,11 @@ static bool claims(const struct vb_qp *qp)
 	if (!reliable || vb_local_is_off() || !is_on_this_host(qp))
 		return false;
 	int err = find_peer(qp, &peer);
-	if (!err)
-		vb_peer_put(peer);
-	return err != -ECONNREFUSED && err != -EPERM;
+	if (err)
+		return err != -ECONNREFUSED && err != -EPERM;
+	bool agrees = vb_peer_agrees(peer);
+	vb_peer_put(peer);
+	return agrees;
 }
 
 /* ---- attach and detach ---- */

@@ -251,6 +251,7 @@ static void copy_record(const struct vb_mail *m, uint32_t bytes, struct vb_inbox
 		.payload = packet,
 		.payload_bytes = bytes,
 		.sender_uid = (uid_t)-1,
+		.is_believed = true, /* linked processes are of one user */
 	};
 }
 

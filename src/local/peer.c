@@ -19,6 +19,7 @@ enum {
 	LISTEN_PEERS = 8, /* looked at per round, so that a poll costs the same with one peer and with a thousand */
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
+	AGREE_NAP_NS = 20000,
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 };
 
@@ -377,6 +378,8 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 	int err = n <= 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
 	for (int i = 0; n > 0 && i < nfds; i++)
 		vb_fd_close(fds[i]);
+	if (n <= 0 && atomic_load(&p->state) == VB_PEER_CONNECTING)
+		vb_explain_limit("link", "no memory is shared with process %d, which has hung up: it may not, or cannot", (int)p->pid);
 	if (err && n > 0)
 		vb_explain("link", "process %d does not speak this version of verbatim (%s)", (int)p->pid, strerror(-err));
 	if (err)
@@ -457,7 +460,7 @@ static int connect_locked(uint32_t slot, int tries, struct vb_peer **peer)
 	if (err) {
 		by_slot[slot] = NULL;
 		vb_peer_put(p);
-		return err;
+		return err == -EPIPE ? -EPERM : err; /* it has hung up by now */
 	}
 	*peer = p;
 	return 0;
@@ -503,6 +506,14 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 	int err = get_locked(slot, 1, peer);
 	pthread_mutex_unlock(&peers_lock);
 	return err;
+}
+
+bool vb_peer_agrees(const struct vb_peer *p)
+{
+	uint64_t until = vb_now_ns() + VB_PEER_PATIENCE_NS;
+	while (atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && vb_now_ns() < until)
+		vb_sleep_ns(AGREE_NAP_NS);
+	return atomic_load(&p->state) != VB_PEER_DEAD;
 }
 
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)

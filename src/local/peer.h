@@ -18,6 +18,8 @@
 #include "local/mail.h"
 #include "adapter/progress.h"
 
+enum { VB_PEER_PATIENCE_NS = 500000000 };
+
 enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
 
 /* How bytes get from one process to the other. */
@@ -52,12 +54,17 @@ struct vb_peer {
 
 /*
  * The link to the process that owns a slot, made now if need be, with a reference. -ECONNREFUSED: there is no such process, or it
- * refuses links; -EPERM: it is another user's; these two the other end finds as well. Else: what keeps this process from having a link.
+ * refuses links; -EPERM: the two may not share memory; these the other end finds as well. Else: what keeps this process from having a link.
  */
 int vb_peer_get(uint32_t slot, struct vb_peer **peer);
 /* The same, for who cannot wait: -EAGAIN, it takes longer. */
 int vb_peer_try(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);
+/*
+ * Waits until the other end has agreed to a link, which its progress thread does at once, or has hung up: then false. True, too, if it
+ * says nothing for VB_PEER_PATIENCE_NS, or this is the progress thread, which has to hear it.
+ */
+bool vb_peer_agrees(const struct vb_peer *peer);
 
 /* Would a bell have to wake it? A hint. */
 static inline bool vb_peer_is_asleep(const struct vb_peer *peer)

@@ -281,6 +281,8 @@ enum vb_cm_verdict {
 uint32_t vb_cm_msg_destination_id(const struct vb_cm_msg *msg);
 /* The comm id by which its sender knows itself; 0 if it names none. */
 uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
+/* The queue pair that its sender offers in a REQ or REP; 0: it offers none. */
+uint32_t vb_cm_msg_sender_qpn(const struct vb_cm_msg *msg);
 /* Service id of a REQ or SIDR_REQ, else 0. */
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg);
 

@@ -269,6 +269,15 @@ uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg)
 	return 0;
 }
 
+uint32_t vb_cm_msg_sender_qpn(const struct vb_cm_msg *msg)
+{
+	if (msg->attribute == VB_CM_ATTR_REQ)
+		return vb_cm_req_msg_local_qpn(vb_cm_req_of(&msg->mad));
+	if (msg->attribute == VB_CM_ATTR_REP)
+		return vb_cm_rep_msg_local_qpn(vb_cm_rep_of(&msg->mad));
+	return 0;
+}
+
 uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg)
 {
 	if (msg->attribute == VB_CM_ATTR_REQ)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whom a received MAD is for. A message changes a connection only if it names our comm id, the peer's comm id (where
- * that is known), our QPN (where it carries it), and comes from the peer's address. Everything else is answered
+ * that is known; else the transaction id of what it answers), our QPN (where it carries it), and comes from the peer's address. Everything else is answered
  * without touching a connection, or dropped.
  */
 #include "proto/cm_internal.h"
@@ -102,6 +102,12 @@ static bool is_from_peer_address(const struct vb_cm_conn *c, const struct vb_cm_
 	       !memcmp(c->peer_gid, rx->src_gid, sizeof(c->peer_gid));
 }
 
+/* Before the peer's comm id is known, only who was asked can know under which number. */
+static bool answers_us(const struct vb_cm_conn *c, const struct vb_cm_msg *msg)
+{
+	return c->remote_comm_id || vb_mad_transaction_id(&msg->mad) == c->tid;
+}
+
 static bool names_our_qpn(const struct vb_cm_conn *c, const struct vb_cm_msg *msg)
 {
 	if (msg->attribute == VB_CM_ATTR_DREQ)
@@ -168,7 +174,7 @@ static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct 
 		vb_cm_answer_unknown(rx, out);
 		return;
 	}
-	if (!is_from_peer_address(c, rx) || !names_our_qpn(c, &rx->msg)) {
+	if (!is_from_peer_address(c, rx) || !answers_us(c, &rx->msg) || !names_our_qpn(c, &rx->msg)) {
 		t->counters.wrong_peer++;
 		return;
 	}

@@ -19,6 +19,7 @@
 #include "adapter/peer.h"
 #include "base/cancel.h"
 #include "base/outbox.h"
+#include "base/scatter.h"
 #include "rdmacm/fault.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
@@ -41,8 +42,8 @@ static struct {
 	struct vb_cm_table *table;
 	struct vb_timer timer;
 	uint64_t armed_ns; /* VB_CM_NEVER: not armed */
-	uint32_t next_comm_id;
-	uint64_t next_tid;
+	uint32_t num_ids;
+	struct vb_scatter ids;
 	struct vb_outbox outbox;
 } agent;
 
@@ -372,8 +373,7 @@ static int start_locked(void)
 	vb_outbox_init(&agent.outbox, &outbox_type);
 	agent.timer.fire = timer_fired;
 	agent.armed_ns = VB_CM_NEVER;
-	vb_random(&agent.next_comm_id, sizeof(agent.next_comm_id));
-	vb_random(&agent.next_tid, sizeof(agent.next_tid));
+	vb_random(&agent.ids, sizeof(agent.ids));
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
 	vb_gsi_set_returned_handler(message_returned);
 	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
@@ -396,10 +396,11 @@ int vb_cma_agent_start(void)
 
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user)
 {
-	struct vb_cm_endpoint ep = { .user = user, .tid = agent.next_tid++ };
+	struct vb_cm_endpoint ep = { .user = user };
 
+	vb_random(&ep.tid, sizeof(ep.tid));
 	do
-		ep.comm_id = vb_cm_id_make(vb_slot_first(), agent.next_comm_id++);
+		ep.comm_id = vb_cm_id_make(vb_slot_first(), vb_scatter(&agent.ids, agent.num_ids++));
 	while (vb_cm_table_find(agent.table, ep.comm_id));
 	return ep;
 }

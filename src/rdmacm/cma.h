@@ -37,6 +37,7 @@
 #include "base/log.h"
 #include "host/host.h"
 #include "host/notifier.h"
+#include "host/privilege.h"
 #include "host/route.h"
 #include "proto/gsi.h"
 

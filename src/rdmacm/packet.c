@@ -112,6 +112,16 @@ static uint32_t scope_of(const struct in6_addr *ip)
 	return scope;
 }
 
+/* Does it name no communication id and no queue pair but those of the user who sends it? */
+static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm_msg *cm)
+{
+	uint32_t id = vb_cm_msg_sender_id(cm), slot = vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT;
+
+	if (id && vb_cm_id_slot(id) != msg->sender_slot)
+		return false;
+	return !slot || slot == msg->sender_slot || vb_slot_is_of(slot, msg->sender_uid);
+}
+
 /*
  * A message from the network may have been brought by any process of this host, so the address says whether the sender is of this
  * host, and the sender's communication id which of its processes it is.
@@ -124,6 +134,8 @@ void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
 
 	(void)arg;
 	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx.msg))
+		return;
+	if (!msg->is_believed && !names_senders_own(msg, &rx.msg))
 		return;
 	if (back.is_local) {
 		uint32_t id = vb_cm_msg_sender_id(&rx.msg);

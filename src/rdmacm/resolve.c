@@ -10,6 +10,8 @@
 /* A reusable address is taken only by the one that listens on it. */
 static int take_port(struct vb_cma_id *id, struct vb_cma_addr *addr)
 {
+	if (addr->port && !vb_may_bind_port(addr->port))
+		return -EACCES;
 	if (!id->reuseaddr)
 		return vb_cma_port_bind(id->pub.ps, addr, id->afonly, &id->port);
 	if (!addr->port)

@@ -76,10 +76,20 @@ void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
 		vb_roce_deliver(msg, batch);
 }
 
+/* Another user's process has datagrams of its own queue pairs to say, and nothing else. */
+static bool is_senders_own(const struct vb_inbox_msg *msg)
+{
+	struct vb_packet packet;
+	return !vb_packet_parse(msg->payload, msg->payload_bytes, &packet) && vb_opcode_has(packet.row, VB_EXT_DETH) &&
+	       vb_deth_source_qpn((const struct vb_deth *)vb_packet_extension(&packet, VB_EXT_DETH)) >> VB_SLOT_SHIFT == msg->sender_slot;
+}
+
 /* From this process's own inbox comes what a fault held back, which it does not meet again. */
 static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
 	struct vb_roce_batch batch = { .count = 0 };
+	if (vb_unlikely(!msg->is_believed) && !is_senders_own(msg))
+		return;
 	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
 		vb_roce_deliver(msg, &batch);
 	else

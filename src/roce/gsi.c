@@ -93,7 +93,7 @@ static struct {
 static bool deliver(const struct arrival *a, uint32_t slot)
 {
 	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
-				    .sender_slot = slot, .sender_uid = (uid_t)-1 };
+				    .sender_slot = slot, .sender_uid = (uid_t)-1, .is_believed = true };
 	return vb_inbox_deliver(&msg);
 }
 
@@ -238,6 +238,13 @@ static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 	return true;
 }
 
+/* In the name of a process of this host that would have said it by an inbox. */
+static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
+{
+	return vb_slot_is_belied(vb_cm_id_slot(vb_cm_msg_sender_id(cm)), src) ||
+	       vb_slot_is_belied(vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT, src);
+}
+
 void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 {
 	struct arrival a = { .addr = msg->addr, .ifindex = ifindex };
@@ -246,7 +253,7 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 	if (msg->payload_bytes != sizeof(a.packet) || !is_unicast(&msg->addr.src) || !is_unicast(&msg->addr.dst))
 		return;
 	memcpy(&a.packet, msg->payload, sizeof(a.packet));
-	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm))
+	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm) || is_forged(&cm, &msg->addr.src))
 		return;
 	if (find_receiver(&a, &cm))
 		settle(&a);

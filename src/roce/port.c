@@ -288,19 +288,29 @@ __attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_pac
 		vb_capture_packet(&note, &packet, 1);
 }
 
+/* A datagram in the name of a process of this host that would have sent it within the host. */
+static bool is_forged(const struct vb_udp_packet *p)
+{
+	if (p->bytes[0] >> VB_OPCODE_BITS != VB_SERVICE_UD || p->len < VB_BTH_BYTES + sizeof(struct vb_deth) + VB_ICRC_BYTES ||
+	    vb_bth_destination_qpn((const struct vb_bth *)p->bytes) == VB_MULTICAST_QPN)
+		return false;
+	return vb_slot_is_belied(vb_deth_source_qpn((const struct vb_deth *)(p->bytes + VB_BTH_BYTES)) >> VB_SLOT_SHIFT, &p->addr.src);
+}
+
 static void packet_arrived(const struct vb_udp_packet *p)
 {
 	uint16_t id;
 	bool intact = is_intact(p, &id);
 	if (vb_capture_is_on())
 		note_arrival(p, intact, id);
-	if (!intact)
+	if (!intact || is_forged(p))
 		return;
 	struct vb_inbox_msg msg = {
 		.addr = p->addr,
 		.payload = p->bytes,
 		.payload_bytes = p->len - VB_ICRC_BYTES,
 		.sender_uid = (uid_t)-1,
+		.is_believed = true,
 	};
 	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes), slot = qpn >> VB_SLOT_SHIFT;
 	if (qpn == VB_GSI_QPN)

@@ -116,7 +116,7 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	err = vb_peer_mail(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (err == -ENOTCONN)
-		err = vb_inbox_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (!err && vb_capture_is_on())
 		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
 							    .qpn = qp->qpn }, iov, n);

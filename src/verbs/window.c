@@ -43,7 +43,7 @@ int vb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		.wr_id = bind->wr_id,
 		.opcode = IBV_WR_BIND_MW,
 		.send_flags = bind->send_flags,
-		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey), .bind_info = bind->bind_info },
+		.bind_mw = { .mw = mw, .rkey = vb_key_of_next_bind(mw->rkey), .bind_info = bind->bind_info },
 	};
 	int err = ibv_post_send(qp, &wr, &bad);
 	if (!err)

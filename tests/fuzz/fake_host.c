@@ -15,6 +15,7 @@
 #include "host/capture.h"
 #include "host/memory.h"
 #include "host/notifier.h"
+#include "host/privilege.h"
 #include "host/private.h"
 #include "host/raw.h"
 #include "host/remap.h"
@@ -38,6 +39,7 @@ bool vb_local_is_off(void) { return false; }
 bool vb_link_is_infiniband(void) { return false; }
 void vb_local_turn_off(void) { }
 int vb_file_read(const char *path, char *text, size_t size) { return -ENOENT; }
+bool vb_may_bind_port(uint16_t port) { return true; }
 void vb_host_at_fork(void (*child)(void)) { }
 void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) { }
 void vb_fd_own(int fd) { }
@@ -168,6 +170,10 @@ void fake_run(void)
 int vb_slot_take(uint32_t *slot) { return -EADDRNOTAVAIL; }
 uint32_t vb_slot_first(void) { return FAKE_OWN_SLOT; }
 bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
+int vb_slot_inbox(uint32_t slot) { return -1; }
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return false; }
+bool vb_slot_is_of(uint32_t slot, uid_t user) { return false; }
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst) { return !fake.sends_as_stranger; }
 struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
 

@@ -42,6 +42,7 @@ struct fake_host {
 	unsigned sent_datagrams, sent_packets;
 	int send_result;	/* of both */
 	int memory_result;	/* whether memory is mapped */
+	bool sends_as_stranger;	/* the sender of inbox messages is another user */
 	bool has_silent_neighbours;
 	bool has_no_ethernet;
 	uint8_t mac;		/* the last byte of the Ethernet's address, but for a constant */

@@ -126,6 +126,7 @@ static void deliver_inbox(const uint8_t *packet, size_t len, uint8_t how)
 	memcpy(message + 28, &dst, 16);
 	memcpy(message + INBOX_HEADER_BYTES, packet, len);
 	size_t all = INBOX_HEADER_BYTES + len;
+	fake.sends_as_stranger = (how & 6) == 6; /* another user */
 	fake_inbox_message(message, how & 128 ? vb_min_u64(all, take(w.in)) : all, how == 255);
 }
 

@@ -5,6 +5,7 @@
 usage: doctor.py BUILD_DIR [PATTERN]
 """
 import ctypes
+import errno
 import json
 import os
 import pathlib
@@ -93,6 +94,137 @@ def port_is_held():
         other.bind(("0.0.0.0", 4791))
         found = doctor()["UDP port 4791"]
         expect((found["status"], "other program" in found["found"], "ss -aunp" in found["mend"]), ("bad", True, True), found["found"])
+
+
+SOME_USER, OTHER_USER = 65532, 65533
+
+
+def become(user):
+    """Anybody can be who runs this script's interpreter; another user may not even find it."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+class Holder:
+    """A process of another user that calls a function and keeps what it returns."""
+    def __init__(self, take):
+        self.end, its_end = socket.socketpair()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.end.close()
+            become(OTHER_USER)
+            held = take()
+            its_end.send(b"held")
+            its_end.recv(1)
+            os._exit(not held)
+        its_end.close()
+        expect(self.end.recv(4), b"held", "the other user's process")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end.close()
+        os.waitpid(self.pid, 0)
+
+
+def hold_port():
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("0.0.0.0", 4791))
+    return sock
+
+
+def hold_slots():
+    sockets = []
+    for slot in range(1, 4096):
+        sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        sockets[-1].bind(f"\0verbatim/slot/{slot}")
+    return sockets
+
+
+def program(user, act):
+    """What a program of a user says in which act(libibverbs, librdmacm) is called, and what it is told with VERBATIM_DEBUG=1."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(write, 1)
+        os.dup2(write, 2)
+        become(user)
+        os.environ["VERBATIM_DEBUG"] = "1"
+        act(*(ctypes.CDLL(os.path.join(BUILD, "lib", name), use_errno=True, mode=ctypes.RTLD_GLOBAL) for name in ("libibverbs.so.1", "librdmacm.so.1")))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def open_device(user):
+    """Says "open", or the errno."""
+    def act(verbs, _):
+        verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+        verbs.ibv_open_device.restype = ctypes.c_void_p
+        verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
+        device = verbs.ibv_get_device_list(None)[0]
+        os.write(1, b"open" if verbs.ibv_open_device(device) else b"errno %d" % ctypes.get_errno())
+    return program(user, act)
+
+
+def bind_id(user):
+    """Says "bound", or the errno."""
+    def act(_, cm):
+        cm.rdma_create_event_channel.restype = ctypes.c_void_p
+        identifier, tcp, address = ctypes.c_void_p(), 0x106, struct.pack("=HHI8x", socket.AF_INET, 0, 0)
+        done = cm.rdma_create_id(ctypes.c_void_p(cm.rdma_create_event_channel()), ctypes.byref(identifier), None, tcp) == 0 \
+            and cm.rdma_bind_addr(identifier, address) == 0
+        os.write(1, b"bound" if done else b"errno %d" % ctypes.get_errno())
+    return program(user, act)
+
+
+def ask_as(user):
+    return doctor(before=lambda: become(user))
+
+
+def can_be_others():
+    return os.geteuid() == 0 and os.environ[harness.ISOLATED_BY] == "root"
+
+
+def expect_holder(found, holder, user):
+    """Root and the holder's user are told the process, others the user."""
+    expect((found["status"], f"user {OTHER_USER}" in found["found"]), ("bad", True), found["found"])
+    expect(f"process {holder.pid} (" in found["found"], user != SOME_USER, found["found"])
+
+
+@case
+def port_of_another_user():
+    if not can_be_others():
+        return "only root can become another user"
+    with Holder(hold_port) as holder:
+        for user in (0, SOME_USER):
+            expect_holder(ask_as(user)["UDP port 4791"], holder, user)
+            told = bind_id(user)
+            expect(("bound" in told, f"user {OTHER_USER}" in told), (True, True), told)
+        expect(f"process {holder.pid} (" in bind_id(0), True, "what a program of root's is told")
+    return ""
+
+
+@case
+def no_slot_is_free():
+    if not can_be_others():
+        return "only root can become another user"
+    expect((ask_as(SOME_USER)["slots"]["status"], open_device(SOME_USER)[-4:]), ("ok", "open"), "before")
+    with Holder(hold_slots) as holder:
+        for user in (0, SOME_USER):
+            expect_holder(ask_as(user)["slots"], holder, user)
+            told = open_device(user)
+            expect((f"errno {errno.EADDRNOTAVAIL}" in told, f"user {OTHER_USER}" in told), (True, True), told)
+        expect(f"process {holder.pid} (" in open_device(0), True, "what a program of root's is told")
+        text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
+        expect("works here" in text or "All is well" in text, False, "doctor's last word")
+    return ""
 
 
 @case

@@ -305,6 +305,47 @@ static void message__goes_to_the_slot_in_its_id(void **state)
 	assert_int_equal(misdirected, 0);
 }
 
+/* ---- in whose name ---- */
+
+static void take_links(int sock)
+{
+	CHILD_CHECK(vb_host_get() == 0);
+	say(sock, vb_slot_first());
+	hear(sock);
+}
+
+/* How many of two messages over UDP, with this host's address, get to this process: from an id of the slot's, about a queue pair of its. */
+static unsigned count_in_the_name_of(uint32_t slot)
+{
+	static const struct in6_addr localhost = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
+	struct vb_gsi_packet dreq = message_to(VB_CM_ATTR_DREQ, vb_cm_id_make(vb_slot_first(), 77)), rep = message_to(VB_CM_ATTR_REP, vb_cm_id_make(vb_slot_first(), 78));
+	unsigned before = at_any;
+
+	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&dreq.mad), vb_cm_id_make(slot, 5));
+	vb_cm_rep_msg_set_local_qpn(vb_cm_rep_in(&rep.mad), slot << VB_SLOT_SHIFT | 5);
+	for (int i = 0; i < 2; i++) {
+		struct vb_inbox_msg msg = arrival(i ? &rep : &dreq);
+		msg.addr.src = localhost;
+		vb_gsi_receive(&msg, OTHER_IF);
+	}
+	return at_any - before;
+}
+
+static void count_any(void *arg, const struct vb_inbox_msg *msg) { atomic_fetch_add(&at_any, 1); }
+
+static void message__in_the_name_of_a_process_that_says_it_otherwise(void **state)
+{
+	struct child c = child_start(take_links);
+	uint32_t slot = (uint32_t)hear(c.sock), nobodys = slot % (VB_SLOT_COUNT - 1) + 1;
+
+	vb_inbox_set_handler(VB_GSI_QPN, count_any, NULL);
+	if (vb_slot_is_mine(nobodys))
+		nobodys = nobodys % (VB_SLOT_COUNT - 1) + 1;
+	assert_true(WAIT_FOR(count_in_the_name_of(slot) == 0)); /* who takes links is known for a while */
+	assert_int_equal(count_in_the_name_of(nobodys), 2);
+	assert_int_equal(child_end(&c), 0);
+}
+
 static void count_in_child(int sock)
 {
 	CHILD_CHECK(vb_host_get() == 0);
@@ -523,6 +564,7 @@ int main(void)
 		CASE(request__finds_a_listener_that_is_late),
 		CASE(request__waits_for_room),
 		CASE(message__goes_to_the_slot_in_its_id),
+		CASE(message__in_the_name_of_a_process_that_says_it_otherwise),
 		CASE(message__goes_to_another_process),
 		CASE(message__to_nobody),
 		CASE(given_up__goes_where_the_request_went),

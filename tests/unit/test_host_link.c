@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "child.h"
+#include "strangers.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/un.h>
 
+#include "host/desk.h"
 #include "host/host.h"
 
 static atomic_int accepted_fd = -1;
@@ -202,12 +204,9 @@ static void link_connect__to_a_free_slot_is_refused(void **state)
 	assert_int_equal(vb_link_connect(slot, &fd, &cred), -ECONNREFUSED);
 }
 
-enum { NO_OTHER_USER = 2 };
-
 static void accept_as_another_user(int sock)
 {
-	if (setresuid(65533, 65533, 65533) < 0)
-		_exit(NO_OTHER_USER);
+	become(OTHER_USER);
 	vb_link_set_acceptor(accepted);
 	accepted_fd = -1;
 	CHILD_CHECK(vb_host_get() == 0);
@@ -234,6 +233,115 @@ static void link_connect__to_another_user_is_refused(void **state)
 	say(c.sock, vb_slot_first());
 	assert_int_equal(child_end(&c), 0);
 	assert_int_equal(accepted_fd, -1);
+}
+
+/* ---- who comes in by himself, and is turned away: links, visits, desks ---- */
+
+static int come(const char *kind, uint32_t slot)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "verbatim/%s/%u", kind, slot);
+	CHILD_CHECK(connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0);
+	return fd;
+}
+
+/* Does the connection end without a word? Who is let in is told something, at a desk when he asks. */
+static bool is_turned_away(const char *kind, uint32_t slot)
+{
+	int fd = come(kind, slot);
+	char byte = 0;
+	send(fd, &byte, 1, MSG_NOSIGNAL);
+	bool ends = recv(fd, &byte, 1, 0) <= 0;
+	close(fd);
+	return ends;
+}
+
+/* Bits: of a link, of a visit, of a desk. */
+static void try_doors(int sock)
+{
+	char link[16];
+	snprintf(link, sizeof link, "link/%d", VB_LINK_VERSION);
+	say(sock, 1);
+	uint32_t slot = (uint32_t)hear(sock);
+	say(sock, (uint64_t)is_turned_away(link, slot) | (uint64_t)is_turned_away("visit", slot) << 1 |
+		  (uint64_t)is_turned_away("desk", slot) << 2);
+	hear(sock);
+}
+
+static void try_as_effectively_other_user(int sock)
+{
+	if (setresuid(SOME_USER, OTHER_USER, SOME_USER))
+		_exit(NO_OTHER_USER);
+	try_doors(sock);
+}
+
+static void try_hidden(int sock)
+{
+	become(OTHER_USER);
+	prctl(PR_SET_DUMPABLE, 0);
+	try_doors(sock);
+}
+
+static void try_from_another_namespace(int sock)
+{
+	become(OTHER_USER);
+	enter_nameless_namespace();
+	prctl(PR_SET_DUMPABLE, 1);
+	try_doors(sock);
+}
+
+static void try_as_the_same_user(int sock)
+{
+	become(OTHER_USER);
+	try_doors(sock);
+}
+
+static void *let_in(void *owner) { return owner; }
+static size_t welcome(void *guest, const void *request, size_t bytes, void *reply) { return 1; }
+static void see_off(void *guest) { }
+
+static void open_desk(uint32_t slot)
+{
+	static const struct vb_desk_ops ops = { .come = let_in, .ask = welcome, .leave = see_off };
+	static struct vb_desk *desk;
+	char name[VB_DESK_NAME];
+	snprintf(name, sizeof name, "verbatim/desk/%u", slot);
+	CHILD_CHECK(vb_desk_open(name, &ops, &desk, &desk) == 0);
+}
+
+static void let_stay(int fd, const struct vb_peer_cred *cred) { vb_link_send(fd, "", 1, NULL, 0); }
+
+static void be_other_user(int sock)
+{
+	become(OTHER_USER);
+	vb_link_set_acceptor(let_stay);
+	vb_visit_set_acceptor(let_stay);
+	CHILD_CHECK(vb_host_get() == 0);
+	open_desk(vb_slot_first());
+	say(sock, vb_slot_first());
+	hear(sock);
+}
+
+static void doors__open_for_those_alone_who_may_share_memory(void **state)
+{
+	const struct {
+		void (*body)(int sock);
+		unsigned turned_away;
+	} guests[] = { { try_as_effectively_other_user, 7 }, { try_hidden, 7 }, { try_from_another_namespace, 7 }, { try_as_the_same_user, 0 } };
+	struct child host = child_start(be_other_user);
+	uint64_t slot, ready;
+	if (is_impossible(&host, &slot))
+		SKIP("this process cannot become another user");
+	for (size_t i = 0; i < VB_ARRAY_LEN(guests); i++) {
+		struct child guest = child_start(guests[i].body);
+		if (is_impossible(&guest, &ready))
+			continue;
+		say(guest.sock, slot);
+		assert_int_equal(hear(guest.sock), guests[i].turned_away);
+		assert_int_equal(child_end(&guest), 0);
+	}
+	assert_int_equal(child_end(&host), 0);
 }
 
 static atomic_uint passes;
@@ -324,6 +432,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(link__keeps_message_boundaries_and_tells_hang_up),
+		cmocka_unit_test(doors__open_for_those_alone_who_may_share_memory),
 		cmocka_unit_test(link_recv__of_a_longer_message_loses_it),
 		cmocka_unit_test(link_send__to_a_peer_that_does_not_read_is_refused_at_last),
 		cmocka_unit_test(link__passes_descriptors),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which path a connection takes: the local one, or the next ("wire", a stand-in). Both ends must choose alike. */
-#include "child.h"
+#include "strangers.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 
-enum { LOCAL = 1, WIRE, NO_OTHER_USER = 2, OTHER_USER = 65533 };
+enum { LOCAL = 1, WIRE };
 
 static bool claims_all(const struct vb_qp *qp) { return true; }
 static bool claims_a_type(const struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
@@ -50,6 +50,46 @@ static void become_another_user(void)
 		_exit(NO_OTHER_USER);
 }
 
+/* A program of root's that works for this user now, and could be root again. */
+static void be_effectively_the_same_user(int sock)
+{
+	if (setresuid(OTHER_USER, geteuid(), OTHER_USER))
+		_exit(NO_OTHER_USER);
+	prctl(PR_SET_DUMPABLE, 1);
+	be_a_peer(sock);
+}
+
+static void hide(int sock)
+{
+	prctl(PR_SET_DUMPABLE, 0);
+	be_a_peer(sock);
+}
+
+static void hide_later(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	hide(sock);
+}
+
+static void be_in_another_namespace(int sock)
+{
+	enter_nameless_namespace();
+	prctl(PR_SET_DUMPABLE, 1);
+	be_a_peer(sock);
+}
+
+static void be_some_user_in_another_namespace(int sock)
+{
+	become(SOME_USER);
+	be_in_another_namespace(sock);
+}
+
+static void be_other_user_in_another_namespace(int sock)
+{
+	become(OTHER_USER);
+	be_in_another_namespace(sock);
+}
+
 static void be_without_local(int sock)
 {
 	setenv("VERBATIM_LOCAL", "off", 1);
@@ -78,7 +118,7 @@ static void agree(void (*peer)(int sock), int want)
 		struct child c = child_start(peer);
 		uint64_t slot = hear(c.sock);
 		if (slot == UINT64_MAX && WEXITSTATUS(child_end(&c)) == NO_OTHER_USER)
-			SKIP("this process cannot become another user");
+			SKIP("this process cannot become another user, or enter a namespace");
 		int mine = first ? choice_here((uint32_t)slot) : 0;
 		say(c.sock, vb_slot_first());
 		assert_int_equal(hear(c.sock), want);
@@ -96,6 +136,26 @@ static void choice__same_user_is_local(void **state) { agree(be_a_peer, LOCAL); 
 static void choice__switched_off_at_one_end_is_wire(void **state) { agree(be_without_local, WIRE); }
 static void choice__another_user_is_wire(void **state) { agree(be_another_user, WIRE); }
 static void choice__changed_user_is_wire(void **state) { agree(become_another_user_later, WIRE); }
+
+static void choice__effectively_the_same_user_is_wire(void **state) { agree(be_effectively_the_same_user, WIRE); }
+static void choice__hidden_memory_is_wire(void **state) { agree(hide, WIRE); }
+static void choice__memory_hidden_later_is_wire(void **state) { agree(hide_later, WIRE); }
+static void choice__another_user_namespace_is_wire(void **state) { agree(be_in_another_namespace, WIRE); }
+
+/* There both users have the same number, 65534. */
+static void choice__users_without_numbers_are_wire(void **state)
+{
+	struct child c[2] = { child_start(be_some_user_in_another_namespace), child_start(be_other_user_in_another_namespace) };
+	uint64_t slots[2];
+	if (is_impossible(&c[0], &slots[0]) || is_impossible(&c[1], &slots[1]))
+		SKIP("this process cannot become another user, or enter a namespace");
+	for (int i = 0; i < 2; i++)
+		say(c[i].sock, slots[!i]);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(hear(c[i].sock), WIRE);
+	for (int i = 2; i--;) /* the second has the first one's socket, too */
+		assert_int_equal(child_end(&c[i]), 0);
+}
 
 static void choose_oneself(int sock)
 {
@@ -174,6 +234,11 @@ int main(void)
 		cmocka_unit_test(choice__switched_off_at_one_end_is_wire),
 		cmocka_unit_test(choice__another_user_is_wire),
 		cmocka_unit_test(choice__changed_user_is_wire),
+		cmocka_unit_test(choice__effectively_the_same_user_is_wire),
+		cmocka_unit_test(choice__hidden_memory_is_wire),
+		cmocka_unit_test(choice__memory_hidden_later_is_wire),
+		cmocka_unit_test(choice__another_user_namespace_is_wire),
+		cmocka_unit_test(choice__users_without_numbers_are_wire),
 		cmocka_unit_test(choice__switched_off_for_oneself_is_wire),
 		cmocka_unit_test(choice__nobody_is_wire),
 		cmocka_unit_test(choice__another_version_is_wire),

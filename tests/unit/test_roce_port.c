@@ -110,6 +110,9 @@ void vb_host_at_fork(void (*child)(void)) { in_child = child; }
 
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
+static uint32_t belied; /* a slot in whose name others speak */
+bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
+
 static void note(unsigned *count, const struct vb_inbox_msg *msg)
 {
 	++*count;
@@ -368,19 +371,26 @@ static void a_burst_goes_where_it_was_begun_for(void **state)
 /* ---- receiving ---- */
 
 /* A packet with that destination QPN as it would come in with this IPv4 identification. */
-static struct vb_udp_packet arrival_by(struct vb_roce_route route, uint32_t qpn, uint16_t ip_id)
+enum { FILL = 0x5a, RC_SEND_ONLY = 0x04, UD_SEND_ONLY = 0x64 };
+
+static struct vb_udp_packet arrival_of(uint8_t opcode, struct vb_roce_route route, uint32_t qpn, uint16_t ip_id)
 {
 	static uint8_t bytes[HEADER + 32 + 4];
 	struct vb_bth bth;
 
-	memset(bytes, 0x5a, sizeof(bytes));
+	memset(bytes, FILL, sizeof(bytes));
 	memset(&bth, 0, sizeof(bth));
-	vb_bth_set_opcode(&bth, 4);
+	vb_bth_set_opcode(&bth, opcode);
 	vb_bth_set_destination_qpn(&bth, qpn);
 	memcpy(bytes, &bth, sizeof(bth));
 	uint32_t crc = vb_icrc_begin(&route.icrc, &bth, sizeof(bytes), ip_id);
 	vb_icrc_store(vb_icrc_add(crc, bytes + HEADER, 32), bytes + HEADER + 32);
 	return (struct vb_udp_packet){ .addr = route.addr, .bytes = bytes, .len = sizeof(bytes) };
+}
+
+static struct vb_udp_packet arrival_by(struct vb_roce_route route, uint32_t qpn, uint16_t ip_id)
+{
+	return arrival_of(RC_SEND_ONLY, route, qpn, ip_id);
 }
 
 static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id) { return arrival_by(route_to(2), qpn, ip_id); }
@@ -407,6 +417,23 @@ static void each_packet_finds_its_process(void **state)
 	receive(0, 0); /* QP 0 does not exist on RoCE */
 	receive(2, 0);
 	assert_int_equal(got.delivered + got.forwarded + got.gsi, 4);
+}
+
+/* All bytes behind the BTH are FILL, so the datagram's source, too. */
+static void datagrams_in_others_names_are_dropped(void **state)
+{
+	const uint32_t source_slot = (FILL << 16 | FILL << 8 | FILL) >> VB_SLOT_SHIFT, qpn = MY_SLOT << VB_SLOT_SHIFT | 5;
+	struct vb_udp_packet datagram = arrival_of(UD_SEND_ONLY, route_to(2), qpn, 0);
+	belied = source_slot;
+	port_packet(&datagram);
+	assert_int_equal(got.delivered, 0);
+	receive(qpn, 0); /* a connection's packet names no source */
+	assert_int_equal(got.delivered, 1);
+	belied = source_slot + 1;
+	datagram = arrival_of(UD_SEND_ONLY, route_to(2), qpn, 0);
+	port_packet(&datagram);
+	assert_int_equal(got.delivered, 2);
+	belied = 0;
 }
 
 /* What is known of one flow's packets is not taken for another's of the same length. */
@@ -522,6 +549,7 @@ int main(void)
 		cmocka_unit_test_setup(it_sleeps_where_others_work, setup),
 		cmocka_unit_test_setup(it_is_busy_while_a_thread_sends_or_receives, setup),
 		cmocka_unit_test_setup(each_packet_finds_its_process, setup),
+		cmocka_unit_test_setup(datagrams_in_others_names_are_dropped, setup),
 		cmocka_unit_test_setup(flows_of_like_packets_arrive_in_turn, setup),
 		cmocka_unit_test_setup(damaged_packets_are_dropped, setup),
 		cmocka_unit_test_setup(source_ports_are_dynamic_and_stay, setup),

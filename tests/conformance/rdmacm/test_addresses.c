@@ -3,6 +3,8 @@
 #include <netdb.h>
 
 #include <infiniband/ib.h>
+#include <rdma/rsocket.h>
+#include <sched.h>
 
 #include "cm.h"
 
@@ -101,6 +103,85 @@ static void bind__refusals(void **state)
 	assert_ok(rdma_bind_addr(id, sockaddr(&odd))); /* the failures left nothing behind */
 	assert_ok(rdma_destroy_id(id));
 }
+
+/* ---- ports for those who have a right to them ---- */
+
+enum { PRIVILEGED = 111, ANYBODYS = 1024, OTHER_USER = 65533, NOT_POSSIBLE = 77 };
+
+/* In a forked child, which has no cmocka to go back to. */
+#define IS_REFUSED(err, call) (errno = 0, (call) == -1 && errno == (err))
+
+/* By ids, by one whose address is reusable, and by rsockets alike: a port is refused, or it is not. */
+static bool is_as_it_should(uint16_t port, bool refused)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct address a = address("0.0.0.0", port), src = address("127.0.0.1", port), to = address("127.0.0.1", 7);
+	struct rdma_cm_id *id, *reusable;
+	int one = 1, fd = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) || rdma_create_id(channel, &reusable, NULL, RDMA_PS_UDP) ||
+	    rdma_set_option(reusable, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof(one)) || fd < 0)
+		return false;
+	if (refused)
+		return IS_REFUSED(EACCES, rdma_resolve_addr(id, sockaddr(&src), sockaddr(&to), 100)) &&
+		       IS_REFUSED(EACCES, rdma_bind_addr(id, sockaddr(&a))) && IS_REFUSED(EACCES, rdma_bind_addr(reusable, sockaddr(&a))) &&
+		       IS_REFUSED(EACCES, rbind(fd, sockaddr(&a), sizeof(struct sockaddr_in)));
+	return rdma_bind_addr(reusable, sockaddr(&a)) == 0 && rdma_bind_addr(id, sockaddr(&a)) == 0 && rdma_destroy_id(id) == 0 &&
+	       rbind(fd, sockaddr(&a), sizeof(struct sockaddr_in)) == 0;
+}
+
+static bool become_other_user(void) { return setresuid(OTHER_USER, OTHER_USER, OTHER_USER) == 0; }
+static bool stay(void) { return true; }
+
+/* All rights in a namespace that has nothing to do with the network. */
+static bool become_root_of_nothing(void) { return become_other_user() && unshare(CLONE_NEWUSER) == 0; }
+static bool become_root_of_a_network(void) { return become_other_user() && unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; }
+
+static void expect_bind(bool (*become)(void), uint16_t port, bool refused)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_int_not_equal(pid, -1);
+	if (pid == 0) {
+		alarm(60);
+		_exit(!become() ? NOT_POSSIBLE : is_as_it_should(port, refused) ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == NOT_POSSIBLE)
+		print_message("# not tried as another user\n");
+	else
+		assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static bool set_first_port(const char *text)
+{
+	int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	close(fd);
+	return done;
+}
+
+static void bind__a_low_port_takes_a_right_to_it(void **state)
+{
+	(void)state;
+	expect_bind(become_other_user, PRIVILEGED, true);
+	expect_bind(become_other_user, ANYBODYS, false);
+	expect_bind(become_root_of_nothing, PRIVILEGED, true);
+	expect_bind(become_root_of_a_network, PRIVILEGED, false);
+	if (geteuid() == 0)
+		expect_bind(stay, PRIVILEGED, false);
+	if (!set_first_port("100"))
+		return;
+	expect_bind(become_other_user, PRIVILEGED, false);
+	assert_true(set_first_port("2000"));
+	expect_bind(become_other_user, ANYBODYS, true);
+	assert_true(set_first_port("1024"));
+}
+
+/* ---- conflicts ---- */
 
 /* first is bound; second on the same port number gives err (0: is fine). */
 static void two_binds(const char *first, enum rdma_port_space first_ps, const char *second,
@@ -489,6 +570,7 @@ int main(void)
 		cmocka_unit_test(bind__host_by_name_ties_to_none),
 		cmocka_unit_test(bind__wildcard_ties_to_none),
 		cmocka_unit_test(bind__refusals),
+		cmocka_unit_test(bind__a_low_port_takes_a_right_to_it),
 		cmocka_unit_test(bind__conflicts),
 		cmocka_unit_test(bind__ipv6_only_leaves_ipv4_alone),
 		cmocka_unit_test(bind__reusable_until_one_listens),

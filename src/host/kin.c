@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Kin: who may see this process's memory, and show his. As for ptrace(2), that is not whoever has the same number as user. Both processes
+ * are the same user by real, effective and saved number, in the same user namespace, and neither hides its memory, as programs do
+ * that have, or had, rights of others. Each process looks at itself and at the other; a link is made if both find nothing against it.
+ *
+ * The kernel tells all of it in /proc: it lets a process look at /proc/PID/ns/user that may read the other's memory. Where there is no
+ * /proc, it is asked by an attempt at that.
+ *
+ * A number may have become another process's since the link was made. A pidfd of the link's own peer is alive as long as it has not.
+ */
+#include "host/private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cancel.h"
+#include "base/log.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+/* ---- this process ---- */
+
+static bool has_one_user(uid_t user)
+{
+	uid_t real, effective, saved;
+	return getresuid(&real, &effective, &saved) == 0 && real == user && effective == user && saved == user;
+}
+
+static const char *why_not_this(uid_t user)
+{
+	if (!has_one_user(user))
+		return "this process's real, effective and saved user differ";
+	if (prctl(PR_GET_DUMPABLE) != 1)
+		return "this process hides its memory (PR_SET_DUMPABLE): its user has changed, or its program has rights of its own";
+	return NULL;
+}
+
+/* ---- the other ---- */
+
+static bool namespace_of(const char *process, struct stat *st)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%s/ns/user", process);
+	return stat(path, st) == 0;
+}
+
+static bool is_by_all_numbers(const char *process, uid_t user)
+{
+	char path[64], text[8192];
+	unsigned real, effective, saved;
+	snprintf(path, sizeof path, "/proc/%s/status", process);
+	if (vb_file_read(path, text, sizeof text))
+		return false;
+	const char *line = strstr(text, "\nUid:");
+	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user && effective == user && saved == user;
+}
+
+/* At an address where nothing is: the kernel says so to whom it would let read. */
+static bool may_read_memory(pid_t pid)
+{
+	char byte;
+	struct iovec here = { &byte, 1 }, nowhere = { NULL, 1 };
+	return process_vm_readv(pid, &here, 1, &nowhere, 1, 0) < 0 && errno == EFAULT;
+}
+
+static const char *why_not_that(pid_t pid, uid_t user)
+{
+	struct stat own, other;
+	char process[16];
+	if (pid <= 0)
+		return "it is in a process namespace that this process does not see";
+	snprintf(process, sizeof process, "%d", (int)pid);
+	if (!namespace_of("self", &own))
+		return may_read_memory(pid) ? NULL : "the kernel does not let this process read its memory";
+	if (!namespace_of(process, &other))
+		return "the kernel does not let this process look at it (other rights, or it hides its memory)";
+	if (own.st_dev != other.st_dev || own.st_ino != other.st_ino)
+		return "it is in another user namespace";
+	return is_by_all_numbers(process, user) ? NULL : "its real, effective and saved user are not all this one's";
+}
+
+/* ---- both ---- */
+
+/* -1: this kernel has none, -2: the peer has gone. */
+static int open_pidfd(int link)
+{
+	int pidfd = -1;
+	socklen_t bytes = sizeof pidfd;
+	vb_host_lock();
+	int err = getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) < 0 ? errno : 0;
+	if (!err)
+		vb_fd_own(pidfd);
+	vb_host_unlock();
+	return err == ENOPROTOOPT ? -1 : err ? -2 : pidfd;
+}
+
+static bool is_alive(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	return poll(&p, 1, 0) == 0;
+}
+
+static const char *why_not(int link, const struct vb_peer_cred *peer)
+{
+	uid_t user = geteuid();
+	if (peer->uid != user)
+		return "it is another user's";
+	const char *why = why_not_this(user);
+	if (why)
+		return why;
+	int pidfd = open_pidfd(link);
+	if (pidfd != -2)
+		why = why_not_that(peer->pid, user);
+	if (pidfd == -2 || (!why && pidfd >= 0 && !is_alive(pidfd)))
+		why = "it has gone, and another process may have its number";
+	if (pidfd >= 0)
+		vb_fd_close(pidfd);
+	return why;
+}
+
+bool vb_kin_is_process(pid_t pid) { return !why_not_that(pid, geteuid()); }
+
+int vb_kin_check(int link, const struct vb_peer_cred *peer)
+{
+	VB_UNCANCELLED;
+	static _Atomic pid_t said; /* of whom, last: who has many queue pairs hears it once */
+	const char *why = why_not(link, peer);
+	if (why && atomic_exchange(&said, peer->pid) != peer->pid)
+		vb_explain_limit("link", "no memory is shared with process %d: %s", (int)peer->pid, why);
+	return why ? -EPERM : 0;
+}
