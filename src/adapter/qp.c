@@ -247,6 +247,9 @@ static int check_limits(const struct ibv_qp_attr *a, int mask)
 	if ((mask & IBV_QP_PORT) && a->port_num != 1)
 		return refuse(-EINVAL, "port_num", "the device has port 1 only");
 	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index >= VB_PKEYS)
+	/* The remote rights count; but programs say of a queue pair all that they say of its regions. */
+	if ((mask & IBV_QP_ACCESS_FLAGS) && (a->qp_access_flags & ~(unsigned)VB_ACCESS_FLAGS))
+		return refuse(-EINVAL, "qp_access_flags", "not all of them are enum ibv_access_flags values");
 		return refuse(-EINVAL, "pkey_index", "the partition key table has one entry");
 	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
 		return refuse(-EINVAL, "path_mtu", "not an enum ibv_mtu value");

@@ -113,6 +113,9 @@ static void values__out_of_range(void **state)
 	REFUSED(IBV_QPS_INIT, pkey_index, 1);
 	assert_errno(0, step(w, qp, IBV_QPS_INIT, 0));
 	REFUSED(IBV_QPS_RTR, path_mtu, 0);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, ~0u);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, IBV_ACCESS_REMOTE_READ | 1u << 31);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, IBV_ACCESS_REMOTE_READ | 1 << 10);
 	REFUSED(IBV_QPS_RTR, path_mtu, 6);
 	REFUSED(IBV_QPS_RTR, dest_qp_num, 1 << 24);
 	REFUSED(IBV_QPS_RTR, max_dest_rd_atomic, 255);
@@ -149,6 +152,26 @@ static void values__queried_as_set(void **state)
 	assert_int_equal(got.qp_state, IBV_QPS_RTS);
 	assert_int_equal(got.cur_qp_state, IBV_QPS_RTS);
 	assert_int_equal(got.path_mtu, set.path_mtu);
+/* What a program may say of a region, it may say of a queue pair; and rates that exist, or are none. */
+static void values__that_say_too_much_are_taken(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *qp = make_qp(w, NULL);
+	struct ibv_qp_attr a = connect_attr(w, qp->qp_num), got;
+	struct ibv_qp_init_attr init;
+	a.qp_state = IBV_QPS_INIT;
+	a.qp_access_flags = ANY_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_OPTIONAL_RANGE;
+	assert_errno(0, ibv_modify_qp(qp, &a, mask_to[IBV_QPS_INIT]));
+	assert_errno(0, ibv_query_qp(qp, &got, -1, &init));
+	assert_int_equal(got.qp_access_flags, a.qp_access_flags);
+	a.qp_state = IBV_QPS_RTR;
+	a.ah_attr.static_rate = IBV_RATE_1200_GBPS;
+	a.ah_attr.sl = 15;
+	a.ah_attr.grh.flow_label = 0xfffff;
+	assert_errno(0, ibv_modify_qp(qp, &a, mask_to[IBV_QPS_RTR]));
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
 	assert_int_equal(got.dest_qp_num, qp->qp_num);
 	assert_int_equal(got.rq_psn, set.rq_psn);
 	assert_int_equal(got.sq_psn, set.sq_psn);
@@ -247,3 +270,4 @@ int main(void)
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
+		WORLD_TEST(values__that_say_too_much_are_taken),
