@@ -170,14 +170,22 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 	}
 }
 
+/* Whatever is answered with a word, or is one; a flush is answered, and has no bytes of its own. */
+static bool is_word(const struct opcode *op, unsigned opcode) { return op->atomic || opcode == IBV_WR_ATOMIC_WRITE; }
+
+/* 0 or an errno value. */
+static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
+{
+	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : sizeof(uint64_t);
+	if (vb_likely(!is_word(op, sqe->opcode)) || sqe->length == bytes)
+		return 0;
+	return refuse(EINVAL, bytes ? "an atomic operation's pieces are 8 bytes together" : "a flush has no pieces of its own");
+}
+
 /* Reports at execution, in order, what a hardware adapter would report there. */
 static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
-	bool writes_word = sqe->opcode == IBV_WR_ATOMIC_WRITE;
-	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : 8;
-	if ((op->atomic || writes_word) && sqe->length != bytes)
-		vb_sqe_fail(sqe, IBV_WC_LOC_LEN_ERR, 0);
-	else if ((op->atomic || writes_word || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
+	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
@@ -221,6 +229,8 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		err = fill_segment(sq, sqe, wr);
 	else
 		fill_remote(qp, sqe, wr, op->atomic);
+	if (!err)
+		err = check_word(sqe, op);
 	if (vb_unlikely(err))
 		return err;
 	foresee(qp, sqe, op);
