@@ -307,7 +307,7 @@ void vb_copy_allow_peers(void);
 
 /* ---- interfaces ---- */
 
-enum { VB_NETIF_NAME = 16, VB_NETIF_MAX_ADDRS = 64 };
+enum { VB_NETIF_NAME = 16, VB_NETIF_MAX_ADDRS = 256 };
 
 struct vb_netif_addr {
 	struct in6_addr ip; /* IPv4 as ::ffff:a.b.c.d */
