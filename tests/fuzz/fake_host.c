@@ -178,7 +178,6 @@ int fake_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
 ssize_t fake_recv(int fd, void *buffer, size_t bytes, int flags);
 int fake_close(int fd);
-int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout);
 ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags);
 
 static struct {
@@ -187,7 +186,7 @@ static struct {
 	bool waiting, truncated;
 } inbox;
 
-int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout)
+int vb_receive_messages(int fd, struct mmsghdr *headers, unsigned n, int flags)
 {
 	size_t done = 0;
 
