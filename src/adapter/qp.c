@@ -17,6 +17,7 @@
 #include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "host/capture.h"
+#include "host/touch.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
 
@@ -348,6 +349,7 @@ static void commit(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int m
 static int take_path(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = vb_path_choose(qp);
+	vb_touch_look();
 	if (!path)
 		return 0;
 	int err = path->attach(qp);

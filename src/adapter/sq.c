@@ -20,6 +20,7 @@
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
+#include "host/touch.h"
 #include "proto/ud.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
@@ -501,8 +502,10 @@ static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct 
 	if (!vb_shortcut_fits_read(&qp->to_read, wr) || qp->sq.head != qp->sq.tail || !has_room(&qp->sq) ||
 	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
 		return false;
-	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
+	int err = vb_touch_copy((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
 	vb_shortcut_leave(&qp->to_read);
+	if (vb_unlikely(err))
+		return false;
 	complete_unnoted(qp, wr);
 	return true;
 }
@@ -519,12 +522,6 @@ static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, const str
 	return 0;
 }
 
-static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, const struct ibv_send_wr *wr, uint8_t *to)
-{
-	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
-	return finish_shortcut(qp, wr);
-}
-
 static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
@@ -538,6 +535,20 @@ static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv
 		return post_the_long_way(qp, wr, bad);
 	vb_unlock(&qp->sq.lock);
 	return 0;
+}
+
+/* What it leads to is not there: it is as if nothing had happened. */
+static __attribute__((noinline)) int leave_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	vb_shortcut_leave(&qp->to_write);
+	return post_otherwise(qp, wr, bad);
+}
+
+static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, uint8_t *to)
+{
+	if (vb_unlikely(vb_touch_copy(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length)))
+		return leave_shortcut(qp, wr, bad);
+	return finish_shortcut(qp, wr);
 }
 
 /* Where a WRITE would go by the shortcut: a guess, which is fetched and not looked at. */
@@ -557,14 +568,17 @@ static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct i
 {
 	const struct vb_sq *sq = &qp->sq;
 	uint8_t *to;
+	uint64_t word;
 	if (vb_likely(wr != NULL))
 		fetch_target(qp, wr);
 	if (vb_unlikely(!wr || !vb_shortcut_fits_write(&qp->to_write, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
 	    vb_unlikely(!(to = vb_shortcut_enter(&qp->to_write, wr))))
 		return post_otherwise(qp, wr, bad);
 	if (wr->sg_list->length != 8)
-		return copy_and_finish_shortcut(qp, wr, to);
-	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
+		return copy_and_finish_shortcut(qp, wr, bad, to);
+	memcpy(&word, (const void *)(uintptr_t)wr->sg_list->addr, sizeof(word));
+	if (vb_unlikely(!vb_touch_store(to, word)))
+		return leave_shortcut(qp, wr, bad);
 	return finish_shortcut(qp, wr);
 }
 

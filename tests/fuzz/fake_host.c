@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/fence.h"
@@ -18,6 +19,7 @@
 #include "host/raw.h"
 #include "host/remap.h"
 #include "host/route.h"
+#include "host/touch.h"
 #include "local/shared.h"
 
 enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105, WAITER_FD = 106 };
@@ -676,4 +678,28 @@ void fake_reset(void)
 	must(fake_timers() == 0 && !link_watch);
 	fake = (struct fake_host){ .now_ns = now, .is_there = true, .patience = 8 };
 	memset(fake_memory, 0, sizeof(fake_memory));
+}
+
+/* ---- memory ---- */
+
+void vb_touch_prepare(void) { }
+void vb_touch_look(void) { }
+atomic_bool vb_touch_lost;
+
+int vb_touch_bytes(void *to, const void *from, size_t bytes)
+{
+	vb_copy_ordered(to, from, bytes);
+	return 0;
+}
+
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found)
+{
+	*found = compare;
+	if (op == VB_TOUCH_ADD)
+		*found = atomic_fetch_add(word, value);
+	else if (op == VB_TOUCH_STORE)
+		atomic_store(word, value);
+	else
+		atomic_compare_exchange_strong(word, found, value);
+	return 0;
 }
