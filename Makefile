@@ -40,13 +40,13 @@ soak: $(BUILD)/build.ninja
 # Random traffic of connections on every path, SEEDS seeds of each from FROM on.
 mix: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_mix
-	VERBATIM_SEED=$(FROM) VERBATIM_MIX=$(SEEDS) $(BUILD)/tests/conformance/rc/test_rc_mix
+	VERBATIM_TEST_SEED=$(FROM) VERBATIM_TEST_MIX=$(SEEDS) $(BUILD)/tests/conformance/rc/test_rc_mix
 
 # Registered memory under threads, system calls, forks and a peer: so many regions. `make check` does some hundred.
 REGIONS ?= 1000000
 hammer: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_hammer
-	VERBATIM_HAMMER=$(REGIONS) $(BUILD)/tests/conformance/rc/test_rc_hammer 'processes, mapped'
+	VERBATIM_TEST_HAMMER=$(REGIONS) $(BUILD)/tests/conformance/rc/test_rc_hammer 'processes, mapped'
 
 # No mistake is found in programs but those that they make.
 check-programs: all

@@ -2,6 +2,7 @@
 /* The libraries, the program, processors and limits. */
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check/words.h"
 #include "command.h"
 #include "doctor.h"
+#include "faults/plan.h"
 
 enum { ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
 
@@ -74,31 +77,49 @@ void check_other_libraries(struct finding *f)
 	}
 }
 
+/* What the libraries could not read, where the setting leads to more than words. */
+static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
+{
+	struct vb_fault_plan plan;
+	struct vb_fault_error error;
+	const char *value = getenv(name), *path = value;
+	bool holds_faults = strcmp(name, "VERBATIM_FAULTS") == 0;
+
+	if (!value || !*value)
+		return false;
+	if (holds_faults && *value != '@') {
+		if (vb_fault_parse(value, strlen(value), &plan, &error) == 0)
+			return false;
+		snprintf(why, VB_SETTING_TEXT, "%s: at character %zu: %s; so every call fails", name, error.at + 1, error.why);
+		return true;
+	}
+	if (holds_faults)
+		path++;
+	if (access(path, R_OK) == 0)
+		return false;
+	snprintf(why, VB_SETTING_TEXT, "%s: %.150s: %s", name, path, strerror(errno));
+	return true;
+}
+
 void check_settings(struct finding *f)
 {
-	static const char *const known[] = {
-		"VERBATIM_CAPTURE", "VERBATIM_CHECK", "VERBATIM_COPY", "VERBATIM_DEBUG", "VERBATIM_FAULTS", "VERBATIM_GSO",
-		"VERBATIM_ICRC", "VERBATIM_LINK", "VERBATIM_LOCAL", "VERBATIM_SOCKETS_CONFIG", "VERBATIM_SYSFS",
-	};
-	char set[400] = "";
-	const char *stranger = NULL;
+	char set[400] = "", why[VB_SETTING_TEXT], odd[VB_SETTING_TEXT] = "";
 
 	for (char **e = environ; *e; e++) {
-		size_t len = strcspn(*e, "=");
-		bool is_known = false;
 		if (strncmp(*e, "VERBATIM_", 9) != 0)
 			continue;
-		for (size_t i = 0; i < VB_ARRAY_LEN(known); i++)
-			is_known |= strlen(known[i]) == len && strncmp(*e, known[i], len) == 0;
-		stranger = is_known ? stranger : *e;
+		if (vb_setting_is_odd(*e, why))
+			strcpy(odd, why);
 		if (strlen(set) + strlen(*e) + 2 < sizeof(set))
 			snprintf(set + strlen(set), sizeof(set) - strlen(set), "%s%s", set[0] ? " " : "", *e);
 	}
+	if (is_unreadable("VERBATIM_FAULTS", why) || is_unreadable("VERBATIM_SOCKETS_CONFIG", why))
+		strcpy(odd, why);
 	found(f, "%s", set[0] ? set : "none in the environment");
-	if (!stranger)
+	if (!odd[0])
 		return;
-	means(f, FINDING_NOTE, "%.200s means nothing to the libraries", stranger);
-	mend(f, "look its name up in verbatim(7)");
+	means(f, FINDING_NOTE, "%s", odd);
+	mend(f, "look it up in verbatim(7)");
 }
 
 /* Of the cgroup, in processors; 0: no limit is known. */

@@ -9,6 +9,8 @@
 #include "adapter/device.h"
 #include "base/log.h"
 
+enum { MAX_SL = 15 };
+
 static int refuse(const char *call, const char *member, const char *why)
 {
 	vb_explain(call, "%s: %s", member, why);
@@ -48,6 +50,14 @@ static int check_lid(const struct vb_device *dev, const struct ibv_ah_attr *attr
 	return 0;
 }
 
+/* The unspecified address, of either kind. */
+static bool is_nowhere(const union ibv_gid *gid)
+{
+	static const struct in6_addr any_v4 = { .s6_addr = { [10] = 0xff, 0xff } };
+	const struct in6_addr *ip = (const struct in6_addr *)gid;
+	return IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_ARE_ADDR_EQUAL(ip, &any_v4);
+}
+
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid)
 {
 	if (attr->port_num != 1)
@@ -57,6 +67,12 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 		return err;
 	if (vb_device_gid(dev, attr->grh.sgid_index, sgid))
 		return refuse(call, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
+	if (is_nowhere(&attr->grh.dgid))
+		return refuse(call, "ah_attr.grh.dgid", "it is all zeros: no destination has this GID");
+	if (attr->static_rate && (attr->static_rate < IBV_RATE_2_5_GBPS || attr->static_rate > IBV_RATE_1200_GBPS))
+		return refuse(call, "ah_attr.static_rate", "not an enum ibv_rate value");
+	if (attr->sl > MAX_SL)
+		return refuse(call, "ah_attr.sl", "service levels go from 0 to 15");
 	return 0;
 }
 

@@ -11,7 +11,8 @@
 
 #include "adapter/object.h"
 
-enum { VB_GID_TABLE = 64 };
+/* sgid_index has 8 bits. */
+enum { VB_GID_TABLE = 256 };
 
 struct vb_device {
 	char name[64];         /* vb_eth0 */

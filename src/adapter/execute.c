@@ -11,6 +11,7 @@
 #include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc_away.h"
+#include "host/touch.h"
 
 /* ---- the requester's memory ---- */
 
@@ -92,9 +93,11 @@ static int place(struct vb_execution *x, uint64_t offset, const void *bytes, siz
 	vb_memory_release(held);
 	if (vb_likely(fault == VB_KEY_OK))
 		return 0;
-	const struct ibv_sge *sge = &x->rwqe.sge[bad < x->rwqe.nsge ? bad : 0];
+	const struct vb_rwqe *w = &x->rwqe;
+	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
 	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, x->rwqe.pd));
+			      fault == VB_KEY_UNMAPPED ? vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE) :
+			      vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
 /* Headers are in the first packet: every other one has as much as fits. */
@@ -166,9 +169,10 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 	return translate(x, vb_qp_domain(x->qp), rkey, addr, len, rights[access], &va);
 }
 
-static int refuse_unmapped(struct vb_execution *x)
+/* The region's program took its memory away. */
+static int refuse_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right)
 {
-	return refuse(x, -EACCES, vb_key_fault_text(VB_KEY_UNMAPPED));
+	return refuse(x, -EACCES, vb_key_story(VB_KEY_UNMAPPED, rkey, addr, len, right, vb_qp_domain(x->qp)));
 }
 
 /* Of a translated range. */
@@ -190,7 +194,7 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 		vb_ranges_of_bytes(&from, bytes, len);
 		err = vb_ranges_copy(&to, &from);
 		if (vb_unlikely(err))
-			err = refuse_unmapped(x);
+			err = refuse_unmapped(x, rkey, addr, len, IBV_ACCESS_REMOTE_WRITE);
 	}
 	vb_memory_release(held);
 	return err;
@@ -210,12 +214,12 @@ bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uin
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
 	int err = translate(x, pd, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &va);
-	if (!err && vb_unlikely(vb_key_is_on_demand(vb_key_table(vb_arena), rkey))) {
+	if (!err) {
 		ranges_of_target(&from, rkey, va, bytes);
 		vb_ranges_of_bytes(&into, to, bytes);
 		err = vb_ranges_copy(&into, &from);
-	} else if (!err) {
-		memcpy(to, (void *)(uintptr_t)va, bytes);
+		if (vb_unlikely(err))
+			err = refuse_unmapped(x, rkey, address, bytes, IBV_ACCESS_REMOTE_READ);
 	}
 	vb_memory_release(held);
 	return !err;
@@ -225,23 +229,15 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 		  uint64_t *original)
 {
 	struct vb_execution *x = ctx;
+	unsigned right = kind == VB_REQ_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
+	enum vb_touch_op op = kind == VB_REQ_ATOMIC_WRITE ? VB_TOUCH_STORE : kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP : VB_TOUCH_ADD;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
-	int err = translate(x, vb_qp_domain(x->qp), rkey, addr, 8, kind == VB_REQ_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC, &va);
+	int err = translate(x, vb_qp_domain(x->qp), rkey, addr, 8, right, &va);
 	if (!err && va % 8)
 		err = refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
-	if (!err && vb_key_is_on_demand(vb_key_table(vb_arena), rkey) && vb_mem_check((void *)(uintptr_t)va, 8, true))
-		err = refuse_unmapped(x);
-	if (!err) {
-		_Atomic(uint64_t) *word = (void *)(uintptr_t)va;
-		*original = compare;
-		if (kind == VB_REQ_ATOMIC_WRITE)
-			atomic_store(word, swap_or_add);
-		else if (kind == VB_REQ_COMPARE_SWAP)
-			atomic_compare_exchange_strong(word, original, swap_or_add);
-		else
-			*original = atomic_fetch_add(word, swap_or_add);
-	}
+	else if (!err && vb_touch_atomically((void *)(uintptr_t)va, op, swap_or_add, compare, original))
+		err = refuse_unmapped(x, rkey, addr, 8, right);
 	vb_memory_release(held);
 	return err;
 }

@@ -82,6 +82,13 @@ int vb_pd_fini(struct vb_pd *pd);
 
 /* ---- memory regions ---- */
 
+/* All that exist. No region has IBV_ACCESS_FLUSH_PERSISTENT (flush.h). */
+enum {
+	VB_ACCESS_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |
+			  IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_GLOBAL |
+			  IBV_ACCESS_FLUSH_PERSISTENT | IBV_ACCESS_OPTIONAL_RANGE,
+};
+
 struct vb_mr {
 	struct vb_pd *pd;
 	uint64_t va;     /* where the bytes are, in this process */

@@ -12,6 +12,7 @@
 #include "adapter/turn.h"
 #include "base/ticks.h"
 #include "host/fence.h"
+#include "host/touch.h"
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
@@ -518,6 +519,7 @@ static int start_locked(void)
 	fall_asleep();
 	vb_loop_set_pass(pass);
 	vb_copy_allow_peers();
+	vb_touch_prepare();
 	started = true;
 	vb_inspect_start();
 	return 0;

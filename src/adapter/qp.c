@@ -17,6 +17,7 @@
 #include "adapter/xrc_away.h"
 #include "base/log.h"
 #include "host/capture.h"
+#include "host/touch.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
 
@@ -215,7 +216,10 @@ static int refuse(int err, const char *attribute, const char *why)
 static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 {
 	struct in6_addr sgid;
-	return vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
+	int err = vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
+	if (!err && vb_ip_is_multicast((const struct in6_addr *)&ah->grh.dgid))
+		return refuse(-EINVAL, "ah_attr.grh.dgid", "a connection has one peer, and this is a multicast group");
+	return err;
 }
 
 /* There is no other way to go, so an alternate path is only kept: it must be one that could be gone. */
@@ -245,6 +249,9 @@ static int check_timers(const struct ibv_qp_attr *a, int mask)
 
 static int check_limits(const struct ibv_qp_attr *a, int mask)
 {
+	/* The remote rights count; but programs say of a queue pair all that they say of its regions. */
+	if ((mask & IBV_QP_ACCESS_FLAGS) && (a->qp_access_flags & ~(unsigned)VB_ACCESS_FLAGS))
+		return refuse(-EINVAL, "qp_access_flags", "not all of them are enum ibv_access_flags values");
 	if ((mask & IBV_QP_PORT) && a->port_num != 1)
 		return refuse(-EINVAL, "port_num", "the device has port 1 only");
 	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index >= VB_PKEYS)
@@ -343,6 +350,7 @@ static void commit(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int m
 static int take_path(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = vb_path_choose(qp);
+	vb_touch_look();
 	if (!path)
 		return 0;
 	int err = path->attach(qp);

@@ -6,7 +6,10 @@
 #include <sched.h>
 #include <string.h>
 
+#include "adapter/watcher.h"
+#include "base/copy.h"
 #include "host/host.h"
+#include "host/touch.h"
 
 /* All of a null region is the same few pages: zeros to read, others to write. */
 static uint64_t null_at(const struct vb_key *key, unsigned access)
@@ -82,6 +85,17 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 	return true;
 }
 
+const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access)
+{
+	const struct vb_key *table = vb_key_table(vb_arena);
+	uint64_t va;
+	for (const struct ibv_sge *s = sge; s < sge + n; s++)
+		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) == VB_KEY_OK &&
+		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
+			return vb_key_story(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd);
+	return vb_key_fault_text(VB_KEY_UNMAPPED);
+}
+
 /* ---- copying ---- */
 
 /* Where in a list of ranges a copy is. */
@@ -109,20 +123,32 @@ static void advance(struct cursor *c, size_t n)
 	c->used = 0;
 }
 
-void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
+/* Range by range, each with what a pair of them has in common. */
+static int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
-	if (vb_likely(to->count == 1 && from->count == 1)) {
-		vb_copy_ordered(to->iov->iov_base, from->iov->iov_base, to->bytes);
-		return;
-	}
 	for (uint64_t rest = to->bytes; rest;) {
 		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
-		vb_copy_ordered(place(&t), place(&f), n);
+		if (copy(place(&t), place(&f), n))
+			return -EFAULT;
 		advance(&t, n);
 		advance(&f, n);
 		rest -= n;
 	}
+	return 0;
+}
+
+static int copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	if (vb_likely(to->count == 1 && from->count == 1))
+		return vb_touch_copy(to->iov->iov_base, from->iov->iov_base, to->bytes);
+	return copy_with(vb_touch_copy, to, from);
+}
+
+static int copy_plainly(void *to, const void *from, size_t bytes)
+{
+	vb_copy_ordered(to, from, bytes);
+	return 0;
 }
 
 void vb_ranges_split_last(struct vb_ranges *r)
@@ -136,7 +162,7 @@ void vb_ranges_split_last(struct vb_ranges *r)
 }
 
 /* The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether they are there. */
-static int copy_on_demand(const struct vb_ranges *to, const struct vb_ranges *from)
+static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	struct vb_ranges target = *to;
 	size_t done;
@@ -146,16 +172,17 @@ static int copy_on_demand(const struct vb_ranges *to, const struct vb_ranges *fr
 		return err;
 	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))
 		return -EFAULT;
-	vb_ranges_copy_present(to, from);
-	return 0;
+	return vb_touch_is_lost() ? copy_with(copy_plainly, to, from) : copy_present(to, from);
 }
 
+/* What looks as if it were not there is asked for once more: it is the kernel that knows. */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 {
-	if (vb_unlikely((to->on_demand || from->on_demand) && to->bytes))
-		return copy_on_demand(to, from);
-	vb_ranges_copy_present(to, from);
-	return 0;
+	if (vb_unlikely(!to->bytes))
+		return 0;
+	if (vb_likely(!to->on_demand && !from->on_demand) && vb_likely(!copy_present(to, from)))
+		return 0;
+	return copy_by_kernel(to, from);
 }
 
 /* ---- holding memory ---- */

@@ -11,7 +11,6 @@
 
 #include "adapter/key.h"
 #include "adapter/object.h"
-#include "base/copy.h"
 
 /* Memory ranges in one address space, in order. */
 struct vb_ranges {
@@ -32,40 +31,17 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
 /*
- * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the others: programs poll on
- * them. n is not 0.
- */
-static inline void vb_copy_ordered(void *to, const void *from, size_t n)
-{
-	size_t tail = n == 4 ? 4 : n < 8 ? 1 : 8;
-	if (vb_likely(n == 8)) {
-		memcpy(to, from, 8);
-		return;
-	}
-	if (n > tail)
-		vb_copy_bytes(to, from, n - tail);
-	atomic_thread_fence(memory_order_release);
-	to = (char *)to + n - tail;
-	from = (const char *)from + n - tail;
-	if (tail == 8)
-		memcpy(to, from, 8);
-	else if (tail == 4)
-		memcpy(to, from, 4);
-	else
-		memcpy(to, from, 1);
-}
-
-/*
- * Copies between ranges of this process, which are equally long; the last bytes of each become visible last. -EFAULT: memory that is
- * on demand is not there, and an unknown part was copied; else 0.
+ * Copies between ranges of this process, which are equally long; the last bytes of each become visible last. -EFAULT: some memory is not
+ * there, whether it is on demand or was taken away (host/touch.h), and an unknown part was copied; else 0.
  */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from) VB_MUST_USE;
-/* The same where neither is on demand. */
-void vb_ranges_copy_present(const struct vb_ranges *to, const struct vb_ranges *from);
 /* The kernel copies range by range, in order: a range of its own, where there is room for it, keeps the last bytes last. */
 void vb_ranges_split_last(struct vb_ranges *to);
 /* Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was. */
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
+
+/* Why memory that a list names could not be used: what vb_key_story says of the first entry that is not there. */
+const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access);
 
 /*
  * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths that read and write

@@ -20,6 +20,7 @@
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
+#include "host/touch.h"
 #include "proto/ud.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
@@ -170,14 +171,22 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 	}
 }
 
+/* Whatever is answered with a word, or is one; a flush is answered, and has no bytes of its own. */
+static bool is_word(const struct opcode *op, unsigned opcode) { return op->atomic || opcode == IBV_WR_ATOMIC_WRITE; }
+
+/* 0 or an errno value. */
+static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
+{
+	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : sizeof(uint64_t);
+	if (vb_likely(!is_word(op, sqe->opcode)) || sqe->length == bytes)
+		return 0;
+	return refuse(EINVAL, bytes ? "an atomic operation's pieces are 8 bytes together" : "a flush has no pieces of its own");
+}
+
 /* Reports at execution, in order, what a hardware adapter would report there. */
 static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
-	bool writes_word = sqe->opcode == IBV_WR_ATOMIC_WRITE;
-	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : 8;
-	if ((op->atomic || writes_word) && sqe->length != bytes)
-		vb_sqe_fail(sqe, IBV_WC_LOC_LEN_ERR, 0);
-	else if ((op->atomic || writes_word || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
+	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
@@ -221,6 +230,8 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		err = fill_segment(sq, sqe, wr);
 	else
 		fill_remote(qp, sqe, wr, op->atomic);
+	if (!err)
+		err = check_word(sqe, op);
 	if (vb_unlikely(err))
 		return err;
 	foresee(qp, sqe, op);
@@ -491,8 +502,8 @@ static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct 
 	if (!vb_shortcut_fits_read(&qp->to_read, wr) || qp->sq.head != qp->sq.tail || !has_room(&qp->sq) ||
 	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
 		return false;
-	vb_copy_ordered((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
-	if (vb_unlikely(!vb_shortcut_leave(&qp->to_read, qp->cut))) {
+	int err = vb_touch_copy((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
+	if (vb_unlikely(!vb_shortcut_leave(&qp->to_read, qp->cut) || err)) {
 		vb_shortcut_forget(&qp->to_read);
 		return false;
 	}
@@ -511,12 +522,25 @@ static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct 
 	return err;
 }
 
-static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	if (vb_unlikely(!vb_shortcut_leave(&qp->to_write, qp->cut))) {
-		vb_shortcut_forget(&qp->to_write);
+	if (vb_unlikely(!wr) || (!send_alike(qp, wr) && !read_alike(qp, wr)))
 		return post_the_long_way(qp, wr, bad);
-	}
+	vb_unlock(&qp->sq.lock);
+	return 0;
+}
+
+/* What it leads to is not there, or not the peer's any more: it is as if nothing had happened. */
+static __attribute__((noinline)) int give_up_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	vb_shortcut_forget(&qp->to_write);
+	return post_the_long_way(qp, wr, bad);
+}
+
+static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, bool is_there)
+{
+	if (vb_unlikely(!vb_shortcut_leave(&qp->to_write, qp->cut) || !is_there))
+		return give_up_shortcut(qp, wr, bad);
 	complete_unnoted(qp, wr);
 	vb_unlock(&qp->sq.lock);
 	return 0;
@@ -524,16 +548,7 @@ static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, struct ib
 
 static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, uint8_t *to)
 {
-	vb_copy_ordered(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
-	return finish_shortcut(qp, wr, bad);
-}
-
-static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	if (vb_unlikely(!wr) || (!send_alike(qp, wr) && !read_alike(qp, wr)))
-		return post_the_long_way(qp, wr, bad);
-	vb_unlock(&qp->sq.lock);
-	return 0;
+	return finish_shortcut(qp, wr, bad, !vb_touch_copy(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length));
 }
 
 /* Where a WRITE would go by the shortcut: a guess, which is fetched and not looked at. */
@@ -553,6 +568,7 @@ static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct i
 {
 	const struct vb_sq *sq = &qp->sq;
 	uint8_t *to;
+	uint64_t word;
 	if (vb_likely(wr != NULL))
 		fetch_target(qp, wr);
 	if (vb_unlikely(!wr || !vb_shortcut_fits_write(&qp->to_write, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
@@ -560,8 +576,8 @@ static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct i
 		return post_otherwise(qp, wr, bad);
 	if (wr->sg_list->length != 8)
 		return copy_and_finish_shortcut(qp, wr, bad, to);
-	memcpy(to, (const void *)(uintptr_t)wr->sg_list->addr, 8);
-	return finish_shortcut(qp, wr, bad);
+	memcpy(&word, (const void *)(uintptr_t)wr->sg_list->addr, sizeof(word));
+	return finish_shortcut(qp, wr, bad, vb_touch_store(to, word));
 }
 
 static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -131,7 +131,7 @@ void processes_find(struct processes *all)
 	FILE *f = fopen("/proc/net/unix", "re");
 
 	*all = (struct processes){ .count = 0 };
-	memset(seen, 0, sizeof(seen));
+	memset(seen, !f, sizeof(seen)); /* without the list each name is tried */
 	while (f && fgets(line, sizeof(line), f))
 		seen[slot_of(line)] = true;
 	if (f)

@@ -6,6 +6,7 @@
 #ifndef VB_COPY_H
 #define VB_COPY_H
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -23,6 +24,30 @@ static inline void vb_copy_bytes(void *to, const void *from, size_t bytes)
 		vb_copy_words(to, from, bytes);
 	else
 		memcpy(to, from, bytes);
+}
+
+/*
+ * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the others: programs poll on
+ * them. n is not 0.
+ */
+static inline void vb_copy_ordered(void *to, const void *from, size_t n)
+{
+	size_t tail = n == 4 ? 4 : n < 8 ? 1 : 8;
+	if (vb_likely(n == 8)) {
+		memcpy(to, from, 8);
+		return;
+	}
+	if (n > tail)
+		vb_copy_bytes(to, from, n - tail);
+	atomic_thread_fence(memory_order_release);
+	to = (char *)to + n - tail;
+	from = (const char *)from + n - tail;
+	if (tail == 8)
+		memcpy(to, from, 8);
+	else if (tail == 4)
+		memcpy(to, from, 4);
+	else
+		memcpy(to, from, 1);
 }
 
 #endif

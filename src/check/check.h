@@ -20,32 +20,8 @@
 
 #include "adapter/key.h"
 #include "adapter/object.h"
+#include "check/words.h"
 #include "host/trace.h"
-
-/* Constant, name, the page that most of its findings refer to. */
-#define VB_CHECKS(X)                                   \
-	X(CALL, "call", "")                            \
-	X(SEND_BUFFER, "send-buffer", "ibv_post_send") \
-	X(LKEY, "lkey", "ibv_reg_mr")                  \
-	X(RKEY, "rkey", "ibv_reg_mr")                  \
-	X(DEREGISTERED, "deregistered", "ibv_dereg_mr") \
-	X(RECEIVE_BUFFER, "receive-buffer", "ibv_post_recv") \
-	X(NO_RECEIVE, "no-receive", "ibv_post_recv")   \
-	X(CQ_ROOM, "cq-room", "ibv_create_cq")         \
-	X(UNSIGNALED, "unsignaled", "ibv_post_send")   \
-	X(UNPOLLED, "unpolled", "ibv_poll_cq")         \
-	X(LOST_SEND, "lost-send", "ibv_destroy_qp")    \
-	X(UNACKED_EVENT, "unacked-event", "ibv_ack_cq_events") \
-	X(PEER, "peer", "ibv_modify_qp")               \
-	X(COMPLETION, "completion", "ibv_poll_cq")     \
-	X(THREADS, "threads", "ibv_create_cq_ex")
-
-enum vb_check {
-#define X(name, word, page) VB_CHECK_##name,
-	VB_CHECKS(X)
-#undef X
-	VB_CHECK_COUNT,
-};
 
 /* Set before the first device is opened, and constant. */
 extern bool vb_check_enabled;

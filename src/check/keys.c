@@ -189,6 +189,18 @@ static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 			 (unsigned long long)atomic_load(&k->iova), key, made);
 }
 
+static void tell_unmapped(uint32_t key, char *story, size_t size)
+{
+	const struct vb_key *k = vb_key_entry(key);
+	char made[PLACE_BYTES] = "another way";
+	struct past p;
+	if (recall(key, &p))
+		vb_check_place_text(&p.made, made, sizeof(made));
+	snprintf(story, size, "memory of key 0x%x (%llu bytes at 0x%llx, registered in %s) is not there any more: it was unmapped, or its file cut "
+		 "short, and ibv_dereg_mr did not come before", key, (unsigned long long)atomic_load(&k->length),
+		 (unsigned long long)atomic_load(&k->va), made);
+}
+
 const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
 {
 	static __thread char story[STORY_BYTES];
@@ -204,9 +216,11 @@ const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t a
 		else
 			tell_window(fault, key, addr, length, access, pd, story, sizeof(story));
 		return story;
+	case VB_KEY_UNMAPPED:
+		tell_unmapped(key, story, sizeof(story));
+		return story;
 	case VB_KEY_OK:
 	case VB_KEY_QP:
-	case VB_KEY_UNMAPPED:
 		break;
 	}
 	return vb_key_fault_text(fault);

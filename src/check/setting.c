@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
+ * What the environment says. Of the other settings only what means nothing is told here; those who need them read them.
+ *
  * VERBATIM_CHECK: words between commas. "1" (or "all"): every check; a check's name: that one; "-" and a name: not that one, all others
  * unless some are named; "fatal": the first finding ends the program.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "adapter/watcher.h"
 #include "base/log.h"
@@ -45,18 +49,14 @@ static bool set_named(const char *at, size_t len, bool on)
 	return false;
 }
 
-/* False: no such word. */
-static bool take_word(const char *at, size_t len)
+static void take_word(const char *at, size_t len)
 {
 	if (is_word(at, len, "fatal"))
 		is_fatal = true;
-	else if (is_word(at, len, "1") || is_word(at, len, "all") || !len)
-		return true;
 	else if (*at == '-')
-		return set_named(at + 1, len - 1, false);
+		set_named(at + 1, len - 1, false);
 	else
-		return set_named(at, len, true);
-	return true;
+		set_named(at, len, true);
 }
 
 /* Does the setting name checks that are wanted, so that others are not? */
@@ -75,23 +75,11 @@ static bool names_some(const char *value)
 	return false;
 }
 
-static void say_unknown(const char *at, size_t len)
-{
-	static const char front[] = "verbatim: VERBATIM_CHECK has no word '", back[] = "': see verbatim-checks(7)\n";
-	char line[sizeof(front) + sizeof(back) + 64];
-	size_t n = vb_min_u64(len, 64);
-	memcpy(line, front, sizeof(front) - 1);
-	memcpy(line + sizeof(front) - 1, at, n);
-	memcpy(line + sizeof(front) - 1 + n, back, sizeof(back) - 1);
-	vb_say(line, sizeof(front) - 1 + n + sizeof(back) - 1);
-}
-
 static void read_setting(const char *value)
 {
 	set_all(!names_some(value));
 	for (const char *at = value; *at; at += strcspn(at, ","), at += *at == ',')
-		if (!take_word(at, strcspn(at, ",")))
-			say_unknown(at, strcspn(at, ","));
+		take_word(at, strcspn(at, ","));
 }
 
 static const struct vb_watcher watcher = {
@@ -102,9 +90,22 @@ static const struct vb_watcher watcher = {
 	.rights_story = vb_check_rights_story,
 };
 
+/* Whatever VERBATIM_DEBUG is: who has set it believes that it counts. */
+static void say_odd_ones(void)
+{
+	char why[VB_SETTING_TEXT], line[VB_SETTING_TEXT + 16];
+	for (char **entry = environ; entry && *entry; entry++) {
+		if (!vb_setting_is_odd(*entry, why))
+			continue;
+		int n = snprintf(line, sizeof(line), "verbatim: %s\n", why);
+		vb_say(line, vb_min_u64((uint64_t)n, sizeof(line) - 1));
+	}
+}
+
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *value = getenv("VERBATIM_CHECK");
+	say_odd_ones();
 	if (!value || !*value || !strcmp(value, "0"))
 		return;
 	read_setting(value);

@@ -325,7 +325,7 @@ void vb_copy_allow_peers(void);
 
 /* ---- interfaces ---- */
 
-enum { VB_NETIF_NAME = 16, VB_NETIF_MAX_ADDRS = 64 };
+enum { VB_NETIF_NAME = 16, VB_NETIF_MAX_ADDRS = 256 };
 
 struct vb_netif_addr {
 	struct in6_addr ip; /* IPv4 as ::ffff:a.b.c.d */
@@ -342,6 +342,12 @@ struct vb_netif {
 	unsigned naddrs;
 	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS]; /* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
 };
+
+/* Of either family. */
+static inline bool vb_ip_is_multicast(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_V4MAPPED(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
+}
 
 /* A malloc'ed array of the usable interfaces (loopback, Ethernet that is up, any that has an address): by ifindex, loopback last. */
 VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);

@@ -200,7 +200,7 @@ void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
 	VB_UNCANCELLED;
 	for (unsigned batch = 0; batch < BATCHES_PER_TURN; batch++) {
 		prepare_buffers();
-		int n = recvmmsg(fd, headers, BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, NULL);
+		int n = vb_receive_messages(fd, headers, BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		for (int i = 0; i < n; i++)
 			if (!deliver(&buffers[i], &headers[i], handler, arg))
 				return;

@@ -50,6 +50,13 @@ struct vb_name vb_name_of_link(uint32_t slot);
 /* The slot number in an inbox's name; 0 unless it is exactly one. */
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
 
+/*
+ * recvmsg and recvmmsg without the C library, whose calls are points at which a thread can be cancelled: that costs time in each, and would
+ * end one that holds locks. The second does not wait; where it is forbidden, as sandboxes do that know the first alone, the first serves.
+ */
+ssize_t vb_receive_message(int fd, struct msghdr *m, int flags);
+int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags);
+
 /* A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The descriptor is the host's. */
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
 /* The descriptor of a slot's inbox; -1: the slot is not this process's. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "host/host.h"
 
 enum { DISCARD_PORT = 9 };
 
@@ -57,11 +58,6 @@ static void local_end(const struct sockaddr_storage *ss, struct in6_addr *src)
 }
 
 static bool is_v4(const struct in6_addr *ip) { return IN6_IS_ADDR_V4MAPPED(ip); }
-
-static bool is_multicast(const struct in6_addr *ip)
-{
-	return is_v4(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
-}
 
 /* The discard port is for connecting, which sends nothing. Negative errno, or the descriptor. */
 static int connected_socket(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source)
@@ -215,7 +211,7 @@ bool vb_route_is_ready(const struct vb_route *route)
 	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)), .nlmsg_type = RTM_GETNEIGH } };
 	struct message answer;
 
-	if (!route->ifindex || is_multicast(&route->destination) || needs_no_neighbour(route->ifindex))
+	if (!route->ifindex || vb_ip_is_multicast(&route->destination) || needs_no_neighbour(route->ifindex))
 		return true;
 	question.neighbour.ndm_family = is_v4(&route->next_hop) ? AF_INET : AF_INET6;
 	question.neighbour.ndm_ifindex = (int)route->ifindex;

@@ -326,7 +326,7 @@ static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
 
 static int receive_one(int fd)
 {
-	ssize_t n = vb_udp_recvmsg(fd, &headers[0].msg_hdr, MSG_DONTWAIT);
+	ssize_t n = vb_receive_message(fd, &headers[0].msg_hdr, MSG_DONTWAIT);
 	headers[0].msg_len = n < 0 ? 0 : (unsigned)n;
 	return n >= 0;
 }
@@ -336,7 +336,7 @@ static int receive_some(int fd, int most)
 {
 	for (; prepared < most; prepared++)
 		prepare(prepared);
-	int n = most == 1 ? receive_one(fd) : vb_udp_recvmmsg(fd, headers, (unsigned)most);
+	int n = most == 1 ? receive_one(fd) : vb_receive_messages(fd, headers, (unsigned)most, MSG_DONTWAIT);
 	for (int i = 0; i < n; i++) {
 		deliver(fd, &super_packets[i], &headers[i]);
 		prepare(i);

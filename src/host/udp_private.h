@@ -90,25 +90,6 @@ static inline void vb_udp_attach(int fd, int option, struct sock_filter *code, u
  * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in each, and would end one that
  * holds locks.
  */
-static inline ssize_t vb_udp_recvmsg(int fd, struct msghdr *m, int flags)
-{
-#ifdef SYS_recvmsg
-	return syscall(SYS_recvmsg, fd, m, flags);
-#else
-	return recvmsg(fd, m, flags);
-#endif
-}
-
-/* Does not wait. */
-static inline int vb_udp_recvmmsg(int fd, struct mmsghdr *m, unsigned n)
-{
-#ifdef SYS_recvmmsg
-	return (int)syscall(SYS_recvmmsg, fd, m, n, MSG_DONTWAIT, NULL);
-#else
-	return recvmmsg(fd, m, n, MSG_DONTWAIT, NULL);
-#endif
-}
-
 static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 {
 #ifdef SYS_sendmsg

@@ -118,7 +118,7 @@ static bool take_one(int fd)
 	struct iovec iov = { quote, sizeof quote };
 	struct msghdr m = { .msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &iov, .msg_iovlen = 1,
 			    .msg_control = control, .msg_controllen = sizeof control };
-	ssize_t n = vb_udp_recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+	ssize_t n = vb_receive_message(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
 
 	if (n < 0)
 		return errno == EINTR;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Express: straight from a work request with one entry, before there is an entry in the send queue (struct vb_path_ops). */
 #include "adapter/show.h"
+#include "base/copy.h"
+#include "host/touch.h"
 #include "local/cut.h"
 #include "local/permit.h"
 #include "local/reach.h"
@@ -35,11 +37,7 @@ static bool express_whole(struct vb_local_qp *l, const struct ibv_send_wr *wr, b
 	void *ours = piece_of(l, wr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	if (vb_unlikely(!ours || !theirs))
 		return false;
-	if (writes)
-		vb_copy_ordered(theirs, ours, length);
-	else
-		vb_copy_ordered(ours, theirs, length);
-	return true;
+	return !(writes ? vb_touch_copy(theirs, ours, length) : vb_touch_copy(ours, theirs, length));
 }
 
 /* Else the kernel is asked to copy, beside which a few steps are nothing. A hint. */

@@ -10,7 +10,9 @@
 
 #include "adapter/completion.h"
 #include "adapter/status.h"
+#include "base/copy.h"
 #include "base/log.h"
+#include "host/touch.h"
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -134,11 +136,7 @@ static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = vb_peer_memory(l, sqe->rkey, va, sqe->length, writes);
 	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
 		return false;
-	if (writes)
-		vb_copy_ordered(theirs, ours, sqe->length);
-	else
-		vb_copy_ordered(ours, theirs, sqe->length);
-	return true;
+	return !(writes ? vb_touch_copy(theirs, ours, sqe->length) : vb_touch_copy(ours, theirs, sqe->length));
 }
 
 static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
@@ -247,11 +245,13 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	unsigned bad;
 	if (vb_unlikely(!sqe->length))
 		return true;
-	const void *piece = piece_here(l, sqe, 0);
-	if (vb_likely(piece != NULL)) {
-		vb_copy_ordered(slot->data, piece, sqe->length);
+	if (sqe->flags & IBV_SEND_INLINE) {
+		vb_copy_ordered(slot->data, sqe->inline_data, sqe->length);
 		return true;
 	}
+	const void *piece = piece_here(l, sqe, 0);
+	if (vb_likely(piece != NULL) && vb_likely(!vb_touch_copy(slot->data, piece, sqe->length)))
+		return true;
 	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK)) {
 		fail_sqe(sqe, fault, bad);

@@ -14,6 +14,7 @@
 #include "adapter/window.h"
 #include "adapter/xrc_away.h"
 #include "base/log.h"
+#include "host/touch.h"
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -226,16 +227,24 @@ uint64_t vb_serve_slice(struct vb_local_qp *l)
 	return vb_min_u64(rest, VB_SLICE_BYTES);
 }
 
-static enum step fail_unmapped_receive(struct failure *f)
+/* The receive's program took its memory away, or the target's, as follows. */
+static enum step fail_unmapped_receive(const struct vb_local_qp *l, struct failure *f)
 {
-	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
+	const struct vb_rwqe *w = &l->rwqe;
+	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
 }
 
-static enum step pulled(int err, struct failure *f)
+static enum step fail_unmapped_target(const struct vb_local_qp *l, uint64_t length, unsigned access, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->cur;
+	return fail_access(f, vb_key_story(VB_KEY_UNMAPPED, r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp)));
+}
+
+static enum step pulled(const struct vb_local_qp *l, int err, struct failure *f)
 {
 	if (vb_likely(!err))
 		return STEP_DONE;
-	return err == -EFAULT ? fail_unmapped_receive(f) : fail_request(f, "the peer's byte stream is malformed");
+	return err == -EFAULT ? fail_unmapped_receive(l, f) : fail_request(f, "the peer's byte stream is malformed");
 }
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
@@ -245,10 +254,10 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	struct vb_ranges from;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
-		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
+		return pulled(l, vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
 	if (r->flags & VB_SHM_INLINE) {
 		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
-		return pulled(vb_ranges_copy(ours, &from), f);
+		return pulled(l, vb_ranges_copy(ours, &from), f);
 	}
 	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
 					       ours->bytes, false, &bad);
@@ -258,7 +267,7 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	if (vb_likely(!err || err == -EAGAIN))
 		return err ? STEP_MORE : STEP_DONE;
 	if (!vb_ranges_are_mapped(ours, true))
-		return fail_unmapped_receive(f);
+		return fail_unmapped_receive(l, f);
 	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
@@ -340,7 +349,7 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 	if (step != STEP_DONE)
 		return step;
 	vb_ranges_of_bytes(&from, head + skip, bytes - skip);
-	return vb_ranges_copy(&to, &from) ? fail_unmapped_receive(f) : STEP_DONE;
+	return vb_ranges_copy(&to, &from) ? fail_unmapped_receive(l, f) : STEP_DONE;
 }
 
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
@@ -418,7 +427,7 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	ranges_of_target(&to, r, va, n);
 	step = n ? vb_serve_pull(l, &to, f) : STEP_DONE;
 	if (step == STEP_FAIL && f->receive)
-		return fail_access(f, f->why); /* it was no receive buffer that was unmapped */
+		return fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_WRITE, f); /* it was no receive buffer */
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
@@ -434,7 +443,7 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 {
 	int err = from->bytes ? vb_stream_put(l, VB_STREAM_RESPONSE, from) : 0;
 	if (err == -EFAULT)
-		return fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+		return fail_unmapped_target(l, l->cur.length, IBV_ACCESS_REMOTE_READ, f);
 	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : STEP_DONE;
 }
 
@@ -454,7 +463,7 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	if (vb_likely(!err || err == -EAGAIN))
 		return err ? STEP_MORE : STEP_DONE;
 	return vb_ranges_are_mapped(ours, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
-						 : fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
+						 : fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_READ, f);
 }
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
@@ -485,8 +494,6 @@ static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint6
 		return step;
 	if (va % 8)
 		return fail_request(f, "the memory of an atomic is not aligned to 8 bytes");
-	if (vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey) && vb_mem_check((void *)(uintptr_t)va, 8, true))
-		return fail_access(f, vb_key_fault_text(VB_KEY_UNMAPPED));
 	*word = (void *)(uintptr_t)va;
 	return STEP_DONE;
 }
@@ -494,12 +501,13 @@ static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint6
 static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 {
 	_Atomic(uint64_t) *word;
-	uint64_t value;
+	uint64_t value, found;
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_WRITE, &word, f);
 	if (step != STEP_DONE)
 		return step;
 	memcpy(&value, l->cur.payload, sizeof(value));
-	atomic_store(word, value);
+	if (vb_touch_atomically(word, VB_TOUCH_STORE, value, 0, &found))
+		return fail_unmapped_target(l, sizeof(value), IBV_ACCESS_REMOTE_WRITE, f);
 	return STEP_DONE;
 }
 
@@ -507,10 +515,13 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
 	_Atomic(uint64_t) *word;
+	uint64_t found;
 	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
 	if (step != STEP_DONE)
 		return step;
-	uint64_t found = vb_fetch_atomically(word, r->opcode, r->compare_add, r->swap);
+	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	if (vb_touch_atomically(word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP, adds ? r->compare_add : r->swap, r->compare_add, &found))
+		return fail_unmapped_target(l, sizeof(found), IBV_ACCESS_REMOTE_ATOMIC, f);
 	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
 	return STEP_DONE;
 }
@@ -683,7 +694,8 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool is_permitted)
 	note_told(l, flags, v->taken);
 	if (vb_unlikely(!to || !complete_told(l)))
 		return false;
-	vb_copy_ordered(to, s->data, length);
+	if (vb_unlikely(vb_touch_copy(to, s->data, length)))
+		return false; /* as on the long way, where it has consequences */
 	if (vb_is_cut_by(l->peer))
 		return false;
 	acknowledge(l);

@@ -2,6 +2,7 @@
 /* Makes shortcuts (adapter/shortcut.h) of WRITEs and READs that this side has carried out by loads and stores, and permits (local/permit.h). */
 #include "adapter/show.h"
 #include "adapter/turn.h"
+#include "host/touch.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 
@@ -54,6 +55,8 @@ static void make(struct vb_shortcut *s, struct vb_local_qp *l, const struct ibv_
 	l->qp->cut = &l->peer->in->cut;
 	if (!note_revisions(l, &s->our_revision, &s->their_revision) || !vb_busy_is_light(l))
 		return;
+	if (l->peer->copy == VB_COPY_SAME && vb_touch_is_lost())
+		return; /* this program can take the memory away, which a store would not survive; what is mapped stays */
 	bool writes = wr->opcode == IBV_WR_RDMA_WRITE;
 	struct span here = span_here(l, s->lkey, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	s->ours = here.start;

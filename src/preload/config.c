@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <strings.h>
 
+#include "base/log.h"
 #include "preload/preload.h"
 
 #define CONFIG_FILE "/etc/rdma/rsocket/preload_config"
@@ -71,8 +72,12 @@ static int number_from(const char *name)
 
 static void read_all(void)
 {
-	FILE *f = fopen(getenv("VERBATIM_SOCKETS_CONFIG") ?: CONFIG_FILE, "re");
+	const char *setting = getenv("VERBATIM_SOCKETS_CONFIG");
+	FILE *f = fopen(setting ?: CONFIG_FILE, "re");
 	char line[256];
+
+	if (!f && setting)
+		vb_explain_line("VERBATIM_SOCKETS_CONFIG", "%s: %s; so all TCP sockets count", setting, strerror(errno));
 
 	while (f && num_rules < MOST_RULES && fgets(line, sizeof(line), f))
 		read_line(line);

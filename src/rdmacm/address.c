@@ -109,7 +109,7 @@ bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
 
 bool vb_cma_ip_is_multicast(const struct in6_addr *ip)
 {
-	return vb_cma_ip_is_v4(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
+	return vb_ip_is_multicast(ip);
 }
 
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip)

@@ -2,7 +2,6 @@
 /* rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays empty. */
 #include <infiniband/ib.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,58 +167,47 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
 
 /*
  * Asked for a passive side of "localhost" and no service, libfabric takes the answer as this host, and looks at all of its devices if the
- * address has none; so it is with the kernel's connection manager. A program that writes 127.0.0.1 itself gets vb_lo.
+ * address has none; so it is with the kernel's connection manager. A program that writes 127.0.0.1 itself gets vb_lo. So an answer to a name
+ * is marked, where the address has bytes that mean nothing in a source: whoever copies the address copies that.
  */
-struct host {
-	struct vb_list node;
-	const struct sockaddr *sa;
-};
+static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = "verbatim";
+enum { MARK_V6 = 0xf7b00000 }; /* beyond traffic class and flow label */
 
-static struct vb_list hosts = VB_LIST_INIT(hosts);
-static pthread_mutex_t hosts_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct host *find_host_locked(const struct sockaddr *sa)
+static bool is_mine(const struct sockaddr *sa)
 {
-	struct host *h;
+	struct vb_cma_addr addr;
 
-	vb_list_for_each(h, &hosts, node)
-		if (h->sa == sa)
-			return h;
-	return NULL;
+	return !vb_cma_addr_parse(sa, &addr) && !addr.port && vb_cma_ip_is_loopback(&addr.ip);
 }
 
 bool vb_cma_addrinfo_is_host(const struct sockaddr *sa)
 {
-	pthread_mutex_lock(&hosts_lock);
-	bool found = find_host_locked(sa) != NULL;
-	pthread_mutex_unlock(&hosts_lock);
-	return found;
+	if (!is_mine(sa))
+		return false;
+	if (sa->sa_family == AF_INET)
+		return memcmp(((const struct sockaddr_in *)sa)->sin_zero, mark_v4, sizeof(mark_v4)) == 0;
+	return sa->sa_family == AF_INET6 && ((const struct sockaddr_in6 *)sa)->sin6_flowinfo == htonl(MARK_V6);
 }
 
-static void remember_host(const struct rdma_addrinfo *rai)
+static void mark_host(struct sockaddr *sa)
 {
-	struct vb_cma_addr addr;
-
-	if (!(rai->ai_flags & RAI_PASSIVE) || !rai->ai_src_addr || vb_cma_addr_parse(rai->ai_src_addr, &addr) || addr.port ||
-	    !vb_cma_ip_is_loopback(&addr.ip))
+	if (!sa || !is_mine(sa))
 		return;
-	struct host *h = malloc(sizeof(*h));
-	if (!h)
-		return; /* then it is an address like others */
-	h->sa = rai->ai_src_addr;
-	pthread_mutex_lock(&hosts_lock);
-	vb_list_add_tail(&hosts, &h->node);
-	pthread_mutex_unlock(&hosts_lock);
+	if (sa->sa_family == AF_INET)
+		memcpy(((struct sockaddr_in *)sa)->sin_zero, mark_v4, sizeof(mark_v4));
+	else if (sa->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_flowinfo = htonl(MARK_V6);
 }
 
-static void forget_host(const struct sockaddr *sa)
+static bool is_name(const char *node)
 {
-	pthread_mutex_lock(&hosts_lock);
-	struct host *h = sa ? find_host_locked(sa) : NULL;
-	if (h)
-		vb_list_del(&h->node);
-	pthread_mutex_unlock(&hosts_lock);
-	free(h);
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *list;
+
+	if (getaddrinfo(node, NULL, &hints, &list))
+		return true;
+	freeaddrinfo(list);
+	return false;
 }
 
 /* ---- the calls ---- */
@@ -250,8 +238,9 @@ VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
 		return err;
 	}
 	*res = list;
-	for (; node && !service && list; list = list->ai_next)
-		remember_host(list);
+	if (node && !service && (hints->ai_flags & RAI_PASSIVE) && is_name(node))
+		for (; list; list = list->ai_next)
+			mark_host(list->ai_src_addr);
 	return 0;
 }
 
@@ -259,7 +248,6 @@ VB_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *rai)
 {
 	while (rai) {
 		struct rdma_addrinfo *next = rai->ai_next;
-		forget_host(rai->ai_src_addr);
 		free(rai->ai_src_addr);
 		free(rai->ai_dst_addr);
 		free(rai->ai_src_canonname);

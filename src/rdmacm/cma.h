@@ -88,7 +88,7 @@ bool vb_cma_ip_is_v4(const struct in6_addr *ip);
 bool vb_cma_ip_is_multicast(const struct in6_addr *ip);
 /* 127/8 or ::1. */
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip);
-/* Is it an answer of rdma_getaddrinfo's, not freed yet, that means this host rather than one of its devices? */
+/* Is it an answer of rdma_getaddrinfo's, or a copy of one, that means this host rather than one of its devices? */
 bool vb_cma_addrinfo_is_host(const struct sockaddr *sa);
 
 enum { VB_CMA_TEXT = 64 };

@@ -492,10 +492,11 @@ static int send_dreq(struct vb_cma_id *id)
 	return err;
 }
 
+/* A connection that was refused, or found nobody, is over: to end it is no mistake, and nothing follows. */
 static bool is_connection(const struct vb_cma_id *id)
 {
 	return !vb_cma_is_datagram(id) && id->conn &&
-	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED);
+	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED || id->state == VB_CMA_FAILED);
 }
 
 VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
@@ -507,12 +508,14 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 
 	vb_cma_lock();
-	bool connected = is_connection(id);
+	bool is_one = is_connection(id), is_over = id->state == VB_CMA_FAILED;
 	vb_cma_unlock();
-	if (!connected)
+	if (!is_one)
 		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect", vb_cma_id_state_text(id));
 	bool sync = id->sync;
 	vb_cma_qp_fail(id);
+	if (is_over)
+		return 0;
 	int err = send_dreq(id);
 	if (err)
 		return vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id));

@@ -118,6 +118,15 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
 	vb_cma_event_queue_locked(event);
 }
 
+/*
+ * Has the program not answered the request that the id is of? It may know nothing of the id yet, which has the listener's context until then:
+ * so the id's end is not told, and to accept it fails.
+ */
+static bool is_unanswered(const struct vb_cma_id *id, const struct vb_cm_event *e)
+{
+	return id->state == VB_CMA_REQUESTED && e->type != VB_CM_EV_REQUEST && e->type != VB_CM_EV_SIDR_REQUEST;
+}
+
 void vb_cma_deliver_locked(const struct vb_cm_event *e)
 {
 	if (e->type == VB_CM_EV_RELEASE) {
@@ -127,6 +136,10 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 	struct vb_cma_id *id = e->conn->user;
 	if (!id)
 		return; /* destroyed */
+	if (is_unanswered(id, e)) {
+		id->state = VB_CMA_FAILED;
+		return;
+	}
 	switch (e->type) {
 	case VB_CM_EV_REQUEST:
 	case VB_CM_EV_SIDR_REQUEST:

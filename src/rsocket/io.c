@@ -1,8 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The public calls that move bytes: all are one read or one write of a list of buffers. */
+#include <limits.h>
+
 #include "rsocket/rs.h"
 
-static ssize_t receive(const char *call, int socket, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *src,
+#define LIST_LIMITS "a list of buffers has at most IOV_MAX pieces, and SSIZE_MAX bytes in all"
+
+/* As of readv(2): so many pieces, and so many bytes in all, can a list have. */
+static int check_list(const struct iovec *iov, size_t count)
+{
+	size_t bytes = 0;
+
+	if (count > IOV_MAX || (count && !iov))
+		return -EINVAL;
+	for (size_t i = 0; i < count; i++)
+		if (__builtin_add_overflow(bytes, iov[i].iov_len, &bytes) || bytes > SSIZE_MAX)
+			return -EINVAL;
+	return 0;
+}
+
+/* What one buffer cannot hold is not asked of it: the call moves less, as read(2) does. */
+static struct iovec one_piece(const void *buf, size_t len)
+{
+	return (struct iovec){ (void *)(uintptr_t)buf, len < SSIZE_MAX ? len : SSIZE_MAX };
+}
+
+static ssize_t receive(const char *call, int socket, const struct iovec *iov, size_t count, int flags, struct sockaddr *src,
 		       socklen_t *len, int *msg_flags)
 {
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -10,12 +33,13 @@ static ssize_t receive(const char *call, int socket, const struct iovec *iov, in
 
 	if (!s)
 		return -1;
-	if (iovcnt < 0 || (iovcnt && !iov))
-		n = -EINVAL;
+	n = check_list(iov, count);
+	if (n)
+		vb_explain(call, LIST_LIMITS);
 	else if (!vb_rs_is_stream(s))
-		n = vb_rs_datagram_receive(s, iov, iovcnt, flags, src, len, msg_flags);
+		n = vb_rs_datagram_receive(s, iov, (int)count, flags, src, len, msg_flags);
 	else
-		n = vb_rs_stream_read(s, iov, iovcnt, flags);
+		n = vb_rs_stream_read(s, iov, (int)count, flags);
 	bool is_stream = vb_rs_is_stream(s);
 	vb_rs_put(s);
 	if (n > 0 && is_stream && src && len)
@@ -31,7 +55,7 @@ static bool is_connected(struct vb_rs *s)
 	return is;
 }
 
-static ssize_t transmit(const char *call, int socket, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *dest,
+static ssize_t transmit(const char *call, int socket, const struct iovec *iov, size_t count, int flags, const struct sockaddr *dest,
 			socklen_t len)
 {
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -39,14 +63,15 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, i
 
 	if (!s)
 		return -1;
-	if (iovcnt < 0 || (iovcnt && !iov))
-		n = -EINVAL;
+	n = check_list(iov, count);
+	if (n)
+		vb_explain(call, LIST_LIMITS);
 	else if (!vb_rs_is_stream(s))
-		n = vb_rs_datagram_send(s, iov, iovcnt, flags, dest, len);
+		n = vb_rs_datagram_send(s, iov, (int)count, flags, dest, len);
 	else if (dest || len)
 		n = is_connected(s) ? -EISCONN : -ENOTCONN;
 	else
-		n = vb_rs_stream_write(s, iov, iovcnt, flags);
+		n = vb_rs_stream_write(s, iov, (int)count, flags);
 	vb_rs_put(s);
 	return vb_rs_result(n);
 }
@@ -55,14 +80,14 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, i
 
 VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen)
 {
-	struct iovec iov = { buf, len };
+	struct iovec iov = one_piece(buf, len);
 
 	return receive(__func__, socket, &iov, 1, flags, src_addr, addrlen, NULL);
 }
 
 static ssize_t receive_into(const char *call, int socket, void *buf, size_t len, int flags)
 {
-	struct iovec iov = { buf, len };
+	struct iovec iov = one_piece(buf, len);
 
 	return receive(call, socket, &iov, 1, flags, NULL, NULL, NULL);
 }
@@ -79,15 +104,17 @@ VB_EXPORT ssize_t rread(int socket, void *buf, size_t count)
 
 VB_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 {
-	return receive(__func__, socket, iov, iovcnt, 0, NULL, NULL, NULL);
+	return receive(__func__, socket, iov, (size_t)iovcnt, 0, NULL, NULL, NULL);
 }
 
 VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 {
 	if (!msg)
 		return vb_rs_fail(EFAULT, "no message");
+	if (msg->msg_iovlen > IOV_MAX)
+		return vb_rs_fail(EMSGSIZE, LIST_LIMITS);
 	msg->msg_flags = 0;
-	ssize_t n = receive(__func__, socket, msg->msg_iov, (int)msg->msg_iovlen, flags, msg->msg_name,
+	ssize_t n = receive(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
 			    msg->msg_name ? &msg->msg_namelen : NULL, &msg->msg_flags);
 	if (n >= 0)
 		msg->msg_controllen = 0; /* nothing ancillary ever comes */
@@ -99,7 +126,7 @@ VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 static ssize_t transmit_from(const char *call, int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest,
 			     socklen_t dest_len)
 {
-	struct iovec iov = { (void *)(uintptr_t)buf, len };
+	struct iovec iov = one_piece(buf, len);
 
 	return transmit(call, socket, &iov, 1, flags, dest, dest_len);
 }
@@ -121,7 +148,7 @@ VB_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
 
 VB_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 {
-	return transmit(__func__, socket, iov, iovcnt, 0, NULL, 0);
+	return transmit(__func__, socket, iov, (size_t)iovcnt, 0, NULL, 0);
 }
 
 VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
@@ -130,5 +157,7 @@ VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 		return vb_rs_fail(EFAULT, "no message");
 	if (msg->msg_control && msg->msg_controllen)
 		return vb_rs_fail(ENOTSUP, "there is no ancillary data over RDMA");
-	return transmit(__func__, socket, msg->msg_iov, (int)msg->msg_iovlen, flags, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0);
+	if (msg->msg_iovlen > IOV_MAX)
+		return vb_rs_fail(EMSGSIZE, LIST_LIMITS);
+	return transmit(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0);
 }

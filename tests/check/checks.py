@@ -31,6 +31,8 @@ EXPECTED = {
     "flush_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_WRITE\) do not allow it: IBV_ACCESS_FLUSH_GLOBAL is needed", "ibv_reg_mr", ""),
     "window_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it is a memory window's that was bound with IBV_ACCESS_REMOTE_READ", "ibv_reg_mr", ""),
     "stale_window": ("rkey", r"is a memory window's, and the window is not bound with it", "ibv_reg_mr", ""),
+    "unmapped_target": ("rkey", r"registered in unmapped_target.* is not there any more: it was unmapped.*ibv_dereg_mr", "ibv_reg_mr", ""),
+    "unmapped_receive": ("receive-buffer", r"registered in unmapped_receive.* is not there any more.*ibv_dereg_mr", "ibv_post_recv", ""),
     "deregistered_under_way": ("deregistered", r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it", "ibv_dereg_mr"),
     "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
     "short_receive": ("receive-buffer", r"receive wr_id 0x9, 16 bytes: a message of QP 0x\w+, 64 bytes.*longer", "ibv_post_recv", ""),

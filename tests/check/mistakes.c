@@ -5,13 +5,14 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "world.h"
 
 #define CASES(X)                                                                                                      \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
-	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
 	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled)                       \
 	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth)                 \
 	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify)       \
@@ -280,6 +281,47 @@ void deregistered_under_way(bool wrong)
 	MUST(!ibv_dereg_mr(w.a.mr));
 	w.a.mr = NULL;
 	exit(0); /* what is under way stays so */
+}
+
+static void *page(void)
+{
+	void *memory = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(memory != MAP_FAILED);
+	return memory;
+}
+
+/* Where nothing else is mapped before it is looked at. */
+static void unmap(void *memory)
+{
+	MUST(mmap(memory, BUFFER_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
+}
+
+void unmapped_target(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	void *memory = page();
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, memory, BUFFER_BYTES, ACCESS);
+	if (wrong)
+		unmap(memory);
+	write_only(&w, (uintptr_t)memory, 64, mr->rkey, wrong);
+	MUST(!ibv_dereg_mr(mr));
+	unmap(memory);
+	end_world(&w);
+}
+
+void unmapped_receive(bool wrong)
+{
+	struct world w = make_world((struct wish){ 0 });
+	void *memory = page();
+	struct ibv_mr *mr = ibv_reg_mr(w.pd, memory, BUFFER_BYTES, ACCESS);
+	MUST(!post_receive(w.b.qp, (uintptr_t)memory, 64, mr->lkey));
+	if (wrong)
+		unmap(memory);
+	MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
+	MUST(next(w.b.cq).status == (wrong ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+	MUST(next(w.a.cq).status == (wrong ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS));
+	MUST(!ibv_dereg_mr(mr));
+	end_world(&w);
 }
 
 /* ---- receives ---- */

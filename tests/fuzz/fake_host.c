@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/guard.h"
@@ -20,6 +21,7 @@
 #include "host/raw.h"
 #include "host/remap.h"
 #include "host/route.h"
+#include "host/touch.h"
 #include "local/shared.h"
 
 enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105, WAITER_FD = 106 };
@@ -185,7 +187,6 @@ int fake_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
 ssize_t fake_recv(int fd, void *buffer, size_t bytes, int flags);
 int fake_close(int fd);
-int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout);
 ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags);
 
 static struct {
@@ -194,7 +195,7 @@ static struct {
 	bool waiting, truncated;
 } inbox;
 
-int fake_recvmmsg(int fd, struct mmsghdr *headers, unsigned n, int flags, struct timespec *timeout)
+int vb_receive_messages(int fd, struct mmsghdr *headers, unsigned n, int flags)
 {
 	size_t done = 0;
 
@@ -693,4 +694,28 @@ void fake_reset(void)
 	must(fake_timers() == 0 && !link_watch);
 	fake = (struct fake_host){ .now_ns = now, .is_there = true, .patience = 8 };
 	memset(fake_memory, 0, sizeof(fake_memory));
+}
+
+/* ---- memory ---- */
+
+void vb_touch_prepare(void) { }
+void vb_touch_look(void) { }
+atomic_bool vb_touch_lost;
+
+int vb_touch_bytes(void *to, const void *from, size_t bytes)
+{
+	vb_copy_ordered(to, from, bytes);
+	return 0;
+}
+
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found)
+{
+	*found = compare;
+	if (op == VB_TOUCH_ADD)
+		*found = atomic_fetch_add(word, value);
+	else if (op == VB_TOUCH_STORE)
+		atomic_store(word, value);
+	else
+		atomic_compare_exchange_strong(word, found, value);
+	return 0;
 }

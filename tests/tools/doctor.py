@@ -291,7 +291,40 @@ def environment():
     expect(found["settings"]["status"], "ok", "a setting")
     for page in pathlib.Path(__file__).resolve().parents[2].glob("man/man7/*.7"):
         for name in sorted(set(re.findall(r"VERBATIM_[A-Z_]+", page.read_text(encoding="utf-8")))):
-            expect(doctor(env={name: "1"})["settings"]["status"], "ok", f"{name} of {page.name}")
+            expect(f"{name} is no setting" in doctor(env={name: "1"})["settings"]["means"], False, f"{name} of {page.name}")
+
+
+# A setting, and whether it means something.
+SETTINGS = (
+    ("VERBATIM_COPY=fast", False), ("VERBATIM_COPY=link", True), ("VERBATIM_COPY=mapped", True), ("VERBATIM_COPY=process_vm", True),
+    ("VERBATIM_COPY=process_v", False), ("VERBATIM_COPY=", True), ("VERBATIM_LOCAL=no", False), ("VERBATIM_LOCAL=OFF", False),
+    ("VERBATIM_LOCAL=on", True), ("VERBATIM_LINK=ib", False), ("VERBATIM_LINK=infiniband", True), ("VERBATIM_GSO=0", False),
+    ("VERBATIM_GSO=off", True), ("VERBATIM_ICRC=off", False), ("VERBATIM_ICRC=ignore", True), ("VERBATIM_SYSFS=none", False),
+    ("VERBATIM_SYSFS=off", True), ("VERBATIM_CHECK=lkey,rkye", False), ("VERBATIM_CHECK=-lkey,fatal", True), ("VERBATIM_CHECK=0", True),
+    ("VERBATIM_CHECK=-fatal", False), ("VERBATIM_LOKAL=off", False), ("VERBATIM_=", False), ("VERBATIM_TEST_SEED=1", True),
+    ("VERBATIM_DEBUG=0", True),
+)
+
+
+@case
+def settings_that_mean_nothing():
+    """Said by doctor, and once by each process, whatever VERBATIM_DEBUG is."""
+    for setting, means_something in SETTINGS:
+        name, value = setting.split("=")
+        finding = doctor(env={name: value})["settings"]
+        expect((finding["status"], name in finding["means"]), ("ok", False) if means_something else ("note", True), f"{setting}: {finding}")
+        done = subprocess.run([VERBATIM, "run", "ibv_devices"], capture_output=True, text=True, check=False, timeout=60,
+                              env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | {name: value})
+        lines = [line for line in done.stderr.splitlines() if line.startswith("verbatim: VERBATIM_")]
+        expect((done.returncode, [line.split()[1] for line in lines]), (0, [] if means_something else [name]), f"{setting}: {done.stderr}")
+
+
+@case
+def settings_that_cannot_be_read():
+    for setting in ("VERBATIM_FAULTS=droop", "VERBATIM_FAULTS=@/nonexistent", "VERBATIM_SOCKETS_CONFIG=/nonexistent"):
+        name, value = setting.split("=")
+        finding = doctor(env={name: value})["settings"]
+        expect((finding["status"], name in finding["means"]), ("note", True), f"{setting}: {finding}")
 
 
 @case

@@ -227,6 +227,19 @@ def ps__who_is_not_there_is_told():
 
 
 @case
+def ps__without_proc():
+    if os.environ[harness.ISOLATED_BY] == "no":
+        return "no mounts of its own"
+    hidden = f"mount -n -t tmpfs none /run && mount -n --bind /run /proc && exec {VERBATIM} ps --json"
+    with pinging() as (server, client):
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", hidden], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        found = json.loads(done.stdout)["processes"] if done.returncode == 0 else done.stderr
+        expect(sorted(row["pid"] for row in found), sorted((server, client)), "who is there")
+        expect([row["trouble"] for row in found], ["", ""], "answers")
+    return None
+
+
+@case
 def ps__output_that_cannot_be_written():
     with open("/dev/full", "wb") as full:
         done = subprocess.run([VERBATIM, "ps", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=LIMIT_S)

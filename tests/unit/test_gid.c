@@ -136,6 +136,7 @@ static void loopback__fixed_entries(void **state)
 	EXPECT(&t, "", "::1", "10.9.9.9");
 }
 
+/* As many as an index of 8 bits can name. */
 static void table__full(void **state)
 {
 	struct table t = ethernet();
@@ -146,7 +147,8 @@ static void table__full(void **state)
 	}
 	vb_gids_update(t.gid, &t.used, &t.netif);
 	assert_int_equal(t.used, VB_GID_TABLE);
-	struct in6_addr last = ip("10.0.1.62");
+	assert_int_equal(VB_GID_TABLE, UINT8_MAX + 1);
+	struct in6_addr last = ip("10.0.1.254");
 	assert_memory_equal(&t.gid[VB_GID_TABLE - 1], &last, sizeof(last));
 }
 

@@ -3,13 +3,9 @@
 #include "child.h"
 
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "host/fence.h"
@@ -105,18 +101,6 @@ static void fence__is_light_once_it_is_prepared(void **state)
 	bool works = vb_fence_prepare();
 	assert_int_equal(vb_fence_is_light(), works);
 	assert_true(!works || vb_fence_heavy());
-}
-
-static bool forbid(unsigned syscall_number)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, syscall_number, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
 /* Says whether it could, and then whether light fences are said to suffice before and after it was forbidden the heavy one. */

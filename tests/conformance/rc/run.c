@@ -103,7 +103,7 @@ static bool is_wire(const struct path *p) { return has(p, "VERBATIM_LOCAL", "off
 
 static struct end make_end(const struct instance *i, bool passive, int sock)
 {
-	const char *seed = getenv("VERBATIM_SEED");
+	const char *seed = getenv("VERBATIM_TEST_SEED");
 	return (struct end){
 		.passive = passive,
 		.threads = i->path->threads,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { SMALL = 8, LARGE = 100000, BUFFER = 256 * 1024 };
 
@@ -242,17 +243,14 @@ static void local__requests_that_make_no_sense(struct end *e)
 	e->p.max_rd_atomic = 4;
 	reconnect(e);
 	if (!e->passive) {
-		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4);
-		struct ibv_wc wc = rc_wait(e->scq);
-		CHECK_EQ(wc.wr_id, 2);
-		CHECK(wc.status == IBV_WC_LOC_LEN_ERR || wc.status == IBV_WC_LOC_QP_OP_ERR);
-		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
-	}
-	reconnect(e);
-	if (!e->passive) {
 		struct ibv_sge read = { (uintptr_t)e->buf, 8, e->mr->lkey };
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_READ, .sge = &read, .nsge = 1, .flags = IBV_SEND_INLINE }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = 77, .len = 8 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .len = 16 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sge = &read, .nsge = 0 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_WRITE, .len = 4 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_FLUSH, .len = 8 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = 8, .flags = 1 << 30 }), EINVAL);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
 	}
@@ -392,6 +390,164 @@ static void remote__invalid_requests(struct end *e)
 		}
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
 	}
+	rc_finish(e);
+}
+
+/* ---- registered memory that the program takes away without a word: the request fails, and nobody ends ---- */
+
+enum { UNMAPPED, CUT_SHORT, LOSSES };
+static const uint32_t lost_lengths[] = { 8, 100, 3000, LARGE };
+
+struct lost {
+	int fd; /* of a file */
+	void *memory;
+	struct ibv_mr *mr;
+};
+
+static struct lost register_to_lose(struct end *e, int how)
+{
+	struct lost l = { .fd = -1 };
+	if (how == UNMAPPED) {
+		l.memory = rc_map(LARGE);
+	} else {
+		l.fd = memfd_create("cut short", MFD_CLOEXEC);
+		CHECK(l.fd >= 0 && !ftruncate(l.fd, LARGE));
+		l.memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, l.fd, 0);
+		CHECK(l.memory != MAP_FAILED);
+	}
+	CHECK(l.mr = ibv_reg_mr(e->pd, l.memory, LARGE, e->p.mr_access));
+	return l;
+}
+
+static void lose(const struct lost *l)
+{
+	if (l->fd < 0)
+		rc_take_away(l->memory, LARGE);
+	else
+		CHECK_EQ(ftruncate(l->fd, 0), 0);
+}
+
+static void let_go(const struct lost *l)
+{
+	CHECK_EQ(ibv_dereg_mr(l->mr), 0);
+	munmap(l->memory, LARGE);
+	if (l->fd >= 0)
+		close(l->fd);
+}
+
+static void ask_for_lost(struct end *e, int how, enum ibv_wr_opcode opcode, uint32_t n)
+{
+	struct target t;
+	if (!e->passive) {
+		hear_bytes(e, &t, sizeof(t));
+		POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+		rc_expect(e->scq, 6, IBV_WC_REM_ACCESS_ERR);
+		return;
+	}
+	struct lost l = register_to_lose(e, how);
+	lose(&l);
+	t = (struct target){ (uintptr_t)l.memory, l.mr->rkey };
+	tell_bytes(e, &t, sizeof(t));
+	CHECK(rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR).element.qp == e->qp);
+	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	let_go(&l);
+}
+
+static void remote__memory_taken_away(struct end *e)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
+		IBV_WR_ATOMIC_WRITE };
+	struct params p = error_params();
+	rc_start(e, &p);
+	for (int how = 0; how < LOSSES; how++)
+		for (unsigned o = 0; o < sizeof(opcodes) / sizeof(opcodes[0]); o++)
+			for (unsigned i = 0; i < (o < 2 ? sizeof(lost_lengths) / sizeof(lost_lengths[0]) : 1); i++) {
+				ask_for_lost(e, how, opcodes[o], lost_lengths[i]);
+				reconnect(e);
+			}
+	rc_finish(e);
+}
+
+/* Whatever was found out about the region while it was there. Peers that have mapped it go on using its pages, as a NIC would. */
+static void remote__memory_taken_away_after_use(struct end *e)
+{
+	struct target t;
+	struct params p = error_params();
+	rc_start(e, &p);
+	if (e->passive) {
+		struct lost l = register_to_lose(e, UNMAPPED);
+		t = (struct target){ (uintptr_t)l.memory, l.mr->rkey };
+		tell_bytes(e, &t, sizeof(t));
+		hear(e);
+		lose(&l);
+		tell(e, 0);
+		if (hear(e) != IBV_WC_SUCCESS)
+			rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
+		let_go(&l);
+	} else {
+		hear_bytes(e, &t, sizeof(t));
+		for (uint64_t i = 0; i < 200; i++) {
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		bool maps = !e->threads && !e->wire && !e->copies_by_vm && !e->copies_by_link;
+		tell(e, 0);
+		hear(e);
+		POST(e, .id = 6, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+		struct ibv_wc wc = rc_wait(e->scq);
+		CHECK(wc.wr_id == 6 && (wc.status == IBV_WC_REM_ACCESS_ERR || (maps && wc.status == IBV_WC_SUCCESS)));
+		tell(e, wc.status);
+	}
+	rc_finish(e);
+}
+
+static void receive_into(struct end *e, const struct lost *l)
+{
+	struct ibv_sge sge = { (uintptr_t)l->memory, LARGE, l->mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+}
+
+/* The first messages arrive. */
+static void receive_lost(struct end *e, int how, unsigned good, uint32_t n)
+{
+	if (!e->passive) {
+		meet(e);
+		for (unsigned i = 0; i < good; i++) {
+			POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = n);
+			rc_expect(e->scq, 2, IBV_WC_SUCCESS);
+			meet(e);
+		}
+		POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = n);
+		rc_expect(e->scq, 2, IBV_WC_REM_OP_ERR);
+		return;
+	}
+	struct lost l = register_to_lose(e, how);
+	if (!good)
+		lose(&l);
+	receive_into(e, &l);
+	meet(e);
+	for (unsigned i = 0; i < good; i++) {
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+		if (i + 1 == good)
+			lose(&l);
+		receive_into(e, &l);
+		meet(e);
+	}
+	rc_expect(e->rcq, 1, IBV_WC_LOC_PROT_ERR);
+	let_go(&l);
+}
+
+static void receive__memory_taken_away(struct end *e)
+{
+	struct params p = error_params();
+	rc_start(e, &p);
+	for (int how = 0; how < LOSSES; how++)
+		for (unsigned i = 0; i < sizeof(lost_lengths) / sizeof(lost_lengths[0]); i++)
+			for (unsigned good = 0; good <= 40; good += 40) {
+				receive_lost(e, how, good, lost_lengths[i]);
+				reconnect(e);
+			}
 	rc_finish(e);
 }
 
@@ -702,6 +858,9 @@ static const struct body bodies[] = {
 	BODY(remote__refused_cmp_swap),
 	BODY(remote__refused_fetch_add),
 	BODY(remote__invalid_requests),
+	BODY(remote__memory_taken_away),
+	BODY(remote__memory_taken_away_after_use),
+	BODY(receive__memory_taken_away),
 	BODY(silent_peer__exhausts_the_retries),
 	BODY(silent_peer__with_sends_on_their_way),
 	BODY(silent_peer__that_never_was),

@@ -2,7 +2,7 @@
 /*
  * The hammer: regions of all kinds of memory are registered, used by a peer, and deregistered, batch after batch, while threads of
  * their owner write into them, read(2) into them, and allocate and free around them; and every byte is as it should be.
- * VERBATIM_HAMMER=n: how many.
+ * VERBATIM_TEST_HAMMER=n: how many.
  *
  *	choose, register ─▶ threads and peer at work ─▶ moved? a fork? ─▶ the peer stops ─▶ deregister ─▶ threads stop ─▶ verify
  *	                                                                      or: threads stop ─▶ unmap, mremap, … ─▶ deregister ─▶ verify
@@ -519,7 +519,7 @@ static void use_peers_regions(struct end *e)
 
 static void memory__hammer(struct end *e)
 {
-	const char *n = getenv("VERBATIM_HAMMER");
+	const char *n = getenv("VERBATIM_TEST_HAMMER");
 	struct params p = params();
 	p.bytes = 4 * MOST + 64;
 	if (n)

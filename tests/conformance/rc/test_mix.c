@@ -3,7 +3,8 @@
  * Random traffic (mix.h) between two ends that wait in ever other ways. What is posted, received and completed is compared with the plan
  * one by one; a wake-up that is lost stalls, and then each end says what it waits for.
  *
- * VERBATIM_MIX=n: so many seeds on each path, from VERBATIM_SEED on. A stall of ends that poll is seen on a quiet machine alone: a poller
+ * VERBATIM_TEST_MIX=n: so many seeds on each path, from VERBATIM_TEST_SEED on. A stall of ends that poll is seen on a quiet
+ * machine alone: a poller
  * that has no processor for some milliseconds is missed by the progress thread, which then looks at everything.
  */
 #include "mix_run.h"
@@ -514,7 +515,7 @@ static void play(struct end *e, struct mix *m)
 
 static void traffic(struct end *e)
 {
-	const char *asked = getenv("VERBATIM_MIX");
+	const char *asked = getenv("VERBATIM_TEST_MIX");
 	unsigned long seeds = asked ? strtoul(asked, NULL, 0) : rc_times(SEEDS);
 	struct mix *m = malloc(sizeof(*m));
 	CHECK(m);

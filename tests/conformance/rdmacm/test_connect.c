@@ -178,7 +178,8 @@ static void connect__nobody_listens(void **state)
 	assert_ok(rdma_connect(id, &param));
 	expect_acked(ch, RDMA_CM_EVENT_REJECTED, REJECTED_INVALID_SERVICE_ID);
 	assert_refused(EINVAL, rdma_connect(id, &param));
-	assert_refused(EINVAL, rdma_disconnect(id));
+	assert_ok(rdma_disconnect(id)); /* as of the kernel: it is over already */
+	assert_false(readable(ch->fd, 0));
 	assert_ok(rdma_destroy_id(id));
 
 	__be16 port = rdma_get_src_port(bound);
@@ -298,7 +299,8 @@ static void reject_with(uint8_t len)
 	assert_ok(rdma_ack_cm_event(event));
 	assert_refused(EINVAL, rdma_reject(p.server, NULL, 0));
 	assert_refused(EINVAL, rdma_accept(p.server, &param));
-	assert_refused(EINVAL, rdma_disconnect(p.server));
+	assert_ok(rdma_disconnect(p.server));
+	assert_ok(rdma_disconnect(p.client));
 	destroy_pair(&p);
 }
 
@@ -337,6 +339,28 @@ static void reject__of_a_response(void **state)
 	assert_int_equal(event->status, REJECTED_CONSUMER);
 	assert_data(event->param.conn.private_data, event->param.conn.private_data_len, REJ_DATA, 3);
 	assert_ok(rdma_ack_cm_event(event));
+	destroy_pair(&p);
+}
+
+/*
+ * Who asked goes before the program has answered. Its request's id has the listener's context until the program gives it one, so no event
+ * names that id; to accept fails.
+ */
+static void request__is_taken_back_unseen(void **state)
+{
+	struct pair p = requested_pair("127.0.0.1", RDMA_PS_TCP), other;
+	struct rdma_conn_param param = some_param();
+
+	(void)state;
+	assert_ok(rdma_destroy_id(p.client));
+	p.client = new_resolved(p.client_ch, "127.0.0.1", rdma_get_src_port(p.listener), RDMA_PS_TCP);
+	assert_ok(rdma_connect(p.client, &param)); /* what came before it has been taken by then */
+	struct rdma_cm_event *event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	other = (struct pair){ .server = event->id };
+	assert_ok(rdma_ack_cm_event(event));
+	assert_refused(EINVAL, rdma_accept(p.server, &param));
+	assert_false(readable(p.server_ch->fd, 0));
+	assert_ok(rdma_destroy_id(other.server));
 	destroy_pair(&p);
 }
 
@@ -431,22 +455,6 @@ static void destroy__listener_keeps_seen_requests(void **state)
 	expect_acked(p.client_ch, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
 	assert_ok(rdma_establish(p.client));
 	expect_acked(p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
-	destroy_pair(&p);
-}
-
-static void destroy__client_while_requesting(void **state)
-{
-	struct pair p = requested_pair("127.0.0.1", RDMA_PS_TCP);
-	struct rdma_conn_param param = some_param();
-
-	(void)state;
-	assert_ok(rdma_destroy_id(p.client));
-	p.client = NULL;
-	struct rdma_cm_event *event = next_event(p.server_ch);
-	assert_int_equal(event->event, RDMA_CM_EVENT_REJECTED);
-	assert_ptr_equal(event->id, p.server);
-	assert_ok(rdma_ack_cm_event(event));
-	assert_refused(EINVAL, rdma_accept(p.server, &param));
 	destroy_pair(&p);
 }
 
@@ -564,18 +572,17 @@ static void migrate__listener_takes_unseen_requests_along(void **state)
 	(void)state;
 	assert_ok(rdma_connect(p.client, &param));
 	assert_true(readable(p.server_ch->fd, WAIT_MS));
-	assert_ok(rdma_destroy_id(p.client)); /* so that the unseen id has an event of its own, too */
-	p.client = NULL;
-	usleep(50000);
 	assert_ok(rdma_migrate_id(p.listener, other));
 	assert_false(readable(p.server_ch->fd, 0));
 	struct rdma_cm_event *event = expect(other, RDMA_CM_EVENT_CONNECT_REQUEST);
 	p.server = event->id;
 	assert_ptr_equal(p.server->channel, other);
 	assert_ok(rdma_ack_cm_event(event));
-	event = expect(other, RDMA_CM_EVENT_REJECTED);
-	assert_ptr_equal(event->id, p.server);
-	assert_ok(rdma_ack_cm_event(event));
+	param = some_param();
+	assert_ok(rdma_accept(p.server, &param));
+	expect_acked(p.client_ch, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_ok(rdma_establish(p.client));
+	expect_acked(other, RDMA_CM_EVENT_ESTABLISHED, 0);
 	destroy_pair(&p);
 	rdma_destroy_event_channel(other);
 }
@@ -896,6 +903,7 @@ int main(void)
 		cmocka_unit_test(reject__carries_private_data),
 		cmocka_unit_test(reject__refusals),
 		cmocka_unit_test(reject__of_a_response),
+		cmocka_unit_test(request__is_taken_back_unseen),
 		cmocka_unit_test(disconnect__by_the_passive_side),
 		cmocka_unit_test(disconnect__by_both_at_once),
 		cmocka_unit_test(disconnect__answered_by_destruction),
@@ -903,7 +911,6 @@ int main(void)
 		cmocka_unit_test(destroy__requested_rejects),
 		cmocka_unit_test(destroy__listener_rejects_unseen_requests),
 		cmocka_unit_test(destroy__listener_keeps_seen_requests),
-		cmocka_unit_test(destroy__client_while_requesting),
 		cmocka_unit_test(destroy__client_after_response),
 		cmocka_unit_test(destroy__server_after_accept),
 		cmocka_unit_test(notify__establishes_the_passive_side),

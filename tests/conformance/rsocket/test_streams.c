@@ -8,6 +8,8 @@
 
 #include "rs.h"
 
+#include <limits.h>
+
 enum { TOTAL = 4 << 20, LONGEST = 300000 };
 
 /* ---- connecting ---- */
@@ -550,6 +552,31 @@ static void vectors__in_and_out(void **state)
 	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
 	assert_int_equal(rrecvmsg(e.server, &msg, 0), 8);
 	assert_memory_equal(in[2], "efgh", 4);
+	close_ends(&e);
+}
+
+/* As of readv(2) and recvmsg(2): of a list that cannot be one, nothing is read. */
+static void vectors__refused(void **state)
+{
+	struct ends e = connected("127.0.0.1");
+	char c;
+	struct iovec one = { &c, 1 }, endless[] = { { &c, SIZE_MAX }, { &c, 2 } };
+	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = (1ull << 32) + 1 };
+
+	(void)state;
+	assert_refused(EINVAL, (int)rreadv(e.server, &one, INT_MAX));
+	assert_refused(EINVAL, (int)rwritev(e.client, &one, INT_MAX));
+	assert_refused(EINVAL, (int)rreadv(e.server, &one, -1));
+	assert_refused(EINVAL, (int)rwritev(e.client, &one, IOV_MAX + 1));
+	assert_refused(EINVAL, (int)rreadv(e.server, NULL, 1));
+	assert_refused(EINVAL, (int)rreadv(e.server, endless, 2));
+	assert_refused(EINVAL, (int)rwritev(e.client, endless, 2));
+	assert_refused(EMSGSIZE, (int)rrecvmsg(e.server, &msg, MSG_DONTWAIT));
+	assert_refused(EMSGSIZE, (int)rsendmsg(e.client, &msg, 0));
+	send_all(e.client, "x", 1); /* nothing of all that has gone */
+	assert_int_equal(wait_for(e.server, POLLIN), POLLIN);
+	assert_int_equal(rrecv(e.server, &c, 1, 0), 1);
+	assert_int_equal(c, 'x');
 	close_ends(&e);
 }
 
@@ -1172,6 +1199,7 @@ int main(void)
 		cmocka_unit_test(peek__is_over_when_its_time_is),
 		cmocka_unit_test(read__times_out),
 		cmocka_unit_test(vectors__in_and_out),
+		cmocka_unit_test(vectors__refused),
 		cmocka_unit_test(message__names_the_peer),
 		cmocka_unit_test(shutdown__half),
 		cmocka_unit_test(shutdown__at_once_after_accept),

@@ -354,6 +354,21 @@ static void receive_without_key(struct end *e)
 	rc_finish(e);
 }
 
+/* Unmapped without a word: the datagram finds an error, and nobody ends. */
+static void receive_into_lost_memory(struct end *e)
+{
+	struct params p = params();
+	ud_start(e, &p);
+	void *memory = rc_map(4096);
+	struct ibv_mr *mr = ibv_reg_mr_iova(e->pd, memory, 4096, (uintptr_t)e->buf + IN, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr);
+	rc_take_away(memory, 4096);
+	receive_fails(e, 4096, mr->lkey, IBV_WC_LOC_PROT_ERR);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	munmap(memory, 4096);
+	rc_finish(e);
+}
+
 /* ---- refused at once ---- */
 
 static void refused_posts(struct end *e)
@@ -442,6 +457,7 @@ static const struct body bodies[] = {
 	BODY(wrong_qkey), BODY(own_qkey), BODY(no_receive), BODY_IN(nobody_there, ALONE), BODY(other_host),
 	BODY_IN(stopped_process, PROCESSES_ONLY), BODY_IN(dead_process, PROCESSES_ONLY), BODY_IN(last_words, PROCESSES_ONLY), BODY(too_long), BODY(bad_lkey),
 	BODY(beyond_region), BODY(memory_on_demand_that_is_gone), BODY(handle_of_another_pd), BODY(receives_go_on), BODY(receive_too_short), BODY(receive_without_key),
+	BODY(receive_into_lost_memory),
 	BODY(refused_posts), BODY(reset_and_again), BODY(deregistered_under_fire),
 };
 

@@ -99,6 +99,8 @@ static void values__out_of_range(void **state)
 	struct world *w = *state;
 	struct ibv_qp *qp = make_qp(w, NULL);
 	struct ibv_qp_attr good = connect_attr(w, qp->qp_num), a;
+	const union ibv_gid nowhere = { .raw = { 0 } }, nowhere_v4 = { .raw = { [10] = 0xff, 0xff } }, group = { .raw = { 0xff, 0x02, [15] = 1 } },
+			    group_v4 = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
 #define REFUSED_WITH(to, more, member, value)                                   \
 	do {                                                                    \
 		a = good;                                                       \
@@ -111,6 +113,9 @@ static void values__out_of_range(void **state)
 	REFUSED(IBV_QPS_INIT, port_num, 0);
 	REFUSED(IBV_QPS_INIT, port_num, 2);
 	REFUSED(IBV_QPS_INIT, pkey_index, 1);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, ~0u);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, IBV_ACCESS_REMOTE_READ | 1u << 31);
+	REFUSED(IBV_QPS_INIT, qp_access_flags, IBV_ACCESS_REMOTE_READ | 1 << 10);
 	assert_errno(0, step(w, qp, IBV_QPS_INIT, 0));
 	REFUSED(IBV_QPS_RTR, path_mtu, 0);
 	REFUSED(IBV_QPS_RTR, path_mtu, 6);
@@ -120,12 +125,21 @@ static void values__out_of_range(void **state)
 	REFUSED(IBV_QPS_RTR, ah_attr.is_global, 0);
 	REFUSED(IBV_QPS_RTR, ah_attr.port_num, 2);
 	REFUSED(IBV_QPS_RTR, ah_attr.grh.sgid_index, 250);
+	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, nowhere);
+	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, nowhere_v4);
+	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, group);
+	REFUSED(IBV_QPS_RTR, ah_attr.grh.dgid, group_v4);
+	REFUSED(IBV_QPS_RTR, ah_attr.static_rate, 255);
+	REFUSED(IBV_QPS_RTR, ah_attr.static_rate, 1);
+	REFUSED(IBV_QPS_RTR, ah_attr.sl, 16);
 	good.alt_ah_attr = good.ah_attr;
 	good.alt_port_num = 1;
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_port_num, 2);
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_pkey_index, 1);
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_timeout, 32);
 	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.is_global, 0);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.static_rate, 255);
+	REFUSED_WITH(IBV_QPS_RTR, IBV_QP_ALT_PATH, alt_ah_attr.grh.dgid, nowhere);
 	assert_errno(0, step(w, qp, IBV_QPS_RTR, qp->qp_num));
 	REFUSED_WITH(IBV_QPS_RTS, IBV_QP_PATH_MIG_STATE, path_mig_state, 3);
 	REFUSED(IBV_QPS_RTS, timeout, 32);
@@ -135,6 +149,26 @@ static void values__out_of_range(void **state)
 	assert_errno(0, step(w, qp, IBV_QPS_RTS, 0));
 #undef REFUSED
 #undef REFUSED_WITH
+	assert_errno(0, ibv_destroy_qp(qp));
+}
+
+/* What a program may say of a region, it may say of a queue pair; and rates that exist, or are none. */
+static void values__that_say_too_much_are_taken(void **state)
+{
+	struct world *w = *state;
+	struct ibv_qp *qp = make_qp(w, NULL);
+	struct ibv_qp_attr a = connect_attr(w, qp->qp_num), got;
+	struct ibv_qp_init_attr init;
+	a.qp_state = IBV_QPS_INIT;
+	a.qp_access_flags = ANY_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_OPTIONAL_RANGE;
+	assert_errno(0, ibv_modify_qp(qp, &a, mask_to[IBV_QPS_INIT]));
+	assert_errno(0, ibv_query_qp(qp, &got, -1, &init));
+	assert_int_equal(got.qp_access_flags, a.qp_access_flags);
+	a.qp_state = IBV_QPS_RTR;
+	a.ah_attr.static_rate = IBV_RATE_1200_GBPS;
+	a.ah_attr.sl = 15;
+	a.ah_attr.grh.flow_label = 0xfffff;
+	assert_errno(0, ibv_modify_qp(qp, &a, mask_to[IBV_QPS_RTR]));
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
@@ -239,6 +273,7 @@ int main(void)
 		WORLD_TEST(walk__transitions_that_do_not_exist),
 		WORLD_TEST(walk__reset_and_error_from_everywhere),
 		WORLD_TEST(values__out_of_range),
+		WORLD_TEST(values__that_say_too_much_are_taken),
 		WORLD_TEST(values__queried_as_set),
 		WORLD_TEST(values__refused_call_changes_nothing),
 		WORLD_TEST(cur_state__must_be_right),

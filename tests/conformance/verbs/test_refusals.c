@@ -155,6 +155,29 @@ static void xrcd__refused(void **state)
 	close(fd);
 }
 
+static void ah__refused(void **state)
+{
+	struct world *w = *state;
+	struct ibv_ah_attr good = connect_attr(w, 0).ah_attr, a = good;
+	struct ibv_ah *ah;
+	uint8_t mac[ETHERNET_LL_SIZE];
+	a.static_rate = 255;
+	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
+	a = good;
+	a.sl = 16;
+	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
+	a = good;
+	memset(&a.grh.dgid, 0, sizeof(a.grh.dgid));
+	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
+	assert_errno(EINVAL, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
+	a.grh.dgid.raw[10] = a.grh.dgid.raw[11] = 0xff; /* 0.0.0.0 */
+	assert_null_errno(EINVAL, ibv_create_ah(w->pd, &a));
+	a.grh.dgid.raw[12] = 239; /* a group is a destination of datagrams */
+	ah = ibv_create_ah(w->pd, &a);
+	assert_non_null(ah);
+	assert_errno(0, ibv_destroy_ah(ah));
+}
+
 static void comp_cntr__refused(void **state)
 {
 	struct world *w = *state;
@@ -366,6 +389,7 @@ int main(void)
 		WORLD_TEST(tag_list__refuses_when_full),
 		WORLD_TEST(qp__types_that_are_not_there),
 		WORLD_TEST(xrcd__refused),
+		WORLD_TEST(ah__refused),
 		WORLD_TEST(comp_cntr__refused),
 		WORLD_TEST(port__refused),
 		WORLD_TEST(ah__unknown_addresses),

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Registered memory that the program has taken away without a word: unmapped, made inaccessible, of a file that
+ * was cut short. A NIC would have it pinned; here a peer's request for it must fail, and not end the process that
+ * the peer asks.
+ *
+ * So these accesses fail with -EFAULT where plain ones would raise SIGSEGV or SIGBUS. Where memory is there,
+ * that costs nothing: the signals' handler is this file's. It looks which instruction it was, and passes on what is no business of its own, to the handler that was there before, in the way
+ * in which the kernel would have called that, or to the default.
+ *
+ * A program that sets a handler of its own later has the signals then. It is looked for when queue pairs are
+ * connected; from then on copies fail at once, and the kernel is to be asked to make them, which knows what is
+ * there (vb_copy_to_peer). A thread that has blocked the signals cannot be helped: the kernel ends the process.
+ */
+#ifndef VB_HOST_TOUCH_H
+#define VB_HOST_TOUCH_H
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+/* Takes the signals, the first time. */
+void vb_touch_prepare(void);
+/* Looks whether the program has taken them back. */
+void vb_touch_look(void);
+/* Has it? Then vb_touch_copy always fails. */
+extern atomic_bool vb_touch_lost;
+static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed)); }
+
+/* What vb_touch_copy does unless it is lost. */
+int vb_touch_bytes(void *to, const void *from, size_t bytes);
+
+/* As vb_copy_ordered (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
+static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
+{
+	return vb_touch_is_lost() ? -EFAULT : vb_touch_bytes(to, from, bytes);
+}
+
+/* One store of 8 bytes, whoever has the signals. False: it faulted. A line in a table says where it is, and where it goes on. */
+#define VB_TOUCH_LINE                              \
+	".pushsection vb_touch_table, \"a\"\n"      \
+	".balign 4\n"                              \
+	".long 1b - .\n"                           \
+	".long %l[faulted] - .\n"                  \
+	".popsection\n"
+
+static inline bool vb_touch_store(void *to, uint64_t value)
+{
+#if defined(__x86_64__)
+	__asm__ goto("1: movq %1, (%0)\n" VB_TOUCH_LINE : : "r"(to), "r"(value) : "memory" : faulted);
+	return true;
+faulted:
+	return false;
+#elif defined(__aarch64__)
+	__asm__ goto("1: str %1, [%0]\n" VB_TOUCH_LINE : : "r"(to), "r"(value) : "memory" : faulted);
+	return true;
+faulted:
+	return false;
+#else
+	return vb_touch_bytes(to, &value, sizeof(value)) == 0;
+#endif
+}
+
+enum vb_touch_op { VB_TOUCH_STORE, VB_TOUCH_ADD, VB_TOUCH_COMPARE_SWAP };
+
+/* An atomic operation of this process's, and what it found. -EFAULT. */
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found) VB_MUST_USE;
+
+#endif
