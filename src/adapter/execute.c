@@ -11,8 +11,44 @@
 #include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc_away.h"
+#include "base/log.h"
 
 /* ---- the requester's memory ---- */
+
+void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
+{
+	const struct ibv_sge *sge = &sqe->sge[bad];
+	vb_explain("requester", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sge->addr, sge->length, sge->lkey,
+		   vb_key_fault_text(fault));
+	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+}
+
+static bool carries_list(const struct vb_sqe *sqe)
+{
+	switch (sqe->opcode) {
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_FLUSH:
+		return false;
+	default:
+		return !(sqe->flags & IBV_SEND_INLINE);
+	}
+}
+
+bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_ranges list;
+	unsigned bad;
+	if (!carries_list(sqe))
+		return true;
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length,
+						    0, &bad);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		vb_payload_fail(sqe, fault, bad);
+	return fault == VB_KEY_OK;
+}
 
 static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n, bool into_list)
 {
@@ -26,7 +62,7 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
-		vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+		vb_payload_fail(sqe, fault, bad);
 	return fault == VB_KEY_OK;
 }
 

@@ -234,7 +234,7 @@ static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t positio
 	struct vb_request r;
 	if (vb_unlikely(vb_sqe_is_local(sqe)))
 		return execute_here(c);
-	if (vb_unlikely(sqe->status != VB_SQE_PENDING)) {
+	if (vb_unlikely(sqe->status != VB_SQE_PENDING || !vb_payload_is_readable(c->qp, sqe))) {
 		post_hopeless(c, position);
 		c->qp->sq.sent++;
 		return true;

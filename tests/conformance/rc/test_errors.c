@@ -144,6 +144,72 @@ static void local__bad_memory_of_a_read(struct end *e) { try_bad_requests(e, IBV
 static void local__bad_memory_of_a_cmp_swap(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_CMP_AND_SWP); }
 static void local__bad_memory_of_a_fetch_add(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_FETCH_AND_ADD); }
 
+/* What else is wrong with a request whose memory is bad, all of which the peer would have to find. */
+enum beside { NO_RECEIVE, SHORT_RECEIVE, BAD_RKEY, PEER_SILENT, NBESIDE };
+
+static const char *const beside_names[] = {
+	"no receive", "a receive that is too short", "a bad rkey", "a peer that is silent",
+};
+
+static void put_in_place(struct end *e, enum beside wrong)
+{
+	rc_set(e->buf, e->p.bytes, 0xee);
+	if (wrong == SHORT_RECEIVE)
+		rc_recv(e, 1, 0, 4);
+	if (wrong == BAD_RKEY)
+		rc_recv(e, 1, 0, (uint32_t)e->p.bytes);
+	if (wrong == PEER_SILENT)
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+}
+
+/* The last eight bytes of the request are bad; the peer has seen nothing of it. */
+static void try_wrong_twice(struct end *e, enum beside wrong, enum ibv_wr_opcode opcode, uint32_t n)
+{
+	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, n - 8, e->mr->lkey }, { (uintptr_t)e->buf, 8, 0x12345601 } };
+	if (e->passive)
+		put_in_place(e, wrong);
+	meet(e);
+	if (!e->passive) {
+		POST(e, .id = 6, .opcode = opcode, .sge = n > 8 ? sge : &sge[1], .nsge = n > 8 ? 2 : 1,
+		     .rkey = wrong == BAD_RKEY ? 0x7654301 : 0, .imm = 0x7654301, .quiet = true);
+		struct ibv_wc wc = rc_wait(e->scq);
+		if (wc.status != IBV_WC_LOC_PROT_ERR)
+			fprintf(stderr, "# opcode %d, %u bytes, and %s: %s\n", opcode, n, beside_names[wrong],
+				ibv_wc_status_str(wc.status));
+		CHECK_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
+		CHECK_EQ(wc.wr_id, 6);
+	}
+	meet(e);
+	if (e->passive) {
+		VERIFY_BYTE(e->buf, e->p.bytes, 0xee);
+		CHECK_EQ(rc_state(e->qp), wrong == PEER_SILENT ? IBV_QPS_ERR : IBV_QPS_RTS);
+		rc_expect_none(e->rcq);
+		rc_expect_no_event(e);
+	}
+}
+
+/* The requester's own check comes before all that the peer sees or decides, for a part of a request as for all of it. */
+static void local__bad_memory_whatever_else_is_wrong(struct end *e)
+{
+	enum { SEVERAL_SLICES = 3 << 20 };
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+	};
+	static const uint32_t lengths[] = { SMALL, 5000, SEVERAL_SLICES };
+	struct params p = error_params();
+	p.bytes = SEVERAL_SLICES;
+	p.timeout = 8;
+	p.retry_cnt = p.rnr_retry = 1;
+	rc_start(e, &p);
+	for (int wrong = 0; wrong < NBESIDE; wrong++)
+		for (unsigned i = 0; i < sizeof(opcodes) / sizeof(*opcodes); i++)
+			for (unsigned k = 0; k < sizeof(lengths) / sizeof(*lengths); k++) {
+				try_wrong_twice(e, wrong, opcodes[i], lengths[k]);
+				reconnect(e);
+			}
+	rc_finish(e);
+}
+
 /* A receive whose memory is bad: LOC_PROT_ERR here, REM_OP_ERR at the sender, both QPs in the error state. */
 static void local__bad_memory_of_a_receive(struct end *e)
 {
@@ -692,6 +758,7 @@ static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_read),
 	BODY(local__bad_memory_of_a_cmp_swap),
 	BODY(local__bad_memory_of_a_fetch_add),
+	BODY(local__bad_memory_whatever_else_is_wrong),
 	BODY(local__bad_memory_of_a_receive),
 	BODY(local__receive_that_failed_before_the_end),
 	BODY(local__unmapped_memory),
