@@ -7,6 +7,7 @@
 #include "adapter/arena.h"
 #include "adapter/flush.h"
 #include "adapter/ranges.h"
+#include "adapter/refusal.h"
 #include "adapter/tags.h"
 #include "adapter/watcher.h"
 #include "adapter/window.h"
@@ -160,6 +161,11 @@ static void receive_done(void *ctx, const struct vb_received *r)
 		.src_qp = x->qp->attr.dest_qp_num,
 		.solicited = r->solicited,
 	};
+	if (vb_unlikely(r->is_refused)) {
+		x->receive_status = vb_refusal_of(VB_NAK_INVALID_REQUEST)->receive;
+		vb_execution_end_receive(x, x->receive_status);
+		return;
+	}
 	x->have_rwqe = false;
 	vb_receive_complete(x->qp, &e);
 }
@@ -183,7 +189,7 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
 {
 	if (!(x->qp->attr.qp_access_flags & right))
-		return refuse(x, -EACCES, vb_rights_story(x->qp, right));
+		return refuse(x, -EINVAL, vb_rights_story(x->qp, right));
 	if (!len)
 		return 0;
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
@@ -289,7 +295,7 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 	if (!rights || vb_flush_selectivity(how) > IBV_FLUSH_MR)
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~x->qp->attr.qp_access_flags)
-		return refuse(x, -EACCES, vb_rights_story(x->qp, rights));
+		return refuse(x, -EINVAL, vb_rights_story(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR, rights, vb_qp_domain(x->qp), x->qp->qpn);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
@@ -378,7 +384,7 @@ static int shared_place(void *ctx, uint64_t offset, const void *bytes, size_t le
 static void shared_done(void *ctx, const struct vb_received *r)
 {
 	struct vb_execution *x = ctx;
-	if (!is_away(x)) {
+	if (!is_away(x) || r->is_refused) {
 		receive_done(x, r);
 		return;
 	}
