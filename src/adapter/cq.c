@@ -9,7 +9,14 @@
 #include "adapter/progress.h"
 #include "adapter/watcher.h"
 
+/*
+ * Who waits for a channel's descriptor by poll(2) does not say so. After this time he is taken to wait: long enough
+ * for a program that means to poll to have done so, though its processor may be shared.
+ */
+enum { LEFT_NS = 10000000 };
+
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
+static void left_fired(struct vb_timer *timer, uint64_t now_ns);
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
 {
@@ -34,6 +41,8 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	vb_lock_init(&cq->lock);
 	vb_list_init(&cq->event_node);
 	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
+	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
+	vb_list_init(&cq->left.node);
 	pthread_mutex_init(&cq->events_lock, NULL);
 	pthread_cond_init(&cq->events_cond, NULL);
 	if (channel)
@@ -49,6 +58,7 @@ int vb_cq_fini(struct vb_cq *cq)
 	vb_roll_remove(&cq->rolled);
 	vb_async_forget(cq->ctx, &cq->async);
 	vb_timer_cancel(&cq->moderation);
+	vb_timer_cancel(&cq->left.timer);
 	if (cq->channel) {
 		vb_channel_forget(cq->channel, cq);
 		atomic_fetch_sub(&cq->channel->refs, 1);
@@ -83,6 +93,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 		cq->ring = ring;
 		cq->mask = entries - 1;
 		cq->capacity = cqe;
+		cq->left.end -= cq->head;
 		cq->head = 0;
 		cq->tail = waiting;
 	}
@@ -188,20 +199,74 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
 	return poll(cq, n, (struct sink){ .wcs = out });
 }
 
+static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+{
+	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+}
+
+/* ---- completions that were there when the CQ was armed ---- */
+
+static bool has_left_locked(const struct vb_cq *cq)
+{
+	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
+		if (wakes(cq, &cq->ring[i & cq->mask]))
+			return true;
+	return false;
+}
+
+bool vb_cq_take_left(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool event = has_left_locked(cq);
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	return event;
+}
+
+static void left_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	uint64_t due_ns = cq->left.since_ns + LEFT_NS;
+	bool event = has_left_locked(cq) && now_ns >= due_ns, again = !event && now_ns < due_ns;
+	cq->left.is_watched = again;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (again)
+		vb_timer_set(timer, due_ns);
+	if (event)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* That the program waits with them there, it says (vb_channel_get), or time tells. True: the timer is to be set. */
+static bool note_left_locked(struct vb_cq *cq)
+{
+	bool is_new = !cq->left.is_watched;
+	cq->left.end = cq->tail;
+	cq->left.since_ns = vb_now_ns();
+	cq->left.is_watched = true;
+	return is_new;
+}
+
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 {
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
+	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq);
+	uint64_t since_ns = cq->left.since_ns;
 	vb_unlock(&cq->lock);
+	if (has_some)
+		vb_channel_note_left(cq->channel, cq);
+	if (watch)
+		vb_timer_set(&cq->left.timer, since_ns + LEFT_NS);
 	vb_progress_arm();
 	return 0;
 }
 
-static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
-{
-	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
-}
+/* ---- arrival ---- */
 
 static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
