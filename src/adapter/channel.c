@@ -14,6 +14,7 @@ int vb_channel_init(struct vb_channel *ch)
 {
 	pthread_mutex_init(&ch->lock, NULL);
 	vb_list_init(&ch->events);
+	vb_list_init(&ch->left);
 	atomic_init(&ch->refs, 0);
 	return vb_notifier_init(&ch->notifier);
 }
@@ -47,6 +48,21 @@ static void share_locked(struct vb_channel *ch)
 		vb_notifier_wake(&ch->notifier);
 }
 
+static void queue_locked(struct vb_channel *ch, struct vb_cq *cq)
+{
+	if (!cq->events_queued++)
+		vb_list_add_tail(&ch->events, &cq->event_node);
+}
+
+static void queue_left_locked(struct vb_channel *ch)
+{
+	for (struct vb_list *node; (node = vb_list_pop(&ch->left));) {
+		struct vb_cq *cq = vb_container_of(node, struct vb_cq, left.node);
+		if (vb_cq_take_left(cq))
+			queue_locked(ch, cq);
+	}
+}
+
 /* CQs take turns. */
 static struct vb_cq *take_locked(struct vb_channel *ch)
 {
@@ -63,6 +79,8 @@ static struct vb_cq *take_locked(struct vb_channel *ch)
 static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
 {
 	pthread_mutex_lock(&ch->lock);
+	if (vb_list_is_empty(&ch->events))
+		queue_left_locked(ch);
 	struct vb_cq *cq = take_locked(ch);
 	*sequence = vb_notifier_sequence(&ch->notifier);
 	share_locked(ch);
@@ -125,8 +143,7 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 {
 	bool is_mine = vb_progress_leads_for(ch);
 	pthread_mutex_lock(&ch->lock);
-	if (!cq->events_queued++)
-		vb_list_add_tail(&ch->events, &cq->event_node);
+	queue_locked(ch, cq);
 	if (!is_mine)
 		vb_notifier_raise(&ch->notifier);
 	pthread_mutex_unlock(&ch->lock);
@@ -137,9 +154,18 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 		vb_loop_wake_waiter();
 }
 
+void vb_channel_note_left(struct vb_channel *ch, struct vb_cq *cq)
+{
+	pthread_mutex_lock(&ch->lock);
+	if (vb_list_is_empty(&cq->left.node))
+		vb_list_add_tail(&ch->left, &cq->left.node);
+	pthread_mutex_unlock(&ch->lock);
+}
+
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
 {
 	pthread_mutex_lock(&ch->lock);
+	vb_list_del(&cq->left.node);
 	vb_list_del(&cq->event_node);
 	cq->events_queued = 0;
 	uint32_t handed_out = cq->events_raised;

@@ -9,7 +9,14 @@
 #include "adapter/progress.h"
 #include "adapter/watcher.h"
 
+/*
+ * Who waits for a channel's descriptor by poll(2) does not say so. After this time he is taken to wait: long enough
+ * for a program that means to poll to have done so, though its processor may be shared.
+ */
+enum { LEFT_NS = 10000000 };
+
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
+static void left_fired(struct vb_timer *timer, uint64_t now_ns);
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
 {
@@ -34,6 +41,8 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	vb_lock_init(&cq->lock);
 	vb_list_init(&cq->event_node);
 	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
+	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
+	vb_list_init(&cq->left.node);
 	pthread_mutex_init(&cq->events_lock, NULL);
 	pthread_cond_init(&cq->events_cond, NULL);
 	if (channel)
@@ -49,6 +58,7 @@ int vb_cq_fini(struct vb_cq *cq)
 	vb_roll_remove(&cq->rolled);
 	vb_async_forget(cq->ctx, &cq->async);
 	vb_timer_cancel(&cq->moderation);
+	vb_timer_cancel(&cq->left.timer);
 	if (cq->channel) {
 		vb_channel_forget(cq->channel, cq);
 		atomic_fetch_sub(&cq->channel->refs, 1);
@@ -83,6 +93,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 		cq->ring = ring;
 		cq->mask = entries - 1;
 		cq->capacity = cqe;
+		cq->left.end -= cq->head;
 		cq->head = 0;
 		cq->tail = waiting;
 	}
@@ -94,6 +105,8 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 /* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
 static inline void retire(const struct vb_cqe *e)
 {
+	if (vb_unlikely(!e->qp))
+		return;
 	if (!e->is_recv)
 		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
 	else if (e->is_srq)
@@ -188,20 +201,144 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
 	return poll(cq, n, (struct sink){ .wcs = out });
 }
 
+static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+{
+	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+}
+
+/* ---- completions that were there when the CQ was armed ---- */
+
+static bool has_left_locked(const struct vb_cq *cq)
+{
+	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
+		if (wakes(cq, &cq->ring[i & cq->mask]))
+			return true;
+	return false;
+}
+
+bool vb_cq_take_left(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool event = has_left_locked(cq);
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	return event;
+}
+
+static void left_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	uint64_t due_ns = cq->left.since_ns + LEFT_NS;
+	bool event = has_left_locked(cq) && now_ns >= due_ns, again = !event && now_ns < due_ns;
+	cq->left.is_watched = again;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (again)
+		vb_timer_set(timer, due_ns);
+	if (event)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* That the program waits with them there, it says (vb_channel_get), or time tells. True: the timer is to be set. */
+static bool note_left_locked(struct vb_cq *cq)
+{
+	bool is_new = !cq->left.is_watched;
+	cq->left.end = cq->tail;
+	cq->left.since_ns = vb_now_ns();
+	cq->left.is_watched = true;
+	return is_new;
+}
+
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 {
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
+	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq);
+	uint64_t since_ns = cq->left.since_ns;
 	vb_unlock(&cq->lock);
+	if (has_some)
+		vb_channel_note_left(cq->channel, cq);
+	if (watch)
+		vb_timer_set(&cq->left.timer, since_ns + LEFT_NS);
 	vb_progress_arm();
 	return 0;
 }
 
-static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+/* ---- completions whose queue pair or shared receive queue goes ---- */
+
+/* Takes out what `goes` says, with its place in a shared receive queue. cq->lock is held. */
+static void sift_locked(struct vb_cq *cq, bool (*goes)(struct vb_cqe *e, const void *whose), const void *whose)
 {
-	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+	uint32_t keep = cq->head;
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct vb_cqe *e = &cq->ring[i & cq->mask];
+		if (!goes(e, whose))
+			cq->ring[keep++ & cq->mask] = *e;
+		else if (e->is_srq)
+			retire(e);
+	}
+	cq->tail = keep;
 }
+
+/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
+static bool is_of_qp(struct vb_cqe *e, const void *qp)
+{
+	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
+}
+
+static bool is_of_srq(struct vb_cqe *e, const void *srq)
+{
+	return e->is_srq && e->srq == srq;
+}
+
+/* What has succeeded is left, as nobody's. */
+static bool fails_with_qp(struct vb_cqe *e, const void *qp)
+{
+	if (!is_of_qp(e, qp) || e->status != IBV_WC_SUCCESS)
+		return is_of_qp(e, qp);
+	if (e->is_srq)
+		retire(e);
+	e->is_srq = 0;
+	e->qp = NULL;
+	return false;
+}
+
+static bool is_nobodys(struct vb_cqe *e, const void *unused) { return !e->qp; }
+
+static void leave(struct vb_cq *cq, const struct vb_qp *qp, bool (*goes)(struct vb_cqe *e, const void *whose))
+{
+	vb_lock(&cq->lock);
+	sift_locked(cq, goes, qp);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp) { leave(cq, qp, is_of_qp); }
+void vb_cq_part(struct vb_cq *cq, struct vb_qp *qp) { leave(cq, qp, fails_with_qp); }
+
+void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+/* A receiving XRC queue pair that goes finds the queues where it may be hot by the shared receive queues that there are. */
+void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
+{
+	vb_lock(&cq->lock);
+	sift_locked(cq, is_of_srq, srq);
+	cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+/* ---- arrival ---- */
 
 static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
@@ -260,6 +397,8 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
 		retire(&cq->ring[cq->head++ & cq->mask]);
 	struct vb_qp *qp = cqe->qp;
+	if (vb_unlikely(cq->tail - cq->head >= cq->capacity))
+		sift_locked(cq, is_nobodys, NULL); /* before it overruns for them */
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
 	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
@@ -278,50 +417,4 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 			vb_watcher->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
 	}
-}
-
-/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
-static bool is_of(const struct vb_cqe *e, const struct vb_qp *qp)
-{
-	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
-}
-
-/* Takes out a QP's completions, or an SRQ's if qp is NULL. cq->lock is held. */
-static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct vb_srq *srq)
-{
-	uint32_t keep = cq->head;
-	for (uint32_t i = cq->head; i != cq->tail; i++) {
-		struct vb_cqe *e = &cq->ring[i & cq->mask];
-		if (qp ? !is_of(e, qp) : !e->is_srq || e->srq != srq)
-			cq->ring[keep++ & cq->mask] = *e;
-		else if (e->is_srq)
-			retire(e);
-	}
-	cq->tail = keep;
-}
-
-void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
-{
-	vb_lock(&cq->lock);
-	purge_locked(cq, qp, NULL);
-	if (cq->hot == qp)
-		cq->hot = NULL;
-	vb_unlock(&cq->lock);
-}
-
-void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
-{
-	vb_lock(&cq->lock);
-	if (cq->hot == qp)
-		cq->hot = NULL;
-	vb_unlock(&cq->lock);
-}
-
-/* A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues that there are when it goes. */
-void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
-{
-	vb_lock(&cq->lock);
-	purge_locked(cq, NULL, srq);
-	cq->hot = NULL;
-	vb_unlock(&cq->lock);
 }

@@ -7,13 +7,50 @@
 #include "adapter/arena.h"
 #include "adapter/flush.h"
 #include "adapter/ranges.h"
+#include "adapter/refusal.h"
 #include "adapter/tags.h"
 #include "adapter/watcher.h"
 #include "adapter/window.h"
 #include "adapter/xrc_away.h"
+#include "base/log.h"
 #include "host/touch.h"
 
 /* ---- the requester's memory ---- */
+
+void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
+{
+	const struct ibv_sge *sge = &sqe->sge[bad];
+	vb_explain("requester", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sge->addr, sge->length, sge->lkey,
+		   vb_key_fault_text(fault));
+	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+}
+
+static bool carries_list(const struct vb_sqe *sqe)
+{
+	switch (sqe->opcode) {
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_FLUSH:
+		return false;
+	default:
+		return !(sqe->flags & IBV_SEND_INLINE);
+	}
+}
+
+bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_ranges list;
+	unsigned bad;
+	if (!carries_list(sqe))
+		return true;
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length,
+						    0, &bad);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		vb_payload_fail(sqe, fault, bad);
+	return fault == VB_KEY_OK;
+}
 
 static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n, bool into_list)
 {
@@ -27,7 +64,7 @@ static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, v
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
-		vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+		vb_payload_fail(sqe, fault, bad);
 	return fault == VB_KEY_OK;
 }
 
@@ -127,6 +164,11 @@ static void receive_done(void *ctx, const struct vb_received *r)
 		.src_qp = x->qp->attr.dest_qp_num,
 		.solicited = r->solicited,
 	};
+	if (vb_unlikely(r->is_refused)) {
+		x->receive_status = vb_refusal_of(VB_NAK_INVALID_REQUEST)->receive;
+		vb_execution_end_receive(x, x->receive_status);
+		return;
+	}
 	x->have_rwqe = false;
 	vb_receive_complete(x->qp, &e);
 }
@@ -150,7 +192,7 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
 {
 	if (!(x->qp->attr.qp_access_flags & right))
-		return refuse(x, -EACCES, vb_rights_story(x->qp, right));
+		return refuse(x, -EINVAL, vb_rights_story(x->qp, right));
 	if (!len)
 		return 0;
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
@@ -249,7 +291,7 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 	if (!rights || vb_flush_selectivity(how) > IBV_FLUSH_MR)
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~x->qp->attr.qp_access_flags)
-		return refuse(x, -EACCES, vb_rights_story(x->qp, rights));
+		return refuse(x, -EINVAL, vb_rights_story(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR, rights, vb_qp_domain(x->qp), x->qp->qpn);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
@@ -338,7 +380,7 @@ static int shared_place(void *ctx, uint64_t offset, const void *bytes, size_t le
 static void shared_done(void *ctx, const struct vb_received *r)
 {
 	struct vb_execution *x = ctx;
-	if (!is_away(x)) {
+	if (!is_away(x) || r->is_refused) {
 		receive_done(x, r);
 		return;
 	}

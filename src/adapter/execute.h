@@ -6,6 +6,7 @@
 #ifndef VB_ADAPTER_EXECUTE_H
 #define VB_ADAPTER_EXECUTE_H
 
+#include "adapter/key.h"
 #include "adapter/queue.h"
 #include "proto/message.h"
 
@@ -29,9 +30,17 @@ void vb_execution_settle(struct vb_execution *execution);
 /* Completes the receive that is taken, if one is. */
 void vb_execution_end_receive(struct vb_execution *execution, enum ibv_wc_status status);
 
+/* Notes in a request, and explains, that an entry of its list cannot be used so. sq.lock is held, as below. */
+void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad);
 /*
- * Payload [offset, offset + bytes) of a request that was posted, or places such of its answer. sq.lock is held. False: not
- * accessible, which vb_sqe_fail has noted.
+ * May all that a SEND or WRITE carries be read? vb_payload_fail has noted it if not. Asked before a peer sees a
+ * part of it, or is waited for: what is wrong here comes before all that can be wrong there. True of requests
+ * that carry nothing.
+ */
+bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe);
+/*
+ * Payload [offset, offset + bytes) of a request that was posted, or places such of its answer. False: not accessible, which
+ * vb_payload_fail has noted.
  */
 bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes);
 bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes);

@@ -119,6 +119,7 @@ struct vb_channel {
 	struct vb_notifier notifier;
 	pthread_mutex_t lock;
 	struct vb_list events; /* vb_cq.event_node */
+	struct vb_list left;   /* vb_cq.left.node */
 	atomic_uint refs;      /* CQs */
 	atomic_bool is_led;    /* a thread that waits for its events leads (adapter/progress.h) */
 };
@@ -129,6 +130,8 @@ int vb_channel_fini(struct vb_channel *ch);
 int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
 /* Queues an event of cq. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
+/* The program has armed cq, in which completions are: whoever waits next looks whether they are there still. */
+void vb_channel_note_left(struct vb_channel *ch, struct vb_cq *cq);
 /* Before a CQ goes: drops its queued events and waits until those handed out are acknowledged. */
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
 
@@ -175,7 +178,7 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
 /* One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked for. */
 struct vb_cqe {
 	uint64_t wr_id;
-	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
+	struct vb_qp *qp;      /* NULL: gone. It may be gone, too, once the completion is out of its CQ */
 	uint32_t qp_num;       /* its number, filled by vb_cq_push */
 	uint32_t byte_len;
 	union {
@@ -232,6 +235,14 @@ struct vb_cq {
 	uint64_t moderate_ns;
 	uint32_t held;              /* that wait now */
 	struct vb_timer moderation;
+	/* The completions that were there when it was armed, and may stay. Under lock, but node. */
+	struct {
+		uint32_t end;           /* where they end */
+		uint64_t since_ns;
+		bool is_watched;        /* timer is set */
+		struct vb_timer timer;
+		struct vb_list node;    /* in channel->left, under its lock */
+	} left;
 	struct vb_rolled rolled;
 	struct vb_checked_cq *checked; /* the checks' (check/check.h); NULL while there are none */
 };
@@ -243,13 +254,22 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions
 /* Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after an overrun. */
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
+/*
+ * The next completion gives an event. So do those that are there, as with hardware that learns how far the program
+ * has polled: if they are there still when the program waits. Most arm and then poll, and would else be woken for
+ * nothing.
+ */
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
+/* The program waits: does what was there when it was armed give the event now? The channel's lock is held. */
+bool vb_cq_take_left(struct vb_cq *cq);
 /* One event for `count` completions that give events, or for fewer after `period_ns`. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 /* For producers: vb_cq_push (adapter/completion.h). */
-/* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
+/* Forgets a QP that is being reset: its completions and its being hot. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
+/* The same of one that goes, but that completions of what has succeeded stay, as long as there is room. */
+void vb_cq_part(struct vb_cq *cq, struct vb_qp *qp);
 /* Its being hot alone. */
 void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp);
 /* Forgets the completions of an SRQ that goes. */

@@ -32,6 +32,9 @@ static inline bool vb_qp_listens(const struct vb_qp *qp)
 uint32_t vb_receives_waiting(const struct vb_qp *qp);
 /* Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is noted as starved. */
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
+enum vb_fit { VB_FIT_NONE, VB_FIT_SHORT, VB_FIT_TAKEN };
+/* The same for who waits for no receive. One that has no room for so many bytes stays where it is; *out tells of it. */
+enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out);
 /* The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it has let go. */
 bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
 void vb_srq_raise_limit(struct vb_srq *srq);

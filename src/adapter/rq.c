@@ -220,6 +220,44 @@ bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out)
 	return qp->srq ? take_shared(qp, out) : take_own(qp, out);
 }
 
+static enum vb_fit take_own_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	const struct vb_receive *oldest = vb_receive_peek(qp);
+	if (!oldest)
+		return VB_FIT_NONE;
+	out->pd = qp->pd->number;
+	copy_out(oldest, out);
+	if (out->length < bytes)
+		return VB_FIT_SHORT;
+	vb_receive_pass(qp);
+	return VB_FIT_TAKEN;
+}
+
+static enum vb_fit take_shared_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	struct vb_srq *srq = qp->srq;
+	struct vb_rq *rq = &srq->rq;
+	bool limit_hit = false;
+	enum vb_fit fit = VB_FIT_NONE;
+	out->pd = srq->pd->number;
+	vb_lock(&rq->lock);
+	if (waiting_in(rq)) {
+		copy_out(vb_receive_at(rq, head_of(rq)), out);
+		fit = out->length < bytes ? VB_FIT_SHORT : VB_FIT_TAKEN;
+	}
+	if (fit == VB_FIT_TAKEN)
+		srq_take_locked(qp, out, &limit_hit);
+	vb_unlock(&rq->lock);
+	if (limit_hit)
+		vb_srq_raise_limit(srq);
+	return fit;
+}
+
+enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	return qp->srq ? take_shared_if_fits(qp, bytes, out) : take_own_if_fits(qp, bytes, out);
+}
+
 void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 {
 	e->qp = qp;

@@ -138,16 +138,22 @@ static int fill_segment(const struct vb_sq *sq, struct vb_sqe *sqe, const struct
 	return 0;
 }
 
+/* The program chooses the low byte. The rest says which window it is, whatever the program makes of mw->rkey. */
+static uint32_t key_of_bind(const struct ibv_send_wr *wr)
+{
+	return (wr->bind_mw.mw->handle & ~0xffu) | (wr->bind_mw.rkey & 0xff);
+}
+
 /* 0 or an errno value. What the window and the region are like counts when the request's turn comes. */
 static int fill_bind(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
 	if (!info->mr && info->length)
 		return refuse(EINVAL, "a window is bound to bytes of a region (bind_info.mr is NULL)");
-	if (!wr->bind_mw.mw || (wr->bind_mw.mw->rkey ^ wr->bind_mw.rkey) >> 8)
-		return refuse(EINVAL, "bind_mw.rkey must be the window's rkey with any low byte (ibv_inc_rkey)");
+	if (!wr->bind_mw.mw)
+		return refuse(EINVAL, "a bind needs a window (bind_mw.mw)");
 	sqe->remote_addr = info->addr;
-	sqe->rkey = wr->bind_mw.rkey;
+	sqe->rkey = key_of_bind(wr);
 	sqe->imm = info->mw_access_flags;
 	sqe->bind.bytes = info->length;
 	sqe->bind.region = info->mr ? info->mr->lkey : 0;
@@ -454,10 +460,20 @@ static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	return true;
 }
 
+/* Of the requests before `end`, which are posted: windows show the keys that they are to have. */
+static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *end)
+{
+	for (; wr != end; wr = wr->next)
+		if (wr->opcode == IBV_WR_BIND_MW)
+			wr->bind_mw.mw->rkey = key_of_bind(wr);
+}
+
 /* sq.lock is held. */
 static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
+	bool binds = false;
+	const struct ibv_send_wr *first = wr;
 	uint32_t before = qp->sq.tail;
 	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
 		if (bad)
@@ -466,8 +482,11 @@ static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	}
 	while (!err && wr) {
 		err = post_one(qp, wr);
+		binds |= wr->opcode == IBV_WR_BIND_MW;
 		wr = err ? wr : wr->next;
 	}
+	if (vb_unlikely(binds) && (!err || bad))
+		show_keys(first, wr);
 	if (vb_unlikely(err)) {
 		if (bad)
 			*bad = wr;

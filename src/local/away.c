@@ -12,17 +12,16 @@
 
 enum { LOOK_AGAIN_NS = 1000000 }; /* for a receive: its post rings in the other process only */
 
+static const char WHY[] = "the process that has the shared receive queue refused it";
+
 static enum step failed(int err, enum ibv_wc_status receive, struct failure *f)
 {
-	static const char why[] = "the process that has the shared receive queue refused it";
-	*f = (struct failure){ .nak = IBV_WC_REM_OP_ERR, .receive = receive, .breaks = true, .event = -1, .why = why };
+	enum vb_nak_code nak = VB_NAK_REMOTE_OPERATIONAL;
 	if (err == -EINVAL || err == -EMSGSIZE)
-		f->nak = IBV_WC_REM_INV_REQ_ERR;
+		nak = VB_NAK_INVALID_REQUEST;
 	else if (err == -EACCES)
-		f->nak = IBV_WC_REM_ACCESS_ERR;
-	if (!receive)
-		f->event = err == -EACCES ? IBV_EVENT_QP_ACCESS_ERR : err == -EINVAL ? IBV_EVENT_QP_REQ_ERR : -1;
-	return STEP_FAIL;
+		nak = VB_NAK_REMOTE_ACCESS;
+	return vb_serve_refuse(f, nak, receive, WHY);
 }
 
 static enum step answered(int err, struct failure *f) { return err ? failed(err, IBV_WC_SUCCESS, f) : STEP_DONE; }
@@ -94,7 +93,7 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 		step = moved(l, n);
 	if (step != STEP_DONE || r->opcode != IBV_WR_SEND_WITH_INV)
 		return step;
-	return answered(vb_away_invalidate(l->qp, r->imm), f);
+	return vb_away_invalidate(l->qp, r->imm) ? vb_serve_refuse_invalidation(f, WHY) : STEP_DONE;
 }
 
 static enum step check(struct vb_local_qp *l, enum vb_access access, struct failure *f)
@@ -106,6 +105,12 @@ static enum step check(struct vb_local_qp *l, enum vb_access access, struct fail
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
+	if (vb_serve_takes_receive_first(l)) {
+		int err = vb_away_check(l->qp, 0, 0, 0, VB_ACCESS_WRITE);
+		enum step step = err ? failed(err, IBV_WC_SUCCESS, f) : need_receive(l, f);
+		if (step != STEP_DONE)
+			return step;
+	}
 	if (r->done < r->length || !r->length) {
 		enum step step = check(l, VB_ACCESS_WRITE, f);
 		uint64_t n = step == STEP_DONE ? piece(l) : 0;

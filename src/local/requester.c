@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapter/completion.h"
+#include "adapter/execute.h"
 #include "adapter/status.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -24,6 +25,8 @@
 
 enum { PATIENCE = 12 };
 #define CONNECTING_NS 10000000000ull /* what a process has to make a link, whatever the queue pair's timeout */
+
+static const char WHY_HERE[] = "found when the request's turn came";
 
 /* ---- is the peer's QP there? ---- */
 
@@ -88,6 +91,19 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_later(l->qp);
 }
 
+/* Is the request whose turn it is one that has failed before the peer hears of it? Then so has the QP. */
+static bool fails_here(struct vb_local_qp *l)
+{
+	const struct vb_sq *sq = &l->qp->sq;
+	struct vb_sqe *sqe = vb_sq_at(sq, sq->sent);
+	if (sq->head != sq->sent || sq->sent == sq->tail)
+		return false;
+	if (sqe->status == VB_SQE_PENDING && vb_payload_is_readable(l->qp, sqe))
+		return false;
+	vb_qp_fail(l->qp, sqe->status, WHY_HERE);
+	return true;
+}
+
 /* False: the QP has failed or goes on waiting. */
 static bool is_ready(struct vb_local_qp *l)
 {
@@ -99,6 +115,8 @@ static bool is_ready(struct vb_local_qp *l)
 		}
 		return true;
 	}
+	if (fails_here(l))
+		return false;
 	if (l->req.waiting && atomic_load(&l->expired))
 		vb_qp_fail(l->qp, IBV_WC_RETRY_EXC_ERR, why_silent(l));
 	else
@@ -112,10 +130,7 @@ enum here { HERE_DONE, HERE_MORE, HERE_FAILED, HERE_NOT };
 
 static enum here fail_sqe(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
 {
-	vb_explain("requester", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
-		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sqe->sge[bad].addr, sqe->sge[bad].length, sqe->sge[bad].lkey,
-		   vb_key_fault_text(fault));
-	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+	vb_payload_fail(sqe, fault, bad);
 	return HERE_FAILED;
 }
 
@@ -145,6 +160,8 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	uint64_t n = vb_min_u64(sqe->length - l->req.moved, VB_SLICE_BYTES);
 	struct vb_ranges ours, theirs;
 	unsigned bad;
+	if (writes && !l->req.moved && n < sqe->length && vb_unlikely(!vb_payload_is_readable(l->qp, sqe)))
+		return HERE_FAILED;
 	vb_peer_bytes(&theirs, l->peer, sqe->rkey, va + l->req.moved, n, writes);
 	theirs.on_demand = vb_key_is_on_demand(vb_key_table(l->peer->arena), sqe->rkey);
 	if (sqe->flags & IBV_SEND_INLINE) {
@@ -276,6 +293,8 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 	}
 	if (outgoing && vb_slot_fits(l->req.slot_bytes, sqe->length))
 		return gather(l, sqe, slot) ? VB_SHM_INLINE : -1;
+	if (vb_unlikely(!vb_payload_is_readable(l->qp, sqe)))
+		return -1;
 	if (!staged)
 		memcpy(slot->sge, sqe->sge, sqe->nsge * sizeof(*slot->sge));
 	return staged;
@@ -412,7 +431,7 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 		}
 	}
 	if (oldest)
-		vb_qp_fail(l->qp, sqe->status, "found when the request's turn came");
+		vb_qp_fail(l->qp, sqe->status, WHY_HERE);
 	return false;
 }
 

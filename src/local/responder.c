@@ -25,27 +25,35 @@
 #include "local/slots.h"
 #include "wire/timers.h"
 
+/* The requester's fault, or time: this QP goes on. */
 static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
 {
-	*f = (struct failure){ .nak = nak, .event = -1, .why = why };
+	*f = (struct failure){ .nak = nak, .why = why };
+	return STEP_FAIL;
+}
+
+enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive, const char *why)
+{
+	const struct vb_refusal *refusal = vb_refusal_of(nak);
+	*f = (struct failure){ .nak = refusal->requester, .receive = receive, .refusal = refusal, .why = why };
 	return STEP_FAIL;
 }
 
 static enum step fail_access(struct failure *f, const char *why)
 {
-	*f = (struct failure){ .nak = IBV_WC_REM_ACCESS_ERR, .breaks = true, .event = IBV_EVENT_QP_ACCESS_ERR, .why = why };
-	return STEP_FAIL;
+	return vb_serve_refuse(f, VB_NAK_REMOTE_ACCESS, IBV_WC_SUCCESS, why);
 }
 
 static enum step fail_request(struct failure *f, const char *why)
 {
-	*f = (struct failure){ .nak = IBV_WC_REM_INV_REQ_ERR, .breaks = true, .event = IBV_EVENT_QP_REQ_ERR, .why = why };
-	return STEP_FAIL;
+	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_SUCCESS, why);
 }
 
-static enum step fail_receive(struct failure *f, enum ibv_wc_status nak, enum ibv_wc_status receive, const char *why)
+/* For the requester the message is done. */
+enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 {
-	*f = (struct failure){ .nak = nak, .receive = receive, .breaks = true, .event = -1, .why = why };
+	vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_SUCCESS, why);
+	f->nak = IBV_WC_SUCCESS;
 	return STEP_FAIL;
 }
 
@@ -231,7 +239,8 @@ uint64_t vb_serve_slice(struct vb_local_qp *l)
 static enum step fail_unmapped_receive(const struct vb_local_qp *l, struct failure *f)
 {
 	const struct vb_rwqe *w = &l->rwqe;
-	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
+	return vb_serve_refuse(f, VB_NAK_REMOTE_OPERATIONAL, IBV_WC_LOC_PROT_ERR,
+			       vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
 }
 
 static enum step fail_unmapped_target(const struct vb_local_qp *l, uint64_t length, unsigned access, struct failure *f)
@@ -287,7 +296,7 @@ enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 
 static enum step fail_too_long(struct failure *f)
 {
-	return fail_receive(f, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
 }
 
 /* Bytes of the receive that is taken. */
@@ -298,8 +307,8 @@ static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w
 	if (vb_likely(fault == VB_KEY_OK))
 		return STEP_DONE;
 	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
-	return fail_receive(f, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR,
-			    vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
+	return vb_serve_refuse(f, VB_NAK_REMOTE_OPERATIONAL, IBV_WC_LOC_PROT_ERR,
+			       vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
 /* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
@@ -389,17 +398,21 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 	if (step != STEP_DONE)
 		return step;
 	enum vb_key_fault fault = vb_window_invalidate_remotely(l->cur.imm, vb_qp_domain(l->qp), l->qp->qpn);
-	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+	return fault == VB_KEY_OK ? STEP_DONE : vb_serve_refuse_invalidation(f, vb_key_fault_text(fault));
+}
+
+static enum step check_rights(const struct vb_local_qp *l, unsigned access, struct failure *f)
+{
+	return vb_likely(l->qp->attr.qp_access_flags & access) ? STEP_DONE : fail_request(f, vb_rights_story(l->qp, access));
 }
 
 /* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
 static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	if (!(l->qp->attr.qp_access_flags & access))
-		return fail_access(f, vb_rights_story(l->qp, access));
-	if (!length)
-		return STEP_DONE;
+	enum step step = check_rights(l, access, f);
+	if (step != STEP_DONE || !length)
+		return step;
 	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp),
 					      l->qp->qpn, va);
 	return vb_likely(fault == VB_KEY_OK) ? STEP_DONE :
@@ -431,8 +444,23 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
+bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
+{
+	return l->cur.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && l->cur.length <= 128u << l->qp->attr.path_mtu;
+}
+
+static enum step do_short_write_with_immediate(struct vb_local_qp *l, struct failure *f)
+{
+	enum step step = check_rights(l, IBV_ACCESS_REMOTE_WRITE, f);
+	if (step == STEP_DONE)
+		step = need_receive(l, f);
+	return step == STEP_DONE ? do_write_data(l, f) : step;
+}
+
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
 {
+	if (vb_serve_takes_receive_first(l))
+		return do_short_write_with_immediate(l, f);
 	enum step step = do_write_data(l, f);
 	if (step != STEP_DONE || l->cur.opcode == IBV_WR_RDMA_WRITE)
 		return step;
@@ -533,7 +561,7 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 	if (!rights || level > IBV_FLUSH_MR)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~l->qp->attr.qp_access_flags)
-		return fail_access(f, vb_rights_story(l->qp, rights));
+		return fail_request(f, vb_rights_story(l->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights, vb_qp_domain(l->qp), l->qp->qpn);
 	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
 }
@@ -618,20 +646,20 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 			   l->their_qpn, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
-/* The connection ends here: the peer learns why, nothing more of it is executed. */
+/* The connection ends here: the peer learns why, if it is to learn anything; nothing more of it is executed. */
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
+	bool told = l->resp.have_rwqe && f->refusal; /* by its completion */
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
-	l->resp.receive_status = f->receive;
+	l->resp.receive_status = f->receive || !f->refusal ? f->receive : f->refusal->receive;
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	l->resp.is_permitted = false;
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
-	v->broken = f->breaks;
-	v->event = f->event;
-	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, epoch, f->nak),
-			      memory_order_release);
+	v->broken = f->refusal != NULL;
+	v->event = f->refusal && !told ? f->refusal->event : -1;
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next + (f->nak == IBV_WC_SUCCESS), epoch, f->nak), memory_order_release);
 }
 
 /* False: another thread has the send queue. */

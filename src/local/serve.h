@@ -4,6 +4,7 @@
 #define VB_LOCAL_SERVE_H
 
 #include "adapter/ranges.h"
+#include "adapter/refusal.h"
 #include "local/qp.h"
 
 /* STEP_AWAY: the request is another process's, which nobody waits for in a busy section. */
@@ -11,12 +12,16 @@ enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_AWAY };
 
 /* What a failed request means for both ends. */
 struct failure {
-	enum ibv_wc_status nak;    /* for the requester */
-	enum ibv_wc_status receive; /* SUCCESS: no receive is completed by it; else this QP breaks, and the receive is completed in ERR */
-	bool breaks;               /* this QP goes to the error state */
-	int event;
+	enum ibv_wc_status nak;            /* for the requester; SUCCESS: what it asked for is done */
+	enum ibv_wc_status receive;        /* what is wrong with the receive that is taken; SUCCESS: nothing */
+	const struct vb_refusal *refusal;  /* what it means for this QP, which breaks; NULL: nothing */
 	const char *why;
 };
+
+/* Fills it in. STEP_FAIL. */
+enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive, const char *why);
+/* The same of a SEND whose data are there, but not what it asks for beside. */
+enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);
 
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);
@@ -28,6 +33,8 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
 /* After a slice. */
 enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes);
+/* Is the request a WRITE that needs a receive before its key counts? On a wire it would be one packet. */
+bool vb_serve_takes_receive_first(const struct vb_local_qp *l);
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f);
 enum step vb_serve_have_receive(struct vb_local_qp *l);
 

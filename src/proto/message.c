@@ -33,10 +33,10 @@ static uint32_t rkey_to_invalidate(const struct vb_packet *packet)
 }
 
 /* The end of a message that uses a receive. */
-static void finish_receive(const struct work *w, uint64_t bytes)
+static void finish_receive(const struct work *w, uint64_t bytes, bool is_refused)
 {
 	const struct vb_packet *packet = w->packet;
-	struct vb_received received = { .bytes = bytes, .solicited = packet->solicited,
+	struct vb_received received = { .bytes = bytes, .is_refused = is_refused, .solicited = packet->solicited,
 					.is_write = packet->row->operation == VB_OP_WRITE };
 
 	if (vb_opcode_has(packet->row, VB_EXT_IMMDT)) {
@@ -50,14 +50,14 @@ static void finish_receive(const struct work *w, uint64_t bytes)
 	w->ops->receive_done(w->ctx, &received);
 }
 
-static void step(const struct work *w, uint64_t bytes)
+static void step(const struct work *w, uint64_t bytes, bool is_refused)
 {
 	const struct vb_opcode_row *row = w->packet->row;
 
 	w->message->offset = bytes;
 	w->message->state = row->flags.last ? VB_NO_MESSAGE : row->operation == VB_OP_SEND ? VB_IN_SEND : VB_IN_WRITE;
 	if (row->flags.last && row->flags.receive)
-		finish_receive(w, bytes);
+		finish_receive(w, bytes, is_refused);
 }
 
 static int execute_send(const struct work *w)
@@ -70,11 +70,12 @@ static int execute_send(const struct work *w)
 	int rc = take_receive(w);
 	if (rc == 0 && packet->payload_bytes)
 		rc = w->ops->receive_place(w->ctx, offset, packet->payload, packet->payload_bytes);
-	if (rc == 0 && vb_opcode_has(packet->row, VB_EXT_IETH))
-		rc = w->ops->invalidate(w->ctx, rkey_to_invalidate(packet));
-	if (rc == 0)
-		step(w, bytes);
-	return rc;
+	if (rc)
+		return rc;
+	bool is_refused = vb_opcode_has(packet->row, VB_EXT_IETH) &&
+			  w->ops->invalidate(w->ctx, rkey_to_invalidate(packet));
+	step(w, bytes, is_refused);
+	return is_refused ? VB_MESSAGE_IS_LAST : 0;
 }
 
 /* Where a WRITE goes. */
@@ -96,17 +97,29 @@ static int find_target(const struct work *w, struct target *target)
 	return w->ops->check(w->ctx, target->rkey, target->address, target->length, VB_ACCESS_WRITE);
 }
 
+/* Is the operation one for this queue pair, and is there a receive if it needs one? That counts before keys (9.7.4.1). */
+static int prepare_write(const struct work *w)
+{
+	int rc = 0;
+
+	if (!w->packet->row->flags.receive)
+		return 0;
+	if (w->packet->row->flags.first)
+		rc = w->ops->check(w->ctx, 0, 0, 0, VB_ACCESS_WRITE);
+	return rc ? rc : take_receive(w);
+}
+
 static int execute_write(const struct work *w)
 {
 	const struct vb_packet *packet = w->packet;
 	uint64_t offset = packet->row->flags.first ? 0 : w->message->offset, bytes = offset + packet->payload_bytes;
 	struct target target;
-	int rc = find_target(w, &target);
+	int rc = prepare_write(w);
 
+	if (rc == 0)
+		rc = find_target(w, &target);
 	if (rc == 0 && (packet->row->flags.last ? bytes != target.length : bytes >= target.length))
 		rc = -EINVAL;
-	if (rc == 0 && packet->row->flags.receive)
-		rc = take_receive(w);
 	if (rc == 0 && packet->payload_bytes)
 		rc = w->ops->write(w->ctx, target.rkey, target.address + offset, packet->payload,
 			packet->payload_bytes);
@@ -115,7 +128,7 @@ static int execute_write(const struct work *w)
 	w->message->address = target.address;
 	w->message->rkey = target.rkey;
 	w->message->length = target.length;
-	step(w, bytes);
+	step(w, bytes, false);
 	return 0;
 }
 

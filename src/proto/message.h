@@ -19,6 +19,7 @@ struct vb_received {
 	uint64_t bytes;
 	uint32_t tail_value;	/* immediate data as it lies in memory, or the rkey that was invalidated */
 	uint8_t tail;		/* enum vb_request_tail */
+	bool is_refused;	/* that rkey is not to be invalidated: the receive completes with an error */
 	bool is_write;		/* a WRITE with immediate data: bytes went elsewhere */
 	bool solicited;
 };
@@ -42,7 +43,7 @@ struct vb_responder_ops {
 	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE (swap_or_add: the bytes as they lie). */
 	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
 		uint64_t compare, uint64_t *original);
-	/* RC alone, as are atomics. */
+	/* RC alone, as are atomics. The message's data are there; that it fails is no NAK (9.9.3, class J). */
 	int (*invalidate)(void *ctx, uint32_t rkey);
 	/* XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a message for another is not done. */
 	int (*select)(void *ctx, uint32_t srqn);
@@ -57,6 +58,9 @@ struct vb_message {
 	uint64_t address;		/* where a WRITE begins, from its first packet */
 	uint32_t rkey, length;
 };
+
+/* What vb_message_execute returns of a message that is done, and behind which the connection is to end. */
+enum { VB_MESSAGE_IS_LAST = 1 };
 
 /*
  * packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was done, but a receive may

@@ -47,7 +47,7 @@ static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 
 /* --- execution ------------------------------------------------------------------------------------------------- */
 
-/* Each returns 0 or a negative errno as in vb_responder_ops, having changed nothing then. */
+/* Each returns 0, a negative errno as in vb_responder_ops, having changed nothing then, or VB_MESSAGE_IS_LAST. */
 
 /* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
 static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
@@ -162,11 +162,11 @@ static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *pack
 {
 	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet);
 
-	if (rc)
+	if (rc < 0)
 		return rc;
 	resp->expected++;
 	resp->msn += packet->row->flags.last;
-	return 0;
+	return rc;
 }
 
 static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
@@ -192,6 +192,14 @@ static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
 	return -EINVAL;
 }
 
+/* The receive of a message that has begun counts as well: the message is not in the MSN yet. */
+static uint8_t ack(const struct vb_rc_resp *resp)
+{
+	if (!resp->config.receives)
+		return vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
+	return vb_syndrome(VB_AETH_ACK, vb_credits_code(resp->config.receives(resp->config.ctx) + resp->message.has_receive));
+}
+
 static uint8_t syndrome_of(int rc)
 {
 	switch (rc) {
@@ -204,6 +212,14 @@ static uint8_t syndrome_of(int rc)
 
 /* --- arrival --------------------------------------------------------------------------------------------------- */
 
+/* The ACK of the last request that is executed is all that the peer hears from here on: it is repeated like a NAK. */
+static enum vb_rc_verdict end_by_ack(struct vb_rc_resp *resp, uint64_t psn)
+{
+	set_nak(resp, psn, ack(resp));
+	resp->broken = true;
+	return VB_RC_BROKEN;
+}
+
 static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	uint64_t psn = resp->expected;
@@ -213,12 +229,14 @@ static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct
 		set_nak(resp, psn, vb_syndrome(VB_AETH_RNR, resp->config.rnr_timer));
 		return VB_RC_TAKEN;
 	}
-	if (rc) {
+	if (rc < 0) {
 		set_nak(resp, psn, syndrome_of(rc));
 		resp->broken = true;
 		return VB_RC_BROKEN;
 	}
 	drop_kept(resp, psn);
+	if (rc == VB_MESSAGE_IS_LAST)
+		return end_by_ack(resp, psn);
 	resp->nak_due = false;
 	resp->last_by_ack = packet->row->operation == VB_OP_SEND || packet->row->operation == VB_OP_WRITE;
 	if (!resp->last_by_ack)
@@ -389,14 +407,6 @@ static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
 
 	vb_aeth_set_syndrome(aeth, syndrome);
 	vb_aeth_set_msn(aeth, resp->msn);
-}
-
-/* The receive of a message that has begun counts as well: the message is not in the MSN yet. */
-static uint8_t ack(const struct vb_rc_resp *resp)
-{
-	if (!resp->config.receives)
-		return vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
-	return vb_syndrome(VB_AETH_ACK, vb_credits_code(resp->config.receives(resp->config.ctx) + resp->message.has_receive));
 }
 
 static void write_atomic_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *atomic, struct vb_packet_out *out)

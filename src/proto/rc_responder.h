@@ -11,7 +11,8 @@
  *     answered again if it lies within one of the last max_rd_atomic READs; an atomic with the result that was
  *     saved then.
  * A packet that does not fit its place, memory that may not be touched, too many READs: a NAK, after which
- * nothing is executed any more (the NAK is repeated when requests arrive). No receive posted: an RNR NAK, and
+ * nothing is executed any more (the NAK is repeated when requests arrive). The same behind a SEND whose key is
+ * not to be invalidated, but with that one's ACK. No receive posted: an RNR NAK, and
  * the packet counts as not arrived.
  *
  * Output, in this order: answers to duplicates; answers to READs and atomics, oldest first; then one ACK for
@@ -101,6 +102,12 @@ static inline bool vb_rc_resp_owes_ack_alone(const struct vb_rc_resp *resp)
 {
 	return resp->ack_due && !resp->nak_due && !resp->broken && !resp->replays_count &&
 	       resp->saved_unsent == resp->saved_next && !resp->kept_count;
+}
+
+/* Was the request that is expected refused, so that a receive that is taken is that one's? */
+static inline bool vb_rc_resp_has_refused_next(const struct vb_rc_resp *resp)
+{
+	return resp->broken && resp->nak_psn == resp->expected;
 }
 
 /*

@@ -23,6 +23,7 @@
 
 #include "adapter/fault.h"
 #include "adapter/progress.h"
+#include "adapter/refusal.h"
 #include "adapter/show.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
@@ -234,7 +235,7 @@ static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t positio
 	struct vb_request r;
 	if (vb_unlikely(vb_sqe_is_local(sqe)))
 		return execute_here(c);
-	if (vb_unlikely(sqe->status != VB_SQE_PENDING)) {
+	if (vb_unlikely(sqe->status != VB_SQE_PENDING || !vb_payload_is_readable(c->qp, sqe))) {
 		post_hopeless(c, position);
 		c->qp->sq.sent++;
 		return true;
@@ -363,42 +364,43 @@ static struct vb_burst *fill_answers(struct connection *c, unsigned *n)
 	return burst;
 }
 
-/* The event that goes with a refusal; -1: none. */
-static int event_of(const struct connection *c)
+/* What the responder has refused, if it has; an ACK that ends the connection is none. */
+static const struct vb_refusal *refusal_of(const struct connection *c)
 {
+	uint8_t syndrome = c->responder.nak_syndrome;
+	bool refuses = c->responder.broken && vb_syndrome_class(syndrome) == VB_AETH_NAK;
+	return refuses ? vb_refusal_of(vb_syndrome_value(syndrome)) : NULL;
+}
+
+static enum ibv_wc_status status_of_receive(const struct connection *c)
+{
+	const struct vb_refusal *refusal = refusal_of(c);
 	if (c->execution.receive_status != IBV_WC_SUCCESS)
-		return -1;
-	switch (vb_syndrome_value(c->responder.nak_syndrome)) {
-	case VB_NAK_REMOTE_ACCESS:
-		return IBV_EVENT_QP_ACCESS_ERR;
-	case VB_NAK_INVALID_REQUEST:
-		return IBV_EVENT_QP_REQ_ERR;
-	}
-	return -1;
+		return c->execution.receive_status;
+	return refusal && vb_rc_resp_has_refused_next(&c->responder) ? refusal->receive : IBV_WC_WR_FLUSH_ERR;
 }
 
 /* The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped before that is told. */
 static void end_receive(struct connection *c)
 {
-	enum ibv_wc_status status = c->execution.receive_status;
-	vb_execution_end_receive(&c->execution, status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
+	vb_execution_end_receive(&c->execution, status_of_receive(c));
 }
 
-/* The responder has refused a request for good: says so, and completes the receive that was at fault. */
+/* The responder has ended the session: says so, and completes the receive that it had. The event if that does not tell it, or -1. */
 static int note_refusal(struct connection *c)
 {
 	const struct vb_qp *qp = c->qp;
 	const struct vb_rwqe *w = &c->execution.rwqe;
+	const struct vb_refusal *refusal = refusal_of(c);
+	bool told = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
 	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
-	if (c->execution.receive_status != IBV_WC_SUCCESS)
+	if (c->execution.have_rwqe && c->execution.receive_status != IBV_WC_SUCCESS)
 		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
 			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
-	int event = event_of(c);
-	if (c->execution.receive_status != IBV_WC_SUCCESS)
-		end_receive(c);
-	return event;
+	end_receive(c);
+	return told || !refusal ? -1 : refusal->event;
 }
 
 /* In the error state there is only a NAK to repeat. */

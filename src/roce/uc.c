@@ -49,7 +49,7 @@ static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sq
 {
 	struct vb_request r;
 	*done = false;
-	if (sqe->status != VB_SQE_PENDING)
+	if (sqe->status != VB_SQE_PENDING || (!c->index && !vb_payload_is_readable(c->qp, sqe)))
 		return false;
 	vb_request_of_sqe(sqe, &r);
 	uint32_t packets = vb_request_packets(&r, c->mtu);

@@ -3,7 +3,7 @@
  * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it goes through shared memory
  * (adapter/peer.h) or, where there is none, to the inbox of the slot that the destination QP number names (host/host.h), unless
  * VERBATIM_LOCAL is off; to others, and to groups, through the RoCE port. Each is a network port: what arrives is checked, and what
- * finds nobody, the wrong Q_Key or no receive is dropped in silence.
+ * finds nobody, the wrong Q_Key, no receive or one that is too short is dropped in silence.
  *
  * Unlike a wire, a process of this host can have no room. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
  * for one; then it drops what finds no room until one is taken again, so a stopped process delays the others but briefly.
@@ -297,19 +297,17 @@ static void make_grh(uint8_t grh[VB_GRH_BYTES], const struct vb_inbox_msg *msg)
 	vb_ud_grh(grh, &route, msg->payload_bytes);
 }
 
-static enum ibv_wc_status scatter(struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_inbox_msg *msg,
-				  const struct vb_ud_arrival *a)
+/* Into a receive that has the room. */
+static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	uint8_t grh[VB_GRH_BYTES];
 	struct vb_ranges to, from = { .count = 2, .bytes = VB_GRH_BYTES + a->payload_bytes };
 	unsigned bad;
-	if (from.bytes > w->length)
-		return IBV_WC_LOC_LEN_ERR;
 	make_grh(grh, msg);
 	from.iov[0] = (struct iovec){ grh, sizeof(grh) };
 	from.iov[1] = (struct iovec){ (void *)a->payload, a->payload_bytes };
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, qp->pd->number, w->sge, w->nsge, 0, from.bytes,
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from.bytes,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault == VB_KEY_OK && vb_ranges_copy(&to, &from))
 		fault = VB_KEY_UNMAPPED;
@@ -327,13 +325,29 @@ static uint8_t header_kind(const struct vb_inbox_msg *msg)
 	return UDP | (IN6_IS_ADDR_V4MAPPED(&msg->addr.dst) ? IPV4 : IPV6);
 }
 
+static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_ud_arrival *a, const char *why)
+{
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
+		   qp->qpn, (unsigned long long)w->wr_id, (unsigned long long)w->length, a->source_qpn,
+		   VB_GRH_BYTES + a->payload_bytes, why);
+}
+
+/* What is longer than the receive is lost and leaves it to the next: else anybody who knows the Q_Key could use them up. */
+static bool take(struct vb_qp *qp, const struct vb_ud_arrival *a, struct vb_rwqe *w)
+{
+	enum vb_fit fit = vb_receive_take_if_fits(qp, VB_GRH_BYTES + a->payload_bytes, w);
+	if (vb_unlikely(fit == VB_FIT_SHORT))
+		explain(qp, w, a, "too short; the datagram is dropped");
+	return fit == VB_FIT_TAKEN;
+}
+
 /* False: the receive was no good, which ends the QP. */
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	struct vb_rwqe w;
-	if (!vb_qp_listens(qp) || atomic_load(&qp->qkey) != a->qkey || !vb_receive_take(qp, &w))
+	if (!vb_qp_listens(qp) || atomic_load(&qp->qkey) != a->qkey || !take(qp, a, &w))
 		return true;
-	enum ibv_wc_status status = scatter(qp, &w, msg, a);
+	enum ibv_wc_status status = scatter(&w, msg, a);
 	struct vb_cqe e = {
 		.wr_id = w.wr_id,
 		.status = status,
@@ -346,9 +360,7 @@ static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 		.solicited = a->solicited,
 	};
 	if (vb_unlikely(status != IBV_WC_SUCCESS))
-		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
-			   qp->qpn, (unsigned long long)w.wr_id, (unsigned long long)w.length, a->source_qpn, e.byte_len,
-			   status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
+		explain(qp, &w, a, "its memory is not registered for local writes");
 	vb_receive_complete(qp, &e);
 	return status == IBV_WC_SUCCESS;
 }

@@ -45,8 +45,5 @@ int vb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 		.send_flags = bind->send_flags,
 		.bind_mw = { .mw = mw, .rkey = vb_key_of_next_bind(mw->rkey), .bind_info = bind->bind_info },
 	};
-	int err = ibv_post_send(qp, &wr, &bad);
-	if (!err)
-		mw->rkey = wr.bind_mw.rkey;
-	return err;
+	return ibv_post_send(qp, &wr, &bad);
 }

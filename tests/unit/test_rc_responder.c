@@ -222,10 +222,27 @@ static void send__with_invalidate(void **state)
 	gets(&r, 0, 0);
 	assert_int_equal(f.invalidated, 0x55);
 	assert_int_equal(f.last.tail, VB_TAIL_INVALIDATE);
+	assert_false(f.last.is_refused);
+}
+
+/* The message is done and acknowledged, again and again; nothing behind it is executed. */
+static void send__with_a_key_that_cannot_be_invalidated(void **state)
+{
+	struct vb_request r = request(VB_REQ_SEND, 1);
+
+	r.tail = VB_TAIL_INVALIDATE;
 	f.invalidate_result = -EACCES;
-	assert_int_equal(gets(&r, 1, 0), VB_RC_BROKEN);
+	assert_int_equal(gets(&r, 0, 0), VB_RC_BROKEN);
 	assert_int_equal(f.done, 1);
-	assert_acks(1, ACCESS);
+	assert_true(f.last.is_refused);
+	assert_acks(0, ACK);
+	f.invalidate_result = 0;
+	assert_int_equal(gets(&r, 0, 0), VB_RC_BROKEN);
+	assert_acks(0, ACK);
+	assert_int_equal(gets(&r, 1, 0), VB_RC_BROKEN);
+	assert_acks(0, ACK);
+	assert_int_equal(f.done, 1);
+	assert_false(vb_rc_resp_has_refused_next(&f.resp));
 }
 
 static void send__longer_than_the_receive(void **state)
@@ -606,6 +623,7 @@ int main(void)
 		TEST(send__acks_say_how_many_receives_there_are),
 		TEST(send__duplicates_are_acknowledged_and_not_executed),
 		TEST(send__with_invalidate),
+		TEST(send__with_a_key_that_cannot_be_invalidated),
 		TEST(send__longer_than_the_receive),
 		TEST(receive__none_posted),
 		TEST(order__kept_until_the_hole_is_filled),

@@ -195,7 +195,7 @@ static void refused_flush(struct end *e, size_t n, uint8_t type, uint8_t level, 
 }
 
 static void flush__out_of_bounds(struct end *e) { refused_flush(e, 1 << 20, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR); }
-static void flush__persistent(struct end *e) { refused_flush(e, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR); }
+static void flush__persistent(struct end *e) { refused_flush(e, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR); }
 static void flush__to_nowhere(struct end *e) { refused_flush(e, 8, 0, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR); }
 static void flush__of_nothing_known(struct end *e) { refused_flush(e, 8, IBV_FLUSH_GLOBAL, 2, IBV_WC_REM_INV_REQ_ERR); }
 

@@ -145,6 +145,72 @@ static void local__bad_memory_of_a_read(struct end *e) { try_bad_requests(e, IBV
 static void local__bad_memory_of_a_cmp_swap(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_CMP_AND_SWP); }
 static void local__bad_memory_of_a_fetch_add(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_FETCH_AND_ADD); }
 
+/* What else is wrong with a request whose memory is bad, all of which the peer would have to find. */
+enum beside { NO_RECEIVE, SHORT_RECEIVE, BAD_RKEY, PEER_SILENT, NBESIDE };
+
+static const char *const beside_names[] = {
+	"no receive", "a receive that is too short", "a bad rkey", "a peer that is silent",
+};
+
+static void put_in_place(struct end *e, enum beside wrong)
+{
+	rc_set(e->buf, e->p.bytes, 0xee);
+	if (wrong == SHORT_RECEIVE)
+		rc_recv(e, 1, 0, 4);
+	if (wrong == BAD_RKEY)
+		rc_recv(e, 1, 0, (uint32_t)e->p.bytes);
+	if (wrong == PEER_SILENT)
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+}
+
+/* The last eight bytes of the request are bad; the peer has seen nothing of it. */
+static void try_wrong_twice(struct end *e, enum beside wrong, enum ibv_wr_opcode opcode, uint32_t n)
+{
+	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, n - 8, e->mr->lkey }, { (uintptr_t)e->buf, 8, 0x12345601 } };
+	if (e->passive)
+		put_in_place(e, wrong);
+	meet(e);
+	if (!e->passive) {
+		POST(e, .id = 6, .opcode = opcode, .sge = n > 8 ? sge : &sge[1], .nsge = n > 8 ? 2 : 1,
+		     .rkey = wrong == BAD_RKEY ? 0x7654301 : 0, .imm = 0x7654301, .quiet = true);
+		struct ibv_wc wc = rc_wait(e->scq);
+		if (wc.status != IBV_WC_LOC_PROT_ERR)
+			fprintf(stderr, "# opcode %d, %u bytes, and %s: %s\n", opcode, n, beside_names[wrong],
+				ibv_wc_status_str(wc.status));
+		CHECK_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
+		CHECK_EQ(wc.wr_id, 6);
+	}
+	meet(e);
+	if (e->passive) {
+		VERIFY_BYTE(e->buf, e->p.bytes, 0xee);
+		CHECK_EQ(rc_state(e->qp), wrong == PEER_SILENT ? IBV_QPS_ERR : IBV_QPS_RTS);
+		rc_expect_none(e->rcq);
+		rc_expect_no_event(e);
+	}
+}
+
+/* The requester's own check comes before all that the peer sees or decides, for a part of a request as for all of it. */
+static void local__bad_memory_whatever_else_is_wrong(struct end *e)
+{
+	enum { SEVERAL_SLICES = 3 << 20 };
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+	};
+	static const uint32_t lengths[] = { SMALL, 5000, SEVERAL_SLICES };
+	struct params p = error_params();
+	p.bytes = SEVERAL_SLICES;
+	p.timeout = 8;
+	p.retry_cnt = p.rnr_retry = 1;
+	rc_start(e, &p);
+	for (int wrong = 0; wrong < NBESIDE; wrong++)
+		for (unsigned i = 0; i < sizeof(opcodes) / sizeof(*opcodes); i++)
+			for (unsigned k = 0; k < sizeof(lengths) / sizeof(*lengths); k++) {
+				try_wrong_twice(e, wrong, opcodes[i], lengths[k]);
+				reconnect(e);
+			}
+	rc_finish(e);
+}
+
 /* A receive whose memory is bad: LOC_PROT_ERR here, REM_OP_ERR at the sender, both QPs in the error state. */
 static void local__bad_memory_of_a_receive(struct end *e)
 {
@@ -278,6 +344,17 @@ static unsigned right_for(enum ibv_wr_opcode opcode)
 	}
 }
 
+/* What a queue pair is not there for is an invalid request, whatever its key. */
+static enum ibv_wc_status refused_as(int fault)
+{
+	return fault == QP_RIGHT ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
+}
+
+static enum ibv_event_type event_of(int fault)
+{
+	return fault == QP_RIGHT ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_ACCESS_ERR;
+}
+
 /* The target: an address and a key that must not be good for it. */
 struct target {
 	uint64_t addr;
@@ -318,11 +395,13 @@ static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t
 		tell_bytes(e, &t, sizeof(t));
 		if (queued)
 			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
-		struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_QP_ACCESS_ERR);
-		CHECK(event.element.qp == e->qp);
+		bool uses_receive = opcode == IBV_WR_RDMA_WRITE_WITH_IMM && n == SMALL && fault != QP_RIGHT;
+		if (!uses_receive)
+			CHECK(rc_expect_event(e, event_of(fault)).element.qp == e->qp);
+		for (int i = queued ? 2 : 1; i <= 3; i++, uses_receive = false)
+			rc_expect(e->rcq, i, uses_receive ? IBV_WC_LOC_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
-		for (int i = queued ? 2 : 1; i <= 3; i++)
-			rc_expect(e->rcq, i, IBV_WC_WR_FLUSH_ERR);
+		rc_expect_no_event(e);
 		VERIFY_BYTE(r->memory, BUFFER, 0xee);
 		if (extra)
 			CHECK_EQ(ibv_dereg_mr(extra), 0);
@@ -336,9 +415,9 @@ static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t
 	if (queued)
 		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
 	struct ibv_wc wc = rc_wait(e->scq);
-	if (wc.status != IBV_WC_REM_ACCESS_ERR)
+	if (wc.status != refused_as(fault))
 		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, remote_names[fault], n, ibv_wc_status_str(wc.status));
-	CHECK_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(wc.status, refused_as(fault));
 	CHECK_EQ(wc.wr_id, 6);
 	rc_expect(e->scq, 7, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
@@ -548,6 +627,143 @@ static void receive__memory_taken_away(struct end *e)
 				receive_lost(e, how, good, lost_lengths[i]);
 				reconnect(e);
 			}
+	rc_finish(e);
+}
+
+/* ---- the responder's faults, one by one (IB vol. 1, 9.9.3) ---- */
+
+enum cause {
+	BAD_RECEIVE, SHORT, NONE_POSTED, NO_KEY, NO_KEY_NOR_RECEIVE, NO_RIGHT, MISALIGNED, NO_READS, KEY_TO_INVALIDATE,
+};
+enum { ALIVE = -1, NO_EVENT = -2 };
+
+struct responder_fault {
+	const char *what;
+	enum ibv_wr_opcode opcode;
+	uint32_t length;
+	enum cause cause;
+	enum ibv_wc_status requester;
+	int receive; /* enum ibv_wc_status of the oldest receive; ALIVE: it is not used, and the responder goes on */
+	int event;   /* enum ibv_event_type; NO_EVENT: a completion tells */
+};
+
+#define FLUSH   IBV_WC_WR_FLUSH_ERR
+#define INVALID IBV_WC_REM_INV_REQ_ERR
+#define ACCESS  IBV_WC_REM_ACCESS_ERR
+#define RNR     IBV_WC_RNR_RETRY_EXC_ERR
+
+static const struct responder_fault responder_faults[] = {
+	{ "A: a receive whose memory is bad", IBV_WR_SEND, SMALL, BAD_RECEIVE, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, NO_EVENT },
+	{ "A: the same in a later packet", IBV_WR_SEND, LARGE, BAD_RECEIVE, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, NO_EVENT },
+	{ "longer than the receive", IBV_WR_SEND, SMALL, SHORT, INVALID, IBV_WC_LOC_LEN_ERR, NO_EVENT },
+	{ "the same in a later packet", IBV_WR_SEND, LARGE, SHORT, INVALID, IBV_WC_LOC_LEN_ERR, NO_EVENT },
+	{ "B: no receive for a SEND", IBV_WR_SEND, SMALL, NONE_POSTED, RNR, ALIVE, NO_EVENT },
+	{ "B: no receive for a WRITE", IBV_WR_RDMA_WRITE_WITH_IMM, SMALL, NONE_POSTED, RNR, ALIVE, NO_EVENT },
+	{ "B: no receive, of several packets", IBV_WR_RDMA_WRITE_WITH_IMM, LARGE, NONE_POSTED, RNR, ALIVE, NO_EVENT },
+	{ "B before C: no receive and a bad key", IBV_WR_RDMA_WRITE_WITH_IMM, SMALL, NO_KEY_NOR_RECEIVE, RNR, ALIVE, NO_EVENT },
+	{ "C: the key of a WRITE", IBV_WR_RDMA_WRITE, SMALL, NO_KEY, ACCESS, FLUSH, IBV_EVENT_QP_ACCESS_ERR },
+	{ "C: the key of a READ", IBV_WR_RDMA_READ, SMALL, NO_KEY, ACCESS, FLUSH, IBV_EVENT_QP_ACCESS_ERR },
+	{ "C: the key of an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, SMALL, NO_KEY, ACCESS, FLUSH, IBV_EVENT_QP_ACCESS_ERR },
+	{ "C: of a WRITE that has a receive", IBV_WR_RDMA_WRITE_WITH_IMM, SMALL, NO_KEY, ACCESS, IBV_WC_LOC_ACCESS_ERR, NO_EVENT },
+	{ "C: of one that has none yet", IBV_WR_RDMA_WRITE_WITH_IMM, LARGE, NO_KEY, ACCESS, FLUSH, IBV_EVENT_QP_ACCESS_ERR },
+	{ "C: a WRITE not allowed", IBV_WR_RDMA_WRITE, SMALL, NO_RIGHT, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "C: a READ not allowed", IBV_WR_RDMA_READ, SMALL, NO_RIGHT, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "C: an atomic not allowed", IBV_WR_ATOMIC_CMP_AND_SWP, SMALL, NO_RIGHT, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "C: before a receive is used", IBV_WR_RDMA_WRITE_WITH_IMM, SMALL, NO_RIGHT, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "C: a misaligned atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, SMALL, MISALIGNED, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "C: too many READs", IBV_WR_RDMA_READ, SMALL, NO_READS, INVALID, FLUSH, IBV_EVENT_QP_REQ_ERR },
+	{ "J: a key that is not to be invalidated", IBV_WR_SEND_WITH_INV, SMALL, KEY_TO_INVALIDATE, IBV_WC_SUCCESS, INVALID, NO_EVENT },
+	{ "J: in the last packet", IBV_WR_SEND_WITH_INV, LARGE, KEY_TO_INVALIDATE, IBV_WC_SUCCESS, INVALID, NO_EVENT },
+};
+
+#undef FLUSH
+#undef INVALID
+#undef ACCESS
+#undef RNR
+
+/* Receives go to the middle of the buffer, WRITEs to its beginning. */
+static void post_receives_for(struct end *e, const struct responder_fault *f)
+{
+	enum { AT = BUFFER / 2 };
+	uint64_t at = (uintptr_t)e->buf + AT;
+	struct ibv_sge sge[2] = { { at, f->length - 4, e->mr->lkey }, { at, LARGE, e->mr->lkey } };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 1, .sg_list = sge, .num_sge = 2 };
+	if (f->cause == NONE_POSTED || f->cause == NO_KEY_NOR_RECEIVE)
+		return;
+	if (f->cause == BAD_RECEIVE)
+		sge[1].lkey = 0x12345601;
+	if (f->cause == SHORT)
+		wr.num_sge = 1;
+	if (f->cause == KEY_TO_INVALIDATE)
+		sge[0].length = LARGE;
+	CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+	rc_recv(e, 2, AT, LARGE);
+}
+
+static void expect_by(const struct responder_fault *f, struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = rc_wait(cq);
+	if (wc.wr_id != id || wc.status != status)
+		fprintf(stderr, "# %s: wr_id %d: %s\n", f->what, (int)wc.wr_id, ibv_wc_status_str(wc.status));
+	CHECK_EQ(wc.wr_id, id);
+	CHECK_EQ(wc.status, status);
+}
+
+static void answer_fault(struct end *e, const struct responder_fault *f)
+{
+	rc_set(e->buf, BUFFER, 0xee);
+	post_receives_for(e, f);
+	meet(e);
+	if (f->receive == ALIVE) {
+		meet(e);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
+		rc_expect_none(e->rcq);
+	} else {
+		if (f->event != NO_EVENT)
+			CHECK(rc_expect_event(e, f->event).element.qp == e->qp);
+		expect_by(f, e->rcq, 1, f->receive);
+		expect_by(f, e->rcq, 2, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+		meet(e);
+	}
+	rc_expect_no_event(e);
+	if (f->cause == KEY_TO_INVALIDATE)
+		VERIFY(e->buf + BUFFER / 2, f->length, e->seed);
+	if (f->cause != NONE_POSTED) /* what a WRITE of several packets has written stays */
+		VERIFY_BYTE(e->buf, BUFFER / 2, 0xee);
+}
+
+static void make_fault(struct end *e, const struct responder_fault *f)
+{
+	bool has_key = f->cause != NO_KEY && f->cause != NO_KEY_NOR_RECEIVE;
+	rc_fill(e->buf, f->length, e->seed);
+	meet(e);
+	POST(e, .id = 6, .opcode = f->opcode, .len = f->length, .remote_at = f->cause == MISALIGNED ? 4 : 0,
+	     .rkey = has_key ? 0 : 0x7654301, .imm = 0x7654301);
+	POST(e, .id = 7, .opcode = IBV_WR_SEND, .len = 8);
+	expect_by(f, e->scq, 6, f->requester);
+	/* A responder that has gone to the error state without a NAK answers no more. */
+	expect_by(f, e->scq, 7, f->requester == IBV_WC_SUCCESS ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
+	meet(e);
+}
+
+static void responder__faults(struct end *e)
+{
+	struct params p = error_params();
+	p.timeout = 10;
+	p.retry_cnt = p.rnr_retry = 1;
+	rc_start(e, &p);
+	for (size_t i = 0; i < sizeof(responder_faults) / sizeof(*responder_faults); i++) {
+		const struct responder_fault *f = &responder_faults[i];
+		e->p.qp_access = p.qp_access & ~(f->cause == NO_RIGHT ? right_for(f->opcode) : 0);
+		e->p.max_dest_rd_atomic = f->cause == NO_READS ? 0 : p.max_dest_rd_atomic;
+		reconnect(e);
+		if (e->passive)
+			answer_fault(e, f);
+		else
+			make_fault(e, f);
+	}
 	rc_finish(e);
 }
 
@@ -810,6 +1026,103 @@ static void reset__forgets(struct end *e)
 	rc_finish(e);
 }
 
+/* One message each way: what is posted from then on begins at once, and so draining waits for it. */
+static void converse(struct end *e)
+{
+	rc_recv(e, 90, 1024, 8);
+	meet(e);
+	POST(e, .id = 91, .opcode = IBV_WR_SEND, .len = 4);
+	rc_expect(e->scq, 91, IBV_WC_SUCCESS);
+	rc_expect(e->rcq, 90, IBV_WC_SUCCESS);
+}
+
+/* What was posted has completed, and nobody has polled it. */
+static void complete_all_posted(struct end *e)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
+	meet(e);
+}
+
+/*
+ * Programs destroy the queue pair first and then see what has come of their requests: libfabric's verbs do. What has
+ * succeeded they find; for what had no end, and was flushed, there is no completion.
+ */
+static void destroy_with_completions(struct end *e, uint32_t srq_wr)
+{
+	struct params p = error_params();
+	p.srq_wr = srq_wr;
+	rc_start(e, &p);
+	uint32_t qpn = e->qp->qp_num;
+	converse(e);
+	for (int i = 0; i < 8; i++)
+		rc_recv(e, i, 1024, 8);
+	meet(e);
+	for (int i = 0; i < 5; i++)
+		POST(e, .id = 10 + i, .opcode = IBV_WR_SEND, .len = 4);
+	complete_all_posted(e);
+	CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+	POST(e, .id = 20, .opcode = IBV_WR_SEND, .len = 4);
+	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+	if (e->srq)
+		CHECK_EQ(ibv_destroy_srq(e->srq), 0);
+	e->srq = NULL;
+	for (int i = 0; i < 5; i++) {
+		struct ibv_wc wc = rc_expect(e->scq, 10 + i, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.qp_num, qpn);
+		CHECK_EQ(wc.opcode, IBV_WC_SEND);
+		wc = rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.qp_num, qpn);
+		CHECK_EQ(wc.byte_len, 4);
+	}
+	rc_expect_none(e->scq);
+	rc_expect_none(e->rcq);
+	e->qp = rc_make_qp(e);
+	rc_finish(e);
+}
+
+static void destroy__keeps_what_succeeded(struct end *e) { destroy_with_completions(e, 0); }
+static void destroy__keeps_what_succeeded_of_a_shared_queue(struct end *e) { destroy_with_completions(e, 16); }
+
+static void poll_until(struct ibv_cq *cq, uint64_t id, int times)
+{
+	while (times) {
+		struct ibv_wc wc = rc_wait(cq);
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		times -= wc.wr_id == id;
+	}
+}
+
+/* Who never asks for them is not to find the queue full for that. */
+static void destroy__gives_way_to_others(struct end *e)
+{
+	enum { SOME = 40, ROUNDS = 4 };
+	struct params p = error_params();
+	p.cqe = SOME;
+	rc_start(e, &p);
+	converse(e);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < SOME; i++)
+			rc_recv(e, round, 1024, 8);
+		meet(e);
+		for (int i = 0; i < SOME; i++)
+			POST(e, .id = round, .opcode = IBV_WR_SEND, .len = 4);
+		if (round == ROUNDS - 1)
+			break;
+		complete_all_posted(e);
+		CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+		e->qp = rc_make_qp(e);
+		e->peer = rc_connect(e, e->qp);
+	}
+	poll_until(e->scq, ROUNDS - 1, SOME);
+	poll_until(e->rcq, ROUNDS - 1, SOME);
+	rc_expect_none(e->scq);
+	rc_expect_none(e->rcq);
+	rc_expect_no_event(e);
+	rc_finish(e);
+}
+
 /* ---- CQ overrun ---- */
 
 static void cq__overrun(struct end *e)
@@ -848,6 +1161,7 @@ static const struct body bodies[] = {
 	BODY(local__bad_memory_of_a_read),
 	BODY(local__bad_memory_of_a_cmp_swap),
 	BODY(local__bad_memory_of_a_fetch_add),
+	BODY(local__bad_memory_whatever_else_is_wrong),
 	BODY(local__bad_memory_of_a_receive),
 	BODY(local__receive_that_failed_before_the_end),
 	BODY(local__unmapped_memory),
@@ -861,6 +1175,7 @@ static const struct body bodies[] = {
 	BODY(remote__memory_taken_away),
 	BODY(remote__memory_taken_away_after_use),
 	BODY(receive__memory_taken_away),
+	BODY(responder__faults),
 	BODY(silent_peer__exhausts_the_retries),
 	BODY(silent_peer__with_sends_on_their_way),
 	BODY(silent_peer__that_never_was),
@@ -869,6 +1184,9 @@ static const struct body bodies[] = {
 	BODY(flush__from_each_state),
 	BODY(post__in_states_that_take_none),
 	BODY(reset__forgets),
+	BODY(destroy__keeps_what_succeeded),
+	BODY(destroy__keeps_what_succeeded_of_a_shared_queue),
+	BODY(destroy__gives_way_to_others),
 	BODY(cq__overrun),
 };
 RC_MAIN(bodies)

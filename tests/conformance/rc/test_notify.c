@@ -34,7 +34,7 @@ static void post_receives(struct end *e, int n)
 
 /* ---- which completions ---- */
 
-/* One event per arming, for the next completion after it; the ones before make none. */
+/* One event per arming, for the next completion after it; the ones before that were polled make none. */
 static void notify__next_completion_once(struct end *e)
 {
 	struct params p = notify_params();
@@ -43,6 +43,8 @@ static void notify__next_completion_once(struct end *e)
 		post_receives(e, 4);
 		meet(e);
 		meet(e); /* two have come */
+		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
 		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
 		CHECK(!rc_readable(e->channel->fd, 20));
 		meet(e);
@@ -50,8 +52,8 @@ static void notify__next_completion_once(struct end *e)
 		meet(e); /* two more have */
 		expect_cq_event(e, e->rcq);
 		CHECK(!rc_readable(e->channel->fd, 20));
-		for (int i = 0; i < 4; i++)
-			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+		rc_expect(e->rcq, 3, IBV_WC_SUCCESS);
 	} else {
 		meet(e);
 		for (int i = 0; i < 4; i++) {
@@ -155,13 +157,20 @@ static void send_one(struct end *e, int i, uint32_t length)
 	rc_expect(e->scq, i, IBV_WC_SUCCESS);
 }
 
+/* False: the event was for a completion that was there when the queue was armed last, and polled since. */
+static bool take_event_and_one(struct end *e, struct ibv_wc *wc)
+{
+	expect_cq_event(e, e->rcq);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	return ibv_poll_cq(e->rcq, 1, wc) == 1;
+}
+
 static void receive_one(struct end *e, int i, uint32_t length, void (*wait)(struct end *e))
 {
 	struct ibv_wc wc;
-	wait(e);
-	expect_cq_event(e, e->rcq);
-	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
-	CHECK_EQ(ibv_poll_cq(e->rcq, 1, &wc), 1); /* the event says that it is there */
+	do
+		wait(e);
+	while (!take_event_and_one(e, &wc));
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	VERIFY(e->buf, length, e->seed + 2 * i + !e->passive);
 	rc_recv(e, i, 0, length);
@@ -190,6 +199,113 @@ static void wait__blocking(struct end *e) { ping_pong(e, 300, 64, wait_blocking)
 static void wait__by_poll(struct end *e) { ping_pong(e, 100, 5000, wait_by_poll); }
 static void wait__by_epoll(struct end *e) { ping_pong(e, 100, 64, wait_by_epoll); }
 static void wait__by_select(struct end *e) { ping_pong(e, 100, 300000, wait_by_select); }
+
+static void wait_by_trying(struct end *e)
+{
+	struct ibv_cq *cq;
+	void *context;
+	CHECK_EQ(fcntl(e->channel->fd, F_SETFL, fcntl(e->channel->fd, F_GETFL) | O_NONBLOCK), 0);
+	CHECK_EQ(ibv_get_cq_event(e->channel, &cq, &context), 0); /* at the first try */
+	CHECK(cq == e->rcq);
+	ibv_ack_cq_events(cq, 1);
+}
+
+/*
+ * As with adapters that learn with the arming how far the program has polled, on which programs rely: what is there
+ * and was not polled gives the event, again and again. N have come; the program takes one for each event.
+ */
+static void take_one_by_one(struct end *e, void (*wait)(struct end *e))
+{
+	enum { N = 4 };
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, N);
+	meet(e);
+	for (int i = 0; !e->passive && i < N; i++) {
+		POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, i, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	for (int i = 0; e->passive && i < N; i++) {
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		wait(e);
+		if (wait != wait_by_trying)
+			expect_cq_event(e, e->rcq);
+		rc_expect(e->rcq, i, IBV_WC_SUCCESS);
+	}
+	if (e->passive) {
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		CHECK(!rc_readable(e->channel->fd, 50));
+	}
+	rc_finish(e);
+}
+
+static void notify__of_those_there__blocking(struct end *e) { take_one_by_one(e, wait_blocking); }
+static void notify__of_those_there__by_poll(struct end *e) { take_one_by_one(e, wait_by_poll); }
+static void notify__of_those_there__by_epoll(struct end *e) { take_one_by_one(e, wait_by_epoll); }
+static void notify__of_those_there__non_blocking(struct end *e) { take_one_by_one(e, wait_by_trying); }
+
+/* Of those that are there, too, the solicited ones and the failed ones alone count if it was these that were asked for. */
+static void notify__of_solicited_ones_there(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, 4);
+	meet(e);
+	for (int i = 0; i < 3; i++) {
+		if (!e->passive) {
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8, .flags = i ? IBV_SEND_SOLICITED : 0);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+		}
+		meet(e);
+		if (e->passive && i != 1) { /* the second one comes while it is armed */
+			CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
+			CHECK_EQ(rc_readable(e->channel->fd, i ? 10000 : 50), i != 0);
+		}
+		if (e->passive && i)
+			expect_cq_event(e, e->rcq);
+		if (e->passive && i == 1) {
+			rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+			rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
+		}
+		meet(e);
+	}
+	if (e->passive) {
+		rc_expect(e->rcq, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 1), 0);
+		expect_cq_event(e, e->rcq);
+		rc_expect(e->rcq, 3, IBV_WC_WR_FLUSH_ERR);
+	}
+	rc_finish(e);
+}
+
+/* The usual loop, which arms before it polls, is woken once for each message, unless it was kept from polling. */
+static void notify__usual_loop_is_woken_once(struct end *e)
+{
+	enum { ROUNDS = 200 };
+	struct params p = notify_params();
+	struct ibv_wc wc;
+	int vain = 0;
+	rc_start(e, &p);
+	CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+	rc_recv(e, 0, 0, 64);
+	meet(e);
+	for (int i = 0; i < ROUNDS; i++) {
+		if (!e->passive)
+			send_one(e, i, 64);
+		while (!take_event_and_one(e, &wc))
+			vain++;
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		rc_recv(e, 0, 0, 64);
+		if (e->passive)
+			send_one(e, i, 64);
+	}
+	CHECK(vain < ROUNDS / 2);
+	rc_finish(e);
+}
 
 /* Long transfers go on while both programs sleep. */
 static void wait__for_long_transfers(struct end *e)
@@ -452,6 +568,12 @@ static const struct body bodies[] = {
 	BODY(notify__next_completion_once),
 	BODY(notify__solicited_only),
 	BODY(notify__of_sends),
+	BODY(notify__of_those_there__blocking),
+	BODY(notify__of_those_there__by_poll),
+	BODY(notify__of_those_there__by_epoll),
+	BODY(notify__of_those_there__non_blocking),
+	BODY(notify__of_solicited_ones_there),
+	BODY(notify__usual_loop_is_woken_once),
 	BODY(wait__blocking),
 	BODY(wait__by_poll),
 	BODY(wait__by_epoll),

@@ -311,13 +311,84 @@ static void receives_go_on(struct end *e)
 	rc_finish(e);
 }
 
-/* ---- receive errors end the receiver, the sender does not learn it ---- */
+/* ---- longer than the receive: lost, and nothing else ---- */
 
-static void receive_fails(struct end *e, uint32_t room, uint32_t lkey, enum ibv_wc_status status)
+/* The receive is there for the next one. Room for the data is not enough: 40 bytes come before it. */
+static void try_too_long(struct end *e, struct ibv_ah *ah, uint32_t qpn)
+{
+	if (e->passive) {
+		rc_set(e->buf + IN, 1024, 0xee);
+		rc_recv(e, 1, IN, GRH + 99);
+		rc_recv(e, 2, IN + 512, GRH + 100);
+	}
+	meet(e);
+	if (e->passive) {
+		ud_expect_recv(e, 1, 99);
+		ud_expect_recv(e, 2, 100);
+		VERIFY(e->buf + IN + GRH, 99, 2);
+		VERIFY(e->buf + IN + 512 + GRH, 100, 3);
+		VERIFY_BYTE(e->buf + IN + GRH + 99, 512 - GRH - 99, 0xee);
+		rc_expect_none(e->rcq);
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
+	} else {
+		static const uint32_t lengths[] = { 100, 1000, 99, 100 };
+		for (unsigned i = 0; i < 4; i++) {
+			rc_fill(e->buf, lengths[i], i);
+			SEND(e, .len = lengths[i], .ah = ah, .qpn = qpn);
+			rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+		}
+		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
+	}
+	meet(e);
+}
+
+static void receive_too_short(struct end *e)
+{
+	struct params p = params();
+	ud_start(e, &p);
+	struct ibv_ah *ah = ud_ah(e);
+	try_too_long(e, ah, e->peer.qpn);
+	ibv_destroy_ah(ah);
+	rc_finish(e);
+}
+
+static void shared_receive_too_short(struct end *e)
+{
+	struct params p = params();
+	p.srq_wr = 16;
+	ud_start(e, &p);
+	struct ibv_ah *ah = ud_ah(e);
+	try_too_long(e, ah, e->peer.qpn);
+	ibv_destroy_ah(ah);
+	rc_finish(e);
+}
+
+static void receive_too_short_for_multicast(struct end *e)
+{
+	static const union ibv_gid v4 = { .raw = { [10] = 0xff, 0xff, 239, 7, 7, 7 } };
+	static const union ibv_gid v6 = { .raw = { 0xff, 0x12, [15] = 0x77 } };
+	struct params p = params();
+	ud_start(e, &p);
+	const union ibv_gid *group = e->peer.gid.raw[10] == 0xff && !e->peer.gid.raw[0] ? &v4 : &v6;
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = *group, .hop_limit = 1 } };
+	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
+	CHECK(ah);
+	if (e->passive)
+		CHECK_EQ(ibv_attach_mcast(e->qp, group, 0), 0);
+	try_too_long(e, ah, 0xffffff);
+	if (e->passive)
+		CHECK_EQ(ibv_detach_mcast(e->qp, group, 0), 0);
+	ibv_destroy_ah(ah);
+	rc_finish(e);
+}
+
+/* ---- a receive that is bad ends the receiver, the sender does not learn it ---- */
+
+static void receive_fails(struct end *e, uint32_t lkey)
 {
 	struct ibv_ah *ah = ud_ah(e);
 	if (e->passive) {
-		struct ibv_sge sge = { (uintptr_t)e->buf + IN, room, lkey };
+		struct ibv_sge sge = { (uintptr_t)e->buf + IN, 4096, lkey };
 		struct ibv_recv_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
 		rc_set(e->buf + IN, 256, 0xee);
 		CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
@@ -325,7 +396,7 @@ static void receive_fails(struct end *e, uint32_t room, uint32_t lkey, enum ibv_
 	}
 	meet(e);
 	if (e->passive) {
-		rc_expect(e->rcq, 1, status);
+		rc_expect(e->rcq, 1, IBV_WC_LOC_PROT_ERR);
 		rc_expect(e->rcq, 2, IBV_WC_WR_FLUSH_ERR);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
 		VERIFY_BYTE(e->buf + IN, 256, 0xee);
@@ -337,20 +408,11 @@ static void receive_fails(struct end *e, uint32_t room, uint32_t lkey, enum ibv_
 	ibv_destroy_ah(ah);
 }
 
-/* Room for the data, but not for the 40 bytes before it. */
-static void receive_too_short(struct end *e)
-{
-	struct params p = params();
-	ud_start(e, &p);
-	receive_fails(e, GRH + 99, e->mr->lkey, IBV_WC_LOC_LEN_ERR);
-	rc_finish(e);
-}
-
 static void receive_without_key(struct end *e)
 {
 	struct params p = params();
 	ud_start(e, &p);
-	receive_fails(e, 4096, e->mr->lkey + 0x1000, IBV_WC_LOC_PROT_ERR);
+	receive_fails(e, e->mr->lkey + 0x1000);
 	rc_finish(e);
 }
 
@@ -363,7 +425,7 @@ static void receive_into_lost_memory(struct end *e)
 	struct ibv_mr *mr = ibv_reg_mr_iova(e->pd, memory, 4096, (uintptr_t)e->buf + IN, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr);
 	rc_take_away(memory, 4096);
-	receive_fails(e, 4096, mr->lkey, IBV_WC_LOC_PROT_ERR);
+	receive_fails(e, mr->lkey);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	munmap(memory, 4096);
 	rc_finish(e);
@@ -456,7 +518,8 @@ static void deregistered_under_fire(struct end *e)
 static const struct body bodies[] = {
 	BODY(wrong_qkey), BODY(own_qkey), BODY(no_receive), BODY_IN(nobody_there, ALONE), BODY(other_host),
 	BODY_IN(stopped_process, PROCESSES_ONLY), BODY_IN(dead_process, PROCESSES_ONLY), BODY_IN(last_words, PROCESSES_ONLY), BODY(too_long), BODY(bad_lkey),
-	BODY(beyond_region), BODY(memory_on_demand_that_is_gone), BODY(handle_of_another_pd), BODY(receives_go_on), BODY(receive_too_short), BODY(receive_without_key),
+	BODY(beyond_region), BODY(memory_on_demand_that_is_gone), BODY(handle_of_another_pd), BODY(receives_go_on),
+	BODY(receive_too_short), BODY(shared_receive_too_short), BODY(receive_too_short_for_multicast), BODY(receive_without_key),
 	BODY(receive_into_lost_memory),
 	BODY(refused_posts), BODY(reset_and_again), BODY(deregistered_under_fire),
 };
