@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Makes what arm64 guests boot, in a directory: packages of Debian's for arm64, unpacked, nothing of them run.
+#
+#   apt.conf       for apt alone: the lists of two releases for arm64; this machine's packages are not looked at
+#   root           programs of Debian 12; complete once root/unpacked is there
+#   4k, 16k        kernels by the size of their pages (kernel.sh): Debian 12's, and one of Debian 13's
+#
+# usage: arm64.sh DIRECTORY (an absolute path)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+me=$here/${0##*/}
+mkdir -p "$1"
+cd "$1"
+export APT_CONFIG=$PWD/apt.conf
+packages=(bash dash coreutils diffutils util-linux grep sed libc-bin busybox-static kmod procps iproute2 python3 libcmocka0 ibverbs-utils rdmacm-utils perftest)
+
+configure_apt() {
+	local mirror=http://deb.debian.org/debian key=/usr/share/keyrings/debian-archive-keyring.gpg release
+	mkdir -p apt/lists/partial apt/archives/partial
+	: >apt/status
+	for release in bookworm trixie; do
+		echo "deb [signed-by=$key] $mirror $release main"
+	done >apt/sources.list
+	cat >apt.conf <<-END
+		APT::Architecture "arm64";
+		APT::Architectures { "arm64"; };
+		APT::Default-Release "bookworm";
+		APT::Install-Recommends "false";
+		APT::Sandbox::User "root";
+		Acquire::Languages "none";
+		Dir::State "$PWD/apt";
+		Dir::State::status "$PWD/apt/status";
+		Dir::State::lists "$PWD/apt/lists";
+		Dir::Cache "$PWD/apt";
+		Dir::Cache::archives "$PWD/apt/archives";
+		Dir::Etc::sourcelist "$PWD/apt/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+		Dir::Etc::preferencesparts "/dev/null";
+	END
+}
+
+# Packages have links in place of these folders only once their scripts have run.
+unpack() {
+	local folder file
+	rm -rf root
+	mkdir -p root/usr/{bin,sbin,lib} root/{proc,sys,dev,run,tmp,mnt,root}
+	for folder in bin sbin lib; do
+		ln -s "usr/$folder" "root/$folder"
+	done
+	for file in apt/archives/*.deb; do
+		dpkg-deb --fsys-tarfile "$file" | tar -x --keep-directory-symlink -C root
+	done
+	printf '127.0.0.1 localhost\n::1 localhost\n' >root/etc/hosts
+	printf 'root:x:0:0:root:/root:/bin/bash\n' >root/etc/passwd
+	touch root/unpacked
+}
+
+if [[ ! -e apt.conf || $me -nt apt.conf ]]; then
+	configure_apt
+	apt-get update -q -q
+	rm -f root/unpacked
+fi
+if [[ ! -e root/unpacked ]]; then
+	apt-get install -q -q -y --download-only "${packages[@]}"
+	unpack
+	apt-get clean
+fi
+"$here/kernel.sh" "$PWD/4k" linux-image-arm64 "$PWD/root"
+"$here/kernel.sh" "$PWD/16k" linux-image-arm64-16k "$PWD/root"
