@@ -518,6 +518,7 @@ static int start_locked(void)
 	fall_asleep();
 	vb_loop_set_pass(pass);
 	vb_copy_allow_peers();
+	vb_arena_look_for_room();
 	started = true;
 	vb_inspect_start();
 	return 0;

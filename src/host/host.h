@@ -234,7 +234,7 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
  * Of all that processes show each other: arenas, and what goes over links. It is part of the links' names: processes of builds that
  * would not understand each other find no link, and take the wire.
  */
-enum { VB_LINK_VERSION = 5 };
+enum { VB_LINK_VERSION = 6 };
 
 struct vb_peer_cred {
 	pid_t pid; /* in this process's pid namespace; 0 if it is not visible there */
@@ -246,6 +246,9 @@ struct vb_peer_cred {
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
 void vb_link_show_user(void);
+/* From here on nobody gets a new link to this process, as with VERBATIM_LOCAL=off; those that there are stay. Not in a forked child. */
+void vb_links_refuse(void);
+bool vb_links_are_refused(void);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
@@ -278,6 +281,8 @@ int vb_visit_write(int memfd, const void *bytes, size_t n);
  * (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only. Unmapped in a forked child (see above).
  */
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
+/* Is so much address space left in one piece? */
+bool vb_shm_has_room(size_t bytes);
 /* Lets this process write to whole pages of it. 0 or -ENOMEM. */
 int vb_shm_open(void *addr, size_t bytes);
 /* Maps a peer's memfd read-only after checking that it is a memfd of exactly `bytes` that can't shrink. The caller keeps fd. */

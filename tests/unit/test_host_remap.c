@@ -19,7 +19,9 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
+enum { PAGES = 64 };
+#define PAGE  ((size_t)sysconf(_SC_PAGESIZE))
+#define BYTES (PAGES * PAGE)
 
 static void call_may_now(void *arg)
 {
@@ -206,7 +208,7 @@ static void remap__holes_stay_holes(void **state)
 
 static void remap__refuses_what_is_not_plain_memory(void **state)
 {
-	uint8_t *p = map(BYTES), stack[3 * PAGE];
+	uint8_t *p = map(BYTES), stack[3 * 65536];
 	int fd = memfd_create("test", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(fd, BYTES), 0);
 	uintptr_t in_stack = ((uintptr_t)stack + PAGE) & ~(uintptr_t)(PAGE - 1);
@@ -342,7 +344,8 @@ static void remap__a_child_gets_copies(void **state)
 
 /* ---- beside other threads ---- */
 
-enum { MOVES = 200, COUNTERS = BYTES / 8 };
+enum { MOVES = 200 };
+#define COUNTERS (BYTES / 8)
 
 static struct {
 	_Atomic(uint64_t) *words;
@@ -382,7 +385,7 @@ static void *read_files(void *arg)
 static void *look(void *arg)
 {
 	uint64_t refusals = 0;
-	for (size_t at = 0; !atomic_load(&beside.stop); at = (at + 4096) % BYTES) {
+	for (size_t at = 0; !atomic_load(&beside.stop); at = (at + PAGE) % BYTES) {
 		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, true) != 0;
 		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, false) != 0;
 	}

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { BYTES = 64 * 1024, WINDOW_AT = 4096, WINDOW_BYTES = 8192 };
 
@@ -506,8 +507,9 @@ static void advise__what_it_takes(struct end *e)
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, 0, &good, 1), 0);
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), 0);
 	}
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char present;
-	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~4095ul), 4096, &present) && (present & 1));
+	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~(page - 1)), page, &present) && (present & 1));
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 2, &good, 1), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &good, 0), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, 99, 0, &good, 1), ENOTSUP);
