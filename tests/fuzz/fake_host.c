@@ -74,7 +74,7 @@ uint64_t vb_ticks(void)
 {
 	static uint64_t ticks;
 
-	return ticks += VB_TICKS_US;
+	return ticks += vb_ticks_us();
 }
 
 void vb_timer_cancel(struct vb_timer *t)

@@ -4,6 +4,8 @@
 #
 #   apt.conf       for apt alone: the lists of two releases for arm64; this machine's packages are not looked at
 #   root           programs of Debian 12; complete once root/unpacked is there
+#   qemu-aarch64   for single programs: this machine's, or where that is older than 10, in which a child of a program with threads
+#                  cannot start one, Debian 13's
 #   4k, 16k        kernels by the size of their pages (kernel.sh): Debian 12's, and one of Debian 13's
 #
 # usage: arm64.sh DIRECTORY (an absolute path)
@@ -24,7 +26,7 @@ configure_apt() {
 	done >apt/sources.list
 	cat >apt.conf <<-END
 		APT::Architecture "arm64";
-		APT::Architectures { "arm64"; };
+		APT::Architectures { "arm64"; "$(dpkg --print-architecture)"; };
 		APT::Default-Release "bookworm";
 		APT::Install-Recommends "false";
 		APT::Sandbox::User "root";
@@ -56,6 +58,20 @@ unpack() {
 	touch root/unpacked
 }
 
+get_qemu() {
+	local own
+	own=$(qemu-aarch64 --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\..*/\1/p')
+	if [[ ${own:-0} -ge 10 ]]; then
+		ln -sf "$(command -v qemu-aarch64)" qemu-aarch64
+		return
+	fi
+	mkdir fetched
+	(cd fetched && apt-get download -q -q "qemu-user:$(dpkg --print-architecture)/trixie")
+	dpkg-deb --fsys-tarfile fetched/*.deb | tar -x -C fetched ./usr/bin/qemu-aarch64
+	mv fetched/usr/bin/qemu-aarch64 .
+	rm -r fetched
+}
+
 if [[ ! -e apt.conf || $me -nt apt.conf ]]; then
 	configure_apt
 	apt-get update -q -q
@@ -66,5 +82,6 @@ if [[ ! -e root/unpacked ]]; then
 	unpack
 	apt-get clean
 fi
+[[ -e qemu-aarch64 ]] || get_qemu
 "$here/kernel.sh" "$PWD/4k" linux-image-arm64 "$PWD/root"
 "$here/kernel.sh" "$PWD/16k" linux-image-arm64-16k "$PWD/root"

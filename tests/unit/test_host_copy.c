@@ -160,10 +160,10 @@ static void copy__stops_at_unmapped_memory(void **state)
 static void copy__of_a_dead_process_fails(void **state)
 {
 	struct iovec iov = { area, 16 };
-	struct child c = child_start(hold_area);
 	size_t done;
 
 	SKIP_IF_FORBIDDEN();
+	struct child c = child_start(hold_area);
 	assert_int_equal(hear(c.sock), 1);
 	child_kill(&c);
 	assert_int_equal(vb_copy_from_peer(c.pid, &iov, 1, &iov, 1, &done), -ESRCH);
