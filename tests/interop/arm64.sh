@@ -72,10 +72,11 @@ get_qemu() {
 	rm -r fetched
 }
 
-if [[ ! -e apt.conf || $me -nt apt.conf ]]; then
+if [[ ! -e apt/known || $me -nt apt/known ]]; then
 	configure_apt
-	apt-get update -q -q
-	rm -f root/unpacked
+	apt-get update -q -q --error-on=any
+	rm -rf root/unpacked qemu-aarch64 fetched
+	touch apt/known
 fi
 if [[ ! -e root/unpacked ]]; then
 	apt-get install -q -q -y --download-only "${packages[@]}"

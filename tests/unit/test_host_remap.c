@@ -28,16 +28,11 @@ static void call_may_now(void *arg)
 	*(bool *)arg = vb_remap_may_now();
 }
 
-/* An ordinary user's program must have one thread; ThreadSanitizer adds another. */
-static int start(void **state)
+/* An ordinary user's program must have one thread; ThreadSanitizer and emulators add others. */
+static bool can_move(void)
 {
-	bool may;
-	int err = vb_host_get();
-	if (!err)
-		err = vb_loop_call(call_may_now, &may);
-	if (!err && !may)
-		exit(77);
-	return err;
+	bool may = false;
+	return vb_host_get() == 0 && vb_loop_call(call_may_now, &may) == 0 && may;
 }
 
 static uint8_t *map(size_t bytes)
@@ -374,7 +369,7 @@ static void *read_files(void *arg)
 	uint8_t *at = (uint8_t *)&beside.words[COUNTERS / 2];
 	while (!atomic_load(&beside.stop)) {
 		memset(at, 1, BYTES / 2);
-		wrong += pread(beside.zero, at, BYTES / 2, 0) != BYTES / 2;
+		wrong += pread(beside.zero, at, (ssize_t)BYTES / 2, 0) != BYTES / 2;
 		for (size_t i = 0; i < BYTES / 2; i += 61)
 			wrong += at[i] != 0;
 	}
@@ -473,5 +468,9 @@ int main(void)
 		cmocka_unit_test(remap__spares_the_storage_of_who_waits),
 		cmocka_unit_test(remap__threads_that_use_the_memory_lose_nothing),
 	};
-	return cmocka_run_group_tests(tests, start, NULL);
+	if (!can_move()) {
+		printf("1..0 # SKIP no userfaultfd of the full kind here, and this process has other threads than its own\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,8 @@ static void shm_map_peer__shows_what_the_owner_writes(void **state)
 	assert_int_equal(vb_shm_map_peer(r.fd, REGION, &peer), 0);
 	strcpy(r.addr + 5000, "hello");
 	assert_string_equal((const char *)peer + 5000, "hello");
-	assert_int_equal(vb_mem_check(peer, REGION, true), -EFAULT);
+	if (are_holes_told)
+		assert_int_equal(vb_mem_check(peer, REGION, true), -EFAULT);
 	assert_int_equal(vb_mem_check(peer, REGION, false), 0);
 	vb_shm_unmap(peer, REGION);
 	destroy(&r);

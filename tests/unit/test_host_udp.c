@@ -4,6 +4,7 @@
 #include "netns.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/ethernet.h>
@@ -493,8 +494,11 @@ static void send__sets_df_and_counts_identification_from_0(void **state)
 		SKIP("an interface cannot be told to compute no checksums here");
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(1, 100), 100, 100), 0);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000), 0);
+	int err = vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000);
+	if (err == -EOPNOTSUPP)
+		SKIP("this kernel cuts no segments for an interface without checksums, as before Linux 6.11");
+	assert_int_equal(err, 0);
+	assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000), 0);
 	for (unsigned i = 0; i < 3; i++)
 		expect_packet(tapped, 0, 100);
 	for (unsigned i = 0; i < 10; i++)

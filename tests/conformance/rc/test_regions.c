@@ -520,7 +520,7 @@ static void advise__what_it_takes(struct end *e)
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &bad, 1), EFAULT);
 	bad = (struct ibv_sge){ (uintptr_t)memory + (1 << 20) - 10, 11, mr->lkey };
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &bad, 1), EFAULT);
-	munmap(memory, 1 << 20);
+	rc_take_away(memory, 1 << 20);
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), EFAULT);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_dereg_mr(read_only), 0);
