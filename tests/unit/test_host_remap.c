@@ -369,7 +369,7 @@ static void *read_files(void *arg)
 	uint8_t *at = (uint8_t *)&beside.words[COUNTERS / 2];
 	while (!atomic_load(&beside.stop)) {
 		memset(at, 1, BYTES / 2);
-		wrong += pread(beside.zero, at, (ssize_t)BYTES / 2, 0) != BYTES / 2;
+		wrong += pread(beside.zero, at, BYTES / 2, 0) != (ssize_t)(BYTES / 2);
 		for (size_t i = 0; i < BYTES / 2; i += 61)
 			wrong += at[i] != 0;
 	}
