@@ -384,7 +384,7 @@ static void end_receive(struct connection *c)
 	vb_execution_end_receive(&c->execution, status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
 }
 
-/* The responder has refused a request for good: says so, and completes the receive that was at fault. */
+/* The responder has refused a request for good: says so. A receive that was at fault ends when the queue pair stops, in the error state. */
 static int note_refusal(struct connection *c)
 {
 	const struct vb_qp *qp = c->qp;
@@ -395,10 +395,7 @@ static int note_refusal(struct connection *c)
 			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
-	int event = event_of(c);
-	if (c->execution.receive_status != IBV_WC_SUCCESS)
-		end_receive(c);
-	return event;
+	return event_of(c);
 }
 
 /* In the error state there is only a NAK to repeat. */
@@ -407,7 +404,7 @@ static bool may_respond(const struct connection *c)
 	return vb_qp_listens(c->qp) || (c->responder.broken && atomic_load(&c->qp->state) == IBV_QPS_ERR);
 }
 
-/* True, once: the responder has refused a request for good. Its NAK has been sent: who sees the completion soon sees the error state. */
+/* True, once: the responder has refused a request for good. Its NAK has been sent. */
 static bool refuses(struct connection *c, int *event)
 {
 	if (vb_likely(!c->responder.broken) || c->has_refused)

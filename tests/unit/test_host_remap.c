@@ -470,7 +470,7 @@ int main(void)
 	};
 	if (!can_move()) {
 		printf("1..0 # SKIP no userfaultfd of the full kind here, and this process has other threads than its own\n");
-		return 77;
+		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
