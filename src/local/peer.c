@@ -166,7 +166,6 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	int err = vb_shm_map_peer(fds[0], h->arena_bytes, &arena);
 	if (err)
 		return err;
-	vb_arena_look_for_room();
 	p->hello_seen = true;
 	p->arena = arena;
 	p->arena_bytes = h->arena_bytes;
@@ -185,6 +184,7 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	if (!by_slot[h->first_slot])
 		by_slot[h->first_slot] = p;
 	pthread_mutex_unlock(&peers_lock);
+	vb_arena_look_for_room(); /* this peer is known by then */
 	p->copy = !forced_to_link() && try_copy(p, h) ? VB_COPY_PROCESS_VM : VB_COPY_LINK;
 	struct ready r = { VB_LINK_MAGIC, p->copy == VB_COPY_PROCESS_VM, 0 };
 	return vb_link_send(p->fd, &r, sizeof(r), NULL, 0);

@@ -101,7 +101,7 @@ static void be_confined(int sock, rlim_t bytes)
 /* Not enough to map what this process shows. */
 static void be_without_room(int sock) { be_confined(sock, 20 * GIBIBYTE); }
 /* Not enough for as much of its own. */
-static void be_with_little_room(int sock) { be_confined(sock, 48 * GIBIBYTE); }
+static void be_with_little_room(int sock) { be_confined(sock, 64 * GIBIBYTE); }
 
 /* Both ends choose, this one first or last; the two must agree on `want`. */
 static void agree(void (*peer)(int sock), int want)
