@@ -123,11 +123,14 @@ static void ids__told_while_they_change(void **state)
 static bool can_be_started(void)
 {
 	char *argv[] = { VERBATIM_PROGRAM, "--version", NULL };
+	posix_spawn_file_actions_t actions;
+	int status = -1;
 	pid_t child;
-	int err = posix_spawn(&child, VERBATIM_PROGRAM, NULL, NULL, argv, environ);
-	if (!err)
-		waitpid(child, NULL, 0);
-	return err != ENOEXEC;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	int err = posix_spawn(&child, VERBATIM_PROGRAM, &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return !err && waitpid(child, &status, 0) == child && !status;
 }
 
 int main(void)
