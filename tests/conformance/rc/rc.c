@@ -89,10 +89,14 @@ void *rc_map(size_t bytes)
 	return at;
 }
 
-void rc_take_away(void *pages, size_t bytes)
+void rc_needs_holes(void)
 {
 	if (!kernel_tells_what_is_mapped())
 		rc_skip(NOT_TOLD);
+}
+
+void rc_take_away(void *pages, size_t bytes)
+{
 	CHECK(mmap(pages, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == pages);
 }
 

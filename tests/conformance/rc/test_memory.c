@@ -104,6 +104,7 @@ static void memory__given_back_is_zero(struct end *e)
 /* A program that unmaps first and deregisters then: what it has mapped there by then is not touched. */
 static void memory__unmapped_before_deregistration(struct end *e)
 {
+	rc_needs_holes();
 	struct params p = memory_params();
 	rc_start(e, &p);
 	if (!e->passive)
