@@ -10,7 +10,7 @@ VERSION = $(shell sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 have_cmocka = $(shell pkg-config --exists cmocka 2>/dev/null && echo true || echo false)
 sanitized   = --suite unit --suite sim --suite fuzz --suite conformance
 
-.PHONY: all check check-all check-interop check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
+.PHONY: all check check-all check-interop check-aarch64 check-programs soak mix hammer demo bench check-asan check-tsan install uninstall dist release check-install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS)
@@ -77,6 +77,16 @@ check-tsan: export TSAN_OPTIONS ?= halt_on_error=1:die_after_fork=0:atexit_sleep
 check-tsan:
 	@[ -e $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread -Db_lundef=false
 	@scripts/check.sh $(BUILD)-tsan quick -- $(sanitized)
+
+# The suites that need no programs of this machine's under qemu-user, and Debian's programs in guests with its arm64 kernels.
+arm = $(abspath $(BUILD)-aarch64)
+check-aarch64:
+	-@scripts/setup.sh aarch64
+	@tests/interop/arm64.sh $(arm)/guests
+	@[ -e $(arm)/build.ninja ] || { echo "[binaries]"; echo "exe_wrapper = ['$(arm)/guests/qemu-aarch64']"; } >$(arm)/guests/machine.ini
+	@[ -e $(arm)/build.ninja ] || meson setup $(arm) --cross-file cross/aarch64-linux-gnu.ini --cross-file $(arm)/guests/machine.ini \
+		-Disal=$$(scripts/release.py $(arm) --isal aarch64)
+	@scripts/check.sh $(arm) quick
 
 # The prefix is written into the pkg-config files only, so setting it late is cheap.
 install: all

@@ -6,7 +6,9 @@ nothing but glibc 2.31 or newer and are used where they are unpacked: bin/verbat
 What is built sees the headers and libraries of Debian 11's glibc, and has ISA-L linked in. Both are downloaded (DOWNLOADS), and are what
 they were when this was written, by their SHA-256. The same commit and compiler give the same bytes.
 
-usage: release.py BUILD_DIR [ARCH...]     ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
+usage: release.py BUILD_DIR [--isal] [ARCH...]
+  ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
+  --isal: ISA-L alone, for builds by hand; where it is, is printed.
 """
 import gzip
 import hashlib
@@ -153,14 +155,19 @@ def archive(top, file, seconds):
                 tar.add(path, arcname=str(path.relative_to(top.parent)), recursive=False, filter=anonymous)
 
 
-def release(arch, folder, seconds):
-    version = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE).group(1)
+def make_needed(arch, folder):
+    """A fresh folder to work in, and there the sysroot and ISA-L with its licence."""
     cache, work = folder / "downloads", folder / arch
     shutil.rmtree(work, ignore_errors=True)
     cache.mkdir(parents=True, exist_ok=True)
     work.mkdir()
     sysroot = make_sysroot(arch, cache, work)
-    isal, isal_license = make_isal(arch, cache, work, sysroot)
+    return work, sysroot, *make_isal(arch, cache, work, sysroot)
+
+
+def release(arch, folder, seconds):
+    version = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE).group(1)
+    work, sysroot, isal, isal_license = make_needed(arch, folder)
     top = work / f"verbatim-{version}-linux-{arch}"
     build(arch, work, sysroot, isal, top)
     add_documents(top, isal_license)
@@ -174,10 +181,14 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve() / "release"
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", cwd=ROOT))
     os.environ["SOURCE_DATE_EPOCH"] = str(seconds)
-    for arch in sys.argv[2:] or [platform.machine()]:
+    wanted = [word for word in sys.argv[2:] if word != "--isal"] or [platform.machine()]
+    for arch in wanted:
         if arch not in DOWNLOADS:
             sys.exit(f"no release for {arch}: {', '.join(DOWNLOADS)}")
-        release(arch, folder, seconds)
+        if "--isal" in sys.argv:
+            print(make_needed(arch, folder)[2])
+        else:
+            release(arch, folder, seconds)
 
 
 if __name__ == "__main__":

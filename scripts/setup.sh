@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with
 # "bench" what `make bench` does, with "install" what `make check-install` does, with "release" what
-# `make release` does; and only what is missing. With nothing missing it needs neither root nor a network.
+# `make release` does, with "aarch64" what `make check-aarch64` does; and only what is missing. With nothing missing it needs neither root nor a network.
 # Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are skipped.
 # Others: the line that installs the equivalents is printed.
-# usage: setup.sh [tests | bench | install | release]
+# usage: setup.sh [tests | bench | install | release | aarch64]
 set -eu
 
-# package:probe, the package as Debian calls it, the probe a command or a file that shows that it
+# package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command or a file that shows that it
 # (or an equivalent) is there
 needed=(
 	meson:meson
@@ -84,7 +84,17 @@ for_release=(
 	binutils:readelf
 	gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
 )
+for_aarch64=(
+	"${for_release[@]}"
+	libcmocka-dev:arm64:/usr/lib/aarch64-linux-gnu/pkgconfig/cmocka.pc
+	qemu-user:qemu-aarch64
+	qemu-system-arm:qemu-system-aarch64
+	cpio:cpio
+	kmod:/usr/sbin/depmod
+	xz-utils:xz
+)
 case ${1:-} in
+aarch64) needed+=("${for_aarch64[@]}") ;;
 release) needed+=("${for_release[@]}") ;;
 install) needed+=("${for_install[@]}") ;;
 tests) needed+=("${for_tests[@]}") ;;
@@ -100,7 +110,7 @@ present() {
 
 missing=()
 for entry in "${needed[@]}"; do
-	present "${entry#*:}" || missing+=("${entry%%:*}")
+	present "${entry##*:}" || missing+=("${entry%:*}")
 done
 present gcc || present clang || missing+=(gcc)
 [[ ${#missing[@]} -gt 0 ]] || exit 0
@@ -168,6 +178,11 @@ sort_out() {
 	done
 }
 
+# Packages of another architecture are known once that is.
+if [[ ${missing[*]} == *:arm64* && $(dpkg --print-foreign-architectures) != *arm64* ]]; then
+	"${as_root[@]}" dpkg --add-architecture arm64
+	"${as_root[@]}" apt-get update -q
+fi
 sort_out
 if [[ ${#there[@]} -gt 0 ]] || ! compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null; then
 	"${as_root[@]}" apt-get update -q

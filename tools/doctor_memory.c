@@ -81,7 +81,7 @@ void check_userfaultfd(struct finding *f)
 		return;
 	}
 	if (fd >= 0) {
-		found(f, "userfaultfd cannot protect shared memory from writes: Linux 5.19 can");
+		found(f, "userfaultfd cannot protect shared memory from writes: Linux 5.19 can, on 64-bit ARM 6.10");
 		close(fd);
 	} else {
 		found(f, "userfaultfd of the full kind: %s (vm.unprivileged_userfaultfd is %ld)", strerror(err),

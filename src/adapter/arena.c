@@ -5,11 +5,16 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MIN_SHIFT = 6, MAX_SHIFT = 33, PIECE_SHIFT = 20 /* opened at a time */, PIECES = VB_ARENA_BYTES >> PIECE_SHIFT };
+#include "base/log.h"
+#include "host/memory.h"
+
+enum { MIN_SHIFT = 6, MAX_SHIFT = 33, PIECE_SHIFT = 20 /* opened at a time */, PIECES = VB_ARENA_MOST >> PIECE_SHIFT,
+       SHARES = 256 /* of the address space */, SPARE = 2 /* arenas for which there must be room */ };
 
 struct vb_arena_head *vb_arena;
 
 static int fd = -1;
+static uint64_t arena_bytes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t unused = VB_ARENA_HEAP;      /* the heap beyond it was never handed out, and is zero */
 static uint64_t free_blocks[MAX_SHIFT + 1]; /* per size the first free block; its first word is the offset of the next */
@@ -56,16 +61,34 @@ int vb_arena_open(uint64_t offset, size_t bytes)
 	return err;
 }
 
+static uint64_t share_of(uint64_t space)
+{
+	uint64_t bytes = VB_ARENA_MOST;
+	while (bytes > VB_ARENA_LEAST && bytes > space / SHARES)
+		bytes /= 2;
+	return bytes;
+}
+
+/* Others are not limited as this process may be. */
+void vb_arena_look_for_room(void)
+{
+	if (vb_links_are_refused() || vb_shm_has_room(SPARE * share_of(vb_address_space())))
+		return;
+	vb_explain("link", "no address space is left for the memory of further processes: connections to them take the wire");
+	vb_links_refuse();
+}
+
 static int start_locked(void)
 {
 	static bool hooked;
 	void *addr;
-	int err = vb_shm_create(VB_ARENA_BYTES, "verbatim", &fd, &addr);
+	arena_bytes = share_of(vb_address_limit());
+	int err = vb_shm_create(arena_bytes, "verbatim", &fd, &addr);
 	if (err)
 		return err;
 	err = open_piece_locked(addr, 0);
 	if (err) {
-		vb_shm_unmap(addr, VB_ARENA_BYTES);
+		vb_shm_unmap(addr, arena_bytes);
 		vb_fd_close(fd);
 		fd = -1;
 		return err;
@@ -111,6 +134,8 @@ int vb_arena_fd(void)
 	return fd;
 }
 
+uint64_t vb_arena_bytes(void) { return arena_bytes; }
+
 static unsigned size_shift(size_t bytes)
 {
 	unsigned shift = MIN_SHIFT;
@@ -127,7 +152,7 @@ static uint64_t take_locked(unsigned shift)
 		memset(vb_arena_at(offset), 0, 1ull << shift);
 		return offset;
 	}
-	if (VB_ARENA_BYTES - unused < (1ull << shift) || open_locked(unused, 1ull << shift))
+	if (arena_bytes - unused < (1ull << shift) || open_locked(unused, 1ull << shift))
 		return 0;
 	offset = unused;
 	unused += 1ull << shift;

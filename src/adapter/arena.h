@@ -10,6 +10,9 @@
  *
  * Only what is touched costs memory. Who looks through all writable memory of a process, as valgrind does for leaks, would touch all of
  * it: so its owner, too, can write only what it has opened. Offsets, never pointers, cross the process boundary.
+ *
+ * It has 16 GiB, or where that is little of the address space that processes have, a share of it: peers map all of it, and some hundred shall
+ * find room.
  */
 #ifndef VB_ADAPTER_ARENA_H
 #define VB_ADAPTER_ARENA_H
@@ -26,7 +29,8 @@
 #define VB_ARENA_KEYS  4096ull
 #define VB_ARENA_QPS   (VB_ARENA_KEYS + (uint64_t)VB_KEY_COUNT * VB_KEY_BYTES)
 #define VB_ARENA_HEAP  (VB_ARENA_QPS + (uint64_t)VB_ARENA_SLOTS * VB_SLOT_QPS * VB_QP_BLOCK)
-#define VB_ARENA_BYTES (16ull << 30)
+#define VB_ARENA_MOST  (16ull << 30)
+#define VB_ARENA_LEAST (512ull << 20)
 
 enum { VB_ASLEEP_LEADER = 1 }; /* a bit of asleep */
 
@@ -64,6 +68,10 @@ void vb_arena_revise(void);
 /* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
 bool vb_arena_is_made(void);
 int vb_arena_fd(void);
+/* What this process's has from beginning to end: VB_ARENA_LEAST to VB_ARENA_MOST. */
+uint64_t vb_arena_bytes(void);
+/* Unless there is room for further arenas of peers, this process takes the wire to those that it has no link to, and they do to it. */
+void vb_arena_look_for_room(void);
 
 /* Opens [offset, offset + bytes), a key's or a control block's place, for good. 0 or -ENOMEM. The head and blocks of the heap are open. */
 int vb_arena_open(uint64_t offset, size_t bytes);

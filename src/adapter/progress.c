@@ -23,7 +23,7 @@ enum {
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
 	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
 	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
-	ROUND_TICKS = VB_TICKS_US / 5, /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	ROUND_PER_US = 5,      /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
 	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
@@ -260,7 +260,7 @@ static bool is_round_due(void)
 	if (atomic_load_explicit(&fruitless, memory_order_relaxed) % CLOCK_EVERY)
 		return false;
 	uint64_t now = vb_ticks();
-	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < ROUND_TICKS)
+	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < vb_ticks_us() / ROUND_PER_US)
 		return false;
 	atomic_store_explicit(&round_ticks, now, memory_order_relaxed);
 	return true;
@@ -520,6 +520,7 @@ static int start_locked(void)
 	vb_loop_set_pass(pass);
 	vb_copy_allow_peers();
 	vb_touch_prepare();
+	vb_arena_look_for_room();
 	started = true;
 	vb_inspect_start();
 	return 0;

@@ -9,10 +9,10 @@
 #include "adapter/path.h"
 #include "adapter/peer.h"
 #include "base/log.h"
+#include "host/memory.h"
 #include "host/remap.h"
 
 enum {
-	PAGE = 4096,
 	MAX_SEGMENTS = 1024,
 	MAX_WANTS = 1024,
 	QUIESCE_NS = 2000000,      /* how long a slice waits for accesses in flight before it lets others work and tries again, */
@@ -255,8 +255,8 @@ static int begin_locked(uint32_t key, const struct vb_key *k, uintptr_t at, size
 static void pages_of(const struct vb_key *k, uintptr_t *at, uintptr_t *end)
 {
 	uint64_t va = atomic_load(&k->va), length = atomic_load(&k->length);
-	*at = va & ~(uint64_t)(PAGE - 1);
-	*end = (va + length + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	*at = va & ~(vb_page_bytes() - 1);
+	*end = vb_align_up(va + length, vb_page_bytes());
 }
 
 static void start_locked(uint32_t key)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It has no unit: VB_TICKS_US
- * is about a microsecond on current machines, within a factor of four.
+ * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It has no unit: vb_ticks_us
+ * of them are about a microsecond on current machines, within a factor of four.
  */
 #ifndef VB_TICKS_H
 #define VB_TICKS_H
@@ -9,13 +9,19 @@
 #include <stdint.h>
 
 #if defined(VB_TICKS_FAKE) /* where time does as it is told */
-enum { VB_TICKS_US = 1000 };
+static inline uint64_t vb_ticks_us(void) { return 1000; }
 uint64_t vb_ticks(void);
 #elif defined(__x86_64__) || defined(__i386__)
-enum { VB_TICKS_US = 2500 };
+static inline uint64_t vb_ticks_us(void) { return 2500; }
 static inline uint64_t vb_ticks(void) { return __builtin_ia32_rdtsc(); }
 #elif defined(__aarch64__)
-enum { VB_TICKS_US = 50 };
+/* 24 MHz on some processors, 1 GHz on others. */
+static inline uint64_t vb_ticks_us(void)
+{
+	uint64_t hertz;
+	__asm__("mrs %0, cntfrq_el0" : "=r"(hertz));
+	return hertz / 1000000;
+}
 static inline uint64_t vb_ticks(void)
 {
 	uint64_t ticks;
@@ -24,7 +30,7 @@ static inline uint64_t vb_ticks(void)
 }
 #else
 #include <time.h>
-enum { VB_TICKS_US = 1000 };
+static inline uint64_t vb_ticks_us(void) { return 1000; }
 static inline uint64_t vb_ticks(void)
 {
 	struct timespec t;

@@ -260,6 +260,9 @@ void vb_link_show_user(void);
 bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src);
 /* Is it a slot of a process of this user, who takes links from some? */
 VB_EXPORT bool vb_slot_is_of(uint32_t slot, uid_t user);
+/* From here on nobody gets a new link to this process, as with VERBATIM_LOCAL=off; those that there are stay. Not in a forked child. */
+void vb_links_refuse(void);
+bool vb_links_are_refused(void);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
@@ -294,6 +297,8 @@ int vb_visit_write(int memfd, const void *bytes, size_t n);
  * (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only. Unmapped in a forked child (see above).
  */
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
+/* Is so much address space left in one piece? */
+bool vb_shm_has_room(size_t bytes);
 /* Lets this process write to whole pages of it. 0 or -ENOMEM. */
 int vb_shm_open(void *addr, size_t bytes);
 /* Maps a peer's memfd read-only after checking that it is a memfd of exactly `bytes` that can't shrink. The caller keeps fd. */

@@ -124,12 +124,18 @@ static int accept_some(struct vb_door *door)
 	return 0;
 }
 
-/* Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. */
+/*
+ * Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. For good if links are refused and
+ * those that were waiting have been taken.
+ */
 static void door_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	struct vb_door *door = w->arg;
-	if (accept_some(door) < 0) {
+	int err = accept_some(door);
+	if (err < 0) {
 		vb_watch_stop(w);
+		if (err == -EINVAL)
+			return;
 		vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
 	}
 }

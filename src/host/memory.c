@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,6 +65,20 @@ int vb_file_map(int fd, uint64_t offset, size_t bytes, bool writable, void **add
 uint64_t vb_page_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The first stack, where the kernel has left this, is at the upper end. */
+uint64_t vb_address_space(void)
+{
+	uint64_t near_the_end = getauxval(AT_RANDOM);
+	return near_the_end ? UINT64_C(1) << (64 - __builtin_clzll(near_the_end)) : UINT64_C(1) << 47;
+}
+
+uint64_t vb_address_limit(void)
+{
+	struct rlimit limit;
+	uint64_t space = vb_address_space();
+	return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? space : vb_min_u64(limit.rlim_cur, space);
 }
 
 void vb_unmap(void *addr, size_t bytes)

@@ -15,6 +15,12 @@ int vb_mem_populate(const void *addr, size_t bytes, bool writable);
 /* Maps `bytes` of a file from a page boundary on. */
 int vb_file_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr);
 uint64_t vb_page_bytes(void);
+/*
+ * How much address space the kernel gives processes of this kind: 2^47 bytes on x86-64, from 2^36 to 2^48 on 64-bit ARM. And how much this
+ * one may use of it (RLIMIT_AS).
+ */
+uint64_t vb_address_space(void);
+uint64_t vb_address_limit(void);
 void vb_unmap(void *addr, size_t bytes);
 
 /* A descriptor that is good for being recognised, however it was duplicated; inherited by forked children as any. */

@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "host/kernel.h"
+#include "host/memory.h"
 #include "host/private.h"
 #include "host/vma.h"
 
-enum { PAGE = 4096, PAGEMAP_BATCH = 512, PAGES_HELD = 64 };
+enum { PAGEMAP_BATCH = 512, PAGES_HELD = 64 };
 #define PAGEMAP_POPULATED (3ull << 62) /* present or swapped */
 
 /* ---- system calls ---- */
@@ -136,7 +137,7 @@ enum vb_remap_way vb_remap_way(void)
 	if (self.uffd >= 0)
 		vb_fd_own(self.uffd);
 	vb_host_unlock();
-	self.way = sysconf(_SC_PAGESIZE) != PAGE ? VB_REMAP_NEVER : self.uffd >= 0 ? VB_REMAP_ANYTIME : VB_REMAP_ALONE;
+	self.way = self.uffd >= 0 ? VB_REMAP_ANYTIME : VB_REMAP_ALONE;
 	self.generation = vb_host_generation();
 	self.known = true;
 	return self.way;
@@ -151,15 +152,7 @@ static unsigned count_threads(void)
 
 bool vb_remap_may_now(void)
 {
-	switch (vb_remap_way()) {
-	case VB_REMAP_NEVER:
-		return false;
-	case VB_REMAP_ANYTIME:
-		return true;
-	case VB_REMAP_ALONE:
-		break;
-	}
-	return vb_loop_has_caller() && count_threads() == 2;
+	return vb_remap_way() == VB_REMAP_ANYTIME || (vb_loop_has_caller() && count_threads() == 2);
 }
 
 /* ---- the thread that waits ---- */
@@ -319,7 +312,7 @@ int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan)
 {
 	struct check c = { .at = at, .end = at + bytes, .plan = plan };
 	plan->pieces = plan->advice = 0;
-	if (!bytes || (at | bytes) % PAGE || at + bytes < at)
+	if (!bytes || (at | bytes) % vb_page_bytes() || at + bytes < at)
 		return -EINVAL;
 	if (is_spared(at, bytes))
 		return -EPERM;
@@ -391,12 +384,13 @@ int vb_remap_seal(int fd, bool writable)
 /* Of pages [first, first + n) from `from` on: the populated ones to the file. Holes stay holes. */
 static int copy_runs(const uint64_t *pagemap, size_t first, size_t n, const char *from, int fd, uint64_t offset)
 {
+	size_t page = vb_page_bytes();
 	for (size_t i = 0; i < n;) {
 		size_t run = 0;
 		while (i + run < n && (pagemap[i + run] & PAGEMAP_POPULATED))
 			run++;
-		size_t skipped = (first + i) * PAGE;
-		int err = run ? write_all(fd, from + skipped, run * PAGE, offset + skipped) : 0;
+		size_t skipped = (first + i) * page;
+		int err = run ? write_all(fd, from + skipped, run * page, offset + skipped) : 0;
 		if (err)
 			return err;
 		i += run ? run : 1;
@@ -409,10 +403,10 @@ static int copy_populated(const char *from, size_t bytes, int fd, uint64_t offse
 	static uint64_t pagemap[PAGEMAP_BATCH];
 	int map_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	int err = map_fd < 0 ? -errno : 0;
-	size_t pages = bytes / PAGE;
+	size_t page = vb_page_bytes(), pages = bytes / page;
 	for (size_t first = 0; !err && first < pages; first += PAGEMAP_BATCH) {
 		size_t n = pages - first < PAGEMAP_BATCH ? pages - first : PAGEMAP_BATCH;
-		err = read_all(map_fd, (char *)pagemap, n * sizeof(*pagemap), ((uintptr_t)from / PAGE + first) * sizeof(*pagemap));
+		err = read_all(map_fd, (char *)pagemap, n * sizeof(*pagemap), ((uintptr_t)from / page + first) * sizeof(*pagemap));
 		if (!err)
 			err = copy_runs(pagemap, first, n, from, fd, offset);
 	}

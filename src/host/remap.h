@@ -22,7 +22,7 @@
 
 #include "host/host.h"
 
-enum vb_remap_way { VB_REMAP_NEVER, VB_REMAP_ALONE, VB_REMAP_ANYTIME };
+enum vb_remap_way { VB_REMAP_ALONE, VB_REMAP_ANYTIME };
 
 /* What this process can do; found out at the first call. */
 enum vb_remap_way vb_remap_way(void);

@@ -139,6 +139,15 @@ close_fd:
 	return err;
 }
 
+bool vb_shm_has_room(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return false;
+	munmap(p, bytes);
+	return true;
+}
+
 int vb_shm_open(void *addr, size_t bytes)
 {
 	return mprotect(addr, bytes, PROT_READ | PROT_WRITE) < 0 ? -errno : 0;

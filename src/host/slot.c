@@ -26,6 +26,7 @@ struct slot {
 
 static struct slot slots[MAX_SLOTS];
 static unsigned slot_count;
+static atomic_bool links_are_refused; /* written under the host lock */
 static _Atomic uint64_t mine[VB_SLOT_COUNT / 64];
 static atomic_int inboxes[VB_SLOT_COUNT]; /* of slots that are this process's, descriptors and 1; else 0 */
 static _Atomic uint32_t first_slot;
@@ -70,6 +71,8 @@ uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes)
 
 /* ---- taking ---- */
 
+static bool takes_links(void) { return !vb_local_is_off() && !vb_links_are_refused(); }
+
 static void inbox_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	vb_inbox_receive(w->fd, NULL, NULL);
@@ -93,7 +96,7 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	struct vb_name name = vb_name_of_inbox(number), links = vb_name_of_link(number);
 	int err = vb_inbox_open_locked(&name, false, &s->inbox.fd);
 	if (!err)
-		err = vb_door_open_locked(&s->links, &links, !vb_local_is_off());
+		err = vb_door_open_locked(&s->links, &links, takes_links());
 	if (err)
 		slot_close_locked(s);
 	return err;
@@ -109,7 +112,7 @@ static void slot_leave(struct slot *s)
 static int slot_serve(struct slot *s)
 {
 	int err = vb_watch_start(&s->inbox, EPOLLIN);
-	if (!err && !vb_local_is_off())
+	if (!err && takes_links())
 		err = vb_watch_start(&s->links.watch, EPOLLIN);
 	if (err) {
 		slot_leave(s);
@@ -180,9 +183,21 @@ void vb_link_show_user(void)
 		return;
 	vb_host_lock();
 	atomic_store(&shown_user, user);
-	for (unsigned i = 0; i < slot_count && !vb_local_is_off(); i++)
+	for (unsigned i = 0; i < slot_count && takes_links(); i++)
 		vb_door_listen_again(&slots[i].links);
 	vb_visits_show_user_locked();
+	vb_host_unlock();
+}
+
+bool vb_links_are_refused(void) { return atomic_load(&links_are_refused); }
+
+/* The names stay taken, as no other process shall have them. */
+void vb_links_refuse(void)
+{
+	vb_host_lock();
+	if (!atomic_exchange(&links_are_refused, true))
+		for (unsigned i = 0; i < slot_count; i++)
+			shutdown(slots[i].links.watch.fd, SHUT_RDWR);
 	vb_host_unlock();
 }
 
@@ -224,6 +239,7 @@ void vb_slot_forget(void)
 	vb_visits_forget();
 	while (slot_count)
 		atomic_store(&inboxes[slots[--slot_count].number], 0);
+	atomic_store(&links_are_refused, false);
 	atomic_store(&first_slot, 0);
 	for (size_t i = 0; i < VB_ARRAY_LEN(mine); i++)
 		atomic_store(&mine[i], 0);

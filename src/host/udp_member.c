@@ -16,15 +16,17 @@ static size_t membership_count, membership_room;
 static bool is_ipv4(const struct membership *m) { return IN6_IS_ADDR_V4MAPPED(&m->group); }
 
 /* While another user has the port there is nothing to join with: that is done when the socket opens. */
-static int change(int option, const struct membership *m)
+static int change(bool joins, const struct membership *m)
 {
 	union vb_udp_address address = vb_udp_address(&m->group, is_ipv4(m), 0);
-	struct group_req request = { .gr_interface = m->ifindex };
+	struct ip_mreqn v4 = { .imr_multiaddr = address.v4.sin_addr, .imr_ifindex = (int)m->ifindex };
+	struct ipv6_mreq v6 = { .ipv6mr_multiaddr = m->group, .ipv6mr_interface = m->ifindex };
 	int fd = vb_udp_receiver(is_ipv4(m));
 	if (fd < 0)
 		return fd == -EADDRINUSE ? 0 : fd;
-	memcpy(&request.gr_group, &address, sizeof address);
-	return setsockopt(fd, is_ipv4(m) ? IPPROTO_IP : IPPROTO_IPV6, option, &request, sizeof request) < 0 ? -errno : 0;
+	int err = is_ipv4(m) ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4, sizeof v4) :
+			       setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6, sizeof v6);
+	return err < 0 ? -errno : 0;
 }
 
 static struct membership *find_locked(const struct in6_addr *group, unsigned ifindex)
@@ -57,7 +59,7 @@ static int join_locked(const struct in6_addr *group, unsigned ifindex)
 	}
 	int err = reserve_locked();
 	if (!err)
-		err = change(MCAST_JOIN_GROUP, &fresh);
+		err = change(true, &fresh);
 	if (!err)
 		memberships[membership_count++] = fresh;
 	return err;
@@ -76,7 +78,7 @@ void vb_udp_leave(const struct in6_addr *group, unsigned ifindex)
 	vb_host_lock();
 	struct membership *m = find_locked(group, ifindex);
 	if (m && --m->count == 0) {
-		change(MCAST_LEAVE_GROUP, m);
+		change(false, m);
 		*m = memberships[--membership_count];
 	}
 	vb_host_unlock();
@@ -86,7 +88,7 @@ void vb_udp_rejoin_locked(bool ipv4)
 {
 	for (size_t i = 0; i < membership_count; i++)
 		if (is_ipv4(&memberships[i]) == ipv4)
-			change(MCAST_JOIN_GROUP, &memberships[i]);
+			change(true, &memberships[i]);
 }
 
 void vb_udp_member_forget(void) { membership_count = 0; }

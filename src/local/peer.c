@@ -90,7 +90,7 @@ void vb_peer_put(struct vb_peer *p)
 	vb_mapped_close(p);
 	vb_mail_close(p);
 	if (p->arena && p != self)
-		vb_shm_unmap(p->arena, VB_ARENA_BYTES);
+		vb_shm_unmap(p->arena, p->arena_bytes);
 	if (p->fd >= 0)
 		vb_fd_close(p->fd);
 	vb_fd_close(p->eventfd);
@@ -134,7 +134,7 @@ static int send_hello(struct vb_peer *p)
 		.first_slot = vb_slot_first(),
 		.nonce = vb_arena->nonce,
 		.bells = (uint64_t)((char *)p->out - (char *)vb_arena),
-		.arena_bytes = VB_ARENA_BYTES,
+		.arena_bytes = vb_arena_bytes(),
 		.arena_address = (uintptr_t)vb_arena,
 	};
 	int fds[3] = { vb_arena_fd(), vb_loop_eventfd(), vb_loop_waiter_eventfd() };
@@ -143,7 +143,7 @@ static int send_hello(struct vb_peer *p)
 
 const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t bytes)
 {
-	if (offset < VB_ARENA_HEAP || offset > VB_ARENA_BYTES || bytes > VB_ARENA_BYTES - offset || offset % VB_CACHE_LINE)
+	if (offset < VB_ARENA_HEAP || offset > p->arena_bytes || bytes > p->arena_bytes - offset || offset % VB_CACHE_LINE)
 		return NULL;
 	return (const char *)p->arena + offset;
 }
@@ -162,14 +162,15 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
 	const void *arena;
-	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != VB_LINK_VERSION || h->arena_bytes != VB_ARENA_BYTES || nfds != 3 ||
-	    !vb_link_is_eventfd(fds[1]) || !vb_link_is_eventfd(fds[2]))
+	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != VB_LINK_VERSION || nfds != 3 || h->arena_bytes < VB_ARENA_LEAST ||
+	    h->arena_bytes > VB_ARENA_MOST || !vb_link_is_eventfd(fds[1]) || !vb_link_is_eventfd(fds[2]))
 		return -EPROTO;
-	int err = vb_shm_map_peer(fds[0], VB_ARENA_BYTES, &arena);
+	int err = vb_shm_map_peer(fds[0], h->arena_bytes, &arena);
 	if (err)
 		return err;
 	p->hello_seen = true;
 	p->arena = arena;
+	p->arena_bytes = h->arena_bytes;
 	p->nonce = h->nonce;
 	p->eventfd = fds[1];
 	p->waiter_eventfd = fds[2];
@@ -185,6 +186,7 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	if (!by_slot[h->first_slot])
 		by_slot[h->first_slot] = p;
 	pthread_mutex_unlock(&peers_lock);
+	vb_arena_look_for_room(); /* this peer is known by then */
 	p->copy = !forced_to_link() && try_copy(p, h) ? VB_COPY_PROCESS_VM : VB_COPY_LINK;
 	struct ready r = { VB_LINK_MAGIC, p->copy == VB_COPY_PROCESS_VM, 0 };
 	return vb_link_send(p->fd, &r, sizeof(r), NULL, 0);
@@ -413,6 +415,7 @@ static struct vb_peer *self_locked(void)
 	if (!p)
 		return NULL;
 	p->arena = vb_arena;
+	p->arena_bytes = vb_arena_bytes();
 	p->nonce = vb_arena->nonce;
 	p->in = p->out;
 	p->copy = forced_to_link() ? VB_COPY_LINK : forced_to_process_vm() ? VB_COPY_PROCESS_VM : VB_COPY_SAME;
@@ -478,7 +481,7 @@ static int find_locked(uint32_t slot, int tries, struct vb_peer **peer)
 	if (vb_slot_is_mine(slot))
 		return (*peer = self_locked()) ? 0 : -ENOMEM;
 	*peer = known_locked(slot);
-	return *peer ? 0 : connect_locked(slot, tries, peer);
+	return *peer ? 0 : vb_links_are_refused() ? -ECONNREFUSED : connect_locked(slot, tries, peer);
 }
 
 static int get_locked(uint32_t slot, int tries, struct vb_peer **peer)

@@ -37,6 +37,7 @@ struct vb_peer {
 	int fd;                          /* the link; -1: this process itself */
 	int eventfd, waiter_eventfd;     /* to ring: its progress thread, or the thread that leads; -1 until UP */
 	const struct vb_arena_head *arena;
+	uint64_t arena_bytes;
 	uint64_t nonce;
 	struct vb_shm_bells *out;        /* in our arena */
 	const struct vb_shm_bells *in;   /* in theirs */

@@ -386,7 +386,10 @@ static void end_receive(struct connection *c)
 	vb_execution_end_receive(&c->execution, status_of_receive(c));
 }
 
-/* The responder has ended the session: says so, and completes the receive that it had. The event if that does not tell it, or -1. */
+/*
+ * The responder has ended the session: says so. A receive that was at fault ends when the queue pair stops, in the error state. The event
+ * if that receive does not tell it, or -1.
+ */
 static int note_refusal(struct connection *c)
 {
 	const struct vb_qp *qp = c->qp;
@@ -399,7 +402,6 @@ static int note_refusal(struct connection *c)
 			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
-	end_receive(c);
 	return told || !refusal ? -1 : refusal->event;
 }
 
@@ -409,7 +411,7 @@ static bool may_respond(const struct connection *c)
 	return vb_qp_listens(c->qp) || (c->responder.broken && atomic_load(&c->qp->state) == IBV_QPS_ERR);
 }
 
-/* True, once: the responder has refused a request for good. Its NAK has been sent: who sees the completion soon sees the error state. */
+/* True, once: the responder has refused a request for good. Its NAK has been sent. */
 static bool refuses(struct connection *c, int *event)
 {
 	if (vb_likely(!c->responder.broken) || c->has_refused)

@@ -10,14 +10,14 @@
 #include "adapter/peer.h"
 #include "rsocket/rs.h"
 
-enum { BATCH = 16, PAGE_BYTES = 4096 };
+enum { BATCH = 16 };
 
 /* ---- memory ---- */
 
 /* Whole pages, zero, not there before they are used. NULL: ENOMEM. */
 static void *map_pages(size_t *bytes)
 {
-	*bytes = vb_align_up(*bytes, PAGE_BYTES);
+	*bytes = vb_align_up(*bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 	void *at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return at == MAP_FAILED ? NULL : at;
 }

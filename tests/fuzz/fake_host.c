@@ -79,7 +79,7 @@ uint64_t vb_ticks(void)
 {
 	static uint64_t ticks;
 
-	return ticks += VB_TICKS_US;
+	return ticks += vb_ticks_us();
 }
 
 void vb_timer_cancel(struct vb_timer *t)
@@ -474,7 +474,7 @@ void fake_link_hello(void)
 {
 	const struct vb_arena_head *head = (const void *)fake_arena;
 	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = VB_LINK_VERSION, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
-		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_BYTES, .arena_address = FAKE_ARENA };
+		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_MOST, .arena_address = FAKE_ARENA };
 
 	fake_link_message(&hello, sizeof(hello), 3);
 }
@@ -492,7 +492,7 @@ int vb_shm_open(void *addr, size_t bytes) { return 0; }
 
 int vb_shm_map_peer(int fd, size_t bytes, const void **addr)
 {
-	if (fd != ARENA_FD || bytes != VB_ARENA_BYTES)
+	if (fd != ARENA_FD || bytes != VB_ARENA_MOST)
 		return -EINVAL;
 	*addr = fake_arena_seen;
 	return 0;
@@ -509,6 +509,12 @@ void vb_shm_unmap(const void *addr, size_t bytes) { must(addr == fake_arena_seen
 
 /* ---- moving pages: there are none that could be ---- */
 
+uint64_t vb_page_bytes(void) { return 4096; }
+uint64_t vb_address_space(void) { return UINT64_C(1) << 47; }
+uint64_t vb_address_limit(void) { return UINT64_C(1) << 47; }
+bool vb_shm_has_room(size_t bytes) { return true; }
+void vb_links_refuse(void) { }
+bool vb_links_are_refused(void) { return false; }
 enum vb_remap_way vb_remap_way(void) { return VB_REMAP_ANYTIME; }
 void vb_remap_spare_caller(void) { }
 bool vb_remap_may_now(void) { return true; }
@@ -678,9 +684,9 @@ static void map_arena(void)
 {
 	int fd = memfd_create("peer", MFD_CLOEXEC);
 
-	must(fd >= 0 && ftruncate(fd, (off_t)VB_ARENA_BYTES) == 0);
-	fake_arena = mmap(NULL, VB_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	fake_arena_seen = mmap(NULL, VB_ARENA_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	must(fd >= 0 && ftruncate(fd, (off_t)VB_ARENA_MOST) == 0);
+	fake_arena = mmap(NULL, VB_ARENA_MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	fake_arena_seen = mmap(NULL, VB_ARENA_MOST, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	must(fake_arena != MAP_FAILED && fake_arena_seen != MAP_FAILED);
 	close(fd);
 }

@@ -235,7 +235,7 @@ static uint64_t some_value(void)
 	case 2: return (uint64_t)take32(w.in) << 32 | take32(w.in);
 	case 3: return UINT64_MAX - take(w.in);
 	case 4: return VB_ARENA_HEAP + take(w.in) * 4096u;
-	case 5: return VB_ARENA_BYTES - take(w.in) * 64u;
+	case 5: return VB_ARENA_MOST - take(w.in) * 64u;
 	case 6: return (uint64_t)1 << kind / 8 * 2;
 	}
 	return epoch() << 8 | take(w.in);
@@ -311,7 +311,7 @@ static void interrupt(void)
 	void __sanitizer_cov_load##bytes(const uint8_t *address);                                       \
 	UNTRACED void __sanitizer_cov_load##bytes(const uint8_t *address)                               \
 	{                                                                                               \
-		if (w.loads && address >= fake_arena_seen && address < fake_arena_seen + VB_ARENA_BYTES && \
+		if (w.loads && address >= fake_arena_seen && address < fake_arena_seen + VB_ARENA_MOST && \
 		    --w.loads == 0)                                                                     \
 			interrupt();                                                                    \
 	}

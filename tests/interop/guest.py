@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A guest with Debian's stock kernel and its rdma_rxe, on the tap device of a host of tests/net.
+"""A guest with a stock kernel of Debian's, on the tap device of a host of tests/net: one of this machine's kind with the kernel's rdma_rxe, or
+an arm64 one, for verbatim itself.
 
             ┌ host a, a namespace ┐          ┌ guest, in qemu ──────────────┐
             │ verbatim      eth0 ═╪══ tap ═══╪═ eth0  rxe0 (rdma_rxe)       │
@@ -8,8 +9,8 @@
             └─────────────────────┘          └──────────────────────────────┘
 
 The processor is emulated, unless another accelerator is asked for: no module and no virtualisation of this machine is used. The
-guest's root is this machine's, read-only, with a layer of memory over it, so nothing is installed anywhere and nothing is left.
-Its end is that of this process. kernel.sh prepares what it boots.
+guest's root is this machine's, or for arm64 a folder of it, read-only, with a layer of memory over it, so nothing is installed anywhere
+and nothing is left. Its end is that of this process. kernel.sh prepares what it boots, arm64_root.sh the folder.
 """
 import dataclasses
 import json
@@ -34,17 +35,30 @@ class GuestFailure(Exception):
     """The guest died, or does not answer."""
 
 
-def prepare(directory):
-    """The kernel and the ramdisk, in a directory of the build tree."""
-    for program in ("qemu-system-x86_64", "busybox", "cpio", "depmod", "apt-get"):
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What is emulated: the command, with the machine and its processor, and where that one's kernel says what it does."""
+    qemu: tuple
+    console: str
+
+
+PC = Machine(("qemu-system-x86_64", "-M", "q35", "-cpu", "max"), "ttyS0")
+ARM64 = Machine(("qemu-system-aarch64", "-M", "virt", "-cpu", "neoverse-n1"), "ttyAMA0")
+
+
+def prepare(directory, machine=PC):
+    """What it boots, in a directory of the build tree: for PC a kernel and a ramdisk, for ARM64 what arm64.sh says."""
+    for program in (machine.qemu[0], "cpio", "depmod", "apt-get", *(("busybox",) if machine is PC else ("xz",))):
         run("sh", "-c", f"command -v {program}")
-    run(os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernel.sh"), directory)
+    script = "kernel.sh" if machine is PC else "arm64.sh"
+    run(os.path.join(os.path.dirname(os.path.abspath(__file__)), script), directory)
 
 
 class Guest:
     """A guest that boots; set_up() waits for it. Its cable ends in a tap device of `host`; `number` is its last byte of addresses."""
 
-    def __init__(self, directory, host, tap, number=2, accelerator=EMULATED):
+    def __init__(self, directory, host, tap, number=2, accelerator=EMULATED, machine=PC):
+        self.machine = machine
         self.v4, self.v6 = f"10.77.1.{number}", f"fd77:1::{number}"
         self.mac = MAC.format(number)
         self.console = os.path.join(directory, f"console{number}.log")
@@ -56,10 +70,10 @@ class Guest:
         ours, theirs = socket.socketpair()
         fd = theirs.fileno()
         self.qemu = host.popen([
-            "qemu-system-x86_64", "-M", "q35", "-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB),
+            *self.machine.qemu, "-accel", accelerator, "-smp", "2", "-m", str(MEMORY_MIB),
             "-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-serial", f"file:{self.console}",
             "-kernel", kernel, "-initrd", os.path.join(directory, "initrd.img"),
-            "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
+            "-append", f"console={self.machine.console} panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
             "-virtfs", "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-serial", "-chardev", f"socket,id=control,fd={fd}", "-device", "virtserialport,chardev=control",
             "-netdev", f"tap,id=cable,ifname={tap},script=no,downscript=no",
@@ -69,6 +83,12 @@ class Guest:
         self.answers = ours.makefile("rb")
 
     def set_up(self):
+        self.set_up_network()
+        for module in ("ib_uverbs", "rdma_ucm"):
+            self.run("modprobe", module)
+        self.start_rxe()
+
+    def set_up_network(self):
         self.call("run", ["true"], limit_s=BOOT_LIMIT_S)
         self.run("sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad; ulimit -c 0")
         self.run("ip", "link", "set", "lo", "up")
@@ -76,9 +96,6 @@ class Guest:
         self.run("ip", "link", "set", "eth0", "up")
         self.run("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
         self.run("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
-        for module in ("ib_uverbs", "rdma_ucm"):
-            self.run("modprobe", module)
-        self.start_rxe()
 
     def start_rxe(self):
         self.run("modprobe", "rdma_rxe")
@@ -108,8 +125,8 @@ class Guest:
         with open(self.console, encoding="utf-8", errors="replace") as console:
             return "console: " + " | ".join(console.read().splitlines()[-12:])
 
-    def run(self, *command):
-        status, output = self.call("run", command)
+    def run(self, *command, limit_s=60):
+        status, output = self.call("run", command, limit_s, limit_s=limit_s + ANSWER_LIMIT_S)
         if status:
             raise GuestFailure(f"{' '.join(command)}: {output.strip()}")
         return output

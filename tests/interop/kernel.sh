@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Fetches Debian's stock kernel and makes the initial ramdisk of the guest from it, all in one directory:
+# Fetches a stock kernel of Debian's and makes the initial ramdisk of the guest from it, all in one directory:
 #
 #   kernel/boot/vmlinuz-VERSION, kernel/lib/modules/VERSION    the package, unpacked, nothing of it installed
 #   initrd.img                                                 mounts what guest_init.sh names and goes on there
@@ -8,9 +8,14 @@
 #
 # Nothing is done twice: the package is fetched once, the ramdisk is made anew if this script has changed since.
 #
-# usage: kernel.sh DIRECTORY (an absolute path; the guest finds its modules there)
+# usage: kernel.sh DIRECTORY [PACKAGE [ROOT]]
+#   DIRECTORY  an absolute path; the guest finds its modules there
+#   PACKAGE    the one that stands for the newest kernel of a kind: linux-image-amd64 if not said
+#   ROOT       the folder that becomes the guest's root, with a busybox: this machine's if not said
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+kind=${2:-linux-image-amd64}
+root=${3:-}
 mkdir -p "$1"
 cd "$1"
 
@@ -18,11 +23,11 @@ cd "$1"
 modules=(virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net
 	virtio_console netfs fscache 9pnet 9p 9pnet_virtio overlay)
 
-# The one package that linux-image-amd64 stands for, into fetched/.
+# The one package that the kind stands for, into fetched/.
 download() {
 	local package
-	package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
-	[[ $package ]] || { echo "apt knows no linux-image-amd64" >&2; return 1; }
+	package=$(apt-cache depends "$kind" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
+	[[ $package ]] || { echo "apt knows no $kind" >&2; return 1; }
 	(cd fetched && apt-get download -q -q "$package")
 }
 
@@ -33,6 +38,7 @@ fetch() {
 	download || { apt-get update -q -q && download; }
 	dpkg-deb -x fetched/linux-image-*.deb unpacked
 	rm -r fetched
+	[[ -e unpacked/lib ]] || ln -s usr/lib unpacked/lib
 	depmod -b unpacked "$(ls unpacked/lib/modules)"
 	mv unpacked kernel
 }
@@ -41,20 +47,23 @@ ramdisk() {
 	local version=$1 name file
 	rm -rf ramdisk
 	mkdir -p ramdisk/{bin,dev,proc,sys,mnt,modules}
-	cp "$(command -v busybox)" ramdisk/bin/
+	if [[ $root ]]; then cp "$root/bin/busybox" ramdisk/bin/; else cp "$(command -v busybox)" ramdisk/bin/; fi
 	for name in sh mount mkdir insmod cat chroot ln; do
 		ln -s busybox "ramdisk/bin/$name"
 	done
 	for name in "${modules[@]}"; do
-		file=$(find "kernel/lib/modules/$version" -name "$name.ko" -print -quit)
-		[[ -z $file ]] || cp "$file" "ramdisk/modules/"   # built into some kernels
+		file=$(find "kernel/lib/modules/$version" -name "$name.ko*" -print -quit)
+		case $file in # none: built into some kernels
+		*.xz) xz -dc "$file" >"ramdisk/modules/$name.ko" ;;
+		*.ko) cp "$file" ramdisk/modules/ ;;
+		esac
 	done
 	for name in "${modules[@]}"; do
 		[[ ! -e ramdisk/modules/$name.ko ]] || echo "$name.ko"
 	done >ramdisk/modules/order
 	{
 		echo "#!/bin/sh"
-		echo "modules=$PWD/kernel/lib/modules/$version here=$here"
+		echo "modules=$PWD/kernel/lib/modules/$version here=$here base=$root shown='${root:+${here%/tests/*} $PWD}'"
 		cat "$here/guest_init.sh"
 	} >ramdisk/init
 	chmod +x ramdisk/init

@@ -7,7 +7,7 @@
 
 #include "host/host.h"
 
-enum { AREA = 1 << 20, NO_OTHER_USER = 2 };
+enum { AREA = 1 << 20, HOLE = 1 << 16 /* whole pages of any size */, NO_OTHER_USER = 2 };
 
 /* Private memory: after the fork each process has its own at the same address. The page behind it is not mapped. */
 static uint8_t *area;
@@ -42,8 +42,8 @@ static struct child peer;
 
 static int start(void **state)
 {
-	area = mmap(NULL, AREA + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	munmap(area + AREA, 4096);
+	area = mmap(NULL, AREA + HOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(area + AREA, HOLE);
 	peer = child_start(hold_area);
 	return hear(peer.sock) != 1;
 }
@@ -143,14 +143,14 @@ static void copy__ends_with_the_shorter_list(void **state)
 
 static void copy__stops_at_unmapped_memory(void **state)
 {
-	static uint8_t local[3 * 4096];
-	struct iovec here = { local, sizeof local }, there = { area + AREA - 4096, 3 * 4096 };
+	static uint8_t local[3 * HOLE];
+	struct iovec here = { local, sizeof local }, there = { area + AREA - HOLE, 3 * HOLE };
 	size_t done;
 
 	SKIP_IF_FORBIDDEN();
 	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
-	assert_true(done <= 4096);
-	assert_memory_equal(local, area + AREA - 4096, done);
+	assert_true(done <= HOLE);
+	assert_memory_equal(local, area + AREA - HOLE, done);
 	assert_int_equal(vb_copy_to_peer(peer.pid, &there, 1, &here, 1, NULL, &done), -EFAULT); /* here it ends there, too */
 	there = (struct iovec){ NULL, 8 };
 	assert_int_equal(vb_copy_to_peer(peer.pid, &here, 1, &there, 1, NULL, &done), -EFAULT);
@@ -160,10 +160,10 @@ static void copy__stops_at_unmapped_memory(void **state)
 static void copy__of_a_dead_process_fails(void **state)
 {
 	struct iovec iov = { area, 16 };
-	struct child c = child_start(hold_area);
 	size_t done;
 
 	SKIP_IF_FORBIDDEN();
+	struct child c = child_start(hold_area);
 	assert_int_equal(hear(c.sock), 1);
 	child_kill(&c);
 	assert_int_equal(vb_copy_from_peer(c.pid, &iov, 1, &iov, 1, &done), -ESRCH);

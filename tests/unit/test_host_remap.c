@@ -19,23 +19,20 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
+enum { PAGES = 64 };
+#define PAGE  ((size_t)sysconf(_SC_PAGESIZE))
+#define BYTES (PAGES * PAGE)
 
 static void call_may_now(void *arg)
 {
 	*(bool *)arg = vb_remap_may_now();
 }
 
-/* An ordinary user's program must have one thread; ThreadSanitizer adds another. */
-static int start(void **state)
+/* An ordinary user's program must have one thread; ThreadSanitizer and emulators add others. */
+static bool can_move(void)
 {
-	bool may;
-	int err = vb_host_get();
-	if (!err)
-		err = vb_loop_call(call_may_now, &may);
-	if (!err && !may)
-		exit(77);
-	return err;
+	bool may = false;
+	return vb_host_get() == 0 && vb_loop_call(call_may_now, &may) == 0 && may;
 }
 
 static uint8_t *map(size_t bytes)
@@ -206,7 +203,7 @@ static void remap__holes_stay_holes(void **state)
 
 static void remap__refuses_what_is_not_plain_memory(void **state)
 {
-	uint8_t *p = map(BYTES), stack[3 * PAGE];
+	uint8_t *p = map(BYTES), stack[3 * 65536];
 	int fd = memfd_create("test", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(fd, BYTES), 0);
 	uintptr_t in_stack = ((uintptr_t)stack + PAGE) & ~(uintptr_t)(PAGE - 1);
@@ -342,7 +339,8 @@ static void remap__a_child_gets_copies(void **state)
 
 /* ---- beside other threads ---- */
 
-enum { MOVES = 200, COUNTERS = BYTES / 8 };
+enum { MOVES = 200 };
+#define COUNTERS (BYTES / 8)
 
 static struct {
 	_Atomic(uint64_t) *words;
@@ -371,7 +369,7 @@ static void *read_files(void *arg)
 	uint8_t *at = (uint8_t *)&beside.words[COUNTERS / 2];
 	while (!atomic_load(&beside.stop)) {
 		memset(at, 1, BYTES / 2);
-		wrong += pread(beside.zero, at, BYTES / 2, 0) != BYTES / 2;
+		wrong += pread(beside.zero, at, BYTES / 2, 0) != (ssize_t)(BYTES / 2);
 		for (size_t i = 0; i < BYTES / 2; i += 61)
 			wrong += at[i] != 0;
 	}
@@ -382,7 +380,7 @@ static void *read_files(void *arg)
 static void *look(void *arg)
 {
 	uint64_t refusals = 0;
-	for (size_t at = 0; !atomic_load(&beside.stop); at = (at + 4096) % BYTES) {
+	for (size_t at = 0; !atomic_load(&beside.stop); at = (at + PAGE) % BYTES) {
 		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, true) != 0;
 		refusals += vb_mem_check((uint8_t *)beside.words + at, 8, false) != 0;
 	}
@@ -470,5 +468,9 @@ int main(void)
 		cmocka_unit_test(remap__spares_the_storage_of_who_waits),
 		cmocka_unit_test(remap__threads_that_use_the_memory_lose_nothing),
 	};
-	return cmocka_run_group_tests(tests, start, NULL);
+	if (!can_move()) {
+		printf("1..0 # SKIP no userfaultfd of the full kind here, and this process has other threads than its own\n");
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

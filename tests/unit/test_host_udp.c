@@ -4,6 +4,7 @@
 #include "netns.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/ethernet.h>
@@ -187,6 +188,8 @@ static void send__says_in_what_it_differs(void **state)
 static void send__ipv6_arrives_with_its_addressing(void **state)
 {
 	send_one("::1", "::1");
+	if (!kernel_tells_flow_labels())
+		SKIP(NO_FLOW_LABELS);
 	assert_int_equal(got.last.addr.flow_label, 0x12345);
 }
 
@@ -457,14 +460,15 @@ static int tap(const char *name)
 }
 
 /* Makes the kernel cut segments before they go out, as for a network card that computes no checksums. */
-static void cut_early(const char *name)
+static bool cut_early(const char *name)
 {
 	struct ethtool_value off = { .cmd = ETHTOOL_STXCSUM };
 	struct ifreq r = { .ifr_data = (void *)&off };
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", name);
-	assert_int_equal(ioctl(s, SIOCETHTOOL, &r), 0);
+	bool cuts = ioctl(s, SIOCETHTOOL, &r) == 0;
 	close(s);
+	return cuts;
 }
 
 static void expect_packet(int tapped, unsigned identification, size_t payload)
@@ -486,11 +490,15 @@ static void send__sets_df_and_counts_identification_from_0(void **state)
 		SKIP("an Ethernet cannot be made here");
 	struct vb_inbox_addr a = flow("10.9.0.1", "239.1.2.3", 0xc123);
 	int tapped = tap("other");
-	cut_early("wire");
+	if (!cut_early("wire"))
+		SKIP("an interface cannot be told to compute no checksums here");
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(1, 100), 100, 100), 0);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000), 0);
+	int err = vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000);
+	if (err == -EOPNOTSUPP)
+		SKIP("this kernel cuts no segments for an interface without checksums, as before Linux 6.11");
+	assert_int_equal(err, 0);
+	assert_int_equal(vb_udp_send(&a, if_nametoindex("wire"), numbered(5, 1000), 4500, 1000), 0);
 	for (unsigned i = 0; i < 3; i++)
 		expect_packet(tapped, 0, 100);
 	for (unsigned i = 0; i < 10; i++)
@@ -849,6 +857,8 @@ static void steering_world(int sock)
 
 static void steering__is_learned_whoever_comes_and_goes(void **state)
 {
+	if (!kernel_steers())
+		SKIP(NO_STEERING);
 	struct child c = child_start(steering_world);
 	assert_int_equal(hear(c.sock), UINT64_MAX);
 	assert_int_equal(child_end(&c), 0);

@@ -4,12 +4,20 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 
 #include "adapter/path.h"
 #include "adapter/progress.h"
 
-enum { LOCAL = 1, WIRE };
+enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };
+#define GIBIBYTE (1ull << 30)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SKIP_IF_SANITIZED() SKIP("sanitizers take more address space than that")
+#else
+#define SKIP_IF_SANITIZED() ((void)0)
+#endif
 
 static bool claims_all(const struct vb_qp *qp) { return true; }
 static bool claims_a_type(const struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
@@ -111,14 +119,41 @@ static void become_another_user_later(int sock)
 	be_a_peer(sock);
 }
 
+/* What a child inherits counts, too. */
+static rlim_t address_space_in_use(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+	CHILD_CHECK(f && fscanf(f, "%lu", &pages) == 1);
+	fclose(f);
+	return pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void be_confined(int sock, rlim_t bytes)
+{
+	rlim_t most = address_space_in_use() + bytes;
+	struct rlimit limit = { most, most };
+	if (setrlimit(RLIMIT_AS, &limit) || vb_shm_has_room(bytes + GIBIBYTE))
+		_exit(NO_LIMIT);
+	be_a_peer(sock);
+}
+
+/* Not enough to map what this process shows. */
+static void be_without_room(int sock) { be_confined(sock, 20 * GIBIBYTE); }
+/* Not enough for as much of its own. */
+static void be_with_little_room(int sock) { be_confined(sock, 64 * GIBIBYTE); }
+
 /* Both ends choose, this one first or last; the two must agree on `want`. */
 static void agree(void (*peer)(int sock), int want)
 {
 	for (int first = 0; first < 2; first++) {
 		struct child c = child_start(peer);
 		uint64_t slot = hear(c.sock);
-		if (slot == UINT64_MAX && WEXITSTATUS(child_end(&c)) == NO_OTHER_USER)
+		int refusal = slot == UINT64_MAX ? WEXITSTATUS(child_end(&c)) : 0;
+		if (refusal == NO_OTHER_USER)
 			SKIP("this process cannot become another user, or enter a namespace");
+		if (refusal == NO_LIMIT)
+			SKIP("address space cannot be limited here");
 		int mine = first ? choice_here((uint32_t)slot) : 0;
 		say(c.sock, vb_slot_first());
 		assert_int_equal(hear(c.sock), want);
@@ -135,6 +170,19 @@ static void choice__this_process_is_local(void **state)
 static void choice__same_user_is_local(void **state) { agree(be_a_peer, LOCAL); }
 static void choice__switched_off_at_one_end_is_wire(void **state) { agree(be_without_local, WIRE); }
 static void choice__another_user_is_wire(void **state) { agree(be_another_user, WIRE); }
+
+static void choice__without_address_space_is_wire(void **state)
+{
+	SKIP_IF_SANITIZED();
+	agree(be_without_room, WIRE);
+}
+
+static void choice__with_little_address_space_is_local(void **state)
+{
+	SKIP_IF_SANITIZED();
+	agree(be_with_little_room, LOCAL);
+}
+
 static void choice__changed_user_is_wire(void **state) { agree(become_another_user_later, WIRE); }
 
 static void choice__effectively_the_same_user_is_wire(void **state) { agree(be_effectively_the_same_user, WIRE); }
@@ -233,6 +281,8 @@ int main(void)
 		cmocka_unit_test(choice__same_user_is_local),
 		cmocka_unit_test(choice__switched_off_at_one_end_is_wire),
 		cmocka_unit_test(choice__another_user_is_wire),
+		cmocka_unit_test(choice__without_address_space_is_wire),
+		cmocka_unit_test(choice__with_little_address_space_is_local),
 		cmocka_unit_test(choice__changed_user_is_wire),
 		cmocka_unit_test(choice__effectively_the_same_user_is_wire),
 		cmocka_unit_test(choice__hidden_memory_is_wire),

@@ -2,6 +2,8 @@
 /* The ends: objects, connection, work and data. The cases and paths are in run.c. */
 #include "rc.h"
 
+#include "../../kernel.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -85,6 +87,12 @@ void *rc_map(size_t bytes)
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(at != MAP_FAILED);
 	return at;
+}
+
+void rc_needs_holes(void)
+{
+	if (!kernel_tells_what_is_mapped())
+		rc_skip(NOT_TOLD);
 }
 
 void rc_take_away(void *pages, size_t bytes)

@@ -103,6 +103,8 @@ void rc_reconnect(struct end *e);
 void *rc_map(size_t bytes);
 /* Nobody can use these pages any more, and no thread is given memory there. */
 void rc_take_away(void *pages, size_t bytes);
+/* First of a case in which memory is taken away: it is left out where the kernel does not tell what is there. */
+void rc_needs_holes(void);
 /* Has the library put this page into memory that peers map? False as well if nothing is there. */
 bool rc_is_moved(const void *at);
 /* The same of n <= 32 places: bit k tells of at[k]. */

@@ -2,6 +2,7 @@
 /* Cases: every body on every path, each in its own process group of one or two processes. */
 #include "rc.h"
 
+#include "../../kernel.h"
 #include "../../unit/netns.h"
 
 #include <setjmp.h>
@@ -203,6 +204,8 @@ static void run(const struct instance *i)
 		setenv(i->path->variable, i->path->value, 1);
 	if (is_wire(i->path))
 		(void)netns_enter(); /* else other programs' packets and ours meet on one port, and theirs may take ours along when they end */
+	if (has(i->path, "VERBATIM_COPY", "process_vm") && !kernel_copies())
+		rc_skip(NO_COPIES);
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
 	if (i->body->where == ALONE)
 		run_active(i, pair[0]);

@@ -270,6 +270,7 @@ static void local__receive_that_failed_before_the_end(struct end *e)
 /* Memory that the program unmapped without deregistering it: an error as with a bad key, not a crash. */
 static void local__unmapped_memory(struct end *e)
 {
+	rc_needs_holes();
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	struct params p = error_params();
 	if (!e->copies_by_vm)

@@ -24,14 +24,15 @@ enum {
 	BATCH = 24,
 	MOST = 96 * 1024,   /* bytes of a region */
 	WORD = 8,
-	PAGE = 4096,
 	THREADS = 3,
 	MOVE_MS = 3,
 	PAUSE_US = 40,
 	FORKS = 12,         /* in all: a program that forks too often with mapped memory gets no more of it */
 	FEW_FILES = 48,     /* descriptors that leave room for fewer mapped regions than a batch has */
 	REPORT_EVERY = 10000,
+	STACK_BYTES = 3 * 65536,
 };
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 
 enum kind { HEAP, MAPPED, HUGE, LOCKED, FILE_COPY, STACK, KINDS };
 
@@ -373,7 +374,7 @@ static void deregister_all(uint64_t *state, bool disturbed)
 
 static unsigned use_batch(struct end *e, unsigned n, uint64_t *state, bool forks)
 {
-	uint8_t stack[3 * PAGE];
+	uint8_t stack[STACK_BYTES];
 	struct batch *b = &work.batch;
 	bool disturbs = rc_below(state, 4) == 0;
 	b->n = n;

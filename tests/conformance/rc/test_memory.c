@@ -104,13 +104,15 @@ static void memory__given_back_is_zero(struct end *e)
 /* A program that unmaps first and deregisters then: what it has mapped there by then is not touched. */
 static void memory__unmapped_before_deregistration(struct end *e)
 {
+	rc_needs_holes();
 	struct params p = memory_params();
 	rc_start(e, &p);
 	if (!e->passive)
 		use_for_a_while(e);
 	meet(e);
 	if (e->passive) {
-		uint8_t *at = (uint8_t *)(((uintptr_t)e->buf + MOST + 4095) & ~4095ul);
+		size_t page = (size_t)sysconf(_SC_PAGESIZE);
+		uint8_t *at = (uint8_t *)(((uintptr_t)e->buf + MOST + page - 1) & ~(page - 1));
 		rc_take_away(at, MOST / 2);
 		CHECK(mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
 		rc_set(at, 4096, 0x66);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { BYTES = 64 * 1024, WINDOW_AT = 4096, WINDOW_BYTES = 8192 };
 
@@ -446,6 +447,7 @@ static void window__peer_cannot_invalidate_a_region(struct end *e)
 
 static void on_demand__explicit_and_implicit(struct end *e)
 {
+	rc_needs_holes();
 	struct params p = params();
 	rc_start(e, &p);
 	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
@@ -497,6 +499,7 @@ static void on_demand__explicit_and_implicit(struct end *e)
 
 static void on_demand__receives_into_a_hole(struct end *e)
 {
+	rc_needs_holes();
 	static const uint32_t lengths[] = { 16, 3000, 200000 };
 	struct params p = params();
 	p.bytes = 1 << 20;
@@ -525,6 +528,7 @@ static void on_demand__receives_into_a_hole(struct end *e)
 
 static void advise__what_it_takes(struct end *e)
 {
+	rc_needs_holes();
 	struct params p = params();
 	rc_open(e, &p);
 	uint8_t *memory = rc_map(1 << 20);
@@ -535,8 +539,9 @@ static void advise__what_it_takes(struct end *e)
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, 0, &good, 1), 0);
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), 0);
 	}
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char present;
-	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~4095ul), 4096, &present) && (present & 1));
+	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~(page - 1)), page, &present) && (present & 1));
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 2, &good, 1), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &good, 0), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, 99, 0, &good, 1), ENOTSUP);
@@ -547,7 +552,7 @@ static void advise__what_it_takes(struct end *e)
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &bad, 1), EFAULT);
 	bad = (struct ibv_sge){ (uintptr_t)memory + (1 << 20) - 10, 11, mr->lkey };
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &bad, 1), EFAULT);
-	munmap(memory, 1 << 20);
+	rc_take_away(memory, 1 << 20);
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), EFAULT);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_dereg_mr(read_only), 0);

@@ -3,6 +3,7 @@
  * Destinations on another host, in a network of the test's own: an Ethernet, 10.9.0.1 and fd09::1, on which nobody else is. A
  * neighbour is there once the kernel has been told its link address.
  */
+#include "../../kernel.h"
 #include "cm.h"
 
 enum { SOON_MS = 50, PORT = 7471 };
@@ -151,6 +152,8 @@ static void check_path(const char *ip, uint8_t mtu)
 static void path__has_the_mtu_of_device_and_route(void **state)
 {
 	(void)state;
+	if (!kernel_tells_mtu())
+		SKIP(NO_MTU);
 	must_run("ip neigh replace " NEIGHBOUR LLADDR "; ip neigh replace " NEIGHBOUR6 LLADDR);
 	check_path(NEIGHBOUR, IBV_MTU_1024);
 	check_path(NEIGHBOUR6, IBV_MTU_1024);

@@ -3,6 +3,7 @@
 #include <linux/filter.h>
 #include <pthread.h>
 
+#include "../../kernel.h"
 #include "cm.h"
 
 enum { ROCE_PORT = 4791, REJECTIONS = 10, CONSUMER_DEFINED = 28 };
@@ -460,6 +461,8 @@ static void peer__killed_before_it_answers(void **state)
 /* Its answer does not end with it. The listener is there for the RoCE port: this process has it first. */
 static void peer__ends_once_it_has_rejected(void **state)
 {
+	if (!kernel_steers())
+		SKIP(NO_STEERING);
 	struct rdma_event_channel *ch = new_channel();
 	struct rdma_cm_id *listener = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 5);
 

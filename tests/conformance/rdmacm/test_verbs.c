@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The verbs of rdma_verbs.h on ids: registration, posting, reaping, and what they refuse. */
+#include "../../kernel.h"
 #include "cm.h"
 
 #include <signal.h>
@@ -493,9 +494,11 @@ static void reg__refused(void **state)
 	uint8_t buf[16];
 
 	(void)state;
-	assert_no_region(EFAULT, rdma_reg_msgs(id, hole, 16));
-	assert_no_region(EFAULT, rdma_reg_read(id, hole, 16));
-	assert_no_region(EFAULT, rdma_reg_write(id, hole, 16));
+	if (kernel_tells_what_is_mapped()) {
+		assert_no_region(EFAULT, rdma_reg_msgs(id, hole, 16));
+		assert_no_region(EFAULT, rdma_reg_read(id, hole, 16));
+		assert_no_region(EFAULT, rdma_reg_write(id, hole, 16));
+	}
 	assert_no_region(EINVAL, rdma_reg_msgs(id, nowhere(), 64));
 	assert_no_region(EINVAL, rdma_reg_read(id, nowhere(), 64));
 	assert_no_region(EINVAL, rdma_reg_write(id, nowhere(), 64));

@@ -262,6 +262,7 @@ static void beyond_region(struct end *e)
 
 static void memory_on_demand_that_is_gone(struct end *e)
 {
+	rc_needs_holes();
 	struct params p = params();
 	ud_start(e, &p);
 	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -3,6 +3,7 @@
  * Errors that man pages promise and no other test of verbs provokes by the call itself. Forked children are in test_fork.c, memory that runs
  * out in test_no_memory.c. tests/abi/check_errors.py sees to it that none is left out.
  */
+#include "../../kernel.h"
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -36,7 +37,8 @@ static void rereg__refused(void **state)
 	void *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_rereg_errno(EINVAL, ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0));
 	assert_rereg_errno(EINVAL, ibv_rereg_mr(mr, 1 << 9, NULL, NULL, 0, 0));
-	assert_rereg_errno(EFAULT, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, hole, 4096, 0));
+	if (kernel_tells_what_is_mapped())
+		assert_rereg_errno(EFAULT, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, hole, 4096, 0));
 	assert_errno(0, ibv_bind_mw(x.a, mw, &bind));
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
 	assert_rereg_errno(EBUSY, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer + 64, 64, 0));
@@ -55,7 +57,8 @@ static void reg_mr_ex__refused(void **state)
 	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | 1ull << 40, .addr = hole, .length = 4096 };
 	assert_null_errno(EOPNOTSUPP, ibv_reg_mr_ex(w->pd, &in));
 	in.comp_mask = IBV_REG_MR_MASK_ADDR;
-	assert_null_errno(EFAULT, ibv_reg_mr_ex(w->pd, &in));
+	if (kernel_tells_what_is_mapped())
+		assert_null_errno(EFAULT, ibv_reg_mr_ex(w->pd, &in));
 	munmap(hole, 4096);
 }
 
