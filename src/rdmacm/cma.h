@@ -205,6 +205,7 @@ struct vb_cma_id {
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */
 	bool disconnect_told;       /* DISCONNECTED was handed out */
+	bool was_withdrawn;         /* its request ended before the program answered it: the program is told nothing of it */
 	struct ibv_ece local_ece, remote_ece;
 
 	/* listening */

@@ -138,6 +138,7 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 		return; /* destroyed */
 	if (is_unanswered(id, e)) {
 		id->state = VB_CMA_FAILED;
+		id->was_withdrawn = true;
 		return;
 	}
 	switch (e->type) {

@@ -258,12 +258,17 @@ static unsigned groups_of(const struct id *id)
 	return count;
 }
 
-/* All ids that have a device are told. */
+/* All ids that have a device are told, but for those of requests that nobody has answered. */
+static bool is_told_of_devices(const struct id *id)
+{
+	return id->cm && id->cm->verbs && (id->kind != PASSIVE || id->answered);
+}
+
 static void lose_interface(void)
 {
 	for (unsigned i = 0; i < MAX_IDS; i++) {
 		struct id *id = &world.ids[i];
-		if (!id->cm || !id->cm->verbs)
+		if (!is_told_of_devices(id))
 			continue;
 		id->news.removals++;
 		id->news.lost_groups += groups_of(id);
@@ -274,7 +279,7 @@ static void lose_interface(void)
 static void change_interface(void)
 {
 	for (unsigned i = 0; i < MAX_IDS; i++)
-		if (world.ids[i].cm && world.ids[i].cm->verbs)
+		if (is_told_of_devices(&world.ids[i]))
 			world.ids[i].news.changes++;
 	fake.mac++;
 }

@@ -133,7 +133,7 @@ static void target__registered_anew(struct end *e) { ends_by(e, params(), deregi
 static void target__not_granted_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
 static void target__moved(struct end *e) { ends_by(e, params(), show_its_other_half, IBV_WC_REM_ACCESS_ERR); }
 static void target__of_another_domain(struct end *e) { ends_by(e, params(), take_it_to_another_domain, IBV_WC_REM_ACCESS_ERR); }
-static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_ACCESS_ERR); }
+static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_INV_REQ_ERR); }
 
 static void queue_pair__answers_nothing(struct end *e)
 {
