@@ -144,24 +144,33 @@ uint64_t vb_outbox_deadline(const struct vb_outbox *o)
 	return deadline;
 }
 
-/* Nobody is there for the first message. False: it goes on waiting. */
-static bool give_up_first(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
+/* Nobody is there for the first message. */
+static void give_up_first(struct vb_outbox *o, struct receiver *r)
 {
 	struct waiting *w = first_of(r);
 
-	if (o->type->is_patient(w->message) && now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS)
-		return false;
 	vb_list_del(&w->node);
 	o->waiting--;
 	o->type->absent(w->message);
 	free(w);
-	return true;
 }
 
+static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r, uint64_t now_ns)
+{
+	const struct waiting *w = first_of(r);
+
+	return o->type->is_patient(w->message) && now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
+}
+
+/* Whoever had no time to try since the receiver was found to be absent says so of what is too old, as it would have in time. */
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
-	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) && now_ns - first_of(r)->since_ns > o->type->max_age_ns)
-		drop_first(o, r);
+	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) && now_ns - first_of(r)->since_ns > o->type->max_age_ns) {
+		if (r->absent_ns)
+			give_up_first(o, r);
+		else
+			drop_first(o, r);
+	}
 }
 
 /* Returns why it stopped; 0: nothing waits any more. */
@@ -182,8 +191,9 @@ static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns
 		is_absent = true;
 		if (!r->absent_ns)
 			r->absent_ns = now_ns;
-		if (!give_up_first(o, r, now_ns))
+		if (is_worth_waiting(o, r, now_ns))
 			return err;
+		give_up_first(o, r);
 	}
 	return 0;
 }

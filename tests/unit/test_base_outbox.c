@@ -186,6 +186,22 @@ static void outbox__gives_up_an_absent_receiver_at_once_or_after_a_while(void **
 	assert_int_equal(w.lost[1].number, 2);
 }
 
+/* The first attempt behind both limits: the receiver was absent, so that is told of what is too old by then. */
+static void outbox__gives_up_an_absent_receiver_late(void **state)
+{
+	static struct vb_outbox_type aging;
+	struct message m = { .receiver = 0, .number = 2, .is_patient = true };
+
+	aging = type;
+	aging.max_age_ns = VB_OUTBOX_ABSENT_NS + 50 * MS;
+	vb_outbox_init(&w.box, &aging);
+	w.answer[0] = -ECONNREFUSED;
+	vb_outbox_send(&w.box, &m, 0);
+	vb_outbox_try(&w.box, aging.max_age_ns + 1);
+	assert_int_equal(w.given_up, 1);
+	assert_int_equal(w.lost[0].number, 2);
+}
+
 static void outbox__delivers_to_who_comes_back(void **state)
 {
 	struct message m = { .receiver = 0, .number = 2, .is_patient = true };
@@ -255,6 +271,7 @@ int main(void)
 		CASE(outbox__loses_what_finds_no_room_for_long),
 		CASE(outbox__goes_on_while_the_receiver_takes_something),
 		CASE(outbox__gives_up_an_absent_receiver_at_once_or_after_a_while),
+		CASE(outbox__gives_up_an_absent_receiver_late),
 		CASE(outbox__delivers_to_who_comes_back),
 		CASE(outbox__waits_anew_when_a_full_receiver_goes),
 		CASE(outbox__may_be_sent_to_from_what_is_given_up),
