@@ -196,8 +196,8 @@ static void outbox__gives_up_an_absent_receiver_late(void **state)
 	aging.max_age_ns = VB_OUTBOX_ABSENT_NS + 50 * MS;
 	vb_outbox_init(&w.box, &aging);
 	w.answer[0] = -ECONNREFUSED;
-	vb_outbox_send(&w.box, &m, 0);
-	vb_outbox_try(&w.box, aging.max_age_ns + 1);
+	vb_outbox_send(&w.box, &m, MS);
+	vb_outbox_try(&w.box, MS + aging.max_age_ns + 1);
 	assert_int_equal(w.given_up, 1);
 	assert_int_equal(w.lost[0].number, 2);
 }
