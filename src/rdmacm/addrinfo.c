@@ -170,7 +170,7 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
  * address has none; so it is with the kernel's connection manager. A program that writes 127.0.0.1 itself gets vb_lo. So an answer to a name
  * is marked, where the address has bytes that mean nothing in a source: whoever copies the address copies that.
  */
-static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = "verbatim";
+static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = { 'v', 'e', 'r', 'b', 'a', 't', 'i', 'm' };
 enum { MARK_V6 = 0xf7b00000 }; /* beyond traffic class and flow label */
 
 static bool is_mine(const struct sockaddr *sa)
