@@ -105,8 +105,6 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 /* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
 static inline void retire(const struct vb_cqe *e)
 {
-	if (vb_unlikely(!e->qp))
-		return;
 	if (!e->is_recv)
 		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
 	else if (e->is_srq)
@@ -268,76 +266,6 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 	return 0;
 }
 
-/* ---- completions whose queue pair or shared receive queue goes ---- */
-
-/* Takes out what `goes` says, with its place in a shared receive queue. cq->lock is held. */
-static void sift_locked(struct vb_cq *cq, bool (*goes)(struct vb_cqe *e, const void *whose), const void *whose)
-{
-	uint32_t keep = cq->head;
-	for (uint32_t i = cq->head; i != cq->tail; i++) {
-		struct vb_cqe *e = &cq->ring[i & cq->mask];
-		if (!goes(e, whose))
-			cq->ring[keep++ & cq->mask] = *e;
-		else if (e->is_srq)
-			retire(e);
-	}
-	cq->tail = keep;
-}
-
-/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
-static bool is_of_qp(struct vb_cqe *e, const void *qp)
-{
-	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
-}
-
-static bool is_of_srq(struct vb_cqe *e, const void *srq)
-{
-	return e->is_srq && e->srq == srq;
-}
-
-/* What has succeeded is left, as nobody's. */
-static bool fails_with_qp(struct vb_cqe *e, const void *qp)
-{
-	if (!is_of_qp(e, qp) || e->status != IBV_WC_SUCCESS)
-		return is_of_qp(e, qp);
-	if (e->is_srq)
-		retire(e);
-	e->is_srq = 0;
-	e->qp = NULL;
-	return false;
-}
-
-static bool is_nobodys(struct vb_cqe *e, const void *unused) { return !e->qp; }
-
-static void leave(struct vb_cq *cq, const struct vb_qp *qp, bool (*goes)(struct vb_cqe *e, const void *whose))
-{
-	vb_lock(&cq->lock);
-	sift_locked(cq, goes, qp);
-	if (cq->hot == qp)
-		cq->hot = NULL;
-	vb_unlock(&cq->lock);
-}
-
-void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp) { leave(cq, qp, is_of_qp); }
-void vb_cq_part(struct vb_cq *cq, struct vb_qp *qp) { leave(cq, qp, fails_with_qp); }
-
-void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
-{
-	vb_lock(&cq->lock);
-	if (cq->hot == qp)
-		cq->hot = NULL;
-	vb_unlock(&cq->lock);
-}
-
-/* A receiving XRC queue pair that goes finds the queues where it may be hot by the shared receive queues that there are. */
-void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
-{
-	vb_lock(&cq->lock);
-	sift_locked(cq, is_of_srq, srq);
-	cq->hot = NULL;
-	vb_unlock(&cq->lock);
-}
-
 /* ---- arrival ---- */
 
 static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
@@ -397,8 +325,6 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
 		retire(&cq->ring[cq->head++ & cq->mask]);
 	struct vb_qp *qp = cqe->qp;
-	if (vb_unlikely(cq->tail - cq->head >= cq->capacity))
-		sift_locked(cq, is_nobodys, NULL); /* before it overruns for them */
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
 	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
@@ -417,4 +343,50 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 			vb_watcher->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
 	}
+}
+
+/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
+static bool is_of(const struct vb_cqe *e, const struct vb_qp *qp)
+{
+	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
+}
+
+/* Takes out a QP's completions, or an SRQ's if qp is NULL. cq->lock is held. */
+static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct vb_srq *srq)
+{
+	uint32_t keep = cq->head;
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct vb_cqe *e = &cq->ring[i & cq->mask];
+		if (qp ? !is_of(e, qp) : !e->is_srq || e->srq != srq)
+			cq->ring[keep++ & cq->mask] = *e;
+		else if (e->is_srq)
+			retire(e);
+	}
+	cq->tail = keep;
+}
+
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	purge_locked(cq, qp, NULL);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+/* A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues that there are when it goes. */
+void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
+{
+	vb_lock(&cq->lock);
+	purge_locked(cq, NULL, srq);
+	cq->hot = NULL;
+	vb_unlock(&cq->lock);
 }

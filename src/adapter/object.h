@@ -178,7 +178,7 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
 /* One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked for. */
 struct vb_cqe {
 	uint64_t wr_id;
-	struct vb_qp *qp;      /* NULL: gone. It may be gone, too, once the completion is out of its CQ */
+	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
 	uint32_t qp_num;       /* its number, filled by vb_cq_push */
 	uint32_t byte_len;
 	union {
@@ -266,10 +266,8 @@ bool vb_cq_take_left(struct vb_cq *cq);
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 /* For producers: vb_cq_push (adapter/completion.h). */
-/* Forgets a QP that is being reset: its completions and its being hot. */
+/* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
-/* The same of one that goes, but that completions of what has succeeded stay, as long as there is room. */
-void vb_cq_part(struct vb_cq *cq, struct vb_qp *qp);
 /* Its being hot alone. */
 void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp);
 /* Forgets the completions of an SRQ that goes. */

@@ -128,18 +128,18 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 
 /* ---- leaving the connected states ---- */
 
-static void forget_completions(struct vb_qp *qp, void (*forget)(struct vb_cq *cq, struct vb_qp *qp))
+static void forget_completions(struct vb_qp *qp)
 {
 	if (qp->xrcd) {
 		vb_xrc_forget(qp); /* its completions are the queues' */
 		return;
 	}
-	forget(qp->recv_cq, qp);
-	forget(qp->send_cq, qp);
+	vb_cq_purge(qp->recv_cq, qp);
+	vb_cq_purge(qp->send_cq, qp);
 }
 
 /* Silence: no path, no queued progress, nobody in the middle of something. qp->ctl is held. */
-static void disconnect(struct vb_qp *qp, void (*forget)(struct vb_cq *cq, struct vb_qp *qp))
+static void disconnect(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	vb_lock(&qp->sq.lock);
@@ -164,11 +164,11 @@ static void disconnect(struct vb_qp *qp, void (*forget)(struct vb_cq *cq, struct
 	if (path && path->unlink)
 		path->unlink(qp);
 	/* First so that no poll takes it up as its hot QP again, then what those that did have completed. */
-	forget_completions(qp, forget);
+	forget_completions(qp);
 	vb_qp_drain(qp);
 	if (qp->tags)
 		vb_tags_forget(qp);
-	forget_completions(qp, forget);
+	forget_completions(qp);
 	if (path)
 		path->detach(qp);
 }
@@ -179,7 +179,7 @@ int vb_qp_fini(struct vb_qp *qp)
 		return -EBUSY;
 	pthread_mutex_lock(&qp->ctl);
 	vb_qpn_drop(qp);
-	disconnect(qp, vb_cq_part);
+	disconnect(qp);
 	vb_windows_forget(qp->qpn);
 	vb_qp_detach_tallies(qp);
 	pthread_mutex_unlock(&qp->ctl);
@@ -193,7 +193,7 @@ int vb_qp_fini(struct vb_qp *qp)
 
 static void reset(struct vb_qp *qp)
 {
-	disconnect(qp, vb_cq_purge);
+	disconnect(qp);
 	vb_windows_forget(qp->qpn);
 	vb_rq_reset(&qp->rq);
 	vb_lock(&qp->sq.lock);

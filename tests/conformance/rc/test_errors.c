@@ -1027,103 +1027,6 @@ static void reset__forgets(struct end *e)
 	rc_finish(e);
 }
 
-/* One message each way: what is posted from then on begins at once, and so draining waits for it. */
-static void converse(struct end *e)
-{
-	rc_recv(e, 90, 1024, 8);
-	meet(e);
-	POST(e, .id = 91, .opcode = IBV_WR_SEND, .len = 4);
-	rc_expect(e->scq, 91, IBV_WC_SUCCESS);
-	rc_expect(e->rcq, 90, IBV_WC_SUCCESS);
-}
-
-/* What was posted has completed, and nobody has polled it. */
-static void complete_all_posted(struct end *e)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
-	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
-	rc_expect_event(e, IBV_EVENT_SQ_DRAINED);
-	meet(e);
-}
-
-/*
- * Programs destroy the queue pair first and then see what has come of their requests: libfabric's verbs do. What has
- * succeeded they find; for what had no end, and was flushed, there is no completion.
- */
-static void destroy_with_completions(struct end *e, uint32_t srq_wr)
-{
-	struct params p = error_params();
-	p.srq_wr = srq_wr;
-	rc_start(e, &p);
-	uint32_t qpn = e->qp->qp_num;
-	converse(e);
-	for (int i = 0; i < 8; i++)
-		rc_recv(e, i, 1024, 8);
-	meet(e);
-	for (int i = 0; i < 5; i++)
-		POST(e, .id = 10 + i, .opcode = IBV_WR_SEND, .len = 4);
-	complete_all_posted(e);
-	CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
-	POST(e, .id = 20, .opcode = IBV_WR_SEND, .len = 4);
-	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
-	if (e->srq)
-		CHECK_EQ(ibv_destroy_srq(e->srq), 0);
-	e->srq = NULL;
-	for (int i = 0; i < 5; i++) {
-		struct ibv_wc wc = rc_expect(e->scq, 10 + i, IBV_WC_SUCCESS);
-		CHECK_EQ(wc.qp_num, qpn);
-		CHECK_EQ(wc.opcode, IBV_WC_SEND);
-		wc = rc_expect(e->rcq, i, IBV_WC_SUCCESS);
-		CHECK_EQ(wc.qp_num, qpn);
-		CHECK_EQ(wc.byte_len, 4);
-	}
-	rc_expect_none(e->scq);
-	rc_expect_none(e->rcq);
-	e->qp = rc_make_qp(e);
-	rc_finish(e);
-}
-
-static void destroy__keeps_what_succeeded(struct end *e) { destroy_with_completions(e, 0); }
-static void destroy__keeps_what_succeeded_of_a_shared_queue(struct end *e) { destroy_with_completions(e, 16); }
-
-static void poll_until(struct ibv_cq *cq, uint64_t id, int times)
-{
-	while (times) {
-		struct ibv_wc wc = rc_wait(cq);
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-		times -= wc.wr_id == id;
-	}
-}
-
-/* Who never asks for them is not to find the queue full for that. */
-static void destroy__gives_way_to_others(struct end *e)
-{
-	enum { SOME = 40, ROUNDS = 4 };
-	struct params p = error_params();
-	p.cqe = SOME;
-	rc_start(e, &p);
-	converse(e);
-	for (int round = 0; round < ROUNDS; round++) {
-		for (int i = 0; i < SOME; i++)
-			rc_recv(e, round, 1024, 8);
-		meet(e);
-		for (int i = 0; i < SOME; i++)
-			POST(e, .id = round, .opcode = IBV_WR_SEND, .len = 4);
-		if (round == ROUNDS - 1)
-			break;
-		complete_all_posted(e);
-		CHECK_EQ(ibv_destroy_qp(e->qp), 0);
-		e->qp = rc_make_qp(e);
-		e->peer = rc_connect(e, e->qp);
-	}
-	poll_until(e->scq, ROUNDS - 1, SOME);
-	poll_until(e->rcq, ROUNDS - 1, SOME);
-	rc_expect_none(e->scq);
-	rc_expect_none(e->rcq);
-	rc_expect_no_event(e);
-	rc_finish(e);
-}
-
 /* ---- CQ overrun ---- */
 
 static void cq__overrun(struct end *e)
@@ -1185,9 +1088,6 @@ static const struct body bodies[] = {
 	BODY(flush__from_each_state),
 	BODY(post__in_states_that_take_none),
 	BODY(reset__forgets),
-	BODY(destroy__keeps_what_succeeded),
-	BODY(destroy__keeps_what_succeeded_of_a_shared_queue),
-	BODY(destroy__gives_way_to_others),
 	BODY(cq__overrun),
 };
 RC_MAIN(bodies)
