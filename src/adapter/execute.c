@@ -43,7 +43,7 @@ bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges list;
 	unsigned bad;
-	if (!carries_list(sqe))
+	if (!carries_list(sqe) || (sqe->nsge == 1 && vb_likely(vb_key_find(sqe->sge, 0, qp->pd->number) != NULL)))
 		return true;
 	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length,
 						    0, &bad);
