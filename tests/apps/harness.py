@@ -13,6 +13,7 @@ in the server's output instead.
 import dataclasses
 import fcntl
 import functools
+import glob
 import itertools
 import os
 import pathlib
@@ -305,7 +306,17 @@ def last_words(output):
 def missing_programs(*commands):
     """Those of the commands' programs that are not installed, with env(1) in front or without."""
     programs = [next(word for word in command.split() if word != "env" and "=" not in word) for command in commands if command]
-    return [program for program in programs if not shutil.which(program)]
+    return [program for program in programs if not shutil.which(program)] + ucx_without_verbs(programs)
+
+
+@functools.cache
+def ucx_has_verbs():
+    return any(glob.glob("/usr/lib*/*/ucx/libuct_ib.so*") + glob.glob("/usr/lib*/ucx/libuct_ib.so*"))
+
+
+def ucx_without_verbs(programs):
+    """Debian's UCX 1.23 has no module for verbs."""
+    return ["UCX's libuct_ib"] if any(program.startswith("ucx_") for program in programs) and not ucx_has_verbs() else []
 
 
 # libfabric asks for the name by itself.

@@ -9,9 +9,11 @@ Endpoints: the loopback, an Ethernet device, and for the first case of each prog
 """
 import argparse
 import dataclasses
+import functools
 import os
 import re
 import shutil
+import subprocess
 import sys
 
 import harness
@@ -117,8 +119,23 @@ def gid_case(program, options, limit=""):
                    f"{program} -f gid {options}".strip(), client_shows=("^return status 0$",), server_shows=("^return status 0$",), only="lo")
 
 
+@functools.cache
+def cmtime_has_peers():
+    """Releases of rdma-core after 56: its ends are peers, of which one listens, and which find each other by a controller's address."""
+    usage = subprocess.run(["cmtime", "-h"], capture_output=True, text=True, check=False) if shutil.which("cmtime") else None
+    return usage is not None and "[-P num_peers]" in usage.stdout + usage.stderr
+
+
+def cmtime_of_peers(connections, **rules):
+    command = f"cmtime -b {{addr}} -C {{addr}} -p {{port}} -P 2 -c {connections}"
+    shows = tuple(rf"^{step} +[\d.]+" for step in ("resolve addr", "establish", "disconnect", "destroy id"))
+    return cm_pair(f"{command} -L", command, f"cmtime -c {connections}", client_shows=shows, **rules)
+
+
 def cmtime_case(connections, **rules):
     """Its server is for ever, up to release 50 of rdma-core. Later it ends with its clients, and the table is another."""
+    if cmtime_has_peers():
+        return cmtime_of_peers(connections, **rules)
     is_old = harness.release("rdmacm-utils") <= 50
     shows = tuple(rf"^{step} *: +[\d.]+" for step in ("resolve addr", "connect", "disconnect", "destroy")) if is_old else \
         tuple(rf"^{step} +[\d.]+" for step in ("resolve addr", "cm connect", "disconnect", "destroy id"))

@@ -97,7 +97,7 @@ else
 	skip perftest "perftest is not here"
 fi
 
-if has ucx_perftest; then # asks sysfs for the GIDs' types, and whether there is a device file; the port is 0x495a
+if has ucx_perftest && compgen -G '/usr/lib*/*/ucx/libuct_ib.so*' >/dev/null; then # asks sysfs for the GIDs' types, and whether there is a device file; the port is 0x495a
 	read -ra ucx < <(TMPDIR=$work PYTHONPATH=$(dirname "$0") python3 -c 'import harness; print(harness.ucx_perftest())')
 	ucx=(env TMPDIR="$work" "${ucx[@]}") # Open MPI leaves files where a server is ended
 	export UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=vb_lo:1
@@ -112,7 +112,7 @@ if has ucx_perftest; then # asks sysfs for the GIDs' types, and whether there is
 	check ucx__status 0 $status
 	check ucx__result 1 "$(grep -c '^Final: *300 ' "$work/client")"
 else
-	skip ucx "ucx-utils is not here"
+	skip ucx "ucx-utils, or its module for verbs, is not here"
 fi
 
 # ---- the moment ----

@@ -228,7 +228,7 @@ def ps__who_is_not_there_is_told():
 
 @case
 def ps__without_proc():
-    if os.environ[harness.ISOLATED_BY] == "no":
+    if os.environ[harness.ISOLATED_BY] not in ("root", "user"):
         return "no mounts of its own"
     hidden = f"mount -n -t tmpfs none /run && mount -n --bind /run /proc && exec {VERBATIM} ps --json"
     with pinging() as (server, client):
