@@ -127,7 +127,7 @@ def cmtime_has_peers():
 
 
 def cmtime_of_peers(connections, **rules):
-    command = f"cmtime -b {{addr}} -C {{addr}} -p {{port}} -P 2 -c {connections}"
+    command = f"cmtime -b {{local}} -C {{addr}} -p {{port}} -P 2 -c {connections}"
     shows = tuple(rf"^{step} +[\d.]+" for step in ("resolve addr", "establish", "disconnect", "destroy id"))
     return cm_pair(f"{command} -L", command, f"cmtime -c {connections}", client_shows=shows, **rules)
 
