@@ -232,7 +232,7 @@ def ps__without_proc():
         return "no mounts of its own"
     hidden = f"mount -n -t tmpfs none /run && mount -n --bind /run /proc && exec {VERBATIM} ps --json"
     with pinging() as (server, client):
-        done = subprocess.run(["unshare", "--mount", "sh", "-c", hidden], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", hidden], capture_output=True, text=True, check=False, timeout=LIMIT_S)
         found = json.loads(done.stdout)["processes"] if done.returncode == 0 else done.stderr
         expect(sorted(row["pid"] for row in found), sorted((server, client)), "who is there")
         expect([row["trouble"] for row in found], ["", ""], "answers")
