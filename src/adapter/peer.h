@@ -3,6 +3,7 @@
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
+#include "host/guard.h"
 #include "host/host.h"
 
 /*
@@ -19,6 +20,11 @@ VB_EXPORT void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), v
  * nothing was sent, try again. -ENOTCONN: it has none with this process, its inbox is the way to it.
  */
 int vb_peer_mail(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/*
+ * There has been no room for long: is it not worth to wait for the process any longer (host/guard.h)? The progress thread asks, which then
+ * has done its own part of making the link.
+ */
+bool vb_peer_mail_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
 
 /*
  * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those who know a QP

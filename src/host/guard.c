@@ -202,6 +202,13 @@ ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlo
 
 /* ---- other processes ---- */
 
+enum {
+	LOOKS = 3,          /* in a row that find the process halted: one may meet all its threads between two waits for each other */
+	LOOK_NS = 10000000, /* apart */
+	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
+	MAX_LOOKS = 1000,   /* of who has the time, and does not use it: 10 s */
+};
+
 /* The letter behind the name, which may have anything in it. */
 static char state_of(pid_t pid, const char *thread)
 {
@@ -232,4 +239,22 @@ enum vb_pace vb_process_pace(pid_t pid)
 	if (threads)
 		closedir(threads);
 	return pace;
+}
+
+static bool look(struct vb_patience *p, pid_t pid)
+{
+	enum vb_pace pace = vb_process_pace(pid);
+	p->halted = pace == VB_PACE_HALTED ? p->halted + 1 : 0;
+	p->looks++;
+	return p->halted == LOOKS || p->looks == MAX_LOOKS || (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
+}
+
+bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
+{
+	if (!p->next_look_ns)
+		p->next_look_ns = now_ns + LOOK_NS;
+	if (now_ns < p->next_look_ns)
+		return false;
+	p->next_look_ns = now_ns + LOOK_NS;
+	return look(p, pid);
 }

@@ -29,4 +29,15 @@ enum vb_pace {
 };
 enum vb_pace vb_process_pace(pid_t pid);
 
+/* What a wait for another process has seen of it; from zero. */
+struct vb_patience {
+	uint64_t next_look_ns;
+	unsigned looks, halted;
+};
+/*
+ * To be asked again and again while the process does not do what is waited for. Every now and then this looks at it; true: it is not worth to
+ * wait any longer. Who has work to do and no processor is waited for, for ten seconds; who is halted is not.
+ */
+bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns);
+
 #endif

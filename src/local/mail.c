@@ -175,6 +175,19 @@ int vb_peer_mail(uint32_t slot, const struct vb_inbox_addr *addr, const struct i
 	return err;
 }
 
+bool vb_peer_mail_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
+{
+	struct way *w = way_to(slot);
+	pid_t pid = 0;
+	if (!w)
+		return true;
+	vb_lock(&w->lock);
+	if (w->peer)
+		pid = w->peer->pid;
+	vb_unlock(&w->lock);
+	return vb_patience_is_over(patience, pid, now_ns);
+}
+
 /* ---- taking ---- */
 
 static struct vb_lock taking = VB_LOCK_INIT;

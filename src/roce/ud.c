@@ -5,8 +5,9 @@
  * VERBATIM_LOCAL is off; to others, and to groups, through the RoCE port. Each is a network port: what arrives is checked, and what
  * finds nobody, the wrong Q_Key, no receive or one that is too short is dropped in silence.
  *
- * Unlike a wire, a process of this host can have no room. A QP then holds its sends back and tries again, until it has waited PATIENCE_NS
- * for one; then it drops what finds no room until one is taken again, so a stopped process delays the others but briefly.
+ * Unlike a wire, a process of this host can have no room, or no link yet. A QP then holds its sends back and tries again. Once it has waited
+ * PATIENCE_NS for one the progress thread looks at the receiver's process: who lacks a processor is waited for, who is stopped is not. Then
+ * the QP drops what finds no room until one is taken again, so a stopped process delays the others but briefly.
  *
  * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes packets.
  */
@@ -26,8 +27,9 @@
 #include "roce/service.h"
 
 enum {
-	RETRY_NS = 30000,        /* between two tries where there was no room */
-	PATIENCE_NS = 500000000, /* many time slices of a receiver that shares its processor */
+	RETRY_NS = 30000,        /* between two tries where there was no room; later LOOK_NS */
+	PATIENCE_NS = 500000000, /* before the first look at the receiver's process, */
+	LOOK_NS = 10000000,      /* and between two */
 	DEFAULT_HOP_LIMIT = 64,
 	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
 	EXTRA_IOV = 2,           /* headers, padding */
@@ -36,9 +38,15 @@ enum {
 struct datagrams {
 	struct vb_qp *qp;
 	uint32_t mtu;            /* bytes */
-	uint64_t stuck_since_ns; /* there was no room at any try since then; 0: not stuck. Under sq.lock */
-	atomic_bool blocked;     /* the oldest send waits for `retry`; written under sq.lock */
-	struct vb_timer retry;
+	/* There was no room at any try since then; 0: not stuck. Written under sq.lock, as what follows. */
+	_Atomic(uint64_t) stuck_since_ns;
+	atomic_uint stuck_slot;  /* that had none at first */
+	atomic_bool blocked;     /* the oldest send waits for `retry` */
+	struct vb_timer retry, look;
+	/* Of the looks at the receiver, and the stuck_since_ns that they are for. */
+	struct vb_patience patience;
+	uint64_t looks_since_ns;
+	_Atomic(uint64_t) vain_since_ns; /* it is not worth to wait */
 	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
 	struct vb_roce_route route;
 	struct vb_burst *burst;  /* NULL: none is taken */
@@ -201,16 +209,23 @@ static struct outcome send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 	return gather_and_put(qp, sqe);
 }
 
-/* There is no room. False: there has been none for so long that the datagram is dropped. */
-static bool wait_for_room(struct datagrams *d)
+static void begin_to_wait(struct datagrams *d, uint32_t slot, uint64_t now_ns)
 {
-	uint64_t now = vb_now_ns();
-	if (!d->stuck_since_ns)
-		d->stuck_since_ns = now;
-	if (now - d->stuck_since_ns > PATIENCE_NS)
+	atomic_store(&d->stuck_slot, slot);
+	atomic_store(&d->stuck_since_ns, now_ns);
+	vb_timer_set(&d->look, now_ns + PATIENCE_NS);
+}
+
+/* There is no room. False: it is not worth to wait for some, the datagram is dropped. */
+static bool wait_for_room(struct datagrams *d, uint32_t slot)
+{
+	uint64_t now = vb_now_ns(), since = atomic_load(&d->stuck_since_ns);
+	if (!since)
+		begin_to_wait(d, slot, now);
+	else if (atomic_load(&d->vain_since_ns) == since)
 		return false;
 	atomic_store(&d->blocked, true);
-	vb_timer_set(&d->retry, now + RETRY_NS);
+	vb_timer_set(&d->retry, now + (since && now - since > PATIENCE_NS ? LOOK_NS : RETRY_NS));
 	return true;
 }
 
@@ -218,11 +233,12 @@ static bool wait_for_room(struct datagrams *d)
 static bool send_oldest(struct vb_qp *qp)
 {
 	struct datagrams *d = of(qp);
-	struct outcome o = send_one(qp, vb_sq_at(&qp->sq, qp->sq.sent));
-	if (o.full && wait_for_room(d))
+	struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.sent);
+	struct outcome o = send_one(qp, sqe);
+	if (o.full && wait_for_room(d, vb_sqe_to(&qp->sq, sqe)->qpn >> VB_SLOT_SHIFT))
 		return false;
 	if (!o.full)
-		d->stuck_since_ns = 0;
+		atomic_store_explicit(&d->stuck_since_ns, 0, memory_order_relaxed);
 	qp->sq.sent++;
 	if (o.status == IBV_WC_SUCCESS)
 		vb_sq_complete(qp);
@@ -252,6 +268,26 @@ static void send_all(struct vb_qp *qp)
 static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct datagrams *d = timer->arg;
+	vb_progress_later(d->qp);
+}
+
+/* In the progress thread, whoever polls: what is this process's part of making a link has been done before the last of several looks. */
+static void look_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct datagrams *d = timer->arg;
+	uint64_t since = atomic_load(&d->stuck_since_ns);
+	if (!since)
+		return;
+	if (d->looks_since_ns != since)
+		d->patience = (struct vb_patience){ 0 };
+	d->looks_since_ns = since;
+	if (!vb_peer_mail_is_vain(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
+		vb_timer_set(timer, now_ns + LOOK_NS);
+		return;
+	}
+	vb_explain_limit("UD", "QP 0x%06x: no room at the process of QPs 0x%03x..., which does nothing: datagrams are dropped", d->qp->qpn,
+			 atomic_load(&d->stuck_slot));
+	atomic_store(&d->vain_since_ns, since);
 	vb_progress_later(d->qp);
 }
 
@@ -402,6 +438,7 @@ static int attach(struct vb_qp *qp)
 	d->qp = qp;
 	d->mtu = 128u << port.active_mtu;
 	d->retry = (struct vb_timer){ .fire = retry_fired, .arg = d };
+	d->look = (struct vb_timer){ .fire = look_fired, .arg = d };
 	qp->path_state = d;
 	vb_roce_use(1);
 	return 0;
@@ -416,6 +453,7 @@ static void stop(struct vb_qp *qp)
 static void unlink_qp(struct vb_qp *qp)
 {
 	vb_timer_cancel(&of(qp)->retry);
+	vb_timer_cancel(&of(qp)->look);
 }
 
 static void detach(struct vb_qp *qp)

@@ -163,6 +163,29 @@ static void pace__of_processes(void **state)
 	writer = child_start(write_on);
 }
 
+/* Seconds of a clock that is asked each millisecond until a wait for a process is over. */
+static unsigned patience_with(pid_t pid)
+{
+	enum { MS = 1000000 };
+	struct vb_patience p = { 0 };
+	uint64_t ms = 0;
+	while (!vb_patience_is_over(&p, pid, 1 + ms * MS))
+		ms++;
+	return (unsigned)(ms / 1000);
+}
+
+static void patience__is_for_who_runs(void **state)
+{
+	(void)hear(writer.sock);
+	kill(writer.pid, SIGSTOP);
+	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_HALTED));
+	assert_int_equal(patience_with(writer.pid), 0);
+	kill(writer.pid, SIGCONT);
+	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_RUNNING));
+	assert_int_equal(patience_with(getpid()), 10);
+	assert_int_equal(patience_with(0), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +193,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(guard__holds_for_who_was_stopped, start, end),
 		cmocka_unit_test_setup_teardown(guard__holds_between_look_and_call, start, end),
 		cmocka_unit_test_setup_teardown(pace__of_processes, start, end),
+		cmocka_unit_test_setup_teardown(patience__is_for_who_runs, start, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,18 @@ void rc_pause_ms(unsigned ms)
 	usleep(ms * 1000);
 }
 
+struct rlimit rc_use_up_descriptors(void)
+{
+	struct rlimit before, none;
+	int lowest = dup(STDIN_FILENO);
+	CHECK(lowest >= 0);
+	close(lowest);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ .rlim_cur = lowest, .rlim_max = before.rlim_max };
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	return before;
+}
+
 /* ---- objects ---- */
 
 struct params params(void)

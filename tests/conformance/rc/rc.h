@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { SKIPPED = 77 };
 
@@ -176,6 +177,8 @@ void rc_verify_byte_at(const char *file, int line, const void *at, size_t n, uin
 int rc_reap(int pid);
 uint64_t rc_now_ms(void);
 void rc_pause_ms(unsigned ms);
+/* Until its limit is what it was, which is returned, this process can make no descriptor, and so accepts no links. */
+struct rlimit rc_use_up_descriptors(void);
 extern const bool rc_sanitized; /* slower, and with less memory to spare */
 /* Is this `make check-all` (VERBATIM_TEST_LONG)? Costly bodies run in full there alone. */
 bool rc_is_long(void);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -208,19 +207,6 @@ static void destroy__mr_before_qp(struct end *e)
 
 /* ---- the peer's processor ---- */
 
-/* With none left, this process accepts no links. */
-static struct rlimit use_up_descriptors(void)
-{
-	struct rlimit before, none;
-	int lowest = dup(STDIN_FILENO);
-	CHECK(lowest >= 0);
-	close(lowest);
-	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-	none = (struct rlimit){ .rlim_cur = lowest, .rlim_max = before.rlim_max };
-	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-	return before;
-}
-
 /*
  * The peer's QP is ready, but its process gets no processor before the two have a link: a send waits for that, and not only as long as
  * its retries last. (On a wire they do run out.)
@@ -236,7 +222,7 @@ static void connect__to_a_process_that_is_stopped(struct end *e)
 	e->peer = rc_swap_cards(e, e->qp);
 	struct rlimit before = { 0 };
 	if (!e->passive)
-		before = use_up_descriptors();
+		before = rc_use_up_descriptors();
 	meet(e);
 	CHECK_EQ(rc_to_init(e, e->qp), 0);
 	if (e->passive) {

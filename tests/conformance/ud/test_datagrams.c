@@ -242,6 +242,37 @@ static void queue_pair_to_itself(struct end *e)
 	rc_close(e);
 }
 
+/*
+ * The receiver's process runs, and yet does not come to make the link that its first datagram waits for: as on a machine where many want
+ * the processor. The datagram waits for as long.
+ */
+static void process_that_is_slow_to_link(struct end *e)
+{
+	enum { SLOW_MS = 1500 };
+	struct params p = params();
+	ud_start(e, &p);
+	struct ibv_ah *ah = ud_ah(e);
+	struct rlimit before = { 0 };
+	if (e->passive) {
+		rc_recv(e, 1, 0, 64);
+		before = rc_use_up_descriptors();
+	}
+	meet(e);
+	if (!e->passive) {
+		SEND(e, .len = 8, .ah = ah);
+		tell(e, 1);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	} else {
+		hear(e);
+		for (uint64_t end_ms = rc_now_ms() + SLOW_MS; rc_now_ms() < end_ms;)
+			;
+		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+		ud_expect_recv(e, 1, 8);
+	}
+	ibv_destroy_ah(ah);
+	rc_finish(e);
+}
+
 /* ---- other ways to wait, receive and post ---- */
 
 static void shared_receive_queue(struct end *e)
@@ -401,7 +432,7 @@ static void thousands(struct end *e)
 
 static const struct body bodies[] = {
 	BODY(data_of_every_length), BODY(immediate_data), BODY(inline_data), BODY(lists), BODY(reply_to_sender),
-	BODY(many_senders), BODY(address_handle_goes_early), BODY_IN(queue_pair_to_itself, ALONE), BODY(shared_receive_queue),
+	BODY(many_senders), BODY_IN(process_that_is_slow_to_link, PROCESSES_ONLY), BODY(address_handle_goes_early), BODY_IN(queue_pair_to_itself, ALONE), BODY(shared_receive_queue),
 	BODY(solicited), BODY(built_requests), BODY(thousands),
 };
 
