@@ -35,12 +35,14 @@ ARPHRD_ETHER = 1
 
 READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
+MOST_SLOWER = 4.0        # whatever the load: limits are many times what a case needs alone
 STAY_S = 0.2             # how long a server that stays is watched after its last client
 QUOTED_LINES = 5                      # of each program of a failed case
 
 
 class Limit:
-    """A time limit, which ends what hangs. It grows with the machine's load: what waits for a processor does not hang."""
+    """A time limit, which ends what hangs. It grows with the machine's load, up to MOST_SLOWER times: what waits for a processor does not
+    hang."""
 
     def __init__(self, seconds, grows=True):
         self.seconds = seconds
@@ -49,7 +51,7 @@ class Limit:
 
     def left(self):
         """Seconds, or 0."""
-        slower = max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))) if self.grows else 1.0
+        slower = min(MOST_SLOWER, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))) if self.grows else 1.0
         return max(0.0, self.start + slower * self.seconds - time.monotonic())
 
 

@@ -130,6 +130,12 @@ def main():
             time.sleep(0.01)
         check("program_end__takes_the_group", before and not alive(child), f"child {child}")
 
+        limits = {}
+        for load in 0.0, 1e6:
+            os.getloadavg = lambda load=load: (load, load, load)
+            limits[load] = round(harness.Limit(10).left())
+        check("limit__grows_with_the_load_but_not_for_ever", limits == {0.0: 10, 1e6: 40}, limits)
+
         ports = {harness.free_port() for _ in range(50)}
         check("free_port__differs", len(ports) == 50, ports)
 

@@ -177,17 +177,19 @@ def run_both(name, server, client, *options, status=0):
     """A pair of programs, each captured from its beginning on."""
     found = []
     with contextlib.ExitStack() as stack:
-        pids = []
+        programs = []
         for side, command in (("server", server), ("client", client)):
             path = log(f"{name}.{side}.pcapng")
             found.append(path)
             program = Captor(command, log(f"{name}.{side}.log"), path, options)
             stack.callback(program.end)
-            pids.append(program)
+            programs.append(program)
             if side == "server":
                 program.wait_ready()
-        for program in reversed(pids):
-            expect(program.wait(harness.Limit(LIMIT_S)), status, f"exit status of {program.command} ({program.output()[-200:]})")
+        limit = harness.Limit(LIMIT_S)
+        for program in reversed(programs):
+            if (ended := program.wait(limit)) != status:
+                raise Failure(f"{program.command} {harness.describe_exit(ended)}", *(each.output() for each in programs))
     return [Capture(path).judge() for path in found]
 
 
@@ -199,7 +201,8 @@ class Captor(harness.Program):
         super().__init__(BUILD, command, log_path)
 
     def argv(self, build, prefix):
-        return [*prefix, VERBATIM, "run", *self.capture_options, *self.command.split()]
+        by_lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []    # of one that hangs, too, it is seen how far it has come
+        return [*prefix, "env", "VERBATIM_DEBUG=1", VERBATIM, "run", *self.capture_options, *by_lines, *self.command.split()]
 
 
 def ping(options, addr="127.0.0.1"):

@@ -35,7 +35,11 @@ def case(function):
 
 
 class Failure(Exception):
-    pass
+    """With what the server and the client have said, if it is theirs."""
+
+    def __init__(self, what, server_output="", client_output=""):
+        super().__init__(what)
+        self.said = server_output, client_output
 
 
 def expect(found, wanted, what):
@@ -429,7 +433,7 @@ def run_case(function):
     try:
         reason = function()
     except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
-        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}")
+        return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}", *getattr(problem, "said", ()))
     print(f"# {time.monotonic() - start:.1f} s")
     return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")
 
