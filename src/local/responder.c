@@ -118,7 +118,7 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 {
 	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);
 	if ((flags & VB_SHM_ACKS) && epoch == atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed))
-		atomic_store_explicit(&l->req.told, taken, memory_order_relaxed);
+		atomic_store_explicit(&l->req.told, taken, memory_order_release); /* behind the peer's head: another thread may complete by it */
 }
 
 /* -EINVAL: it is neither this process's, nor can it be another's. */
