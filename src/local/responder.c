@@ -505,6 +505,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
+	atomic_thread_fence(memory_order_seq_cst); /* others see what the requests before it have stored: as vb_sq_order_read */
 	ranges_of_target(&from, r, va, n);
 	step = vb_serve_push(l, &from, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;

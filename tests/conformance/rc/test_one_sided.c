@@ -427,7 +427,7 @@ static void take_lines(struct end *e, uint64_t at)
  */
 static void read__looks_behind_the_write_before(struct end *e)
 {
-	const unsigned n = e->wire || e->copies_by_link ? 500 : rc_times(40000);
+	const unsigned n = e->wire ? 500 : rc_times(40000);
 	const uint64_t source = (uint64_t)n * (MARK + LINE);
 	struct params p = params();
 	unsigned saw_nothing = 0;
