@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -90,6 +91,27 @@ static inline bool kernel_steers(void)
 			!setsockopt(s, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
 	close(s);
 	return attached;
+}
+
+#define NO_VLAN_TAGS "packet sockets do not tell the VLAN tags of frames here (PACKET_AUXDATA)"
+static inline bool kernel_tells_vlan_tags(void)
+{
+	int s = socket(AF_PACKET, SOCK_RAW, 0), on = 1;
+	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 8 /* PACKET_AUXDATA */, &on, sizeof(on)); /* without the right to one: not asked for */
+	close(s);
+	return told;
+}
+
+#define NO_TIMEOUTS "a socket's timeouts cannot be asked for here (SO_RCVTIMEO)"
+static inline bool kernel_tells_timeouts(void)
+{
+	struct timeval set = { .tv_sec = 5 }, told = { 0 };
+	int s = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t bytes = sizeof(told);
+	bool same = !setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &set, sizeof(set)) &&
+		    !getsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &told, &bytes) && told.tv_sec == set.tv_sec;
+	close(s);
+	return same;
 }
 
 #define NO_MTU "the MTU of a route cannot be asked for here (IP_MTU)"

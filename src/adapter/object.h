@@ -392,6 +392,7 @@ struct vb_sq {
 	uint16_t stride, mask, max_wr, max_inline;
 	uint8_t max_sge;
 	bool repeats;           /* path->repeat may be asked: the path sets it, and takes it back at the latest when it stops */
+	bool stored;            /* a WRITE was this side's own stores, and no READ came since (vb_sq_order_read) */
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */

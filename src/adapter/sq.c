@@ -434,6 +434,7 @@ static inline void take_turn(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 static inline void complete_unnoted(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
+	qp->sq.stored = wr->opcode == IBV_WR_RDMA_WRITE;
 	if (vb_sq_signals(qp, wr->send_flags))
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, wr->sg_list->length, IBV_WC_SUCCESS);
 	take_turn(qp, wr->opcode);
@@ -521,6 +522,7 @@ static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct 
 	if (!vb_shortcut_fits_read(&qp->to_read, wr) || qp->sq.head != qp->sq.tail || !has_room(&qp->sq) ||
 	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
 		return false;
+	vb_sq_order_read(&qp->sq);
 	int err = vb_touch_copy((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
 	if (vb_unlikely(!vb_shortcut_leave(&qp->to_read, qp->cut) || err)) {
 		vb_shortcut_forget(&qp->to_read);

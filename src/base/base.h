@@ -43,6 +43,17 @@ static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size)
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
 /*
+ * Before an atomic operation that is to come behind all stores before it, also where it only looks: x86's are full fences by themselves, the C11
+ * model's and ARM's are not.
+ */
+static inline void vb_fence_before_atomic(void)
+{
+#if !defined(__x86_64__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/*
  * Fetches a line that will soon be read, or written: then it is also taken from who has it. The address may be any; one where nothing is
  * mapped takes a while, NULL too.
  */

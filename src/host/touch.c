@@ -398,6 +398,7 @@ int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t v
 {
 	if (vb_touch_is_lost() && vb_mem_check(word, sizeof(*word), true))
 		return -EFAULT;
+	vb_fence_before_atomic();
 	switch (op) {
 	case VB_TOUCH_STORE:
 		return vb_touch_exchange(word, value, compare, found);

@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "base/base.h"
+#include "base/copy.h"
 
 /* Takes the signals, the first time. */
 void vb_touch_prepare(void);
@@ -31,13 +31,18 @@ static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_expli
 /* What vb_touch_copy does unless it is lost. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 
-/* As vb_copy_ordered (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
+/* As vb_copy_in_turn (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
 static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
 {
-	return vb_touch_is_lost() ? -EFAULT : vb_touch_bytes(to, from, bytes);
+	if (vb_touch_is_lost())
+		return -EFAULT;
+	vb_copy_begin();
+	int err = vb_touch_bytes(to, from, bytes);
+	vb_copy_end();
+	return err;
 }
 
-/* One store of 8 bytes, whoever has the signals. False: it faulted. A line in a table says where it is, and where it goes on. */
+/* One store of 8 bytes, behind all that was stored before, whoever has the signals. False: it faulted. A line in a table says where it is, and where it goes on. */
 #define VB_TOUCH_LINE                              \
 	".pushsection vb_touch_table, \"a\"\n"      \
 	".balign 4\n"                              \
@@ -47,6 +52,7 @@ static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t b
 
 static inline bool vb_touch_store(void *to, uint64_t value)
 {
+	vb_copy_begin();
 #if defined(__x86_64__)
 	__asm__ goto("1: movq %1, (%0)\n" VB_TOUCH_LINE : : "r"(to), "r"(value) : "memory" : faulted);
 	return true;

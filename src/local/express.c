@@ -53,6 +53,8 @@ static enum vb_express express_move(struct vb_local_qp *l, const struct ibv_send
 	if (!is_at_hand(l, wr->wr.rdma.rkey) || wr->sg_list->length > VB_SLICE_BYTES)
 		return VB_EXPRESS_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
+	if (!writes)
+		vb_sq_order_read(&l->qp->sq);
 	bool done = express_whole(l, wr, writes);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	done = done && !vb_is_cut_by(l->peer);

@@ -239,7 +239,7 @@ static const struct vb_shm_datagram *next_record(const struct vb_mail *m)
 static uint32_t next_bytes(const struct vb_mail *m)
 {
 	uint32_t at = atomic_load_explicit(&m->taken, memory_order_relaxed);
-	uint64_t head = atomic_load_explicit(&next_record(m)->head, memory_order_acquire);
+	uint64_t head = atomic_load(&next_record(m)->head); /* sequentially consistent: pairs with put */
 	return head >> 32 == (uint32_t)(at + 1) ? (uint32_t)head : 0;
 }
 

@@ -187,6 +187,10 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	enum here h = HERE_NOT;
 	if (!sqe->length)
 		return HERE_NOT;
+	if (access == IBV_ACCESS_REMOTE_READ)
+		vb_sq_order_read(&l->qp->sq);
+	else
+		l->qp->sq.stored = true;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
@@ -672,7 +676,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 
 __attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
 {
-	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_relaxed);
+	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_acquire); /* pairs with note_told */
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
@@ -697,7 +701,8 @@ void vb_requester_look(struct vb_local_qp *l)
  */
 bool vb_requester_is_idle(struct vb_local_qp *l)
 {
-	if (atomic_load_explicit(&l->req.pending, memory_order_relaxed) || l->peer->copy == VB_COPY_LINK)
+	/* Sequentially consistent, behind the bell: pairs with the fence of vb_requester_send. */
+	if (atomic_load(&l->req.pending) || l->peer->copy == VB_COPY_LINK)
 		return false;
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
 	uint32_t bound = atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed); /* 0: not yet */

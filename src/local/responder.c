@@ -118,7 +118,7 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 {
 	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);
 	if ((flags & VB_SHM_ACKS) && epoch == atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed))
-		atomic_store_explicit(&l->req.told, taken, memory_order_relaxed);
+		atomic_store_explicit(&l->req.told, taken, memory_order_release); /* behind the peer's head: another thread may complete by it */
 }
 
 /* -EINVAL: it is neither this process's, nor can it be another's. */
@@ -505,6 +505,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
+	atomic_thread_fence(memory_order_seq_cst); /* others see what the requests before it have stored: as vb_sq_order_read */
 	ranges_of_target(&from, r, va, n);
 	step = vb_serve_push(l, &from, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;

@@ -86,6 +86,7 @@ static void load_target(struct vb_rs_stream *s)
 	s->has_news = copy.bytes != 0;
 	if (!s->has_news)
 		return;
+	atomic_thread_fence(memory_order_acquire); /* the peer's WRITE may be under way, which ends with the bytes */
 	copy.address = entry->address;
 	copy.key = entry->key;
 	entry->bytes = 0;

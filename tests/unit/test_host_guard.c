@@ -149,18 +149,25 @@ static void guard__holds_between_look_and_call(void **state)
 #endif
 }
 
+static void run_on(int sock)
+{
+	say(sock, 0);
+	for (volatile unsigned turns = 0;; turns++)
+		;
+}
+
 static void pace__of_processes(void **state)
 {
-	(void)hear(writer.sock);
+	struct child runner = child_start(run_on);
+	(void)hear(runner.sock);
 	assert_int_equal(vb_process_pace(0), VB_PACE_UNKNOWN);
-	kill(writer.pid, SIGSTOP);
-	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_HALTED));
-	kill(writer.pid, SIGCONT);
-	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_RUNNING));
-	pid_t gone = writer.pid;
-	child_kill(&writer);
+	kill(runner.pid, SIGSTOP);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
+	kill(runner.pid, SIGCONT);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
+	pid_t gone = runner.pid;
+	child_kill(&runner);
 	assert_int_equal(vb_process_pace(gone), VB_PACE_UNKNOWN);
-	writer = child_start(write_on);
 }
 
 /* Seconds of a clock that is asked each millisecond until a wait for a process is over. */
@@ -192,7 +199,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(guard__writes_until_it_is_told_not_to, start, end),
 		cmocka_unit_test_setup_teardown(guard__holds_for_who_was_stopped, start, end),
 		cmocka_unit_test_setup_teardown(guard__holds_between_look_and_call, start, end),
-		cmocka_unit_test_setup_teardown(pace__of_processes, start, end),
+		cmocka_unit_test(pace__of_processes),
 		cmocka_unit_test_setup_teardown(patience__is_for_who_runs, start, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

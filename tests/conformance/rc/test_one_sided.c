@@ -394,6 +394,76 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- order that the target's own threads see ---- */
+
+enum { LINE = 64, LINES = 8, MARK = LINES * LINE, MOST_DELAY = 512 };
+
+static _Atomic(uint64_t) *word_at(struct end *e, uint64_t at) { return (void *)(e->buf + at); }
+
+static void await_word(_Atomic(uint64_t) *word)
+{
+	for (unsigned looks = 1; !atomic_load(word); looks++)
+		if (looks % 1000 == 0)
+			sched_yield();
+}
+
+/* So that both sides come to all of each other's steps. */
+static void linger(unsigned turns)
+{
+	for (volatile unsigned i = 0; i < turns; i++)
+		;
+}
+
+/* A WRITE there waits for its lines, while what comes behind it may be done. */
+static void take_lines(struct end *e, uint64_t at)
+{
+	for (unsigned i = 0; i < LINES; i++)
+		atomic_fetch_or(word_at(e, at + i * LINE), 0);
+}
+
+/*
+ * Two make a mark each, and then look for the other's: one marks by a WRITE, of which the last word counts, and looks by the READ behind it; the
+ * other is a thread of the target. One of them at least sees the other's mark.
+ */
+static void read__looks_behind_the_write_before(struct end *e)
+{
+	const unsigned n = e->wire ? 500 : rc_times(40000);
+	const uint64_t source = (uint64_t)n * (MARK + LINE);
+	struct params p = params();
+	unsigned saw_nothing = 0;
+	p.bytes = source + MARK;
+	rc_start(e, &p);
+	uint8_t *seen = calloc(n, 1), *theirs = calloc(n, 1);
+	rc_set(e->buf + source, MARK, 1);
+	meet(e);
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t mark = i * MARK, last = mark + MARK - 8, others = n * MARK + i * LINE;
+		if (e->passive) {
+			if (i)
+				await_word(word_at(e, last - MARK));
+			take_lines(e, mark);
+			linger(i % MOST_DELAY);
+			atomic_store(word_at(e, others), 1);
+			seen[i] = atomic_load(word_at(e, last)) != 0;
+		} else {
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = others, .len = 8, .remote_at = others); /* has its line near */
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = source, .len = MARK, .remote_at = mark, .quiet = true);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = others, .len = 8, .remote_at = others);
+			rc_expect(e->scq, i, IBV_WC_SUCCESS);
+			seen[i] = rc_word(e->buf + others) != 0;
+		}
+	}
+	tell_bytes(e, seen, n);
+	hear_bytes(e, theirs, n);
+	for (unsigned i = 0; i < n; i++)
+		saw_nothing += !seen[i] && !theirs[i];
+	CHECK_EQ(saw_nothing, 0);
+	free(seen);
+	free(theirs);
+	rc_finish(e);
+}
+
 /* ---- everything at once, checked against what must come out ---- */
 
 enum {
@@ -583,6 +653,7 @@ static const struct body bodies[] = {
 	BODY(write__last_byte_is_last),
 	BODY(write__behind_a_send_waits),
 	BODY(fence__waits_for_reads_and_atomics),
+	BODY(read__looks_behind_the_write_before),
 	BODY(mix__of_everything_both_ways),
 };
 RC_MAIN(bodies)

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "../../kernel.h"
 #include "../rdmacm/cm.h"
 
 enum { ASLEEP_US = 30000, SIGNALS = 5, EVERY_US = 10000, RDMA_OPTIONS = 0x10000, QUEUE_SIZE = 0 };
@@ -224,7 +225,6 @@ static void ring(int flags, suseconds_t every_us)
 static void accepting__is_interrupted(void **state)
 {
 	struct sockaddr_in at;
-	struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
 	int listener = listen_here(&at, 4);
 	pthread_t thread;
 	sigset_t set, before;
@@ -244,11 +244,26 @@ static void accepting__is_interrupted(void **state)
 	assert_true(server >= 0);
 	assert_true(is_rdma(server));
 	pthread_join(thread, &client);
-	assert_ok(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
-	assert_refused(EINTR, accept(listener, NULL, NULL));
 	ring(0, 0);
 	assert_ok(close(server));
 	assert_ok(close((int)(intptr_t)client));
+	assert_ok(close(listener));
+}
+
+/* By handlers with SA_RESTART, too. */
+static void accepting_for_a_time__is_interrupted(void **state)
+{
+	if (!kernel_tells_timeouts())
+		SKIP(NO_TIMEOUTS);
+	struct sockaddr_in at;
+	struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
+	int listener = listen_here(&at, 4);
+
+	(void)state;
+	assert_ok(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	ring(SA_RESTART, EVERY_US);
+	assert_refused(EINTR, accept(listener, NULL, NULL));
+	ring(0, 0);
 	assert_ok(close(listener));
 }
 
@@ -260,6 +275,7 @@ int main(void)
 		cmocka_unit_test(accepting__is_cancelled),
 		cmocka_unit_test(connecting__is_cancelled),
 		cmocka_unit_test(accepting__is_interrupted),
+		cmocka_unit_test(accepting_for_a_time__is_interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include <net/ethernet.h>
 
+#include "../../kernel.h"
+
 static void flow__goes_where_rules_say(void **state)
 {
 	struct world *w = *state;
@@ -188,6 +190,8 @@ static void flow__tags_what_it_steers(void **state)
 
 static void qp__takes_vlan_tags_out_and_gives_check_sequences(void **state)
 {
+	if (!kernel_tells_vlan_tags())
+		SKIP(NO_VLAN_TAGS);
 	struct world *w = *state;
 	struct ibv_qp *sender = make_sender(w);
 	struct ibv_cq_ex *cq = make_cq(w);
@@ -513,6 +517,8 @@ static void rss__spreads_by_flow(void **state)
 
 static void wq__flags(void **state)
 {
+	if (!kernel_tells_vlan_tags())
+		SKIP(NO_VLAN_TAGS);
 	struct world *w = *state;
 	struct ibv_qp *sender = make_sender(w); /* or there is no right to packet sockets */
 	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq, .comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
