@@ -21,8 +21,10 @@ enum {
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
+	HALTED_LOOKS = 3, LOOK_NS = 10000000,
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 };
+#define LATE_NS 10000000000ull /* of who runs, and is late */
 
 /* The second message on a link: what the sender found out about copying. */
 struct ready {
@@ -587,17 +589,30 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 	return err;
 }
 
-static bool is_worth_waiting(const struct vb_peer *p, uint64_t until_ns)
+/* Behind its time: the processors may be what it waits for, or this process's own progress thread. */
+static bool is_late(const struct vb_peer *p)
 {
-	uint64_t now = vb_now_ns();
-	return now < until_ns || (now < until_ns + VB_PEER_PATIENCE_NS && vb_link_has_news(p->fd));
+	return vb_link_has_news(p->fd) || vb_process_pace(p->pid) == VB_PACE_RUNNING;
 }
 
-/* Else the link has ended, for both. The progress thread, which would have to hear the peer, does not wait. */
+/* The progress thread, which would have to hear the peer, does not wait. */
+static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
+{
+	uint64_t now;
+	for (unsigned halted = 0; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && halted < HALTED_LOOKS;) {
+		now = vb_now_ns();
+		if (now > until_ns + LATE_NS)
+			return;
+		if (now > until_ns)
+			halted = is_late(p) ? 0 : halted + 1;
+		vb_sleep_ns(now > until_ns ? LOOK_NS : AGREE_NAP_NS);
+	}
+}
+
+/* Else the link has ended, for both. */
 static bool has_agreed(const struct vb_peer *p, uint64_t until_ns)
 {
-	while (atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && is_worth_waiting(p, until_ns))
-		vb_sleep_ns(AGREE_NAP_NS);
+	await_agreement(p, until_ns);
 	if (atomic_load(&p->state) == VB_PEER_CONNECTING) {
 		vb_explain_limit("link", "process %d does not answer, as if it were stopped: this connection takes the wire", (int)p->pid);
 		vb_link_end(p->fd);

@@ -10,7 +10,7 @@
  *
  * To receive a hello takes descriptors and address space. A process that lacks them, or has something against the other, hangs up; one that
  * has all it needs *agrees* by its ready, and ends the link for no such reason any more. So a link that is UP at one end has been agreed to
- * by both, and gets UP at the other, too, unless a process dies. A peer that says nothing for long is stopped: whoever waits for it ends the link.
+ * by both, and gets UP at the other, too, unless a process dies. A peer that is stopped says nothing: whoever waits for it ends the link.
  *
  * The two ends of a connection choose its path at different times (vb_peer_choose), and what a process has changes. So that they choose
  * alike, a slot is *declined* as long as a queue pair of this process takes the wire to it: this process agrees to no link with its owner
@@ -72,7 +72,7 @@ struct vb_peer {
 /*
  * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference; or NULL: by the wire, and then
  * the slot is declined until vb_peer_decline_no_more. Waits until the other end has agreed, which its progress thread does at once, or has
- * hung up; VB_PEER_PATIENCE_NS, and as long again if it is this process's own progress thread that is late.
+ * hung up; for VB_PEER_PATIENCE_NS, and for ten seconds where it is not stopped, but does not get a processor.
  */
 struct vb_peer *vb_peer_choose(uint32_t slot);
 void vb_peer_decline_no_more(uint32_t slot);
