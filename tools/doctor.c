@@ -17,6 +17,8 @@ static const struct {
 	{ "settings", check_settings },
 	{ "processors", check_cpus },
 	{ "descriptors", check_descriptors },
+	{ "threads", check_threads },
+	{ "address space", check_address_space },
 	{ "system calls", check_seccomp },
 	{ "memory limit", check_memory_limit },
 	{ "shared memory", check_memfd },

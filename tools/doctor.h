@@ -23,7 +23,8 @@ struct finding {
 
 typedef void doctor_check(struct finding *f);
 
-doctor_check check_libraries, check_other_libraries, check_settings, check_cpus, check_descriptors, check_seccomp, check_memory_limit;
+doctor_check check_libraries, check_other_libraries, check_settings, check_cpus, check_descriptors, check_threads, check_address_space,
+	check_seccomp, check_memory_limit;
 doctor_check check_memfd, check_userfaultfd, check_process_vm, check_abstract_sockets, check_slots, check_shm;
 doctor_check check_interfaces, check_port, check_kernel_rdma, check_firewall, check_socket_buffers, check_inbox_queue, check_multicast;
 

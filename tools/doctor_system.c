@@ -3,10 +3,13 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,8 +19,11 @@
 #include "command.h"
 #include "doctor.h"
 #include "faults/plan.h"
+#include "host/share.h"
 
-enum { ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
+enum { NEEDED_DESCRIPTORS = 20, ENOUGH_PEERS = 64, ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
+#define LEAST_SPACE   (1ull << 30) /* a process's own memory to show, and its libraries */
+#define SPACE_FOR_TWO (32ull << 30) /* of two peers */
 
 void check_libraries(struct finding *f)
 {
@@ -149,17 +155,76 @@ void check_cpus(struct finding *f)
 	mend(f, "give them two processors, or use programs that wait for events");
 }
 
+/* How many of so many can be had now. */
+static int descriptors_to_be_had(int wanted)
+{
+	int fds[NEEDED_DESCRIPTORS], n = 0;
+
+	while (n < wanted && (fds[n] = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	return n;
+}
+
 void check_descriptors(struct finding *f)
 {
 	struct rlimit limit;
+	unsigned peers = vb_fd_share() / VB_LINK_FDS;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return found(f, "the limit is unknown");
 	found(f, "%llu (RLIMIT_NOFILE); RLIMIT_MEMLOCK does not matter", (unsigned long long)limit.rlim_cur);
-	if (limit.rlim_cur >= ENOUGH_DESCRIPTORS)
+	if (descriptors_to_be_had(NEEDED_DESCRIPTORS) < NEEDED_DESCRIPTORS)
+		means(f, FINDING_BAD, "a process needs some %d to open a device and connect, besides its own", NEEDED_DESCRIPTORS);
+	else if (peers < ENOUGH_PEERS)
+		means(f, FINDING_NOTE, "a process shares memory with %u others at most; connections to further ones take the wire", peers);
+	else
 		return;
-	means(f, FINDING_NOTE, "a process needs some ten, and one for each peer process, completion channel and mapped region");
 	mend(f, "ulimit -n %d", ENOUGH_DESCRIPTORS);
+}
+
+static void *do_nothing(void *arg) { return arg; }
+
+void check_threads(struct finding *f)
+{
+	pthread_t thread;
+	int err = pthread_create(&thread, NULL, do_nothing, NULL);
+
+	if (!err) {
+		pthread_join(thread, NULL);
+		return found(f, "a process can have more than one");
+	}
+	found(f, "a process can have no second one: %s", strerror(err));
+	means(f, FINDING_BAD, "devices open, but queue pairs and connections need a thread: they are refused with EAGAIN");
+	mend(f, "raise ulimit -u (RLIMIT_NPROC), or pids.max of the control group");
+}
+
+static bool has_space(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	munmap(p, bytes);
+	return true;
+}
+
+void check_address_space(struct finding *f)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		found(f, "no limit (RLIMIT_AS)");
+	else
+		found(f, "%llu MiB (RLIMIT_AS)", (unsigned long long)limit.rlim_cur >> 20);
+	if (has_space(SPACE_FOR_TWO))
+		return;
+	if (has_space(LEAST_SPACE / 2))
+		means(f, FINDING_NOTE, "there is no room for the memory of other processes: connections within this host take the wire");
+	else
+		means(f, FINDING_BAD, "there is no room for what a process shows to its peers: no device opens");
+	mend(f, "ulimit -v unlimited");
 }
 
 static int status_field(const char *name)

@@ -22,7 +22,7 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 {
 	if (!cqe || cqe > VB_MAX_CQE)
 		return -EINVAL;
-	int err = vb_adapter_start();
+	int err = vb_adapter_open();
 	if (err)
 		return err;
 	memset(cq, 0, sizeof(*cq));

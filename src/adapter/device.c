@@ -298,6 +298,8 @@ static void forget_parent(void)
 int vb_context_init(struct vb_context *ctx, struct vb_device *dev)
 {
 	int err = vb_adapter_start();
+	if (err == -EAGAIN) /* for what needs no thread: queue pairs ask again */
+		err = vb_adapter_open();
 	if (err)
 		return err;
 	vb_host_at_fork(forget_parent);

@@ -54,7 +54,7 @@ static int take_key(struct vb_mr *mr, struct vb_pd *pd, unsigned more)
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access)
 {
 	*mr = (struct vb_mr){ .pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access };
-	int err = vb_adapter_start();
+	int err = vb_adapter_open();
 	if (!err)
 		err = check_range(mr->va, mr->length, mr->iova, mr->access);
 	if (!err)
@@ -71,7 +71,7 @@ int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, 
 int vb_mr_init_null(struct vb_mr *mr, struct vb_pd *pd)
 {
 	void *pages;
-	int err = vb_adapter_start();
+	int err = vb_adapter_open();
 	if (!err)
 		err = vb_null_pages(2 * VB_NULL_BYTES, &pages);
 	if (err)

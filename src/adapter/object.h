@@ -468,6 +468,7 @@ struct vb_qp {
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
+	uint16_t declined;        /* slot of this host that has no link because this QP takes the wire to it; 0: none. Under ctl */
 	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/mail.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */

@@ -34,12 +34,19 @@ void vb_path_change_all(void (*change)(struct vb_path_ops *path))
 		change(paths[i]);
 }
 
-const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp)
+const struct vb_path_ops *vb_path_choose(struct vb_qp *qp)
 {
 	for (unsigned i = 0; i < count; i++)
 		if (paths[i]->claims(qp))
 			return paths[i];
 	return NULL;
+}
+
+void vb_path_unclaim(struct vb_qp *qp)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->unclaim)
+			paths[i]->unclaim(qp);
 }
 
 static const struct vb_path_io *shared_io;

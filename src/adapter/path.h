@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for update, unlink, express, repeat, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * A path that has nothing to do for unclaim, update, unlink, express, repeat, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
  * is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
@@ -22,8 +22,13 @@ enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_AR
 struct vb_path_ops {
 	const char *name;
 	enum vb_path_rank rank; /* paths of a lower one are asked first */
-	/* Could this path reach the QP's remote address? Attributes are set, state is still INIT. */
-	bool (*claims)(const struct vb_qp *qp);
+	/*
+	 * Could this path reach the QP's remote address? Attributes are set, state is still INIT. If so it may leave in path_state what
+	 * attach, which follows, takes up; if not, in `declined` what holds as long as the QP is connected by another path.
+	 */
+	bool (*claims)(struct vb_qp *qp);
+	/* Takes back what claims has left in `declined`: the QP has left the other path, or did not get it. */
+	void (*unclaim)(struct vb_qp *qp);
 	/* INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno: the transition fails. */
 	int (*attach)(struct vb_qp *qp);
 	/* RTR to RTS, or attributes changed while connected (access rights, RNR timer, timeouts). */
@@ -127,7 +132,8 @@ static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)
 void vb_path_register(struct vb_path_ops *path);
 /* Each of them, so that a tool can put itself in front of some of its functions; before any is used. */
 void vb_path_change_all(void (*change)(struct vb_path_ops *path));
-const struct vb_path_ops *vb_path_choose(const struct vb_qp *qp);
+const struct vb_path_ops *vb_path_choose(struct vb_qp *qp);
+void vb_path_unclaim(struct vb_qp *qp);
 bool vb_path_poll_all(void);
 void vb_path_sleep(void);
 void vb_path_settle(void);

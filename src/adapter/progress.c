@@ -506,7 +506,7 @@ static void forget(void)
 static int start_locked(void)
 {
 	static bool hooked;
-	int err = vb_host_get();
+	int err = vb_host_open();
 	if (!err)
 		err = vb_arena_start();
 	if (err)
@@ -526,10 +526,16 @@ static int start_locked(void)
 	return 0;
 }
 
-int vb_adapter_start(void)
+int vb_adapter_open(void)
 {
 	pthread_mutex_lock(&start_lock);
 	int err = started ? 0 : start_locked();
 	pthread_mutex_unlock(&start_lock);
 	return err;
+}
+
+int vb_adapter_start(void)
+{
+	int err = vb_adapter_open();
+	return err ? err : vb_host_run();
 }

@@ -16,8 +16,10 @@
 
 #include "adapter/object.h"
 
-/* Starts host, arena and progress for this process, once. 0 or a negative errno. */
+/* Starts host, arena and progress for this process, once. 0 or a negative errno; -EAGAIN: there can be no thread now, which connections need. */
 int vb_adapter_start(void);
+/* All of it but the thread. */
+int vb_adapter_open(void);
 
 /* Guards the run queue, the QPN table and the paths' arrival queues. Held for tens of ns. */
 extern struct vb_lock vb_progress_lock;

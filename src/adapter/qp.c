@@ -171,6 +171,7 @@ static void disconnect(struct vb_qp *qp)
 	forget_completions(qp);
 	if (path)
 		path->detach(qp);
+	vb_path_unclaim(qp);
 }
 
 int vb_qp_fini(struct vb_qp *qp)
@@ -354,7 +355,9 @@ static int take_path(struct vb_qp *qp)
 	if (!path)
 		return 0;
 	int err = path->attach(qp);
-	if (!err)
+	if (err)
+		vb_path_unclaim(qp);
+	else
 		atomic_store(&qp->path, path);
 	return err;
 }

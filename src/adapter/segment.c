@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "adapter/path.h"
 #include "adapter/peer.h"
 #include "base/log.h"
 #include "host/memory.h"
 #include "host/remap.h"
+#include "host/share.h"
 
 enum {
 	MAX_SEGMENTS = 1024,
@@ -73,9 +73,8 @@ static struct segment *by_serial(uint64_t serial)
 
 static unsigned limit(void)
 {
-	struct rlimit files;
-	unsigned n = !getrlimit(RLIMIT_NOFILE, &files) ? vb_min_u64(files.rlim_cur / 4, MAX_SEGMENTS) : 0;
-	return n;
+	unsigned most = vb_fd_share() / 2;
+	return most < MAX_SEGMENTS ? most : MAX_SEGMENTS;
 }
 
 /* ---- keys ---- */

@@ -43,7 +43,7 @@ int vb_window_init(struct vb_window *w, struct vb_pd *pd, enum ibv_mw_type type)
 {
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
 		return -EINVAL;
-	int err = vb_adapter_start();
+	int err = vb_adapter_open();
 	if (!err)
 		err = vb_key_take(&w->key);
 	if (err)

@@ -39,8 +39,15 @@
 /* ---- life ---- */
 
 /*
- * Takes a reference on this process's host; the first one takes a slot and starts the progress thread (all signals
- * blocked, named "verbatim"). -EMFILE, -ENOMEM, -EAGAIN (no thread), -EADDRNOTAVAIL (no free slot).
+ * Takes a slot, so that this process has numbers to give: the host without its thread, for which nothing arrives and no time passes. -EMFILE,
+ * -ENOMEM, -EADDRNOTAVAIL (no free slot).
+ */
+int vb_host_open(void);
+/* Its thread, if it has none yet. -EAGAIN: there can be none now. */
+int vb_host_run(void);
+/*
+ * Takes a reference on this process's host; the first one opens it and starts the progress thread (all signals
+ * blocked, named "verbatim"). What vb_host_open and vb_host_run say.
  * The host stays for the life of the process once started (vb_host_put only counts): a program that opens and closes
  * a device in a loop keeps its slot. In a forked child the parent's host is forgotten without a trace in the parent
  * (descriptors closed, shared mappings replaced by private zero pages), and the next vb_host_get starts a new one.
@@ -249,7 +256,7 @@ struct vb_peer_cred {
 
 /* Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such process, or it refuses
  * links. -EPERM: one that may not share memory with this one, such as another user's; if it is that one which finds so, it hangs up.
- * -EAGAIN: its backlog is full, try later. */
+ * -EAGAIN: its backlog is full, try later. Else: what this process lacks. */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /* Peers see the user who this process was when it last listened. If it is another one now, this makes them see that. Cheap. */
 void vb_link_show_user(void);
@@ -263,6 +270,8 @@ VB_EXPORT bool vb_slot_is_of(uint32_t slot, uid_t user);
 /* From here on nobody gets a new link to this process, as with VERBATIM_LOCAL=off; those that there are stay. Not in a forked child. */
 void vb_links_refuse(void);
 bool vb_links_are_refused(void);
+/* With VERBATIM_DEBUG, once: this process lacks what links to all others would take. */
+void vb_link_explain_lack(int err);
 /* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
@@ -273,12 +282,14 @@ bool vb_link_is_eventfd(int fd);
 void vb_link_end(int fd);
 /* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
 bool vb_link_has_hung_up(int fd);
+/* Is there something that the progress thread has not heard yet, be it that? */
+bool vb_link_has_news(int fd);
 
 #define VB_LINK_MAX_FDS 4
 /* One message with up to VB_LINK_MAX_FDS descriptors. -EAGAIN, -EPIPE, … */
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds);
-/* Returns the bytes of one message (0: hang-up) or a negative errno (-EAGAIN; -EMSGSIZE: it was longer than bytes and is lost). fds has
- * room for VB_LINK_MAX_FDS, or is NULL; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
+/* Returns the bytes of one message (0: hang-up) or a negative errno (-EAGAIN; -EMSGSIZE: it was longer than bytes and is lost; -EMFILE: this
+ * process could not take all of its descriptors, and it is lost). fds has room for VB_LINK_MAX_FDS, or is NULL; descriptors come CLOEXEC and are the caller's; surplus ones are closed. */
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 
 /* ---- visits: connections from programs that look into this process (inspect.h) ---- */

@@ -52,12 +52,18 @@ static bool namespace_of(const char *process, struct stat *st)
 	return stat(path, st) == 0;
 }
 
-static bool is_by_all_numbers(const char *process, uid_t user)
+/* Does this process lack what it takes to find out? Then that says nothing of the other. */
+static bool is_short(int err) { return err == -EMFILE || err == -ENFILE || err == -ENOMEM; }
+
+static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
 {
 	char path[64], text[8192];
 	unsigned real, effective, saved;
 	snprintf(path, sizeof path, "/proc/%s/status", process);
-	if (vb_file_read(path, text, sizeof text))
+	int err = vb_file_read(path, text, sizeof text);
+	if (is_short(err))
+		*lack = err;
+	if (err)
 		return false;
 	const char *line = strstr(text, "\nUid:");
 	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user && effective == user && saved == user;
@@ -71,7 +77,7 @@ static bool may_read_memory(pid_t pid)
 	return process_vm_readv(pid, &here, 1, &nowhere, 1, 0) < 0 && errno == EFAULT;
 }
 
-static const char *why_not_that(pid_t pid, uid_t user)
+static const char *why_not_that(pid_t pid, uid_t user, int *lack)
 {
 	struct stat own, other;
 	char process[16];
@@ -84,22 +90,24 @@ static const char *why_not_that(pid_t pid, uid_t user)
 		return "the kernel does not let this process look at it (other rights, or it hides its memory)";
 	if (own.st_dev != other.st_dev || own.st_ino != other.st_ino)
 		return "it is in another user namespace";
-	return is_by_all_numbers(process, user) ? NULL : "its real, effective and saved user are not all this one's";
+	return is_by_all_numbers(process, user, lack) ? NULL : "its real, effective and saved user are not all this one's";
 }
 
 /* ---- both ---- */
 
-/* -1: this kernel has none, -2: the peer has gone. */
-static int open_pidfd(int link)
+/* -1: this kernel has none, or this process lacks what it takes; -2: the peer has gone. */
+static int open_pidfd(int link, int *lack)
 {
 	int pidfd = -1;
 	socklen_t bytes = sizeof pidfd;
 	vb_host_lock();
-	int err = getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) < 0 ? errno : 0;
+	int err = getsockopt(link, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) < 0 ? -errno : 0;
 	if (!err)
 		vb_fd_own(pidfd);
 	vb_host_unlock();
-	return err == ENOPROTOOPT ? -1 : err ? -2 : pidfd;
+	if (is_short(err))
+		*lack = err;
+	return err == -ENOPROTOOPT || is_short(err) ? -1 : err ? -2 : pidfd;
 }
 
 static bool is_alive(int pidfd)
@@ -108,7 +116,7 @@ static bool is_alive(int pidfd)
 	return poll(&p, 1, 0) == 0;
 }
 
-static const char *why_not(int link, const struct vb_peer_cred *peer)
+static const char *why_not(int link, const struct vb_peer_cred *peer, int *lack)
 {
 	uid_t user = geteuid();
 	if (peer->uid != user)
@@ -116,9 +124,9 @@ static const char *why_not(int link, const struct vb_peer_cred *peer)
 	const char *why = why_not_this(user);
 	if (why)
 		return why;
-	int pidfd = open_pidfd(link);
+	int pidfd = open_pidfd(link, lack);
 	if (pidfd != -2)
-		why = why_not_that(peer->pid, user);
+		why = why_not_that(peer->pid, user, lack);
 	if (pidfd == -2 || (!why && pidfd >= 0 && !is_alive(pidfd)))
 		why = "it has gone, and another process may have its number";
 	if (pidfd >= 0)
@@ -126,13 +134,20 @@ static const char *why_not(int link, const struct vb_peer_cred *peer)
 	return why;
 }
 
-bool vb_kin_is_process(pid_t pid) { return !why_not_that(pid, geteuid()); }
+bool vb_kin_is_process(pid_t pid)
+{
+	int lack;
+	return !why_not_that(pid, geteuid(), &lack);
+}
 
 int vb_kin_check(int link, const struct vb_peer_cred *peer)
 {
 	VB_UNCANCELLED;
 	static _Atomic pid_t said; /* of whom, last: who has many queue pairs hears it once */
-	const char *why = why_not(link, peer);
+	int lack = 0;
+	const char *why = why_not(link, peer, &lack);
+	if (lack)
+		return lack;
 	if (why && atomic_exchange(&said, peer->pid) != peer->pid)
 		vb_explain_limit("link", "no memory is shared with process %d: %s", (int)peer->pid, why);
 	return why ? -EPERM : 0;

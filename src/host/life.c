@@ -2,8 +2,8 @@
 /*
  * Start of the host, and what a fork does to it.
  *
- * Start: epoll, then a slot (its sockets are watched), then the progress thread, then the rtnetlink socket. What was
- * started stays for the life of the process.
+ * Start: epoll, then a slot (its sockets are watched), then the rtnetlink socket, then the progress thread. What was
+ * started stays for the life of the process. Without a thread there is a host, too; it gets its thread when it is asked for again.
  *
  * fork(): the host's and the loop's lock are held across it, so the child finds every table whole. The child closes the host's descriptors,
  * replaces shared mappings, forgets all state (locks are made anew: their holders do not exist there) and counts a
@@ -116,30 +116,43 @@ static int start_locked(void)
 	if (err)
 		return err;
 	err = vb_slot_start_locked();
-	if (err)
-		goto close_loop;
-	err = vb_loop_run_locked();
-	if (err)
-		goto stop_slot;
+	if (err) {
+		vb_loop_close_locked();
+		return err;
+	}
 	vb_netif_start_locked();
 	started = true;
 	return 0;
-stop_slot:
-	vb_slot_stop_locked();
-close_loop:
-	vb_loop_close_locked();
+}
+
+int vb_host_open(void)
+{
+	pthread_once(&fork_once, register_fork_handlers);
+	vb_host_lock();
+	int err = started ? 0 : start_locked();
+	vb_host_unlock();
+	return err;
+}
+
+int vb_host_run(void)
+{
+	vb_host_lock();
+	int err = vb_loop_run_locked();
+	vb_host_unlock();
 	return err;
 }
 
 int vb_host_get(void)
 {
-	pthread_once(&fork_once, register_fork_handlers);
-	vb_host_lock();
-	int err = started ? 0 : start_locked();
+	int err = vb_host_open();
 	if (!err)
-		references++;
+		err = vb_host_run();
+	if (err)
+		return err;
+	vb_host_lock();
+	references++;
 	vb_host_unlock();
-	return err;
+	return 0;
 }
 
 void vb_host_put(void)

@@ -3,10 +3,15 @@
  * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a link whose
  * other end may not share memory with this process (kin.c) is closed before anybody sees it. A process that refuses links (VERBATIM_LOCAL=off) has its
  * listeners' names, but does not listen.
+ *
+ * A process that is out of descriptors cannot accept a connection, not even to close it, and whoever made it would wait. So a door has a spare
+ * socket: it takes the listener's place, at which the kernel hangs up on all who are waiting, and whoever comes next is refused. Once there
+ * can be another spare, it listens again.
  */
 #include "host/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/log.h"
 
 enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
 
@@ -49,6 +55,30 @@ int vb_link_check_peer(int fd, struct vb_peer_cred *cred)
 		return -errno;
 	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
 	return vb_kin_check(fd, cred);
+}
+
+/* ---- what a process lacks ---- */
+
+static const char *what_is_short(int err)
+{
+	switch (err) {
+	case -EMFILE:
+		return " (RLIMIT_NOFILE)";
+	case -ETOOMANYREFS:
+		return ": descriptors of this user are under way (RLIMIT_NOFILE)";
+	case -ENOMEM:
+		return " (RLIMIT_AS?)";
+	default:
+		return "";
+	}
+}
+
+void vb_link_explain_lack(int err)
+{
+	static atomic_bool said;
+	if (!atomic_exchange(&said, true))
+		vb_explain_limit("link", "memory is not shared with all processes: %s%s; connections to the others take the wire", strerror(-err),
+				 what_is_short(err));
 }
 
 /* ---- connecting ---- */
@@ -107,10 +137,10 @@ int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
 	err = vb_link_check_peer(s, cred);
 	if (err)
 		vb_fd_close(s);
-	return err ? -EPERM : 0;
+	return err;
 }
 
-/* -EMFILE, … if descriptors ran out. */
+/* ACCEPTS_PER_TURN: there may be more; 0: there are none; -EMFILE, … if descriptors ran out. */
 static int accept_some(struct vb_door *door)
 {
 	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
@@ -119,31 +149,64 @@ static int accept_some(struct vb_door *door)
 		if (!err)
 			door->accepted(fd, &cred);
 		else if (err != -EPERM)
-			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR ? 0 : err;
+			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR || err == -EINVAL ? 0 : err;
 	}
-	return 0;
+	return ACCEPTS_PER_TURN;
 }
 
-/*
- * Out of descriptors: the waiting connection would wake the thread again at once, so look away for a while. For good if links are refused and
- * those that were waiting have been taken.
- */
+/* The name is free for a moment. Nobody else's it can be while the slot is this process's, but for who wants to be taken for it: he is looked at. */
+static void replace_listener_locked(struct vb_door *door)
+{
+	struct vb_name name = { .bytes = sizeof name.un };
+	if (door->spare < 0 || getsockname(door->watch.fd, (struct sockaddr *)&name.un, &name.bytes) < 0 ||
+	    dup3(door->spare, door->watch.fd, O_CLOEXEC) < 0)
+		return;
+	vb_fd_close_locked(door->spare);
+	door->spare = -1;
+	door->is_closed = true;
+	(void)bind(door->watch.fd, (const struct sockaddr *)&name.un, name.bytes);
+}
+
+static void close_for_now(struct vb_door *door, int err)
+{
+	vb_link_explain_lack(err);
+	vb_host_lock();
+	replace_listener_locked(door);
+	vb_host_unlock();
+	vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
+}
+
+/* Whoever waits there would wake the thread again at once; and so would a listener that was shut down, as links are refused. */
 static void door_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	struct vb_door *door = w->arg;
 	int err = accept_some(door);
-	if (err < 0) {
-		vb_watch_stop(w);
-		if (err == -EINVAL)
-			return;
-		vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
-	}
+	if (err == ACCEPTS_PER_TURN || (!err && !(epoll_events & EPOLLHUP)))
+		return;
+	vb_watch_stop(w);
+	if (err)
+		close_for_now(door, err);
+}
+
+static int open_again_locked(struct vb_door *door)
+{
+	int err = door->is_closed ? vb_link_socket_locked(&door->spare) : 0;
+	if (err || !door->is_closed)
+		return err;
+	door->is_closed = false;
+	return listen(door->watch.fd, BACKLOG) < 0 ? -errno : 0;
 }
 
 static void accept_again(struct vb_timer *t, uint64_t now_ns)
 {
 	struct vb_door *door = t->arg;
-	vb_watch_start(&door->watch, EPOLLIN);
+	if (vb_links_are_refused())
+		return;
+	vb_host_lock();
+	int err = open_again_locked(door);
+	vb_host_unlock();
+	if (err || vb_watch_start(&door->watch, EPOLLIN))
+		vb_timer_set(&door->retry, now_ns + ACCEPT_RETRY_NS);
 }
 
 void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred))
@@ -152,6 +215,7 @@ void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb
 		.watch = { .fd = -1, .ready = door_ready, .arg = door },
 		.retry = { .fire = accept_again, .arg = door },
 		.accepted = accepted,
+		.spare = -1,
 	};
 }
 
@@ -169,9 +233,16 @@ int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool l
 	return err;
 }
 
+void vb_door_close_locked(struct vb_door *door)
+{
+	vb_fd_close_locked(door->watch.fd);
+	vb_fd_close_locked(door->spare);
+	door->watch.fd = door->spare = -1;
+}
+
 void vb_door_listen_again(struct vb_door *door)
 {
-	if (door->watch.fd >= 0)
+	if (door->watch.fd >= 0 && !door->is_closed)
 		(void)listen(door->watch.fd, BACKLOG);
 }
 
@@ -253,13 +324,14 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 	if (n < 0)
 		return errno == ECONNRESET ? 0 : -errno;
 	int count = collect_fds(&m, received);
-	if (n > 0 && !(m.msg_flags & MSG_TRUNC) && fds && nfds) {
+	bool lacks_fds = (m.msg_flags & MSG_CTRUNC) && count < VB_LINK_MAX_FDS;
+	if (n > 0 && !(m.msg_flags & MSG_TRUNC) && !lacks_fds && fds && nfds) {
 		memcpy(fds, received, (size_t)count * sizeof(int));
 		*nfds = count;
 	} else {
 		close_fds(received, count);
 	}
-	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : n;
+	return m.msg_flags & MSG_TRUNC ? -EMSGSIZE : lacks_fds ? -EMFILE : n;
 }
 
 void vb_link_end(int fd)
@@ -272,6 +344,13 @@ bool vb_link_has_hung_up(int fd)
 	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd };
 	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
+}
+
+bool vb_link_has_news(int fd)
+{
+	VB_UNCANCELLED;
+	struct pollfd link = { .fd = fd, .events = POLLIN };
+	return poll(&link, 1, 0) == 1;
 }
 
 bool vb_link_is_eventfd(int fd)

@@ -26,6 +26,7 @@
 
 #include "base/cancel.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/thread.h"
 
 enum {
@@ -57,6 +58,7 @@ static bool running_stopped; /* running_watch was stopped meanwhile */
 static uint64_t wait_until;
 
 static int epoll_fd = -1;
+static atomic_bool is_running;
 static atomic_int event_fd = -1, waiter_fd = -1;
 static _Thread_local bool in_loop;
 static _Atomic(uint64_t (*)(uint64_t)) pass_hook;
@@ -314,7 +316,7 @@ int vb_loop_call(void (*function)(void *), void *arg)
 		function(arg);
 		return 0;
 	}
-	if (vb_loop_eventfd() < 0)
+	if (!atomic_load_explicit(&is_running, memory_order_relaxed))
 		return -ENOTCONN;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -485,11 +487,17 @@ void vb_loop_close_locked(void)
 int vb_loop_run_locked(void)
 {
 	pthread_t thread;
+	if (atomic_load(&is_running))
+		return 0;
 	pthread_mutex_lock(&lock);
 	int err = vb_thread_start(&thread, loop_main, NULL);
-	if (!err)
+	if (!err) {
 		pthread_setname_np(thread, "verbatim");
+		atomic_store(&is_running, true);
+	}
 	pthread_mutex_unlock(&lock);
+	if (err)
+		vb_explain_limit("host", "connections need a thread, and none can be had now (RLIMIT_NPROC, or pids.max of the control group)");
 	return err ? -EAGAIN : 0;
 }
 
@@ -504,6 +512,7 @@ void vb_loop_forget(void)
 	idle_waiters = 0;
 	vb_list_init(&cancellers);
 	epoll_fd = -1;
+	atomic_store(&is_running, false);
 	atomic_store(&event_fd, -1);
 	atomic_store(&waiter_fd, -1);
 	call_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

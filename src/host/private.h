@@ -20,12 +20,12 @@ void vb_host_unlock(void);
 /* Each part's start (under the host lock) and what a forked child does to forget it (async-signal-safe). */
 int vb_loop_open_locked(void);
 void vb_loop_close_locked(void);
+/* Again: no effect. */
 int vb_loop_run_locked(void);
 void vb_loop_fork_begin(void);
 void vb_loop_fork_end(void);
 void vb_loop_forget(void);
 int vb_slot_start_locked(void);
-void vb_slot_stop_locked(void);
 void vb_slot_forget(void);
 void vb_netif_start_locked(void);
 void vb_netif_forget(void);
@@ -73,16 +73,19 @@ struct vb_door {
 	struct vb_watch watch;
 	struct vb_timer retry;
 	void (*accepted)(int fd, const struct vb_peer_cred *cred); /* owns fd */
+	int spare;       /* a socket that takes the listener's place when this process is out of descriptors; -1: none */
+	bool is_closed;  /* it has: for a while nobody comes in */
 };
 
 void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred));
 /* Takes the name, and listens or, where !listens, only holds it. The descriptor, watch.fd, is the host's. */
 int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens);
+void vb_door_close_locked(struct vb_door *door);
 /* The kernel notes who this process is now, for those who connect. */
 void vb_door_listen_again(struct vb_door *door);
 
 int vb_link_socket_locked(int *fd);
-/* May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no. */
+/* May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no; -EMFILE, …: this process cannot find out. */
 int vb_kin_check(int link, const struct vb_peer_cred *peer);
 /* Is it a process that could share memory with this one, as far as its number tells? */
 bool vb_kin_is_process(pid_t pid);
@@ -90,14 +93,13 @@ bool vb_kin_is_process(pid_t pid);
 int vb_link_check_peer(int fd, struct vb_peer_cred *peer);
 /* As vb_link_connect, to a listener by its name. */
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
-/* -EPERM: another user's, who was turned away; else as accept(2). */
+/* -EPERM: one that was turned away, as another user's are; else as accept(2). */
 int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 /* Gives an accepted link to the acceptor, if there is one. */
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 
 /* Visits (visit.c); that they cannot be had is no error. */
 void vb_visits_start_locked(uint32_t slot);
-void vb_visits_stop_locked(void);
 void vb_visits_show_user_locked(void);
 void vb_visits_forget(void);
 

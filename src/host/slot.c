@@ -81,8 +81,8 @@ static void inbox_ready(struct vb_watch *w, uint32_t epoll_events)
 static void slot_close_locked(struct slot *s)
 {
 	vb_fd_close_locked(s->inbox.fd);
-	vb_fd_close_locked(s->links.watch.fd);
-	s->inbox.fd = s->links.watch.fd = -1;
+	vb_door_close_locked(&s->links);
+	s->inbox.fd = -1;
 }
 
 /* -EADDRINUSE: somebody has it. */
@@ -97,6 +97,8 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	int err = vb_inbox_open_locked(&name, false, &s->inbox.fd);
 	if (!err)
 		err = vb_door_open_locked(&s->links, &links, takes_links());
+	if (!err && takes_links())
+		(void)vb_link_socket_locked(&s->links.spare);
 	if (err)
 		slot_close_locked(s);
 	return err;
@@ -243,12 +245,4 @@ void vb_slot_forget(void)
 	atomic_store(&first_slot, 0);
 	for (size_t i = 0; i < VB_ARRAY_LEN(mine); i++)
 		atomic_store(&mine[i], 0);
-}
-
-void vb_slot_stop_locked(void)
-{
-	vb_visits_stop_locked();
-	slot_leave(&slots[0]);
-	slot_close_locked(&slots[0]);
-	vb_slot_forget();
 }

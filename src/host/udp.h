@@ -59,6 +59,8 @@ void vb_udp_watch(bool wake);
  * sent.
  */
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr);
+/* Is there a socket to send from? Else what is missing. */
+int vb_udp_prepare(const struct vb_inbox_addr *addr);
 
 /*
  * Sends datagrams of `segment` bytes each, the last one possibly shorter, from addr->udp_sport to VB_ROCE_PORT with addr's source

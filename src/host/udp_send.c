@@ -11,6 +11,7 @@
  * Sockets are only added, under the host lock; the tables are read by anybody.
  */
 #include "host/udp_private.h"
+#include "host/share.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,6 +22,7 @@
 
 enum {
 	MAX_SENDERS = 16,
+	SENDERS_SHARE = 4, /* a quarter of what this process may spend on peers */
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4,    /* of a port */
@@ -42,6 +44,7 @@ struct sender {
 /* [0] IPv6, [1] IPv4. Entries below count never change. */
 static struct {
 	struct sender senders[MAX_SENDERS];
+	int error; /* why there is no further one; under the host lock */
 	_Atomic uint32_t count;
 } families[2];
 
@@ -210,7 +213,10 @@ static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_a
 	if (s)
 		return s;
 	uint32_t n = families[ipv4].count;
-	if (n < MAX_SENDERS && sender_open_locked(ipv4, addr) == 0)
+	bool may_have_more = !n || (n < MAX_SENDERS && n < vb_fd_share() / SENDERS_SHARE);
+	if (may_have_more)
+		families[ipv4].error = sender_open_locked(ipv4, addr);
+	if (may_have_more && !families[ipv4].error)
 		return &families[ipv4].senders[n];
 	return n ? &families[ipv4].senders[(addr->udp_sport * 2654435761u >> 16) % n] : NULL;
 }
@@ -225,6 +231,12 @@ static const struct sender *sender_for(bool ipv4, const struct vb_inbox_addr *ad
 	s = sender_for_locked(ipv4, addr);
 	vb_host_unlock();
 	return s;
+}
+
+int vb_udp_prepare(const struct vb_inbox_addr *addr)
+{
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
+	return sender_for(ipv4, addr) ? 0 : families[ipv4].error;
 }
 
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr)

@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static struct vb_door door = { .watch = { .fd = -1 } };
+static struct vb_door door = { .watch = { .fd = -1 }, .spare = -1 };
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) visitor;
 
 void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { atomic_store(&visitor, accepted); }
@@ -28,23 +28,22 @@ static void visit_accepted(int fd, const struct vb_peer_cred *cred)
 		vb_fd_close(fd);
 }
 
+static void stop_locked(void)
+{
+	vb_watch_stop(&door.watch);
+	vb_door_close_locked(&door);
+}
+
 void vb_visits_start_locked(uint32_t slot)
 {
 	struct vb_name name = vb_name_of_visits(slot);
 	vb_door_init(&door, visit_accepted);
 	if (vb_door_open_locked(&door, &name, true) == 0 && vb_watch_start(&door.watch, EPOLLIN) < 0)
-		vb_visits_stop_locked();
-}
-
-void vb_visits_stop_locked(void)
-{
-	vb_watch_stop(&door.watch);
-	vb_fd_close_locked(door.watch.fd);
-	door.watch.fd = -1;
+		stop_locked();
 }
 
 void vb_visits_show_user_locked(void) { vb_door_listen_again(&door); }
-void vb_visits_forget(void) { door.watch.fd = -1; }
+void vb_visits_forget(void) { door.watch.fd = door.spare = -1; }
 
 /* A file of another kind may block whoever writes it. */
 static bool is_memory(int fd)

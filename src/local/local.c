@@ -27,28 +27,30 @@ static bool is_on_this_host(const struct vb_qp *qp)
 	return vb_netif_is_local(&gid) || vb_device_gid_is_local(&gid);
 }
 
-static int find_peer(const struct vb_qp *qp, struct vb_peer **peer)
-{
-	return vb_peer_get(qp->attr.dest_qp_num >> VB_SLOT_SHIFT, peer);
-}
-
 /*
- * An RC connection to a process of this host that takes links from this one, and from which this one does. Each end may have something
- * against the other, but without either there is no link, so they come to the same answer. An error that says nothing about the peer
- * is attach's to report.
+ * An RC connection to a process of this host to which there is a link. Each end may have something against the other, or lack what a link
+ * needs, but both come to the same answer (local/peer.h).
  */
-static bool claims(const struct vb_qp *qp)
+static bool claims(struct vb_qp *qp)
 {
-	struct vb_peer *peer;
+	uint32_t slot = qp->attr.dest_qp_num >> VB_SLOT_SHIFT;
 	bool reliable = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
 	if (!reliable || vb_local_is_off() || !is_on_this_host(qp))
 		return false;
-	int err = find_peer(qp, &peer);
-	if (err)
-		return err != -ECONNREFUSED && err != -EPERM;
-	bool agrees = vb_peer_agrees(peer);
-	vb_peer_put(peer);
-	return agrees;
+	struct vb_peer *peer = vb_peer_choose(slot);
+	if (peer)
+		qp->path_state = peer;
+	else
+		qp->declined = (uint16_t)slot;
+	return peer;
+}
+
+static void unclaim(struct vb_qp *qp)
+{
+	if (!qp->declined)
+		return;
+	vb_peer_decline_no_more(qp->declined);
+	qp->declined = 0;
 }
 
 /* ---- attach and detach ---- */
@@ -102,11 +104,15 @@ static void join(struct vb_local_qp *l)
 	vb_unlock(&vb_progress_lock);
 }
 
-/* The peer may have died since the QP was claimed: then nobody is there, and retries run out. */
-static int attach_to_peer(struct vb_local_qp *l)
+/* Takes up what claims has left. The peer may have died since: then nobody is there, and retries run out. */
+static struct vb_peer *claimed_peer(struct vb_qp *qp)
 {
-	int err = find_peer(l->qp, &l->peer);
-	return err == -ECONNREFUSED ? 0 : err;
+	struct vb_peer *peer = qp->path_state;
+	qp->path_state = NULL;
+	if (atomic_load(&peer->state) != VB_PEER_DEAD)
+		return peer;
+	vb_peer_put(peer);
+	return NULL;
 }
 
 /* Entries that a receive for this QP can have. */
@@ -124,30 +130,34 @@ static struct vb_local_qp *make(const struct vb_qp *qp)
 	return l ? memset(l, 0, bytes) : NULL;
 }
 
-static int attach(struct vb_qp *qp)
+/* What a QP needs of the arena; NULL: there is no memory for it. */
+static struct vb_local_qp *make_with_ring(struct vb_qp *qp)
 {
 	uint64_t block = vb_qpn_block(qp->qpn);
-	if (vb_arena_open(block, VB_QP_BLOCK))
-		return -ENOMEM;
-	struct vb_local_qp *l = make(qp);
+	struct vb_local_qp *l = vb_arena_open(block, VB_QP_BLOCK) ? NULL : make(qp);
 	if (!l)
-		return -ENOMEM;
+		return NULL;
 	l->qp = qp;
 	l->their_qpn = qp->attr.dest_qp_num;
 	l->mine = vb_arena_at(block);
 	l->req.slot_bytes = slot_bytes_for(&qp->sq);
-	int err = attach_to_peer(l);
-	if (err) {
-		free(l);
-		return err;
-	}
 	l->ring_offset = vb_arena_alloc(ring_bytes(l));
-	if (!l->ring_offset) {
-		if (l->peer)
-			vb_peer_put(l->peer);
-		free(l);
+	if (l->ring_offset)
+		return l;
+	free(l);
+	return NULL;
+}
+
+static int attach(struct vb_qp *qp)
+{
+	struct vb_peer *peer = claimed_peer(qp);
+	struct vb_local_qp *l = make_with_ring(qp);
+	if (!l) {
+		if (peer)
+			vb_peer_put(peer);
 		return -ENOMEM;
 	}
+	l->peer = peer;
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
@@ -541,6 +551,7 @@ static struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
 	.claims = claims,
+	.unclaim = unclaim,
 	.attach = attach,
 	.update = update,
 	.stop = stop,

@@ -11,6 +11,7 @@
 #include "adapter/turn.h"
 #include "base/log.h"
 #include "host/guard.h"
+#include "host/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 
@@ -20,8 +21,10 @@ enum {
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
+	HALTED_LOOKS = 3, LOOK_NS = 10000000,
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 };
+#define LATE_NS 10000000000ull /* of who runs, and is late */
 
 /* The second message on a link: what the sender found out about copying. */
 struct ready {
@@ -35,10 +38,12 @@ static struct vb_peer *listened[MAX_PEERS + 1]; /* and this process itself */
 static atomic_uint nlistened;
 static unsigned next_listened;
 
-/* Under peers_lock: which peer to use for which slot. */
+/* Under peers_lock, which comes before vb_progress_lock: which peer to use for which slot, and how many QPs are on the wire to its owner. */
 static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_peer *by_slot[VB_SLOT_COUNT];
+static uint32_t declined[VB_SLOT_COUNT];
 static struct vb_peer *_Atomic self; /* written there, read anywhere */
+static atomic_uint nlinks; /* with descriptors */
 
 static struct {
 	void (*died)(void *arg, uint32_t slot);
@@ -49,6 +54,17 @@ void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), void *arg)
 {
 	subscriber.arg = arg;
 	subscriber.died = died;
+}
+
+/* ---- what a process lacks ---- */
+
+/* -EMFILE: the program shall have the other descriptors. */
+static int take_share(void)
+{
+	if ((atomic_fetch_add(&nlinks, 1) + 1) * VB_LINK_FDS <= vb_fd_share())
+		return 0;
+	atomic_fetch_sub(&nlinks, 1);
+	return -EMFILE;
 }
 
 /* ---- life ---- */
@@ -91,8 +107,10 @@ void vb_peer_put(struct vb_peer *p)
 	vb_mail_close(p);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, p->arena_bytes);
-	if (p->fd >= 0)
+	if (p->fd >= 0) {
 		vb_fd_close(p->fd);
+		atomic_fetch_sub(&nlinks, 1);
+	}
 	vb_fd_close(p->eventfd);
 	vb_fd_close(p->waiter_eventfd);
 	vb_arena_free((uint64_t)((char *)p->out - (char *)vb_arena), sizeof(*p->out));
@@ -158,6 +176,33 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	return p->pid > 0 && vb_guard_is_there() && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
 }
 
+/* Does a queue pair take the wire to one of its slots? */
+static bool is_declined_locked(const struct vb_peer *p, uint32_t first_slot)
+{
+	bool is_one = declined[first_slot];
+	for (unsigned i = 0; i < VB_ARENA_SLOTS && !is_one; i++) {
+		uint32_t slot = atomic_load(&p->arena->slots[i]);
+		is_one = slot < VB_SLOT_COUNT && declined[slot];
+	}
+	return is_one;
+}
+
+static int agree_locked(struct vb_peer *p, uint32_t first_slot)
+{
+	int err = is_declined_locked(p, first_slot) ? -ECONNREFUSED : listen_to(p);
+	if (!err && !by_slot[first_slot])
+		by_slot[first_slot] = p;
+	return err;
+}
+
+static int agree(struct vb_peer *p, uint32_t first_slot)
+{
+	pthread_mutex_lock(&peers_lock);
+	int err = agree_locked(p, first_slot);
+	pthread_mutex_unlock(&peers_lock);
+	return err;
+}
+
 /* Keeps fds[1] and fds[2], which it replaces by -1. */
 static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
@@ -179,13 +224,9 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_LINK_VERSION || p->arena->nonce != h->nonce || !p->in ||
 	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
 		return -EPROTO;
-	err = listen_to(p);
+	err = agree(p, h->first_slot);
 	if (err)
 		return err;
-	pthread_mutex_lock(&peers_lock);
-	if (!by_slot[h->first_slot])
-		by_slot[h->first_slot] = p;
-	pthread_mutex_unlock(&peers_lock);
 	vb_arena_look_for_room(); /* this peer is known by then */
 	p->copy = !forced_to_link() && try_copy(p, h) ? VB_COPY_PROCESS_VM : VB_COPY_LINK;
 	struct ready r = { VB_LINK_MAGIC, p->copy == VB_COPY_PROCESS_VM, 0 };
@@ -365,6 +406,20 @@ static int take_message(struct vb_peer *p, const void *msg, size_t bytes, int *f
 	return -EPROTO;
 }
 
+/* Why a link ends, if that is not because its peer's process has. */
+static void explain_end(const struct vb_peer *p, int err)
+{
+	static atomic_bool said;
+	bool is_up = atomic_load(&p->state) == VB_PEER_UP;
+	if (err == -EPROTO || err == -EMSGSIZE)
+		vb_explain("link", "process %d says what this version of verbatim does not understand: the link to it ends", (int)p->pid);
+	else if (err == -EPIPE && !is_up && !atomic_exchange(&said, true))
+		vb_explain_limit("link", "no memory is shared with process %d, which has hung up: it may not, cannot, or takes the wire already",
+				 (int)p->pid);
+	else if (err != -EPIPE && err != -ECONNREFUSED)
+		vb_link_explain_lack(err);
+}
+
 static void link_readable(struct vb_watch *w, uint32_t events)
 {
 	struct vb_peer *p = w->arg;
@@ -377,15 +432,15 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 	ssize_t n = vb_link_recv(p->fd, &msg, sizeof(msg), fds, &nfds);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
-	int err = n <= 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
+	int err = n < 0 ? (int)n : n == 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
 	for (int i = 0; n > 0 && i < nfds; i++)
 		vb_fd_close(fds[i]);
-	if (n <= 0 && atomic_load(&p->state) == VB_PEER_CONNECTING)
-		vb_explain_limit("link", "no memory is shared with process %d, which has hung up: it may not, or cannot", (int)p->pid);
-	if (err && n > 0)
-		vb_explain("link", "process %d does not speak this version of verbatim (%s)", (int)p->pid, strerror(-err));
-	if (err)
-		die(p);
+	if (err == -EMFILE && atomic_load(&p->state) == VB_PEER_UP) /* a segment, which can do without being mapped */
+		return vb_link_explain_lack(err);
+	if (!err)
+		return;
+	explain_end(p, err);
+	die(p);
 }
 
 static int start(struct vb_peer *p)
@@ -395,13 +450,34 @@ static int start(struct vb_peer *p)
 	return err ? err : vb_watch_start(&p->watch, EPOLLIN);
 }
 
+/* Made and greeted, or else the descriptor is closed. */
+static int peer_start(int fd, pid_t pid, struct vb_peer **peer)
+{
+	int err = take_share();
+	struct vb_peer *p = err ? NULL : peer_new(fd, pid);
+	if (!p) {
+		vb_fd_close(fd);
+		if (!err)
+			atomic_fetch_sub(&nlinks, 1);
+		return err ? err : -ENOMEM;
+	}
+	*peer = p;
+	err = start(p);
+	if (err)
+		vb_peer_put(p);
+	return err;
+}
+
 static void accepted(int fd, const struct vb_peer_cred *cred)
 {
-	struct vb_peer *p = vb_arena ? peer_new(fd, cred->pid) : NULL;
-	if (!p)
+	struct vb_peer *p;
+	if (!vb_arena || vb_links_are_refused()) {
 		vb_fd_close(fd);
-	else if (start(p))
-		vb_peer_put(p);
+		return;
+	}
+	int err = peer_start(fd, cred->pid, &p);
+	if (err && err != -EPIPE)
+		vb_link_explain_lack(err);
 }
 
 /* ---- finding ---- */
@@ -433,13 +509,27 @@ static bool owns_slot(const struct vb_peer *p, uint32_t slot)
 	return false;
 }
 
-/* A further slot of a process that we have a link to already. */
-static struct vb_peer *known_owner_locked(uint32_t slot)
+/* Without those whose death the progress thread has not noticed yet: another process may have their slot by now. */
+static bool is_in(const struct vb_peer *p, enum vb_peer_state state)
 {
-	for (unsigned i = 1; i < VB_SLOT_COUNT; i++)
-		if (by_slot[i] && atomic_load(&by_slot[i]->state) == VB_PEER_UP && owns_slot(by_slot[i], slot))
-			return by_slot[i];
-	return NULL;
+	return p && atomic_load(&p->state) == state && !vb_peer_is_dead(p);
+}
+
+/* A link that this process has agreed to: a further slot of the same process, or one of two links that both have made at the same time. */
+static struct vb_peer *find_owner_locked(uint32_t slot, enum vb_peer_state state)
+{
+	struct vb_peer *found = NULL;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; !found && i < atomic_load(&nlistened); i++)
+		if (listened[i] != self && owns_slot(listened[i], slot) && is_in(listened[i], state))
+			found = listened[i];
+	vb_unlock(&vb_progress_lock);
+	return found;
+}
+
+static struct vb_peer *find_in_state_locked(uint32_t slot, enum vb_peer_state state)
+{
+	return is_in(by_slot[slot], state) ? by_slot[slot] : find_owner_locked(slot, state);
 }
 
 static int connect_locked(uint32_t slot, int tries, struct vb_peer **peer)
@@ -453,35 +543,31 @@ static int connect_locked(uint32_t slot, int tries, struct vb_peer **peer)
 	}
 	if (err)
 		return err;
-	struct vb_peer *p = peer_new(fd, cred.pid);
-	if (!p) {
-		vb_fd_close(fd);
-		return -ENOMEM;
-	}
-	by_slot[slot] = p;
-	err = start(p);
-	if (err) {
-		by_slot[slot] = NULL;
-		vb_peer_put(p);
-		return err == -EPIPE ? -EPERM : err; /* it has hung up by now */
-	}
-	*peer = p;
-	return 0;
+	err = peer_start(fd, cred.pid, peer);
+	if (!err)
+		by_slot[slot] = *peer;
+	return err == -EPIPE ? -EPERM : err; /* it has hung up by now */
 }
 
-/* Without those whose death the progress thread has not noticed yet: another process may have their slot by now. */
 static struct vb_peer *known_locked(uint32_t slot)
 {
-	struct vb_peer *p = by_slot[slot] && !vb_peer_is_dead(by_slot[slot]) ? by_slot[slot] : known_owner_locked(slot);
-	return p && !vb_peer_is_dead(p) ? p : NULL;
+	struct vb_peer *up = find_in_state_locked(slot, VB_PEER_UP);
+	return up ? up : find_in_state_locked(slot, VB_PEER_CONNECTING);
 }
 
+/* tries: to connect; 0: what there is. */
 static int find_locked(uint32_t slot, int tries, struct vb_peer **peer)
 {
-	if (vb_slot_is_mine(slot))
-		return (*peer = self_locked()) ? 0 : -ENOMEM;
-	*peer = known_locked(slot);
-	return *peer ? 0 : vb_links_are_refused() ? -ECONNREFUSED : connect_locked(slot, tries, peer);
+	bool is_own = vb_slot_is_mine(slot);
+	*peer = is_own ? self : known_locked(slot);
+	if (*peer)
+		return 0;
+	if (!tries || declined[slot] || vb_links_are_refused())
+		return -ECONNREFUSED;
+	if (!is_own)
+		return connect_locked(slot, tries, peer);
+	*peer = self_locked();
+	return *peer ? 0 : -ENOMEM;
 }
 
 static int get_locked(uint32_t slot, int tries, struct vb_peer **peer)
@@ -494,14 +580,6 @@ static int get_locked(uint32_t slot, int tries, struct vb_peer **peer)
 	return err;
 }
 
-int vb_peer_get(uint32_t slot, struct vb_peer **peer)
-{
-	pthread_mutex_lock(&peers_lock);
-	int err = get_locked(slot, CONNECT_TRIES, peer);
-	pthread_mutex_unlock(&peers_lock);
-	return err;
-}
-
 int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 {
 	if (pthread_mutex_trylock(&peers_lock))
@@ -511,12 +589,70 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 	return err;
 }
 
-bool vb_peer_agrees(const struct vb_peer *p)
+/* Behind its time: the processors may be what it waits for, or this process's own progress thread. */
+static bool is_late(const struct vb_peer *p)
+{
+	return vb_link_has_news(p->fd) || vb_process_pace(p->pid) == VB_PACE_RUNNING;
+}
+
+/* The progress thread, which would have to hear the peer, does not wait. */
+static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
+{
+	uint64_t now;
+	for (unsigned halted = 0; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && halted < HALTED_LOOKS;) {
+		now = vb_now_ns();
+		if (now > until_ns + LATE_NS)
+			return;
+		if (now > until_ns)
+			halted = is_late(p) ? 0 : halted + 1;
+		vb_sleep_ns(now > until_ns ? LOOK_NS : AGREE_NAP_NS);
+	}
+}
+
+/* Else the link has ended, for both. */
+static bool has_agreed(const struct vb_peer *p, uint64_t until_ns)
+{
+	await_agreement(p, until_ns);
+	if (atomic_load(&p->state) == VB_PEER_CONNECTING) {
+		vb_explain_limit("link", "process %d does not answer, as if it were stopped: this connection takes the wire", (int)p->pid);
+		vb_link_end(p->fd);
+	}
+	return atomic_load(&p->state) == VB_PEER_UP;
+}
+
+/* Nothing that this process agrees to comes between the last look for a link and the declining of one. */
+static int get_or_decline(uint32_t slot, int tries, struct vb_peer **peer)
+{
+	pthread_mutex_lock(&peers_lock);
+	int err = get_locked(slot, tries, peer);
+	if (err)
+		declined[slot]++;
+	pthread_mutex_unlock(&peers_lock);
+	return err;
+}
+
+struct vb_peer *vb_peer_choose(uint32_t slot)
 {
 	uint64_t until = vb_now_ns() + VB_PEER_PATIENCE_NS;
-	while (atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && vb_now_ns() < until)
-		vb_sleep_ns(AGREE_NAP_NS);
-	return atomic_load(&p->state) != VB_PEER_DEAD;
+	struct vb_peer *p;
+	for (int tries = CONNECT_TRIES;; tries = 0) {
+		int err = get_or_decline(slot, tries, &p);
+		if (err && err != -ECONNREFUSED && err != -EPERM)
+			vb_link_explain_lack(err);
+		if (err)
+			return NULL;
+		if (has_agreed(p, until))
+			return p;
+		vb_peer_put(p);
+	}
+}
+
+void vb_peer_decline_no_more(uint32_t slot)
+{
+	pthread_mutex_lock(&peers_lock);
+	if (declined[slot]) /* not in a forked child */
+		declined[slot]--;
+	pthread_mutex_unlock(&peers_lock);
 }
 
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *p, uint32_t qpn)
@@ -667,6 +803,8 @@ static void forget(void)
 {
 	pthread_mutex_init(&peers_lock, NULL);
 	memset(by_slot, 0, sizeof(by_slot));
+	memset(declined, 0, sizeof(declined));
+	atomic_store(&nlinks, 0);
 	atomic_store(&nlistened, 0);
 	self = NULL;
 }

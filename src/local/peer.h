@@ -8,6 +8,22 @@
  *	CONNECTING --- hello and ready received ---> UP --- hang-up ---> DEAD
  *	     \------------- anything wrong, hang-up ----------------------^
  *
+ * To receive a hello takes descriptors and address space. A process that lacks them, or has something against the other, hangs up; one that
+ * has all it needs *agrees* by its ready, and ends the link for no such reason any more. So a link that is UP at one end has been agreed to
+ * by both, and gets UP at the other, too, unless a process dies. A peer that is stopped says nothing: whoever waits for it ends the link.
+ *
+ * The two ends of a connection choose its path at different times (vb_peer_choose), and what a process has changes. So that they choose
+ * alike, a slot is *declined* as long as a queue pair of this process takes the wire to it: this process agrees to no link with its owner
+ * meanwhile, so neither end gets one. What is chosen, when the other end
+ *
+ *	has a link with this one       the link: this end waits for what is missing, a ready that is on its way
+ *	has declined this process      the wire: it hangs up on each link
+ *	has not chosen yet             the link, if one gets UP now; else the wire, and this end declines, as above
+ *	has not chosen, and is stopped the wire, likewise
+ *
+ * Whatever a hostile peer says, or leaves out, is to the harm of its own connections. One that claims another's slots can keep this process
+ * from a link to these; and so could it by stopping their processes.
+ *
  * Ownership: the link itself holds a reference until it is DEAD, each attached QP one. The arena's mapping lives as long as the
  * peer. Threading: state changes happen in the progress thread; bells are rung by any thread; peers and their QPs are listed under
  * vb_progress_lock.
@@ -18,7 +34,7 @@
 #include "local/mail.h"
 #include "adapter/progress.h"
 
-enum { VB_PEER_PATIENCE_NS = 500000000 };
+enum { VB_PEER_PATIENCE_NS = 800000000 };
 
 enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
 
@@ -54,18 +70,18 @@ struct vb_peer {
 };
 
 /*
- * The link to the process that owns a slot, made now if need be, with a reference. -ECONNREFUSED: there is no such process, or it
- * refuses links; -EPERM: the two may not share memory; these the other end finds as well. Else: what keeps this process from having a link.
+ * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference; or NULL: by the wire, and then
+ * the slot is declined until vb_peer_decline_no_more. Waits until the other end has agreed, which its progress thread does at once, or has
+ * hung up; for VB_PEER_PATIENCE_NS, and for ten seconds where it is not stopped, but does not get a processor.
  */
-int vb_peer_get(uint32_t slot, struct vb_peer **peer);
-/* The same, for who cannot wait: -EAGAIN, it takes longer. */
+struct vb_peer *vb_peer_choose(uint32_t slot);
+void vb_peer_decline_no_more(uint32_t slot);
+/*
+ * The link to the process that owns a slot, made now if need be, with a reference, for who cannot wait. -EAGAIN: it takes longer; -ECONNREFUSED:
+ * there is no such process, or one of the two refuses links; -EPERM: the two may not share memory. Else: what this process lacks.
+ */
 int vb_peer_try(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);
-/*
- * Waits until the other end has agreed to a link, which its progress thread does at once, or has hung up: then false. True, too, if it
- * says nothing for VB_PEER_PATIENCE_NS, or this is the progress thread, which has to hear it.
- */
-bool vb_peer_agrees(const struct vb_peer *peer);
 
 /* Would a bell have to wake it? A hint. */
 static inline bool vb_peer_is_asleep(const struct vb_peer *peer)

@@ -67,8 +67,7 @@ struct vb_local_qp {
 		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
 		uint8_t alike;                      /* express WRITEs and READs in a row by the same keys that took no shortcut, modulo 256 */
 		bool bound;
-		bool waiting;                       /* give_up runs: the peer's QP does not respond, */
-		bool waits_for_link;                /* because its process has not made the link yet */
+		bool waiting;                       /* give_up runs: the peer's QP does not respond */
 	} req;
 
 	struct {

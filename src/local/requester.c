@@ -24,7 +24,6 @@
 #include "wire/timers.h"
 
 enum { PATIENCE = 12 };
-#define CONNECTING_NS 10000000000ull /* what a process has to make a link, whatever the queue pair's timeout */
 
 static const char WHY_HERE[] = "found when the request's turn came";
 
@@ -51,17 +50,9 @@ bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode)
 	return true;
 }
 
-/* The peer's process lives, and will make the link once it gets a processor, unless it is stopped; its end is told by the link. */
-static bool is_connecting(const struct vb_local_qp *l)
-{
-	return l->peer && atomic_load(&l->peer->state) == VB_PEER_CONNECTING;
-}
-
 static const char *why_silent(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (is_connecting(l))
-		return "the remote process does not complete the link to this one: it is stopped";
 	if (!l->peer)
 		return "nobody at the remote GID and QP number: no such process on this host";
 	if (!t || atomic_load(&t->dest_qpn) != l->qp->qpn)
@@ -75,13 +66,10 @@ static const char *why_silent(struct vb_local_qp *l)
 static void wait_for_peer(struct vb_local_qp *l)
 {
 	const struct ibv_qp_attr *a = &l->qp->attr;
-	bool is_link = is_connecting(l);
-	if (!a->timeout || (l->req.waiting && l->req.waits_for_link == is_link))
+	if (!a->timeout || l->req.waiting)
 		return;
-	uint64_t patience_ns = (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout);
 	l->req.waiting = true;
-	l->req.waits_for_link = is_link;
-	vb_timer_set(&l->give_up, vb_now_ns() + (is_link ? vb_max_u64(patience_ns, CONNECTING_NS) : patience_ns));
+	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1) * vb_ack_timeout_ns(a->timeout));
 }
 
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)

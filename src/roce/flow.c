@@ -21,7 +21,7 @@ static struct in6_addr source_of(const struct vb_qp *qp)
 	return sgid;
 }
 
-int vb_flow_check(const struct vb_qp *qp)
+static int check(const struct vb_qp *qp)
 {
 	struct in6_addr source = source_of(qp), destination;
 	struct ibv_port_attr port;
@@ -37,6 +37,21 @@ int vb_flow_check(const struct vb_qp *qp)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+int vb_flow_open(const struct vb_qp *qp)
+{
+	struct vb_roce_route route;
+	int err = check(qp);
+	if (!err)
+		err = vb_roce_open();
+	if (err)
+		return err;
+	vb_flow_route(qp, &route);
+	err = vb_udp_prepare(&route.addr);
+	if (err)
+		vb_explain_limit("ibv_modify_qp", "no socket can be had to send from: %s", strerror(-err));
+	return err;
 }
 
 void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)

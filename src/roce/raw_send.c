@@ -158,7 +158,7 @@ static void send_all(struct vb_qp *qp)
 
 /* ---- the path ---- */
 
-static bool claims(const struct vb_qp *qp)
+static bool claims(struct vb_qp *qp)
 {
 	return qp->type == IBV_QPT_RAW_PACKET;
 }

@@ -569,7 +569,7 @@ void vb_rc_acknowledge(struct vb_qp *qp)
 
 /* ---- the path ---- */
 
-static bool claims(const struct vb_qp *qp)
+static bool claims(struct vb_qp *qp)
 {
 	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
 }
@@ -625,9 +625,7 @@ static void begin_requester(struct connection *c)
 
 static int attach(struct vb_qp *qp)
 {
-	int err = vb_flow_check(qp);
-	if (!err)
-		err = vb_roce_open();
+	int err = vb_flow_open(qp);
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;

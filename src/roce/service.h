@@ -26,8 +26,11 @@ void vb_rc_acknowledge(struct vb_qp *qp);
 
 /* ---- flow.c: where a connected QP's packets go ---- */
 
-/* -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or has no source address. */
-int vb_flow_check(const struct vb_qp *qp);
+/*
+ * Makes what its packets are sent by. -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or has no source address; or what the
+ * sockets of the wire lack.
+ */
+int vb_flow_open(const struct vb_qp *qp);
 void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route);
 /* Is it from the QP's peer, to the QP's address? */
 bool vb_flow_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr);

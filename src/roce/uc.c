@@ -134,16 +134,14 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 
 /* ---- the path ---- */
 
-static bool claims(const struct vb_qp *qp)
+static bool claims(struct vb_qp *qp)
 {
 	return qp->type == IBV_QPT_UC;
 }
 
 static int attach(struct vb_qp *qp)
 {
-	int err = vb_flow_check(qp);
-	if (!err)
-		err = vb_roce_open();
+	int err = vb_flow_open(qp);
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;

@@ -422,7 +422,7 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 
 /* ---- the path ---- */
 
-static bool claims(const struct vb_qp *qp)
+static bool claims(struct vb_qp *qp)
 {
 	return qp->type == IBV_QPT_UD;
 }

@@ -162,7 +162,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
 	if (err) {
-		vb_explain_limit(call, "no memory, or no queue pair number left: %s", strerror(-err));
+		vb_explain_limit(call, "no memory, no thread, or no queue pair number left: %s", strerror(-err));
 		free(qp);
 		return vb_fail_null(err);
 	}

@@ -12,6 +12,7 @@
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/guard.h"
+#include "host/share.h"
 #include "host/fence.h"
 #include "host/capture.h"
 #include "host/memory.h"
@@ -34,6 +35,8 @@ uint8_t fake_memory[FAKE_MEMORY_BYTES];
 
 /* ---- life ---- */
 
+int vb_host_open(void) { return 0; }
+int vb_host_run(void) { return 0; }
 int vb_host_get(void) { return 0; }
 void vb_host_put(void) { }
 unsigned vb_host_generation(void) { return 0; }
@@ -301,6 +304,7 @@ bool vb_udp_is_receiving(void) { return false; }
 bool vb_udp_drain(void) { return true; }
 void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
+int vb_udp_prepare(const struct vb_inbox_addr *addr) { return 0; }
 uint16_t vb_udp_returnable_port(bool ipv4) { return 0; }
 void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len)) { }
 unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
@@ -379,6 +383,7 @@ void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *c
 int vb_visit_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
 int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
 
+bool vb_link_has_news(int fd) { return false; }
 bool vb_link_is_eventfd(int fd) { return fd == EVENT_FD || fd == WAITER_FD; }
 
 void vb_link_end(int fd) { fake.has_hung_up = true; }
@@ -514,6 +519,8 @@ uint64_t vb_address_space(void) { return UINT64_C(1) << 47; }
 uint64_t vb_address_limit(void) { return UINT64_C(1) << 47; }
 bool vb_shm_has_room(size_t bytes) { return true; }
 void vb_links_refuse(void) { }
+void vb_link_explain_lack(int err) { }
+unsigned vb_fd_share(void) { return 1024; }
 bool vb_links_are_refused(void) { return false; }
 enum vb_remap_way vb_remap_way(void) { return VB_REMAP_ANYTIME; }
 void vb_remap_spare_caller(void) { }

@@ -276,6 +276,20 @@ def limits():
     found = doctor(before=few)
     expect((found["descriptors"]["status"], found["processors"]["status"]), ("note", "note"), "few descriptors, one processor")
     expect(found["processors"]["found"][0], "1", "processors")
+    expect("shares memory with 1 others" in found["descriptors"]["means"], True, found["descriptors"]["means"])
+    found = doctor(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)))
+    expect((found["descriptors"]["status"], "some 20 " in found["descriptors"]["means"]), ("bad", True), "no descriptors")
+    for most, status, means in ((2 << 30, "note", "take the wire"), (400 << 20, "bad", "no device opens")):
+        found = doctor(before=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))["address space"]
+        expect((found["status"], means in found["means"], "ulimit" in found["mend"]), (status, True, True), found)
+    if can_be_others():
+        def be_alone():
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            become(SOME_USER)
+        found = doctor(before=be_alone)["threads"]
+        expect((found["status"], "EAGAIN" in found["means"], "ulimit -u" in found["mend"]), ("bad", True, True), found)
+    for name in ("descriptors", "threads", "address space"):
+        expect(doctor()[name]["status"], "ok", f"{name}, without limits")
     if os.environ[harness.ISOLATED_BY] == "no":
         return "the limit of groups is the machine's"
     with open("/proc/sys/net/ipv4/igmp_max_memberships", "w", encoding="ascii") as file:

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "adapter/path.h"
 #include "adapter/progress.h"
@@ -19,19 +20,23 @@ enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };
 #define SKIP_IF_SANITIZED() ((void)0)
 #endif
 
-static bool claims_all(const struct vb_qp *qp) { return true; }
-static bool claims_a_type(const struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
+static bool claims_all(struct vb_qp *qp) { return true; }
+static bool claims_a_type(struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
 static bool nothing(void) { return false; }
 
 static struct vb_path_ops wire = { .name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing };
 /* Registered behind `wire`, and asked before it. */
 static struct vb_path_ops late = { .name = "late", .rank = VB_PATH_LOCAL, .claims = claims_a_type };
 
+/* The last one that chose: its choice holds until the next. */
+static struct vb_qp chooser;
+
 static int choice(enum ibv_qp_type type, struct in6_addr dgid, uint32_t slot)
 {
-	struct vb_qp qp = { .type = type, .attr.dest_qp_num = slot << VB_SLOT_SHIFT | 5 };
-	memcpy(&qp.attr.ah_attr.grh.dgid, &dgid, sizeof(dgid));
-	const struct vb_path_ops *path = vb_path_choose(&qp);
+	vb_path_unclaim(&chooser);
+	chooser = (struct vb_qp){ .type = type, .attr.dest_qp_num = slot << VB_SLOT_SHIFT | 5 };
+	memcpy(&chooser.attr.ah_attr.grh.dgid, &dgid, sizeof(dgid));
+	const struct vb_path_ops *path = vb_path_choose(&chooser);
 	return path == &wire ? WIRE : !strcmp(path->name, "local") ? LOCAL : 0;
 }
 
@@ -143,6 +148,87 @@ static void be_without_room(int sock) { be_confined(sock, 20 * GIBIBYTE); }
 /* Not enough for as much of its own. */
 static void be_with_little_room(int sock) { be_confined(sock, 64 * GIBIBYTE); }
 
+/* ---- few descriptors ---- */
+
+static int spare_fds; /* that a process has */
+
+static struct rlimit limit_descriptors(int beyond)
+{
+	struct rlimit before, few;
+	int lowest = dup(STDIN_FILENO);
+	CHILD_CHECK(lowest >= 0 && !close(lowest) && !getrlimit(RLIMIT_NOFILE, &before));
+	few = (struct rlimit){ .rlim_cur = (rlim_t)(lowest + beyond), .rlim_max = before.rlim_max };
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	return before;
+}
+
+/* A link is made in several steps, each of which may be the one for which there is no descriptor. */
+static void be_short_of_descriptors(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	limit_descriptors(spare_fds);
+	be_a_peer(sock);
+}
+
+/* It has plenty when it chooses, but had none before. */
+static void be_short_for_a_while(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	struct rlimit before = limit_descriptors(spare_fds);
+	say(sock, vb_slot_first());
+	uint32_t slot = (uint32_t)hear(sock);
+	setrlimit(RLIMIT_NOFILE, &before);
+	say(sock, (uint64_t)choice_here(slot));
+	hear(sock);
+}
+
+/* What both ends choose, this one first or last. */
+static int common_choice(void (*peer)(int sock), int first)
+{
+	struct child c = child_start(peer);
+	uint64_t slot = hear(c.sock);
+	assert_int_not_equal(slot, UINT64_MAX);
+	int mine = first ? choice_here((uint32_t)slot) : 0;
+	say(c.sock, vb_slot_first());
+	int theirs = (int)hear(c.sock);
+	assert_int_equal(first ? mine : choice_here((uint32_t)slot), theirs);
+	assert_int_equal(child_end(&c), 0);
+	return theirs;
+}
+
+/* With each number of descriptors that are left, from none to plenty. */
+static void agree_whatever_is_left(void (*peer)(int sock))
+{
+	int local = 0, wired = 0;
+	for (spare_fds = 0; spare_fds < 200; spare_fds = spare_fds < 12 ? spare_fds + 1 : spare_fds * 4) {
+		for (int first = 0; first < 2; first++) {
+			int common = common_choice(peer, first);
+			local += common == LOCAL;
+			wired += common == WIRE;
+		}
+	}
+	assert_true(local && wired);
+}
+
+/* In 200 ms, with nothing to do. */
+static uint64_t idle_processor_ns(void)
+{
+	struct timespec before, after;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	usleep(200000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	return (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000 + (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+}
+
+static void refuse_links(int sock)
+{
+	CHILD_CHECK(vb_adapter_start() == 0);
+	vb_links_refuse();
+	usleep(50000);
+	say(sock, idle_processor_ns());
+	be_a_peer(sock);
+}
+
 /* Both ends choose, this one first or last; the two must agree on `want`. */
 static void agree(void (*peer)(int sock), int want)
 {
@@ -181,6 +267,41 @@ static void choice__with_little_address_space_is_local(void **state)
 {
 	SKIP_IF_SANITIZED();
 	agree(be_with_little_room, LOCAL);
+}
+
+static void choice__with_few_descriptors_is_alike(void **state) { agree_whatever_is_left(be_short_of_descriptors); }
+static void choice__after_few_descriptors_is_alike(void **state) { agree_whatever_is_left(be_short_for_a_while); }
+
+/* This end has few; the other one has enough. */
+static void choice__with_few_descriptors_here_is_alike(void **state)
+{
+	for (int left = 0; left < 12; left++) {
+		for (int first = 0; first < 2; first++) {
+			struct child c = child_start(be_a_peer);
+			uint64_t slot = hear(c.sock);
+			struct rlimit before = limit_descriptors(left);
+			int mine = first ? choice_here((uint32_t)slot) : 0;
+			say(c.sock, vb_slot_first());
+			uint64_t theirs = hear(c.sock);
+			mine = first ? mine : choice_here((uint32_t)slot);
+			assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+			assert_int_equal(mine, theirs);
+			assert_int_equal(child_end(&c), 0);
+		}
+	}
+	assert_int_equal(common_choice(be_a_peer, 0), LOCAL); /* it is a matter of the moment */
+}
+
+/* A listener that was shut down is ready for ever, and nothing that the progress thread shall look at. */
+static void choice__with_links_refused_the_thread_sleeps(void **state)
+{
+	struct child c = child_start(refuse_links);
+	assert_in_range(hear(c.sock), 0, 100000000);
+	uint64_t slot = hear(c.sock);
+	say(c.sock, vb_slot_first());
+	assert_int_equal(hear(c.sock), WIRE);
+	assert_int_equal(choice_here((uint32_t)slot), WIRE);
+	assert_int_equal(child_end(&c), 0);
 }
 
 static void choice__changed_user_is_wire(void **state) { agree(become_another_user_later, WIRE); }
@@ -283,6 +404,10 @@ int main(void)
 		cmocka_unit_test(choice__another_user_is_wire),
 		cmocka_unit_test(choice__without_address_space_is_wire),
 		cmocka_unit_test(choice__with_little_address_space_is_local),
+		cmocka_unit_test(choice__with_few_descriptors_is_alike),
+		cmocka_unit_test(choice__after_few_descriptors_is_alike),
+		cmocka_unit_test(choice__with_few_descriptors_here_is_alike),
+		cmocka_unit_test(choice__with_links_refused_the_thread_sleeps),
 		cmocka_unit_test(choice__changed_user_is_wire),
 		cmocka_unit_test(choice__effectively_the_same_user_is_wire),
 		cmocka_unit_test(choice__hidden_memory_is_wire),

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,17 +208,25 @@ static void destroy__mr_before_qp(struct end *e)
 
 /* ---- the peer's processor ---- */
 
-/*
- * The peer's QP is ready, but its process gets no processor before the two have a link: a send waits for that, and not only as long as
- * its retries last. (On a wire they do run out.)
- */
-static void connect__to_a_process_that_is_stopped(struct end *e)
+static void stop_peer(struct end *e)
+{
+	int status;
+	CHECK_EQ(kill(e->peer_pid, SIGSTOP), 0);
+	CHECK_EQ(TEMP_FAILURE_RETRY(waitpid(e->peer_pid, &status, WUNTRACED)), e->peer_pid);
+}
+
+static struct params patient_params(void)
 {
 	struct params p = params();
-	if (e->wire)
-		rc_skip("hosts that do not answer are given up");
-	p.timeout = 8; /* 1 ms */
-	p.retry_cnt = 1;
+	p.timeout = 18; /* 1 s, and seven more */
+	p.retry_cnt = 7;
+	return p;
+}
+
+/* The peer's QP is ready, but its process gets no processor before the two have a link, and has not got one that it asked for. */
+static void connect__to_a_process_that_is_stopped(struct end *e)
+{
+	struct params p = patient_params();
 	rc_open(e, &p);
 	e->peer = rc_swap_cards(e, e->qp);
 	struct rlimit before = { 0 };
@@ -232,10 +241,8 @@ static void connect__to_a_process_that_is_stopped(struct end *e)
 		tell(e, 1);
 		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
 	} else {
-		int status;
 		hear(e);
-		CHECK_EQ(kill(e->peer_pid, SIGSTOP), 0);
-		CHECK_EQ(TEMP_FAILURE_RETRY(waitpid(e->peer_pid, &status, WUNTRACED)), e->peer_pid);
+		stop_peer(e);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
 		CHECK_EQ(rc_to_rts(e, e->qp), 0);
@@ -244,6 +251,32 @@ static void connect__to_a_process_that_is_stopped(struct end *e)
 		rc_expect_none(e->scq);
 		CHECK_EQ(kill(e->peer_pid, SIGCONT), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
+/* This end has to choose a way while the other one, which has not chosen, cannot say anything. */
+static void connect__while_the_peer_is_stopped(struct end *e)
+{
+	struct params p = patient_params();
+	rc_open(e, &p);
+	e->peer = rc_swap_cards(e, e->qp);
+	CHECK_EQ(rc_to_init(e, e->qp), 0);
+	meet(e);
+	if (!e->passive) {
+		stop_peer(e);
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		CHECK_EQ(kill(e->peer_pid, SIGCONT), 0);
+		CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
+		tell(e, 1);
+		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
+	} else {
+		hear(e);
+		rc_recv(e, 1, 0, 8);
+		CHECK_EQ(rc_to_rtr(e, e->qp, &e->peer), 0);
+		CHECK_EQ(rc_to_rts(e, e->qp), 0);
+		rc_expect(e->rcq, 1, IBV_WC_SUCCESS);
 	}
 	rc_finish(e);
 }
@@ -378,6 +411,7 @@ static const struct body bodies[] = {
 	BODY(destroy__in_use_is_refused),
 	BODY(destroy__mr_before_qp),
 	BODY_IN(connect__to_a_process_that_is_stopped, PROCESSES_ONLY),
+	BODY_IN(connect__while_the_peer_is_stopped, PROCESSES_ONLY),
 	BODY_IN(connect__with_another_user, PROCESSES_ONLY),
 	BODY_IN(fork__child_talks_to_its_parent, PROCESSES_ONLY),
 	BODY_IN(fork__parent_goes_on, PROCESSES_ONLY),

@@ -363,6 +363,44 @@ static void devices__without_descriptors(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
 }
 
+enum { SOME_USER = 65531 };
+
+/* As a user of its own, whose processes count: with none left, what needs a thread is refused, and the rest is there. */
+static void without_threads(void)
+{
+	struct rlimit before, one = { 1, 1 };
+	if (setresgid(SOME_USER, SOME_USER, SOME_USER) || getrlimit(RLIMIT_NPROC, &before) || setresuid(SOME_USER, SOME_USER, SOME_USER))
+		return; /* it cannot be had here */
+	one.rlim_max = before.rlim_max;
+	assert_errno(0, setrlimit(RLIMIT_NPROC, &one));
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	assert_non_null(list);
+	struct ibv_context *ctx = ibv_open_device(list[0]);
+	assert_non_null(ctx);
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+	assert_true(pd && cq);
+	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
+	static char bytes[4096];
+	struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	assert_null_errno(EAGAIN, ibv_create_qp(pd, &attr));
+	assert_errno(0, ibv_dereg_mr(mr));
+	assert_errno(0, setrlimit(RLIMIT_NPROC, &before));
+	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+	assert_non_null(qp);
+	assert_errno(0, ibv_destroy_qp(qp));
+	assert_errno(0, ibv_destroy_cq(cq));
+	assert_errno(0, ibv_dealloc_pd(pd));
+	assert_errno(0, ibv_close_device(ctx));
+	ibv_free_device_list(list);
+}
+
+static void device__without_threads(void **state)
+{
+	in_child(without_threads);
+}
+
 static void on_alarm(int signal) {}
 
 static void waits__are_interrupted(void **state)
@@ -400,6 +438,7 @@ int main(void)
 		WORLD_TEST(wq__refused),
 		cmocka_unit_test(raw__needs_rights),
 		cmocka_unit_test(device__without_slots),
+		cmocka_unit_test(device__without_threads),
 		WORLD_TEST(devices__without_descriptors),
 		WORLD_TEST(waits__are_interrupted),
 	};
