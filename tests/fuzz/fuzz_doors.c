@@ -16,332 +16,24 @@
  * stay as they are, and no datagram comes in another's name; nothing is kept of a connection that has ended: descriptors, mappings, shared memory,
  * guests; the friend's messages go both ways throughout.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
 #include "adapter/progress.h"
-#include "fuzz.h"
 #include "host/desk.h"
-#include "host/inspect.h"
 #include "local/mapped.h"
 #include "local/shared.h"
+#include "program.h"
 #include "wire/opcode.h"
 #include "wire/packet.h"
-#include "host/private.h"
 
-enum { MAX_STEPS = 64, CONNECTIONS = 6, MAX_SAID = 40000, MAX_FDS = 6, OTHER_USER = 65533, QKEY = 0x1234, INBOX_MAGIC = 0x76620001 };
+enum { MAX_STEPS = 64, CONNECTIONS = 6, MAX_SAID = 40000, OTHER_USER = 65533, INBOX_MAGIC = 0x76620001 };
 enum { KIN_SLOT = 4000, STRANGER_SLOT, EMPTY_SLOT, HOSTILE_INDEX = 5, KIN_INDEX = 7, STRANGE_INDEX = 9 };
-enum { SEGMENT_BYTES = 1 << 16, RING_BYTES = VB_CAPTURE_DATA + VB_CAPTURE_MIN_BYTES, ZONE_BYTES = 4096, MOST_ARENA = 64 << 20, MOST_FDS = 128 };
-enum { LOCALHOST = 0x7f000001, FAR_AWAY = 0xc0000207 };
-enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum { MOST_ARENA = 64 << 20, MOST_FDS = 128 };
 
 static const char desk_name[] = "verbatim/fuzz/desk", port_name[] = "fuzz";
-
-/* ---- processes that do as they are told ---- */
-
-enum order_op { CONNECT, LISTEN, BIND, SEND };
-
-struct order {
-	enum order_op op;
-	bool with_descriptor;
-	uint32_t bytes;          /* of message */
-	struct vb_name name;
-	uint8_t message[VB_INBOX_MAX_BYTES + 128];
-};
-
-struct actor {
-	int sock;
-	uint32_t slot;           /* whose inbox it has; 0: it is not there */
-};
-
-static struct actor kin, stranger, friend;
-static uint8_t *shared;          /* pages that all of them have */
-static struct vb_arena_head *arena; /* the hostile one */
-static struct vb_capture_ring *ring;
-static int arena_fd = -1, ring_fd = -1;
-
-static int socket_at(enum order_op op, const struct vb_name *name)
-{
-	int s = socket(AF_UNIX, (op == BIND ? SOCK_DGRAM : SOCK_SEQPACKET) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	const struct sockaddr *sa = (const struct sockaddr *)&name->un;
-
-	if (op == CONNECT ? connect(s, sa, name->bytes) : bind(s, sa, name->bytes) || (op == LISTEN && listen(s, CONNECTIONS))) {
-		close(s);
-		return -1;
-	}
-	return s;
-}
-
-static void send_from(int inbox, const struct order *o)
-{
-	struct iovec iov = { (void *)(uintptr_t)o->message, o->bytes };
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct msghdr m = { .msg_name = (void *)(uintptr_t)&o->name.un, .msg_namelen = o->name.bytes, .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (o->with_descriptor) {
-		m.msg_control = control;
-		m.msg_controllen = sizeof(control);
-		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
-		memcpy(CMSG_DATA(c), &inbox, sizeof(int));
-	}
-	(void)!sendmsg(inbox, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-/* Ends with the process that it was forked by. */
-static void obey(int sock)
-{
-	static struct order o;
-	int inbox = -1;
-
-	while (recv(sock, &o, sizeof(o), 0) > 0) {
-		int fd = -1;
-		if (o.op == SEND)
-			send_from(inbox, &o);
-		else
-			fd = socket_at(o.op, &o.name);
-		if (o.op == BIND)
-			inbox = fd;
-		must(vb_link_send(sock, &fd, sizeof(fd), &fd, fd >= 0) == 0);
-		if (fd >= 0 && o.op != BIND)
-			close(fd);
-	}
-	_exit(0);
-}
-
-static void await(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	must(TEMP_FAILURE_RETRY(poll(&p, 1, 60000)) == 1);
-}
-
-/* A descriptor, or -1. */
-static int tell(struct actor *a, const struct order *o)
-{
-	int fd = -1, reply, n = 0;
-
-	must(send(a->sock, o, sizeof(*o), MSG_NOSIGNAL) == sizeof(*o));
-	await(a->sock);
-	must(vb_link_recv(a->sock, &reply, sizeof(reply), &fd, &n) == sizeof(reply));
-	return n ? fd : -1;
-}
-
-static int have_socket(struct actor *a, enum order_op op, struct vb_name name)
-{
-	return tell(a, &(struct order){ .op = op, .name = name });
-}
-
-static struct actor start_actor(void (*body)(int sock), uid_t user)
-{
-	struct actor a = { 0 };
-	int pair[2];
-
-	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-	pid_t pid = fork();
-	must(pid >= 0);
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		if (user && setresuid(user, user, user))
-			_exit(0);
-		if (user)
-			prctl(PR_SET_PDEATHSIG, SIGKILL); /* forgotten with the user */
-		body(pair[1]);
-		_exit(0);
-	}
-	close(pair[1]);
-	a.sock = pair[0];
-	return a;
-}
-
-/* ---- an end of a connection ---- */
-
-struct end {
-	struct vb_cq cq;
-	struct vb_qp qp;
-	uint32_t posted, done;
-	struct vb_pd *pd;
-};
-
-struct program {
-	struct vb_context ctx;
-	struct vb_pd pd, closed_pd; /* the second is of what nobody may change */
-	struct vb_mr mr, closed_mr;
-	struct vb_mr answers;
-};
-
-static struct program program;
-static uint8_t *zone, *closed; /* in pages of their own */
-
-static void add_end(struct end *e, enum ibv_qp_type type, struct vb_pd *pd)
-{
-	struct vb_qp_init_attr init = { .type = type, .send_cq = &e->cq, .recv_cq = &e->cq, .sq_sig_all = true,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
-
-	memset(e, 0, sizeof(*e));
-	e->pd = pd;
-	must(vb_cq_init(&e->cq, &program.ctx, NULL, NULL, 64) == 0);
-	must(vb_qp_init(&e->qp, pd, &init) == 0);
-}
-
-static void remove_end(struct end *e)
-{
-	must(vb_qp_fini(&e->qp) == 0);
-	must(vb_cq_fini(&e->cq) == 0);
-}
-
-static int to_init(struct end *e)
-{
-	bool is_ud = e->qp.type == IBV_QPT_UD;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY, .qp_access_flags = ALL };
-
-	return vb_qp_modify(&e->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
-}
-
-static int connect_end(struct end *e, uint32_t address, uint32_t qpn)
-{
-	int mask = IBV_QP_STATE, connected = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = qpn, .max_dest_rd_atomic = 4, .max_rd_atomic = 4,
-		.min_rnr_timer = 1, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 1 } };
-	uint8_t *gid = attr.ah_attr.grh.dgid.raw;
-
-	gid[10] = gid[11] = 0xff;
-	for (unsigned i = 0; i < 4; i++)
-		gid[12 + i] = (uint8_t)(address >> (24 - 8 * i));
-	mask |= e->qp.type == IBV_QPT_UD ? 0 : connected;
-	mask |= e->qp.type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
-	int err = to_init(e);
-	if (!err)
-		err = vb_qp_modify(&e->qp, &attr, mask);
-	attr.qp_state = IBV_QPS_RTS;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	mask |= e->qp.type == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
-	return err ? err : vb_qp_modify(&e->qp, &attr, mask);
-}
-
-static void receive_into(struct end *e, uint8_t *at, uint32_t lkey, uint32_t bytes)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)at, .length = bytes, .lkey = lkey };
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-
-	e->posted += vb_qp_post_recv(&e->qp, &wr, &bad) == 0;
-}
-
-static void open_program(void)
-{
-	struct vb_device **devices;
-	unsigned count;
-
-	must(vb_host_get() == 0 && vb_adapter_start() == 0);
-	must(vb_device_list(&devices, &count) == 0 && count);
-	must(vb_context_init(&program.ctx, devices[count - 1]) == 0); /* the loopback */
-	for (unsigned i = 0; i < count; i++)
-		vb_device_put(devices[i]);
-	free(devices);
-	zone = mmap(NULL, 2 * ZONE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	must(zone != MAP_FAILED);
-	closed = zone + ZONE_BYTES;
-	must(vb_pd_init(&program.pd, &program.ctx) == 0 && vb_pd_init(&program.closed_pd, &program.ctx) == 0);
-	must(vb_mr_init(&program.mr, &program.pd, zone, ZONE_BYTES, (uintptr_t)zone, ALL) == 0);
-	must(vb_mr_init(&program.closed_mr, &program.closed_pd, closed, ZONE_BYTES, (uintptr_t)closed, ALL) == 0);
-}
-
-static struct vb_cqe await_completion(struct end *e)
-{
-	struct vb_cqe c;
-	uint64_t until = vb_now_ns() + 120 * UINT64_C(1000000000);
-
-	while (vb_cq_poll(&e->cq, 1, &c) == 0) {
-		must(vb_now_ns() < until);
-		sched_yield();
-	}
-	return c;
-}
-
-static void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, uint32_t bytes, uint64_t remote, uint32_t rkey)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)at, .length = bytes, .lkey = lkey };
-	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1, .wr.rdma = { remote, rkey } }, *bad;
-
-	e->posted += vb_qp_post_send(&e->qp, &wr, &bad) == 0;
-}
-
-/* ---- the friend ---- */
-
-struct card {
-	uint32_t qpn, rkey;
-	uint64_t at;
-};
-
-enum { LETTER_BYTES = 64, LETTER_AT = 1024, DATAGRAMS_AT = 3072 };
-
-static void swap_cards(int sock, struct end *e, struct card *other)
-{
-	struct card own = { e->qp.qpn, program.mr.key, (uintptr_t)zone };
-
-	must(send(sock, &own, sizeof(own), 0) == sizeof(own));
-	await(sock);
-	must(recv(sock, other, sizeof(*other), 0) == sizeof(*other));
-	must(connect_end(e, LOCALHOST, other->qpn) == 0);
-}
-
-/* Answers each letter with the same. */
-static void be_friend(int sock)
-{
-	static struct end e;
-	struct card other;
-
-	open_program();
-	add_end(&e, IBV_QPT_RC, &program.pd);
-	swap_cards(sock, &e, &other);
-	for (;;) {
-		receive_into(&e, zone, program.mr.key, LETTER_BYTES);
-		must(send(sock, "r", 1, 0) == 1);
-		struct pollfd p = { .fd = sock, .events = POLLIN };
-		char c;
-		if (poll(&p, 1, -1) != 1 || recv(sock, &c, 1, 0) != 1)
-			_exit(0);
-		must(await_completion(&e).status == IBV_WC_SUCCESS);
-		post(&e, IBV_WR_SEND, zone, program.mr.key, LETTER_BYTES, 0, 0);
-		must(await_completion(&e).status == IBV_WC_SUCCESS);
-	}
-}
-
-static struct end to_friend;
-static struct card friends;
-static uint8_t letters;
-
-/* A letter there and back, and the same by WRITE and READ. */
-static void write_to_friend(void)
-{
-	uint8_t *out = closed, *in = closed + LETTER_AT;
-	uint32_t key = program.closed_mr.key;
-	char ready;
-
-	await(friend.sock);
-	must(recv(friend.sock, &ready, 1, 0) == 1);
-	memset(out, ++letters, LETTER_BYTES);
-	memset(in, 0, 2 * LETTER_AT);
-	receive_into(&to_friend, in, key, LETTER_BYTES);
-	must(send(friend.sock, "l", 1, MSG_NOSIGNAL) == 1);
-	post(&to_friend, IBV_WR_SEND, out, key, LETTER_BYTES, 0, 0);
-	post(&to_friend, IBV_WR_RDMA_WRITE, out, key, LETTER_BYTES, friends.at + LETTER_AT, friends.rkey);
-	post(&to_friend, IBV_WR_RDMA_READ, in + LETTER_AT, key, LETTER_BYTES, friends.at + LETTER_AT, friends.rkey);
-	for (int i = 0; i < 4; i++)
-		must(await_completion(&to_friend).status == IBV_WC_SUCCESS);
-	must(memcmp(out, in, LETTER_BYTES) == 0 && memcmp(out, in + LETTER_AT, LETTER_BYTES) == 0);
-}
 
 /* ---- this process ---- */
 
@@ -354,8 +46,14 @@ static struct {
 	} connections[CONNECTIONS];
 	struct end victim;               /* connected to the hostile arena's queue pair */
 	int bell;                        /* this process's own, as it gave it; or -1 */
+	int kept;                        /* what went with a message last; or -1 */
 	unsigned baseline_fds;
-} w = { .bell = -1 };
+} w = { .bell = -1, .kept = -1 };
+
+static struct actor kin, stranger, friend;
+static struct vb_arena_head *arena; /* the hostile one */
+static struct vb_capture_ring *ring;
+static uint8_t *shared;             /* pages that all of them have */
 
 static struct end calm[3];               /* RC: of a process of this host that says nothing, and of another host; UC */
 static struct end ear;                   /* UD */
@@ -419,100 +117,20 @@ static void port_hears(void *arg, const struct vb_inbox_msg *msg)
 	must(msg->is_believed || (msg->sender_slot == STRANGER_SLOT && msg->sender_uid == OTHER_USER));
 }
 
-/* ---- what goes with a message ---- */
-
-static int memfd_of(size_t bytes, unsigned flags, int seals)
-{
-	int fd = memfd_create("hostile", MFD_CLOEXEC | flags);
-
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 && seals)
-		(void)fcntl(fd, F_ADD_SEALS, seals);
-	return fd;
-}
-
-static int read_only(void)
-{
-	char path[32];
-	int fd = memfd_of(SEGMENT_BYTES, MFD_ALLOW_SEALING, F_SEAL_SHRINK | F_SEAL_GROW);
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	int again = open(path, O_RDONLY | O_CLOEXEC);
-	close(fd);
-	return again;
-}
-
-static int pipe_end(bool reads, bool is_full)
-{
-	static char page[4096];
-	int ends[2];
-
-	must(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-	while (is_full && write(ends[1], page, sizeof(page)) > 0)
-		;
-	(void)fcntl(ends[!reads], F_SETFL, 0);
-	close(ends[reads]);
-	return ends[!reads];
-}
-
-enum thing { ARENA, BELL, SEGMENT, RING, OTHER_THINGS };
-
-/* A descriptor, to be closed once it has been sent. */
-static int make_thing(unsigned thing)
-{
-	const int fixed = F_SEAL_SHRINK | F_SEAL_GROW;
-
-	switch (thing % 18) {
-	case ARENA: return fcntl(arena_fd, F_DUPFD_CLOEXEC, 0);
-	case BELL: return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	case SEGMENT: return memfd_of(SEGMENT_BYTES, MFD_ALLOW_SEALING, fixed);
-	case RING: return fcntl(ring_fd, F_DUPFD_CLOEXEC, 0);
-	case 4: return memfd_of(SEGMENT_BYTES, 0, 0);
-	case 5: return memfd_of(0, MFD_ALLOW_SEALING, fixed);
-	case 6: return memfd_of(SEGMENT_BYTES, MFD_ALLOW_SEALING, fixed | F_SEAL_WRITE);
-	case 7: return memfd_of(VB_ARENA_LEAST, MFD_ALLOW_SEALING, 0);
-	case 8: return memfd_of(VB_ARENA_LEAST, MFD_ALLOW_SEALING, fixed);
-	case 9: return memfd_of(2 << 20, MFD_ALLOW_SEALING | MFD_HUGETLB, fixed);
-	case 10: return read_only();
-	case 11: return pipe_end(false, true);
-	case 12: return pipe_end(true, false);
-	case 13: return open("/dev/null", O_RDWR | O_CLOEXEC);
-	case 14: return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	case 15: return epoll_create1(EPOLL_CLOEXEC);
-	case 16: return eventfd(7, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-	default: return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	}
-}
-
-static void send_with(int fd, const void *bytes, size_t n, const int *fds, unsigned nfds)
-{
-	struct iovec iov = { (void *)(uintptr_t)bytes, n };
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = { 0 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (nfds) {
-		m.msg_control = control;
-		m.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(nfds * sizeof(int)) };
-		memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
-	}
-	(void)!sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* ---- what is said ---- */
 
-static uint8_t said[MAX_SAID];
+static uint8_t said[MAX_SAID + UINT8_MAX];
 
 /* With these things, or in one of four cases with others; some bytes overwritten in one of two. */
 static void say(struct connection *c, size_t bytes, const uint8_t *things, unsigned n)
 {
-	uint8_t how = take(w.in), others[MAX_FDS];
-	int fds[MAX_FDS];
+	uint8_t how = take(w.in), others[MOST_THINGS];
+	int fds[MOST_THINGS];
 
 	for (unsigned pokes = how & 1 ? 1 + how / 64 : 0; pokes && bytes; pokes--)
 		said[take(w.in) % bytes] = take(w.in);
 	if ((how & 6) == 6) {
-		n = take(w.in) % (MAX_FDS + 1);
+		n = take(w.in) % (MOST_THINGS + 1);
 		for (unsigned i = 0; i < n; i++)
 			others[i] = take(w.in);
 		things = others;
@@ -524,9 +142,11 @@ static void say(struct connection *c, size_t bytes, const uint8_t *things, unsig
 		if (fds[i] < 0)
 			fds[i] = make_thing(BELL); /* this kernel has no such thing */
 	}
-	send_with(c->fd, said, bytes, fds, n);
-	for (unsigned i = 0; i < n; i++)
-		close(fds[i]);
+	send_with(c->fd, NULL, said, bytes, fds, n);
+	for (unsigned i = 0; i < n; i++) {
+		close(w.kept);
+		w.kept = fds[i];
+	}
 }
 
 static void say_hello(struct connection *c)
@@ -570,8 +190,8 @@ static void say_anything(struct connection *c)
 {
 	size_t bytes = take(w.in) * (take(w.in) & 1 ? 160u : 1u);
 
-	if (bytes > sizeof(said))
-		bytes = sizeof(said);
+	if (bytes > MAX_SAID)
+		bytes = MAX_SAID;
 	memset(said, take(w.in), bytes);
 	say(c, bytes, NULL, 0);
 }
@@ -742,7 +362,7 @@ static void hear_datagrams(void)
 	while (vb_cq_poll(&ear.cq, 1, &c) == 1) {
 		must(c.status == IBV_WC_SUCCESS);
 		must(c.src_qp == (KIN_SLOT << VB_SLOT_SHIFT | KIN_INDEX) || c.src_qp >> VB_SLOT_SHIFT == STRANGER_SLOT);
-		receive_into(&ear, closed + DATAGRAMS_AT, program.closed_mr.key, 256);
+		receive_into(&ear, program.closed + DATAGRAMS_AT, program.closed_mr.key, 256);
 	}
 }
 
@@ -775,6 +395,12 @@ static void scribble(void)
 	}
 }
 
+/* Who maps it would meet SIGBUS. */
+static void resize_kept(void)
+{
+	(void)!ftruncate(w.kept, take(w.in) * 4096);
+}
+
 static void make_arena(void)
 {
 	memset(arena, 0, sizeof(*arena));
@@ -786,6 +412,7 @@ static void make_arena(void)
 	arena->version = VB_LINK_VERSION;
 	arena->nonce = 77;
 	arena->slots[0] = KIN_SLOT;
+	arena->asleep = 2;
 	block()->mode = 1 << 8 | VB_SHM_RESPONDS;
 	block()->dest_qpn = w.victim.qp.qpn;
 	ring->bytes = VB_CAPTURE_MIN_BYTES;
@@ -817,15 +444,15 @@ static void post_something(uint8_t what)
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 
 	if (what % 4 == 3)
-		receive_into(&w.victim, zone, program.mr.key, 256);
+		receive_into(&w.victim, program.zone, program.mr.key, 256);
 	else
-		post(&w.victim, opcodes[what % 4], zone, program.mr.key, what, (uintptr_t)shared, take(w.in));
+		post(&w.victim, opcodes[what % 4], program.zone, program.mr.key, what, (uintptr_t)shared, take(w.in));
 }
 
 static void register_again(void)
 {
 	must(vb_mr_fini(&program.mr) == 0);
-	must(vb_mr_init(&program.mr, &program.pd, zone, ZONE_BYTES, (uintptr_t)zone, ALL) == 0);
+	must(vb_mr_init(&program.mr, &program.pd, program.zone, ZONE_BYTES, (uintptr_t)program.zone, ALL) == 0);
 }
 
 static void ring_bell(void)
@@ -853,7 +480,7 @@ static void step(uint8_t what)
 	case 11: must(vb_loop_call(connect_victim, NULL) == 0); break;
 	case 12: be_visited(place(what / 16)); break;
 	case 13: post_something(take(w.in)); break;
-	case 14: what & 16 ? register_again() : jump(); break;
+	case 14: what & 32 ? resize_kept() : what & 16 ? register_again() : jump(); break;
 	case 15: ring_bell(); break;
 	}
 	poll_victim();
@@ -952,23 +579,10 @@ static void *map(int *fd, size_t bytes)
 	return at;
 }
 
-static bool settle_down(struct actor *a, uint32_t slot)
-{
-	struct pollfd p = { .fd = a->sock };
-
-	if (poll(&p, 1, 100) == 1) /* it could not become another user, and has gone */
-		return false;
-	int inbox = have_socket(a, BIND, vb_name_of_inbox(slot));
-	must(inbox >= 0);
-	vb_fd_close(inbox);
-	a->slot = slot;
-	return true;
-}
-
 static void start_others(void)
 {
 	arena = map(&arena_fd, VB_ARENA_LEAST);
-	ring = map(&ring_fd, RING_BYTES);
+	ring = map(&ring_fd, CAPTURE_BYTES);
 	shared = mmap(NULL, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	must(shared != MAP_FAILED);
 	kin = start_actor(obey, 0);
@@ -1008,10 +622,8 @@ static void start(void)
 	add_end(&ear, IBV_QPT_UD, &program.closed_pd);
 	must(connect_end(&ear, LOCALHOST, 0) == 0);
 	for (int n = 0; n < 8; n++)
-		receive_into(&ear, closed + DATAGRAMS_AT, program.closed_mr.key, 256);
-	add_end(&to_friend, IBV_QPT_RC, &program.closed_pd);
-	swap_cards(friend.sock, &to_friend, &friends);
-	write_to_friend();
+		receive_into(&ear, program.closed + DATAGRAMS_AT, program.closed_mr.key, 256);
+	meet_friend(&friend);
 	for (unsigned i = 0; i < CONNECTIONS; i++)
 		w.connections[i].fd = -1;
 	w.baseline_fds = count_fds();
@@ -1030,7 +642,8 @@ static void hang_up(void)
 	while (rest.fd >= 0);
 	if (w.bell >= 0)
 		vb_fd_close(w.bell);
-	w.bell = -1;
+	close(w.kept);
+	w.bell = w.kept = -1;
 }
 
 static void give_up_victim(void)

@@ -154,7 +154,6 @@ static void drop(struct side *s, struct connection *c)
 	*c = (struct connection){ .buf = c->buf };
 }
 
-/* Also looks for what came once nobody could send any more. */
 static void close_side(struct side *s)
 {
 	if (s->listener)
@@ -381,6 +380,7 @@ static _Noreturn void be_victim(struct end *e, uint64_t port, bool cycles, uint6
 static void start_victims(struct end *e, bool cycles, unsigned trials)
 {
 	for (unsigned trial = 0; trial < trials; trial++) {
+		rc_start_watchdog();
 		uint64_t port = hear(e);
 		int pid = fork();
 		CHECK(pid >= 0);
@@ -611,6 +611,7 @@ static void run_trials(struct end *e, enum halt halt, bool cycles)
 		return;
 	}
 	for (unsigned trial = 0; trial < trials; trial++) {
+		rc_start_watchdog();
 		one_trial(e, &rng, halt, trial % 2, cycles);
 		check_holdings(trial, &most);
 	}
