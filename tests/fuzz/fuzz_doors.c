@@ -3,18 +3,18 @@
  * Hostile processes at the doors of this one: the whole adapter on the host layer as it is, with the kernel's sockets, descriptors and
  * credentials. fuzz_peer and fuzz_inbox go deeper into what lies behind two of the doors, without a kernel.
  *
- *	kin        a process of this user: links, visits, a desk; what it says on these, with descriptors of all kinds; datagrams. What it shares
- *	           (an arena, a ring of captured packets) changes at any step
- *	stranger   a process of another user, where this one may become another: it comes to the same doors, and sends the same datagrams
+ *	kin        a process of this user: links, visits, a desk; what it says on these, with descriptors of all kinds; datagrams. What
+ *	           it shares (an arena, a ring of captured packets) changes at any step
+ *	stranger   a process of another user, where this one may become another: it comes to the same doors, and sends datagrams
  *	friend     a process that uses the library as it should, connected to this one
  *
  * Connections are made by these processes, so that the kernel says whose they are, and handed to this one, which speaks on them.
  *
  * Input: steps. What is said is right more often than not, so that the rest meets links and visits that have begun.
  *
- * Invariants: a stranger is told nothing at links, visits and desks; whatever it sends, queue pairs that it does not belong to and their memory
- * stay as they are, and no datagram comes in another's name; nothing is kept of a connection that has ended: descriptors, mappings, shared memory,
- * guests; the friend's messages go both ways throughout.
+ * Invariants: a stranger is told nothing at links, visits and desks; whatever it sends, queue pairs that it does not belong to and
+ * their memory stay as they are, and no datagram comes in another's name; nothing is kept of a connection that has ended: descriptors,
+ * mappings, shared memory, guests; the friend's messages go both ways throughout.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -227,12 +227,7 @@ static struct vb_name name_of(enum door door)
 	return name;
 }
 
-static struct connection *place(uint8_t which)
-{
-	struct connection *c = &w.connections[which % CONNECTIONS];
-
-	return c;
-}
+static struct connection *place(uint8_t which) { return &w.connections[which % CONNECTIONS]; }
 
 static void go(struct connection *c)
 {
@@ -295,21 +290,21 @@ static struct in6_addr v4(uint32_t address)
 	return a;
 }
 
-/* A packet for one of the queue pairs that are calm. Only strangers send these. */
+/* Of a stranger, for a queue pair that is not to hear him; or a datagram, which may be anybody's. */
 static size_t make_packet(uint8_t *packet, uint8_t choice, bool is_strange)
 {
-	static const uint8_t opcodes[] = { VB_SERVICE_RC << VB_OPCODE_BITS | VB_OPB_SEND_ONLY, VB_SERVICE_RC << VB_OPCODE_BITS | VB_OPB_WRITE_ONLY,
-		VB_SERVICE_UC << VB_OPCODE_BITS | VB_OPB_SEND_ONLY, VB_SERVICE_UD << VB_OPCODE_BITS | VB_OPB_SEND_ONLY };
-	const struct vb_opcode_row *row = vb_opcode_row(opcodes[is_strange ? choice % 4 : 3]);
+	static const uint8_t opcodes[] = { VB_OPCODE(RC, SEND_ONLY), VB_OPCODE(RC, WRITE_ONLY), VB_OPCODE(UC, SEND_ONLY), VB_OPCODE(UD, SEND_ONLY) };
+	const struct end *ends[] = { &calm[choice >> 7], &calm[choice >> 7], &calm[2], &ear };
+	unsigned kind = is_strange ? choice % 4 : 3;
+	const struct vb_opcode_row *row = vb_opcode_row(opcodes[kind]);
 	struct vb_bth *bth = (struct vb_bth *)packet;
-	const struct end *to = row == vb_opcode_row(opcodes[3]) ? &ear : row == vb_opcode_row(opcodes[2]) ? &calm[2] : &calm[choice >> 7];
 
 	memset(packet, 0, row->header_bytes);
 	memset(packet + row->header_bytes, 0xee, 8);
-	vb_bth_set_opcode(bth, (uint8_t)(row - vb_opcode_row(0)));
+	vb_bth_set_opcode(bth, opcodes[kind]);
 	vb_bth_set_pkey(bth, VB_PKEY_DEFAULT);
 	vb_bth_set_ack_request(bth, 1);
-	vb_bth_set_destination_qpn(bth, to->qp.qpn);
+	vb_bth_set_destination_qpn(bth, ends[kind]->qp.qpn);
 	if (vb_opcode_has(row, VB_EXT_RETH)) {
 		struct vb_reth *reth = (struct vb_reth *)(packet + vb_opcode_offset(row, VB_EXT_RETH));
 		vb_reth_set_address(reth, (uintptr_t)calm_bytes);
@@ -374,7 +369,11 @@ static uint64_t some_value(void)
 {
 	uint8_t kind = take(w.in);
 
-	return kind < 64 ? kind : kind < 128 ? (uint64_t)take32(w.in) << 32 | take32(w.in) : kind < 192 ? UINT64_MAX - take(w.in) : UINT64_C(1) << kind % 64;
+	if (kind < 64)
+		return kind;
+	if (kind < 128)
+		return (uint64_t)take32(w.in) << 32 | take32(w.in);
+	return kind < 192 ? UINT64_MAX - take(w.in) : UINT64_C(1) << kind % 64;
 }
 
 /* Busy words stay even: who waits for an odd one of a process that lives waits for seconds. */
@@ -534,7 +533,8 @@ static bool is_clean(void)
 /* Before it breaks off. */
 static void say_what_is_left(void)
 {
-	fprintf(stderr, "%d guests, %u mappings, %u descriptors where there were %u:\n", (int)guests, count_mappings(), count_fds(), w.baseline_fds);
+	fprintf(stderr, "%d guests, %u mappings, %u descriptors where there were %u:\n", (int)guests, count_mappings(), count_fds(),
+		w.baseline_fds);
 	for (int fd = 0; fd < MOST_FDS; fd++)
 		if (target_of(fd))
 			fprintf(stderr, "%d %s\n", fd, target_of(fd));

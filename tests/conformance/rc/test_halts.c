@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are halted at any moment: stopped for ever, stopped for a second, killed; while data flow, or while connections are made, refused and
- * ended. No call of this side takes longer than if the peer had done nothing, no byte is wrong, then or later, and nothing of the peer is left.
+ * Peers that are halted at any moment: stopped for ever, stopped for a second, killed; while data flow, or while connections are
+ * made, refused and ended. No call of this side takes longer than if the peer had done nothing, no byte is wrong, then or later, and
+ * nothing of the peer is left.
  *
  * The passive end never uses the library. For each trial it starts a process that does, the victim, which ends only by being killed.
  *
@@ -9,7 +10,8 @@
  *	victim       -> active end    its process number; the port at which it listens, or 0
  *	passive end  -> active end    the victim has ended
  *
- * VERBATIM_TEST_TRIALS says how many trials a case has, VERBATIM_TEST_SEED of which moments.
+ * VERBATIM_TEST_TRIALS says how many trials a case has; then no call may take longer than two seconds, times the load.
+ * VERBATIM_TEST_SEED says at which moments.
  */
 #include "rc.h"
 
@@ -30,8 +32,8 @@ enum {
 	RESULT = SOURCE + LONG, /* what is fetched, by each request to a place of its own, */
 	TARGET = RESULT + DEPTH * LONG, /* and what the peer writes */
 	BYTES = TARGET + LONG,
-	MAX_DELAY_US = 30000, MAX_LATE_MS = 50, LONGEST_CALL_MS = 2000, PATIENCE_MS = 60000, REVOKED = 0x5a,
-	ACK_TIMEOUT = 14, RETRIES = 2, MAX_DESCRIPTORS = 256,
+	MAX_DELAY_US = 30000, MAX_LATE_MS = 50, LONGEST_CALL_MS = 2000, BOUND_MS = 20000, SETTLE_MS = 400, PATIENCE_MS = 60000,
+	REVOKED = 0x5a, ACK_TIMEOUT = 14, RETRIES = 2, MAX_DESCRIPTORS = 256,
 };
 
 enum halt { FOR_EVER, A_SECOND, KILLED };
@@ -41,12 +43,14 @@ enum halt { FOR_EVER, A_SECOND, KILLED };
 static uint64_t longest_ms, limit_ms; /* limit 0: nobody asks */
 static const char *longest = "none";
 
-/* Other processes want the processors as well. */
+static const char *trials_asked(void) { return getenv("VERBATIM_TEST_TRIALS"); }
+
+/* Others want the processors as well. Among all the other tests, whose load is told late, it is a bound at all. */
 static void set_limit(void)
 {
 	double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
 	(void)getloadavg(&load, 1);
-	limit_ms = (uint64_t)(LONGEST_CALL_MS * (rc_sanitized ? 4 : 1) * (load > processors ? load / processors : 1));
+	limit_ms = (uint64_t)((trials_asked() ? LONGEST_CALL_MS : BOUND_MS) * (load > processors ? load / processors : 1));
 }
 
 static void note_time(const char *call, uint64_t begun_ms)
@@ -449,7 +453,7 @@ static unsigned lines_with(const char *path, const char *text)
 	return n;
 }
 
-/* What a process itself shows it maps in pieces, so shared mappings of what others show count alone: these are read-only as a whole. */
+/* Of mappings those that are shared and read-only from their beginning, as what peers show is. */
 static struct holdings holdings(void)
 {
 	return (struct holdings){ count_descriptors(), count_threads(), lines_with("/proc/self/maps", "r--s 00000000"),
@@ -485,7 +489,7 @@ static void check_holdings(unsigned trial, struct holdings *most)
 {
 	struct holdings now;
 	if (trial < WARM_UPS)
-		rc_pause_ms(1000);
+		rc_pause_ms(SETTLE_MS);
 	now = holdings();
 	for (uint64_t end = rc_now_ms() + PATIENCE_MS; trial >= WARM_UPS && !fits(&now, most) && rc_now_ms() < end;) {
 		rc_pause_ms(20);
@@ -602,7 +606,7 @@ static void one_trial(struct end *e, uint64_t *rng, enum halt halt, bool serves,
 
 static void run_trials(struct end *e, enum halt halt, bool cycles)
 {
-	const char *asked = getenv("VERBATIM_TEST_TRIALS");
+	const char *asked = trials_asked();
 	unsigned trials = asked ? (unsigned)atoi(asked) : rc_times(TRIALS);
 	struct holdings most = { 0 };
 	uint64_t rng = rc_hash(e->seed + (uint64_t)halt * 2 + cycles);
