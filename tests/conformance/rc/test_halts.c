@@ -33,7 +33,7 @@ enum {
 	TARGET = RESULT + DEPTH * LONG, /* and what the peer writes */
 	BYTES = TARGET + LONG,
 	MAX_DELAY_US = 30000, MAX_LATE_MS = 50, LONGEST_CALL_MS = 2000, BOUND_MS = 20000, SETTLE_MS = 400, PATIENCE_MS = 60000,
-	REVOKED = 0x5a, ACK_TIMEOUT = 14, RETRIES = 2, MAX_DESCRIPTORS = 256,
+	REVOKED = 0x5a, IDLE_US = 100, ACK_TIMEOUT = 14, RETRIES = 2, MAX_DESCRIPTORS = 256,
 };
 
 enum halt { FOR_EVER, A_SECOND, KILLED };
@@ -102,6 +102,7 @@ struct side {
 	__be16 port;
 	struct connection connections[CONNECTIONS];
 	unsigned good;         /* requests that were done */
+	bool news;             /* this turn has brought something */
 };
 
 static uint8_t pattern[LONG]; /* what both sides send, at any place that begins with LONG */
@@ -247,6 +248,7 @@ static void take_event(struct side *s)
 {
 	struct rdma_cm_event *event;
 	struct place peer = { 0 };
+	s->news = true;
 	CHECK_EQ(TIMED(rdma_get_cm_event(s->channel, &event)), 0);
 	enum rdma_cm_event_type type = event->event;
 	struct rdma_cm_id *id = event->id;
@@ -302,12 +304,14 @@ static void finish_request(struct side *s, struct connection *c)
 {
 	const struct request *r = &c->requests[c->done++ % DEPTH];
 	s->good++;
+	s->news = true;
 	if (r->opcode == IBV_WR_RDMA_READ)
 		CHECK(memcmp(result_of(c, r), pattern + r->at, r->len) == 0);
 }
 
-static void take_message(struct connection *c, const struct ibv_wc *wc)
+static void take_message(struct side *s, struct connection *c, const struct ibv_wc *wc)
 {
+	s->news = true;
 	uint32_t at = ntohl(wc->imm_data);
 	CHECK(at <= LONG && wc->byte_len <= LONG - at);
 	CHECK(memcmp(c->buf + wc->wr_id * SLOT, pattern + at, wc->byte_len) == 0);
@@ -326,7 +330,7 @@ static bool take_completions(struct side *s, struct connection *c)
 	while (TIMED(ibv_poll_cq(c->id->recv_cq, 1, &wc)) == 1) {
 		if (wc.status != IBV_WC_SUCCESS)
 			return false;
-		take_message(c, &wc);
+		take_message(s, c, &wc);
 	}
 	return true;
 }
@@ -349,12 +353,15 @@ static void work(struct side *s, struct connection *c)
 
 static void turn(struct side *s)
 {
+	s->news = false;
 	while (rc_readable(s->channel->fd, 0))
 		take_event(s);
 	ask(s);
 	for (int i = 0; i < CONNECTIONS; i++)
 		if (s->connections[i].up)
 			work(s, &s->connections[i]);
+	if (!s->news)
+		usleep(IDLE_US);
 }
 
 static bool any(const struct side *s, bool (*is_so)(const struct connection *c))
