@@ -72,13 +72,12 @@ static size_t ring_bytes(const struct vb_local_qp *l)
 	return (size_t)(l->qp->sq.mask + 1) * l->req.slot_bytes;
 }
 
-/* A clean control block with the next epoch; mode stays without flags, so nobody uses it yet. */
+/* A clean control block; mode stays without flags, so nobody uses it yet. */
 static void open_block(struct vb_local_qp *l)
 {
 	struct vb_shm_qp *m = l->mine;
-	l->epoch = vb_next_epoch(vb_mode_epoch(atomic_load(&m->mode)));
-	/* In this order: whoever finds the ack gone finds the new epoch, and then the last ack. */
-	atomic_store(&m->last_ack, atomic_load(&m->ack));
+	uint32_t epoch = vb_mode_epoch(atomic_load(&m->mode));
+	l->epoch = epoch ? epoch : vb_next_epoch(epoch);
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
 	atomic_store(&m->watched, 0);
@@ -87,12 +86,22 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->ring, l->ring_offset);
 	atomic_store(&m->ring_mask, l->qp->sq.mask);
 	atomic_store(&m->slot_bytes, l->req.slot_bytes);
-	atomic_store(&m->ack, 0);
 	for (int i = 0; i < 2; i++) {
 		atomic_store(&m->stages[i], 0);
 		atomic_store(&m->put[i], 0);
 		atomic_store(&m->taken[i], 0);
 	}
+}
+
+/* The session is over: the next epoch begins. What this one showed may become something else after that (has_session in requester.c). */
+static void close_block(struct vb_local_qp *l)
+{
+	struct vb_shm_qp *m = l->mine;
+	/* In this order: whoever finds the ack gone finds the new epoch, and then the last ack. */
+	atomic_store(&m->last_ack, atomic_load(&m->ack));
+	atomic_store(&m->mode, vb_next_epoch(l->epoch) << 8);
+	atomic_store(&m->ack, 0);
+	atomic_thread_fence(memory_order_release); /* before anybody writes there: pairs with has_session */
 }
 
 static void join(struct vb_local_qp *l)
@@ -188,6 +197,7 @@ static void unlink_qp(struct vb_qp *qp)
 static void detach(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
+	close_block(l);
 	vb_arena_free(l->ring_offset, ring_bytes(l));
 	for (int i = 0; i < 2; i++)
 		if (l->stage[i])

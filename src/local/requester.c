@@ -491,12 +491,25 @@ void vb_requester_send(struct vb_local_qp *l)
 
 /* ---- acks ---- */
 
-/* Scatters what an atomic found; false: the buffer is wrong. */
+/*
+ * Was what has been read of the responder's results, by now, those of the session that this requester is bound to? Once that has ended they are
+ * gone, and their memory is something else's: then the request finds no answer.
+ */
+static bool has_session(const struct vb_local_qp *l)
+{
+	atomic_thread_fence(memory_order_acquire); /* pairs with close_block in local.c */
+	return vb_mode_epoch(atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_relaxed)) == l->req.bound_epoch;
+}
+
+/* Scatters what an atomic found; false: the buffer is wrong, or it cannot be known any more. */
 static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges from, to;
 	unsigned bad;
-	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken++ % VB_SHM_ATOMICS], memory_order_relaxed);
+	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken % VB_SHM_ATOMICS], memory_order_relaxed);
+	if (!has_session(l))
+		return false;
+	l->atomics_taken++;
 	l->atomics_out--;
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(found),
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
@@ -513,14 +526,16 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges to;
 	unsigned bad;
-	uint64_t n = vb_min_u64(vb_stream_available(l, VB_STREAM_RESPONSE), sqe->length - l->req.moved);
+	uint64_t available = vb_stream_available(l, VB_STREAM_RESPONSE), n = vb_min_u64(available, sqe->length - l->req.moved);
 	if (!n)
 		return l->req.moved == sqe->length;
 	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.moved, n,
 						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
-	int err = vb_stream_take(l, VB_STREAM_RESPONSE, &to);
+	int err = available == UINT64_MAX ? -EPROTO : vb_stream_take(l, VB_STREAM_RESPONSE, &to);
+	if (!has_session(l))
+		return false;
 	if (err == -EFAULT)
 		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
 	if (err)

@@ -185,6 +185,9 @@ bool rc_is_long(void);
 /* How often to do what `make check-all` does n times: n, or a quarter. */
 unsigned rc_times(unsigned n);
 
+/* Each case has one. A case of many parts starts it anew for each. */
+void rc_start_watchdog(void);
+
 extern volatile bool rc_peer_may_die; /* the active process is going to kill the other one */
 
 /* ---- instantiation ---- */

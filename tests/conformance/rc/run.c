@@ -85,7 +85,7 @@ static void bark(int signal)
 	_exit(2);
 }
 
-static void start_watchdog(void)
+void rc_start_watchdog(void)
 {
 	double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
 	(void)getloadavg(&load, 1);
@@ -161,7 +161,7 @@ static void start_passive_process(const struct instance *i, const int pair[2])
 		signal(SIGCHLD, SIG_DFL);
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		start_watchdog();
+		rc_start_watchdog();
 		close(pair[0]);
 		run_passive(&(struct start){ i, pair[1] });
 		exit(0);
@@ -194,7 +194,7 @@ static void run(const struct instance *i)
 {
 	int pair[2];
 	snprintf(case_name, sizeof(case_name), "%s (%s)", i->body->name, i->path->name);
-	start_watchdog();
+	rc_start_watchdog();
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t n = 0; n < sizeof(crashes) / sizeof(*crashes); n++)
 		signal(crashes[n], SIG_DFL);

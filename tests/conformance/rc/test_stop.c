@@ -14,6 +14,7 @@ enum {
 	OWN = TARGET + LONG,   /* and what this side sends and fetches */
 	BYTES = OWN + 2 * LONG,
 	MAX_DELAY_US = 8000, LATE_LOOKS = 500,
+	WHOLE = 60000, /* bytes that are all on their way before anybody takes some */
 };
 
 static struct params stop_params(const struct end *e)
@@ -202,6 +203,52 @@ static void stop__before_the_connection(struct end *e)
 	rc_close(e);
 }
 
+static bool is_stopped(int pid)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	FILE *f = fopen(path, "re");
+	CHECK(f && fscanf(f, "%*d %*s %c", &state) == 1);
+	fclose(f);
+	return state == 'T';
+}
+
+/* What has been read is right, or has not been read. */
+static void read_and_stop(struct end *e)
+{
+	start_round(e);
+	POST(e, .id = 1, .opcode = IBV_WR_RDMA_READ, .at = OWN, .len = WHOLE, .remote_at = TARGET);
+	CHECK(!raise(SIGSTOP));
+	struct ibv_wc wc = rc_wait(e->scq);
+	CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_RETRY_EXC_ERR);
+	if (wc.status == IBV_WC_SUCCESS)
+		VERIFY(e->buf + OWN, WHOLE, 1);
+	meet(e);
+	rc_finish(e);
+}
+
+/* Once its READ has been answered, and before it has looked, the queue pair that answered goes, and others come. */
+static void stop__of_a_reader(struct end *e)
+{
+	unsigned rounds = rc_times(ROUNDS);
+	for (; e->passive && rounds; rounds--)
+		read_and_stop(e);
+	for (; rounds; rounds--) {
+		struct params p = stop_params(e);
+		rc_start(e, &p);
+		rc_fill(e->buf + TARGET, WHOLE, 1);
+		meet(e);
+		while (!is_stopped(e->peer_pid))
+			rc_expect_none(e->scq);
+		rc_pause_ms(5);
+		CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+		e->qp = rc_make_qp(e);
+		CHECK(!kill(e->peer_pid, SIGCONT));
+		meet(e);
+		rc_finish(e);
+	}
+}
+
 static const struct body bodies[] = {
 	BODY_IN(stop__before_the_connection, PROCESSES_ONLY),
 	BODY_IN(stop__and_deregister, PROCESSES_ONLY),
@@ -210,6 +257,7 @@ static const struct body bodies[] = {
 	BODY_IN(stop__and_destroy, PROCESSES_ONLY),
 	BODY_IN(stop__and_fail, PROCESSES_ONLY),
 	BODY_IN(stop__for_ever, PROCESSES_ONLY),
+	BODY_IN(stop__of_a_reader, PROCESSES_ONLY),
 };
 
 RC_MAIN(bodies)
