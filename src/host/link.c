@@ -7,13 +7,13 @@
 #include "host/private.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/waits.h"
 
 enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
 
@@ -271,7 +271,7 @@ bool vb_link_has_hung_up(int fd)
 {
 	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd };
-	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
+	return vb_poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
 }
 
 bool vb_link_is_eventfd(int fd)
