@@ -92,6 +92,7 @@ static int control_locked(struct vb_sock *v, int set, int op, int fd, struct epo
 
 VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
+	VB_DEFERRED;
 	struct vb_sock *v = vb_sock_get(fd);
 
 	if (!v)

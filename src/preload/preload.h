@@ -40,6 +40,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/cancel.h"
 #include "base/numbers.h"
 #include "rsocket/private.h"
 
@@ -135,8 +136,11 @@ static inline void vb_sock_let_go(struct vb_sock **v)
 	errno = err;
 }
 
-/* A reference that goes with its block, or with a thread that is cancelled there (-fexceptions has it unwind). NULL: none. */
-#define VB_HELD __attribute__((cleanup(vb_sock_let_go)))
+/*
+ * Declares a reference that goes with its block, or with a thread that is cancelled there, where it waits (-fexceptions has it unwind).
+ * NULL: none.
+ */
+#define VB_HELD VB_DEFERRED; __attribute__((cleanup(vb_sock_let_go)))
 
 /* ---- connections (connect.c) ---- */
 

@@ -259,6 +259,7 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 
 static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
+	VB_DEFERRED;
 	struct workspace *w = get_workspace(nfds);
 	uint64_t now = timeout_ns == VB_RS_NEVER || !timeout_ns ? 0 : vb_now_ns();
 

@@ -366,6 +366,7 @@ static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int
 
 static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask)
 {
+	VB_DEFERRED;
 	struct vb_rs_set *set = get(fd);
 	uint64_t deadline = timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : timeout_ns + (timeout_ns ? vb_now_ns() : 0);
 
