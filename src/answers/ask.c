@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/waits.h"
 
 enum { MAX_SLOTS = 4096 };
 
@@ -226,7 +226,7 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
 			ask(&all->list[i], kinds);
-	while (count_open(all, polls) && (now = now_ms()) < end && poll(polls, all->count, (int)(end - now)) >= 0)
+	while (count_open(all, polls) && (now = now_ms()) < end && vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents)
 				hear(&all->list[i]);

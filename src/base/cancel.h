@@ -24,6 +24,26 @@ static inline void vb_cancel_restore(const int *before)
 /* From here to the end of the block the thread is not cancelled. */
 #define VB_UNCANCELLED __attribute__((cleanup(vb_cancel_restore), unused)) const int vb_cancel_before = vb_cancel_off()
 
+static inline int vb_cancel_defer(void)
+{
+	int before;
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &before);
+	return before;
+}
+
+static inline void vb_cancel_restore_type(const int *before)
+{
+	int now;
+	if (*before != PTHREAD_CANCEL_DEFERRED)
+		pthread_setcanceltype(*before, &now);
+}
+
+/*
+ * To the end of the block the thread is cancelled where it waits, whatever it has asked for. Some programs' threads are cancelled
+ * asynchronously, which the kernel's calls put up with (iperf3).
+ */
+#define VB_DEFERRED __attribute__((cleanup(vb_cancel_restore_type), unused)) const int vb_cancel_type_before = vb_cancel_defer()
+
 static inline void vb_cancel_unlock(void *mutex)
 {
 	pthread_mutex_unlock(mutex);

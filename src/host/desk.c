@@ -3,18 +3,17 @@
 #include "host/desk.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/list.h"
 #include "base/thread.h"
+#include "base/waits.h"
 #include "host/private.h"
 
 enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
@@ -56,7 +55,7 @@ static int name_of(const char *text, struct vb_name *name)
 static int watch(struct vb_desk *s, struct source *source)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = source };
-	return epoll_ctl(s->epfd, EPOLL_CTL_ADD, source->fd, &event) < 0 ? -errno : 0;
+	return vb_epoll_ctl(s->epfd, EPOLL_CTL_ADD, source->fd, &event) < 0 ? -errno : 0;
 }
 
 /* ---- guests ---- */
@@ -111,7 +110,7 @@ static void *run(void *arg)
 	struct source *source = NULL;
 	do {
 		struct epoll_event event; /* one at a time: a guest that goes takes none with him that is still to be looked at */
-		if (epoll_wait(s->epfd, &event, 1, -1) != 1)
+		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
 			continue;
 		source = event.data.ptr;
 		if (source->kind == DOOR)
@@ -130,7 +129,7 @@ static int open_descriptors_locked(struct vb_desk *s, const struct vb_name *name
 {
 	struct vb_door door;
 	vb_door_init(&door, NULL);
-	s->epfd = epoll_create1(EPOLL_CLOEXEC);
+	s->epfd = vb_epoll_open();
 	int err = s->epfd < 0 ? -errno : 0;
 	vb_fd_own(s->epfd);
 	s->stop = (struct source){ .kind = STOP, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
@@ -225,7 +224,7 @@ ssize_t vb_desk_ask(int fd, const void *message, size_t bytes, void *answer, siz
 	int err = vb_link_send(fd, message, bytes, NULL, 0);
 	for (uint64_t now = vb_now_ns(); !err && now < deadline; now = vb_now_ns()) {
 		struct pollfd there = { .fd = fd, .events = POLLIN };
-		if (poll(&there, 1, (int)((deadline - now) / 1000000) + 1) != 1)
+		if (vb_poll(&there, 1, (int)((deadline - now) / 1000000) + 1) != 1)
 			continue;
 		ssize_t n = vb_link_recv(fd, answer, room, NULL, NULL);
 		if (n != -EAGAIN)

@@ -8,10 +8,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/waits.h"
+
 enum { MAX_FDS = 1 << 20, WORD_BITS = 64 }; /* descriptors beyond stay open in children */
 
 static _Atomic uint64_t owned[MAX_FDS / WORD_BITS];
 static _Atomic uint32_t words_used;
+static atomic_int least_set;
 
 void vb_fd_own(int fd)
 {
@@ -48,6 +51,10 @@ int vb_fd_lift(int fd, int least)
 	close(fd);
 	return lifted;
 }
+
+void vb_fd_keep_sets_above(int least) { atomic_store(&least_set, least); }
+
+int vb_epoll_open(void) { return vb_fd_lift(vb_epoll_create(EPOLL_CLOEXEC), atomic_load(&least_set)); }
 
 void vb_fd_forget(void)
 {

@@ -89,6 +89,9 @@ void vb_fd_own(int fd);
 void vb_fd_close(int fd);
 /* Gives a descriptor that nobody knows yet a number of at least `least`, which it returns; it stays where it is if the limit forbids that. */
 VB_EXPORT int vb_fd_lift(int fd, int least);
+/* An epoll set of the libraries' own, closed on exec. Its number is at least what vb_fd_keep_sets_above was told last. -1 and errno. */
+VB_EXPORT int vb_epoll_open(void);
+VB_EXPORT void vb_fd_keep_sets_above(int least);
 
 /* ---- clock ---- */
 VB_EXPORT uint64_t vb_now_ns(void);

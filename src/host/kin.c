@@ -12,7 +12,6 @@
 #include "host/private.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/waits.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -113,7 +113,7 @@ static int open_pidfd(int link, int *lack)
 static bool is_alive(int pidfd)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-	return poll(&p, 1, 0) == 0;
+	return vb_poll(&p, 1, 0) == 0;
 }
 
 static const char *why_not(int link, const struct vb_peer_cred *peer, int *lack)

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +19,7 @@
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/waits.h"
 
 enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
 
@@ -343,14 +343,14 @@ bool vb_link_has_hung_up(int fd)
 {
 	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd };
-	return poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
+	return vb_poll(&link, 1, 0) == 1 && (link.revents & (POLLHUP | POLLERR));
 }
 
 bool vb_link_has_news(int fd)
 {
 	VB_UNCANCELLED;
 	struct pollfd link = { .fd = fd, .events = POLLIN };
-	return poll(&link, 1, 0) == 1;
+	return vb_poll(&link, 1, 0) == 1;
 }
 
 bool vb_link_is_eventfd(int fd)

@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,6 +27,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/waits.h"
 
 enum {
 	EVENTS_PER_TURN = 64,
@@ -146,7 +146,7 @@ static bool is_started_locked(const struct vb_watch *w)
 static int epoll_change_locked(struct vb_watch *w, int op, uint32_t epoll_events)
 {
 	struct epoll_event e = { .events = epoll_events, .data.u64 = (uint64_t)w->serial << 32 | (uint32_t)w->fd };
-	return epoll_ctl(epoll_fd, op, w->fd, &e) < 0 ? -errno : 0;
+	return vb_epoll_ctl(epoll_fd, op, w->fd, &e) < 0 ? -errno : 0;
 }
 
 static int watch_start_locked(struct vb_watch *w, uint32_t epoll_events)
@@ -183,7 +183,7 @@ void vb_watch_stop(struct vb_watch *w)
 {
 	pthread_mutex_lock(&lock);
 	if (is_started_locked(w)) {
-		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+		vb_epoll_ctl(epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
 		watches[w->fd] = NULL;
 		w->serial = 0;
 	}
@@ -355,7 +355,7 @@ static int wait_ms(struct epoll_event *events, uint64_t until, uint64_t now)
 		uint64_t rounded = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
 		ms = rounded > 1000000 ? 1000000 : (int)rounded;
 	}
-	return epoll_wait(epoll_fd, events, EVENTS_PER_TURN, ms);
+	return vb_epoll_wait(epoll_fd, events, EVENTS_PER_TURN, ms);
 }
 
 /* Sleeps with the resolution that the kernel offers: ns since Linux 5.11, else ms rounded up. */
@@ -456,13 +456,13 @@ static int open_descriptors_locked(void)
 {
 	struct epoll_event e = { .events = EPOLLIN };
 	int fd = own_eventfd(EFD_NONBLOCK), waiter = fd < 0 ? -1 : own_eventfd(0);
-	epoll_fd = waiter < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	epoll_fd = waiter < 0 ? -1 : vb_epoll_open();
 	int err = epoll_fd < 0 ? -errno : 0;
 	atomic_store(&event_fd, fd);
 	atomic_store(&waiter_fd, waiter);
 	if (!err) {
 		vb_fd_own(epoll_fd);
-		err = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+		err = vb_epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 	}
 	if (err)
 		close_descriptors_locked();

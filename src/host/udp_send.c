@@ -14,11 +14,11 @@
 #include "host/share.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/waits.h"
 
 enum {
 	MAX_SENDERS = 16,
@@ -319,7 +319,7 @@ static bool wait_for_room(int fd)
 {
 	VB_UNCANCELLED;
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	return poll(&p, 1, ROOM_WAIT_MS) > 0;
+	return vb_poll(&p, 1, ROOM_WAIT_MS) > 0;
 }
 
 static ssize_t transmit_once(int fd, const struct msghdr *m)

@@ -8,11 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "base/waits.h"
 
 static struct vb_door door = { .watch = { .fd = -1 }, .spare = -1 };
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) visitor;
@@ -103,7 +104,7 @@ int vb_visit_call(const char *name, unsigned patience_ms, int *fd)
 	if (err)
 		return err;
 	err = connect_to(p.fd, name);
-	if (!err && poll(&p, 1, (int)patience_ms) != 1)
+	if (!err && vb_poll(&p, 1, (int)patience_ms) != 1)
 		err = -ETIMEDOUT;
 	if (err)
 		vb_fd_close(p.fd);

@@ -14,22 +14,10 @@ static atomic_bool is_set[MOST_NUMBERS]; /* by number */
 
 static bool is_in_range(int fd) { return fd >= 0 && fd < MOST_NUMBERS; }
 
-/* The first epoll that repoll_create makes is the program's: it keeps its number. */
-static __thread bool makes_set;
-
 VB_EXPORT int epoll_create1(int flags)
 {
-	const void *caller = __builtin_return_address(0);
-
-	if (vb_is_our_library(caller)) {
-		bool is_programs = makes_set;
-		makes_set = false;
-		int own = vb_real()->epoll_create1(flags);
-		return is_programs ? own : vb_number_for(caller, own);
-	}
-	makes_set = true;
 	int fd = repoll_create(flags);
-	makes_set = false;
+
 	if (is_in_range(fd))
 		is_set[fd] = true;
 	return fd;
@@ -104,6 +92,7 @@ static int control_locked(struct vb_sock *v, int set, int op, int fd, struct epo
 
 VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
+	VB_DEFERRED;
 	struct vb_sock *v = vb_sock_get(fd);
 
 	if (!v)

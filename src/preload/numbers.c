@@ -5,6 +5,7 @@
  */
 #include <sys/resource.h>
 
+#include "host/host.h"
 #include "preload/preload.h"
 
 /* A large number costs the kernel memory: it keeps a table up to the highest one. */
@@ -17,6 +18,12 @@ static int base_number(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return 0;
 	return limit.rlim_cur / 2 < HIGHEST_BASE ? (int)(limit.rlim_cur / 2) : HIGHEST_BASE;
+}
+
+/* The libraries ask the kernel for these, and not libc. */
+static void __attribute__((constructor)) raise_sets(void)
+{
+	vb_fd_keep_sets_above(base_number());
 }
 
 static int raise_number(int fd)

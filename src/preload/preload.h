@@ -40,6 +40,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/cancel.h"
 #include "base/numbers.h"
 #include "rsocket/private.h"
 
@@ -53,7 +54,7 @@ int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct tim
 #define VB_REAL_CALLS(X)                                                                                            \
 	X(socket) X(bind) X(listen) X(accept4) X(connect) X(shutdown) X(close) X(dup) X(dup2) X(dup3) X(fcntl)      \
 	X(ioctl) X(read) X(readv) X(write) X(writev) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg)        \
-	X(sendmmsg) X(sendfile) X(splice) X(ppoll) X(pselect) X(epoll_create1) X(epoll_ctl) X(epoll_pwait)          \
+	X(sendmmsg) X(sendfile) X(splice) X(ppoll) X(pselect) X(epoll_ctl) X(epoll_pwait)          \
 	X(getpeername) X(getsockname) X(getsockopt) X(setsockopt) X(fdopen) X(fileno) X(vdprintf) X(eventfd)                 \
 	X(memfd_create)
 
@@ -135,8 +136,11 @@ static inline void vb_sock_let_go(struct vb_sock **v)
 	errno = err;
 }
 
-/* A reference that goes with its block, or with a thread that is cancelled there (-fexceptions has it unwind). NULL: none. */
-#define VB_HELD __attribute__((cleanup(vb_sock_let_go)))
+/*
+ * Declares a reference that goes with its block, or with a thread that is cancelled there, where it waits (-fexceptions has it unwind).
+ * NULL: none.
+ */
+#define VB_HELD VB_DEFERRED; __attribute__((cleanup(vb_sock_let_go)))
 
 /* ---- connections (connect.c) ---- */
 

@@ -105,6 +105,7 @@ static int tell(struct pollfd *fds, nfds_t n)
 /* librdmacm waits with these functions, too: there a number is the kernel's socket. */
 static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sigset_t *mask, const void *caller)
 {
+	VB_DEFERRED;
 	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
 
 	if (!n || !fds || vb_is_our_library(caller) || !make_room(2 * n) || !translate(fds, n))

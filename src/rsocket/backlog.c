@@ -8,10 +8,10 @@
  * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
  */
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "base/waits.h"
 #include "rsocket/rs.h"
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -115,7 +115,7 @@ static void control(struct vb_rs *s, int op, uint32_t events)
 {
 	struct epoll_event event = { .events = events, .data.fd = s->fd };
 
-	epoll_ctl(watch, op, s->channel->fd, &event);
+	vb_epoll_ctl(watch, op, s->channel->fd, &event);
 }
 
 static bool is_full(const struct vb_rs *s) { return s->num_ready >= s->backlog; }
@@ -161,7 +161,7 @@ static void *run(void *arg)
 	struct epoll_event event;
 
 	for (;;) {
-		if (epoll_wait(epfd, &event, 1, -1) != 1)
+		if (vb_epoll_wait(epfd, &event, 1, -1) != 1)
 			continue;
 		struct vb_rs *s = vb_rs_get(event.data.fd);
 		if (s) {
@@ -174,7 +174,7 @@ static void *run(void *arg)
 
 static int start_thread(void)
 {
-	int epfd = epoll_create1(EPOLL_CLOEXEC);
+	int epfd = vb_epoll_open();
 	if (epfd < 0)
 		return -errno;
 	int err = vb_thread_start(NULL, run, (void *)(intptr_t)epfd);

@@ -285,6 +285,7 @@ static int connect_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_
 
 VB_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err;
 
@@ -341,6 +342,7 @@ static int accept_locked(struct vb_rs *s, struct vb_rs **child)
 
 VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 
 	if (!s)

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/waits.h"
 #include "rsocket/datagram.h"
 
 enum { LOOKS = 64 }; /* at empty CQs until the UDP socket is looked at */
@@ -21,10 +21,10 @@ int vb_rs_datagram_open(struct vb_rs *s)
 		return -ENOMEM;
 	vb_list_init(&d->ports);
 	vb_list_init(&d->early);
-	d->epfd = epoll_create1(EPOLL_CLOEXEC);
+	d->epfd = vb_epoll_open();
 	s->datagram = d;
 	int fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), VB_RS_FIRST_NUMBER);
-	if (d->epfd < 0 || fd < 0 || epoll_ctl(d->epfd, EPOLL_CTL_ADD, fd, &event)) {
+	if (d->epfd < 0 || fd < 0 || vb_epoll_ctl(d->epfd, EPOLL_CTL_ADD, fd, &event)) {
 		int err = -errno;
 		if (fd >= 0)
 			close(fd);

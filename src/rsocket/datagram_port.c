@@ -2,9 +2,9 @@
 /* The queue pair of a local address: slots, header, life. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/waits.h"
 #include "rsocket/datagram.h"
 
 enum { MIN_SLOTS = 16 };
@@ -115,7 +115,7 @@ static int start_port(struct vb_rs *s, struct vb_rs_port *p)
 		err = create_qp(s, p);
 	for (uint32_t i = 0; i < p->num_receive && !err; i++)
 		err = vb_rs_port_post_receive(p, i);
-	if (!err && epoll_ctl(s->datagram->epfd, EPOLL_CTL_ADD, p->channel->fd, &event))
+	if (!err && vb_epoll_ctl(s->datagram->epfd, EPOLL_CTL_ADD, p->channel->fd, &event))
 		err = -errno;
 	return err;
 }

@@ -28,6 +28,7 @@ static struct iovec one_piece(const void *buf, size_t len)
 static ssize_t receive(const char *call, int socket, const struct iovec *iov, size_t count, int flags, struct sockaddr *src,
 		       socklen_t *len, int *msg_flags)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
 	ssize_t n;
 
@@ -58,6 +59,7 @@ static bool is_connected(struct vb_rs *s)
 static ssize_t transmit(const char *call, int socket, const struct iovec *iov, size_t count, int flags, const struct sockaddr *dest,
 			socklen_t len)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
 	ssize_t n;
 

@@ -79,6 +79,7 @@ static int check_locked(struct vb_rs *s, size_t len, int prot)
 
 VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err;
 
@@ -117,6 +118,7 @@ static int unmap_locked(struct vb_rs *s, const void *buf, size_t len)
 
 VB_EXPORT int riounmap(int socket, void *buf, size_t len)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 
 	if (!s)
@@ -254,6 +256,7 @@ static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uin
 
 VB_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	ssize_t n;
 

@@ -234,6 +234,7 @@ static int set_locked(struct vb_rs *s, const struct option *o, const void *val, 
 
 VB_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	const struct option *o = find(level, optname);
 	int err = 0;
@@ -383,6 +384,7 @@ static int get_locked(struct vb_rs *s, const struct option *o, void *val, sockle
 
 VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	const struct option *o = find(level, optname);
 	int err = -ENOTSUP;
@@ -406,6 +408,7 @@ VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 
 VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 
 	if (!s)
@@ -441,6 +444,7 @@ static int control(struct vb_rs *s, int cmd, int arg)
 
 VB_EXPORT int rfcntl(int socket, int cmd, ...)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int arg = 0;
 

@@ -10,6 +10,7 @@
 
 #include "base/fdsets.h"
 #include "base/lock.h"
+#include "base/waits.h"
 #include "rsocket/rs.h"
 
 #define NS_PER_US UINT64_C(1000)
@@ -116,7 +117,7 @@ static int look_at_ordinary(struct workspace *w, struct pollfd *fds, nfds_t nfds
 	for (nfds_t i = 0; i < nfds; i++)
 		if (!w->watched[i].socket)
 			w->polled[n++] = (struct pollfd){ .fd = fds[i].fd, .events = fds[i].events };
-	if (n && (ready = poll(w->polled, n, 0)) < 0)
+	if (n && (ready = vb_poll(w->polled, n, 0)) < 0)
 		return -errno;
 	for (nfds_t i = nfds; i-- > 0;)
 		if (!w->watched[i].socket)
@@ -258,6 +259,7 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 
 static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
 {
+	VB_DEFERRED;
 	struct workspace *w = get_workspace(nfds);
 	uint64_t now = timeout_ns == VB_RS_NEVER || !timeout_ns ? 0 : vb_now_ns();
 

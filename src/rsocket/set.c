@@ -19,10 +19,10 @@
  * lists. A child's copy of a set has no sockets.
  */
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/waits.h"
 #include "rsocket/rs.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -157,7 +157,7 @@ static bool watch_fds_locked(struct vb_rs_watch *w, const struct pollfd *fds, un
 
 		if (fds[i].fd < 0 || fds[i].fd == w->fds[i])
 			continue;
-		if (epoll_ctl(w->set->inner, EPOLL_CTL_ADD, fds[i].fd, &event) && errno != EEXIST)
+		if (vb_epoll_ctl(w->set->inner, EPOLL_CTL_ADD, fds[i].fd, &event) && errno != EEXIST)
 			return false;
 		w->fds[i] = fds[i].fd;
 	}
@@ -243,7 +243,7 @@ static void take_news(struct vb_rs_set *set)
 
 	pthread_mutex_lock(&set->collector);
 	do {
-		n = epoll_wait(set->inner, events, BATCH, 0);
+		n = vb_epoll_wait(set->inner, events, BATCH, 0);
 		for (int i = 0; i < n; i++) {
 			struct vb_rs_watch *w = (struct vb_rs_watch *)(uintptr_t)(events[i].data.u64 & ~(uint64_t)WHICH);
 
@@ -366,6 +366,7 @@ static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int
 
 static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask)
 {
+	VB_DEFERRED;
 	struct vb_rs_set *set = get(fd);
 	uint64_t deadline = timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : timeout_ns + (timeout_ns ? vb_now_ns() : 0);
 
@@ -410,7 +411,7 @@ static int add_own(struct vb_rs_set *set, int fd, void *data)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = data };
 
-	return fd < 0 || epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+	return fd < 0 || vb_epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 /* The first socket of a set brings the inner epoll and the bell. */
@@ -418,7 +419,7 @@ static int make_mixed(struct vb_rs_set *set)
 {
 	if (set->inner >= 0)
 		return 0;
-	int inner = epoll_create1(EPOLL_CLOEXEC), bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int inner = vb_epoll_open(), bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	int err = add_own(set, inner, &set->inner);
 	if (!err)
 		err = add_own(set, bell, &set->bell);
@@ -466,7 +467,7 @@ static int remove_locked(struct vb_rs_watch *w)
 {
 	for (int i = 0; i < VB_RS_SLEEP_FDS; i++)
 		if (w->fds[i] >= 0)
-			epoll_ctl(w->set->inner, EPOLL_CTL_DEL, w->fds[i], NULL);
+			vb_epoll_ctl(w->set->inner, EPOLL_CTL_DEL, w->fds[i], NULL);
 	drop_pending(w);
 	vb_list_del(&w->of_set);
 	vb_list_del(&w->of_socket);
@@ -518,7 +519,7 @@ VB_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 		err = -EBADF;
 	else if (s)
 		err = change(set, op, s, event);
-	else if (epoll_ctl(epfd, op, fd, event))
+	else if (vb_epoll_ctl(epfd, op, fd, event))
 		err = -errno;
 	if (s)
 		vb_rs_put(s);
@@ -593,7 +594,7 @@ VB_EXPORT int repoll_create(int flags)
 {
 	VB_UNCANCELLED;
 	vb_host_at_fork(forget);
-	int fd = epoll_create1(flags);
+	int fd = vb_epoll_create(flags);
 	if (fd < 0)
 		return -1;
 	drop_stale(fd);

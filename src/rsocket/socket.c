@@ -216,6 +216,7 @@ static void local_name(struct vb_rs *s, struct sockaddr *addr, socklen_t *len)
 
 VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err = 0;
 
@@ -235,6 +236,7 @@ VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen
 
 VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
+	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
 	int err = 0;
 

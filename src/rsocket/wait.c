@@ -6,6 +6,7 @@
 
 #include "base/lock.h"
 #include "base/restart.h"
+#include "base/waits.h"
 #include "rsocket/rs.h"
 
 #define NS_PER_US UINT64_C(1000)
@@ -209,7 +210,7 @@ static int poll_cancelled(struct sleep *sleep, struct pollfd *fds, nfds_t n, int
 	int ready;
 
 	pthread_cleanup_push(cancelled, sleep);
-	ready = poll(fds, n, time_ms);
+	ready = vb_poll(fds, n, time_ms);
 	pthread_cleanup_pop(0);
 	return ready < 0 ? -errno : ready;
 }

@@ -84,6 +84,7 @@ class Case:
     server_stays: bool = False        # the server must still run after the last client; it is ended then
     server_may_wait: bool = False     # it may end, or wait without an end; it is ended then
     only: str = ""                    # label of the one endpoint to run on
+    not_here: str = ""                # why this machine's packages cannot run it
     limit_s: float = 120.0            # against hanging: two programs that poll get slow on a busy machine
 
 
@@ -344,6 +345,8 @@ def run_case(build, case, endpoint, log_dir, client=None):
         case = checked(case)
     for program in missing_programs(case.server, case.client):
         return Outcome("skip", f"{program} is not installed")
+    if case.not_here:
+        return Outcome("skip", case.not_here)
     if NEEDS_LOCALHOST.search(case.client) and not localhost_has_a_name():
         return Outcome("skip", "localhost has no name here")
     client = client or endpoint

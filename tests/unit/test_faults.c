@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../between.h"
 #include "faults/plan.h"
 #include "wire/cm_msg.h"
 
@@ -210,8 +211,8 @@ static void next__chance_is_the_seed_s(void **unused)
 		any += n > 0;
 		both += n == 2;
 	}
-	assert_in_range(any, 400, 620); /* 51 % */
-	assert_in_range(both, 40, 150); /* 9 %: rules draw for themselves */
+	assert_between(any, 400, 620); /* 51 % */
+	assert_between(both, 40, 150); /* 9 %: rules draw for themselves */
 	parse("drop 100%");
 	assert_true(bitten(1) == UINT32_MAX);
 }
@@ -317,7 +318,7 @@ static void delay__is_between(void **unused)
 		unsigned cursor = 0;
 		assert_true(vb_fault_next(&plan, state, &s, &cursor, &bite));
 		uint64_t ns = vb_fault_delay_ns(&bite);
-		assert_in_range(ns, 1000000, 2000000);
+		assert_between(ns, 1000000, 2000000);
 		least = ns < least ? ns : least;
 		most = ns > most ? ns : most;
 	}

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "../between.h"
 #include "child.h"
 
 #include <errno.h>
@@ -120,7 +121,7 @@ static void fork__child_gets_its_own_host_and_the_parent_goes_on(void **state)
 
 	struct child c = child_start(forget_and_restart);
 	uint64_t slot = hear(c.sock);
-	assert_in_range(slot, 1, VB_SLOT_COUNT - 1);
+	assert_between(slot, 1, VB_SLOT_COUNT - 1);
 	assert_int_not_equal(slot, parent_slot);
 	assert_int_equal(child_end(&c), 0);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "../between.h"
 #include "child.h"
 
 #include <errno.h>
@@ -121,7 +122,7 @@ static int set_handlers(void **state)
 static void slot__is_taken_and_mine(void **state)
 {
 	uint32_t first = vb_slot_first();
-	assert_in_range(first, 1, VB_SLOT_COUNT - 1);
+	assert_between(first, 1, VB_SLOT_COUNT - 1);
 	assert_true(vb_slot_is_mine(first));
 	assert_false(vb_slot_is_mine(0));
 	assert_false(vb_slot_is_mine(VB_SLOT_COUNT));
@@ -155,7 +156,7 @@ static void slots__of_processes_differ_and_die_with_them(void **state)
 	for (int i = 0; i < 4; i++) {
 		children[i] = child_start(tell_slot);
 		slots[i + 1] = hear(children[i].sock);
-		assert_in_range(slots[i + 1], 1, VB_SLOT_COUNT - 1);
+		assert_between(slots[i + 1], 1, VB_SLOT_COUNT - 1);
 		for (int j = 0; j <= i; j++)
 			assert_int_not_equal(slots[j], slots[i + 1]);
 	}

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "../between.h"
 #include "adapter/qp_state.h"
 #include "base/base.h"
 
@@ -105,7 +106,7 @@ static int mask_of(const char *names)
 	while (*names) {
 		size_t n = strcspn(names, " "), i = 0;
 		while (strncmp(attributes[i].name, names, n) || attributes[i].name[n])
-			assert_in_range(++i, 0, VB_ARRAY_LEN(attributes) - 1);
+			assert_between(++i, 0, VB_ARRAY_LEN(attributes) - 1);
 		mask |= attributes[i].bit;
 		names += n + (names[n] == ' ');
 	}

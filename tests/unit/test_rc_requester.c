@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "../between.h"
 #include "packets.h"
 #include "proto/cnp.h"
 #include "proto/rc_requester.h"
@@ -233,7 +234,7 @@ static void nak_sequence__repetition_lost(void **state)
 	receives(nak_of(&f.t, psn(17), VB_NAK_SEQUENCE));
 	uint32_t window = f.req.window.size;
 	assert_int_equal(write_all(), 1);
-	assert_in_range(vb_rc_req_deadline(&f.req) - f.now, 200000, 900000);
+	assert_between(vb_rc_req_deadline(&f.req) - f.now, 200000, 900000);
 	f.now = vb_rc_req_deadline(&f.req);
 	vb_rc_req_expire(&f.req, f.now);
 	assert_writes("WRITE_MIDDLE", 17);
@@ -328,8 +329,8 @@ static void silence__retries_are_counted(void **state)
 		vb_rc_req_expire(&f.req, f.now);
 		sent += write_all();
 	}
-	assert_in_range(sent, 2, 20);
-	assert_in_range(f.now - began, 3 * TIMEOUT_NS, 4 * TIMEOUT_NS);
+	assert_between(sent, 2, 20);
+	assert_between(f.now - began, 3 * TIMEOUT_NS, 4 * TIMEOUT_NS);
 	assert_completes(0, VB_RC_RETRY_EXCEEDED);
 	assert_no_completion();
 }
@@ -396,7 +397,7 @@ static void credits__each_read_request_is_a_message(void **state)
 {
 	post(VB_REQ_READ, 1000 * MTU);
 	unsigned requests = write_all();
-	assert_in_range(requests, 2, 16);
+	assert_between(requests, 2, 16);
 	assert_int_equal(f.req.messages, requests);
 }
 
@@ -562,7 +563,7 @@ static void run_for(unsigned round_trips, uint64_t ns)
 	while (round_trips--) {
 		f.now += ns;
 		receives(ack_of(&f.t, (uint32_t)f.req.next - 1));
-		assert_in_range(write_all(), 1, 512);
+		assert_between(write_all(), 1, 512);
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "../between.h"
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "host/capture.h"
@@ -496,7 +497,7 @@ static void it_stays_awake_after_many_packets(void **state)
 	vb_roce_use(1);
 	polled.step_ns = 1000;
 	assert_int_equal(looks_after(3), 1);
-	assert_in_range(looks_after(100), 40, 60);
+	assert_between(looks_after(100), 40, 60);
 	assert_int_equal(looks_after(0), 1);
 	vb_roce_use(-1);
 }
@@ -507,10 +508,10 @@ static void it_sleeps_where_others_work(void **state)
 	vb_roce_use(1);
 	polled.step_ns = 1000;
 	polled.long_step_in = 5;
-	assert_in_range(looks_after(100), 2, 8);
+	assert_between(looks_after(100), 2, 8);
 	assert_int_equal(looks_after(100), 1);
 	polled.now_ns += 100000000;
-	assert_in_range(looks_after(100), 40, 60);
+	assert_between(looks_after(100), 40, 60);
 	vb_roce_use(-1);
 }
 

@@ -186,11 +186,18 @@ static void datagrams__waiting_is_cancelled(void **state)
 }
 
 /* A thread that always has something to do is cancelled in between, somewhere. */
-static void *echo(void *fd)
+struct echo {
+	int fd, type;
+};
+
+static void *echo(void *arg)
 {
-	struct pollfd p = { *(int *)fd, POLLIN, 0 };
+	const struct echo *e = arg;
+	struct pollfd p = { e->fd, POLLIN, 0 };
+	int before;
 	char c;
 
+	pthread_setcanceltype(e->type, &before);
 	for (;;) {
 		(void)rpoll(&p, 1, -1);
 		(void)rrecv(p.fd, &c, 1, 0);
@@ -209,18 +216,17 @@ static void drain(int from, int to)
 		receive_all(to, &c, 1);
 }
 
-static void echo__is_cancelled_at_any_time(void **state)
+static void cancel_echoes(int type)
 {
 	enum { ROUNDS = 30, MESSAGES = 20 };
-
-	(void)state;
-	SKIP_IF_SANITIZED();
 	struct ends e = connected("127.0.0.1");
+	struct echo server = { e.server, type };
+
 	for (int round = 0; round < ROUNDS; round++) {
 		pthread_t thread;
 		char c;
 
-		assert_int_equal(pthread_create(&thread, NULL, echo, &e.server), 0);
+		assert_int_equal(pthread_create(&thread, NULL, echo, &server), 0);
 		for (int i = 0; i < MESSAGES + round; i++) {
 			send_all(e.client, "x", 1);
 			receive_all(e.client, &c, 1);
@@ -235,6 +241,56 @@ static void echo__is_cancelled_at_any_time(void **state)
 	close_both(&e);
 }
 
+static void echo__is_cancelled_at_any_time(void **state)
+{
+	(void)state;
+	SKIP_IF_SANITIZED();
+	cancel_echoes(PTHREAD_CANCEL_DEFERRED);
+	cancel_echoes(PTHREAD_CANCEL_ASYNCHRONOUS);
+}
+
+/* As iperf3 ends its threads. */
+static void *write_on(void *fd)
+{
+	static const char zeros[1 << 12];
+	int before;
+
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+	for (;;)
+		(void)rwrite(*(int *)fd, zeros, sizeof(zeros));
+	return NULL;
+}
+
+static void *read_on(void *fd)
+{
+	static char got[1 << 12];
+	int before;
+
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+	for (;;)
+		(void)rread(*(int *)fd, got, sizeof(got));
+	return NULL;
+}
+
+static void stream__is_cancelled_asynchronously(void **state)
+{
+	enum { ROUNDS = 20, RUNS_US = 3000 };
+
+	(void)state;
+	SKIP_IF_SANITIZED();
+	for (int round = 0; round < ROUNDS; round++) {
+		struct ends e = connected("127.0.0.1");
+		pthread_t reader, writer;
+
+		assert_int_equal(pthread_create(&reader, NULL, read_on, &e.server), 0);
+		assert_int_equal(pthread_create(&writer, NULL, write_on, &e.client), 0);
+		usleep(RUNS_US + 100 * (unsigned)round);
+		cancel(writer);
+		cancel(reader);
+		close_both(&e);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +300,7 @@ int main(void)
 		cmocka_unit_test(set__waiting_is_cancelled),
 		cmocka_unit_test(datagrams__waiting_is_cancelled),
 		cmocka_unit_test(echo__is_cancelled_at_any_time),
+		cmocka_unit_test(stream__is_cancelled_asynchronously),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waiting for descriptors, where preload libraries do not reach. rdma-core's librspreload stands before libc's calls for our libraries, too:
+ * newer ones lead every epoll_create1, epoll_ctl and epoll_wait to repoll_create and its siblings, which would come back to where they are
+ * made from epoll; and older ones' poll crashes on a negative descriptor.
+ */
+#ifndef VB_BASE_WAITS_H
+#define VB_BASE_WAITS_H
+
+#include <poll.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* As poll(2). */
+static inline int vb_poll(struct pollfd *fds, nfds_t n, int time_ms)
+{
+	struct timespec time = { time_ms / 1000, time_ms % 1000 * 1000000L };
+
+	return ppoll(fds, n, time_ms < 0 ? NULL : &time, NULL);
+}
+
+/* As epoll_create1(2). The libraries' own are made by vb_epoll_open. */
+static inline int vb_epoll_create(int flags)
+{
+	return (int)syscall(SYS_epoll_create1, flags);
+}
+
+/* As epoll_ctl(2). */
+static inline int vb_epoll_ctl(int set, int op, int fd, struct epoll_event *event)
+{
+	return (int)syscall(SYS_epoll_ctl, set, op, fd, event);
+}
+
+/* As epoll_wait(2). */
+static inline int vb_epoll_wait(int set, struct epoll_event *events, int max, int time_ms)
+{
+	return epoll_pwait(set, events, max, time_ms, NULL);
+}
+
+#endif
