@@ -9,7 +9,8 @@
  *
  * What it leaves out. No I/O, clock, threads, randomness: time is an argument in nanoseconds of any monotonic clock,
  * comm ids, PSNs and transaction numbers come from the caller. Listeners live above: a REQ that fits no connection is
- * handed back as VB_CM_NEW_REQUEST. Alternate paths are refused (LAP is answered by APR "not supported").
+ * handed back as VB_CM_NEW_REQUEST. Alternate paths are refused (LAP is answered by APR "not supported"). Peers that are killed are
+ * noticed if they are watched (cm_watch.c).
  *
  * Who owns what. The caller owns the memory of connections and of `out`. A connection is in the table from
  * vb_cm_connect/vb_cm_sidr_connect/vb_cm_request until VB_CM_EV_RELEASE names it; before that its memory must not be
@@ -194,6 +195,13 @@ struct vb_cm_hash_node {
 	struct vb_cm_hash_node *next, **pprev;	/* pprev NULL: in no chain */
 };
 
+/* What is known of a process that is watched. */
+struct vb_cm_watch {
+	bool is_in_doubt;			/* messages came back, and nothing was heard since; */
+	uint64_t doubted_ns, returned_ns;	/* the first and the last of them */
+	uint64_t all_asked_ns;			/* when all connections with it were asked at once; 0: never */
+};
+
 /* Callers zero it before the first call (IDLE), read what is marked so, write `user` alone, and embed or allocate it as
  * they like. One struct serves one connection: CLOSED is the end. */
 struct vb_cm_conn {
@@ -207,6 +215,7 @@ struct vb_cm_conn {
 
 	/* The machine's own. */
 	bool destroyed, active, sidr, xrc, auto_drep;
+	bool watches, is_gone;			/* is_gone: the peer's host has said that nobody is there */
 	uint8_t retries_left, max_retries;
 	uint8_t returned;			/* how often the message that waits for an answer came back */
 	uint64_t tid;
@@ -217,9 +226,12 @@ struct vb_cm_conn {
 	bool has_last;
 	struct vb_mad last;			/* the message to repeat */
 
-	struct vb_cm_hash_node by_id, by_remote, by_qpn;
+
+	struct vb_cm_watch watch;		/* an asker's */
+	struct vb_cm_hash_node by_id, by_remote, by_qpn, by_host;
 	struct vb_heap_node timer;
 	struct vb_list all, destroyed_list;
+	struct vb_list kin;			/* established ones with the same process, in a ring */
 };
 
 #define VB_CM_NEVER UINT64_MAX
@@ -307,6 +319,7 @@ struct vb_cm_endpoint {
 	uint64_t tid;		/* transaction id of the messages that this side begins; any number */
 	void *user;
 	bool auto_drep;		/* a DREQ is answered at once; else vb_cm_disconnect or vb_cm_destroy answers it */
+	bool watches;		/* a peer that is a process of ours is asked now and then whether it still lives: for those who would not be told */
 };
 
 /* Begins a connection: sends REQ to `to`. peer_gid check: answers must come from info->path.remote_gid unless that
@@ -362,10 +375,14 @@ void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
 /* A message of ours came back: nobody takes messages where it went, or so somebody says. msg is as it was quoted, host where it was
- * sent to. It counts only if it is the very REQ or SIDR_REQ that waits for its first answer, or the DREQ of a connection that is over
- * anyway; the third time that is UNREACHABLE or DISCONNECTED, with -EHOSTUNREACH. All else changes nothing. */
+ * sent to. It counts if it is the very REQ or SIDR_REQ that waits for its first answer, or the DREQ of a connection that is over
+ * anyway; the third time that is UNREACHABLE or DISCONNECTED, with -EHOSTUNREACH. That of an established connection which watches its
+ * peer is a reason to doubt (cm_watch.c): DISCONNECTED follows, when the doubt has lasted. All else changes nothing. */
 void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
 		    struct vb_cm_out *out);
+
+/* The same of a packet that was sent to the queue pair that a connection is with. */
+void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn, const uint8_t host[16]);
 
 /* SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more tries.
  * Answer: EV_SIDR_REP or EV_UNREACHABLE. peer_gid may be NULL (not checked). */

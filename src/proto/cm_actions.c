@@ -122,6 +122,7 @@ static void begin_conn(struct vb_cm_conn *c, struct vb_cm_step *s, bool active)
 		.user = s->ep->user,
 		.local_comm_id = s->ep->comm_id,
 		.auto_drep = s->ep->auto_drep,
+		.watches = s->ep->watches,
 		.tid = s->ep->tid,
 		.active = active,
 	};
@@ -477,6 +478,13 @@ bool vb_cm_do_answer_lap(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
+/* The peer's host has no such connection. */
+bool vb_cm_do_forgotten(struct vb_cm_conn *c, struct vb_cm_step *s)
+{
+	vb_cm_watch_forgotten(s->t, c, s->now_ns);
+	return vb_cm_do_disconnected(c, s);
+}
+
 /* --- timers ---------------------------------------------------------------------------------------------------- */
 
 static bool retry(struct vb_cm_conn *c, struct vb_cm_step *s)
@@ -505,6 +513,18 @@ bool vb_cm_do_retry_dreq(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	if (retry(c, s))
 		return true;
+	vb_cm_do_disconnected(c, s);
+	return false;
+}
+
+bool vb_cm_do_ask(struct vb_cm_conn *c, struct vb_cm_step *s)
+{
+	if (!c->is_gone) {
+		vb_cm_repeat(c, s);
+		vb_cm_watch_asked(s->t, c, s->now_ns);
+		return true;
+	}
+	s->status = -EHOSTUNREACH;
 	vb_cm_do_disconnected(c, s);
 	return false;
 }

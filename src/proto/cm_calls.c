@@ -261,10 +261,21 @@ void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_m
 	struct vb_cm_step s = begin(t, now_ns, out);
 	struct vb_cm_conn *c = vb_cm_conns_by_id(t, vb_cm_msg_sender_id(msg));
 
-	if (!c || !may_be_gone(c) || !is_its_message(c, msg, host) || ++c->returned < RETURNED_FOR_GOOD)
+	if (!c || !is_its_message(c, msg, host))
+		return;
+	vb_cm_watch_returned(t, c, now_ns);
+	if (!may_be_gone(c) || ++c->returned < RETURNED_FOR_GOOD)
 		return;
 	s.status = -EHOSTUNREACH;
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
+}
+
+void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn, const uint8_t host[16])
+{
+	struct vb_cm_conn *c = vb_cm_conns_by_qpn(t, host, remote_qpn);
+
+	if (c)
+		vb_cm_watch_returned(t, c, now_ns);
 }
 
 int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_sidr_status status,

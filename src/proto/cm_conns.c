@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The connections of a process: three hash indexes, timers, and the destroyed ones in the order of their age. */
+/* The connections of a process: four hash indexes, timers, and the destroyed ones in the order of their age. */
 #include "proto/cm_internal.h"
 
 #include <stdlib.h>
@@ -150,6 +150,16 @@ void vb_cm_conns_index_qpn(struct vb_cm_table *t, struct vb_cm_conn *c)
 		chain_add(&t->by_qpn[chain_of(t, c->remote_qpn, c->peer_gid)], &c->by_qpn);
 }
 
+void vb_cm_conns_index_host(struct vb_cm_table *t, struct vb_cm_conn *c)
+{
+	chain_add(&t->by_host[chain_of(t, 0, c->peer_gid)], &c->by_host);
+}
+
+void vb_cm_conns_unindex_host(struct vb_cm_conn *c)
+{
+	chain_remove(&c->by_host);
+}
+
 void vb_cm_conns_unindex_remote(struct vb_cm_conn *c)
 {
 	chain_remove(&c->by_remote);
@@ -193,6 +203,17 @@ struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t
 		struct vb_cm_conn *c = vb_container_of(n, struct vb_cm_conn, by_qpn);
 
 		if (c->remote_qpn == qpn && !memcmp(c->peer_gid, gid, 16))
+			return c;
+	}
+	return NULL;
+}
+
+struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16], const struct vb_cm_conn *previous)
+{
+	for (struct vb_cm_hash_node *n = previous ? previous->by_host.next : t->by_host[chain_of(t, 0, gid)]; n; n = n->next) {
+		struct vb_cm_conn *c = vb_container_of(n, struct vb_cm_conn, by_host);
+
+		if (!memcmp(c->peer_gid, gid, sizeof(c->peer_gid)))
 			return c;
 	}
 	return NULL;

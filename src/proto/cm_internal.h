@@ -71,7 +71,8 @@ vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_
 	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_before_rtu,
 	vb_cm_do_dreq_crossed,
 	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req, vb_cm_do_stale_rep,
-	vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq, vb_cm_do_timewait_exit;
+	vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq, vb_cm_do_timewait_exit, vb_cm_do_ask,
+	vb_cm_do_forgotten;
 
 /* Sends the kept message again. */
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
@@ -118,6 +119,7 @@ struct vb_cm_table {
 	struct vb_cm_hash_node *by_id[VB_CM_HASH_CHAINS];
 	struct vb_cm_hash_node *by_remote[VB_CM_HASH_CHAINS];
 	struct vb_cm_hash_node *by_qpn[VB_CM_HASH_CHAINS];
+	struct vb_cm_hash_node *by_host[VB_CM_HASH_CHAINS];	/* askers alone */
 };
 
 bool vb_cm_gid_is_zero(const uint8_t gid[16]);
@@ -134,11 +136,30 @@ void vb_cm_conns_index_remote(struct vb_cm_table *t, struct vb_cm_conn *c);
 void vb_cm_conns_index_qpn(struct vb_cm_table *t, struct vb_cm_conn *c);
 void vb_cm_conns_unindex_qpn(struct vb_cm_conn *c);
 void vb_cm_conns_unindex_remote(struct vb_cm_conn *c);
+void vb_cm_conns_index_host(struct vb_cm_table *t, struct vb_cm_conn *c);
+void vb_cm_conns_unindex_host(struct vb_cm_conn *c);
 
 /* Destroyed ones included. */
 struct vb_cm_conn *vb_cm_conns_by_id(const struct vb_cm_table *t, uint32_t local_comm_id);
 struct vb_cm_conn *vb_cm_conns_by_remote(const struct vb_cm_table *t, bool sidr, const uint8_t gid[16],
 					 uint32_t remote_comm_id);
 struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t gid[16], uint32_t qpn);
+/* The askers of a host, one for each of its processes; previous NULL: the first. */
+struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16], const struct vb_cm_conn *previous);
+
+/* --- peers that die without a word (cm_watch.c) ------------------------------------------------------------------ */
+
+/* The connection is established from now on, or no longer. */
+void vb_cm_watch_begin(struct vb_cm_table *t, struct vb_cm_conn *c);
+void vb_cm_watch_end(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+/* It has asked: the next one's turn. */
+void vb_cm_watch_asked(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+/* Until an established connection asks; VB_CM_NEVER: another one does. */
+uint64_t vb_cm_watch_pause_ns(const struct vb_cm_conn *c, uint64_t now_ns);
+/* Of any connection, whatever its state: its peer has said something; the peer's host says that it has no such connection; what
+ * the connection has asked came back. */
+void vb_cm_watch_heard(const struct vb_cm_table *t, const struct vb_cm_conn *c);
+void vb_cm_watch_forgotten(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+void vb_cm_watch_returned(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
 
 #endif

@@ -178,6 +178,7 @@ static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct 
 		t->counters.wrong_peer++;
 		return;
 	}
+	vb_cm_watch_heard(t, c);
 	stale = find_stale_by_rep(t, c, rx);
 	if (stale) {
 		refuse_stale(t, stale, now_ns, rx, out);

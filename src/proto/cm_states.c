@@ -47,7 +47,9 @@ enum { EARLY_REPETITIONS = 3 }; /* after 1/8, 1/4, 1/2 of the timeout */
 	M(tRp, retry, REP_SENT, LINGER)                                                                           \
 	M(tDq, retry_dreq, DREQ_SENT, TIMEWAIT)                                                                       \
 	M(tSq, retry, SIDR_REQ_SENT, CLOSED)                                                                          \
-	M(twx, timewait_exit, CLOSED, CLOSED)
+	M(twx, timewait_exit, CLOSED, CLOSED)                                                                         \
+	M(ask, ask, ESTABLISHED, TIMEWAIT)                                                                            \
+	M(fgt, forgotten, TIMEWAIT, TIMEWAIT)
 
 /* Answers that leave state and timer alone. */
 #define STAY_MOVES(M)                                                                                                \
@@ -104,7 +106,7 @@ static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
 	ROW(RX_REQ,        ___,  ___, ___,  ___, ___,   mrq, dup,  dup, ___,   ___, aSQ, ___,  aSQ,  ___, ___,  dup,  ___),
 	ROW(RX_MRA_REQ,    ___,  pRq, pRq,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_MRA_REP,    ___,  ___, ___,  ___, ___,   ___, ___,  pRp, pRp,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
-	ROW(RX_REJ,        ___,  rjA, rjA,  rjA, rjA,   rjP, rjP,  rjP, rjP,   dsc, dsc, ___,  ___,  ___, ___,  ___,  ___),
+	ROW(RX_REJ,        ___,  rjA, rjA,  rjA, rjA,   rjP, rjP,  rjP, rjP,   fgt, dsc, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_REP,        ___,  rep, rep,  mrp, dup,   ___, ___,  ___, ___,   aRT, ___, ___,  aSP,  ___, ___,  dup,  ___),
 	ROW(RX_RTU,        ___,  ___, ___,  ___, ___,   ___, ___,  est, est,   ___, ___, ___,  ___,  ___, ___,  dup,  ___),
 	ROW(RX_DREQ,       ___,  ___, ___,  dqx, dqx,   ___, ___,  dqe, dqe,   dqr, dqx, ___,  aDQ,  ___, ___,  aDQ,  ___),
@@ -113,7 +115,7 @@ static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
 	ROW(RX_SIDR_REP,   ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  srr, ___,  ___,  ___),
 	ROW(RX_LAP,        ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   aLP, ___, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_APR,        ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
-	ROW(TIMER,         ___,  tRq, tRq,  ___, ___,   ___, ___,  tRp, tRp,   ___, tDq, ___,  twx,  tSq, ___,  cls,  ___),
+	ROW(TIMER,         ___,  tRq, tRq,  ___, ___,   ___, ___,  tRp, tRp,   ask, tDq, ___,  twx,  tSq, ___,  cls,  ___),
 };
 
 const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state state)
@@ -170,12 +172,13 @@ static uint64_t state_duration_ns(const struct vb_cm_conn *c, const struct vb_cm
 		return c->timewait_ns;
 	case VB_CM_LINGER:
 		return c->linger_ns;
+	case VB_CM_ESTABLISHED:
+		return vb_cm_watch_pause_ns(c, s->now_ns);
 	case VB_CM_IDLE:
 	case VB_CM_REP_RCVD:
 	case VB_CM_MRA_REP_SENT:
 	case VB_CM_REQ_RCVD:
 	case VB_CM_MRA_REQ_SENT:
-	case VB_CM_ESTABLISHED:
 	case VB_CM_DREQ_RCVD:
 	case VB_CM_SIDR_REQ_RCVD:
 	case VB_CM_CLOSED:
@@ -192,9 +195,14 @@ static bool is_over(enum vb_cm_state state)
 
 static void enter(struct vb_cm_conn *c, enum vb_cm_state state, struct vb_cm_step *s)
 {
+	enum vb_cm_state before = c->state;
 	uint64_t duration;
 
 	c->state = state;
+	if (before == VB_CM_ESTABLISHED && state != VB_CM_ESTABLISHED)
+		vb_cm_watch_end(s->t, c, s->now_ns);
+	else if (state == VB_CM_ESTABLISHED && before != VB_CM_ESTABLISHED)
+		vb_cm_watch_begin(s->t, c);
 	duration = state_duration_ns(c, s);
 	vb_heap_remove(&s->t->timers, &c->timer);
 	if (duration != VB_CM_NEVER)

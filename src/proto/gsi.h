@@ -47,12 +47,18 @@ static inline uint64_t vb_cm_service_id(const struct vb_cm_service *service)
 
 /* ---- communication ids ---- */
 
-enum { VB_CM_ID_INDEX_BITS = 20 };
+enum { VB_CM_ID_INDEX_BITS = 20, VB_CM_QPN_INDEX_BITS = 12 };
 
 static inline uint32_t vb_cm_id_slot(uint32_t comm_id) { return comm_id >> VB_CM_ID_INDEX_BITS; }
 static inline uint32_t vb_cm_id_make(uint32_t slot, uint32_t index)
 {
 	return slot << VB_CM_ID_INDEX_BITS | (index & ((1u << VB_CM_ID_INDEX_BITS) - 1));
+}
+
+/* Is a communication id, with the queue pair that it is about, of a process of ours? The first 4,095 queue pairs of a process are known by that. */
+static inline bool vb_cm_is_of_process(uint32_t comm_id, uint32_t qpn)
+{
+	return vb_cm_id_slot(comm_id) && vb_cm_id_slot(comm_id) == qpn >> VB_CM_QPN_INDEX_BITS;
 }
 
 #endif

@@ -251,6 +251,16 @@ static void message_returned(const struct vb_cm_msg *msg, const struct in6_addr 
 	vb_cma_unlock();
 }
 
+static void packet_returned(uint32_t qpn, const struct in6_addr *host)
+{
+	vb_cma_lock();
+	if (agent.started) {
+		vb_cm_packet_returned(agent.table, vb_now_ns(), qpn, host->s6_addr);
+		set_timer_locked();
+	}
+	vb_cma_unlock();
+}
+
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_cm_out out;
@@ -375,7 +385,7 @@ static int start_locked(void)
 	agent.armed_ns = VB_CM_NEVER;
 	vb_random(&agent.ids, sizeof(agent.ids));
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
-	vb_gsi_set_returned_handler(message_returned);
+	vb_gsi_set_returned_handlers(message_returned, packet_returned);
 	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
 	vb_peer_death_subscribe(peer_died, NULL);
 	vb_cma_interfaces_watch_locked();
@@ -394,9 +404,10 @@ int vb_cma_agent_start(void)
 	return err;
 }
 
-struct vb_cm_endpoint vb_cma_endpoint_locked(void *user)
+/* Within a host links and inboxes tell of a peer's death. */
+struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_route *peer)
 {
-	struct vb_cm_endpoint ep = { .user = user };
+	struct vb_cm_endpoint ep = { .user = user, .watches = !vb_cma_route_is_local(peer) };
 
 	vb_random(&ep.tid, sizeof(ep.tid));
 	do

@@ -343,8 +343,8 @@ void vb_cma_agent_take_leave_locked(void);
  */
 void vb_cma_agent_hand_on(void);
 void vb_cma_ids_locked(struct vb_list **ids);
-/* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. */
-struct vb_cm_endpoint vb_cma_endpoint_locked(void *user);
+/* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. peer: where messages go. */
+struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_route *peer);
 /* The route of the first MAD to whoever listens at id's destination. */
 struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);
 

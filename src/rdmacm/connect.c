@@ -178,8 +178,8 @@ static int send_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, const 
 			   const struct vb_cm_path *path, struct vb_cm_out *out)
 {
 	struct vb_cm_req_info info = req_info(id, w, path);
-	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id);
 	struct vb_cm_route to = vb_cma_route_to_port(id);
+	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id, &to);
 	uint8_t data[VB_CM_REQ_PRIVATE_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
 	int err = vb_cm_connect(vb_cma_table_locked(), conn, vb_now_ns(), &ep, &to, &info, data, len, out);
@@ -199,8 +199,8 @@ static int send_sidr_req_locked(struct vb_cma_id *id, struct vb_cm_conn *conn, c
 	struct vb_cm_sidr_info info = { .service_id = service_id(id), .pkey = VB_CMA_PKEY,
 					.timeout_ns = vb_cm_timeout_ns(VB_CMA_RESPONSE_TIMEOUT),
 					.max_retries = VB_CMA_RETRIES, .peer_gid = id->dst.ip.s6_addr };
-	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id);
 	struct vb_cm_route to = vb_cma_route_to_port(id);
+	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(id, &to);
 	uint8_t data[SIDR_REQ_DATA_BYTES];
 	size_t len = connect_data(id, w, data);
 

@@ -4,6 +4,7 @@
  * the thread that takes an event still has to do: tie a new id to its device, and move the QP, which may call into
  * libibverbs and is therefore done without the lock.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,8 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 		return;
 	case VB_CM_EV_DISCONNECTED:
 		id->state = VB_CMA_CLOSED;
+		if (e->status == -EHOSTUNREACH)
+			vb_explain("rdma_cm", "the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
 		/* A dead process leaves its peers as one that disconnected does: its host cleans up after it. */
 		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status == -ETIMEDOUT ? e->status : 0);
 		return;

@@ -179,7 +179,7 @@ static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
 static int adopt_locked(struct vb_cma_id *child, struct vb_cm_conn *conn, const struct vb_cm_rx *rx,
 			struct vb_cm_out *out)
 {
-	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(child);
+	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(child, &rx->from);
 	int err = vb_cm_request(vb_cma_table_locked(), conn, vb_now_ns(), &ep, rx, VB_CMA_PACKET_LIFETIME, out);
 
 	if (!err)

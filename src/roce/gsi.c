@@ -8,6 +8,8 @@
 
 #include "base/outbox.h"
 
+_Static_assert((int)VB_CM_QPN_INDEX_BITS == (int)VB_SLOT_SHIFT, "slots are told by both");
+
 enum {
 	MAX_WAITING = 1 << 14, /* some 7 MB */
 	/* Less than the packet lifetime that connections of this library are made with: beyond it, a request that was repeated may find
@@ -23,9 +25,10 @@ static bool is_request(unsigned attribute)
 	return attribute == VB_CM_ATTR_REQ || attribute == VB_CM_ATTR_SIDR_REQ;
 }
 
-static bool awaits_answer(unsigned attribute)
+/* What the CM says to find out whether anybody is there, and wants to know if nobody is. */
+static bool asks(unsigned attribute)
 {
-	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ;
+	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ || attribute == VB_CM_ATTR_REP || attribute == VB_CM_ATTR_RTU;
 }
 
 /* ---- sending ---- */
@@ -39,20 +42,17 @@ int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct
 	} wire;
 	_Static_assert(sizeof(wire) == sizeof(wire.packet) + VB_ICRC_BYTES, "the ICRC follows the packet");
 	struct vb_inbox_addr to = *addr;
-	struct vb_roce_route route;
+	struct vb_roce_route route, returnable;
 	int err = vb_roce_open();
 
 	if (err)
 		return err;
 	vb_gsi_packet_init(&wire.packet, mad);
 	vb_bth_set_psn(&wire.packet.bth, atomic_fetch_add(&next_psn, 1) & VB_PSN_MASK);
-	if (awaits_answer(vb_mad_attribute_id(mad))) {
-		err = vb_roce_transmit_returnable(addr, ifindex, &wire, sizeof(wire));
-		if (err != -EOPNOTSUPP)
-			return err;
-	}
 	to.udp_sport = vb_roce_source_port(0, VB_GSI_QPN, VB_GSI_QPN);
 	vb_roce_route_init(&route, &to, ifindex);
+	if (asks(vb_mad_attribute_id(mad)) && vb_roce_route_returnable(&route, &returnable))
+		route = returnable;
 	vb_icrc_sign(&route.icrc, NULL, &wire, sizeof(wire), 0);
 	route.qpn = VB_GSI_QPN;
 	return vb_roce_transmit(&route, &wire, sizeof(wire), sizeof(wire));
@@ -272,24 +272,30 @@ void vb_gsi_hand_on(void)
 
 /* ---- what comes back ---- */
 
-static void (*_Atomic returned_handler)(const struct vb_cm_msg *msg, const struct in6_addr *host);
+static void (*_Atomic message_handler)(const struct vb_cm_msg *msg, const struct in6_addr *host);
+static void (*_Atomic packet_handler)(uint32_t qpn, const struct in6_addr *host);
 
-void vb_gsi_set_returned_handler(void (*returned)(const struct vb_cm_msg *msg, const struct in6_addr *host))
+void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_msg *msg, const struct in6_addr *host),
+				  void (*packet)(uint32_t qpn, const struct in6_addr *host))
 {
-	atomic_store(&returned_handler, returned);
+	atomic_store(&packet_handler, packet);
+	atomic_store(&message_handler, message); /* which is looked at first */
 }
 
 /* The ICRC may be missing from the quotation, the message must not. */
 static void take_returned(const struct in6_addr *host, const void *bytes, size_t len)
 {
-	struct vb_gsi_packet packet;
+	struct vb_gsi_packet packet = { 0 };
 	struct vb_cm_msg msg;
 
-	if (len < sizeof(packet) || !returned_handler)
+	if (len < VB_BTH_BYTES || !message_handler)
 		return;
-	memcpy(&packet, bytes, sizeof(packet));
-	if (!vb_gsi_packet_parse(&packet, sizeof(packet), &msg))
-		returned_handler(&msg, host);
+	memcpy(&packet, bytes, vb_min_u64(len, sizeof(packet)));
+	uint32_t qpn = vb_bth_destination_qpn(&packet.bth);
+	if (qpn != VB_GSI_QPN)
+		packet_handler(qpn, host);
+	else if (len >= sizeof(packet) && !vb_gsi_packet_parse(&packet, sizeof(packet), &msg))
+		message_handler(&msg, host);
 }
 
 /* ---- life ---- */

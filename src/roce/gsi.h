@@ -22,10 +22,12 @@
 VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad);
 
 /*
- * Who hears, in the progress thread, that a REQ, SIDR_REQ or DREQ came back because nobody takes messages at the host that it went to. It is what
- * somebody on the network says; the message is as quoted.
+ * Who hears, in the progress thread, what came back because nobody takes packets at the host that it went to: a REQ, REP, RTU, SIDR_REQ or
+ * DREQ, as quoted; a packet that a queue pair had sent once more, as it had no answer, to the one with this number. It is what somebody on
+ * the network says. Both or none.
  */
-VB_EXPORT void vb_gsi_set_returned_handler(void (*returned)(const struct vb_cm_msg *msg, const struct in6_addr *host));
+VB_EXPORT void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_msg *msg, const struct in6_addr *host),
+					    void (*packet)(uint32_t qpn, const struct in6_addr *host));
 
 /* Sends to whoever of this host listens for a service: at its address, else at the wildcard. -ECONNREFUSED: nobody; else as vb_port_send. */
 VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const struct vb_inbox_addr *addr,

@@ -64,7 +64,20 @@ void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr 
 		route->addr.hop_limit = DEFAULT_HOP_LIMIT;
 	route->ifindex = ifindex;
 	route->qpn = 0;
+	route->is_returnable = false;
 	icrc_route(&route->icrc, &route->addr);
+}
+
+bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable)
+{
+	uint16_t port = vb_udp_returnable_port(IN6_IS_ADDR_V4MAPPED(&route->addr.dst));
+	if (!port)
+		return false;
+	*returnable = *route;
+	returnable->is_returnable = true;
+	returnable->addr.udp_sport = port;
+	icrc_route(&returnable->icrc, &returnable->addr);
+	return true;
 }
 
 /* ---- sending ---- */
@@ -81,27 +94,18 @@ __attribute__((cold, noinline)) static void note_departure(const struct vb_roce_
 	}
 }
 
+__attribute__((cold)) static int send_returnable(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	return len > segment ? -EOPNOTSUPP : vb_udp_send_returnable(&route->addr, route->ifindex, bytes, len);
+}
+
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	int err = vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
+	int err = vb_likely(!route->is_returnable) ? vb_udp_send(&route->addr, route->ifindex, bytes, len, segment)
+						   : send_returnable(route, bytes, len, segment);
 	if (!err && vb_capture_is_on())
 		note_departure(route, time_ns, bytes, len, segment);
-	return err;
-}
-
-int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len)
-{
-	struct vb_roce_route route = { .addr = *addr, .ifindex = ifindex, .qpn = VB_GSI_QPN };
-	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	route.addr.udp_sport = vb_udp_returnable_port(IN6_IS_ADDR_V4MAPPED(&addr->dst));
-	if (!route.addr.udp_sport || vb_faults_on_wire)
-		return -EOPNOTSUPP;
-	icrc_route(&route.icrc, &route.addr);
-	vb_icrc_sign(&route.icrc, NULL, bytes, len, 0);
-	int err = vb_udp_send_returnable(&route.addr, ifindex, bytes, len);
-	if (!err && vb_capture_is_on())
-		note_departure(&route, time_ns, bytes, len, len);
 	return err;
 }
 

@@ -20,6 +20,7 @@ struct vb_roce_route {
 	struct vb_inbox_addr addr;   /* udp_sport is the source port that its socket has */
 	unsigned ifindex;
 	uint32_t qpn;                /* whose it is; 0: several queue pairs' */
+	bool is_returnable;          /* what nobody takes is told of (vb_udp_send_returnable) */
 	struct vb_icrc_route icrc;
 };
 
@@ -27,13 +28,13 @@ struct vb_roce_route {
 uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn);
 /* addr.udp_sport: the port wanted. */
 void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex);
+/* The same way for packets that are told of if they come back. False: cannot be told here. */
+bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable);
 
 /* Opens the port, once; what has started receives from then on. */
 VB_EXPORT int vb_roce_open(void);
 /* As vb_udp_send. */
 int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
-/* One packet of QP 1 that is told if it comes back (vb_udp_send_returnable); writes its ICRC. -EOPNOTSUPP: cannot be told here. */
-int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len);
 /* The same, past all faults on purpose. */
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
 /* QPs come (1) and go (-1) that polling threads look for packets for. */

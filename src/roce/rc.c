@@ -56,6 +56,9 @@ enum {
 struct connection {
 	struct vb_qp *qp;
 	struct vb_roce_route route;        /* changes under both locks */
+	/* What had no answer is sent again so that this side is told if nobody takes it. Under sq.lock. */
+	struct vb_roce_route returnable;
+	const struct vb_roce_route *requests_take; /* one of the two */
 	struct vb_rc_req requester;
 	struct vb_rc_slot *slots;
 	bool requests;                     /* the requester has begun; under sq.lock */
@@ -137,7 +140,7 @@ static void set_timer(struct connection *c)
 static bool put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
 {
 	struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, out->position);
-	uint8_t *payload = vb_burst_begin(burst, &c->route, out->header, out->header_bytes, out->payload_bytes);
+	uint8_t *payload = vb_burst_begin(burst, c->requests_take, out->header, out->header_bytes, out->payload_bytes);
 	if (!out->payload_bytes || vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
 		return vb_burst_commit(burst);
 	vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
@@ -152,7 +155,7 @@ static void take_ack_along(struct connection *c, struct vb_burst *burst)
 		return;
 	if (vb_qp_listens(c->qp) && !c->is_answering && vb_rc_resp_owes_ack_alone(&c->responder) &&
 	    vb_rc_resp_write(&c->responder, &out)) {
-		vb_burst_begin(burst, &c->route, out.header, out.header_bytes, 0);
+		vb_burst_begin(burst, c->requests_take, out.header, out.header_bytes, 0);
 		vb_burst_commit(burst);
 		atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
 		vb_later_drop(c->qp);
@@ -300,6 +303,14 @@ static bool is_due(struct connection *c, uint64_t now_ns)
 	return due;
 }
 
+static void ask_again(struct connection *c, uint64_t now_ns)
+{
+	if (vb_roce_route_returnable(&c->route, &c->returnable))
+		c->requests_take = &c->returnable;
+	go_on(c, now_ns);
+	c->requests_take = &c->route;
+}
+
 /*
  * What this process was too slow to receive has not been lost: the socket is emptied before silence counts. If another thread is about
  * to do that (and perhaps waits for a processor), so does the timer.
@@ -316,7 +327,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (c->requests && is_running(qp)) {
 		if (drained) {
 			vb_rc_req_expire(&c->requester, now_ns);
-			go_on(c, now_ns);
+			ask_again(c, now_ns);
 		} else {
 			set_timer_to(c, now_ns + BUSY_RECEIVER_NS);
 		}
@@ -638,6 +649,7 @@ static int attach(struct vb_qp *qp)
 	c->timer = (struct vb_timer){ .fire = timer_fired, .arg = c };
 	c->timer_at = VB_RC_NEVER;
 	vb_flow_route(qp, &c->route);
+	c->requests_take = &c->route;
 	begin_responder(c);
 	qp->path_state = c;
 	vb_roce_use(1);

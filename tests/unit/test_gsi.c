@@ -32,15 +32,16 @@ int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_
 	return vb_udp_send(&route->addr, route->ifindex, bytes, len, segment);
 }
 
+enum { RETURNABLE_PORT = 0xc002 };
 static bool is_returnable;
-static unsigned returnable_sends;
 
-int vb_roce_transmit_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, void *bytes, size_t len)
+bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_route *returnable)
 {
 	if (!is_returnable)
-		return -EOPNOTSUPP;
-	returnable_sends++;
-	return 0;
+		return false;
+	*returnable = *route;
+	returnable->addr.udp_sport = RETURNABLE_PORT;
+	return true;
 }
 
 /* The linker puts it in vb_udp_set_returned_handler's place. */
@@ -500,25 +501,23 @@ static void send__is_a_whole_packet(void **state)
 	assert_int_equal(vb_bth_psn((const struct vb_bth *)last.bytes), (psn + 1) & VB_PSN_MASK);
 }
 
-static void send__what_awaits_an_answer_may_come_back(void **state)
+static void send__what_asks_may_come_back(void **state)
 {
-	static const struct { enum vb_cm_attribute attribute; bool awaits; } messages[] = {
-		{ VB_CM_ATTR_REQ, true }, { VB_CM_ATTR_SIDR_REQ, true }, { VB_CM_ATTR_DREQ, true }, { VB_CM_ATTR_REP, false },
-		{ VB_CM_ATTR_RTU, false }, { VB_CM_ATTR_DREP, false }, { VB_CM_ATTR_REJ, false }, { VB_CM_ATTR_SIDR_REP, false },
+	static const struct { enum vb_cm_attribute attribute; bool asks; } messages[] = {
+		{ VB_CM_ATTR_REQ, true }, { VB_CM_ATTR_SIDR_REQ, true }, { VB_CM_ATTR_DREQ, true }, { VB_CM_ATTR_REP, true },
+		{ VB_CM_ATTR_RTU, true }, { VB_CM_ATTR_DREP, false }, { VB_CM_ATTR_REJ, false }, { VB_CM_ATTR_SIDR_REP, false },
 	};
 	struct vb_inbox_addr addr = { .src = v4(2), .dst = v4(1) };
 	struct vb_mad mad;
 
 	for (size_t i = 0; i < VB_ARRAY_LEN(messages); i++) {
-		unsigned before = returnable_sends;
 		vb_cm_msg_init(&mad, messages[i].attribute, 1);
 		is_returnable = true;
 		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
 		is_returnable = false;
-		assert_int_equal(returnable_sends - before, messages[i].awaits);
-		before = sends;
+		assert_int_equal(last.addr.udp_sport == RETURNABLE_PORT, messages[i].asks);
 		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0); /* where that is not possible, as all others */
-		assert_int_equal(sends - before, 1);
+		assert_int_not_equal(last.addr.udp_sport, RETURNABLE_PORT);
 	}
 }
 
@@ -534,13 +533,20 @@ static void note_returned(const struct vb_cm_msg *msg, const struct in6_addr *ho
 	assert_int_equal(host->s6_addr[15], 1);
 }
 
+static uint32_t returned_qpn;
+static void note_packet(uint32_t qpn, const struct in6_addr *host)
+{
+	returned_qpn = qpn;
+	assert_int_equal(host->s6_addr[15], 1);
+}
+
 static void returned__is_told_if_it_is_whole(void **state)
 {
 	struct vb_gsi_packet p = request(VB_CM_ATTR_REQ, PORT);
 	struct in6_addr host = v4(1);
 
 	bring_back(&host, &p, sizeof(p)); /* nobody wants to hear it */
-	vb_gsi_set_returned_handler(note_returned);
+	vb_gsi_set_returned_handlers(note_returned, note_packet);
 	for (size_t len = 0; len < sizeof(p); len++)
 		bring_back(&host, &p, len);
 	assert_int_equal(returned, 0);
@@ -550,7 +556,23 @@ static void returned__is_told_if_it_is_whole(void **state)
 	vb_bth_set_destination_qpn(&p.bth, 2);
 	bring_back(&host, &p, sizeof(p));
 	assert_int_equal(returned, 1);
-	vb_gsi_set_returned_handler(NULL);
+	vb_gsi_set_returned_handlers(NULL, NULL);
+}
+
+static void returned__of_a_queue_pair_is_told_by_its_receiver(void **state)
+{
+	struct vb_bth bth = { 0 };
+	struct in6_addr host = v4(1);
+
+	returned_qpn = 0;
+	vb_bth_set_destination_qpn(&bth, 0x123456);
+	bring_back(&host, &bth, sizeof(bth)); /* nobody wants to hear it */
+	vb_gsi_set_returned_handlers(note_returned, note_packet);
+	bring_back(&host, &bth, sizeof(bth) - 1);
+	assert_int_equal(returned_qpn, 0);
+	bring_back(&host, &bth, sizeof(bth));
+	assert_int_equal(returned_qpn, 0x123456);
+	vb_gsi_set_returned_handlers(NULL, NULL);
 }
 
 int main(void)
@@ -571,8 +593,9 @@ int main(void)
 		CASE(hostile__packets_are_dropped),
 		CASE(hostile__addresses_are_dropped),
 		CASE(send__is_a_whole_packet),
-		CASE(send__what_awaits_an_answer_may_come_back),
+		CASE(send__what_asks_may_come_back),
 		CASE(returned__is_told_if_it_is_whole),
+		CASE(returned__of_a_queue_pair_is_told_by_its_receiver),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,9 +50,11 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 }
 
 static uint16_t returnable_port;
+static unsigned returnable_sends;
 uint16_t vb_udp_returnable_port(bool ipv4) { return returnable_port; }
 int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
 {
+	returnable_sends++;
 	return vb_udp_send(addr, ifindex, bytes, len, len);
 }
 
@@ -167,7 +169,7 @@ static void check_send(unsigned n, const struct vb_roce_route *route, size_t cou
 static int setup(void **state)
 {
 	memset(&got, 0, sizeof(got));
-	nsends = 0;
+	nsends = returnable_sends = 0;
 	segments = VB_UDP_MAX_SEGMENTS;
 	refuses_segments = false;
 	return vb_roce_open();
@@ -278,15 +280,31 @@ static void a_child_begins_with_empty_bursts(void **state)
 
 static void what_may_come_back_leaves_from_a_port_of_its_own(void **state)
 {
-	struct vb_roce_route route = route_to(2);
-	uint8_t packet[HEADER + 32 + 4] = { 0x64 };
+	struct vb_roce_route route = route_to(2), returnable;
 	returnable_port = 0;
-	assert_int_equal(vb_roce_transmit_returnable(&route.addr, 0, packet, sizeof(packet)), -EOPNOTSUPP);
+	assert_false(vb_roce_route_returnable(&route, &returnable));
 	returnable_port = 0xc777;
-	assert_int_equal(vb_roce_transmit_returnable(&route.addr, 0, packet, sizeof(packet)), 0);
+	assert_true(vb_roce_route_returnable(&route, &returnable));
+	struct vb_burst *b = vb_burst_take();
+	add(b, &returnable, 32, 1);
+	vb_burst_give(b);
+	assert_int_equal(returnable_sends, 1);
 	assert_int_equal(sends[0].addr.udp_sport, 0xc777);
-	route.icrc.source_port = 0xc777;
-	check_send(0, &route, 1, sizeof(packet), sizeof(packet));
+	check_send(0, &returnable, 1, HEADER + 32 + 4, HEADER + 32 + 4);
+}
+
+/* The kernel tells of each by itself, so each is a send. */
+static void what_may_come_back_is_sent_one_by_one(void **state)
+{
+	struct vb_roce_route route = route_to(2), returnable;
+	returnable_port = 0xc777;
+	assert_true(vb_roce_route_returnable(&route, &returnable));
+	struct vb_burst *b = vb_burst_take();
+	add(b, &returnable, 32, 1);
+	add(b, &returnable, 32, 2);
+	vb_burst_give(b);
+	assert_int_equal(returnable_sends, 2);
+	check_send(1, &returnable, 1, HEADER + 32 + 4, HEADER + 32 + 4);
 }
 
 static void flows_do_not_mix(void **state)
@@ -540,6 +558,7 @@ int main(void)
 		cmocka_unit_test_setup(a_longer_packet_after_many, setup),
 		cmocka_unit_test_setup(a_child_begins_with_empty_bursts, setup),
 		cmocka_unit_test_setup(what_may_come_back_leaves_from_a_port_of_its_own, setup),
+		cmocka_unit_test_setup(what_may_come_back_is_sent_one_by_one, setup),
 		cmocka_unit_test_setup(flows_do_not_mix, setup),
 		cmocka_unit_test_setup(no_more_than_the_kernel_takes, setup),
 		cmocka_unit_test_setup(an_abandoned_packet_is_not_sent, setup),
