@@ -124,14 +124,6 @@ static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
 	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
 }
 
-/* One request, of one piece, that asks for nothing but a completion. */
-static inline bool vb_wr_is_single(const struct ibv_send_wr *wr, uint32_t max_inline)
-{
-	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
-	return !wr->next && *entries == 1 && !(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) &&
-	       (!(wr->send_flags & IBV_SEND_INLINE) || wr->sg_list->length <= max_inline);
-}
-
 /* Will the program hear of its success? */
 static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
 {

@@ -213,7 +213,7 @@ static void update(struct vb_qp *qp)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS);
-	vb_arena_revise(); /* it may grant less, or hold back what is posted */
+	vb_arena_next_generation(); /* it may grant less, or hold back what is posted */
 	if (state == IBV_QPS_SQD)
 		vb_requester_await_acks(l);
 	ring_peer(l);
@@ -225,13 +225,12 @@ static void update(struct vb_qp *qp)
  */
 void vb_fence_users(void)
 {
-	vb_arena_revise();
+	vb_arena_next_generation();
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
 		return;
 	if (vb_unlikely(!vb_fence_heavy())) {
 		atomic_store(&vb_arena->fences, 0);
-		vb_arena_revise(); /* shortcuts rely on light fences */
 		vb_fence_others();
 	}
 }
@@ -292,9 +291,6 @@ static void end_receive(struct vb_local_qp *l)
 static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	vb_shortcut_forget(&qp->to_write);
-	vb_shortcut_forget(&qp->to_read);
-	qp->sq.repeats = false;
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);
@@ -317,24 +313,10 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
-static enum vb_express path_express(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	return vb_express_post(vb_local_of(qp), wr);
-}
-
-static bool path_repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	return vb_express_repeat(vb_local_of(qp), wr);
-}
-
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
 static void serve_locked(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
-	if (vb_responder_serve_by_permit(vb_local_of(qp))) {
-		vb_unlock(&qp->resp_lock);
-		return;
-	}
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR && atomic_load_explicit(&qp->path, memory_order_relaxed))
 		v = vb_responder_serve(vb_local_of(qp));
 	if (vb_unlikely(v.broken))
@@ -453,12 +435,19 @@ static void fetch(struct vb_qp *qp)
 	vb_responder_fetch(l);
 }
 
-static void foresee(struct vb_qp *qp, bool sends, struct vb_turn *turn)
+static void note(_Atomic(const void *) *place, const void *at)
+{
+	if (atomic_load_explicit(place, memory_order_relaxed) != at)
+		atomic_store_explicit(place, at, memory_order_relaxed);
+}
+
+static void foresee(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	const void *here = sends ? vb_slot_ours(l, l->req.published) : (const void *)l->mine->busy;
-	atomic_store_explicit(&turn->there[0], here, memory_order_relaxed);
-	atomic_store_explicit(&turn->there[1], atomic_load_explicit(&l->theirs, memory_order_relaxed), memory_order_relaxed);
+	bool sends = opcode == IBV_WR_SEND;
+	note(&turn->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read);
+	note(&turn->there[1], sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
+	note(&turn->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 
 /* ---- quiescence ---- */
@@ -547,8 +536,7 @@ static struct vb_path_ops local_path = {
 	.unlink = unlink_qp,
 	.detach = detach,
 	.send = path_send,
-	.express = path_express,
-	.repeat = path_repeat,
+	.try_post = vb_local_try_post,
 	.foresee = foresee,
 	.receive = receive,
 	.run = run,
