@@ -481,8 +481,8 @@ static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *en
 			wr->bind_mw.mw->rkey = key_of_bind(wr);
 }
 
-/* sq.lock is held. */
-static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* sq.lock is held. Kept out of line: the registers that it needs would be saved for every post. */
+static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
 	bool binds = false;

@@ -12,16 +12,6 @@
 #include "local/translation.h"
 #include "local/watch.h"
 
-/* A request's pieces, where this process has them. */
-struct pieces {
-	int n;
-	bool known; /* all by the translation */
-	struct {
-		void *at;
-		uint32_t bytes;
-	} of[VB_MAX_SGE];
-};
-
 /* Is it the kind of connection that try_post is for, and in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
 {
@@ -29,71 +19,99 @@ static bool is_usual(const struct vb_local_qp *l)
 	       l->peer->copy != VB_COPY_LINK;
 }
 
-/* All of them, or none: nothing is copied before all are allowed. t: a translation that holds, or NULL. */
-static inline bool find_pieces(struct pieces *p, const struct vb_local_qp *l, const struct vb_translation *t, const struct ibv_send_wr *wr,
-			       unsigned access)
+/* A request that is being carried out. */
+struct attempt {
+	struct vb_local_qp *l;
+	const struct ibv_send_wr *wr;
+	const struct vb_translation *t; /* one that holds, or NULL */
+	bool missed;                    /* something was not found in it */
+};
+
+static __attribute__((noinline)) void *find_by_key(const struct vb_local_qp *l, const struct ibv_sge *piece, unsigned access)
 {
-	p->n = 0;
-	p->known = t != NULL;
-	for (int i = 0; i < wr->num_sge; i++) {
-		const struct ibv_sge *piece = &wr->sg_list[i];
-		void *at = wr->send_flags & IBV_SEND_INLINE ? (void *)(uintptr_t)piece->addr : t ? vb_translation_of_piece(t, piece) : NULL;
-		if (vb_unlikely(!piece->length))
-			continue;
-		if (vb_unlikely(!at)) {
-			at = vb_key_find(piece, access, l->qp->pd->number);
-			p->known = false;
-		}
-		if (vb_unlikely(!at))
+	return vb_key_find(piece, access, l->qp->pd->number);
+}
+
+/* Where a piece of this process's memory is; NULL: it is not simply there. */
+static inline void *find_piece(struct attempt *a, const struct ibv_sge *piece, unsigned access)
+{
+	if (a->wr->send_flags & IBV_SEND_INLINE)
+		return (void *)(uintptr_t)piece->addr;
+	void *known = vb_likely(a->t != NULL) ? vb_translation_of_piece(a->t, piece) : NULL;
+	if (vb_likely(known != NULL))
+		return known;
+	a->missed = true;
+	return find_by_key(a->l, piece, access);
+}
+
+/* Are all pieces but the first allowed? Nothing is written before that is known. */
+static inline bool may_read_the_rest(struct attempt *a)
+{
+	for (int i = 1; vb_unlikely(i < a->wr->num_sge); i++)
+		if (a->wr->sg_list[i].length && !find_piece(a, &a->wr->sg_list[i], 0))
 			return false;
-		p->of[p->n].at = at;
-		p->of[p->n++].bytes = piece->length;
-	}
 	return true;
 }
 
-/* In order, so that a message's last bytes become visible last. False: memory has gone. */
-static inline bool move_pieces(const struct pieces *p, uint8_t *there, bool writes)
+/* Between the pieces, in order, and `there`: a message's last bytes become visible last. False: it takes the queue's way. */
+static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 {
-	for (int i = 0; i < p->n; there += p->of[i++].bytes)
-		if (vb_unlikely(writes ? vb_touch_copy(there, p->of[i].at, p->of[i].bytes) : vb_touch_copy(p->of[i].at, there, p->of[i].bytes)))
+	if (vb_unlikely(writes && !may_read_the_rest(a)))
+		return false;
+	for (int i = 0; i < a->wr->num_sge; i++) {
+		const struct ibv_sge *piece = &a->wr->sg_list[i];
+		if (vb_unlikely(!piece->length))
+			continue;
+		void *at = find_piece(a, piece, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		if (vb_unlikely(!at) || vb_unlikely(writes ? vb_touch_copy(there, at, piece->length) : vb_touch_copy(at, there, piece->length)))
 			return false;
+		there += piece->length;
+	}
 	return true;
 }
 
 static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr, uint32_t length)
 {
-	const struct vb_translation *t = vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL;
-	struct pieces pieces;
-	if (vb_unlikely(!t && !(is_usual(l) && vb_peer_responds(l))) || vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
+	struct attempt a = { l, wr, vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL };
+	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))) || vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
 		return VB_POST_NOT;
 	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
-	if (vb_unlikely(!find_pieces(&pieces, l, t, wr, 0)) || vb_unlikely(!move_pieces(&pieces, slot->data, true)))
+	if (vb_unlikely(!copy_pieces(&a, slot->data, true)))
 		return VB_POST_NOT;
 	slot->length = length;
 	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
 	vb_watch_ring(l);
-	if (vb_unlikely(!pieces.known))
+	if (vb_unlikely(!a.t || a.missed))
 		vb_translation_learn_send(l, wr);
 	return VB_POST_SENT;
+}
+
+static __attribute__((noinline)) uint8_t *reach_target(const struct attempt *a, uint32_t length, bool writes)
+{
+	if (!a->t && !is_usual(a->l))
+		return NULL;
+	return vb_peer_reach(a->l, a->wr->wr.rdma.rkey, a->wr->wr.rdma.remote_addr, length, writes);
+}
+
+static inline uint8_t *find_target(struct attempt *a, uint32_t length, bool writes)
+{
+	uint32_t rkey = a->wr->wr.rdma.rkey;
+	uint64_t addr = a->wr->wr.rdma.remote_addr;
+	uint8_t *known = vb_likely(a->t != NULL) ? vb_translation_of_target(a->t, rkey, addr, length) : NULL;
+	if (vb_likely(known != NULL))
+		return known;
+	a->missed = true;
+	return reach_target(a, length, writes);
 }
 
 /* In a busy section. */
 static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, uint32_t length, bool writes)
 {
-	bool holds = vb_translation_holds(l, t);
-	const struct ibv_send_wr *w = wr;
-	struct pieces pieces;
-	if (vb_unlikely(!holds && !is_usual(l)))
+	struct attempt a = { l, wr, vb_translation_holds(l, t) ? t : NULL };
+	uint8_t *there = find_target(&a, length, writes);
+	if (vb_unlikely(!there) || vb_unlikely(!copy_pieces(&a, there, writes)))
 		return false;
-	uint8_t *there = holds ? vb_translation_of_target(t, w->wr.rdma.rkey, w->wr.rdma.remote_addr, length) : NULL;
-	bool known = there;
-	if (vb_unlikely(!known))
-		there = vb_peer_reach(l, w->wr.rdma.rkey, w->wr.rdma.remote_addr, length, writes);
-	if (vb_unlikely(!there) || vb_unlikely(!find_pieces(&pieces, l, holds ? t : NULL, wr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE)) ||
-	    vb_unlikely(!move_pieces(&pieces, there, writes)))
-		return false;
-	if (vb_unlikely(!known || !pieces.known))
+	if (vb_unlikely(a.missed))
 		vb_translation_learn_move(l, t, wr, writes);
 	return true;
 }
