@@ -13,10 +13,9 @@
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
-#include "local/later.h"
+#include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/slots.h"
-#include "local/watch.h"
 
 /* ---- the choice of path ---- */
 
@@ -79,7 +78,7 @@ static void open_block(struct vb_local_qp *l)
 	atomic_store(&m->last_ack, atomic_load(&m->ack));
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
-	atomic_store(&m->watched, 0);
+	atomic_store(&m->polled, 0);
 	atomic_store(&m->dest_qpn, l->their_qpn);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->ring_offset);
@@ -154,7 +153,7 @@ static int attach(struct vb_qp *qp)
 	l->again = (struct vb_timer){ .fire = vb_away_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
-	vb_list_init(&l->owing_node);
+	vb_list_init(&l->delayed_node);
 	qp->path_state = l;
 	open_block(l);
 	join(l);
@@ -294,8 +293,7 @@ static void stop(struct vb_qp *qp)
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);
-	vb_watch_forget_locked(l);
-	vb_later_forget_locked(l);
+	vb_doorbell_forget_locked(l);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
@@ -393,7 +391,7 @@ static enum vb_claim claim_news(struct vb_qp *qp)
 
 static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
-	vb_watch_consider(vb_local_of(qp));
+	vb_doorbell_note_news(vb_local_of(qp));
 	if (claim == VB_CLAIM_ARRIVALS) {
 		serve_locked(qp);
 		return;
@@ -522,8 +520,8 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 
 static bool look(void)
 {
-	bool watched = vb_watch_look_locked();
-	return vb_peers_listen() || watched;
+	bool found = vb_doorbell_poll_locked();
+	return vb_peers_listen() || found;
 }
 
 static struct vb_path_ops local_path = {
@@ -545,8 +543,8 @@ static struct vb_path_ops local_path = {
 	.take_news = take_news,
 	.poll = look,
 	.take = vb_mail_take,
-	.sleep = vb_watch_end,
-	.settle = vb_later_ring_all,
+	.sleep = vb_doorbell_poll_end,
+	.settle = vb_doorbell_ring_delayed,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,
 	.describe = describe,
@@ -556,8 +554,7 @@ static struct vb_path_ops local_path = {
 static void forget(void)
 {
 	vb_list_init(&attached);
-	vb_watch_reset();
-	vb_later_reset();
+	vb_doorbell_reset();
 }
 
 __attribute__((constructor)) static void offer(void)

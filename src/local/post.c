@@ -7,10 +7,10 @@
 #include "adapter/show.h"
 #include "host/touch.h"
 #include "local/cut.h"
+#include "local/doorbell.h"
 #include "local/reach.h"
 #include "local/slots.h"
 #include "local/translation.h"
-#include "local/watch.h"
 
 /* Is it the kind of connection that try_post is for, and in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
@@ -80,7 +80,7 @@ static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct i
 		return VB_POST_NOT;
 	slot->length = length;
 	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
-	vb_watch_ring(l);
+	vb_doorbell_ring(l);
 	if (vb_unlikely(!a.t || a.missed))
 		vb_translation_learn_send(l, wr);
 	return VB_POST_SENT;

@@ -66,7 +66,7 @@ struct vb_local_qp {
 		_Atomic(uint32_t) bound_epoch;
 		uint16_t slot_bytes;
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
-		_Atomic(uint8_t) looks, patience;   /* for acks since the last slot, and how many of them leave the peer's ack alone */
+		_Atomic(uint8_t) ack_polls, ack_interval; /* polls since the last slot; one in how many reads the peer's ack (local/doorbell.h) */
 		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
 		bool bound;
 		bool waiting;                       /* give_up runs: the peer's QP does not respond, */
@@ -86,13 +86,13 @@ struct vb_local_qp {
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;
-		atomic_bool owes_bell;              /* for an ack (local/later.h) */
+		atomic_bool is_bell_delayed;        /* an ack's (local/doorbell.h) */
 	} resp;
 
 	/* Here begins what not every message needs. */
 	struct vb_translation to_write, to_read, to_send, to_receive;
 	struct vb_taken_slot cur;
-	atomic_uint hits;                           /* news that polls have found, towards its being watched */
+	atomic_uint hits;                           /* news that polls have found, towards its being polled */
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
 	uint32_t atomics_executed;
@@ -113,7 +113,7 @@ struct vb_local_qp {
 	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
-	struct vb_list owing_node;                  /* in later.c's list */
+	struct vb_list delayed_node;                /* in doorbell.c's list */
 	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
@@ -169,7 +169,7 @@ void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 
-/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_watch_ring. */
+/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_doorbell_ring. */
 void vb_fence_users(void);
 
 /* Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a reference or a lock of the QP. */

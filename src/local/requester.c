@@ -17,13 +17,12 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
+#include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/reach.h"
 #include "local/slots.h"
-#include "local/watch.h"
 #include "wire/timers.h"
 
-enum { PATIENCE = 12 };
 #define CONNECTING_NS 10000000000ull /* what a process has to make a link, whatever the queue pair's timeout */
 
 static const char WHY_HERE[] = "found when the request's turn came";
@@ -452,7 +451,7 @@ static void go_on(struct vb_local_qp *l, bool published)
 	if (stage(l))
 		vb_peer_ring(l->peer, l->their_qpn);
 	else if (published)
-		vb_watch_ring(l);
+		vb_doorbell_ring(l);
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
 	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
 		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
@@ -617,12 +616,6 @@ static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 	return is_possible(l, *done);
 }
 
-static void set_patience(struct vb_local_qp *l, unsigned looks)
-{
-	if (atomic_load_explicit(&l->req.patience, memory_order_relaxed) != looks)
-		atomic_store_explicit(&l->req.patience, looks, memory_order_relaxed);
-}
-
 static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
@@ -657,7 +650,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
 	if (done != acked(l) && !vb_responder_is_called(l)) /* else the slot that has come would have told as much */
-		set_patience(l, atomic_load_explicit(&l->req.patience, memory_order_relaxed) / 2);
+		vb_ack_came_by_itself(l);
 	complete_until(l, done);
 	if (sq->head == sq->sent)
 		return true;
@@ -676,7 +669,7 @@ __attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
-		set_patience(l, PATIENCE);
+		vb_ack_came_piggybacked(l);
 	complete_until(l, done);
 	/* What the ack says by then. */
 	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);

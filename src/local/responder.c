@@ -18,7 +18,7 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
-#include "local/later.h"
+#include "local/doorbell.h"
 #include "local/reach.h"
 #include "local/serve.h"
 #include "local/slots.h"
@@ -811,7 +811,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (vb_unlikely(step == STEP_FAIL))
 		vb_peer_ring(l->peer, l->their_qpn);
 	else if (n)
-		vb_later_ring(l);
+		vb_doorbell_ring_for_ack(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE;
 	return v;
