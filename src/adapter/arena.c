@@ -120,12 +120,12 @@ bool vb_arena_is_made(void)
 	return is_made;
 }
 
-void vb_arena_revise(void)
+void vb_arena_next_generation(void)
 {
 	if (!vb_arena) /* in a forked child, which has nothing that anybody could rely on */
 		return;
-	uint32_t revision = atomic_load_explicit(&vb_arena->revision, memory_order_relaxed);
-	while (revision != VB_REVISION_LAST && !atomic_compare_exchange_weak(&vb_arena->revision, &revision, revision + 1))
+	uint32_t generation = atomic_load_explicit(&vb_arena->generation, memory_order_relaxed);
+	while (generation != VB_GENERATION_LAST && !atomic_compare_exchange_weak(&vb_arena->generation, &generation, generation + 1))
 		;
 }
 

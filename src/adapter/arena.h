@@ -41,8 +41,8 @@ struct vb_arena_head {
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
 	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/segment.h) */
 	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/fence.h) */
-	/* Goes up when what allows an access may have ended, and in the end stays VB_REVISION_LAST, which never holds (adapter/shortcut.h). */
-	_Atomic(uint32_t) revision;
+	/* Goes up when what allows an access may have ended, and in the end stays VB_GENERATION_LAST, which never holds (local/translation.h). */
+	_Atomic(uint32_t) generation;
 	/* Links that the owner has ended because it could not wait for their peers: these look whether theirs is among them (local/cut.h). */
 	_Atomic(uint32_t) cuts;
 	uint32_t reserved2[6];
@@ -57,14 +57,14 @@ _Static_assert(sizeof(struct vb_arena_head) <= 4096, "one page");
 _Static_assert(offsetof(struct vb_arena_head, slots) == 64, "layout");
 _Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
 
-#define VB_REVISION_LAST UINT32_MAX
+#define VB_GENERATION_LAST UINT32_MAX
 
 /* This process's arena, made by vb_arena_start. NULL before, and in a forked child until it starts its own. */
 extern struct vb_arena_head *vb_arena;
 
 int vb_arena_start(void);
 /* Nothing that was found before may be relied on by whoever begins a busy section after this. */
-void vb_arena_revise(void);
+void vb_arena_next_generation(void);
 /* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
 bool vb_arena_is_made(void);
 int vb_arena_fd(void);

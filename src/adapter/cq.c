@@ -313,13 +313,6 @@ void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
 	moderation_fired(&cq->moderation, 0);
 }
 
-/* Its queue pairs cannot go on, of which their next posts must become aware. */
-static void overrun(struct vb_cq *cq)
-{
-	cq->overrun = true;
-	vb_arena_revise();
-}
-
 void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
@@ -329,7 +322,7 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	bool first = lost && !cq->overrun;
 	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
 	if (lost)
-		overrun(cq);
+		cq->overrun = true;
 	else
 		put(cq, cqe);
 	if (event)

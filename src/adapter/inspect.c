@@ -55,7 +55,7 @@ static void show_all(bool is_shown)
 		atomic_store(&qp->is_shown, is_shown);
 		vb_qp_unref(qp);
 	}
-	vb_arena_revise();
+	vb_arena_next_generation();
 }
 
 static void end_capture(struct visitor *v)

@@ -133,7 +133,7 @@ void vb_key_revoke(uint32_t key)
 {
 	/* Sequentially consistent, both: they pair with the fence at the start of a busy section. */
 	atomic_store(&vb_key_entry(key)->key, 0);
-	vb_arena_revise();
+	vb_arena_next_generation();
 }
 
 uint32_t vb_key_of_next_bind(uint32_t key)

@@ -391,8 +391,6 @@ struct vb_sq {
 	uint8_t *slots;
 	uint16_t stride, mask, max_wr, max_inline;
 	uint8_t max_sge;
-	bool repeats;           /* path->repeat may be asked: the path sets it, and takes it back at the latest when it stops */
-	bool stored;            /* a WRITE was this side's own stores, and no READ came since (vb_sq_order_read) */
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
@@ -404,18 +402,6 @@ struct vb_sq {
 };
 _Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
 _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
-
-/* How the next WRITE, or READ, may go (adapter/shortcut.h); under sq.lock. */
-struct vb_shortcut {
-	const struct vb_arena_head *their_arena;
-	_Atomic(uint32_t) *busy; /* the word that says that the peer's memory is used */
-	uint32_t their_revision, our_revision;
-	uint32_t rkey, lkey;
-	uint64_t theirs, ours;   /* the addresses of both regions, as requests have them; this process's is where its address says */
-	uint8_t *there;          /* where the first byte of theirs is in this process */
-	uint32_t their_bytes, our_bytes; /* their_bytes 0: there is none */
-};
-_Static_assert(sizeof(struct vb_shortcut) == VB_CACHE_LINE, "one cache line");
 
 struct vb_qp_init_attr {
 	enum ibv_qp_type type;
@@ -435,8 +421,7 @@ enum {
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for WRITEs, one for READs, one for receives, where the whole is
-	 * aligned to a line.
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where the whole is aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
@@ -462,7 +447,6 @@ struct vb_qp {
 	struct vb_list srq_node;
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
 	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
-	struct vb_shortcut to_write, to_read;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
@@ -475,10 +459,9 @@ struct vb_qp {
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
 	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
-	const _Atomic(uint32_t) *cut; /* of the link by which shortcuts go: not 0 once the peer has ended it */
 	struct vb_async_source async;
 };
-_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 && offsetof(struct vb_qp, to_write) % VB_CACHE_LINE == 0 &&
+_Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&
 	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
 
 /* pd: NULL for an XRC_RECV QP. */

@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unclaim, update, unlink, express, repeat, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * A path that has nothing to do for unclaim, update, unlink, try_post, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
  * is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
@@ -16,7 +16,7 @@
 struct vb_turn;
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
-enum vb_express { VB_EXPRESS_NOT /* nothing has happened */, VB_EXPRESS_SENT, VB_EXPRESS_DONE /* with success */ };
+enum vb_post_result { VB_POST_NOT /* nothing has happened */, VB_POST_SENT /* it waits for the peer's answer */, VB_POST_DONE /* with success */ };
 enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_ARRIVALS /* resp_lock is */ };
 
 struct vb_path_ops {
@@ -45,17 +45,12 @@ struct vb_path_ops {
 	/* Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by the return. */
 	void (*send)(struct vb_qp *qp);
 	/*
-	 * May take a SEND, a WRITE or a READ of one piece straight from its work request, before there is an entry for it: in state RTS, with a
-	 * place for it in the queue, behind entries that were all handed over, but for a SEND behind none. sq.lock is held.
+	 * May carry out a request of `length` bytes straight from the work request, before there is an entry for it: a SEND behind entries that
+	 * were all handed over, a WRITE or READ behind none, in state RTS, when there is room for an entry. sq.lock is held.
 	 */
-	enum vb_express (*express)(struct vb_qp *qp, const struct ibv_send_wr *wr);
-	/*
-	 * The same of a SEND like those that express has taken, whatever the state may have become since: the path knows whether anything has.
-	 * False: nothing has happened. Asked only while sq.repeats is set.
-	 */
-	bool (*repeat)(struct vb_qp *qp, const struct ibv_send_wr *wr);
+	enum vb_post_result (*try_post)(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length);
 	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
-	void (*foresee)(struct vb_qp *qp, bool sends, struct vb_turn *turn);
+	void (*foresee)(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */

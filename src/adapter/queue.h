@@ -124,26 +124,6 @@ static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
 	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
 }
 
-/* One request, of one piece, that asks for nothing but a completion. */
-static inline bool vb_wr_is_single(const struct ibv_send_wr *wr, uint32_t max_inline)
-{
-	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
-	return !wr->next && *entries == 1 && !(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)) &&
-	       (!(wr->send_flags & IBV_SEND_INLINE) || wr->sg_list->length <= max_inline);
-}
-
-/*
- * A READ by this side's own loads comes behind the WRITEs before it. Where these were its stores, others may not see them yet while it
- * loads: that takes a full fence, which READs that follow each other do not need. sq.lock is held.
- */
-static inline void vb_sq_order_read(struct vb_sq *sq)
-{
-	if (vb_likely(!sq->stored))
-		return;
-	atomic_thread_fence(memory_order_seq_cst);
-	sq->stored = false;
-}
-
 /* Will the program hear of its success? */
 static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
 {

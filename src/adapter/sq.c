@@ -11,7 +11,6 @@
 #include "adapter/path.h"
 #include "adapter/progress.h"
 #include "adapter/queue.h"
-#include "adapter/shortcut.h"
 #include "adapter/status.h"
 #include "adapter/tally.h"
 #include "adapter/tags.h"
@@ -20,7 +19,6 @@
 #include "adapter/window.h"
 #include "adapter/xrc.h"
 #include "base/log.h"
-#include "host/touch.h"
 #include "proto/ud.h"
 
 /* What each work request opcode is: for which QP types it exists, and what its completion is called. */
@@ -396,27 +394,43 @@ static bool is_broken(const struct vb_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || vb_qp_loses_completions(qp);
 }
 
-/* A request that any connected queue pair takes, and of whose execution nobody wants to know more than its completion. */
-static bool is_plain(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+/* ---- posting past the queue ---- */
+
+/* Bytes of a request that asks for nothing but a completion and stands alone; 0: it is another one, or none. */
+static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	bool reads = wr->opcode == IBV_WR_RDMA_READ;
-	return vb_wr_is_single(wr, qp->sq.max_inline) && qp->sq.max_sge && !qp->watched &&
-	       (vb_likely(!reads) || (qp->attr.max_rd_atomic && !(wr->send_flags & IBV_SEND_INLINE)));
+	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
+	uint64_t length = 0;
+	int n = *entries;
+	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->watched) ||
+	    vb_unlikely(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)))
+		return 0;
+	for (int i = 0; i < n; i++)
+		length += wr->sg_list[i].length;
+	return vb_likely(length <= (wr->send_flags & IBV_SEND_INLINE ? qp->sq.max_inline : VB_MAX_MSG)) ? (uint32_t)length : 0;
 }
 
-static bool is_its_turn(const struct vb_sq *sq, const struct ibv_send_wr *wr)
+static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	if (wr->opcode == IBV_WR_SEND)
+	const struct vb_sq *sq = &qp->sq;
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
 		return sq->sent == sq->tail;
-	return (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ) && sq->head == sq->tail;
+	case IBV_WR_RDMA_WRITE:
+		return sq->head == sq->tail;
+	case IBV_WR_RDMA_READ:
+		return sq->head == sq->tail && qp->attr.max_rd_atomic && !(wr->send_flags & IBV_SEND_INLINE);
+	default:
+		return false;
+	}
 }
 
-/* What is still wanted of a request whose bytes are on their way. */
-static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
+/* The bytes are on their way: what is still wanted of the request. */
+static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uint32_t length)
 {
 	struct vb_sqe *sqe = vb_sq_at(sq, sq->tail);
 	sqe->wr_id = wr->wr_id;
-	sqe->length = wr->sg_list->length;
+	sqe->length = length;
 	sqe->nsge = 0;
 	sqe->opcode = wr->opcode;
 	sqe->flags = wr->send_flags;
@@ -424,42 +438,40 @@ static void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr)
 	sq->sent = ++sq->tail;
 }
 
-static inline void take_turn(struct vb_qp *qp, enum ibv_wr_opcode opcode)
+/* It is done, and needs no entry. */
+static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
+{
+	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
+	if (vb_sq_signals(qp, wr->send_flags))
+		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);
+}
+
+static inline void prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	if (vb_qp_is_in_crowd(qp) && atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
 		vb_turn_take(qp, opcode);
 }
 
-/* What was carried out before anything was noted of it. */
-static inline void complete_unnoted(struct vb_qp *qp, const struct ibv_send_wr *wr)
+/* False: nothing has happened, and the request goes through the queue. sq.lock is held. */
+static inline bool try_post(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
-	qp->sq.stored = wr->opcode == IBV_WR_RDMA_WRITE;
-	if (vb_sq_signals(qp, wr->send_flags))
-		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, wr->sg_list->length, IBV_WC_SUCCESS);
-	take_turn(qp, wr->opcode);
-}
-
-/* Straight from the work request. False: nothing has happened. */
-static bool express(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	struct vb_sq *sq = &qp->sq;
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
-	if (!is_plain(qp, wr) || !is_its_turn(sq, wr) || !path || !path->express || vb_unlikely(vb_qp_loses_completions(qp)) ||
-	    vb_unlikely(!has_room(sq)) || atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
+	uint32_t length;
+	if (vb_unlikely(!path || !path->try_post || atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS) ||
+	    vb_unlikely(!(length = plain_length(qp, wr)) || !is_its_turn(qp, wr) || !has_room(&qp->sq) || vb_qp_loses_completions(qp)))
 		return false;
-	switch (path->express(qp, wr)) {
-	case VB_EXPRESS_NOT:
+	enum vb_post_result posted = path->try_post(qp, wr, length);
+	if (vb_unlikely(posted == VB_POST_NOT))
 		return false;
-	case VB_EXPRESS_SENT:
-		note_sent(sq, wr);
-		take_turn(qp, wr->opcode);
-		break;
-	case VB_EXPRESS_DONE:
-		complete_unnoted(qp, wr);
-	}
+	if (posted == VB_POST_SENT)
+		note_sent(&qp->sq, wr, length);
+	else
+		complete_at_once(qp, wr, length);
+	prefetch_next(qp, wr->opcode);
 	return true;
 }
+
+/* ---- posting through the queue ---- */
 
 /* Of the requests before `end`, which are posted: windows show the keys that they are to have. */
 static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *end)
@@ -469,8 +481,8 @@ static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *en
 			wr->bind_mw.mw->rkey = key_of_bind(wr);
 }
 
-/* sq.lock is held. */
-static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* sq.lock is held. Kept out of line: the registers that it needs would be saved for every post. */
+static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	int err = 0;
 	bool binds = false;
@@ -504,114 +516,12 @@ static int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return err;
 }
 
-/* ---- what is like what was posted before: sq.lock is held, and false means that nothing has happened ---- */
-
-static inline bool send_alike(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	struct vb_sq *sq = &qp->sq;
-	if (!sq->repeats || wr->opcode != IBV_WR_SEND || !vb_wr_is_single(wr, sq->max_inline) || sq->sent != sq->tail || !has_room(sq) ||
-	    !atomic_load_explicit(&qp->path, memory_order_relaxed)->repeat(qp, wr))
-		return false;
-	note_sent(sq, wr);
-	return true;
-}
-
-static __attribute__((noinline)) bool read_alike(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	const uint8_t *from;
-	if (!vb_shortcut_fits_read(&qp->to_read, wr) || qp->sq.head != qp->sq.tail || !has_room(&qp->sq) ||
-	    !(from = vb_shortcut_enter(&qp->to_read, wr)))
-		return false;
-	vb_sq_order_read(&qp->sq);
-	int err = vb_touch_copy((void *)(uintptr_t)wr->sg_list->addr, from, wr->sg_list->length);
-	if (vb_unlikely(!vb_shortcut_leave(&qp->to_read, qp->cut) || err)) {
-		vb_shortcut_forget(&qp->to_read);
-		return false;
-	}
-	complete_unnoted(qp, wr);
-	return true;
-}
-
-/*
- * Of the following each has sq.lock and lets go of it. What comes behind a WRITE's shortcut, or instead of it, stands apart: the shortcut's own
- * store would wait behind those of the registers that the rest needs.
- */
-static __attribute__((noinline)) int post_the_long_way(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	int err = wr && express(qp, wr) ? 0 : post_all(qp, wr, bad);
-	vb_unlock(&qp->sq.lock);
-	return err;
-}
-
-static __attribute__((noinline)) int post_otherwise(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	if (vb_unlikely(!wr) || (!send_alike(qp, wr) && !read_alike(qp, wr)))
-		return post_the_long_way(qp, wr, bad);
-	vb_unlock(&qp->sq.lock);
-	return 0;
-}
-
-/* What it leads to is not there, or not the peer's any more: it is as if nothing had happened. */
-static __attribute__((noinline)) int give_up_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	vb_shortcut_forget(&qp->to_write);
-	return post_the_long_way(qp, wr, bad);
-}
-
-static __attribute__((noinline)) int finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, bool is_there)
-{
-	if (vb_unlikely(!vb_shortcut_leave(&qp->to_write, qp->cut) || !is_there))
-		return give_up_shortcut(qp, wr, bad);
-	complete_unnoted(qp, wr);
-	vb_unlock(&qp->sq.lock);
-	return 0;
-}
-
-static __attribute__((noinline)) int copy_and_finish_shortcut(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, uint8_t *to)
-{
-	return finish_shortcut(qp, wr, bad, !vb_touch_copy(to, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length));
-}
-
-/* Where a WRITE would go by the shortcut: a guess, which is fetched and not looked at. */
-static inline void fetch_target(const struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	const struct vb_shortcut *s = &qp->to_write;
-	if (wr->opcode == IBV_WR_RDMA_WRITE)
-		vb_fetch_to_write((const void *)((uintptr_t)s->there + (wr->wr.rdma.remote_addr - s->theirs)));
-}
-
-/*
- * The shortest way, of what latency is measured by: what the path has found out of the WRITEs
- * before holds for this one. Else another one. A peer that waits for the WRITE has the line that it
- * goes to, which is therefore asked for before everything else.
- */
-static inline int post_locked(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	const struct vb_sq *sq = &qp->sq;
-	uint8_t *to;
-	uint64_t word;
-	if (vb_likely(wr != NULL))
-		fetch_target(qp, wr);
-	if (vb_unlikely(!wr || !vb_shortcut_fits_write(&qp->to_write, wr, sq->max_inline) || sq->head != sq->tail || !has_room(sq)) ||
-	    vb_unlikely(!(to = vb_shortcut_enter(&qp->to_write, wr))))
-		return post_otherwise(qp, wr, bad);
-	if (wr->sg_list->length != 8)
-		return copy_and_finish_shortcut(qp, wr, bad, to);
-	memcpy(&word, (const void *)(uintptr_t)wr->sg_list->addr, sizeof(word));
-	return finish_shortcut(qp, wr, bad, vb_touch_store(to, word));
-}
-
-static __attribute__((noinline)) int wait_and_post(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	vb_lock(&qp->sq.lock);
-	return post_locked(qp, wr, bad);
-}
-
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	if (vb_unlikely(!vb_lock_try_as_owner(&qp->sq.lock, vb_lock_self())))
-		return wait_and_post(qp, wr, bad);
-	return post_locked(qp, wr, bad);
+	vb_lock(&qp->sq.lock);
+	int err = vb_likely(wr && try_post(qp, wr)) ? 0 : post_all(qp, wr, bad);
+	vb_unlock(&qp->sq.lock);
+	return err;
 }
 
 void vb_qp_notice_receive(struct vb_qp *qp)

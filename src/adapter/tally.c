@@ -89,7 +89,7 @@ int vb_qp_attach_tally(struct vb_qp *qp, struct vb_tally *tally, unsigned ops)
 	if (!err && (ops & ~(unsigned)IBV_QP_ATTACH_COMP_CNTR_OP_RECV))
 		start_counting_sends(qp);
 	if (!err)
-		vb_arena_revise(); /* no longer is a completion all that becomes of a message */
+		vb_arena_next_generation(); /* no longer is a completion all that becomes of a message */
 	pthread_mutex_unlock(&qp->ctl);
 	return err;
 }

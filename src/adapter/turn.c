@@ -2,7 +2,6 @@
 #include "adapter/turn.h"
 
 #include "adapter/path.h"
-#include "adapter/queue.h"
 
 enum { AHEAD = 3 }; /* posts: one takes some tens of ns, what lies in memory alone takes a hundred to come */
 
@@ -16,21 +15,13 @@ static const void *at(_Atomic(const void *) *place) { return atomic_load_explici
 
 static struct vb_turn *next_of(struct vb_turn *turn) { return atomic_load_explicit(&turn->next, memory_order_relaxed); }
 
-static const void *entry_for(const struct vb_qp *qp, enum ibv_wr_opcode opcode)
-{
-	if (opcode == IBV_WR_SEND)
-		return vb_sq_at(&qp->sq, qp->sq.tail);
-	return opcode == IBV_WR_RDMA_WRITE ? &qp->to_write : &qp->to_read;
-}
-
 static void describe(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn)
 {
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	note(&turn->qp, qp);
 	note(&turn->state, qp->path_state);
-	note(&turn->entry, entry_for(qp, opcode));
 	if (path && path->foresee)
-		path->foresee(qp, opcode == IBV_WR_SEND, turn);
+		path->foresee(qp, opcode, turn);
 }
 
 static void fetch(struct vb_turn *turn)
@@ -38,9 +29,9 @@ static void fetch(struct vb_turn *turn)
 	vb_turn_fetch_qp(at(&turn->qp));
 	vb_fetch_to_write((const char *)at(&turn->qp) + offsetof(struct vb_qp, sq));
 	vb_turn_fetch_state(at(&turn->state));
-	vb_fetch_to_write(at(&turn->entry));
 	vb_fetch_to_write(at(&turn->there[0]));
-	vb_fetch(at(&turn->there[1]));
+	vb_fetch_to_write(at(&turn->there[1]));
+	vb_fetch(at(&turn->there[2]));
 }
 
 void vb_turn_take(struct vb_qp *qp, enum ibv_wr_opcode opcode)

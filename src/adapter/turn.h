@@ -14,8 +14,8 @@
 
 struct vb_turn {
 	_Atomic(struct vb_turn *) next;
-	_Atomic(const void *) qp, state, entry; /* the queue pair, its path_state, its next send queue entry */
-	_Atomic(const void *) there[2];         /* what the path will write and read (path->foresee) */
+	_Atomic(const void *) qp, state; /* the queue pair and its path_state */
+	_Atomic(const void *) there[3];  /* what its next post will write, and what it will read last (path->foresee) */
 };
 
 /* Of a queue pair of this process that exists. */

@@ -289,7 +289,7 @@ static void put_in_front(struct vb_path_ops *path)
 	fronts[count].path = path;
 	fronts[count++].original = *path;
 	path->send = front_send;
-	path->express = NULL;
+	path->try_post = NULL;
 	path->run = front_run;
 	path->receive = path->receive ? front_receive : NULL;
 	path->take_news = path->take_news ? front_take_news : NULL;

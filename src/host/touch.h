@@ -31,41 +31,46 @@ static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_expli
 /* What vb_touch_copy does unless it is lost. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 
-/* As vb_copy_in_turn (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
-static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
-{
-	if (vb_touch_is_lost())
-		return -EFAULT;
-	vb_copy_begin();
-	int err = vb_touch_bytes(to, from, bytes);
-	vb_copy_end();
-	return err;
-}
-
-/* One store of 8 bytes, behind all that was stored before, whoever has the signals. False: it faulted. A line in a table says where it is, and where it goes on. */
-#define VB_TOUCH_LINE                              \
+/* Eight bytes by one load and one store, whose faults a table leads on. False: one of them faulted. */
+#define VB_TOUCH_LINE(label)                       \
 	".pushsection vb_touch_table, \"a\"\n"      \
 	".balign 4\n"                              \
-	".long 1b - .\n"                           \
+	".long " label " - .\n"                    \
 	".long %l[faulted] - .\n"                  \
 	".popsection\n"
 
-static inline bool vb_touch_store(void *to, uint64_t value)
+static inline bool vb_touch_word(void *to, const void *from)
 {
-	vb_copy_begin();
 #if defined(__x86_64__)
-	__asm__ goto("1: movq %1, (%0)\n" VB_TOUCH_LINE : : "r"(to), "r"(value) : "memory" : faulted);
+	__asm__ goto("1: movq (%1), %%rax\n" VB_TOUCH_LINE("1b") "2: movq %%rax, (%0)\n" VB_TOUCH_LINE("2b")
+		     : : "r"(to), "r"(from) : "rax", "memory" : faulted);
 	return true;
 faulted:
 	return false;
 #elif defined(__aarch64__)
-	__asm__ goto("1: str %1, [%0]\n" VB_TOUCH_LINE : : "r"(to), "r"(value) : "memory" : faulted);
+	__asm__ goto("1: ldr x16, [%1]\n" VB_TOUCH_LINE("1b") "2: str x16, [%0]\n" VB_TOUCH_LINE("2b")
+		     : : "r"(to), "r"(from) : "x16", "memory" : faulted);
 	return true;
 faulted:
 	return false;
 #else
-	return vb_touch_bytes(to, &value, sizeof(value)) == 0;
+	return vb_touch_bytes(to, from, sizeof(uint64_t)) == 0;
 #endif
+}
+
+/* As vb_copy_in_turn (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
+static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
+{
+	int err;
+	if (vb_touch_is_lost())
+		return -EFAULT;
+	vb_copy_begin();
+	if (vb_likely(bytes == sizeof(uint64_t)))
+		err = vb_likely(vb_touch_word(to, from)) ? 0 : -EFAULT;
+	else
+		err = vb_touch_bytes(to, from, bytes);
+	vb_copy_end();
+	return err;
 }
 
 enum vb_touch_op { VB_TOUCH_STORE, VB_TOUCH_ADD, VB_TOUCH_COMPARE_SWAP };

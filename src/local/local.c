@@ -13,10 +13,9 @@
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
-#include "local/later.h"
+#include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/slots.h"
-#include "local/watch.h"
 
 /* ---- the choice of path ---- */
 
@@ -80,7 +79,7 @@ static void open_block(struct vb_local_qp *l)
 	l->epoch = epoch ? epoch : vb_next_epoch(epoch);
 	atomic_store(&m->mode, l->epoch << 8);
 	atomic_store(&m->bound_epoch, 0);
-	atomic_store(&m->watched, 0);
+	atomic_store(&m->polled, 0);
 	atomic_store(&m->dest_qpn, l->their_qpn);
 	atomic_store(&m->pd, l->qp->pd ? l->qp->pd->number : 0);
 	atomic_store(&m->ring, l->ring_offset);
@@ -173,7 +172,7 @@ static int attach(struct vb_qp *qp)
 	l->again = (struct vb_timer){ .fire = vb_away_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
-	vb_list_init(&l->owing_node);
+	vb_list_init(&l->delayed_node);
 	qp->path_state = l;
 	open_block(l);
 	join(l);
@@ -233,7 +232,7 @@ static void update(struct vb_qp *qp)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);
 	else if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS | VB_SHM_REQUESTS);
-	vb_arena_revise(); /* it may grant less, or hold back what is posted */
+	vb_arena_next_generation(); /* it may grant less, or hold back what is posted */
 	if (state == IBV_QPS_SQD)
 		vb_requester_await_acks(l);
 	ring_peer(l);
@@ -245,13 +244,12 @@ static void update(struct vb_qp *qp)
  */
 void vb_fence_users(void)
 {
-	vb_arena_revise();
+	vb_arena_next_generation();
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
 		return;
 	if (vb_unlikely(!vb_fence_heavy())) {
 		atomic_store(&vb_arena->fences, 0);
-		vb_arena_revise(); /* shortcuts rely on light fences */
 		vb_fence_others();
 	}
 }
@@ -312,14 +310,10 @@ static void end_receive(struct vb_local_qp *l)
 static void stop(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	vb_shortcut_forget(&qp->to_write);
-	vb_shortcut_forget(&qp->to_read);
-	qp->sq.repeats = false;
 	atomic_store(&l->mine->mode, l->epoch << 8);
 	vb_fence_users();
 	vb_lock(&vb_progress_lock);
-	vb_watch_forget_locked(l);
-	vb_later_forget_locked(l);
+	vb_doorbell_forget_locked(l);
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
@@ -337,24 +331,10 @@ static void path_send(struct vb_qp *qp)
 	vb_requester_send(vb_local_of(qp));
 }
 
-static enum vb_express path_express(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	return vb_express_post(vb_local_of(qp), wr);
-}
-
-static bool path_repeat(struct vb_qp *qp, const struct ibv_send_wr *wr)
-{
-	return vb_express_repeat(vb_local_of(qp), wr);
-}
-
 /* resp_lock is held, and released, with which the QP may go: unless the caller has another hold on it. */
 static void serve_locked(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
-	if (vb_responder_serve_by_permit(vb_local_of(qp))) {
-		vb_unlock(&qp->resp_lock);
-		return;
-	}
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR && atomic_load_explicit(&qp->path, memory_order_relaxed))
 		v = vb_responder_serve(vb_local_of(qp));
 	if (vb_unlikely(v.broken))
@@ -431,7 +411,7 @@ static enum vb_claim claim_news(struct vb_qp *qp)
 
 static void take_news(struct vb_qp *qp, enum vb_claim claim)
 {
-	vb_watch_consider(vb_local_of(qp));
+	vb_doorbell_note_news(vb_local_of(qp));
 	if (claim == VB_CLAIM_ARRIVALS) {
 		serve_locked(qp);
 		return;
@@ -473,12 +453,19 @@ static void fetch(struct vb_qp *qp)
 	vb_responder_fetch(l);
 }
 
-static void foresee(struct vb_qp *qp, bool sends, struct vb_turn *turn)
+static void note(_Atomic(const void *) *place, const void *at)
+{
+	if (atomic_load_explicit(place, memory_order_relaxed) != at)
+		atomic_store_explicit(place, at, memory_order_relaxed);
+}
+
+static void foresee(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	const void *here = sends ? vb_slot_ours(l, l->req.published) : (const void *)l->mine->busy;
-	atomic_store_explicit(&turn->there[0], here, memory_order_relaxed);
-	atomic_store_explicit(&turn->there[1], atomic_load_explicit(&l->theirs, memory_order_relaxed), memory_order_relaxed);
+	bool sends = opcode == IBV_WR_SEND;
+	note(&turn->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read);
+	note(&turn->there[1], sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
+	note(&turn->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 
 /* ---- quiescence ---- */
@@ -553,8 +540,8 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 
 static bool look(void)
 {
-	bool watched = vb_watch_look_locked();
-	return vb_peers_listen() || watched;
+	bool found = vb_doorbell_poll_locked();
+	return vb_peers_listen() || found;
 }
 
 static struct vb_path_ops local_path = {
@@ -568,8 +555,7 @@ static struct vb_path_ops local_path = {
 	.unlink = unlink_qp,
 	.detach = detach,
 	.send = path_send,
-	.express = path_express,
-	.repeat = path_repeat,
+	.try_post = vb_local_try_post,
 	.foresee = foresee,
 	.receive = receive,
 	.run = run,
@@ -578,8 +564,8 @@ static struct vb_path_ops local_path = {
 	.take_news = take_news,
 	.poll = look,
 	.take = vb_mail_take,
-	.sleep = vb_watch_end,
-	.settle = vb_later_ring_all,
+	.sleep = vb_doorbell_poll_end,
+	.settle = vb_doorbell_ring_delayed,
 	.is_pending = vb_peers_are_ringing,
 	.quiesce = quiesce,
 	.describe = describe,
@@ -589,8 +575,7 @@ static struct vb_path_ops local_path = {
 static void forget(void)
 {
 	vb_list_init(&attached);
-	vb_watch_reset();
-	vb_later_reset();
+	vb_doorbell_reset();
 }
 
 __attribute__((constructor)) static void offer(void)

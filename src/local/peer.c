@@ -21,7 +21,7 @@ enum {
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
-	HALTED_LOOKS = 3, LOOK_NS = 10000000,
+	LOOK_NS = 10000000,
 	GRACE_NS = 200000000, /* from a peer's death to the failure of what it left open */
 };
 #define LATE_NS 10000000000ull /* of who runs, and is late */
@@ -589,22 +589,14 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 	return err;
 }
 
-/* Behind its time: the processors may be what it waits for, or this process's own progress thread. */
-static bool is_late(const struct vb_peer *p)
-{
-	return vb_link_has_news(p->fd) || vb_process_pace(p->pid) == VB_PACE_RUNNING;
-}
-
-/* The progress thread, which would have to hear the peer, does not wait. */
+/* The progress thread, which would have to hear the peer, does not wait. Behind its time, the processors may be what the peer lacks, or this thread. */
 static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
 {
-	uint64_t now;
-	for (unsigned halted = 0; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && halted < HALTED_LOOKS;) {
-		now = vb_now_ns();
-		if (now > until_ns + LATE_NS)
+	struct vb_patience patience = { 0 };
+	uint64_t now = vb_now_ns();
+	for (; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && now < until_ns + LATE_NS; now = vb_now_ns()) {
+		if (now > until_ns && !vb_link_has_news(p->fd) && vb_patience_is_over(&patience, p->pid, now))
 			return;
-		if (now > until_ns)
-			halted = is_late(p) ? 0 : halted + 1;
 		vb_sleep_ns(now > until_ns ? LOOK_NS : AGREE_NAP_NS);
 	}
 }

@@ -11,13 +11,12 @@
 #include "adapter/key.h"
 #include "adapter/path.h"
 #include "adapter/queue.h"
-#include "adapter/shortcut.h"
 #include "adapter/xrc_share.h"
 #include "host/fence.h"
 #include "local/peer.h"
 
 enum {
-	VB_SLICE_BYTES = VB_SHORTCUT_BYTES, /* moved at a time, so that no call blocks for long and no lock is held for long */
+	VB_SLICE_BYTES = 1 << 20, /* moved at a time, so that no call blocks for long and no lock is held for long */
 	VB_SERVE_BATCH = 64,      /* slots executed in one go */
 };
 
@@ -35,12 +34,16 @@ struct vb_piece {
 	uint8_t bytes[VB_XRC_DATA_BYTES];
 };
 
-/* local/permit.h */
-struct vb_permit {
-	uint32_t our_revision, their_revision;
-	uint64_t start;       /* of the region, or of a part of it: the address and where it is */
-	uint32_t bytes, lkey;
-	uint8_t alike;        /* SENDs in a row by the same key that had none, modulo 256 */
+/* local/translation.h */
+struct vb_translation {
+	uint32_t our_generation, their_generation;
+	uint32_t lkey, rkey;
+	uint64_t ours;                   /* where the known part of the local region begins, in requests and in this process */
+	uint64_t theirs;                 /* where that of the remote region begins in requests, */
+	uint8_t *there;                  /* and in this process */
+	uint32_t our_bytes, their_bytes; /* 0: none is known */
+	uint8_t streak;                  /* requests in a row with these keys that found nothing here, modulo 256 */
+	bool is_made;
 };
 
 /* What a message looks at comes first, in two cache lines: with many QPs each line that is not in a near cache costs as much as the rest. */
@@ -63,10 +66,10 @@ struct vb_local_qp {
 		_Atomic(uint32_t) bound_epoch;
 		uint16_t slot_bytes;
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
-		_Atomic(uint8_t) looks, patience;   /* for acks since the last slot, and how many of them leave the peer's ack alone */
+		_Atomic(uint8_t) ack_polls, ack_interval; /* polls since the last slot; one in how many reads the peer's ack (local/doorbell.h) */
 		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
-		uint8_t alike;                      /* express WRITEs and READs in a row by the same keys that took no shortcut, modulo 256 */
 		bool bound;
+		bool has_stored;                    /* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
 		bool waiting;                       /* give_up runs: the peer's QP does not respond */
 	} req;
 
@@ -79,18 +82,17 @@ struct vb_local_qp {
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		bool have_rwqe;
-		bool is_permitted;                  /* there is a permit to receive */
 		bool away;                          /* the request is for a queue of another process, and so is the receive (away.c) */
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;
-		atomic_bool owes_bell;              /* for an ack (local/later.h) */
+		atomic_bool is_bell_delayed;        /* an ack's (local/doorbell.h) */
 	} resp;
 
 	/* Here begins what not every message needs. */
-	struct vb_permit to_send, to_receive;
+	struct vb_translation to_write, to_read, to_send, to_receive;
 	struct vb_taken_slot cur;
-	atomic_uint hits;                           /* news that polls have found, towards its being watched */
+	atomic_uint hits;                           /* news that polls have found, towards its being polled */
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
 	uint32_t atomics_executed;
@@ -111,14 +113,14 @@ struct vb_local_qp {
 	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
-	struct vb_list owing_node;                  /* in later.c's list */
+	struct vb_list delayed_node;                /* in doorbell.c's list */
 	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
 	struct vb_rwqe rwqe;                        /* the receive that is taken. Last: there is memory for the entries that one can have */
 };
-_Static_assert(offsetof(struct vb_local_qp, to_send) <= 2 * VB_CACHE_LINE, "two cache lines");
+_Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");
 _Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX, "rings are described in 16 bits");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
@@ -143,22 +145,10 @@ void vb_requester_await_acks(struct vb_local_qp *l);
 void vb_requester_take_told(struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
-/* ---- express.c: sq.lock is held ---- */
+/* ---- post.c ---- */
 
-/* struct vb_path_ops.express and .repeat */
-enum vb_express vb_express_post(struct vb_local_qp *l, const struct ibv_send_wr *wr);
-bool vb_express_repeat(struct vb_local_qp *l, const struct ibv_send_wr *wr);
-/* Where this process can write, or read, this range by itself, for the peer grants it; NULL: it takes the long way. In a busy section. */
-void *vb_express_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes);
-
-/* ---- shortcut.c ---- */
-
-/* An express WRITE or READ was carried out, by the way to which there was no shortcut. sq.lock is held. */
-void vb_shortcut_learn(struct vb_local_qp *l, const struct ibv_send_wr *wr);
-/* An express SEND, to which there was no permit. sq.lock is held. */
-void vb_permit_learn_to_send(struct vb_local_qp *l, const struct ibv_send_wr *wr);
-/* A small SEND was received there without a permit. resp_lock is held, in a busy section. */
-void vb_permit_learn_to_receive(struct vb_local_qp *l, const struct ibv_sge *piece);
+/* struct vb_path_ops.try_post */
+enum vb_post_result vb_local_try_post(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length);
 
 /* ---- responder.c: resp_lock is held ---- */
 
@@ -170,8 +160,6 @@ struct vb_verdict {
 };
 
 struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
-/* The same of what small SENDs there are, by permit. False: there may be more to do. */
-bool vb_responder_serve_by_permit(struct vb_local_qp *l);
 /* Is there something to execute, or has it to be tried? Without locks: a hint. */
 bool vb_responder_has_news(const struct vb_local_qp *l);
 /* Fetches the slots that are next, and the receive, into the cache. Without locks. */
@@ -181,7 +169,7 @@ void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 
-/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_watch_ring. */
+/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_doorbell_ring. */
 void vb_fence_users(void);
 
 /* Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a reference or a lock of the QP. */

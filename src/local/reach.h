@@ -37,4 +37,30 @@ static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_
 	return vb_key_is_on_demand(vb_key_table(l->peer->arena), rkey) ? NULL : (void *)(uintptr_t)va;
 }
 
+/*
+ * Where this process can itself write, or read, a range of the peer's memory that the peer grants; NULL: the request takes its way through
+ * the queue. In a busy section.
+ */
+static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
+{
+	uint64_t va;
+	if (vb_unlikely(!vb_peer_responds(l) ||
+			!vb_peer_grants(l, rkey, addr, length, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
+	    vb_unlikely(!writes && !atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed)))
+		return NULL;
+	return vb_peer_memory(l, rkey, va, length, writes);
+}
+
+/*
+ * A READ by this side's own loads comes behind the WRITEs before it. Where these were its stores, others may not see them yet while it
+ * loads: that takes a full fence, which READs that follow each other do not need. sq.lock is held.
+ */
+static inline void vb_order_read(struct vb_local_qp *l)
+{
+	if (vb_likely(!l->req.has_stored))
+		return;
+	atomic_thread_fence(memory_order_seq_cst);
+	l->req.has_stored = false;
+}
+
 #endif

@@ -17,13 +17,11 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
+#include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/reach.h"
 #include "local/slots.h"
-#include "local/watch.h"
 #include "wire/timers.h"
-
-enum { PATIENCE = 12 };
 
 static const char WHY_HERE[] = "found when the request's turn came";
 
@@ -176,9 +174,9 @@ static enum here move(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned access
 	if (!sqe->length)
 		return HERE_NOT;
 	if (access == IBV_ACCESS_REMOTE_READ)
-		vb_sq_order_read(&l->qp->sq);
+		vb_order_read(l);
 	else
-		l->qp->sq.stored = true;
+		l->req.has_stored = true;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
 	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sqe->length, access, &va))
 		h = vb_likely(move_whole(l, sqe, va)) ? HERE_DONE : move_slice(l, sqe, va);
@@ -444,7 +442,7 @@ static void go_on(struct vb_local_qp *l, bool published)
 	if (stage(l))
 		vb_peer_ring(l->peer, l->their_qpn);
 	else if (published)
-		vb_watch_ring(l);
+		vb_doorbell_ring(l);
 	struct vb_sqe *oldest = vb_sq_at(sq, sq->head);
 	if (vb_unlikely(sq->head != sq->sent && oldest->status != VB_SQE_PENDING))
 		vb_qp_fail(l->qp, oldest->status, "its payload cannot be read");
@@ -624,12 +622,6 @@ static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 	return is_possible(l, *done);
 }
 
-static void set_patience(struct vb_local_qp *l, unsigned looks)
-{
-	if (atomic_load_explicit(&l->req.patience, memory_order_relaxed) != looks)
-		atomic_store_explicit(&l->req.patience, looks, memory_order_relaxed);
-}
-
 static void complete_until(struct vb_local_qp *l, uint32_t done)
 {
 	struct vb_sq *sq = &l->qp->sq;
@@ -664,7 +656,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
 	if (done != acked(l) && !vb_responder_is_called(l)) /* else the slot that has come would have told as much */
-		set_patience(l, atomic_load_explicit(&l->req.patience, memory_order_relaxed) / 2);
+		vb_ack_came_by_itself(l);
 	complete_until(l, done);
 	if (sq->head == sq->sent)
 		return true;
@@ -683,7 +675,7 @@ __attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
-		set_patience(l, PATIENCE);
+		vb_ack_came_piggybacked(l);
 	complete_until(l, done);
 	/* What the ack says by then. */
 	atomic_store_explicit(&l->req.seen_ack, vb_shm_ack(acked(l), l->epoch, 0), memory_order_relaxed);

@@ -18,11 +18,11 @@
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
-#include "local/later.h"
-#include "local/permit.h"
+#include "local/doorbell.h"
 #include "local/reach.h"
 #include "local/serve.h"
 #include "local/slots.h"
+#include "local/translation.h"
 #include "wire/timers.h"
 
 /* The requester's fault, or time: this QP goes on. */
@@ -505,7 +505,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	atomic_thread_fence(memory_order_seq_cst); /* others see what the requests before it have stored: as vb_sq_order_read */
+	atomic_thread_fence(memory_order_seq_cst); /* others see what the requests before it have stored: as vb_order_read */
 	ranges_of_target(&from, r, va, n);
 	step = vb_serve_push(l, &from, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
@@ -656,7 +656,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	vb_show_served(l, f->nak);
 	l->resp.receive_status = f->receive || !f->refusal ? f->receive : f->refusal->receive;
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
-	l->resp.is_permitted = false;
+	l->to_receive.is_made = false;
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->refusal != NULL;
 	v->event = f->refusal && !told ? f->refusal->event : -1;
@@ -682,15 +682,16 @@ static inline bool complete_told(struct vb_local_qp *l)
 }
 
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
-static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool is_permitted)
+static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool holds)
 {
 	if (vb_unlikely(r->nsge != 1 || length > r->sge->length))
 		return NULL;
-	if (is_permitted && vb_likely(vb_permit_covers(&l->to_receive, r->sge)))
-		return (void *)(uintptr_t)r->sge->addr;
-	void *piece = vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
+	void *piece = holds ? vb_translation_of_piece(&l->to_receive, r->sge) : NULL;
+	if (vb_likely(piece != NULL))
+		return piece;
+	piece = vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
 	if (piece)
-		vb_permit_learn_to_receive(l, r->sge);
+		vb_translation_learn_receive(l, r->sge);
 	return piece;
 }
 
@@ -703,9 +704,9 @@ static bool is_plain(const struct vb_local_qp *l)
 
 /*
  * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is not that, and has left no trace;
- * it goes the long way.
+ * it goes the long way. holds: the translation of receives does.
  */
-static inline bool serve_small_send(struct vb_local_qp *l, bool is_permitted)
+static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
@@ -713,13 +714,13 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool is_permitted)
 	unsigned flags = vb_shm_head_flags(head);
 	const struct vb_receive *r = vb_receive_peek(l->qp);
 	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) || !r ||
-	    !(is_permitted || is_plain(l)))
+	    !(holds || is_plain(l)))
 		return false;
 	const volatile struct vb_shm_slot *v = s; /* each field is loaded once, and not while the slot may be written */
 	uint32_t length = v->length;
 	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
 		return false;
-	void *to = piece_for(l, r, length, is_permitted);
+	void *to = piece_for(l, r, length, holds);
 	note_told(l, flags, v->taken);
 	if (vb_unlikely(!to || !complete_told(l)))
 		return false;
@@ -753,34 +754,15 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 }
 
 /* *bytes: those that it has moved are added. */
-static enum step serve_one(struct vb_local_qp *l, struct failure *f, uint64_t *bytes)
+static inline enum step serve_one(struct vb_local_qp *l, bool holds, struct failure *f, uint64_t *bytes)
 {
-	if (vb_unlikely(!vb_serve_may(l)))
+	if (vb_unlikely(!holds && !vb_serve_may(l)))
 		return STEP_IDLE;
-	if (!atomic_load_explicit(&l->resp.active, memory_order_relaxed) && serve_small_send(l, false))
+	if (vb_likely(!atomic_load_explicit(&l->resp.active, memory_order_relaxed)) && vb_likely(serve_small_send(l, holds)))
 		return STEP_DONE;
 	enum step step = serve_any(l, f);
 	*bytes += l->cur.length;
 	return step;
-}
-
-__attribute__((flatten)) bool vb_responder_serve_by_permit(struct vb_local_qp *l)
-{
-	bool is_more = true;
-	unsigned served = 0;
-	if (vb_unlikely(!l->resp.is_permitted || atomic_load_explicit(&l->resp.active, memory_order_relaxed)))
-		return false;
-	vb_busy_word_begin_lightly(&l->mine->busy[VB_STREAM_RESPONSE]);
-	if (vb_unlikely(!vb_permit_holds(l, &l->to_receive))) /* what ends from here on ends behind the section */
-		l->resp.is_permitted = false;
-	while (l->resp.is_permitted && is_more && served < VB_SERVE_BATCH && serve_small_send(l, true)) {
-		served++;
-		is_more = vb_slot_has_come(l);
-	}
-	vb_busy_word_end(&l->mine->busy[VB_STREAM_RESPONSE]);
-	if (vb_likely(served))
-		vb_later_ring(l);
-	return !is_more;
 }
 
 /* Executes what there is, up to a bound, in one busy section: STEP_MORE beyond. *served: slots. */
@@ -789,7 +771,8 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	for (*served = 0; (step = serve_one(l, f, &bytes)) == STEP_DONE;) {
+	bool holds = vb_translation_holds(l, &l->to_receive); /* what ends from here on ends behind the section */
+	for (*served = 0; (step = serve_one(l, holds, f, &bytes)) == STEP_DONE;) {
 		++*served;
 		if (!vb_slot_has_come(l))
 			break;
@@ -829,7 +812,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (vb_unlikely(step == STEP_FAIL))
 		vb_peer_ring(l->peer, l->their_qpn);
 	else if (n)
-		vb_later_ring(l);
+		vb_doorbell_ring_for_ack(l);
 	atomic_store_explicit(&l->resp.waits, step == STEP_WAIT, memory_order_relaxed);
 	v.more = step == STEP_MORE;
 	return v;

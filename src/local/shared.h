@@ -61,7 +61,7 @@ struct vb_shm_qp {
 	_Atomic(uint32_t) slot_bytes;
 	_Atomic(uint16_t) rd_atomic;     /* max_dest_rd_atomic */
 	_Atomic(uint8_t) rnr_retry;
-	_Atomic(uint8_t) watched;        /* its owner looks at it by itself: slots and acks for it need no bell (local/watch.h) */
+	_Atomic(uint8_t) polled;         /* its owner looks at it by itself: slots and acks for it need no bell (local/doorbell.h) */
 	/* As responder. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
 	_Atomic(uint64_t) last_ack;      /* what it was when the session before this one ended: its requester may not have seen it yet */

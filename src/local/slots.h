@@ -3,7 +3,7 @@
 #ifndef VB_LOCAL_SLOTS_H
 #define VB_LOCAL_SLOTS_H
 
-#include "local/qp.h"
+#include "local/doorbell.h"
 
 /* Of this side's ring. */
 static inline struct vb_shm_slot *vb_slot_ours(const struct vb_local_qp *l, uint32_t position)
@@ -46,7 +46,7 @@ static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot,
 {
 	l->req.published++;
 	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
-	atomic_store_explicit(&l->req.looks, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->req.ack_polls, 0, memory_order_relaxed);
 	if (is_awaited)
 		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
 	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge), memory_order_release);
@@ -76,25 +76,11 @@ static inline bool vb_requester_is_told(const struct vb_local_qp *l)
 	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 && vb_requester_awaits(l);
 }
 
-/*
- * While answers bring the acks, the ack itself is left alone for a while: reading it takes its line from the responder, who would have
- * to wait for it at his next ack, in the middle of answering.
- */
-static inline bool vb_requester_is_patient(struct vb_local_qp *l)
-{
-	unsigned patience = atomic_load_explicit(&l->req.patience, memory_order_relaxed);
-	unsigned looks = atomic_load_explicit(&l->req.looks, memory_order_relaxed);
-	if (looks >= patience)
-		return false;
-	atomic_store_explicit(&l->req.looks, looks + 1, memory_order_relaxed);
-	return true;
-}
-
 /* In its ack? */
 static inline bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);
-	return t && vb_requester_awaits(l) && !vb_requester_is_patient(l) &&
+	return t && vb_requester_awaits(l) && !vb_ack_skips_poll(l) &&
 	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
 }
 

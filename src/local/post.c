@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A post that needs no queue: a request is carried out, or its slot is filled, straight from the work request. Each step makes the checks
+ * that the queue's way makes (requester.c), or finds in a cached translation that they were made. What is not plainly so goes through
+ * the queue, which refuses or waits as it must.
+ */
+#include "adapter/show.h"
+#include "host/touch.h"
+#include "local/cut.h"
+#include "local/doorbell.h"
+#include "local/reach.h"
+#include "local/slots.h"
+#include "local/translation.h"
+
+/* Is it the kind of connection that try_post is for, and in its usual state? */
+static bool is_usual(const struct vb_local_qp *l)
+{
+	return l->qp->type == IBV_QPT_RC && !vb_qp_is_shown(l->qp) && vb_theirs_of(l) && l->req.bound && !l->req.waiting &&
+	       l->peer->copy != VB_COPY_LINK;
+}
+
+/* A request that is being carried out. */
+struct attempt {
+	struct vb_local_qp *l;
+	const struct ibv_send_wr *wr;
+	const struct vb_translation *t; /* one that holds, or NULL */
+	bool missed;                    /* something was not found in it */
+};
+
+static __attribute__((noinline)) void *find_by_key(const struct vb_local_qp *l, const struct ibv_sge *piece, unsigned access)
+{
+	return vb_key_find(piece, access, l->qp->pd->number);
+}
+
+/* Where a piece of this process's memory is; NULL: it is not simply there. */
+static inline void *find_piece(struct attempt *a, const struct ibv_sge *piece, unsigned access)
+{
+	if (a->wr->send_flags & IBV_SEND_INLINE)
+		return (void *)(uintptr_t)piece->addr;
+	void *known = vb_likely(a->t != NULL) ? vb_translation_of_piece(a->t, piece) : NULL;
+	if (vb_likely(known != NULL))
+		return known;
+	a->missed = true;
+	return find_by_key(a->l, piece, access);
+}
+
+/* Are all pieces but the first allowed? Nothing is written before that is known. */
+static inline bool may_read_the_rest(struct attempt *a)
+{
+	for (int i = 1; vb_unlikely(i < a->wr->num_sge); i++)
+		if (a->wr->sg_list[i].length && !find_piece(a, &a->wr->sg_list[i], 0))
+			return false;
+	return true;
+}
+
+/* Between the pieces, in order, and `there`: a message's last bytes become visible last. False: it takes the queue's way. */
+static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
+{
+	if (vb_unlikely(writes && !may_read_the_rest(a)))
+		return false;
+	for (int i = 0; i < a->wr->num_sge; i++) {
+		const struct ibv_sge *piece = &a->wr->sg_list[i];
+		if (vb_unlikely(!piece->length))
+			continue;
+		void *at = find_piece(a, piece, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		if (vb_unlikely(!at) || vb_unlikely(writes ? vb_touch_copy(there, at, piece->length) : vb_touch_copy(at, there, piece->length)))
+			return false;
+		there += piece->length;
+	}
+	return true;
+}
+
+static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr, uint32_t length)
+{
+	struct attempt a = { l, wr, vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL };
+	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))) || vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
+		return VB_POST_NOT;
+	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
+	if (vb_unlikely(!copy_pieces(&a, slot->data, true)))
+		return VB_POST_NOT;
+	slot->length = length;
+	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
+	vb_doorbell_ring(l);
+	if (vb_unlikely(!a.t || a.missed))
+		vb_translation_learn_send(l, wr);
+	return VB_POST_SENT;
+}
+
+static __attribute__((noinline)) uint8_t *reach_target(const struct attempt *a, uint32_t length, bool writes)
+{
+	if (!a->t && !is_usual(a->l))
+		return NULL;
+	return vb_peer_reach(a->l, a->wr->wr.rdma.rkey, a->wr->wr.rdma.remote_addr, length, writes);
+}
+
+static inline uint8_t *find_target(struct attempt *a, uint32_t length, bool writes)
+{
+	uint32_t rkey = a->wr->wr.rdma.rkey;
+	uint64_t addr = a->wr->wr.rdma.remote_addr;
+	uint8_t *known = vb_likely(a->t != NULL) ? vb_translation_of_target(a->t, rkey, addr, length) : NULL;
+	if (vb_likely(known != NULL))
+		return known;
+	a->missed = true;
+	return reach_target(a, length, writes);
+}
+
+/* In a busy section. */
+static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, uint32_t length, bool writes)
+{
+	struct attempt a = { l, wr, vb_translation_holds(l, t) ? t : NULL };
+	uint8_t *there = find_target(&a, length, writes);
+	if (vb_unlikely(!there) || vb_unlikely(!copy_pieces(&a, there, writes)))
+		return false;
+	if (vb_unlikely(a.missed))
+		vb_translation_learn_move(l, t, wr, writes);
+	return true;
+}
+
+static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, uint32_t length, bool writes)
+{
+	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->is_made && !is_usual(l)))
+		return VB_POST_NOT;
+	if (writes)
+		l->req.has_stored = true;
+	else
+		vb_order_read(l);
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	bool done = move(l, t, wr, length, writes);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	return vb_likely(done) && vb_likely(!vb_is_cut_by(l->peer)) ? VB_POST_DONE : VB_POST_NOT;
+}
+
+/* A peer that waits for a WRITE has the line that it goes to, so that is asked for before everything else. A guess: it is not looked at. */
+static inline void fetch_target(const struct vb_translation *t, const struct ibv_send_wr *wr)
+{
+	vb_fetch_to_write((const void *)((uintptr_t)t->there + (wr->wr.rdma.remote_addr - t->theirs)));
+}
+
+__attribute__((flatten)) enum vb_post_result vb_local_try_post(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
+{
+	struct vb_local_qp *l = vb_local_of(qp);
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		return try_send(l, wr, length);
+	case IBV_WR_RDMA_WRITE:
+		fetch_target(&l->to_write, wr);
+		return try_move(l, &l->to_write, wr, length, true);
+	case IBV_WR_RDMA_READ:
+		return try_move(l, &l->to_read, wr, length, false);
+	default:
+		return VB_POST_NOT;
+	}
+}
