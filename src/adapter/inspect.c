@@ -207,16 +207,19 @@ static void call(void *arg)
 		heard(&v->watch, EPOLLIN);
 }
 
+static atomic_bool has_called;
+
 void vb_inspect_start(void)
 {
 	const char *name = getenv(VB_CAPTURE_VARIABLE);
-	if (name && *name)
+	if (vb_unlikely(!atomic_load(&has_called)) && !atomic_exchange(&has_called, true) && name && *name)
 		vb_loop_call(call, (void *)(uintptr_t)name);
 }
 
 /* A child's parent was visited. */
 static void forget(void)
 {
+	atomic_store(&has_called, false);
 	for (unsigned i = 0; i < MAX_VISITORS; i++)
 		visitors[i] = (struct visitor){ .watch.fd = -1, .memfd = -1 };
 }

@@ -32,7 +32,7 @@ static inline void vb_record_name(char *to, size_t room, const char *from)
 /* Adds records from *cursor on, which is 0 at first and the source's own. False: that was all. Runs in the progress thread. */
 typedef bool vb_dump_source(struct vb_dump *dump, uint64_t *cursor);
 
-/* Once the host has started: whoever captures from the beginning on is called. */
+/* Once the progress thread runs: whoever captures from the beginning on is called, the first time. */
 void vb_inspect_start(void);
 
 /* Who tells of a kind; once for each. */

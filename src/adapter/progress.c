@@ -522,7 +522,6 @@ static int start_locked(void)
 	vb_touch_prepare();
 	vb_arena_look_for_room();
 	started = true;
-	vb_inspect_start();
 	return 0;
 }
 
@@ -537,5 +536,9 @@ int vb_adapter_open(void)
 int vb_adapter_start(void)
 {
 	int err = vb_adapter_open();
-	return err ? err : vb_host_run();
+	if (!err)
+		err = vb_host_run();
+	if (!err)
+		vb_inspect_start();
+	return err;
 }
