@@ -15,7 +15,7 @@ from experiment import Failed
 LINE = 64
 MESSAGES = 64        # each way, as in lines.c
 LIMIT_S = 600
-# Where things are in an arena: adapter/arena.h. What the lines of a control block are for: local/shared.h.
+# Where things are in an arena: adapter/memory/arena.h. What the lines of a control block are for: local/shared.h.
 KEYS, QPS = 4096, 4096 + (64 << 20)
 HEAP = QPS + 64 * 4096 * 512
 ARENA_BYTES = 16 << 30

@@ -68,7 +68,7 @@ report() { # STATUS NAME
 for layer in base host wire faults proto adapter local roce check verbs rdmacm rsocket preload answers vendors; do
 	[[ -d $layer ]] || continue
 	bad=0
-	for file in "$layer"/*.[ch]; do
+	for file in "$layer"/*.[ch] "$layer"/*/*.[ch]; do
 		[[ -e $file ]] || continue
 		check_direction "$file" || bad=1
 	done
@@ -76,7 +76,7 @@ for layer in base host wire faults proto adapter local roce check verbs rdmacm r
 done
 for layer in wire proto; do
 	bad=0
-	for file in "$layer"/*.[ch]; do
+	for file in "$layer"/*.[ch] "$layer"/*/*.[ch]; do
 		[[ -e $file ]] || continue
 		unset seen
 		declare -A seen=()

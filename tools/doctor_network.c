@@ -18,9 +18,9 @@
 #include "command.h"
 #include "describe.h"
 #include "doctor.h"
-#include "host/holder.h"
+#include "host/udp/holder.h"
 #include "host/host.h"
-#include "host/udp_probe.h"
+#include "host/udp/udp_probe.h"
 
 enum { MAX_HOLDERS = 256, ROCE_PORT = 4791, WANTED_BUFFER = 16 << 20, PACKET_WAIT_MS = 300, GROUPS = 64, DGRAMS = 64 };
 
@@ -85,7 +85,7 @@ static bool packet_arrives(int fd)
 }
 
 /*
- * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn who is where (host/udp_probe.h).
+ * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn who is where (host/udp/udp_probe.h).
  */
 static bool holder_answers(void)
 {

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "adapter/object.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "base/cancel.h"
 
 int vb_channel_init(struct vb_channel *ch)

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 #include "adapter/fault.h"
 #include "adapter/peer.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_list registry = VB_LIST_INIT(registry); /* each holds a reference while its interface is there */
@@ -316,7 +316,7 @@ int vb_context_init(struct vb_context *ctx, struct vb_device *dev)
 	pthread_mutex_lock(&dev->lock);
 	vb_list_add_tail(&dev->contexts, &ctx->node);
 	pthread_mutex_unlock(&dev->lock);
-	vb_roll_add(VB_ROLL_CONTEXTS, &ctx->rolled);
+	vb_registry_add(VB_REGISTRY_CONTEXTS, &ctx->registered);
 	if (vb_faults_on)
 		vb_fault_begin();
 	return 0;
@@ -333,7 +333,7 @@ static void free_events(struct vb_context *ctx)
 void vb_context_fini(struct vb_context *ctx)
 {
 	if (ctx->generation == vb_host_generation()) {
-		vb_roll_remove(&ctx->rolled);
+		vb_registry_remove(&ctx->registered);
 		pthread_mutex_lock(&ctx->device->lock);
 		vb_list_del(&ctx->node);
 		pthread_mutex_unlock(&ctx->device->lock);

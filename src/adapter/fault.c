@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "adapter/device.h"
-#include "adapter/progress.h"
-#include "adapter/queue.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host/memory.h"
+#include "host/memory/memory.h"
 
 bool vb_faults_on, vb_faults_on_wire;
 

@@ -15,12 +15,12 @@
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
-#include "adapter/roll.h"
+#include "adapter/inspection/registry.h"
 #include "base/base.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/host.h"
-#include "host/notifier.h"
+#include "host/loop/notifier.h"
 
 /* Limits that the adapter reports and enforces. */
 enum {
@@ -46,7 +46,7 @@ struct vb_srq;
 struct vb_xrcd;
 struct vb_path_ops;
 struct vb_rss;
-struct vb_tally;
+struct vb_counter;
 struct vb_tags;
 struct vb_tag_receiver;
 struct vb_checked_qp;
@@ -58,7 +58,7 @@ struct vb_pd {
 	struct vb_context *ctx;
 	uint32_t number; /* unique in the process, never 0 */
 	atomic_uint refs;
-	struct vb_rolled rolled;
+	struct vb_registered registered;
 	/* Where the memory of queues comes from; NULL: the heap. take may say VB_USE_DEFAULT. */
 	void *(*take)(struct vb_pd *pd, size_t bytes, size_t alignment);
 	void (*give)(struct vb_pd *pd, void *memory);
@@ -121,7 +121,7 @@ struct vb_channel {
 	struct vb_list events; /* vb_cq.event_node */
 	struct vb_list left;   /* vb_cq.left.node */
 	atomic_uint refs;      /* CQs */
-	atomic_bool is_led;    /* a thread that waits for its events leads (adapter/progress.h) */
+	atomic_bool is_led;    /* a thread that waits for its events leads (adapter/progress/progress.h) */
 };
 
 int vb_channel_init(struct vb_channel *ch);
@@ -151,7 +151,7 @@ struct vb_context {
 	pthread_cond_t async_acked;
 	struct vb_list async_events;
 	struct vb_list node;   /* in the device's list of contexts */
-	struct vb_rolled rolled;
+	struct vb_registered registered;
 };
 
 /* Queues an event. object: the vb_cq, vb_qp or vb_srq (NULL for port and device events, number = port). */
@@ -243,7 +243,7 @@ struct vb_cq {
 		struct vb_timer timer;
 		struct vb_list node;    /* in channel->left, under its lock */
 	} left;
-	struct vb_rolled rolled;
+	struct vb_registered registered;
 	struct vb_checked_cq *checked; /* the checks' (check/check.h); NULL while there are none */
 };
 
@@ -265,7 +265,7 @@ bool vb_cq_take_left(struct vb_cq *cq);
 /* One event for `count` completions that give events, or for fewer after `period_ns`. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
-/* For producers: vb_cq_push (adapter/completion.h). */
+/* For producers: vb_cq_push (adapter/queues/completion.h). */
 /* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
 /* Its being hot alone. */
@@ -309,7 +309,7 @@ struct vb_srq {
 	uint32_t number;
 	struct vb_tags *tags;     /* of one that matches tags (tags.h), with its CQ; else NULL */
 	struct vb_async_source async;
-	struct vb_rolled rolled;
+	struct vb_registered registered;
 };
 
 int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr); /* attr: asked in, granted out */
@@ -416,7 +416,7 @@ struct vb_qp_init_attr {
 
 enum {
 	VB_WATCH_DRAIN = 1, /* raise SQ_DRAINED when nothing is in flight */
-	VB_WATCH_COUNT = 2, /* it counts (tally.h) */
+	VB_WATCH_COUNT = 2, /* it counts (counter.h) */
 };
 
 struct vb_qp {
@@ -432,9 +432,9 @@ struct vb_qp {
 	uint32_t qpn;
 	enum ibv_qp_type type;
 	bool sq_sig_all;
-	atomic_bool is_shown;     /* a capture runs: adapter/show.h */
+	atomic_bool is_shown;     /* a capture runs: adapter/inspection/packet_view.h */
 	uint8_t watched;          /* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
-	bool counts_receives;     /* (tally.h) */
+	bool counts_receives;     /* (counter.h) */
 	struct vb_lock resp_lock; /* whoever executes the peer's requests */
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint refs;         /* threads that use it now, beside those that run it (progress.c) */
@@ -453,12 +453,12 @@ struct vb_qp {
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
 	uint16_t declined;        /* slot of this host that has no link because this QP takes the wire to it; 0: none. Under ctl */
-	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/mail.c) */
+	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/ud_ring.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
-	struct vb_tally *tallies[4]; /* that its completions count in, or NULL (tally.h) */
-	struct vb_away *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
+	struct vb_counter *counters[4]; /* that its completions count in, or NULL (counter.h) */
+	struct vb_xrc_remote *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&

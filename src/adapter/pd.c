@@ -11,7 +11,7 @@ int vb_pd_init(struct vb_pd *pd, struct vb_context *ctx)
 	do
 		pd->number = atomic_fetch_add(&last, 1) + 1;
 	while (!pd->number);
-	vb_roll_add(VB_ROLL_PDS, &pd->rolled);
+	vb_registry_add(VB_REGISTRY_PDS, &pd->registered);
 	return 0;
 }
 
@@ -24,7 +24,7 @@ int vb_pd_fini(struct vb_pd *pd)
 {
 	if (atomic_load(&pd->refs))
 		return -EBUSY;
-	vb_roll_remove(&pd->rolled);
+	vb_registry_remove(&pd->registered);
 	return 0;
 }
 

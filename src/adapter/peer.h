@@ -3,7 +3,7 @@
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
-#include "host/guard.h"
+#include "host/ipc/guard.h"
 #include "host/host.h"
 
 /*
@@ -19,9 +19,9 @@ VB_EXPORT void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), v
  * one. At most VB_INBOX_MAX_IOV pieces. Any thread; makes the link, without waiting for it, at first. -EAGAIN: no room, or no link yet:
  * nothing was sent, try again. -ENOTCONN: it has none with this process, its inbox is the way to it.
  */
-int vb_peer_mail(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 /*
- * There has been no room for long: is it not worth to wait for the process any longer (host/guard.h)? The progress thread asks, which then
+ * There has been no room for long: is it not worth to wait for the process any longer (host/ipc/guard.h)? The progress thread asks, which then
  * has done its own part of making the link.
  */
 bool vb_peer_mail_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
@@ -39,7 +39,7 @@ VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
 VB_EXPORT void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg);
 
 /*
- * The pages of a region, named by its lkey, move to where peers can map them (adapter/segment.h) when a peer has used them for a while,
+ * The pages of a region, named by its lkey, move to where peers can map them (adapter/memory/segment.h) when a peer has used them for a while,
  * and not already when a connection is made: for regions of connections that may be short. Until it is deregistered.
  */
 VB_EXPORT void vb_segment_when_asked(uint32_t key);

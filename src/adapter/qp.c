@@ -6,18 +6,18 @@
 #include <string.h>
 
 #include "adapter/device.h"
-#include "adapter/path.h"
-#include "adapter/progress.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
 #include "adapter/qp_state.h"
-#include "adapter/queue.h"
-#include "adapter/segment.h"
-#include "adapter/tally.h"
-#include "adapter/tags.h"
-#include "adapter/window.h"
-#include "adapter/xrc_away.h"
+#include "adapter/queues/queue.h"
+#include "adapter/memory/segment.h"
+#include "adapter/inspection/counter.h"
+#include "adapter/queues/tags.h"
+#include "adapter/memory/window.h"
+#include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "host/capture.h"
-#include "host/touch.h"
+#include "host/memory/touch.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };
 
@@ -154,7 +154,7 @@ static void disconnect(struct vb_qp *qp)
 	if (qp->xrcd) {
 		vb_lock(&qp->resp_lock);
 		vb_xrc_release(qp);
-		vb_away_forget(qp);
+		vb_xrc_remote_forget(qp);
 		vb_unlock(&qp->resp_lock);
 	} else if (qp->srq) {
 		vb_lock(&qp->srq->rq.lock);
@@ -182,7 +182,7 @@ int vb_qp_fini(struct vb_qp *qp)
 	vb_qpn_drop(qp);
 	disconnect(qp);
 	vb_windows_forget(qp->qpn);
-	vb_qp_detach_tallies(qp);
+	vb_qp_detach_counters(qp);
 	pthread_mutex_unlock(&qp->ctl);
 	vb_segment_settle();
 	vb_async_forget(qp->ctx, &qp->async);

@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 #include "adapter/peer.h"
-#include "adapter/progress.h"
-#include "adapter/queue.h"
-#include "adapter/turn.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
+#include "adapter/progress/prefetch.h"
 
 enum {
 	STRETCH = 512, /* numbers looked at under the lock */
@@ -27,12 +27,12 @@ struct slot {
 	uint16_t order[VB_SLOT_QPS];   /* indexes as they are handed out, */
 	uint16_t place_of[VB_SLOT_QPS]; /* and where each is in there */
 	struct vb_qp *qps[VB_SLOT_QPS];
-	struct vb_turn turns[VB_SLOT_QPS]; /* take memory once they are used */
+	struct vb_prefetch_hint turns[VB_SLOT_QPS]; /* take memory once they are used */
 };
 
 /* Under vb_progress_lock, but for adding slots, which take_lock guards. */
 static struct slot *slots[VB_ARENA_SLOTS];
-static struct vb_turn *_Atomic turns[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
+static struct vb_prefetch_hint *_Atomic turns[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
 static unsigned nslots, used;
 static uint32_t next;
 static unsigned generation;
@@ -167,15 +167,15 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 	return i < nslots ? slots[i]->qps[qpn % VB_SLOT_QPS] : NULL;
 }
 
-struct vb_turn *vb_turn_of(uint32_t qpn)
+struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn)
 {
-	struct vb_turn *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	struct vb_prefetch_hint *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
 	return first ? &first[qpn % VB_SLOT_QPS] : NULL;
 }
 
 uint32_t vb_qpn_place(uint32_t qpn)
 {
-	struct vb_turn *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	struct vb_prefetch_hint *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
 	return first ? vb_container_of(first, struct slot, turns[0])->place_of[qpn % VB_SLOT_QPS] : qpn % VB_SLOT_QPS;
 }
 

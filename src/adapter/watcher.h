@@ -6,7 +6,7 @@
 #ifndef VB_ADAPTER_WATCHER_H
 #define VB_ADAPTER_WATCHER_H
 
-#include "adapter/key.h"
+#include "adapter/memory/key.h"
 #include "adapter/object.h"
 
 /* Why a request failed that was nobody's mistake. */

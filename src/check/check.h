@@ -18,7 +18,7 @@
 #ifndef VB_CHECK_CHECK_H
 #define VB_CHECK_CHECK_H
 
-#include "adapter/key.h"
+#include "adapter/memory/key.h"
 #include "adapter/object.h"
 #include "check/words.h"
 #include "host/trace.h"

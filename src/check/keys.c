@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/progress.h"
-#include "adapter/queue.h"
-#include "adapter/window.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
+#include "adapter/memory/window.h"
 #include "check/check.h"
 
 enum { BUCKETS = 4096, REMEMBERED = 4096, PLACE_BYTES = 160, STORY_BYTES = 768, RIGHTS_BYTES = 128 };

@@ -2,7 +2,7 @@
 /* Two connected queue pairs of one host: what one side has set must fit the other's. The peer's view is what it shares (local/shared.h). */
 #include <string.h>
 
-#include "adapter/path.h"
+#include "adapter/progress/path.h"
 #include "check/check.h"
 #include "local/qp.h"
 

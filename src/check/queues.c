@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "adapter/progress.h"
-#include "adapter/queue.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
 #include "adapter/status.h"
 #include "check/check.h"
 

@@ -2,7 +2,7 @@
 /* Posted receives: whether they can take anything, and whether there are enough. */
 #include <stdio.h>
 
-#include "adapter/queue.h"
+#include "adapter/queues/queue.h"
 #include "check/check.h"
 
 enum { GRH_BYTES = 40, LONG_NS = 1000000000 };

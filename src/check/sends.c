@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/path.h"
-#include "adapter/queue.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/queue.h"
 #include "adapter/status.h"
 #include "adapter/watcher.h"
 #include "check/check.h"

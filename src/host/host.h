@@ -298,11 +298,11 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 /* ---- visits: connections from programs that look into this process (inspect.h) ---- */
 
 /* Who gets them, from processes of this user alone; messages go as over links. The handler owns fd. Set once. */
-void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
+void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 /* The other way round: calls at an abstract socket of a process of this user, and waits for its first message. */
-int vb_visit_call(const char *name, unsigned patience_ms, int *fd);
+int vb_inspection_call(const char *name, unsigned patience_ms, int *fd);
 /* Appends to a memfd that a visitor passed. -EPERM: it is none. Does not block. */
-int vb_visit_write(int memfd, const void *bytes, size_t n);
+int vb_inspection_write(int memfd, const void *bytes, size_t n);
 
 /* ---- shared memory ---- */
 
@@ -334,7 +334,7 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
  * with the shorter of the two lists.
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
-/* -ECANCELED: once *stop is not 0 nothing is written any more (host/guard.h); NULL, for this process's own memory: nothing says so. */
+/* -ECANCELED: once *stop is not 0 nothing is written any more (host/ipc/guard.h); NULL, for this process's own memory: nothing says so. */
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
 		    const _Atomic(uint32_t) *stop, size_t *done);
 /* This process's number, as vb_copy_* take it. */

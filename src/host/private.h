@@ -66,7 +66,7 @@ bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *ds
 /* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 
-struct vb_name vb_name_of_visits(uint32_t slot);
+struct vb_name vb_name_of_inspections(uint32_t slot);
 
 /* A listener for SEQPACKET connections from processes of the same user. */
 struct vb_door {
@@ -99,8 +99,8 @@ int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 
 /* Visits (visit.c); that they cannot be had is no error. */
-void vb_visits_start_locked(uint32_t slot);
-void vb_visits_show_user_locked(void);
-void vb_visits_forget(void);
+void vb_inspections_start_locked(uint32_t slot);
+void vb_inspections_show_user_locked(void);
+void vb_inspections_forget(void);
 
 #endif

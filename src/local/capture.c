@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "adapter/ranges.h"
+#include "adapter/memory/ranges.h"
 
 enum { PSN_MASK = 0xffffff };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Local traffic for a capture (adapter/show.h). There are no PSNs in shared memory, so each half counts those that its messages would
+ * Local traffic for a capture (adapter/inspection/packet_view.h). There are no PSNs in shared memory, so each half counts those that its messages would
  * take while it is captured: the requester from its sq_psn on, and, since it executes much that the responder never sees, it tells the
  * responder the PSN of the first message of each run through the ring (vb_shm_qp.shown). What was under way when the capture began
  * has no number, and its answer is not shown.
@@ -10,7 +10,7 @@
 #ifndef VB_LOCAL_CAPTURE_H
 #define VB_LOCAL_CAPTURE_H
 
-#include "adapter/show.h"
+#include "adapter/inspection/packet_view.h"
 #include "local/qp.h"
 
 /* sq.lock is held. */

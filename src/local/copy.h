@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Moving bytes between gather/scatter lists of two processes (adapter/ranges.h). Lists are translated through the key table of the
+ * Moving bytes between gather/scatter lists of two processes (adapter/memory/ranges.h). Lists are translated through the key table of the
  * process that owns them, which is the access check; all of it happens inside a busy section.
  */
 #ifndef VB_LOCAL_COPY_H
 #define VB_LOCAL_COPY_H
 
-#include "adapter/ranges.h"
+#include "adapter/memory/ranges.h"
 #include "local/qp.h"
 
 /*

@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "base/log.h"
-#include "host/guard.h"
+#include "host/ipc/guard.h"
 
 enum {
 	SPINS = 64,

@@ -10,9 +10,9 @@
  * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that for both sides the other one has died. Nothing that the
  * peer does in the open section counts from there on, or does harm:
  *
- *	it copies in or out of a mapping       what it was given is private memory again here (adapter/segment.h): it stores into pages that
+ *	it copies in or out of a mapping       what it was given is private memory again here (adapter/memory/segment.h): it stores into pages that
  *	                                       nobody uses. Behind its section it sees the flag, and reports no success
- *	it was about to write by process_vm    it sees the flag when it runs again, and does not (host/guard.h)
+ *	it was about to write by process_vm    it sees the flag when it runs again, and does not (host/ipc/guard.h)
  *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything
  *
  * All links to that process are cut: the two ends of a connection may go by different ones.

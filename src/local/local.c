@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The local path: how the adapter sees connections between processes of one host (adapter/path.h). */
+/* The local path: how the adapter sees connections between processes of one host (adapter/progress/path.h). */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/device.h"
-#include "adapter/path.h"
-#include "adapter/inspect.h"
-#include "adapter/turn.h"
-#include "adapter/xrc_away.h"
+#include "adapter/progress/path.h"
+#include "adapter/inspection/inspect.h"
+#include "adapter/progress/prefetch.h"
+#include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -169,7 +169,7 @@ static int attach(struct vb_qp *qp)
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
-	l->again = (struct vb_timer){ .fire = vb_away_look_again, .arg = l };
+	l->again = (struct vb_timer){ .fire = vb_xrc_remote_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
 	vb_list_init(&l->delayed_node);
@@ -301,7 +301,7 @@ static void end_receive(struct vb_local_qp *l)
 		return;
 	l->resp.have_rwqe = false;
 	if (l->resp.away)
-		vb_away_end(l->qp, status);
+		vb_xrc_remote_end(l->qp, status);
 	else
 		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
 }
@@ -459,7 +459,7 @@ static void note(_Atomic(const void *) *place, const void *at)
 		atomic_store_explicit(place, at, memory_order_relaxed);
 }
 
-static void foresee(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_turn *turn)
+static void foresee(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *turn)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	bool sends = opcode == IBV_WR_SEND;
@@ -556,14 +556,14 @@ static struct vb_path_ops local_path = {
 	.detach = detach,
 	.send = path_send,
 	.try_post = vb_local_try_post,
-	.foresee = foresee,
+	.hint_prefetch = foresee,
 	.receive = receive,
 	.run = run,
 	.fetch = fetch,
 	.claim_news = claim_news,
 	.take_news = take_news,
 	.poll = look,
-	.take = vb_mail_take,
+	.take = vb_ud_ring_take,
 	.sleep = vb_doorbell_poll_end,
 	.settle = vb_doorbell_ring_delayed,
 	.is_pending = vb_peers_are_ringing,

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/path.h"
-#include "adapter/queue.h"
-#include "adapter/segment.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/queue.h"
+#include "adapter/memory/segment.h"
 #include "base/log.h"
 #include "local/qp.h"
 

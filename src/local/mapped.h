@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The peer's segments (adapter/segment.h) that this process has mapped, and what it takes to get them. Over the link go:
+ * The peer's segments (adapter/memory/segment.h) that this process has mapped, and what it takes to get them. Over the link go:
  *
  *	ASK   key             move the region's pages into a segment; or, if its entry names one, give it
  *	GIVE  serial, memfd   as an answer, and unasked to peers that were just connected to
@@ -18,7 +18,7 @@
 #ifndef VB_LOCAL_MAPPED_H
 #define VB_LOCAL_MAPPED_H
 
-#include "adapter/ranges.h"
+#include "adapter/memory/ranges.h"
 #include "local/peer.h"
 
 enum { VB_MAPPINGS = 256, VB_USES = 64 };

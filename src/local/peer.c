@@ -7,10 +7,10 @@
 #include <sys/epoll.h>
 
 #include "adapter/peer.h"
-#include "adapter/queue.h"
-#include "adapter/turn.h"
+#include "adapter/queues/queue.h"
+#include "adapter/progress/prefetch.h"
 #include "base/log.h"
-#include "host/guard.h"
+#include "host/ipc/guard.h"
 #include "host/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"
@@ -104,7 +104,7 @@ void vb_peer_put(struct vb_peer *p)
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
 	vb_mapped_close(p);
-	vb_mail_close(p);
+	vb_ud_ring_close(p);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, p->arena_bytes);
 	if (p->fd >= 0) {
@@ -350,7 +350,7 @@ static void die(struct vb_peer *p)
 		vb_local_settle(qp);
 		vb_qp_unref(qp);
 	}
-	vb_mail_end(p, was_up);
+	vb_ud_ring_end(p, was_up);
 	announce(p);
 	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
@@ -710,7 +710,7 @@ static void wake_process_locked(uint64_t nonce)
 		if (listened[i]->nonce != nonce)
 			continue;
 		wake_all_locked(listened[i]);
-		vb_mail_look_locked(listened[i]);
+		vb_ud_ring_look_locked(listened[i]);
 	}
 }
 
@@ -722,7 +722,7 @@ static void fetch_called(const struct vb_peer *p)
 		struct vb_qp *qp = (uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
 		if (!qp)
 			return;
-		vb_turn_fetch_qp(qp);
+		vb_prefetch_qp(qp);
 		vb_fetch_to_write(&qp->resp_lock);
 		vb_fetch_to_write(&qp->rq);
 	}
@@ -770,7 +770,7 @@ bool vb_peers_are_ringing(void)
 	bool ringing = false;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; i < atomic_load(&nlistened) && !ringing; i++)
-		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard || vb_mail_is_waiting_locked(listened[i]);
+		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard || vb_ud_ring_is_waiting_locked(listened[i]);
 	vb_unlock(&vb_progress_lock);
 	return ringing;
 }

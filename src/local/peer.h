@@ -31,8 +31,8 @@
 #ifndef VB_LOCAL_PEER_H
 #define VB_LOCAL_PEER_H
 
-#include "local/mail.h"
-#include "adapter/progress.h"
+#include "local/ud_ring.h"
+#include "adapter/progress/progress.h"
 
 enum { VB_PEER_PATIENCE_NS = 800000000 };
 
@@ -61,7 +61,7 @@ struct vb_peer {
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool hello_seen;
 	atomic_bool is_cut;              /* by this side */
-	struct vb_mail mail;
+	struct vb_ud_ring ud_ring;
 	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
 	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
 	struct vb_watch watch;

@@ -4,8 +4,8 @@
  * that the queue's way makes (requester.c), or finds in a cached translation that they were made. What is not plainly so goes through
  * the queue, which refuses or waits as it must.
  */
-#include "adapter/show.h"
-#include "host/touch.h"
+#include "adapter/inspection/packet_view.h"
+#include "host/memory/touch.h"
 #include "local/cut.h"
 #include "local/doorbell.h"
 #include "local/reach.h"

@@ -7,12 +7,12 @@
 #ifndef VB_LOCAL_QP_H
 #define VB_LOCAL_QP_H
 
-#include "adapter/busy.h"
-#include "adapter/key.h"
-#include "adapter/path.h"
-#include "adapter/queue.h"
-#include "adapter/xrc_share.h"
-#include "host/fence.h"
+#include "adapter/memory/busy.h"
+#include "adapter/memory/key.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/queue.h"
+#include "adapter/xrc/xrc_server.h"
+#include "host/memory/fence.h"
 #include "local/peer.h"
 
 enum {
@@ -165,7 +165,7 @@ bool vb_responder_has_news(const struct vb_local_qp *l);
 /* Fetches the slots that are next, and the receive, into the cache. Without locks. */
 void vb_responder_fetch(const struct vb_local_qp *l);
 void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
-void vb_away_look_again(struct vb_timer *timer, uint64_t now_ns);
+void vb_xrc_remote_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 

@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapter/completion.h"
-#include "adapter/execute.h"
+#include "adapter/queues/completion.h"
+#include "adapter/queues/execute.h"
 #include "adapter/status.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "host/touch.h"
+#include "host/memory/touch.h"
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"

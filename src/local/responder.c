@@ -7,14 +7,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapter/completion.h"
-#include "adapter/flush.h"
-#include "adapter/tags.h"
+#include "adapter/queues/completion.h"
+#include "adapter/memory/flush.h"
+#include "adapter/queues/tags.h"
 #include "adapter/watcher.h"
-#include "adapter/window.h"
-#include "adapter/xrc_away.h"
+#include "adapter/memory/window.h"
+#include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
-#include "host/touch.h"
+#include "host/memory/touch.h"
 #include "local/capture.h"
 #include "local/copy.h"
 #include "local/cut.h"
@@ -623,7 +623,7 @@ static void finish(struct vb_local_qp *l)
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	acknowledge(l);
 	if (l->resp.have_rwqe && vb_unlikely(l->resp.away))
-		vb_away_finish(l);
+		vb_xrc_remote_finish(l);
 	else if (l->resp.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
@@ -787,7 +787,7 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 
 static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
-	enum step step = vb_away_serve(l, f);
+	enum step step = vb_xrc_remote_serve(l, f);
 	if (vb_is_cut_by(l->peer))
 		return STEP_IDLE;
 	if (step != STEP_DONE)

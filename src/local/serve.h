@@ -3,7 +3,7 @@
 #ifndef VB_LOCAL_SERVE_H
 #define VB_LOCAL_SERVE_H
 
-#include "adapter/ranges.h"
+#include "adapter/memory/ranges.h"
 #include "adapter/refusal.h"
 #include "local/qp.h"
 
@@ -38,9 +38,9 @@ bool vb_serve_takes_receive_first(const struct vb_local_qp *l);
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f);
 enum step vb_serve_have_receive(struct vb_local_qp *l);
 
-/* Goes on with the request that is worked on, which is for a queue of another process (adapter/xrc_away.h). Not in a busy section. */
-enum step vb_away_serve(struct vb_local_qp *l, struct failure *f);
+/* Goes on with the request that is worked on, which is for a queue of another process (adapter/xrc/xrc_remote.h). Not in a busy section. */
+enum step vb_xrc_remote_serve(struct vb_local_qp *l, struct failure *f);
 /* The receive that was taken there is complete. */
-void vb_away_finish(struct vb_local_qp *l);
+void vb_xrc_remote_finish(struct vb_local_qp *l);
 
 #endif

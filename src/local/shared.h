@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two processes of one host share, as it lies in their arenas (adapter/arena.h). Each process writes its own arena only and
+ * What two processes of one host share, as it lies in their arenas (adapter/memory/arena.h). Each process writes its own arena only and
  * reads its peers'. All of it is hostile input to the reader: load once, check, then use.
  *
  * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct vb_shm_slot):
@@ -26,14 +26,14 @@
  * even again after its last access (one word for its requester, one for its responder). The owner revokes (a key, or by leaving its
  * mode) and then waits for odd values to change. Between making busy odd and checking there is a fence, as between revoking and
  * looking at busy, so either the user sees the revocation or the owner sees busy. Where the owner says that its fences are heavy ones
- * (arena->fences), the user's is a light one (host/fence.h).
+ * (arena->fences), the user's is a light one (host/memory/fence.h).
  */
 #ifndef VB_LOCAL_SHARED_H
 #define VB_LOCAL_SHARED_H
 
 #include <infiniband/verbs.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 
 /* mode: epoch << 8 | flags */
 enum {
@@ -146,18 +146,18 @@ enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at al
 struct vb_shm_bells {
 	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */
 	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
-	_Atomic(uint64_t) mail;       /* arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it */
-	_Atomic(uint32_t) mail_taken; /* lines that this side has read of the other's */
+	_Atomic(uint64_t) ud_ring;       /* arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it */
+	_Atomic(uint32_t) ud_ring_taken; /* lines that this side has read of the other's */
 	_Atomic(uint32_t) cut;        /* this side does not wait for the other any more, and has ended the link (local/cut.h) */
 };
 
 /*
- * A ring of datagrams: VB_MAIL_LINES cache lines. A record is a head, addressing and a packet from the BTH on, in lines that follow each
+ * A ring of datagrams: VB_UD_RING_LINES cache lines. A record is a head, addressing and a packet from the BTH on, in lines that follow each
  * other; one that would not fit before the ring's end begins at its start, and a head alone says so. The line behind the last record
- * has a head of 0. Positions count lines, modulo 2^32. head: tag << 32 | bytes of the packet, or VB_MAIL_TURN; tag: position + 1.
+ * has a head of 0. Positions count lines, modulo 2^32. head: tag << 32 | bytes of the packet, or VB_UD_RING_TURN; tag: position + 1.
  */
-enum { VB_MAIL_LINES = 1024, VB_MAIL_BYTES = VB_MAIL_LINES * VB_CACHE_LINE };
-#define VB_MAIL_TURN UINT32_MAX
+enum { VB_UD_RING_LINES = 1024, VB_UD_RING_BYTES = VB_UD_RING_LINES * VB_CACHE_LINE };
+#define VB_UD_RING_TURN UINT32_MAX
 
 struct vb_shm_datagram {
 	_Atomic(uint64_t) head; /* written last */
@@ -169,7 +169,7 @@ struct vb_shm_datagram {
 };
 _Static_assert(offsetof(struct vb_shm_datagram, packet) == 48, "layout");
 
-static inline uint64_t vb_mail_head(uint32_t position, uint32_t bytes) { return (uint64_t)(position + 1) << 32 | bytes; }
+static inline uint64_t vb_ud_ring_head(uint32_t position, uint32_t bytes) { return (uint64_t)(position + 1) << 32 | bytes; }
 
 /* The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and leader. */
 #define VB_LINK_MAGIC 0x316b6e694c425656ull

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "local/translation.h"
 
-#include "adapter/show.h"
-#include "host/touch.h"
+#include "adapter/inspection/packet_view.h"
+#include "host/memory/touch.h"
 #include "local/reach.h"
 
 /* Making one costs as much as some small requests, and some can have none: it is tried once in so many that come with the same keys. */

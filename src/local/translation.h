@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Cached translations: where a connection's last requests of one kind had their memory, here and at the peer. The next one like them looks
- * at two generation numbers (adapter/arena.h), this process's and the peer's, and not at keys, rights and states.
+ * at two generation numbers (adapter/memory/arena.h), this process's and the peer's, and not at keys, rights and states.
  *
  * A translation holds as long as both generations are what they were before anything else was looked at for it. Whoever ends what allowed
  * an access raises its process's generation, and then waits for the users:

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "proto/request.h"
+#include "proto/rc/request.h"
 
 enum {
 	UDP_PROTOCOL = 17,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The inside of librdmacm: identifiers (rdma_cm_id), event channels, and the agent that joins them to the pure CM
- * machine (proto/cm.h), to this process's inbox and to its bound ports.
+ * machine (proto/cm/cm.h), to this process's inbox and to its bound ports.
  *
  *   program ── public calls ── ids ── agent ── CM machine
  *                    │                  │ └── timer of the progress thread
@@ -36,10 +36,10 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "host/host.h"
-#include "host/notifier.h"
-#include "host/privilege.h"
-#include "host/route.h"
-#include "proto/gsi.h"
+#include "host/loop/notifier.h"
+#include "host/ipc/privilege.h"
+#include "host/net/route.h"
+#include "proto/cm/gsi.h"
 
 /* Fails a public call: explains, sets errno, gives -1. err is positive. */
 #define vb_cma_fail(err, ...) (__extension__({          \
@@ -131,7 +131,7 @@ struct vb_cma_port;
 int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **port);
 int vb_cma_port_listen(struct vb_cma_port *port);
 void vb_cma_port_close(struct vb_cma_port *port);
-/* The port as a service of the network (proto/gsi.h). */
+/* The port as a service of the network (proto/cm/gsi.h). */
 struct vb_cm_service vb_cma_service(enum rdma_port_space ps, const struct vb_cma_addr *addr);
 /* A number in the ephemeral range. */
 uint16_t vb_cma_port_random(void);

@@ -2,7 +2,7 @@
 /* What this process tells of its identifiers to those who look into it. */
 #include <string.h>
 
-#include "adapter/inspect.h"
+#include "adapter/inspection/inspect.h"
 #include "rdmacm/cma.h"
 
 static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r)

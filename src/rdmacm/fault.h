@@ -4,7 +4,7 @@
 #define VB_RDMACM_FAULT_H
 
 #include "adapter/fault.h"
-#include "proto/cm.h"
+#include "proto/cm/cm.h"
 
 struct vb_cma_fate {
 	bool is_lost;

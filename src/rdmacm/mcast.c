@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/udp.h"
+#include "host/udp/udp.h"
 #include "rdmacm/cma.h"
 #include "roce/port.h"
 

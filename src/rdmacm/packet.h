@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CM messages as packets between QPs 1 (proto/gsi.h): by inboxes and ports within this host, over the network to others. */
+/* CM messages as packets between QPs 1 (proto/cm/gsi.h): by inboxes and ports within this host, over the network to others. */
 #ifndef VB_RDMACM_PACKET_H
 #define VB_RDMACM_PACKET_H
 

@@ -5,7 +5,7 @@
 
 #include "base/lock.h"
 #include "host/host.h"
-#include "proto/rc_responder.h"
+#include "proto/rc/rc_responder.h"
 
 enum { MAX_BUFFERS = 16384 }; /* 64 MiB, if a network is that bad */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/deliver.h"
 
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "roce/fault.h"
 #include "roce/mcast.h"
 #include "roce/service.h"

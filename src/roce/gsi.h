@@ -2,7 +2,7 @@
 /*
  * QP 1, the general services interface: CM messages between hosts. A process that gets one from the network need not be the one that
  * it is for: requests (REQ, SIDR_REQ) go to the port that is bound for their service, all others to the slot that is in the
- * communication id they are addressed to (proto/gsi.h). The network's addressing stays with them: who takes a message from an inbox
+ * communication id they are addressed to (proto/cm/gsi.h). The network's addressing stays with them: who takes a message from an inbox
  * tells by its source address whether the sender is of this host.
  *
  * What nobody here is there for is answered as a listening host would, also by a process that knows nothing of rdma_cm. A message
@@ -12,7 +12,7 @@
 #ifndef VB_ROCE_GSI_H
 #define VB_ROCE_GSI_H
 
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 #include "roce/port.h"
 
 /*

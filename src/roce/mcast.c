@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "adapter/device.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "base/log.h"
 #include "roce/service.h"
 

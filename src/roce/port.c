@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/path.h"
-#include "adapter/progress.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
 #include "base/lock.h"
 #include "host/capture.h"
 #include "roce/deliver.h"
 #include "roce/fault.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
-#include "roce/later.h"
+#include "roce/delayed_ack.h"
 #include "wire/cm_msg.h"
 #include "wire/packet.h"
 
@@ -372,7 +372,7 @@ static bool pump(void)
 {
 	if (!atomic_load_explicit(&users, memory_order_relaxed))
 		return false;
-	vb_later_send();
+	vb_delayed_ack_send();
 	return vb_udp_receive() || (vb_loop_is_current() && linger());
 }
 

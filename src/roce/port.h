@@ -7,7 +7,7 @@
 #ifndef VB_ROCE_PORT_H
 #define VB_ROCE_PORT_H
 
-#include "host/udp.h"
+#include "host/udp/udp.h"
 #include "wire/icrc.h"
 
 enum {

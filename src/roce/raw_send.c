@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 #include "adapter/device.h"
-#include "adapter/progress.h"
-#include "adapter/ranges.h"
+#include "adapter/progress/progress.h"
+#include "adapter/memory/ranges.h"
 #include "base/log.h"
-#include "host/raw.h"
-#include "adapter/execute.h"
+#include "host/net/raw.h"
+#include "adapter/queues/execute.h"
 #include "roce/raw.h"
 #include "roce/service.h"
 #include "wire/frame.h"

@@ -22,16 +22,16 @@
 #include <string.h>
 
 #include "adapter/fault.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "adapter/refusal.h"
-#include "adapter/show.h"
-#include "adapter/xrc.h"
+#include "adapter/inspection/packet_view.h"
+#include "adapter/xrc/xrc.h"
 #include "base/log.h"
-#include "proto/cnp.h"
-#include "proto/rc_responder.h"
+#include "proto/rc/cnp.h"
+#include "proto/rc/rc_responder.h"
 #include "roce/buffers.h"
-#include "adapter/execute.h"
-#include "roce/later.h"
+#include "adapter/queues/execute.h"
+#include "roce/delayed_ack.h"
 #include "roce/service.h"
 #include "wire/syndrome.h"
 #include "wire/timers.h"
@@ -158,7 +158,7 @@ static void take_ack_along(struct connection *c, struct vb_burst *burst)
 		vb_burst_begin(burst, c->requests_take, out.header, out.header_bytes, 0);
 		vb_burst_commit(burst);
 		atomic_store_explicit(&c->owes_ack, false, memory_order_relaxed);
-		vb_later_drop(c->qp);
+		vb_delayed_ack_drop(c->qp);
 	}
 	vb_unlock(&c->qp->resp_lock);
 }
@@ -544,7 +544,7 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 static bool may_wait(struct connection *c, uint64_t now)
 {
 	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
-	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_later_put(c->qp, now);
+	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_delayed_ack_put(c->qp, now);
 }
 
 static void answer(struct vb_qp *qp)
@@ -688,7 +688,7 @@ static void stop(struct vb_qp *qp)
 static void unlink_qp(struct vb_qp *qp)
 {
 	vb_timer_cancel(&of(qp)->timer);
-	vb_later_drop(qp);
+	vb_delayed_ack_drop(qp);
 }
 
 /* A program's thread that posts has no reference: it may be sending. Once it has sq.lock again, it has `c` no longer than that. */

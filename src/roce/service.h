@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The transport services over the wire, and what they have in common. Each is a path of the adapter (adapter/path.h) whose QPs get
+ * The transport services over the wire, and what they have in common. Each is a path of the adapter (adapter/progress/path.h) whose QPs get
  * packets from deliver.c. Of a connected QP, the requester engine and what it sends is under sq.lock, the responder engine under
  * resp_lock. Callers of these functions hold a reference and no lock.
  */
 #ifndef VB_ROCE_SERVICE_H
 #define VB_ROCE_SERVICE_H
 
-#include "adapter/path.h"
-#include "adapter/queue.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/queue.h"
 #include "roce/port.h"
 #include "wire/packet.h"
 
@@ -21,7 +21,7 @@ struct vb_roce_service {
 
 extern struct vb_roce_service vb_rc_service, vb_uc_service, vb_ud_service;
 
-/* Sends the acknowledgement that was put off, if it still has to be (roce/later.h). No lock held. */
+/* Sends the acknowledgement that was put off, if it still has to be (roce/delayed_ack.h). No lock held. */
 void vb_rc_acknowledge(struct vb_qp *qp);
 
 /* ---- flow.c: where a connected QP's packets go ---- */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Unreliable connections over the wire. The sender cuts requests into packets and is done with each when its last packet is sent;
- * a long one is sent in slices. The receiver is proto/uc.h's. A send error moves the QP to SQE: its receives go on.
+ * a long one is sent in slices. The receiver is proto/rc/uc.h's. A send error moves the QP to SQE: its receives go on.
  */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "adapter/progress.h"
-#include "adapter/show.h"
+#include "adapter/progress/progress.h"
+#include "adapter/inspection/packet_view.h"
 #include "base/log.h"
 #include "proto/psn.h"
-#include "proto/uc.h"
-#include "adapter/execute.h"
+#include "proto/rc/uc.h"
+#include "adapter/queues/execute.h"
 #include "roce/service.h"
 
 enum { SLICE_PACKETS = 256 };

@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 #include "adapter/device.h"
 #include "adapter/peer.h"
-#include "adapter/progress.h"
-#include "adapter/ranges.h"
+#include "adapter/progress/progress.h"
+#include "adapter/memory/ranges.h"
 #include "host/capture.h"
 #include "base/log.h"
 #include "proto/ud.h"
@@ -122,7 +122,7 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	err = vb_peer_mail(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	err = vb_peer_ud_ring(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (err == -ENOTCONN)
 		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (!err && vb_capture_is_on())

@@ -16,7 +16,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "proto/rs_datagram.h"
+#include "proto/rsocket/rs_datagram.h"
 #include "rdmacm/cma.h"
 #include "rsocket/rs.h"
 

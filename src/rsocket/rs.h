@@ -4,7 +4,7 @@
  *
  *	program ── public calls (stream.c, poll.c, option.c, …) ── struct vb_rs
  *	                                                             ├── rdma_cm id: events drive its state      (connect.c)
- *	                                                             ├── stream protocol, a pure machine          (proto/rs_stream.h)
+ *	                                                             ├── stream protocol, a pure machine          (proto/rsocket/rs_stream.h)
  *	                                                             ├── endpoint: QP, CQ, rings, tables          (endpoint.c)
  *	                                                             └── sleepers: who waits for what happens     (wait.c)
  *
@@ -41,7 +41,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "host/host.h"
-#include "proto/rs_stream.h"
+#include "proto/rsocket/rs_stream.h"
 #include "rsocket/private.h"
 
 /* Fails a public call: explains, sets errno, gives -1. err is positive. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "host/memory.h"
+#include "host/memory/memory.h"
 #include "verbs/verbs.h"
 
 /* ---- DMA handles ---- */

@@ -2,7 +2,7 @@
 /* Open devices, and what a fork does to them. */
 #include <stdlib.h>
 
-#include "host/memory.h"
+#include "host/memory/memory.h"
 #include "verbs/fault.h"
 #include "verbs/verbs.h"
 

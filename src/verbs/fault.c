@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "adapter/fault.h"
-#include "adapter/queue.h"
+#include "adapter/queues/queue.h"
 
 static struct verbs_context below; /* the tables without the wrappers */
 

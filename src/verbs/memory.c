@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/memory.h"
+#include "host/memory/memory.h"
 #include "verbs/verbs.h"
 
 #undef ibv_reg_mr

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/tags.h"
+#include "adapter/queues/tags.h"
 #include "verbs/verbs.h"
 
 #undef ibv_query_port

@@ -2,7 +2,7 @@
 /* Shared receive queues. */
 #include <stdlib.h>
 
-#include "adapter/tags.h"
+#include "adapter/queues/tags.h"
 #include "verbs/fault.h"
 #include "verbs/verbs.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory windows. What binding them means is the adapter's (adapter/window.h). */
+/* Memory windows. What binding them means is the adapter's (adapter/memory/window.h). */
 #include <stdlib.h>
 
 #include "verbs/verbs.h"

@@ -302,7 +302,7 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 	set_inline_data_list(ex, 1, &(struct ibv_data_buf){ .addr = (void *)(uintptr_t)word, .length = WORD });
 }
 
-/* Placement and selectivity are one number further down (proto/request.h). */
+/* Placement and selectivity are one number further down (proto/rc/request.h). */
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type, uint8_t level)
 {
 	if (length > UINT32_MAX)

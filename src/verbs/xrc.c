@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's inode: then whoever opens it with
- * that file shares it, in this process and, by adapter/xrc_share.h, in others of this user.
+ * that file shares it, in this process and, by adapter/xrc/xrc_server.h, in others of this user.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "adapter/xrc_share.h"
+#include "adapter/xrc/xrc_server.h"
 #include "verbs/verbs.h"
 
 struct domain {
@@ -16,7 +16,7 @@ struct domain {
 	const struct vb_device *device;
 	dev_t dev;
 	ino_t ino;
-	struct vb_xrc_share share;
+	struct vb_xrc_server share;
 	unsigned handles;
 };
 
@@ -70,9 +70,9 @@ static int make_locked(struct vb_context *ctx, const struct stat *file, int ofla
 	d->ino = file->st_ino;
 	snprintf(d->share.name, sizeof(d->share.name), "verbatim/xrcd/%llx.%llx/%.24s", (unsigned long long)d->dev, (unsigned long long)d->ino,
 		 ctx->device->name);
-	int err = vb_xrc_share_open(&d->share, ++last, &others);
+	int err = vb_xrc_server_open(&d->share, ++last, &others);
 	if (!err && (err = check_existence(others, oflags)))
-		vb_xrc_share_close(&d->share);
+		vb_xrc_server_close(&d->share);
 	if (err) {
 		free(d);
 		return err;
@@ -98,7 +98,7 @@ static void close_locked(struct domain *domain)
 	if (!domain || --domain->handles)
 		return;
 	vb_list_del(&domain->node);
-	vb_xrc_share_close(&domain->share);
+	vb_xrc_server_close(&domain->share);
 	free(domain);
 }
 

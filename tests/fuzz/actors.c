@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "adapter/arena.h"
+#include "adapter/memory/arena.h"
 
 enum { BACKLOG = 16 };
 

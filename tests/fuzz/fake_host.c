@@ -11,18 +11,18 @@
 #include "base/copy.h"
 #include "base/ticks.h"
 #include "fuzz.h"
-#include "host/guard.h"
+#include "host/ipc/guard.h"
 #include "host/share.h"
-#include "host/fence.h"
+#include "host/memory/fence.h"
 #include "host/capture.h"
-#include "host/memory.h"
-#include "host/notifier.h"
-#include "host/privilege.h"
+#include "host/memory/memory.h"
+#include "host/loop/notifier.h"
+#include "host/ipc/privilege.h"
 #include "host/private.h"
-#include "host/raw.h"
-#include "host/remap.h"
-#include "host/route.h"
-#include "host/touch.h"
+#include "host/net/raw.h"
+#include "host/memory/remap.h"
+#include "host/net/route.h"
+#include "host/memory/touch.h"
 #include "local/shared.h"
 
 enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105, WAITER_FD = 106 };
@@ -170,7 +170,7 @@ void fake_run(void)
 	}
 }
 
-/* ---- slots and inboxes: host/inbox.c itself, over sockets that are none ---- */
+/* ---- slots and inboxes: host/ipc/inbox.c itself, over sockets that are none ---- */
 
 int vb_slot_take(uint32_t *slot) { return -EADDRNOTAVAIL; }
 uint32_t vb_slot_first(void) { return FAKE_OWN_SLOT; }
@@ -182,7 +182,7 @@ bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *ds
 struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
 
-/* The names by which the compiler calls these system calls in host/inbox.c. */
+/* The names by which the compiler calls these system calls in host/ipc/inbox.c. */
 int fake_socket(int domain, int type, int protocol);
 int fake_bind(int fd, const struct sockaddr *addr, socklen_t len);
 int fake_connect(int fd, const struct sockaddr *addr, socklen_t len);
@@ -363,10 +363,10 @@ int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred)
 	return 0;
 }
 
-const struct vb_desk_ops *fake_desk_ops;
+const struct vb_rpc_ops *fake_desk_ops;
 void *fake_desk_owner;
 
-int vb_desk_open(const char *name, const struct vb_desk_ops *ops, void *owner, struct vb_desk **desk)
+int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, struct vb_rpc_server **desk)
 {
 	fake_desk_ops = ops;
 	fake_desk_owner = owner;
@@ -374,14 +374,14 @@ int vb_desk_open(const char *name, const struct vb_desk_ops *ops, void *owner, s
 	return 0;
 }
 
-void vb_desk_close(struct vb_desk *desk) { fake_desk_ops = NULL; }
-bool vb_desk_exists(const char *prefix, const char *except) { return false; }
-int vb_desk_visit(const char *name, int *fd) { return -ECONNREFUSED; }
-ssize_t vb_desk_ask(int fd, const void *request, size_t bytes, void *reply, size_t room) { return -EPIPE; }
+void vb_rpc_close(struct vb_rpc_server *desk) { fake_desk_ops = NULL; }
+bool vb_rpc_exists(const char *prefix, const char *except) { return false; }
+int vb_rpc_connect(const char *name, int *fd) { return -ECONNREFUSED; }
+ssize_t vb_rpc_call(int fd, const void *request, size_t bytes, void *reply, size_t room) { return -EPIPE; }
 
-void vb_visit_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { }
-int vb_visit_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
-int vb_visit_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
+void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { }
+int vb_inspection_call(const char *name, unsigned patience_ms, int *fd) { return -ECONNREFUSED; }
+int vb_inspection_write(int memfd, const void *bytes, size_t n) { return -EPERM; }
 
 bool vb_link_has_news(int fd) { return false; }
 bool vb_link_is_eventfd(int fd) { return fd == EVENT_FD || fd == WAITER_FD; }

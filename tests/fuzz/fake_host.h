@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The host layer (host/host.h, host/udp.h) without a kernel: one thread, a clock that the fuzz target moves, and another process that is
+ * The host layer (host/host.h, host/udp/udp.h) without a kernel: one thread, a clock that the fuzz target moves, and another process that is
  * nothing but the memory and the messages which the target makes up for it. So everything above the host runs as it is, and an
  * input always does the same.
  *
@@ -11,9 +11,9 @@
 #ifndef VB_FAKE_HOST_H
 #define VB_FAKE_HOST_H
 
-#include "adapter/arena.h"
-#include "host/desk.h"
-#include "host/udp.h"
+#include "adapter/memory/arena.h"
+#include "host/ipc/rpc.h"
+#include "host/udp/udp.h"
 
 enum { FAKE_OWN_SLOT = 7, FAKE_PEER_SLOT = 9, FAKE_MEMORY_BYTES = 1 << 16 };
 
@@ -69,7 +69,7 @@ bool fake_link_is_open(void);
 void fake_link_hello(void);
 
 /* The desk that was opened last; NULL: none is open. */
-extern const struct vb_desk_ops *fake_desk_ops;
+extern const struct vb_rpc_ops *fake_desk_ops;
 extern void *fake_desk_owner;
 
 /* A datagram for the inbox, as it comes from the socket. */

@@ -5,7 +5,7 @@
 
 #include "fake_host.h"
 #include "fuzz.h"
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 
 enum { INBOX_MAGIC = 0x76620001, INBOX_HEADER_BYTES = 44 };
 

@@ -13,7 +13,7 @@
 #include <errno.h>
 
 #include "fuzz.h"
-#include "proto/cm.h"
+#include "proto/cm/cm.h"
 
 enum { MAX_CONNS = 12, MAX_STEPS = 300, MAX_TO_REST = 4000, MAX_LINGERING = 5, HEARD = 4, ROUTES = 3 };
 

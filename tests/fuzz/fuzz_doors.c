@@ -21,8 +21,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "adapter/progress.h"
-#include "host/desk.h"
+#include "adapter/progress/progress.h"
+#include "host/ipc/rpc.h"
 #include "local/mapped.h"
 #include "local/shared.h"
 #include "program.h"
@@ -101,14 +101,14 @@ static void *come(void *owner)
 /* Sees and says as many bytes as there are; none for some. */
 static size_t ask(void *guest, const void *request, size_t bytes, void *reply)
 {
-	must(guest == &guests && bytes && bytes <= VB_DESK_MAX_BYTES);
+	must(guest == &guests && bytes && bytes <= VB_RPC_MAX_BYTES);
 	memcpy(reply, request, bytes);
 	return *(const uint8_t *)request % 8 ? bytes : 0;
 }
 
 static void leave(void *guest) { guests--; }
 
-static const struct vb_desk_ops desk_ops = { come, ask, leave };
+static const struct vb_rpc_ops desk_ops = { come, ask, leave };
 
 /* A port's messages, of whomever. */
 static void port_hears(void *arg, const struct vb_inbox_msg *msg)
@@ -199,7 +199,7 @@ static void say_anything(struct connection *c)
 /* Keeps a bell of this process's, and nothing else. A stranger is told nothing. */
 static void listen_to(struct connection *c)
 {
-	static uint8_t heard[VB_DESK_MAX_BYTES];
+	static uint8_t heard[VB_RPC_MAX_BYTES];
 	int fds[VB_LINK_MAX_FDS], n = 0;
 	ssize_t bytes = vb_link_recv(c->fd, heard, sizeof(heard), fds, &n);
 
@@ -221,7 +221,7 @@ static struct vb_name name_of(enum door door)
 	if (door == LINK)
 		return vb_name_of_link(vb_slot_first());
 	if (door == VISIT)
-		return vb_name_of_visits(vb_slot_first());
+		return vb_name_of_inspections(vb_slot_first());
 	memcpy(name.un.sun_path + 1, desk_name, sizeof(desk_name) - 1);
 	name.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(desk_name));
 	return name;
@@ -622,7 +622,7 @@ static void start_calm_ends(void)
 
 static void start(void)
 {
-	struct vb_desk *desk;
+	struct vb_rpc_server *desk;
 
 	start_others();
 	open_program();
@@ -633,7 +633,7 @@ static void start(void)
 	must(socket_at(BIND, &nobody) >= 0);
 	kin_listener = have_socket(&kin, LISTEN, vb_name_of_link(KIN_SLOT));
 	must(kin_listener >= 0);
-	must(vb_desk_open(desk_name, &desk_ops, NULL, &desk) == 0);
+	must(vb_rpc_open(desk_name, &desk_ops, NULL, &desk) == 0);
 	must(vb_port_bind(&port, port_name, sizeof(port_name) - 1) == 0 && vb_port_listen(&port, port_hears, NULL) == 0);
 	start_calm_ends();
 	add_end(&ear, IBV_QPT_UD, &program.closed_pd);

@@ -13,10 +13,10 @@
  */
 #include <errno.h>
 
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "fake_host.h"
 #include "rig.h"
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 #include "roce/mcast.h"
 #include "wire/icrc.h"
 #include "wire/ip_cm.h"

@@ -11,8 +11,8 @@
  * all of them when the queue pair is given up; nothing is written to the peer's arena (it is mapped read-only); two other queue
  * pairs go on working; all timers end with the link.
  */
-#include "adapter/key.h"
-#include "adapter/progress.h"
+#include "adapter/memory/key.h"
+#include "adapter/progress/progress.h"
 #include "fake_host.h"
 #include "local/mapped.h"
 #include "local/shared.h"
@@ -27,7 +27,7 @@ enum { LOCALHOST = 0x7f000001 };
 #define RING   (VB_ARENA_HEAP + 0x4000)
 #define STAGES (VB_ARENA_HEAP + 0x10000)
 #define MAIL   (STAGES + 2 * VB_STAGE_BYTES)
-#define END    (MAIL + VB_MAIL_BYTES)
+#define END    (MAIL + VB_UD_RING_BYTES)
 
 static struct {
 	struct rig_qp *victim, *left, *right;
@@ -173,7 +173,7 @@ static void feed_streams(void)
 	ring(w.victim->qp.qpn);
 }
 
-static struct vb_shm_datagram *record_at(uint32_t line) { return at(MAIL + line % VB_MAIL_LINES * VB_CACHE_LINE); }
+static struct vb_shm_datagram *record_at(uint32_t line) { return at(MAIL + line % VB_UD_RING_LINES * VB_CACHE_LINE); }
 
 /* A datagram for the ear, in one of eight cases for another. */
 static size_t make_datagram(uint8_t *packet, uint8_t shape)
@@ -196,15 +196,15 @@ static void write_datagram(void)
 	uint8_t packet[VB_INBOX_MAX_BYTES], shape = take(w.in);
 	uint32_t bytes = (uint32_t)make_datagram(packet, shape), lines = (48 + bytes + 63) / 64, start = w.mailed;
 
-	if (start % VB_MAIL_LINES + lines > VB_MAIL_LINES)
-		w.mailed += VB_MAIL_LINES - start % VB_MAIL_LINES;
+	if (start % VB_UD_RING_LINES + lines > VB_UD_RING_LINES)
+		w.mailed += VB_UD_RING_LINES - start % VB_UD_RING_LINES;
 	memcpy(record_at(w.mailed)->packet, packet, bytes);
 	record_at(w.mailed + lines)->head = 0;
-	record_at(w.mailed)->head = vb_mail_head(w.mailed, shape & 16 ? (uint32_t)some_value() : bytes);
+	record_at(w.mailed)->head = vb_ud_ring_head(w.mailed, shape & 16 ? (uint32_t)some_value() : bytes);
 	if (start != w.mailed)
-		record_at(start)->head = vb_mail_head(start, VB_MAIL_TURN);
+		record_at(start)->head = vb_ud_ring_head(start, VB_UD_RING_TURN);
 	w.mailed += lines;
-	bells->mail = shape & 32 ? some_value() : MAIL;
+	bells->ud_ring = shape & 32 ? some_value() : MAIL;
 	if (!(shape & 64))
 		ring(VB_BELL_FOR_ALL);
 }
@@ -220,7 +220,7 @@ static void mail(uint8_t how)
 	case 3: rig_post_send(w.ear, w.in, &w.to_peer.pub, PEER_QPN); break;
 	}
 	if (how & 64)
-		bells->mail_taken = how & 32 ? (uint32_t)some_value() : bells->mail_taken + how % 32;
+		bells->ud_ring_taken = how & 32 ? (uint32_t)some_value() : bells->ud_ring_taken + how % 32;
 }
 
 /* ---- the other one ---- */

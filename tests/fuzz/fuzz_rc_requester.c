@@ -10,7 +10,7 @@
  * and the machine never wants to send without end.
  */
 #include "fuzz.h"
-#include "proto/rc_requester.h"
+#include "proto/rc/rc_requester.h"
 #include "wire/syndrome.h"
 
 enum { MTU = 256, SLOTS = 8, MAX_STEPS = 400, MAX_WRITES = 20000 };

@@ -13,8 +13,8 @@
 #include <errno.h>
 
 #include "fuzz.h"
-#include "proto/rc_responder.h"
-#include "proto/uc.h"
+#include "proto/rc/rc_responder.h"
+#include "proto/rc/uc.h"
 
 enum { MTU = 256, BASE = 0x1000, MEMORY = 2048, RKEY = 3, MAX_PACKETS = 256, MAX_OUT = 64 };
 

@@ -15,7 +15,7 @@
 #include "fake_host.h"
 #include "fake_verbs.h"
 #include "fuzz.h"
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 #include "rdmacm/cma.h"
 #include "wire/icrc.h"
 #include "wire/ip_cm.h"

@@ -8,7 +8,7 @@
  * only data are answered.
  */
 #include "fuzz.h"
-#include "proto/rs_datagram.h"
+#include "proto/rsocket/rs_datagram.h"
 
 static void hear_udp(const uint8_t *message, size_t bytes, bool ipv4)
 {

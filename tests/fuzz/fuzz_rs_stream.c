@@ -5,13 +5,13 @@
  * Input: the peer's offer, then steps: messages that it sends, bytes that it writes into our tables, completions, and the user's
  * writes, reads, direct writes, mappings and shutdowns.
  *
- * Invariants: those of proto/rs_stream.h; what is posted stays inside our send ring and what is readable inside our receive ring;
+ * Invariants: those of proto/rsocket/rs_stream.h; what is posted stays inside our send ring and what is readable inside our receive ring;
  * a refused message changes nothing; writes go only where the peer's offer and tables said.
  */
 #include <errno.h>
 
 #include "fuzz.h"
-#include "proto/rs_stream.h"
+#include "proto/rsocket/rs_stream.h"
 
 enum { RING = 1024, QUEUE = 20, IOMAP = 3, MAX_STEPS = 2000 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A guest who shares an XRC domain and says anything (adapter/xrc_share.h), to the process that has a queue in it: well-formed requests
+ * A guest who shares an XRC domain and says anything (adapter/xrc/xrc_server.h), to the process that has a queue in it: well-formed requests
  * with some members from the input, and bytes as they come. Receives are posted into memory that anybody may change; the rest of the
  * memory stays as the rights say, and no secret is in an answer.
  */
-#include "adapter/xrc_share.h"
+#include "adapter/xrc/xrc_server.h"
 #include "fake_host.h"
 #include "rig.h"
 
@@ -12,14 +12,14 @@ enum { MAX_STEPS = 200, GUESTS = 2, MAX_RECEIVES = 8, GUEST_QPN = FAKE_PEER_SLOT
 enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
 static struct {
-	struct vb_xrc_share share;
+	struct vb_xrc_server share;
 	struct vb_xrcd xrcd;
 	struct vb_srq srq;
 	void *guests[GUESTS];
 	unsigned posted, done;
 } w;
 
-static _Alignas(16) uint8_t request[VB_DESK_MAX_BYTES], reply[VB_DESK_MAX_BYTES];
+static _Alignas(16) uint8_t request[VB_RPC_MAX_BYTES], reply[VB_RPC_MAX_BYTES];
 
 static void begin(void)
 {
@@ -27,7 +27,7 @@ static void begin(void)
 	bool others;
 	memset(&w, 0, sizeof(w));
 	memcpy(w.share.name, "domain", 7);
-	must(vb_xrc_share_open(&w.share, 1, &others) == 0 && !others);
+	must(vb_xrc_server_open(&w.share, 1, &others) == 0 && !others);
 	w.xrcd = (struct vb_xrcd){ .ctx = &rig.ctx, .number = 1, .share = &w.share };
 	must(vb_srq_init(&w.srq, &rig.pd, &attr) == 0);
 	must(vb_xrc_srq_join(&w.srq, &w.xrcd, &rig.cq) == 0);
@@ -57,7 +57,7 @@ static void end(void)
 		show_out(i);
 	poll_queue();
 	must(vb_srq_fini(&w.srq) == 0);
-	vb_xrc_share_close(&w.share);
+	vb_xrc_server_close(&w.share);
 }
 
 static void post_receive(struct fuzz_input *in)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "adapter/device.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 
 struct program program;
 

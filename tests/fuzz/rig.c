@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "adapter/device.h"
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "fake_host.h"
 
 enum { GAP_BYTES = 256, STRIDE = ZONE_BYTES + GAP_BYTES, MEMORY_BYTES = GAP_BYTES + ZONES * STRIDE };

@@ -24,7 +24,7 @@ ITERATIONS = 50
 KERNELS = {"4k": "Debian 12's kernel, pages of 4 KiB", "16k": "Debian 13's kernel, pages of 16 KiB"}
 
 # Tests of ours: what depends on the kernel or on pages. A pattern picks cases of a conformance program.
-UNIT = ("base_lock", "host_copy", "host_desk", "host_fence", "host_life", "host_link", "host_loop", "host_remap", "host_shm", "host_slot",
+UNIT = ("base_lock", "host_copy", "host_rpc", "host_fence", "host_life", "host_link", "host_loop", "host_remap", "host_shm", "host_slot",
         "host_udp", "local_choice", "local_peer")
 CONFORMANCE = (("rc/test_rc_memory", ""), ("rc/test_rc_regions", ""), ("rc/test_rc_send", "two processes"), ("rc/test_rc_one_sided", "two processes"),
                ("rc/test_rc_death", "mapped"), ("verbs/test_verbs_fork", ""), ("verbs/test_verbs_objects", ""), ("verbs/test_verbs_domains", ""))

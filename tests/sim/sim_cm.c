@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "proto/cm.h"
+#include "proto/cm/cm.h"
 #include "wire/text.h"
 
 enum { MAX_ENDPOINTS = 5, MAX_IN_FLIGHT = 4096, MAX_TOKENS = 64, MAX_EVENTS_TO_REST = 200000 };

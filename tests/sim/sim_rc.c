@@ -29,7 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "proto/rc_responder.h"
+#include "proto/rc/rc_responder.h"
 #include "sim.h"
 
 enum { MAX_CONNECTIONS = 5, MAX_REQUESTS = 320, SLOTS = 16, MEMORY = 32768, MAX_MESSAGE = 24576, ATOMIC_AREA = 64, WORDS = 4 };

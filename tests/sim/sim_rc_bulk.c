@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "proto/rc_responder.h"
+#include "proto/rc/rc_responder.h"
 
 enum { MTU = 1024, MESSAGE = 65536, MESSAGES = 1024, SLOTS = 128, IN_FLIGHT = 4096, BATCH = 64, OVERHEAD = 66,
 	PICO_PER_BYTE = 1000, PAUSE_NS = 100000000 };

@@ -5,12 +5,12 @@
 #include <sys/mman.h>
 
 /* Over all seeds, each of which is a process: how often a type of event came. */
-static unsigned *tally;
+static unsigned *counter;
 
 void events_begin_tally(void)
 {
-	tally = mmap(NULL, EVENT_TYPES * sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	must(tally != MAP_FAILED);
+	counter = mmap(NULL, EVENT_TYPES * sizeof(*counter), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	must(counter != MAP_FAILED);
 }
 
 static void take_child(struct id *listener, struct rdma_cm_id *cm, const struct rdma_cm_event *event)
@@ -150,7 +150,7 @@ bool events_take(unsigned channel, bool dutiful)
 	struct id *id = id_find(brings ? event->listen_id : event->id);
 	must(id && id->cm->channel == world.channels[channel]);
 	must((unsigned)type < EVENT_TYPES);
-	tally[type]++;
+	counter[type]++;
 	tell("id %u: %s, %d", id_number(id), rdma_event_str(type), event->status);
 	bool is_step = !brings && !is_news(id, event);
 	if (brings) {
@@ -175,8 +175,8 @@ bool events_have_all_come(void)
 	for (int type = 0; type < EVENT_TYPES; type++) {
 		bool never = type == RDMA_CM_EVENT_ROUTE_ERROR || type == RDMA_CM_EVENT_ADDRINFO_RESOLVED ||
 			     type == RDMA_CM_EVENT_ADDRINFO_ERROR;
-		printf("# %8u %s\n", tally[type], rdma_event_str((enum rdma_cm_event_type)type));
-		all = all && (never ? !tally[type] : tally[type] > 0);
+		printf("# %8u %s\n", counter[type], rdma_event_str((enum rdma_cm_event_type)type));
+		all = all && (never ? !counter[type] : counter[type] > 0);
 	}
 	return all;
 }

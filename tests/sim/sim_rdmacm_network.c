@@ -2,7 +2,7 @@
 /* The network between the two hosts of sim_rdmacm: what is lost, delayed, doubled, cut off. */
 #include "sim_rdmacm.h"
 
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 
 static bool is_dead(uint32_t comm_id)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagram sockets (proto/rs_datagram.h) that talk to each other over a mail bag, one seed a run.
+ * Datagram sockets (proto/rsocket/rs_datagram.h) that talk to each other over a mail bag, one seed a run.
  *
  * Theory of operation. Some sockets of one IP version, each with a name and a queue pair. What they send goes into the bag, over UDP or to
  * a queue pair; from there it is taken in any order, lost, or taken twice. Sockets are closed and come again under the same name with
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/rs_datagram.h"
+#include "proto/rsocket/rs_datagram.h"
 #include "sim.h"
 
 enum { MAX_SOCKETS = 5, MAX_SENT = 300, MAX_BAG = 2 * MAX_SENT, LETTER_BYTES = 64, ID_BYTES = 4, STRANGER = MAX_SOCKETS };

@@ -9,7 +9,7 @@
  */
 #include <stdio.h>
 
-#include "proto/rs_stream.h"
+#include "proto/rsocket/rs_stream.h"
 #include "sim.h"
 
 enum { MAX_RING = 16384, MAX_IOMAP = 4, MAPPED = 4096, MAX_QUEUE = 64, MAX_INLINE = 100, MAX_STAMPS = 512 };

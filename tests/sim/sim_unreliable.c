@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 #include "proto/psn.h"
-#include "proto/uc.h"
+#include "proto/rc/uc.h"
 #include "proto/ud.h"
 #include "sim.h"
 

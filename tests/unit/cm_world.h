@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "proto/cm_internal.h"
+#include "proto/cm/cm_internal.h"
 
 enum { A_ID = 0x00100001, P_ID = 0x00200001, A_QPN = 0x000111, P_QPN = 0x000222, SERVICE = 0x01061234, RETRIES = 3 };
 enum { LIFETIME = 4, RESPONSE = 10, SERVICE_TIMEOUT = 12 };	/* exponents */

@@ -3,7 +3,7 @@
 #ifndef VB_TEST_PACKETS_H
 #define VB_TEST_PACKETS_H
 
-#include "proto/request.h"
+#include "proto/rc/request.h"
 #include "wire/syndrome.h"
 
 /* A packet in memory of its own, as it would arrive. */

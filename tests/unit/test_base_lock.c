@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "host/fence.h"
+#include "host/memory/fence.h"
 
 enum { MANY = 1 << 14, ROUNDS = 2000, THREADS = 3, FEW = 32, HELD_US = 20000 };
 

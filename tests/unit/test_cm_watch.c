@@ -2,7 +2,7 @@
 /* Peers that are killed: one process here, connected with processes of another host. */
 #include "cm_world.h"
 
-#include "proto/gsi.h"
+#include "proto/cm/gsi.h"
 
 enum { MAX_CONNS = 8, SECOND = 1000000000 };
 enum { HERE = 1, THERE = 2, BESIDE = 3 }; /* slots; the last is of another process there */

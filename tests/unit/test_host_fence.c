@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "host/fence.h"
+#include "host/memory/fence.h"
 #include "host/host.h"
 
 enum { ROUNDS = 4000, LOG = 1 << 16, LOOK_EVERY = 1 << 10, LOOKS = 1000 };

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
-#include "host/guard.h"
+#include "host/ipc/guard.h"
 
 enum { ROUNDS = 200, PIECE = 64 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "host/desk.h"
+#include "host/ipc/rpc.h"
 #include "host/host.h"
 
 static atomic_int accepted_fd = -1;
@@ -303,11 +303,11 @@ static void see_off(void *guest) { }
 
 static void open_desk(uint32_t slot)
 {
-	static const struct vb_desk_ops ops = { .come = let_in, .ask = welcome, .leave = see_off };
-	static struct vb_desk *desk;
-	char name[VB_DESK_NAME];
+	static const struct vb_rpc_ops ops = { .come = let_in, .ask = welcome, .leave = see_off };
+	static struct vb_rpc_server *desk;
+	char name[VB_RPC_NAME];
 	snprintf(name, sizeof name, "verbatim/desk/%u", slot);
-	CHILD_CHECK(vb_desk_open(name, &ops, &desk, &desk) == 0);
+	CHILD_CHECK(vb_rpc_open(name, &ops, &desk, &desk) == 0);
 }
 
 static void let_stay(int fd, const struct vb_peer_cred *cred) { vb_link_send(fd, "", 1, NULL, 0); }
@@ -316,7 +316,7 @@ static void be_other_user(int sock)
 {
 	become(OTHER_USER);
 	vb_link_set_acceptor(let_stay);
-	vb_visit_set_acceptor(let_stay);
+	vb_inspection_set_acceptor(let_stay);
 	CHILD_CHECK(vb_host_get() == 0);
 	open_desk(vb_slot_first());
 	say(sock, vb_slot_first());

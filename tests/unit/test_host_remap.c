@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Pages that move into a memfd and back under a program that uses them. */
-#include "host/remap.h"
+#include "host/memory/remap.h"
 
 #include <errno.h>
 #include <fcntl.h>

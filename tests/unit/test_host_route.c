@@ -5,7 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
-#include "host/route.h"
+#include "host/net/route.h"
 #include "netns.h"
 
 static struct in6_addr ip(const char *text)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "host/udp.h"
+#include "host/udp/udp.h"
 
 enum { TAG_AT = 12, BTH = 16 };
 

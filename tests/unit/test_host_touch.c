@@ -9,7 +9,7 @@
 
 #include "base/copy.h"
 #include "host/host.h"
-#include "host/touch.h"
+#include "host/memory/touch.h"
 
 enum { PAGE = 4096, AREA = 4 * PAGE };
 

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "host/udp.h"
+#include "host/udp/udp.h"
 
 enum { PAYLOAD = 4096, LOOPBACK = 1 /* its interface index */, HELD_US = 20000, FEW = 32 };
 enum { CROWD = 60, CROWDS = 50 };

@@ -8,8 +8,8 @@
 #include <sys/un.h>
 #include <time.h>
 
-#include "adapter/path.h"
-#include "adapter/progress.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
 
 enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };
 #define GIBIBYTE (1ull << 30)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "local/shared.h"
 
 struct ready {

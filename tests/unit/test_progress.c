@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 #include "fake_host.h"
 #include "rig.h"
 

@@ -9,8 +9,8 @@
 
 #include "../between.h"
 #include "packets.h"
-#include "proto/cnp.h"
-#include "proto/rc_requester.h"
+#include "proto/rc/cnp.h"
+#include "proto/rc/rc_requester.h"
 #include "wire/timers.h"
 
 enum { SLOTS = 8, MTU = 256, FIRST_PSN = 0xfffffe, TIMEOUT_NS = 50000000 };

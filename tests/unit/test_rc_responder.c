@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "packets.h"
-#include "proto/rc_responder.h"
-#include "proto/uc.h"
+#include "proto/rc/rc_responder.h"
+#include "proto/rc/uc.h"
 
 enum { MTU = 256, FIRST_PSN = 0xfffffe, BASE = 0x10000, RKEY = 7, MEMORY = 4096, RNR_TIMER = 12 };
 

@@ -9,14 +9,14 @@
 #include <cmocka.h>
 
 #include "../between.h"
-#include "adapter/path.h"
-#include "adapter/progress.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
 #include "host/capture.h"
 #include "roce/deliver.h"
 #include "roce/fault.h"
 #include "roce/forward.h"
 #include "roce/gsi.h"
-#include "roce/later.h"
+#include "roce/delayed_ack.h"
 #include "wire/headers.h"
 
 enum { HEADER = VB_BTH_BYTES, MY_SLOT = 7, OTHER_SLOT = 8, MAX_SENDS = 8 };
@@ -103,7 +103,7 @@ uint64_t vb_now_ns(void)
 	return polled.now_ns += polled.step_ns;
 }
 
-void vb_later_send(void) { }
+void vb_delayed_ack_send(void) { }
 void vb_progress_is_working(void) { }
 void vb_progress_has_taken(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { polled.io = io; }

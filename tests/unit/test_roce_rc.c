@@ -15,7 +15,7 @@
 #include "base/lock.h"
 #include "fake_host.h"
 #include "rig.h"
-#include "proto/request.h"
+#include "proto/rc/request.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 #include "wire/syndrome.h"

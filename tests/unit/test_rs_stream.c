@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "proto/rs_stream.h"
+#include "proto/rsocket/rs_stream.h"
 
 enum { QUEUE = 16, RING = 1024, IOMAP = 2, TABLES_AT = 0x1000, BUFFER_AT = 0x100000, TABLES_KEY = 77, BUFFER_KEY = 88 };
 

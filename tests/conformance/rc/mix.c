@@ -141,7 +141,7 @@ static void draw_atomic(struct mix *m, struct mood *o, const struct course *c, u
 	a->compare = a->kind == SWAP && chance(m, 70) ? o->word[d] : rc_random(&m->random);
 	a->swap = rc_random(&m->random);
 	if (a->kind == TALLY)
-		m->tally[!d] += a->compare;
+		m->counter[!d] += a->compare;
 	else if (a->kind == ADD)
 		o->word[d] += a->compare;
 	else if (a->compare == o->word[d])
@@ -248,7 +248,7 @@ void mix_next(struct mix *m)
 	m->nth++;
 	for (unsigned end = 0; end < 2; end++) {
 		m->used[end] = 0;
-		m->tally[end] = 0;
+		m->counter[end] = 0;
 		m->tally_at[end] = take(m, end, 8);
 		m->srq_messages[end] = 0;
 	}

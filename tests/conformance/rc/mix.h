@@ -98,7 +98,7 @@ struct mix {
 	unsigned nth;
 	struct course course[MIX_QPS][2];
 	bool reset[MIX_QPS];         /* before it */
-	uint64_t tally_at[2], tally[2]; /* in end's buffer, and what is there in the end */
+	uint64_t tally_at[2], counter[2]; /* in end's buffer, and what is there in the end */
 	uint64_t srq_at[2];
 	unsigned srq_messages[2];
 	uint64_t used[2];            /* bytes of each end's buffer */

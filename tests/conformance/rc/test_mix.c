@@ -425,7 +425,7 @@ static void end_phase(struct party *p)
 			if (a->kind == SEND_INV)
 				s->lent_rkey = 0;
 	}
-	MUST_EQ(p, rc_word(p->e->buf + p->m->tally_at[d_of(p)]), p->m->tally[d_of(p)]);
+	MUST_EQ(p, rc_word(p->e->buf + p->m->tally_at[d_of(p)]), p->m->counter[d_of(p)]);
 	for (unsigned g = 0; g < p->plan->groups; g++)
 		for (unsigned c = 0; c < p->plan->cqs; c++)
 			rc_expect_none(p->group[g].cq[c]);

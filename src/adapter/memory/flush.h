@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * FLUSH: what a peer has written is to be where it can be relied on. Requests are executed in order and memory is coherent, so what is
+ * global is so already; the rights are all that there is to look at. Nobody here knows of memory that outlives a loss of power: no region has
+ * that right.
+ */
+#ifndef VB_ADAPTER_FLUSH_H
+#define VB_ADAPTER_FLUSH_H
+
+#include "adapter/memory/key.h"
+
+enum { VB_FLUSH_RIGHTS = IBV_ACCESS_FLUSH_GLOBAL };
+
+/* The rights that a placement (enum ibv_placement_type) needs; 0: there is no such placement. */
+static inline unsigned vb_flush_rights(unsigned placement)
+{
+	if (!placement || placement & ~(unsigned)(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT))
+		return 0;
+	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) | (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+/* May a range of this process's memory be flushed, or the region that it is of? */
+static inline enum vb_key_fault vb_flush_check(uint32_t rkey, uint64_t addr, uint64_t length, bool whole, unsigned rights, uint32_t pd, uint32_t qpn)
+{
+	const struct vb_key *table = vb_key_table(vb_arena);
+	uint64_t va;
+	if (whole) {
+		addr = atomic_load_explicit(&vb_key_at(table, rkey)->iova, memory_order_relaxed);
+		length = 0;
+	}
+	return vb_key_check(table, rkey, addr, length, rights, pd, qpn, &va);
+}
+
+#endif

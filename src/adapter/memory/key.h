@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory keys. A key is an index into its owner's key table (20 bits) between the halves of a random tag (the upper 4 bits, and the lower
+ * 8, which are the program's to choose where it binds a window of type 2). The tag changes with each use of the entry, so a stale key is
+ * noticed, and where indexes begin is random, too: a peer knows the keys that it was told. The table lies in the arena: the owner
+ * writes it, peers read it.
+ *
+ * vb_key_check is the one check that every access to registered memory goes through, whoever makes it: local and remote
+ * keys, on behalf of this process's program or of a peer.
+ *
+ * Revocation: whoever uses a translation is inside a busy section (local/shared.h) from before the check until the last
+ * access. vb_key_revoke clears the key first; then vb_path_quiesce waits for all busy sections; only then is the entry free.
+ */
+#ifndef VB_ADAPTER_KEY_H
+#define VB_ADAPTER_KEY_H
+
+#include <infiniband/verbs.h>
+
+#include "adapter/memory/arena.h"
+
+struct vb_key {
+	_Atomic(uint32_t) key; /* 0: revoked or never used */
+	_Atomic(uint32_t) pd;
+	_Atomic(uint32_t) access;
+	_Atomic(uint32_t) qpn; /* the only queue pair that it is for (a type 2 window); 0: any of its domain */
+	_Atomic(uint64_t) iova, length, va;
+	/* Of the owner's business with windows (window.h), written under its lock. */
+	_Atomic(uint32_t) window;      /* enum ibv_mw_type; 0: no window */
+	union {
+		_Atomic(uint32_t) region;  /* what a bound window shows: that region's key; 0: not bound */
+		_Atomic(uint32_t) windows; /* of a region: how many are bound to it */
+	};
+	_Atomic(uint64_t) segment;    /* the serial number of the segment that the region is in (adapter/memory/segment.h); 0: none */
+	_Atomic(uint64_t) segment_at; /* where va is in it */
+};
+_Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
+
+/* A value of segment: there is none, and never will be. */
+#define VB_KEY_NO_SEGMENT UINT64_MAX
+
+/* Rights beside enum ibv_access_flags. */
+#define VB_KEY_LOCAL (1u << 30) /* good as lkey: a region's key, not a window's */
+#define VB_KEY_NULL  (1u << 31) /* va is VB_NULL_BYTES of zeros and as many to be overwritten, whatever the address */
+
+enum { VB_NULL_BYTES = 1 << 20 };
+
+enum { VB_KEY_TAG_SHIFT = 28, VB_KEY_TAG_MAX = 0xfff };
+_Static_assert(VB_KEY_COUNT << 8 == 1u << VB_KEY_TAG_SHIFT, "a key is its index between the tag's halves");
+
+/* Why an access was refused, and its sentence. */
+#define VB_KEY_FAULTS(X)                                                          \
+	X(OK, "fine")                                                             \
+	X(UNKNOWN, "no memory region or window has this key (deregistered?)")     \
+	X(PD, "the key belongs to another protection domain")                     \
+	X(QP, "the window was bound on another queue pair")                       \
+	X(ACCESS, "the region or window was not made with this access right")     \
+	X(BOUNDS, "the range is not within the region")                           \
+	X(UNMAPPED, "the region's memory is no longer mapped in its process")
+
+enum vb_key_fault {
+#define X(name, text) VB_KEY_##name,
+	VB_KEY_FAULTS(X)
+#undef X
+};
+
+const char *vb_key_fault_text(enum vb_key_fault fault);
+
+static inline const struct vb_key *vb_key_table(const struct vb_arena_head *arena)
+{
+	return (const struct vb_key *)((const char *)arena + VB_ARENA_KEYS);
+}
+
+static inline const struct vb_key *vb_key_at(const struct vb_key *table, uint32_t key)
+{
+	return &table[(key >> 8) & (VB_KEY_COUNT - 1)];
+}
+
+/* The pages of such a region may come and go: who touches them in this address space must ask the kernel to do it. */
+static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
+{
+	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) & IBV_ACCESS_ON_DEMAND;
+}
+
+/* vb_key_check, by the key's entry. */
+static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr, uint64_t length, unsigned access,
+						uint32_t pd, uint32_t qpn, uint64_t *va)
+{
+	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
+		return VB_KEY_UNKNOWN;
+	if (vb_unlikely(atomic_load_explicit(&k->pd, memory_order_relaxed) != pd))
+		return VB_KEY_PD;
+	uint32_t only = atomic_load_explicit(&k->qpn, memory_order_relaxed);
+	if (vb_unlikely(only && only != qpn))
+		return VB_KEY_QP;
+	if (vb_unlikely(access & ~atomic_load_explicit(&k->access, memory_order_relaxed)))
+		return VB_KEY_ACCESS;
+	uint64_t offset = addr - atomic_load_explicit(&k->iova, memory_order_relaxed);
+	uint64_t size = atomic_load_explicit(&k->length, memory_order_relaxed);
+	if (vb_unlikely(!vb_is_within(offset, length, size)))
+		return VB_KEY_BOUNDS;
+	*va = atomic_load_explicit(&k->va, memory_order_relaxed) + offset;
+	return VB_KEY_OK;
+}
+
+/*
+ * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an lkey) in domain pd by
+ * queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in the owner's address space. length must not
+ * be 0: an access to no bytes needs no key.
+ */
+static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
+					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
+{
+	return vb_key_check_at(vb_key_at(table, key), key, addr, length, access, pd, qpn, va);
+}
+
+/*
+ * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way refuses it, or sees to
+ * what is special about it.
+ */
+static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
+{
+	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), s->lkey);
+	uint64_t va;
+	if (vb_unlikely(vb_key_check_at(k, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) != VB_KEY_OK))
+		return NULL;
+	unsigned has = atomic_load_explicit(&k->access, memory_order_relaxed);
+	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;
+}
+
+/* What a key stands for. */
+struct vb_key_meaning {
+	uint64_t va, iova, length;
+	unsigned access;
+	uint32_t pd, qpn;
+};
+
+/* Takes an entry, which no check finds yet. -ENOMEM if all are in use. */
+int vb_key_take(uint32_t *key);
+/* Gives a taken or revoked key, with any tag, a meaning; after quiescence. */
+void vb_key_publish(uint32_t key, const struct vb_key_meaning *meaning);
+/* From its return on vb_key_check refuses the key. */
+void vb_key_revoke(uint32_t key);
+/* Another key of the same window, for its next binding. */
+uint32_t vb_key_of_next_bind(uint32_t key);
+/* Gives the entry back, after quiescence. */
+void vb_key_release(uint32_t key);
+
+/* The entry of a key in this process's table, whether it is in use or not. */
+struct vb_key *vb_key_entry(uint32_t key);
+/* The entries that were ever taken, in the order of their first use, are 1 to vb_key_end() - 1. */
+uint32_t vb_key_end(void);
+struct vb_key *vb_key_nth(uint32_t n);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/memory/ranges.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "adapter/watcher.h"
+#include "base/copy.h"
+#include "host/host.h"
+#include "host/memory/touch.h"
+
+/* All of a null region is the same few pages: zeros to read, others to write. */
+static uint64_t null_at(const struct vb_key *key, unsigned access)
+{
+	uint64_t zeros = atomic_load_explicit(&key->va, memory_order_relaxed);
+	return access & IBV_ACCESS_LOCAL_WRITE ? zeros + VB_NULL_BYTES : zeros;
+}
+
+/* Rights that only few regions have change where the bytes are, or how they are touched. */
+static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsigned access, uint64_t va)
+{
+	unsigned has = atomic_load_explicit(&key->access, memory_order_relaxed);
+	if (vb_likely(!(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND))))
+		return va;
+	out->on_demand |= (has & IBV_ACCESS_ON_DEMAND) != 0;
+	return has & VB_KEY_NULL ? null_at(key, access) : va;
+}
+
+/* Bytes [skip, skip + part) of one entry, which is checked as a whole. */
+static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb_key *table, uint32_t pd, const struct ibv_sge *s,
+					  uint64_t skip, uint64_t part, unsigned access)
+{
+	uint64_t va;
+	enum vb_key_fault fault = vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		return fault;
+	va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
+	out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)va, part };
+	return VB_KEY_OK;
+}
+
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
+				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
+{
+	const struct vb_key *table = vb_key_table(arena);
+	out->count = 0;
+	out->mapped = false;
+	out->bytes = bytes;
+	out->on_demand = false;
+	*bad = 0;
+	if (vb_likely(n == 1 && bytes && skip + bytes <= sge->length))
+		return add_entry(out, table, pd, sge, skip, bytes, access);
+	for (; bytes && *bad < n; ++*bad) {
+		const struct ibv_sge *s = &sge[*bad];
+		if (skip >= s->length) {
+			skip -= s->length;
+			continue;
+		}
+		uint64_t part = vb_min_u64(s->length - skip, bytes);
+		enum vb_key_fault fault = add_entry(out, table, pd, s, skip, part, access);
+		if (vb_unlikely(fault != VB_KEY_OK))
+			return fault;
+		bytes -= part;
+		skip = 0;
+	}
+	return bytes ? VB_KEY_BOUNDS : VB_KEY_OK;
+}
+
+void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
+{
+	out->count = bytes ? 1 : 0;
+	out->mapped = false;
+	out->bytes = bytes;
+	out->on_demand = false;
+	out->iov[0] = (struct iovec){ (void *)(uintptr_t)address, bytes };
+}
+
+bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
+{
+	for (unsigned i = 0; i < ours->count; i++)
+		if (vb_mem_check(ours->iov[i].iov_base, ours->iov[i].iov_len, writable))
+			return false;
+	return true;
+}
+
+const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access)
+{
+	const struct vb_key *table = vb_key_table(vb_arena);
+	uint64_t va;
+	for (const struct ibv_sge *s = sge; s < sge + n; s++)
+		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) == VB_KEY_OK &&
+		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
+			return vb_key_story(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd);
+	return vb_key_fault_text(VB_KEY_UNMAPPED);
+}
+
+/* ---- copying ---- */
+
+/* Where in a list of ranges a copy is. */
+struct cursor {
+	const struct iovec *at;
+	size_t used;
+};
+
+static size_t left(const struct cursor *c)
+{
+	return c->at->iov_len - c->used;
+}
+
+static void *place(const struct cursor *c)
+{
+	return (char *)c->at->iov_base + c->used;
+}
+
+static void advance(struct cursor *c, size_t n)
+{
+	c->used += n;
+	if (c->used < c->at->iov_len)
+		return;
+	c->at++;
+	c->used = 0;
+}
+
+/* Range by range, each with what a pair of them has in common. */
+static int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
+	for (uint64_t rest = to->bytes; rest;) {
+		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
+		if (copy(place(&t), place(&f), n))
+			return -EFAULT;
+		advance(&t, n);
+		advance(&f, n);
+		rest -= n;
+	}
+	return 0;
+}
+
+static int copy_present(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	if (vb_likely(to->count == 1 && from->count == 1))
+		return vb_touch_copy(to->iov->iov_base, from->iov->iov_base, to->bytes);
+	return copy_with(vb_touch_copy, to, from);
+}
+
+static int copy_plainly(void *to, const void *from, size_t bytes)
+{
+	vb_copy_in_turn(to, from, bytes);
+	return 0;
+}
+
+void vb_ranges_split_last(struct vb_ranges *r)
+{
+	struct iovec *last = &r->iov[r->count - 1];
+	if (last->iov_len <= 8 || r->count == VB_ARRAY_LEN(r->iov))
+		return;
+	last->iov_len -= 8;
+	last[1] = (struct iovec){ (char *)last->iov_base + last->iov_len, 8 };
+	r->count++;
+}
+
+/* The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether they are there. */
+static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	struct vb_ranges target = *to;
+	size_t done;
+	vb_ranges_split_last(&target);
+	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, NULL, &done);
+	if (err != -EPERM)
+		return err;
+	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))
+		return -EFAULT;
+	return vb_touch_is_lost() ? copy_with(copy_plainly, to, from) : copy_present(to, from);
+}
+
+/* What looks as if it were not there is asked for once more: it is the kernel that knows. */
+int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
+{
+	if (vb_unlikely(!to->bytes))
+		return 0;
+	if (vb_likely(!to->on_demand && !from->on_demand) && vb_likely(!copy_present(to, from)))
+		return 0;
+	return copy_by_kernel(to, from);
+}
+
+/* ---- holding memory ---- */
+
+/*
+ * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits sends newcomers to the
+ * other counter and waits for the old one to run empty, twice: a holder may have read `phase` long before it counts itself.
+ */
+static struct {
+	VB_ALIGNED_LINE atomic_uint count;
+} holders[2];
+static VB_ALIGNED_LINE atomic_uint phase;
+static pthread_mutex_t quiesce_lock = PTHREAD_MUTEX_INITIALIZER;
+
+unsigned vb_memory_hold(void)
+{
+	unsigned mine = atomic_load_explicit(&phase, memory_order_relaxed) % 2;
+	atomic_fetch_add(&holders[mine].count, 1);
+	atomic_thread_fence(memory_order_seq_cst); /* before keys are looked at: pairs with vb_memory_quiesce */
+	return mine;
+}
+
+void vb_memory_release(unsigned mine)
+{
+	atomic_fetch_sub_explicit(&holders[mine].count, 1, memory_order_release);
+}
+
+void vb_memory_quiesce(void)
+{
+	pthread_mutex_lock(&quiesce_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* behind what was revoked: pairs with vb_memory_hold */
+	for (unsigned turn = 0; turn < 2; turn++) {
+		unsigned old = atomic_fetch_add(&phase, 1) % 2;
+		while (atomic_load(&holders[old].count))
+			sched_yield();
+	}
+	pthread_mutex_unlock(&quiesce_lock);
+}
+
+/* Threads of the parent may have held it. */
+static void forget(void)
+{
+	atomic_store(&holders[0].count, 0);
+	atomic_store(&holders[1].count, 0);
+	pthread_mutex_init(&quiesce_lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}

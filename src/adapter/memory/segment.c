@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/memory/segment.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "adapter/progress/path.h"
+#include "adapter/peer.h"
+#include "base/log.h"
+#include "host/memory/memory.h"
+#include "host/memory/remap.h"
+#include "host/share.h"
+
+enum {
+	MAX_SEGMENTS = 1024,
+	MAX_WANTS = 1024,
+	QUIESCE_NS = 2000000,      /* how long a slice waits for accesses in flight before it lets others work and tries again, */
+	RETRY_NS = 1000000,        /* after so long, */
+	MAX_TRIES = 100,           /* so often */
+	MAX_FORKS = 16,            /* a program that forks so often with segments keeps its memory private */
+	EAGER_KEYS = 128,          /* of a domain's regions the newest ones move when a connection is made, */
+	EAGER_REGIONS = 32,
+	EAGER_BYTES = 64 << 20,
+	EAGER_SEGMENTS = 64,       /* and none once there are so many: each takes a look at all mappings, of which it makes three */
+};
+
+enum state { FREE, MOVING, READY, KEPT };
+
+struct segment {
+	enum state state;
+	uint64_t serial;
+	uintptr_t at;
+	size_t bytes, moved;
+	int fd;
+	bool writable;
+	unsigned users;          /* keys that name it; while MOVING: is `key` still there? */
+	uint32_t key;            /* MOVING: for whom */
+	unsigned piece, tries;
+	struct vb_remap_plan plan;
+};
+
+/* Static: a segment's own pages may be the program's heap, and that is trapped while they move. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct segment segments[MAX_SEGMENTS];
+static unsigned count;
+static struct segment *moving;
+static uint64_t last_serial;
+static unsigned forking, forks;
+static atomic_bool withdrawing; /* segments without users are to become private memory as soon as they can */
+static uint32_t wants[MAX_WANTS];
+static uint64_t when_asked[VB_KEY_COUNT / 64]; /* bits of regions that move when they are asked for alone */
+static unsigned wants_head, wants_tail;
+static void fire(struct vb_timer *timer, uint64_t now_ns);
+static struct vb_timer mover = { .fire = fire };
+static void (*on_change)(void);
+static void (*on_retire)(uint64_t serial);
+atomic_bool vb_segment_waits;
+
+void vb_segment_on_change(void (*changed)(void), void (*retired)(uint64_t serial))
+{
+	on_change = changed;
+	on_retire = retired;
+}
+
+static struct segment *by_serial(uint64_t serial)
+{
+	for (unsigned i = 0; serial && i < MAX_SEGMENTS; i++)
+		if (segments[i].state != FREE && segments[i].serial == serial)
+			return &segments[i];
+	return NULL;
+}
+
+static unsigned limit(void)
+{
+	unsigned most = vb_fd_share() / 2;
+	return most < MAX_SEGMENTS ? most : MAX_SEGMENTS;
+}
+
+/* ---- keys ---- */
+
+static void name_segment(struct vb_key *k, const struct segment *s)
+{
+	atomic_store_explicit(&k->segment_at, atomic_load(&k->va) - s->at, memory_order_relaxed);
+	atomic_store_explicit(&k->segment, s->serial, memory_order_release);
+}
+
+static void refuse(struct vb_key *k)
+{
+	atomic_store(&k->segment, VB_KEY_NO_SEGMENT);
+}
+
+void vb_segment_refuse(uint32_t key)
+{
+	refuse(vb_key_entry(key));
+}
+
+/* No key names the segment from here on. */
+static void unname(const struct segment *s)
+{
+	for (uint32_t i = 1, end = vb_key_end(); i < end; i++) {
+		struct vb_key *k = vb_key_nth(i);
+		if (atomic_load_explicit(&k->segment, memory_order_relaxed) == s->serial)
+			atomic_store(&k->segment, 0);
+	}
+}
+
+/* ---- moving ---- */
+
+static bool hold_peers(uint64_t patience_ns)
+{
+	/* Sequentially consistent: pairs with the start of a busy section, after which peers look at it. */
+	atomic_store(&vb_arena->moving, 1);
+	if (vb_path_quiesce_until(vb_now_ns() + patience_ns))
+		return true;
+	atomic_store(&vb_arena->moving, 0);
+	return false;
+}
+
+static void release_peers(void)
+{
+	atomic_store(&vb_arena->moving, 0);
+}
+
+/* The memory is private again, or the segment is kept and works. No key names it. False: peers were at work for too long, try again. */
+static bool dissolve_locked(struct segment *s)
+{
+	if (moving == s)
+		moving = NULL;
+	s->state = KEPT;
+	s->users = 0;
+	if (!hold_peers(QUIESCE_NS))
+		return false;
+	int err = vb_remap_back(s->fd, s->plan.advice);
+	release_peers();
+	if (err) {
+		vb_explain("memory", "%zu bytes at %p stay shared: %s", s->bytes, (void *)s->at, strerror(-err));
+		return true;
+	}
+	vb_fd_close(s->fd);
+	s->state = FREE;
+	count--;
+	if (on_retire)
+		on_retire(s->serial);
+	return true;
+}
+
+static bool dissolve_unused_locked(void)
+{
+	bool done = true;
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
+		if (segments[i].state != FREE && !segments[i].users)
+			done &= dissolve_locked(&segments[i]);
+	return done;
+}
+
+static void finish_locked(struct segment *s)
+{
+	struct vb_key *k = vb_key_entry(s->key);
+	moving = NULL;
+	if (vb_remap_seal(s->fd, s->writable)) {
+		refuse(k);
+		dissolve_locked(s);
+		return;
+	}
+	s->state = READY;
+	name_segment(k, s);
+}
+
+/* The next slice. It ends at the latest where the mapping that it is in does. */
+static int move_slice_locked(struct segment *s)
+{
+	const struct vb_remap_piece *p = &s->plan.piece[s->piece];
+	uintptr_t at = s->at + s->moved;
+	size_t bytes = vb_min_u64(VB_REMAP_SLICE, p->at + p->bytes - at);
+	if (!hold_peers(QUIESCE_NS))
+		return -EAGAIN;
+	int err = vb_remap_in(at, bytes, s->plan.advice, s->fd, s->moved);
+	release_peers();
+	if (err)
+		return err;
+	s->moved += bytes;
+	if (at + bytes == p->at + p->bytes)
+		s->piece++;
+	return 0;
+}
+
+/* One step of the segment that moves. False: it must wait. */
+static bool go_on_locked(void)
+{
+	struct segment *s = moving;
+	int err = move_slice_locked(s);
+	if (err == -EAGAIN && ++s->tries < MAX_TRIES)
+		return false;
+	if (err) {
+		vb_explain("memory", "%zu bytes at %p are not mapped by peers: %s", s->bytes, (void *)s->at, strerror(-err));
+		refuse(vb_key_entry(s->key));
+		dissolve_locked(s);
+	} else if (s->moved == s->bytes) {
+		finish_locked(s);
+	}
+	return true;
+}
+
+/* ---- starting ---- */
+
+/* 1: the range is within *s. -EPERM: it overlaps some, or touches none that could be of use. 0: there is none. */
+static int find_overlap_locked(uintptr_t at, uintptr_t end, struct segment **s)
+{
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++) {
+		struct segment *o = &segments[i];
+		if (o->state == FREE || end <= o->at || at >= o->at + o->bytes)
+			continue;
+		*s = o;
+		return o->state != MOVING && at >= o->at && end <= o->at + o->bytes ? 1 : -EPERM;
+	}
+	return 0;
+}
+
+static struct segment *free_locked(void)
+{
+	for (unsigned i = 0; count < limit() && i < MAX_SEGMENTS; i++)
+		if (segments[i].state == FREE)
+			return &segments[i];
+	return NULL;
+}
+
+static int begin_locked(uint32_t key, const struct vb_key *k, uintptr_t at, size_t bytes)
+{
+	unsigned access = atomic_load(&k->access);
+	struct segment *s = free_locked();
+	if (!s)
+		return -EMFILE;
+	int err = vb_remap_check(at, bytes, &s->plan);
+	if (!err)
+		err = vb_remap_open(bytes, &s->fd);
+	if (err)
+		return err;
+	s->state = MOVING;
+	s->serial = ++last_serial;
+	s->at = at;
+	s->bytes = bytes;
+	s->moved = 0;
+	s->writable = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	s->users = 1;
+	s->key = key;
+	s->piece = s->tries = 0;
+	count++;
+	moving = s;
+	return 0;
+}
+
+/* The whole pages of a region. */
+static void pages_of(const struct vb_key *k, uintptr_t *at, uintptr_t *end)
+{
+	uint64_t va = atomic_load(&k->va), length = atomic_load(&k->length);
+	*at = va & ~(vb_page_bytes() - 1);
+	*end = vb_align_up(va + length, vb_page_bytes());
+}
+
+static void start_locked(uint32_t key)
+{
+	struct vb_key *k = vb_key_entry(key);
+	uint64_t va = atomic_load(&k->va), length = atomic_load(&k->length);
+	if (!key || atomic_load(&k->key) != key || atomic_load(&k->segment) || !length)
+		return;
+	uintptr_t at, end;
+	struct segment *s;
+	pages_of(k, &at, &end);
+	int err = find_overlap_locked(at, end, &s);
+	if (err == 1) {
+		s->state = READY;
+		s->users++;
+		name_segment(k, s);
+		return;
+	}
+	if (!err)
+		err = begin_locked(key, k, at, end - at);
+	if (err) {
+		vb_explain("memory", "key 0x%x, %llu bytes at 0x%llx: not mapped by peers: %s", key, (unsigned long long)length,
+			   (unsigned long long)va, strerror(-err));
+		refuse(k);
+	}
+}
+
+static bool dissolve_withdrawn_locked(void)
+{
+	bool done = dissolve_unused_locked();
+	atomic_store(&withdrawing, !done);
+	return done;
+}
+
+/* False: nothing more can be done now. */
+static bool work_locked(void)
+{
+	if (forking || !vb_remap_may_now())
+		return false;
+	if (atomic_load(&withdrawing))
+		return dissolve_withdrawn_locked();
+	if (forks >= MAX_FORKS)
+		return false;
+	if (moving)
+		return go_on_locked();
+	if (wants_head == wants_tail)
+		return false;
+	start_locked(wants[wants_head++ % MAX_WANTS]);
+	return true;
+}
+
+static bool is_idle_locked(void)
+{
+	return !moving && !atomic_load(&withdrawing) && wants_head == wants_tail;
+}
+
+/* In slices, so that the progress thread does other work in between. */
+static void fire(struct vb_timer *timer, uint64_t now_ns)
+{
+	pthread_mutex_lock(&lock);
+	bool more = work_locked(), idle = is_idle_locked();
+	bool wait = !idle && !more && (moving || atomic_load(&withdrawing)) && !forking;
+	pthread_mutex_unlock(&lock);
+	if (idle && on_change)
+		on_change();
+	if (!idle && (more || wait))
+		vb_timer_set(timer, now_ns + (more ? 0 : RETRY_NS));
+}
+
+static void want_locked(uint32_t key)
+{
+	if (wants_tail - wants_head < MAX_WANTS)
+		wants[wants_tail++ % MAX_WANTS] = key;
+}
+
+static void wake_mover_locked(void)
+{
+	if (vb_remap_way() == VB_REMAP_ALONE)
+		atomic_store(&vb_segment_waits, true);
+	else
+		vb_timer_set(&mover, 0);
+}
+
+void vb_segment_want(uint32_t key)
+{
+	pthread_mutex_lock(&lock);
+	want_locked(key);
+	wake_mover_locked();
+	pthread_mutex_unlock(&lock);
+}
+
+/* Calls visit for the newest keys of a domain until it returns false. */
+static void each_key(uint32_t pd, bool (*visit)(struct vb_key *k, uint32_t key, void *arg), void *arg)
+{
+	for (uint32_t i = vb_key_end(), n = 0; --i && n < EAGER_KEYS; n++) {
+		struct vb_key *k = vb_key_nth(i);
+		uint32_t key = atomic_load(&k->key);
+		if (key && atomic_load(&k->pd) == pd && !visit(k, key, arg))
+			return;
+	}
+}
+
+struct eager {
+	uint64_t bytes;
+	unsigned regions;
+};
+
+static uint64_t *asked_word(uint32_t key, uint64_t *bit)
+{
+	uint32_t i = (key >> 8) % VB_KEY_COUNT;
+	*bit = UINT64_C(1) << i % 64;
+	return &when_asked[i / 64];
+}
+
+static bool waits_until_asked_locked(uint32_t key)
+{
+	uint64_t bit;
+	return *asked_word(key, &bit) & bit;
+}
+
+void vb_segment_when_asked(uint32_t key)
+{
+	uint64_t bit;
+	pthread_mutex_lock(&lock);
+	*asked_word(key, &bit) |= bit;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool want_small_locked(struct vb_key *k, uint32_t key, void *arg)
+{
+	struct eager *e = arg;
+	uint64_t length = atomic_load(&k->length);
+	if (count + wants_tail - wants_head >= EAGER_SEGMENTS)
+		return false;
+	if (atomic_load(&k->segment) || length > EAGER_BYTES - e->bytes || waits_until_asked_locked(key))
+		return true;
+	e->bytes += length;
+	want_locked(key);
+	return ++e->regions < EAGER_REGIONS;
+}
+
+void vb_segment_want_domain(uint32_t pd)
+{
+	struct eager e = { 0 };
+	pthread_mutex_lock(&lock);
+	each_key(pd, want_small_locked, &e);
+	wake_mover_locked();
+	pthread_mutex_unlock(&lock);
+}
+
+struct listing {
+	uint32_t *keys;
+	unsigned n, max;
+};
+
+static bool list_key(struct vb_key *k, uint32_t key, void *arg)
+{
+	struct listing *l = arg;
+	uint64_t serial = atomic_load(&k->segment);
+	if (serial && serial != VB_KEY_NO_SEGMENT)
+		l->keys[l->n++] = key;
+	return l->n < l->max;
+}
+
+unsigned vb_segment_list(uint32_t pd, uint32_t *keys, unsigned max)
+{
+	struct listing l = { .keys = keys, .max = max };
+	each_key(pd, list_key, &l);
+	return l.n;
+}
+
+bool vb_segment_find(uint32_t key, struct vb_segment *out)
+{
+	const struct vb_key *k = vb_key_entry(key);
+	pthread_mutex_lock(&lock);
+	const struct segment *s = atomic_load(&k->key) == key ? by_serial(atomic_load(&k->segment)) : NULL;
+	if (s)
+		*out = (struct vb_segment){ .serial = s->serial, .bytes = s->bytes, .fd = s->fd, .writable = s->writable };
+	pthread_mutex_unlock(&lock);
+	return s != NULL;
+}
+
+/* ---- calls while the caller waits ---- */
+
+static void work_off(void *unused)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned tries = 0; !is_idle_locked() && tries < MAX_TRIES;)
+		if (!work_locked())
+			tries++;
+	wants_head = wants_tail; /* what could not be done here cannot later */
+	if (moving)
+		dissolve_locked(moving);
+	pthread_mutex_unlock(&lock);
+	if (on_change)
+		on_change();
+}
+
+void vb_segment_safe_point(void)
+{
+	if (vb_loop_is_current() || !atomic_exchange(&vb_segment_waits, false))
+		return;
+	vb_remap_spare_caller();
+	vb_loop_call(work_off, NULL);
+}
+
+/* *done goes to the stack of a thread that may sleep in a trap: written when all has been moved. */
+static void dissolve_unused(void *done)
+{
+	pthread_mutex_lock(&lock);
+	bool all = dissolve_withdrawn_locked();
+	pthread_mutex_unlock(&lock);
+	*(bool *)done = all;
+}
+
+/* A peer in the middle of an access may have to wait for a processor longer than this side's progress can; the caller's call can wait. */
+static void dissolve_patiently(void)
+{
+	bool done = false;
+	for (unsigned tries = 0; !done && tries < MAX_TRIES; tries++)
+		if (vb_loop_call(dissolve_unused, &done))
+			return;
+	if (!done)
+		vb_explain("memory", "deregistered memory stays shared: a peer does not come to an end with its accesses");
+}
+
+/* Left by a fork, say, that could not wait for peers: no key names it any more. */
+static bool is_kept_locked(const struct vb_key *k)
+{
+	uintptr_t at, end;
+	struct segment *s;
+	pages_of(k, &at, &end);
+	return count && find_overlap_locked(at, end, &s) && s->state == KEPT && !s->users;
+}
+
+void vb_segment_leave(uint32_t key)
+{
+	struct vb_key *k = vb_key_entry(key);
+	bool unused = false;
+	uint64_t bit;
+	pthread_mutex_lock(&lock);
+	struct segment *s = moving && moving->key == key ? moving : by_serial(atomic_load(&k->segment));
+	if (s)
+		unused = --s->users == 0;
+	else
+		unused = is_kept_locked(k);
+	atomic_store(&k->segment, 0);
+	if (waits_until_asked_locked(key))
+		*asked_word(key, &bit) &= ~bit;
+	pthread_mutex_unlock(&lock);
+	if (unused)
+		dissolve_patiently();
+}
+
+/* ---- links that are cut ---- */
+
+static void withdraw_locked(struct segment *s)
+{
+	unname(s);
+	if (moving == s)
+		moving = NULL;
+	s->state = KEPT;
+	s->users = 0;
+	atomic_store(&withdrawing, true);
+}
+
+void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
+		if (segments[i].state != FREE && which(segments[i].serial, arg))
+			withdraw_locked(&segments[i]);
+	if (atomic_load(&withdrawing))
+		wake_mover_locked();
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_segment_settle(void)
+{
+	if (!vb_unlikely(atomic_load_explicit(&withdrawing, memory_order_relaxed)))
+		return;
+	if (vb_remap_way() == VB_REMAP_ALONE)
+		vb_remap_spare_caller();
+	dissolve_patiently();
+}
+
+/* ---- forks ---- */
+
+static void dissolve_all(void *unused)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++) {
+		struct segment *s = &segments[i];
+		if (s->state == FREE)
+			continue;
+		unname(s);
+		dissolve_locked(s);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* Returns with the lock held: nothing moves until the fork is over. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!count)
+		return;
+	forking++;
+	forks++;
+	pthread_mutex_unlock(&lock);
+	vb_loop_call(dissolve_all, NULL);
+	pthread_mutex_lock(&lock);
+	forking--;
+	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
+		if (segments[i].state != FREE && vb_remap_fork_copy(segments[i].fd))
+			vb_explain("fork", "%zu bytes at %p are shared with the child: no memory for a copy", segments[i].bytes,
+				   (void *)segments[i].at);
+}
+
+static void in_parent(void)
+{
+	vb_remap_fork_drop();
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+	vb_remap_fork_restore();
+	pthread_mutex_unlock(&lock); /* this thread took it before the fork */
+	memset(segments, 0, sizeof(segments));
+	moving = NULL;
+	count = forking = forks = wants_head = wants_tail = 0;
+	atomic_store(&withdrawing, false);
+	atomic_store(&vb_segment_waits, false);
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+	vb_host_around_fork(before_fork, in_parent, in_child);
+}

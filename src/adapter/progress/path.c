@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/progress/path.h"
+
+#include "adapter/memory/ranges.h"
+
+enum {
+	MAX_PATHS = 8,
+	NEAR_POLLS = 255,  /* after something was taken from shared memory, */
+	NETWORK_EVERY = 16, /* one of so many polls makes the system calls that it takes to look at the network */
+};
+
+/* Filled by constructors, before any other thread. */
+static struct vb_path_ops *paths[MAX_PATHS];
+static unsigned count;
+static bool (*take)(void);
+atomic_bool vb_path_takes;
+
+void vb_path_register(struct vb_path_ops *path)
+{
+	unsigned at = count;
+	if (count == MAX_PATHS)
+		return;
+	for (; at && paths[at - 1]->rank > path->rank; at--)
+		paths[at] = paths[at - 1];
+	paths[at] = path;
+	count++;
+	if (path->take)
+		take = path->take;
+}
+
+void vb_path_change_all(void (*change)(struct vb_path_ops *path))
+{
+	for (unsigned i = 0; i < count; i++)
+		change(paths[i]);
+}
+
+const struct vb_path_ops *vb_path_choose(struct vb_qp *qp)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->claims(qp))
+			return paths[i];
+	return NULL;
+}
+
+void vb_path_unclaim(struct vb_qp *qp)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->unclaim)
+			paths[i]->unclaim(qp);
+}
+
+static const struct vb_path_io *shared_io;
+
+void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
+
+atomic_uint vb_path_near_polls; /* lost counts are harmless */
+
+static bool take_near(void)
+{
+	bool taken = take();
+	if (taken && atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed) < NETWORK_EVERY)
+		atomic_store_explicit(&vb_path_near_polls, NEAR_POLLS, memory_order_relaxed);
+	return taken;
+}
+
+static bool is_network_left(void)
+{
+	unsigned n = atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed);
+	if (vb_likely(!n))
+		return false;
+	atomic_store_explicit(&vb_path_near_polls, n - 1, memory_order_relaxed);
+	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
+}
+
+static bool pump_network(void) { return shared_io && shared_io->pump(); }
+
+static bool pump_both(void)
+{
+	bool near = take_near();
+	return (!is_network_left() && pump_network()) || near;
+}
+
+bool vb_path_pump(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() : pump_network();
+}
+
+bool vb_path_take_near(void) { return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near(); }
+
+bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
+
+bool vb_path_is_busy(void) { return shared_io && shared_io->is_busy(); }
+
+bool vb_path_poll_all(void)
+{
+	bool found = false;
+	for (unsigned i = 0; i < count; i++)
+		found |= paths[i]->poll && paths[i]->poll();
+	return found;
+}
+
+void vb_path_sleep(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->sleep)
+			paths[i]->sleep();
+}
+
+void vb_path_settle(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->settle)
+			paths[i]->settle();
+}
+
+bool vb_path_is_pending(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->is_pending && paths[i]->is_pending())
+			return true;
+	return false;
+}
+
+bool vb_path_quiesce_until(uint64_t deadline_ns)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (paths[i]->quiesce && !paths[i]->quiesce(deadline_ns))
+			return false;
+	vb_memory_quiesce();
+	return true;
+}
+
+void vb_path_quiesce(void)
+{
+	vb_path_quiesce_until(UINT64_MAX);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What carries a connected QP's traffic. The adapter keeps the queues; a path takes send queue entries in order from sq.sent
+ * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
+ * to RTR and loses it on the way to RESET, ERR or destruction.
+ *
+ * A path that has nothing to do for unclaim, update, unlink, try_post, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * is_pending, quiesce or describe leaves it NULL.
+ */
+#ifndef VB_ADAPTER_PATH_H
+#define VB_ADAPTER_PATH_H
+
+#include "adapter/progress/progress.h"
+#include "host/inspect.h"
+
+struct vb_prefetch_hint;
+
+enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
+enum vb_post_result { VB_POST_NOT /* nothing has happened */, VB_POST_SENT /* it waits for the peer's answer */, VB_POST_DONE /* with success */ };
+enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_ARRIVALS /* resp_lock is */ };
+
+struct vb_path_ops {
+	const char *name;
+	enum vb_path_rank rank; /* paths of a lower one are asked first */
+	/*
+	 * Could this path reach the QP's remote address? Attributes are set, state is still INIT. If so it may leave in path_state what
+	 * attach, which follows, takes up; if not, in `declined` what holds as long as the QP is connected by another path.
+	 */
+	bool (*claims)(struct vb_qp *qp);
+	/* Takes back what claims has left in `declined`: the QP has left the other path, or did not get it. */
+	void (*unclaim)(struct vb_qp *qp);
+	/* INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno: the transition fails. */
+	int (*attach)(struct vb_qp *qp);
+	/* RTR to RTS, or attributes changed while connected (access rights, RNR timer, timeouts). */
+	void (*update)(struct vb_qp *qp);
+	/*
+	 * Stops all traffic: from its return on nobody touches memory on this QP's behalf, and no further completion comes from the
+	 * path. What the peer had already finished has been completed. sq.lock and resp_lock are held.
+	 */
+	void (*stop)(struct vb_qp *qp);
+	/* After stop: nothing new will be queued for the QP from its return on (timers, the peer's end). No lock held. */
+	void (*unlink)(struct vb_qp *qp);
+	/* Frees path_state; after unlink, with no progress running on the QP. */
+	void (*detach)(struct vb_qp *qp);
+	/* Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by the return. */
+	void (*send)(struct vb_qp *qp);
+	/*
+	 * May carry out a request of `length` bytes straight from the work request, before there is an entry for it: a SEND behind entries that
+	 * were all handed over, a WRITE or READ behind none, in state RTS, when there is room for an entry. sq.lock is held.
+	 */
+	enum vb_post_result (*try_post)(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length);
+	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
+	void (*hint_prefetch)(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *turn);
+	/* A receive was posted for a starved responder. No lock held. */
+	void (*receive)(struct vb_qp *qp);
+	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
+	void (*run)(struct vb_qp *qp);
+	/* Several QPs are about to be run: what this one's turn will look at is fetched into the cache meanwhile. As run. */
+	void (*fetch)(struct vb_qp *qp);
+	/*
+	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or resp_lock is taken, which keeps the
+	 * QP. A few loads if not: a CQ's lock is held, under which path_state stays.
+	 */
+	enum vb_claim (*claim_news)(struct vb_qp *qp);
+	/* Takes what was claimed, and releases it; the CQ's lock is not held. */
+	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
+	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
+	bool (*poll)(void);
+	/*
+	 * Takes what others have put into shared memory for no QP of this path; true if there was something. No lock held. One path's at
+	 * most, and asked only once that has set vb_path_takes.
+	 */
+	bool (*take)(void);
+	/* Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without ringing is queued. */
+	void (*sleep)(void);
+	/* The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking is done. */
+	void (*settle)(void);
+	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
+	bool (*is_pending)(void);
+	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
+	bool (*quiesce)(uint64_t deadline_ns);
+	/* What there is to say of the connection: peer_pid, copy, again, retries. A reference is held, no lock. */
+	void (*describe)(struct vb_qp *qp, struct vb_record_qp *record);
+};
+
+/* Input and output that all QPs share, driven by threads that poll and by the progress thread. */
+struct vb_path_io {
+	/* Takes what has arrived; true if there was something. No lock held. */
+	bool (*pump)(void);
+	/* Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if nobody needs its polls. */
+	bool (*watch)(bool wake);
+	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
+	bool (*is_busy)(void);
+};
+
+/* Set once, by a constructor. */
+void vb_path_set_io(const struct vb_path_io *io);
+/* Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the path's goes on coming. */
+bool vb_path_pump(void);
+extern atomic_bool vb_path_takes;
+/* That are left until it is forgotten that the path's came. */
+extern atomic_uint vb_path_near_polls;
+bool vb_path_take_near(void); /* nothing in a forked child, until it has a path that takes */
+/* For polls between two rounds: takes the path's alone, and that only if some came a few rounds ago. */
+static inline bool vb_path_peek(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed)) && vb_path_take_near();
+}
+
+bool vb_path_watch(bool wake);
+bool vb_path_is_busy(void);
+
+/* One of a QP's locks, for claim_news. A QP leaves its path under both, so it cannot while one is held. */
+static inline bool vb_path_claim(struct vb_qp *qp, struct vb_lock *lock)
+{
+	if (vb_unlikely(!vb_lock_try(lock))) {
+		vb_progress_retry(qp);
+		return false;
+	}
+	if (vb_likely(atomic_load_explicit(&qp->path, memory_order_relaxed) != NULL))
+		return true;
+	vb_unlock(lock);
+	return false;
+}
+
+/* Called by constructors, in any order. At most 8. */
+void vb_path_register(struct vb_path_ops *path);
+/* Each of them, so that a tool can put itself in front of some of its functions; before any is used. */
+void vb_path_change_all(void (*change)(struct vb_path_ops *path));
+const struct vb_path_ops *vb_path_choose(struct vb_qp *qp);
+void vb_path_unclaim(struct vb_qp *qp);
+bool vb_path_poll_all(void);
+void vb_path_sleep(void);
+void vb_path_settle(void);
+bool vb_path_is_pending(void);
+void vb_path_quiesce(void);
+/* False: it takes longer. */
+bool vb_path_quiesce_until(uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whose turn it is to be posted to. Of thousands of queue pairs none is in a near cache, and what a post would have to wait for most is the
+ * queue pair's own memory. But programs go through their queue pairs in much the same order again and again: so each turn remembers which one
+ * came next the last time, and where that one's post will look; it is fetched some posts ahead.
+ *
+ * All of it is a guess, and the queue pair that a turn speaks of may be gone: addresses in it are fetched, never looked at. Turns live as long
+ * as the process, one for each queue pair number. Programs with few queue pairs, or that post to the same one again and again, do not come here.
+ */
+#ifndef VB_ADAPTER_PREFETCH_H
+#define VB_ADAPTER_PREFETCH_H
+
+#include "adapter/object.h"
+
+struct vb_prefetch_hint {
+	_Atomic(struct vb_prefetch_hint *) next;
+	_Atomic(const void *) qp, state; /* the queue pair and its path_state */
+	_Atomic(const void *) there[3];  /* what its next post will write, and what it will read last (path->hint_prefetch) */
+};
+
+/* Of a queue pair of this process that exists. */
+struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn);
+/* A post to qp, another one than the last time, of a SEND, a WRITE or a READ. sq.lock is held. */
+void vb_prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode);
+
+/* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. A hint. */
+enum { VB_MANY_QPS = 32 };
+
+static inline bool vb_qp_is_one_of_many(const struct vb_qp *qp)
+{
+	return vb_unlikely(atomic_load_explicit(&qp->send_cq->refs, memory_order_relaxed) >= VB_MANY_QPS);
+}
+
+/* What a call of the program or an arrival looks at first. */
+static inline void vb_prefetch_qp(const void *qp)
+{
+	const char *at = qp;
+	vb_fetch_to_write(at);
+	vb_fetch(at + sizeof(struct vb_qp)); /* the program's part of it (verbs/verbs.h) */
+}
+
+/* Of what a path keeps for it: there, too, what a message looks at comes first. */
+static inline void vb_prefetch_path_state(const void *state)
+{
+	const char *at = state;
+	vb_fetch_to_write(at);
+	vb_fetch_to_write(at + VB_CACHE_LINE);
+}
+
+#endif

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/progress/progress.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "adapter/memory/arena.h"
+#include "adapter/inspection/inspect.h"
+#include "adapter/progress/path.h"
+#include "adapter/memory/segment.h"
+#include "adapter/queues/tags.h"
+#include "adapter/progress/prefetch.h"
+#include "base/ticks.h"
+#include "host/memory/fence.h"
+#include "host/memory/touch.h"
+
+enum {
+	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
+	MOST_SPIN_POLLS = 8192, /* and of a program that was taken for one and was not, as ever more are asked of it */
+	EAGER_POLLS = 64,      /* fruitless polls without a pause in between, about a microsecond's: meanwhile an answer from near would have come */
+	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
+	YIELD_EVERY = 32,      /* each time after so many polls */
+	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
+	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
+	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
+	ROUND_PER_US = 5,      /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
+	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
+	PASS_ROUNDS = 64,
+	LEADS_TO_TICK = 16, /* waits of leaders after which it is worth while to tick for them */
+	VAIN_POLLS = 4,        /* in a row: the program waits for something, and so may its peers */
+};
+
+struct vb_lock vb_progress_lock = VB_LOCK_INIT;
+
+/* The QPs that a thread has taken off the run queue and works on, which stay until it is through: no QP needs to count that. */
+struct round {
+	struct vb_list node;
+	unsigned n;
+	struct vb_qp *qps[RUN_BATCH];
+};
+
+static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node */
+static struct vb_list rounds = VB_LIST_INIT(rounds);       /* under vb_progress_lock, as the run queue */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+/* Counters that several threads may bump without atomic read-modify-write: a lost increment is harmless. */
+static atomic_uint polls;       /* rounds by pollers */
+static atomic_uint spins;       /* of these since the last arming or wake-up */
+static atomic_uint fruitless;   /* rounds in a row that found nothing */
+static atomic_uint hot_polls;   /* polls that found news of a hot QP */
+static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
+static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
+static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
+static atomic_bool needed;      /* the progress thread took arrivals since its last pass */
+static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
+static unsigned seen_polls;     /* by the progress thread, */
+static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
+static bool has_doubts;         /* and has seen none once */
+static uint64_t deaf_ns;        /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
+static atomic_uint sleep_generation;
+static atomic_bool is_led;      /* a thread leads */
+static _Thread_local bool leads_here; /* it is this thread */
+static _Thread_local const void *rounds_for; /* what it makes rounds for now; NULL: it does not */
+static atomic_uint leads;       /* that have ended */
+static unsigned seen_leads;     /* by the progress thread */
+atomic_bool vb_progress_ticks;  /* it looks in while threads lead now and then */
+
+static void bump(atomic_uint *counter)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* A value of asleep that no peer has seen, without VB_ASLEEP_LEADER. */
+static unsigned next_sleep(void)
+{
+	unsigned g = atomic_fetch_add(&sleep_generation, 2) + 2;
+	return g ? g : atomic_fetch_add(&sleep_generation, 2) + 2;
+}
+
+static void fall_asleep(void)
+{
+	atomic_store(&vb_arena->asleep, next_sleep());
+	vb_path_sleep();
+}
+
+/* Unless another thread has: it may lead by now. */
+static void fall_asleep_if_awake(void)
+{
+	unsigned awake = 0;
+	if (atomic_compare_exchange_strong(&vb_arena->asleep, &awake, next_sleep()))
+		vb_path_sleep();
+}
+
+static bool run_queue_is_empty(void)
+{
+	vb_lock(&vb_progress_lock);
+	bool empty = vb_list_is_empty(&run_queue);
+	vb_unlock(&vb_progress_lock);
+	return empty;
+}
+
+void vb_progress_later_locked(struct vb_qp *qp)
+{
+	if (!vb_list_is_empty(&qp->run_node))
+		return;
+	vb_list_add_tail(&run_queue, &qp->run_node);
+}
+
+void vb_progress_later(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	vb_progress_later_locked(qp);
+	vb_unlock(&vb_progress_lock);
+	/* pass() looks at the queue under the lock, after fall_asleep: behind the insertion, or so that
+	 * this load is behind fall_asleep. */
+	if (atomic_load(&vb_arena->asleep))
+		vb_loop_wake();
+}
+
+void vb_progress_retry(struct vb_qp *qp)
+{
+	atomic_store_explicit(&contended, true, memory_order_relaxed);
+	vb_progress_later(qp);
+}
+
+/* Who has the lock may be waiting for this thread's processor. */
+static void let_holder_run(void)
+{
+	if (vb_likely(!atomic_load_explicit(&contended, memory_order_relaxed)))
+		return;
+	atomic_store_explicit(&contended, false, memory_order_relaxed);
+	sched_yield();
+}
+
+/* First, as the rest hangs on it. */
+static void fetch_state(struct vb_qp *qp)
+{
+	if (atomic_load_explicit(&qp->path, memory_order_acquire))
+		vb_prefetch_path_state(qp->path_state);
+}
+
+static void fetch(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_acquire);
+	if (path && path->fetch)
+		path->fetch(qp);
+}
+
+static void run(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (vb_unlikely(qp->tags != NULL))
+		vb_tags_run(qp);
+	if (path)
+		path->run(qp);
+}
+
+/* With many QPs none is in a near cache: what several will look at is fetched at once. */
+static void run_all(const struct round *r)
+{
+	for (unsigned i = 0; r->n > 1 && i < r->n; i++)
+		fetch_state(r->qps[i]);
+	for (unsigned i = 0; r->n > 1 && i < r->n; i++)
+		fetch(r->qps[i]);
+	for (unsigned i = 0; i < r->n; i++)
+		run(r->qps[i]);
+}
+
+static void begin_locked(struct round *r)
+{
+	r->n = 0;
+	for (struct vb_list *node; r->n < RUN_BATCH && (node = vb_list_pop(&run_queue));)
+		r->qps[r->n++] = vb_container_of(node, struct vb_qp, run_node);
+	if (r->n)
+		vb_list_add_tail(&rounds, &r->node);
+}
+
+static void end(struct round *r)
+{
+	vb_lock(&vb_progress_lock);
+	vb_list_del(&r->node);
+	vb_unlock(&vb_progress_lock);
+}
+
+static bool is_in_round_locked(const struct vb_qp *qp)
+{
+	struct round *r;
+	vb_list_for_each(r, &rounds, node)
+		for (unsigned i = 0; i < r->n; i++)
+			if (r->qps[i] == qp)
+				return true;
+	return false;
+}
+
+/* Collects arrivals unless another thread does so now, and runs a batch of QPs. False: there was nothing. */
+static bool round_once(void)
+{
+	struct round round;
+	static atomic_uint pumped;
+	bool found = vb_path_pump();
+	if (found) {
+		bump(&pumped);
+		if (atomic_load_explicit(&pumped, memory_order_relaxed) % HOT_POLLS)
+			return true;
+	}
+	if (!vb_lock_try(&vb_progress_lock)) {
+		atomic_store_explicit(&contended, true, memory_order_relaxed);
+		return true;
+	}
+	found |= vb_path_poll_all();
+	begin_locked(&round);
+	vb_unlock(&vb_progress_lock);
+	if (!round.n)
+		return found;
+	run_all(&round);
+	end(&round);
+	return true;
+}
+
+static void note_poll(void)
+{
+	bump(&polls);
+	if (vb_likely(!atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
+		return;
+	bump(&spins);
+	if (atomic_load_explicit(&spins, memory_order_relaxed) < atomic_load_explicit(&spin_polls, memory_order_relaxed))
+		return;
+	atomic_store(&spinning, true);
+	atomic_store(&vb_arena->asleep, 0);
+	vb_loop_wake(); /* so that the progress thread starts to tick */
+}
+
+/* Whoever a poller waits for may be waiting for the poller's processor. */
+static void give_way(void)
+{
+	bump(&fruitless);
+	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
+	if (n > EAGER_POLLS)
+		vb_pause();
+	if (n == VAIN_POLLS)
+		vb_path_settle();
+	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)
+		sched_yield();
+}
+
+bool vb_progress_is_due(void)
+{
+	bump(&hot_polls);
+	if (atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0)
+		return true;
+	atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+	return false;
+}
+
+/* Is it time to look further than at the QP whose news was expected? */
+static bool is_round_due(void)
+{
+	if (atomic_load_explicit(&fruitless, memory_order_relaxed) % CLOCK_EVERY)
+		return false;
+	uint64_t now = vb_ticks();
+	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < vb_ticks_us() / ROUND_PER_US)
+		return false;
+	atomic_store_explicit(&round_ticks, now, memory_order_relaxed);
+	return true;
+}
+
+bool vb_progress_poll(bool found)
+{
+	if (vb_unlikely(!vb_arena))
+		return false; /* a forked child that polls its parent's CQ */
+	note_poll();
+	vb_segment_yield();
+	if (found || is_round_due())
+		found |= round_once();
+	else
+		found = vb_path_peek();
+	if (found)
+		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+	else
+		give_way();
+	let_holder_run();
+	return found;
+}
+
+/* ---- leading ---- */
+
+/* False: there was nothing. */
+static bool make_rounds(void)
+{
+	bool found = false;
+	for (int i = 0; i < PASS_ROUNDS && round_once(); i++) {
+		found = true;
+		let_holder_run();
+	}
+	return found;
+}
+
+static bool is_work_waiting(void) { return vb_path_is_pending() || !run_queue_is_empty(); }
+
+static void sleep_as_leader(void)
+{
+	atomic_store(&vb_arena->asleep, next_sleep() | VB_ASLEEP_LEADER);
+	vb_path_sleep();
+	vb_path_settle();
+}
+
+/* A thread that leads is here again: its signal handler has jumped out of the wait. */
+static void mend_lead(void)
+{
+	if (vb_unlikely(leads_here))
+		vb_progress_lead_no_more();
+}
+
+bool vb_progress_lead(void)
+{
+	mend_lead();
+	leads_here = vb_arena && !atomic_exchange(&is_led, true);
+	return leads_here;
+}
+
+bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
+
+int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
+{
+	int err = 0;
+	vb_path_watch(true);
+	while (!err && !is_over(arg)) {
+		sleep_as_leader();
+		if (!is_work_waiting() && !is_over(arg))
+			err = vb_loop_wait();
+		atomic_store(&vb_arena->asleep, 0);
+		rounds_for = arg;
+		make_rounds();
+		rounds_for = NULL;
+	}
+	return is_over(arg) ? 0 : err;
+}
+
+/* While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick finds that it has not. */
+void vb_progress_lead_no_more(void)
+{
+	leads_here = false;
+	atomic_store(&vb_arena->asleep, 0);
+	unsigned n = atomic_fetch_add(&leads, 1);
+	atomic_store(&is_led, false);
+	if (atomic_load(&vb_progress_ticks)) /* pairs with pass(), which looks at asleep after it has stopped ticking */
+		return;
+	fall_asleep();
+	if (n % LEADS_TO_TICK == 0 || is_work_waiting())
+		vb_loop_wake();
+}
+
+/* ---- arming, and the progress thread ---- */
+
+void vb_progress_arm(void)
+{
+	mend_lead();
+	atomic_store(&spins, 0);
+	atomic_store(&spinning, false);
+	if (!atomic_load(&vb_arena->asleep))
+		fall_asleep();
+	vb_path_settle();
+	vb_path_watch(true);
+	/* What came before peers could know that they must ring. */
+	if (is_work_waiting())
+		vb_loop_wake();
+}
+
+/* The longer it has been right to leave arrivals to the poller, the later the next look: what it may cost is a share of that time. */
+static uint64_t deaf_tick_ns(void)
+{
+	deaf_ns = vb_min_u64(deaf_ns ? deaf_ns * 5 / 4 : DEAF_TICK_NS, TICK_NS);
+	return deaf_ns;
+}
+
+/*
+ * Something had arrived for which no thread polled. Who polls in short bouts, and looks at its memory between them, is not to be taken
+ * for a poller: the progress thread hears for it.
+ */
+static void was_needed(bool was_polled)
+{
+	atomic_store(&spins, 0);
+	if (was_polled)
+		atomic_store(&spin_polls, vb_min_u32(atomic_load(&spin_polls) * 8, MOST_SPIN_POLLS));
+}
+
+static void ask_for_fewer_polls(void)
+{
+	unsigned now = atomic_load(&spin_polls);
+	if (now > SPIN_POLLS)
+		atomic_store(&spin_polls, now / 2);
+}
+
+/* Have threads led since the last pass? Then the next one is due in a tick, and they may count on it. */
+static bool keep_ticking(void)
+{
+	unsigned n = atomic_load(&leads);
+	bool more = n != seen_leads;
+	seen_leads = n;
+	vb_lock(&vb_progress_lock); /* who puts something off has done so by the return, or finds that he may not */
+	atomic_store(&vb_progress_ticks, more);
+	vb_unlock(&vb_progress_lock);
+	return more;
+}
+
+/*
+ * Is somebody still there who polls? He may have had no processor since the last look, if this thread has used it: so he is given another
+ * chance. Who is in the middle of a system call polls.
+ */
+static bool is_polled(unsigned n)
+{
+	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !has_doubts;
+	has_doubts = !polled;
+	return is_trusted;
+}
+
+/* True: nobody needs the poller's polls. */
+static bool leave_to_poller(void)
+{
+	vb_path_settle();
+	bool hears = vb_path_watch(false);
+	if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
+		hears = vb_path_watch(true);
+	return hears;
+}
+
+/* The progress thread's part. */
+static uint64_t pass(uint64_t now_ns)
+{
+	unsigned n = atomic_load(&polls);
+	bool spins_now = atomic_load(&spinning);
+	if (spins_now && now_ns < next_look_ns) {
+		leave_to_poller();
+		return next_look_ns;
+	}
+	if (spins_now && is_polled(n)) {
+		seen_polls = n;
+		if (!has_doubts)
+			ask_for_fewer_polls();
+		next_look_ns = now_ns + (leave_to_poller() ? TICK_NS : deaf_tick_ns());
+		return next_look_ns;
+	}
+	next_look_ns = 0;
+	has_doubts = false;
+	deaf_ns = 0;
+	vb_path_watch(true);
+	seen_polls = n;
+	bool was_polled = atomic_exchange(&spinning, false), ticks = keep_ticking();
+	if (!(atomic_load(&vb_arena->asleep) & VB_ASLEEP_LEADER))
+		atomic_store(&vb_arena->asleep, 0);
+	bool found = make_rounds();
+	if (atomic_exchange(&needed, false) || found)
+		was_needed(was_polled);
+	fall_asleep_if_awake();
+	vb_path_settle();
+	return is_work_waiting() ? 0 : ticks ? now_ns + TICK_NS : UINT64_MAX;
+}
+
+bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
+unsigned vb_progress_polls(void) { return atomic_load_explicit(&polls, memory_order_relaxed); }
+
+void vb_progress_has_taken(void)
+{
+	if (vb_loop_is_current())
+		atomic_store_explicit(&needed, true, memory_order_relaxed);
+}
+
+void vb_progress_is_working(void)
+{
+	if (!vb_loop_is_current())
+		bump(&polls);
+}
+
+/* Who has it may queue it again before letting go. */
+static bool is_let_go(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	vb_list_del(&qp->run_node);
+	bool is_free = !is_in_round_locked(qp) && !atomic_load(&qp->refs);
+	vb_unlock(&vb_progress_lock);
+	return is_free;
+}
+
+void vb_qp_drain(struct vb_qp *qp)
+{
+	while (!is_let_go(qp))
+		sched_yield();
+}
+
+/* A forked child has no QPs and no threads. Its new progress thread runs before the adapter is started again. */
+static void forget(void)
+{
+	vb_loop_set_pass(NULL);
+	vb_lock_init(&vb_progress_lock);
+	vb_list_init(&run_queue);
+	vb_list_init(&rounds);
+	atomic_store(&spinning, false);
+	atomic_store(&is_led, false);
+	atomic_store(&vb_progress_ticks, false);
+	started = false;
+	pthread_mutex_init(&start_lock, NULL);
+}
+
+static int start_locked(void)
+{
+	static bool hooked;
+	int err = vb_host_open();
+	if (!err)
+		err = vb_arena_start();
+	if (err)
+		return err;
+	if (!hooked)
+		vb_host_at_fork(forget);
+	hooked = true;
+	atomic_store(&vb_arena->slots[0], vb_slot_first());
+	atomic_store(&vb_arena->fences, vb_fence_prepare());
+	fall_asleep();
+	vb_loop_set_pass(pass);
+	vb_copy_allow_peers();
+	vb_touch_prepare();
+	vb_arena_look_for_room();
+	started = true;
+	return 0;
+}
+
+int vb_adapter_open(void)
+{
+	pthread_mutex_lock(&start_lock);
+	int err = started ? 0 : start_locked();
+	pthread_mutex_unlock(&start_lock);
+	return err;
+}
+
+int vb_adapter_start(void)
+{
+	int err = vb_adapter_open();
+	if (!err)
+		err = vb_host_run();
+	if (!err)
+		vb_inspect_start();
+	return err;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion queues: a ring under a lock that producers and pollers hold for a few entries' time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/queues/completion.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
+#include "adapter/watcher.h"
+
+/*
+ * Who waits for a channel's descriptor by poll(2) does not say so. After this time he is taken to wait: long enough
+ * for a program that means to poll to have done so, though its processor may be shared.
+ */
+enum { LEFT_NS = 10000000 };
+
+static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
+static void left_fired(struct vb_timer *timer, uint64_t now_ns);
+
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
+{
+	if (!cqe || cqe > VB_MAX_CQE)
+		return -EINVAL;
+	int err = vb_adapter_open();
+	if (err)
+		return err;
+	memset(cq, 0, sizeof(*cq));
+	uint32_t entries = vb_pow2_at_least(cqe);
+	err = vb_queue_memory_take(&cq->memory, pd, entries * sizeof(*cq->ring));
+	if (err)
+		return err;
+	cq->ring = cq->memory.at;
+	cq->pd = pd;
+	if (pd)
+		atomic_fetch_add(&pd->refs, 1);
+	cq->ctx = ctx;
+	cq->channel = channel;
+	cq->mask = entries - 1;
+	cq->capacity = cqe;
+	vb_lock_init(&cq->lock);
+	vb_list_init(&cq->event_node);
+	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
+	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
+	vb_list_init(&cq->left.node);
+	pthread_mutex_init(&cq->events_lock, NULL);
+	pthread_cond_init(&cq->events_cond, NULL);
+	if (channel)
+		atomic_fetch_add(&channel->refs, 1);
+	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
+	return 0;
+}
+
+int vb_cq_fini(struct vb_cq *cq)
+{
+	if (atomic_load(&cq->refs))
+		return -EBUSY;
+	vb_registry_remove(&cq->registered);
+	vb_async_forget(cq->ctx, &cq->async);
+	vb_timer_cancel(&cq->moderation);
+	vb_timer_cancel(&cq->left.timer);
+	if (cq->channel) {
+		vb_channel_forget(cq->channel, cq);
+		atomic_fetch_sub(&cq->channel->refs, 1);
+	}
+	pthread_cond_destroy(&cq->events_cond);
+	pthread_mutex_destroy(&cq->events_lock);
+	vb_queue_memory_give(&cq->memory, cq->pd);
+	if (cq->pd)
+		atomic_fetch_sub(&cq->pd->refs, 1);
+	return 0;
+}
+
+int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
+{
+	if (!cqe || cqe > VB_MAX_CQE)
+		return -EINVAL;
+	uint32_t entries = vb_pow2_at_least(cqe);
+	struct vb_queue_memory memory;
+	int err = vb_queue_memory_take(&memory, cq->pd, entries * sizeof(*cq->ring));
+	if (err)
+		return err;
+	struct vb_cqe *ring = memory.at;
+	vb_lock(&cq->lock);
+	uint32_t waiting = cq->tail - cq->head;
+	bool fits = waiting <= cqe;
+	struct vb_queue_memory unwanted = memory;
+	if (fits) {
+		for (uint32_t i = 0; i < waiting; i++)
+			ring[i] = cq->ring[(cq->head + i) & cq->mask];
+		unwanted = cq->memory;
+		cq->memory = memory;
+		cq->ring = ring;
+		cq->mask = entries - 1;
+		cq->capacity = cqe;
+		cq->left.end -= cq->head;
+		cq->head = 0;
+		cq->tail = waiting;
+	}
+	vb_unlock(&cq->lock);
+	vb_queue_memory_give(&unwanted, cq->pd);
+	return fits ? 0 : -EINVAL;
+}
+
+/* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
+static inline void retire(const struct vb_cqe *e)
+{
+	if (!e->is_recv)
+		atomic_store_explicit(&e->qp->sq.retired, e->sq_position, memory_order_release);
+	else if (e->is_srq)
+		atomic_fetch_add_explicit(&e->srq->rq.polled, 1, memory_order_release);
+	else
+		atomic_store_explicit(&e->qp->rq.polled, atomic_load_explicit(&e->qp->rq.polled, memory_order_relaxed) + 1,
+				      memory_order_release);
+}
+
+static void show(const struct vb_cqe *e, struct ibv_wc *wc)
+{
+	*wc = (struct ibv_wc){
+		.wr_id = e->wr_id,
+		.status = e->status,
+		.opcode = e->opcode,
+		.vendor_err = e->vendor_err,
+		.byte_len = e->byte_len,
+		.imm_data = e->imm,
+		.qp_num = e->qp_num,
+		.src_qp = e->src_qp,
+		.wc_flags = e->wc_flags,
+		.pkey_index = e->pkey_index,
+		.sl = e->sl,
+	};
+}
+
+/* Where a poll's completions go: one of the two. */
+struct sink {
+	struct vb_cqe *entries;
+	struct ibv_wc *wcs;
+};
+
+/* cq->lock is held. */
+static inline __attribute__((always_inline)) int take_locked(struct vb_cq *cq, uint32_t n, struct sink to)
+{
+	int got = 0;
+	for (; (uint32_t)got < n && cq->head != cq->tail; got++) {
+		const struct vb_cqe *e = &cq->ring[cq->head++ & cq->mask];
+		retire(e);
+		if (to.wcs)
+			show(e, &to.wcs[got]);
+		else
+			to.entries[got] = *e;
+	}
+	return vb_unlikely(!got && cq->overrun) ? -EIO : got;
+}
+
+/* News of the QP that had the last completion, which cannot go while it is hot. cq->lock is held. */
+static inline enum vb_claim claim_news(struct vb_qp *hot)
+{
+	const struct vb_path_ops *path = hot ? atomic_load_explicit(&hot->path, memory_order_acquire) : NULL;
+	return path && path->claim_news ? path->claim_news(hot) : VB_CLAIM_NONE;
+}
+
+/* Its path stays as long as the claim. */
+static void take_news(struct vb_qp *hot, enum vb_claim claim)
+{
+	atomic_load_explicit(&hot->path, memory_order_relaxed)->take_news(hot, claim);
+}
+
+/* Drives the adapter: what comes is rather the hot QP's. cq->lock is held, and released. False: nothing has come. */
+static __attribute__((noinline)) bool look_and_unlock(struct vb_cq *cq)
+{
+	struct vb_qp *hot = cq->hot;
+	enum vb_claim claim = claim_news(hot);
+	vb_unlock(&cq->lock);
+	if (claim)
+		take_news(hot, claim);
+	return (claim && vb_likely(!vb_progress_is_due())) || vb_progress_poll(claim != VB_CLAIM_NONE);
+}
+
+static inline __attribute__((always_inline)) int poll(struct vb_cq *cq, uint32_t n, struct sink to)
+{
+	vb_lock(&cq->lock);
+	if (cq->head == cq->tail && vb_likely(!cq->overrun)) {
+		if (!look_and_unlock(cq))
+			return 0;
+		vb_lock(&cq->lock);
+	}
+	int got = take_locked(cq, n, to);
+	vb_unlock(&cq->lock);
+	return got;
+}
+
+int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+{
+	return poll(cq, n, (struct sink){ .entries = out });
+}
+
+int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
+{
+	return poll(cq, n, (struct sink){ .wcs = out });
+}
+
+static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+{
+	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+}
+
+/* ---- completions that were there when the CQ was armed ---- */
+
+static bool has_left_locked(const struct vb_cq *cq)
+{
+	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
+		if (wakes(cq, &cq->ring[i & cq->mask]))
+			return true;
+	return false;
+}
+
+bool vb_cq_take_left(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool event = has_left_locked(cq);
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	return event;
+}
+
+static void left_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	uint64_t due_ns = cq->left.since_ns + LEFT_NS;
+	bool event = has_left_locked(cq) && now_ns >= due_ns, again = !event && now_ns < due_ns;
+	cq->left.is_watched = again;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (again)
+		vb_timer_set(timer, due_ns);
+	if (event)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* That the program waits with them there, it says (vb_channel_get), or time tells. True: the timer is to be set. */
+static bool note_left_locked(struct vb_cq *cq)
+{
+	bool is_new = !cq->left.is_watched;
+	cq->left.end = cq->tail;
+	cq->left.since_ns = vb_now_ns();
+	cq->left.is_watched = true;
+	return is_new;
+}
+
+int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
+{
+	vb_lock(&cq->lock);
+	if (cq->armed != 1)
+		cq->armed = solicited_only ? 2 : 1;
+	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq);
+	uint64_t since_ns = cq->left.since_ns;
+	vb_unlock(&cq->lock);
+	if (has_some)
+		vb_channel_note_left(cq->channel, cq);
+	if (watch)
+		vb_timer_set(&cq->left.timer, since_ns + LEFT_NS);
+	vb_progress_arm();
+	return 0;
+}
+
+/* ---- arrival ---- */
+
+static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	struct vb_cqe *to = &cq->ring[cq->tail++ & cq->mask];
+	*to = *cqe;
+	to->qp_num = cqe->qp->qpn;
+	if (vb_unlikely(cq->want_timestamp))
+		to->timestamp_ns = vb_now_ns();
+}
+
+/* An event may wait for more, until there are as many as wanted or the oldest has waited long enough. */
+static bool is_enough(struct vb_cq *cq)
+{
+	if (++cq->held >= cq->moderate_count) {
+		cq->held = 0;
+		return true;
+	}
+	if (cq->held == 1)
+		vb_timer_set(&cq->moderation, vb_now_ns() + cq->moderate_ns);
+	return false;
+}
+
+/* The time of those that wait is up. */
+static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	bool event = cq->held && cq->armed;
+	cq->held = 0;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (event && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* What waits already does not wait for the new terms. */
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
+{
+	vb_lock(&cq->lock);
+	cq->moderate_count = count;
+	cq->moderate_ns = period_ns;
+	vb_unlock(&cq->lock);
+	moderation_fired(&cq->moderation, 0);
+}
+
+void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
+		retire(&cq->ring[cq->head++ & cq->mask]);
+	struct vb_qp *qp = cqe->qp;
+	bool lost = cq->tail - cq->head >= cq->capacity;
+	bool first = lost && !cq->overrun;
+	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
+	if (lost)
+		cq->overrun = true;
+	else
+		put(cq, cqe);
+	if (event)
+		cq->armed = 0;
+	cq->hot = qp;
+	vb_unlock(&cq->lock);
+	if (vb_unlikely(event) && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+	if (vb_unlikely(first)) {
+		if (vb_watcher)
+			vb_watcher->cq_overran(cq, qp);
+		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
+	}
+}
+
+/* An XRC queue's stay when their queue pair goes, whose place in memory may be another one's by now. */
+static bool is_of(const struct vb_cqe *e, const struct vb_qp *qp)
+{
+	return e->qp == qp && !(e->is_srq && e->srq->xrcd);
+}
+
+/* Takes out a QP's completions, or an SRQ's if qp is NULL. cq->lock is held. */
+static void purge_locked(struct vb_cq *cq, const struct vb_qp *qp, const struct vb_srq *srq)
+{
+	uint32_t keep = cq->head;
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct vb_cqe *e = &cq->ring[i & cq->mask];
+		if (qp ? !is_of(e, qp) : !e->is_srq || e->srq != srq)
+			cq->ring[keep++ & cq->mask] = *e;
+		else if (e->is_srq)
+			retire(e);
+	}
+	cq->tail = keep;
+}
+
+void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	purge_locked(cq, qp, NULL);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
+{
+	vb_lock(&cq->lock);
+	if (cq->hot == qp)
+		cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}
+
+/* A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues that there are when it goes. */
+void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
+{
+	vb_lock(&cq->lock);
+	purge_locked(cq, NULL, srq);
+	cq->hot = NULL;
+	vb_unlock(&cq->lock);
+}

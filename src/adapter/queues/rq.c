@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so slots are a plain ring for both. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/queues/completion.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
+#include "adapter/inspection/counter.h"
+#include "adapter/queues/tags.h"
+#include "adapter/xrc/xrc.h"
+#include "base/log.h"
+
+int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
+{
+	memset(rq, 0, sizeof(*rq));
+	vb_lock_init(&rq->lock);
+	rq->max_wr = max_wr;
+	rq->max_sge = max_sge;
+	rq->mask = vb_pow2_at_least(max_wr) - 1;
+	rq->stride = sizeof(struct vb_receive) + max_sge * sizeof(struct ibv_sge);
+	rq->pd = pd;
+	int err = vb_queue_memory_take(&rq->memory, pd, max_wr ? (size_t)(rq->mask + 1) * rq->stride : 0);
+	rq->slots = rq->memory.at;
+	return err;
+}
+
+void vb_rq_fini(struct vb_rq *rq)
+{
+	vb_queue_memory_give(&rq->memory, rq->pd);
+	rq->slots = NULL;
+}
+
+void vb_rq_reset(struct vb_rq *rq)
+{
+	vb_lock(&rq->lock);
+	atomic_store(&rq->tail, 0);
+	atomic_store(&rq->head, 0);
+	atomic_store(&rq->polled, 0);
+	atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
+	vb_unlock(&rq->lock);
+}
+
+static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->tail, memory_order_acquire); }
+static uint32_t head_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->head, memory_order_relaxed); }
+static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_of(rq); }
+
+uint32_t vb_receives_waiting(const struct vb_qp *qp)
+{
+	return waiting_in(qp->srq ? &qp->srq->rq : &qp->rq);
+}
+
+static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
+{
+	uint32_t tail = tail_of(rq);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
+		return ENOMEM;
+	struct vb_receive *s = vb_receive_at(rq, tail);
+	s->wr_id = wr->wr_id;
+	s->nsge = wr->num_sge;
+	for (int i = 0; i < wr->num_sge; i++)
+		vb_sge_copy(&s->sge[i], &wr->sg_list[i]);
+	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
+	return 0;
+}
+
+static inline int post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int err = 0;
+	vb_lock(&rq->lock);
+	for (; wr; wr = wr->next) {
+		err = post_one_locked(rq, wr);
+		if (vb_unlikely(err)) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_unlock(&rq->lock);
+	return err;
+}
+
+/* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
+__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+		*bad = wr;
+		vb_explain("ibv_post_recv", "%s", qp->srq || qp->type >= IBV_QPT_XRC_SEND
+							  ? "the queue pair takes its receives from an SRQ: post them there"
+							  : "the queue pair is in RESET: move it to INIT first");
+		return EINVAL;
+	}
+	int err = post(&qp->rq, wr, bad);
+	if (vb_unlikely(err == ENOMEM))
+		vb_explain_limit("ibv_post_recv", "the receive queue is full: max_recv_wr requests wait to be used and polled");
+	else if (vb_unlikely(err))
+		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR))
+		vb_qp_notice_receive(qp);
+	return err;
+}
+
+static inline void copy_out(const struct vb_receive *r, struct vb_rwqe *out)
+{
+	out->wr_id = r->wr_id;
+	out->nsge = r->nsge;
+	out->length = 0;
+	for (uint32_t i = 0; i < r->nsge; i++) {
+		out->sge[i] = r->sge[i];
+		out->length += r->sge[i].length;
+	}
+}
+
+/* Of a queue that is not empty; its head is the caller's. */
+static inline void take(struct vb_rq *rq, struct vb_rwqe *out)
+{
+	uint32_t head = head_of(rq);
+	copy_out(vb_receive_at(rq, head), out);
+	atomic_store_explicit(&rq->head, head + 1, memory_order_relaxed);
+}
+
+bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out)
+{
+	vb_lock(&rq->lock);
+	bool there = waiting_in(rq);
+	if (there)
+		take(rq, out);
+	vb_unlock(&rq->lock);
+	return there;
+}
+
+bool vb_rq_names(struct vb_rq *rq, uint64_t addr, uint64_t bytes)
+{
+	bool found = false;
+	vb_lock(&rq->lock);
+	uint32_t slots = rq->slots ? vb_min_u32(tail_of(rq), rq->mask + 1) : 0;
+	for (uint32_t i = 0; i < slots && !found; i++) {
+		const struct vb_receive *s = vb_receive_at(rq, i);
+		for (uint32_t k = 0; k < s->nsge && !found; k++)
+			found = addr < s->sge[k].addr + s->sge[k].length && s->sge[k].addr < addr + bytes;
+	}
+	vb_unlock(&rq->lock);
+	return found;
+}
+
+uint32_t vb_rq_waiting(const struct vb_rq *rq)
+{
+	return waiting_in(rq);
+}
+
+/* Under the lock the next post finds that the responder waits. */
+static bool starve(struct vb_rq *rq, struct vb_rwqe *out)
+{
+	vb_lock(&rq->lock);
+	bool there = waiting_in(rq);
+	if (there)
+		take(rq, out);
+	atomic_store_explicit(&rq->starved, !there, memory_order_relaxed);
+	vb_unlock(&rq->lock);
+	return there;
+}
+
+static bool take_own(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	struct vb_rq *rq = &qp->rq;
+	out->pd = qp->pd->number;
+	const struct vb_receive *oldest = vb_receive_peek(qp);
+	if (vb_unlikely(!oldest))
+		return starve(rq, out);
+	copy_out(oldest, out);
+	vb_receive_pass(qp);
+	return true;
+}
+
+static inline bool srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit)
+{
+	struct vb_srq *srq = qp->srq;
+	struct vb_rq *rq = &srq->rq;
+	bool there = waiting_in(rq);
+	if (there) {
+		take(rq, out);
+		*limit_hit = srq->limit && waiting_in(rq) < srq->limit;
+		if (*limit_hit)
+			srq->limit = 0;
+	} else if (vb_list_is_empty(&qp->srq_node)) {
+		vb_list_add_tail(&srq->starved, &qp->srq_node);
+		atomic_store_explicit(&rq->starved, true, memory_order_relaxed);
+	}
+	return there;
+}
+
+bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit)
+{
+	return srq_take_locked(qp, out, limit_hit);
+}
+
+void vb_srq_raise_limit(struct vb_srq *srq)
+{
+	vb_async_raise(srq->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, VB_ASYNC_SRQ, srq, &srq->async, 0);
+}
+
+static bool take_shared(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	struct vb_srq *srq = qp->srq;
+	bool limit_hit = false;
+	out->pd = srq->pd->number;
+	vb_lock(&srq->rq.lock);
+	bool there = srq_take_locked(qp, out, &limit_hit);
+	vb_unlock(&srq->rq.lock);
+	if (limit_hit)
+		vb_srq_raise_limit(srq);
+	return there;
+}
+
+bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out)
+{
+	return qp->srq ? take_shared(qp, out) : take_own(qp, out);
+}
+
+static enum vb_fit take_own_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	const struct vb_receive *oldest = vb_receive_peek(qp);
+	if (!oldest)
+		return VB_FIT_NONE;
+	out->pd = qp->pd->number;
+	copy_out(oldest, out);
+	if (out->length < bytes)
+		return VB_FIT_SHORT;
+	vb_receive_pass(qp);
+	return VB_FIT_TAKEN;
+}
+
+static enum vb_fit take_shared_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	struct vb_srq *srq = qp->srq;
+	struct vb_rq *rq = &srq->rq;
+	bool limit_hit = false;
+	enum vb_fit fit = VB_FIT_NONE;
+	out->pd = srq->pd->number;
+	vb_lock(&rq->lock);
+	if (waiting_in(rq)) {
+		copy_out(vb_receive_at(rq, head_of(rq)), out);
+		fit = out->length < bytes ? VB_FIT_SHORT : VB_FIT_TAKEN;
+	}
+	if (fit == VB_FIT_TAKEN)
+		srq_take_locked(qp, out, &limit_hit);
+	vb_unlock(&rq->lock);
+	if (limit_hit)
+		vb_srq_raise_limit(srq);
+	return fit;
+}
+
+enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out)
+{
+	return qp->srq ? take_shared_if_fits(qp, bytes, out) : take_own_if_fits(qp, bytes, out);
+}
+
+void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
+{
+	e->qp = qp;
+	e->is_recv = 1;
+	e->is_srq = qp->srq != NULL;
+	if (e->is_srq)
+		e->srq = qp->srq;
+	if (vb_unlikely(qp->counts_receives))
+		vb_counter_add(qp, IBV_WC_RECV, e->status, e->byte_len);
+	if (vb_unlikely(qp->tags != NULL)) {
+		vb_tags_complete(qp, e);
+		return;
+	}
+	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, e);
+}
+
+/* ---- shared receive queues ---- */
+
+int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
+{
+	if (attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE || !attr->max_wr || attr->srq_limit > attr->max_wr)
+		return -EINVAL;
+	memset(srq, 0, sizeof(*srq));
+	if (!attr->max_sge)
+		attr->max_sge = 1;
+	int err = vb_rq_init(&srq->rq, pd, attr->max_wr, attr->max_sge);
+	if (err)
+		return err;
+	srq->ctx = pd->ctx;
+	srq->pd = pd;
+	vb_list_init(&srq->starved);
+	atomic_fetch_add(&pd->refs, 1);
+	vb_registry_add(VB_REGISTRY_SRQS, &srq->registered);
+	return 0;
+}
+
+int vb_srq_fini(struct vb_srq *srq)
+{
+	if (srq->xrcd ? !vb_xrc_srq_leave(srq) : atomic_load(&srq->refs) != 0)
+		return -EBUSY;
+	vb_registry_remove(&srq->registered);
+	vb_async_forget(srq->ctx, &srq->async);
+	if (srq->tags)
+		vb_tags_fini(srq);
+	vb_rq_fini(&srq->rq);
+	atomic_fetch_sub(&srq->pd->refs, 1);
+	return 0;
+}
+
+/* Makes room for max_wr receives, keeping those that wait. */
+static int resize(struct vb_srq *srq, uint32_t max_wr)
+{
+	struct vb_rq grown;
+	if (!max_wr || max_wr > VB_MAX_WR)
+		return -EINVAL;
+	int err = vb_rq_init(&grown, srq->pd, max_wr, srq->rq.max_sge);
+	if (err)
+		return err;
+	struct vb_rq *rq = &srq->rq;
+	vb_lock(&rq->lock);
+	bool fits = tail_of(rq) - atomic_load(&rq->polled) <= max_wr && max_wr >= srq->limit;
+	struct vb_queue_memory unwanted = grown.memory;
+	if (fits) {
+		for (uint32_t i = head_of(rq); i != tail_of(rq); i++)
+			memcpy(vb_receive_at(&grown, i), vb_receive_at(rq, i), rq->stride);
+		unwanted = rq->memory;
+		rq->memory = grown.memory;
+		rq->slots = grown.slots;
+		rq->mask = grown.mask;
+		rq->max_wr = max_wr;
+	}
+	vb_unlock(&rq->lock);
+	vb_queue_memory_give(&unwanted, srq->pd);
+	return fits ? 0 : -EINVAL;
+}
+
+int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	int err = 0;
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return -EINVAL;
+	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > (mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.max_wr))
+		return -EINVAL;
+	if (mask & IBV_SRQ_MAX_WR)
+		err = resize(srq, attr->max_wr);
+	if (err || !(mask & IBV_SRQ_LIMIT))
+		return err;
+	vb_lock(&srq->rq.lock);
+	bool hit = attr->srq_limit && waiting_in(&srq->rq) < attr->srq_limit;
+	srq->limit = hit ? 0 : attr->srq_limit;
+	vb_unlock(&srq->rq.lock);
+	if (hit)
+		vb_srq_raise_limit(srq);
+	return 0;
+}
+
+void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
+{
+	vb_lock(&srq->rq.lock);
+	attr->max_wr = srq->rq.max_wr;
+	attr->max_sge = srq->rq.max_sge;
+	attr->srq_limit = srq->limit;
+	vb_unlock(&srq->rq.lock);
+}
+
+/* Those that come back empty-handed wait for the next post. */
+static void feed_starved(struct vb_srq *srq)
+{
+	vb_lock(&srq->rq.lock);
+	atomic_store_explicit(&srq->rq.starved, false, memory_order_relaxed);
+	for (struct vb_list *node; (node = vb_list_pop(&srq->starved));)
+		vb_progress_later(vb_container_of(node, struct vb_qp, srq_node));
+	vb_unlock(&srq->rq.lock);
+}
+
+void vb_srq_feed(struct vb_srq *srq)
+{
+	if (atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
+		feed_starved(srq);
+}
+
+int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int err = post(&srq->rq, wr, bad);
+	vb_srq_feed(srq);
+	return err;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/xrc/xrc.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "adapter/memory/arena.h"
+#include "adapter/progress/progress.h"
+#include "adapter/xrc/xrc_server.h"
+
+/* The numbers of one of this process's slots: no queue of another process of the host has them. */
+struct block {
+	uint32_t slot;
+	struct vb_srq *srqs[VB_SLOT_QPS]; /* NULL where none is */
+};
+
+/* Under vb_progress_lock, but for adding blocks, which grow_lock guards. */
+static struct block *blocks[VB_ARENA_SLOTS];
+static uint32_t nblocks, next;
+static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct vb_srq *find_locked(uint32_t srqn, uint32_t xrcd)
+{
+	uint32_t i = 0;
+	while (i < nblocks && blocks[i]->slot != srqn >> VB_SLOT_SHIFT)
+		i++;
+	struct vb_srq *srq = i < nblocks ? blocks[i]->srqs[srqn % VB_SLOT_QPS] : NULL;
+	return srq && srq->xrcd->number == xrcd ? srq : NULL;
+}
+
+/* ---- numbers ---- */
+
+static int add_block(void)
+{
+	struct block *b = nblocks < VB_ARENA_SLOTS ? calloc(1, sizeof(*b)) : NULL;
+	if (!b)
+		return -ENOMEM;
+	b->slot = vb_slot_first();
+	int err = nblocks ? vb_slot_take(&b->slot) : 0;
+	if (err) {
+		free(b);
+		return err;
+	}
+	vb_lock(&vb_progress_lock);
+	blocks[nblocks++] = b;
+	vb_unlock(&vb_progress_lock);
+	return 0;
+}
+
+/* A number that has rested: they are handed out in turn. */
+static bool place(struct vb_srq *srq)
+{
+	vb_lock(&vb_progress_lock);
+	uint32_t total = nblocks * VB_SLOT_QPS;
+	for (uint32_t tried = 0; tried < total; tried++) {
+		uint32_t at = next++ % total;
+		struct block *b = blocks[at / VB_SLOT_QPS];
+		if (b->srqs[at % VB_SLOT_QPS])
+			continue;
+		b->srqs[at % VB_SLOT_QPS] = srq;
+		srq->number = b->slot << VB_SLOT_SHIFT | at % VB_SLOT_QPS;
+		break;
+	}
+	vb_unlock(&vb_progress_lock);
+	return srq->number;
+}
+
+static int number(struct vb_srq *srq)
+{
+	int err = 0;
+	pthread_mutex_lock(&grow_lock);
+	srq->number = 0; /* which no slot has */
+	while (!err && !place(srq))
+		err = add_block();
+	pthread_mutex_unlock(&grow_lock);
+	return err;
+}
+
+static void drop_locked(const struct vb_srq *srq)
+{
+	for (uint32_t i = 0; i < nblocks; i++)
+		if (blocks[i]->slot == srq->number >> VB_SLOT_SHIFT)
+			blocks[i]->srqs[srq->number % VB_SLOT_QPS] = NULL;
+}
+
+int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq)
+{
+	srq->xrcd = xrcd;
+	srq->cq = cq;
+	int err = number(srq);
+	if (err)
+		return err;
+	err = xrcd->share ? vb_xrc_server_number(xrcd->share, VB_XRC_QUEUES, srq->number) : 0;
+	if (err) {
+		vb_lock(&vb_progress_lock);
+		drop_locked(srq);
+		vb_unlock(&vb_progress_lock);
+		return err;
+	}
+	atomic_fetch_add(&xrcd->refs, 1);
+	atomic_fetch_add(&cq->refs, 1);
+	return 0;
+}
+
+/* Those that use it do no more than wait for a receive: from the return on nobody finds it. */
+static bool drop_if_idle(struct vb_srq *srq)
+{
+	struct vb_list *node;
+	unsigned waiting = 0;
+	vb_lock(&srq->rq.lock);
+	for (node = srq->starved.next; node != &srq->starved; node = node->next)
+		waiting++;
+	vb_lock(&vb_progress_lock);
+	bool idle = atomic_load(&srq->refs) == waiting;
+	if (idle)
+		drop_locked(srq);
+	vb_unlock(&vb_progress_lock);
+	vb_unlock(&srq->rq.lock);
+	return idle;
+}
+
+/* With a reference. */
+static struct vb_qp *next_waiting(struct vb_srq *srq)
+{
+	vb_lock(&srq->rq.lock);
+	struct vb_qp *qp = vb_list_is_empty(&srq->starved) ? NULL : vb_container_of(srq->starved.next, struct vb_qp, srq_node);
+	if (qp)
+		vb_qp_ref(qp);
+	vb_unlock(&srq->rq.lock);
+	return qp;
+}
+
+/* What waits in a dropped queue is to find that it has gone. */
+static void turn_away(struct vb_srq *srq)
+{
+	while (atomic_load(&srq->refs)) {
+		struct vb_qp *qp = next_waiting(srq);
+		if (!qp) {
+			sched_yield(); /* it is just looking at the queue */
+			continue;
+		}
+		vb_lock(&qp->resp_lock);
+		if (qp->srq == srq)
+			vb_xrc_release(qp);
+		vb_unlock(&qp->resp_lock);
+		vb_progress_later(qp);
+		vb_qp_unref(qp);
+	}
+}
+
+bool vb_xrc_srq_leave(struct vb_srq *srq)
+{
+	if (!drop_if_idle(srq))
+		return false;
+	turn_away(srq);
+	vb_cq_purge_srq(srq->cq, srq);
+	atomic_fetch_sub(&srq->xrcd->refs, 1);
+	atomic_fetch_sub(&srq->cq->refs, 1);
+	return true;
+}
+
+/* ---- receiving queue pairs ---- */
+
+bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
+{
+	if (qp->srq && qp->srq->number == srqn)
+		return true;
+	vb_xrc_release(qp);
+	vb_lock(&vb_progress_lock);
+	qp->srq = find_locked(srqn, qp->xrcd->number);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->refs, 1);
+	vb_unlock(&vb_progress_lock);
+	return qp->srq;
+}
+
+void vb_xrc_release(struct vb_qp *qp)
+{
+	struct vb_srq *srq = qp->srq;
+	if (!srq)
+		return;
+	vb_lock(&srq->rq.lock);
+	vb_list_del(&qp->srq_node);
+	vb_unlock(&srq->rq.lock);
+	qp->srq = NULL;
+	atomic_fetch_sub(&srq->refs, 1);
+}
+
+uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn)
+{
+	vb_lock(&vb_progress_lock);
+	const struct vb_srq *srq = find_locked(srqn, qp->xrcd->number);
+	uint32_t pd = srq ? srq->pd->number : 0;
+	vb_unlock(&vb_progress_lock);
+	return pd;
+}
+
+void vb_xrc_forget(struct vb_qp *qp)
+{
+	vb_lock(&vb_progress_lock);
+	for (uint32_t i = 0; i < nblocks * VB_SLOT_QPS; i++) {
+		const struct vb_srq *srq = blocks[i / VB_SLOT_QPS]->srqs[i % VB_SLOT_QPS];
+		if (srq)
+			vb_cq_forget(srq->cq, qp);
+	}
+	vb_unlock(&vb_progress_lock);
+}
+
+/* A forked child has none of its parent's queues, and other slots. */
+static void forget_all(void)
+{
+	nblocks = next = 0; /* the blocks stay allocated */
+	pthread_mutex_init(&grow_lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget_all);
+}

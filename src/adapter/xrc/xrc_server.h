@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What processes that share an XRC domain ask each other. A queue and a queue pair are memory of the process that made them, so each
+ * stays its owner's business alone:
+ *
+ *	the owner of a receiving queue pair   takes the peer's requests in order, and answers them (NAKs, acks, PSNs)
+ *	the owner of a shared receive queue   takes its receives, checks and moves memory, completes: for requests that the first brings it
+ *
+ * The first is a guest at the second's desk (host/ipc/rpc.h), one connection for each queue pair and process. Further handles on a queue
+ * pair (ibv_open_qp) are the other way round: the handle's process is a guest of the queue pair's owner, which keeps it as long.
+ *
+ * The domain is the desk's name: file and device, then what it is for, and the slot that the queue's or queue pair's number is of.
+ * Whoever is not of this user, or has another file, finds no such name.
+ *
+ * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the desk of queues takes no queue pair's lock. That of handles
+ * does, and may have to wait for a desk of queues thereby; whoever asks it holds no lock of the kind.
+ *
+ * Who goes when: with a queue's owner goes the queue, and a request for it is an invalid one. With a queue pair's owner goes the
+ * connection: a receive that had been taken is flushed, and further handles are of no use.
+ */
+#ifndef VB_ADAPTER_XRC_SERVER_H
+#define VB_ADAPTER_XRC_SERVER_H
+
+#include "adapter/xrc/xrc.h"
+#include "host/ipc/rpc.h"
+
+enum { VB_XRC_VERSION = 1, VB_XRC_DATA_BYTES = VB_RPC_MAX_BYTES - 128 /* of payload in one message */ };
+
+enum vb_xrc_op {
+	VB_XRC_SELECT,     /* the queue is there */
+	VB_XRC_TAKE,       /* a receive; -EAGAIN: none is posted */
+	VB_XRC_PLACE,      /* data into it, from address on */
+	VB_XRC_DONE,       /* it is complete: length bytes; kind: enum vb_request_tail, operands[0] its value, operands[1] VB_XRC_IS_* */
+	VB_XRC_END,        /* it is complete with an error; kind: enum ibv_wc_status. Not answered */
+	VB_XRC_CHECK,      /* kind: enum vb_access */
+	VB_XRC_WRITE,
+	VB_XRC_READ,       /* answered with data */
+	VB_XRC_ATOMIC,     /* kind, operands as in vb_responder_ops; answered with value */
+	VB_XRC_INVALIDATE,
+	VB_XRC_OPEN_QP,    /* a further handle on qpn */
+	VB_XRC_QUERY_QP,   /* answered with a struct ibv_qp_attr */
+	VB_XRC_MODIFY_QP,  /* data: a struct ibv_qp_attr; kind: its mask */
+	VB_XRC_CLOSE_QP,   /* the handle is given back */
+};
+
+enum { VB_XRC_IS_WRITE = 1, VB_XRC_IS_SOLICITED = 2 };
+
+/* Data follow both. */
+struct vb_xrc_request {
+	uint32_t version;
+	uint32_t op;
+	uint32_t qpn, src_qpn, access; /* the queue pair's, its peer's number, its qp_access_flags */
+	uint32_t srqn;
+	uint32_t kind, rkey;
+	uint64_t address, length;
+	uint64_t operands[2];
+};
+_Static_assert(sizeof(struct vb_xrc_request) == 64, "layout");
+
+struct vb_xrc_reply {
+	int32_t err;             /* 0 or a negative errno, as vb_responder_ops say */
+	uint32_t receive_status; /* enum ibv_wc_status: what the refusal makes of the receive that is taken; 0: nothing */
+	uint64_t value;
+};
+_Static_assert(sizeof(struct vb_xrc_reply) == 16, "layout");
+
+/* Whose domain it is for others to find: its file and device, as the beginning of the desks' names. */
+struct vb_xrc_server {
+	char name[VB_RPC_NAME - 16];
+	struct vb_xrcd xrcd; /* for guests: number alone */
+	struct vb_list desks; /* under share_lock (xrc_share.c): of this process */
+};
+
+enum vb_xrc_what { VB_XRC_QUEUES = 'q', VB_XRC_HANDLES = 'h' };
+
+/* Its name is filled in. *others: does another process of the host have it too? */
+int vb_xrc_server_open(struct vb_xrc_server *share, uint32_t number, bool *others);
+/* The domain has no queues and queue pairs of this process any more. */
+void vb_xrc_server_close(struct vb_xrc_server *share);
+/* Others can find the queue, or the queue pair, that has this number. */
+int vb_xrc_server_number(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number);
+void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number, char name[VB_RPC_NAME]);
+
+/* The verbs' part: handles on receiving queue pairs of a domain, by number. Set once. */
+struct vb_xrc_handles {
+	void *(*open)(uint32_t qpn, uint32_t xrcd); /* NULL: there is none */
+	void (*close)(void *handle);
+	struct vb_qp *(*qp)(void *handle);
+};
+void vb_xrc_set_handles(const struct vb_xrc_handles *handles);
+
+#endif

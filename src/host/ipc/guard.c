@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/ipc/guard.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cancel.h"
+
+/* ---- the thread's restartable sequences ---- */
+
+/* The kernel's struct rseq as of Linux 4.18, in plain types. */
+enum { ALIGNMENT = 32, UNREGISTER = 1 };
+struct area {
+	uint32_t cpu_id_start;
+	int32_t cpu_id; /* negative: not registered */
+	uint64_t sequence;
+	uint32_t flags;
+	uint32_t reserved[3];
+};
+
+/* glibc has one for each thread from 2.35 on, so far from its thread pointer; 0 where it has none, as users may wish. */
+static ptrdiff_t glibc_offset;
+/* Where glibc has none: the thread's own, until it ends. */
+static pthread_key_t own;
+static bool has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+#define SIGNATURE 0x53053053
+static void *thread_pointer(void)
+{
+	void *at;
+	__asm__("mov %%fs:0, %0" : "=r"(at));
+	return at;
+}
+#elif defined(__aarch64__)
+#define SIGNATURE 0xd428bc00
+static void *thread_pointer(void) { return __builtin_thread_pointer(); }
+#endif
+
+#ifdef SIGNATURE
+
+/* The kernel checks that these four bytes come before where it sends an interrupted thread. */
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+/* The kernel writes to an area as long as it is registered. */
+static void end_area(void *a)
+{
+	if (!syscall(SYS_rseq, a, sizeof(struct area), UNREGISTER, SIGNATURE))
+		free(a);
+}
+
+static void look_for_glibc(void)
+{
+	const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+	const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+	if (offset && size && *size)
+		glibc_offset = *offset;
+	else
+		has_key = !pthread_key_create(&own, end_area);
+}
+
+static struct area *register_own(void)
+{
+	struct area *a = aligned_alloc(ALIGNMENT, sizeof(*a));
+	if (a)
+		*a = (struct area){ .cpu_id = -1 };
+	if (!a || syscall(SYS_rseq, a, sizeof(*a), 0, SIGNATURE)) {
+		free(a);
+		return NULL;
+	}
+	if (!pthread_setspecific(own, a))
+		return a;
+	end_area(a);
+	return NULL;
+}
+
+/* The calling thread's; NULL: it has none, and can have none. */
+static struct area *find_area(void)
+{
+	pthread_once(&once, look_for_glibc);
+	struct area *a = glibc_offset ? (void *)((char *)thread_pointer() + glibc_offset) : has_key ? pthread_getspecific(own) : NULL;
+	if (!a && has_key)
+		a = register_own();
+	return a && a->cpu_id >= 0 ? a : NULL;
+}
+
+/*
+ * From 1 to 2 lies what is restarted at 4. The kernel call is its last instruction, so that a thread which has entered the kernel is out
+ * of it. The result is as the kernel gives it: a count or a negative errno.
+ */
+#if defined(__x86_64__)
+static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local,
+						   unsigned long nlocal, const struct iovec *remote, unsigned long nremote)
+{
+	long result = SYS_process_vm_writev;
+	register long r10 __asm__("r10") = (long)remote;
+	register long r8 __asm__("r8") = (long)nremote;
+	register long r9 __asm__("r9") = 0;
+	__asm__ volatile(".pushsection .data.rel.ro, \"aw\"\n\t"
+			 ".balign 32\n"
+			 "3:\t.long 0, 0\n\t"
+			 ".quad 1f, 2f - 1f, 4f\n\t"
+			 ".popsection\n\t"
+			 "lea 3b(%%rip), %%rcx\n\t"
+			 "mov %%rcx, %[sequence]\n"
+			 "1:\tcmpl $0, %[stop]\n\t"
+			 "jne 5f\n\t"
+			 "syscall\n"
+			 "2:\tjmp 6f\n\t"
+			 ".long " TEXT(SIGNATURE) "\n"
+			 "4:\tmov %[again], %%eax\n\t"
+			 "cltq\n\t"
+			 "jmp 6f\n"
+			 "5:\tmov %[cancelled], %%eax\n\t"
+			 "cltq\n"
+			 "6:"
+			 : "+a"(result), [sequence] "=m"(*sequence)
+			 : [stop] "m"(*stop), "D"(pid), "S"(local), "d"(nlocal), "r"(r10), "r"(r8), "r"(r9), [again] "i"(-EAGAIN),
+			   [cancelled] "i"(-ECANCELED)
+			 : "rcx", "r11", "cc", "memory");
+	return result;
+}
+#else
+static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local,
+						   unsigned long nlocal, const struct iovec *remote, unsigned long nremote)
+{
+	register long x0 __asm__("x0") = pid;
+	register long x1 __asm__("x1") = (long)local;
+	register long x2 __asm__("x2") = (long)nlocal;
+	register long x3 __asm__("x3") = (long)remote;
+	register long x4 __asm__("x4") = (long)nremote;
+	register long x5 __asm__("x5") = 0;
+	register long x8 __asm__("x8") = SYS_process_vm_writev;
+	__asm__ volatile(".pushsection .data.rel.ro, \"aw\"\n\t"
+			 ".balign 32\n"
+			 "3:\t.long 0, 0\n\t"
+			 ".quad 1f, 2f - 1f, 4f\n\t"
+			 ".popsection\n\t"
+			 "adrp x9, 3b\n\t"
+			 "add x9, x9, :lo12:3b\n\t"
+			 "str x9, %[sequence]\n"
+			 "1:\tldr w9, %[stop]\n\t"
+			 "cbnz w9, 5f\n\t"
+			 "svc #0\n"
+			 "2:\tb 6f\n\t"
+			 ".inst " TEXT(SIGNATURE) "\n"
+			 "4:\tmov x0, %[again]\n\t"
+			 "b 6f\n"
+			 "5:\tmov x0, %[cancelled]\n"
+			 "6:"
+			 : "+r"(x0), [sequence] "=m"(*sequence)
+			 : [stop] "Q"(*stop), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8), [again] "i"(-EAGAIN),
+			   [cancelled] "i"(-ECANCELED)
+			 : "x9", "cc", "memory");
+	return x0;
+}
+#endif
+
+#else
+static struct area *find_area(void) { return NULL; }
+static long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local, unsigned long nlocal,
+			 const struct iovec *remote, unsigned long nremote)
+{
+	return -EPERM;
+}
+#endif
+
+bool vb_guard_is_there(void)
+{
+	int error = errno;
+	bool is_there = find_area() != NULL;
+	errno = error;
+	return is_there;
+}
+
+ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
+			 const _Atomic(uint32_t) *stop)
+{
+	struct area *a = find_area();
+	long n = -EPERM;
+	if (a) {
+		do
+			n = write_unless(&a->sequence, stop, pid, local, nlocal, remote, nremote);
+		while (n == -EAGAIN);
+		a->sequence = 0;
+	}
+	if (n >= 0)
+		return n;
+	errno = (int)-n;
+	return -1;
+}
+
+/* ---- other processes ---- */
+
+enum {
+	LOOKS = 3,          /* in a row that find the process halted: one may meet all its threads between two waits for each other */
+	LOOK_NS = 10000000, /* apart */
+	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
+	MAX_LOOKS = 1000,   /* of who has the time, and does not use it: 10 s */
+};
+
+/* The letter behind the name, which may have anything in it. */
+static char state_of(pid_t pid, const char *thread)
+{
+	char path[64], text[512];
+	const char *end;
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)pid, thread);
+	FILE *file = fopen(path, "re");
+	size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+	if (file)
+		fclose(file);
+	text[n] = 0;
+	end = strrchr(text, ')');
+	return end && end[1] == ' ' ? end[2] : 0;
+}
+
+enum vb_pace vb_process_pace(pid_t pid)
+{
+	VB_UNCANCELLED;
+	char path[32];
+	enum vb_pace pace = VB_PACE_UNKNOWN;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = pid > 0 ? opendir(path) : NULL;
+	for (struct dirent *d; threads && pace != VB_PACE_RUNNING && (d = readdir(threads));) {
+		char state = d->d_name[0] == '.' ? 0 : state_of(pid, d->d_name);
+		if (state)
+			pace = strchr("RD", state) ? VB_PACE_RUNNING : VB_PACE_HALTED;
+	}
+	if (threads)
+		closedir(threads);
+	return pace;
+}
+
+static bool look(struct vb_patience *p, pid_t pid)
+{
+	enum vb_pace pace = vb_process_pace(pid);
+	p->halted = pace == VB_PACE_HALTED ? p->halted + 1 : 0;
+	p->looks++;
+	return p->halted == LOOKS || p->looks == MAX_LOOKS || (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
+}
+
+bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
+{
+	if (!p->next_look_ns)
+		p->next_look_ns = now_ns + LOOK_NS;
+	if (now_ns < p->next_look_ns)
+		return false;
+	p->next_look_ns = now_ns + LOOK_NS;
+	return look(p, pid);
+}

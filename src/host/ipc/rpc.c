@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A desk (desk.h) and its thread, which alone touches what the desk consists of until it is joined. */
+#include "host/ipc/rpc.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/cancel.h"
+#include "base/list.h"
+#include "base/thread.h"
+#include "base/waits.h"
+#include "host/private.h"
+
+enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
+
+/* What an event is about begins with one of these. */
+struct source {
+	enum { DOOR, STOP, GUEST } kind;
+	int fd;
+};
+
+struct vb_rpc_server {
+	struct source door, stop;
+	struct vb_list guests;
+	const struct vb_rpc_ops *ops;
+	void *owner;
+	int epfd;
+	pthread_t thread;
+	_Alignas(16) uint8_t request[VB_RPC_MAX_BYTES];
+	_Alignas(16) uint8_t reply[VB_RPC_MAX_BYTES];
+};
+
+struct guest {
+	struct source source;
+	struct vb_list node;
+	void *arg;
+};
+
+static int name_of(const char *text, struct vb_name *name)
+{
+	size_t bytes = strlen(text);
+	if (!bytes || bytes > VB_RPC_NAME)
+		return -EINVAL;
+	*name = (struct vb_name){ .un.sun_family = AF_UNIX };
+	memcpy(name->un.sun_path + 1, text, bytes);
+	name->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes);
+	return 0;
+}
+
+static int watch(struct vb_rpc_server *s, struct source *source)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = source };
+	return vb_epoll_ctl(s->epfd, EPOLL_CTL_ADD, source->fd, &event) < 0 ? -errno : 0;
+}
+
+/* ---- guests ---- */
+
+static void show_out(struct vb_rpc_server *s, struct guest *g)
+{
+	vb_list_del(&g->node);
+	if (g->arg)
+		s->ops->leave(g->arg);
+	vb_fd_close(g->source.fd);
+	free(g);
+}
+
+static void take_in(struct vb_rpc_server *s, int fd)
+{
+	struct guest *g = calloc(1, sizeof(*g));
+	if (!g) {
+		vb_fd_close(fd);
+		return;
+	}
+	g->source = (struct source){ .kind = GUEST, .fd = fd };
+	g->arg = s->ops->come(s->owner);
+	vb_list_add_tail(&s->guests, &g->node);
+	if (!g->arg || watch(s, &g->source))
+		show_out(s, g);
+}
+
+/* Where descriptors have run out the guest stays at the door, which would wake the thread again at once. */
+static void open_door(struct vb_rpc_server *s)
+{
+	struct vb_peer_cred cred;
+	int fd, err = vb_link_accept(s->door.fd, &fd, &cred);
+	if (!err)
+		take_in(s, fd);
+	else if (err == -EMFILE || err == -ENFILE)
+		vb_sleep_ns(OUT_OF_DESCRIPTORS_NS);
+}
+
+static void serve(struct vb_rpc_server *s, struct guest *g)
+{
+	ssize_t n = vb_link_recv(g->source.fd, s->request, sizeof(s->request), NULL, NULL);
+	if (n == -EAGAIN)
+		return;
+	size_t bytes = n > 0 ? s->ops->ask(g->arg, s->request, (size_t)n, s->reply) : 0;
+	if (n <= 0 || (bytes && vb_link_send(g->source.fd, s->reply, bytes, NULL, 0)))
+		show_out(s, g);
+}
+
+static void *run(void *arg)
+{
+	struct vb_rpc_server *s = arg;
+	struct source *source = NULL;
+	do {
+		struct epoll_event event; /* one at a time: a guest that goes takes none with him that is still to be looked at */
+		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
+			continue;
+		source = event.data.ptr;
+		if (source->kind == DOOR)
+			open_door(s);
+		else if (source->kind == GUEST)
+			serve(s, vb_container_of(source, struct guest, source));
+	} while (!source || source != &s->stop);
+	while (!vb_list_is_empty(&s->guests))
+		show_out(s, vb_container_of(s->guests.next, struct guest, node));
+	return NULL;
+}
+
+/* ---- desks ---- */
+
+static int open_descriptors_locked(struct vb_rpc_server *s, const struct vb_name *name)
+{
+	struct vb_door door;
+	vb_door_init(&door, NULL);
+	s->epfd = vb_epoll_open();
+	int err = s->epfd < 0 ? -errno : 0;
+	vb_fd_own(s->epfd);
+	s->stop = (struct source){ .kind = STOP, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	if (!err && s->stop.fd < 0)
+		err = -errno;
+	vb_fd_own(s->stop.fd);
+	if (!err)
+		err = vb_door_open_locked(&door, name, true);
+	s->door = (struct source){ .kind = DOOR, .fd = door.watch.fd };
+	return err;
+}
+
+static void give_up(struct vb_rpc_server *s)
+{
+	vb_fd_close(s->door.fd);
+	vb_fd_close(s->stop.fd);
+	vb_fd_close(s->epfd);
+	free(s);
+}
+
+static int start(struct vb_rpc_server *s, const char *text)
+{
+	struct vb_name name;
+	int err = name_of(text, &name);
+	if (err)
+		return err;
+	vb_host_lock();
+	err = open_descriptors_locked(s, &name);
+	vb_host_unlock();
+	if (!err)
+		err = watch(s, &s->door);
+	if (!err)
+		err = watch(s, &s->stop);
+	return err ? err : vb_thread_start(&s->thread, run, s);
+}
+
+int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, struct vb_rpc_server **desk)
+{
+	struct vb_rpc_server *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->door.fd = s->stop.fd = s->epfd = -1;
+	s->ops = ops;
+	s->owner = owner;
+	vb_list_init(&s->guests);
+	int err = start(s, name);
+	if (err)
+		give_up(s);
+	else
+		*desk = s;
+	return err;
+}
+
+void vb_rpc_close(struct vb_rpc_server *s)
+{
+	vb_eventfd_ring(s->stop.fd);
+	pthread_join(s->thread, NULL);
+	give_up(s);
+}
+
+/* The kernel's list of Unix sockets ends each line with the socket's name, an abstract one's after an @. */
+bool vb_rpc_exists(const char *prefix, const char *except)
+{
+	VB_UNCANCELLED;
+	char line[256];
+	FILE *list = fopen("/proc/self/net/unix", "re");
+	bool found = false;
+	while (list && !found && fgets(line, sizeof(line), list)) {
+		const char *name = strchr(line, '@');
+		line[strcspn(line, "\n")] = 0;
+		found = name && !strncmp(name + 1, prefix, strlen(prefix)) && strcmp(name + 1, except);
+	}
+	if (list)
+		fclose(list);
+	return found;
+}
+
+/* ---- the guest's side ---- */
+
+int vb_rpc_connect(const char *text, int *fd)
+{
+	struct vb_peer_cred cred;
+	struct vb_name name;
+	int err = name_of(text, &name);
+	return err ? err : vb_link_connect_to(&name, fd, &cred);
+}
+
+ssize_t vb_rpc_call(int fd, const void *message, size_t bytes, void *answer, size_t room)
+{
+	VB_UNCANCELLED;
+	uint64_t deadline = vb_now_ns() + PATIENCE_MS * 1000000ull;
+	int err = vb_link_send(fd, message, bytes, NULL, 0);
+	for (uint64_t now = vb_now_ns(); !err && now < deadline; now = vb_now_ns()) {
+		struct pollfd there = { .fd = fd, .events = POLLIN };
+		if (vb_poll(&there, 1, (int)((deadline - now) / 1000000) + 1) != 1)
+			continue;
+		ssize_t n = vb_link_recv(fd, answer, room, NULL, NULL);
+		if (n != -EAGAIN)
+			return n ? n : -EPIPE;
+	}
+	if (!err)
+		shutdown(fd, SHUT_RDWR); /* a late answer is not to be taken for the next one */
+	return err ? err : -ETIMEDOUT;
+}

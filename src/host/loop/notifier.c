@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/loop/notifier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cancel.h"
+
+int vb_notifier_init(struct vb_notifier *n)
+{
+	n->fd = eventfd(0, EFD_CLOEXEC);
+	n->raised = false;
+	atomic_init(&n->sequence, 0);
+	atomic_init(&n->waiters, 0);
+	return n->fd < 0 ? -errno : 0;
+}
+
+void vb_notifier_fini(struct vb_notifier *n)
+{
+	close(n->fd);
+	n->fd = -1;
+}
+
+static long futex(struct vb_notifier *n, int op, uint32_t value)
+{
+	return syscall(SYS_futex, &n->sequence, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+void vb_notifier_raise(struct vb_notifier *n)
+{
+	VB_UNCANCELLED;
+	n->raised = true;
+	eventfd_write(n->fd, 1);
+	atomic_fetch_add(&n->sequence, 1);
+}
+
+/* The load is behind raise's increment, as the kernel's look at the sequence is behind the waiter's: one of the two sees the other. */
+void vb_notifier_wake(struct vb_notifier *n)
+{
+	if (atomic_load(&n->waiters))
+		futex(n, FUTEX_WAKE, INT_MAX);
+}
+
+void vb_notifier_clear(struct vb_notifier *n)
+{
+	VB_UNCANCELLED;
+	eventfd_t raises;
+
+	/* The descriptor may be blocking, so read it only where that returns at once. */
+	if (!n->raised)
+		return;
+	n->raised = false;
+	eventfd_read(n->fd, &raises);
+}
+
+int vb_notifier_may_wait(const struct vb_notifier *n)
+{
+	int flags = fcntl(n->fd, F_GETFL);
+	if (flags < 0)
+		return -errno;
+	return flags & O_NONBLOCK ? -EAGAIN : 0;
+}
+
+/* A plain futex wait, because the kernel restarts it under SA_RESTART, which it never does for poll. */
+int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence)
+{
+	int cancel_type, refusal = vb_notifier_may_wait(n);
+
+	if (refusal)
+		return refusal;
+	atomic_fetch_add(&n->waiters, 1); /* a thread that is cancelled here costs wakes that wake nobody */
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &cancel_type);
+	long r = futex(n, FUTEX_WAIT, sequence);
+	int err = r < 0 ? errno : 0;
+	pthread_setcanceltype(cancel_type, NULL);
+	atomic_fetch_sub(&n->waiters, 1);
+	return err == EINTR ? -EINTR : 0;
+}

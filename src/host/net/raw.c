@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "host/net/raw.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if_arp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/cancel.h"
+#include "host/host.h"
+
+static int set_up(int fd, unsigned ifindex, bool hears)
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = hears ? htons(ETH_P_ALL) : 0, .sll_ifindex = (int)ifindex };
+	struct packet_mreq all = { .mr_ifindex = (int)ifindex, .mr_type = PACKET_MR_PROMISC };
+	int on = 1;
+	if (!ifindex)
+		return 0;
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)))
+		return -errno;
+	if (!hears)
+		return 0;
+	/* A rule may be for any address. The kernel takes VLAN tags out of frames; they come beside them. */
+	setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all));
+	setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on));
+	return 0;
+}
+
+int vb_raw_open(unsigned ifindex, bool hears, int *fd)
+{
+	*fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*fd < 0)
+		return errno == EACCES ? -EPERM : -errno;
+	int err = set_up(*fd, ifindex, hears);
+	if (!err) {
+		vb_fd_own(*fd);
+		return 0;
+	}
+	vb_fd_own(*fd);
+	vb_fd_close(*fd);
+	return err;
+}
+
+int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
+{
+	VB_UNCANCELLED;
+	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)ifindex };
+	struct msghdr m = { .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && errno == EFAULT ? -EFAULT : 0;
+}
+
+/* Puts the tag that the kernel took out where it was, behind the two addresses. */
+static size_t insert_vlan(uint8_t *frame, size_t bytes, size_t room, uint16_t tpid, uint16_t tci)
+{
+	enum { ADDRESSES = 12, TAG = 4 };
+	uint16_t tag[2] = { htons(tpid ? tpid : ETH_P_8021Q), htons(tci) };
+	if (bytes < ADDRESSES || bytes + TAG > room)
+		return bytes;
+	memmove(frame + ADDRESSES + TAG, frame + ADDRESSES, bytes - ADDRESSES);
+	memcpy(frame + ADDRESSES, tag, sizeof(tag));
+	return bytes + TAG;
+}
+
+static size_t restore(struct msghdr *m, uint8_t *frame, size_t bytes, size_t room)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		struct tpacket_auxdata aux;
+		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA || c->cmsg_len < CMSG_LEN(sizeof(aux)))
+			continue;
+		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
+		if (aux.tp_status & TP_STATUS_VLAN_VALID)
+			return insert_vlan(frame, bytes, room, aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : 0, aux.tp_vlan_tci);
+	}
+	return bytes;
+}
+
+/* Group frames that go out come back, as through an adapter's own switch. What goes out on the loopback comes in by itself. */
+static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, size_t bytes)
+{
+	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);
+}
+
+size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
+{
+	VB_UNCANCELLED;
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+	struct iovec iov = { frame, room };
+	struct sockaddr_ll from;
+	for (;;) {
+		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
+				    .msg_control = control, .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+		if (n <= 0)
+			return 0;
+		/* What goes out on the loopback comes in as well, and is of this host either way. */
+		*is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
+		if (from.sll_pkttype != PACKET_OUTGOING || comes_back(&from, frame, (size_t)n))
+			return restore(&m, frame, (size_t)n, room);
+	}
+}
+
+void vb_raw_close(int fd)
+{
+	vb_fd_close(fd);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the UDP port share. */
+#ifndef VB_HOST_UDP_PRIVATE_H
+#define VB_HOST_UDP_PRIVATE_H
+
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host/private.h"
+#include "host/udp/udp.h"
+
+/* Linux's, where the C library's headers lack them. */
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
+#ifndef IPV6_FLOWINFO_SEND
+#define IPV6_FLOWINFO_SEND 33
+#endif
+#ifndef IP_MULTICAST_ALL
+#define IP_MULTICAST_ALL 49
+#endif
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+union vb_udp_address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static inline socklen_t vb_udp_address_bytes(bool ipv4)
+{
+	return ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* ip is v4-mapped if ipv4; all zeros is the wildcard of both. */
+static inline union vb_udp_address vb_udp_address(const struct in6_addr *ip, bool ipv4, uint16_t port)
+{
+	union vb_udp_address a;
+	memset(&a, 0, sizeof a);
+	if (ipv4) {
+		a.v4.sin_family = AF_INET;
+		a.v4.sin_port = htons(port);
+		memcpy(&a.v4.sin_addr, &ip->s6_addr[12], 4);
+	} else {
+		a.v6.sin6_family = AF_INET6;
+		a.v6.sin6_port = htons(port);
+		a.v6.sin6_addr = *ip;
+	}
+	return a;
+}
+
+static inline struct in6_addr vb_udp_from_v4(struct in_addr v4)
+{
+	struct in6_addr ip = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	memcpy(&ip.s6_addr[12], &v4, sizeof v4);
+	return ip;
+}
+
+/* An integer option that the kernel may not know. */
+static inline void vb_udp_set_option(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/* Attaches a classic BPF program; option: SO_ATTACH_*. Its description has padding, and valgrind looks at all that the kernel is given. */
+static inline void vb_udp_attach(int fd, int option, struct sock_filter *code, uint16_t instructions)
+{
+	struct sock_fprog program;
+	memset(&program, 0, sizeof program);
+	program.len = instructions;
+	program.filter = code;
+	setsockopt(fd, SOL_SOCKET, option, &program, sizeof program);
+}
+
+/*
+ * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in each, and would end one that
+ * holds locks.
+ */
+static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+#ifdef SYS_sendmsg
+	return syscall(SYS_sendmsg, fd, m, flags);
+#else
+	return sendmsg(fd, m, flags);
+#endif
+}
+
+/* The same where there is nothing beside one piece and an address, which takes the kernel less time. */
+static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags, const void *to, socklen_t to_bytes)
+{
+#ifdef SYS_sendto
+	return syscall(SYS_sendto, fd, piece->iov_base, piece->iov_len, flags, to, to_bytes);
+#else
+	return sendto(fd, piece->iov_base, piece->iov_len, flags, to, to_bytes);
+#endif
+}
+
+/* Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed already. */
+void vb_udp_count_sent(struct vb_udp_counts *counts);
+void vb_udp_send_forget(void);
+
+/* A socket that sends as all do and receives nothing, on a port of its own. A descriptor, not yet the host's, or a negative errno. */
+int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
+/* One datagram through such a socket, with all of its addressing but the source port. Errors that are left of earlier ones do no harm. */
+int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);
+void vb_udp_returned_forget(void);
+
+/* Joins a new receiving socket to the groups that there are. */
+void vb_udp_rejoin_locked(bool ipv4);
+void vb_udp_member_forget(void);
+
+/* The receiving socket, or why there is none: -EADDRINUSE while another user has the port, or another negative errno. */
+int vb_udp_receiver(bool ipv4);
+
+/* Steering: learns soon which socket is whose. For when one was opened. */
+void vb_udp_steer_start(void);
+/* Waits until that is done, some ms at most. Not in the progress thread, and without the host lock. */
+void vb_udp_steer_settle(void);
+/* The first byte of what is not RoCE, but perhaps a probe. */
+enum { VB_UDP_NO_ROCE = 0xff };
+/* True if p was a probe, which is done with then; the answer goes out by fd. */
+bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p);
+void vb_udp_steer_forget(void);
+
+#endif

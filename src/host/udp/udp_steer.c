@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Steering. All processes' sockets on port 4791 form a group in the kernel, in the order of their binding; when one closes, the
+ * last one moves to its place. A classic BPF program, one for the group, is given a packet from the BTH on and returns the place of
+ * the socket that shall get it; a place that does not exist means: any, by a hash of the flow. Nobody can ask the kernel who is
+ * where. So the program also knows probes: datagrams that came by the loopback interface, begin with a magic number and are for the
+ * place that they name. Whoever gets one answers with its slots.
+ *
+ * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects answers. A probe for a place
+ * that does not exist comes to anybody, and so does each one while the group has no program; a process is at the lowest place
+ * that it answered for. If every answer is from one process, there may be no program: then one that knows nothing but probes is
+ * attached, and it is all done once more. In the end the program with all slots is attached, for all processes. It replaces what
+ * others attached; the last one to learn knows best.
+ *
+ * What is wrong in it (a process came or went, an answer was lost) costs speed: the packet's receiver hands it on to the owner's
+ * inbox and reports it here (vb_udp_misdirected), and the table is learned again; more and more rarely while that changes nothing.
+ *
+ * A probe may be anybody's on this host. It gets one answer, to a loopback address, that tells what anybody can find out by
+ * binding names (slots are abstract sockets). An answer counts if it comes from port 4791 of the loopback address, which is of
+ * this user or of root, and repeats the random number of this attempt.
+ *
+ * All state is the progress thread's, but for what says when to learn; probes are answered by whoever receives.
+ */
+#include "host/udp/udp_private.h"
+#include "host/udp/udp_probe.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/cancel.h"
+
+enum {
+	MAX_PLACES = 512,
+	FIRST_PLACES = 4,       /* probed at first; more as long as each has its own process */
+	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
+	ANSWERS_PER_TURN = 16,
+	COLLECT_NS = 20000000,  /* after which answers are lost */
+	SETTLE_LOOKS = 300,     /* for the first time, */
+	SETTLE_LOOK_NS = 100000, /* one each */
+	MIN_PAUSE_NS = 100000000,
+	MAX_PAUSE_SHIFT = 7,
+	LOOPBACK_IFINDEX = 1,
+	NO_PLACE = UINT16_MAX,
+};
+
+#define ANY_SOCKET UINT32_MAX
+
+struct answer {
+	struct vb_udp_probe head;
+	uint16_t slots[VB_SLOT_COUNT]; /* slot_count of them are sent, the first one stands for the process */
+};
+
+/* ---- answering ---- */
+
+static bool is_loopback(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_LOOPBACK(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 127);
+}
+
+static uint32_t fill_slots(uint16_t *slots)
+{
+	uint32_t n = 0;
+	slots[n++] = htons((uint16_t)vb_slot_first());
+	for (uint32_t slot = 1; slot < VB_SLOT_COUNT; slot++)
+		if (vb_slot_is_mine(slot) && slot != vb_slot_first())
+			slots[n++] = htons((uint16_t)slot);
+	return n;
+}
+
+bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
+{
+	VB_UNCANCELLED;
+	static struct answer answer; /* one thread at a time receives */
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&p->addr.src);
+	union vb_udp_address to = vb_udp_address(&p->addr.src, ipv4, p->addr.udp_sport);
+
+	if (p->len != sizeof answer.head)
+		return false;
+	memcpy(&answer.head, p->bytes, sizeof answer.head);
+	if (answer.head.magic[0] != htonl(VB_PROBE_MAGIC) || answer.head.magic[1] != htonl(VB_PROBE_STEER_MAGIC))
+		return false;
+	if (p->ifindex != LOOPBACK_IFINDEX || !is_loopback(&p->addr.src) || p->addr.udp_sport == VB_ROCE_PORT)
+		return true;
+	uint32_t n = fill_slots(answer.slots);
+	answer.head.magic[0] = htonl(VB_PROBE_ANSWER_MAGIC);
+	answer.head.slot_count = htonl(n);
+	sendto(fd, &answer, sizeof answer.head + n * sizeof answer.slots[0], MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
+	       vb_udp_address_bytes(ipv4));
+	return true;
+}
+
+/* ---- the program ---- */
+
+struct table {
+	uint16_t place_of[VB_SLOT_COUNT];
+};
+
+struct program {
+	struct sock_filter code[2 * MAX_STEERED + 48];
+	unsigned short length;
+};
+
+static void emit(struct program *p, struct sock_filter instruction) { p->code[p->length++] = instruction; }
+
+/* Goes on if A is value, else skips `others` instructions. */
+static void emit_unless_skip(struct program *p, uint32_t value, uint8_t others)
+{
+	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, others));
+}
+
+static void emit_load(struct program *p, uint32_t offset)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset));
+}
+
+static void emit_return(struct program *p, uint32_t place)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, place));
+}
+
+/* A load beyond the packet's end returns 0, a place like any other. */
+static void emit_probes(struct program *p)
+{
+	emit_load(p, offsetof(struct vb_udp_probe, magic[0]));
+	emit_unless_skip(p, VB_PROBE_MAGIC, 6);
+	emit_load(p, offsetof(struct vb_udp_probe, magic[1]));
+	emit_unless_skip(p, VB_PROBE_STEER_MAGIC, 4);
+	emit_load(p, (uint32_t)(SKF_AD_OFF + SKF_AD_IFINDEX));
+	emit_unless_skip(p, LOOPBACK_IFINDEX, 2);
+	emit_load(p, offsetof(struct vb_udp_probe, place));
+	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0));
+}
+
+static void emit_and(struct program *p, uint32_t mask)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+}
+
+static void emit_shift(struct program *p, uint32_t bits)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, bits));
+}
+
+static void emit_skip(struct program *p, uint32_t instructions)
+{
+	emit(p, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, instructions));
+}
+
+/*
+ * Leaves the slot in A. The destination QP is the lower 24 bits of the BTH's second word, the slot their upper half. CM messages are
+ * all for QP 1; but for those that ask for a service they name the receiver's communication id, whose upper bits are its slot
+ * (proto/cm/gsi.h). A slot that is nobody's comes to any socket.
+ */
+static void emit_slot(struct program *p)
+{
+	enum { BTH_DESTINATION = 4, ATTRIBUTE = 36, FIRST_ID = 44, SECOND_ID = 48, ID_SHIFT = 20 };
+	enum { QPN_MASK = 0xffffff, CM_QPN = 1, SIDR_REQ = 0x17, SIDR_REP = 0x18 };
+	emit_load(p, BTH_DESTINATION);
+	emit_and(p, QPN_MASK);
+	emit_unless_skip(p, CM_QPN, 8);
+	emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE));
+	emit_unless_skip(p, SIDR_REQ, 1);
+	emit_return(p, ANY_SOCKET);
+	emit_unless_skip(p, SIDR_REP, 2);
+	emit_load(p, FIRST_ID);
+	emit_skip(p, 1);
+	emit_load(p, SECOND_ID);
+	emit_skip(p, 3);
+	/* any other QP */
+	emit_shift(p, VB_SLOT_SHIFT);
+	emit_and(p, VB_SLOT_COUNT - 1);
+	emit_skip(p, 1);
+	/* a communication id */
+	emit_shift(p, ID_SHIFT);
+}
+
+static void emit_slots(struct program *p, const struct table *t)
+{
+	unsigned steered = 0;
+	emit_slot(p);
+	for (uint32_t slot = 1; slot < VB_SLOT_COUNT && steered < MAX_STEERED; slot++) {
+		if (t->place_of[slot] == NO_PLACE)
+			continue;
+		emit_unless_skip(p, slot, 1);
+		emit_return(p, t->place_of[slot]);
+		steered++;
+	}
+}
+
+/* t NULL: probes alone. */
+static void attach_program(int receiver, const struct table *t)
+{
+	static struct program p;
+	p.length = 0;
+	emit_probes(&p);
+	if (t)
+		emit_slots(&p, t);
+	emit_return(&p, ANY_SOCKET);
+	vb_udp_attach(receiver, SO_ATTACH_REUSEPORT_CBPF, p.code, p.length);
+}
+
+/* ---- learning ---- */
+
+struct learner {
+	bool ipv4;
+	struct vb_watch watch;      /* fd -1: not at it */
+	struct vb_timer timeout;
+	uint64_t cookie;
+	uint32_t places;            /* probed in this round */
+	uint32_t answers, processes; /* of this round */
+	bool is_second_try;
+	struct table now, last;
+};
+
+static void answers_ready(struct vb_watch *w, uint32_t epoll_events);
+static void answers_are_late(struct vb_timer *t, uint64_t now_ns);
+
+static struct learner learners[] = {
+	{ .ipv4 = true, .watch = { .fd = -1, .ready = answers_ready }, .timeout.fire = answers_are_late },
+	{ .ipv4 = false, .watch = { .fd = -1, .ready = answers_ready }, .timeout.fire = answers_are_late },
+};
+
+static void begin(struct vb_timer *t, uint64_t now_ns);
+static struct vb_timer begin_timer = { .fire = begin };
+static atomic_bool due; /* begin_timer is set, or learning goes on */
+static _Atomic uint64_t not_before_ns;
+static unsigned pause_shift;
+static bool changed; /* what one of the learners found */
+
+static const struct in6_addr *loopback(bool ipv4)
+{
+	static const struct in6_addr v4 = { .s6_addr = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
+	return ipv4 ? &v4 : &in6addr_loopback;
+}
+
+static int open_learner(struct learner *l)
+{
+	union vb_udp_address address = vb_udp_address(loopback(l->ipv4), l->ipv4, 0);
+	vb_host_lock();
+	int fd = socket(l->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	vb_fd_own(fd);
+	vb_host_unlock();
+	if (fd < 0)
+		return -errno;
+	l->watch.fd = fd;
+	if (bind(fd, &address.any, vb_udp_address_bytes(l->ipv4)) < 0)
+		return -errno;
+	return vb_watch_start(&l->watch, EPOLLIN);
+}
+
+static bool is_learning(void) { return learners[0].watch.fd >= 0 || learners[1].watch.fd >= 0; }
+
+/* After the last of the two: when to learn again at the earliest. */
+static void note_end(void)
+{
+	pause_shift = changed ? 0 : pause_shift + (pause_shift < MAX_PAUSE_SHIFT);
+	changed = false;
+	atomic_store(&not_before_ns, vb_now_ns() + ((uint64_t)MIN_PAUSE_NS << pause_shift));
+	atomic_store(&due, false);
+}
+
+static void end(struct learner *l)
+{
+	vb_timer_cancel(&l->timeout);
+	vb_watch_stop(&l->watch);
+	vb_fd_close(l->watch.fd);
+	l->watch.fd = -1;
+	if (!is_learning())
+		note_end();
+}
+
+static void begin_round(struct learner *l)
+{
+	union vb_udp_address to = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
+	struct vb_udp_probe probe = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } };
+
+	vb_random(&l->cookie, sizeof l->cookie);
+	probe.cookie = l->cookie;
+	l->answers = l->processes = 0;
+	memset(&l->now, 0xff, sizeof l->now);
+	for (uint32_t place = 0; place < l->places; place++) {
+		probe.place = htonl(place);
+		sendto(l->watch.fd, &probe, sizeof probe, MSG_DONTWAIT | MSG_NOSIGNAL, &to.any, vb_udp_address_bytes(l->ipv4));
+	}
+	vb_timer_set(&l->timeout, vb_now_ns() + COLLECT_NS);
+}
+
+static void begin_learner(struct learner *l)
+{
+	if (vb_udp_receiver(l->ipv4) < 0)
+		return;
+	l->places = FIRST_PLACES;
+	l->is_second_try = false;
+	if (open_learner(l) < 0)
+		end(l);
+	else
+		begin_round(l);
+}
+
+static void begin(struct vb_timer *t, uint64_t now_ns)
+{
+	begin_learner(&learners[0]);
+	begin_learner(&learners[1]);
+	if (!is_learning())
+		note_end();
+}
+
+static void end_round(struct learner *l)
+{
+	int receiver = vb_udp_receiver(l->ipv4);
+	if (l->processes == l->places && l->places < MAX_PLACES) {
+		l->places *= 2;
+		begin_round(l);
+	} else if (l->processes <= 1 && !l->is_second_try) {
+		l->is_second_try = true;
+		attach_program(receiver, NULL);
+		begin_round(l);
+	} else {
+		attach_program(receiver, &l->now);
+		changed |= memcmp(&l->now, &l->last, sizeof l->now) != 0;
+		l->last = l->now;
+		end(l);
+	}
+}
+
+static void answers_are_late(struct vb_timer *t, uint64_t now_ns)
+{
+	end_round(vb_container_of(t, struct learner, timeout));
+}
+
+/* Notes a slot of the process at a place; true if nothing was known of it. */
+static bool note_slot(struct learner *l, uint16_t slot, uint32_t place)
+{
+	if (slot == 0 || slot >= VB_SLOT_COUNT)
+		return false;
+	bool fresh = l->now.place_of[slot] == NO_PLACE;
+	if (fresh || place < l->now.place_of[slot])
+		l->now.place_of[slot] = (uint16_t)place;
+	return fresh;
+}
+
+static bool is_for(const struct learner *l, const struct answer *a, size_t bytes)
+{
+	return bytes > sizeof a->head && a->head.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC) && a->head.magic[1] == htonl(VB_PROBE_STEER_MAGIC) &&
+	       a->head.cookie == l->cookie && ntohl(a->head.place) < l->places &&
+	       bytes == sizeof a->head + (uint64_t)ntohl(a->head.slot_count) * sizeof a->slots[0];
+}
+
+static void take_answer(struct learner *l, const struct answer *a)
+{
+	uint32_t place = ntohl(a->head.place);
+	l->answers++;
+	l->processes += note_slot(l, ntohs(a->slots[0]), place);
+	for (uint32_t i = 1; i < ntohl(a->head.slot_count); i++)
+		note_slot(l, ntohs(a->slots[i]), place);
+}
+
+static bool comes_from_port(const struct learner *l, const union vb_udp_address *from)
+{
+	union vb_udp_address expected = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
+	if (l->ipv4)
+		return from->v4.sin_port == expected.v4.sin_port && from->v4.sin_addr.s_addr == expected.v4.sin_addr.s_addr;
+	return from->v6.sin6_port == expected.v6.sin6_port && IN6_ARE_ADDR_EQUAL(&from->v6.sin6_addr, &expected.v6.sin6_addr);
+}
+
+/* Some of them: who floods the socket must not hold the progress thread. */
+static void answers_ready(struct vb_watch *w, uint32_t epoll_events)
+{
+	static struct answer answer;
+	struct learner *l = vb_container_of(w, struct learner, watch);
+
+	for (unsigned i = 0; i < ANSWERS_PER_TURN; i++) {
+		union vb_udp_address from;
+		socklen_t from_bytes = sizeof from;
+		ssize_t n = recvfrom(w->fd, &answer, sizeof answer, MSG_DONTWAIT, &from.any, &from_bytes);
+		if (n < 0)
+			return;
+		if (comes_from_port(l, &from) && is_for(l, &answer, (size_t)n))
+			take_answer(l, &answer);
+		if (l->answers == l->places) {
+			end_round(l);
+			return;
+		}
+	}
+}
+
+/* ---- when ---- */
+
+static void learn_at(uint64_t when_ns)
+{
+	if (!atomic_exchange(&due, true))
+		vb_timer_set(&begin_timer, when_ns);
+}
+
+void vb_udp_steer_start(void)
+{
+	learn_at(vb_now_ns());
+}
+
+/*
+ * Packets on their way through another process are overtaken by those that come straight, once the way is known. What is not reliable
+ * does without what was overtaken, so a program should not begin before.
+ */
+void vb_udp_steer_settle(void)
+{
+	for (unsigned i = 0; i < SETTLE_LOOKS && atomic_load(&due) && !vb_loop_is_current(); i++)
+		vb_sleep_ns(SETTLE_LOOK_NS);
+}
+
+void vb_udp_misdirected(void)
+{
+	if (!atomic_load_explicit(&due, memory_order_relaxed))
+		learn_at(atomic_load(&not_before_ns));
+}
+
+void vb_udp_steer_forget(void)
+{
+	learners[0].watch.fd = learners[1].watch.fd = -1;
+	atomic_store(&due, false);
+	atomic_store(&not_before_ns, 0);
+	pause_shift = 0;
+	changed = false;
+}

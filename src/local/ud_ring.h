@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagrams between processes of one host (and within one): a ring of lines in the sender's arena for each link, made for the first
+ * datagram; vb_peer_ud_ring (adapter/peer.h) puts them there. Its format is in local/shared.h.
+ *
+ *	sender                                         receiver
+ *	writes a record, its head last ------------->  sees tag == expected position + 1, copies the record, then looks at it
+ *	sees that there is room        <-------------  writes ud_ring_taken: how far it has come
+ *
+ * A sender's way to a slot is asked for once and kept: the link, or the slot's inbox where there can be no link. While the link is being
+ * made datagrams wait, so that none overtakes another.
+ *
+ * A datagram that finds no receive is dropped, as on a wire. But a program that has not got the processor cannot post one; so its first such
+ * datagram waits for a while, and so does what is behind it in the ring.
+ *
+ * Locks: a way's lock is held while a datagram is put, the ring's is within it. Whoever takes holds one lock for the whole process, which
+ * comes before vb_progress_lock and the locks of queue pairs, and is never waited for but when a link ends.
+ */
+#ifndef VB_LOCAL_UD_RING_H
+#define VB_LOCAL_UD_RING_H
+
+#include "base/lock.h"
+#include "local/shared.h"
+
+struct vb_peer;
+
+/* Of one link. */
+struct vb_ud_ring {
+	/* Outgoing; under `lock`. */
+	struct vb_lock lock;
+	uint8_t *ring;                      /* in our arena; NULL: not made yet */
+	uint32_t put;                       /* lines written */
+	/* Incoming; written under the lock of those who take. */
+	const uint8_t *_Atomic arrivals;    /* the peer's ring; NULL: not known */
+	_Atomic(uint32_t) taken;            /* lines read */
+	atomic_bool waits;                  /* for a receive */
+	uint64_t waits_since_ns;            /* 0: it does not */
+	atomic_bool broken;                 /* it held what is no record: it is not looked at again */
+};
+
+/* The peer has rung for all: it may have a ring that is not known yet. vb_progress_lock is held. */
+void vb_ud_ring_look_locked(struct vb_peer *peer);
+/* Takes what there is, some of each peer's; true if there was something. No lock held. */
+bool vb_ud_ring_take(void);
+/* Is there something to be taken? vb_progress_lock is held. */
+bool vb_ud_ring_is_waiting_locked(const struct vb_peer *peer);
+/* The link has ended, and nobody listens to it any more: takes what is left and gives its ways back. No lock held. */
+void vb_ud_ring_end(struct vb_peer *peer, bool was_up);
+/* Frees the ring. Nobody uses the peer. */
+void vb_ud_ring_close(struct vb_peer *peer);
+
+#endif

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The half of the RC requester that learns: from replies, and from their absence. */
+#include "proto/rc/rc_requester.h"
+#include "proto/rc/rc_requester_internal.h"
+#include "wire/syndrome.h"
+#include "wire/timers.h"
+
+enum { BURST_FOR_DROPPERS = 8 };
+
+/* --- what to send again ---------------------------------------------------------------------------------------- */
+
+static void schedule(struct vb_rc_req *req, uint64_t from, uint64_t end)
+{
+	if (req->again >= req->again_end) {
+		req->again = from;
+		req->again_end = end;
+		return;
+	}
+	if (from < req->again)
+		req->again = from;
+	if (end > req->again_end)
+		req->again_end = end;
+}
+
+static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
+{
+	req->burst = burst;
+	req->burst_end = vb_min_u64(from + burst, req->recover_end);
+	schedule(req, from, req->burst_end);
+}
+
+/* The responder waits for acked, as far as is known. */
+static void recover(struct vb_rc_req *req, uint32_t burst)
+{
+	req->recover_end = req->next;
+	req->timed_psn = 0;
+	resend(req, req->acked, burst);
+}
+
+/* One loss costs window once per round trip. */
+static void pay_for_loss(struct vb_rc_req *req)
+{
+	if (req->una < req->cut_end)
+		return;
+	req->cut_end = req->next;
+	vb_rc_window_lost(&req->window, req->packets_again - req->again_at_cut + 1);
+	req->again_at_cut = req->packets_again;
+}
+
+/* Missing answers that the responder is past, and that have not been asked for again. */
+static void ask_for_holes(struct vb_rc_req *req)
+{
+	uint64_t from = req->una > req->holes_asked ? req->una : req->holes_asked, psn = from;
+
+	if (req->holes_asked < req->acked)
+		req->holes_asked = req->acked;
+	while (psn < req->acked) {
+		const struct vb_rc_slot *slot = slot_at(req, position_of(req, psn));
+		if (!is_answered_slot(slot)) {
+			psn = slot->end;
+			continue;
+		}
+		if (!has_answer(req, psn)) {
+			schedule(req, psn, req->acked);
+			req->timed_psn = 0;
+			pay_for_loss(req);
+			return;
+		}
+		psn++;
+	}
+}
+
+/* --- progress -------------------------------------------------------------------------------------------------- */
+
+static bool forget_answer(struct vb_rc_req *req, uint64_t psn)
+{
+	uint64_t *word = &req->answered[psn % VB_RC_WINDOW / 64], bit = UINT64_C(1) << psn % 64;
+	bool had = *word & bit;
+
+	*word &= ~bit;
+	return had;
+}
+
+/* As far as the oldest request's PSNs are done. */
+static uint64_t done_within(struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	uint64_t end = vb_min_u64(slot->end, req->next), una = req->una;
+
+	if (!is_answered_slot(slot))
+		return req->acked > una ? vb_min_u64(end, req->acked) : una;
+	while (una < end && forget_answer(req, una))
+		una++;
+	return una;
+}
+
+/* Moves una over what is done and completes requests. */
+static void settle(struct vb_rc_req *req)
+{
+	while (req->head != req->tail && !req->broken) {
+		const struct vb_rc_slot *slot = slot_at(req, req->head);
+		req->una = done_within(req, slot);
+		if (req->una < slot->end)
+			break;
+		if (req->sending == req->head)
+			req->sending++;
+		req->head++;
+		req->broken = req->failing && req->head == req->failure_position;
+	}
+	while (req->reads_count && req->reads[req->reads_head].end <= req->una) {
+		req->reads_head = (req->reads_head + 1) % VB_RC_MAX_RD_ATOMIC;
+		req->reads_count--;
+	}
+}
+
+/* The responder was heard of. */
+static void set_timers(struct vb_rc_req *req, uint64_t now)
+{
+	req->retries = req->rnr_retries = req->probes = 0;
+	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	if (req->una != req->next)
+		start_waiting(req, now);
+}
+
+/*
+ * After a step of acked while recovering. It stops short of what was sent again, at its end, or beyond. At
+ * the end or a little beyond means a run of losses, or a responder that drops: more at once next time. Far
+ * beyond: one packet was missing.
+ */
+static void go_on_recovering(struct vb_rc_req *req, bool is_nak)
+{
+	if (req->acked < req->burst_end)
+		return;
+	uint64_t beyond = req->acked - req->burst_end;
+	if (beyond)
+		req->peer = VB_RC_PEER_KEEPS;
+	else if (!is_nak)	/* once may mean that all behind it was lost as well */
+		req->peer = req->peer == VB_RC_PEER_KEEPS ? VB_RC_PEER_UNKNOWN : VB_RC_PEER_DROPS;
+	resend(req, req->acked, beyond <= 4 * req->burst ? vb_min_u32(req->burst * 2, VB_RC_WINDOW) : 1);
+}
+
+/*
+ * The responder is known to have executed everything before `acked`; an answer may have been noted before the
+ * call.
+ */
+static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool is_nak)
+{
+	uint64_t una = req->una, in_flight = req->next - una;
+	bool stepped = acked > req->acked, was_recovering = is_recovering(req);
+
+	if (stepped)
+		req->acked = acked;
+	settle(req);
+	if (req->timed_psn && req->acked > req->timed_psn) {
+		vb_rc_window_measured(&req->window, now, now - req->timed_at);
+		req->timed_psn = 0;
+	}
+	if (req->acked > req->silent_end)
+		vb_rc_window_heard(&req->window);
+	if (req->una > una)
+		vb_rc_window_acknowledged(&req->window, now, (uint32_t)(req->una - una), in_flight);
+	if (req->una > una || stepped)
+		set_timers(req, now);
+	if (stepped && was_recovering && is_recovering(req))
+		go_on_recovering(req, is_nak);
+	ask_for_holes(req);
+}
+
+/* --- replies --------------------------------------------------------------------------------------------------- */
+
+static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsigned code)
+{
+	if (req->config.rnr_retry != VB_RNR_RETRY_FOREVER && req->rnr_retries++ >= req->config.rnr_retry) {
+		vb_rc_req_break(req, position_of(req, psn), VB_RC_RNR_RETRY_EXCEEDED);
+		return;
+	}
+	req->rnr_until = now + vb_rnr_timer_ns(code);
+	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	recover(req, 1);
+}
+
+static void receive_sequence_error(struct vb_rc_req *req, uint64_t psn)
+{
+	req->nak_psn = psn;
+	pay_for_loss(req);
+	if (req->again <= psn && psn < req->again_end) {
+		req->recover_end = req->next;	/* the step up to psn has seen to it */
+		return;
+	}
+	recover(req, req->peer == VB_RC_PEER_DROPS ? BURST_FOR_DROPPERS : 1);
+}
+
+static enum vb_rc_status status_of_nak(unsigned code)
+{
+	switch (code) {
+	case VB_NAK_INVALID_REQUEST: return VB_RC_REMOTE_INVALID_REQUEST;
+	case VB_NAK_REMOTE_ACCESS: return VB_RC_REMOTE_ACCESS;
+	case VB_NAK_REMOTE_OPERATIONAL: return VB_RC_REMOTE_OPERATIONAL;
+	}
+	return VB_RC_SUCCESS;	/* not one that breaks anything */
+}
+
+static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint64_t psn, uint8_t syndrome)
+{
+	unsigned value = vb_syndrome_value(syndrome);
+	bool is_rnr = vb_syndrome_class(syndrome) == VB_AETH_RNR, is_sequence = !is_rnr && value == VB_NAK_SEQUENCE;
+
+	if (psn < req->acked || psn >= req->next || now < req->rnr_until)
+		return VB_RC_IGNORED;
+	if (is_sequence && is_recovering(req) && req->nak_psn == psn)
+		return VB_RC_IGNORED;	/* doubled under way; that the repetition was lost only silence tells */
+	if (!is_rnr && !is_sequence && status_of_nak(value) == VB_RC_SUCCESS)
+		return VB_RC_IGNORED;
+	progress(req, now, psn, true);
+	if (req->broken)
+		return VB_RC_BROKEN;
+	if (is_rnr)
+		receive_rnr(req, now, psn, value);
+	else if (is_sequence)
+		receive_sequence_error(req, psn);
+	else
+		vb_rc_req_break(req, position_of(req, psn), status_of_nak(value));
+	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
+}
+
+/* Receives do not go away again, so what says less is late. */
+static void learn_credits(struct vb_rc_req *req, const struct vb_packet *packet)
+{
+	if (!vb_opcode_has(packet->row, VB_EXT_AETH))
+		return;
+	const struct vb_aeth *aeth = (const struct vb_aeth *)vb_packet_extension(packet, VB_EXT_AETH);
+	uint8_t syndrome = (uint8_t)vb_aeth_syndrome(aeth);
+	if (vb_syndrome_class(syndrome) != VB_AETH_ACK)
+		return;
+	bool had_credits = req->has_credits;
+	req->has_credits = vb_syndrome_value(syndrome) != VB_AETH_NO_CREDITS;
+	if (!req->has_credits)
+		return;
+	uint32_t end = vb_aeth_msn(aeth) + vb_credits(vb_syndrome_value(syndrome));
+	if (!had_credits || (int32_t)((end - req->credit_end) << 8) > 0)
+		req->credit_end = end;
+}
+
+static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint64_t psn,
+				      const struct vb_packet *packet)
+{
+	const struct vb_aeth *aeth = (const struct vb_aeth *)vb_packet_extension(packet, VB_EXT_AETH);
+	uint8_t syndrome = (uint8_t)vb_aeth_syndrome(aeth);
+
+	switch (vb_syndrome_class(syndrome)) {
+	case VB_AETH_ACK:
+		if (psn < req->acked || psn >= req->next)
+			return VB_RC_IGNORED;
+		learn_credits(req, packet);
+		progress(req, now, psn + 1, false);
+		return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
+	case VB_AETH_RNR:
+	case VB_AETH_NAK:
+		return receive_nak(req, now, psn, syndrome);
+	}
+	return VB_RC_IGNORED;
+}
+
+static int place_read(struct vb_rc_req *req, uint32_t position, uint64_t offset, const struct vb_packet *packet)
+{
+	if (packet->payload_bytes == 0)
+		return 0;
+	return req->config.place(req->config.ctx, position, offset, packet->payload, packet->payload_bytes);
+}
+
+static int place_atomic(struct vb_rc_req *req, uint32_t position, const struct vb_packet *packet)
+{
+	const uint8_t *header = vb_packet_extension(packet, VB_EXT_ATOMICACKETH);
+	uint64_t original = vb_atomicacketh_original((const struct vb_atomicacketh *)header);
+
+	return req->config.place(req->config.ctx, position, 0, &original, sizeof(original));
+}
+
+static bool is_atomic(const struct vb_rc_slot *slot)
+{
+	return slot->request.kind == VB_REQ_COMPARE_SWAP || slot->request.kind == VB_REQ_FETCH_ADD;
+}
+
+static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, uint64_t psn,
+					 const struct vb_packet *packet)
+{
+	if (psn < req->una || psn >= req->next || has_answer(req, psn))
+		return VB_RC_IGNORED;
+	uint32_t position = position_of(req, psn);
+	const struct vb_rc_slot *slot = slot_at(req, position);
+	bool atomic = packet->row->operation == VB_OP_ATOMIC_ACK;
+	if (!is_answered_slot(slot) || is_atomic(slot) != atomic)
+		return VB_RC_IGNORED;
+	learn_credits(req, packet);
+	uint64_t offset = (psn - slot->first) * req->config.mtu;
+	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, vb_request_answer_bytes(&slot->request) - offset))
+		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);
+	else if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
+		vb_rc_req_break(req, position, VB_RC_LOCAL);
+	else
+		req->answered[psn % VB_RC_WINDOW / 64] |= UINT64_C(1) << psn % 64;
+	progress(req, now, psn + 1, false);
+	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
+}
+
+static enum vb_rc_verdict receive_congestion(struct vb_rc_req *req)
+{
+	if (req->una < req->cut_end || req->una == req->next)
+		return VB_RC_IGNORED;
+	req->cut_end = req->next;
+	vb_rc_window_congested(&req->window);
+	return VB_RC_TAKEN;
+}
+
+enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const struct vb_packet *packet)
+{
+	if (req->broken || !vb_pkey_matches(packet->pkey, req->config.to.pkey))
+		return VB_RC_IGNORED;
+	if (packet->row->operation == VB_OP_CNP)
+		return receive_congestion(req);
+	if (packet->opcode >> VB_OPCODE_BITS != req->config.to.service)
+		return VB_RC_IGNORED;
+	uint64_t psn = vb_psn_expand(req->una, packet->psn);
+	switch ((enum vb_operation)packet->row->operation) {
+	case VB_OP_ACK:
+		return receive_ack(req, now, psn, packet);
+	case VB_OP_READ_RESPONSE:
+	case VB_OP_ATOMIC_ACK:
+		return receive_answer(req, now, psn, packet);
+	case VB_OP_SEND:
+	case VB_OP_WRITE:
+	case VB_OP_READ:
+	case VB_OP_ATOMIC:
+	case VB_OP_ATOMIC_WRITE:
+	case VB_OP_FLUSH:
+	case VB_OP_CNP:
+		break;
+	}
+	return VB_RC_IGNORED;
+}
+
+/* --- silence --------------------------------------------------------------------------------------------------- */
+
+/* Everything that is known to be missing is asked for again. */
+static void repeat(struct vb_rc_req *req)
+{
+	req->probe_at = VB_RC_NEVER;
+	req->holes_asked = req->una;
+	ask_for_holes(req);
+	if (is_recovering(req))
+		schedule(req, req->acked, req->acked + 1);
+}
+
+static void silence(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t timeout = req->timeout_at;
+
+	vb_rc_window_silent(&req->window);
+	req->cut_end = req->silent_end = req->next;
+	req->peer = VB_RC_PEER_UNKNOWN;
+	req->nak_psn = 0;
+	if (req->acked < req->next)
+		recover(req, 1);
+	repeat(req);
+	start_waiting(req, now);
+	req->timeout_at = timeout;
+}
+
+void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
+{
+	if (req->broken)
+		return;
+	if (now >= req->rnr_until)
+		req->rnr_until = 0;
+	if (now >= req->pace_at)
+		req->pace_at = VB_RC_NEVER;
+	bool timed_out = now >= req->timeout_at;
+	if (timed_out) {
+		if (req->retries++ >= req->config.retry_count) {
+			vb_rc_req_break(req, req->head, VB_RC_RETRY_EXCEEDED);
+			return;
+		}
+		req->timeout_at = now + req->config.ack_timeout_ns;
+	}
+	if (timed_out || now >= req->answer_at)
+		silence(req, now);
+	else if (now >= req->probe_at) {
+		req->probes++;
+		repeat(req);
+	}
+}

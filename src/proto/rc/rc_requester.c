@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "proto/rc/rc_requester.h"
+
+#include <errno.h>
+
+#include "proto/rc/rc_requester_internal.h"
+
+enum {
+	ASK_EVERY = 32,		/* packets, at most, between those that ask for an ACK */
+	MOST_PROBES = 3,
+};
+
+void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
+		    uint32_t num_slots)
+{
+	uint64_t first = vb_psn_first(config->first_psn);
+
+	*req = (struct vb_rc_req){
+		.config = *config,
+		.slots = slots,
+		.mask = num_slots - 1,
+		.una = first,
+		.acked = first,
+		.next = first,
+		.end = first,
+		.asked = first,
+		.answer_at = VB_RC_NEVER,
+		.timeout_at = VB_RC_NEVER,
+		.probe_at = VB_RC_NEVER,
+		.pace_at = VB_RC_NEVER,
+	};
+	vb_rc_window_init(&req->window, config->max_window);
+}
+
+int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request)
+{
+	if (vb_request_check(request, VB_SERVICE_RC))
+		return -EINVAL;
+	if (vb_request_is_answered(request) && req->config.max_rd_atomic == 0)
+		return -EINVAL;
+	if (req->tail - req->head > req->mask)
+		return -EAGAIN;
+	*slot_at(req, req->tail) = (struct vb_rc_slot){
+		.request = *request,
+		.first = req->end,
+		.end = req->end + vb_request_packets(request, req->config.mtu),
+	};
+	req->end = slot_at(req, req->tail)->end;
+	req->tail++;
+	return 0;
+}
+
+void vb_rc_req_skip(struct vb_rc_req *req)
+{
+	req->head = req->reported = req->sending = ++req->tail;
+}
+
+static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, uint32_t count,
+			struct vb_packet_out *out)
+{
+	const struct vb_rc_slot *slot = slot_at(req, position);
+
+	vb_request_packet(&slot->request, &req->config.to, req->config.mtu, (uint32_t)psn,
+		(uint32_t)(psn - slot->first), count, out);
+	out->position = position;
+}
+
+/* --- again ----------------------------------------------------------------------------------------------------- */
+
+/* How many answers from psn on are missing, within the READ request that asked for them at first. */
+static uint32_t missing_run(const struct vb_rc_req *req, uint64_t psn)
+{
+	uint64_t end = psn + 1;
+
+	for (unsigned i = 0; i < req->reads_count; i++) {
+		unsigned at = (req->reads_head + i) % VB_RC_MAX_RD_ATOMIC;
+		if (req->reads[at].first <= psn && psn < req->reads[at].end)
+			end = req->reads[at].end;
+	}
+	uint64_t run = psn + 1;
+	while (run < end && !has_answer(req, run))
+		run++;
+	return (uint32_t)(run - psn);
+}
+
+static void write_missing(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
+{
+	uint32_t count = missing_run(req, psn);
+
+	make_packet(req, position, psn, count, out);
+	req->again = psn + count;
+	if (is_recovering(req) && psn >= req->acked && req->burst_end < req->again)
+		req->burst_end = req->again;
+}
+
+static void write_data_again(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
+{
+	make_packet(req, position, psn, 1, out);
+	req->again = psn + 1;
+	if (req->again >= req->again_end || req->again == req->burst_end)
+		vb_packet_out_ask(out);
+}
+
+/* Is the request at this position at or behind one that fails? */
+static bool is_beyond_failure(const struct vb_rc_req *req, uint32_t position)
+{
+	return req->failing && (int32_t)(position - req->failure_position) >= 0;
+}
+
+/* The first PSN from `again` on that is still missing; false if there is none. */
+static bool find_missing(struct vb_rc_req *req, uint32_t *position)
+{
+	if (req->again < req->una)
+		req->again = req->una;
+	while (req->again < vb_min_u64(req->again_end, req->next)) {
+		*position = position_of(req, req->again);
+		const struct vb_rc_slot *slot = slot_at(req, *position);
+		if (is_beyond_failure(req, *position))
+			return false;
+		if (is_answered_slot(slot) ? !has_answer(req, req->again) : req->again >= req->acked)
+			return true;
+		req->again = is_answered_slot(slot) ? req->again + 1 : vb_min_u64(slot->end, req->acked);
+	}
+	return false;
+}
+
+static bool write_again(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
+{
+	uint32_t position;
+
+	if (req->again >= req->again_end || !find_missing(req, &position)) {
+		req->again = req->again_end = 0;
+		return false;
+	}
+	if (is_answered_slot(slot_at(req, position)))
+		write_missing(req, position, req->again, out);
+	else
+		write_data_again(req, position, req->again, out);
+	req->timed_psn = 0;
+	req->packets_again++;
+	if (req->window.smooth_ns && req->probes < MOST_PROBES)
+		req->probe_at = now + vb_rc_window_probe_ns(&req->window, req->probes);
+	return true;
+}
+
+/* --- new ------------------------------------------------------------------------------------------------------- */
+
+/* How many responses to ask for: so many that the window is used in few requests, and not for a few only. */
+static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	uint32_t size = req->window.size, room = size - (uint32_t)(req->next - req->una);
+	uint32_t sharers = vb_min_u32(req->config.max_rd_atomic, 4);
+	uint32_t left = (uint32_t)vb_min_u64(slot->end - req->next, size);
+
+	return room < vb_min_u32(left, size / 4) ? 0 : vb_min_u32(left, vb_min_u32(room, size / sharers));
+}
+
+/* May as many messages be begun as far as credits go? MSNs have 24 bits. */
+static bool is_within_credits(const struct vb_rc_req *req, uint32_t messages)
+{
+	return !req->has_credits || (int32_t)((messages - req->credit_end) << 8) <= 0;
+}
+
+/* Is there a receive for the next packet's message, as far as is known? If not it may go alone. */
+static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	bool begins = req->next == slot->first;
+
+	if (!vb_request_takes_receive(&slot->request) || (!begins && req->acked > slot->first))
+		return true;
+	return is_within_credits(req, req->messages + begins) || req->una == req->next;
+}
+
+static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
+{
+	if (req->next - req->una >= req->window.size || (is_recovering(req) && req->peer != VB_RC_PEER_KEEPS))
+		return false;
+	if (slot->request.fence && req->next == slot->first && req->reads_count)
+		return false;
+	if (is_answered_slot(slot))
+		return req->reads_count < req->config.max_rd_atomic;
+	return has_credit(req, slot);
+}
+
+/* Asked last, so that only the pace holds back what it holds back. */
+static bool is_paced_off(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t at = vb_rc_window_pace_ns(&req->window, now);
+
+	req->pace_at = at > now ? at : VB_RC_NEVER;
+	return at > now;
+}
+
+static void note_read(struct vb_rc_req *req, uint32_t count)
+{
+	unsigned at = (req->reads_head + req->reads_count++) % VB_RC_MAX_RD_ATOMIC;
+
+	req->reads[at].first = req->next;
+	req->reads[at].end = req->next + count;
+}
+
+/* Asked for: something that moves on when the answer comes, and regularly. */
+static bool wants_ack(const struct vb_rc_req *req)
+{
+	uint64_t every = vb_min_u32(ASK_EVERY, req->window.size / 4);
+
+	return req->next == req->end || req->next - req->una >= req->window.size || req->next - req->asked >= every;
+}
+
+/* After this packet, the begin or the end of its message, the next message may have to wait for an ACK. */
+static bool is_last_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot, uint64_t psn)
+{
+	return !is_within_credits(req, req->messages + 1) && (psn == slot->first || req->next == slot->end);
+}
+
+static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
+{
+	if (req->next == req->end)
+		return false;
+	if (req->next == slot_at(req, req->sending)->end)
+		req->sending++;
+	const struct vb_rc_slot *slot = slot_at(req, req->sending);
+	bool answered = is_answered_slot(slot);
+	if (is_beyond_failure(req, req->sending) || !may_go(req, slot))
+		return false;
+	uint32_t count = answered ? read_share(req, slot) : 1;
+	if (count == 0 || is_paced_off(req, now))
+		return false;
+	vb_rc_window_sent(&req->window, now, count);
+	make_packet(req, req->sending, req->next, count, out);
+	if (answered)
+		note_read(req, count);
+	uint64_t psn = req->next;
+	req->messages += answered || psn == slot->first;
+	req->next += count;
+	if (answered || wants_ack(req) || is_last_credit(req, slot, psn)) {
+		if (!answered)
+			vb_packet_out_ask(out);
+		req->asked = req->next;
+		if (req->timed_psn == 0 && !is_recovering(req)) {
+			req->timed_psn = psn;
+			req->timed_at = now;
+		}
+	}
+	return true;
+}
+
+/* --- calls ----------------------------------------------------------------------------------------------------- */
+
+bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
+{
+	if (req->broken || now < req->rnr_until)
+		return false;
+	req->rnr_until = 0;
+	req->pace_at = VB_RC_NEVER;
+	if (!write_again(req, now, out) && !write_new(req, now, out))
+		return false;
+	if (req->answer_at == VB_RC_NEVER)
+		start_waiting(req, now);
+	return true;
+}
+
+uint64_t vb_rc_req_deadline(const struct vb_rc_req *req)
+{
+	if (req->broken)
+		return VB_RC_NEVER;
+	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at), vb_min_u64(req->probe_at, req->pace_at));
+	return req->rnr_until ? vb_min_u64(answer, req->rnr_until) : answer;
+}
+
+bool vb_rc_req_next_completion(struct vb_rc_req *req, struct vb_rc_completion *out)
+{
+	if (req->reported != req->head) {
+		*out = (struct vb_rc_completion){ req->reported++, VB_RC_SUCCESS };
+		return true;
+	}
+	if (!req->broken || req->failure_reported)
+		return false;
+	req->failure_reported = true;
+	*out = (struct vb_rc_completion){ req->failure_position, (enum vb_rc_status)req->failure };
+	return true;
+}
+
+void vb_rc_req_break(struct vb_rc_req *req, uint32_t position, enum vb_rc_status status)
+{
+	if (req->broken || is_beyond_failure(req, position))
+		return;
+	req->failing = true;
+	req->failure = (uint8_t)status;
+	req->failure_position = position;
+	req->broken = position == req->head;
+}
+
+const char *vb_rc_status_text(enum vb_rc_status status)
+{
+	switch (status) {
+#define X(name, text) case VB_RC_##name: return text;
+	VB_RC_STATUSES(X)
+#undef X
+	}
+	return "?";
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the two halves of the requester share: rc_requester.c sends, rc_replies.c learns. */
+#ifndef VB_PROTO_RC_REQUESTER_INTERNAL_H
+#define VB_PROTO_RC_REQUESTER_INTERNAL_H
+
+#include "proto/rc/rc_requester.h"
+
+static inline struct vb_rc_slot *slot_at(const struct vb_rc_req *req, uint32_t position)
+{
+	return &req->slots[position & req->mask];
+}
+
+static inline bool is_answered_slot(const struct vb_rc_slot *slot) { return vb_request_is_answered(&slot->request); }
+
+static inline bool is_recovering(const struct vb_rc_req *req) { return req->acked < req->recover_end; }
+
+static inline bool has_answer(const struct vb_rc_req *req, uint64_t psn)
+{
+	return req->answered[psn % VB_RC_WINDOW / 64] >> psn % 64 & 1;
+}
+
+/* The request that a PSN in [una, next) belongs to. */
+static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
+{
+	uint32_t low = 0, high = req->sending - req->head;	/* both count from head; the answer is among them */
+
+	while (low < high) {
+		uint32_t middle = low + (high - low + 1) / 2;
+		if (slot_at(req, req->head + middle)->first <= psn)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return req->head + low;
+}
+
+/* Starts to wait for an answer to what is in flight. */
+static inline void start_waiting(struct vb_rc_req *req, uint64_t now)
+{
+	uint64_t timeout = req->config.ack_timeout_ns, patience = vb_rc_window_patience_ns(&req->window);
+
+	req->answer_at = now + (timeout ? vb_min_u64(patience, timeout) : patience);
+	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
+}
+
+#endif

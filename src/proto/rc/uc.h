@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The unreliable connected service (IB vol. 1, 9.8.2). A sender has no state but its next PSN:
+ * vb_request_packet for each index of a request. A receiver executes whole messages and drops the rest in
+ * silence: after a gap in the PSNs, and after anything that cannot be executed, it gives up the message and
+ * waits for the beginning of the next. A receive that the lost message had taken gets the next SEND.
+ *
+ * Pure; the caller owns the struct, one lock of its covers it.
+ */
+#ifndef VB_PROTO_UC_H
+#define VB_PROTO_UC_H
+
+#include "proto/rc/message.h"
+
+struct vb_uc_resp_config {
+	uint32_t mtu, first_psn;
+	uint16_t pkey;
+	const struct vb_responder_ops *ops;	/* atomic and invalidate are not called */
+	void *ctx;
+};
+
+struct vb_uc_resp {
+	struct vb_uc_resp_config config;
+	struct vb_message message;
+	uint32_t expected;		/* PSN, 24 bits */
+	uint64_t dropped;		/* packets, for counters */
+};
+
+void vb_uc_resp_init(struct vb_uc_resp *resp, const struct vb_uc_resp_config *config);
+/* Whether the packet was executed. */
+bool vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/delayed_ack.h"
+
+#include "adapter/progress/progress.h"
+#include "roce/service.h"
+
+enum {
+	PLACES = 8,         /* a queue pair's is found by its number */
+	PATIENCE_NS = 30000, /* of the progress thread */
+};
+
+static struct place {
+	_Atomic(struct vb_qp *) qp;
+	_Atomic uint64_t since;
+} places[PLACES];
+
+static struct place *place_of(const struct vb_qp *qp) { return &places[qp->qpn % PLACES]; }
+
+static void fire(struct vb_timer *t, uint64_t now_ns) { vb_delayed_ack_send(); }
+static struct vb_timer timer = { .fire = fire };
+
+bool vb_delayed_ack_put(struct vb_qp *qp, uint64_t now_ns)
+{
+	struct place *p = place_of(qp);
+	struct vb_qp *nobody = NULL;
+	if (atomic_load_explicit(&p->qp, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&p->since, now_ns, memory_order_relaxed);
+	vb_qp_ref(qp);
+	if (!atomic_compare_exchange_strong(&p->qp, &nobody, qp)) {
+		vb_qp_unref(qp);
+		return false;
+	}
+	/* The progress thread looks at the places after it has stopped to count on polls: one of both sees the other. */
+	if (!vb_progress_is_polled())
+		vb_timer_set(&timer, now_ns + PATIENCE_NS);
+	return true;
+}
+
+void vb_delayed_ack_drop(struct vb_qp *qp)
+{
+	struct vb_qp *expected = qp;
+	struct place *p = place_of(qp);
+	if (atomic_load_explicit(&p->qp, memory_order_relaxed) == qp && atomic_compare_exchange_strong(&p->qp, &expected, NULL))
+		vb_qp_unref(qp);
+}
+
+static void acknowledge(struct place *p)
+{
+	struct vb_qp *qp = atomic_exchange(&p->qp, NULL);
+	if (!qp)
+		return;
+	vb_rc_acknowledge(qp);
+	vb_qp_unref(qp);
+}
+
+/* A thread that polls has come back from its program; the progress thread knows nothing of it. */
+void vb_delayed_ack_send(void)
+{
+	uint64_t oldest = UINT64_MAX;
+	bool waits = vb_loop_is_current();
+	for (struct place *p = places; p < places + PLACES; p++) {
+		if (vb_likely(!atomic_load(&p->qp)))
+			continue;
+		uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed);
+		if (!waits || vb_now_ns() >= since + PATIENCE_NS)
+			acknowledge(p);
+		else
+			oldest = vb_min_u64(oldest, since);
+	}
+	if (oldest != UINT64_MAX)
+		vb_timer_set(&timer, oldest + PATIENCE_NS);
+}
+
+static void forget(void)
+{
+	for (struct place *p = places; p < places + PLACES; p++)
+		atomic_store(&p->qp, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { vb_host_at_fork(forget); }
+
+/* A program that ends without destroying its queue pairs has received what it was not acknowledged yet. */
+__attribute__((destructor)) static void send_the_last(void)
+{
+	for (struct place *p = places; p < places + PLACES; p++)
+		if (atomic_load(&p->qp))
+			acknowledge(p);
+}
