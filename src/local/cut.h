@@ -13,7 +13,8 @@
  *	it copies in or out of a mapping       what it was given is private memory again here (adapter/memory/segment.h): it stores into pages that
  *	                                       nobody uses. Behind its section it sees the flag, and reports no success
  *	it was about to write by process_vm    it sees the flag when it runs again, and does not (host/ipc/guard.h)
- *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything
+ *	it reads, or executes, from a slot     it sees the flag before it completes or acknowledges anything. Ring and streams stay as they
+ *	                                       are until it has left the section (local.c), so no other bytes come into its memory
  *
  * All links to that process are cut: the two ends of a connection may go by different ones.
  */

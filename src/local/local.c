@@ -11,11 +11,14 @@
 #include "adapter/progress/prefetch.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
+#include "host/guard.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/doorbell.h"
 #include "local/mapped.h"
 #include "local/slots.h"
+
+enum { REMAINS_NS = 500000000 /* between two looks whether somebody still reads them */ };
 
 /* ---- the choice of path ---- */
 
@@ -193,14 +196,72 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_timer_cancel(&l->again);
 }
 
+/* What a queue pair had in the arena. A peer that was stopped while it read there goes on some time, before it looks whether it was cut. */
+struct remains {
+	struct block {
+		uint64_t offset;
+		size_t bytes; /* 0: there is none */
+	} blocks[3];
+	struct vb_peer *reader;
+	const _Atomic(uint32_t) *read_in;
+	uint32_t read_since;
+	struct vb_timer timer;
+};
+
+static struct remains remains_of(struct vb_local_qp *l)
+{
+	struct remains r = { .blocks = { { l->ring_offset, ring_bytes(l) } }, .reader = l->reader, .read_in = l->read_in,
+			     .read_since = l->read_since };
+	for (int i = 0; i < 2; i++)
+		r.blocks[1 + i] = (struct block){ l->stage_offset[i], l->stage[i] ? VB_STAGE_BYTES : 0 };
+	return r;
+}
+
+static void give_back(const struct remains *r)
+{
+	for (unsigned i = 0; i < VB_ARRAY_LEN(r->blocks); i++)
+		if (r->blocks[i].bytes)
+			vb_arena_free(r->blocks[i].offset, r->blocks[i].bytes);
+	if (r->reader)
+		vb_peer_put(r->reader);
+}
+
+static bool are_read(const struct remains *r)
+{
+	return atomic_load(r->read_in) == r->read_since && vb_process_pace(r->reader->pid) != VB_PACE_UNKNOWN;
+}
+
+static void look_at_remains(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct remains *r = timer->arg;
+	if (are_read(r)) {
+		vb_timer_set(timer, now_ns + REMAINS_NS);
+		return;
+	}
+	give_back(r);
+	free(r);
+}
+
+/* If there is no memory for that, it stays. */
+static void keep(const struct remains *now)
+{
+	struct remains *r = malloc(sizeof(*r));
+	if (!r)
+		return;
+	*r = *now;
+	r->timer = (struct vb_timer){ .fire = look_at_remains, .arg = r };
+	vb_timer_set(&r->timer, vb_now_ns() + REMAINS_NS);
+}
+
 static void detach(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
+	struct remains r = remains_of(l);
 	close_block(l);
-	vb_arena_free(l->ring_offset, ring_bytes(l));
-	for (int i = 0; i < 2; i++)
-		if (l->stage[i])
-			vb_arena_free(l->stage_offset[i], VB_STAGE_BYTES);
+	if (vb_unlikely(r.reader != NULL))
+		keep(&r);
+	else
+		give_back(&r);
 	if (l->peer)
 		vb_peer_put(l->peer);
 	qp->path_state = NULL;
@@ -293,6 +354,20 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 	       vb_cut_or_await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) && await_theirs(p, deadline_ns);
 }
 
+/* Has it been cut in the middle of a section, as responder? Then that goes on when it runs again: it keeps what it reads. */
+static void let_go_or_remember(struct vb_local_qp *l, const struct pair *p)
+{
+	const _Atomic(uint32_t) *busy = p->theirs ? &p->theirs->busy[VB_STREAM_RESPONSE] : NULL;
+	uint32_t since = busy ? atomic_load(busy) : 0;
+	if (vb_likely(since % 2 == 0 || l->reader || !atomic_load(&p->peer->is_cut))) {
+		let_go(p);
+		return;
+	}
+	l->reader = p->peer;
+	l->read_in = busy;
+	l->read_since = since;
+}
+
 /* The receive that is taken, if one is. */
 static void end_receive(struct vb_local_qp *l)
 {
@@ -317,7 +392,7 @@ static void stop(struct vb_qp *qp)
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
-	let_go(&p);
+	let_go_or_remember(l, &p);
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
 	end_receive(l);

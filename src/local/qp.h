@@ -118,6 +118,9 @@ struct vb_local_qp {
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
+	struct vb_peer *reader;                     /* that was cut while it read our ring or stream (a reference), or NULL; */
+	const _Atomic(uint32_t) *read_in;           /* its busy word, */
+	uint32_t read_since;                        /* and what that was */
 	struct vb_rwqe rwqe;                        /* the receive that is taken. Last: there is memory for the entries that one can have */
 };
 _Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");

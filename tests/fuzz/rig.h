@@ -53,6 +53,8 @@ int rig_move(struct rig_qp *q, enum ibv_qp_state state);
 /* Posts, the rest of the request taken from the input. */
 void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, uint32_t qpn);
 void rig_post_receive(struct rig_qp *q, struct fuzz_input *in);
+/* A message from one to the other, of two that have nothing to do with any peer. */
+void rig_talk(struct rig_qp *left, struct rig_qp *right);
 /* Deregisters a zone and registers it again, under another key. */
 void rig_register_again(enum rig_zone zone);
 uint8_t *rig_at(enum rig_zone zone);
