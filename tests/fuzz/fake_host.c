@@ -390,6 +390,7 @@ void vb_link_end(int fd) { fake.has_hung_up = true; }
 
 bool vb_guard_is_there(void) { return true; }
 
+enum vb_pace vb_process_pace(pid_t pid) { return VB_PACE_UNKNOWN; }
 bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns) { return true; }
 
 bool vb_link_has_hung_up(int fd)
