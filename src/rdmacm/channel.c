@@ -12,6 +12,7 @@ struct vb_cma_channel {
 	struct rdma_event_channel pub;
 	struct vb_notifier notifier;
 	struct vb_list events; /* vb_cma_event.node, oldest first */
+	unsigned waiters;      /* threads in rdma_get_cm_event; one that is cancelled there counts for ever */
 };
 
 static struct vb_cma_channel *channel_of(struct rdma_event_channel *pub)
@@ -64,7 +65,10 @@ static void discard_locked(struct vb_cma_event *event)
 	free(event);
 }
 
-/* Ids that outlive their channel lose their events from here on. */
+/*
+ * Ids that outlive their channel lose their events from here on. A thread that waits at it goes on waiting, as it would in the kernel, and may be awake
+ * for an event that is gone now: so what it looks at stays.
+ */
 void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 {
 	struct vb_cma_channel *ch = channel_of(channel);
@@ -81,7 +85,10 @@ void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 		unqueue_locked(event);
 		discard_locked(event);
 	}
+	bool is_used = ch->waiters > 0;
 	vb_cma_unlock();
+	if (is_used)
+		return;
 	vb_notifier_fini(&ch->notifier);
 	free(ch);
 }
@@ -263,17 +270,19 @@ static struct vb_cma_event *take_locked(struct vb_cma_channel *ch)
 
 static int take(struct vb_cma_channel *ch, struct vb_cma_event **event)
 {
-	for (;;) {
-		vb_cma_lock();
-		*event = take_locked(ch);
+	int err = 0;
+
+	vb_cma_lock();
+	while (!(*event = take_locked(ch)) && !err) {
 		uint32_t sequence = vb_notifier_sequence(&ch->notifier);
+		ch->waiters++;
 		vb_cma_unlock();
-		if (*event)
-			return 0;
-		int err = vb_notifier_wait(&ch->notifier, sequence);
-		if (err)
-			return err;
+		err = vb_notifier_wait(&ch->notifier, sequence);
+		vb_cma_lock();
+		ch->waiters--;
 	}
+	vb_cma_unlock();
+	return *event ? 0 : err;
 }
 
 static void acknowledge(struct vb_cma_event *event)

@@ -55,6 +55,63 @@ static void channel__get_is_interrupted_by_a_signal(void **state)
 	rdma_destroy_event_channel(ch);
 }
 
+enum { WAITS, TOOK_ONE, FAILED };
+
+struct waiter {
+	struct rdma_event_channel *channel;
+	_Atomic pid_t thread;
+	_Atomic int result;
+};
+
+/* In the kernel: since nothing else does so before, in its wait. */
+static bool sleeps(pid_t thread)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	FILE *stat = fopen(path, "re");
+	bool known = stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1;
+	if (stat)
+		fclose(stat);
+	return known && state == 'S';
+}
+
+static void *wait_once(void *arg)
+{
+	struct waiter *w = arg;
+	struct rdma_cm_event *event;
+
+	w->thread = gettid();
+	if (rdma_get_cm_event(w->channel, &event)) {
+		w->result = FAILED;
+		return NULL;
+	}
+	rdma_ack_cm_event(event);
+	w->result = TOOK_ONE;
+	return NULL;
+}
+
+/* A thread that is woken for an event which is gone when it looks goes on waiting, whatever has become of its channel. rping ends like this. */
+static void channel__destroyed_while_a_thread_wakes_up(void **state)
+{
+	(void)state;
+	for (unsigned round = 0; round < 200; round++) {
+		struct waiter w = { .channel = new_channel() };
+		struct rdma_cm_id *id = new_id(w.channel, RDMA_PS_TCP);
+		pthread_t thread;
+		assert_int_equal(pthread_create(&thread, NULL, wait_once, &w), 0);
+		while (!w.thread || !sleeps(w.thread))
+			usleep(100);
+		assert_ok(rdma_write_cm_event(id, RDMA_CM_EVENT_USER, 0, 0));
+		assert_ok(rdma_destroy_id(id));
+		rdma_destroy_event_channel(w.channel);
+		usleep(500);
+		assert_int_not_equal(w.result, FAILED);
+		pthread_cancel(thread);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_int_not_equal(w.result, FAILED);
+	}
+}
+
 static void *wait_forever(void *arg)
 {
 	struct rdma_cm_event *event;
@@ -467,6 +524,7 @@ int main(void)
 		cmocka_unit_test(channel__is_readable_exactly_while_events_wait),
 		cmocka_unit_test(channel__get_is_interrupted_by_a_signal),
 		cmocka_unit_test(channel__get_is_a_cancellation_point),
+		cmocka_unit_test(channel__destroyed_while_a_thread_wakes_up),
 		cmocka_unit_test(id__destruction_is_cancelled),
 		cmocka_unit_test(id__has_what_it_was_created_with),
 		cmocka_unit_test(id__creation_refused),
