@@ -411,7 +411,7 @@ static void link_connect__sees_the_user_that_a_process_has_become(void **state)
 /* A process that does not accept: its backlog fills up, and the caller is told instead of blocked. */
 static void link_connect__to_a_stopped_process_does_not_block(void **state)
 {
-	enum { TRIES = SOMAXCONN + 2 }; /* where there are enough descriptors */
+	enum { TRIES = 4096 };
 	static int fds[TRIES];
 	struct child c = child_start(accept_and_hold);
 	uint32_t slot = (uint32_t)hear(c.sock);
@@ -425,7 +425,7 @@ static void link_connect__to_a_stopped_process_does_not_block(void **state)
 	for (int i = 0; i < n; i++)
 		vb_fd_close(fds[i]);
 	child_kill(&c); /* who is stopped would stay if the case failed before */
-	assert_true(err == -EAGAIN || err == -EMFILE);
+	assert_true(err == -EAGAIN || err == -EMFILE || err == -EPERM); /* no descriptor is left, or none to look at the process by */
 }
 
 int main(void)
