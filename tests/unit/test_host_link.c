@@ -422,10 +422,10 @@ static void link_connect__to_a_stopped_process_does_not_block(void **state)
 	assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
 	while (n < TRIES && !(err = vb_link_connect(slot, &fds[n], &cred)))
 		n++;
-	assert_true(err == -EAGAIN || err == -EMFILE);
 	for (int i = 0; i < n; i++)
 		vb_fd_close(fds[i]);
-	child_kill(&c);
+	child_kill(&c); /* who is stopped would stay if the case failed before */
+	assert_true(err == -EAGAIN || err == -EMFILE || err == -EPERM); /* no descriptor is left, or none to look at the process by */
 }
 
 int main(void)

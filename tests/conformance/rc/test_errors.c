@@ -538,6 +538,7 @@ static void remote__memory_taken_away(struct end *e)
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_WRITE };
 	struct params p = error_params();
+	rc_needs_holes();
 	rc_start(e, &p);
 	for (int how = 0; how < LOSSES; how++)
 		for (unsigned o = 0; o < sizeof(opcodes) / sizeof(opcodes[0]); o++)
@@ -621,6 +622,7 @@ static void receive_lost(struct end *e, int how, unsigned good, uint32_t n)
 static void receive__memory_taken_away(struct end *e)
 {
 	struct params p = error_params();
+	rc_needs_holes();
 	rc_start(e, &p);
 	for (int how = 0; how < LOSSES; how++)
 		for (unsigned i = 0; i < sizeof(lost_lengths) / sizeof(lost_lengths[0]); i++)
@@ -752,13 +754,14 @@ static void make_fault(struct end *e, const struct responder_fault *f)
 static void responder__faults(struct end *e)
 {
 	struct params p = error_params();
-	p.timeout = 10;
-	p.retry_cnt = p.rnr_retry = 1;
+	p.rnr_retry = 1;
 	rc_start(e, &p);
 	for (size_t i = 0; i < sizeof(responder_faults) / sizeof(*responder_faults); i++) {
 		const struct responder_fault *f = &responder_faults[i];
 		e->p.qp_access = p.qp_access & ~(f->cause == NO_RIGHT ? right_for(f->opcode) : 0);
 		e->p.max_dest_rd_atomic = f->cause == NO_READS ? 0 : p.max_dest_rd_atomic;
+		e->p.timeout = f->cause == KEY_TO_INVALIDATE ? 15 : p.timeout; /* there, the retries are waited for */
+		e->p.retry_cnt = f->cause == KEY_TO_INVALIDATE ? 1 : p.retry_cnt;
 		reconnect(e);
 		if (e->passive)
 			answer_fault(e, f);

@@ -396,7 +396,7 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 
 /* ---- order that the target's own threads see ---- */
 
-enum { LINE = 64, LINES = 8, MARK = LINES * LINE, MOST_DELAY = 512 };
+enum { THEIRS = 0, VALUE = 64, RESULT = 128, OURS = 192, APART = 64, MOST_DELAY = 256 };
 
 static _Atomic(uint64_t) *word_at(struct end *e, uint64_t at) { return (void *)(e->buf + at); }
 
@@ -414,49 +414,39 @@ static void linger(unsigned turns)
 		;
 }
 
-/* A WRITE there waits for its lines, while what comes behind it may be done. */
-static void take_lines(struct end *e, uint64_t at)
-{
-	for (unsigned i = 0; i < LINES; i++)
-		atomic_fetch_or(word_at(e, at + i * LINE), 0);
-}
-
 /*
- * Two make a mark each, and then look for the other's: one marks by a WRITE, of which the last word counts, and looks by the READ behind it; the
- * other is a thread of the target. One of them at least sees the other's mark.
+ * In each round two make a mark, and then look for the other's: one marks by a WRITE and looks by the READ behind it, the other is a thread of
+ * the target. One of them at least sees the other's. The WRITEs go to ever new lines, for which they have to wait; the READs do not.
  */
 static void read__looks_behind_the_write_before(struct end *e)
 {
-	const unsigned n = e->wire ? 500 : rc_times(40000);
-	const uint64_t source = (uint64_t)n * (MARK + LINE);
+	const unsigned n = e->wire ? 500 : rc_times(160000);
 	struct params p = params();
 	unsigned saw_nothing = 0;
-	p.bytes = source + MARK;
+	p.bytes = OURS + (size_t)n * APART;
 	rc_start(e, &p);
 	uint8_t *seen = calloc(n, 1), *theirs = calloc(n, 1);
-	rc_set(e->buf + source, MARK, 1);
+	rc_set(e->buf, p.bytes, 0);
 	meet(e);
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t mark = i * MARK, last = mark + MARK - 8, others = n * MARK + i * LINE;
+	for (uint64_t i = 1; i < n; i++) {
+		uint64_t ours = OURS + i * APART;
 		if (e->passive) {
-			if (i)
-				await_word(word_at(e, last - MARK));
-			take_lines(e, mark);
+			if (i > 1)
+				await_word(word_at(e, ours - APART));
 			linger(i % MOST_DELAY);
-			atomic_store(word_at(e, others), 1);
-			seen[i] = atomic_load(word_at(e, last)) != 0;
+			atomic_store(word_at(e, THEIRS), i);
+			seen[i] = atomic_load(word_at(e, ours)) != 0;
 		} else {
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = others, .len = 8, .remote_at = others); /* has its line near */
+			rc_set_word(e->buf + VALUE, i);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = VALUE, .len = 8, .remote_at = ours, .quiet = true);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = RESULT, .len = 8, .remote_at = THEIRS);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = source, .len = MARK, .remote_at = mark, .quiet = true);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = others, .len = 8, .remote_at = others);
-			rc_expect(e->scq, i, IBV_WC_SUCCESS);
-			seen[i] = rc_word(e->buf + others) != 0;
+			seen[i] = rc_word(e->buf + RESULT) >= i;
 		}
 	}
 	tell_bytes(e, seen, n);
 	hear_bytes(e, theirs, n);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 1; i < n; i++)
 		saw_nothing += !seen[i] && !theirs[i];
 	CHECK_EQ(saw_nothing, 0);
 	free(seen);
