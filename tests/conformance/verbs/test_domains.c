@@ -189,15 +189,16 @@ static void import__within_a_process(void **state)
 static void dmabuf__what_can_be_mapped(void **state)
 {
 	struct world *w = *state;
+	const long page = sysconf(_SC_PAGESIZE);
 	int fd = memfd_create("buffer", MFD_CLOEXEC), nothing = open("/dev/null", O_RDONLY);
-	assert_int_equal(ftruncate(fd, 16384), 0);
+	assert_int_equal(ftruncate(fd, 4 * page), 0);
 	assert_null_errno(ENODEV, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, nothing, 0));
 	assert_null_errno(EBADF, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, -1, 0));
 	assert_null_errno(EINVAL, ibv_reg_dmabuf_mr(w->pd, 0, 0, 0, fd, 0));
 	assert_null_errno(EINVAL, ibv_reg_dmabuf_mr(w->pd, 8, 8, 0, fd, 0));
 	assert_null_errno(EINVAL, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, fd, IBV_ACCESS_REMOTE_WRITE));
 	assert_null_errno(EINVAL, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, fd, IBV_ACCESS_ON_DEMAND));
-	struct ibv_mr *mr = ibv_reg_dmabuf_mr(w->pd, 4096 + 100, 1000, 0x1000064, fd, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(w->pd, page + 100, 1000, 0x1000064, fd, IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(mr);
 	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	/* A send to itself, whose receive is the buffer. */
@@ -210,7 +211,7 @@ static void dmabuf__what_can_be_mapped(void **state)
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
 	uint8_t seen[8];
-	assert_int_equal(pread(fd, seen, sizeof(seen), 4096 + 100 + 8), 8);
+	assert_int_equal(pread(fd, seen, sizeof(seen), page + 100 + 8), 8);
 	assert_memory_equal(seen, w->buffer, 8);
 	assert_errno(0, ibv_destroy_qp(qp));
 	assert_errno(0, ibv_dereg_mr(mr));
