@@ -21,6 +21,7 @@
 #include "base/lock.h"
 #include "host/host.h"
 #include "host/loop/notifier.h"
+#include "host/pace.h"
 
 /* Limits that the adapter reports and enforces. */
 enum {
@@ -238,7 +239,10 @@ struct vb_cq {
 	/* The completions that were there when it was armed, and may stay. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */
+		uint32_t times;         /* that it was armed with some there */
 		uint64_t since_ns;
+		uintptr_t thread;       /* vb_lock_self of who armed it */
+		struct vb_thread_looks looks;
 		bool is_watched;        /* timer is set */
 		struct vb_timer timer;
 		struct vb_list node;    /* in channel->left, under its lock */
@@ -303,7 +307,8 @@ struct vb_srq {
 	struct vb_rq rq;
 	uint32_t limit;           /* 0: not armed */
 	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
-	atomic_uint refs;
+	atomic_uint refs;         /* queue pairs; an XRC queue's: those that work on a request for it */
+	atomic_uint completing;   /* an XRC queue's: those that have left, and are handing their completion over */
 	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
 	struct vb_cq *cq;
 	uint32_t number;

@@ -3,8 +3,8 @@
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
-#include "host/ipc/guard.h"
 #include "host/host.h"
+#include "host/pace.h"
 
 /*
  * Has died(arg, slot) called for each slot of a process that was linked to this one and is gone, however it ended.

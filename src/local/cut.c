@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "base/log.h"
-#include "host/ipc/guard.h"
+#include "host/pace.h"
 
 enum {
 	SPINS = 64,

@@ -11,7 +11,7 @@
 #include "adapter/progress/prefetch.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
-#include "host/ipc/guard.h"
+#include "host/pace.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/doorbell.h"

@@ -11,6 +11,7 @@
 #include "adapter/progress/prefetch.h"
 #include "base/log.h"
 #include "host/ipc/guard.h"
+#include "host/pace.h"
 #include "host/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"

@@ -12,6 +12,7 @@
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/ipc/guard.h"
+#include "host/pace.h"
 #include "host/share.h"
 #include "host/memory/fence.h"
 #include "host/capture.h"
@@ -391,6 +392,7 @@ void vb_link_end(int fd) { fake.has_hung_up = true; }
 bool vb_guard_is_there(void) { return true; }
 
 enum vb_pace vb_process_pace(pid_t pid) { return VB_PACE_UNKNOWN; }
+bool vb_thread_has_moved_on(struct vb_thread_looks *looks) { return true; }
 bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns) { return true; }
 
 bool vb_link_has_hung_up(int fd)

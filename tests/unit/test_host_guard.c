@@ -10,6 +10,7 @@
 #include <sys/user.h>
 
 #include "host/ipc/guard.h"
+#include "host/pace.h"
 
 enum { ROUNDS = 200, PIECE = 64 };
 
@@ -149,58 +150,12 @@ static void guard__holds_between_look_and_call(void **state)
 #endif
 }
 
-static void run_on(int sock)
-{
-	say(sock, 0);
-	for (volatile unsigned turns = 0;; turns++)
-		;
-}
-
-static void pace__of_processes(void **state)
-{
-	struct child runner = child_start(run_on);
-	(void)hear(runner.sock);
-	assert_int_equal(vb_process_pace(0), VB_PACE_UNKNOWN);
-	kill(runner.pid, SIGSTOP);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
-	kill(runner.pid, SIGCONT);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
-	pid_t gone = runner.pid;
-	child_kill(&runner);
-	assert_int_equal(vb_process_pace(gone), VB_PACE_UNKNOWN);
-}
-
-/* Seconds of a clock that is asked each millisecond until a wait for a process is over. */
-static unsigned patience_with(pid_t pid)
-{
-	enum { MS = 1000000 };
-	struct vb_patience p = { 0 };
-	uint64_t ms = 0;
-	while (!vb_patience_is_over(&p, pid, 1 + ms * MS))
-		ms++;
-	return (unsigned)(ms / 1000);
-}
-
-static void patience__is_for_who_runs(void **state)
-{
-	(void)hear(writer.sock);
-	kill(writer.pid, SIGSTOP);
-	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_HALTED));
-	assert_int_equal(patience_with(writer.pid), 0);
-	kill(writer.pid, SIGCONT);
-	assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_RUNNING));
-	assert_int_equal(patience_with(getpid()), 10);
-	assert_int_equal(patience_with(0), 1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(guard__writes_until_it_is_told_not_to, start, end),
 		cmocka_unit_test_setup_teardown(guard__holds_for_who_was_stopped, start, end),
 		cmocka_unit_test_setup_teardown(guard__holds_between_look_and_call, start, end),
-		cmocka_unit_test(pace__of_processes),
-		cmocka_unit_test_setup_teardown(patience__is_for_who_runs, start, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "adapter/queues/completion.h"
 #include "adapter/progress/path.h"
@@ -10,10 +11,10 @@
 #include "adapter/watcher.h"
 
 /*
- * Who waits for a channel's descriptor by poll(2) does not say so. After this time he is taken to wait: long enough
- * for a program that means to poll to have done so, though its processor may be shared.
+ * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in these intervals, twice at least,
+ * until it is seen to wait. A program that means to poll next, and has no processor to do so, would take an event for nothing else.
  */
-enum { LEFT_NS = 10000000 };
+enum { LOOK_NS = 5000000 };
 
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
 static void left_fired(struct vb_timer *timer, uint64_t now_ns);
@@ -228,22 +229,34 @@ static void left_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_cq *cq = timer->arg;
 	vb_lock(&cq->lock);
-	uint64_t due_ns = cq->left.since_ns + LEFT_NS;
-	bool event = has_left_locked(cq) && now_ns >= due_ns, again = !event && now_ns < due_ns;
-	cq->left.is_watched = again;
+	uint32_t times = cq->left.times;
+	struct vb_thread_looks looks = cq->left.looks;
+	bool is_due = has_left_locked(cq) && now_ns >= cq->left.since_ns + LOOK_NS;
+	vb_unlock(&cq->lock);
+	bool has_moved_on = is_due && vb_thread_has_moved_on(&looks);
+	vb_lock(&cq->lock);
+	bool is_same = cq->left.times == times, has_left = has_left_locked(cq), event = has_left && is_same && has_moved_on;
+	if (is_due && is_same)
+		cq->left.looks = looks;
 	if (event)
 		cq->armed = 0;
+	cq->left.is_watched = has_left && !event;
 	vb_unlock(&cq->lock);
-	if (again)
-		vb_timer_set(timer, due_ns);
+	if (has_left && !event)
+		vb_timer_set(timer, now_ns + LOOK_NS);
 	if (event)
 		vb_channel_notify(cq->channel, cq);
 }
 
-/* That the program waits with them there, it says (vb_channel_get), or time tells. True: the timer is to be set. */
+/* That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be set. */
 static bool note_left_locked(struct vb_cq *cq)
 {
 	bool is_new = !cq->left.is_watched;
+	uintptr_t thread = vb_lock_self();
+	pid_t tid = is_new || cq->left.thread != thread ? gettid() : cq->left.looks.tid;
+	cq->left.looks = (struct vb_thread_looks){ .tid = tid };
+	cq->left.thread = thread;
+	cq->left.times++;
 	cq->left.end = cq->tail;
 	cq->left.since_ns = vb_now_ns();
 	cq->left.is_watched = true;
@@ -261,7 +274,7 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 	if (has_some)
 		vb_channel_note_left(cq->channel, cq);
 	if (watch)
-		vb_timer_set(&cq->left.timer, since_ns + LEFT_NS);
+		vb_timer_set(&cq->left.timer, since_ns + LOOK_NS);
 	vb_progress_arm();
 	return 0;
 }

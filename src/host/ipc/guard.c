@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "host/ipc/guard.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -198,63 +197,4 @@ ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlo
 		return n;
 	errno = (int)-n;
 	return -1;
-}
-
-/* ---- other processes ---- */
-
-enum {
-	LOOKS = 3,          /* in a row that find the process halted: one may meet all its threads between two waits for each other */
-	LOOK_NS = 10000000, /* apart */
-	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
-	MAX_LOOKS = 1000,   /* of who has the time, and does not use it: 10 s */
-};
-
-/* The letter behind the name, which may have anything in it. */
-static char state_of(pid_t pid, const char *thread)
-{
-	char path[64], text[512];
-	const char *end;
-	snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)pid, thread);
-	FILE *file = fopen(path, "re");
-	size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
-	if (file)
-		fclose(file);
-	text[n] = 0;
-	end = strrchr(text, ')');
-	return end && end[1] == ' ' ? end[2] : 0;
-}
-
-enum vb_pace vb_process_pace(pid_t pid)
-{
-	VB_UNCANCELLED;
-	char path[32];
-	enum vb_pace pace = VB_PACE_UNKNOWN;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	DIR *threads = pid > 0 ? opendir(path) : NULL;
-	for (struct dirent *d; threads && pace != VB_PACE_RUNNING && (d = readdir(threads));) {
-		char state = d->d_name[0] == '.' ? 0 : state_of(pid, d->d_name);
-		if (state)
-			pace = strchr("RD", state) ? VB_PACE_RUNNING : VB_PACE_HALTED;
-	}
-	if (threads)
-		closedir(threads);
-	return pace;
-}
-
-static bool look(struct vb_patience *p, pid_t pid)
-{
-	enum vb_pace pace = vb_process_pace(pid);
-	p->halted = pace == VB_PACE_HALTED ? p->halted + 1 : 0;
-	p->looks++;
-	return p->halted == LOOKS || p->looks == MAX_LOOKS || (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
-}
-
-bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
-{
-	if (!p->next_look_ns)
-		p->next_look_ns = now_ns + LOOK_NS;
-	if (now_ns < p->next_look_ns)
-		return false;
-	p->next_look_ns = now_ns + LOOK_NS;
-	return look(p, pid);
 }

@@ -21,23 +21,4 @@ bool vb_guard_is_there(void);
 ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
 			 const _Atomic(uint32_t) *stop);
 
-/* What the threads of a process do, as /proc tells. Of who cannot be seen it is not known. */
-enum vb_pace {
-	VB_PACE_UNKNOWN,
-	VB_PACE_RUNNING, /* some thread runs, waits for a processor, or is in the middle of a call that nothing can stop */
-	VB_PACE_HALTED,  /* none: they are stopped, frozen or asleep, and so in no copy */
-};
-enum vb_pace vb_process_pace(pid_t pid);
-
-/* What a wait for another process has seen of it; from zero. */
-struct vb_patience {
-	uint64_t next_look_ns;
-	unsigned looks, halted;
-};
-/*
- * To be asked again and again while the process does not do what is waited for. Every now and then this looks at it; true: it is not worth to
- * wait any longer. Who has work to do and no processor is waited for, for ten seconds; who is halted is not.
- */
-bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns);
-
 #endif

@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct params notify_params(void)
@@ -245,6 +248,59 @@ static void notify__of_those_there__blocking(struct end *e) { take_one_by_one(e,
 static void notify__of_those_there__by_poll(struct end *e) { take_one_by_one(e, wait_by_poll); }
 static void notify__of_those_there__by_epoll(struct end *e) { take_one_by_one(e, wait_by_epoll); }
 static void notify__of_those_there__non_blocking(struct end *e) { take_one_by_one(e, wait_by_trying); }
+
+static void *run_until(void *is_over)
+{
+	while (!atomic_load((atomic_bool *)is_over))
+		;
+	return NULL;
+}
+
+/* Keeps the calling thread at work for so much processor time, while it shares its processor with three that never sleep. */
+static void work_among_others(uint64_t ns)
+{
+	enum { OTHERS = 3 };
+	pthread_t others[OTHERS];
+	cpu_set_t before, one;
+	atomic_bool is_over = false;
+	struct timespec from, now;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	CHECK_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* theirs, too */
+	for (int i = 0; i < OTHERS; i++)
+		CHECK_EQ(pthread_create(&others[i], NULL, run_until, &is_over), 0);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while ((uint64_t)(now.tv_sec - from.tv_sec) * 1000000000 + (uint64_t)now.tv_nsec - (uint64_t)from.tv_nsec < ns);
+	atomic_store(&is_over, true);
+	for (int i = 0; i < OTHERS; i++)
+		pthread_join(others[i], NULL);
+	CHECK_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+/* Arms, and has no processor to poll with for a while: an event would be for nothing, and programs do not expect that. */
+static void notify__not_while_a_processor_is_lacking(struct end *e)
+{
+	struct params p = notify_params();
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, 1);
+	meet(e);
+	if (!e->passive) {
+		POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive) {
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		work_among_others(6000000);
+		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+		CHECK(!rc_readable(e->channel->fd, 50));
+	}
+	rc_finish(e);
+}
 
 /* Of those that are there, too, the solicited ones and the failed ones alone count if it was these that were asked for. */
 static void notify__of_solicited_ones_there(struct end *e)
@@ -573,6 +629,7 @@ static const struct body bodies[] = {
 	BODY(notify__of_those_there__by_epoll),
 	BODY(notify__of_those_there__non_blocking),
 	BODY(notify__of_solicited_ones_there),
+	BODY(notify__not_while_a_processor_is_lacking),
 	BODY(notify__usual_loop_is_woken_once),
 	BODY(wait__blocking),
 	BODY(wait__by_poll),

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "child.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "host/pace.h"
+
+static void run_on(int sock)
+{
+	say(sock, 0);
+	for (volatile unsigned turns = 0;; turns++)
+		;
+}
+
+static void pace__of_processes(void **state)
+{
+	struct child runner = child_start(run_on);
+	(void)hear(runner.sock);
+	assert_int_equal(vb_process_pace(0), VB_PACE_UNKNOWN);
+	kill(runner.pid, SIGSTOP);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
+	kill(runner.pid, SIGCONT);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
+	pid_t gone = runner.pid;
+	child_kill(&runner);
+	assert_int_equal(vb_process_pace(gone), VB_PACE_UNKNOWN);
+}
+
+/* Seconds of a clock that is asked each millisecond until a wait for a process is over. */
+static unsigned patience_with(pid_t pid)
+{
+	enum { MS = 1000000 };
+	struct vb_patience p = { 0 };
+	uint64_t ms = 0;
+	while (!vb_patience_is_over(&p, pid, 1 + ms * MS))
+		ms++;
+	return (unsigned)(ms / 1000);
+}
+
+static void patience__is_for_who_runs(void **state)
+{
+	struct child runner = child_start(run_on);
+	(void)hear(runner.sock);
+	kill(runner.pid, SIGSTOP);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
+	assert_int_equal(patience_with(runner.pid), 0);
+	kill(runner.pid, SIGCONT);
+	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
+	assert_int_equal(patience_with(getpid()), 10);
+	assert_int_equal(patience_with(0), 1);
+	child_kill(&runner);
+}
+
+/* ---- threads of this process ---- */
+
+static struct {
+	_Atomic(pid_t) tid;
+	atomic_bool may_run, is_over;
+} worker;
+
+/* Runs while it may, and sleeps else. */
+static void *work(void *arg)
+{
+	atomic_store(&worker.tid, gettid());
+	while (!atomic_load(&worker.is_over))
+		if (!atomic_load(&worker.may_run))
+			usleep(200000);
+	return NULL;
+}
+
+static pthread_t start_worker(bool may_run)
+{
+	pthread_t thread;
+	worker.tid = 0;
+	worker.may_run = may_run;
+	worker.is_over = false;
+	assert_int_equal(pthread_create(&thread, NULL, work, NULL), 0);
+	assert_true(WAIT_FOR(atomic_load(&worker.tid)));
+	return thread;
+}
+
+static void thread__that_sleeps_has_moved_on(void **state)
+{
+	pthread_t thread = start_worker(false);
+	struct vb_thread_looks looks = { .tid = worker.tid };
+	assert_false(vb_thread_has_moved_on(&looks)); /* one look tells nothing */
+	assert_true(WAIT_FOR(vb_thread_has_moved_on(&looks)));
+	assert_in_range(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS); /* it was not by running */
+	worker.is_over = true;
+	pthread_join(thread, NULL);
+}
+
+/* However many looks it takes, and however seldom it gets a processor. */
+static void thread__that_runs_has_time(void **state)
+{
+	pthread_t thread = start_worker(true);
+	struct vb_thread_looks looks = { .tid = worker.tid };
+	while (!vb_thread_has_moved_on(&looks))
+		assert_in_range(looks.ran_ns - looks.first_ns, 0, VB_THREAD_RUNS_NS);
+	assert_true(looks.ran_ns - looks.first_ns > VB_THREAD_RUNS_NS);
+	worker.is_over = true;
+	pthread_join(thread, NULL);
+	assert_true(vb_thread_has_moved_on(&(struct vb_thread_looks){ .tid = worker.tid })); /* it is gone */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pace__of_processes),
+		cmocka_unit_test(patience__is_for_who_runs),
+		cmocka_unit_test(thread__that_sleeps_has_moved_on),
+		cmocka_unit_test(thread__that_runs_has_time),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
