@@ -271,7 +271,10 @@ void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 		vb_tags_complete(qp, e);
 		return;
 	}
-	vb_cq_push(qp->recv_cq ? qp->recv_cq : qp->srq->cq, e);
+	if (vb_likely(qp->recv_cq != NULL))
+		vb_cq_push(qp->recv_cq, e);
+	else
+		vb_xrc_complete(qp, e);
 }
 
 /* ---- shared receive queues ---- */

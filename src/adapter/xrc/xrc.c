@@ -7,6 +7,7 @@
 
 #include "adapter/memory/arena.h"
 #include "adapter/progress/progress.h"
+#include "adapter/queues/completion.h"
 #include "adapter/xrc/xrc_server.h"
 
 /* The numbers of one of this process's slots: no queue of another process of the host has them. */
@@ -134,10 +135,10 @@ static struct vb_qp *next_waiting(struct vb_srq *srq)
 /* What waits in a dropped queue is to find that it has gone. */
 static void turn_away(struct vb_srq *srq)
 {
-	while (atomic_load(&srq->refs)) {
+	while (atomic_load(&srq->refs) || atomic_load(&srq->completing)) {
 		struct vb_qp *qp = next_waiting(srq);
 		if (!qp) {
-			sched_yield(); /* it is just looking at the queue */
+			sched_yield(); /* it is just looking at the queue, or has just completed */
 			continue;
 		}
 		vb_lock(&qp->resp_lock);
@@ -185,6 +186,15 @@ void vb_xrc_release(struct vb_qp *qp)
 	vb_unlock(&srq->rq.lock);
 	qp->srq = NULL;
 	atomic_fetch_sub(&srq->refs, 1);
+}
+
+void vb_xrc_complete(struct vb_qp *qp, const struct vb_cqe *cqe)
+{
+	struct vb_srq *srq = qp->srq;
+	atomic_fetch_add(&srq->completing, 1);
+	vb_xrc_release(qp);
+	vb_cq_push(srq->cq, cqe);
+	atomic_fetch_sub(&srq->completing, 1);
 }
 
 uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn)

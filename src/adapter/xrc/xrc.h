@@ -4,8 +4,8 @@
  * shared receive queues, which have a number of 24 bits and a CQ. Each request names the queue that it is for; the queue's
  * protection domain counts for it.
  *
- * A receiving queue pair's srq is the queue of the request that it works on: chosen by vb_xrc_select, held until vb_xrc_release.
- * resp_lock covers both.
+ * A receiving queue pair's srq is the queue of the request that it works on: chosen by vb_xrc_select, held until the request's completion
+ * (vb_xrc_complete) or vb_xrc_release. resp_lock covers all three. The queue can be destroyed as soon as the completion can be polled.
  */
 #ifndef VB_ADAPTER_XRC_H
 #define VB_ADAPTER_XRC_H
@@ -28,6 +28,8 @@ bool vb_xrc_srq_leave(struct vb_srq *srq);
 /* Turns a receiving queue pair to the queue that a request names; false: its domain has none of this number. */
 bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn);
 void vb_xrc_release(struct vb_qp *qp);
+/* The receive's completion, to the queue's CQ; qp has a queue, and leaves it. */
+void vb_xrc_complete(struct vb_qp *qp, const struct vb_cqe *cqe);
 /* The protection domain of a queue of qp's domain; 0: there is no such queue. */
 uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn);
 /* A receiving queue pair goes: no CQ looks at it first any more. */
