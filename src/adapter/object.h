@@ -219,7 +219,7 @@ struct vb_cq {
 	bool want_timestamp;
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
 	atomic_bool overrun;        /* written under lock */
-	_Atomic(uint32_t) posted;   /* number of the QP that was posted to last (turn.h): a hint */
+	_Atomic(uint32_t) posted;   /* number of the QP that was posted to last (prefetch.h): a hint */
 	bool ignores_overrun;       /* the program sees to it that there is none; if there is one, the oldest completion goes */
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
@@ -463,7 +463,7 @@ struct vb_qp {
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_counter *counters[4]; /* that its completions count in, or NULL (counter.h) */
-	struct vb_xrc_remote *away;     /* of an XRC_RECV QP: queues of other processes (xrc_away.h), under resp_lock; NULL: none yet */
+	struct vb_xrc_remote *remote;   /* of an XRC_RECV QP: queues of other processes (xrc_remote.h), under resp_lock; NULL: none yet */
 	struct vb_async_source async;
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&

@@ -27,12 +27,12 @@ struct slot {
 	uint16_t order[VB_SLOT_QPS];   /* indexes as they are handed out, */
 	uint16_t place_of[VB_SLOT_QPS]; /* and where each is in there */
 	struct vb_qp *qps[VB_SLOT_QPS];
-	struct vb_prefetch_hint turns[VB_SLOT_QPS]; /* take memory once they are used */
+	struct vb_prefetch_hint hints[VB_SLOT_QPS]; /* take memory once they are used */
 };
 
 /* Under vb_progress_lock, but for adding slots, which take_lock guards. */
 static struct slot *slots[VB_ARENA_SLOTS];
-static struct vb_prefetch_hint *_Atomic turns[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
+static struct vb_prefetch_hint *_Atomic hints[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
 static unsigned nslots, used;
 static uint32_t next;
 static unsigned generation;
@@ -85,7 +85,7 @@ static int add_slot(void)
 		return err;
 	}
 	atomic_store(&vb_arena->slots[nslots], s->number);
-	atomic_store_explicit(&turns[s->number], s->turns, memory_order_release);
+	atomic_store_explicit(&hints[s->number], s->hints, memory_order_release);
 	vb_lock(&vb_progress_lock);
 	slots[nslots++] = s;
 	vb_unlock(&vb_progress_lock);
@@ -169,14 +169,14 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 
 struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn)
 {
-	struct vb_prefetch_hint *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	struct vb_prefetch_hint *first = atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
 	return first ? &first[qpn % VB_SLOT_QPS] : NULL;
 }
 
 uint32_t vb_qpn_place(uint32_t qpn)
 {
-	struct vb_prefetch_hint *first = atomic_load_explicit(&turns[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
-	return first ? vb_container_of(first, struct slot, turns[0])->place_of[qpn % VB_SLOT_QPS] : qpn % VB_SLOT_QPS;
+	struct vb_prefetch_hint *first = atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	return first ? vb_container_of(first, struct slot, hints[0])->place_of[qpn % VB_SLOT_QPS] : qpn % VB_SLOT_QPS;
 }
 
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)

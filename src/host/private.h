@@ -98,7 +98,7 @@ int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 /* Gives an accepted link to the acceptor, if there is one. */
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 
-/* Visits (visit.c); that they cannot be had is no error. */
+/* Visits (inspection.c); that they cannot be had is no error. */
 void vb_inspections_start_locked(uint32_t slot);
 void vb_inspections_show_user_locked(void);
 void vb_inspections_forget(void);

@@ -375,7 +375,7 @@ static void end_receive(struct vb_local_qp *l)
 	if (!l->resp.have_rwqe)
 		return;
 	l->resp.have_rwqe = false;
-	if (l->resp.away)
+	if (l->resp.is_remote)
 		vb_xrc_remote_end(l->qp, status);
 	else
 		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
@@ -528,19 +528,14 @@ static void fetch(struct vb_qp *qp)
 	vb_responder_fetch(l);
 }
 
-static void note(_Atomic(const void *) *place, const void *at)
-{
-	if (atomic_load_explicit(place, memory_order_relaxed) != at)
-		atomic_store_explicit(place, at, memory_order_relaxed);
-}
-
-static void foresee(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *turn)
+static void hint_prefetch(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *hint)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
+	const struct vb_translation *t = opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read;
 	bool sends = opcode == IBV_WR_SEND;
-	note(&turn->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read);
-	note(&turn->there[1], sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
-	note(&turn->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
+	vb_prefetch_note(&hint->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : t);
+	vb_prefetch_note(&hint->there[1], sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
+	vb_prefetch_note(&hint->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 
 /* ---- quiescence ---- */
@@ -631,7 +626,7 @@ static struct vb_path_ops local_path = {
 	.detach = detach,
 	.send = path_send,
 	.try_post = vb_local_try_post,
-	.hint_prefetch = foresee,
+	.hint_prefetch = hint_prefetch,
 	.receive = receive,
 	.run = run,
 	.fetch = fetch,

@@ -613,7 +613,7 @@ static bool has_agreed(const struct vb_peer *p, uint64_t until_ns)
 	return atomic_load(&p->state) == VB_PEER_UP;
 }
 
-/* Nothing that this process agrees to comes between the last look for a link and the declining of one. */
+/* One lock covers the look for a link and the declining: this process agrees to no link between the two. */
 static int get_or_decline(uint32_t slot, int tries, struct vb_peer **peer)
 {
 	pthread_mutex_lock(&peers_lock);

@@ -77,8 +77,9 @@ struct vb_peer {
 struct vb_peer *vb_peer_choose(uint32_t slot);
 void vb_peer_decline_no_more(uint32_t slot);
 /*
- * The link to the process that owns a slot, made now if need be, with a reference, for who cannot wait. -EAGAIN: it takes longer; -ECONNREFUSED:
- * there is no such process, or one of the two refuses links; -EPERM: the two may not share memory. Else: what this process lacks.
+ * Finds or makes the link to the process that owns a slot, and takes a reference; for callers that cannot
+ * wait. -EAGAIN: it takes longer. -ECONNREFUSED: there is no such process, or one of the two refuses links.
+ * -EPERM: the two may not share memory. Else: what this process lacks.
  */
 int vb_peer_try(uint32_t slot, struct vb_peer **peer);
 void vb_peer_put(struct vb_peer *peer);

@@ -29,7 +29,7 @@ struct vb_taken_slot {
 	uint64_t done;                /* bytes moved so far */
 };
 
-/* What is on its way to or from another process's queue (away.c). */
+/* What is on its way to or from another process's queue (xrc_remote.c). */
 struct vb_piece {
 	uint8_t bytes[VB_XRC_DATA_BYTES];
 };
@@ -82,7 +82,7 @@ struct vb_local_qp {
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		bool have_rwqe;
-		bool away;                          /* the request is for a queue of another process, and so is the receive (away.c) */
+		bool is_remote;                     /* the request is for a queue of another process, and so is the receive (xrc_remote.c) */
 		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
 		bool rnr_armed;
 		atomic_bool rnr_expired;

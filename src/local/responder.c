@@ -124,8 +124,8 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 /* -EINVAL: it is neither this process's, nor can it be another's. */
 static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
 {
-	l->resp.away = !vb_xrc_select(l->qp, srqn);
-	return l->resp.away && !l->qp->xrcd->share ? -EINVAL : 0;
+	l->resp.is_remote = !vb_xrc_select(l->qp, srqn);
+	return l->resp.is_remote && !l->qp->xrcd->share ? -EINVAL : 0;
 }
 
 static enum step find_queue(struct vb_local_qp *l, struct failure *f)
@@ -134,7 +134,7 @@ static enum step find_queue(struct vb_local_qp *l, struct failure *f)
 }
 
 /* The queue that the request waits at may have been destroyed. */
-static bool has_lost_queue(const struct vb_local_qp *l) { return l->qp->xrcd && !l->qp->srq && !l->resp.away; }
+static bool has_lost_queue(const struct vb_local_qp *l) { return l->qp->xrcd && !l->qp->srq && !l->resp.is_remote; }
 
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
@@ -570,7 +570,7 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned opcode = l->cur.opcode;
-	if (vb_unlikely(l->resp.away))
+	if (vb_unlikely(l->resp.is_remote))
 		return STEP_AWAY;
 	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
 		return do_send(l, f);
@@ -622,7 +622,7 @@ static void finish(struct vb_local_qp *l)
 	vb_show_served(l, IBV_WC_SUCCESS);
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	acknowledge(l);
-	if (l->resp.have_rwqe && vb_unlikely(l->resp.away))
+	if (l->resp.have_rwqe && vb_unlikely(l->resp.is_remote))
 		vb_xrc_remote_finish(l);
 	else if (l->resp.have_rwqe)
 		complete_receive(l);
@@ -785,7 +785,7 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	return step;
 }
 
-static enum step serve_away(struct vb_local_qp *l, struct failure *f, unsigned *served)
+static enum step serve_remote(struct vb_local_qp *l, struct failure *f, unsigned *served)
 {
 	enum step step = vb_xrc_remote_serve(l, f);
 	if (vb_is_cut_by(l->peer))
@@ -806,7 +806,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 		return v;
 	enum step step = serve_batch(l, &f, &n);
 	if (vb_unlikely(step == STEP_AWAY))
-		step = serve_away(l, &f, &n);
+		step = serve_remote(l, &f, &n);
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);
 	if (vb_unlikely(step == STEP_FAIL))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the two halves of the responder share: responder.c, for this process's queues, and away.c, for those of others. */
+/* What the two halves of the responder share: responder.c, for this process's queues, and xrc_remote.c, for those of others. */
 #ifndef VB_LOCAL_SERVE_H
 #define VB_LOCAL_SERVE_H
 

@@ -175,7 +175,7 @@ int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struc
 	return err;
 }
 
-bool vb_peer_mail_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
+bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
 {
 	struct way *w = way_to(slot);
 	pid_t pid = 0;

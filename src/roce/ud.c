@@ -281,7 +281,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (d->looks_since_ns != since)
 		d->patience = (struct vb_patience){ 0 };
 	d->looks_since_ns = since;
-	if (!vb_peer_mail_is_vain(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
+	if (!vb_peer_ud_ring_is_vain(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
 		vb_timer_set(timer, now_ns + LOOK_NS);
 		return;
 	}

@@ -398,12 +398,12 @@ static int open_handle(struct vb_verbs_qp *handle, uint32_t qpn, const struct vb
 		handle->pub = handle->shared->pub;
 		return 0;
 	}
-	int err = vb_xrc_remote_open_qp(xrcd, qpn, &handle->away);
+	int err = vb_xrc_remote_open_qp(xrcd, qpn, &handle->remote);
 	if (err)
 		return err;
-	err = vb_xrc_remote_query_qp(handle->away, &attr);
+	err = vb_xrc_remote_query_qp(handle->remote, &attr);
 	if (err) {
-		vb_xrc_remote_close_qp(handle->away);
+		vb_xrc_remote_close_qp(handle->remote);
 		return err;
 	}
 	handle->pub.handle = handle->pub.qp_num = qpn;
@@ -440,7 +440,7 @@ static int close_handle(struct vb_verbs_qp *handle)
 	if (err)
 		return vb_fail(err);
 	if (!handle->shared) {
-		vb_xrc_remote_close_qp(handle->away);
+		vb_xrc_remote_close_qp(handle->remote);
 		pthread_mutex_destroy(&handle->asking);
 	}
 	atomic_fetch_sub(&handle->through->refs, 1);
@@ -502,7 +502,7 @@ static int modify_away(struct ibv_qp *pub, const struct ibv_qp_attr *attr, int m
 {
 	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
 	pthread_mutex_lock(&handle->asking);
-	int err = vb_xrc_remote_modify_qp(handle->away, attr, applicable(IBV_QPT_XRC_RECV, mask));
+	int err = vb_xrc_remote_modify_qp(handle->remote, attr, applicable(IBV_QPT_XRC_RECV, mask));
 	pthread_mutex_unlock(&handle->asking);
 	if (!err && (mask & IBV_QP_STATE))
 		pub->state = attr->qp_state;
@@ -513,7 +513,7 @@ static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, struct ibv_q
 {
 	struct vb_verbs_qp *handle = vb_container_of(pub, struct vb_verbs_qp, pub);
 	pthread_mutex_lock(&handle->asking);
-	int err = vb_xrc_remote_query_qp(handle->away, attr);
+	int err = vb_xrc_remote_query_qp(handle->remote, attr);
 	pthread_mutex_unlock(&handle->asking);
 	if (err)
 		return away_answered("ibv_query_qp", err);

@@ -110,7 +110,7 @@ struct vb_verbs_qp {
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
-	int away;                  /* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
+	int remote;                /* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
 	pthread_mutex_t asking;    /* one question at a time through it */
 	struct vb_verbs_rss *spread; /* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hostile processes at the doors of this one: the whole adapter on the host layer as it is, with the kernel's sockets, descriptors and
- * credentials. fuzz_peer and fuzz_inbox go deeper into what lies behind two of the doors, without a kernel.
+ * Hostile processes talk to this one by every way in: links, inspections, calls, inboxes. The whole adapter
+ * runs on the real host layer, with the kernel's sockets, descriptors and credentials. fuzz_peer and
+ * fuzz_inbox go deeper behind two of these ways, without a kernel.
  *
- *	kin        a process of this user: links, visits, a desk; what it says on these, with descriptors of all kinds; datagrams. What
- *	           it shares (an arena, a ring of captured packets) changes at any step
- *	stranger   a process of another user, where this one may become another: it comes to the same doors, and sends datagrams
+ *	kin        a process of this user: links, inspections, an RPC server; descriptors of all kinds come
+ *	           with its messages; datagrams. What it shares (an arena, a ring of captured packets) changes
+ *	           at any step
+ *	stranger   a process of another user, where this one may become another: it tries the same ways in,
+ *	           and sends datagrams
  *	friend     a process that uses the library as it should, connected to this one
  *
- * Connections are made by these processes, so that the kernel says whose they are, and handed to this one, which speaks on them.
+ * These processes make the connections, so that the kernel says whose they are, and hand them to this one,
+ * which speaks on them.
  *
- * Input: steps. What is said is right more often than not, so that the rest meets links and visits that have begun.
+ * Input: steps. Messages are right more often than not, so that the rest meets links and inspections that
+ * have begun.
  *
- * Invariants: a stranger is told nothing at links, visits and desks; whatever it sends, queue pairs that it does not belong to and
- * their memory stay as they are, and no datagram comes in another's name; nothing is kept of a connection that has ended: descriptors,
- * mappings, shared memory, guests; the friend's messages go both ways throughout.
+ * Invariants: a stranger learns nothing from links, inspections and calls. Whatever it sends, queue pairs
+ * that it does not belong to and their memory stay as they are, and no datagram comes in another's name.
+ * Nothing is kept of a connection that has ended: descriptors, mappings, shared memory, clients. The
+ * friend's messages go both ways throughout.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -6,14 +6,14 @@
 #include "host/host.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_list rolls[VB_REGISTRIES];
+static struct vb_list registries[VB_REGISTRIES];
 static uint64_t last;
 
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	for (unsigned i = 0; i < VB_REGISTRIES; i++)
-		vb_list_init(&rolls[i]);
+		vb_list_init(&registries[i]);
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -22,11 +22,11 @@ __attribute__((constructor)) static void begin(void)
 	vb_host_at_fork(forget);
 }
 
-void vb_registry_add(enum vb_registry roll, struct vb_registered *registered)
+void vb_registry_add(enum vb_registry which, struct vb_registered *registered)
 {
 	pthread_mutex_lock(&lock);
 	registered->serial = ++last;
-	vb_list_add_tail(&rolls[roll], &registered->node);
+	vb_list_add_tail(&registries[which], &registered->node);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -40,12 +40,12 @@ void vb_registry_remove(struct vb_registered *registered)
 	registered->serial = 0;
 }
 
-bool vb_registry_look(enum vb_registry roll, uint64_t *cursor, bool (*look)(struct vb_registered *registered, void *arg), void *arg)
+bool vb_registry_look(enum vb_registry which, uint64_t *cursor, bool (*look)(struct vb_registered *registered, void *arg), void *arg)
 {
 	struct vb_registered *registered;
 	bool more = false;
 	pthread_mutex_lock(&lock);
-	vb_list_for_each(registered, &rolls[roll], node) {
+	vb_list_for_each(registered, &registries[which], node) {
 		if (registered->serial <= *cursor)
 			continue;
 		more = !look(registered, arg);

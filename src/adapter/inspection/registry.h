@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rolls of objects that nothing else lists, for those who look into the process (inspect.h). An object is on its roll from its creation
- * to its destruction, which waits for a look at it. A forked child starts with empty rolls.
+ * Registries list the objects that nothing else lists, for those who look into the process (inspect.h).
+ * An object is in its registry from its creation to its destruction, which waits for a look at it. A
+ * forked child starts with empty registries.
  */
 #ifndef VB_ADAPTER_REGISTRY_H
 #define VB_ADAPTER_REGISTRY_H
@@ -16,13 +17,15 @@ struct vb_registered {
 	uint64_t serial; /* in the order of creation, never 0 */
 };
 
-void vb_registry_add(enum vb_registry roll, struct vb_registered *registered);
-/* What is on no roll is left alone. */
+void vb_registry_add(enum vb_registry which, struct vb_registered *registered);
+/* An object that is in no registry is left alone. */
 void vb_registry_remove(struct vb_registered *registered);
 /*
- * Calls look(registered, arg) for those that come after *cursor (a serial, 0 at first) until it returns false; *cursor follows. False: that
- * was all. look must not wait for anything: nothing on a roll is created or destroyed meanwhile.
+ * Calls look(registered, arg) for those that come after *cursor (a serial, 0 at first) until it returns
+ * false; *cursor follows. False: that was all. look must not wait for anything: no object of the registry
+ * is created or destroyed meanwhile.
  */
-bool vb_registry_look(enum vb_registry roll, uint64_t *cursor, bool (*look)(struct vb_registered *registered, void *arg), void *arg);
+bool vb_registry_look(enum vb_registry which, uint64_t *cursor,
+		      bool (*look)(struct vb_registered *registered, void *arg), void *arg);
 
 #endif

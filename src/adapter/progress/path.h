@@ -4,7 +4,7 @@
  * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
  * to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unclaim, update, unlink, try_post, foresee, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
+ * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
  * is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
@@ -49,13 +49,13 @@ struct vb_path_ops {
 	 * were all handed over, a WRITE or READ behind none, in state RTS, when there is room for an entry. sq.lock is held.
 	 */
 	enum vb_post_result (*try_post)(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length);
-	/* Where the next post of this kind will look, beyond path_state, for turn->there. sq.lock is held. */
-	void (*hint_prefetch)(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *turn);
+	/* Where the next post of this kind will look, beyond path_state, for hint->there. sq.lock is held. */
+	void (*hint_prefetch)(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *hint);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
 	void (*run)(struct vb_qp *qp);
-	/* Several QPs are about to be run: what this one's turn will look at is fetched into the cache meanwhile. As run. */
+	/* Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As run. */
 	void (*fetch)(struct vb_qp *qp);
 	/*
 	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or resp_lock is taken, which keeps the

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whose turn it is to be posted to. Of thousands of queue pairs none is in a near cache, and what a post would have to wait for most is the
- * queue pair's own memory. But programs go through their queue pairs in much the same order again and again: so each turn remembers which one
- * came next the last time, and where that one's post will look; it is fetched some posts ahead.
+ * Prefetching for programs with many queue pairs. Of thousands none is in a near cache, and a post waits
+ * most for the queue pair's own memory. Programs go through their queue pairs in much the same order again
+ * and again. So each queue pair has a hint, which remembers the queue pair that was posted to after it, and
+ * where that one's post will look. This is fetched some posts ahead.
  *
- * All of it is a guess, and the queue pair that a turn speaks of may be gone: addresses in it are fetched, never looked at. Turns live as long
- * as the process, one for each queue pair number. Programs with few queue pairs, or that post to the same one again and again, do not come here.
+ * A hint is a guess, and its queue pair may be gone: addresses in it are fetched, never looked at. Hints
+ * live as long as the process, one for each queue pair number. Programs with few queue pairs, or that post
+ * to the same one again and again, do not come here.
  */
 #ifndef VB_ADAPTER_PREFETCH_H
 #define VB_ADAPTER_PREFETCH_H
@@ -29,6 +31,13 @@ enum { VB_MANY_QPS = 32 };
 static inline bool vb_qp_is_one_of_many(const struct vb_qp *qp)
 {
 	return vb_unlikely(atomic_load_explicit(&qp->send_cq->refs, memory_order_relaxed) >= VB_MANY_QPS);
+}
+
+/* Addresses change seldom: their line stays shared where they do not. */
+static inline void vb_prefetch_note(_Atomic(const void *) *place, const void *at)
+{
+	if (atomic_load_explicit(place, memory_order_relaxed) != at)
+		atomic_store_explicit(place, at, memory_order_relaxed);
 }
 
 /* What a call of the program or an arrival looks at first. */

@@ -17,7 +17,7 @@ struct vb_xrcd {
 	struct vb_context *ctx;
 	uint32_t number; /* never 0 */
 	atomic_uint refs; /* queues and queue pairs made with this handle */
-	struct vb_xrc_server *share; /* of a file's domain: how other processes have it (xrc_share.h); else NULL */
+	struct vb_xrc_server *share; /* of a file's domain: how other processes have it (xrc_server.h); else NULL */
 };
 
 /* Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left; or it cannot be shared. */

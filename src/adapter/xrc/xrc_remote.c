@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The guest's side of shared domains (xrc_share.h). */
+/* The client's side of shared domains (xrc_server.h). */
 #include "adapter/xrc/xrc_remote.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A connection to the process that has a slot's queues. */
-struct counter {
+struct connection {
 	struct vb_list node;
 	uint32_t slot;
 	int fd;
@@ -25,8 +25,8 @@ struct answer {
 };
 
 struct vb_xrc_remote {
-	struct vb_list counters;
-	struct counter *at; /* the one that has the queue srqn; NULL: none is selected */
+	struct vb_list connections;
+	struct connection *at; /* the one that has the queue srqn; NULL: none is selected */
 	uint32_t srqn;
 	struct message message;
 	struct answer answer;
@@ -44,34 +44,34 @@ static int ask(int fd, const struct message *m, size_t data_bytes, struct answer
 	return a->head.err > 0 || a->head.err < -4095 ? -EIO : 0;
 }
 
-static void drop(struct vb_xrc_remote *away, struct counter *c)
+static void drop(struct vb_xrc_remote *remote, struct connection *c)
 {
-	if (away->at == c)
-		away->at = NULL;
+	if (remote->at == c)
+		remote->at = NULL;
 	vb_list_del(&c->node);
 	vb_fd_close(c->fd);
 	free(c);
 }
 
-/* With `data_bytes` of away->message.data. wanted: bytes that a good answer has. */
+/* With `data_bytes` of remote->message.data. wanted: bytes that a good answer has. */
 static int call(struct vb_qp *qp, struct vb_xrc_request head, size_t data_bytes, size_t wanted)
 {
-	struct vb_xrc_remote *away = qp->away;
+	struct vb_xrc_remote *remote = qp->remote;
 	size_t got;
-	if (!away || !away->at)
+	if (!remote || !remote->at)
 		return -EIO;
 	head.version = VB_XRC_VERSION;
 	head.qpn = qp->qpn;
 	head.src_qpn = qp->attr.dest_qp_num;
 	head.access = qp->attr.qp_access_flags;
-	head.srqn = away->srqn;
-	away->message.head = head;
-	int err = ask(away->at->fd, &away->message, data_bytes, &away->answer, &got);
-	if (!err && !away->answer.head.err && got != wanted)
+	head.srqn = remote->srqn;
+	remote->message.head = head;
+	int err = ask(remote->at->fd, &remote->message, data_bytes, &remote->answer, &got);
+	if (!err && !remote->answer.head.err && got != wanted)
 		err = -EIO;
 	if (!err)
-		return away->answer.head.err;
-	drop(away, away->at);
+		return remote->answer.head.err;
+	drop(remote, remote->at);
 	return err;
 }
 
@@ -79,29 +79,29 @@ static int call(struct vb_qp *qp, struct vb_xrc_request head, size_t data_bytes,
 
 static struct vb_xrc_remote *have(struct vb_qp *qp)
 {
-	if (qp->away)
-		return qp->away;
-	qp->away = malloc(sizeof(*qp->away));
-	if (!qp->away)
+	if (qp->remote)
+		return qp->remote;
+	qp->remote = malloc(sizeof(*qp->remote));
+	if (!qp->remote)
 		return NULL;
-	vb_list_init(&qp->away->counters);
-	qp->away->at = NULL;
-	return qp->away;
+	vb_list_init(&qp->remote->connections);
+	qp->remote->at = NULL;
+	return qp->remote;
 }
 
-static struct counter *find(struct vb_xrc_remote *away, uint32_t slot)
+static struct connection *find(struct vb_xrc_remote *remote, uint32_t slot)
 {
-	struct counter *c;
-	vb_list_for_each(c, &away->counters, node)
+	struct connection *c;
+	vb_list_for_each(c, &remote->connections, node)
 		if (c->slot == slot)
 			return c;
 	return NULL;
 }
 
-static struct counter *connect_to(struct vb_xrc_remote *away, const struct vb_xrc_server *share, uint32_t slot)
+static struct connection *connect_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share, uint32_t slot)
 {
 	char name[VB_RPC_NAME];
-	struct counter *c = malloc(sizeof(*c));
+	struct connection *c = malloc(sizeof(*c));
 	if (!c)
 		return NULL;
 	c->slot = slot;
@@ -110,19 +110,19 @@ static struct counter *connect_to(struct vb_xrc_remote *away, const struct vb_xr
 		free(c);
 		return NULL;
 	}
-	vb_list_add_tail(&away->counters, &c->node);
+	vb_list_add_tail(&remote->connections, &c->node);
 	return c;
 }
 
 /* A process that has ended may have a successor in its slot. */
-static struct counter *turn_to(struct vb_xrc_remote *away, const struct vb_xrc_server *share, uint32_t slot)
+static struct connection *turn_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share, uint32_t slot)
 {
-	struct counter *c = find(away, slot);
+	struct connection *c = find(remote, slot);
 	if (c && vb_link_has_hung_up(c->fd)) {
-		drop(away, c);
+		drop(remote, c);
 		c = NULL;
 	}
-	return c ? c : connect_to(away, share, slot);
+	return c ? c : connect_to(remote, share, slot);
 }
 
 int vb_xrc_remote_select(struct vb_qp *qp, uint32_t srqn)
@@ -131,16 +131,16 @@ int vb_xrc_remote_select(struct vb_qp *qp, uint32_t srqn)
 	uint32_t slot = srqn >> VB_SLOT_SHIFT;
 	if (!share || vb_slot_is_mine(slot))
 		return -EINVAL;
-	struct vb_xrc_remote *away = have(qp);
-	if (!away)
+	struct vb_xrc_remote *remote = have(qp);
+	if (!remote)
 		return -ENOMEM;
-	if (away->at && away->srqn == srqn && !vb_link_has_hung_up(away->at->fd))
+	if (remote->at && remote->srqn == srqn && !vb_link_has_hung_up(remote->at->fd))
 		return 0;
-	away->srqn = srqn;
-	away->at = turn_to(away, share, slot);
-	int err = away->at ? call(qp, (struct vb_xrc_request){ .op = VB_XRC_SELECT }, 0, 0) : -EINVAL;
+	remote->srqn = srqn;
+	remote->at = turn_to(remote, share, slot);
+	int err = remote->at ? call(qp, (struct vb_xrc_request){ .op = VB_XRC_SELECT }, 0, 0) : -EINVAL;
 	if (err)
-		away->at = NULL;
+		remote->at = NULL;
 	return err ? -EINVAL : 0;
 }
 
@@ -153,16 +153,16 @@ int vb_xrc_remote_take(struct vb_qp *qp)
 
 static int call_with_data(struct vb_qp *qp, struct vb_xrc_request head, const void *bytes, size_t n)
 {
-	if (!qp->away || n > VB_XRC_DATA_BYTES)
+	if (!qp->remote || n > VB_XRC_DATA_BYTES)
 		return -EIO;
-	memcpy(qp->away->message.data, bytes, n);
+	memcpy(qp->remote->message.data, bytes, n);
 	return call(qp, head, n, 0);
 }
 
 int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n, enum ibv_wc_status *status)
 {
 	int err = call_with_data(qp, (struct vb_xrc_request){ .op = VB_XRC_PLACE, .address = offset }, bytes, n);
-	*status = err && qp->away && qp->away->at ? (enum ibv_wc_status)qp->away->answer.head.receive_status : IBV_WC_SUCCESS;
+	*status = err && qp->remote && qp->remote->at ? (enum ibv_wc_status)qp->remote->answer.head.receive_status : IBV_WC_SUCCESS;
 	return err;
 }
 
@@ -174,13 +174,13 @@ void vb_xrc_remote_done(struct vb_qp *qp, const struct vb_received *r)
 
 void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	struct vb_xrc_remote *away = qp->away;
-	if (!away || !away->at)
+	struct vb_xrc_remote *remote = qp->remote;
+	if (!remote || !remote->at)
 		return;
-	struct vb_xrc_request end = { .version = VB_XRC_VERSION, .op = VB_XRC_END, .kind = status, .qpn = qp->qpn, .srqn = away->srqn,
+	struct vb_xrc_request end = { .version = VB_XRC_VERSION, .op = VB_XRC_END, .kind = status, .qpn = qp->qpn, .srqn = remote->srqn,
 				      .src_qpn = qp->attr.dest_qp_num };
-	if (vb_link_send(away->at->fd, &end, sizeof(end), NULL, 0))
-		drop(away, away->at);
+	if (vb_link_send(remote->at->fd, &end, sizeof(end), NULL, 0))
+		drop(remote, remote->at);
 }
 
 int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length, enum vb_access access)
@@ -197,7 +197,7 @@ int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *
 {
 	int err = call(qp, (struct vb_xrc_request){ .op = VB_XRC_READ, .rkey = rkey, .address = address, .length = n }, 0, n);
 	if (!err)
-		memcpy(bytes, qp->away->answer.data, n);
+		memcpy(bytes, qp->remote->answer.data, n);
 	return err;
 }
 
@@ -206,7 +206,7 @@ int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint
 	int err = call(qp, (struct vb_xrc_request){ .op = VB_XRC_ATOMIC, .rkey = rkey, .address = address, .kind = kind,
 						    .operands = { swap_or_add, compare } }, 0, 0);
 	if (!err)
-		*original = qp->away->answer.head.value;
+		*original = qp->remote->answer.head.value;
 	return err;
 }
 
@@ -217,13 +217,13 @@ int vb_xrc_remote_invalidate(struct vb_qp *qp, uint32_t rkey)
 
 void vb_xrc_remote_forget(struct vb_qp *qp)
 {
-	struct vb_xrc_remote *away = qp->away;
-	if (!away)
+	struct vb_xrc_remote *remote = qp->remote;
+	if (!remote)
 		return;
-	while (!vb_list_is_empty(&away->counters))
-		drop(away, vb_container_of(away->counters.next, struct counter, node));
-	free(away);
-	qp->away = NULL;
+	while (!vb_list_is_empty(&remote->connections))
+		drop(remote, vb_container_of(remote->connections.next, struct connection, node));
+	free(remote);
+	qp->remote = NULL;
 }
 
 /* ---- further handles ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests for shared receive queues of other processes (xrc_share.h), on behalf of a receiving queue pair of this one.
+ * Requests for shared receive queues of other processes (xrc_server.h), on behalf of a receiving queue pair of this one.
  *
  * Each call waits for the other process's answer, some seconds at most, so it must not be made in a busy section or under any lock but
  * resp_lock, which covers the queue pair's connections.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's side of shared domains (xrc_share.h): does for guests, one queue pair of theirs each, what the engines do for this
- * process's own. A guest's queue pair is shown to this process's queues as one with its number and no path.
+ * The owner's side of shared domains (xrc_server.h): does for clients, one queue pair of theirs each, what the engines do for this
+ * process's own. A client's queue pair is shown to this process's queues as one with its number and no path.
  *
- * All that a guest says is checked here or, as every request of a peer, by vb_execution_ops.
+ * All that a client says is checked here or, as every request of a peer, by vb_execution_ops.
  */
 #include "adapter/xrc/xrc_server.h"
 
@@ -17,20 +17,20 @@
 
 enum { MAX_QPN = 0xffffff };
 
-struct desk {
+struct server {
 	struct vb_list node;
 	enum vb_xrc_what what;
 	uint32_t slot;
-	struct vb_rpc_server *desk;
+	struct vb_rpc_server *server;
 };
 
-/* In a desk's thread alone. */
-struct guest {
+/* In a server's thread alone. */
+struct client {
 	struct vb_qp qp;
 	struct vb_execution execution;
 };
 
-/* Of the other desk. */
+/* Of the other server. */
 struct holder {
 	const struct vb_xrc_server *share;
 	void *handle; /* on a queue pair of this process; NULL: none was asked for */
@@ -41,12 +41,12 @@ static const struct vb_xrc_handles *handles;
 
 void vb_xrc_set_handles(const struct vb_xrc_handles *of_verbs) { handles = of_verbs; }
 
-/* ---- guests ---- */
+/* ---- clients ---- */
 
 static void *come(void *owner)
 {
 	struct vb_xrc_server *share = owner;
-	struct guest *g = calloc(1, sizeof(*g));
+	struct client *g = calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
 	g->qp.type = IBV_QPT_XRC_RECV;
@@ -60,7 +60,7 @@ static void *come(void *owner)
 
 static void leave(void *arg)
 {
-	struct guest *g = arg;
+	struct client *g = arg;
 	vb_execution_end_receive(&g->execution, IBV_WC_WR_FLUSH_ERR);
 	vb_xrc_release(&g->qp);
 	vb_xrc_forget(&g->qp); /* a poll that has taken it up as its hot queue pair has looked at it by the return */
@@ -155,7 +155,7 @@ static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const
 	return 0;
 }
 
-static int answer(struct guest *g, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes, struct vb_xrc_reply *reply, void *data,
+static int answer(struct client *g, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes, struct vb_xrc_reply *reply, void *data,
 		  size_t *data_bytes)
 {
 	struct vb_execution *x = &g->execution;
@@ -173,7 +173,7 @@ static int answer(struct guest *g, const struct vb_xrc_request *r, const void *s
 	return err;
 }
 
-static size_t ask(void *guest, const void *request, size_t bytes, void *reply)
+static size_t ask(void *client, const void *request, size_t bytes, void *reply)
 {
 	struct vb_xrc_request r;
 	struct vb_xrc_reply head = { 0 };
@@ -181,7 +181,7 @@ static size_t ask(void *guest, const void *request, size_t bytes, void *reply)
 	if (bytes < sizeof(r))
 		return 0;
 	memcpy(&r, request, sizeof(r));
-	head.err = answer(guest, &r, (const uint8_t *)request + sizeof(r), bytes - sizeof(r), &head, (uint8_t *)reply + sizeof(head), &data_bytes);
+	head.err = answer(client, &r, (const uint8_t *)request + sizeof(r), bytes - sizeof(r), &head, (uint8_t *)reply + sizeof(head), &data_bytes);
 	memcpy(reply, &head, sizeof(head));
 	return r.op == VB_XRC_END ? 0 : sizeof(head) + data_bytes;
 }
@@ -255,11 +255,11 @@ void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what
 	snprintf(name, VB_RPC_NAME, "%s/%c%u", share->name, what, number >> VB_SLOT_SHIFT);
 }
 
-static int open_desk_locked(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number)
+static int open_server_locked(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number)
 {
 	char name[VB_RPC_NAME];
-	struct desk *d;
-	vb_list_for_each(d, &share->desks, node)
+	struct server *d;
+	vb_list_for_each(d, &share->servers, node)
 		if (d->what == what && d->slot == number >> VB_SLOT_SHIFT)
 			return 0;
 	d = calloc(1, sizeof(*d));
@@ -268,18 +268,18 @@ static int open_desk_locked(struct vb_xrc_server *share, enum vb_xrc_what what, 
 	d->what = what;
 	d->slot = number >> VB_SLOT_SHIFT;
 	vb_xrc_server_name(share, what, number, name);
-	int err = vb_rpc_open(name, what == VB_XRC_QUEUES ? &queue_ops : &handle_ops, share, &d->desk);
+	int err = vb_rpc_open(name, what == VB_XRC_QUEUES ? &queue_ops : &handle_ops, share, &d->server);
 	if (err)
 		free(d);
 	else
-		vb_list_add_tail(&share->desks, &d->node);
+		vb_list_add_tail(&share->servers, &d->node);
 	return err;
 }
 
 int vb_xrc_server_number(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number)
 {
 	pthread_mutex_lock(&share_lock);
-	int err = open_desk_locked(share, what, number);
+	int err = open_server_locked(share, what, number);
 	pthread_mutex_unlock(&share_lock);
 	return err;
 }
@@ -288,7 +288,7 @@ int vb_xrc_server_open(struct vb_xrc_server *share, uint32_t number, bool *other
 {
 	char own[VB_RPC_NAME], prefix[sizeof(share->name) + 2];
 	share->xrcd.number = number;
-	vb_list_init(&share->desks);
+	vb_list_init(&share->servers);
 	int err = vb_adapter_start();
 	if (err)
 		return err;
@@ -305,9 +305,9 @@ int vb_xrc_server_open(struct vb_xrc_server *share, uint32_t number, bool *other
 /* Nobody makes queues or queue pairs in it any more. */
 void vb_xrc_server_close(struct vb_xrc_server *share)
 {
-	for (struct vb_list *node; (node = vb_list_pop(&share->desks)); ) {
-		struct desk *d = vb_container_of(node, struct desk, node);
-		vb_rpc_close(d->desk);
+	for (struct vb_list *node; (node = vb_list_pop(&share->servers)); ) {
+		struct server *d = vb_container_of(node, struct server, node);
+		vb_rpc_close(d->server);
 		free(d);
 	}
 }

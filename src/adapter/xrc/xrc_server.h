@@ -6,14 +6,14 @@
  *	the owner of a receiving queue pair   takes the peer's requests in order, and answers them (NAKs, acks, PSNs)
  *	the owner of a shared receive queue   takes its receives, checks and moves memory, completes: for requests that the first brings it
  *
- * The first is a guest at the second's desk (host/ipc/rpc.h), one connection for each queue pair and process. Further handles on a queue
- * pair (ibv_open_qp) are the other way round: the handle's process is a guest of the queue pair's owner, which keeps it as long.
+ * The first is a client at the second's server (host/ipc/rpc.h), one connection for each queue pair and process. Further handles on a queue
+ * pair (ibv_open_qp) are the other way round: the handle's process is a client of the queue pair's owner, which keeps it as long.
  *
- * The domain is the desk's name: file and device, then what it is for, and the slot that the queue's or queue pair's number is of.
+ * The domain is the server's name: file and device, then what it is for, and the slot that the queue's or queue pair's number is of.
  * Whoever is not of this user, or has another file, finds no such name.
  *
- * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the desk of queues takes no queue pair's lock. That of handles
- * does, and may have to wait for a desk of queues thereby; whoever asks it holds no lock of the kind.
+ * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the server of queues takes no queue pair's lock. That of handles
+ * does, and may have to wait for a server of queues thereby; whoever asks it holds no lock of the kind.
  *
  * Who goes when: with a queue's owner goes the queue, and a request for it is an invalid one. With a queue pair's owner goes the
  * connection: a receive that had been taken is flushed, and further handles are of no use.
@@ -64,11 +64,11 @@ struct vb_xrc_reply {
 };
 _Static_assert(sizeof(struct vb_xrc_reply) == 16, "layout");
 
-/* Whose domain it is for others to find: its file and device, as the beginning of the desks' names. */
+/* Whose domain it is for others to find: its file and device, as the beginning of the servers' names. */
 struct vb_xrc_server {
 	char name[VB_RPC_NAME - 16];
-	struct vb_xrcd xrcd; /* for guests: number alone */
-	struct vb_list desks; /* under share_lock (xrc_share.c): of this process */
+	struct vb_xrcd xrcd; /* for clients: number alone */
+	struct vb_list servers; /* under share_lock (xrc_server.c): of this process */
 };
 
 enum vb_xrc_what { VB_XRC_QUEUES = 'q', VB_XRC_HANDLES = 'h' };

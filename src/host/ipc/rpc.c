@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A desk (desk.h) and its thread, which alone touches what the desk consists of until it is joined. */
+/* A server (rpc.h) and its thread, which alone touches what the server consists of until it is joined. */
 #include "host/ipc/rpc.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@ enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
 
 /* What an event is about begins with one of these. */
 struct source {
-	enum { DOOR, STOP, GUEST } kind;
+	enum { DOOR, STOP, CLIENT } kind;
 	int fd;
 };
 
 struct vb_rpc_server {
 	struct source door, stop;
-	struct vb_list guests;
+	struct vb_list clients;
 	const struct vb_rpc_ops *ops;
 	void *owner;
 	int epfd;
@@ -35,7 +35,7 @@ struct vb_rpc_server {
 	_Alignas(16) uint8_t reply[VB_RPC_MAX_BYTES];
 };
 
-struct guest {
+struct client {
 	struct source source;
 	struct vb_list node;
 	void *arg;
@@ -58,9 +58,9 @@ static int watch(struct vb_rpc_server *s, struct source *source)
 	return vb_epoll_ctl(s->epfd, EPOLL_CTL_ADD, source->fd, &event) < 0 ? -errno : 0;
 }
 
-/* ---- guests ---- */
+/* ---- clients ---- */
 
-static void show_out(struct vb_rpc_server *s, struct guest *g)
+static void show_out(struct vb_rpc_server *s, struct client *g)
 {
 	vb_list_del(&g->node);
 	if (g->arg)
@@ -71,19 +71,19 @@ static void show_out(struct vb_rpc_server *s, struct guest *g)
 
 static void take_in(struct vb_rpc_server *s, int fd)
 {
-	struct guest *g = calloc(1, sizeof(*g));
+	struct client *g = calloc(1, sizeof(*g));
 	if (!g) {
 		vb_fd_close(fd);
 		return;
 	}
-	g->source = (struct source){ .kind = GUEST, .fd = fd };
+	g->source = (struct source){ .kind = CLIENT, .fd = fd };
 	g->arg = s->ops->come(s->owner);
-	vb_list_add_tail(&s->guests, &g->node);
+	vb_list_add_tail(&s->clients, &g->node);
 	if (!g->arg || watch(s, &g->source))
 		show_out(s, g);
 }
 
-/* Where descriptors have run out the guest stays at the door, which would wake the thread again at once. */
+/* Where descriptors have run out the client stays at the door, which would wake the thread again at once. */
 static void open_door(struct vb_rpc_server *s)
 {
 	struct vb_peer_cred cred;
@@ -94,7 +94,7 @@ static void open_door(struct vb_rpc_server *s)
 		vb_sleep_ns(OUT_OF_DESCRIPTORS_NS);
 }
 
-static void serve(struct vb_rpc_server *s, struct guest *g)
+static void serve(struct vb_rpc_server *s, struct client *g)
 {
 	ssize_t n = vb_link_recv(g->source.fd, s->request, sizeof(s->request), NULL, NULL);
 	if (n == -EAGAIN)
@@ -109,21 +109,21 @@ static void *run(void *arg)
 	struct vb_rpc_server *s = arg;
 	struct source *source = NULL;
 	do {
-		struct epoll_event event; /* one at a time: a guest that goes takes none with him that is still to be looked at */
+		struct epoll_event event; /* one at a time: a client that goes takes none with him that is still to be looked at */
 		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
 			continue;
 		source = event.data.ptr;
 		if (source->kind == DOOR)
 			open_door(s);
-		else if (source->kind == GUEST)
-			serve(s, vb_container_of(source, struct guest, source));
+		else if (source->kind == CLIENT)
+			serve(s, vb_container_of(source, struct client, source));
 	} while (!source || source != &s->stop);
-	while (!vb_list_is_empty(&s->guests))
-		show_out(s, vb_container_of(s->guests.next, struct guest, node));
+	while (!vb_list_is_empty(&s->clients))
+		show_out(s, vb_container_of(s->clients.next, struct client, node));
 	return NULL;
 }
 
-/* ---- desks ---- */
+/* ---- servers ---- */
 
 static int open_descriptors_locked(struct vb_rpc_server *s, const struct vb_name *name)
 {
@@ -166,7 +166,7 @@ static int start(struct vb_rpc_server *s, const char *text)
 	return err ? err : vb_thread_start(&s->thread, run, s);
 }
 
-int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, struct vb_rpc_server **desk)
+int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, struct vb_rpc_server **server)
 {
 	struct vb_rpc_server *s = calloc(1, sizeof(*s));
 	if (!s)
@@ -174,12 +174,12 @@ int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, str
 	s->door.fd = s->stop.fd = s->epfd = -1;
 	s->ops = ops;
 	s->owner = owner;
-	vb_list_init(&s->guests);
+	vb_list_init(&s->clients);
 	int err = start(s, name);
 	if (err)
 		give_up(s);
 	else
-		*desk = s;
+		*server = s;
 	return err;
 }
 
@@ -207,7 +207,7 @@ bool vb_rpc_exists(const char *prefix, const char *except)
 	return found;
 }
 
-/* ---- the guest's side ---- */
+/* ---- the client's side ---- */
 
 int vb_rpc_connect(const char *text, int *fd)
 {

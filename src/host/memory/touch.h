@@ -5,8 +5,9 @@
  * the peer asks.
  *
  * So these accesses fail with -EFAULT where plain ones would raise SIGSEGV or SIGBUS. Where memory is there,
- * that costs nothing: the signals' handler is this file's. It looks which instruction it was, and passes on what is no business of its own, to the handler that was there before, in the way
- * in which the kernel would have called that, or to the default.
+ * that costs nothing: the signals' handler is this file's. It looks which instruction faulted. A fault of
+ * other code it passes on: to the handler that was there before, as the kernel would have called it, or to
+ * the default.
  *
  * A program that sets a handler of its own later has the signals then. It is looked for when queue pairs are
  * connected; from then on copies fail at once, and the kernel is to be asked to make them, which knows what is
@@ -31,7 +32,7 @@ static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_expli
 /* What vb_touch_copy does unless it is lost. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 
-/* Eight bytes by one load and one store, whose faults a table leads on. False: one of them faulted. */
+/* Copies eight bytes by one load and one store. False: one of them faulted. The table tells the handler where each goes on. */
 #define VB_TOUCH_LINE(label)                       \
 	".pushsection vb_touch_table, \"a\"\n"      \
 	".balign 4\n"                              \

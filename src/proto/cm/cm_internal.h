@@ -156,10 +156,11 @@ void vb_cm_watch_end(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 void vb_cm_watch_asked(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
 /* Until an established connection asks; VB_CM_NEVER: another one does. */
 uint64_t vb_cm_watch_pause_ns(const struct vb_cm_conn *c, uint64_t now_ns);
-/* Of any connection, whatever its state: its peer has said something; the peer's host says that it has no such connection; what
- * the connection has asked came back. */
+/* These three take a connection in any state. Its peer has sent a message; */
 void vb_cm_watch_heard(const struct vb_cm_table *t, const struct vb_cm_conn *c);
+/* the peer's host has answered that it knows no such connection; */
 void vb_cm_watch_forgotten(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+/* ICMP has returned a message or packet of the connection. */
 void vb_cm_watch_returned(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
 
 #endif

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that died without a word. A process that is killed sends no DREQ, and its kernel knows nothing of its connections. So each process
- * of ours on the network is asked now and then whether it is still there, through one of the established connections with it, its asker:
- * by the last message of the handshake once more, as if that had been lost. Connections take turns, so one that the peer alone has forgotten
- * is found, too. Who is there is not disturbed:
+ * Finds out that a peer's process was killed. Such a process sends no DREQ, and its kernel knows nothing of
+ * its connections. So this process asks each peer process of ours on the network, now and then, whether it
+ * is still there. One of the established connections between the two asks, the asker: it repeats the last
+ * message of its handshake, as if that had been lost. Connections take turns at asking, so that one which
+ * the peer alone has forgotten is found, too. A living peer is not disturbed:
  *
  *	REP	the active side repeats its RTU
  *	RTU	the passive side is silent; but it asks as well
  *
- * For a process that is gone somebody else answers:
+ * For a dead process somebody else answers:
  *
- *	another process of its host	REJ, no such communication id: that connection is over, and its kin, the other connections with the
- *					process, are asked at once, too
- *	the kernel of its host		the message comes back by ICMP: nobody has the port. So does what queue pairs send again, as it had no
- *					answer.
+ *	another process of its host	REJ, no such communication id. That connection is over; its kin, the
+ *					other connections with the dead process, are asked at once
+ *	the kernel of its host		ICMP returns the message, as nobody has the port, and also what queue
+ *					pairs send again because they had no answer
  *
- * What comes back is a doubt and no more. Anybody can make it up, and another user's process may be about to take the port. So the host is
- * asked more often. Any message of its ends the doubt, and a process that lives has something to say before long, as it asks as well.
- * Connections with the host end when the doubt has lasted for some time and gets a reason once more.
+ * A returned message is a doubt and no more: anybody can forge one, and another user's process may be about
+ * to take the port. So the host is asked more often. Any message from that host ends the doubt, and a living
+ * process sends one before long, as it asks as well. The connections with the host end when the doubt has
+ * lasted for some time and one more message is returned.
  *
- * Nobody is taken for dead because he is silent: he may be stopped, or the network broken. Others than processes of ours, kernels above all,
- * clean up after their dead and are not asked.
+ * Silence proves nothing: the peer may be stopped, or the network broken. Other peers than processes of ours
+ * are not asked: kernels, above all, send DREQ for their dead processes.
  *
- * Invariants: a watched connection is established; it is in a ring with its kin, of whom exactly one is the asker, which is in the index by
- * host and whose timer runs. The timers of others run only while they are to be asked at once, or to end.
+ * Invariants: a watched connection is established. It is in a ring with its kin, exactly one of which is the
+ * asker; the asker is in the index by host, and its timer runs. The timers of others run only while they
+ * shall be asked at once, or end.
  */
 #include "proto/cm/cm_internal.h"
 #include "proto/cm/gsi.h"

@@ -831,6 +831,16 @@ static int accept_from_child(struct listener *l, int ready[2], pid_t *child)
 	return s;
 }
 
+/* It has come to where it waits. */
+static int accept_ready_child(struct listener *l, int ready[2], pid_t *child)
+{
+	int s = accept_from_child(l, ready, child);
+	char c;
+
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	return s;
+}
+
 static void close_all(int s, const struct listener *l, const int ready[2])
 {
 	assert_ok(rclose(s));
@@ -847,8 +857,7 @@ static void peer__dies(void **state)
 	char c;
 
 	(void)state;
-	int s = accept_from_child(&l, ready, &child);
-	assert_int_equal(read(ready[0], &c, 1), 1);
+	int s = accept_ready_child(&l, ready, &child);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	assert_true(wait_for(s, POLLIN) & POLLHUP);
@@ -865,8 +874,7 @@ static void peer__is_silent(void **state)
 	char c;
 
 	(void)state;
-	int s = accept_from_child(&l, ready, &child);
-	assert_int_equal(read(ready[0], &c, 1), 1);
+	int s = accept_ready_child(&l, ready, &child);
 	kill(child, SIGSTOP);
 	if (is_on_wire()) {
 		set(s, IPPROTO_TCP, TCP_KEEPIDLE, 1);
