@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The floor under every message between two processors: two threads hand one cache line back and forth. On x86 it says too how many
- * cycles perftest counts in a microsecond.
- * usage: cacheline CPU CPU
+ * The floor under every message between two processors: two threads hand one cache line back and forth. On
+ * x86 it says too how many cycles perftest counts in a microsecond. usage: cacheline CPU CPU
  */
 #include <pthread.h>
 #include <stdlib.h>

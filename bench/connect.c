@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections through rdma_cm: from resolving an address to ESTABLISHED, WINDOW of them under way, each with a queue pair; then
- * they are all taken down again.
- * usage: connect COUNT WINDOW CPU CPU
+ * Connections through rdma_cm: from resolving an address to ESTABLISHED, WINDOW of them under way, each with
+ * a queue pair; then they are all taken down again. usage: connect COUNT WINDOW CPU CPU
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

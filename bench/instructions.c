@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The instructions of single calls, for callgrind: two processes that go step by step, one call between two steps. Each counted call
- * becomes a dump of its own with the call's name; instructions.py takes the median, since the progress thread may come in between.
+ * The instructions of single calls, for callgrind: two processes that go step by step, one call between two
+ * steps. Each counted call becomes a dump of its own with the call's name; instructions.py takes the median,
+ * since the progress thread may come in between.
  *
- * Both sides look like programs that poll all the time: before each message they poll in vain often enough to be taken for such.
- * usage: valgrind --tool=callgrind --collect-atstart=no --callgrind-out-file=PATH.%p instructions
+ * Both sides look like programs that poll all the time: before each message they poll in vain often enough to
+ * be taken for such. usage: valgrind --tool=callgrind --collect-atstart=no --callgrind-out-file=PATH.%p
+ * instructions
  */
 #include <stdlib.h>
 #include <valgrind/callgrind.h>
@@ -25,7 +27,10 @@ static struct ibv_qp *qp;
 static struct ibv_mr *mr;
 static uint8_t (*bytes)[64];      /* what comes, what goes */
 
-/* The calls that are counted, one in each exchange: writing a dump takes so long that the progress thread would take over. */
+/*
+ * The calls that are counted, one in each exchange: writing a dump takes so long that the progress thread
+ * would take over.
+ */
 enum call { POST_RECV, POST_SEND, POLL_RECEIVER, POLL_SENDER, POST_BUILT, POST_FILLED, CALLS };
 
 static enum call counted;
@@ -263,7 +268,10 @@ static void count_alone(void (*call)(void), const char *name)
 	CALLGRIND_DUMP_STATS_AT(name);
 }
 
-/* callgrind lets no memory be mapped by a peer; plain copies are counted within one address space, as they are once a shortcut is known. */
+/*
+ * callgrind lets no memory be mapped by a peer; plain copies are counted within one address space, as they
+ * are once a shortcut is known.
+ */
 static void count_writes_within(void)
 {
 	struct ibv_qp *ends[2] = { make_qp(&device, cq, DEPTH, true), make_qp(&device, cq, DEPTH, true) }, *between = qp;

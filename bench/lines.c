@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A ping-pong of 8-byte sends whose accesses valgrind's lackey writes down: lines.py counts which cache lines of shared memory each side
- * stores into and loads from. What is counted lies between two stores to `mark`.
- * usage: valgrind --tool=lackey --trace-mem=yes --log-file=PATH.%p lines
- * output: for each side its pid, the address of `mark`, and where it has its own arena and the other's: "arena SIDE PID MARK OWN THEIRS..."
+ * A ping-pong of 8-byte sends whose accesses valgrind's lackey writes down: lines.py counts which cache lines
+ * of shared memory each side stores into and loads from. What is counted lies between two stores to `mark`.
+ * usage: valgrind --tool=lackey --trace-mem=yes --log-file=PATH.%p lines output: for each side its pid, the
+ * address of `mark`, and where it has its own arena and the other's: "arena SIDE PID MARK OWN THEIRS..."
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,10 @@ static void set_up(unsigned me)
 	meet(&shared->meeting, 2);
 }
 
-/* Prints where the library's memory is mapped with these rights: the other's arena more than once if both connected at the same time. */
+/*
+ * Prints where the library's memory is mapped with these rights: the other's arena more than once if both
+ * connected at the same time.
+ */
 static void print_mappings(const char *rights)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

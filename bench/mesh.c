@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Many processes, each connected to each other: all send to all, sleep until something comes, and check what they get.
- * usage: mesh PROCESSES
+ * Many processes, each connected to each other: all send to all, sleep until something comes, and check what
+ * they get. usage: mesh PROCESSES
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -22,7 +22,9 @@ static struct shared {
 
 static unsigned processes;
 
-/* One end of a connection; each side may be a round ahead of the other, so there are more buffers than one. */
+/*
+ * One end of a connection; each side may be a round ahead of the other, so there are more buffers than one.
+ */
 struct link {
 	struct ibv_qp *qp;
 	struct message out, in[DEPTH];
@@ -91,7 +93,10 @@ static void received(unsigned peer)
 	post_receive(peer, slot);
 }
 
-/* The next message goes when the last one has gone and the peer's of that round is here. Returns whether it was the last round. */
+/*
+ * The next message goes when the last one has gone and the peer's of that round is here. Returns whether it
+ * was the last round.
+ */
 static bool complete(const struct ibv_wc *wc)
 {
 	unsigned peer = (unsigned)wc->wr_id;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the measuring programs share: processes that are forked and meet, a device, connected RC queue pairs, figures.
+ * What the measuring programs share: processes that are forked and meet, a device, connected RC queue pairs,
+ * figures.
  *
- * A program forks before it opens a device. Memory that its processes share is taken before (shared_memory), and tells them about
- * each other. Whatever fails ends the process with a sentence, and its kin with it. Results are lines "name value" on standard
- * output, one for each figure, with the unit in the name.
+ * A program forks before it opens a device. Memory that its processes share is taken before (shared_memory),
+ * and tells them about each other. Whatever fails ends the process with a sentence, and its kin with it.
+ * Results are lines "name value" on standard output, one for each figure, with the unit in the name.
  */
 #ifndef BENCH_PAIR_H
 #define BENCH_PAIR_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What many RC queue pairs between two processes cost: memory, and CPU time of sleepers; messages when all carry data, which go
- * around over the queue pairs, WINDOW under way; and a ping-pong over one of them while the others are idle.
- * usage: qps COUNT CPU CPU
+ * What many RC queue pairs between two processes cost: memory, and CPU time of sleepers; messages when all
+ * carry data, which go around over the queue pairs, WINDOW under way; and a ping-pong over one of them while
+ * the others are idle. usage: qps COUNT CPU CPU
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What it takes to register memory that is in use (its pages are there), and for a peer to write into it for the first time.
- * usage: register CPU CPU
+ * What it takes to register memory that is in use (its pages are there), and for a peer to write into it for
+ * the first time. usage: register CPU CPU
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the kernel's UDP alone takes for a ping-pong: the yardstick for small messages over the wire. Two processes send a datagram to
- * and fro over connected sockets; both spin on a receive that does not wait. Prints half of the median round trip, as perftest's
- * "typical" latency is, with the least and the 99th percentile behind it, in microseconds.
+ * What the kernel's UDP alone takes for a ping-pong: the yardstick for small messages over the wire. Two
+ * processes send a datagram to and fro over connected sockets; both spin on a receive that does not wait.
+ * Prints half of the median round trip, as perftest's "typical" latency is, with the least and the 99th
+ * percentile behind it, in microseconds.
  *
- * -w: the same through sockets as RoCEv2 needs them, which is what is left of a latency over the wire if the library costs nothing. They
- * share a port, are not connected (the kernel numbers what connected ones send, and the number is in the ICRC), are told where a
- * datagram was sent to and how, and an ACK goes behind each message in one call: joined with it, or alone (by a network that cuts and a
- * kernel that does not join), in which case it is passed over. IPv4; the client receives on the port behind the server's.
+ * -w: the same through sockets as RoCEv2 needs them, which is what is left of a latency over the wire if the
+ * library costs nothing. They share a port, are not connected (the kernel numbers what connected ones send,
+ * and the number is in the ICRC), are told where a datagram was sent to and how, and an ACK goes behind each
+ * message in one call: joined with it, or alone (by a network that cuts and a kernel that does not join), in
+ * which case it is passed over. IPv4; the client receives on the port behind the server's.
  *
- * usage: udp_pingpong [-w] [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS]     (without an address: the server, of one client)
+ * usage: udp_pingpong [-w] [-s BYTES] [-n ROUNDS] [-p PORT] [SERVER_ADDRESS] (without an address: the server,
+ * of one client)
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From an event to the running program: two processes that sleep wake each other, by completion events of 8-byte messages and, in
- * turn with these, by eventfds. Half a round trip each.
- * usage: wakeup CPU CPU
+ * From an event to the running program: two processes that sleep wake each other, by completion events of
+ * 8-byte messages and, in turn with these, by eventfds. Half a round trip each. usage: wakeup CPU CPU
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>

@@ -4,10 +4,11 @@
  *
  *     allreduce PORT ADDRESS RANK RANKS      one of RANKS processes; rank r listens on PORT + r at ADDRESS
  *
- * Each rank is connected to the next one, to which it writes, and to the one before, which writes to it. The vector is cut into as
- * many parts as there are ranks. In the first RANKS - 1 steps each part travels round the ring and grows by everybody's share;
- * in the next RANKS - 1 the finished parts travel round once more. A write's immediate data announce it. What is written
- * lies in a buffer per step, so nothing is overwritten before it is read.
+ * Each rank is connected to the next one, to which it writes, and to the one before, which writes to it. The
+ * vector is cut into as many parts as there are ranks. In the first RANKS - 1 steps each part travels round
+ * the ring and grows by everybody's share; in the next RANKS - 1 the finished parts travel round once more. A
+ * write's immediate data announce it. What is written lies in a buffer per step, so nothing is overwritten
+ * before it is read.
  */
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -122,7 +123,10 @@ int main(int argc, char **argv)
 		for (int i = 0; i < PART; i++)
 			vector[part][i] = (int64_t)(rank + 1) * (part * PART + i);
 
-	/* If all connected first, each would wait for the next one's answer for ever: rank 0 does, the others answer first. */
+	/*
+	 * If all connected first, each would wait for the next one's answer for ever: rank 0 does, the others
+	 * answer first.
+	 */
 	struct place place;
 	struct ibv_mr *inbox_mr;
 	struct rdma_cm_id *next, *before, *listener = create(argv[2], port + rank, 1);

@@ -5,9 +5,9 @@
  *     copy PORT FILE             receives into FILE, then ends
  *     copy PORT FILE ADDRESS     sends FILE
  *
- * The sender's request for a connection carries the size; the receiver makes a file of that size, and its answer says where it is
- * mapped. The last write brings immediate data, which completes a receive over there: only by that does the receiver
- * learn that all the bytes are in.
+ * The sender's request for a connection carries the size; the receiver makes a file of that size, and its
+ * answer says where it is mapped. The last write brings immediate data, which completes a receive over there:
+ * only by that does the receiver learn that all the bytes are in.
  */
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>

@@ -5,8 +5,9 @@
  *     kv PORT                    the server: holds the squares of 0 to 999, serves one client, then ends
  *     kv PORT ADDRESS            the client: looks all of them up, and one that is not there
  *
- * The server's answer to a connection carries what a client needs to read: where the table is and its key. A slot has a
- * version that is odd while the server writes: a reader that sees it odd, or different before and after, reads again.
+ * The server's answer to a connection carries what a client needs to read: where the table is and its key. A
+ * slot has a version that is odd while the server writes: a reader that sees it odd, or different before and
+ * after, reads again.
  */
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>

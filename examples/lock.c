@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A lock in a server's memory, taken by compare-and-swap, and a counter that it guards. The server does nothing meanwhile.
+ * A lock in a server's memory, taken by compare-and-swap, and a counter that it guards. The server does
+ * nothing meanwhile.
  *
  *     lock PORT CLIENTS          the server: waits for so many clients, then compares the counter
  *     lock PORT ADDRESS NAME     a client: 100 times takes the lock, adds one to the counter, releases it; NAME: a number, not 0
  *
- * The word is 0, or the name of the client that holds the lock. The counter is read and written by separate operations, which
- * without the lock would lose additions of others.
+ * The word is 0, or the name of the client that holds the lock. The counter is read and written by separate
+ * operations, which without the lock would lose additions of others.
  */
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -49,7 +50,9 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 	return id;
 }
 
-/* Each client's connection has a region of its own over the same memory: keys end with the protection domain. */
+/*
+ * Each client's connection has a region of its own over the same memory: keys end with the protection domain.
+ */
 static struct rdma_cm_id *take_client(struct rdma_cm_id *listener, struct ibv_mr **mr)
 {
 	struct rdma_cm_id *id;

@@ -5,8 +5,8 @@
  *     ping PORT                  the server: answers one client, then ends
  *     ping PORT ADDRESS          the client: 1000 messages, and how long one took there and back
  *
- * A message needs a receive that was posted before it arrives. So each side posts its receive for the next message before it
- * sends the message that the other side answers.
+ * A message needs a receive that was posted before it arrives. So each side posts its receive for the next
+ * message before it sends the message that the other side answers.
  */
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>

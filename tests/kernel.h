@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a kernel, or what stands in for one (an emulator of single programs, a sandbox), cannot do: found out by trying, so that a test can say
- * why it is left out.
+ * What a kernel, or what stands in for one (an emulator of single programs, a sandbox), cannot do: found out
+ * by trying, so that a test can say why it is left out.
  */
 #ifndef VB_TEST_KERNEL_H
 #define VB_TEST_KERNEL_H

@@ -32,7 +32,10 @@ int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 enum { OPTION_NAME = 32 };
 
-/* argv[*at] is "--name=value", or "--name" and the next argument its value, which *at moves on to then. Gives the value, "" if there is none. */
+/*
+ * argv[*at] is "--name=value", or "--name" and the next argument its value, which *at moves on to then. Gives
+ * the value, "" if there is none.
+ */
 const char *option_value(int argc, char **argv, int *at, char name[OPTION_NAME]);
 /* A time in seconds, more than 0. */
 bool take_seconds(const char *text, double *seconds);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records as rows. Names of the interface's constants are those of infiniband/verbs.h, without their prefixes. */
+/*
+ * Records as rows. Names of the interface's constants are those of infiniband/verbs.h, without their
+ * prefixes.
+ */
 #ifndef VB_TOOLS_DESCRIBE_H
 #define VB_TOOLS_DESCRIBE_H
 

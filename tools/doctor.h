@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What this machine allows. Each check is a function that finds something out by trying it, where that can be done without harm, and
- * reports once: what was found, what that means, and how it can be mended. Nothing is left changed.
+ * What this machine allows. Each check is a function that finds something out by trying it, where that can be
+ * done without harm, and reports once: what was found, what that means, and how it can be mended. Nothing is
+ * left changed.
  */
 #ifndef VB_TOOLS_DOCTOR_H
 #define VB_TOOLS_DOCTOR_H

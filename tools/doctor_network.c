@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the wire needs: interfaces, UDP port 4791, buffers, groups, and a firewall that lets packets through. */
+/*
+ * What the wire needs: interfaces, UDP port 4791, buffers, groups, and a firewall that lets packets through.
+ */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -85,7 +87,8 @@ static bool packet_arrives(int fd)
 }
 
 /*
- * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn who is where (host/udp/udp_probe.h).
+ * Does whoever has the port say that it is a process on verbatim? Such a one answers what others ask to learn
+ * who is where (host/udp/udp_probe.h).
  */
 static bool holder_answers(void)
 {

@@ -38,7 +38,9 @@ void check_libraries(struct finding *f)
 	mend(f, "install verbatim as a whole, or run the command in its build tree");
 }
 
-/* Where the dynamic loader finds libibverbs.so.1 now; empty: nowhere. In a child, so that no library stays. */
+/*
+ * Where the dynamic loader finds libibverbs.so.1 now; empty: nowhere. In a child, so that no library stays.
+ */
 static void find_loaded(char path[PATH_MAX])
 {
 	int ends[2];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* verbatim faults: what can be broken on purpose, and what an expression says. Exit status 1: it cannot be read. */
+/*
+ * verbatim faults: what can be broken on purpose, and what an expression says. Exit status 1: it cannot be
+ * read.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

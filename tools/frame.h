@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A captured packet as an IP packet. What the process did not see of a packet is put as it must have been: no options, DF, the right
- * lengths and checksums; the ICRC, where it goes without, is computed.
+ * A captured packet as an IP packet. What the process did not see of a packet is put as it must have been: no
+ * options, DF, the right lengths and checksums; the ICRC, where it goes without, is computed.
  */
 #ifndef VB_TOOLS_FRAME_H
 #define VB_TOOLS_FRAME_H

@@ -11,7 +11,9 @@
 
 #include "command.h"
 
-/* The folder of this executable, without a trailing slash; false where neither /proc nor the exec name helps. */
+/*
+ * The folder of this executable, without a trailing slash; false where neither /proc nor the exec name helps.
+ */
 static bool own_folder(char folder[PATH_MAX])
 {
 	const char *name = (const char *)getauxval(AT_EXECFN);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options that the commands which look at processes share: --json, --watch[=SECONDS], --timeout=SECONDS, PIDs. */
+/*
+ * Options that the commands which look at processes share: --json, --watch[=SECONDS], --timeout=SECONDS,
+ * PIDs.
+ */
 #ifndef VB_TOOLS_LOOK_H
 #define VB_TOOLS_LOOK_H
 
@@ -24,8 +27,8 @@ int look_parse(struct look *look, int argc, char **argv);
 /* Is the process one of those asked for? */
 bool look_wants(const struct look *look, const struct process *p);
 /*
- * Asks for kinds and calls show, over and over if that was asked for; the time since the last call in s, 0 the first time. Gives the exit
- * status: 1 if a PID that was asked for is not there or did not answer.
+ * Asks for kinds and calls show, over and over if that was asked for; the time since the last call in s, 0
+ * the first time. Gives the exit status: 1 if a PID that was asked for is not there or did not answer.
  */
 int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *look, const struct processes *all, double since_s));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writes pcapng files (draft-ietf-opsawg-pcapng) of IP packets: a section, an interface for each process, packets with direction and
- * comment, and at the end each interface's statistics. Times are ns since 1970. Errors stay in the stream (ferror).
+ * Writes pcapng files (draft-ietf-opsawg-pcapng) of IP packets: a section, an interface for each process,
+ * packets with direction and comment, and at the end each interface's statistics. Times are ns since 1970.
+ * Errors stay in the stream (ferror).
  */
 #ifndef VB_TOOLS_PCAPNG_H
 #define VB_TOOLS_PCAPNG_H

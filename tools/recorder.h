@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Captures processes into a pcapng file. Each gets a ring of shared memory (host/inspect.h), which it fills and this end empties; packets of all
- * rings are written in the order of their times, a little after they were noted. What a process writes is hostile: a ring that makes no
- * sense ends that process's part.
+ * Captures processes into a pcapng file. Each gets a ring of shared memory (host/inspect.h), which it fills
+ * and this end empties; packets of all rings are written in the order of their times, a little after they
+ * were noted. What a process writes is hostile: a ring that makes no sense ends that process's part.
  */
 #ifndef VB_TOOLS_RECORDER_H
 #define VB_TOOLS_RECORDER_H
@@ -28,24 +28,33 @@ struct recorder;
 /* Opens the file; NULL with a message. */
 struct recorder *recorder_open(const struct recorder_options *options);
 /*
- * Captures a process that is at the other end of fd, which becomes the recorder's. False with a message in `why`: it cannot be. That it
- * refuses shows later.
+ * Captures a process that is at the other end of fd, which becomes the recorder's. False with a message in
+ * `why`: it cannot be. That it refuses shows later.
  */
 bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why);
 bool recorder_has(const struct recorder *r, pid_t pid);
-/* Waits up to so many ms for news, or for fd (-1: none) to be readable, and writes what has come. True: enough has come. */
+/*
+ * Waits up to so many ms for news, or for fd (-1: none) to be readable, and writes what has come. True:
+ * enough has come.
+ */
 bool recorder_step(struct recorder *r, int fd, int wait_ms);
 unsigned recorder_live(const struct recorder *r);
 /* How many packets there are in the file. */
 uint64_t recorder_written(const struct recorder *r);
-/* Writes the rest and closes the file; tells on standard error how much came, unless quiet. 0, or 1 with a message. */
+/*
+ * Writes the rest and closes the file; tells on standard error how much came, unless quiet. 0, or 1 with a
+ * message.
+ */
 int recorder_close(struct recorder *r, bool quiet);
 
 /* Options of the filter, "--NAME=VALUE": 1 taken, 0 not one of them, -1 with a message. */
 int recorder_option(struct recorder_options *options, const char *name, const char *value);
 void recorder_defaults(struct recorder_options *options);
 
-/* Runs a program, which `become` turns a child into, and captures it and what it starts. Gives its exit status (run_captured.c). */
+/*
+ * Runs a program, which `become` turns a child into, and captures it and what it starts. Gives its exit
+ * status (run_captured.c).
+ */
 int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv));
 
 #endif

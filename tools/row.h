@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a command shows, as rows of named fields. The same rows become a table for people, whose headings are the fields' names, or
- * objects of JSON. Long texts are cut.
+ * What a command shows, as rows of named fields. The same rows become a table for people, whose headings are
+ * the fields' names, or objects of JSON. Long texts are cut.
  */
 #ifndef VB_TOOLS_ROW_H
 #define VB_TOOLS_ROW_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim run. Exit statuses follow env(1): 125 when verbatim itself fails, 126 when the program was found and cannot be executed, 127
- * when it was not found; otherwise the process becomes the program.
+ * verbatim run. Exit statuses follow env(1): 125 when verbatim itself fails, 126 when the program was found
+ * and cannot be executed, 127 when it was not found; otherwise the process becomes the program.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -58,9 +58,9 @@ static bool is_debugging(void)
 }
 
 /*
- * The answers about files that devices would have (src/answers): in every program, where they can be preloaded. AddressSanitizer's
- * runtime wants to be the first of a program's libraries, where it has no reason to: that check is left out, unless the user has
- * something to say about it.
+ * The answers about files that devices would have (src/answers): in every program, where they can be
+ * preloaded. AddressSanitizer's runtime wants to be the first of a program's libraries, where it has no
+ * reason to: that check is left out, unless the user has something to say about it.
  */
 static bool prepend_answers(const char *libdir)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A program that is captured from its first call on, with all that it starts: each process calls at this one's socket before it opens a
- * device (host/inspect.h).
+ * A program that is captured from its first call on, with all that it starts: each process calls at this
+ * one's socket before it opens a device (host/inspect.h).
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counters of processes: from their beginning, or, while watching, what has come to them per second. Counters of queue pairs that go take their counts along. */
+/*
+ * Counters of processes: from their beginning, or, while watching, what has come to them per second. Counters
+ * of queue pairs that go take their counts along.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The `verbatim` command. Each sub-command is a row of `commands`, and what its help says of an option a row of `options`, which
- * completion asks for (completion.bash).
+ * The `verbatim` command. Each sub-command is a row of `commands`, and what its help says of an option a row
+ * of `options`, which completion asks for (completion.bash).
  *
- * Exit statuses: 125 when the command itself was used wrongly or failed; otherwise the sub-command's own (man page verbatim(1)).
+ * Exit statuses: 125 when the command itself was used wrongly or failed; otherwise the sub-command's own (man
+ * page verbatim(1)).
  */
 #include <stdarg.h>
 #include <string.h>

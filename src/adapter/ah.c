@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Address vectors. On RoCE a destination is a GID; LIDs, path bits and static rates mean nothing. But with VERBATIM_LINK=infiniband a port
- * has a LID, by which programs that know LIDs alone reach their peers on the same port.
+ * Address vectors. On RoCE a destination is a GID; LIDs, path bits and static rates mean nothing. But with
+ * VERBATIM_LINK=infiniband a port has a LID, by which programs that know LIDs alone reach their peers on the
+ * same port.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Completion channels. A CQ with events stands in its channel's list once, with a count; the notifier is raised while the
- * list is not empty. events_queued and events_raised (handed out) are under the channel's lock, events_acked under the CQ's
- * events_lock.
+ * Completion channels. A CQ with events stands in its channel's list once, with a count; the notifier is
+ * raised while the list is not empty. events_queued and events_raised (handed out) are under the channel's
+ * lock, events_acked under the CQ's events_lock.
  */
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The registry of devices, and what the network tells about them. Locks: the registry's, then a device's, then those of a
- * context's event queue.
+ * The registry of devices, and what the network tells about them. Locks: the registry's, then a device's,
+ * then those of a context's event queue.
  */
 #include "adapter/device.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RDMA devices: one per usable network interface (vb_<interface>, the loopback last as vb_lo), each with one port.
- * A device exists as long as someone refers to it, even after its interface has gone (port DOWN). Its GID table follows the
- * interface's addresses: all RoCE v2; index 0 the IPv6 link-local address or the one that the MAC would give (EUI-64), index 1
- * the first IPv4 address, then the others; on vb_lo index 0 is 127.0.0.1 and 1 is ::1. An entry keeps its index while its
- * address stays; a removed address leaves a zero entry that a new address may fill.
+ * RDMA devices: one per usable network interface (vb_<interface>, the loopback last as vb_lo), each with one
+ * port. A device exists as long as someone refers to it, even after its interface has gone (port DOWN). Its
+ * GID table follows the interface's addresses: all RoCE v2; index 0 the IPv6 link-local address or the one
+ * that the MAC would give (EUI-64), index 1 the first IPv4 address, then the others; on vb_lo index 0 is
+ * 127.0.0.1 and 1 is ::1. An entry keeps its index while its address stays; a removed address leaves a zero
+ * entry that a new address may fill.
  */
 #ifndef VB_ADAPTER_DEVICE_H
 #define VB_ADAPTER_DEVICE_H
@@ -47,7 +48,10 @@ void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
 uint32_t vb_port_mbps(struct vb_device *dev);
 /* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
-/* Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the interface. */
+/*
+ * Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the
+ * interface.
+ */
 bool vb_device_gid_is_local(const struct in6_addr *gid);
 
 /* ---- faults on purpose: name is a device's, or "" for all ---- */
@@ -59,14 +63,26 @@ bool vb_device_is_cut(const struct in6_addr *gid);
 /* Raises an event of port or device in all contexts. */
 void vb_device_raise(const char *name, enum ibv_event_type type);
 
-/* 0, unless ports are to look like InfiniBand's (vb_link_is_infiniband): then the same for all processes of the host. */
+/*
+ * 0, unless ports are to look like InfiniBand's (vb_link_is_infiniband): then the same for all processes of
+ * the host.
+ */
 uint16_t vb_device_lid(const struct vb_device *dev);
-/* A destination that is this port's own LID gets the GIDs that it stands for, is_global aside; whatever else stays as it is. */
+/*
+ * A destination that is this port's own LID gets the GIDs that it stands for, is_global aside; whatever else
+ * stays as it is.
+ */
 void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr);
-/* Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence under the call's name. */
+/*
+ * Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence
+ * under the call's name.
+ */
 int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid);
 
-/* The GID table's rules, for the table of a device whose interface looks like netif (also netif's first time). */
+/*
+ * The GID table's rules, for the table of a device whose interface looks like netif (also netif's first
+ * time).
+ */
 void vb_gids_update(struct in6_addr table[VB_GID_TABLE], unsigned *used, const struct vb_netif *netif);
 /* The largest path MTU whose packets fit an interface MTU (bytes). */
 VB_EXPORT enum ibv_mtu vb_mtu_for(unsigned netif_mtu);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h), asked by those to whom something happens. What is done
- * to ports and devices is done here; packets, completions, receives and messages are their layers' (roce/fault.h, verbs/fault.c,
- * rdmacm/fault.h).
+ * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h), asked by those to whom
+ * something happens. What is done to ports and devices is done here; packets, completions, receives and
+ * messages are their layers' (roce/fault.h, verbs/fault.c, rdmacm/fault.h).
  *
- * vb_faults_on is set before main and never changes, so who looks at it pays a branch; posts and polls do not look, but are exchanged
- * in a context's tables. An expression that cannot be read is said so on standard error when the library is loaded, and every call that
- * can fail then does, with EINVAL: no program runs without the faults that it was meant to have.
+ * vb_faults_on is set before main and never changes, so who looks at it pays a branch; posts and polls do not
+ * look, but are exchanged in a context's tables. An expression that cannot be read is said so on standard
+ * error when the library is loaded, and every call that can fail then does, with EINVAL: no program runs
+ * without the faults that it was meant to have.
  *
- * Counts, the clock and what is down or gone start anew in a forked child. All functions may be called by any thread, with any lock
- * but vb_fault_call, which may wait and takes locks of devices and queue pairs.
+ * Counts, the clock and what is down or gone start anew in a forked child. All functions may be called by any
+ * thread, with any lock but vb_fault_call, which may wait and takes locks of devices and queue pairs.
  */
 #ifndef VB_ADAPTER_FAULT_H
 #define VB_ADAPTER_FAULT_H
@@ -26,10 +27,16 @@ void vb_fault_begin(void);
 /* Has a rule of one of these kinds (1 << enum vb_fault_kind)? */
 bool vb_fault_has(uint32_t kinds);
 
-/* Fills bites with what the rules do to a subject, in their order, whose elapsed_ns need not be set; returns how many. */
+/*
+ * Fills bites with what the rules do to a subject, in their order, whose elapsed_ns need not be set; returns
+ * how many.
+ */
 VB_EXPORT unsigned vb_fault_ask(struct vb_fault_subject *subject, struct vb_fault_bite bites[VB_FAULT_RULES]);
 
-/* What a call of this name meets: 0, perhaps late, or a negative errno. qpn: of the queue pair that it is on; 0: of none. */
+/*
+ * What a call of this name meets: 0, perhaps late, or a negative errno. qpn: of the queue pair that it is on;
+ * 0: of none.
+ */
 VB_EXPORT int vb_fault_meet(const char *call, uint32_t qpn);
 
 static inline int vb_fault_call(const char *call, uint32_t qpn)
@@ -40,7 +47,10 @@ static inline int vb_fault_call(const char *call, uint32_t qpn)
 /* The number that rules know a queue pair by: they are counted as they are created. 0: of none. */
 uint32_t vb_fault_qp(uint32_t qpn);
 
-/* Is nothing to go from one of these addresses to the other, or come back, because the link is down or the peer has vanished? */
+/*
+ * Is nothing to go from one of these addresses to the other, or come back, because the link is down or the
+ * peer has vanished?
+ */
 VB_EXPORT bool vb_fault_is_cut(const struct in6_addr *own, const struct in6_addr *peer);
 /* Until when nothing goes out or comes in; 0 or past: it does. */
 uint64_t vb_fault_frozen_until(void);
@@ -50,7 +60,10 @@ bool vb_fault_repeats(enum vb_fault_direction direction, bool answers, uint32_t 
 /* A queue pair is connected anew: its packet sequence numbers begin anywhere. */
 void vb_fault_forget_psns(uint32_t qpn);
 
-/* A completion of this queue pair is shown as failed: its queue, or all of it, goes the way that a failed request of that queue takes it. */
+/*
+ * A completion of this queue pair is shown as failed: its queue, or all of it, goes the way that a failed
+ * request of that queue takes it.
+ */
 void vb_qp_fail_queue(uint32_t qpn, bool is_recv);
 /* Completions of that queue that wait to be polled were not carried out after all. */
 void vb_cq_flush(struct vb_cq *cq, uint32_t qpn, bool is_recv);

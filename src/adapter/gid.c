@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the GID table makes of an interface's addresses. An entry keeps its index while its address stays, because programs
- * remember indices; an address that goes leaves a hole that a later address may fill.
+ * What the GID table makes of an interface's addresses. An entry keeps its index while its address stays,
+ * because programs remember indices; an address that goes leaves a hole that a later address may fill.
  */
 #include <string.h>
 
@@ -36,7 +36,10 @@ static const struct in6_addr *first_link_local(const struct vb_netif *netif)
 	return NULL;
 }
 
-/* Entries with a fixed meaning: on the loopback 127.0.0.1 and ::1, elsewhere the link-local address. Returns how many. */
+/*
+ * Entries with a fixed meaning: on the loopback 127.0.0.1 and ::1, elsewhere the link-local address. Returns
+ * how many.
+ */
 static unsigned reserved_entries(const struct vb_netif *netif, struct in6_addr *entries)
 {
 	static const struct in6_addr loopback_v4 = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };

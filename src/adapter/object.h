@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The adapter's objects. The verbs layer embeds each in the struct that it hands to the program and owns that memory;
- * the adapter initialises (vb_X_init), uses and releases (vb_X_fini) what is inside. Names and values of attributes
- * (states, opcodes, access flags, completion statuses) are those of infiniband/verbs.h; its function tables, extension
- * tricks and version nodes stay in the verbs layer.
+ * The adapter's objects. The verbs layer embeds each in the struct that it hands to the program and owns that
+ * memory; the adapter initialises (vb_X_init), uses and releases (vb_X_fini) what is inside. Names and values
+ * of attributes (states, opcodes, access flags, completion statuses) are those of infiniband/verbs.h; its
+ * function tables, extension tricks and version nodes stay in the verbs layer.
  *
  * Threading: every object may be used by several threads. Locks, in the order in which they may nest:
  *   ctl (mutex: create, modify, destroy)  >  qp->sq.lock  >  qp->resp_lock  >  rq/srq lock  >  cq->lock  >  channel/async lock
- * Object life: an object counts its users (refs); vb_X_fini fails with -EBUSY and changes nothing while there are any.
+ * Object life: an object counts its users (refs); vb_X_fini fails with -EBUSY and changes nothing while there
+ * are any.
  */
 #ifndef VB_ADAPTER_OBJECT_H
 #define VB_ADAPTER_OBJECT_H
@@ -99,8 +100,11 @@ struct vb_mr {
 	uint32_t key;    /* lkey and rkey */
 };
 
-/* -EINVAL (REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, address wraps, unknown flags), -EFAULT (not mapped, or not writable though
- * LOCAL_WRITE is asked), -ENOMEM (no key left). IBV_ACCESS_OPTIONAL_RANGE flags are accepted and ignored. */
+/*
+ * -EINVAL (REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, address wraps, unknown flags), -EFAULT (not
+ * mapped, or not writable though LOCAL_WRITE is asked), -ENOMEM (no key left). IBV_ACCESS_OPTIONAL_RANGE
+ * flags are accepted and ignored.
+ */
 int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access);
 /* Returns after the last access in flight has ended. -EBUSY: memory windows are bound to it. */
 int vb_mr_fini(struct vb_mr *mr);
@@ -131,7 +135,9 @@ int vb_channel_fini(struct vb_channel *ch);
 int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
 /* Queues an event of cq. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
-/* The program has armed cq, in which completions are: whoever waits next looks whether they are there still. */
+/*
+ * The program has armed cq, in which completions are: whoever waits next looks whether they are there still.
+ */
 void vb_channel_note_left(struct vb_channel *ch, struct vb_cq *cq);
 /* Before a CQ goes: drops its queued events and waits until those handed out are acknowledged. */
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
@@ -176,7 +182,10 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
 
 /* ---- completion queues ---- */
 
-/* One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked for. */
+/*
+ * One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked
+ * for.
+ */
 struct vb_cqe {
 	uint64_t wr_id;
 	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
@@ -231,7 +240,10 @@ struct vb_cq {
 	struct vb_async_source async;
 	struct vb_pd *pd;           /* where its memory comes from; NULL: the heap */
 	struct vb_queue_memory memory;
-	/* Moderation: of completions that give events, how many wait for one together, and for how long at most. Under lock. */
+	/*
+	 * Moderation: of completions that give events, how many wait for one together, and for how long at
+	 * most. Under lock.
+	 */
 	uint32_t moderate_count;    /* 0 and 1: none waits */
 	uint64_t moderate_ns;
 	uint32_t held;              /* that wait now */
@@ -255,13 +267,16 @@ struct vb_cq {
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe);
 int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
-/* Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after an overrun. */
+/*
+ * Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after
+ * an overrun.
+ */
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
 /*
- * The next completion gives an event. So do those that are there, as with hardware that learns how far the program
- * has polled: if they are there still when the program waits. Most arm and then poll, and would else be woken for
- * nothing.
+ * The next completion gives an event. So do those that are there, as with hardware that learns how far the
+ * program has polled: if they are there still when the program waits. Most arm and then poll, and would else
+ * be woken for nothing.
  */
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 /* The program waits: does what was there when it was armed give the event now? The channel's lock is held. */
@@ -287,7 +302,10 @@ struct vb_rwqe {
 	struct ibv_sge sge[VB_MAX_SGE];
 };
 
-/* A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. All that a receive looks at is in 64 bytes. */
+/*
+ * A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. All that
+ * a receive looks at is in 64 bytes.
+ */
 struct vb_rq {
 	struct vb_lock lock;
 	uint8_t *slots;
@@ -342,8 +360,8 @@ int vb_ah_fini(struct vb_ah *ah);
 /* ---- queue pairs ---- */
 
 /*
- * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or inline_data[] by IBV_SEND_INLINE in
- * flags. Private to this process.
+ * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or
+ * inline_data[] by IBV_SEND_INLINE in flags. Private to this process.
  */
 struct vb_sqe {
 	uint64_t wr_id;
@@ -380,7 +398,10 @@ _Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the
 enum { VB_SQE_PENDING = 0xff };
 enum { VB_SQE_OWN = 1 << 7 }; /* in flags, beside the program's: neither the entry's place nor its completion is the program's (tags.h) */
 
-/* Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD queue pairs. */
+/*
+ * Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD
+ * queue pairs.
+ */
 struct vb_datagram_to {
 	struct in6_addr src, dst;
 	uint32_t qpn;
@@ -426,7 +447,8 @@ enum {
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where the whole is aligned to a line.
+	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where
+	 * the whole is aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
@@ -472,10 +494,16 @@ _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp,
 /* pd: NULL for an XRC_RECV QP. */
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);
 int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be acknowledged */
-/* As ibv_modify_qp (0 or a negative errno): checked against the table in qp_state.h, committed only if all of it is right. */
+/*
+ * As ibv_modify_qp (0 or a negative errno): checked against the table in qp_state.h, committed only if all of
+ * it is right.
+ */
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr); /* everything that it has; the caller picks by mask */
-/* As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. A list of sends without bad: all or none. */
+/*
+ * As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. A list of
+ * sends without bad: all or none.
+ */
 int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 

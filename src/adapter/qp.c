@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs: creation, the state machine's side effects, destruction. The table of transitions is in qp_state.c. */
+/*
+ * Queue pairs: creation, the state machine's side effects, destruction. The table of transitions is in
+ * qp_state.c.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +76,10 @@ static void free_queues(struct vb_qp *qp)
 	vb_tag_receiver_fini(qp);
 }
 
-/* One on a queue that matches tags: its completions are the queue's, and it reads into any of the queue's buffers. */
+/*
+ * One on a queue that matches tags: its completions are the queue's, and it reads into any of the queue's
+ * buffers.
+ */
 static int init_tags(struct vb_qp *qp, struct ibv_qp_cap *cap)
 {
 	qp->recv_cq = qp->srq->cq;

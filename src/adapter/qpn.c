@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP numbers: this process's slots and which QP has which index in them. Numbers are handed out round-robin over all slots, so
- * that a number rests as long as possible before it names another QP; a further slot is taken when three quarters are in use.
+ * QP numbers: this process's slots and which QP has which index in them. Numbers are handed out round-robin
+ * over all slots, so that a number rests as long as possible before it names another QP; a further slot is
+ * taken when three quarters are in use.
  *
- * A slot's indexes have a random order: who knows some numbers cannot tell the others. They are shuffled in groups, and within these,
- * so that control blocks of QPs that were made one after another share pages.
+ * A slot's indexes have a random order: who knows some numbers cannot tell the others. They are shuffled in
+ * groups, and within these, so that control blocks of QPs that were made one after another share pages.
  */
 #include <errno.h>
 #include <stdlib.h>

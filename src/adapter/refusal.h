@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a responder's refusals mean (IB vol. 1, 9.9.3), whichever path the request came by. Its queue pair goes to
- * the error state with each of them. Not in the table:
+ * What a responder's refusals mean (IB vol. 1, 9.9.3), whichever path the request came by. Its queue pair
+ * goes to the error state with each of them. Not in the table:
  *
  *	class B  no receive, a packet out of order: the requester tries again, and the responder goes on
  *	class D  a duplicate that is not known, a packet of another connection: dropped in silence
  *	class J  a key that cannot be invalidated: the receive completes as by an invalid request; for the requester
  *	         the message is done
  *
- * A receive that is itself at fault (too short, memory that cannot be written) completes with what is wrong with it.
+ * A receive that is itself at fault (too short, memory that cannot be written) completes with what is wrong
+ * with it.
  */
 #ifndef VB_ADAPTER_REFUSAL_H
 #define VB_ADAPTER_REFUSAL_H

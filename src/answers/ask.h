@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processes of this network namespace that use verbatim, and what those of the same user say of themselves (host/inspect.h). A
- * process is known by the name that it listens under, and who it is by the kernel's word. All are asked at once, and none is waited for
- * longer than `patience_ms`. The verbatim command uses it, and the answers to rdma(8). One thread at a time.
+ * The processes of this network namespace that use verbatim, and what those of the same user say of
+ * themselves (host/inspect.h). A process is known by the name that it listens under, and who it is by the
+ * kernel's word. All are asked at once, and none is waited for longer than `patience_ms`. The verbatim
+ * command uses it, and the answers to rdma(8). One thread at a time.
  */
 #ifndef VB_ANSWERS_ASK_H
 #define VB_ANSWERS_ASK_H

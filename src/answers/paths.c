@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The preload library of `verbatim run`: file calls that name a path under /sys/class/infiniband* (or where its links lead) or
- * /dev/infiniband are led to the tree that libibverbs keeps of the devices (src/verbs/sysfs_tree.c). The tree consists of real files, so
- * what follows an open works as ever: reading, listing, changing into a folder, names relative to it. Where a call tells a path, the
- * tree's is told as the one that stands for it.
+ * The preload library of `verbatim run`: file calls that name a path under /sys/class/infiniband* (or where
+ * its links lead) or /dev/infiniband are led to the tree that libibverbs keeps of the devices
+ * (src/verbs/sysfs_tree.c). The tree consists of real files, so what follows an open works as ever: reading,
+ * listing, changing into a folder, names relative to it. Where a call tells a path, the tree's is told as the
+ * one that stands for it.
  *
- * A call with another path pays for a few comparisons, a read for a look at a number that is 0 unless a counter was opened. Programs that make system calls by themselves (static ones, Go) and those that
- * raise privileges are not served. libibverbs is loaded at the first use, and brings the tree up to date at each: state, addresses and
- * counters are those of the moment. Where there is no place for the tree, paths stay what they are.
+ * A call with another path pays for a few comparisons, a read for a look at a number that is 0 unless a
+ * counter was opened. Programs that make system calls by themselves (static ones, Go) and those that raise
+ * privileges are not served. libibverbs is loaded at the first use, and brings the tree up to date at each:
+ * state, addresses and counters are those of the moment. Where there is no place for the tree, paths stay
+ * what they are.
  */
 #undef _FILE_OFFSET_BITS /* both names of each call are defined here */
 #undef _FORTIFY_SOURCE
@@ -48,7 +51,10 @@ static bool begins(const char *path, const char *with)
 	return !strncmp(path, with, strlen(with));
 }
 
-/* The stem that a path begins with, from `outside` on if it is in a tree; infiniband_verbs, ... too, but no word that goes on otherwise. */
+/*
+ * The stem that a path begins with, from `outside` on if it is in a tree; infiniband_verbs, ... too, but no
+ * word that goes on otherwise.
+ */
 static const struct stem *stem_of(const char *path, bool in_tree)
 {
 	for (size_t i = 0; i < VB_ARRAY_LEN(stems); i++) {
@@ -121,7 +127,10 @@ static struct counter {
 } open_counters[OPEN_COUNTERS]; /* under the lock */
 static atomic_uint tracked;      /* of these have been used */
 
-/* Notes a descriptor that was opened by a path of ours; gives it. When there is no place left, the oldest loses its own. */
+/*
+ * Notes a descriptor that was opened by a path of ours; gives it. When there is no place left, the oldest
+ * loses its own.
+ */
 static int track(int fd, const char *path)
 {
 	struct stat st;
@@ -168,7 +177,9 @@ static void freshen(int fd)
 
 static inline bool may_count(void) { return vb_unlikely(atomic_load_explicit(&tracked, memory_order_relaxed)); }
 
-/* The part of a path that is in a tree of this user's, which is BASE/verbatim-UID/NETNS; NULL: it is in none. */
+/*
+ * The part of a path that is in a tree of this user's, which is BASE/verbatim-UID/NETNS; NULL: it is in none.
+ */
 static char *part_in_tree(char *path)
 {
 	char name[64];

@@ -43,8 +43,8 @@ static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size)
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
 /*
- * Before an atomic operation that is to come behind all stores before it, also where it only looks: x86's are full fences by themselves, the C11
- * model's and ARM's are not.
+ * Before an atomic operation that is to come behind all stores before it, also where it only looks: x86's are
+ * full fences by themselves, the C11 model's and ARM's are not.
  */
 static inline void vb_fence_before_atomic(void)
 {
@@ -54,8 +54,8 @@ static inline void vb_fence_before_atomic(void)
 }
 
 /*
- * Fetches a line that will soon be read, or written: then it is also taken from who has it. The address may be any; one where nothing is
- * mapped takes a while, NULL too.
+ * Fetches a line that will soon be read, or written: then it is also taken from who has it. The address may
+ * be any; one where nothing is mapped takes a while, NULL too.
  */
 static inline void vb_fetch(const void *at) { __builtin_prefetch(at); }
 static inline void vb_fetch_to_write(const void *at)

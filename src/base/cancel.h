@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Cancelled threads. A thread ends where it waits for an event, and nowhere else: one that ended in another system call could hold locks,
- * descriptors, or an event that it was about to hand out. The C library makes most calls points at which it may end.
+ * Cancelled threads. A thread ends where it waits for an event, and nowhere else: one that ended in another
+ * system call could hold locks, descriptors, or an event that it was about to hand out. The C library makes
+ * most calls points at which it may end.
  */
 #ifndef VB_BASE_CANCEL_H
 #define VB_BASE_CANCEL_H
@@ -39,8 +40,8 @@ static inline void vb_cancel_restore_type(const int *before)
 }
 
 /*
- * To the end of the block the thread is cancelled where it waits, whatever it has asked for. Some programs' threads are cancelled
- * asynchronously, which the kernel's calls put up with (iperf3).
+ * To the end of the block the thread is cancelled where it waits, whatever it has asked for. Some programs'
+ * threads are cancelled asynchronously, which the kernel's calls put up with (iperf3).
  */
 #define VB_DEFERRED __attribute__((cleanup(vb_cancel_restore_type), unused)) const int vb_cancel_type_before = vb_cancel_defer()
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies of many bytes. The C library's memcpy, except under qemu's emulation of a processor: that says to have fast string moves of bytes,
- * and does them one by one, at a seventh of the speed of words.
+ * Copies of many bytes. The C library's memcpy, except under qemu's emulation of a processor: that says to
+ * have fast string moves of bytes, and does them one by one, at a seventh of the speed of words.
  */
 #ifndef VB_COPY_H
 #define VB_COPY_H
@@ -27,8 +27,8 @@ static inline void vb_copy_bytes(void *to, const void *from, size_t bytes)
 }
 
 /*
- * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the others: programs poll on
- * them. n is not 0.
+ * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the
+ * others: programs poll on them. n is not 0.
  */
 static inline void vb_copy_ordered(void *to, const void *from, size_t n)
 {
@@ -51,8 +51,9 @@ static inline void vb_copy_ordered(void *to, const void *from, size_t n)
 }
 
 /*
- * Requests take their turns: what one stores, and what the program had stored before it, is seen before what the next one stores; and what is
- * loaded behind one is not older than what it has loaded. On x86 that costs nothing.
+ * Requests take their turns: what one stores, and what the program had stored before it, is seen before what
+ * the next one stores; and what is loaded behind one is not older than what it has loaded. On x86 that costs
+ * nothing.
  */
 static inline void vb_copy_begin(void) { atomic_thread_fence(memory_order_release); }
 static inline void vb_copy_end(void) { atomic_thread_fence(memory_order_acquire); }

@@ -25,7 +25,10 @@ static struct vb_heap_node *detach(struct vb_heap_node *n)
 	return n;
 }
 
-/* Melds a list of siblings pairwise from the left, then all pairs from the right: the order that bounds the cost. */
+/*
+ * Melds a list of siblings pairwise from the left, then all pairs from the right: the order that bounds the
+ * cost.
+ */
 static struct vb_heap_node *meld_siblings(struct vb_heap_node *n)
 {
 	struct vb_heap_node *pairs = NULL, *root = NULL;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Intrusive doubly linked lists. A node that is in no list is linked to itself (after vb_list_init or vb_list_del). */
+/*
+ * Intrusive doubly linked lists. A node that is in no list is linked to itself (after vb_list_init or
+ * vb_list_del).
+ */
 #ifndef VB_LIST_H
 #define VB_LIST_H
 
@@ -31,8 +34,8 @@ static inline void vb_list_del(struct vb_list *n)
 }
 
 /*
- * Iterates; the current element may be removed. The line number in the helper's name lets loops nest (on different lines).
- * break and continue work as in any loop.
+ * Iterates; the current element may be removed. The line number in the helper's name lets loops nest (on
+ * different lines). break and continue work as in any loop.
  */
 #define vb_list_for_each(pos, head, member) vb_list_for_each_(pos, head, member, VB_CONCAT(vb_next_, __LINE__))
 #define vb_list_for_each_(pos, head, member, next_node)                                                     \

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A spin lock for sections of tens of nanoseconds that never block. A waiter yields its processor after a short spin, because the holder
- * may have been preempted, and sleeps for some microseconds at a time where that does not help.
+ * A spin lock for sections of tens of nanoseconds that never block. A waiter yields its processor after a
+ * short spin, because the holder may have been preempted, and sleeps for some microseconds at a time where
+ * that does not help.
  *
- * A lock that one thread takes again and again becomes that thread's own: it then takes it with a plain store, which costs a tenth of a
- * locked instruction and does not wait for earlier stores. Another thread that wants such a lock takes `held`, takes the ownership away,
- * makes the fence that the owner leaves out, and waits for the owner to leave. So either the owner sees that it is no owner any more, or
- * the other sees it inside. It takes twice as long each time until the owner has the lock back. No other thread can have it: `inside` is
- * written by one thread alone, which may find out late that it is not the owner any more.
+ * A lock that one thread takes again and again becomes that thread's own: it then takes it with a plain
+ * store, which costs a tenth of a locked instruction and does not wait for earlier stores. Another thread
+ * that wants such a lock takes `held`, takes the ownership away, makes the fence that the owner leaves out,
+ * and waits for the owner to leave. So either the owner sees that it is no owner any more, or the other sees
+ * it inside. It takes twice as long each time until the owner has the lock back. No other thread can have it:
+ * `inside` is written by one thread alone, which may find out late that it is not the owner any more.
  *
  *	owner                       another thread
  *	inside = true               owner = another, or not yet
@@ -34,7 +36,10 @@ enum { VB_LOCK_OWNS = 1 }; /* no thread's number has this bit */
 
 #define VB_LOCK_INIT { 0 }
 
-/* Makes all other processors that run this process go through a full fence. NULL, as at first: no lock gets an owner. */
+/*
+ * Makes all other processors that run this process go through a full fence. NULL, as at first: no lock gets
+ * an owner.
+ */
 extern void (*vb_lock_fence)(void);
 
 /* Tells the processor that this is a spin loop. */

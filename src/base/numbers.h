@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Numbers to objects, as a process's descriptors: finding one takes no lock. The memory of an object stays an object's of the same
- * table for ever, so a reference can be taken first and the table asked again afterwards whether it was the right one.
+ * Numbers to objects, as a process's descriptors: finding one takes no lock. The memory of an object stays an
+ * object's of the same table for ever, so a reference can be taken first and the table asked again afterwards
+ * whether it was the right one.
  *
- * An object is finished when its last number is withdrawn (or it is discarded) and its last reference is gone; then its memory is
- * used again. A thread may be late with a number that has gone: for a moment it has a reference to whatever lives there now.
+ * An object is finished when its last number is withdrawn (or it is discarded) and its last reference is
+ * gone; then its memory is used again. A thread may be late with a number that has gone: for a moment it has
+ * a reference to whatever lives there now.
  */
 #ifndef VB_BASE_NUMBERS_H
 #define VB_BASE_NUMBERS_H

@@ -162,7 +162,10 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
 	return o->type->is_patient(w->message) && now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
 }
 
-/* Whoever had no time to try since the receiver was found to be absent says so of what is too old, as it would have in time. */
+/*
+ * Whoever had no time to try since the receiver was found to be absent says so of what is too old, as it
+ * would have in time.
+ */
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
 	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) && now_ns - first_of(r)->since_ns > o->type->max_age_ns) {

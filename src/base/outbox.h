@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages whose receiver has no room for them, or is not there yet. Per receiver they keep their order: while one waits, those
- * after it wait behind it, and each attempt ends at the first that finds no room. Attempts follow each other quickly while the
- * receiver takes something, and less often while it does not.
+ * Messages whose receiver has no room for them, or is not there yet. Per receiver they keep their order:
+ * while one waits, those after it wait behind it, and each attempt ends at the first that finds no room.
+ * Attempts follow each other quickly while the receiver takes something, and less often while it does not.
  *
- * A receiver that takes nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. One that is absent is waited for
- * by patient messages for VB_OUTBOX_ABSENT_NS. A type of messages may have an age beyond which it is worse to arrive than to be lost.
+ * A receiver that takes nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. One that is
+ * absent is waited for by patient messages for VB_OUTBOX_ABSENT_NS. A type of messages may have an age beyond
+ * which it is worse to arrive than to be lost.
  *
- * Pure: time is an argument in ns, sending is a function of the owner's. Thread-safety is the owner's. The owner's functions may call
- * vb_outbox_send, and no other of these.
+ * Pure: time is an argument in ns, sending is a function of the owner's. Thread-safety is the owner's. The
+ * owner's functions may call vb_outbox_send, and no other of these.
  */
 #ifndef VB_OUTBOX_H
 #define VB_OUTBOX_H

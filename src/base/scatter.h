@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Numbers that do not repeat and that nobody can foretell: 0, 1, 2, ... in a random order. A Feistel network whose round functions are
- * tables of random numbers maps numbers of 20 bits to each other.
+ * Numbers that do not repeat and that nobody can foretell: 0, 1, 2, ... in a random order. A Feistel network
+ * whose round functions are tables of random numbers maps numbers of 20 bits to each other.
  */
 #ifndef VB_SCATTER_H
 #define VB_SCATTER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It has no unit: vb_ticks_us
- * of them are about a microsecond on current machines, within a factor of four.
+ * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It
+ * has no unit: vb_ticks_us of them are about a microsecond on current machines, within a factor of four.
  */
 #ifndef VB_TICKS_H
 #define VB_TICKS_H

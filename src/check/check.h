@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * VERBATIM_CHECK: mistakes of the program that an adapter lets pass, or answers with a number. Each finding is a sentence that names the
- * object, the place in the program and the page to read (verbatim-checks(7) has them all).
+ * VERBATIM_CHECK: mistakes of the program that an adapter lets pass, or answers with a number. Each finding
+ * is a sentence that names the object, the place in the program and the page to read (verbatim-checks(7) has
+ * them all).
  *
- * Nothing of this is on the way while it is off: what inline verbs call through tables is wrapped when a device is opened
- * (verbs/checked.c), the paths' tables are changed once (sends.c), and the other verbs look at vb_check_enabled.
+ * Nothing of this is on the way while it is off: what inline verbs call through tables is wrapped when a
+ * device is opened (verbs/checked.c), the paths' tables are changed once (sends.c), and the other verbs look
+ * at vb_check_enabled.
  *
- * With it on, a send waits until the adapter's next turn, as it would in a queue of hardware: what the program does to a buffer between
- * post and completion is seen, because nothing has been done with it by then.
+ * With it on, a send waits until the adapter's next turn, as it would in a queue of hardware: what the
+ * program does to a buffer between post and completion is seen, because nothing has been done with it by
+ * then.
  *
- * A finding is certain: what may be right is not reported. What is reported once for a place (or an object, where no place is known) is
- * counted from then on, not repeated.
+ * A finding is certain: what may be right is not reported. What is reported once for a place (or an object,
+ * where no place is known) is counted from then on, not repeated.
  *
- * Threading: any. A QP's and a CQ's side records are theirs (vb_qp.checked, vb_cq.checked), of the QP under its sq.lock; the tables
- * of keys and of findings have locks of their own, which nothing is taken under.
+ * Threading: any. A QP's and a CQ's side records are theirs (vb_qp.checked, vb_cq.checked), of the QP under
+ * its sq.lock; the tables of keys and of findings have locks of their own, which nothing is taken under.
  */
 #ifndef VB_CHECK_CHECK_H
 #define VB_CHECK_CHECK_H
@@ -43,8 +46,8 @@ struct vb_place {
 };
 
 /*
- * Reports a finding: page NULL: the check's. place: NULL: no place of the program is known. object: whatever the finding is about, if
- * that is all that it can be told by. errno is kept.
+ * Reports a finding: page NULL: the check's. place: NULL: no place of the program is known. object: whatever
+ * the finding is about, if that is all that it can be told by. errno is kept.
  */
 void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, ...)
 	__attribute__((cold, format(printf, 5, 6)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What each key of this process stands for, and what the last few thousand that are gone stood for: where they were registered and
- * deregistered. So a refused key has a story.
+ * What each key of this process stands for, and what the last few thousand that are gone stood for: where
+ * they were registered and deregistered. So a refused key has a story.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two connected queue pairs of one host: what one side has set must fit the other's. The peer's view is what it shares (local/shared.h). */
+/*
+ * Two connected queue pairs of one host: what one side has set must fit the other's. The peer's view is what
+ * it shares (local/shared.h).
+ */
 #include <string.h>
 
 #include "adapter/progress/path.h"

@@ -76,7 +76,10 @@ static void check_lost(struct vb_qp *qp)
 		report_lost(qp, n);
 }
 
-/* The first completion of the queue pair that waits in a queue and says that something went wrong. False: none. */
+/*
+ * The first completion of the queue pair that waits in a queue and says that something went wrong. False:
+ * none.
+ */
 static bool find_error(struct vb_cq *cq, const struct vb_qp *qp, struct vb_cqe *error)
 {
 	bool found = false;

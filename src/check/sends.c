@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posted sends. They are held back until the adapter's next turn: whoever polls, or the progress thread. When they are posted it is noted
- * where, and what their bytes add up to; when they are let go, whether they still do. Nothing has been done with them by then, so who
- * changed them had no reason to take them for done.
+ * Posted sends. They are held back until the adapter's next turn: whoever polls, or the progress thread. When
+ * they are posted it is noted where, and what their bytes add up to; when they are let go, whether they still
+ * do. Nothing has been done with them by then, so who changed them had no reason to take them for done.
  *
- * Bytes that something else may write meanwhile are left out: those that any request for incoming data names, now or a while ago.
- * Threading: all of it under the QP's sq.lock.
+ * Bytes that something else may write meanwhile are left out: those that any request for incoming data names,
+ * now or a while ago. Threading: all of it under the QP's sq.lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +137,10 @@ static bool list_overlaps(const struct vb_sqe *sent, const struct ibv_sge *list,
 	return false;
 }
 
-/* In all of the queue's slots: also what was taken out of them lately. Its lock is held by this thread, or is not to be waited for. */
+/*
+ * In all of the queue's slots: also what was taken out of them lately. Its lock is held by this thread, or is
+ * not to be waited for.
+ */
 static bool is_read_into(struct vb_qp *other, bool is_locked, const struct vb_sqe *sent)
 {
 	bool found = false;

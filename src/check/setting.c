@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the environment says. Of the other settings only what means nothing is told here; those who need them read them.
+ * What the environment says. Of the other settings only what means nothing is told here; those who need them
+ * read them.
  *
- * VERBATIM_CHECK: words between commas. "1" (or "all"): every check; a check's name: that one; "-" and a name: not that one, all others
- * unless some are named; "fatal": the first finding ends the program.
+ * VERBATIM_CHECK: words between commas. "1" (or "all"): every check; a check's name: that one; "-" and a
+ * name: not that one, all others unless some are named; "fatal": the first finding ends the program.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,10 @@
 static const char checks[] = "0|1|all|fatal" VB_CHECKS(X);
 #undef X
 
-/* Names without VERBATIM_, and the words that each takes, between bars; NULL: whatever it is. VERBATIM_CHECK takes several. */
+/*
+ * Names without VERBATIM_, and the words that each takes, between bars; NULL: whatever it is. VERBATIM_CHECK
+ * takes several.
+ */
 static const struct {
 	const char *name, *words, *page;
 } settings[] = {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of VERBATIM_CHECK by their names, and what the environment can say to the libraries. Also the command's. */
+/*
+ * The checks of VERBATIM_CHECK by their names, and what the environment can say to the libraries. Also the
+ * command's.
+ */
 #ifndef VB_CHECK_WORDS_H
 #define VB_CHECK_WORDS_H
 
@@ -34,8 +37,9 @@ enum vb_check {
 enum { VB_SETTING_TEXT = 256 };
 
 /*
- * Does one NAME=value of the environment mean nothing to the libraries, though it looks as if it should? Then why is a sentence about
- * the name, or about the first word of the value that is unknown. What can be wrong within an expression or a file is for those who read it.
+ * Does one NAME=value of the environment mean nothing to the libraries, though it looks as if it should? Then
+ * why is a sentence about the name, or about the first word of the value that is unknown. What can be wrong
+ * within an expression or a file is for those who read it.
  */
 bool vb_setting_is_odd(const char *entry, char why[VB_SETTING_TEXT]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * expression = clause { (";" | newline) clause }; a clause is the word of a fault, what it needs in this order, and filters in any order.
- * A '#' that no digit follows begins a comment, up to the end of the line.
+ * expression = clause { (";" | newline) clause }; a clause is the word of a fault, what it needs in this
+ * order, and filters in any order. A '#' that no digit follows begins a comment, up to the end of the line.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose: what verbatim-faults(7) describes, as text, as a plan, and as decisions. Pure: who asks says what happens and how
- * much time has passed, and hears which rules bite; who carries a fault out is further up (adapter/fault.h).
+ * Faults on purpose: what verbatim-faults(7) describes, as text, as a plan, and as decisions. Pure: who asks
+ * says what happens and how much time has passed, and hears which rules bite; who carries a fault out is
+ * further up (adapter/fault.h).
  *
- * A plan is a seed and rules in the order of the text. A rule watches one kind of thing, its site (a packet, a call, ...), counts what
- * its filters let through, and bites some of it by these counts. Counts are kept for each queue pair where the thing is a queue pair's,
- * else for the process, so that threads that use different queue pairs do not disturb each other's. Chance is a hash of seed,
- * rule, queue pair and count: the same for the same, whatever else goes on.
+ * A plan is a seed and rules in the order of the text. A rule watches one kind of thing, its site (a packet,
+ * a call, ...), counts what its filters let through, and bites some of it by these counts. Counts are kept
+ * for each queue pair where the thing is a queue pair's, else for the process, so that threads that use
+ * different queue pairs do not disturb each other's. Chance is a hash of seed, rule, queue pair and count:
+ * the same for the same, whatever else goes on.
  *
  * Counts live in a vb_fault_state, which the caller guards by a lock; a plan never changes.
  */
@@ -102,15 +104,16 @@ struct vb_fault_bite {
 };
 
 /*
- * Has each rule from *cursor (0 at first) on look at the subject, up to one that bites: true. False: no further one does. Who wants one
- * bite alone goes on asking all the same, so that all rules count.
+ * Has each rule from *cursor (0 at first) on look at the subject, up to one that bites: true. False: no
+ * further one does. Who wants one bite alone goes on asking all the same, so that all rules count.
  */
 bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state, const struct vb_fault_subject *subject,
 		   unsigned *cursor, struct vb_fault_bite *bite);
 
 /*
- * Repetitions depend on time, so they are not counted and no rule bites them, but for those that mean all packets from some count on,
- * or a share. Each packet of a reliable service is to be shown once, in the order in which it goes or comes.
+ * Repetitions depend on time, so they are not counted and no rule bites them, but for those that mean all
+ * packets from some count on, or a share. Each packet of a reliable service is to be shown once, in the order
+ * in which it goes or comes.
  */
 bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers, uint32_t qp, uint32_t psn);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets that this process sends and gets, noted for a visitor while one captures (formats: inspect.h). Who has a packet in hand asks
- * vb_capture_is_on, a load of a flag that hardly ever changes, and only then notes it. One capture at a time; the ring is the visitor's, and
- * nothing in it is believed but how far the visitor has read.
+ * Packets that this process sends and gets, noted for a visitor while one captures (formats: inspect.h). Who
+ * has a packet in hand asks vb_capture_is_on, a load of a flag that hardly ever changes, and only then notes
+ * it. One capture at a time; the ring is the visitor's, and nothing in it is believed but how far the visitor
+ * has read.
  *
  * Notes may come from any thread. They wait for each other, so that the ring has one writer.
  */

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process tells of itself, and how it is asked: the formats that the libraries and the `verbatim` command share.
+ * What a process tells of itself, and how it is asked: the formats that the libraries and the `verbatim`
+ * command share.
  *
- * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. A visitor of the same user sends a
- * struct vb_question, with one memfd; the progress thread answers. So nothing is paid while nobody asks, and a process whose program
- * spins answers too, one that is stopped does not. With VERBATIM_CAPTURE=NAME in its
- * environment a process calls at the abstract socket NAME when it starts, as if who listens there had come to visit, and waits a short
- * while for the question.
+ * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. A visitor
+ * of the same user sends a struct vb_question, with one memfd; the progress thread answers. So nothing is
+ * paid while nobody asks, and a process whose program spins answers too, one that is stopped does not. With
+ * VERBATIM_CAPTURE=NAME in its environment a process calls at the abstract socket NAME when it starts, as if
+ * who listens there had come to visit, and waits a short while for the question.
  *
  *	VB_ASK_STATE     the process appends records to the memfd, then sends a struct vb_answer
  *	VB_ASK_CAPTURE   the memfd is a struct vb_capture_ring; a struct vb_answer says whether the process fills it now. It does until the
  *	                 connection ends.
  *
- * Records are of any order and of growing size: a reader takes as many bytes of each as it knows, and skips kinds that it does not
- * know. Everything is in the host's byte order, and hostile input to the reader: names may lack their terminator.
+ * Records are of any order and of growing size: a reader takes as many bytes of each as it knows, and skips
+ * kinds that it does not know. Everything is in the host's byte order, and hostile input to the reader: names
+ * may lack their terminator.
  */
 #ifndef VB_HOST_INSPECT_H
 #define VB_HOST_INSPECT_H
@@ -194,8 +196,9 @@ VB_RECORDS(X)
 /* ---- capture ---- */
 
 /*
- * A ring that one process fills and the visitor empties. The writer puts a whole packet and then moves head; the reader moves tail. A
- * packet for which there is no room is counted. All counts are bytes from the beginning, modulo 2^64. A packet may wrap.
+ * A ring that one process fills and the visitor empties. The writer puts a whole packet and then moves head;
+ * the reader moves tail. A packet for which there is no room is counted. All counts are bytes from the
+ * beginning, modulo 2^64. A packet may wrap.
  */
 #define VB_CAPTURE_MAGIC 0x3172756374704256ull
 

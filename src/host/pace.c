@@ -66,7 +66,10 @@ bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
 	return look(p, pid);
 }
 
-/* Of a thread's own processor time, the clock's number as the kernel forms it (clock_getcpuclockid(3) does so for processes). */
+/*
+ * Of a thread's own processor time, the clock's number as the kernel forms it (clock_getcpuclockid(3) does so
+ * for processes).
+ */
 static clockid_t clock_of(pid_t tid)
 {
 	enum { PER_THREAD = 4, SCHEDULED = 2 };

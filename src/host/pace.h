@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who works, who only lacks a processor, and who waits: /proc and the threads' clocks tell it of other processes and of this one's threads. */
+/*
+ * Who works, who only lacks a processor, and who waits: /proc and the threads' clocks tell it of other
+ * processes and of this one's threads.
+ */
 #ifndef VB_HOST_PACE_H
 #define VB_HOST_PACE_H
 
@@ -21,8 +24,9 @@ struct vb_patience {
 	unsigned looks, halted;
 };
 /*
- * To be asked again and again while the process does not do what is waited for. Every now and then this looks at it; true: it is not worth to
- * wait any longer. Who has work to do and no processor is waited for, for ten seconds; who is halted is not.
+ * To be asked again and again while the process does not do what is waited for. Every now and then this looks
+ * at it; true: it is not worth to wait any longer. Who has work to do and no processor is waited for, for ten
+ * seconds; who is halted is not.
  */
 bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns);
 
@@ -34,9 +38,10 @@ struct vb_thread_looks {
 	uint64_t first_ns;  /* and at the first */
 };
 /*
- * To be asked every few milliseconds. True: the thread would have done by now what it meant to do next. It is gone, it has been asleep since the
- * last look, or it has run for VB_THREAD_RUNS_NS since the first. A thread that has had no processor is not judged, however long it takes.
- * Where /proc does not tell, a thread that has not run counts as asleep.
+ * To be asked every few milliseconds. True: the thread would have done by now what it meant to do next. It is
+ * gone, it has been asleep since the last look, or it has run for VB_THREAD_RUNS_NS since the first. A thread
+ * that has had no processor is not judged, however long it takes. Where /proc does not tell, a thread that
+ * has not run counts as asleep.
  */
 enum { VB_THREAD_RUNS_NS = 10000000 };
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks);

@@ -11,8 +11,9 @@
 #include "host/kernel.h"
 
 /*
- * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never block on
- * another process and call nobody's callback. Descriptors are made and marked under it, so that no fork comes between.
+ * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never
+ * block on another process and call nobody's callback. Descriptors are made and marked under it, so that no
+ * fork comes between.
  */
 void vb_host_lock(void);
 void vb_host_unlock(void);
@@ -36,7 +37,10 @@ void vb_udp_forget(void);
 
 void vb_fd_close_locked(int fd);
 
-/* True if the watch whose callback runs now was stopped since the callback began: its owner may have freed it. */
+/*
+ * True if the watch whose callback runs now was stopped since the callback began: its owner may have freed
+ * it.
+ */
 bool vb_loop_callback_is_stopped(void);
 
 /* An abstract socket address. */
@@ -51,19 +55,29 @@ struct vb_name vb_name_of_link(uint32_t slot);
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
 
 /*
- * recvmsg and recvmmsg without the C library, whose calls are points at which a thread can be cancelled: that costs time in each, and would
- * end one that holds locks. The second does not wait; where it is forbidden, as sandboxes do that know the first alone, the first serves.
+ * recvmsg and recvmmsg without the C library, whose calls are points at which a thread can be cancelled: that
+ * costs time in each, and would end one that holds locks. The second does not wait; where it is forbidden, as
+ * sandboxes do that know the first alone, the first serves.
  */
 ssize_t vb_receive_message(int fd, struct msghdr *m, int flags);
 int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags);
 
-/* A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The descriptor is the host's. */
+/*
+ * A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The
+ * descriptor is the host's.
+ */
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
 /* The descriptor of a slot's inbox; -1: the slot is not this process's. */
 int vb_slot_inbox(uint32_t slot);
-/* Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own? (sender.c) The progress thread's. */
+/*
+ * Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own?
+ * (sender.c) The progress thread's.
+ */
 bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst);
-/* Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of vb_inbox_set_handler. */
+/*
+ * Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of
+ * vb_inbox_set_handler.
+ */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 
 struct vb_name vb_name_of_inspections(uint32_t slot);
@@ -85,7 +99,10 @@ void vb_door_close_locked(struct vb_door *door);
 void vb_door_listen_again(struct vb_door *door);
 
 int vb_link_socket_locked(int *fd);
-/* May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no; -EMFILE, …: this process cannot find out. */
+/*
+ * May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no; -EMFILE, …:
+ * this process cannot find out.
+ */
 int vb_kin_check(int link, const struct vb_peer_cred *peer);
 /* Is it a process that could share memory with this one, as far as its number tells? */
 bool vb_kin_is_process(pid_t pid);

@@ -5,7 +5,10 @@
 
 enum { VB_LINK_FDS = 3 }; /* descriptors that a link to a process keeps */
 
-/* Descriptors, by RLIMIT_NOFILE: a sixteenth of the first 64 and half of all beyond. The rest is the program's. */
+/*
+ * Descriptors, by RLIMIT_NOFILE: a sixteenth of the first 64 and half of all beyond. The rest is the
+ * program's.
+ */
 unsigned vb_fd_share(void);
 
 #endif

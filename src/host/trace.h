@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where in the program a call comes from. Taking a trace costs about a microsecond; its text names functions, and with debugging
- * information files and lines, if the system has elfutils' libdw.so.1 (which is loaded then, and not needed otherwise).
+ * Where in the program a call comes from. Taking a trace costs about a microsecond; its text names functions,
+ * and with debugging information files and lines, if the system has elfutils' libdw.so.1 (which is loaded
+ * then, and not needed otherwise).
  */
 #ifndef VB_HOST_TRACE_H
 #define VB_HOST_TRACE_H

@@ -187,7 +187,10 @@ static bool is_same(int fd, const char *path)
 	return !fstat(fd, &here) && !lstat(path, &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-/* Who uses a tree holds its `.users` shared: the file there, for a sweeper may have taken one away meanwhile. -1: it cannot be had. */
+/*
+ * Who uses a tree holds its `.users` shared: the file there, for a sweeper may have taken one away meanwhile.
+ * -1: it cannot be had.
+ */
 static int take_users(const char *root, int how)
 {
 	char path[VB_TREE_PATH + sizeof(USERS)];

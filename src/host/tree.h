@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A small tree of text files and links that this user's processes in a network namespace keep together, each writing what it knows:
- * whoever is last is right. It lies in memory where there is such a place ($XDG_RUNTIME_DIR, /dev/shm), else in $TMPDIR or /tmp, in a
- * folder that this user alone may enter. A file's contents change as a whole, and only if they are others. A file is replaced; a counter
- * is written where it is, so that who has it open finds the new value when reading again.
+ * A small tree of text files and links that this user's processes in a network namespace keep together, each
+ * writing what it knows: whoever is last is right. It lies in memory where there is such a place
+ * ($XDG_RUNTIME_DIR, /dev/shm), else in $TMPDIR or /tmp, in a folder that this user alone may enter. A file's
+ * contents change as a whole, and only if they are others. A file is replaced; a counter is written where it
+ * is, so that who has it open finds the new value when reading again.
  *
  *	BASE/verbatim-UID/NETNS/...
  *
- * Who uses a tree holds a lock on its `.users`; a process that takes up its own removes those that nobody uses any more.
+ * Who uses a tree holds a lock on its `.users`; a process that takes up its own removes those that nobody
+ * uses any more.
  */
 #ifndef VB_HOST_TREE_H
 #define VB_HOST_TREE_H

@@ -169,7 +169,10 @@ static struct vb_sqe entry_of(const struct vb_taken_slot *r)
 	};
 }
 
-/* A request that was refused is shown without its data, that is, by its NAK: they may be nowhere in this process. */
+/*
+ * A request that was refused is shown without its data, that is, by its NAK: they may be nowhere in this
+ * process.
+ */
 void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 {
 	struct vb_sqe what = entry_of(&l->cur);

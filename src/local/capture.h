@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Local traffic for a capture (adapter/inspection/packet_view.h). There are no PSNs in shared memory, so each half counts those that its messages would
- * take while it is captured: the requester from its sq_psn on, and, since it executes much that the responder never sees, it tells the
- * responder the PSN of the first message of each run through the ring (vb_shm_qp.shown). What was under way when the capture began
- * has no number, and its answer is not shown.
+ * Local traffic for a capture (adapter/inspection/packet_view.h). There are no PSNs in shared memory, so each
+ * half counts those that its messages would take while it is captured: the requester from its sq_psn on, and,
+ * since it executes much that the responder never sees, it tells the responder the PSN of the first message
+ * of each run through the ring (vb_shm_qp.shown). What was under way when the capture began has no number,
+ * and its answer is not shown.
  *
- * All of this costs one branch per message while nobody captures, on a flag beside others that the path reads.
+ * All of this costs one branch per message while nobody captures, on a flag beside others that the path
+ * reads.
  */
 #ifndef VB_LOCAL_CAPTURE_H
 #define VB_LOCAL_CAPTURE_H
@@ -27,7 +29,10 @@ static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe 
 		vb_capture_published(l, sqe);
 }
 
-/* The oldest entry in the ring is answered: with SUCCESS, before it is counted as such, or with what the responder refused it for. */
+/*
+ * The oldest entry in the ring is answered: with SUCCESS, before it is counted as such, or with what the
+ * responder refused it for.
+ */
 static inline void vb_show_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status)
 {
 	if (vb_qp_is_shown(l->qp))

@@ -55,7 +55,10 @@ enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint
 	return fault;
 }
 
-/* Sequentially consistent, behind the start of the busy section: pairs with the owner, who sets it and then waits for that section. */
+/*
+ * Sequentially consistent, behind the start of the busy section: pairs with the owner, who sets it and then
+ * waits for that section.
+ */
 static bool is_moving(const struct vb_peer *peer)
 {
 	return atomic_load(&peer->arena->moving);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ending links to peers that cannot be waited for. Who revokes something waits for the busy sections that are open (local/shared.h). A peer in
- * one may be stopped, by SIGSTOP, a debugger or a freezer, for as long as it pleases them.
+ * Ending links to peers that cannot be waited for. Who revokes something waits for the busy sections that are
+ * open (local/shared.h). A peer in one may be stopped, by SIGSTOP, a debugger or a freezer, for as long as it
+ * pleases them.
  *
  *	section open ---- it ends, or its process does ----> (go on)
  *	     |------ no thread of the process runs ------\
  *	     |------ it is open for far too long ---------+--> CUT, go on
  *
- * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that for both sides the other one has died. Nothing that the
- * peer does in the open section counts from there on, or does harm:
+ * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that for both sides the other
+ * one has died. Nothing that the peer does in the open section counts from there on, or does harm:
  *
  *	it copies in or out of a mapping       what it was given is private memory again here (adapter/memory/segment.h): it stores into pages that
  *	                                       nobody uses. Behind its section it sees the flag, and reports no success
@@ -24,8 +25,9 @@
 #include "local/peer.h"
 
 /*
- * Waits until a busy section that was open at the call has ended, or its process has, or the link to it was cut. peer: NULL for a section of
- * this process, which is waited for without a limit. False: the deadline came first. vb_progress_lock is not held.
+ * Waits until a busy section that was open at the call has ended, or its process has, or the link to it was
+ * cut. peer: NULL for a section of this process, which is waited for without a limit. False: the deadline
+ * came first. vb_progress_lock is not held.
  */
 bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64_t deadline_ns);
 

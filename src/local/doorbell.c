@@ -15,8 +15,8 @@ static struct vb_local_qp *polled[MOST];
 static unsigned npolled;
 
 /*
- * vb_progress_lock is held, under which those that are asleep have ended all polling. It costs a fence of all processors to end, so it is not
- * for programs that sleep again and again.
+ * vb_progress_lock is held, under which those that are asleep have ended all polling. It costs a fence of all
+ * processors to end, so it is not for programs that sleep again and again.
  */
 static bool may_poll_locked(const struct vb_local_qp *l)
 {

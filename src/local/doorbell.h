@@ -2,24 +2,26 @@
 /*
  * Doorbells and acks between two processes: who is told of what, when, and by which cache line.
  *
- * A slot or an ack is in place before its doorbell rings. The doorbell tells the peer which QP to look at, and wakes it if it sleeps. Three
- * rules save the lines and system calls of what the peer would find anyway:
+ * A slot or an ack is in place before its doorbell rings. The doorbell tells the peer which QP to look at,
+ * and wakes it if it sleeps. Three rules save the lines and system calls of what the peer would find anyway:
  *
- * Polled QPs need no doorbell. When a program's polls find news of a QP time after time, the QP's control block says `polled`, and each round of polls
- * looks at it. When the program stops to poll, this process takes the word back and looks once more:
+ * Polled QPs need no doorbell. When a program's polls find news of a QP time after time, the QP's control
+ * block says `polled`, and each round of polls looks at it. When the program stops to poll, this process
+ * takes the word back and looks once more:
  *
  *	peer                        this process, about to sleep
  *	slot, or ack                polled = 0
  *	light fence                 heavy fence
  *	polled? else ring           is there a slot, or an ack?
  *
- * Delayed doorbells: who answers a message and then sleeps would wake a sleeping peer twice, for the ack and for the answer. While
- * vb_progress_is_ticking, the ack's doorbell waits for the next slot of that QP, which rings anyhow, for the program to wait, or for the next
- * tick.
+ * Delayed doorbells: who answers a message and then sleeps would wake a sleeping peer twice, for the ack and
+ * for the answer. While vb_progress_is_ticking, the ack's doorbell waits for the next slot of that QP, which
+ * rings anyhow, for the program to wait, or for the next tick.
  *
- * The ack's line is left alone while answers come: each slot tells how many slots of the opposite direction its writer has executed
- * (piggybacked acks). A poll that read the line would take it from the responder, who would wait for it at the next ack. So it is read only once
- * in VB_ACK_INTERVAL polls since the last slot, until an ack comes that no slot has told: then in half as many.
+ * The ack's line is left alone while answers come: each slot tells how many slots of the opposite direction
+ * its writer has executed (piggybacked acks). A poll that read the line would take it from the responder, who
+ * would wait for it at the next ack. So it is read only once in VB_ACK_INTERVAL polls since the last slot,
+ * until an ack comes that no slot has told: then in half as many.
  *
  * A change of state, byte streams and refusals always ring.
  */
@@ -44,7 +46,10 @@ static inline void vb_doorbell_ring(struct vb_local_qp *l)
 		vb_peer_ring(l->peer, l->their_qpn);
 }
 
-/* False: nobody may delay anything once ticking has ended; pairs with the progress thread, which rings all after that. */
+/*
+ * False: nobody may delay anything once ticking has ended; pairs with the progress thread, which rings all
+ * after that.
+ */
 bool vb_doorbell_delay(struct vb_local_qp *l);
 
 /* Of an ack: now or later. resp_lock is held. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The local path: how the adapter sees connections between processes of one host (adapter/progress/path.h). */
+/*
+ * The local path: how the adapter sees connections between processes of one host (adapter/progress/path.h).
+ */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -30,8 +32,8 @@ static bool is_on_this_host(const struct vb_qp *qp)
 }
 
 /*
- * An RC connection to a process of this host to which there is a link. Each end may have something against the other, or lack what a link
- * needs, but both come to the same answer (local/peer.h).
+ * An RC connection to a process of this host to which there is a link. Each end may have something against
+ * the other, or lack what a link needs, but both come to the same answer (local/peer.h).
  */
 static bool claims(struct vb_qp *qp)
 {
@@ -95,7 +97,10 @@ static void open_block(struct vb_local_qp *l)
 	}
 }
 
-/* The session is over: the next epoch begins. What this one showed may become something else after that (has_session in requester.c). */
+/*
+ * The session is over: the next epoch begins. What this one showed may become something else after that
+ * (has_session in requester.c).
+ */
 static void close_block(struct vb_local_qp *l)
 {
 	struct vb_shm_qp *m = l->mine;
@@ -196,7 +201,10 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_timer_cancel(&l->again);
 }
 
-/* What a queue pair had in the arena. A peer that was stopped while it read there goes on some time, before it looks whether it was cut. */
+/*
+ * What a queue pair had in the arena. A peer that was stopped while it read there goes on some time, before
+ * it looks whether it was cut.
+ */
 struct remains {
 	struct block {
 		uint64_t offset;
@@ -300,8 +308,9 @@ static void update(struct vb_qp *qp)
 }
 
 /*
- * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it was prepared: users make
- * full ones from then on, and what they did before has come through by the time that they are looked at.
+ * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it
+ * was prepared: users make full ones from then on, and what they did before has come through by the time that
+ * they are looked at.
  */
 void vb_fence_users(void)
 {
@@ -315,14 +324,19 @@ void vb_fence_users(void)
 	}
 }
 
-/* A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is one that can be. */
+/*
+ * A QP that may be in busy sections, and the block of the QP at the other end with its process, if there is
+ * one that can be.
+ */
 struct pair {
 	struct vb_local_qp *l;
 	const struct vb_shm_qp *theirs;
 	struct vb_peer *peer; /* a reference */
 };
 
-/* The other end may be at work before this side knows its block: it is sought then. vb_progress_lock is held. */
+/*
+ * The other end may be at work before this side knows its block: it is sought then. vb_progress_lock is held.
+ */
 static struct pair find_pair_locked(struct vb_local_qp *l)
 {
 	struct pair p = { .l = l, .theirs = atomic_load(&l->theirs) };
@@ -354,7 +368,10 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 	       vb_cut_or_await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) && await_theirs(p, deadline_ns);
 }
 
-/* Has it been cut in the middle of a section, as responder? Then that goes on when it runs again: it keeps what it reads. */
+/*
+ * Has it been cut in the middle of a section, as responder? Then that goes on when it runs again: it keeps
+ * what it reads.
+ */
 static void let_go_or_remember(struct vb_local_qp *l, const struct pair *p)
 {
 	const _Atomic(uint32_t) *busy = p->theirs ? &p->theirs->busy[VB_STREAM_RESPONSE] : NULL;
@@ -463,8 +480,8 @@ void vb_local_settle(struct vb_qp *qp)
 }
 
 /*
- * The caller has a hold on the QP, so path_state stays. Acks come before what arrived, but are looked at after it was seen: so a send
- * completes before the receive of the answer to it.
+ * The caller has a hold on the QP, so path_state stays. Acks come before what arrived, but are looked at
+ * after it was seen: so a send completes before the receive of the answer to it.
  */
 static void run(struct vb_qp *qp)
 {

@@ -204,7 +204,10 @@ static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 	return 0;
 }
 
-/* Hides the mapping, waits for who may be using it, unmaps. One that is in use for long stays till the link ends, and is not used again. */
+/*
+ * Hides the mapping, waits for who may be using it, unmaps. One that is in use for long stays till the link
+ * ends, and is not used again.
+ */
 static void drop(struct vb_peer *p, uint64_t serial)
 {
 	struct vb_mapping *at = &p->mapped->mapping[serial % VB_MAPPINGS];

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The peer's segments (adapter/memory/segment.h) that this process has mapped, and what it takes to get them. Over the link go:
+ * The peer's segments (adapter/memory/segment.h) that this process has mapped, and what it takes to get them.
+ * Over the link go:
  *
  *	ASK   key             move the region's pages into a segment; or, if its entry names one, give it
  *	GIVE  serial, memfd   as an answer, and unasked to peers that were just connected to
  *	GONE  serial          the memory is private again: unmap it
  *
- * Asking pays only for regions that are used much: moving costs about as much as some ten copies of the region. So each use by
- * process_vm is counted with what it cost, and the peer is asked when that reaches what the move will cost.
+ * Asking pays only for regions that are used much: moving costs about as much as some ten copies of the
+ * region. So each use by process_vm is counted with what it cost, and the peer is asked when that reaches
+ * what the move will cost.
  *
- * A mapping is used inside busy sections only, after the key was checked there. The owner takes the segment's name from the key's entry
- * before it moves pages back, and then waits for busy sections; this side, told that it is gone, hides the mapping and waits for its own.
+ * A mapping is used inside busy sections only, after the key was checked there. The owner takes the segment's
+ * name from the key's entry before it moves pages back, and then waits for busy sections; this side, told
+ * that it is gone, hides the mapping and waits for its own.
  *
- * Only links over which process_vm works have mappings: a peer that is given a segment could have read the process's memory anyway. What
- * comes over the link is checked: a memfd that cannot shrink, so that no access to it can fail, of the size that was said.
+ * Only links over which process_vm works have mappings: a peer that is given a segment could have read the
+ * process's memory anyway. What comes over the link is checked: a memfd that cannot shrink, so that no access
+ * to it can fail, of the size that was said.
  */
 #ifndef VB_LOCAL_MAPPED_H
 #define VB_LOCAL_MAPPED_H
@@ -30,7 +34,10 @@ struct vb_mapping {
 	bool writable;
 };
 
-/* How much a key was used without a mapping. Several threads may count at once: what gets lost does not matter. */
+/*
+ * How much a key was used without a mapping. Several threads may count at once: what gets lost does not
+ * matter.
+ */
 struct vb_use {
 	_Atomic(uint32_t) key;
 	_Atomic(uint64_t) spent_ns, limit_ns; /* the peer is asked when spent reaches limit */
@@ -64,15 +71,18 @@ void vb_mapped_expect(struct vb_peer *peer, uint32_t pd);
 /* Gives what there is; in the progress thread, when the link is UP. */
 void vb_mapped_offer(struct vb_peer *peer);
 
-/* The link was cut: the memory that this peer was given becomes private again, though keys name it (vb_segment_settle). */
+/*
+ * The link was cut: the memory that this peer was given becomes private again, though keys name it
+ * (vb_segment_settle).
+ */
 void vb_mapped_withdraw(struct vb_peer *peer);
 
 /* Counts a use of the key that could not be served by a mapping. */
 void vb_mapped_miss(struct vb_peer *peer, uint32_t key, uint64_t bytes);
 
 /*
- * Where [va, va + bytes) of the peer's address space is in this process, NULL if it is not. A key check allowed the access, in the same
- * busy section.
+ * Where [va, va + bytes) of the peer's address space is in this process, NULL if it is not. A key check
+ * allowed the access, in the same busy section.
  */
 static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint64_t va, uint64_t bytes, bool writes)
 {
@@ -81,7 +91,10 @@ static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint6
 	if (!serial || !peer->mapped)
 		return NULL;
 	const struct vb_mapping *m = &peer->mapped->mapping[serial % VB_MAPPINGS];
-	/* Sequentially consistent, behind the start of the busy section: pairs with the hiding of a mapping before it is unmapped. */
+	/*
+	 * Sequentially consistent, behind the start of the busy section: pairs with the hiding of a mapping
+	 * before it is unmapped.
+	 */
 	if (atomic_load(&m->serial) != serial || (writes && !m->writable))
 		return NULL;
 	uint64_t at = va - atomic_load_explicit(&k->va, memory_order_relaxed) + atomic_load_explicit(&k->segment_at, memory_order_relaxed);

@@ -34,12 +34,18 @@ struct ready {
 	uint32_t reserved;
 };
 
-/* Under vb_progress_lock: the peers whose arena is mapped, in no order. Each is here before it can be UP at its own end. */
+/*
+ * Under vb_progress_lock: the peers whose arena is mapped, in no order. Each is here before it can be UP at
+ * its own end.
+ */
 static struct vb_peer *listened[MAX_PEERS + 1]; /* and this process itself */
 static atomic_uint nlistened;
 static unsigned next_listened;
 
-/* Under peers_lock, which comes before vb_progress_lock: which peer to use for which slot, and how many QPs are on the wire to its owner. */
+/*
+ * Under peers_lock, which comes before vb_progress_lock: which peer to use for which slot, and how many QPs
+ * are on the wire to its owner.
+ */
 static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_peer *by_slot[VB_SLOT_COUNT];
 static uint32_t declined[VB_SLOT_COUNT];
@@ -167,7 +173,10 @@ const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t byt
 	return (const char *)p->arena + offset;
 }
 
-/* Can this process copy from the peer's memory, and write it as guard.h says? Its nonce, at the address that it told, tells. */
+/*
+ * Can this process copy from the peer's memory, and write it as guard.h says? Its nonce, at the address that
+ * it told, tells.
+ */
 static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 {
 	uint64_t nonce = 0;
@@ -242,8 +251,8 @@ static void wake_all_locked(struct vb_peer *p)
 }
 
 /*
- * Bells that were due before the link was UP: for the QPs that there are, and one for all, as one that was reset meanwhile may have been
- * sent to.
+ * Bells that were due before the link was UP: for the QPs that there are, and one for all, as one that was
+ * reset meanwhile may have been sent to.
  */
 static void ring_all_locked(struct vb_peer *p)
 {
@@ -332,8 +341,9 @@ static void bury(struct vb_timer *timer, uint64_t now_ns)
 }
 
 /*
- * What the dead process had acknowledged and sent counts at once, on all QPs. Errors come a little later, as they would on a wire:
- * programs that are just finishing, too, rarely expect one among their last completions.
+ * What the dead process had acknowledged and sent counts at once, on all QPs. Errors come a little later, as
+ * they would on a wire: programs that are just finishing, too, rarely expect one among their last
+ * completions.
  */
 static void die(struct vb_peer *p)
 {
@@ -510,13 +520,19 @@ static bool owns_slot(const struct vb_peer *p, uint32_t slot)
 	return false;
 }
 
-/* Without those whose death the progress thread has not noticed yet: another process may have their slot by now. */
+/*
+ * Without those whose death the progress thread has not noticed yet: another process may have their slot by
+ * now.
+ */
 static bool is_in(const struct vb_peer *p, enum vb_peer_state state)
 {
 	return p && atomic_load(&p->state) == state && !vb_peer_is_dead(p);
 }
 
-/* A link that this process has agreed to: a further slot of the same process, or one of two links that both have made at the same time. */
+/*
+ * A link that this process has agreed to: a further slot of the same process, or one of two links that both
+ * have made at the same time.
+ */
 static struct vb_peer *find_owner_locked(uint32_t slot, enum vb_peer_state state)
 {
 	struct vb_peer *found = NULL;
@@ -590,7 +606,10 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
 	return err;
 }
 
-/* The progress thread, which would have to hear the peer, does not wait. Behind its time, the processors may be what the peer lacks, or this thread. */
+/*
+ * The progress thread, which would have to hear the peer, does not wait. Behind its time, the processors may
+ * be what the peer lacks, or this thread.
+ */
 static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
 {
 	struct vb_patience patience = { 0 };
@@ -675,7 +694,10 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 {
 	if (vb_unlikely(atomic_load_explicit(&p->state, memory_order_acquire) != VB_PEER_UP))
 		return;
-	/* Sequentially consistent, before the load of asleep: pairs with the peer's store of asleep before it looks at tail. */
+	/*
+	 * Sequentially consistent, before the load of asleep: pairs with the peer's store of asleep before it
+	 * looks at tail.
+	 */
 	uint32_t at = atomic_fetch_add(&p->out->tail, 1);
 	atomic_store_explicit(&p->out->bell[at % VB_BELLS], (uint64_t)(at + 1) << 32 | qpn, memory_order_release);
 	vb_peer_wake(p);
@@ -704,7 +726,10 @@ unsigned vb_peers_list(struct vb_peer **peers, unsigned max)
 	return n;
 }
 
-/* A process may ring on one of two links for QPs that are attached to the other (both connected at the same time). */
+/*
+ * A process may ring on one of two links for QPs that are attached to the other (both connected at the same
+ * time).
+ */
 static void wake_process_locked(uint64_t nonce)
 {
 	for (unsigned i = 0; i < atomic_load(&nlistened); i++) {
@@ -715,7 +740,10 @@ static void wake_process_locked(uint64_t nonce)
 	}
 }
 
-/* With many QPs none is in a near cache: those that several bells name are fetched all at once. vb_progress_lock is held. */
+/*
+ * With many QPs none is in a near cache: those that several bells name are fetched all at once.
+ * vb_progress_lock is held.
+ */
 static void fetch_called(const struct vb_peer *p)
 {
 	for (uint32_t at = p->heard; at - p->heard < BELL_BATCH; at++) {

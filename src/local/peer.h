@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Links to other processes of this host, and to this process itself. A peer here is one link: a SEQPACKET connection that shows
- * who the other is and passes the arenas' memfds; nothing else travels on it, and its hang-up is the news of the other's death.
- * Two processes that connect to each other at the same time have two links; that costs a mapping and harms nothing, because bells
- * only say where to look.
+ * Links to other processes of this host, and to this process itself. A peer here is one link: a SEQPACKET
+ * connection that shows who the other is and passes the arenas' memfds; nothing else travels on it, and its
+ * hang-up is the news of the other's death. Two processes that connect to each other at the same time have
+ * two links; that costs a mapping and harms nothing, because bells only say where to look.
  *
  *	CONNECTING --- hello and ready received ---> UP --- hang-up ---> DEAD
  *	     \------------- anything wrong, hang-up ----------------------^
  *
- * To receive a hello takes descriptors and address space. A process that lacks them, or has something against the other, hangs up; one that
- * has all it needs *agrees* by its ready, and ends the link for no such reason any more. So a link that is UP at one end has been agreed to
- * by both, and gets UP at the other, too, unless a process dies. A peer that is stopped says nothing: whoever waits for it ends the link.
+ * To receive a hello takes descriptors and address space. A process that lacks them, or has something against
+ * the other, hangs up; one that has all it needs *agrees* by its ready, and ends the link for no such reason
+ * any more. So a link that is UP at one end has been agreed to by both, and gets UP at the other, too, unless
+ * a process dies. A peer that is stopped says nothing: whoever waits for it ends the link.
  *
- * The two ends of a connection choose its path at different times (vb_peer_choose), and what a process has changes. So that they choose
- * alike, a slot is *declined* as long as a queue pair of this process takes the wire to it: this process agrees to no link with its owner
- * meanwhile, so neither end gets one. What is chosen, when the other end
+ * The two ends of a connection choose its path at different times (vb_peer_choose), and what a process has
+ * changes. So that they choose alike, a slot is *declined* as long as a queue pair of this process takes the
+ * wire to it: this process agrees to no link with its owner meanwhile, so neither end gets one. What is
+ * chosen, when the other end
  *
  *	has a link with this one       the link: this end waits for what is missing, a ready that is on its way
  *	has declined this process      the wire: it hangs up on each link
  *	has not chosen yet             the link, if one gets UP now; else the wire, and this end declines, as above
  *	has not chosen, and is stopped the wire, likewise
  *
- * Whatever a hostile peer says, or leaves out, is to the harm of its own connections. One that claims another's slots can keep this process
- * from a link to these; and so could it by stopping their processes.
+ * Whatever a hostile peer says, or leaves out, is to the harm of its own connections. One that claims
+ * another's slots can keep this process from a link to these; and so could it by stopping their processes.
  *
- * Ownership: the link itself holds a reference until it is DEAD, each attached QP one. The arena's mapping lives as long as the
- * peer. Threading: state changes happen in the progress thread; bells are rung by any thread; peers and their QPs are listed under
- * vb_progress_lock.
+ * Ownership: the link itself holds a reference until it is DEAD, each attached QP one. The arena's mapping
+ * lives as long as the peer. Threading: state changes happen in the progress thread; bells are rung by any
+ * thread; peers and their QPs are listed under vb_progress_lock.
  */
 #ifndef VB_LOCAL_PEER_H
 #define VB_LOCAL_PEER_H
@@ -70,9 +72,10 @@ struct vb_peer {
 };
 
 /*
- * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference; or NULL: by the wire, and then
- * the slot is declined until vb_peer_decline_no_more. Waits until the other end has agreed, which its progress thread does at once, or has
- * hung up; for VB_PEER_PATIENCE_NS, and for ten seconds where it is not stopped, but does not get a processor.
+ * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference;
+ * or NULL: by the wire, and then the slot is declined until vb_peer_decline_no_more. Waits until the other
+ * end has agreed, which its progress thread does at once, or has hung up; for VB_PEER_PATIENCE_NS, and for
+ * ten seconds where it is not stopped, but does not get a processor.
  */
 struct vb_peer *vb_peer_choose(uint32_t slot);
 void vb_peer_decline_no_more(uint32_t slot);
@@ -93,11 +96,17 @@ static inline bool vb_peer_is_asleep(const struct vb_peer *peer)
 void vb_peer_ring(struct vb_peer *peer, uint32_t qpn);
 /* Wakes it if it is asleep, for what was written by a sequentially consistent store before. */
 void vb_peer_wake(struct vb_peer *peer);
-/* The control block of one of the peer's QPs; NULL if the peer does not own that number. Its arena is mapped, as when it is UP. */
+/*
+ * The control block of one of the peer's QPs; NULL if the peer does not own that number. Its arena is mapped,
+ * as when it is UP.
+ */
 const struct vb_shm_qp *vb_peer_block(const struct vb_peer *peer, uint32_t qpn);
 /* A range of the peer's arena, or NULL if it is not wholly within the heap. */
 const void *vb_peer_range(const struct vb_peer *peer, uint64_t offset, uint64_t bytes);
-/* Ends all links to the process that this one leads to, for both sides: this one does not wait for it (local/cut.h). vb_progress_lock is not held. */
+/*
+ * Ends all links to the process that this one leads to, for both sides: this one does not wait for it
+ * (local/cut.h). vb_progress_lock is not held.
+ */
 void vb_peer_cut(struct vb_peer *peer);
 /* Also true when the link has hung up and the progress thread has not noticed yet. */
 bool vb_peer_is_dead(const struct vb_peer *peer);
@@ -112,8 +121,8 @@ bool vb_peers_are_ringing(void);
 /* Those that are listened to, one by one: NULL behind the last. vb_progress_lock is held. */
 struct vb_peer *vb_peers_at(unsigned i);
 /*
- * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also in *peer); NULL: no link shows
- * it, and so its process cannot reach our memory. vb_progress_lock is held.
+ * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also
+ * in *peer); NULL: no link shows it, and so its process cannot reach our memory. vb_progress_lock is held.
  */
 const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer);
 

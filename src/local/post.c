@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A post that needs no queue: a request is carried out, or its slot is filled, straight from the work request. Each step makes the checks
- * that the queue's way makes (requester.c), or finds in a cached translation that they were made. What is not plainly so goes through
- * the queue, which refuses or waits as it must.
+ * A post that needs no queue: a request is carried out, or its slot is filled, straight from the work
+ * request. Each step makes the checks that the queue's way makes (requester.c), or finds in a cached
+ * translation that they were made. What is not plainly so goes through the queue, which refuses or waits as
+ * it must.
  */
 #include "adapter/inspection/packet_view.h"
 #include "host/memory/touch.h"
@@ -53,7 +54,10 @@ static inline bool may_read_the_rest(struct attempt *a)
 	return true;
 }
 
-/* Between the pieces, in order, and `there`: a message's last bytes become visible last. False: it takes the queue's way. */
+/*
+ * Between the pieces, in order, and `there`: a message's last bytes become visible last. False: it takes the
+ * queue's way.
+ */
 static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 {
 	if (vb_unlikely(writes && !may_read_the_rest(a)))
@@ -130,7 +134,10 @@ static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_tran
 	return vb_likely(done) && vb_likely(!vb_is_cut_by(l->peer)) ? VB_POST_DONE : VB_POST_NOT;
 }
 
-/* A peer that waits for a WRITE has the line that it goes to, so that is asked for before everything else. A guess: it is not looked at. */
+/*
+ * A peer that waits for a WRITE has the line that it goes to, so that is asked for before everything else. A
+ * guess: it is not looked at.
+ */
 static inline void fetch_target(const struct vb_translation *t, const struct ibv_send_wr *wr)
 {
 	vb_fetch_to_write((const void *)((uintptr_t)t->there + (wr->wr.rdma.remote_addr - t->theirs)));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A QP's half of a local connection. The requester half (under qp->sq.lock) turns send queue entries into slots of the shared
- * ring, or executes one-sided operations itself while nothing is queued ahead; the responder half (under qp->resp_lock) executes
- * the slots of the peer. Formats and rules of the shared memory: local/shared.h.
+ * A QP's half of a local connection. The requester half (under qp->sq.lock) turns send queue entries into
+ * slots of the shared ring, or executes one-sided operations itself while nothing is queued ahead; the
+ * responder half (under qp->resp_lock) executes the slots of the peer. Formats and rules of the shared
+ * memory: local/shared.h.
  */
 #ifndef VB_LOCAL_QP_H
 #define VB_LOCAL_QP_H
@@ -46,7 +47,10 @@ struct vb_translation {
 	bool is_made;
 };
 
-/* What a message looks at comes first, in two cache lines: with many QPs each line that is not in a near cache costs as much as the rest. */
+/*
+ * What a message looks at comes first, in two cache lines: with many QPs each line that is not in a near
+ * cache costs as much as the rest.
+ */
 struct vb_local_qp {
 	struct vb_qp *qp;
 	struct vb_peer *peer;                       /* NULL: nobody is there */
@@ -100,7 +104,10 @@ struct vb_local_qp {
 	uint32_t staging;                           /* its ring position */
 	atomic_bool expired;                        /* give_up has */
 
-	/* For a capture (local/capture.h): the requester's part under sq.lock, the responder's under resp_lock. */
+	/*
+	 * For a capture (local/capture.h): the requester's part under sq.lock, the responder's under
+	 * resp_lock.
+	 */
 	struct {
 		unsigned req_serial, resp_serial;   /* of the capture that the numbers are of */
 		bool is_fresh;                      /* the responder has not been told of it */
@@ -134,7 +141,10 @@ static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return q
 void vb_requester_send(struct vb_local_qp *l);
 /* The peer responds in this mode: is it to us? Then the requester is bound to the epoch that the mode has. */
 bool vb_requester_bind(struct vb_local_qp *l, uint32_t mode);
-/* Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is posted meanwhile its post looks after. */
+/*
+ * Can a look do nothing, since nothing is under way and the peer responds as before? Without locks; what is
+ * posted meanwhile its post looks after.
+ */
 bool vb_requester_is_idle(struct vb_local_qp *l);
 /* Acks, then whatever can go out. */
 void vb_requester_look(struct vb_local_qp *l);
@@ -142,7 +152,10 @@ void vb_requester_look(struct vb_local_qp *l);
 bool vb_requester_take_acks(struct vb_local_qp *l);
 /* The same when the QP is being stopped: nothing fails over it. */
 void vb_requester_take_last_acks(struct vb_local_qp *l);
-/* Something else than a completion waits for the acks of what was published: polls look for them. sq.lock is held. */
+/*
+ * Something else than a completion waits for the acks of what was published: polls look for them. sq.lock is
+ * held.
+ */
 void vb_requester_await_acks(struct vb_local_qp *l);
 /* Completes what an ack in the peer's slots covers; nothing fails over it. */
 void vb_requester_take_told(struct vb_local_qp *l);
@@ -172,10 +185,16 @@ void vb_xrc_remote_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
 
-/* Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and with vb_doorbell_ring. */
+/*
+ * Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and
+ * with vb_doorbell_ring.
+ */
 void vb_fence_users(void);
 
-/* Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a reference or a lock of the QP. */
+/*
+ * Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a
+ * reference or a lock of the QP.
+ */
 bool vb_local_find_theirs(struct vb_local_qp *l);
 /* When the peer has died: takes its last acks and executes what it had sent. No lock held; a reference is. */
 void vb_local_settle(struct vb_qp *qp);

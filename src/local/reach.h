@@ -38,8 +38,8 @@ static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_
 }
 
 /*
- * Where this process can itself write, or read, a range of the peer's memory that the peer grants; NULL: the request takes its way through
- * the queue. In a busy section.
+ * Where this process can itself write, or read, a range of the peer's memory that the peer grants; NULL: the
+ * request takes its way through the queue. In a busy section.
  */
 static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
 {
@@ -52,8 +52,9 @@ static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t
 }
 
 /*
- * A READ by this side's own loads comes behind the WRITEs before it. Where these were its stores, others may not see them yet while it
- * loads: that takes a full fence, which READs that follow each other do not need. sq.lock is held.
+ * A READ by this side's own loads comes behind the WRITEs before it. Where these were its stores, others may
+ * not see them yet while it loads: that takes a full fence, which READs that follow each other do not need.
+ * sq.lock is held.
  */
 static inline void vb_order_read(struct vb_local_qp *l)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes WRITE and READ itself (and
- * atomics within one process); everything else, and whatever comes behind it, goes to the peer's responder through the ring. So
- * between sq.head and sq.sent there are only ring entries, and the order of effects is the order of posting. A one-sided operation
- * that the target would refuse goes through the ring too: the target's responder then refuses it, with all that this means there.
+ * The requester half: takes the send queue's entries in order. While nothing is queued ahead, it executes
+ * WRITE and READ itself (and atomics within one process); everything else, and whatever comes behind it, goes
+ * to the peer's responder through the ring. So between sq.head and sq.sent there are only ring entries, and
+ * the order of effects is the order of posting. A one-sided operation that the target would refuse goes
+ * through the ring too: the target's responder then refuses it, with all that this means there.
  */
 #include <errno.h>
 #include <string.h>
@@ -60,7 +61,10 @@ static const char *why_silent(struct vb_local_qp *l)
 	return l->req.bound ? "the remote queue pair was reset" : "the remote rq_psn is not this sq_psn";
 }
 
-/* The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for ever. */
+/*
+ * The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for
+ * ever.
+ */
 static void wait_for_peer(struct vb_local_qp *l)
 {
 	const struct ibv_qp_attr *a = &l->qp->attr;
@@ -271,7 +275,10 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	return false;
 }
 
-/* Where the payload is, as flags of the slot; the payload or its ranges are put there. -1: a local key is wrong. */
+/*
+ * Where the payload is, as flags of the slot; the payload or its ranges are put there. -1: a local key is
+ * wrong.
+ */
 static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
 	bool outgoing = !fetches(sqe);
@@ -435,7 +442,10 @@ static bool may_start(const struct vb_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS;
 }
 
-/* What has been published goes on its way, whatever else may begin: its bytes through the stream, and the bell for them. */
+/*
+ * What has been published goes on its way, whatever else may begin: its bytes through the stream, and the
+ * bell for them.
+ */
 static void go_on(struct vb_local_qp *l, bool published)
 {
 	struct vb_sq *sq = &l->qp->sq;
@@ -490,8 +500,9 @@ void vb_requester_send(struct vb_local_qp *l)
 /* ---- acks ---- */
 
 /*
- * Was what has been read of the responder's results, by now, those of the session that this requester is bound to? Once that has ended they are
- * gone, and their memory is something else's: then the request finds no answer.
+ * Was what has been read of the responder's results, by now, those of the session that this requester is
+ * bound to? Once that has ended they are gone, and their memory is something else's: then the request finds
+ * no answer.
  */
 static bool has_session(const struct vb_local_qp *l)
 {
@@ -543,7 +554,10 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 	return l->req.moved == sqe->length;
 }
 
-/* Is the oldest ring entry, a READ or atomic that the responder may or may not have finished, finished on this side too? */
+/*
+ * Is the oldest ring entry, a READ or atomic that the responder may or may not have finished, finished on
+ * this side too?
+ */
 static bool settle(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
 {
 	if (sqe->opcode == IBV_WR_RDMA_READ && l->peer->copy == VB_COPY_LINK)
@@ -592,7 +606,10 @@ static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 	return false;
 }
 
-/* The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we last looked. */
+/*
+ * The ack of the session that we are bound to. The responder may have ended it, and begun the next, since we
+ * last looked.
+ */
 static uint64_t ack_of_session(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
@@ -609,7 +626,10 @@ static bool is_possible(const struct vb_local_qp *l, uint32_t done)
 	return done - acked(l) <= l->req.published - acked(l);
 }
 
-/* What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False: nonsense. */
+/*
+ * What the responder says: how many ring entries it has executed, and why it stopped (0: it has not). False:
+ * nonsense.
+ */
 static bool read_ack(struct vb_local_qp *l, uint32_t *done, uint8_t *status)
 {
 	uint64_t ack = ack_of_session(l);
@@ -691,8 +711,9 @@ void vb_requester_look(struct vb_local_qp *l)
 }
 
 /*
- * A slot's ack, and the bell for it, come after `pending` was set. What a post has found of a peer that responds stays so until that one
- * stops, which rings. Where bytes go through streams, there are bells for these, too.
+ * A slot's ack, and the bell for it, come after `pending` was set. What a post has found of a peer that
+ * responds stays so until that one stops, which rings. Where bytes go through streams, there are bells for
+ * these, too.
  */
 bool vb_requester_is_idle(struct vb_local_qp *l)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The responder half: executes the slots of the peer's ring in order, as a NIC's responder executes packets. One request is worked
- * on at a time; it may take several looks (slices of a long copy, waiting for a receive or for the byte stream). Statuses are
- * those that the specification gives the requester for the NAK that this responder would send.
+ * The responder half: executes the slots of the peer's ring in order, as a NIC's responder executes packets.
+ * One request is worked on at a time; it may take several looks (slices of a long copy, waiting for a receive
+ * or for the byte stream). Statuses are those that the specification gives the requester for the NAK that
+ * this responder would send.
  */
 #include <errno.h>
 #include <string.h>
@@ -173,7 +174,9 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 
 /* ---- receives ---- */
 
-/* No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say. */
+/*
+ * No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say.
+ */
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
@@ -217,7 +220,10 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 
 /* ---- payload ---- */
 
-/* The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the first. */
+/*
+ * The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the
+ * first.
+ */
 static struct ibv_sge *their_list(const struct vb_taken_slot *r, struct ibv_sge *list)
 {
 	return memcpy(list, r->payload, r->nsge * sizeof(*list));
@@ -311,7 +317,10 @@ static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w
 			       vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
-/* The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count there. */
+/*
+ * The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count
+ * there.
+ */
 static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
@@ -406,7 +415,10 @@ static enum step check_rights(const struct vb_local_qp *l, unsigned access, stru
 	return vb_likely(l->qp->attr.qp_access_flags & access) ? STEP_DONE : fail_request(f, vb_rights_story(l->qp, access));
 }
 
-/* The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and bounds of the region. */
+/*
+ * The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and
+ * bounds of the region.
+ */
 static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
@@ -612,7 +624,10 @@ static inline void acknowledge(struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
-	/* Pairs with what a slot of ours tells: the peer, having been told, must find no older ack. Another thread may be posting. */
+	/*
+	 * Pairs with what a slot of ours tells: the peer, having been told, must find no older ack. Another
+	 * thread may be posting.
+	 */
 	atomic_store_explicit(&l->resp.next, next, memory_order_release);
 }
 
@@ -647,7 +662,9 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 			   l->their_qpn, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
-/* The connection ends here: the peer learns why, if it is to learn anything; nothing more of it is executed. */
+/*
+ * The connection ends here: the peer learns why, if it is to learn anything; nothing more of it is executed.
+ */
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
@@ -703,8 +720,8 @@ static bool is_plain(const struct vb_local_qp *l)
 }
 
 /*
- * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is not that, and has left no trace;
- * it goes the long way. holds: the translation of receives does.
+ * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is
+ * not that, and has left no trace; it goes the long way. holds: the translation of receives does.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 {

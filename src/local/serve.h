@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the two halves of the responder share: responder.c, for this process's queues, and xrc_remote.c, for those of others. */
+/*
+ * What the two halves of the responder share: responder.c, for this process's queues, and xrc_remote.c, for
+ * those of others.
+ */
 #ifndef VB_LOCAL_SERVE_H
 #define VB_LOCAL_SERVE_H
 
@@ -25,7 +28,9 @@ enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);
 
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);
-/* How many bytes to move in this step; 0: none can be now; UINT64_MAX: the peer's byte stream is malformed. */
+/*
+ * How many bytes to move in this step; 0: none can be now; UINT64_MAX: the peer's byte stream is malformed.
+ */
 uint64_t vb_serve_slice(struct vb_local_qp *l);
 /* Brings the requester's next bytes to `ours`. In a busy section. */
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
@@ -38,7 +43,10 @@ bool vb_serve_takes_receive_first(const struct vb_local_qp *l);
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f);
 enum step vb_serve_have_receive(struct vb_local_qp *l);
 
-/* Goes on with the request that is worked on, which is for a queue of another process (adapter/xrc/xrc_remote.h). Not in a busy section. */
+/*
+ * Goes on with the request that is worked on, which is for a queue of another process
+ * (adapter/xrc/xrc_remote.h). Not in a busy section.
+ */
 enum step vb_xrc_remote_serve(struct vb_local_qp *l, struct failure *f);
 /* The receive that was taken there is complete. */
 void vb_xrc_remote_finish(struct vb_local_qp *l);

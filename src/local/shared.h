@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two processes of one host share, as it lies in their arenas (adapter/memory/arena.h). Each process writes its own arena only and
- * reads its peers'. All of it is hostile input to the reader: load once, check, then use.
+ * What two processes of one host share, as it lies in their arenas (adapter/memory/arena.h). Each process
+ * writes its own arena only and reads its peers'. All of it is hostile input to the reader: load once, check,
+ * then use.
  *
- * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct vb_shm_slot):
+ * A connected RC QP and its peer each have a control block (struct vb_shm_qp) and a ring of slots (struct
+ * vb_shm_slot):
  *
  *	requester                                          responder
  *	writes a slot, its head last ------------------->  sees tag == expected position + 1, copies the slot, executes it
  *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
  *
- * A slot also tells how many slots of the opposite direction its writer has executed: so who gets an answer need not look at the ack.
+ * A slot also tells how many slots of the opposite direction its writer has executed: so who gets an answer
+ * need not look at the ack.
  *
- * Datagrams from one process to another lie in a ring of their own (struct vb_shm_datagram), one for each direction of a link.
+ * Datagrams from one process to another lie in a ring of their own (struct vb_shm_datagram), one for each
+ * direction of a link.
  *
- * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a lost one is repaired by
- * looking at all, a false one is a look for nothing.
+ * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a
+ * lost one is repaired by looking at all, a false one is a look for nothing.
  *
- * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other end responds to it
- * (VB_SHM_RESPONDS, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a responder serves a requester that is bound to
- * its own epoch, and acks carry the requester's. So nothing of an earlier connection can be taken for one of this. A session is over when its
- * QP leaves the path: the epoch ends first, then its ring, streams and results of atomics become something else. Who does not read them in a busy
- * section looks at the epoch afterwards.
+ * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other
+ * end responds to it (VB_SHM_RESPONDS, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a
+ * responder serves a requester that is bound to its own epoch, and acks carry the requester's. So nothing of
+ * an earlier connection can be taken for one of this. A session is over when its QP leaves the path: the
+ * epoch ends first, then its ring, streams and results of atomics become something else. Who does not read
+ * them in a busy section looks at the epoch afterwards.
  *
- * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it checks that it may, and
- * even again after its last access (one word for its requester, one for its responder). The owner revokes (a key, or by leaving its
- * mode) and then waits for odd values to change. Between making busy odd and checking there is a fence, as between revoking and
- * looking at busy, so either the user sees the revocation or the owner sees busy. Where the owner says that its fences are heavy ones
+ * Busy: whoever uses the other process's memory or slots for a QP makes its own block's busy odd before it
+ * checks that it may, and even again after its last access (one word for its requester, one for its
+ * responder). The owner revokes (a key, or by leaving its mode) and then waits for odd values to change.
+ * Between making busy odd and checking there is a fence, as between revoking and looking at busy, so either
+ * the user sees the revocation or the owner sees busy. Where the owner says that its fences are heavy ones
  * (arena->fences), the user's is a light one (host/memory/fence.h).
  */
 #ifndef VB_LOCAL_SHARED_H
@@ -67,7 +73,10 @@ struct vb_shm_qp {
 	_Atomic(uint64_t) last_ack;      /* what it was when the session before this one ended: its requester may not have seen it yet */
 	/* Odd while this side uses the other's memory, as requester and as responder. */
 	VB_ALIGNED_LINE _Atomic(uint32_t) busy[2];
-	/* Byte streams (link copies only): put by this side, as requester and as responder; taken by this side from the other's. */
+	/*
+	 * Byte streams (link copies only): put by this side, as requester and as responder; taken by this
+	 * side from the other's.
+	 */
 	VB_ALIGNED_LINE _Atomic(uint64_t) put[2];
 	VB_ALIGNED_LINE _Atomic(uint64_t) taken[2];
 	/* What the n-th atomic that this responder executed had found, at n modulo VB_SHM_ATOMICS. */
@@ -90,7 +99,10 @@ static inline uint32_t vb_shm_shown_psn(uint64_t shown) { return shown & 0xfffff
 enum vb_stream { VB_STREAM_REQUEST, VB_STREAM_RESPONSE };
 enum { VB_STAGE_BYTES = 65536 };
 
-/* ack: consumed (low 32 bits) | epoch << 32 (24 bits) | status << 56. status is an enum ibv_wc_status for the slot at `consumed`. */
+/*
+ * ack: consumed (low 32 bits) | epoch << 32 (24 bits) | status << 56. status is an enum ibv_wc_status for the
+ * slot at `consumed`.
+ */
 static inline uint64_t vb_shm_ack(uint32_t consumed, uint32_t epoch, uint8_t status)
 {
 	return consumed | (uint64_t)(epoch & 0xffffff) << 32 | (uint64_t)status << 56;
@@ -140,7 +152,10 @@ _Static_assert(offsetof(struct vb_shm_slot, data) == 32, "layout");
 
 enum { VB_SLOT_MIN_BYTES = 128, VB_SLOT_MAX_BYTES = 2048 };
 
-/* A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position + 1) << 32 | QPN. */
+/*
+ * A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position +
+ * 1) << 32 | QPN.
+ */
 enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at all that are connected to the ringing process */ };
 
 struct vb_shm_bells {
@@ -152,9 +167,10 @@ struct vb_shm_bells {
 };
 
 /*
- * A ring of datagrams: VB_UD_RING_LINES cache lines. A record is a head, addressing and a packet from the BTH on, in lines that follow each
- * other; one that would not fit before the ring's end begins at its start, and a head alone says so. The line behind the last record
- * has a head of 0. Positions count lines, modulo 2^32. head: tag << 32 | bytes of the packet, or VB_UD_RING_TURN; tag: position + 1.
+ * A ring of datagrams: VB_UD_RING_LINES cache lines. A record is a head, addressing and a packet from the BTH
+ * on, in lines that follow each other; one that would not fit before the ring's end begins at its start, and
+ * a head alone says so. The line behind the last record has a head of 0. Positions count lines, modulo 2^32.
+ * head: tag << 32 | bytes of the packet, or VB_UD_RING_TURN; tag: position + 1.
  */
 enum { VB_UD_RING_LINES = 1024, VB_UD_RING_BYTES = VB_UD_RING_LINES * VB_CACHE_LINE };
 #define VB_UD_RING_TURN UINT32_MAX
@@ -171,7 +187,10 @@ _Static_assert(offsetof(struct vb_shm_datagram, packet) == 48, "layout");
 
 static inline uint64_t vb_ud_ring_head(uint32_t position, uint32_t bytes) { return (uint64_t)(position + 1) << 32 | bytes; }
 
-/* The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and leader. */
+/*
+ * The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and
+ * leader.
+ */
 #define VB_LINK_MAGIC 0x316b6e694c425656ull
 
 struct vb_link_hello {

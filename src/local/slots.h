@@ -23,8 +23,8 @@ static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)
 }
 
 /*
- * Has the next slot been written? Not watched by ThreadSanitizer: a peer in this process may use its ring's memory for something else by
- * now.
+ * Has the next slot been written? Not watched by ThreadSanitizer: a peer in this process may use its ring's
+ * memory for something else by now.
  */
 __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const struct vb_local_qp *l)
 {
@@ -34,7 +34,9 @@ __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const
 
 /* ---- sending: sq.lock is held ---- */
 
-/* Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too. */
+/*
+ * Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too.
+ */
 static inline int vb_slot_tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
 {
 	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
@@ -54,7 +56,10 @@ static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot,
 
 /* ---- without locks: hints ---- */
 
-/* As vb_responder_has_news, without what waits for something else that will be told: a receive, the byte stream, the beginning of a session. */
+/*
+ * As vb_responder_has_news, without what waits for something else that will be told: a receive, the byte
+ * stream, the beginning of a session.
+ */
 static inline bool vb_responder_is_called(const struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))

@@ -5,10 +5,15 @@
 #include "host/memory/touch.h"
 #include "local/reach.h"
 
-/* Making one costs as much as some small requests, and some can have none: it is tried once in so many that come with the same keys. */
+/*
+ * Making one costs as much as some small requests, and some can have none: it is tried once in so many that
+ * come with the same keys.
+ */
 enum { TRY_EACH = 16 };
 
-/* As much of a region as counts in 32 bits: from its beginning, or else from the address that was just used. */
+/*
+ * As much of a region as counts in 32 bits: from its beginning, or else from the address that was just used.
+ */
 struct span {
 	uint64_t start;
 	uint32_t bytes;
@@ -31,7 +36,10 @@ static void find_ours(struct vb_translation *t, const struct vb_local_qp *l, uin
 	t->our_bytes = here && (uintptr_t)here == span.start ? span.bytes : 0;
 }
 
-/* This program can take its own memory away, which a store would not survive once it has the signals; what is mapped stays. */
+/*
+ * This program can take its own memory away, which a store would not survive once it has the signals; what is
+ * mapped stays.
+ */
 static bool may_vanish(const struct vb_local_qp *l) { return l->peer->copy == VB_COPY_SAME && vb_touch_is_lost(); }
 
 static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_t used, bool writes)
@@ -42,7 +50,10 @@ static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_
 	t->their_bytes = t->there ? span.bytes : 0;
 }
 
-/* The generations first: who goes by them notices what ends behind them. False: they say nothing, or something is special. */
+/*
+ * The generations first: who goes by them notices what ends behind them. False: they say nothing, or
+ * something is special.
+ */
 static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 {
 	t->our_generation = atomic_load(&vb_arena->generation);

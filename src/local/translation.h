@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Cached translations: where a connection's last requests of one kind had their memory, here and at the peer. The next one like them looks
- * at two generation numbers (adapter/memory/arena.h), this process's and the peer's, and not at keys, rights and states.
+ * Cached translations: where a connection's last requests of one kind had their memory, here and at the peer.
+ * The next one like them looks at two generation numbers (adapter/memory/arena.h), this process's and the
+ * peer's, and not at keys, rights and states.
  *
- * A translation holds as long as both generations are what they were before anything else was looked at for it. Whoever ends what allowed
- * an access raises its process's generation, and then waits for the users:
+ * A translation holds as long as both generations are what they were before anything else was looked at for
+ * it. Whoever ends what allowed an access raises its process's generation, and then waits for the users:
  *
  *	user of memory                        who revokes
  *	busy = odd                            key = 0, or whatever ends
@@ -42,7 +43,10 @@ static inline void *vb_translation_of_target(const struct vb_translation *t, uin
 	return within ? t->there + (addr - t->theirs) : NULL;
 }
 
-/* A WRITE or READ was carried out here that the translation did not cover. sq.lock is held, in a busy section. */
+/*
+ * A WRITE or READ was carried out here that the translation did not cover. sq.lock is held, in a busy
+ * section.
+ */
 void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, bool writes);
 /* A SEND was published. sq.lock is held. */
 void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *wr);

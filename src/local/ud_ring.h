@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams between processes of one host (and within one): a ring of lines in the sender's arena for each link, made for the first
- * datagram; vb_peer_ud_ring (adapter/peer.h) puts them there. Its format is in local/shared.h.
+ * Datagrams between processes of one host (and within one): a ring of lines in the sender's arena for each
+ * link, made for the first datagram; vb_peer_ud_ring (adapter/peer.h) puts them there. Its format is in
+ * local/shared.h.
  *
  *	sender                                         receiver
  *	writes a record, its head last ------------->  sees tag == expected position + 1, copies the record, then looks at it
  *	sees that there is room        <-------------  writes ud_ring_taken: how far it has come
  *
- * A sender's way to a slot is asked for once and kept: the link, or the slot's inbox where there can be no link. While the link is being
- * made datagrams wait, so that none overtakes another.
+ * A sender's way to a slot is asked for once and kept: the link, or the slot's inbox where there can be no
+ * link. While the link is being made datagrams wait, so that none overtakes another.
  *
- * A datagram that finds no receive is dropped, as on a wire. But a program that has not got the processor cannot post one; so its first such
- * datagram waits for a while, and so does what is behind it in the ring.
+ * A datagram that finds no receive is dropped, as on a wire. But a program that has not got the processor
+ * cannot post one; so its first such datagram waits for a while, and so does what is behind it in the ring.
  *
- * Locks: a way's lock is held while a datagram is put, the ring's is within it. Whoever takes holds one lock for the whole process, which
- * comes before vb_progress_lock and the locks of queue pairs, and is never waited for but when a link ends.
+ * Locks: a way's lock is held while a datagram is put, the ring's is within it. Whoever takes holds one lock
+ * for the whole process, which comes before vb_progress_lock and the locks of queue pairs, and is never
+ * waited for but when a link ends.
  */
 #ifndef VB_LOCAL_UD_RING_H
 #define VB_LOCAL_UD_RING_H
@@ -44,7 +46,10 @@ void vb_ud_ring_look_locked(struct vb_peer *peer);
 bool vb_ud_ring_take(void);
 /* Is there something to be taken? vb_progress_lock is held. */
 bool vb_ud_ring_is_waiting_locked(const struct vb_peer *peer);
-/* The link has ended, and nobody listens to it any more: takes what is left and gives its ways back. No lock held. */
+/*
+ * The link has ended, and nobody listens to it any more: takes what is left and gives its ways back. No lock
+ * held.
+ */
 void vb_ud_ring_end(struct vb_peer *peer, bool was_up);
 /* Frees the ring. Nobody uses the peer. */
 void vb_ud_ring_close(struct vb_peer *peer);

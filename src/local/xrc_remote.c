@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests for shared receive queues of other processes. What the peer's request moves goes through a buffer of this process, a piece at
- * a time: between the peer and the buffer in a busy section, between the buffer and the queue's process by asking it, in none.
+ * Requests for shared receive queues of other processes. What the peer's request moves goes through a buffer
+ * of this process, a piece at a time: between the peer and the buffer in a busy section, between the buffer
+ * and the queue's process by asking it, in none.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -9,10 +9,16 @@
 #include "preload/preload.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
-/* How long another host has to answer over RDMA, before TCP is tried; and how long it is then not asked again. */
+/*
+ * How long another host has to answer over RDMA, before TCP is tried; and how long it is then not asked
+ * again.
+ */
 #define ANSWER_NS (1 * NS_PER_S)
 #define REST_NS   (60 * NS_PER_S)
-/* A program that does not want to wait waits for this host's answer all the same, which comes at once, at most so long. */
+/*
+ * A program that does not want to wait waits for this host's answer all the same, which comes at once, at
+ * most so long.
+ */
 #define HERE_NS   (2 * NS_PER_S)
 /* A port that another process has for RDMA is tried again after this. */
 #define RETRY_NS  (1 * NS_PER_S)
@@ -223,7 +229,10 @@ static uint64_t timeout_of(int fd, int name)
 	return (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * 1000;
 }
 
-/* As vb_rpoll; but a signal ends it only where it ends the kernel's call, which it does in any case if that has a timeout. */
+/*
+ * As vb_rpoll; but a signal ends it only where it ends the kernel's call, which it does in any case if that
+ * has a timeout.
+ */
 static int wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_timeout)
 {
 	uint64_t end = time_ns == VB_RS_NEVER ? VB_RS_NEVER : vb_now() + time_ns;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * epoll: each set of the program is one of librdmacm's (repoll_create), which is a kernel epoll with the same number. Sockets that are
- * not RDMA (yet) are members as ordinary descriptors; their memberships are remembered, for when they become RDMA, or listen for it.
+ * epoll: each set of the program is one of librdmacm's (repoll_create), which is a kernel epoll with the same
+ * number. Sockets that are not RDMA (yet) are members as ordinary descriptors; their memberships are
+ * remembered, for when they become RDMA, or listen for it.
  */
 #include "preload/preload.h"
 

@@ -2,7 +2,9 @@
 /* Calls that move bytes. */
 #include "preload/preload.h"
 
-/* Checked variants, which programs built with _FORTIFY_SOURCE call; the check is the compiler's and libc's. */
+/*
+ * Checked variants, which programs built with _FORTIFY_SOURCE call; the check is the compiler's and libc's.
+ */
 VB_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room);
 VB_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
 VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *len);

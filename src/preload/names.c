@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names and options. The kernel's socket knows them all; what the rsocket can do with one, it is told as well. */
+/*
+ * Names and options. The kernel's socket knows them all; what the rsocket can do with one, it is told as
+ * well.
+ */
 #include <netinet/in.h>
 
 #include "preload/preload.h"

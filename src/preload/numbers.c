@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors of our libraries get high numbers: programs expect theirs to be the lowest free ones, and some take no others (event loops
- * with a table for so many connections, select).
+ * Descriptors of our libraries get high numbers: programs expect theirs to be the lowest free ones, and some
+ * take no others (event loops with a table for so many connections, select).
  */
 #include <sys/resource.h>
 

@@ -5,15 +5,18 @@
  *	the program's number ── a kernel socket, always: bound, listening, with all options and flags; what fork, exec, fstat, … see
  *	                     └─ struct vb_sock (sockets.c), the same one for all duplicates ── the rsocket, once it is known that there is one
  *
- * A new socket is PLAIN: calls go to the kernel. connect tries RDMA first, then TCP: the socket is RDMA or TCP from then on. listen
- * makes it LISTENING: for TCP in the kernel, and for RDMA from the first call on that waits for connections, in the process that does
- * (so a master may listen and fork its workers); accept takes from both. What accept takes over TCP is none of our business any more.
+ * A new socket is PLAIN: calls go to the kernel. connect tries RDMA first, then TCP: the socket is RDMA or
+ * TCP from then on. listen makes it LISTENING: for TCP in the kernel, and for RDMA from the first call on
+ * that waits for connections, in the process that does (so a master may listen and fork its workers); accept
+ * takes from both. What accept takes over TCP is none of our business any more.
  *
- * The functions of this library stand before libc's for everybody in the process, librdmacm included: a number without a vb_sock goes
- * straight on to libc. Sockets that our own libraries make are left alone by the address that called.
+ * The functions of this library stand before libc's for everybody in the process, librdmacm included: a
+ * number without a vb_sock goes straight on to libc. Sockets that our own libraries make are left alone by
+ * the address that called.
  *
- * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock guards the steps before. A thread
- * that is cancelled in a call that waits leaves no reference and no lock behind.
+ * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock
+ * guards the steps before. A thread that is cancelled in a call that waits leaves no reference and no lock
+ * behind.
  */
 #ifndef VB_PRELOAD_H
 #define VB_PRELOAD_H
@@ -137,8 +140,8 @@ static inline void vb_sock_let_go(struct vb_sock **v)
 }
 
 /*
- * Declares a reference that goes with its block, or with a thread that is cancelled there, where it waits (-fexceptions has it unwind).
- * NULL: none.
+ * Declares a reference that goes with its block, or with a thread that is cancelled there, where it waits
+ * (-fexceptions has it unwind). NULL: none.
  */
 #define VB_HELD VB_DEFERRED; __attribute__((cleanup(vb_sock_let_go)))
 

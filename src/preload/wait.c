@@ -10,7 +10,10 @@ VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
 VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
 void __chk_fail(void) __attribute__((noreturn));
 
-/* A list with rsockets' numbers in it. A listening socket has two entries: `also` of the kernel's is that of its rsocket. */
+/*
+ * A list with rsockets' numbers in it. A listening socket has two entries: `also` of the kernel's is that of
+ * its rsocket.
+ */
 struct list {
 	struct pollfd *fds;
 	nfds_t *also;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The list that messages with tags are matched with: entries in the order in which they were added; a message takes the oldest entry
- * with (its tag & mask) == entry's tag. An entry that was taken keeps its place in memory until it is given back.
+ * The list that messages with tags are matched with: entries in the order in which they were added; a message
+ * takes the oldest entry with (its tag & mask) == entry's tag. An entry that was taken keeps its place in
+ * memory until it is given back.
  *
  *	free --add--> listed --match--> taken --give--> free
  *	               '------remove-----------------------'
  *
- * Phases. The program matches unexpected messages with its tags itself, and adds tags while messages arrive. So that no message
- * passes a tag on its way to the program and the tag goes on to take a later one, both sides count unexpected messages. An entry
- * that is added while the program has handled fewer than there were waits ("idle") until it says that it has handled all; it is
- * then that it cannot be about a message which the program has yet to see. Idle entries are the newest ones.
+ * Phases. The program matches unexpected messages with its tags itself, and adds tags while messages arrive.
+ * So that no message passes a tag on its way to the program and the tag goes on to take a later one, both
+ * sides count unexpected messages. An entry that is added while the program has handled fewer than there were
+ * waits ("idle") until it says that it has handled all; it is then that it cannot be about a message which
+ * the program has yet to see. Idle entries are the newest ones.
  *
  * No locks and no memory of its own; which entry is which of the caller's is said by its index.
  */

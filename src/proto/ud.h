@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Unreliable datagrams (IB vol. 1, 9.8.3): one SEND is one packet, nothing is answered, and what does not fit is dropped in
- * silence. Building and checking of packets from the BTH to the padding, and the 40 bytes that a receiver finds before the data.
+ * Unreliable datagrams (IB vol. 1, 9.8.3): one SEND is one packet, nothing is answered, and what does not fit
+ * is dropped in silence. Building and checking of packets from the BTH to the padding, and the 40 bytes that
+ * a receiver finds before the data.
  */
 #ifndef VB_PROTO_UD_H
 #define VB_PROTO_UD_H
@@ -39,7 +40,10 @@ struct vb_ud_arrival {
 	bool has_imm, solicited;
 };
 
-/* -EBADMSG: no datagram of the default partition, to be dropped. The Q_Key is the caller's to compare with the QP's. */
+/*
+ * -EBADMSG: no datagram of the default partition, to be dropped. The Q_Key is the caller's to compare with
+ * the QP's.
+ */
 int vb_ud_parse(const struct vb_packet *packet, struct vb_ud_arrival *out) VB_MUST_USE;
 
 /* The IP addressing of a packet; IPv4 addresses are v4-mapped. */
@@ -50,8 +54,8 @@ struct vb_ud_route {
 };
 
 /*
- * What stands before the data in a receive buffer, for a packet of so many bytes from BTH to padding: the IPv6 header, or 20 zero
- * bytes and the IPv4 header (annex A17.4.5.2).
+ * What stands before the data in a receive buffer, for a packet of so many bytes from BTH to padding: the
+ * IPv6 header, or 20 zero bytes and the IPv4 header (annex A17.4.5.2).
  */
 void vb_ud_grh(uint8_t out[VB_GRH_BYTES], const struct vb_ud_route *route, size_t packet_bytes);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays empty. */
+/*
+ * rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays
+ * empty.
+ */
 #include <infiniband/ib.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -166,9 +169,10 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
 /* ---- results that mean this host ---- */
 
 /*
- * Asked for a passive side of "localhost" and no service, libfabric takes the answer as this host, and looks at all of its devices if the
- * address has none; so it is with the kernel's connection manager. A program that writes 127.0.0.1 itself gets vb_lo. So an answer to a name
- * is marked, where the address has bytes that mean nothing in a source: whoever copies the address copies that.
+ * Asked for a passive side of "localhost" and no service, libfabric takes the answer as this host, and looks
+ * at all of its devices if the address has none; so it is with the kernel's connection manager. A program
+ * that writes 127.0.0.1 itself gets vb_lo. So an answer to a name is marked, where the address has bytes that
+ * mean nothing in a source: whoever copies the address copies that.
  */
 static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = { 'v', 'e', 'r', 'b', 'a', 't', 'i', 'm' };
 enum { MARK_V6 = 0xf7b00000 }; /* beyond traffic class and flow label */

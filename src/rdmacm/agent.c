@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The agent: the one place where the CM machine meets time, memory and the wire. It runs in whichever thread calls or,
- * for messages, timers and dead peers, in the progress thread; always under the lock.
+ * The agent: the one place where the CM machine meets time, memory and the wire. It runs in whichever thread
+ * calls or, for messages, timers and dead peers, in the progress thread; always under the lock.
  *
- * A MAD that the receiver's queue has no room for waits in the outbox, because the machine's own repetition comes a second
- * later; repetitions do not wait behind it. So does a request that nobody listens for: programs close a listener and open it
- * anew while their peers connect again, and get away with it where a network lies between (perftest -R does). After some
- * time it is answered by the REJ that a listening host would have sent. A MAD to a process that is gone becomes the peer's
- * death.
+ * A MAD that the receiver's queue has no room for waits in the outbox, because the machine's own repetition
+ * comes a second later; repetitions do not wait behind it. So does a request that nobody listens for:
+ * programs close a listener and open it anew while their peers connect again, and get away with it where a
+ * network lies between (perftest -R does). After some time it is answered by the REJ that a listening host
+ * would have sent. A MAD to a process that is gone becomes the peer's death.
  */
 #include "rdmacm/agent.h"
 
@@ -356,7 +356,10 @@ static void forget(void)
 	vb_cma_id_forget();
 }
 
-/* Registered after the host's own handlers, so that the lock is taken before theirs: the order of every other caller. */
+/*
+ * Registered after the host's own handlers, so that the lock is taken before theirs: the order of every other
+ * caller.
+ */
 static int watch_forks_locked(void)
 {
 	int err = agent.fork_watched ? 0 : pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Event channels: a queue of events and a descriptor that is readable while it is not empty. The program may poll the
- * descriptor or make it non-blocking. Several threads may take events from one channel.
+ * Event channels: a queue of events and a descriptor that is readable while it is not empty. The program may
+ * poll the descriptor or make it non-blocking. Several threads may take events from one channel.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +66,8 @@ static void discard_locked(struct vb_cma_event *event)
 }
 
 /*
- * Ids that outlive their channel lose their events from here on. A thread that waits at it goes on waiting, as it would in the kernel, and may be awake
- * for an event that is gone now: so what it looks at stays.
+ * Ids that outlive their channel lose their events from here on. A thread that waits at it goes on waiting,
+ * as it would in the kernel, and may be awake for an event that is gone now: so what it looks at stays.
  */
 void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 {

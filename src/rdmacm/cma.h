@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The inside of librdmacm: identifiers (rdma_cm_id), event channels, and the agent that joins them to the pure CM
- * machine (proto/cm/cm.h), to this process's inbox and to its bound ports.
+ * The inside of librdmacm: identifiers (rdma_cm_id), event channels, and the agent that joins them to the
+ * pure CM machine (proto/cm/cm.h), to this process's inbox and to its bound ports.
  *
  *   program ── public calls ── ids ── agent ── CM machine
  *                    │                  │ └── timer of the progress thread
  *                 channels ◄─ events ───┘ └── MADs by inbox (slots) and ports (listeners)
  *
- * Who owns what. An id owns its bound port, its path record and, from connect or request to its destruction, one
- * connection of the machine (malloc'ed; the machine gives it back by VB_CM_EV_RELEASE, often after the id is gone).
- * A channel owns the events queued on it; an event handed out belongs to the program until rdma_ack_cm_event.
+ * Who owns what. An id owns its bound port, its path record and, from connect or request to its destruction,
+ * one connection of the machine (malloc'ed; the machine gives it back by VB_CM_EV_RELEASE, often after the id
+ * is gone). A channel owns the events queued on it; an event handed out belongs to the program until
+ * rdma_ack_cm_event.
  *
- * Threading. One mutex (vb_cma_lock) guards ids, channels, events and the machine; CM traffic is rare and every section
- * is short. No call into libibverbs is made under it, because the adapter reports dead peers to us from inside. The
- * devices have a mutex of their own. What others look at, the progress thread and whoever looks into the process (state, addresses,
- * device, QP number), is written under the lock, and read without it only where the caller is the one that writes it. Public fields
- * of an id are written by the thread that calls with that id, as in every implementation of this interface: QP transitions happen in
+ * Threading. One mutex (vb_cma_lock) guards ids, channels, events and the machine; CM traffic is rare and
+ * every section is short. No call into libibverbs is made under it, because the adapter reports dead peers to
+ * us from inside. The devices have a mutex of their own. What others look at, the progress thread and whoever
+ * looks into the process (state, addresses, device, QP number), is written under the lock, and read without
+ * it only where the caller is the one that writes it. Public fields of an id are written by the thread that
+ * calls with that id, as in every implementation of this interface: QP transitions happen in
  * rdma_get_cm_event, rdma_accept, rdma_disconnect, never in the progress thread.
  *
- * A fork. Ids and channels made before it stay usable for local calls only; the child's first use of the network
- * begins an agent of its own.
+ * A fork. Ids and channels made before it stay usable for local calls only; the child's first use of the
+ * network begins an agent of its own.
  */
 #ifndef VB_RDMACM_CMA_H
 #define VB_RDMACM_CMA_H
@@ -69,8 +71,11 @@ static inline int vb_cma_result(int err)
 
 /* ---- addresses ---- */
 
-/* An IP endpoint; IPv4 as ::ffff:a.b.c.d. family is that of the sockaddr it came from and goes back to: also AF_IB, where the address is
- * a GID, which with RoCEv2 is an IP address, and the port the lower end of a service id. */
+/*
+ * An IP endpoint; IPv4 as ::ffff:a.b.c.d. family is that of the sockaddr it came from and goes back to: also
+ * AF_IB, where the address is a GID, which with RoCEv2 is an IP address, and the port the lower end of a
+ * service id.
+ */
 struct vb_cma_addr {
 	struct in6_addr ip;
 	uint32_t scope; /* interface index of a link-local address, else 0 */
@@ -88,7 +93,10 @@ bool vb_cma_ip_is_v4(const struct in6_addr *ip);
 bool vb_cma_ip_is_multicast(const struct in6_addr *ip);
 /* 127/8 or ::1. */
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip);
-/* Is it an answer of rdma_getaddrinfo's, or a copy of one, that means this host rather than one of its devices? */
+/*
+ * Is it an answer of rdma_getaddrinfo's, or a copy of one, that means this host rather than one of its
+ * devices?
+ */
 bool vb_cma_addrinfo_is_host(const struct sockaddr *sa);
 
 enum { VB_CMA_TEXT = 64 };
@@ -126,8 +134,10 @@ struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev);
 
 struct vb_cma_port;
 
-/* Takes (port space, address); a port number 0 is chosen and written to addr. afonly: an IPv6 wildcard leaves IPv4 alone.
- * -EADDRINUSE, -ENOMEM, …. Never under the lock, nor is its close. */
+/*
+ * Takes (port space, address); a port number 0 is chosen and written to addr. afonly: an IPv6 wildcard leaves
+ * IPv4 alone. -EADDRINUSE, -ENOMEM, …. Never under the lock, nor is its close.
+ */
 int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **port);
 int vb_cma_port_listen(struct vb_cma_port *port);
 void vb_cma_port_close(struct vb_cma_port *port);
@@ -236,7 +246,10 @@ static inline bool vb_cma_is_datagram(const struct vb_cma_id *id) { return id->p
 /* channel NULL: synchronous. 0 or a negative errno. */
 int vb_cma_id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
 		     enum ibv_qp_type qp_type, struct vb_cma_id **id);
-/* Under the lock: a new id for a request, on the listener's channel and in no program's hands. NULL: out of memory. */
+/*
+ * Under the lock: a new id for a request, on the listener's channel and in no program's hands. NULL: out of
+ * memory.
+ */
 struct vb_cma_id *vb_cma_id_create_child_locked(struct vb_cma_id *listener);
 /* Under the lock: gives up an id that no program has seen. */
 void vb_cma_id_discard_locked(struct vb_cma_id *id);
@@ -248,7 +261,10 @@ void vb_cma_id_set_dst_locked(struct vb_cma_id *id, const struct vb_cma_addr *ad
 int vb_cma_id_bind(struct vb_cma_id *id, const char *call, const struct vb_cma_addr *addr);
 /* Back to what it was before the resolution that failed. */
 void vb_cma_id_unresolve(struct vb_cma_id *id);
-/* Under the lock: the end of a resolution, status 0 or a negative errno. -ENOMEM: it cannot be told, and nothing has changed. */
+/*
+ * Under the lock: the end of a resolution, status 0 or a negative errno. -ENOMEM: it cannot be told, and
+ * nothing has changed.
+ */
 int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status);
 /* The route is known: fills the path record and says so. 0 or -ENOMEM. */
 int vb_cma_id_route_resolved(struct vb_cma_id *id);
@@ -259,7 +275,10 @@ int vb_cma_id_fill_path(struct vb_cma_id *id);
 
 /* ---- neighbours ---- */
 
-/* Under the lock: the id is RESOLVING until the route's next hop is known or timeout_ms have passed. 0 or -ENOMEM. */
+/*
+ * Under the lock: the id is RESOLVING until the route's next hop is known or timeout_ms have passed. 0 or
+ * -ENOMEM.
+ */
 int vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *route, int timeout_ms);
 /* Stops waiting, if the id waits. */
 void vb_cma_neighbour_forget_locked(struct vb_cma_id *id);
@@ -280,7 +299,10 @@ void vb_cma_interfaces_watch_locked(void);
 void vb_cma_groups_leave(struct vb_cma_id *id);
 /* The interface of the id's groups is gone: MULTICAST_ERROR for each that it is in. */
 void vb_cma_groups_lost_locked(struct vb_cma_id *id);
-/* What is left to do with a MULTICAST_JOIN in the thread that takes it: the id's QP is attached. False: it was left meanwhile. */
+/*
+ * What is left to do with a MULTICAST_JOIN in the thread that takes it: the id's QP is attached. False: it
+ * was left meanwhile.
+ */
 bool vb_cma_group_joined(struct vb_cma_event *event);
 
 /* ---- events and channels ---- */
@@ -299,7 +321,10 @@ struct vb_cma_event {
 struct vb_cma_event *vb_cma_event_create(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
 void vb_cma_event_set_private_data(struct vb_cma_event *event, const void *data, size_t len);
 void vb_cma_event_queue_locked(struct vb_cma_event *event);
-/* Queues an event without data. -ENOMEM: there is none; those who have a caller to tell refuse what would have led to it. */
+/*
+ * Queues an event without data. -ENOMEM: there is none; those who have a caller to tell refuse what would
+ * have led to it.
+ */
 int vb_cma_event_raise_locked(struct vb_cma_id *id, enum rdma_cm_event_type type, int status);
 /* Drops the id's queued events; ids of requests among them are discarded. */
 void vb_cma_event_drop_locked(struct vb_cma_id *id);
@@ -307,14 +332,20 @@ void vb_cma_event_drop_locked(struct vb_cma_id *id);
 void vb_cma_event_give_locked(struct rdma_cm_event *event, struct vb_cma_id *owner);
 /* Waits until every event handed out for id is acknowledged. */
 void vb_cma_event_wait_acked_locked(struct vb_cma_id *id);
-/* What is left to do with an event in the thread that takes it (event.c); false: it is no news, take the next. */
+/*
+ * What is left to do with an event in the thread that takes it (event.c); false: it is no news, take the
+ * next.
+ */
 bool vb_cma_event_finish(struct vb_cma_event *event);
 
 /* Its descriptor has a number of at least least_fd (vb_fd_lift). 0 or a negative errno. */
 int vb_cma_channel_create(int least_fd, struct rdma_event_channel **channel);
 void vb_cma_channel_destroy(struct rdma_event_channel *channel);
 
-/* Synchronous ids: takes the next event as the outcome of the call that `call` names; others: 0 at once. 0 or -1 with errno. */
+/*
+ * Synchronous ids: takes the next event as the outcome of the call that `call` names; others: 0 at once. 0 or
+ * -1 with errno.
+ */
 int vb_cma_complete(struct vb_cma_id *id, const char *call);
 /* Before a call that will produce a new event on a synchronous id. */
 void vb_cma_release_event(struct vb_cma_id *id);
@@ -322,7 +353,10 @@ void vb_cma_release_event(struct vb_cma_id *id);
 /* ---- the agent ---- */
 
 void vb_cma_lock(void);
-/* For the end of the process, which may have come in the middle of anything: false if the lock is not to be had. */
+/*
+ * For the end of the process, which may have come in the middle of anything: false if the lock is not to be
+ * had.
+ */
 bool vb_cma_lock_at_exit(void);
 void vb_cma_unlock(void);
 /* Waits for the acknowledgement of some event; wakes those who wait for one. */
@@ -334,8 +368,10 @@ int vb_cma_agent_start(void);
 struct vb_cm_table *vb_cma_table_locked(void);
 /* Under the lock, after a call of the machine: delivers its events, sends its MADs, sets the timer. */
 void vb_cma_agent_run_locked(const struct vb_cm_out *out);
-/* Under the lock, which it gives up now and then: the process ends. Waits a short while for peers on the network to answer the
- * DREQs that they got, and repeats these, because nobody will do so later. */
+/*
+ * Under the lock, which it gives up now and then: the process ends. Waits a short while for peers on the
+ * network to answer the DREQs that they got, and repeats these, because nobody will do so later.
+ */
 void vb_cma_agent_take_leave_locked(void);
 /*
  * Where calls end that say a connection's last word: the program may leave by _exit next, and the word shall
@@ -343,7 +379,10 @@ void vb_cma_agent_take_leave_locked(void);
  */
 void vb_cma_agent_hand_on(void);
 void vb_cma_ids_locked(struct vb_list **ids);
-/* An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. peer: where messages go. */
+/*
+ * An endpoint for vb_cm_connect, vb_cm_request: a fresh comm id of this process's first slot. peer: where
+ * messages go.
+ */
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_route *peer);
 /* The route of the first MAD to whoever listens at id's destination. */
 struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);

@@ -2,8 +2,8 @@
 /*
  * Both ends of a connection: connect, establish, accept, reject, notify, disconnect.
  *
- * Once a call has sent its message the peer's answer may be on its way to another thread, and that thread may destroy
- * the id: an asynchronous call does not touch it after that.
+ * Once a call has sent its message the peer's answer may be on its way to another thread, and that thread may
+ * destroy the id: an asynchronous call does not touch it after that.
  */
 #include <stdlib.h>
 #include <string.h>

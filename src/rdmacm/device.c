@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The devices as this library knows them: each is opened on first need and stays open. Addresses are looked up in the
- * GID tables anew each time, since addresses come and go.
+ * The devices as this library knows them: each is opened on first need and stays open. Addresses are looked
+ * up in the GID tables anew each time, since addresses come and go.
  */
 #include <endian.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the machine's events to the program's: what is told (under the lock, usually in the progress thread), and what
- * the thread that takes an event still has to do: tie a new id to its device, and move the QP, which may call into
- * libibverbs and is therefore done without the lock.
+ * From the machine's events to the program's: what is told (under the lock, usually in the progress thread),
+ * and what the thread that takes an event still has to do: tie a new id to its device, and move the QP, which
+ * may call into libibverbs and is therefore done without the lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -120,8 +120,8 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
 }
 
 /*
- * Has the program not answered the request that the id is of? It may know nothing of the id yet, which has the listener's context until then:
- * so the id's end is not told, and to accept it fails.
+ * Has the program not answered the request that the id is of? It may know nothing of the id yet, which has
+ * the listener's context until then: so the id's end is not told, and to accept it fails.
  */
 static bool is_unanswered(const struct vb_cma_id *id, const struct vb_cm_event *e)
 {
@@ -169,7 +169,9 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 		id->state = VB_CMA_CLOSED;
 		if (e->status == -EHOSTUNREACH)
 			vb_explain("rdma_cm", "the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
-		/* A dead process leaves its peers as one that disconnected does: its host cleans up after it. */
+		/*
+		 * A dead process leaves its peers as one that disconnected does: its host cleans up after it.
+		 */
 		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status == -ETIMEDOUT ? e->status : 0);
 		return;
 	case VB_CM_EV_TIMEWAIT_EXIT:
@@ -286,7 +288,10 @@ static bool finish_end(struct vb_cma_event *event)
 
 	if (id->qp_failed)
 		return false;
-	/* The peer's end of a connection is not ours: rdma_disconnect is, and until then what has arrived completes, nothing is flushed. */
+	/*
+	 * The peer's end of a connection is not ours: rdma_disconnect is, and until then what has arrived
+	 * completes, nothing is flushed.
+	 */
 	if (event->pub.event == RDMA_CM_EVENT_DISCONNECTED)
 		id->disconnect_told = true;
 	else

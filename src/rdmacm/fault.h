@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Faults on purpose in the messages of the connection manager (adapter/fault.h), whichever way they go. Only with vb_faults_on. */
+/*
+ * Faults on purpose in the messages of the connection manager (adapter/fault.h), whichever way they go. Only
+ * with vb_faults_on.
+ */
 #ifndef VB_RDMACM_FAULT_H
 #define VB_RDMACM_FAULT_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a forked child makes this library's parts forget. Run in the child's atfork handler, which is its only thread. */
+/*
+ * What a forked child makes this library's parts forget. Run in the child's atfork handler, which is its only
+ * thread.
+ */
 #ifndef VB_RDMACM_FORK_H
 #define VB_RDMACM_FORK_H
 

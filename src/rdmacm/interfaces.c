@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces that go, or get another link address (as a bond does that fails over): what ids on their devices are told. The list as
- * it was last seen is compared with the one that there is when the network has changed.
+ * Interfaces that go, or get another link address (as a bond does that fails over): what ids on their devices
+ * are told. The list as it was last seen is compared with the one that there is when the network has changed.
  */
 #include <stdlib.h>
 #include <string.h>

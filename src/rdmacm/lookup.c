@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names looked up while the program goes on: each lookup has a thread of its own, because getaddrinfo(3) may wait for the network. The
- * thread owns the lookup. An id that is destroyed meanwhile leaves it alone, so nobody waits for an answer that nobody wants.
+ * Names looked up while the program goes on: each lookup has a thread of its own, because getaddrinfo(3) may
+ * wait for the network. The thread owns the lookup. An id that is destroyed meanwhile leaves it alone, so
+ * nobody waits for an answer that nobody wants.
  */
 #include <netdb.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Multicast: an id is a member of IP groups on its device's interface. A group's GID is its address, as RoCEv2 has it (IPv4:
- * ::ffff:a.b.c.d). A full member also has its QP attached to the group, in the thread that takes the news; who joins to send only
- * has neither.
+ * Multicast: an id is a member of IP groups on its device's interface. A group's GID is its address, as
+ * RoCEv2 has it (IPv4: ::ffff:a.b.c.d). A full member also has its QP attached to the group, in the thread
+ * that takes the news; who joins to send only has neither.
  */
 #include <stdlib.h>
 #include <string.h>

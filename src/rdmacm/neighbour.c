@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ids whose next hop has no link address yet. The kernel looks for it when it has something to send there, and does not say when it
- * knows: so it is asked again and again until it does or the program's time is over.
+ * Ids whose next hop has no link address yet. The kernel looks for it when it has something to send there,
+ * and does not say when it knows: so it is asked again and again until it does or the program's time is over.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options of an id, and the enhanced connection establishment parameters, which are options in all but name. */
+/*
+ * Options of an id, and the enhanced connection establishment parameters, which are options in all but name.
+ */
 #include <string.h>
 
 #include "rdmacm/cma.h"
@@ -74,7 +76,10 @@ static const struct option *find(int level, int name)
 	return NULL;
 }
 
-/* A path chosen by the program stands in for rdma_resolve_route; how to reach the peer is not its choice here. */
+/*
+ * A path chosen by the program stands in for rdma_resolve_route; how to reach the peer is not its choice
+ * here.
+ */
 static int set_path(struct vb_cma_id *id, const char *call, const void *val, size_t len)
 {
 	const struct ibv_path_data *paths = val;

@@ -123,8 +123,8 @@ static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm
 }
 
 /*
- * A message from the network may have been brought by any process of this host, so the address says whether the sender is of this
- * host, and the sender's communication id which of its processes it is.
+ * A message from the network may have been brought by any process of this host, so the address says whether
+ * the sender is of this host, and the sender's communication id which of its processes it is.
  */
 void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
 {

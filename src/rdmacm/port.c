@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard holds the IPv4
- * one too unless it is IPv6 only. A wildcard and an address on the same port number conflict, as they do for sockets;
- * whoever comes second sees the other's name and gives way.
+ * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard holds
+ * the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict, as
+ * they do for sockets; whoever comes second sees the other's name and gives way.
  */
 #include <stdlib.h>
 #include <string.h>

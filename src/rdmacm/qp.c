@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* QPs and SRQs of ids: creation with what the program left out, and the transitions that a connection brings. */
+/*
+ * QPs and SRQs of ids: creation with what the program left out, and the transitions that a connection brings.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Binding, and resolving addresses and routes. Only a neighbour may take time to be found; all else is queued as an event at once. */
+/*
+ * Binding, and resolving addresses and routes. Only a neighbour may take time to be found; all else is queued
+ * as an event at once.
+ */
 #include <string.h>
 
 #include "adapter/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Synchronous ids: created without a channel, they have one of their own, and a call that leads to an event waits for it.
- * The event stays at id->event until the next such call.
+ * Synchronous ids: created without a channel, they have one of their own, and a call that leads to an event
+ * waits for it. The event stays at id->event until the next such call.
  */
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory for packets that arrived out of order: one pool for all connections of the process, so that together they are bounded. */
+/*
+ * Memory for packets that arrived out of order: one pool for all connections of the process, so that together
+ * they are bounded.
+ */
 #ifndef VB_ROCE_BUFFERS_H
 #define VB_ROCE_BUFFERS_H
 

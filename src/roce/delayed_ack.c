@@ -31,7 +31,10 @@ bool vb_delayed_ack_put(struct vb_qp *qp, uint64_t now_ns)
 		vb_qp_unref(qp);
 		return false;
 	}
-	/* The progress thread looks at the places after it has stopped to count on polls: one of both sees the other. */
+	/*
+	 * The progress thread looks at the places after it has stopped to count on polls: one of both sees
+	 * the other.
+	 */
 	if (!vb_progress_is_polled())
 		vb_timer_set(&timer, now_ns + PATIENCE_NS);
 	return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Acknowledgements that wait for company. A program that answers each message with one of its own sends its acknowledgement in the
- * same system call, behind the answer, if that is left the time to be posted. So a connection that is used like this puts its
- * acknowledgement off: until it posts; until the next poll, which says that the program has nothing to post; or, where nobody
- * polls, for some ten microseconds.
+ * Acknowledgements that wait for company. A program that answers each message with one of its own sends its
+ * acknowledgement in the same system call, behind the answer, if that is left the time to be posted. So a
+ * connection that is used like this puts its acknowledgement off: until it posts; until the next poll, which
+ * says that the program has nothing to post; or, where nobody polls, for some ten microseconds.
  *
  * A place is taken by exchange and belongs, with its reference, to whoever takes the queue pair out again.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whose packet it is: from a packet that came over UDP or through the inbox to the queue pair that it names. What a QP does with it
- * is its service's (roce/service.h). Answers are sent at the end of a batch, so that one acknowledges many packets.
+ * Whose packet it is: from a packet that came over UDP or through the inbox to the queue pair that it names.
+ * What a QP does with it is its service's (roce/service.h). Answers are sent at the end of a batch, so that
+ * one acknowledges many packets.
  */
 #ifndef VB_ROCE_DELIVER_H
 #define VB_ROCE_DELIVER_H

@@ -12,8 +12,10 @@ _Static_assert((int)VB_CM_QPN_INDEX_BITS == (int)VB_SLOT_SHIFT, "slots are told 
 
 enum {
 	MAX_WAITING = 1 << 14, /* some 7 MB */
-	/* Less than the packet lifetime that connections of this library are made with: beyond it, a request that was repeated may find
-	 * that what it asked for has come and gone, and ask for it once more. */
+	/*
+	 * Less than the packet lifetime that connections of this library are made with: beyond it, a request
+	 * that was repeated may find that what it asked for has come and gone, and ask for it once more.
+	 */
 	MAX_AGE_NS = 250000000,
 	REMEMBERED = 256,      /* a power of two */
 	HAND_ON_NS = 300000000, /* at most */
@@ -139,7 +141,10 @@ static void answer(const struct arrival *a)
 		vb_gsi_send(&back, a->ifindex, &out.sends[i].mad);
 }
 
-/* A request without a listener may repeat one that was taken before its listener went: the CM that took it knows, any other refuses. */
+/*
+ * A request without a listener may repeat one that was taken before its listener went: the CM that took it
+ * knows, any other refuses.
+ */
 static void settle_absent(const void *message)
 {
 	const struct arrival *a = message;
@@ -187,8 +192,9 @@ static void try_again(struct vb_timer *timer, uint64_t now_ns)
 }
 
 /*
- * A client that gives up before it was answered says so with a REJ that names its own communication id alone. So what was asked for
- * under an id is remembered, as long as it is not overwritten: then the REJ goes where the REQ went.
+ * A client that gives up before it was answered says so with a REJ that names its own communication id alone.
+ * So what was asked for under an id is remembered, as long as it is not overwritten: then the REJ goes where
+ * the REQ went.
  */
 static struct remembered {
 	struct in6_addr source;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Multicast: which UD queue pairs of this process are attached to which groups (MGIDs, which on RoCE v2 are IP multicast addresses,
- * IPv4 ones v4-mapped). An attachment is an IP membership on the device's interface, too. A group's packets go to all QPs that are
- * attached but the one that sent it.
+ * Multicast: which UD queue pairs of this process are attached to which groups (MGIDs, which on RoCE v2 are
+ * IP multicast addresses, IPv4 ones v4-mapped). An attachment is an IP membership on the device's interface,
+ * too. A group's packets go to all QPs that are attached but the one that sent it.
  */
 #ifndef VB_ROCE_MCAST_H
 #define VB_ROCE_MCAST_H
@@ -10,7 +10,10 @@
 #include "adapter/object.h"
 #include "wire/packet.h"
 
-/* -EINVAL (no UD queue pair, no multicast address), -ENOMEM (too many), or what IP says. Attaching again has no effect. */
+/*
+ * -EINVAL (no UD queue pair, no multicast address), -ENOMEM (too many), or what IP says. Attaching again has
+ * no effect.
+ */
 int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid);
 /* -EINVAL: it is not attached. */
 int vb_mcast_detach(struct vb_qp *qp, const struct in6_addr *mgid);

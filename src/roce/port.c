@@ -121,8 +121,8 @@ struct run {
 };
 
 /*
- * Packets of one length, the last of which may be shorter, are one send. A longer one begins another, behind those: whoever fills a burst
- * holds a lock, and has to send when he has let go of it.
+ * Packets of one length, the last of which may be shorter, are one send. A longer one begins another, behind
+ * those: whoever fills a burst holds a lock, and has to send when he has let go of it.
  */
 struct vb_burst {
 	struct vb_lock lock;
@@ -280,7 +280,10 @@ static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
 	vb_forward(slot, msg);
 }
 
-/* One that is for another process, that process notes when it has it; and QP 1, whoever its messages are handed to. */
+/*
+ * One that is for another process, that process notes when it has it; and QP 1, whoever its messages are
+ * handed to.
+ */
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_packet *p, bool intact, uint16_t id)
 {
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES)
@@ -337,7 +340,10 @@ static atomic_int users;
 
 void vb_roce_use(int by) { atomic_fetch_add(&users, by); }
 
-/* The progress thread waits awake; true: packets came. Says until when it is not to do so again, if others want the processor. */
+/*
+ * The progress thread waits awake; true: packets came. Says until when it is not to do so again, if others
+ * want the processor.
+ */
 static bool await_packets(uint64_t *respite_until)
 {
 	uint64_t before = vb_now_ns(), until = before + LINGER_NS;
@@ -355,8 +361,9 @@ static bool await_packets(uint64_t *respite_until)
 }
 
 /*
- * The progress thread is about to sleep. To be woken costs both sides more than the next packets of a stream take to come, so after
- * many packets it waits for them awake, unless that costs it its turn. True: some came.
+ * The progress thread is about to sleep. To be woken costs both sides more than the next packets of a stream
+ * take to come, so after many packets it waits for them awake, unless that costs it its turn. True: some
+ * came.
  */
 static bool linger(void)
 {

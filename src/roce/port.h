@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The RoCEv2 port: packets with their ICRC between the engines and UDP. Sending collects packets of one flow in a burst, which goes
- * out in one system call. Receiving checks the ICRC, passes on what belongs to another process, and hands the rest to the QP that
- * it is for (roce/deliver.h), to the CM (roce/gsi.h), or drops it.
+ * The RoCEv2 port: packets with their ICRC between the engines and UDP. Sending collects packets of one flow
+ * in a burst, which goes out in one system call. Receiving checks the ICRC, passes on what belongs to another
+ * process, and hands the rest to the QP that it is for (roce/deliver.h), to the CM (roce/gsi.h), or drops it.
  */
 #ifndef VB_ROCE_PORT_H
 #define VB_ROCE_PORT_H
@@ -44,8 +44,10 @@ void vb_roce_use(int by);
 
 struct vb_burst;
 
-/* A burst for this thread alone until it is given back. Waits for one if all are in use: hold it for short, and
- * take no lock but vb_memory_hold's meanwhile. */
+/*
+ * A burst for this thread alone until it is given back. Waits for one if all are in use: hold it for short,
+ * and take no lock but vb_memory_hold's meanwhile.
+ */
 struct vb_burst *vb_burst_take(void);
 /* Sends what is in it. Packets that cannot be sent are lost, as on a wire. */
 void vb_burst_flush(struct vb_burst *burst);
@@ -53,9 +55,10 @@ void vb_burst_flush(struct vb_burst *burst);
 void vb_burst_give(struct vb_burst *burst);
 
 /*
- * Begins a packet: copies its headers, returns where its payload_bytes go, which the caller fills. vb_burst_commit then adds
- * padding and ICRC; a packet that is not committed is forgotten. Of the packets up to a flush, the first one's route is copied, and
- * holds for those with the same pointer. A packet has at most 4096 bytes of payload.
+ * Begins a packet: copies its headers, returns where its payload_bytes go, which the caller fills.
+ * vb_burst_commit then adds padding and ICRC; a packet that is not committed is forgotten. Of the packets up
+ * to a flush, the first one's route is copied, and holds for those with the same pointer. A packet has at
+ * most 4096 bytes of payload.
  */
 uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *route, const void *header, size_t header_bytes,
 			size_t payload_bytes);

@@ -247,7 +247,10 @@ static void put_piece(struct vb_ranges *pieces, const void *at, size_t bytes)
 	pieces->bytes += bytes;
 }
 
-/* What a queue is given of a frame: without its VLAN tag, which is told beside it, or with its check sequence, if it wants that. */
+/*
+ * What a queue is given of a frame: without its VLAN tag, which is told beside it, or with its check
+ * sequence, if it wants that.
+ */
 static void cut_to_taste(const struct heard *h, unsigned flags, struct vb_ranges *pieces, uint32_t *cvlan)
 {
 	enum { ADDRESSES = 12 };

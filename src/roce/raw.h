@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Raw packet queue pairs: Ethernet frames of the device's interface. Sending is a packet socket of the queue pair's own; what comes
- * in is heard by one socket per device while there are rules, and goes where the rules of this process say:
+ * Raw packet queue pairs: Ethernet frames of the device's interface. Sending is a packet socket of the queue
+ * pair's own; what comes in is heard by one socket per device while there are rules, and goes where the rules
+ * of this process say:
  *
  *	each sniffer's queue pair gets a copy;
  *	of the normal rules that match, those of the best priority; if they are all "don't trap", also the next ones;
  *	if none matched, those for the rest (all of it, or multicast).
  *
- * A queue pair gets a frame once. The host's own network stack sees all frames as well. A queue pair with an indirection table hands
- * frames on to work queues by a Toeplitz hash. Sending is in raw_send.c.
+ * A queue pair gets a frame once. The host's own network stack sees all frames as well. A queue pair with an
+ * indirection table hands frames on to work queues by a Toeplitz hash. Sending is in raw_send.c.
  */
 #ifndef VB_ROCE_RAW_H
 #define VB_ROCE_RAW_H

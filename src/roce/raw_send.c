@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending of raw packet queue pairs: a frame by a packet socket of the queue pair's own; checksums (IBV_SEND_IP_CSUM), long TCP segments that
- * are cut into frames (IBV_WR_TSO), and a limit to the rate.
+ * Sending of raw packet queue pairs: a frame by a packet socket of the queue pair's own; checksums
+ * (IBV_SEND_IP_CSUM), long TCP segments that are cut into frames (IBV_WR_TSO), and a limit to the rate.
  *
- * The limit is a bucket of bytes that fills at the rate and holds a burst. A request may go while there is something in it, whatever its length:
- * the bucket goes below zero and the next request waits, until a timer lets it go. Bucket and timer: under sq.lock.
+ * The limit is a bucket of bytes that fills at the rate and holds a burst. A request may go while there is
+ * something in it, whatever its length: the bucket goes below zero and the next request waits, until a timer
+ * lets it go. Bucket and timer: under sq.lock.
  */
 #include <errno.h>
 #include <stdlib.h>

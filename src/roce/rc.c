@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reliable connections over the wire: the two engines of proto/rc_*.h with queues, memory, packets and time around them.
+ * Reliable connections over the wire: the two engines of proto/rc_*.h with queues, memory, packets and time
+ * around them.
  *
  *	sq entries -> requester engine -> packets     (sq.lock)
  *	ACKs, answers -> requester engine -> completions
  *	requests -> responder engine -> memory, receives; ACKs and answers at the end of the batch   (resp_lock)
  *
- * The requester's positions are those of the send queue. It exists from RTS on, when the first PSN is known. One timer serves its
- * deadlines; it is set when a deadline is earlier than what it is set to, and otherwise finds out when it fires.
+ * The requester's positions are those of the send queue. It exists from RTS on, when the first PSN is known.
+ * One timer serves its deadlines; it is set when a deadline is earlier than what it is set to, and otherwise
+ * finds out when it fires.
  *
- * To send is a system call, and whoever it wakes may get this processor before it returns. Nobody shall wait for a lock meanwhile, so
- * bursts go out with neither lock held. One thread at a time sends a connection's requests, and one its answers, which keeps them in
- * order; others leave what they have to that one.
+ * To send is a system call, and whoever it wakes may get this processor before it returns. Nobody shall wait
+ * for a lock meanwhile, so bursts go out with neither lock held. One thread at a time sends a connection's
+ * requests, and one its answers, which keeps them in order; others leave what they have to that one.
  *
- * A responder that has refused a request repeats its NAK for as long as the QP is in the error state: the first one may be lost.
- * One whose session ends in peace will not be there to repeat its last ACK when the peer asks, so it does so at once.
+ * A responder that has refused a request repeats its NAK for as long as the QP is in the error state: the
+ * first one may be lost. One whose session ends in peace will not be there to repeat its last ACK when the
+ * peer asks, so it does so at once.
  */
 #include <errno.h>
 #include <sched.h>
@@ -40,9 +43,9 @@ enum {
 	SLICE_PACKETS = 256, /* sent in one go, so that no lock is held for long */
 	MAX_WINDOW = 1024,   /* packets in flight */
 	/*
-	 * The responder is a thread that has to get a processor first, which on a busy machine takes some time slices. So silence lasts
-	 * as long as the specification lets it (9.7.6.1.3: up to four times the timeout), and no less than this. (Loss is found out
-	 * without it.)
+	 * The responder is a thread that has to get a processor first, which on a busy machine takes some
+	 * time slices. So silence lasts as long as the specification lets it (9.7.6.1.3: up to four times the
+	 * timeout), and no less than this. (Loss is found out without it.)
 	 */
 	TIMEOUTS = 4,
 	MIN_ACK_TIMEOUT_NS = 16000000,
@@ -71,7 +74,10 @@ struct connection {
 	struct vb_execution execution;
 	struct vb_cnp cnp;                 /* under resp_lock */
 	bool cnp_due;
-	/* Does the program answer what it gets with a message of its own? Hints, written under one of the locks. */
+	/*
+	 * Does the program answer what it gets with a message of its own? Hints, written under one of the
+	 * locks.
+	 */
 	_Atomic uint64_t arrived_at;       /* when the last batch with requests was done; 0: a post has followed it */
 	atomic_uint answered;              /* posts that followed soon, in a row */
 	atomic_bool owes_ack;
@@ -147,7 +153,10 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 	return true;
 }
 
-/* An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock, or answers, sends it himself. */
+/*
+ * An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock, or answers,
+ * sends it himself.
+ */
 static void take_ack_along(struct connection *c, struct vb_burst *burst)
 {
 	struct vb_packet_out out;
@@ -163,7 +172,10 @@ static void take_ack_along(struct connection *c, struct vb_burst *burst)
 	vb_unlock(&c->qp->resp_lock);
 }
 
-/* One burst of what may be sent now, at most up to SLICE_PACKETS in all; NULL: nothing. sends_more: the burst is full. */
+/*
+ * One burst of what may be sent now, at most up to SLICE_PACKETS in all; NULL: nothing. sends_more: the burst
+ * is full.
+ */
 static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 {
 	struct vb_packet_out out;
@@ -189,7 +201,10 @@ static void send_burst(struct connection *c, struct vb_burst *burst)
 	c->is_sending = false;
 }
 
-/* Sends what may be sent now. sq.lock is released meanwhile: the QP may not be running any more. Returns the packets. */
+/*
+ * Sends what may be sent now. sq.lock is released meanwhile: the QP may not be running any more. Returns the
+ * packets.
+ */
 static unsigned send_requests(struct connection *c, uint64_t now)
 {
 	struct vb_burst *burst;
@@ -255,7 +270,10 @@ static bool may_start(const struct connection *c)
 	return c->requests && atomic_load(&c->qp->state) == IBV_QPS_RTS && c->qp->sq.sent != c->qp->sq.tail;
 }
 
-/* Hands over what can be, sends what may be. What waits for all before it to complete may follow at once when they have. */
+/*
+ * Hands over what can be, sends what may be. What waits for all before it to complete may follow at once when
+ * they have.
+ */
 static void go_on(struct connection *c, uint64_t now)
 {
 	struct vb_sq *sq = &c->qp->sq;
@@ -312,8 +330,8 @@ static void ask_again(struct connection *c, uint64_t now_ns)
 }
 
 /*
- * What this process was too slow to receive has not been lost: the socket is emptied before silence counts. If another thread is about
- * to do that (and perhaps waits for a processor), so does the timer.
+ * What this process was too slow to receive has not been lost: the socket is emptied before silence counts.
+ * If another thread is about to do that (and perhaps waits for a processor), so does the timer.
  */
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 {
@@ -356,7 +374,10 @@ static struct vb_burst *begin_answers(struct connection *c)
 	return burst;
 }
 
-/* One burst of answers, at most up to SLICE_PACKETS in all; NULL: there are none. answers_more: the burst is full. */
+/*
+ * One burst of answers, at most up to SLICE_PACKETS in all; NULL: there are none. answers_more: the burst is
+ * full.
+ */
 static struct vb_burst *fill_answers(struct connection *c, unsigned *n)
 {
 	struct vb_packet_out out;
@@ -391,15 +412,18 @@ static enum ibv_wc_status status_of_receive(const struct connection *c)
 	return refusal && vb_rc_resp_has_refused_next(&c->responder) ? refusal->receive : IBV_WC_WR_FLUSH_ERR;
 }
 
-/* The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped before that is told. */
+/*
+ * The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped
+ * before that is told.
+ */
 static void end_receive(struct connection *c)
 {
 	vb_execution_end_receive(&c->execution, status_of_receive(c));
 }
 
 /*
- * The responder has ended the session: says so. A receive that was at fault ends when the queue pair stops, in the error state. The event
- * if that receive does not tell it, or -1.
+ * The responder has ended the session: says so. A receive that was at fault ends when the queue pair stops,
+ * in the error state. The event if that receive does not tell it, or -1.
  */
 static int note_refusal(struct connection *c)
 {
@@ -462,7 +486,9 @@ static void finish_responding(struct connection *c)
 		vb_progress_later(qp);
 }
 
-/* Each in a burst of its own: what is lost on the way may be a whole burst. Both locks are held all the time. */
+/*
+ * Each in a burst of its own: what is lost on the way may be a whole burst. Both locks are held all the time.
+ */
 static void repeat_last_ack(struct connection *c)
 {
 	unsigned repetitions = 0, n = 0;
@@ -518,7 +544,10 @@ static bool handle(struct connection *c, const struct vb_inbox_msg *msg, const s
 	return packet->row->flags.request ? request_arrived(c, msg, packet) : answer_arrived(c, msg, packet);
 }
 
-/* The packet met a queue that fills: its sender is to know, but not for each. True: there is something to send. */
+/*
+ * The packet met a queue that fills: its sender is to know, but not for each. True: there is something to
+ * send.
+ */
 static bool note_congestion(struct connection *c, const struct vb_inbox_msg *msg)
 {
 	vb_lock(&c->qp->resp_lock);
@@ -691,7 +720,10 @@ static void unlink_qp(struct vb_qp *qp)
 	vb_delayed_ack_drop(qp);
 }
 
-/* A program's thread that posts has no reference: it may be sending. Once it has sq.lock again, it has `c` no longer than that. */
+/*
+ * A program's thread that posts has no reference: it may be sending. Once it has sq.lock again, it has `c` no
+ * longer than that.
+ */
 static void await_sender(struct connection *c)
 {
 	bool is_sending;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The transport services over the wire, and what they have in common. Each is a path of the adapter (adapter/progress/path.h) whose QPs get
- * packets from deliver.c. Of a connected QP, the requester engine and what it sends is under sq.lock, the responder engine under
- * resp_lock. Callers of these functions hold a reference and no lock.
+ * The transport services over the wire, and what they have in common. Each is a path of the adapter
+ * (adapter/progress/path.h) whose QPs get packets from deliver.c. Of a connected QP, the requester engine and
+ * what it sends is under sq.lock, the responder engine under resp_lock. Callers of these functions hold a
+ * reference and no lock.
  */
 #ifndef VB_ROCE_SERVICE_H
 #define VB_ROCE_SERVICE_H
@@ -27,8 +28,8 @@ void vb_rc_acknowledge(struct vb_qp *qp);
 /* ---- flow.c: where a connected QP's packets go ---- */
 
 /*
- * Makes what its packets are sent by. -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or has no source address; or what the
- * sockets of the wire lack.
+ * Makes what its packets are sent by. -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or
+ * has no source address; or what the sockets of the wire lack.
  */
 int vb_flow_open(const struct vb_qp *qp);
 void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Unreliable connections over the wire. The sender cuts requests into packets and is done with each when its last packet is sent;
- * a long one is sent in slices. The receiver is proto/rc/uc.h's. A send error moves the QP to SQE: its receives go on.
+ * Unreliable connections over the wire. The sender cuts requests into packets and is done with each when its
+ * last packet is sent; a long one is sent in slices. The receiver is proto/rc/uc.h's. A send error moves the
+ * QP to SQE: its receives go on.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -103,7 +104,10 @@ static void run(struct vb_qp *qp)
 
 /* ---- receiving ---- */
 
-/* A receive whose memory cannot be written ends the QP; a message that is too long is lost like any other. resp_lock is held. */
+/*
+ * A receive whose memory cannot be written ends the QP; a message that is too long is lost like any other.
+ * resp_lock is held.
+ */
 static bool is_unusable(struct connection *c)
 {
 	enum ibv_wc_status status = c->execution.receive_status;

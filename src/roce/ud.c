@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it goes through shared memory
- * (adapter/peer.h) or, where there is none, to the inbox of the slot that the destination QP number names (host/host.h), unless
- * VERBATIM_LOCAL is off; to others, and to groups, through the RoCE port. Each is a network port: what arrives is checked, and what
- * finds nobody, the wrong Q_Key, no receive or one that is too short is dropped in silence.
+ * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it
+ * goes through shared memory (adapter/peer.h) or, where there is none, to the inbox of the slot that the
+ * destination QP number names (host/host.h), unless VERBATIM_LOCAL is off; to others, and to groups, through
+ * the RoCE port. Each is a network port: what arrives is checked, and what finds nobody, the wrong Q_Key, no
+ * receive or one that is too short is dropped in silence.
  *
- * Unlike a wire, a process of this host can have no room, or no link yet. A QP then holds its sends back and tries again. Once it has waited
- * PATIENCE_NS for one the progress thread looks at the receiver's process: who lacks a processor is waited for, who is stopped is not. Then
- * the QP drops what finds no room until one is taken again, so a stopped process delays the others but briefly.
+ * Unlike a wire, a process of this host can have no room, or no link yet. A QP then holds its sends back and
+ * tries again. Once it has waited PATIENCE_NS for one the progress thread looks at the receiver's process:
+ * who lacks a processor is waited for, who is stopped is not. Then the QP drops what finds no room until one
+ * is taken again, so a stopped process delays the others but briefly.
  *
- * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes packets.
+ * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes
+ * packets.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -271,7 +274,10 @@ static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_later(d->qp);
 }
 
-/* In the progress thread, whoever polls: what is this process's part of making a link has been done before the last of several looks. */
+/*
+ * In the progress thread, whoever polls: what is this process's part of making a link has been done before
+ * the last of several looks.
+ */
 static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct datagrams *d = timer->arg;
@@ -352,8 +358,9 @@ static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox
 }
 
 /*
- * The completion tells which header the datagram came behind (annex A17, 4.5.1). struct ibv_wc has no member for it; hardware that is
- * much in use says it in the service level, which RoCE has no other use for, and UCX relies on it to find the GID in the header.
+ * The completion tells which header the datagram came behind (annex A17, 4.5.1). struct ibv_wc has no member
+ * for it; hardware that is much in use says it in the service level, which RoCE has no other use for, and UCX
+ * relies on it to find the GID in the header.
  */
 static uint8_t header_kind(const struct vb_inbox_msg *msg)
 {
@@ -368,7 +375,10 @@ static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struc
 		   VB_GRH_BYTES + a->payload_bytes, why);
 }
 
-/* What is longer than the receive is lost and leaves it to the next: else anybody who knows the Q_Key could use them up. */
+/*
+ * What is longer than the receive is lost and leaves it to the next: else anybody who knows the Q_Key could
+ * use them up.
+ */
 static bool take(struct vb_qp *qp, const struct vb_ud_arrival *a, struct vb_rwqe *w)
 {
 	enum vb_fit fit = vb_receive_take_if_fits(qp, VB_GRH_BYTES + a->payload_bytes, w);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's rconnect need not wait for
- * the program's raccept: it finds the connections in the listener's backlog. When a backlog is full its requests wait in the listener's
- * event channel; when the listener is shut down they are refused. A connection has its events there and no number until raccept takes
- * it: then it gets an event channel of its own, which is its number.
+ * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's
+ * rconnect need not wait for the program's raccept: it finds the connections in the listener's backlog. When
+ * a backlog is full its requests wait in the listener's event channel; when the listener is shut down they
+ * are refused. A connection has its events there and no number until raccept takes it: then it gets an event
+ * channel of its own, which is its number.
  *
- * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts its own.
+ * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts
+ * its own.
  */
 #include <string.h>
 #include <unistd.h>
@@ -76,7 +78,10 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 	return NULL;
 }
 
-/* Requests, and what happens to the connections that wait: until the event is acknowledged, its id and so its socket stay. */
+/*
+ * Requests, and what happens to the connections that wait: until the event is acknowledged, its id and so its
+ * socket stay.
+ */
 static struct vb_rs *take_event(struct vb_rs *s, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param request = event->param.conn;

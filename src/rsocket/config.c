@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The administrator's defaults: one number per file. What is not there, or no number, or out of range, is left as it is. */
+/*
+ * The administrator's defaults: one number per file. What is not there, or no number, or out of range, is
+ * left as it is.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

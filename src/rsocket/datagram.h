@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagram sockets. A UDP socket gives the name and the number; data go between UD queue pairs, one for each local address that is
- * used (a port). A destination whose queue pair is not known gets its datagrams over UDP, with a header that names ours; it answers with
- * a header that names its own, and from then on the queue pairs talk to each other.
+ * Datagram sockets. A UDP socket gives the name and the number; data go between UD queue pairs, one for each
+ * local address that is used (a port). A destination whose queue pair is not known gets its datagrams over
+ * UDP, with a header that names ours; it answers with a header that names its own, and from then on the queue
+ * pairs talk to each other.
  *
  *	rsendto ─▶ destination known? ──yes─▶ UD header + data ─▶ queue pair ─▶ rrecvfrom          (datagram.c)
  *	                              ──no──▶ UDP header + data ─▶ UDP socket ─▶ rrecvfrom, and an answer (datagram_udp.c)
  *
- * Whoever calls does this work, also what came over UDP. What comes from there is anybody's: it is checked; destinations, and
- * early datagrams that nobody took, are bounded. `lock` of the socket guards all.
+ * Whoever calls does this work, also what came over UDP. What comes from there is anybody's: it is checked;
+ * destinations, and early datagrams that nobody took, are bounded. `lock` of the socket guards all.
  */
 #ifndef VB_RSOCKET_DATAGRAM_H
 #define VB_RSOCKET_DATAGRAM_H

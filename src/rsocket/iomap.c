@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory that the peer writes without us: riomap registers it and, with the next transfer, writes where it is into the peer's I/O map;
- * riowrite finds the place in ours. An entry that was unmapped stays with the peer; its key leads nowhere then.
+ * Memory that the peer writes without us: riomap registers it and, with the next transfer, writes where it is
+ * into the peer's I/O map; riowrite finds the place in ours. An entry that was unmapped stays with the peer;
+ * its key leads nowhere then.
  */
 #include <stdlib.h>
 #include <string.h>

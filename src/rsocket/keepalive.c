@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SO_KEEPALIVE: after keep_idle_s, and each such time, a write of nothing goes to the peer's adapter. If that does not answer, the
- * queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have nothing to say.
+ * SO_KEEPALIVE: after keep_idle_s, and each such time, a write of nothing goes to the peer's adapter. If that
+ * does not answer, the queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have nothing
+ * to say.
  */
 #include "rsocket/rs.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Options. A datagram socket's go to its UDP socket as well, so what that refuses is refused. Sizes can be set until the queue pair is
- * made, which is when a connection is asked for or taken.
+ * Options. A datagram socket's go to its UDP socket as well, so what that refuses is refused. Sizes can be
+ * set until the queue pair is made, which is when a connection is asked for or taken.
  */
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting on many: sockets among ordinary descriptors. First all are looked at for polling_time, then every socket is made ready to
- * be slept on, and one poll(2) waits for the descriptors of all. It wakes up for much that is no news to the program (credits, steps of a
- * connection): then all begins anew.
+ * Waiting on many: sockets among ordinary descriptors. First all are looked at for polling_time, then every
+ * socket is made ready to be slept on, and one poll(2) waits for the descriptors of all. It wakes up for much
+ * that is no news to the program (credits, steps of a connection): then all begins anew.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The inside of rsockets: sockets over rdma_cm ids and RC queue pairs (streams) or UD queue pairs and a UDP socket (datagrams).
+ * The inside of rsockets: sockets over rdma_cm ids and RC queue pairs (streams) or UD queue pairs and a UDP
+ * socket (datagrams).
  *
  *	program ── public calls (stream.c, poll.c, option.c, …) ── struct vb_rs
  *	                                                             ├── rdma_cm id: events drive its state      (connect.c)
@@ -8,21 +9,25 @@
  *	                                                             ├── endpoint: QP, CQ, rings, tables          (endpoint.c)
  *	                                                             └── sleepers: who waits for what happens     (wait.c)
  *
- * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So it is nobody else's number,
- * and ordinary descriptors may stand beside it in rpoll. Numbers begin beyond those that a program opens first: who keeps a
- * descriptor for each socket (rdma-core's librspreload does) and opens it before the socket can count on the lower number for it, whatever
- * our threads open and close meanwhile.
+ * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So it is
+ * nobody else's number, and ordinary descriptors may stand beside it in rpoll. Numbers begin beyond those
+ * that a program opens first: who keeps a descriptor for each socket (rdma-core's librspreload does) and
+ * opens it before the socket can count on the lower number for it, whatever our threads open and close
+ * meanwhile.
  *
- * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that waits polls the CQ for
- * polling_time, then arms it and sleeps in poll(2). It may find what another thread waits for; therefore sleepers are listed with an
- * eventfd each, and who changes a socket's state rings those of the others.
+ * Whoever is there does the work: no thread serves sockets but listening ones (backlog.c). A thread that
+ * waits polls the CQ for polling_time, then arms it and sleeps in poll(2). It may find what another thread
+ * waits for; therefore sleepers are listed with an eventfd each, and who changes a socket's state rings those
+ * of the others.
  *
- * Locks. `lock` guards all of a socket but what is said here. `reader` and `writer` are held for a whole call that moves bytes, and
- * taken before `lock`: bytes are copied, and writes posted, without `lock`, because no one else touches that part of a ring.
- * Table lock (table.c) < lock. A thread that is cancelled (base/cancel.h) ends where it sleeps, without a lock of ours.
- * vb_rs_get gives a reference; the last one to go frees the socket (only rclose drops the table's).
+ * Locks. `lock` guards all of a socket but what is said here. `reader` and `writer` are held for a whole call
+ * that moves bytes, and taken before `lock`: bytes are copied, and writes posted, without `lock`, because no
+ * one else touches that part of a ring. Table lock (table.c) < lock. A thread that is cancelled
+ * (base/cancel.h) ends where it sleeps, without a lock of ours. vb_rs_get gives a reference; the last one to
+ * go frees the socket (only rclose drops the table's).
  *
- * A fork. A child's copies of sockets are dead: calls fail with ENOTCONN, rclose gives back the descriptors. New ones work.
+ * A fork. A child's copies of sockets are dead: calls fail with ENOTCONN, rclose gives back the descriptors.
+ * New ones work.
  */
 #ifndef VB_RSOCKET_RS_H
 #define VB_RSOCKET_RS_H
@@ -223,8 +228,8 @@ void vb_rs_thread_fd_clear(int fd);
 /* Under the lock: wakes all who sleep on s. */
 void vb_rs_wake_locked(struct vb_rs *s);
 /*
- * Under the lock: gets s ready to be slept on. Returns how many descriptors are readable when there is news, put to fds (-1: none there);
- * or 0: something happened meanwhile, look again.
+ * Under the lock: gets s ready to be slept on. Returns how many descriptors are readable when there is news,
+ * put to fds (-1: none there); or 0: something happened meanwhile, look again.
  */
 unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_FDS]);
 /* The same; and the sleeper is listed until vb_rs_sleep_end_locked. */
@@ -233,15 +238,19 @@ unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper
 void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
 /*
- * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if !may_block, -EAGAIN after
- * timeout_ns (0: never), -EINTR where a signal ends calls (base/restart.h), and always with a timeout. A thread that is cancelled while it
- * sleeps, which it can be nowhere else, gives up its reference to s and `held`, the reader's or writer's lock (NULL: neither).
+ * Under the lock, which it gives up while it polls and sleeps: until is_ready(s). 0, -EAGAIN at once if
+ * !may_block, -EAGAIN after timeout_ns (0: never), -EINTR where a signal ends calls (base/restart.h), and
+ * always with a timeout. A thread that is cancelled while it sleeps, which it can be nowhere else, gives up
+ * its reference to s and `held`, the reader's or writer's lock (NULL: neither).
  */
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
 
 /* ---- progress ---- */
 
-/* Under the lock: takes completions, sends what is due; a stream's events when it is time. True: something happened. */
+/*
+ * Under the lock: takes completions, sends what is due; a stream's events when it is time. True: something
+ * happened.
+ */
 bool vb_rs_progress_locked(struct vb_rs *s);
 
 /* connect.c: takes events of the id. True: something happened. */
@@ -261,7 +270,10 @@ bool vb_rs_is_whole_address(const struct sockaddr *addr, socklen_t len);
 
 /* ---- backlogs (backlog.c) ---- */
 
-/* Requests of the listener are taken from now on, up to `length` before raccept; again: another length. 0 or a negative errno. */
+/*
+ * Requests of the listener are taken from now on, up to `length` before raccept; again: another length. 0 or
+ * a negative errno.
+ */
 int vb_rs_backlog_open_locked(struct vb_rs *s, int length);
 /* The oldest connection, with a reference; NULL: none. */
 struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s);
@@ -290,7 +302,10 @@ void vb_rs_endpoint_destroy(struct vb_rs *s);
 int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel, struct ibv_cq **cq);
 /* Takes an event if the channel has one, without waiting. */
 bool vb_rs_cq_take_event(struct ibv_comp_channel *channel);
-/* Posts what the machine wants. payload: the bytes of an inline write that are the program's, or NULL. 0 or a negative errno. */
+/*
+ * Posts what the machine wants. payload: the bytes of an inline write that are the program's, or NULL. 0 or a
+ * negative errno.
+ */
 int vb_rs_post(struct vb_rs *s, const struct vb_rs_write *w, const void *payload);
 /* Under the lock. */
 bool vb_rs_endpoint_progress_locked(struct vb_rs *s);
@@ -306,7 +321,10 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
 /* Sends the entries of the I/O map that the peer does not know yet. Under the writer's lock and the lock. */
 int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block);
-/* Before a write of either kind: waits for the connection, and tells the peer of mappings that it has not heard of. No lock held. */
+/*
+ * Before a write of either kind: waits for the connection, and tells the peer of mappings that it has not
+ * heard of. No lock held.
+ */
 int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
 bool vb_rs_can_write(struct vb_rs *s);
 /* An opening connection is awaited; held: as vb_rs_wait_locked's. Under the lock. 0 or a negative errno. */

@@ -7,16 +7,16 @@
  *	  ├── bell: an eventfd, readable while a member is pending
  *	  └── inner: a kernel epoll of the members' own descriptors, edge-triggered, its data the membership (struct vb_rs_watch)
  *
- * A member that something happened to is *pending*: vb_rs_wake_locked puts it there, whichever thread caused it, and so does news of its
- * descriptors. Waiting looks at the pending members alone: progress, then its events; one that has none is armed and leaves the list, one
- * with level-triggered events stays. So a wait costs what happens, not what is watched. Without sockets among its members a set is
- * the kernel's alone.
+ * A member that something happened to is *pending*: vb_rs_wake_locked puts it there, whichever thread caused
+ * it, and so does news of its descriptors. Waiting looks at the pending members alone: progress, then its
+ * events; one that has none is armed and leaves the list, one with level-triggered events stays. So a wait
+ * costs what happens, not what is watched. Without sockets among its members a set is the kernel's alone.
  *
- * Edge-triggered members are told when more came in (bytes, requests, ends) since they were told last, or when there is room again after a
- * look or a write that found none.
+ * Edge-triggered members are told when more came in (bytes, requests, ends) since they were told last, or
+ * when there is room again after a look or a write that found none.
  *
- * Locks: `collector` (never held while sleeping) > a socket's lock > the set's lock. A membership is freed under the collector, off both
- * lists. A child's copy of a set has no sockets.
+ * Locks: `collector` (never held while sleeping) > a socket's lock > the set's lock. A membership is freed
+ * under the collector, off both lists. A child's copy of a set has no sockets.
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -173,7 +173,9 @@ static bool arm_locked(struct vb_rs_watch *w)
 	return n && watch_fds_locked(w, fds, n);
 }
 
-/* Under the socket's lock. Returns the events to tell; *stays: it is to be looked at again by the next wait. */
+/*
+ * Under the socket's lock. Returns the events to tell; *stays: it is to be looked at again by the next wait.
+ */
 static uint32_t examine_locked(struct vb_rs_watch *w, bool *stays)
 {
 	enum { TIMES = 4 };

@@ -28,8 +28,8 @@ static int open_socket(struct vb_rs *s)
 }
 
 /*
- * SOCK_NONBLOCK and SOCK_CLOEXEC are refused as rdma-core refuses them: a preload library then makes an ordinary socket, which is what
- * this library's own ones must be.
+ * SOCK_NONBLOCK and SOCK_CLOEXEC are refused as rdma-core refuses them: a preload library then makes an
+ * ordinary socket, which is what this library's own ones must be.
  */
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {

@@ -88,7 +88,10 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 {
 	size_t contiguous, wanted = vb_min_u64(most, c->left), bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
 	uint8_t *at = here(c, &contiguous);
-	/* What the ring's end cut takes its room there: inline it would be cut again at the same place, for ever. */
+	/*
+	 * What the ring's end cut takes its room there: inline it would be cut again at the same place, for
+	 * ever.
+	 */
 	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= contiguous;
 
 	*payload = is_inline ? at : NULL;
@@ -198,7 +201,10 @@ static bool can_peek_all(struct vb_rs *s)
 	       vb_rs_stream_is_full(&s->stream);
 }
 
-/* Nothing is taken, so it stays readable. What has come since is looked for; with `all` it is waited for, as far as it can come. */
+/*
+ * Nothing is taken, so it stays readable. What has come since is looked for; with `all` it is waited for, as
+ * far as it can come.
+ */
 static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	uint32_t bytes, offset;

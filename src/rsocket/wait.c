@@ -88,7 +88,10 @@ bool vb_rs_progress_locked(struct vb_rs *s)
 		happened = vb_rs_datagram_progress_locked(s);
 	} else {
 		happened = s->end.cq && vb_rs_endpoint_progress_locked(s);
-		/* A connection's own events are rare: they are looked for now and then, and when its descriptor is readable. */
+		/*
+		 * A connection's own events are rare: they are looked for now and then, and when its
+		 * descriptor is readable.
+		 */
 		enum { LOOKS = 256 };
 		bool is_due = s->state != VB_RS_CONNECTED || (!happened && ++s->looks >= LOOKS);
 		if (is_due && !vb_rs_has_backlog(s)) {

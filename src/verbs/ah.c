@@ -51,7 +51,10 @@ static void map_v4(union ibv_gid *gid, const uint8_t v4[4])
 	memcpy(gid->raw + 12, v4, 4);
 }
 
-/* RoCEv2 over IPv4 puts the IPv4 header into the last 20 bytes (annex A17.4.5.2); its checksum tells it from an IPv6 header. */
+/*
+ * RoCEv2 over IPv4 puts the IPv4 header into the last 20 bytes (annex A17.4.5.2); its checksum tells it from
+ * an IPv6 header.
+ */
 static bool is_v4_header(const uint8_t h[20])
 {
 	uint32_t sum = 0;
@@ -134,7 +137,9 @@ VB_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc 
 
 /* ---- Ethernet addresses ---- */
 
-/* Of multicast groups, of this device's own addresses, and of link-local addresses made from a MAC (EUI-64). */
+/*
+ * Of multicast groups, of this device's own addresses, and of link-local addresses made from a MAC (EUI-64).
+ */
 static bool mac_of(struct vb_device *dev, const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE])
 {
 	const uint8_t *g = gid->raw;

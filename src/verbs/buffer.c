@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Buffers, DMA handles and the call that registers memory of any kind. All memory is the same to this device, so a buffer is pages of the
- * program's and a handle is a hint that it checks and has no use for.
+ * Buffers, DMA handles and the call that registers memory of any kind. All memory is the same to this device,
+ * so a buffer is pages of the program's and a handle is a hint that it checks and has no use for.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What inline verbs call through tables, with VERBATIM_CHECK set: checks (check/check.h) around what was there before. */
+/*
+ * What inline verbs call through tables, with VERBATIM_CHECK set: checks (check/check.h) around what was
+ * there before.
+ */
 #include "verbs/verbs.h"
 
 /* The same for all devices of a process. */

@@ -52,7 +52,10 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, i
 	pub->abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-/* There is no kernel driver behind a device: what can be duplicated, and be recognised then, is the name of an open device. */
+/*
+ * There is no kernel driver behind a device: what can be duplicated, and be recognised then, is the name of
+ * an open device.
+ */
 static int name_of(struct ibv_device *device, int cmd_fd)
 {
 	return cmd_fd >= 0 ? cmd_fd : vb_token_create(device->name);

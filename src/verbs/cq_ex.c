@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Extended completion queues: polled one completion at a time with ibv_start_poll, ibv_next_poll and ibv_end_poll, between
- * which one thread has the queue to itself.
+ * Extended completion queues: polled one completion at a time with ibv_start_poll, ibv_next_poll and
+ * ibv_end_poll, between which one thread has the queue to itself.
  */
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The device list. A device keeps its struct ibv_device while a list or an open context has it or its interface exists, so
- * that a program gets the same pointer again.
+ * The device list. A device keeps its struct ibv_device while a list or an open context has it or its
+ * interface exists, so that a program gets the same pointer again.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Thread domains and parent domains. A parent domain is a further handle on a protection domain, with allocators for the memory of
- * queues. A thread domain promises that one thread at a time uses what is made with it: then the locks that keep the program's threads
- * apart from each other (of ibv_wr_start and ibv_start_poll) are left alone. Those of the queues stay, because the adapter's own thread
- * works on queues too.
+ * Thread domains and parent domains. A parent domain is a further handle on a protection domain, with
+ * allocators for the memory of queues. A thread domain promises that one thread at a time uses what is made
+ * with it: then the locks that keep the program's threads apart from each other (of ibv_wr_start and
+ * ibv_start_poll) are left alone. Those of the queues stay, because the adapter's own thread works on queues
+ * too.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in what inline verbs call directly (adapter/fault.h). Wrappers stand in a context's tables before what was there
- * when the context was opened, which is the same for all of them.
+ * Faults on purpose in what inline verbs call directly (adapter/fault.h). Wrappers stand in a context's
+ * tables before what was there when the context was opened, which is the same for all of them.
  *
- * complete: the completion is changed on its way to the program. Its queue pair goes to the error state first, so that what is
- * outstanding is flushed; what had completed behind it and was not polled yet is flushed too, as it would not have been carried out.
+ * complete: the completion is changed on its way to the program. Its queue pair goes to the error state
+ * first, so that what is outstanding is flushed; what had completed behind it and was not polled yet is
+ * flushed too, as it would not have been carried out.
  *
- * rnr: a receive that the rule means is kept from the adapter for its time, with all that are posted behind it. So its message meets
- * an empty queue, whichever path it comes by. In the error state the receives that are kept are flushed as any others.
+ * rnr: a receive that the rule means is kept from the adapter for its time, with all that are posted behind
+ * it. So its message meets an empty queue, whichever path it comes by. In the error state the receives that
+ * are kept are flushed as any others.
  */
 #include "verbs/fault.h"
 
@@ -175,7 +177,10 @@ static bool is_flushed(const struct kept *k)
 	return k->queue.qp && atomic_load(&vb_qp_of(k->queue.qp)->state) == IBV_QPS_ERR;
 }
 
-/* Those whose time has come, and those of queue pairs in the error state. What the queue does not take is lost. */
+/*
+ * Those whose time has come, and those of queue pairs in the error state. What the queue does not take is
+ * lost.
+ */
 static void let_go(uint64_t now_ns)
 {
 	struct kept *k;

@@ -61,7 +61,10 @@ static int refuse(int err, const char *why)
 	return err;
 }
 
-/* Programs put specifications directly behind each other, so they lie at multiples of 4. *bytes: to the next one. */
+/*
+ * Programs put specifications directly behind each other, so they lie at multiples of 4. *bytes: to the next
+ * one.
+ */
 static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 {
 	struct ibv_flow_spec spec;
@@ -91,7 +94,9 @@ static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 	return 0;
 }
 
-/* The specifications lie behind the head. Their number counts: programs leave the head's size as they like. */
+/*
+ * The specifications lie behind the head. Their number counts: programs leave the head's size as they like.
+ */
 static int add_specs(struct vb_flow *flow, const struct ibv_flow_attr *attr)
 {
 	const uint8_t *at = (const uint8_t *)(attr + 1);

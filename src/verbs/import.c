@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Imports: further handles on a device that is open in this process, and on its protection domains and regions (device memory:
- * dm.c). The descriptor cmd_fd is the device's name and no more, so another process that gets it can do nothing with it: regions
- * are addresses of this process.
+ * Imports: further handles on a device that is open in this process, and on its protection domains and
+ * regions (device memory: dm.c). The descriptor cmd_fd is the device's name and no more, so another process
+ * that gets it can do nothing with it: regions are addresses of this process.
  */
 #include <stdlib.h>
 

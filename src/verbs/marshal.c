@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Attributes in the layout of the kernel's interface, as programs that talk to the kernel's ucm get them, made those of verbs and back. */
+/*
+ * Attributes in the layout of the kernel's interface, as programs that talk to the kernel's ucm get them,
+ * made those of verbs and back.
+ */
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The tables that inline verbs call through. An operation that does not exist is a null pointer where callers check for it. */
+/*
+ * The tables that inline verbs call through. An operation that does not exist is a null pointer where callers
+ * check for it.
+ */
 #include "verbs/verbs.h"
 
 /* ---- the hot ones ---- */

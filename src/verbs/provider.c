@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The interface between rdma-core's libibverbs and its provider libraries, by name only. Programs that are linked with
- * libmlx5 or libefa start because every name exists; no device of theirs exists here, so nothing ever calls what would
- * drive one. What is called anyway fails with EOPNOTSUPP. Arguments are not looked at, so the prototypes do not matter.
+ * The interface between rdma-core's libibverbs and its provider libraries, by name only. Programs that are
+ * linked with libmlx5 or libefa start because every name exists; no device of theirs exists here, so nothing
+ * ever calls what would drive one. What is called anyway fails with EOPNOTSUPP. Arguments are not looked at,
+ * so the prototypes do not matter.
  */
 #include "verbs/verbs.h"
 

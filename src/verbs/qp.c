@@ -474,7 +474,10 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 
 /* ---- modify and query ---- */
 
-/* Half of a reliable connection's attributes are the other half's of XRC; programs set them all, and those that do not apply do not count. */
+/*
+ * Half of a reliable connection's attributes are the other half's of XRC; programs set them all, and those
+ * that do not apply do not count.
+ */
 static int applicable(enum ibv_qp_type type, int mask)
 {
 	if (type == IBV_QPT_XRC_SEND)

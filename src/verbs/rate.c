@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Static rates as multiples of 2.5 Gbit/s and in Mbit/s. Rates of lanes at 14 Gbit/s and above are no such multiples: both columns are facts. */
+/*
+ * Static rates as multiples of 2.5 Gbit/s and in Mbit/s. Rates of lanes at 14 Gbit/s and above are no such
+ * multiples: both columns are facts.
+ */
 #include "verbs/verbs.h"
 
 static const struct {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the kernel would show of the devices in sysfs, as a tree of files (host/tree.h) that the preload library of `verbatim run` leads
- * /sys/class/infiniband to. Formats and units are those of the kernel's own RoCE devices. A device hangs below devices/virtual, as
- * rdma_rxe's do; its `device` is the interface's, or a folder with what a device on no bus has. Programs that look whether they may use a
- * device file in /dev/infiniband find one, which leads nowhere.
+ * What the kernel would show of the devices in sysfs, as a tree of files (host/tree.h) that the preload
+ * library of `verbatim run` leads /sys/class/infiniband to. Formats and units are those of the kernel's own
+ * RoCE devices. A device hangs below devices/virtual, as rdma_rxe's do; its `device` is the interface's, or a
+ * folder with what a device on no bus has. Programs that look whether they may use a device file in
+ * /dev/infiniband find one, which leads nowhere.
  */
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -16,8 +17,8 @@
 #include "verbs/verbs.h"
 
 /*
- * Brings what a path in the tree is about up to date; the root, or NULL with errno: there is no place for a tree. One caller at
- * a time.
+ * Brings what a path in the tree is about up to date; the root, or NULL with errno: there is no place for a
+ * tree. One caller at a time.
  */
 VB_EXPORT const char *vb_sysfs_refresh(const char *path);
 

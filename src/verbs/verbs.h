@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The public layer: what a program's pointers really point to. Each public object is the head of a structure that also
- * holds the adapter's object of the same name; the program owns the former's lifetime, create to destroy.
+ * The public layer: what a program's pointers really point to. Each public object is the head of a structure
+ * that also holds the adapter's object of the same name; the program owns the former's lifetime, create to
+ * destroy.
  *
  * Conventions below this layer are negative errno values; here calls answer as their man pages say, which
- * vb_fail (an errno value), vb_fail_minus1 and vb_fail_null turn them into. Every refusal has a sentence (base/log.h).
+ * vb_fail (an errno value), vb_fail_minus1 and vb_fail_null turn them into. Every refusal has a sentence
+ * (base/log.h).
  *
- * fork: an object that a child inherited belongs to the parent. In the child, calls on it fail with EIO and touch
- * nothing, and destroying it frees the child's copy alone. Objects are told by their context's generation; the operations
- * that inline verbs call directly are exchanged in the child, so that they need not look.
+ * fork: an object that a child inherited belongs to the parent. In the child, calls on it fail with EIO and
+ * touch nothing, and destroying it frees the child's copy alone. Objects are told by their context's
+ * generation; the operations that inline verbs call directly are exchanged in the child, so that they need
+ * not look.
  */
 #ifndef VB_VERBS_H
 #define VB_VERBS_H
@@ -33,7 +36,10 @@
 	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_64");  \
 	VB_SYMVER(name, #name, "IBVERBS_PRIVATE_65")
 
-/* A null pointer follows struct ibv_device: provider libraries look there for their own operations and must find none. */
+/*
+ * A null pointer follows struct ibv_device: provider libraries look there for their own operations and must
+ * find none.
+ */
 struct vb_verbs_device {
 	struct ibv_device pub;
 	const void *no_provider;
@@ -49,7 +55,10 @@ struct vb_verbs_context {
 	struct verbs_context ext;
 };
 
-/* A domain; or a parent domain, which is a further handle on one (domain.c); or an imported one, likewise (import.c). */
+/*
+ * A domain; or a parent domain, which is a further handle on one (domain.c); or an imported one, likewise
+ * (import.c).
+ */
 struct vb_verbs_pd {
 	struct ibv_pd pub;
 	struct vb_pd pd;
@@ -106,7 +115,10 @@ struct vb_verbs_qp {
 		struct ibv_qp pub;
 		struct ibv_qp_ex ex;
 	};
-	/* ibv_open_qp: the queue pair that this is a further handle on (its own qp is empty then), and how many handles that one has. */
+	/*
+	 * ibv_open_qp: the queue pair that this is a further handle on (its own qp is empty then), and how
+	 * many handles that one has.
+	 */
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
@@ -197,7 +209,9 @@ void vb_ops_disable(struct verbs_context *ext);
 void vb_checked_ops(struct verbs_context *ext);
 void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 
-/* Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass. */
+/*
+ * Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass.
+ */
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other);
 
 /* ---- memory.c ---- */
@@ -220,7 +234,10 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
-/* Has the program promised, by a thread domain, that one thread at a time uses what is made with pd? pd may be NULL. */
+/*
+ * Has the program promised, by a thread domain, that one thread at a time uses what is made with pd? pd may
+ * be NULL.
+ */
 bool vb_is_single_threaded(struct ibv_pd *pd);
 /* Of a parent domain, once nothing uses it. */
 void vb_parent_domain_fini(struct vb_verbs_pd *pd);

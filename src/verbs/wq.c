@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Work queues and indirection tables: the receiving half of raw packet queue pairs that spread frames (roce/raw.h). A work queue is a
- * raw packet queue pair inside, which only receives.
+ * Work queues and indirection tables: the receiving half of raw packet queue pairs that spread frames
+ * (roce/raw.h). A work queue is a raw packet queue pair inside, which only receives.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Work requests built call by call (ibv_wr_post(3)): from ibv_wr_start on requests are collected, ibv_wr_complete posts them
- * all or none, ibv_wr_abort forgets them. One thread at a time builds. What goes wrong while building is remembered
- * and reported at the end.
+ * Work requests built call by call (ibv_wr_post(3)): from ibv_wr_start on requests are collected,
+ * ibv_wr_complete posts them all or none, ibv_wr_abort forgets them. One thread at a time builds. What goes
+ * wrong while building is remembered and reported at the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "verbs/verbs.h"
 
 /*
- * The arrays move when they grow; then what points into them is led to the new place. What each call looks at is kept as pointers: the
- * last request (NULL: there is none yet) and the free places.
+ * The arrays move when they grow; then what points into them is led to the new place. What each call looks at
+ * is kept as pointers: the last request (NULL: there is none yet) and the free places.
  */
 struct vb_wr_batch {
 	struct ibv_send_wr *last, *next_wr, *wrs_end;
@@ -40,7 +40,10 @@ static void mistake(struct vb_wr_batch *b, int err, const char *why)
 
 /* ---- room ---- */
 
-/* Of `room` elements, the first `used` from the old array, which stays until its caller frees it; NULL: there is no memory. */
+/*
+ * Of `room` elements, the first `used` from the old array, which stays until its caller frees it; NULL: there
+ * is no memory.
+ */
 static void *larger(struct vb_wr_batch *b, const void *array, size_t element_bytes, size_t used, size_t room)
 {
 	uint8_t *grown = calloc(room, element_bytes);
@@ -106,7 +109,10 @@ static inline struct ibv_send_wr *last(struct vb_wr_batch *b)
 	return b->last;
 }
 
-/* What only some requests have is as it was in the last batch, but for what ibv_post_send(3) looks at in others, too. */
+/*
+ * What only some requests have is as it was in the last batch, but for what ibv_post_send(3) looks at in
+ * others, too.
+ */
 static inline struct ibv_send_wr *fill(struct ibv_qp_ex *ex, struct vb_wr_batch *b, enum ibv_wr_opcode opcode)
 {
 	struct ibv_send_wr *wr = b->last = b->next_wr++;
@@ -218,7 +224,9 @@ static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 
 /* ---- data ---- */
 
-/* Room for the last request's scatter/gather list, which is the caller's to fill; NULL: a mistake was made. */
+/*
+ * Room for the last request's scatter/gather list, which is the caller's to fill; NULL: a mistake was made.
+ */
 static struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
 {
 	struct ibv_send_wr *wr = last(b);

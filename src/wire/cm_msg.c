@@ -73,8 +73,10 @@ static bool is_cm_header(const struct vb_mad *mad)
 	       vb_mad_class_version(mad) == VB_CM_CLASS_VERSION && vb_mad_method(mad) == VB_MAD_METHOD_SEND;
 }
 
-/* Every comm id that a message must carry is not 0, and lengths inside stay in their fields. Only a REJ may leave out
- * ids: its sender may not know them. */
+/*
+ * Every comm id that a message must carry is not 0, and lengths inside stay in their fields. Only a REJ may
+ * leave out ids: its sender may not know them.
+ */
 static bool is_content_sane(enum vb_cm_attribute attribute, const struct vb_mad *mad)
 {
 #define HAS_IDS(prefix) (prefix##_msg_local_comm_id(prefix##_of(mad)) && prefix##_msg_remote_comm_id(prefix##_of(mad)))

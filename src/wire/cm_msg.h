@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Management datagrams and the messages of the communication management class (IB vol. 1, 13.4.3 and ch. 12.6),
- * each in its own struct of 256 bytes. Rows count from the end of the common header.
+ * Management datagrams and the messages of the communication management class (IB vol. 1, 13.4.3 and ch.
+ * 12.6), each in its own struct of 256 bytes. Rows count from the end of the common header.
  */
 #ifndef VB_WIRE_CM_MSG_H
 #define VB_WIRE_CM_MSG_H
@@ -293,7 +293,10 @@ struct vb_cm_msg {
 	struct vb_mad mad;
 };
 
-/* Copies and checks a MAD: length, versions, class, method, known attribute, lengths inside. -EBADMSG otherwise. */
+/*
+ * Copies and checks a MAD: length, versions, class, method, known attribute, lengths inside. -EBADMSG
+ * otherwise.
+ */
 int vb_cm_msg_parse(const void *bytes, size_t len, struct vb_cm_msg *msg) VB_MUST_USE;
 
 /* A message of zeros with its common header. */

@@ -7,9 +7,9 @@
  *		B(P, O, name, byte, bytes)		a run of bytes (GID, private data)
  *
  * P is the prefix, O the offset that `byte` counts from. VB_FIELD_ACCESSORS makes getters P_name(h), setters
- * P_set_name(h, ...) and sizes P_name_bytes from it, VB_FIELD_TABLE the same rows as data for tests and the text form.
- * Each header has its own one-member struct P, so that fields of different headers do not mix. A setter keeps the low
- * `width` bits of its value and touches no neighbour.
+ * P_set_name(h, ...) and sizes P_name_bytes from it, VB_FIELD_TABLE the same rows as data for tests and the
+ * text form. Each header has its own one-member struct P, so that fields of different headers do not mix. A
+ * setter keeps the low `width` bits of its value and touches no neighbour.
  */
 #ifndef VB_WIRE_FIELD_H
 #define VB_WIRE_FIELD_H
@@ -18,7 +18,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The bytes that hold the field are read as one number, so bit + width must not pass 64 (the unit test checks). */
+/*
+ * The bytes that hold the field are read as one number, so bit + width must not pass 64 (the unit test
+ * checks).
+ */
 static inline uint64_t vb_field_get(const uint8_t *p, unsigned bit, unsigned width)
 {
 	unsigned span = (bit + width + 7) / 8;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ethernet frames with IP inside, as adapters work on them: checksums, the frame check sequence, and a long TCP segment cut into frames.
- * All of it is pure: bytes in, bytes out; a frame that is not what a function is for is told by its answer.
+ * Ethernet frames with IP inside, as adapters work on them: checksums, the frame check sequence, and a long
+ * TCP segment cut into frames. All of it is pure: bytes in, bytes out; a frame that is not what a function is
+ * for is told by its answer.
  */
 #ifndef VB_WIRE_FRAME_H
 #define VB_WIRE_FRAME_H
@@ -10,7 +11,9 @@
 
 enum { VB_ETHER_BYTES = 14, VB_VLAN_BYTES = 4, VB_FCS_BYTES = 4, VB_ETHER_VLAN = 0x8100 };
 
-/* Where the parts of a frame are. l4: 0 unless it has a whole TCP or UDP header that is no later fragment's. */
+/*
+ * Where the parts of a frame are. l4: 0 unless it has a whole TCP or UDP header that is no later fragment's.
+ */
 struct vb_frame_layout {
 	uint16_t ip, l4;     /* offsets */
 	uint8_t ip_version;  /* 4, 6 or 0 */
@@ -32,8 +35,9 @@ void vb_frame_check_sequence(const void *frame, size_t bytes, uint8_t out[VB_FCS
 /* Is this the header of a TCP segment over IP, from the Ethernet header to the end of TCP's? */
 bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes);
 /*
- * The header of one of the frames that a long segment is cut into: `header` is the whole one's and stands in frame already, with the
- * piece of payload behind it. at: the piece's offset; number: of the frame; last: it ends the segment. Checksums included.
+ * The header of one of the frames that a long segment is cut into: `header` is the whole one's and stands in
+ * frame already, with the piece of payload behind it. at: the piece's offset; number: of the frame; last: it
+ * ends the segment. Checksums included.
  */
 void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number, bool last);
 

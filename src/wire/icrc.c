@@ -206,7 +206,10 @@ bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc
 	if (route->ip_version != 4)
 		return false;
 	if (solver->len != len) {
-		/* Back to before the identification: there its two bytes are the low half of the CRC register. */
+		/*
+		 * Back to before the identification: there its two bytes are the low half of the CRC
+		 * register.
+		 */
 		solver->factor = unwinding(IP4_BEFORE_BTH + len - VB_ICRC_BYTES - IP4_ID_END + 2);
 		solver->len = len;
 	}

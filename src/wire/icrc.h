@@ -61,8 +61,9 @@ struct vb_icrc_solver {
 };
 
 /*
- * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id, where the caller has put a
- * guess: a right one saves the solution. IPv6: the plain check. known: the route's, or NULL.
+ * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id, where
+ * the caller has put a guess: a right one saves the solution. IPv6: the plain check. known: the route's, or
+ * NULL.
  */
 bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, struct vb_icrc_known *known,
 			     const void *packet, size_t len, uint16_t *ip_id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The RDMA IP CM service (IB vol. 1 annex A11): service ids from ports, and the 36 bytes of addresses that begin the
- * private data of a REQ or SIDR_REQ.
+ * The RDMA IP CM service (IB vol. 1 annex A11): service ids from ports, and the 36 bytes of addresses that
+ * begin the private data of a REQ or SIDR_REQ.
  */
 #ifndef VB_WIRE_IP_CM_H
 #define VB_WIRE_IP_CM_H

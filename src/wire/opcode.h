@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * BTH opcodes (IB vol. 1 table 38): which headers follow, where in a message the packet stands, whether it has a
- * payload. Lengths and positions are derived from the rows.
+ * BTH opcodes (IB vol. 1 table 38): which headers follow, where in a message the packet stands, whether it
+ * has a payload. Lengths and positions are derived from the rows.
  */
 #ifndef VB_WIRE_OPCODE_H
 #define VB_WIRE_OPCODE_H
@@ -41,8 +41,11 @@ struct vb_opcode_row {
 #define VB_OPCODE_BITS 5
 #define VB_OPCODE_MASK ((1 << VB_OPCODE_BITS) - 1)
 
-/* The operation bits below the service. X(NAME, bits, operation, extension headers, flags). The first list serves RC,
- * UC and XRC, the second RC and XRC, whose requests add an XRCETH. UD has the two SEND_ONLY, with a DETH. */
+/*
+ * The operation bits below the service. X(NAME, bits, operation, extension headers, flags). The first list
+ * serves RC, UC and XRC, the second RC and XRC, whose requests add an XRCETH. UD has the two SEND_ONLY, with
+ * a DETH.
+ */
 #define VB_OPCODES_CONNECTED(X)                                                                                      \
 	X(SEND_FIRST, 0x00, SEND, 0, FIRST | REQUEST | PAYLOAD | RECEIVE)                                             \
 	X(SEND_MIDDLE, 0x01, SEND, 0, REQUEST | PAYLOAD | RECEIVE)                                                    \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two rsockets say to each other: the private data of a connection, 32-bit messages in immediate data, the entries
- * that either writes into the other's tables, and the headers of datagrams. rsocket(7); the guide in librdmacm's docs.
+ * What two rsockets say to each other: the private data of a connection, 32-bit messages in immediate data,
+ * the entries that either writes into the other's tables, and the headers of datagrams. rsocket(7); the guide
+ * in librdmacm's docs.
  *
- * Private data, messages and datagram headers are big-endian. Table entries are in the byte order of the one who *reads*
- * them, as its private data says (VB_RS_FLAG_BIG_ENDIAN).
+ * Private data, messages and datagram headers are big-endian. Table entries are in the byte order of the one
+ * who *reads* them, as its private data says (VB_RS_FLAG_BIG_ENDIAN).
  */
 #ifndef VB_WIRE_RSOCKET_H
 #define VB_WIRE_RSOCKET_H
@@ -109,7 +110,10 @@ static inline bool vb_rs_host_is_big_endian(void)
 
 /* ---- datagrams ---- */
 
-/* In front of the data in each packet between UD QPs: who sent it. An IPv4 address takes the first 4 bytes of `address`. */
+/*
+ * In front of the data in each packet between UD QPs: who sent it. An IPv4 address takes the first 4 bytes of
+ * `address`.
+ */
 enum { VB_RS_UD_IPV4_BYTES = 8, VB_RS_UD_IPV6_BYTES = 24 };
 
 #define VB_RS_UD_ROWS(F, B, P, O)                                                                                    \
@@ -128,7 +132,10 @@ VB_FIELD_ACCESSORS(vb_rs_ud_ipv4, VB_RS_UD_IPV4_BYTES, 0, VB_RS_UD_ROWS)
 	B(P, O, ipv6, 8, 16)
 VB_FIELD_ACCESSORS(vb_rs_ud_ipv6, VB_RS_UD_IPV6_BYTES, 0, VB_RS_UD6_ROWS)
 
-/* In front of what goes over UDP until the QPs know each other. `op`: the program's data follow, or nothing does. */
+/*
+ * In front of what goes over UDP until the QPs know each other. `op`: the program's data follow, or nothing
+ * does.
+ */
 enum { VB_RS_UDP_TAG = 0x55555555, VB_RS_UDP_IPV4_BYTES = 16, VB_RS_UDP_IPV6_BYTES = 28 };
 enum vb_rs_udp_op { VB_RS_UDP_DATA = 0, VB_RS_UDP_CONTROL = 7 };
 

@@ -28,7 +28,9 @@ static inline uint8_t vb_syndrome(enum vb_aeth_class class, unsigned value)
 	return (uint8_t)(class << 5 | (value & 31));
 }
 
-/* What a credit count in an ACK stands for: how many receives the responder has (9.7.7.2.4). code: 0 to 30. */
+/*
+ * What a credit count in an ACK stands for: how many receives the responder has (9.7.7.2.4). code: 0 to 30.
+ */
 static inline unsigned vb_credits(unsigned code)
 {
 	if (code < 4)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Headers of messages to a receiver that matches tags, first in the payload (struct ibv_tmh and struct ibv_rvh of the interface).
- * A rendezvous request has both; what may follow is the sender's.
+ * Headers of messages to a receiver that matches tags, first in the payload (struct ibv_tmh and struct
+ * ibv_rvh of the interface). A rendezvous request has both; what may follow is the sender's.
  */
 #ifndef VB_WIRE_TAG_H
 #define VB_WIRE_TAG_H

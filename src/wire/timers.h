@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Times that the protocol encodes in five bits (InfiniBand specification volume 1, chapter 9: local ACK timeout, RNR NAK timer). */
+/*
+ * Times that the protocol encodes in five bits (InfiniBand specification volume 1, chapter 9: local ACK
+ * timeout, RNR NAK timer).
+ */
 #ifndef VB_WIRE_TIMERS_H
 #define VB_WIRE_TIMERS_H
 
@@ -12,8 +15,8 @@ static inline uint64_t vb_ack_timeout_ns(unsigned code)
 }
 
 /*
- * Steps of 10 us: code 0 is 2^16 of them, 1 is one; from 2 on even codes are powers of two and odd ones lie half way between
- * (2^(c/2) and 3 * 2^((c-3)/2)), up to 491.52 ms for 31.
+ * Steps of 10 us: code 0 is 2^16 of them, 1 is one; from 2 on even codes are powers of two and odd ones lie
+ * half way between (2^(c/2) and 3 * 2^((c-3)/2)), up to 491.52 ms for 31.
  */
 static inline uint64_t vb_rnr_timer_ns(unsigned code)
 {

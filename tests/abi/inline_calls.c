@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls every inline function of the public headers on tables of functions that print how they are called. Built once
- * against our headers and once against the reference's, the two programs must print the same.
+ * Calls every inline function of the public headers on tables of functions that print how they are called.
+ * Built once against our headers and once against the reference's, the two programs must print the same.
  *
- * The tables are filled with functions that take words, whatever the operation's parameters are; the calling conventions
- * of Linux pass up to six integers or pointers so. Objects are printed by name, numbers by their low 32 bits.
+ * The tables are filled with functions that take words, whatever the operation's parameters are; the calling
+ * conventions of Linux pass up to six integers or pointers so. Objects are printed by name, numbers by their
+ * low 32 bits.
  */
 #include <infiniband/ib.h>
 #include <infiniband/verbs.h>
@@ -48,7 +49,9 @@ static struct ibv_qp_init_attr_ex qp_attr = { .pd = &pd };
 static struct ibv_wq_init_attr wq_attr = { .wq_context = &id };
 static struct ibv_query_device_ex_input input;
 
-/* What operations return; what polls return once they were empty so often; what waiting for an event returns. */
+/*
+ * What operations return; what polls return once they were empty so often; what waiting for an event returns.
+ */
 static long answer;
 static int empty_polls, poll_answer, event_answer;
 
@@ -180,7 +183,10 @@ static int on_poll_cq(struct ibv_cq *q, int n, struct ibv_wc *wc)
 	return empty_polls-- > 0 ? 0 : poll_answer;
 }
 
-/* The libraries' exported functions, as far as inline functions use them; in parentheses a macro is the function. */
+/*
+ * The libraries' exported functions, as far as inline functions use them; in parentheses a macro is the
+ * function.
+ */
 #define EXPORT(kind, name, params, n, ...) \
 	kind (name) params { return (kind)called(#name, n, __VA_ARGS__); }
 EXPORT(struct ibv_qp *, ibv_create_qp, (struct ibv_pd *p, struct ibv_qp_init_attr *a), 2, (long)p, (long)a)

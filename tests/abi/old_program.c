@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A program as compilers of 2006 left it: it imports the 1.0 versions and lays structures out as they were then. It connects
- * two queue pairs on the loopback device, sends 8 bytes, and tells an SRQ limit event in the old way.
+ * A program as compilers of 2006 left it: it imports the 1.0 versions and lays structures out as they were
+ * then. It connects two queue pairs on the loopback device, sends 8 bytes, and tells an SRQ limit event in
+ * the old way.
  */
 #include <infiniband/verbs.h>
 #include <stdio.h>

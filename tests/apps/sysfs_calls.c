@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Each file call that may name a device in sysfs does, by its own name in libc: the calls of programs built with and without large file
- * support, with and without fortification, and before glibc 2.33. One line of TAP per call. Needs `verbatim run` in front.
+ * Each file call that may name a device in sysfs does, by its own name in libc: the calls of programs built
+ * with and without large file support, with and without fortification, and before glibc 2.33. One line of TAP
+ * per call. Needs `verbatim run` in front.
  */
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE

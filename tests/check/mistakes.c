@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One mistake per function, which the checks are to name: `mistakes NAME wrong` makes it, `mistakes NAME right` does the same without it.
- * The functions are global so that traces have their names whatever the system has. What is expected to be said: checks.py.
+ * One mistake per function, which the checks are to name: `mistakes NAME wrong` makes it,
+ * `mistakes NAME right` does the same without it. The functions are global so that traces have their names
+ * whatever the system has. What is expected to be said: checks.py.
  */
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two queue pairs of one process that are connected to each other over the loopback, for programs that make a mistake on purpose. */
+/*
+ * Two queue pairs of one process that are connected to each other over the loopback, for programs that make a
+ * mistake on purpose.
+ */
 #ifndef VB_CHECK_WORLD_H
 #define VB_CHECK_WORLD_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests that refused calls explain themselves with VERBATIM_DEBUG=1, and that nothing is said without it. Included
- * after a header that has cmocka's and set_nonblocking.
+ * For tests that refused calls explain themselves with VERBATIM_DEBUG=1, and that nothing is said without it.
+ * Included after a header that has cmocka's and set_nonblocking.
  */
 #ifndef EXPLAIN_TEST_H
 #define EXPLAIN_TEST_H
@@ -54,7 +54,9 @@ static void check_line(const char *source, const char *call, const char *text)
 		check_line(#expression, name, text_);                           \
 	} while (0)
 
-/* The library reads the variable when it is loaded: each way (argv[1]: 0 or 1) is a program run of its own. */
+/*
+ * The library reads the variable when it is loaded: each way (argv[1]: 0 or 1) is a program run of its own.
+ */
 static void with_debugging(int argc, char **argv)
 {
 	const char *now = getenv("VERBATIM_DEBUG");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory runs out. A program that includes this has its own allocator, which fails once when it is told to. Each call that allocates is made
- * again and again, and each time another of its allocations fails, the first to the last.
+ * Memory runs out. A program that includes this has its own allocator, which fails once when it is told to.
+ * Each call that allocates is made again and again, and each time another of its allocations fails, the first
+ * to the last.
  */
 #ifndef TEST_NO_MEMORY_H
 #define TEST_NO_MEMORY_H
@@ -67,8 +68,9 @@ static bool have_failed(void)
 }
 
 /*
- * Makes a call with each of its allocations failing in turn, until it makes none that has not failed already. An allocation that it can
- * do without may fail unnoticed; some must be noticed. made: how a success is told, whose result undo releases.
+ * Makes a call with each of its allocations failing in turn, until it makes none that has not failed already.
+ * An allocation that it can do without may fail unnoticed; some must be noticed. made: how a success is told,
+ * whose result undo releases.
  */
 #define runs_out(err, call, made, undo)                                                                          \
 	do {                                                                                                     \

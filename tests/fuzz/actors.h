@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Other processes, forked by the target before it starts the library: the kernel is to say of a connection, or of a datagram, that it is
- * theirs. They do as they are told, and end with the target. A connection that one has made is handed to the target, which speaks on it.
+ * Other processes, forked by the target before it starts the library: the kernel is to say of a connection,
+ * or of a datagram, that it is theirs. They do as they are told, and end with the target. A connection that
+ * one has made is handed to the target, which speaks on it.
  *
  * And what processes hand each other: descriptors of all kinds.
  */

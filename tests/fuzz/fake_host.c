@@ -232,7 +232,10 @@ ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
 	return fake.send_result ? -1 : (ssize_t)bytes;
 }
 
-/* Ports: all names are free, and nobody holds any. A socket's own name is as short as none: only there can others be connected to. */
+/*
+ * Ports: all names are free, and nobody holds any. A socket's own name is as short as none: only there can
+ * others be connected to.
+ */
 int fake_socket(int domain, int type, int protocol) { return PORT_FD; }
 int fake_bind(int fd, const struct sockaddr *addr, socklen_t len) { return 0; }
 int fake_setsockopt(int fd, int level, int option, const void *value, socklen_t len) { return 0; }

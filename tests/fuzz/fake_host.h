@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The host layer (host/host.h, host/udp/udp.h) without a kernel: one thread, a clock that the fuzz target moves, and another process that is
- * nothing but the memory and the messages which the target makes up for it. So everything above the host runs as it is, and an
- * input always does the same.
+ * The host layer (host/host.h, host/udp/udp.h) without a kernel: one thread, a clock that the fuzz target
+ * moves, and another process that is nothing but the memory and the messages which the target makes up for
+ * it. So everything above the host runs as it is, and an input always does the same.
  *
- * The other process. It owns slot FAKE_PEER_SLOT. Its arena is `fake_arena`, which the library sees through a read-only mapping,
- * so that a store there is a crash. Its own memory is `fake_memory`, at address FAKE_MEMORY of its address space: copies between
- * processes that name anything else fail as the kernel lets them fail.
+ * The other process. It owns slot FAKE_PEER_SLOT. Its arena is `fake_arena`, which the library sees through a
+ * read-only mapping, so that a store there is a crash. Its own memory is `fake_memory`, at address
+ * FAKE_MEMORY of its address space: copies between processes that name anything else fail as the kernel lets
+ * them fail.
  */
 #ifndef VB_FAKE_HOST_H
 #define VB_FAKE_HOST_H
@@ -32,7 +33,10 @@ struct fake_host {
 	bool is_there;		/* the peer can be connected to */
 	bool has_hung_up;
 	unsigned patience;	/* how often the kernel is asked whether the peer lives, until it does not */
-	/* Called in the middle of copies, the library's work half done, and between a packet's arrival and the end of its batch. */
+	/*
+	 * Called in the middle of copies, the library's work half done, and between a packet's arrival and
+	 * the end of its batch.
+	 */
 	void (*meanwhile)(void);
 	/* Called for each range of this process that is read for somebody else, or written. */
 	void (*touched)(const void *at, size_t bytes, bool written);
@@ -59,7 +63,10 @@ void fake_pass_time(uint64_t ns);
 /* How many timers are armed. */
 unsigned fake_timers(void);
 
-/* A message of the peer on the link, with descriptors: its arena's and an eventfd's. Nothing happens without a link. */
+/*
+ * A message of the peer on the link, with descriptors: its arena's and an eventfd's. Nothing happens without
+ * a link.
+ */
 void fake_link_message(const void *bytes, size_t len, int num_fds);
 /* The peer connects, unless there is a link already. */
 void fake_link_accept(void);

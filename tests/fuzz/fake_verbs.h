@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* libibverbs as far as librdmacm needs it: one device with one address, and queue pairs that are nothing but numbers. And CM messages. */
+/*
+ * libibverbs as far as librdmacm needs it: one device with one address, and queue pairs that are nothing but
+ * numbers. And CM messages.
+ */
 #ifndef VB_FAKE_VERBS_H
 #define VB_FAKE_VERBS_H
 
@@ -7,7 +10,10 @@
 
 enum { FAKE_OWN_ADDRESS = 0x0a000001, FAKE_OTHER_ADDRESS = 0x0a000002 }; /* 10.0.0.1, 10.0.0.2 */
 
-/* The device has the other host's address too, which is reached over the network all the same: what is sent there can be given back. */
+/*
+ * The device has the other host's address too, which is reached over the network all the same: what is sent
+ * there can be given back.
+ */
 extern bool fake_is_both_hosts;
 
 /* What queue pairs answer to changes of their state: 0 or an errno. */

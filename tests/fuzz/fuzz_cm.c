@@ -2,13 +2,15 @@
 /*
  * Hostile MADs into the CM machine, whatever its user does at the same time.
  *
- * Input: steps. A MAD is made of a message that the machine sent earlier (as it is, or as another message), or of zeros, with
- * ids and addresses of living connections, and then some of its bytes are overwritten; or it is raw. Requests are taken,
- * refused or forgotten. Users call anything on any connection, legal or not. Time passes.
+ * Input: steps. A MAD is made of a message that the machine sent earlier (as it is, or as another message),
+ * or of zeros, with ids and addresses of living connections, and then some of its bytes are overwritten; or
+ * it is raw. Requests are taken, refused or forgotten. Users call anything on any connection, legal or not.
+ * Time passes.
  *
- * Invariants: a refused call changes nothing and says nothing; each event comes at most once per connection, in an order that
- * makes sense, one end alone among them; what is sent is a message, to a route that somebody gave; a MAD is answered by two at most;
- * lingering connections stay within their bound; and when all is given up and time has passed, nothing is left.
+ * Invariants: a refused call changes nothing and says nothing; each event comes at most once per connection,
+ * in an order that makes sense, one end alone among them; what is sent is a message, to a route that somebody
+ * gave; a MAD is answered by two at most; lingering connections stay within their bound; and when all is
+ * given up and time has passed, nothing is left.
  */
 #include <errno.h>
 
@@ -130,7 +132,10 @@ static void gid_of(uint8_t b, uint8_t gid[16])
 	gid[15] = b % 3;
 }
 
-/* --- users ----------------------------------------------------------------------------------------------------- */
+/*
+ * --- users
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 static struct vb_cm_endpoint endpoint_of(struct fuzz_input *in, struct conn *c)
 {
@@ -260,7 +265,10 @@ static void bring_back(struct fuzz_input *in, struct conn *c)
 	take_out(&out);
 }
 
-/* --- what arrives ---------------------------------------------------------------------------------------------- */
+/*
+ * --- what arrives
+ * ----------------------------------------------------------------------------------------------
+ */
 
 /* The two communication ids stand where most messages have them; SIDR's single one is in the first place. */
 static void address(struct fuzz_input *in, struct vb_mad *mad, unsigned attribute)
@@ -352,7 +360,10 @@ static void receive(struct fuzz_input *in, bool raw)
 	new_request(in, &rx);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- time
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void expire(void)
 {

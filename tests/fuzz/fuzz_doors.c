@@ -520,7 +520,10 @@ static const char *name_of_socket(int fd)
 /* A socket for sending comes with the flow that is the first to need it. */
 static bool is_for_sending(int fd) { return !strcmp(name_of_socket(fd), "internet"); }
 
-/* Without those of this process's own memory, which come when it is moved and go when it is moved back, and without those for sending, which are few. */
+/*
+ * Without those of this process's own memory, which come when it is moved and go when it is moved back, and
+ * without those for sending, which are few.
+ */
 static unsigned count_fds(void)
 {
 	unsigned n = 0, sending = 0;

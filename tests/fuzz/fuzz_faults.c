@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Any text as an expression of faults: it is refused with a place within it, or read as rules that can be explained and asked, and that
- * read again from their own text as the same rules.
+ * Any text as an expression of faults: it is refused with a place within it, or read as rules that can be
+ * explained and asked, and that read again from their own text as the same rules.
  */
 #include <errno.h>
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Anything through the inbox and through UDP 4791, into queue pairs of all services that are connected over the wire.
+ * Anything through the inbox and through UDP 4791, into queue pairs of all services that are connected over
+ * the wire.
  *
- * Input: steps. A packet is raw; or it is made up for one of the queue pairs, with a PSN near what it expects or has sent, headers and
- * lengths that are right more often than not, and keys of one of the memory zones. It comes as an inbox message, whose header may be
- * wrong, or as a UDP packet, whose ICRC may be. In between the program posts, polls, moves its queue pairs, registers its memory
- * anew, and time passes.
+ * Input: steps. A packet is raw; or it is made up for one of the queue pairs, with a PSN near what it expects
+ * or has sent, headers and lengths that are right more often than not, and keys of one of the memory zones.
+ * It comes as an inbox message, whose header may be wrong, or as a UDP packet, whose ICRC may be. In between
+ * the program posts, polls, moves its queue pairs, registers its memory anew, and time passes.
  *
- * Invariants: memory that is not granted does not change and does not leave (rig.h); completions come in order, each once, and all of
- * them at the end; what is sent are packets, not too many for what came in; two queue pairs that have nothing to do with it go on
- * working; no timer is left.
+ * Invariants: memory that is not granted does not change and does not leave (rig.h); completions come in
+ * order, each once, and all of them at the end; what is sent are packets, not too many for what came in; two
+ * queue pairs that have nothing to do with it go on working; no timer is left.
  */
 #include <errno.h>
 
@@ -66,8 +67,8 @@ static bool is_free(struct vb_lock *lock)
 }
 
 /*
- * What leaves by a reliable connection does so without a lock, but for what is said last, and a short answer before a long one. So another
- * thread may work meanwhile.
+ * What leaves by a reliable connection does so without a lock, but for what is said last, and a short answer
+ * before a long one. So another thread may work meanwhile.
  */
 static void others_work_meanwhile(void)
 {

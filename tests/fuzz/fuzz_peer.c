@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A hostile process at the other end of a link: it rewrites the memory that it shares - control block, ring, byte streams, bells, datagrams, keys - at
- * any step, also in the middle of a copy and between two looks at the same, and says anything on the link, while the responder and
- * the requester of a queue pair that is connected to it work, and one for datagrams.
+ * A hostile process at the other end of a link: it rewrites the memory that it shares - control block, ring,
+ * byte streams, bells, datagrams, keys - at any step, also in the middle of a copy and between two looks at
+ * the same, and says anything on the link, while the responder and the requester of a queue pair that is
+ * connected to it work, and one for datagrams.
  *
- * Input: how the link begins, then steps. Half of them do what a decent peer would do (publish a request, acknowledge,
- * feed a stream), so that the others meet work in progress.
+ * Input: how the link begins, then steps. Half of them do what a decent peer would do (publish a request,
+ * acknowledge, feed a stream), so that the others meet work in progress.
  *
- * Invariants: memory that the peer was not given does not change, and does not get to it; completions come in order, each once, and
- * all of them when the queue pair is given up; nothing is written to the peer's arena (it is mapped read-only); two other queue
- * pairs go on working; all timers end with the link.
+ * Invariants: memory that the peer was not given does not change, and does not get to it; completions come in
+ * order, each once, and all of them when the queue pair is given up; nothing is written to the peer's arena
+ * (it is mapped read-only); two other queue pairs go on working; all timers end with the link.
  */
 #include "adapter/memory/key.h"
 #include "adapter/progress/progress.h"
@@ -296,8 +297,8 @@ static void interfere(void)
 #endif
 
 /*
- * Before any load of the library from the peer's arena, where the compiler tells of them (clang, -fsanitize-coverage=trace-loads): so
- * what was looked at once may be another thing at the second look.
+ * Before any load of the library from the peer's arena, where the compiler tells of them (clang,
+ * -fsanitize-coverage=trace-loads): so what was looked at once may be another thing at the second look.
  */
 static void interrupt(void)
 {
@@ -342,7 +343,10 @@ static void say_ready(bool can_copy)
 	fake_link_message(&ready, sizeof(ready), 0);
 }
 
-/* Of its memory or ours: asked for, given, gone; the key's entry names what may have been given, with a place that may be anywhere. */
+/*
+ * Of its memory or ours: asked for, given, gone; the key's entry names what may have been given, with a place
+ * that may be anywhere.
+ */
 static void say_segment(void)
 {
 	uint8_t what = take(w.in), which = take(w.in);

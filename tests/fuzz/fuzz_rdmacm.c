@@ -2,13 +2,14 @@
 /*
  * Hostile CM messages into librdmacm, while a program with ids in all states uses it.
  *
- * Input: steps. The program creates, binds, resolves, connects, accepts, rejects, disconnects and destroys ids that have no queue pair
- * of their own, and takes events. Messages are made of those that were sent before, answered, repeated or turned into others, or of
- * nothing; they come to a bound port, to this process's inbox, or over the network. Sends fail now and then, and time passes.
+ * Input: steps. The program creates, binds, resolves, connects, accepts, rejects, disconnects and destroys
+ * ids that have no queue pair of their own, and takes events. Messages are made of those that were sent
+ * before, answered, repeated or turned into others, or of nothing; they come to a bound port, to this
+ * process's inbox, or over the network. Sends fail now and then, and time passes.
  *
- * Invariants: an event is for an id that lives, and brings a new one only with a request; each id is told at most once of its
- * establishment, its end and its refusal; ids can be destroyed at any time, and when all are, and time has passed, no timer runs and
- * the CM machine has no connection left.
+ * Invariants: an event is for an id that lives, and brings a new one only with a request; each id is told at
+ * most once of its establishment, its end and its refusal; ids can be destroyed at any time, and when all
+ * are, and time has passed, no timer runs and the CM machine has no connection left.
  */
 #include <errno.h>
 

@@ -4,8 +4,8 @@
  *
  * Input: a byte that says which of the two, and over which IP version; then the message.
  *
- * Invariants: a header that is taken fits the message; made again from what was understood it is the same, but for bytes without a meaning;
- * only data are answered.
+ * Invariants: a header that is taken fits the message; made again from what was understood it is the same,
+ * but for bytes without a meaning; only data are answered.
  */
 #include "fuzz.h"
 #include "proto/rsocket/rs_datagram.h"

@@ -2,11 +2,12 @@
 /*
  * A hostile peer of an rsocket, whatever its user does at the same time.
  *
- * Input: the peer's offer, then steps: messages that it sends, bytes that it writes into our tables, completions, and the user's
- * writes, reads, direct writes, mappings and shutdowns.
+ * Input: the peer's offer, then steps: messages that it sends, bytes that it writes into our tables,
+ * completions, and the user's writes, reads, direct writes, mappings and shutdowns.
  *
- * Invariants: those of proto/rsocket/rs_stream.h; what is posted stays inside our send ring and what is readable inside our receive ring;
- * a refused message changes nothing; writes go only where the peer's offer and tables said.
+ * Invariants: those of proto/rsocket/rs_stream.h; what is posted stays inside our send ring and what is
+ * readable inside our receive ring; a refused message changes nothing; writes go only where the peer's offer
+ * and tables said.
  */
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A program on the library, without the verbs: a device, two protection domains with a page of memory each, and queue pairs. And its friend, a
- * process of the same kind, which it can write to.
+ * A program on the library, without the verbs: a device, two protection domains with a page of memory each,
+ * and queue pairs. And its friend, a process of the same kind, which it can write to.
  */
 #ifndef VB_FUZZ_PROGRAM_H
 #define VB_FUZZ_PROGRAM_H

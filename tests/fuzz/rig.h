@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A program with one device, over the fake host: a protection domain, a completion queue, memory in zones, and queue pairs. It keeps
- * account of what it has posted, and of what anybody may do to its memory.
+ * A program with one device, over the fake host: a protection domain, a completion queue, memory in zones,
+ * and queue pairs. It keeps account of what it has posted, and of what anybody may do to its memory.
  *
  *	zone       registered for           in the domain   may change
  *	OPEN       everything               the queue pairs'  at any time

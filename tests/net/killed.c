@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One of two programs that are connected, for killed.py: what its peer's end does to it. It says "ready", "connected" once all its
- * connections are, and "disconnected" once all have been told so. Then it disconnects each, as a program should, and says "flushed" when
- * nothing of what was posted is left.
+ * One of two programs that are connected, for killed.py: what its peer's end does to it. It says "ready",
+ * "connected" once all its connections are, and "disconnected" once all have been told so. Then it
+ * disconnects each, as a program should, and says "flushed" when nothing of what was posted is left.
  *
- * Words on its standard input: "write" writes into the peer's memory by each connection and says "written"; "hang" sends what the peer has
- * no receive for; "stream" keeps its connections busy with WRITEs.
+ * Words on its standard input: "write" writes into the peer's memory by each connection and says "written";
+ * "hang" sends what the peer has no receive for; "stream" keeps its connections busy with WRITEs.
  *
  * usage: killed serve|connect ADDRESS PORT [CONNECTIONS]
  */

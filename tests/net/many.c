@@ -2,12 +2,14 @@
 /*
  * Many RC connections between two processes, all carrying data at once, then idle, then carrying data again.
  *
- * A server and a client open the same number of queue pairs and tell each other about them over TCP. Then both sides do the same:
- * in each round every QP writes a block into the peer's memory and sends a message behind it, and goes on to the next round when it
- * has its two completions and the peer's message, whose bytes, and those of the block, are checked. One side can be at most one
- * round ahead on a QP, so there are two of each buffer.
+ * A server and a client open the same number of queue pairs and tell each other about them over TCP. Then
+ * both sides do the same: in each round every QP writes a block into the peer's memory and sends a message
+ * behind it, and goes on to the next round when it has its two completions and the peer's message, whose
+ * bytes, and those of the block, are checked. One side can be at most one round ahead on a QP, so there are
+ * two of each buffer.
  *
- * While idle, each side has an armed completion channel; the CPU time that its process uses must be below MAX_IDLE_SHARE.
+ * While idle, each side has an armed completion channel; the CPU time that its process uses must be below
+ * MAX_IDLE_SHARE.
  *
  * usage: many -d DEVICE -g GID_INDEX -p PORT [-n CONNECTIONS] [-r ROUNDS] [-i IDLE_SECONDS] [SERVER_ADDRESS]
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A ring and an all-reduce, every byte compared: what an MPI library sends in one way (small, eager) and in another
- * (large, rendezvous by RDMA). Prints one line when all ranks agree.
+ * A ring and an all-reduce, every byte compared: what an MPI library sends in one way (small, eager) and in
+ * another (large, rendezvous by RDMA). Prints one line when all ranks agree.
  */
 #include <mpi.h>
 #include <stdint.h>

@@ -6,9 +6,9 @@
  *
  *	host a --> [ queue | rate ] --> delay of the pair, jitter --> host b
  *
- * Links lose (at random, or in runs), double, delay, reorder and corrupt packets. A cut separates hosts from the others for
- * a time; a host may be silent from some time on, to some time. Packets travel as bytes with an ICRC, which catches corruption:
- * what sim_arrival hands out is what was sent, if not in order or once.
+ * Links lose (at random, or in runs), double, delay, reorder and corrupt packets. A cut separates hosts from
+ * the others for a time; a host may be silent from some time on, to some time. Packets travel as bytes with
+ * an ICRC, which catches corruption: what sim_arrival hands out is what was sent, if not in order or once.
  *
  * One world per process, one thread. Same seed, same run.
  */
@@ -67,8 +67,9 @@ __attribute__((format(printf, 1, 2), noreturn)) void sim_broken(const char *form
 #define CHECK(what, ...) ((what) ? (void)0 : sim_broken(__VA_ARGS__))
 
 /*
- * The main of a simulation. NAME [FIRST_SEED [COUNT]] runs seeds; NAME -v SEED [SIZE] traces one. run(seed, size): false if sim.why
- * says what failed; size: the most requests of each kind, by which a failure is shrunk. report prints totals, false: they are bad.
+ * The main of a simulation. NAME [FIRST_SEED [COUNT]] runs seeds; NAME -v SEED [SIZE] traces one. run(seed,
+ * size): false if sim.why says what failed; size: the most requests of each kind, by which a failure is
+ * shrunk. report prints totals, false: they are bad.
  */
 int sim_main(int argc, char **argv, const char *name, unsigned most, bool (*run)(uint64_t seed, unsigned size), bool (*report)(void));
 
@@ -78,7 +79,10 @@ int sim_main(int argc, char **argv, const char *name, unsigned most, bool (*run)
 void sim_send(unsigned from, unsigned to, const uint8_t *bytes, size_t len);
 /* When the next packet arrives; UINT64_MAX: none is under way. */
 uint64_t sim_next_arrival(void);
-/* Takes the next packet that has arrived by now; false: none has, or it was damaged, which sim_next_arrival tells apart. */
+/*
+ * Takes the next packet that has arrived by now; false: none has, or it was damaged, which sim_next_arrival
+ * tells apart.
+ */
 bool sim_arrive(struct sim_arrival *out);
 
 #endif

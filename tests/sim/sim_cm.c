@@ -2,11 +2,12 @@
 /*
  * Many CM machines under a simulated network and random users, one seed a run.
  *
- * Theory of operation. Endpoints own a table each; the network holds datagrams with the time at which they arrive, and
- * loses, doubles, delays and corrupts them by the seed's profile. Users pick a random connection of theirs and do
- * something legal with it. After a time of chaos the network heals, users decide what is open, and all must come to
- * rest; then both sides of each connection are compared. At last users give everything up, and all memory must come
- * back. On the way: each event at most once and in an order that makes sense, lingering connections within bounds.
+ * Theory of operation. Endpoints own a table each; the network holds datagrams with the time at which they
+ * arrive, and loses, doubles, delays and corrupts them by the seed's profile. Users pick a random connection
+ * of theirs and do something legal with it. After a time of chaos the network heals, users decide what is
+ * open, and all must come to rest; then both sides of each connection are compared. At last users give
+ * everything up, and all memory must come back. On the way: each event at most once and in an order that
+ * makes sense, lingering connections within bounds.
  *
  *	endpoint 0 --+            +-- endpoint 2
  *	             |- network  -|
@@ -95,7 +96,10 @@ static struct world {
 	} losses[LOSS_SLOTS];
 } w;
 
-/* --- chance and failure ---------------------------------------------------------------------------------------- */
+/*
+ * --- chance and failure
+ * ----------------------------------------------------------------------------------------
+ */
 
 static uint64_t next_random(void)
 {
@@ -133,7 +137,10 @@ __attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
 	putchar('\n');
 }
 
-/* --- network --------------------------------------------------------------------------------------------------- */
+/*
+ * --- network
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void gid_of(unsigned endpoint, uint8_t gid[16])
 {
@@ -204,7 +211,10 @@ static void send_all(unsigned from, const struct vb_cm_out *out)
 	}
 }
 
-/* --- users ----------------------------------------------------------------------------------------------------- */
+/*
+ * --- users
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 #define BIT(type) (1u << VB_CM_EV_##type)
 
@@ -498,7 +508,10 @@ static void act_everywhere(void)
 		}
 }
 
-/* --- processes ------------------------------------------------------------------------------------------------- */
+/*
+ * --- processes
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void endpoint_start(unsigned i)
 {
@@ -551,7 +564,10 @@ static void endpoint_dies(unsigned i)
 			tell_death(k, i);
 }
 
-/* --- what arrives ---------------------------------------------------------------------------------------------- */
+/*
+ * --- what arrives
+ * ----------------------------------------------------------------------------------------------
+ */
 
 static void new_request(unsigned endpoint, const struct vb_cm_rx *rx)
 {
@@ -634,7 +650,10 @@ static void forge(void)
 	fly(pick(w.num_endpoints), d->to, &d->mad);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- time
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static struct datagram *next_arrival(void)
 {
@@ -740,7 +759,10 @@ static void run_watch(void)
 	run_to_rest();
 }
 
-/* --- the oracle ------------------------------------------------------------------------------------------------ */
+/*
+ * --- the oracle
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void check_rest(void)
 {

@@ -2,28 +2,30 @@
 /*
  * Reliable connections under a simulated network (sim.h), one seed a run.
  *
- * Theory of operation. Some hosts; between pairs of them a few connections. Each of a connection's two ends has a requester and a
- * responder, posts random requests and checks everything that happens to it:
+ * Theory of operation. Some hosts; between pairs of them a few connections. Each of a connection's two ends
+ * has a requester and a responder, posts random requests and checks everything that happens to it:
  *
  *	         one host                                     another
  *	  end 0: requester ---\                          /--- responder  end 1
  *	         responder <-\ \--> links (queue, rate) --/ /-- requester
  *	                      \---- links (queue, rate) <--/
  *
- * A host may die, and come back later: connections to it fail for want of answers, all others must not notice; and those
- * that failed are made again, with new PSNs and, on the host that died, new QP numbers.
+ * A host may die, and come back later: connections to it fail for want of answers, all others must not
+ * notice; and those that failed are made again, with new PSNs and, on the host that died, new QP numbers.
  *
- * The oracle. An end's memory is changed only by its peer's requests, in their order; so the poster keeps a shadow of it, brought
- * up to date when a request is posted, and knows every READ's and atomic's answer in advance. (A READ may be executed twice, so what
- * changes its range later is posted with a fence.) SENDs are compared as they are placed: their bytes follow from their
- * number. A flush finds its range as the shadow was when it was posted. At the end all memory must be as its shadow. A packet that was ignored must have left the machine as it was, bit for bit.
+ * The oracle. An end's memory is changed only by its peer's requests, in their order; so the poster keeps a
+ * shadow of it, brought up to date when a request is posted, and knows every READ's and atomic's answer in
+ * advance. (A READ may be executed twice, so what changes its range later is posted with a fence.) SENDs are
+ * compared as they are placed: their bytes follow from their number. A flush finds its range as the shadow
+ * was when it was posted. At the end all memory must be as its shadow. A packet that was ignored must have
+ * left the machine as it was, bit for bit.
  *
- * A host also has words that atomics of all connections to it meet in. Each such atomic carries an operand of its own, by which its
- * execution is known: it must happen once, between posting and completion, and the answer must be what it found. So there is an order,
- * the words' own, that agrees with what everybody saw.
+ * A host also has words that atomics of all connections to it meet in. Each such atomic carries an operand of
+ * its own, by which its execution is known: it must happen once, between posting and completion, and the
+ * answer must be what it found. So there is an order, the words' own, that agrees with what everybody saw.
  *
- * usage: sim_rc [FIRST_SEED [COUNT]]; sim_rc -v SEED [REQUESTS] for a trace of one run, cut to so many requests per end. A failure
- * is run again with fewer requests while it still fails, and prints what to call.
+ * usage: sim_rc [FIRST_SEED [COUNT]]; sim_rc -v SEED [REQUESTS] for a trace of one run, cut to so many
+ * requests per end. A failure is run again with fewer requests while it still fails, and prints what to call.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -134,7 +136,10 @@ static void fill(uint8_t *to, const struct end *poster, unsigned number, uint64_
 		to[i] = byte_of(poster, number, offset + i);
 }
 
-/* --- responder's side ------------------------------------------------------------------------------------------ */
+/*
+ * --- responder's side
+ * ------------------------------------------------------------------------------------------
+ */
 
 static bool uses_receive(const struct vb_request *r)
 {
@@ -308,7 +313,10 @@ static const struct vb_responder_ops ops = {
 	.flush = flush,
 };
 
-/* --- requester's side ------------------------------------------------------------------------------------------ */
+/*
+ * --- requester's side
+ * ------------------------------------------------------------------------------------------
+ */
 
 static int place(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len)
 {
@@ -504,7 +512,10 @@ static void complete(struct end *end, const struct vb_rc_completion *c)
 	end->num_done++;
 }
 
-/* --- the run --------------------------------------------------------------------------------------------------- */
+/*
+ * --- the run
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void send_packet(struct end *end, const struct vb_packet_out *out, bool is_response)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How much of a link's rate a reliable connection uses, in simulated time: one stream of WRITEs or READs over
- * a link with a rate, a delay and a queue, losing packets at random, or in groups with pauses between them. The same numbers
- * every time, so they can be asserted.
+ * a link with a rate, a delay and a queue, losing packets at random, or in groups with pauses between them.
+ * The same numbers every time, so they can be asserted.
  *
  *	requester --> [ queue | rate | delay ] --> responder
  *	          <-- [ queue | rate | delay ] <--

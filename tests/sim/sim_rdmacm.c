@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two programs on two hosts that connect through librdmacm, over a network that loses, delays, doubles and cuts off, and with peers
- * that die. Both hosts are this process: what it sends to the other one comes back as if the other had sent it. So each message goes
- * through the whole library, twice.
+ * Two programs on two hosts that connect through librdmacm, over a network that loses, delays, doubles and
+ * cuts off, and with peers that die. Both hosts are this process: what it sends to the other one comes back
+ * as if the other had sent it. So each message goes through the whole library, twice.
  *
- * A run is a script of steps, made from its seed: a call of the interface on some id, a message that arrives, time that passes, a
- * misfortune of the network or of the host: neighbours that are silent, an interface that goes or changes, queue pairs that refuse.
- * Then the network heals, the programs answer what they were asked, and all comes to rest.
+ * A run is a script of steps, made from its seed: a call of the interface on some id, a message that arrives,
+ * time that passes, a misfortune of the network or of the host: neighbours that are silent, an interface that
+ * goes or changes, queue pairs that refuse. Then the network heals, the programs answer what they were asked,
+ * and all comes to rest.
  *
- * What must hold: events come to ids that live, at most once, and in an order that makes sense; what an id is told of, it is told of
- * exactly once for each thing that led to it; at rest nobody waits for anything; both ends of a connection think alike of it, unless
- * one has died; and when all ids are destroyed, no timer runs and nothing is left of any connection. Many seeds bring each type of
- * event.
+ * What must hold: events come to ids that live, at most once, and in an order that makes sense; what an id is
+ * told of, it is told of exactly once for each thing that led to it; at rest nobody waits for anything; both
+ * ends of a connection think alike of it, unless one has died; and when all ids are destroyed, no timer runs
+ * and nothing is left of any connection. Many seeds bring each type of event.
  *
- * usage: sim_rdmacm [-v] FIRST [COUNT]: the seeds; -v tells the steps. A failure is cut down to the steps that it needs.
+ * usage: sim_rdmacm [-v] FIRST [COUNT]: the seeds; -v tells the steps. A failure is cut down to the steps
+ * that it needs.
  */
 #include "sim_rdmacm.h"
 

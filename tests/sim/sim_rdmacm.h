@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The parts of sim_rdmacm, which says what is simulated: its network (sim_rdmacm_network.c), the programs' calls and what happens to
- * the host (sim_rdmacm_calls.c), the events that come (sim_rdmacm_events.c), and a run of it all (sim_rdmacm.c). One thread; all of
- * them work on `world`.
+ * The parts of sim_rdmacm, which says what is simulated: its network (sim_rdmacm_network.c), the programs'
+ * calls and what happens to the host (sim_rdmacm_calls.c), the events that come (sim_rdmacm_events.c), and a
+ * run of it all (sim_rdmacm.c). One thread; all of them work on `world`.
  */
 #ifndef VB_SIM_RDMACM_H
 #define VB_SIM_RDMACM_H
@@ -88,7 +88,10 @@ static inline uint32_t chance(void)
 
 static inline bool percent(unsigned p) { return chance() % 100 < p; }
 
-/* Both ends of a connection have its tag. One of them was destroyed, is dead, or may never hear of the other's end. */
+/*
+ * Both ends of a connection have its tag. One of them was destroyed, is dead, or may never hear of the
+ * other's end.
+ */
 static inline bool tag_is_alone(uint32_t tag) { return world.tags_gone[tag % MANY_TAGS / 32] >> tag % 32 & 1; }
 static inline void tag_leave(uint32_t tag) { world.tags_gone[tag % MANY_TAGS / 32] |= 1u << tag % 32; }
 
@@ -125,7 +128,10 @@ void host_change(const struct step *s);
 void events_begin_tally(void);
 /* False: there is none. Both programs see to their duties at once, if dutiful. */
 bool events_take(unsigned channel, bool dutiful);
-/* Have all types come, but those that resolving by subnet administration, or with a thread, would bring? Prints how often. */
+/*
+ * Have all types come, but those that resolving by subnet administration, or with a thread, would bring?
+ * Prints how often.
+ */
 bool events_have_all_come(void);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The events of sim_rdmacm: that each has a reason, comes once, and in an order that makes sense; and what follows from it. */
+/*
+ * The events of sim_rdmacm: that each has a reason, comes once, and in an order that makes sense; and what
+ * follows from it.
+ */
 #include "sim_rdmacm.h"
 
 #include <sys/mman.h>

@@ -2,15 +2,17 @@
 /*
  * Datagram sockets (proto/rsocket/rs_datagram.h) that talk to each other over a mail bag, one seed a run.
  *
- * Theory of operation. Some sockets of one IP version, each with a name and a queue pair. What they send goes into the bag, over UDP or to
- * a queue pair; from there it is taken in any order, lost, or taken twice. Sockets are closed and come again under the same name with
- * another queue pair, and strangers send what they like over UDP.
+ * Theory of operation. Some sockets of one IP version, each with a name and a queue pair. What they send goes
+ * into the bag, over UDP or to a queue pair; from there it is taken in any order, lost, or taken twice.
+ * Sockets are closed and come again under the same name with another queue pair, and strangers send what they
+ * like over UDP.
  *
  *	send ─▶ known? ─▶ UD header + id ──┐
  *	         └ not ─▶ UDP header + id ─┴─▶ bag ─▶ the queue pair that is named, or the UDP name ─▶ ids
  *
- * The oracle. An id reaches the socket that it was for, with its sender's name, no more often than it was in the bag. Answers are no more
- * than data. When nothing is lost any more, one datagram each way makes two sockets know each other, whatever they believed before.
+ * The oracle. An id reaches the socket that it was for, with its sender's name, no more often than it was in
+ * the bag. Answers are no more than data. When nothing is lost any more, one datagram each way makes two
+ * sockets know each other, whatever they believed before.
  *
  * usage: sim_rs_datagram [FIRST_SEED [COUNT]]; sim_rs_datagram -v SEED [DATAGRAMS] for a trace.
  */
@@ -63,7 +65,10 @@ static void open_socket(struct socket *s)
 	memset(s->peers, 0, sizeof(s->peers));
 }
 
-/* What was said over UDP, by the old one and to it, is not on its way any longer than it takes to close a socket and open another. */
+/*
+ * What was said over UDP, by the old one and to it, is not on its way any longer than it takes to close a
+ * socket and open another.
+ */
 static void open_anew(unsigned i)
 {
 	for (unsigned k = 0; k < w.bag_size;)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two ends of the stream protocol of rsockets, joined as a reliable connection joins them: writes arrive in order, each completes
- * some time after it arrived. Users write, read, shut directions, map memory and write it directly, at random times and sizes.
+ * Two ends of the stream protocol of rsockets, joined as a reliable connection joins them: writes arrive in
+ * order, each completes some time after it arrived. Users write, read, shut directions, map memory and write
+ * it directly, at random times and sizes.
  *
- * Checked: writes stay inside what was offered; what is read is what was written, in order, from the first byte to the end;
- * direct writes land before what follows them; no end refuses what the other says; and when both have nothing to do
- * any more, all that was written has been read, all work has completed, and each end knows that it is over.
+ * Checked: writes stay inside what was offered; what is read is what was written, in order, from the first
+ * byte to the end; direct writes land before what follows them; no end refuses what the other says; and when
+ * both have nothing to do any more, all that was written has been read, all work has completed, and each end
+ * knows that it is over.
  */
 #include <stdio.h>
 

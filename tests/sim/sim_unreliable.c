@@ -2,16 +2,18 @@
 /*
  * Unreliable connections and datagrams under a simulated network (sim.h), one seed a run.
  *
- * Theory of operation. Some hosts. Flows of UC messages, SENDs and WRITEs, each from one host to another; and on each host a UD queue
- * pair that sends to all. Senders have no state but PSNs; the oracle counts which packets of which message arrive intact.
+ * Theory of operation. Some hosts. Flows of UC messages, SENDs and WRITEs, each from one host to another; and
+ * on each host a UD queue pair that sends to all. Senders have no state but PSNs; the oracle counts which
+ * packets of which message arrive intact.
  *
  *	flow: messages 0, 1, 2, ... --cut into packets--> network --> responder: receives, memory
  *
- * The oracle. A message that is delivered is whole, and ends as it was posted. Where packets arrive in the order of sending, messages
- * are delivered in order, once, and all of those, and only those, of which each packet arrived and which the receiver allows. Where
- * they do not, none is delivered more often than its first packet arrived. Memory holds nothing but what WRITEs of the flow put
- * there, each byte where it belongs; WRITEs that are refused leave no trace and do not end anything. A datagram is delivered as often as it
- * arrives, to the queue pair that it names, if the Q_Key is right.
+ * The oracle. A message that is delivered is whole, and ends as it was posted. Where packets arrive in the
+ * order of sending, messages are delivered in order, once, and all of those, and only those, of which each
+ * packet arrived and which the receiver allows. Where they do not, none is delivered more often than its
+ * first packet arrived. Memory holds nothing but what WRITEs of the flow put there, each byte where it
+ * belongs; WRITEs that are refused leave no trace and do not end anything. A datagram is delivered as often
+ * as it arrives, to the queue pair that it names, if the Q_Key is right.
  *
  * usage: sim_unreliable [FIRST_SEED [COUNT]]; sim_unreliable -v SEED [MESSAGES] for a trace.
  */
@@ -106,7 +108,10 @@ static bool is_message(const uint8_t *bytes, unsigned index, unsigned number, ui
 	return true;
 }
 
-/* --- UC: the receiver ------------------------------------------------------------------------------------------ */
+/*
+ * --- UC: the receiver
+ * ------------------------------------------------------------------------------------------
+ */
 
 static int receive_take(void *ctx, const struct vb_packet *packet)
 {
@@ -208,7 +213,10 @@ static void receive_connected(struct flow *flow, const struct vb_packet *packet)
 	CHECK(flow->resp.dropped == dropped + !executed, "flow %u: neither executed nor dropped", flow->index);
 }
 
-/* --- UC: the sender -------------------------------------------------------------------------------------------- */
+/*
+ * --- UC: the sender
+ * --------------------------------------------------------------------------------------------
+ */
 
 static struct vb_request random_request(unsigned number)
 {
@@ -259,7 +267,10 @@ static void post(struct flow *flow)
 	flow->post_at = flow->num_posted < flow->to_post ? sim.now + sim_pick_time(AVERAGE_PAUSE) : UINT64_MAX;
 }
 
-/* --- UD -------------------------------------------------------------------------------------------------------- */
+/*
+ * --- UD
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static void send_datagram(void)
 {
@@ -314,7 +325,10 @@ static void receive_datagram(const struct sim_arrival *a, size_t len)
 	d->delivered++;
 }
 
-/* --- the run --------------------------------------------------------------------------------------------------- */
+/*
+ * --- the run
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void set_up(void)
 {
@@ -372,7 +386,10 @@ static void live(void)
 	}
 }
 
-/* --- the oracle ------------------------------------------------------------------------------------------------ */
+/*
+ * --- the oracle
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* WRITEs without immediate data end unseen. */
 static bool is_reported(const struct vb_request *r) { return r->kind == VB_REQ_SEND || r->tail == VB_TAIL_IMM; }

@@ -214,7 +214,9 @@ static inline void establish_both(struct world *w)
 	assert_state(&w->p, VB_CM_ESTABLISHED);
 }
 
-/* Brings a side into any state by ordinary traffic, and returns that side. Its last message is in its `out`. */
+/*
+ * Brings a side into any state by ordinary traffic, and returns that side. Its last message is in its `out`.
+ */
 static inline struct side *bring(struct world *w, enum vb_cm_state state)
 {
 	struct side *s = &w->a;

@@ -32,8 +32,8 @@ static inline void netns_map(const char *path, unsigned id)
 }
 
 /*
- * Moves the process, which has no threads yet, to a network namespace of its own with nothing but a loopback interface, up.
- * False, with the reason printed, where that is not allowed.
+ * Moves the process, which has no threads yet, to a network namespace of its own with nothing but a loopback
+ * interface, up. False, with the reason printed, where that is not allowed.
  */
 static inline bool netns_enter(void)
 {
@@ -58,8 +58,8 @@ static inline bool netns_enter(void)
 }
 
 /*
- * Adds an Ethernet (two ends of a cable, both here) with addresses 10.9.0.1 and fd09::1, which are the interface "wire". False,
- * with the reason printed, where that is not possible.
+ * Adds an Ethernet (two ends of a cable, both here) with addresses 10.9.0.1 and fd09::1, which are the
+ * interface "wire". False, with the reason printed, where that is not possible.
  */
 static inline bool netns_add_wire(void)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Locks that belong to a thread: only one is inside at any time, whoever owns the lock, loses it and gets it back. */
+/*
+ * Locks that belong to a thread: only one is inside at any time, whoever owns the lock, loses it and gets it
+ * back.
+ */
 #include "child.h"
 
 #include <pthread.h>

@@ -186,7 +186,9 @@ static void outbox__gives_up_an_absent_receiver_at_once_or_after_a_while(void **
 	assert_int_equal(w.lost[1].number, 2);
 }
 
-/* The first attempt behind both limits: the receiver was absent, so that is told of what is too old by then. */
+/*
+ * The first attempt behind both limits: the receiver was absent, so that is told of what is too old by then.
+ */
 static void outbox__gives_up_an_absent_receiver_late(void **state)
 {
 	static struct vb_outbox_type aging;

@@ -2,7 +2,10 @@
 /* One connection from its beginning to its end: handshake, refusal, repetition, disconnection, SIDR. */
 #include "cm_world.h"
 
-/* --- handshake ------------------------------------------------------------------------------------------------- */
+/*
+ * --- handshake
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void timeout__is_4096_ns_times_a_power_of_two(void **state)
 {
@@ -195,7 +198,10 @@ static void notify__stands_in_for_a_lost_rtu(void **state)
 	assert_int_equal(vb_cm_notify_established(w->p.t, &w->p.c, w->now, &w->p.out), -EINVAL);
 }
 
-/* --- refusal --------------------------------------------------------------------------------------------------- */
+/*
+ * --- refusal
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void reject__tells_reason_and_data(void **state)
 {
@@ -282,7 +288,10 @@ static void req__that_nobody_could_accept_is_refused(void **state)
 	assert_int_equal(vb_cm_rej_msg_reason(vb_cm_rej_of(&w->p.out.sends[0].mad)), VB_CM_REJ_INVALID_TRANSPORT_TYPE);
 }
 
-/* --- repetition ------------------------------------------------------------------------------------------------ */
+/*
+ * --- repetition
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void timer__repeats_the_req_then_gives_up(void **state)
 {
@@ -435,7 +444,10 @@ static void rep__repeated_to_a_slow_user_gets_mra(void **state)
 	assert_state(&w->p, VB_CM_MRA_REP_RCVD);
 }
 
-/* --- disconnection --------------------------------------------------------------------------------------------- */
+/*
+ * --- disconnection
+ * ---------------------------------------------------------------------------------------------
+ */
 
 static void disconnect__is_answered_when_the_user_does(void **state)
 {
@@ -549,7 +561,10 @@ static void disconnect__before_the_rtu_came(void **state)
 	assert_state(&w->p, VB_CM_DREQ_RCVD);
 }
 
-/* --- SIDR ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- SIDR
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void sidr__tells_qpn_and_qkey(void **state)
 {

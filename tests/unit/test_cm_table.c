@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rectangle as a whole, destruction in every state, death of the peer, and messages that must change nothing. */
+/*
+ * The rectangle as a whole, destruction in every state, death of the peer, and messages that must change
+ * nothing.
+ */
 #include "cm_world.h"
 
-/* --- the rectangle --------------------------------------------------------------------------------------------- */
+/*
+ * --- the rectangle
+ * ---------------------------------------------------------------------------------------------
+ */
 
 #define FIRST_RX VB_CM_IN_PEER_DIED
 
@@ -112,7 +118,10 @@ static void rectangle__illegal_calls_change_nothing(void **state)
 	assert_true(illegal > 100);
 }
 
-/* --- destruction ----------------------------------------------------------------------------------------------- */
+/*
+ * --- destruction
+ * -----------------------------------------------------------------------------------------------
+ */
 
 /* What vb_cm_destroy says to the peer, and whether the connection is gone at once. */
 static void destroy__tells_the_peer_in_every_state(void **state)
@@ -244,7 +253,10 @@ static void destroy__keeps_no_more_than_allowed(void **state)
 	vb_cm_table_destroy(s.t);
 }
 
-/* --- death of the peer ----------------------------------------------------------------------------------------- */
+/*
+ * --- death of the peer
+ * -----------------------------------------------------------------------------------------
+ */
 
 static void peer_died__ends_every_state(void **state)
 {
@@ -270,7 +282,10 @@ static void peer_died__ends_every_state(void **state)
 	}
 }
 
-/* --- requests that come back ----------------------------------------------------------------------------------- */
+/*
+ * --- requests that come back
+ * -----------------------------------------------------------------------------------
+ */
 
 static void bring_back(struct world *w, const struct vb_mad *mad, const uint8_t host[16])
 {
@@ -384,7 +399,10 @@ static void returned__is_not_believed_in_any_other_state(void **state)
 	}
 }
 
-/* --- stale connections ----------------------------------------------------------------------------------------- */
+/*
+ * --- stale connections
+ * -----------------------------------------------------------------------------------------
+ */
 
 static struct vb_cm_send req_again(struct world *w, uint32_t comm_id, uint32_t psn)
 {
@@ -483,7 +501,10 @@ static void stale__rep_from_a_qp_in_use(void **state)
 	vb_cm_table_destroy(fresh.t);
 }
 
-/* --- messages for nobody, and hostile ones --------------------------------------------------------------------- */
+/*
+ * --- messages for nobody, and hostile ones
+ * ---------------------------------------------------------------------
+ */
 
 static void unknown__is_answered_by_kind(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Frames: what is found in them, checksums over IPv6 and tags, and that nothing beyond a frame's end is looked at (each is alone in its allocation). */
+/*
+ * Frames: what is found in them, checksums over IPv6 and tags, and that nothing beyond a frame's end is
+ * looked at (each is alone in its allocation).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +70,10 @@ static void find__tells_fragments_and_strangers(void **state)
 	assert_false(vb_frame_find(f, UDP6, &at));
 }
 
-/* Any cut, any byte changed: no access beyond the end (a sanitizer's or valgrind's to see), no checksum written outside. */
+/*
+ * Any cut, any byte changed: no access beyond the end (a sanitizer's or valgrind's to see), no checksum
+ * written outside.
+ */
 static void any_bytes__stay_within(void **state)
 {
 	uint64_t x = 88172645463325252ull;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP 1: whom a message from the network is given to, and what is answered where nobody is. The host below is the real one; what
- * would go out over UDP is kept here instead.
+ * QP 1: whom a message from the network is given to, and what is answered where nobody is. The host below is
+ * the real one; what would go out over UDP is kept here instead.
  */
 #include "child.h"
 
@@ -315,7 +315,10 @@ static void take_links(int sock)
 	hear(sock);
 }
 
-/* How many of two messages over UDP, with this host's address, get to this process: from an id of the slot's, about a queue pair of its. */
+/*
+ * How many of two messages over UDP, with this host's address, get to this process: from an id of the slot's,
+ * about a queue pair of its.
+ */
 static unsigned count_in_the_name_of(uint32_t slot)
 {
 	static const struct in6_addr localhost = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
@@ -393,7 +396,10 @@ static void message__to_nobody(void **state)
 	assert_int_equal(sends, 2);
 }
 
-/* A REJ that names its sender's id alone follows the REQ that it takes back; from another address it follows nothing. */
+/*
+ * A REJ that names its sender's id alone follows the REQ that it takes back; from another address it follows
+ * nothing.
+ */
 static void given_up__goes_where_the_request_went(void **state)
 {
 	struct vb_gsi_packet req = request(VB_CM_ATTR_REQ, PORT), rej = message_to(VB_CM_ATTR_REJ, 0);

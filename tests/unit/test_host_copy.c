@@ -9,7 +9,10 @@
 
 enum { AREA = 1 << 20, HOLE = 1 << 16 /* whole pages of any size */, NO_OTHER_USER = 2 };
 
-/* Private memory: after the fork each process has its own at the same address. The page behind it is not mapped. */
+/*
+ * Private memory: after the fork each process has its own at the same address. The page behind it is not
+ * mapped.
+ */
 static uint8_t *area;
 
 static uint8_t pattern(size_t i, uint8_t salt) { return (uint8_t)(i * 31 + (i >> 8) + salt); }
@@ -73,7 +76,10 @@ static bool is_forbidden(void)
 	return vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done) == -EPERM;
 }
 
-/* Cuts memory into n pieces of changing sizes (the first ones, empty ones among them, up to 3 · step bytes); the last takes the rest. */
+/*
+ * Cuts memory into n pieces of changing sizes (the first ones, empty ones among them, up to 3 · step bytes);
+ * the last takes the rest.
+ */
 static void cut(uint8_t *p, size_t bytes, struct iovec *iov, size_t n, size_t step)
 {
 	for (size_t i = 0; i < n; i++) {

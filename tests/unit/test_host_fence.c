@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fences between a process that makes light ones and one that makes heavy ones: at least one of the two sees what the other stored. */
+/*
+ * Fences between a process that makes light ones and one that makes heavy ones: at least one of the two sees
+ * what the other stored.
+ */
 #include "child.h"
 
 #include <errno.h>
@@ -103,7 +106,10 @@ static void fence__is_light_once_it_is_prepared(void **state)
 	assert_true(!works || vb_fence_heavy());
 }
 
-/* Says whether it could, and then whether light fences are said to suffice before and after it was forbidden the heavy one. */
+/*
+ * Says whether it could, and then whether light fences are said to suffice before and after it was forbidden
+ * the heavy one.
+ */
 static void lose_the_heavy_one(int sock)
 {
 	bool works = vb_fence_prepare(), before = vb_fence_is_light();

@@ -80,7 +80,10 @@ static void guard__writes_until_it_is_told_not_to(void **state)
 	assert_int_equal(((volatile uint8_t *)target)[0], 0);
 }
 
-/* Wherever the writer is when it stops, also between its look at the word and the kernel: once it is told, nothing comes any more. */
+/*
+ * Wherever the writer is when it stops, also between its look at the word and the kernel: once it is told,
+ * nothing comes any more.
+ */
 static void guard__holds_for_who_was_stopped(void **state)
 {
 	static const uint8_t none[PIECE];
@@ -119,8 +122,8 @@ static bool step(pid_t pid)
 #endif
 
 /*
- * The moment itself: the writer has seen that it may, and is told that it may not. A debugger finds it in front of the call, unless the
- * kernel has sent it back each time that it was stopped there.
+ * The moment itself: the writer has seen that it may, and is told that it may not. A debugger finds it in
+ * front of the call, unless the kernel has sent it back each time that it was stopped there.
  */
 static void guard__holds_between_look_and_call(void **state)
 {

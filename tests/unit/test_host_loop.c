@@ -340,7 +340,10 @@ static void watch_stop__in_a_callback_takes_back_fetched_events(void **state)
 	}
 }
 
-/* The first of two ready watches' callbacks gives the other's descriptor number to a quiet pipe with a watch of its own. */
+/*
+ * The first of two ready watches' callbacks gives the other's descriptor number to a quiet pipe with a watch
+ * of its own.
+ */
 static struct reuse {
 	struct vb_watch first[2], quiet;
 	int pairs[3][2];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Routes and neighbours, in a network of the test's own: the loopback interface, and an Ethernet with 10.9.0.1 and fd09::1. */
+/*
+ * Routes and neighbours, in a network of the test's own: the loopback interface, and an Ethernet with
+ * 10.9.0.1 and fd09::1.
+ */
 #include "child.h"
 
 #include <arpa/inet.h>

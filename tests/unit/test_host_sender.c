@@ -70,7 +70,10 @@ static int set_handler(void **state)
 	return 0;
 }
 
-/* Messages come in order, so when one of this process's own has come, those before it have come or never will. */
+/*
+ * Messages come in order, so when one of this process's own has come, those before it have come or never
+ * will.
+ */
 static void have_all(void)
 {
 	seen[LAST].came = false;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that is not there, and whose signals are whose. Each case has a process of its own, since handlers are for life. */
+/*
+ * Memory that is not there, and whose signals are whose. Each case has a process of its own, since handlers
+ * are for life.
+ */
 #include "child.h"
 
 #include <errno.h>

@@ -248,7 +248,10 @@ static void set_mtu(int mtu)
 	close(s);
 }
 
-/* Too long for the way: said so, whether one or several, and the ability to send several is not given up for it. */
+/*
+ * Too long for the way: said so, whether one or several, and the ability to send several is not given up for
+ * it.
+ */
 static void send__tells_what_the_path_refuses(void **state)
 {
 	static const char *const addresses[] = { "127.0.0.1", "::1" };

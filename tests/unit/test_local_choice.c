@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which path a connection takes: the local one, or the next ("wire", a stand-in). Both ends must choose alike. */
+/*
+ * Which path a connection takes: the local one, or the next ("wire", a stand-in). Both ends must choose
+ * alike.
+ */
 #include "strangers.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagrams in shared memory: what waits and what does not. The adapter is whole, the host below it a fake (tests/fuzz) with a clock of the
- * test's; the process sends to itself, or to another that never takes anything.
+ * Datagrams in shared memory: what waits and what does not. The adapter is whole, the host below it a fake
+ * (tests/fuzz) with a clock of the test's; the process sends to itself, or to another that never takes
+ * anything.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +133,10 @@ static void ring__goes_round(void **state)
 	}
 }
 
-/* A process that takes nothing holds sends back for half a second; then they are lost, and it delays nobody any more. */
+/*
+ * A process that takes nothing holds sends back for half a second; then they are lost, and it delays nobody
+ * any more.
+ */
 static void ring__that_is_never_read(void **state)
 {
 	struct vb_arena_head *head = (struct vb_arena_head *)fake_arena;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When the progress thread leaves arrivals to a thread that polls, and when it takes over. The adapter is whole, the host below it a fake
- * (tests/fuzz): its clock stands still unless the test moves it, and its progress thread runs when the test says so.
+ * When the progress thread leaves arrivals to a thread that polls, and when it takes over. The adapter is
+ * whole, the host below it a fake (tests/fuzz): its clock stands still unless the test moves it, and its
+ * progress thread runs when the test says so.
  */
 #include <setjmp.h>
 #include <stdarg.h>

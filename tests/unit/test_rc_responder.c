@@ -467,7 +467,10 @@ static void read__memory_gone_when_it_is_sent(void **state)
 	assert_acks(1, ACCESS);
 }
 
-/* Its owner may have done with the memory that a duplicate asks for once more: whoever has had the answer does not care. */
+/*
+ * Its owner may have done with the memory that a duplicate asks for once more: whoever has had the answer
+ * does not care.
+ */
 static void read__memory_gone_when_it_is_sent_again(void **state)
 {
 	struct vb_request r = request(VB_REQ_READ, 2 * MTU), s = request(VB_REQ_SEND, 8);
@@ -550,7 +553,10 @@ static void strangers__are_ignored(void **state)
 	assert_ignored(&f.t.packet);
 }
 
-/* --- UC -------------------------------------------------------------------------------------------------------- */
+/*
+ * --- UC
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static bool uc_gets(const struct vb_request *r, uint32_t first, uint32_t index)
 {

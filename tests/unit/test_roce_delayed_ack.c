@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Acknowledgements that were put off: when they are sent, by whom, and that no reference to a queue pair is lost. */
+/*
+ * Acknowledgements that were put off: when they are sent, by whom, and that no reference to a queue pair is
+ * lost.
+ */
 #include "roce/delayed_ack.h"
 
 #include <setjmp.h>
@@ -77,7 +80,10 @@ static void later__the_next_poll_sends(void **state)
 	assert_int_equal(timer_at, NEVER);
 }
 
-/* A second connection that shares the place acknowledges at once; so does the same one, which waits there already. */
+/*
+ * A second connection that shares the place acknowledges at once; so does the same one, which waits there
+ * already.
+ */
 static void later__a_place_is_for_one(void **state)
 {
 	assert_true(vb_delayed_ack_put(&qps[1], now));
@@ -121,7 +127,10 @@ static void later__without_a_poller_there_is_a_timer(void **state)
 	assert_int_equal(nacknowledged, 1);
 }
 
-/* The progress thread knows nothing of what the program is about to post: it leaves what is young, and comes back for it. */
+/*
+ * The progress thread knows nothing of what the program is about to post: it leaves what is young, and comes
+ * back for it.
+ */
 static void later__the_progress_thread_is_patient(void **state)
 {
 	assert_true(vb_delayed_ack_put(&qps[5], now));

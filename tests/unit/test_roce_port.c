@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The RoCE port over a UDP port of the test's own: what is sent in one go, how it is signed, and who gets what comes in. */
+/*
+ * The RoCE port over a UDP port of the test's own: what is sent in one go, how it is signed, and who gets
+ * what comes in.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

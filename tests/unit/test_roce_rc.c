@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A reliable connection over the wire, while it sends: another thread may get the processor in the middle of that system call. It must not
- * have to wait for a lock then, and what it does must not upset the order of packets. The adapter is whole, the host below it a fake
- * (tests/fuzz), whose sends call the test.
+ * A reliable connection over the wire, while it sends: another thread may get the processor in the middle of
+ * that system call. It must not have to wait for a lock then, and what it does must not upset the order of
+ * packets. The adapter is whole, the host below it a fake (tests/fuzz), whose sends call the test.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -285,7 +285,10 @@ static void request__meanwhile_is_executed_and_answered_after(void **state)
 
 enum { NS_PER_US = 1000, EXCHANGES = 4 };
 
-/* The peer's n-th request, what the program answers to it after so long, and the peer's acknowledgement of that, a round trip later. */
+/*
+ * The peer's n-th request, what the program answers to it after so long, and the peer's acknowledgement of
+ * that, a round trip later.
+ */
 static void exchange(unsigned n, uint64_t answer_ns, uint64_t round_trip_ns)
 {
 	peer_writes(FIRST_PSN + n, 0x11);
@@ -318,7 +321,9 @@ static void ack__waits_for_who_answers_soon(void **state) { assert_true(is_taken
 
 static void ack__does_not_wait_for_who_answers_late(void **state) { assert_false(is_taken_along(50 * NS_PER_US, 100 * NS_PER_US)); }
 
-/* What is soon depends on how far away the peer is: emulated machines take a hundred times as long for all. */
+/*
+ * What is soon depends on how far away the peer is: emulated machines take a hundred times as long for all.
+ */
 static void ack__waits_longer_where_round_trips_are_long(void **state) { assert_true(is_taken_along(50 * NS_PER_US, 1000 * NS_PER_US)); }
 
 /* A post takes an acknowledgement along, but not past answers that another thread is about to send. */

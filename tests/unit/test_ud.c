@@ -170,7 +170,10 @@ static void qkey__high_bit_means_the_own_one(void **state)
 
 static void grh__ipv4_header_in_the_last_20_bytes(void **state)
 {
-	/* checksum worked out by hand: 4512 + 0040 + 0000 + 4000 + 0711 + c000 + 0201 + c000 + 0202 = 21066, carried 1068 */
+	/*
+	 * checksum worked out by hand: 4512 + 0040 + 0000 + 4000 + 0711 + c000 + 0201 + c000 + 0202 = 21066,
+	 * carried 1068
+	 */
 	static const uint8_t want[40] = { [20] = 0x45, 0x12, 0, 64, 0, 0, 0x40, 0, 7, 17, 0xef, 0x97,
 					  192, 0, 2, 1, 192, 0, 2, 2 };
 	struct vb_ud_route route = {

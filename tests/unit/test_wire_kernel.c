@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets that two kernels with rdma_rxe (Debian's 6.1) sent each other: each must pass every check here and be
- * read field by field as it was meant. In a MAD the rest of the 256 bytes behind those given is zero.
+ * Packets that two kernels with rdma_rxe (Debian's 6.1) sent each other: each must pass every check here and
+ * be read field by field as it was meant. In a MAD the rest of the 256 bytes behind those given is zero.
  */
 #include <setjmp.h>
 #include <stdarg.h>

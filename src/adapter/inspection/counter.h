@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Counts of completed work (ibv_comp_cntr): requests or bytes that went well, and requests that failed. Several queue pairs may add to one.
- * A queue pair that counts nothing pays for none of it: what it does at a completion anyway is to look at vb_qp.watched.
+ * Counts of completed work (ibv_comp_cntr): requests or bytes that went well, and requests that failed.
+ * Several queue pairs may add to one. A queue pair that counts nothing pays for none of it: what it does at a
+ * completion anyway is to look at vb_qp.watched.
  */
 #ifndef VB_ADAPTER_COUNTER_H
 #define VB_ADAPTER_COUNTER_H
@@ -17,7 +18,10 @@ struct vb_counter {
 /* By enum ibv_wc_opcode and status; bytes of this side's own request. sq.lock or resp_lock is held. */
 void vb_counter_add(struct vb_qp *qp, unsigned wc_opcode, enum ibv_wc_status status, uint64_t bytes);
 
-/* ops: enum ibv_qp_attach_comp_cntr_op. -EINVAL: beyond INIT; -EBUSY: one of them is counted; -EOPNOTSUPP: cannot be counted. */
+/*
+ * ops: enum ibv_qp_attach_comp_cntr_op. -EINVAL: beyond INIT; -EBUSY: one of them is counted; -EOPNOTSUPP:
+ * cannot be counted.
+ */
 int vb_qp_attach_counter(struct vb_qp *qp, struct vb_counter *counter, unsigned ops);
 /* Of a queue pair that goes. */
 void vb_qp_detach_counters(struct vb_qp *qp);

@@ -149,7 +149,10 @@ static bool tell_srqs(struct vb_dump *dump, uint64_t *cursor) { return vb_regist
 
 /* ---- queue pairs ---- */
 
-/* What ibv_modify_qp sets. Whoever changes the pair now is not waited for: it may be waiting for this look to end. */
+/*
+ * What ibv_modify_qp sets. Whoever changes the pair now is not waited for: it may be waiting for this look to
+ * end.
+ */
 static void tell_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 {
 	struct in6_addr gid;

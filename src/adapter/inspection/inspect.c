@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Visitors. All is the progress thread's alone, but for the sources, which constructors offer. A visitor that asks has its answer
- * before its next question is read; one that goes takes its answer's rest with it.
+ * Visitors. All is the progress thread's alone, but for the sources, which constructors offer. A visitor that
+ * asks has its answer before its next question is read; one that goes takes its answer's rest with it.
  */
 #include "adapter/inspection/inspect.h"
 

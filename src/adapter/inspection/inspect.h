@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Answers to those who look into this process (formats: host/inspect.h). The progress thread gives them, a piece at a time, so that its
- * other work goes on in between. What an object is asked for is read under the object's own lock, one object at a time, and only if
- * nobody has it: a program is not kept waiting, and what it is just changing is left out.
+ * Answers to those who look into this process (formats: host/inspect.h). The progress thread gives them, a
+ * piece at a time, so that its other work goes on in between. What an object is asked for is read under the
+ * object's own lock, one object at a time, and only if nobody has it: a program is not kept waiting, and what
+ * it is just changing is left out.
  */
 #ifndef VB_ADAPTER_INSPECT_H
 #define VB_ADAPTER_INSPECT_H
@@ -29,7 +30,10 @@ static inline void vb_record_name(char *to, size_t room, const char *from)
 	memcpy(to, from, bytes < room ? bytes : room - 1);
 }
 
-/* Adds records from *cursor on, which is 0 at first and the source's own. False: that was all. Runs in the progress thread. */
+/*
+ * Adds records from *cursor on, which is 0 at first and the source's own. False: that was all. Runs in the
+ * progress thread.
+ */
 typedef bool vb_dump_source(struct vb_dump *dump, uint64_t *cursor);
 
 /* Once the progress thread runs: whoever captures from the beginning on is called, the first time. */

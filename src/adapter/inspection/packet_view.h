@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What went through shared memory, as the RoCEv2 packets that it stands for, for a capture: a message and its answer are cut as the wire
- * would have them, with the connection's addresses, path MTU and numbers. Nothing here changes what it shows. Callers ask
- * vb_qp_is_shown first.
+ * What went through shared memory, as the RoCEv2 packets that it stands for, for a capture: a message and its
+ * answer are cut as the wire would have them, with the connection's addresses, path MTU and numbers. Nothing
+ * here changes what it shows. Callers ask vb_qp_is_shown first.
  */
 #ifndef VB_ADAPTER_SHOW_H
 #define VB_ADAPTER_SHOW_H
@@ -22,7 +22,10 @@ struct vb_shown {
 	uint32_t msn;              /* messages that the responder has finished, this one included */
 	uint64_t original;         /* of an atomic: what it found */
 	bool by_requester;         /* this process is the requester, so requests go out and answers come in */
-	/* Copies bytes of the message, or of the answer to a READ; false: they are not to be had, and nothing more is shown. */
+	/*
+	 * Copies bytes of the message, or of the answer to a READ; false: they are not to be had, and nothing
+	 * more is shown.
+	 */
 	bool (*fetch)(void *ctx, uint64_t offset, size_t bytes, uint8_t *to);
 	void *ctx;
 };

@@ -21,7 +21,9 @@ static uint64_t free_blocks[MAX_SHIFT + 1]; /* per size the first free block; it
 
 static atomic_bool is_open[PIECES];          /* written under the lock */
 
-/* In a forked child: the host has already replaced the mapping by private memory and closed the descriptor. */
+/*
+ * In a forked child: the host has already replaced the mapping by private memory and closed the descriptor.
+ */
 static void forget(void)
 {
 	vb_arena = NULL;

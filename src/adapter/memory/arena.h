@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The arena: the one piece of memory that a process shows to its peers, a sealed memfd. Its owner alone writes it; peers map
- * it read-only, so no peer can spoil it, and whatever they read in it they must not believe before checking.
+ * The arena: the one piece of memory that a process shows to its peers, a sealed memfd. Its owner alone
+ * writes it; peers map it read-only, so no peer can spoil it, and whatever they read in it they must not
+ * believe before checking.
  *
  *	page 0            struct vb_arena_head
  *	VB_ARENA_KEYS     the key table, VB_KEY_COUNT entries
  *	VB_ARENA_QPS      per slot of the process VB_SLOT_QPS control blocks of VB_QP_BLOCK bytes (format: local/shared.h)
  *	VB_ARENA_HEAP     blocks of a power of two of bytes, handed out by vb_arena_alloc: queues, bells, stages
  *
- * Only what is touched costs memory. Who looks through all writable memory of a process, as valgrind does for leaks, would touch all of
- * it: so its owner, too, can write only what it has opened. Offsets, never pointers, cross the process boundary.
+ * Only what is touched costs memory. Who looks through all writable memory of a process, as valgrind does for
+ * leaks, would touch all of it: so its owner, too, can write only what it has opened. Offsets, never
+ * pointers, cross the process boundary.
  *
- * It has 16 GiB, or where that is little of the address space that processes have, a share of it: peers map all of it, and some hundred shall
- * find room.
+ * It has 16 GiB, or where that is little of the address space that processes have, a share of it: peers map
+ * all of it, and some hundred shall find room.
  */
 #ifndef VB_ADAPTER_ARENA_H
 #define VB_ADAPTER_ARENA_H
@@ -41,15 +43,21 @@ struct vb_arena_head {
 	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
 	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/memory/segment.h) */
 	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/memory/fence.h) */
-	/* Goes up when what allows an access may have ended, and in the end stays VB_GENERATION_LAST, which never holds (local/translation.h). */
+	/*
+	 * Goes up when what allows an access may have ended, and in the end stays VB_GENERATION_LAST, which
+	 * never holds (local/translation.h).
+	 */
 	_Atomic(uint32_t) generation;
-	/* Links that the owner has ended because it could not wait for their peers: these look whether theirs is among them (local/cut.h). */
+	/*
+	 * Links that the owner has ended because it could not wait for their peers: these look whether theirs
+	 * is among them (local/cut.h).
+	 */
 	_Atomic(uint32_t) cuts;
 	uint32_t reserved2[6];
 	_Atomic(uint32_t) slots[VB_ARENA_SLOTS];     /* slot numbers in the order taken; 0: none */
 	/*
-	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with VB_ASLEEP_LEADER the eventfd of the
-	 * thread that leads, without it the progress thread's.
+	 * 0: the owner looks for work by itself. Else: it sleeps; ring once for each new value, with
+	 * VB_ASLEEP_LEADER the eventfd of the thread that leads, without it the progress thread's.
 	 */
 	VB_ALIGNED_LINE _Atomic(uint32_t) asleep;
 };
@@ -59,7 +67,9 @@ _Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
 
 #define VB_GENERATION_LAST UINT32_MAX
 
-/* This process's arena, made by vb_arena_start. NULL before, and in a forked child until it starts its own. */
+/*
+ * This process's arena, made by vb_arena_start. NULL before, and in a forked child until it starts its own.
+ */
 extern struct vb_arena_head *vb_arena;
 
 int vb_arena_start(void);
@@ -70,17 +80,23 @@ bool vb_arena_is_made(void);
 int vb_arena_fd(void);
 /* What this process's has from beginning to end: VB_ARENA_LEAST to VB_ARENA_MOST. */
 uint64_t vb_arena_bytes(void);
-/* Unless there is room for further arenas of peers, this process takes the wire to those that it has no link to, and they do to it. */
+/*
+ * Unless there is room for further arenas of peers, this process takes the wire to those that it has no link
+ * to, and they do to it.
+ */
 void vb_arena_look_for_room(void);
 
-/* Opens [offset, offset + bytes), a key's or a control block's place, for good. 0 or -ENOMEM. The head and blocks of the heap are open. */
+/*
+ * Opens [offset, offset + bytes), a key's or a control block's place, for good. 0 or -ENOMEM. The head and
+ * blocks of the heap are open.
+ */
 int vb_arena_open(uint64_t offset, size_t bytes);
 
 static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + offset; }
 
 /*
- * A zeroed block of at least `bytes`, aligned to a cache line; its offset, or 0 if the arena is full. Blocks keep their
- * memory when freed, for the next of their size.
+ * A zeroed block of at least `bytes`, aligned to a cache line; its offset, or 0 if the arena is full. Blocks
+ * keep their memory when freed, for the next of their size.
  */
 uint64_t vb_arena_alloc(size_t bytes);
 void vb_arena_free(uint64_t offset, size_t bytes);

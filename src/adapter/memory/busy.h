@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Busy words: odd while its one writer uses memory that its owner may revoke. Whoever revokes does so first, and then waits until an odd word
- * has changed; between, and between making it odd and checking that the use is allowed, there are fences (host/memory/fence.h).
+ * Busy words: odd while its one writer uses memory that its owner may revoke. Whoever revokes does so first,
+ * and then waits until an odd word has changed; between, and between making it odd and checking that the use
+ * is allowed, there are fences (host/memory/fence.h).
  */
 #ifndef VB_ADAPTER_BUSY_H
 #define VB_ADAPTER_BUSY_H

@@ -6,10 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A released entry rests while this many others are released before it is used again, so that stale keys stay unknown. */
+/*
+ * A released entry rests while this many others are released before it is used again, so that stale keys stay
+ * unknown.
+ */
 enum { RESTING = 4096 };
 
-/* Entries in the order of their first use, 1, 2, ...: they lie in a row that begins anywhere. Index 0 is never used. */
+/*
+ * Entries in the order of their first use, 1, 2, ...: they lie in a row that begins anywhere. Index 0 is
+ * never used.
+ */
 enum { USABLE = VB_KEY_COUNT - 1 };
 
 static struct {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory keys. A key is an index into its owner's key table (20 bits) between the halves of a random tag (the upper 4 bits, and the lower
- * 8, which are the program's to choose where it binds a window of type 2). The tag changes with each use of the entry, so a stale key is
- * noticed, and where indexes begin is random, too: a peer knows the keys that it was told. The table lies in the arena: the owner
- * writes it, peers read it.
+ * Memory keys. A key is an index into its owner's key table (20 bits) between the halves of a random tag (the
+ * upper 4 bits, and the lower 8, which are the program's to choose where it binds a window of type 2). The
+ * tag changes with each use of the entry, so a stale key is noticed, and where indexes begin is random, too:
+ * a peer knows the keys that it was told. The table lies in the arena: the owner writes it, peers read it.
  *
- * vb_key_check is the one check that every access to registered memory goes through, whoever makes it: local and remote
- * keys, on behalf of this process's program or of a peer.
+ * vb_key_check is the one check that every access to registered memory goes through, whoever makes it: local
+ * and remote keys, on behalf of this process's program or of a peer.
  *
- * Revocation: whoever uses a translation is inside a busy section (local/shared.h) from before the check until the last
- * access. vb_key_revoke clears the key first; then vb_path_quiesce waits for all busy sections; only then is the entry free.
+ * Revocation: whoever uses a translation is inside a busy section (local/shared.h) from before the check
+ * until the last access. vb_key_revoke clears the key first; then vb_path_quiesce waits for all busy
+ * sections; only then is the entry free.
  */
 #ifndef VB_ADAPTER_KEY_H
 #define VB_ADAPTER_KEY_H
@@ -75,7 +76,10 @@ static inline const struct vb_key *vb_key_at(const struct vb_key *table, uint32_
 	return &table[(key >> 8) & (VB_KEY_COUNT - 1)];
 }
 
-/* The pages of such a region may come and go: who touches them in this address space must ask the kernel to do it. */
+/*
+ * The pages of such a region may come and go: who touches them in this address space must ask the kernel to
+ * do it.
+ */
 static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
 {
 	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) & IBV_ACCESS_ON_DEMAND;
@@ -103,9 +107,9 @@ static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t
 }
 
 /*
- * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an lkey) in domain pd by
- * queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in the owner's address space. length must not
- * be 0: an access to no bytes needs no key.
+ * May [addr, addr + length) be accessed through key with these rights (IBV_ACCESS_* bits, VB_KEY_LOCAL for an
+ * lkey) in domain pd by queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in
+ * the owner's address space. length must not be 0: an access to no bytes needs no key.
  */
 static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
 					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
@@ -114,8 +118,8 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 }
 
 /*
- * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way refuses it, or sees to
- * what is special about it.
+ * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way
+ * refuses it, or sees to what is special about it.
  */
 static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {

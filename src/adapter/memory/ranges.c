@@ -161,7 +161,10 @@ void vb_ranges_split_last(struct vb_ranges *r)
 	r->count++;
 }
 
-/* The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether they are there. */
+/*
+ * The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether
+ * they are there.
+ */
 static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	struct vb_ranges target = *to;
@@ -188,8 +191,9 @@ int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 /* ---- holding memory ---- */
 
 /*
- * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits sends newcomers to the
- * other counter and waits for the old one to run empty, twice: a holder may have read `phase` long before it counts itself.
+ * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits
+ * sends newcomers to the other counter and waits for the old one to run empty, twice: a holder may have read
+ * `phase` long before it counts itself.
  */
 static struct {
 	VB_ALIGNED_LINE atomic_uint count;

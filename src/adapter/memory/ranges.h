@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Gather/scatter lists as memory ranges. A list is translated through the key table of the process that owns it, which is the
- * access check; the ranges are good while the memory is held, inside a busy section (local/qp.h) or between vb_memory_hold and
- * vb_memory_release.
+ * Gather/scatter lists as memory ranges. A list is translated through the key table of the process that owns
+ * it, which is the access check; the ranges are good while the memory is held, inside a busy section
+ * (local/qp.h) or between vb_memory_hold and vb_memory_release.
  */
 #ifndef VB_ADAPTER_RANGES_H
 #define VB_ADAPTER_RANGES_H
@@ -22,31 +22,40 @@ struct vb_ranges {
 };
 
 /*
- * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of which a byte is used is
- * checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with *bad == n: the list is too short. bytes is at
- * most VB_NULL_BYTES where the list may have a null region.
+ * Bytes [skip, skip + bytes) of a gather/scatter list as ranges of its owner's address space. An entry of
+ * which a byte is used is checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with
+ * *bad == n: the list is too short. bytes is at most VB_NULL_BYTES where the list may have a null region.
  */
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
 				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
 /*
- * Copies between ranges of this process, which are equally long; the last bytes of each become visible last. -EFAULT: some memory is not
- * there, whether it is on demand or was taken away (host/memory/touch.h), and an unknown part was copied; else 0.
+ * Copies between ranges of this process, which are equally long; the last bytes of each become visible last.
+ * -EFAULT: some memory is not there, whether it is on demand or was taken away (host/memory/touch.h), and an
+ * unknown part was copied; else 0.
  */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from) VB_MUST_USE;
-/* The kernel copies range by range, in order: a range of its own, where there is room for it, keeps the last bytes last. */
+/*
+ * The kernel copies range by range, in order: a range of its own, where there is room for it, keeps the last
+ * bytes last.
+ */
 void vb_ranges_split_last(struct vb_ranges *to);
-/* Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was. */
+/*
+ * Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was.
+ */
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
-/* Why memory that a list names could not be used: what vb_key_story says of the first entry that is not there. */
+/*
+ * Why memory that a list names could not be used: what vb_key_story says of the first entry that is not
+ * there.
+ */
 const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access);
 
 /*
- * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths that read and write
- * registered memory on their own, not through the shared arena's busy sections. Held for short; not across waits. What hold returns
- * is for release.
+ * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths
+ * that read and write registered memory on their own, not through the shared arena's busy sections. Held for
+ * short; not across waits. What hold returns is for release.
  */
 unsigned vb_memory_hold(void);
 void vb_memory_release(unsigned held);

@@ -122,7 +122,10 @@ static void release_peers(void)
 	atomic_store(&vb_arena->moving, 0);
 }
 
-/* The memory is private again, or the segment is kept and works. No key names it. False: peers were at work for too long, try again. */
+/*
+ * The memory is private again, or the segment is kept and works. No key names it. False: peers were at work
+ * for too long, try again.
+ */
 static bool dissolve_locked(struct segment *s)
 {
 	if (moving == s)
@@ -204,7 +207,10 @@ static bool go_on_locked(void)
 
 /* ---- starting ---- */
 
-/* 1: the range is within *s. -EPERM: it overlaps some, or touches none that could be of use. 0: there is none. */
+/*
+ * 1: the range is within *s. -EPERM: it overlaps some, or touches none that could be of use. 0: there is
+ * none.
+ */
 static int find_overlap_locked(uintptr_t at, uintptr_t end, struct segment **s)
 {
 	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++) {
@@ -471,7 +477,10 @@ static void dissolve_unused(void *done)
 	*(bool *)done = all;
 }
 
-/* A peer in the middle of an access may have to wait for a processor longer than this side's progress can; the caller's call can wait. */
+/*
+ * A peer in the middle of an access may have to wait for a processor longer than this side's progress can;
+ * the caller's call can wait.
+ */
 static void dissolve_patiently(void)
 {
 	bool done = false;

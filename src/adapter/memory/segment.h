@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Segments: memory of the program whose pages lie in a memfd, so that a peer can map them and reach registered memory by loads and
- * stores (host/memory/remap.h moves the pages). Registration knows nothing of it: a region's pages move when a peer asks for them, having
- * used the region for a while by other ways, or soon after a connection to a peer was made.
+ * Segments: memory of the program whose pages lie in a memfd, so that a peer can map them and reach
+ * registered memory by loads and stores (host/memory/remap.h moves the pages). Registration knows nothing of
+ * it: a region's pages move when a peer asks for them, having used the region for a while by other ways, or
+ * soon after a connection to a peer was made.
  *
  *	(none) -- wanted --> MOVING, slice by slice -- all moved --> READY: its keys name it -- last key gone --> (none), private memory again
  *	                          \----------- refused ----------/                            \-- may be pinned --> KEPT, tried again later
  *
- * A key's entry names its segment by a serial number that is never used again. What a peer does with mapped memory it does in a busy
- * section, after it has checked the key there, as with every other way.
+ * A key's entry names its segment by a serial number that is never used again. What a peer does with mapped
+ * memory it does in a busy section, after it has checked the key there, as with every other way.
  *
- * While pages move, vb_arena->moving is set, and peers leave this process's memory alone (they try again); busy sections that began
- * before are waited for. The process's own threads sleep in the trap or are known to be elsewhere.
+ * While pages move, vb_arena->moving is set, and peers leave this process's memory alone (they try again);
+ * busy sections that began before are waited for. The process's own threads sleep in the trap or are known to
+ * be elsewhere.
  *
  * Several regions can use one segment, if they are within it. A region that overlaps one otherwise has none.
  *
- * A fork turns all segments into private memory again first, and so does what it always does. Segments that cannot be moved back then
- * are copied for the child.
+ * A fork turns all segments into private memory again first, and so does what it always does. Segments that
+ * cannot be moved back then are copied for the child.
  *
- * Threading: segments are moved and looked up by the progress thread. All state is under one mutex, which is held while a slice moves.
+ * Threading: segments are moved and looked up by the progress thread. All state is under one mutex, which is
+ * held while a slice moves.
  */
 #ifndef VB_ADAPTER_SEGMENT_H
 #define VB_ADAPTER_SEGMENT_H
@@ -31,14 +34,20 @@ struct vb_segment {
 	bool writable; /* can a peer map it so? */
 };
 
-/* Set once; called in the progress thread: when what was wanted has been done as far as it can be, and when a segment is gone. */
+/*
+ * Set once; called in the progress thread: when what was wanted has been done as far as it can be, and when a
+ * segment is gone.
+ */
 void vb_segment_on_change(void (*changed)(void), void (*retired)(uint64_t serial));
 
 /* A peer asks for a key's pages. Any thread; the answer is in the key's entry, some time later or never. */
 void vb_segment_want(uint32_t key);
 /* Peers may soon ask for regions of this protection domain: those that are quickly moved move now. */
 void vb_segment_want_domain(uint32_t pd);
-/* The segment that a key names. In the progress thread; the descriptor is good until that does something else. */
+/*
+ * The segment that a key names. In the progress thread; the descriptor is good until that does something
+ * else.
+ */
 bool vb_segment_find(uint32_t key, struct vb_segment *s);
 
 /* The newest keys of a protection domain that name a segment; how many. */
@@ -46,20 +55,24 @@ unsigned vb_segment_list(uint32_t pd, uint32_t *keys, unsigned max);
 
 /* A key that was just published covers memory that must stay where it is. */
 void vb_segment_refuse(uint32_t key);
-/* A key that was revoked, after quiescence. If no other uses its segment, the memory is private again on return. No lock held. */
+/*
+ * A key that was revoked, after quiescence. If no other uses its segment, the memory is private again on
+ * return. No lock held.
+ */
 void vb_segment_leave(uint32_t key);
 
 /*
- * Those segments for which `which` says so, of their serial numbers, become private memory again, now or as soon as pages can be moved. The
- * keys that name them stay; peers that use them much will ask for them again. Nobody calls it in the middle of moving pages.
+ * Those segments for which `which` says so, of their serial numbers, become private memory again, now or as
+ * soon as pages can be moved. The keys that name them stay; peers that use them much will ask for them again.
+ * Nobody calls it in the middle of moving pages.
  */
 void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg);
 /* Waits until what was withdrawn is private memory. No lock held. */
 void vb_segment_settle(void);
 
 /*
- * Where pages can be moved only while the program's one thread waits, it does so here: called from within verbs calls, with no lock held,
- * if vb_segment_waits.
+ * Where pages can be moved only while the program's one thread waits, it does so here: called from within
+ * verbs calls, with no lock held, if vb_segment_waits.
  */
 extern atomic_bool vb_segment_waits;
 void vb_segment_safe_point(void);

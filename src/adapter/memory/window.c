@@ -138,8 +138,9 @@ static const char *why_not(const struct vb_key *k, const struct vb_sqe *sqe, uin
 }
 
 /*
- * A window that is bound again shows something else only after the last access through its old key. Nobody waits for accesses with the
- * lock: the peer's next request may be one to invalidate a window, which takes it. So everything is looked at anew.
+ * A window that is bound again shows something else only after the last access through its old key. Nobody
+ * waits for accesses with the lock: the peer's next request may be one to invalidate a window, which takes
+ * it. So everything is looked at anew.
  */
 static const char *bind_window(const struct vb_qp *qp, const struct vb_sqe *sqe)
 {

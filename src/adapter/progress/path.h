@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What carries a connected QP's traffic. The adapter keeps the queues; a path takes send queue entries in order from sq.sent
- * on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what arrives. A QP gets its path on the way
- * to RTR and loses it on the way to RESET, ERR or destruction.
+ * What carries a connected QP's traffic. The adapter keeps the queues; a path takes send queue entries in
+ * order from sq.sent on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what
+ * arrives. A QP gets its path on the way to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch, claim_news (and take_news), poll, take, sleep, settle,
- * is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch,
+ * claim_news (and take_news), poll, take, sleep, settle, is_pending, quiesce or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -23,30 +23,44 @@ struct vb_path_ops {
 	const char *name;
 	enum vb_path_rank rank; /* paths of a lower one are asked first */
 	/*
-	 * Could this path reach the QP's remote address? Attributes are set, state is still INIT. If so it may leave in path_state what
-	 * attach, which follows, takes up; if not, in `declined` what holds as long as the QP is connected by another path.
+	 * Could this path reach the QP's remote address? Attributes are set, state is still INIT. If so it
+	 * may leave in path_state what attach, which follows, takes up; if not, in `declined` what holds as
+	 * long as the QP is connected by another path.
 	 */
 	bool (*claims)(struct vb_qp *qp);
-	/* Takes back what claims has left in `declined`: the QP has left the other path, or did not get it. */
+	/*
+	 * Takes back what claims has left in `declined`: the QP has left the other path, or did not get it.
+	 */
 	void (*unclaim)(struct vb_qp *qp);
-	/* INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno: the transition fails. */
+	/*
+	 * INIT to RTR: makes path_state; requests of the peer may be executed from now on. Negative errno:
+	 * the transition fails.
+	 */
 	int (*attach)(struct vb_qp *qp);
 	/* RTR to RTS, or attributes changed while connected (access rights, RNR timer, timeouts). */
 	void (*update)(struct vb_qp *qp);
 	/*
-	 * Stops all traffic: from its return on nobody touches memory on this QP's behalf, and no further completion comes from the
-	 * path. What the peer had already finished has been completed. sq.lock and resp_lock are held.
+	 * Stops all traffic: from its return on nobody touches memory on this QP's behalf, and no further
+	 * completion comes from the path. What the peer had already finished has been completed. sq.lock and
+	 * resp_lock are held.
 	 */
 	void (*stop)(struct vb_qp *qp);
-	/* After stop: nothing new will be queued for the QP from its return on (timers, the peer's end). No lock held. */
+	/*
+	 * After stop: nothing new will be queued for the QP from its return on (timers, the peer's end). No
+	 * lock held.
+	 */
 	void (*unlink)(struct vb_qp *qp);
 	/* Frees path_state; after unlink, with no progress running on the QP. */
 	void (*detach)(struct vb_qp *qp);
-	/* Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by the return. */
+	/*
+	 * Entries were posted. sq.lock is held; it may be released meanwhile, and the QP may have failed by
+	 * the return.
+	 */
 	void (*send)(struct vb_qp *qp);
 	/*
-	 * May carry out a request of `length` bytes straight from the work request, before there is an entry for it: a SEND behind entries that
-	 * were all handed over, a WRITE or READ behind none, in state RTS, when there is room for an entry. sq.lock is held.
+	 * May carry out a request of `length` bytes straight from the work request, before there is an entry
+	 * for it: a SEND behind entries that were all handed over, a WRITE or READ behind none, in state RTS,
+	 * when there is room for an entry. sq.lock is held.
 	 */
 	enum vb_post_result (*try_post)(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length);
 	/* Where the next post of this kind will look, beyond path_state, for hint->there. sq.lock is held. */
@@ -55,31 +69,53 @@ struct vb_path_ops {
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
 	void (*run)(struct vb_qp *qp);
-	/* Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As run. */
+	/*
+	 * Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As
+	 * run.
+	 */
 	void (*fetch)(struct vb_qp *qp);
 	/*
-	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or resp_lock is taken, which keeps the
-	 * QP. A few loads if not: a CQ's lock is held, under which path_state stays.
+	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or
+	 * resp_lock is taken, which keeps the QP. A few loads if not: a CQ's lock is held, under which
+	 * path_state stays.
 	 */
 	enum vb_claim (*claim_news)(struct vb_qp *qp);
 	/* Takes what was claimed, and releases it; the CQ's lock is not held. */
 	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
-	/* Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for the QPs concerned. */
+	/*
+	 * Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for
+	 * the QPs concerned.
+	 */
 	bool (*poll)(void);
 	/*
-	 * Takes what others have put into shared memory for no QP of this path; true if there was something. No lock held. One path's at
-	 * most, and asked only once that has set vb_path_takes.
+	 * Takes what others have put into shared memory for no QP of this path; true if there was something.
+	 * No lock held. One path's at most, and asked only once that has set vb_path_takes.
 	 */
 	bool (*take)(void);
-	/* Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without ringing is queued. */
+	/*
+	 * Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without
+	 * ringing is queued.
+	 */
 	void (*sleep)(void);
-	/* The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking is done. */
+	/*
+	 * The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking
+	 * is done.
+	 */
 	void (*settle)(void);
-	/* Is there anything that a poll would find? Asked after arena->asleep was set, before the thread sleeps. */
+	/*
+	 * Is there anything that a poll would find? Asked after arena->asleep was set, before the thread
+	 * sleeps.
+	 */
 	bool (*is_pending)(void);
-	/* Returns true once every access that was in flight at the call, in any process, has ended; false if the deadline came before. */
+	/*
+	 * Returns true once every access that was in flight at the call, in any process, has ended; false if
+	 * the deadline came before.
+	 */
 	bool (*quiesce)(uint64_t deadline_ns);
-	/* What there is to say of the connection: peer_pid, copy, again, retries. A reference is held, no lock. */
+	/*
+	 * What there is to say of the connection: peer_pid, copy, again, retries. A reference is held, no
+	 * lock.
+	 */
 	void (*describe)(struct vb_qp *qp, struct vb_record_qp *record);
 };
 
@@ -87,7 +123,10 @@ struct vb_path_ops {
 struct vb_path_io {
 	/* Takes what has arrived; true if there was something. No lock held. */
 	bool (*pump)(void);
-	/* Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if nobody needs its polls. */
+	/*
+	 * Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if
+	 * nobody needs its polls.
+	 */
 	bool (*watch)(bool wake);
 	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
 	bool (*is_busy)(void);
@@ -95,7 +134,10 @@ struct vb_path_io {
 
 /* Set once, by a constructor. */
 void vb_path_set_io(const struct vb_path_io *io);
-/* Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the path's goes on coming. */
+/*
+ * Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the
+ * path's goes on coming.
+ */
 bool vb_path_pump(void);
 extern atomic_bool vb_path_takes;
 /* That are left until it is forgotten that the path's came. */

@@ -25,7 +25,10 @@ struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn);
 /* A post to qp, another one than the last time, of a SEND, a WRITE or a READ. sq.lock is held. */
 void vb_prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode);
 
-/* Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near cache. A hint. */
+/*
+ * Queue pairs of one CQ, twice where it has their receives, too: so many at least do not stay in a near
+ * cache. A hint.
+ */
 enum { VB_MANY_QPS = 32 };
 
 static inline bool vb_qp_is_one_of_many(const struct vb_qp *qp)

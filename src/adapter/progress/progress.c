@@ -33,7 +33,10 @@ enum {
 
 struct vb_lock vb_progress_lock = VB_LOCK_INIT;
 
-/* The QPs that a thread has taken off the run queue and works on, which stay until it is through: no QP needs to count that. */
+/*
+ * The QPs that a thread has taken off the run queue and works on, which stay until it is through: no QP needs
+ * to count that.
+ */
 struct round {
 	struct vb_list node;
 	unsigned n;
@@ -338,7 +341,10 @@ int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 	return is_over(arg) ? 0 : err;
 }
 
-/* While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick finds that it has not. */
+/*
+ * While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick finds that
+ * it has not.
+ */
 void vb_progress_lead_no_more(void)
 {
 	leads_here = false;
@@ -368,7 +374,10 @@ void vb_progress_arm(void)
 		vb_loop_wake();
 }
 
-/* The longer it has been right to leave arrivals to the poller, the later the next look: what it may cost is a share of that time. */
+/*
+ * The longer it has been right to leave arrivals to the poller, the later the next look: what it may cost is
+ * a share of that time.
+ */
 static uint64_t deaf_tick_ns(void)
 {
 	deaf_ns = vb_min_u64(deaf_ns ? deaf_ns * 5 / 4 : DEAF_TICK_NS, TICK_NS);
@@ -376,8 +385,8 @@ static uint64_t deaf_tick_ns(void)
 }
 
 /*
- * Something had arrived for which no thread polled. Who polls in short bouts, and looks at its memory between them, is not to be taken
- * for a poller: the progress thread hears for it.
+ * Something had arrived for which no thread polled. Who polls in short bouts, and looks at its memory between
+ * them, is not to be taken for a poller: the progress thread hears for it.
  */
 static void was_needed(bool was_polled)
 {
@@ -406,8 +415,8 @@ static bool keep_ticking(void)
 }
 
 /*
- * Is somebody still there who polls? He may have had no processor since the last look, if this thread has used it: so he is given another
- * chance. Who is in the middle of a system call polls.
+ * Is somebody still there who polls? He may have had no processor since the last look, if this thread has
+ * used it: so he is given another chance. Who is in the middle of a system call polls.
  */
 static bool is_polled(unsigned n)
 {
@@ -489,7 +498,9 @@ void vb_qp_drain(struct vb_qp *qp)
 		sched_yield();
 }
 
-/* A forked child has no QPs and no threads. Its new progress thread runs before the adapter is started again. */
+/*
+ * A forked child has no QPs and no threads. Its new progress thread runs before the adapter is started again.
+ */
 static void forget(void)
 {
 	vb_loop_set_pass(NULL);

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who does the adapter's work, and when (docs/architecture.md, "Progress"). Threads that poll or post work off what there is;
- * the progress thread does so while nobody polls, and sleeps when there is nothing to do.
+ * Who does the adapter's work, and when (docs/architecture.md, "Progress"). Threads that poll or post work
+ * off what there is; the progress thread does so while nobody polls, and sleeps when there is nothing to do.
  *
- * vb_arena->asleep tells peers whether they must ring. It is 0 while a thread polls in a loop; the progress thread then only looks
- * in from time to time whether that thread still polls. A thread that arms a CQ is about to sleep, so arming sets asleep again.
+ * vb_arena->asleep tells peers whether they must ring. It is 0 while a thread polls in a loop; the progress
+ * thread then only looks in from time to time whether that thread still polls. A thread that arms a CQ is
+ * about to sleep, so arming sets asleep again.
  *
- * A thread that waits for completion events may lead: do the progress thread's work while it waits (docs/architecture.md, "Leading").
+ * A thread that waits for completion events may lead: do the progress thread's work while it waits
+ * (docs/architecture.md, "Leading").
  *
- * Work on a QP is queued with vb_progress_later. Whoever runs it says so, and others hold references, so that a QP that was unlinked
- * (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
+ * Work on a QP is queued with vb_progress_later. Whoever runs it says so, and others hold references, so that
+ * a QP that was unlinked (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
  */
 #ifndef VB_ADAPTER_PROGRESS_H
 #define VB_ADAPTER_PROGRESS_H
 
 #include "adapter/object.h"
 
-/* Starts host, arena and progress for this process, once. 0 or a negative errno; -EAGAIN: there can be no thread now, which connections need. */
+/*
+ * Starts host, arena and progress for this process, once. 0 or a negative errno; -EAGAIN: there can be no
+ * thread now, which connections need.
+ */
 int vb_adapter_start(void);
 /* All of it but the thread. */
 int vb_adapter_open(void);
@@ -26,32 +31,45 @@ extern struct vb_lock vb_progress_lock;
 
 /* A thread that polls has found news of the CQ's hot QP. True: it should make a round, too. */
 bool vb_progress_is_due(void);
-/* One round by a thread that polls and found no completion. found: but news of the hot QP. False: nothing has happened. */
+/*
+ * One round by a thread that polls and found no completion. found: but news of the hot QP. False: nothing has
+ * happened.
+ */
 bool vb_progress_poll(bool found);
 /*
- * The calling thread leads from here on, until it calls vb_progress_lead_no_more: peers ring it instead of the progress thread, and it
- * makes the rounds, in vb_progress_lead_until. False: another thread does, or the adapter is not there.
+ * The calling thread leads from here on, until it calls vb_progress_lead_no_more: peers ring it instead of
+ * the progress thread, and it makes the rounds, in vb_progress_lead_until. False: another thread does, or the
+ * adapter is not there.
  */
 bool vb_progress_lead(void);
-/* Works and sleeps until is_over: 0, or -EINTR as read(2). A cancellation point. is_over is called often, without locks of this module. */
+/*
+ * Works and sleeps until is_over: 0, or -EINTR as read(2). A cancellation point. is_over is called often,
+ * without locks of this module.
+ */
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg);
 void vb_progress_lead_no_more(void);
 /* Is the calling thread making the rounds of vb_progress_lead_until(…, arg)? */
 bool vb_progress_leads_for(const void *arg);
 extern atomic_bool vb_progress_ticks;
 /*
- * Do threads lead now and then, so that the progress thread looks within 1 ms at what they leave undone? Exact under vb_progress_lock for what is
- * put off: once it is false, vb_path_settle will be called. Else a hint.
+ * Do threads lead now and then, so that the progress thread looks within 1 ms at what they leave undone?
+ * Exact under vb_progress_lock for what is put off: once it is false, vb_path_settle will be called. Else a
+ * hint.
  */
 static inline bool vb_progress_is_ticking(void) { return atomic_load_explicit(&vb_progress_ticks, memory_order_relaxed); }
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */
 void vb_progress_later(struct vb_qp *qp);
-/* The same for one whose turn it was, but another thread has the lock that it takes: that one is let run first. */
+/*
+ * The same for one whose turn it was, but another thread has the lock that it takes: that one is let run
+ * first.
+ */
 void vb_progress_retry(struct vb_qp *qp);
 void vb_progress_later_locked(struct vb_qp *qp);
-/* Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does. */
+/*
+ * Does the progress thread count on a thread that polls in a loop? It looks in from time to time if it does.
+ */
 bool vb_progress_is_polled(void);
 /* Rounds by threads that poll, modulo 2^32; a hint. */
 unsigned vb_progress_polls(void);
@@ -59,7 +77,9 @@ unsigned vb_progress_polls(void);
 void vb_progress_has_taken(void);
 /* A thread that polls or posts does long work. So it has not gone, though its polls do not count up. */
 void vb_progress_is_working(void);
-/* Waits until nobody uses the QP; takes it off the run queue. It must have been unlinked or stopped before. */
+/*
+ * Waits until nobody uses the QP; takes it off the run queue. It must have been unlinked or stopped before.
+ */
 void vb_qp_drain(struct vb_qp *qp);
 
 static inline void vb_qp_ref(struct vb_qp *qp) { atomic_fetch_add(&qp->refs, 1); }
@@ -73,14 +93,20 @@ int vb_qpn_take(struct vb_qp *qp);
 void vb_qpn_drop(struct vb_qp *qp);
 /* vb_progress_lock is held. NULL: not ours, or no such QP. */
 struct vb_qp *vb_qpn_find(uint32_t qpn);
-/* The same with a reference, for who does not hold the lock. A forked child's parent's queue pairs are not found. */
+/*
+ * The same with a reference, for who does not hold the lock. A forked child's parent's queue pairs are not
+ * found.
+ */
 struct vb_qp *vb_qpn_get(uint32_t qpn);
 /*
- * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a stretch has none. False: that
- * was all.
+ * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a
+ * stretch has none. False: that was all.
  */
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp);
-/* How many numbers of its slot were handed out before this one: tells this process's queue pairs by the order of their creation. */
+/*
+ * How many numbers of its slot were handed out before this one: tells this process's queue pairs by the order
+ * of their creation.
+ */
 uint32_t vb_qpn_place(uint32_t qpn);
 /* The offset of its control block in this process's arena. */
 uint64_t vb_qpn_block(uint32_t qpn);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How a completion gets into its CQ. A producer that is in a hurry writes it where it belongs, between vb_cq_open and vb_cq_close: what is
- * written to the stack in small pieces, and copied in large ones, waits for the pieces to reach the cache.
+ * How a completion gets into its CQ. A producer that is in a hurry writes it where it belongs, between
+ * vb_cq_open and vb_cq_close: what is written to the stack in small pieces, and copied in large ones, waits
+ * for the pieces to reach the cache.
  */
 #ifndef VB_ADAPTER_COMPLETION_H
 #define VB_ADAPTER_COMPLETION_H
@@ -20,7 +21,10 @@ static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 	return &cq->ring[cq->tail & cq->mask];
 }
 
-/* All of it but qp_num has been written. On overrun it is lost, the CQ is broken for good and IBV_EVENT_CQ_ERR is raised. */
+/*
+ * All of it but qp_num has been written. On overrun it is lost, the CQ is broken for good and
+ * IBV_EVENT_CQ_ERR is raised.
+ */
 static inline void vb_cq_close(struct vb_cq *cq, struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cqe == &cq->spare)) {
@@ -49,7 +53,10 @@ static inline void vb_cq_push_send(struct vb_qp *qp, uint64_t wr_id, unsigned op
 	vb_cq_close(qp->send_cq, e);
 }
 
-/* As vb_sq_complete, quicker where the entry is a SEND of the program's, of whose completion nobody else is told. */
+/*
+ * As vb_sq_complete, quicker where the entry is a SEND of the program's, of whose completion nobody else is
+ * told.
+ */
 static inline void vb_sq_complete_likely_send(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	if (vb_unlikely(sqe->opcode != IBV_WR_SEND || (sqe->flags & VB_SQE_OWN) || qp->watched)) {

@@ -11,8 +11,9 @@
 #include "adapter/watcher.h"
 
 /*
- * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in these intervals, twice at least,
- * until it is seen to wait. A program that means to poll next, and has no processor to do so, would take an event for nothing else.
+ * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in
+ * these intervals, twice at least, until it is seen to wait. A program that means to poll next, and has no
+ * processor to do so, would take an event for nothing else.
  */
 enum { LOOK_NS = 5000000 };
 
@@ -103,7 +104,10 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 	return fits ? 0 : -EINVAL;
 }
 
-/* Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only consumer, an SRQ's aside. */
+/*
+ * Gives the work request's place in its queue back to the program. cq->lock is held: it is the queue's only
+ * consumer, an SRQ's aside.
+ */
 static inline void retire(const struct vb_cqe *e)
 {
 	if (!e->is_recv)
@@ -166,7 +170,10 @@ static void take_news(struct vb_qp *hot, enum vb_claim claim)
 	atomic_load_explicit(&hot->path, memory_order_relaxed)->take_news(hot, claim);
 }
 
-/* Drives the adapter: what comes is rather the hot QP's. cq->lock is held, and released. False: nothing has come. */
+/*
+ * Drives the adapter: what comes is rather the hot QP's. cq->lock is held, and released. False: nothing has
+ * come.
+ */
 static __attribute__((noinline)) bool look_and_unlock(struct vb_cq *cq)
 {
 	struct vb_qp *hot = cq->hot;
@@ -248,7 +255,10 @@ static void left_fired(struct vb_timer *timer, uint64_t now_ns)
 		vb_channel_notify(cq->channel, cq);
 }
 
-/* That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be set. */
+/*
+ * That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be
+ * set.
+ */
 static bool note_left_locked(struct vb_cq *cq)
 {
 	bool is_new = !cq->left.is_watched;
@@ -388,7 +398,10 @@ void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp)
 	vb_unlock(&cq->lock);
 }
 
-/* A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues that there are when it goes. */
+/*
+ * A receiving XRC queue pair finds the completion queues where it may be hot by the shared receive queues
+ * that there are when it goes.
+ */
 void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq)
 {
 	vb_lock(&cq->lock);

@@ -340,7 +340,10 @@ const struct vb_responder_ops vb_execution_ops = {
 	.invalidate = invalidate,
 };
 
-/* ---- the same for a queue pair of a domain that processes share: each request's queue says whether it is done here ---- */
+/*
+ * ---- the same for a queue pair of a domain that processes share: each request's queue says whether it is
+ * done here ----
+ */
 
 static int shared_select(void *ctx, uint32_t srqn)
 {

@@ -5,7 +5,10 @@
 
 #include "adapter/object.h"
 
-/* Copies an entry piece by piece, as programs write them: one load of several that were just stored would wait for them. */
+/*
+ * Copies an entry piece by piece, as programs write them: one load of several that were just stored would
+ * wait for them.
+ */
 static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
 {
 	const volatile struct ibv_sge *f = from; /* else the compiler makes one load of them */
@@ -19,7 +22,10 @@ static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge);
 void vb_rq_fini(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
-/* A receive may have been posted: in the error state it is flushed, behind those before it; else a responder may have waited for it. */
+/*
+ * A receive may have been posted: in the error state it is flushed, behind those before it; else a responder
+ * may have waited for it.
+ */
 void vb_qp_notice_receive(struct vb_qp *qp);
 /* May packets for this QP be looked at in this state? */
 static inline bool vb_qp_listens(const struct vb_qp *qp)
@@ -30,12 +36,21 @@ static inline bool vb_qp_listens(const struct vb_qp *qp)
 
 /* Receives that messages for qp would find now: a hint. */
 uint32_t vb_receives_waiting(const struct vb_qp *qp);
-/* Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is noted as starved. */
+/*
+ * Takes the oldest receive for qp's responder: from its SRQ if it has one. False: none there, and the QP is
+ * noted as starved.
+ */
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
 enum vb_fit { VB_FIT_NONE, VB_FIT_SHORT, VB_FIT_TAKEN };
-/* The same for who waits for no receive. One that has no room for so many bytes stays where it is; *out tells of it. */
+/*
+ * The same for who waits for no receive. One that has no room for so many bytes stays where it is; *out tells
+ * of it.
+ */
 enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out);
-/* The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it has let go. */
+/*
+ * The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it
+ * has let go.
+ */
 bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
 void vb_srq_raise_limit(struct vb_srq *srq);
 /* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
@@ -53,7 +68,10 @@ static inline struct vb_receive *vb_receive_at(const struct vb_rq *rq, uint32_t 
 	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
 }
 
-/* The oldest receive of the QP's own queue, in place until vb_receive_pass takes it; NULL: none, or they are an SRQ's. resp_lock is held. */
+/*
+ * The oldest receive of the QP's own queue, in place until vb_receive_pass takes it; NULL: none, or they are
+ * an SRQ's. resp_lock is held.
+ */
 static inline const struct vb_receive *vb_receive_peek(const struct vb_qp *qp)
 {
 	const struct vb_rq *rq = &qp->rq;
@@ -108,13 +126,19 @@ static inline uint8_t *vb_sqe_header(const struct vb_sq *sq, const struct vb_sqe
 /* Why a posted request cannot be carried out whatever the peer says. */
 void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
 
-/* Is it done by this side alone (a window's bind or invalidation)? Its turn comes when all before it is complete. */
+/*
+ * Is it done by this side alone (a window's bind or invalidation)? Its turn comes when all before it is
+ * complete.
+ */
 static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
 {
 	return sqe->opcode == IBV_WR_BIND_MW || sqe->opcode == IBV_WR_LOCAL_INV;
 }
 
-/* Carries out and completes the oldest entry, which is local and not sent yet; false: the QP has failed over it. sq.lock is held. */
+/*
+ * Carries out and completes the oldest entry, which is local and not sent yet; false: the QP has failed over
+ * it. sq.lock is held.
+ */
 bool vb_sq_execute(struct vb_qp *qp);
 
 /* Completions of a queue pair whose CQ has overrun get lost: it cannot go on. */
@@ -132,17 +156,29 @@ static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
 /* Completes the oldest entry successfully; sq.lock is held. */
 void vb_sq_complete(struct vb_qp *qp);
 /*
- * The QP goes to the error state: what the peer has finished completes, the oldest entry that it has not fails with this status, the
- * rest is flushed. why: a sentence for the log, or NULL. sq.lock is held.
+ * The QP goes to the error state: what the peer has finished completes, the oldest entry that it has not
+ * fails with this status, the rest is flushed. why: a sentence for the log, or NULL. sq.lock is held.
  */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
-/* The same where a send error leaves the receives alone (UD): the send queue is flushed and stops, the QP is in SQE. sq.lock is held. */
+/*
+ * The same where a send error leaves the receives alone (UD): the send queue is flushed and stops, the QP is
+ * in SQE. sq.lock is held.
+ */
 void vb_qp_fail_sends(struct vb_qp *qp, enum ibv_wc_status status, const char *why);
-/* The responder found an error that breaks the connection (no lock held); raises event (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1. */
+/*
+ * The responder found an error that breaks the connection (no lock held); raises event
+ * (IBV_EVENT_QP_ACCESS_ERR, …) unless it is -1.
+ */
 void vb_qp_break(struct vb_qp *qp, int event);
-/* A request of the peer was executed: raises COMM_EST if the program has not gone on to RTS yet. resp_lock is held. */
+/*
+ * A request of the peer was executed: raises COMM_EST if the program has not gone on to RTS yet. resp_lock is
+ * held.
+ */
 void vb_qp_established(struct vb_qp *qp);
-/* The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after the last retry. No lock held. */
+/*
+ * The peer has gone: what it had finished counts, the oldest entry that it had not finished fails as after
+ * the last retry. No lock held.
+ */
 void vb_qp_peer_lost(struct vb_qp *qp);
 /* Completes a receive: fills in whose it is; imm in network order. */
 void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so slots are a plain ring for both. */
+/*
+ * Receive queues, a QP's own and shared ones. A receive is copied out when it is taken, so slots are a plain
+ * ring for both.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Send queues: posting, completion in order, and the way into the error state. An entry is pending from its post until the
- * path completes it; its slot is free again when a completion at or behind it has been polled, as with a hardware queue whose
- * driver learns from completions alone how far the adapter got.
+ * Send queues: posting, completion in order, and the way into the error state. An entry is pending from its
+ * post until the path completes it; its slot is free again when a completion at or behind it has been polled,
+ * as with a hardware queue whose driver learns from completions alone how far the adapter got.
  */
 #include <errno.h>
 #include <string.h>
@@ -136,7 +136,9 @@ static int fill_segment(const struct vb_sq *sq, struct vb_sqe *sqe, const struct
 	return 0;
 }
 
-/* The program chooses the low byte. The rest says which window it is, whatever the program makes of mw->rkey. */
+/*
+ * The program chooses the low byte. The rest says which window it is, whatever the program makes of mw->rkey.
+ */
 static uint32_t key_of_bind(const struct ibv_send_wr *wr)
 {
 	return (wr->bind_mw.mw->handle & ~0xffu) | (wr->bind_mw.rkey & 0xff);
@@ -326,8 +328,9 @@ static void flush_receives(struct vb_qp *qp)
 }
 
 /*
- * The way into the error state: no more traffic, then everything that waits is flushed in order. status: what becomes of the
- * oldest send that the peer has not finished, and why for the log. sq.lock is held; harmless in the error state.
+ * The way into the error state: no more traffic, then everything that waits is flushed in order. status: what
+ * becomes of the oldest send that the peer has not finished, and why for the log. sq.lock is held; harmless
+ * in the error state.
  */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 {
@@ -396,7 +399,9 @@ static bool is_broken(const struct vb_qp *qp)
 
 /* ---- posting past the queue ---- */
 
-/* Bytes of a request that asks for nothing but a completion and stands alone; 0: it is another one, or none. */
+/*
+ * Bytes of a request that asks for nothing but a completion and stands alone; 0: it is another one, or none.
+ */
 static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */

@@ -29,8 +29,8 @@ struct vb_tags {
 	uint8_t *buffers;
 	size_t stride;
 	/*
-	 * Operations complete in this name: no queue pair's, number 0, never connected. Its receive queue counts those whose completions
-	 * have not been polled.
+	 * Operations complete in this name: no queue pair's, number 0, never connected. Its receive queue
+	 * counts those whose completions have not been polled.
 	 */
 	struct vb_qp operator;
 };

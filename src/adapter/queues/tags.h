@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared receive queues that match tags (ibv_create_srq_ex with IBV_SRQT_TM). Next to its receives such a queue has a list of tagged
- * buffers (proto/tag_list.h). What becomes of a message that is sent to it is said by the headers at its beginning (wire/tag.h):
+ * Shared receive queues that match tags (ibv_create_srq_ex with IBV_SRQT_TM). Next to its receives such a
+ * queue has a list of tagged buffers (proto/tag_list.h). What becomes of a message that is sent to it is said
+ * by the headers at its beginning (wire/tag.h):
  *
  *	eager, a tag matches         the tag's buffer, without the header            TM_RECV, TM_MATCH | TM_DATA_VALID
  *	rendezvous, a tag matches    the adapter reads the data into the buffer      TM_RECV, TM_MATCH; later TM_RECV, TM_DATA_VALID;
@@ -9,15 +10,17 @@
  *	either, no tag matches       the next receive, with all headers              TM_RECV, and the program handles it
  *	anything else                the next receive                                TM_NO_TAG
  *
- * A rendezvous request whose headers make no sense is unexpected. One that this queue pair may not read for (max_rd_atomic 0) goes into
- * the tag's buffer as it is, with IBV_WC_TM_RNDV_INCOMPLETE. A message, or the data of a rendezvous, beyond the tag's buffer is what it
- * is for a receive: a local length error, and the connection ends.
+ * A rendezvous request whose headers make no sense is unexpected. One that this queue pair may not read for
+ * (max_rd_atomic 0) goes into the tag's buffer as it is, with IBV_WC_TM_RNDV_INCOMPLETE. A message, or the
+ * data of a rendezvous, beyond the tag's buffer is what it is for a receive: a local length error, and the
+ * connection ends.
  *
- * A rendezvous is two entries of the queue pair's own send queue, a READ and behind it a fenced SEND, next to the program's and at its
- * expense in nothing but time: places for them are set aside. The tag's entry keeps its buffer until the READ is done.
+ * A rendezvous is two entries of the queue pair's own send queue, a READ and behind it a fenced SEND, next to
+ * the program's and at its expense in nothing but time: places for them are set aside. The tag's entry keeps
+ * its buffer until the READ is done.
  *
- * Who owns what: the list, the buffers and what waits to be read are under srq->rq.lock; what is said about the message that is being
- * received is the responder's (resp_lock); what was posted is under sq.lock.
+ * Who owns what: the list, the buffers and what waits to be read are under srq->rq.lock; what is said about
+ * the message that is being received is the responder's (resp_lock); what was posted is under sq.lock.
  */
 #ifndef VB_ADAPTER_TAGS_H
 #define VB_ADAPTER_TAGS_H
@@ -32,7 +35,10 @@ enum {
 	VB_OWN_SENDS = 2 * VB_RENDEZVOUS_AT_ONCE,
 };
 
-/* Makes a queue that was initialised one that matches tags, with all completions in cq. -EINVAL (cap), -ENOMEM. */
+/*
+ * Makes a queue that was initialised one that matches tags, with all completions in cq. -EINVAL (cap),
+ * -ENOMEM.
+ */
 int vb_tags_init(struct vb_srq *srq, struct vb_cq *cq, const struct ibv_tm_cap *cap);
 /* Nothing uses the queue any more. */
 void vb_tags_fini(struct vb_srq *srq);
@@ -44,15 +50,22 @@ int vb_tags_post(struct vb_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **
 int vb_tag_receiver_init(struct vb_qp *qp);
 void vb_tag_receiver_fini(struct vb_qp *qp);
 
-/* The beginning of the message that a responder is about to receive, where it cannot be had in one piece otherwise. */
+/*
+ * The beginning of the message that a responder is about to receive, where it cannot be had in one piece
+ * otherwise.
+ */
 uint8_t *vb_tag_receiver_head(struct vb_qp *qp);
 
 /*
- * Instead of vb_receive_take, for a SEND: where it goes. head: its first bytes, all of it or VB_RENDEZVOUS_MAX_BYTES at least; whole: there
- * are no more. False: nowhere yet, and the QP is noted as starved. resp_lock is held, as for all up to vb_tags_complete.
+ * Instead of vb_receive_take, for a SEND: where it goes. head: its first bytes, all of it or
+ * VB_RENDEZVOUS_MAX_BYTES at least; whole: there are no more. False: nowhere yet, and the QP is noted as
+ * starved. resp_lock is held, as for all up to vb_tags_complete.
  */
 bool vb_tags_take(struct vb_qp *qp, const void *head, size_t bytes, bool whole, struct vb_rwqe *out);
-/* How many bytes at the beginning of the message do not go into the receive; UINT64_MAX: none do, it was a rendezvous request. */
+/*
+ * How many bytes at the beginning of the message do not go into the receive; UINT64_MAX: none do, it was a
+ * rendezvous request.
+ */
 uint64_t vb_tags_skip(const struct vb_qp *qp);
 /* Makes a receive's completion what it is for such a queue, and pushes it. */
 void vb_tags_complete(struct vb_qp *qp, struct vb_cqe *e);

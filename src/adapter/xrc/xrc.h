@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Extended reliable connections (IB vol. 1, annex A14). A domain ties receiving queue pairs, which have no queue of their own, to
- * shared receive queues, which have a number of 24 bits and a CQ. Each request names the queue that it is for; the queue's
- * protection domain counts for it.
+ * Extended reliable connections (IB vol. 1, annex A14). A domain ties receiving queue pairs, which have no
+ * queue of their own, to shared receive queues, which have a number of 24 bits and a CQ. Each request names
+ * the queue that it is for; the queue's protection domain counts for it.
  *
- * A receiving queue pair's srq is the queue of the request that it works on: chosen by vb_xrc_select, held until the request's completion
- * (vb_xrc_complete) or vb_xrc_release. resp_lock covers all three. The queue can be destroyed as soon as the completion can be polled.
+ * A receiving queue pair's srq is the queue of the request that it works on: chosen by vb_xrc_select, held
+ * until the request's completion (vb_xrc_complete) or vb_xrc_release. resp_lock covers all three. The queue
+ * can be destroyed as soon as the completion can be polled.
  */
 #ifndef VB_ADAPTER_XRC_H
 #define VB_ADAPTER_XRC_H
@@ -20,12 +21,20 @@ struct vb_xrcd {
 	struct vb_xrc_server *share; /* of a file's domain: how other processes have it (xrc_server.h); else NULL */
 };
 
-/* Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left; or it cannot be shared. */
+/*
+ * Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left;
+ * or it cannot be shared.
+ */
 int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq);
-/* False: a request is being worked on for it. Otherwise nobody finds it any more, and its completions are forgotten. */
+/*
+ * False: a request is being worked on for it. Otherwise nobody finds it any more, and its completions are
+ * forgotten.
+ */
 bool vb_xrc_srq_leave(struct vb_srq *srq);
 
-/* Turns a receiving queue pair to the queue that a request names; false: its domain has none of this number. */
+/*
+ * Turns a receiving queue pair to the queue that a request names; false: its domain has none of this number.
+ */
 bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn);
 void vb_xrc_release(struct vb_qp *qp);
 /* The receive's completion, to the queue's CQ; qp has a queue, and leaves it. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests for shared receive queues of other processes (xrc_server.h), on behalf of a receiving queue pair of this one.
+ * Requests for shared receive queues of other processes (xrc_server.h), on behalf of a receiving queue pair
+ * of this one.
  *
- * Each call waits for the other process's answer, some seconds at most, so it must not be made in a busy section or under any lock but
- * resp_lock, which covers the queue pair's connections.
+ * Each call waits for the other process's answer, some seconds at most, so it must not be made in a busy
+ * section or under any lock but resp_lock, which covers the queue pair's connections.
  *
- * Results are those of vb_responder_ops; a process that is gone or does not answer: -EINVAL before the request has begun there (there is
- * no such queue), then -EIO.
+ * Results are those of vb_responder_ops; a process that is gone or does not answer: -EINVAL before the
+ * request has begun there (there is no such queue), then -EIO.
  */
 #ifndef VB_ADAPTER_XRC_REMOTE_H
 #define VB_ADAPTER_XRC_REMOTE_H
@@ -17,7 +18,10 @@
 /* Turns to the queue, until the next call. */
 int vb_xrc_remote_select(struct vb_qp *qp, uint32_t srqn);
 int vb_xrc_remote_take(struct vb_qp *qp);
-/* *status: what a refusal makes of the receive. At most VB_XRC_DATA_BYTES, as in vb_xrc_remote_write and vb_xrc_remote_read. */
+/*
+ * *status: what a refusal makes of the receive. At most VB_XRC_DATA_BYTES, as in vb_xrc_remote_write and
+ * vb_xrc_remote_read.
+ */
 int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n, enum ibv_wc_status *status);
 void vb_xrc_remote_done(struct vb_qp *qp, const struct vb_received *received);
 void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's side of shared domains (xrc_server.h): does for clients, one queue pair of theirs each, what the engines do for this
- * process's own. A client's queue pair is shown to this process's queues as one with its number and no path.
+ * The owner's side of shared domains (xrc_server.h): does for clients, one queue pair of theirs each, what
+ * the engines do for this process's own. A client's queue pair is shown to this process's queues as one with
+ * its number and no path.
  *
  * All that a client says is checked here or, as every request of a peer, by vb_execution_ops.
  */

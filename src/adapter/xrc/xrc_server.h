@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What processes that share an XRC domain ask each other. A queue and a queue pair are memory of the process that made them, so each
- * stays its owner's business alone:
+ * What processes that share an XRC domain ask each other. A queue and a queue pair are memory of the process
+ * that made them, so each stays its owner's business alone:
  *
  *	the owner of a receiving queue pair   takes the peer's requests in order, and answers them (NAKs, acks, PSNs)
  *	the owner of a shared receive queue   takes its receives, checks and moves memory, completes: for requests that the first brings it
  *
- * The first is a client at the second's server (host/ipc/rpc.h), one connection for each queue pair and process. Further handles on a queue
- * pair (ibv_open_qp) are the other way round: the handle's process is a client of the queue pair's owner, which keeps it as long.
+ * The first is a client at the second's server (host/ipc/rpc.h), one connection for each queue pair and
+ * process. Further handles on a queue pair (ibv_open_qp) are the other way round: the handle's process is a
+ * client of the queue pair's owner, which keeps it as long.
  *
- * The domain is the server's name: file and device, then what it is for, and the slot that the queue's or queue pair's number is of.
- * Whoever is not of this user, or has another file, finds no such name.
+ * The domain is the server's name: file and device, then what it is for, and the slot that the queue's or
+ * queue pair's number is of. Whoever is not of this user, or has another file, finds no such name.
  *
- * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the server of queues takes no queue pair's lock. That of handles
- * does, and may have to wait for a server of queues thereby; whoever asks it holds no lock of the kind.
+ * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the server of queues takes no queue
+ * pair's lock. That of handles does, and may have to wait for a server of queues thereby; whoever asks it
+ * holds no lock of the kind.
  *
- * Who goes when: with a queue's owner goes the queue, and a request for it is an invalid one. With a queue pair's owner goes the
- * connection: a receive that had been taken is flushed, and further handles are of no use.
+ * Who goes when: with a queue's owner goes the queue, and a request for it is an invalid one. With a queue
+ * pair's owner goes the connection: a receive that had been taken is flushed, and further handles are of no
+ * use.
  */
 #ifndef VB_ADAPTER_XRC_SERVER_H
 #define VB_ADAPTER_XRC_SERVER_H

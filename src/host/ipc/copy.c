@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies between processes in steps of the kernel: each call moves what a window of both lists covers. The kernel may stop
- * early anywhere and tell only the count; the reason comes with the next call, which starts at the obstacle.
+ * Copies between processes in steps of the kernel: each call moves what a window of both lists covers. The
+ * kernel may stop early anywhere and tell only the count; the reason comes with the next call, which starts
+ * at the obstacle.
  */
 #include "host/ipc/guard.h"
 #include "host/private.h"
@@ -98,7 +99,10 @@ int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const s
 	return copy(write_to, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, stop, done);
 }
 
-/* Not inherited by children, and refused where there is no Yama: neither matters, so it is simply said each time. */
+/*
+ * Not inherited by children, and refused where there is no Yama: neither matters, so it is simply said each
+ * time.
+ */
 void vb_copy_allow_peers(void) { prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 
 pid_t vb_copy_self(void)

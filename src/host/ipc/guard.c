@@ -25,7 +25,10 @@ struct area {
 	uint32_t reserved[3];
 };
 
-/* glibc has one for each thread from 2.35 on, so far from its thread pointer; 0 where it has none, as users may wish. */
+/*
+ * glibc has one for each thread from 2.35 on, so far from its thread pointer; 0 where it has none, as users
+ * may wish.
+ */
 static ptrdiff_t glibc_offset;
 /* Where glibc has none: the thread's own, until it ends. */
 static pthread_key_t own;
@@ -94,8 +97,8 @@ static struct area *find_area(void)
 }
 
 /*
- * From 1 to 2 lies what is restarted at 4. The kernel call is its last instruction, so that a thread which has entered the kernel is out
- * of it. The result is as the kernel gives it: a count or a negative errno.
+ * From 1 to 2 lies what is restarted at 4. The kernel call is its last instruction, so that a thread which
+ * has entered the kernel is out of it. The result is as the kernel gives it: a count or a negative errno.
  */
 #if defined(__x86_64__)
 static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local,

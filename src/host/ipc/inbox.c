@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the BTH on. All
- * sending is done from one of the process's inboxes, so the receiver knows the sender's slot by its name. Receiving is the
- * progress thread's alone (its buffers are static). A port that does not listen yet is connected to a socket that has gone.
+ * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the
+ * BTH on. All sending is done from one of the process's inboxes, so the receiver knows the sender's slot by
+ * its name. Receiving is the progress thread's alone (its buffers are static). A port that does not listen
+ * yet is connected to a socket that has gone.
  */
 #include "host/capture.h"
 #include "host/private.h"
@@ -97,7 +98,10 @@ int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct 
 
 /* ---- receiving ---- */
 
-/* One received message; the control buffer has no room for descriptors, so the kernel drops what a peer passes. */
+/*
+ * One received message; the control buffer has no room for descriptors, so the kernel drops what a peer
+ * passes.
+ */
 struct received {
 	struct inbox_header header;
 	struct sockaddr_un from;
@@ -135,7 +139,10 @@ static struct ucred sender_of(struct msghdr *m)
 	return cred;
 }
 
-/* Only who may bring others' messages has one from another host; and whoever else sends must be somebody here. */
+/*
+ * Only who may bring others' messages has one from another host; and whoever else sends must be somebody
+ * here.
+ */
 static bool is_credible(struct vb_inbox_msg *msg, const struct ucred *sender)
 {
 	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(sender, &msg->addr.dst);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Visits: connections by which another program of the same user looks into this process (inspect.h). The name is that of the process's
- * first slot. The kernel says who visits; a visitor of another user is turned away before anybody sees it.
+ * Visits: connections by which another program of the same user looks into this process (inspect.h). The name
+ * is that of the process's first slot. The kernel says who visits; a visitor of another user is turned away
+ * before anybody sees it.
  */
 #include "host/private.h"
 

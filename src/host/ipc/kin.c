@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Kin: who may see this process's memory, and show his. As for ptrace(2), that is not whoever has the same number as user. Both processes
- * are the same user by real, effective and saved number, in the same user namespace, and neither hides its memory, as programs do
- * that have, or had, rights of others. Each process looks at itself and at the other; a link is made if both find nothing against it.
+ * Kin: who may see this process's memory, and show his. As for ptrace(2), that is not whoever has the same
+ * number as user. Both processes are the same user by real, effective and saved number, in the same user
+ * namespace, and neither hides its memory, as programs do that have, or had, rights of others. Each process
+ * looks at itself and at the other; a link is made if both find nothing against it.
  *
- * The kernel tells all of it in /proc: it lets a process look at /proc/PID/ns/user that may read the other's memory. Where there is no
- * /proc, it is asked by an attempt at that.
+ * The kernel tells all of it in /proc: it lets a process look at /proc/PID/ns/user that may read the other's
+ * memory. Where there is no /proc, it is asked by an attempt at that.
  *
- * A number may have become another process's since the link was made. A pidfd of the link's own peer is alive as long as it has not.
+ * A number may have become another process's since the link was made. A pidfd of the link's own peer is alive
+ * as long as it has not.
  */
 #include "host/private.h"
 

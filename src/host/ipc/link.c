@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a link whose
- * other end may not share memory with this process (kin.c) is closed before anybody sees it. A process that refuses links (VERBATIM_LOCAL=off) has its
- * listeners' names, but does not listen.
+ * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a
+ * link whose other end may not share memory with this process (kin.c) is closed before anybody sees it. A
+ * process that refuses links (VERBATIM_LOCAL=off) has its listeners' names, but does not listen.
  *
- * A process that is out of descriptors cannot accept a connection, not even to close it, and whoever made it would wait. So a door has a spare
- * socket: it takes the listener's place, at which the kernel hangs up on all who are waiting, and whoever comes next is refused. Once there
- * can be another spare, it listens again.
+ * A process that is out of descriptors cannot accept a connection, not even to close it, and whoever made it
+ * would wait. So a door has a spare socket: it takes the listener's place, at which the kernel hangs up on
+ * all who are waiting, and whoever comes next is refused. Once there can be another spare, it listens again.
  */
 #include "host/private.h"
 
@@ -154,7 +154,10 @@ static int accept_some(struct vb_door *door)
 	return ACCEPTS_PER_TURN;
 }
 
-/* The name is free for a moment. Nobody else's it can be while the slot is this process's, but for who wants to be taken for it: he is looked at. */
+/*
+ * The name is free for a moment. Nobody else's it can be while the slot is this process's, but for who wants
+ * to be taken for it: he is looked at.
+ */
 static void replace_listener_locked(struct vb_door *door)
 {
 	struct vb_name name = { .bytes = sizeof name.un };
@@ -176,7 +179,10 @@ static void close_for_now(struct vb_door *door, int err)
 	vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
 }
 
-/* Whoever waits there would wake the thread again at once; and so would a listener that was shut down, as links are refused. */
+/*
+ * Whoever waits there would wake the thread again at once; and so would a listener that was shut down, as
+ * links are refused.
+ */
 static void door_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	struct vb_door *door = w->arg;

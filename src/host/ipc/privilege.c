@@ -20,8 +20,8 @@ static unsigned unprivileged_start(void)
 }
 
 /*
- * Whether the right is one over this network namespace the kernel alone knows, which looks for it before it looks whether the port is
- * free. So who has it has a socket there for a moment.
+ * Whether the right is one over this network namespace the kernel alone knows, which looks for it before it
+ * looks whether the port is free. So who has it has a socket there for a moment.
  */
 static bool kernel_lets_bind(bool ipv4, uint16_t port)
 {

@@ -8,7 +8,10 @@
 
 #include "base/base.h"
 
-/* May this process bind ports of this number? Below net.ipv4.ip_unprivileged_port_start that takes CAP_NET_BIND_SERVICE. */
+/*
+ * May this process bind ports of this number? Below net.ipv4.ip_unprivileged_port_start that takes
+ * CAP_NET_BIND_SERVICE.
+ */
 VB_EXPORT bool vb_may_bind_port(uint16_t port);
 
 #endif

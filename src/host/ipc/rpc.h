@@ -23,9 +23,15 @@ enum {
 struct vb_rpc_server;
 
 struct vb_rpc_ops {
-	/* A process has connected; owner as given to vb_rpc_open. What ask and leave are told of it, or NULL: it is turned away. */
+	/*
+	 * A process has connected; owner as given to vb_rpc_open. What ask and leave are told of it, or NULL:
+	 * it is turned away.
+	 */
 	void *(*come)(void *owner);
-	/* Hostile input. reply has room for VB_RPC_MAX_BYTES, both are aligned to 16 bytes. The answer's bytes, or 0: there is none. */
+	/*
+	 * Hostile input. reply has room for VB_RPC_MAX_BYTES, both are aligned to 16 bytes. The answer's
+	 * bytes, or 0: there is none.
+	 */
 	size_t (*ask)(void *client, const void *request, size_t bytes, void *reply);
 	void (*leave)(void *client);
 };
@@ -37,11 +43,14 @@ void vb_rpc_close(struct vb_rpc_server *server);
 /* Does any process have a name that begins so, but for this one name? */
 bool vb_rpc_exists(const char *prefix, const char *except);
 
-/* A connection to a server of this user's, to be closed with vb_fd_close. -ECONNREFUSED: there is none; -EPERM: another user's. */
+/*
+ * A connection to a server of this user's, to be closed with vb_fd_close. -ECONNREFUSED: there is none;
+ * -EPERM: another user's.
+ */
 int vb_rpc_connect(const char *name, int *fd);
 /*
- * Sends a request and waits for the answer: its bytes, or a negative errno (-EPIPE: the process has gone; -ETIMEDOUT: it did not answer;
- * then the connection is of no use any more).
+ * Sends a request and waits for the answer: its bytes, or a negative errno (-EPIPE: the process has gone;
+ * -ETIMEDOUT: it did not answer; then the connection is of no use any more).
  */
 ssize_t vb_rpc_call(int fd, const void *request, size_t bytes, void *reply, size_t room);
 

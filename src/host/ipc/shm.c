@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sealed memfds. The owner maps one before it seals it, so its own mapping is the only one that will ever be writable, where it opens
- * it; peers map it read-only. Segments (remap.h) may be writable. All mappings are listed, so that a forked child can put private zero pages over them:
- * it must neither write into its parent's queues nor crash on pointers that it inherited.
+ * Sealed memfds. The owner maps one before it seals it, so its own mapping is the only one that will ever be
+ * writable, where it opens it; peers map it read-only. Segments (remap.h) may be writable. All mappings are
+ * listed, so that a forked child can put private zero pages over them: it must neither write into its
+ * parent's queues nor crash on pointers that it inherited.
  */
 #include "host/private.h"
 
@@ -162,8 +163,8 @@ size_t vb_shm_size(int fd)
 }
 
 /*
- * A file that can shrink, or whose holes cannot be filled (huge pages), would kill its reader with SIGBUS: only plain
- * shmem of fixed size is mapped.
+ * A file that can shrink, or whose holes cannot be filled (huge pages), would kill its reader with SIGBUS:
+ * only plain shmem of fixed size is mapped.
  */
 static int check_peer_fd(int fd, size_t bytes)
 {

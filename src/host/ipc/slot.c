@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Slots: numbers that the kernel hands out as names of abstract sockets. The inbox's name decides; the link listener's is
- * bound second, and a slot with only one of the two free counts as taken.
+ * Slots: numbers that the kernel hands out as names of abstract sockets. The inbox's name decides; the link
+ * listener's is bound second, and a slot with only one of the two free counts as taken.
  *
  * Slots are only added; the table is written under the host lock, `mine` is read by anybody.
  */
@@ -110,7 +110,10 @@ static void slot_leave(struct slot *s)
 	vb_watch_stop(&s->links.watch);
 }
 
-/* Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need that lock. */
+/*
+ * Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need
+ * that lock.
+ */
 static int slot_serve(struct slot *s)
 {
 	int err = vb_watch_start(&s->inbox, EPOLLIN);

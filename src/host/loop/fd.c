@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which descriptors are the host's. A forked child closes them at once: a copy of a slot's inbox in a child would keep
- * the slot taken after the parent's death, and a copy of a link would hide that death from the peer.
+ * Which descriptors are the host's. A forked child closes them at once: a copy of a slot's inbox in a child
+ * would keep the slot taken after the parent's death, and a copy of a link would hide that death from the
+ * peer.
  */
 #include "host/private.h"
 

@@ -2,12 +2,14 @@
 /*
  * Start of the host, and what a fork does to it.
  *
- * Start: epoll, then a slot (its sockets are watched), then the rtnetlink socket, then the progress thread. What was
- * started stays for the life of the process. Without a thread there is a host, too; it gets its thread when it is asked for again.
+ * Start: epoll, then a slot (its sockets are watched), then the rtnetlink socket, then the progress thread.
+ * What was started stays for the life of the process. Without a thread there is a host, too; it gets its
+ * thread when it is asked for again.
  *
- * fork(): the host's and the loop's lock are held across it, so the child finds every table whole. The child closes the host's descriptors,
- * replaces shared mappings, forgets all state (locks are made anew: their holders do not exist there) and counts a
- * generation. All of this is a few dozen system calls at most, for the sake of children that only exec.
+ * fork(): the host's and the loop's lock are held across it, so the child finds every table whole. The child
+ * closes the host's descriptors, replaces shared mappings, forgets all state (locks are made anew: their
+ * holders do not exist there) and counts a generation. All of this is a few dozen system calls at most, for
+ * the sake of children that only exec.
  */
 #include "host/private.h"
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The progress thread. One turn: sleep until a descriptor, a timer, the pass's deadline or the eventfd; dispatch the
- * descriptors; fire the timers that are due; run the adapter's pass.
+ * The progress thread. One turn: sleep until a descriptor, a timer, the pass's deadline or the eventfd;
+ * dispatch the descriptors; fire the timers that are due; run the adapter's pass.
  *
- * Watches are looked up by descriptor in a table and carry a serial number that the epoll event repeats, so an event that
- * was fetched before its watch was stopped finds nothing. Timers are in a heap. Both, and what runs now, are under `lock`;
- * callbacks run without it. Whoever stops the watch or cancels the timer that runs now waits for `idle`.
+ * Watches are looked up by descriptor in a table and carry a serial number that the epoll event repeats, so
+ * an event that was fetched before its watch was stopped finds nothing. Timers are in a heap. Both, and what
+ * runs now, are under `lock`; callbacks run without it. Whoever stops the watch or cancels the timer that
+ * runs now waits for `idle`.
  *
- * wait_until is what the thread sleeps for, 0 while it is awake: a new earliest timer rings only if the thread would
- * oversleep it.
+ * wait_until is what the thread sleeps for, 0 while it is awake: a new earliest timer rings only if the
+ * thread would oversleep it.
  */
 #include "host/private.h"
 
@@ -45,7 +46,10 @@ static struct vb_watch **watches; /* by descriptor */
 static size_t watches_size;
 static uint32_t last_serial;
 static struct vb_heap timers = VB_HEAP_INIT;
-/* Who waits in vb_timer_cancel: its timer is not armed meanwhile, or a callback that re-arms itself could go on for ever. */
+/*
+ * Who waits in vb_timer_cancel: its timer is not armed meanwhile, or a callback that re-arms itself could go
+ * on for ever.
+ */
 struct canceller {
 	const struct vb_timer *timer;
 	struct vb_list all;
@@ -282,7 +286,10 @@ static void fire_timers(uint64_t now)
 
 /* ---- calls ---- */
 
-/* One at a time, under call_lock. The caller's stack may be memory that the function moves: it waits on static storage alone. */
+/*
+ * One at a time, under call_lock. The caller's stack may be memory that the function moves: it waits on
+ * static storage alone.
+ */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*call_function)(void *);
 static void *call_arg;
@@ -397,8 +404,8 @@ struct sched_attributes {
 };
 
 /*
- * This thread works for microseconds, mostly when the program's threads hold all processors. Who asks for short slices is let in at
- * once by Linux from 6.12 on; others take no notice.
+ * This thread works for microseconds, mostly when the program's threads hold all processors. Who asks for
+ * short slices is let in at once by Linux from 6.12 on; others take no notice.
  */
 static void ask_for_short_slices(void)
 {
@@ -504,7 +511,10 @@ int vb_loop_run_locked(void)
 void vb_loop_fork_begin(void) { pthread_mutex_lock(&lock); }
 void vb_loop_fork_end(void) { pthread_mutex_unlock(&lock); }
 
-/* The descriptors were closed already. Inherited timers and watches are recognized as not queued and not started. */
+/*
+ * The descriptors were closed already. Inherited timers and watches are recognized as not queued and not
+ * started.
+ */
 void vb_loop_forget(void)
 {
 	vb_loop_fork_end(); /* the lock, which this thread took before the fork */

@@ -42,7 +42,10 @@ void vb_notifier_raise(struct vb_notifier *n)
 	atomic_fetch_add(&n->sequence, 1);
 }
 
-/* The load is behind raise's increment, as the kernel's look at the sequence is behind the waiter's: one of the two sees the other. */
+/*
+ * The load is behind raise's increment, as the kernel's look at the sequence is behind the waiter's: one of
+ * the two sees the other.
+ */
 void vb_notifier_wake(struct vb_notifier *n)
 {
 	if (atomic_load(&n->waiters))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls are made directly: what sanitizers put before mmap and mremap would take the move for one of the program's own.
+ * System calls are made directly: what sanitizers put before mmap and mremap would take the move for one of
+ * the program's own.
  */
 #include "host/memory/remap.h"
 

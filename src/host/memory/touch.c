@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Every access is made by instructions of this library alone: functions that keep nothing on the stack, which the
- * handler lets go on at their last two instructions, which say -EFAULT; and single stores, of which a table says
- * where they go on. So nothing is noted before an access, and the handler needs to know nothing of the thread.
- * On other processors the signals count as lost.
+ * Every access is made by instructions of this library alone: functions that keep nothing on the stack, which
+ * the handler lets go on at their last two instructions, which say -EFAULT; and single stores, of which a
+ * table says where they go on. So nothing is noted before an access, and the handler needs to know nothing of
+ * the thread. On other processors the signals count as lost.
  */
 #include "host/memory/touch.h"
 
@@ -22,8 +22,8 @@
 #if defined(__x86_64__)
 
 /*
- * Copies have to: rdi, from: rsi, bytes: rdx; stores stay in order. Atomics have word: rdi, value: rsi, compare: rdx, found: rcx. String moves
- * take a while to begin, and are the fastest for many bytes.
+ * Copies have to: rdi, from: rsi, bytes: rdx; stores stay in order. Atomics have word: rdi, value: rsi,
+ * compare: rdx, found: rcx. String moves take a while to begin, and are the fastest for many bytes.
  */
 __asm__(".text\n"
 	".p2align 4\n"
@@ -311,7 +311,10 @@ static bool is_handler(const struct sigaction *a)
 	return (a->sa_flags & SA_SIGINFO) || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
 }
 
-/* It was not handled before. Back to where it came from, which raises it once more; what somebody has sent is sent again. */
+/*
+ * It was not handled before. Back to where it came from, which raises it once more; what somebody has sent is
+ * sent again.
+ */
 static void do_default(int sig, const siginfo_t *info)
 {
 	const struct sigaction plain = { .sa_handler = SIG_DFL };
@@ -322,7 +325,10 @@ static void do_default(int sig, const siginfo_t *info)
 		raise(sig);
 }
 
-/* With the signals blocked that the kernel would have blocked. A handler may not come back: then it has a mask of its own to put back. */
+/*
+ * With the signals blocked that the kernel would have blocked. A handler may not come back: then it has a
+ * mask of its own to put back.
+ */
 static void call(const struct sigaction *old, int sig, siginfo_t *info, void *context)
 {
 	sigset_t blocked = old->sa_mask, now;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Registered memory that the program has taken away without a word: unmapped, made inaccessible, of a file that
- * was cut short. A NIC would have it pinned; here a peer's request for it must fail, and not end the process that
- * the peer asks.
+ * Registered memory that the program has taken away without a word: unmapped, made inaccessible, of a file
+ * that was cut short. A NIC would have it pinned; here a peer's request for it must fail, and not end the
+ * process that the peer asks.
  *
  * So these accesses fail with -EFAULT where plain ones would raise SIGSEGV or SIGBUS. Where memory is there,
  * that costs nothing: the signals' handler is this file's. It looks which instruction faulted. A fault of
@@ -10,8 +10,9 @@
  * the default.
  *
  * A program that sets a handler of its own later has the signals then. It is looked for when queue pairs are
- * connected; from then on copies fail at once, and the kernel is to be asked to make them, which knows what is
- * there (vb_copy_to_peer). A thread that has blocked the signals cannot be helped: the kernel ends the process.
+ * connected; from then on copies fail at once, and the kernel is to be asked to make them, which knows what
+ * is there (vb_copy_to_peer). A thread that has blocked the signals cannot be helped: the kernel ends the
+ * process.
  */
 #ifndef VB_HOST_TOUCH_H
 #define VB_HOST_TOUCH_H
@@ -32,7 +33,10 @@ static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_expli
 /* What vb_touch_copy does unless it is lost. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 
-/* Copies eight bytes by one load and one store. False: one of them faulted. The table tells the handler where each goes on. */
+/*
+ * Copies eight bytes by one load and one store. False: one of them faulted. The table tells the handler where
+ * each goes on.
+ */
 #define VB_TOUCH_LINE(label)                       \
 	".pushsection vb_touch_table, \"a\"\n"      \
 	".balign 4\n"                              \

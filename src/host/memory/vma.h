@@ -24,7 +24,10 @@ struct vb_vma {
 	unsigned flags;      /* VB_VMA_*, only if asked for */
 };
 
-/* Calls visit for each mapping in the order of addresses until it returns false. flags costs a walk of the page tables. Negative errno. */
+/*
+ * Calls visit for each mapping in the order of addresses until it returns false. flags costs a walk of the
+ * page tables. Negative errno.
+ */
 int vb_vma_each(bool flags, bool (*visit)(void *arg, const struct vb_vma *vma), void *arg);
 
 #endif

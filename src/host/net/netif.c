@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. While there are none, the last
- * list of interfaces holds. Where the kernel refuses rtnetlink groups there is no news: then nothing is kept of interfaces, and the
- * address cache expires by time instead.
+ * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. While there
+ * are none, the last list of interfaces holds. Where the kernel refuses rtnetlink groups there is no news:
+ * then nothing is kept of interfaces, and the address cache expires by time instead.
  */
 #include "host/private.h"
 
@@ -110,7 +110,10 @@ static uint32_t read_speed(const char *name)
 
 static bool is_link(const struct ifaddrs *ifa) { return ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET; }
 
-/* An address bears its label, which may be "eth0:1": only what stands before the colon is the interface's name. */
+/*
+ * An address bears its label, which may be "eth0:1": only what stands before the colon is the interface's
+ * name.
+ */
 static bool has_name(const struct ifaddrs *ifa, const char *name)
 {
 	size_t n = strcspn(ifa->ifa_name, ":");

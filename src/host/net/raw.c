@@ -77,7 +77,10 @@ static size_t restore(struct msghdr *m, uint8_t *frame, size_t bytes, size_t roo
 	return bytes;
 }
 
-/* Group frames that go out come back, as through an adapter's own switch. What goes out on the loopback comes in by itself. */
+/*
+ * Group frames that go out come back, as through an adapter's own switch. What goes out on the loopback comes
+ * in by itself.
+ */
 static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, size_t bytes)
 {
 	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);

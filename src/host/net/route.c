@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A connected datagram socket tells whether there is a route, its source address and its MTU; rtnetlink the rest, which not every
- * sandbox has: without it the next hop counts as ready.
+ * A connected datagram socket tells whether there is a route, its source address and its MTU; rtnetlink the
+ * rest, which not every sandbox has: without it the next hop counts as ready.
  */
 #include "host/net/route.h"
 

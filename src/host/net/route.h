@@ -17,14 +17,16 @@ struct vb_route {
 };
 
 /*
- * The way to dst, from `source` or, if that is NULL, from the address that the kernel would choose. scope: interface index for
- * a link-local dst, else 0. -ENETUNREACH, -EHOSTUNREACH, -EINVAL (a link-local dst without scope), … No packet is sent.
+ * The way to dst, from `source` or, if that is NULL, from the address that the kernel would choose. scope:
+ * interface index for a link-local dst, else 0. -ENETUNREACH, -EHOSTUNREACH, -EINVAL (a link-local dst
+ * without scope), … No packet is sent.
  */
 VB_EXPORT int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route);
 
 /*
- * Is the next hop's link address known, so that packets leave now? True also where there is none to know (loopback, tunnels,
- * multicast) and where the kernel does not say. False: vb_route_kick makes the kernel ask for it.
+ * Is the next hop's link address known, so that packets leave now? True also where there is none to know
+ * (loopback, tunnels, multicast) and where the kernel does not say. False: vb_route_kick makes the kernel ask
+ * for it.
  */
 VB_EXPORT bool vb_route_is_ready(const struct vb_route *route);
 /* Sends an empty datagram to the destination's discard port. */

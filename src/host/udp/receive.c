@@ -37,7 +37,10 @@ static int receive_each(int fd, struct mmsghdr *m, unsigned n, int flags)
 	return (int)n;
 }
 
-/* What a filter of system calls answers with. A socket's own errors may look so, too: then all that is lost is some speed. */
+/*
+ * What a filter of system calls answers with. A socket's own errors may look so, too: then all that is lost
+ * is some speed.
+ */
 static bool says_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
 
 int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whom an inbox believes. The kernel says which user sent a message. This process's own user could do as he likes with it anyhow, and so
- * could root. Whoever has the RoCE port gets what other hosts send, for all processes, so he is to bring it. Anybody else speaks for
- * himself alone.
+ * Whom an inbox believes. The kernel says which user sent a message. This process's own user could do as he
+ * likes with it anyhow, and so could root. Whoever has the RoCE port gets what other hosts send, for all
+ * processes, so he is to bring it. Anybody else speaks for himself alone.
  *
- * Who has the port is looked up in the kernel's tables, and holds for a while; nobody else's sockets can have it while this process has
- * one of its own. A user who does not have it makes the tables be read again, but not often, however much he sends.
+ * Who has the port is looked up in the kernel's tables, and holds for a while; nobody else's sockets can have
+ * it while this process has one of its own. A user who does not have it makes the tables be read again, but
+ * not often, however much he sends.
  *
  * All of that is the progress thread's, which receives.
  *
- * UDP tells no user. But what a process that takes links has to say to its own host, it says by inboxes, but for connections that cannot
- * be linked. Which do, is in the kernel's table of Unix sockets; this is whoever's who receives from UDP.
+ * UDP tells no user. But what a process that takes links has to say to its own host, it says by inboxes, but
+ * for connections that cannot be linked. Which do, is in the kernel's table of Unix sockets; this is
+ * whoever's who receives from UDP.
  */
 #include <stdio.h>
 #include <string.h>

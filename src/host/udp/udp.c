@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The receiving sockets, one per IP version on port 4791. Whoever gets the try-lock `receiving` drains them; what it reads goes to
- * static buffers. The kernel joins packets of one flow (UDP_GRO), which are cut apart again here.
+ * The receiving sockets, one per IP version on port 4791. Whoever gets the try-lock `receiving` drains them;
+ * what it reads goes to static buffers. The kernel joins packets of one flow (UDP_GRO), which are cut apart
+ * again here.
  *
- * Sockets and the watch's wish are written under the host lock. A descriptor that was opened stays open, so it is read without.
+ * Sockets and the watch's wish are written under the host lock. A descriptor that was opened stays open, so
+ * it is read without.
  */
 #include "host/udp/holder.h"
 #include "host/udp/udp_private.h"
@@ -188,7 +190,10 @@ int vb_udp_receiver(bool ipv4) { return atomic_load(&receivers[!ipv4].fd); }
 
 bool vb_udp_is_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
 
-/* An event mask of 0 instead of the watch's end: that would wait for a callback that runs, which may want the caller's locks. */
+/*
+ * An event mask of 0 instead of the watch's end: that would wait for a callback that runs, which may want the
+ * caller's locks.
+ */
 void vb_udp_watch(bool wake)
 {
 	if (atomic_load_explicit(&wants_wake, memory_order_relaxed) == wake)
@@ -363,7 +368,10 @@ static bool begin_receiving(void)
 	       !atomic_exchange_explicit(&receiving, true, memory_order_acquire);
 }
 
-/* A thread that polls asks the socket that had something last each time, the other one now and then: in vain costs one call. */
+/*
+ * A thread that polls asks the socket that had something last each time, the other one now and then: in vain
+ * costs one call.
+ */
 static bool receive_batch(bool from_both)
 {
 	static unsigned hot, turn; /* under `receiving` */
@@ -380,7 +388,10 @@ static void end_receiving(void)
 	atomic_store_explicit(&receiving, false, memory_order_release);
 }
 
-/* False: another thread is at it. What the batch's end sends wakes others, who shall not find the sockets taken if they get this processor. */
+/*
+ * False: another thread is at it. What the batch's end sends wakes others, who shall not find the sockets
+ * taken if they get this processor.
+ */
 static bool receive(bool from_both, bool *any)
 {
 	*any = false;
@@ -402,8 +413,8 @@ bool vb_udp_receive(void)
 bool vb_udp_is_receiving(void) { return atomic_load_explicit(&receiving, memory_order_relaxed); }
 
 /*
- * Who is at it may be waiting for this thread's processor, and the packets that have come would wake this thread at once. A thread that
- * has slept much may yield for milliseconds before another one gets its turn.
+ * Who is at it may be waiting for this thread's processor, and the packets that have come would wake this
+ * thread at once. A thread that has slept much may yield for milliseconds before another one gets its turn.
  */
 static void socket_ready(struct vb_watch *w, uint32_t epoll_events)
 {

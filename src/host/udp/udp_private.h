@@ -76,7 +76,10 @@ static inline void vb_udp_set_option(int fd, int level, int name, int value)
 	setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Attaches a classic BPF program; option: SO_ATTACH_*. Its description has padding, and valgrind looks at all that the kernel is given. */
+/*
+ * Attaches a classic BPF program; option: SO_ATTACH_*. Its description has padding, and valgrind looks at all
+ * that the kernel is given.
+ */
 static inline void vb_udp_attach(int fd, int option, struct sock_filter *code, uint16_t instructions)
 {
 	struct sock_fprog program;
@@ -87,8 +90,8 @@ static inline void vb_udp_attach(int fd, int option, struct sock_filter *code, u
 }
 
 /*
- * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in each, and would end one that
- * holds locks.
+ * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in
+ * each, and would end one that holds locks.
  */
 static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 {
@@ -109,13 +112,22 @@ static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags
 #endif
 }
 
-/* Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed already. */
+/*
+ * Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed
+ * already.
+ */
 void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
-/* A socket that sends as all do and receives nothing, on a port of its own. A descriptor, not yet the host's, or a negative errno. */
+/*
+ * A socket that sends as all do and receives nothing, on a port of its own. A descriptor, not yet the host's,
+ * or a negative errno.
+ */
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
-/* One datagram through such a socket, with all of its addressing but the source port. Errors that are left of earlier ones do no harm. */
+/*
+ * One datagram through such a socket, with all of its addressing but the source port. Errors that are left of
+ * earlier ones do no harm.
+ */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);
 void vb_udp_returned_forget(void);
 
@@ -123,7 +135,10 @@ void vb_udp_returned_forget(void);
 void vb_udp_rejoin_locked(bool ipv4);
 void vb_udp_member_forget(void);
 
-/* The receiving socket, or why there is none: -EADDRINUSE while another user has the port, or another negative errno. */
+/*
+ * The receiving socket, or why there is none: -EADDRINUSE while another user has the port, or another
+ * negative errno.
+ */
 int vb_udp_receiver(bool ipv4);
 
 /* Steering: learns soon which socket is whose. For when one was opened. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages that come back: the kernel of the host that they went to says by ICMP that nobody has the RoCE port there. Only messages
- * whose sender can do something about it leave through these sockets, one per IP version, because after an ICMP message the next send
- * of a socket fails, whomever it is for; such a send is done again.
+ * Messages that come back: the kernel of the host that they went to says by ICMP that nobody has the RoCE
+ * port there. Only messages whose sender can do something about it leave through these sockets, one per IP
+ * version, because after an ICMP message the next send of a socket fails, whomever it is for; such a send is
+ * done again.
  *
  * Sockets are made under the host lock. One that was opened stays open, so its descriptor is read without.
  */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sending. One unconnected socket per source port: with DF set and no peer the kernel writes IPv4 identification 0, counted up
- * over the segments of one send, which is what the ICRC needs. Nothing is ever read from these sockets: a filter drops what comes
- * in. They do not share their ports (SO_REUSEPORT), or another program's datagrams could end here: if the wanted port is taken,
- * another of those that RoCEv2 sends from does, because it carries nothing but entropy.
+ * Sending. One unconnected socket per source port: with DF set and no peer the kernel writes IPv4
+ * identification 0, counted up over the segments of one send, which is what the ICRC needs. Nothing is ever
+ * read from these sockets: a filter drops what comes in. They do not share their ports (SO_REUSEPORT), or
+ * another program's datagrams could end here: if the wanted port is taken, another of those that RoCEv2 sends
+ * from does, because it carries nothing but entropy.
  *
- * What a send must tell the kernel costs it time, a source address most of all. So a socket has the addressing of the flow that it was
- * opened for, and sends of other flows say in what they differ.
+ * What a send must tell the kernel costs it time, a source address most of all. So a socket has the
+ * addressing of the flow that it was opened for, and sends of other flows say in what they differ.
  *
  * Sockets are only added, under the host lock; the tables are read by anybody.
  */
@@ -166,7 +167,10 @@ static bool set_number(int fd, int level, int name, int value)
 	return setsockopt(fd, level, name, &value, sizeof value) == 0;
 }
 
-/* A traffic class or hop limit that the socket will not have is told with each send: 0 is no hop limit, and all have another class. */
+/*
+ * A traffic class or hop limit that the socket will not have is told with each send: 0 is no hop limit, and
+ * all have another class.
+ */
 static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_addr *addr)
 {
 	int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
@@ -342,7 +346,10 @@ static int transmit(int fd, const struct msghdr *m)
 	}
 }
 
-/* The path's MTU as the kernel knows it, or a negative errno if there is no path from addr's source to its destination. */
+/*
+ * The path's MTU as the kernel knows it, or a negative errno if there is no path from addr's source to its
+ * destination.
+ */
 static int path_mtu(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
 	VB_UNCANCELLED;
@@ -367,7 +374,10 @@ static bool may_mean_no_segmentation(int err)
 	return err == -EIO || err == -EINVAL || err == -ENOPROTOOPT || err == -EOPNOTSUPP;
 }
 
-/* The kernel says EINVAL for too long a segment, for an address that is not ours any more, and for what it cannot do. */
+/*
+ * The kernel says EINVAL for too long a segment, for an address that is not ours any more, and for what it
+ * cannot do.
+ */
 static int explain_refusal(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4, size_t segment, int err)
 {
 	int mtu = path_mtu(addr, ifindex, ipv4);

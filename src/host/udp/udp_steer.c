@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Steering. All processes' sockets on port 4791 form a group in the kernel, in the order of their binding; when one closes, the
- * last one moves to its place. A classic BPF program, one for the group, is given a packet from the BTH on and returns the place of
- * the socket that shall get it; a place that does not exist means: any, by a hash of the flow. Nobody can ask the kernel who is
- * where. So the program also knows probes: datagrams that came by the loopback interface, begin with a magic number and are for the
- * place that they name. Whoever gets one answers with its slots.
+ * Steering. All processes' sockets on port 4791 form a group in the kernel, in the order of their binding;
+ * when one closes, the last one moves to its place. A classic BPF program, one for the group, is given a
+ * packet from the BTH on and returns the place of the socket that shall get it; a place that does not exist
+ * means: any, by a hash of the flow. Nobody can ask the kernel who is where. So the program also knows
+ * probes: datagrams that came by the loopback interface, begin with a magic number and are for the place that
+ * they name. Whoever gets one answers with its slots.
  *
- * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects answers. A probe for a place
- * that does not exist comes to anybody, and so does each one while the group has no program; a process is at the lowest place
- * that it answered for. If every answer is from one process, there may be no program: then one that knows nothing but probes is
- * attached, and it is all done once more. In the end the program with all slots is attached, for all processes. It replaces what
- * others attached; the last one to learn knows best.
+ * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects
+ * answers. A probe for a place that does not exist comes to anybody, and so does each one while the group has
+ * no program; a process is at the lowest place that it answered for. If every answer is from one process,
+ * there may be no program: then one that knows nothing but probes is attached, and it is all done once more.
+ * In the end the program with all slots is attached, for all processes. It replaces what others attached; the
+ * last one to learn knows best.
  *
- * What is wrong in it (a process came or went, an answer was lost) costs speed: the packet's receiver hands it on to the owner's
- * inbox and reports it here (vb_udp_misdirected), and the table is learned again; more and more rarely while that changes nothing.
+ * What is wrong in it (a process came or went, an answer was lost) costs speed: the packet's receiver hands
+ * it on to the owner's inbox and reports it here (vb_udp_misdirected), and the table is learned again; more
+ * and more rarely while that changes nothing.
  *
- * A probe may be anybody's on this host. It gets one answer, to a loopback address, that tells what anybody can find out by
- * binding names (slots are abstract sockets). An answer counts if it comes from port 4791 of the loopback address, which is of
- * this user or of root, and repeats the random number of this attempt.
+ * A probe may be anybody's on this host. It gets one answer, to a loopback address, that tells what anybody
+ * can find out by binding names (slots are abstract sockets). An answer counts if it comes from port 4791 of
+ * the loopback address, which is of this user or of root, and repeats the random number of this attempt.
  *
- * All state is the progress thread's, but for what says when to learn; probes are answered by whoever receives.
+ * All state is the progress thread's, but for what says when to learn; probes are answered by whoever
+ * receives.
  */
 #include "host/udp/udp_private.h"
 #include "host/udp/udp_probe.h"
@@ -148,9 +152,10 @@ static void emit_skip(struct program *p, uint32_t instructions)
 }
 
 /*
- * Leaves the slot in A. The destination QP is the lower 24 bits of the BTH's second word, the slot their upper half. CM messages are
- * all for QP 1; but for those that ask for a service they name the receiver's communication id, whose upper bits are its slot
- * (proto/cm/gsi.h). A slot that is nobody's comes to any socket.
+ * Leaves the slot in A. The destination QP is the lower 24 bits of the BTH's second word, the slot their
+ * upper half. CM messages are all for QP 1; but for those that ask for a service they name the receiver's
+ * communication id, whose upper bits are its slot (proto/cm/gsi.h). A slot that is nobody's comes to any
+ * socket.
  */
 static void emit_slot(struct program *p)
 {
@@ -399,8 +404,8 @@ void vb_udp_steer_start(void)
 }
 
 /*
- * Packets on their way through another process are overtaken by those that come straight, once the way is known. What is not reliable
- * does without what was overtaken, so a program should not begin before.
+ * Packets on their way through another process are overtaken by those that come straight, once the way is
+ * known. What is not reliable does without what was overtaken, so a program should not begin before.
  */
 void vb_udp_steer_settle(void)
 {

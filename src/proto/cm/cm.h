@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The InfiniBand connection manager (IB vol. 1 ch. 12) as a pure machine: REQ/REP/RTU, REJ, MRA, DREQ/DREP, SIDR.
+ * The InfiniBand connection manager (IB vol. 1 ch. 12) as a pure machine: REQ/REP/RTU, REJ, MRA, DREQ/DREP,
+ * SIDR.
  *
- * What it models. One struct vb_cm_conn is one side of one connection (or of one SIDR exchange). Every input - a call
- * of the user, a received MAD, an expired timer - is one step in the rectangle input x state of cm_states.c.
- * A struct vb_cm_table holds the connections of a process: it finds the one that a MAD is for, answers what belongs to
- * none, notices stale connections and keeps the timers.
+ * What it models. One struct vb_cm_conn is one side of one connection (or of one SIDR exchange). Every input
+ * - a call of the user, a received MAD, an expired timer - is one step in the rectangle input x state of
+ * cm_states.c. A struct vb_cm_table holds the connections of a process: it finds the one that a MAD is for,
+ * answers what belongs to none, notices stale connections and keeps the timers.
  *
- * What it leaves out. No I/O, clock, threads, randomness: time is an argument in nanoseconds of any monotonic clock,
- * comm ids, PSNs and transaction numbers come from the caller. Listeners live above: a REQ that fits no connection is
- * handed back as VB_CM_NEW_REQUEST. Alternate paths are refused (LAP is answered by APR "not supported"). Peers that are killed are
- * noticed if they are watched (cm_watch.c).
+ * What it leaves out. No I/O, clock, threads, randomness: time is an argument in nanoseconds of any monotonic
+ * clock, comm ids, PSNs and transaction numbers come from the caller. Listeners live above: a REQ that fits
+ * no connection is handed back as VB_CM_NEW_REQUEST. Alternate paths are refused (LAP is answered by APR "not
+ * supported"). Peers that are killed are noticed if they are watched (cm_watch.c).
  *
  * Who owns what. The caller owns the memory of connections and of `out`. A connection is in the table from
- * vb_cm_connect/vb_cm_sidr_connect/vb_cm_request until VB_CM_EV_RELEASE names it; before that its memory must not be
- * freed or moved. vb_cm_destroy gives it up: the machine may go on alone (repeating a DREQ, sitting out TIMEWAIT,
- * repeating a REJ), reports nothing more to the user, and ends with VB_CM_EV_RELEASE, often in the same call.
+ * vb_cm_connect/vb_cm_sidr_connect/vb_cm_request until VB_CM_EV_RELEASE names it; before that its memory must
+ * not be freed or moved. vb_cm_destroy gives it up: the machine may go on alone (repeating a DREQ, sitting
+ * out TIMEWAIT, repeating a REJ), reports nothing more to the user, and ends with VB_CM_EV_RELEASE, often in
+ * the same call.
  *
  * Threading: none. One lock of the caller covers a table and all its connections.
  *
- * Invariants. A refused call (negative return) or a refused MAD changes nothing. Each event happens at most once per
- * connection. Each call fills `out` anew; the caller then sends out->sends (in order; losing one is harmless) and
- * delivers out->events (in order).
+ * Invariants. A refused call (negative return) or a refused MAD changes nothing. Each event happens at most
+ * once per connection. Each call fills `out` anew; the caller then sends out->sends (in order; losing one is
+ * harmless) and delivers out->events (in order).
  *
- * Usage: active   vb_cm_connect .. EV_REP .. vb_cm_establish .. vb_cm_disconnect .. EV_DISCONNECTED .. EV_TIMEWAIT_EXIT
+ * Usage: active vb_cm_connect .. EV_REP .. vb_cm_establish .. vb_cm_disconnect .. EV_DISCONNECTED ..
+ * EV_TIMEWAIT_EXIT
  *        passive  vb_cm_receive = VB_CM_NEW_REQUEST, vb_cm_request (EV_REQUEST), vb_cm_accept .. EV_ESTABLISHED ..
  *                 EV_DISCONNECTED, vb_cm_disconnect (answers with DREP) .. EV_TIMEWAIT_EXIT
  *        both     vb_cm_destroy .. EV_RELEASE;  timers: vb_cm_deadline, vb_cm_expire until it returns false
@@ -35,7 +38,10 @@
 #include "base/list.h"
 #include "wire/cm_msg.h"
 
-/* --- addressing ------------------------------------------------------------------------------------------------ */
+/*
+ * --- addressing
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* Where a MAD goes: whatever the transport below needs. Copied and handed back, never looked into. */
 struct vb_cm_route {
@@ -55,7 +61,10 @@ struct vb_cm_send {
 	bool is_repetition;		/* the same was sent before */
 };
 
-/* --- events to the user ---------------------------------------------------------------------------------------- */
+/*
+ * --- events to the user
+ * ----------------------------------------------------------------------------------------
+ */
 
 /* X(NAME, name) */
 #define VB_CM_EVENTS(X)                                                                                              \
@@ -158,8 +167,10 @@ struct vb_cm_event {
 		struct vb_cm_sidr_req_info sidr_req;
 		struct vb_cm_sidr_rep_info sidr_rep;
 	} info;
-	/* The whole field of the message, trailing zeros included (the format carries no length); empty where no
-	 * message caused the event. */
+	/*
+	 * The whole field of the message, trailing zeros included (the format carries no length); empty where
+	 * no message caused the event.
+	 */
 	struct vb_cm_blob private_data;
 	struct vb_cm_blob additional;	/* REJECTED, SIDR_REP */
 };
@@ -174,7 +185,10 @@ struct vb_cm_out {
 	struct vb_cm_event events[VB_CM_MAX_EVENTS];
 };
 
-/* --- the machine of one connection ----------------------------------------------------------------------------- */
+/*
+ * --- the machine of one connection
+ * -----------------------------------------------------------------------------
+ */
 
 /* X(NAME, name). LISTEN is outside. LINGER: over, kept to repeat its last answer to a repeated question. */
 #define VB_CM_STATES(X)                                                                                              \
@@ -202,8 +216,10 @@ struct vb_cm_watch {
 	uint64_t all_asked_ns;			/* when all connections with it were asked at once; 0: never */
 };
 
-/* Callers zero it before the first call (IDLE), read what is marked so, write `user` alone, and embed or allocate it as
- * they like. One struct serves one connection: CLOSED is the end. */
+/*
+ * Callers zero it before the first call (IDLE), read what is marked so, write `user` alone, and embed or
+ * allocate it as they like. One struct serves one connection: CLOSED is the end.
+ */
 struct vb_cm_conn {
 	void *user;				/* the caller's; survives destroy */
 	enum vb_cm_state state;			/* read */
@@ -236,7 +252,10 @@ struct vb_cm_conn {
 
 #define VB_CM_NEVER UINT64_MAX
 
-/* --- the table of a process ------------------------------------------------------------------------------------ */
+/*
+ * --- the table of a process
+ * ------------------------------------------------------------------------------------
+ */
 
 struct vb_cm_config {
 	uint8_t mra_service_timeout;	/* exponent: what an MRA asks for when a repeated message meets a slow user */
@@ -257,20 +276,28 @@ struct vb_cm_counters {
 
 struct vb_cm_table;	/* internals in cm_internal.h */
 
-/* NULL when memory is out. The only allocation of this module; freed by vb_cm_table_destroy, which forgets all
- * connections without a word to anyone (their memory stays the caller's). */
+/*
+ * NULL when memory is out. The only allocation of this module; freed by vb_cm_table_destroy, which forgets
+ * all connections without a word to anyone (their memory stays the caller's).
+ */
 struct vb_cm_table *vb_cm_table_create(const struct vb_cm_config *config) VB_MUST_USE;
 void vb_cm_table_destroy(struct vb_cm_table *t);
 
 const struct vb_cm_counters *vb_cm_table_counters(const struct vb_cm_table *t);
 /* Connections in the table, and how many of them are destroyed ones. */
 void vb_cm_table_count(const struct vb_cm_table *t, unsigned *total, unsigned *destroyed);
-/* Iteration in no particular order (destroyed ones included); NULL begins, NULL ends. Nothing may change between. */
+/*
+ * Iteration in no particular order (destroyed ones included); NULL begins, NULL ends. Nothing may change
+ * between.
+ */
 struct vb_cm_conn *vb_cm_table_next(const struct vb_cm_table *t, const struct vb_cm_conn *previous);
 /* By local comm id; NULL when there is none or it is destroyed. */
 struct vb_cm_conn *vb_cm_table_find(const struct vb_cm_table *t, uint32_t local_comm_id);
 
-/* --- time ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- time
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 /* 4.096 us * 2^exponent; exponents above 31 count as 31. */
 uint64_t vb_cm_timeout_ns(uint8_t exponent);
@@ -280,7 +307,10 @@ uint64_t vb_cm_deadline(const struct vb_cm_table *t);
 /* Handles one expired timer; false if none was due. Call until false. */
 bool vb_cm_expire(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out);
 
-/* --- received MADs --------------------------------------------------------------------------------------------- */
+/*
+ * --- received MADs
+ * ---------------------------------------------------------------------------------------------
+ */
 
 enum vb_cm_verdict {
 	VB_CM_HANDLED,		/* done, or rightly ignored; do what `out` says */
@@ -288,8 +318,10 @@ enum vb_cm_verdict {
 	VB_CM_NEW_SIDR_REQUEST,	/* the same for a SIDR_REQ */
 };
 
-/* The comm id that a message is addressed to; 0 for REQ and SIDR_REQ (they go to a service id) and for a REJ whose
- * sender does not know it. For forwarding a MAD that arrived at the wrong process. */
+/*
+ * The comm id that a message is addressed to; 0 for REQ and SIDR_REQ (they go to a service id) and for a REJ
+ * whose sender does not know it. For forwarding a MAD that arrived at the wrong process.
+ */
 uint32_t vb_cm_msg_destination_id(const struct vb_cm_msg *msg);
 /* The comm id by which its sender knows itself; 0 if it names none. */
 uint32_t vb_cm_msg_sender_id(const struct vb_cm_msg *msg);
@@ -300,19 +332,31 @@ uint64_t vb_cm_msg_service_id(const struct vb_cm_msg *msg);
 
 enum vb_cm_verdict vb_cm_receive(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_rx *rx,
 				 struct vb_cm_out *out);
-/* Answers a NEW_REQUEST (REJ with `reason`) or NEW_SIDR_REQUEST (SIDR_REP with the status that fits: invalid service
- * id: 1, else 2) without a connection. Needs no table: t may be NULL. */
+/*
+ * Answers a NEW_REQUEST (REJ with `reason`) or NEW_SIDR_REQUEST (SIDR_REP with the status that fits: invalid
+ * service id: 1, else 2) without a connection. Needs no table: t may be NULL.
+ */
 void vb_cm_refuse(struct vb_cm_table *t, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason,
 		  struct vb_cm_out *out);
-/* Answers a message to a comm id that nobody has: what the sender believes to be a connection is none, end it for him. */
+/*
+ * Answers a message to a comm id that nobody has: what the sender believes to be a connection is none, end it
+ * for him.
+ */
 void vb_cm_answer_unknown(const struct vb_cm_rx *rx, struct vb_cm_out *out);
-/* What a NEW_REQUEST or NEW_SIDR_REQUEST says, for a look before a connection is spent on it: the same as the event
- * of vb_cm_request will carry (conn is NULL). */
+/*
+ * What a NEW_REQUEST or NEW_SIDR_REQUEST says, for a look before a connection is spent on it: the same as the
+ * event of vb_cm_request will carry (conn is NULL).
+ */
 void vb_cm_request_preview(const struct vb_cm_rx *rx, struct vb_cm_event *event);
 
-/* --- calls of the user ----------------------------------------------------------------------------------------- */
-/* All return 0, or -EINVAL (arguments out of range, or illegal in this state), -EEXIST (comm id in use); then nothing
- * changed and out is empty. */
+/*
+ * --- calls of the user
+ * -----------------------------------------------------------------------------------------
+ */
+/*
+ * All return 0, or -EINVAL (arguments out of range, or illegal in this state), -EEXIST (comm id in use); then
+ * nothing changed and out is empty.
+ */
 
 struct vb_cm_endpoint {
 	uint32_t comm_id;	/* not 0; unique in the table; not reused soon (take ids from a counter) */
@@ -322,15 +366,19 @@ struct vb_cm_endpoint {
 	bool watches;		/* a peer that is a process of ours is asked now and then whether it still lives: for those who would not be told */
 };
 
-/* Begins a connection: sends REQ to `to`. peer_gid check: answers must come from info->path.remote_gid unless that
- * is all zero or their sender is unknown. private_data: at most VB_CM_REQ_PRIVATE_DATA_BYTES (92, of which the
- * IP CM header takes 36: vb_ip_cm_encode). */
+/*
+ * Begins a connection: sends REQ to `to`. peer_gid check: answers must come from info->path.remote_gid unless
+ * that is all zero or their sender is unknown. private_data: at most VB_CM_REQ_PRIVATE_DATA_BYTES (92, of
+ * which the IP CM header takes 36: vb_ip_cm_encode).
+ */
 int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
 		  const struct vb_cm_route *to, const struct vb_cm_req_info *info, const void *private_data,
 		  size_t private_data_len, struct vb_cm_out *out);
 
-/* Takes a NEW_REQUEST or NEW_SIDR_REQUEST into a fresh connection; out carries VB_CM_EV_REQUEST or _SIDR_REQUEST.
- * packet_lifetime (exponent) sizes TIMEWAIT. ep->tid is ignored. */
+/*
+ * Takes a NEW_REQUEST or NEW_SIDR_REQUEST into a fresh connection; out carries VB_CM_EV_REQUEST or
+ * _SIDR_REQUEST. packet_lifetime (exponent) sizes TIMEWAIT. ep->tid is ignored.
+ */
 int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
 		  const struct vb_cm_rx *rx, uint8_t packet_lifetime, struct vb_cm_out *out);
 
@@ -342,8 +390,11 @@ int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint
 int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_rep_info *info,
 		 const void *private_data, size_t private_data_len, struct vb_cm_out *out);
 
-/* Refuses a REQ or a REP: REJ with additional information (up to 72 bytes) and private data (up to 148). Legal from
- * REQ_RCVD/MRA_REQ_SENT (REQ), REP_RCVD/MRA_REP_SENT and REP_SENT/MRA_REP_RCVD (the whole handshake). */
+/*
+ * Refuses a REQ or a REP: REJ with additional information (up to 72 bytes) and private data (up to 148).
+ * Legal from REQ_RCVD/MRA_REQ_SENT (REQ), REP_RCVD/MRA_REP_SENT and REP_SENT/MRA_REP_RCVD (the whole
+ * handshake).
+ */
 int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_rej_reason reason,
 		 const void *additional, size_t additional_len, const void *private_data, size_t private_data_len,
 		 struct vb_cm_out *out);
@@ -352,16 +403,22 @@ int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, e
 int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
 		    size_t private_data_len, struct vb_cm_out *out);
 
-/* Passive, REP sent: data came before RTU, so RTU was lost or overtaken. EV_ESTABLISHED. -EINVAL elsewhere. */
+/*
+ * Passive, REP sent: data came before RTU, so RTU was lost or overtaken. EV_ESTABLISHED. -EINVAL elsewhere.
+ */
 int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
-/* Ends a connection (DREQ, repeated until DREP), or answers the peer's DREQ (DREP) after EV_DISCONNECTED. Private
- * data up to 220 (DREQ) or 224 (DREP) bytes. */
+/*
+ * Ends a connection (DREQ, repeated until DREP), or answers the peer's DREQ (DREP) after EV_DISCONNECTED.
+ * Private data up to 220 (DREQ) or 224 (DREP) bytes.
+ */
 int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
 		     size_t private_data_len, struct vb_cm_out *out);
 
-/* Sends the DREQ of a connection that waits for the answer once more, out of turn: for a process that ends and will not be there to
- * repeat it in time. False: no DREQ is open. */
+/*
+ * Sends the DREQ of a connection that waits for the answer once more, out of turn: for a process that ends
+ * and will not be there to repeat it in time. False: no DREQ is open.
+ */
 bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out);
 /* The same for the DREP with which a connection has ended, in case it was lost. False: there was none. */
 bool vb_cm_repeat_drep(struct vb_cm_conn *c, struct vb_cm_out *out);
@@ -370,22 +427,29 @@ bool vb_cm_repeat_drep(struct vb_cm_conn *c, struct vb_cm_out *out);
  * ESTABLISHED, DREQ after). No event but VB_CM_EV_RELEASE follows. */
 void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
-/* The peer's process is known to be dead: UNREACHABLE before ESTABLISHED, DISCONNECTED after (status -ECONNRESET);
- * nothing is sent. Also for destroyed connections. */
+/*
+ * The peer's process is known to be dead: UNREACHABLE before ESTABLISHED, DISCONNECTED after (status
+ * -ECONNRESET); nothing is sent. Also for destroyed connections.
+ */
 void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
-/* A message of ours came back: nobody takes messages where it went, or so somebody says. msg is as it was quoted, host where it was
- * sent to. It counts if it is the very REQ or SIDR_REQ that waits for its first answer, or the DREQ of a connection that is over
- * anyway; the third time that is UNREACHABLE or DISCONNECTED, with -EHOSTUNREACH. That of an established connection which watches its
- * peer is a reason to doubt (cm_watch.c): DISCONNECTED follows, when the doubt has lasted. All else changes nothing. */
+/*
+ * A message of ours came back: nobody takes messages where it went, or so somebody says. msg is as it was
+ * quoted, host where it was sent to. It counts if it is the very REQ or SIDR_REQ that waits for its first
+ * answer, or the DREQ of a connection that is over anyway; the third time that is UNREACHABLE or
+ * DISCONNECTED, with -EHOSTUNREACH. That of an established connection which watches its peer is a reason to
+ * doubt (cm_watch.c): DISCONNECTED follows, when the doubt has lasted. All else changes nothing.
+ */
 void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
 		    struct vb_cm_out *out);
 
 /* The same of a packet that was sent to the queue pair that a connection is with. */
 void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn, const uint8_t host[16]);
 
-/* SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more tries.
- * Answer: EV_SIDR_REP or EV_UNREACHABLE. peer_gid may be NULL (not checked). */
+/*
+ * SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more
+ * tries. Answer: EV_SIDR_REP or EV_UNREACHABLE. peer_gid may be NULL (not checked).
+ */
 struct vb_cm_sidr_info {
 	uint64_t service_id;
 	uint16_t pkey;
@@ -398,12 +462,18 @@ int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now
 		       const struct vb_cm_route *to, const struct vb_cm_sidr_info *info, const void *private_data,
 		       size_t private_data_len, struct vb_cm_out *out);
 
-/* Answers a SIDR_REQ: status SUCCESS with QPN and Q_Key, or a refusal (additional up to 72, private data up to 136). */
+/*
+ * Answers a SIDR_REQ: status SUCCESS with QPN and Q_Key, or a refusal (additional up to 72, private data up
+ * to 136).
+ */
 int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_sidr_status status,
 		     uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece, const void *additional,
 		     size_t additional_len, const void *private_data, size_t private_data_len, struct vb_cm_out *out);
 
-/* --- names (never NULL; "?" outside the lists) ----------------------------------------------------------------- */
+/*
+ * --- names (never NULL; "?" outside the lists)
+ * -----------------------------------------------------------------
+ */
 
 const char *vb_cm_state_name(enum vb_cm_state state);
 const char *vb_cm_event_name(enum vb_cm_event_type type);

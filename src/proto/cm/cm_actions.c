@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the moves of the rectangle do. Arguments are checked before (cm_calls.c, cm_receive.c): nothing fails here. */
+/*
+ * What the moves of the rectangle do. Arguments are checked before (cm_calls.c, cm_receive.c): nothing fails
+ * here.
+ */
 #include "proto/cm/cm_internal.h"
 
 #include <errno.h>
@@ -15,7 +18,10 @@ static uint64_t peer_timeout_ns(uint32_t exponent)
 	return vb_cm_timeout_ns(exponent > VB_CM_MAX_PEER_TIMEOUT ? VB_CM_MAX_PEER_TIMEOUT : (uint8_t)exponent);
 }
 
-/* --- sending --------------------------------------------------------------------------------------------------- */
+/*
+ * --- sending
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static struct vb_mad *begin_message(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_attribute attribute)
 {
@@ -105,7 +111,9 @@ static void send_rej(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_rej_
 	keep(c, mad);
 }
 
-/* A timeout is told with the CA GUID of the active side, since ids may be unknown to the other (table 109). */
+/*
+ * A timeout is told with the CA GUID of the active side, since ids may be unknown to the other (table 109).
+ */
 static void send_rej_timeout(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	uint8_t guid[8];
@@ -114,7 +122,10 @@ static void send_rej_timeout(struct vb_cm_conn *c, struct vb_cm_step *s)
 	send_rej(c, s, VB_CM_REJ_TIMEOUT, guid, sizeof(guid));
 }
 
-/* --- beginning ------------------------------------------------------------------------------------------------- */
+/*
+ * --- beginning
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void begin_conn(struct vb_cm_conn *c, struct vb_cm_step *s, bool active)
 {
@@ -227,7 +238,10 @@ bool vb_cm_do_take_sidr_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/* --- the user's decisions -------------------------------------------------------------------------------------- */
+/*
+ * --- the user's decisions
+ * --------------------------------------------------------------------------------------
+ */
 
 bool vb_cm_do_mra_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
@@ -323,7 +337,10 @@ bool vb_cm_do_send_sidr_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/* --- events ---------------------------------------------------------------------------------------------------- */
+/*
+ * --- events
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* An event with the private data of the message that caused it, if one did. NULL if nobody listens. */
 static struct vb_cm_event *report(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_event_type type, int status)
@@ -363,7 +380,10 @@ bool vb_cm_do_timewait_exit(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/* --- received messages ----------------------------------------------------------------------------------------- */
+/*
+ * --- received messages
+ * -----------------------------------------------------------------------------------------
+ */
 
 bool vb_cm_do_patience(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
@@ -485,7 +505,10 @@ bool vb_cm_do_forgotten(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return vb_cm_do_disconnected(c, s);
 }
 
-/* --- timers ---------------------------------------------------------------------------------------------------- */
+/*
+ * --- timers
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static bool retry(struct vb_cm_conn *c, struct vb_cm_step *s)
 {

@@ -243,7 +243,10 @@ void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
 }
 
-/* That a peer which has spoken on this connection has vanished is believed only when it does not matter any more. */
+/*
+ * That a peer which has spoken on this connection has vanished is believed only when it does not matter any
+ * more.
+ */
 static bool may_be_gone(const struct vb_cm_conn *c)
 {
 	return c->state == VB_CM_REQ_SENT || c->state == VB_CM_SIDR_REQ_SENT || c->state == VB_CM_DREQ_SENT;

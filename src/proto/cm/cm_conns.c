@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The connections of a process: four hash indexes, timers, and the destroyed ones in the order of their age. */
+/*
+ * The connections of a process: four hash indexes, timers, and the destroyed ones in the order of their age.
+ */
 #include "proto/cm/cm_internal.h"
 
 #include <stdlib.h>

@@ -5,7 +5,10 @@
 
 #include "proto/cm/cm.h"
 
-/* --- the rectangle (cm_states.c) ------------------------------------------------------------------------------- */
+/*
+ * --- the rectangle (cm_states.c)
+ * -------------------------------------------------------------------------------
+ */
 
 /* Rows. RX_APR stands for all answers to a LAP, which is never sent here. */
 #define VB_CM_INPUTS(X)                                                                                              \
@@ -63,7 +66,10 @@ const char *vb_cm_input_name(enum vb_cm_input input);
 /* Takes one step and settles timers, indexes and release. -EINVAL: illegal, nothing changed. */
 int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *s);
 
-/* --- actions (cm_actions.c); names as in the rectangle --------------------------------------------------------- */
+/*
+ * --- actions (cm_actions.c); names as in the rectangle
+ * ---------------------------------------------------------
+ */
 
 vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req, vb_cm_do_take_sidr_req,
 	vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject, vb_cm_do_abort, vb_cm_do_send_rtu,
@@ -77,7 +83,10 @@ vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_
 /* Sends the kept message again. */
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
 
-/* --- messages (cm_format.c) ------------------------------------------------------------------------------------ */
+/*
+ * --- messages (cm_format.c)
+ * ------------------------------------------------------------------------------------
+ */
 
 void vb_cm_out_reset(struct vb_cm_out *out);
 /* Appends to out->sends. The MAD is zeroed but for its header. */
@@ -106,7 +115,10 @@ void vb_cm_answer_drep(struct vb_cm_out *out, const struct vb_cm_rx *rx);
 void vb_cm_answer_apr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb_cm_ap_status status);
 void vb_cm_answer_sidr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb_cm_sidr_status status);
 
-/* --- the table's inside (cm_conns.c) --------------------------------------------------------------------------- */
+/*
+ * --- the table's inside (cm_conns.c)
+ * ---------------------------------------------------------------------------
+ */
 
 #define VB_CM_HASH_CHAINS 4096	/* a power of two */
 
@@ -147,7 +159,10 @@ struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t
 /* The askers of a host, one for each of its processes; previous NULL: the first. */
 struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16], const struct vb_cm_conn *previous);
 
-/* --- peers that die without a word (cm_watch.c) ------------------------------------------------------------------ */
+/*
+ * --- peers that die without a word (cm_watch.c)
+ * ------------------------------------------------------------------
+ */
 
 /* The connection is established from now on, or no longer. */
 void vb_cm_watch_begin(struct vb_cm_table *t, struct vb_cm_conn *c);

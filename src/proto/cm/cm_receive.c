@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whom a received MAD is for. A message changes a connection only if it names our comm id, the peer's comm id (where
- * that is known; else the transaction id of what it answers), our QPN (where it carries it), and comes from the peer's address. Everything else is answered
- * without touching a connection, or dropped.
+ * Whom a received MAD is for. A message changes a connection only if it names our comm id, the peer's comm id
+ * (where that is known; else the transaction id of what it answers), our QPN (where it carries it), and comes
+ * from the peer's address. Everything else is answered without touching a connection, or dropped.
  */
 #include "proto/cm/cm_internal.h"
 
@@ -40,10 +40,15 @@ static void step(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, e
 	(void)!vb_cm_step(c, input, &s);
 }
 
-/* --- requests -------------------------------------------------------------------------------------------------- */
+/*
+ * --- requests
+ * --------------------------------------------------------------------------------------------------
+ */
 
-/* The peer speaks as if this connection did not exist: it is stale, and so ends (12.9.8.3.1). The sender may try
- * again. */
+/*
+ * The peer speaks as if this connection did not exist: it is stale, and so ends (12.9.8.3.1). The sender may
+ * try again.
+ */
 static void refuse_stale(struct vb_cm_table *t, struct vb_cm_conn *old, uint64_t now_ns, const struct vb_cm_rx *rx,
 			 struct vb_cm_out *out)
 {
@@ -94,7 +99,10 @@ static enum vb_cm_verdict receive_sidr_req(struct vb_cm_table *t, uint64_t now_n
 	return VB_CM_HANDLED;
 }
 
-/* --- messages to a comm id ------------------------------------------------------------------------------------- */
+/*
+ * --- messages to a comm id
+ * -------------------------------------------------------------------------------------
+ */
 
 static bool is_from_peer_address(const struct vb_cm_conn *c, const struct vb_cm_rx *rx)
 {
@@ -117,8 +125,10 @@ static bool names_our_qpn(const struct vb_cm_conn *c, const struct vb_cm_msg *ms
 	return true;
 }
 
-/* A sender that does not know our id can only be the active side giving up its REQ; it identifies itself by its CA
- * GUID, and nothing that is established listens to it. */
+/*
+ * A sender that does not know our id can only be the active side giving up its REQ; it identifies itself by
+ * its CA GUID, and nothing that is established listens to it.
+ */
 static struct vb_cm_conn *find_abandoned(const struct vb_cm_table *t, const struct vb_cm_rx *rx)
 {
 	const struct vb_cm_rej_msg *m = vb_cm_rej_of(&rx->msg.mad);

@@ -3,9 +3,10 @@
  * The rectangle input x state (IB vol. 1, 12.9.7 and 12.9.8), and the step through it.
  *
  * Differences from the book, all invisible on the wire or more forgiving than it:
- * - LINGER and CLOSED stand for what is IDLE there after a rejection: LINGER remembers the answer for repeated
- *   questions, CLOSED waits for the user.
- * - A repeated REQ or REP that meets a user who has not decided yet is answered with MRA by the machine itself.
+ * - LINGER and CLOSED stand for what is IDLE there after a rejection: LINGER remembers the answer for
+ *   repeated questions, CLOSED waits for the user.
+ * - A repeated REQ or REP that meets a user who has not decided yet is answered with MRA by the machine
+ *   itself.
  * - DREQ may be sent while REP waits for its RTU, because the peer may be established already.
  */
 #include "proto/cm/cm_internal.h"
@@ -86,9 +87,11 @@ static const struct vb_cm_move moves[NUM_MOVES] = {
 	[VB_CM_IN_##input] = { i, rqs, mrqr, rpr, mrps, rqr, mrqs, rps, mrpr, es, dqs, dq, tw, sqs, sqr, li, cl }
 
 static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
-	/*                 IDLE  active, before ESTABLISHED  passive, before ESTABLISHED                      SIDR
+	/*
+	 *                 IDLE  active, before ESTABLISHED  passive, before ESTABLISHED                      SIDR
 	 *                       REQ  MRArq REP  MRArp  REQ  MRArq REP  MRArp  EST  DREQ DREQ  TIME  REQ  REQ
-	 *                       SENT RCVD  RCVD SENT   RCVD SENT  SENT RCVD        SENT RCVD  WAIT  SENT RCVD LINGER CLOSED */
+	 *                       SENT RCVD  RCVD SENT   RCVD SENT  SENT RCVD        SENT RCVD  WAIT  SENT RCVD LINGER CLOSED
+	 */
 	ROW(CONNECT,       req,  xxx, xxx,  xxx, xxx,   xxx, xxx,  xxx, xxx,   xxx, xxx, xxx,  xxx,  xxx, xxx,  xxx,  xxx),
 	ROW(SIDR_CONNECT,  sid,  xxx, xxx,  xxx, xxx,   xxx, xxx,  xxx, xxx,   xxx, xxx, xxx,  xxx,  xxx, xxx,  xxx,  xxx),
 	ROW(REQUEST,       tak,  xxx, xxx,  xxx, xxx,   xxx, xxx,  xxx, xxx,   xxx, xxx, xxx,  xxx,  xxx, xxx,  xxx,  xxx),
@@ -146,8 +149,8 @@ const char *vb_cm_state_name(enum vb_cm_state state)
 }
 
 /*
- * The first repetitions of a message come sooner than agreed: mostly it was lost, not late, and programs that wait for what depends on
- * it have little patience (perftest -R: a second).
+ * The first repetitions of a message come sooner than agreed: mostly it was lost, not late, and programs that
+ * wait for what depends on it have little patience (perftest -R: a second).
  */
 static uint64_t until_repetition_ns(const struct vb_cm_conn *c)
 {

@@ -33,7 +33,10 @@
 
 enum {
 	ASK_NS = 400000000,
-	/* A kernel sends some ICMP messages at once to a host, and then one a second: they are not to be used up soon. */
+	/*
+	 * A kernel sends some ICMP messages at once to a host, and then one a second: they are not to be used
+	 * up soon.
+	 */
 	DOUBT_ASK_NS = 250000000,
 	DOUBT_ENDS_NS = 2000000000,
 	SURE_NS = 600000000, /* another user's process tries to get the port every 250 ms */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM messages as packets between QPs 1 (IB vol. 1, 13.6 and annex A17), and whom a message is for within a host: a request for
- * whoever has the port of its service, any other message for the process that gave out the communication id it is addressed to.
- * Ids are given out by slots: the slot's number is in their upper bits.
+ * CM messages as packets between QPs 1 (IB vol. 1, 13.6 and annex A17), and whom a message is for within a
+ * host: a request for whoever has the port of its service, any other message for the process that gave out
+ * the communication id it is addressed to. Ids are given out by slots: the slot's number is in their upper
+ * bits.
  */
 #ifndef VB_PROTO_GSI_H
 #define VB_PROTO_GSI_H
@@ -30,7 +31,10 @@ struct vb_cm_service {
 	uint8_t ip[16];      /* IPv4 as ::ffff:a.b.c.d */
 };
 
-/* The name under which a host's registry knows the port: what it is and in which version, then the members above. */
+/*
+ * The name under which a host's registry knows the port: what it is and in which version, then the members
+ * above.
+ */
 struct vb_cm_service_name {
 	char bytes[40];
 };
@@ -38,7 +42,9 @@ struct vb_cm_service_name {
 struct vb_cm_service_name vb_cm_service_name(const struct vb_cm_service *service);
 /* The same port on the wildcard address of the same family. */
 struct vb_cm_service vb_cm_service_anywhere(const struct vb_cm_service *service);
-/* The service that a REQ or SIDR_REQ asks for, at the address that it came to. False: none that has a port. */
+/*
+ * The service that a REQ or SIDR_REQ asks for, at the address that it came to. False: none that has a port.
+ */
 bool vb_cm_service_of(const struct vb_cm_msg *msg, const uint8_t ip[16], uint32_t scope, struct vb_cm_service *service);
 static inline uint64_t vb_cm_service_id(const struct vb_cm_service *service)
 {
@@ -55,7 +61,10 @@ static inline uint32_t vb_cm_id_make(uint32_t slot, uint32_t index)
 	return slot << VB_CM_ID_INDEX_BITS | (index & ((1u << VB_CM_ID_INDEX_BITS) - 1));
 }
 
-/* Is a communication id, with the queue pair that it is about, of a process of ours? The first 4,095 queue pairs of a process are known by that. */
+/*
+ * Is a communication id, with the queue pair that it is about, of a process of ours? The first 4,095 queue
+ * pairs of a process are known by that.
+ */
 static inline bool vb_cm_is_of_process(uint32_t comm_id, uint32_t qpn)
 {
 	return vb_cm_id_slot(comm_id) && vb_cm_id_slot(comm_id) == qpn >> VB_CM_QPN_INDEX_BITS;

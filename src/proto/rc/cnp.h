@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Congestion notification (IB vol. 1 annex A17.9.3): a receiver whose packets come with the IP header's "congestion experienced" mark
- * tells their sender by a packet of its own, which is neither numbered nor answered. How often, is the receiver's choice: here once per
- * connection and VB_CNP_PAUSE_NS at most, as senders react at most once per round trip.
+ * Congestion notification (IB vol. 1 annex A17.9.3): a receiver whose packets come with the IP header's
+ * "congestion experienced" mark tells their sender by a packet of its own, which is neither numbered nor
+ * answered. How often, is the receiver's choice: here once per connection and VB_CNP_PAUSE_NS at most, as
+ * senders react at most once per round trip.
  *
  * Pure; the caller owns the struct, zeroed at first, and locks it.
  */

@@ -97,7 +97,10 @@ static int find_target(const struct work *w, struct target *target)
 	return w->ops->check(w->ctx, target->rkey, target->address, target->length, VB_ACCESS_WRITE);
 }
 
-/* Is the operation one for this queue pair, and is there a receive if it needs one? That counts before keys (9.7.4.1). */
+/*
+ * Is the operation one for this queue pair, and is there a receive if it needs one? That counts before keys
+ * (9.7.4.1).
+ */
 static int prepare_write(const struct work *w)
 {
 	int rc = 0;

@@ -30,24 +30,40 @@ struct vb_received {
  * of them. A call that fails must have changed nothing that the program may look at.
  */
 struct vb_responder_ops {
-	/* Takes the next receive for the message that the packet is of. It stays taken until receive_done or the end of the connection, over
-	 * messages that are given up on the way (UC). */
+	/*
+	 * Takes the next receive for the message that the packet is of. It stays taken until receive_done or
+	 * the end of the connection, over messages that are given up on the way (UC).
+	 */
 	int (*receive_take)(void *ctx, const struct vb_packet *packet);
 	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
 	int (*receive_place)(void *ctx, uint64_t offset, const void *bytes, size_t len);
 	void (*receive_done)(void *ctx, const struct vb_received *received);
-	/* May the peer access this range so? len 0: may it access anything so at all (the queue pair's rights; no key counts)? */
+	/*
+	 * May the peer access this range so? len 0: may it access anything so at all (the queue pair's
+	 * rights; no key counts)?
+	 */
 	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access);
 	/* WRITE data; checks again. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
-	/* On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE (swap_or_add: the bytes as they lie). */
+	/*
+	 * On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE
+	 * (swap_or_add: the bytes as they lie).
+	 */
 	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
 		uint64_t compare, uint64_t *original);
-	/* RC alone, as are atomics. The message's data are there; that it fails is no NAK (9.9.3, class J). */
+	/*
+	 * RC alone, as are atomics. The message's data are there; that it fails is no NAK (9.9.3, class J).
+	 */
 	int (*invalidate)(void *ctx, uint32_t rkey);
-	/* XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a message for another is not done. */
+	/*
+	 * XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a
+	 * message for another is not done.
+	 */
 	int (*select)(void *ctx, uint32_t srqn);
-	/* RC alone, or NULL: bytes that were written, or their region, to where vb_flush's value says. May the peer have that? */
+	/*
+	 * RC alone, or NULL: bytes that were written, or their region, to where vb_flush's value says. May
+	 * the peer have that?
+	 */
 	int (*flush)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t flush);
 };
 

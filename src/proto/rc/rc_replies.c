@@ -7,7 +7,10 @@
 
 enum { BURST_FOR_DROPPERS = 8 };
 
-/* --- what to send again ---------------------------------------------------------------------------------------- */
+/*
+ * --- what to send again
+ * ----------------------------------------------------------------------------------------
+ */
 
 static void schedule(struct vb_rc_req *req, uint64_t from, uint64_t end)
 {
@@ -70,7 +73,10 @@ static void ask_for_holes(struct vb_rc_req *req)
 	}
 }
 
-/* --- progress -------------------------------------------------------------------------------------------------- */
+/*
+ * --- progress
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static bool forget_answer(struct vb_rc_req *req, uint64_t psn)
 {
@@ -165,7 +171,10 @@ static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool i
 	ask_for_holes(req);
 }
 
-/* --- replies --------------------------------------------------------------------------------------------------- */
+/*
+ * --- replies
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsigned code)
 {
@@ -338,7 +347,10 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 	return VB_RC_IGNORED;
 }
 
-/* --- silence --------------------------------------------------------------------------------------------------- */
+/*
+ * --- silence
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* Everything that is known to be missing is asked for again. */
 static void repeat(struct vb_rc_req *req)

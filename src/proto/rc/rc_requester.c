@@ -65,7 +65,10 @@ static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, 
 	out->position = position;
 }
 
-/* --- again ----------------------------------------------------------------------------------------------------- */
+/*
+ * --- again
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 /* How many answers from psn on are missing, within the READ request that asked for them at first. */
 static uint32_t missing_run(const struct vb_rc_req *req, uint64_t psn)
@@ -143,7 +146,10 @@ static bool write_again(struct vb_rc_req *req, uint64_t now, struct vb_packet_ou
 	return true;
 }
 
-/* --- new ------------------------------------------------------------------------------------------------------- */
+/*
+ * --- new
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 /* How many responses to ask for: so many that the window is used in few requests, and not for a few only. */
 static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
@@ -245,7 +251,10 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	return true;
 }
 
-/* --- calls ----------------------------------------------------------------------------------------------------- */
+/*
+ * --- calls
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
 {

@@ -40,9 +40,10 @@
  *
  * A congestion notification packet cuts the window as a loss at a queue does, once per round trip.
  *
- * Credits. If the responder's ACKs say how many receives it has, a message that takes one and for which there is none sends its
- * first packet alone, with nothing else under way; when that is acknowledged, so is that a receive was there, and the rest follows.
- * Messages are counted as the responder counts them, so each READ request counts.
+ * Credits. If the responder's ACKs say how many receives it has, a message that takes one and for which there
+ * is none sends its first packet alone, with nothing else under way; when that is acknowledged, so is that a
+ * receive was there, and the rest follows. Messages are counted as the responder counts them, so each READ
+ * request counts.
  *
  * What it leaves out: alternate paths.
  *
@@ -97,8 +98,10 @@ struct vb_rc_req_config {
 	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
 	uint8_t retry_count, rnr_retry;	/* rnr_retry 7: without end */
 	uint64_t ack_timeout_ns;	/* 0: never give up */
-	/* Puts an answer's bytes into the request's data: of an atomic, the 8 bytes of the old value as this host
-	 * stores a number. Negative errno: the request fails with VB_RC_LOCAL. */
+	/*
+	 * Puts an answer's bytes into the request's data: of an atomic, the 8 bytes of the old value as this
+	 * host stores a number. Negative errno: the request fails with VB_RC_LOCAL.
+	 */
 	int (*place)(void *ctx, uint32_t position, uint64_t offset, const void *bytes, size_t len);
 	void *ctx;
 };

@@ -45,9 +45,15 @@ static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 	resp->nak_syndrome = syndrome;
 }
 
-/* --- execution ------------------------------------------------------------------------------------------------- */
+/*
+ * --- execution
+ * -------------------------------------------------------------------------------------------------
+ */
 
-/* Each returns 0, a negative errno as in vb_responder_ops, having changed nothing then, or VB_MESSAGE_IS_LAST. */
+/*
+ * Each returns 0, a negative errno as in vb_responder_ops, having changed nothing then, or
+ * VB_MESSAGE_IS_LAST.
+ */
 
 /* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
 static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
@@ -140,7 +146,9 @@ static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet 
 	return 0;
 }
 
-/* What was written before is there already: requests are executed in order. Answered like a READ of nothing. */
+/*
+ * What was written before is there already: requests are executed in order. Answered like a READ of nothing.
+ */
 static int execute_flush(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_feth *feth = (const struct vb_feth *)vb_packet_extension(packet, VB_EXT_FETH);
@@ -210,9 +218,15 @@ static uint8_t syndrome_of(int rc)
 	return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_OPERATIONAL);
 }
 
-/* --- arrival --------------------------------------------------------------------------------------------------- */
+/*
+ * --- arrival
+ * ---------------------------------------------------------------------------------------------------
+ */
 
-/* The ACK of the last request that is executed is all that the peer hears from here on: it is repeated like a NAK. */
+/*
+ * The ACK of the last request that is executed is all that the peer hears from here on: it is repeated like a
+ * NAK.
+ */
 static enum vb_rc_verdict end_by_ack(struct vb_rc_resp *resp, uint64_t psn)
 {
 	set_nak(resp, psn, ack(resp));
@@ -310,7 +324,10 @@ static enum vb_rc_verdict receive_early(struct vb_rc_resp *resp, const struct vb
 	return VB_RC_TAKEN;
 }
 
-/* --- duplicates ------------------------------------------------------------------------------------------------ */
+/*
+ * --- duplicates
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint64_t psn)
 {
@@ -398,7 +415,10 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 	return psn > resp->expected ? receive_early(resp, packet, psn) : receive_again(resp, packet, psn);
 }
 
-/* --- output ---------------------------------------------------------------------------------------------------- */
+/*
+ * --- output
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
 		     const struct vb_opcode_row *row, uint8_t syndrome)

@@ -11,9 +11,9 @@
  *     answered again if it lies within one of the last max_rd_atomic READs; an atomic with the result that was
  *     saved then.
  * A packet that does not fit its place, memory that may not be touched, too many READs: a NAK, after which
- * nothing is executed any more (the NAK is repeated when requests arrive). The same behind a SEND whose key is
- * not to be invalidated, but with that one's ACK. No receive posted: an RNR NAK, and
- * the packet counts as not arrived.
+ * nothing is executed any more (the NAK is repeated when requests arrive). The same behind a SEND whose key
+ * is not to be invalidated, but with that one's ACK. No receive posted: an RNR NAK, and the packet counts as
+ * not arrived.
  *
  * Output, in this order: answers to duplicates; answers to READs and atomics, oldest first; then one ACK for
  * all that was executed, or the NAK. So an ACK never overtakes an answer that was due before it, which would
@@ -48,7 +48,10 @@ struct vb_rc_resp_config {
 	uint8_t max_rd_atomic;		/* 0 to VB_RC_MAX_RD_ATOMIC */
 	uint8_t rnr_timer;		/* code; may be changed between calls */
 	const struct vb_responder_ops *ops;
-	/* How many receives are posted, for the credits in ACKs; NULL: they carry none, and the peer sends as it likes. */
+	/*
+	 * How many receives are posted, for the credits in ACKs; NULL: they carry none, and the peer sends as
+	 * it likes.
+	 */
 	unsigned (*receives)(void *ctx);
 	/* VB_RC_BUFFER_BYTES, or NULL: then packets out of order are dropped. */
 	void *(*buffer_take)(void *ctx);
@@ -88,7 +91,9 @@ void vb_rc_resp_init(struct vb_rc_resp *resp, const struct vb_rc_resp_config *co
 /* Gives back all buffers. */
 void vb_rc_resp_fini(struct vb_rc_resp *resp);
 
-/* A request of the peer. VB_RC_BROKEN: the NAK in nak_syndrome is to be sent and the connection to be ended. */
+/*
+ * A request of the peer. VB_RC_BROKEN: the NAK in nak_syndrome is to be sent and the connection to be ended.
+ */
 enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_packet *packet);
 
 /*
@@ -111,14 +116,15 @@ static inline bool vb_rc_resp_has_refused_next(const struct vb_rc_resp *resp)
 }
 
 /*
- * Makes the last ACK due once more: for a peer that may have missed it when there will soon be nobody to repeat it. False:
- * there is none, or it goes out anyway.
+ * Makes the last ACK due once more: for a peer that may have missed it when there will soon be nobody to
+ * repeat it. False: there is none, or it goes out anyway.
  */
 bool vb_rc_resp_ack_again(struct vb_rc_resp *resp);
 
 /*
- * The data of the READ response just written cannot be read any more: it is not sent, a NAK is. That ends the connection, unless it was an
- * answer to a duplicate: most likely the requester has had that one, and its owner has done with the memory. Else the NAK tells it.
+ * The data of the READ response just written cannot be read any more: it is not sent, a NAK is. That ends the
+ * connection, unless it was an answer to a duplicate: most likely the requester has had that one, and its
+ * owner has done with the memory. Else the NAK tells it.
  */
 void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out);
 

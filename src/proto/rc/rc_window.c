@@ -117,7 +117,10 @@ void vb_rc_window_silent(struct vb_rc_window *w)
 
 static bool is_paced(const struct vb_rc_window *w) { return w->smooth_ns > PACE_BURST_NS; }
 
-/* How long the pace takes for so many packets: the window per round trip, and half as much again, or twice while it opens fast. */
+/*
+ * How long the pace takes for so many packets: the window per round trip, and half as much again, or twice
+ * while it opens fast.
+ */
 static uint64_t pace_of(const struct vb_rc_window *w, uint32_t packets)
 {
 	uint64_t whole = packets * w->smooth_ns / w->size;

@@ -4,8 +4,8 @@
  * on the wire.
  *
  * The window counts packets, and the responses that READs have asked for. It opens by what was acknowledged
- * up to the threshold; beyond it by four per round trip, or by one while even the shortest round trips of late
- * are much longer than the least, which means that a queue stands on the path (a peer that waits for a
+ * up to the threshold; beyond it by four per round trip, or by one while even the shortest round trips of
+ * late are much longer than the least, which means that a queue stands on the path (a peer that waits for a
  * processor makes some of them long, not all); that also sets the threshold. Few losses while there is no
  * queue are random and change nothing. Losses at a queue, or many of them, halve the window, but not below
  * what the path has just been carrying (delivery rate times least round trip). A silence quarters it, with
@@ -43,11 +43,17 @@ void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets);
 void vb_rc_window_silent(struct vb_rc_window *w);
 /* A queue on the path says that it fills. At most once per round trip. */
 void vb_rc_window_congested(struct vb_rc_window *w);
-/* When the next packet may go out, as far as the pace goes: now, or later; then so late that several may go at once. */
+/*
+ * When the next packet may go out, as far as the pace goes: now, or later; then so late that several may go
+ * at once.
+ */
 uint64_t vb_rc_window_pace_ns(const struct vb_rc_window *w, uint64_t now);
 /* packets went out, or as many responses were asked for. */
 void vb_rc_window_sent(struct vb_rc_window *w, uint64_t now, uint32_t packets);
-/* What was sent after the last silence was answered before another: the patience is long enough again, if it was measured at all. */
+/*
+ * What was sent after the last silence was answered before another: the patience is long enough again, if it
+ * was measured at all.
+ */
 void vb_rc_window_heard(struct vb_rc_window *w);
 /* How long to wait for an answer; doubled by each silence. */
 uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w);

@@ -38,7 +38,9 @@ struct vb_request {
 	bool solicited, fence;
 };
 
-/* A packet to be sent: headers here, payload wherever its owner keeps it. The ICRC is for whoever sends it. */
+/*
+ * A packet to be sent: headers here, payload wherever its owner keeps it. The ICRC is for whoever sends it.
+ */
 struct vb_packet_out {
 	uint8_t header[VB_MAX_HEADER_BYTES];
 	uint8_t header_bytes;
@@ -68,7 +70,10 @@ static inline bool vb_request_is_answered(const struct vb_request *r) { return r
 /* Bytes that the answers to it carry, but for atomics'. */
 static inline uint32_t vb_request_answer_bytes(const struct vb_request *r) { return r->kind == VB_REQ_READ ? r->length : 0; }
 
-/* PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of two. */
+/*
+ * PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of
+ * two.
+ */
 static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t mtu)
 {
 	return r->length ? (uint32_t)(((uint64_t)r->length + mtu - 1) / mtu) : 1;
@@ -84,7 +89,10 @@ int vb_request_check(const struct vb_request *r, uint8_t service) VB_MUST_USE;
 void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
 		       uint32_t index, uint32_t count, struct vb_packet_out *out);
 
-/* Begins a packet: BTH and the place of its opcode's other headers, zeroed, for `payload` bytes. Returns its row. */
+/*
+ * Begins a packet: BTH and the place of its opcode's other headers, zeroed, for `payload` bytes. Returns its
+ * row.
+ */
 const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to,
 						unsigned opcode_bits, uint32_t psn, uint32_t payload);
 void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row, enum vb_extension ext);

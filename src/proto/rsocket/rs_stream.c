@@ -77,7 +77,10 @@ int vb_rs_stream_meet(struct vb_rs_stream *s, const void *bytes, size_t len)
 
 /* ---- sending ---- */
 
-/* The next segment, once the peer has published it. Emptied here, so that it is seen again only when it was written again. */
+/*
+ * The next segment, once the peer has published it. Emptied here, so that it is seen again only when it was
+ * written again.
+ */
 static void load_target(struct vb_rs_stream *s)
 {
 	volatile struct vb_rs_segment *entry = &s->config.tables->segments[s->next_target];
@@ -224,7 +227,10 @@ void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id)
 
 /* ---- control messages ---- */
 
-/* May the next half go out? Also the entry that it goes to must have been used up, however short the peer's list is. */
+/*
+ * May the next half go out? Also the entry that it goes to must have been used up, however short the peer's
+ * list is.
+ */
 static bool grant_is_due(const struct vb_rs_stream *s)
 {
 	uint64_t under_way = s->granted / half(s) - s->received / half(s);

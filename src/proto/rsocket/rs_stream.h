@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The stream protocol of rsockets, one end of a connection, from the exchange of offers on. It moves no bytes and holds no
- * buffer: it says what to write where, and takes what came in.
+ * The stream protocol of rsockets, one end of a connection, from the exchange of offers on. It moves no bytes
+ * and holds no buffer: it says what to write where, and takes what came in.
  *
  *	our send ring ──RDMA writes with DATA messages──▶ the peer's receive ring, into the half that it granted
  *	our tables    ◀─RDMA writes with CREDIT messages── the next half; with IOMAP messages: memory for riowrite
  *
- * Our receive ring has two halves. A half is granted as one segment, and granted again once its bytes, and those of the half
- * before it, are consumed; so bytes follow each other around the ring and two segments are under way at most. Segments are
- * written to the peer's list in turn. A message also needs a credit, one for each receive that the peer has: DATA and
- * IOMAP take one, and it returns when the message was consumed, by a CREDIT that names the last message that may come
- * (16 bits that wrap). CREDIT and CONTROL need none: VB_RS_CONTROLS of each end may be under way, and a peer that has no
- * receive for them says RNR.
+ * Our receive ring has two halves. A half is granted as one segment, and granted again once its bytes, and
+ * those of the half before it, are consumed; so bytes follow each other around the ring and two segments are
+ * under way at most. Segments are written to the peer's list in turn. A message also needs a credit, one for
+ * each receive that the peer has: DATA and IOMAP take one, and it returns when the message was consumed, by a
+ * CREDIT that names the last message that may come (16 bits that wrap). CREDIT and CONTROL need none:
+ * VB_RS_CONTROLS of each end may be under way, and a peer that has no receive for them says RNR.
  *
- * States. `link` is UP until the peer's DISCONNECT came (GONE), ours was delivered (LEFT), or something broke (BROKEN). The two
- * directions end for themselves:
+ * States. `link` is UP until the peer's DISCONNECT came (GONE), ours was delivered (LEFT), or something broke
+ * (BROKEN). The two directions end for themselves:
  *
  *	event                        incoming     outgoing     link    to be sent
  *	SHUTDOWN comes               ENDED        -            GONE if outgoing is SHUT and the peer was told
@@ -25,11 +25,13 @@
  *	DISCONNECT delivered         -            -            LEFT
  *	failure                      ENDED        ENDED        BROKEN
  *
- * What has arrived can be read in any state. Invariants: consumed <= received <= granted <= consumed + ring; bytes of unread messages
+ * What has arrived can be read in any state. Invariants: consumed <= received <= granted <= consumed + ring;
+ * bytes of unread messages
  * = received - consumed; at most receive_queue messages are unread; what is under way fits the ring and the send queue.
  *
- * A peer is not trusted: messages that break the rules are -EPROTO and change nothing; of the tables it writes each entry
- * is copied once and then judged. Addresses and keys in them are the peer's own memory, which its adapter guards.
+ * A peer is not trusted: messages that break the rules are -EPROTO and change nothing; of the tables it
+ * writes each entry is copied once and then judged. Addresses and keys in them are the peer's own memory,
+ * which its adapter guards.
  *
  * The caller serializes all calls.
  */
@@ -155,7 +157,10 @@ int vb_rs_stream_receive(struct vb_rs_stream *s, uint32_t message) VB_MUST_USE;
 uint32_t vb_rs_stream_readable(const struct vb_rs_stream *s, uint32_t *offset);
 /* The same from `skip` bytes on. */
 uint32_t vb_rs_stream_peek(const struct vb_rs_stream *s, uint64_t skip, uint32_t *offset);
-/* The peer can send no more before something is consumed here: it has neither room nor credits left, nor gets any. */
+/*
+ * The peer can send no more before something is consumed here: it has neither room nor credits left, nor gets
+ * any.
+ */
 bool vb_rs_stream_is_full(const struct vb_rs_stream *s);
 /* bytes <= readable: they were copied. */
 void vb_rs_stream_consume(struct vb_rs_stream *s, uint32_t bytes);

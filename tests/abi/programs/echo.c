@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A server and a client in one process, connected by rdma_cm with synchronous ids: the client sends, the server sends
- * back. Exit status 77 without a device.
+ * A server and a client in one process, connected by rdma_cm with synchronous ids: the client sends, the
+ * server sends back. Exit status 77 without a device.
  */
 #include <pthread.h>
 #include <rdma/rdma_cma.h>

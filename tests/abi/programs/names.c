@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a library answers without a device (texts, rates, the device list) and, with one, addresses. Compiled with one
- * library's headers and run on another, its exit status tells whether the two fit; its output is the same on both.
+ * What a library answers without a device (texts, rates, the device list) and, with one, addresses. Compiled
+ * with one library's headers and run on another, its exit status tells whether the two fit; its output is the
+ * same on both.
  */
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

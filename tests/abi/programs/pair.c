@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two connected queue pairs in one process on the first device: a message, an RDMA write and a look at the completion
- * queue in both styles. Exit status 77 without a device.
+ * Two connected queue pairs in one process on the first device: a message, an RDMA write and a look at the
+ * completion queue in both styles. Exit status 77 without a device.
  */
 #include <infiniband/verbs.h>
 #include <stdio.h>

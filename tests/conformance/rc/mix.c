@@ -178,8 +178,8 @@ static void draw_act(struct mix *m, struct mood *o, unsigned q, unsigned d)
 /* ---- which have completions ---- */
 
 /*
- * Never so many without one that the queue is full of them. At the end of a phase the peer's receive may tell as much as a completion does, but
- * not that something has been fetched.
+ * Never so many without one that the queue is full of them. At the end of a phase the peer's receive may tell
+ * as much as a completion does, but not that something has been fetched.
  */
 static void draw_signals(struct mix *m, const struct mood *o, unsigned q, unsigned d)
 {

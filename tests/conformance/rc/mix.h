@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two ends are to do to each other, drawn from a seed: queue pairs with their queues, and, phase by phase, what each end posts
- * to each of them. Both ends draw the same, so each knows what is to come and with which bytes. Pure: who waits how, and when anything
- * is posted, is not part of it.
+ * What two ends are to do to each other, drawn from a seed: queue pairs with their queues, and, phase by
+ * phase, what each end posts to each of them. Both ends draw the same, so each knows what is to come and with
+ * which bytes. Pure: who waits how, and when anything is posted, is not part of it.
  *
- * A course is what one end posts to one queue pair in a phase. An act may wait for messages of the other end (act.after), never in a
- * circle.
+ * A course is what one end posts to one queue pair in a phase. An act may wait for messages of the other end
+ * (act.after), never in a circle.
  */
 #ifndef VB_CONFORMANCE_MIX_H
 #define VB_CONFORMANCE_MIX_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One end that carries out a plan (mix.h). mix_work.c posts the acts, and compares what completes with them one by one; test_mix.c
- * decides who does so when, and how it is waited for.
+ * One end that carries out a plan (mix.h). mix_work.c posts the acts, and compares what completes with them
+ * one by one; test_mix.c decides who does so when, and how it is waited for.
  */
 #ifndef VB_CONFORMANCE_MIX_RUN_H
 #define VB_CONFORMANCE_MIX_RUN_H

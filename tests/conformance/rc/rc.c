@@ -442,8 +442,9 @@ uint32_t rc_below(uint64_t *state, uint32_t limit)
 }
 
 /*
- * What the peer writes into memory by one-sided operations is in order for a program that was told so by the peer, which
- * ThreadSanitizer cannot see when the peer is another process: so these look at memory behind its back.
+ * What the peer writes into memory by one-sided operations is in order for a program that was told so by the
+ * peer, which ThreadSanitizer cannot see when the peer is another process: so these look at memory behind its
+ * back.
  */
 #define UNWATCHED __attribute__((no_sanitize("thread")))
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Conformance of reliable connections, through the public interface alone. A body is one function that both ends of a connection
- * run, each as its role says; rc_main instantiates every body on every path (run.c: paths): both ends as threads of one process, or as
- * two processes, with each way of copying, and over UDP. Each case runs in a process of its own under a watchdog, so that a case that
- * crashes or hangs is one failed case. The two ends talk over a socket (tell, hear, meet) besides the connection under test.
+ * Conformance of reliable connections, through the public interface alone. A body is one function that both
+ * ends of a connection run, each as its role says; rc_main instantiates every body on every path (run.c:
+ * paths): both ends as threads of one process, or as two processes, with each way of copying, and over UDP.
+ * Each case runs in a process of its own under a watchdog, so that a case that crashes or hangs is one failed
+ * case. The two ends talk over a socket (tell, hear, meet) besides the connection under test.
  */
 #ifndef VB_CONFORMANCE_RC_H
 #define VB_CONFORMANCE_RC_H
@@ -104,7 +105,9 @@ void rc_reconnect(struct end *e);
 void *rc_map(size_t bytes);
 /* Nobody can use these pages any more, and no thread is given memory there. */
 void rc_take_away(void *pages, size_t bytes);
-/* First of a case in which memory is taken away: it is left out where the kernel does not tell what is there. */
+/*
+ * First of a case in which memory is taken away: it is left out where the kernel does not tell what is there.
+ */
 void rc_needs_holes(void);
 /* Has the library put this page into memory that peers map? False as well if nothing is there. */
 bool rc_is_moved(const void *at);
@@ -177,7 +180,10 @@ void rc_verify_byte_at(const char *file, int line, const void *at, size_t n, uin
 int rc_reap(int pid);
 uint64_t rc_now_ms(void);
 void rc_pause_ms(unsigned ms);
-/* Until its limit is what it was, which is returned, this process can make no descriptor, and so accepts no links. */
+/*
+ * Until its limit is what it was, which is returned, this process can make no descriptor, and so accepts no
+ * links.
+ */
 struct rlimit rc_use_up_descriptors(void);
 extern const bool rc_sanitized; /* slower, and with less memory to spare */
 /* Is this `make check-all` (VERBATIM_TEST_LONG)? Costly bodies run in full there alone. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Small SENDs alike, one after the other in both directions, for which a path may remember what it has found out of keys, states and settings:
- * whatever allowed them ends in between, and the next one goes as if it were the first.
+ * Small SENDs alike, one after the other in both directions, for which a path may remember what it has found
+ * out of keys, states and settings: whatever allowed them ends in between, and the next one goes as if it
+ * were the first.
  */
 #include "ends.h"
 
@@ -23,7 +24,9 @@ static void send_word(struct end *e, uint64_t id, uint64_t value, uint32_t lkey)
 	POST(e, .id = id, .opcode = IBV_WR_SEND, .len = WORD, .lkey = lkey);
 }
 
-/* One word after the other is sent there and back, each to another place, by the second region on this side. */
+/*
+ * One word after the other is sent there and back, each to another place, by the second region on this side.
+ */
 static void exchange(struct end *e, struct ibv_mr *mr)
 {
 	for (unsigned i = 1; i <= TIMES; i++)
@@ -71,7 +74,10 @@ static void take_its_rights(struct end *e, struct ibv_mr **mr)
 	CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), 0);
 }
 
-/* Of a receive that waits: the message breaks both ends and writes nothing; a new connection is as good as the first. */
+/*
+ * Of a receive that waits: the message breaks both ends and writes nothing; a new connection is as good as
+ * the first.
+ */
 static void receive_ends_by(struct end *e, ends_fn *change)
 {
 	struct ibv_mr *mr = start(e, many_receives());
@@ -627,8 +633,8 @@ static void bring_up(struct end *e, const struct card *peer)
 }
 
 /*
- * The peer goes on with another queue pair, where it went on with this one: nothing of that comes here, nor goes there from here. On this side
- * nothing changes meanwhile: the other queue pair was ready before.
+ * The peer goes on with another queue pair, where it went on with this one: nothing of that comes here, nor
+ * goes there from here. On this side nothing changes meanwhile: the other queue pair was ready before.
  */
 static void state__peer_has_gone_elsewhere(struct end *e)
 {
@@ -699,7 +705,10 @@ static void queue__full_until_polled(struct end *e)
 	finish(e, mr);
 }
 
-/* A fenced message waits for the READ before it, which takes a while; those behind it, which need not, do not overtake it. */
+/*
+ * A fenced message waits for the READ before it, which takes a while; those behind it, which need not, do not
+ * overtake it.
+ */
 static void queue__behind_a_fence(struct end *e)
 {
 	struct params p = many_receives();

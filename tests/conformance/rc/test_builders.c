@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls of ibv_wr_post(3) that the other tests do not make, and what their completions tell by an extended queue. */
+/*
+ * The calls of ibv_wr_post(3) that the other tests do not make, and what their completions tell by an
+ * extended queue.
+ */
 #include "rc.h"
 
 #include <arpa/inet.h>
@@ -108,7 +111,9 @@ static struct ibv_mw *bind_window(struct end *e, struct built *b, uint64_t id, u
 	return mw;
 }
 
-/* A window is bound, written through by the peer, and ended by it; another is bound and ended by its owner. */
+/*
+ * A window is bound, written through by the peer, and ended by it; another is bound and ended by its owner.
+ */
 static void windows(struct end *e)
 {
 	struct built b;

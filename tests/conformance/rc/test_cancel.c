@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pthread_cancel ends a thread where it sleeps for an event, or where it looks for that itself (pthread_testcancel), and nowhere else in
- * posting, polling, arming and waiting: so no event, no message and no lock is lost, and another thread goes on.
+ * pthread_cancel ends a thread where it sleeps for an event, or where it looks for that itself
+ * (pthread_testcancel), and nowhere else in posting, polling, arming and waiting: so no event, no message and
+ * no lock is lost, and another thread goes on.
  */
 #include "rc.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections: many, again, at the same time, to oneself, taken down in any order; and processes that fork. */
+/*
+ * Connections: many, again, at the same time, to oneself, taken down in any order; and processes that fork.
+ */
 #include "rc.h"
 
 #include <errno.h>
@@ -223,7 +225,10 @@ static struct params patient_params(void)
 	return p;
 }
 
-/* The peer's QP is ready, but its process gets no processor before the two have a link, and has not got one that it asked for. */
+/*
+ * The peer's QP is ready, but its process gets no processor before the two have a link, and has not got one
+ * that it asked for.
+ */
 static void connect__to_a_process_that_is_stopped(struct end *e)
 {
 	struct params p = patient_params();
@@ -283,7 +288,10 @@ static void connect__while_the_peer_is_stopped(struct end *e)
 
 /* ---- another user ---- */
 
-/* No memory is shared with another user's process: the wire joins the two, of which one has no UDP port of its own. */
+/*
+ * No memory is shared with another user's process: the wire joins the two, of which one has no UDP port of
+ * its own.
+ */
 static void connect__with_another_user(struct end *e)
 {
 	enum { OTHER_USER = 65533 };
@@ -351,7 +359,10 @@ static void fork__child_talks_to_its_parent(struct end *e)
 	rc_finish(e);
 }
 
-/* Children that touch nothing, whenever they come and go, change nothing for their parent: also not what is registered. */
+/*
+ * Children that touch nothing, whenever they come and go, change nothing for their parent: also not what is
+ * registered.
+ */
 static void fork__parent_goes_on(struct end *e)
 {
 	struct params p = params();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that die. On one host the QPs have no timeout, so that nothing but the news of the death ends what waits; on a wire there is
- * no such news, and retries run out. Victims are forked before the active process first uses the library; the passive end is a peer
- * that lives on.
+ * Peers that die. On one host the QPs have no timeout, so that nothing but the news of the death ends what
+ * waits; on a wire there is no such news, and retries run out. Victims are forked before the active process
+ * first uses the library; the passive end is a peer that lives on.
  */
 #include "rc.h"
 
@@ -194,7 +194,10 @@ static void *kill_later(void *arg)
 }
 
 
-/* At any moment of traffic in both directions; the QP to the other peer goes on, and the next victim connects. */
+/*
+ * At any moment of traffic in both directions; the QP to the other peer goes on, and the next victim
+ * connects.
+ */
 static void death__in_the_middle_of_traffic(struct end *e)
 {
 	struct victim victims[ROUNDS];
@@ -215,7 +218,10 @@ static void death__in_the_middle_of_traffic(struct end *e)
 		tell(&v->end, 1);
 		start_traffic_end(&v->end, false);
 		CHECK(!pthread_create(&killer, NULL, kill_later, v));
-		/* Flushed: nothing was in flight when the news came, and what was posted then found the QP in the error state. */
+		/*
+		 * Flushed: nothing was in flight when the news came, and what was posted then found the QP in
+		 * the error state.
+		 */
 		enum ibv_wc_status status = traffic(&v->end, &rng);
 		CHECK(status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR);
 		pthread_join(killer, NULL);

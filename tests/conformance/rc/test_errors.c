@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Errors by the book: the status of the request that is at fault, the flush behind it, and what the other end learns. */
+/*
+ * Errors by the book: the status of the request that is at fault, the flush behind it, and what the other end
+ * learns.
+ */
 #include "rc.h"
 
 #include <errno.h>
@@ -80,7 +83,10 @@ static void list_bad(struct bad_region *bad, const struct regions *r, uint32_t g
 	memcpy(bad, list, sizeof(list));
 }
 
-/* A request with a bad entry, alone or last in the list, fails as LOC_PROT_ERR; nothing is written anywhere, the other end lives. */
+/*
+ * A request with a bad entry, alone or last in the list, fails as LOC_PROT_ERR; nothing is written anywhere,
+ * the other end lives.
+ */
 static void try_bad_request(struct end *e, const struct bad_region *bad, enum ibv_wr_opcode opcode, bool behind_another, bool queued)
 {
 	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, 16, e->mr->lkey }, bad->sge };
@@ -189,7 +195,10 @@ static void try_wrong_twice(struct end *e, enum beside wrong, enum ibv_wr_opcode
 	}
 }
 
-/* The requester's own check comes before all that the peer sees or decides, for a part of a request as for all of it. */
+/*
+ * The requester's own check comes before all that the peer sees or decides, for a part of a request as for
+ * all of it.
+ */
 static void local__bad_memory_whatever_else_is_wrong(struct end *e)
 {
 	enum { SEVERAL_SLICES = 3 << 20 };
@@ -244,7 +253,10 @@ static void local__bad_memory_of_a_receive(struct end *e)
 	rc_finish(e);
 }
 
-/* What a receive has failed with stays so, though the program stops its queue pair as soon as the sender knows. */
+/*
+ * What a receive has failed with stays so, though the program stops its queue pair as soon as the sender
+ * knows.
+ */
 static void local__receive_that_failed_before_the_end(struct end *e)
 {
 	struct params p = error_params();
@@ -473,7 +485,9 @@ static void remote__invalid_requests(struct end *e)
 	rc_finish(e);
 }
 
-/* ---- registered memory that the program takes away without a word: the request fails, and nobody ends ---- */
+/*
+ * ---- registered memory that the program takes away without a word: the request fails, and nobody ends ----
+ */
 
 enum { UNMAPPED, CUT_SHORT, LOSSES };
 static const uint32_t lost_lengths[] = { 8, 100, 3000, LARGE };
@@ -549,7 +563,10 @@ static void remote__memory_taken_away(struct end *e)
 	rc_finish(e);
 }
 
-/* Whatever was found out about the region while it was there. Peers that have mapped it go on using its pages, as a NIC would. */
+/*
+ * Whatever was found out about the region while it was there. Peers that have mapped it go on using its
+ * pages, as a NIC would.
+ */
 static void remote__memory_taken_away_after_use(struct end *e)
 {
 	struct target t;

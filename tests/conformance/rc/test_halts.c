@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are halted at any moment: stopped for ever, stopped for a second, killed; while data flow, or while connections are
- * made, refused and ended. No call of this side takes longer than if the peer had done nothing, no byte is wrong, then or later, and
- * nothing of the peer is left.
+ * Peers that are halted at any moment: stopped for ever, stopped for a second, killed; while data flow, or
+ * while connections are made, refused and ended. No call of this side takes longer than if the peer had done
+ * nothing, no byte is wrong, then or later, and nothing of the peer is left.
  *
- * The passive end never uses the library. For each trial it starts a process that does, the victim, which ends only by being killed.
+ * The passive end never uses the library. For each trial it starts a process that does, the victim, which
+ * ends only by being killed.
  *
  *	active end   -> passive end   a port to connect to; 0: the victim is to listen itself
  *	victim       -> active end    its process number; the port at which it listens, or 0
  *	passive end  -> active end    the victim has ended
  *
- * VERBATIM_TEST_TRIALS says how many trials a case has; then no call may take longer than two seconds, times the load.
- * VERBATIM_TEST_SEED says at which moments.
+ * VERBATIM_TEST_TRIALS says how many trials a case has; then no call may take longer than two seconds, times
+ * the load. VERBATIM_TEST_SEED says at which moments.
  */
 #include "rc.h"
 
@@ -45,7 +46,10 @@ static const char *longest = "none";
 
 static const char *trials_asked(void) { return getenv("VERBATIM_TEST_TRIALS"); }
 
-/* Others want the processors as well. Among all the other tests, whose load is told late, it is a bound at all. */
+/*
+ * Others want the processors as well. Among all the other tests, whose load is told late, it is a bound at
+ * all.
+ */
 static void set_limit(void)
 {
 	double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -491,7 +495,10 @@ static bool fits(const struct holdings *now, const struct holdings *most)
 	return !memcmp(&both, most, sizeof(both));
 }
 
-/* The first trials make what stays. Links end some time after their processes, and connections are remembered for a while. */
+/*
+ * The first trials make what stays. Links end some time after their processes, and connections are remembered
+ * for a while.
+ */
 static void check_holdings(unsigned trial, struct holdings *most)
 {
 	struct holdings now;

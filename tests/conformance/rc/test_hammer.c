@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The hammer: regions of all kinds of memory are registered, used by a peer, and deregistered, batch after batch, while threads of
- * their owner write into them, read(2) into them, and allocate and free around them; and every byte is as it should be.
- * VERBATIM_TEST_HAMMER=n: how many.
+ * The hammer: regions of all kinds of memory are registered, used by a peer, and deregistered, batch after
+ * batch, while threads of their owner write into them, read(2) into them, and allocate and free around them;
+ * and every byte is as it should be. VERBATIM_TEST_HAMMER=n: how many.
  *
  *	choose, register ─▶ threads and peer at work ─▶ moved? a fork? ─▶ the peer stops ─▶ deregister ─▶ threads stop ─▶ verify
  *	                                                                      or: threads stop ─▶ unmap, mremap, … ─▶ deregister ─▶ verify
@@ -36,7 +36,10 @@ enum {
 
 enum kind { HEAP, MAPPED, HUGE, LOCKED, FILE_COPY, STACK, KINDS };
 
-/* A region in quarters: the peer's (its first word is counted up by both), a thread's, a system call's, and one that nobody changes. */
+/*
+ * A region in quarters: the peer's (its first word is counted up by both), a thread's, a system call's, and
+ * one that nobody changes.
+ */
 struct region {
 	uint64_t addr, len, quarter; /* quarter: bytes, whole words */
 	uint32_t rkey, rkey2;        /* rkey2, if not 0: of the middle two quarters */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads that sleep in ibv_get_cq_event do the adapter's work when they are woken, one of them at a time. Whatever becomes of such a
- * thread meanwhile, what peers are owed is done: it returns and computes, is interrupted or cancelled, or another one waits beside it.
+ * Threads that sleep in ibv_get_cq_event do the adapter's work when they are woken, one of them at a time.
+ * Whatever becomes of such a thread meanwhile, what peers are owed is done: it returns and computes, is
+ * interrupted or cancelled, or another one waits beside it.
  */
 #include "rc.h"
 
@@ -78,7 +79,10 @@ static void converse(struct end *e)
 
 /* ---- the thread that led goes on with its program ---- */
 
-/* One end takes a message and computes, without another call: the other's send completes, be it polled or slept for. */
+/*
+ * One end takes a message and computes, without another call: the other's send completes, be it polled or
+ * slept for.
+ */
 static void compute_after_a_message(struct end *e, bool sleeps)
 {
 	start(e);
@@ -248,7 +252,10 @@ static sigjmp_buf way_out;
 
 static void jump_out(int number) { siglongjmp(way_out, 1); }
 
-/* Programs that want a time limit have been seen to do this. The event comes while the thread polls something else. */
+/*
+ * Programs that want a time limit have been seen to do this. The event comes while the thread polls something
+ * else.
+ */
 static void lead__jumped_out_of(struct end *e)
 {
 	struct sigaction action = { .sa_handler = jump_out };

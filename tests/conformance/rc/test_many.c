@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Many connections at once, gone through in turn: what several have in common is done together, and nothing of one gets lost over it. */
+/*
+ * Many connections at once, gone through in turn: what several have in common is done together, and nothing
+ * of one gets lost over it.
+ */
 #include "rc.h"
 
 #include <pthread.h>
@@ -105,7 +108,10 @@ static void *take_all(void *arg)
 	return NULL;
 }
 
-/* The peer's queue pairs stop while requests are posted in one thread and polled for in another: each request completes, one way or another. */
+/*
+ * The peer's queue pairs stop while requests are posted in one thread and polled for in another: each request
+ * completes, one way or another.
+ */
 static void many__stop_while_posted_to(struct end *e)
 {
 	struct params p = params_of_many();

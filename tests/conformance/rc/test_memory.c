@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Registered memory stays the program's, whatever the library does so that a peer reaches it fast: a fork copies it, what is given back is
- * zero, what is unmapped is gone. test_hammer.c does the same at random, beside threads.
+ * Registered memory stays the program's, whatever the library does so that a peer reaches it fast: a fork
+ * copies it, what is given back is zero, what is unmapped is gone. test_hammer.c does the same at random,
+ * beside threads.
  */
 #include "rc.h"
 
@@ -83,7 +84,9 @@ static void use_for_a_while(struct end *e)
 		write_once(e, k);
 }
 
-/* The zeros that a program expects of pages that it has given back are there once it has deregistered them. */
+/*
+ * The zeros that a program expects of pages that it has given back are there once it has deregistered them.
+ */
 static void memory__given_back_is_zero(struct end *e)
 {
 	struct params p = memory_params();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Random traffic (mix.h) between two ends that wait in ever other ways. What is posted, received and completed is compared with the plan
- * one by one; a wake-up that is lost stalls, and then each end says what it waits for.
+ * Random traffic (mix.h) between two ends that wait in ever other ways. What is posted, received and
+ * completed is compared with the plan one by one; a wake-up that is lost stalls, and then each end says what
+ * it waits for.
  *
- * VERBATIM_TEST_MIX=n: so many seeds on each path, from VERBATIM_TEST_SEED on. A stall of ends that poll is seen on a quiet
- * machine alone: a poller
- * that has no processor for some milliseconds is missed by the progress thread, which then looks at everything.
+ * VERBATIM_TEST_MIX=n: so many seeds on each path, from VERBATIM_TEST_SEED on. A stall of ends that poll is
+ * seen on a quiet machine alone: a poller that has no processor for some milliseconds is missed by the
+ * progress thread, which then looks at everything.
  */
 #include "mix_run.h"
 
@@ -142,7 +143,10 @@ static bool take_turn(struct worker *w, struct group *g)
 
 /* ---- waiting ---- */
 
-/* Whether something of the peer's comes without any more from this group: its act, in a direction whose receives are all there. */
+/*
+ * Whether something of the peer's comes without any more from this group: its act, in a direction whose
+ * receives are all there.
+ */
 static bool comes(const struct side *s, const struct act *a) { return !s->plan->srq && a->after <= s->told; }
 
 /* All that these queue pairs have to do is posted: so nobody waits for their threads. */
@@ -253,7 +257,10 @@ static void sleep_in_call(struct worker *w, struct group *g)
 		take_cq_event(w->p, g);
 }
 
-/* There was nothing to be done. Without an end only where it is this thread alone that anything would wait for. */
+/*
+ * There was nothing to be done. Without an end only where it is this thread alone that anything would wait
+ * for.
+ */
 static void wait_somehow(struct worker *w)
 {
 	struct party *p = w->p;

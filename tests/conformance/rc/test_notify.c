@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completion events: which completions make one, how programs wait for them, and that waiting costs nothing. */
+/*
+ * Completion events: which completions make one, how programs wait for them, and that waiting costs nothing.
+ */
 #include "rc.h"
 
 #include <errno.h>
@@ -214,8 +216,9 @@ static void wait_by_trying(struct end *e)
 }
 
 /*
- * As with adapters that learn with the arming how far the program has polled, on which programs rely: what is there
- * and was not polled gives the event, again and again. N have come; the program takes one for each event.
+ * As with adapters that learn with the arming how far the program has polled, on which programs rely: what is
+ * there and was not polled gives the event, again and again. N have come; the program takes one for each
+ * event.
  */
 static void take_one_by_one(struct end *e, void (*wait)(struct end *e))
 {
@@ -256,7 +259,10 @@ static void *run_until(void *is_over)
 	return NULL;
 }
 
-/* Keeps the calling thread at work for so much processor time, while it shares its processor with three that never sleep. */
+/*
+ * Keeps the calling thread at work for so much processor time, while it shares its processor with three that
+ * never sleep.
+ */
 static void work_among_others(uint64_t ns)
 {
 	enum { OTHERS = 3 };
@@ -280,7 +286,10 @@ static void work_among_others(uint64_t ns)
 	CHECK_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
-/* Arms, and has no processor to poll with for a while: an event would be for nothing, and programs do not expect that. */
+/*
+ * Arms, and has no processor to poll with for a while: an event would be for nothing, and programs do not
+ * expect that.
+ */
 static void notify__not_while_a_processor_is_lacking(struct end *e)
 {
 	struct params p = notify_params();
@@ -302,7 +311,10 @@ static void notify__not_while_a_processor_is_lacking(struct end *e)
 	rc_finish(e);
 }
 
-/* Of those that are there, too, the solicited ones and the failed ones alone count if it was these that were asked for. */
+/*
+ * Of those that are there, too, the solicited ones and the failed ones alone count if it was these that were
+ * asked for.
+ */
 static void notify__of_solicited_ones_there(struct end *e)
 {
 	struct params p = notify_params();
@@ -338,7 +350,10 @@ static void notify__of_solicited_ones_there(struct end *e)
 	rc_finish(e);
 }
 
-/* The usual loop, which arms before it polls, is woken once for each message, unless it was kept from polling. */
+/*
+ * The usual loop, which arms before it polls, is woken once for each message, unless it was kept from
+ * polling.
+ */
 static void notify__usual_loop_is_woken_once(struct end *e)
 {
 	enum { ROUNDS = 200 };
@@ -422,8 +437,8 @@ static void wait__non_blocking_finds_nothing(struct end *e)
 /* ---- idleness ---- */
 
 /*
- * A helper that ticks every millisecond would wake up 300 times, one that spins would use half of the time at least. A busy machine
- * makes both of them do less, never an idle one do more.
+ * A helper that ticks every millisecond would wake up 300 times, one that spins would use half of the time at
+ * least. A busy machine makes both of them do less, never an idle one do more.
  */
 enum { IDLE_MS = 300, IDLE_US = 60000, IDLE_WAKES = 50 };
 
@@ -460,7 +475,10 @@ static void *block_in_get(void *arg)
 	return NULL;
 }
 
-/* A program that sleeps on its channel uses no CPU, right after it polled hard too; and a message still wakes it. */
+/*
+ * A program that sleeps on its channel uses no CPU, right after it polled hard too; and a message still wakes
+ * it.
+ */
 static void idle__blocked_program_uses_no_cpu(struct end *e)
 {
 	struct params p = notify_params();
@@ -484,7 +502,10 @@ static void idle__blocked_program_uses_no_cpu(struct end *e)
 	rc_finish(e);
 }
 
-/* A program that has stopped polling without arming anything becomes idle as well, and its memory is still served. */
+/*
+ * A program that has stopped polling without arming anything becomes idle as well, and its memory is still
+ * served.
+ */
 static void idle__program_that_computes_is_served(struct end *e)
 {
 	struct params p = notify_params();
@@ -535,7 +556,9 @@ static void converse(struct end *e)
 	}
 }
 
-/* As programs do that may not miss any: arm, look, and only then sleep. An event may be an earlier arming's. */
+/*
+ * As programs do that may not miss any: arm, look, and only then sleep. An event may be an earlier arming's.
+ */
 static void sleep_until_received(struct end *e, uint64_t id)
 {
 	struct ibv_wc wc;

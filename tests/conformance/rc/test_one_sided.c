@@ -232,7 +232,10 @@ static void atomic__deeper_than_max_rd_atomic(struct end *e)
 	rc_finish(e);
 }
 
-/* Several QPs of both ends add to one word, and its owner does so with its CPU; nothing is lost and no value is seen twice. */
+/*
+ * Several QPs of both ends add to one word, and its owner does so with its CPU; nothing is lost and no value
+ * is seen twice.
+ */
 static void atomic__contended(struct end *e)
 {
 	enum { QPS = 4, EACH = 500, OURS = 20000 };
@@ -353,7 +356,10 @@ static void write__behind_a_send_waits(struct end *e)
 	rc_finish(e);
 }
 
-/* A fenced request begins only when READs and atomics before it are complete: so it may use what they brought. */
+/*
+ * A fenced request begins only when READs and atomics before it are complete: so it may use what they
+ * brought.
+ */
 static void fence__waits_for_reads_and_atomics(struct end *e)
 {
 	enum { ROUNDS = 20, LONG = 200000, RESULT = 0, PLACE = 300000 };
@@ -415,8 +421,9 @@ static void linger(unsigned turns)
 }
 
 /*
- * In each round two make a mark, and then look for the other's: one marks by a WRITE and looks by the READ behind it, the other is a thread of
- * the target. One of them at least sees the other's. The WRITEs go to ever new lines, for which they have to wait; the READs do not.
+ * In each round two make a mark, and then look for the other's: one marks by a WRITE and looks by the READ
+ * behind it, the other is a thread of the target. One of them at least sees the other's. The WRITEs go to
+ * ever new lines, for which they have to wait; the READs do not.
  */
 static void read__looks_behind_the_write_before(struct end *e)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory windows, memory on demand, null regions, device memory, atomic writes: what they let through, and what not. */
+/*
+ * Memory windows, memory on demand, null regions, device memory, atomic writes: what they let through, and
+ * what not.
+ */
 #include "rc.h"
 
 #include <arpa/inet.h>
@@ -348,7 +351,10 @@ static void play(struct end *e, int i, bool quiet)
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 }
 
-/* Polling all the time, so that queue pairs are looked at without being told to: the ack of a SEND without completion, too. */
+/*
+ * Polling all the time, so that queue pairs are looked at without being told to: the ack of a SEND without
+ * completion, too.
+ */
 static void window__bind_behind_a_send_without_completion(struct end *e)
 {
 	struct params p = window_params();

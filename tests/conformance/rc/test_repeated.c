@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * WRITEs, or READs, by the same keys again and again, for which a path may remember what it has found out: whatever allowed them ends in
- * between, and the next one is refused as the first would have been, on its own queue pair, without a byte of it.
+ * WRITEs, or READs, by the same keys again and again, for which a path may remember what it has found out:
+ * whatever allowed them ends in between, and the next one is refused as the first would have been, on its own
+ * queue pair, without a byte of it.
  */
 #include "ends.h"
 
@@ -32,7 +33,10 @@ static void start(struct end *e, const struct params *p)
 	meet(e);
 }
 
-/* The passive end's second region, of the same buffer, by which the active one writes or reads: it can end without the first. */
+/*
+ * The passive end's second region, of the same buffer, by which the active one writes or reads: it can end
+ * without the first.
+ */
 static struct ibv_mr *open_second(struct end *e, const struct params *p)
 {
 	rc_start(e, p);
@@ -79,7 +83,10 @@ static void is_refused(struct end *e, uint32_t rkey, uint64_t remote_at, enum ib
 
 /* ---- what ends at the target ---- */
 
-/* The active end goes on; then the passive one does this, and the next request is refused; then they connect anew, and all is well again. */
+/*
+ * The active end goes on; then the passive one does this, and the next request is refused; then they connect
+ * anew, and all is well again.
+ */
 static void ends_by(struct end *e, struct params p, ends_fn *change, enum ibv_wc_status status)
 {
 	if (e->passive) {
@@ -354,7 +361,9 @@ static void own__not_inline(struct end *e)
 
 /* ---- the queue pair's own state, and its queues ---- */
 
-/* The word that is moved last, at the beginning of both buffers: it is where it comes from, and nowhere else. */
+/*
+ * The word that is moved last, at the beginning of both buffers: it is where it comes from, and nowhere else.
+ */
 static void expect_last_unmoved(struct end *e, uint64_t word)
 {
 	if (e->passive)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SEND and its receives: sizes, lists, inline data, immediate data, completions, receivers that are not ready, full queues. */
+/*
+ * SEND and its receives: sizes, lists, inline data, immediate data, completions, receivers that are not
+ * ready, full queues.
+ */
 #include "rc.h"
 
 #include <arpa/inet.h>
@@ -351,7 +354,10 @@ static void send__long_and_longer_than_the_receive(struct end *e)
 	send__longer_than_the_receive(e, 700000);
 }
 
-/* rnr_retry 0 fails at the first attempt, 1 to 6 after the receiver's timer; what comes behind is flushed, the receiver lives. */
+/*
+ * rnr_retry 0 fails at the first attempt, 1 to 6 after the receiver's timer; what comes behind is flushed,
+ * the receiver lives.
+ */
 static void expect_rnr_failure(struct end *e, uint8_t retries, enum ibv_wr_opcode opcode)
 {
 	struct params p = params();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue pair that drains, and attributes that change while it is connected: what is under way, what waits, what is told. */
+/*
+ * A queue pair that drains, and attributes that change while it is connected: what is under way, what waits,
+ * what is told.
+ */
 #include "rc.h"
 
 enum { SENT = 4, HELD = 2, BYTES = 100, READ_BYTES = 8192 };
@@ -251,7 +254,9 @@ static void sqd__allows_reads(struct end *e)
 	rc_finish(e);
 }
 
-/* There is one path: an alternate one and the migration state are kept and told, and nothing ever migrates. */
+/*
+ * There is one path: an alternate one and the migration state are kept and told, and nothing ever migrates.
+ */
 static void migration__is_kept_and_told(struct end *e)
 {
 	static const enum ibv_mig_state states[] = { IBV_MIG_REARM, IBV_MIG_ARMED, IBV_MIG_MIGRATED };

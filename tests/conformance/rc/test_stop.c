@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are stopped, by SIGSTOP as a debugger or a freezer would: whatever they were doing, this side's calls return, and once these
- * have, nothing comes any more. The passive process is the one that is stopped, at random moments of traffic in both directions.
+ * Peers that are stopped, by SIGSTOP as a debugger or a freezer would: whatever they were doing, this side's
+ * calls return, and once these have, nothing comes any more. The passive process is the one that is stopped,
+ * at random moments of traffic in both directions.
  */
 #include "rc.h"
 
@@ -67,7 +68,10 @@ static void start_round(struct end *e)
 	meet(e);
 }
 
-/* Traffic until the connection ends, or this process has run for a while after it was stopped: what waits for a receive has no end. */
+/*
+ * Traffic until the connection ends, or this process has run for a while after it was stopped: what waits for
+ * a receive has no end.
+ */
 static void be_stopped(struct end *e, unsigned rounds)
 {
 	uint64_t rng = rc_hash(e->seed);
@@ -227,7 +231,10 @@ static void read_and_stop(struct end *e)
 	rc_finish(e);
 }
 
-/* Once its READ has been answered, and before it has looked, the queue pair that answered goes, and others come. */
+/*
+ * Once its READ has been answered, and before it has looked, the queue pair that answered goes, and others
+ * come.
+ */
 static void stop__of_a_reader(struct end *e)
 {
 	unsigned rounds = rc_times(ROUNDS);

@@ -528,8 +528,8 @@ static void tags__rendezvous_into_a_list(struct end *e)
 }
 
 /*
- * More of them than go at once, while the receiver's program uses all of its own send queue: neither is in the other's way. The
- * answers to what it sends are writes, so that they need no receives.
+ * More of them than go at once, while the receiver's program uses all of its own send queue: neither is in
+ * the other's way. The answers to what it sends are writes, so that they need no receives.
  */
 static void tags__many_rendezvous_beside_sends(struct end *e)
 {
@@ -640,7 +640,10 @@ static void tags__unmatched_rendezvous_is_the_programs(struct end *e)
 	finish(e);
 }
 
-/* Headers that are cut, followed by too much, or that speak of more than a message can have: the program is to see them. */
+/*
+ * Headers that are cut, followed by too much, or that speak of more than a message can have: the program is
+ * to see them.
+ */
 static void tags__senseless_rendezvous(struct end *e)
 {
 	static const uint32_t sizes[] = { HEAD, BOTH_HEADS - 1, 65, 3000, BOTH_HEADS };
@@ -808,8 +811,8 @@ static void tags__reset_during_rendezvous(struct end *e)
 /* ---- the program's part in order ---- */
 
 /*
- * Messages with few tags and postings of tags, both in a hurry: the n-th posting of a tag gets its n-th message, though some were
- * unexpected and the program matches those itself. That is what phases are for.
+ * Messages with few tags and postings of tags, both in a hurry: the n-th posting of a tag gets its n-th
+ * message, though some were unexpected and the program matches those itself. That is what phases are for.
  */
 static void tags__order_with_unexpected_messages(struct end *e)
 {

@@ -276,7 +276,10 @@ static void withdraw__by_error_state(struct end *e) { withdraw_under_fire(e, BY_
 static void withdraw__by_reset(struct end *e) { withdraw_under_fire(e, BY_RESET); }
 static void withdraw__by_destroy(struct end *e) { withdraw_under_fire(e, BY_DESTROY); }
 
-/* A region goes while a receive in it is being filled, or a send from it is being read: an error or a success, and then silence. */
+/*
+ * A region goes while a receive in it is being filled, or a send from it is being read: an error or a
+ * success, and then silence.
+ */
 static void withdraw__of_queued_memory(struct end *e)
 {
 	struct params p = params();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Extended reliable connections: the active end sends to shared receive queues of the passive one, by number. */
+/*
+ * Extended reliable connections: the active end sends to shared receive queues of the passive one, by number.
+ */
 #include "xrc.h"
 
 #include <arpa/inet.h>
@@ -119,7 +121,10 @@ static void send__to_no_queue(struct end *e)
 	finish(e, &x);
 }
 
-/* Numbers are of the host: a queue of the sender's own process is none of the receiver's, and not mistaken for one. */
+/*
+ * Numbers are of the host: a queue of the sender's own process is none of the receiver's, and not mistaken
+ * for one.
+ */
 static void send__to_a_queue_of_another_domain(struct end *e)
 {
 	struct xrc x;
@@ -307,7 +312,10 @@ static void queue__goes_before_the_queue_pair(struct end *e)
 	finish(e, &x);
 }
 
-/* What a queue pair that has gone brought is the queue's, whatever other queue pairs share the completion queue. */
+/*
+ * What a queue pair that has gone brought is the queue's, whatever other queue pairs share the completion
+ * queue.
+ */
 static void completion__outlives_its_queue_pair(struct end *e)
 {
 	struct ibv_qp *others[32];
@@ -335,7 +343,10 @@ static void completion__outlives_its_queue_pair(struct end *e)
 	finish(e, &x);
 }
 
-/* No queue pair is attached to the queue, so it can go: the message that waits for a receive there is for no queue then. */
+/*
+ * No queue pair is attached to the queue, so it can go: the message that waits for a receive there is for no
+ * queue then.
+ */
 static void queue__goes_while_a_message_waits(struct end *e)
 {
 	struct xrc x;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An XRC domain that processes share by a file: the active end sends to queues of an owner, a third process, by the passive end's queue pair.
+ * An XRC domain that processes share by a file: the active end sends to queues of an owner, a third process,
+ * by the passive end's queue pair.
  *
  *	active end: XRC_SEND ───▶ passive end: XRC_RECV, a queue of its own (q[0])
  *	                              │  one domain

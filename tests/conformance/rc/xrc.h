@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Extended reliable connections: the active end sends to shared receive queues, by number; the passive end has the receiving queue pair. */
+/*
+ * Extended reliable connections: the active end sends to shared receive queues, by number; the passive end
+ * has the receiving queue pair.
+ */
 #ifndef VB_CONFORMANCE_XRC_H
 #define VB_CONFORMANCE_XRC_H
 

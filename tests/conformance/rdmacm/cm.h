@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the tests of rdma_cm share: addresses to test on, waiting for events, ids in a given state. A wait that is never
- * satisfied fails its test after WAIT_MS; no test asserts that something takes a time.
+ * What the tests of rdma_cm share: addresses to test on, waiting for events, ids in a given state. A wait
+ * that is never satisfied fails its test after WAIT_MS; no test asserts that something takes a time.
  */
 #ifndef CM_TEST_H
 #define CM_TEST_H
@@ -54,8 +54,8 @@ enum { WAIT_MS = 30000, SOME_QPN = 0x123456 };
 	} while (0)
 
 /*
- * VERBATIM_LOCAL=off: all goes over UDP port 4791, which other programs of this host share; what they have in their sockets when
- * they end is lost, ours included. So first of all to a network of our own.
+ * VERBATIM_LOCAL=off: all goes over UDP port 4791, which other programs of this host share; what they have in
+ * their sockets when they end is lost, ours included. So first of all to a network of our own.
  */
 UNUSED static bool is_on_wire(void)
 {
@@ -235,7 +235,10 @@ UNUSED static struct rdma_cm_id *new_resolved(struct rdma_event_channel *ch, con
 	return id;
 }
 
-/* Each with a QP number of its own, as real QPs have: the connection manager takes a second one for a stale connection. */
+/*
+ * Each with a QP number of its own, as real QPs have: the connection manager takes a second one for a stale
+ * connection.
+ */
 UNUSED static struct rdma_conn_param some_param(void)
 {
 	static atomic_uint next_qpn = SOME_QPN;

@@ -77,7 +77,10 @@ static void bind_answer(const char *node, const char *service, bool ties)
 	assert_ok(rdma_destroy_id(id));
 }
 
-/* An address is an address, whoever wrote it down. By its name this host is none of its devices: so libfabric asks for all of them. */
+/*
+ * An address is an address, whoever wrote it down. By its name this host is none of its devices: so libfabric
+ * asks for all of them.
+ */
 static void bind__what_a_name_or_an_address_means(void **state)
 {
 	(void)state;

@@ -343,8 +343,8 @@ static void reject__of_a_response(void **state)
 }
 
 /*
- * Who asked goes before the program has answered. Its request's id has the listener's context until the program gives it one, so no event
- * names that id; to accept fails.
+ * Who asked goes before the program has answered. Its request's id has the listener's context until the
+ * program gives it one, so no event names that id; to accept fails.
  */
 static void request__is_taken_back_unseen(void **state)
 {
@@ -516,7 +516,9 @@ static struct rdma_cm_id *request(struct rdma_event_channel *ch, struct rdma_cm_
 	return id;
 }
 
-/* Only what waits unseen is rejected with the listener; what found no room finds nobody when it is repeated. */
+/*
+ * Only what waits unseen is rejected with the listener; what found no room finds nobody when it is repeated.
+ */
 static void listen__backlog_limits_unseen_requests(void **state)
 {
 	struct rdma_event_channel *server_ch = new_channel(), *fits_ch = new_channel(), *ch = new_channel();

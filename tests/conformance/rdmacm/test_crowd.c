@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Many connections between two processes, all of them under way at once: connected, used in both directions, closed; and again and
- * again, until it is seen that nothing is left behind: descriptors, threads and memory are what they were after the round before.
- * Queue pair numbers are handed out in turn, each with memory of its own that is touched once: so the resident size is compared
- * in the last round alone.
+ * Many connections between two processes, all of them under way at once: connected, used in both directions,
+ * closed; and again and again, until it is seen that nothing is left behind: descriptors, threads and memory
+ * are what they were after the round before. Queue pair numbers are handed out in turn, each with memory of
+ * its own that is touched once: so the resident size is compared in the last round alone.
  *
  * VERBATIM_TEST_CONNECTIONS says how many; ten thousand take some seconds.
  */
@@ -476,7 +476,10 @@ int main(void)
 		cmocka_unit_test(crowd__leaves_nothing_behind),
 	};
 
-	/* One heap for all threads: it is counted whole, and what is free of it goes back, where others keep what changes from round to round. */
+	/*
+	 * One heap for all threads: it is counted whole, and what is free of it goes back, where others keep
+	 * what changes from round to round.
+	 */
 	mallopt(M_ARENA_MAX, 1);
 	enter_own_network();
 	return cmocka_run_group_tests_name("rdmacm_crowd", tests, NULL, NULL);

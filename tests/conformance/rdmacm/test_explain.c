@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* With VERBATIM_DEBUG=1 each refused call says one line on standard error, under its name; without it, nothing is said. */
+/*
+ * With VERBATIM_DEBUG=1 each refused call says one line on standard error, under its name; without it,
+ * nothing is said.
+ */
 #include <netdb.h>
 
 #include "cm.h"

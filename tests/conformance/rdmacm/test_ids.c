@@ -90,7 +90,10 @@ static void *wait_once(void *arg)
 	return NULL;
 }
 
-/* A thread that is woken for an event which is gone when it looks goes on waiting, whatever has become of its channel. rping ends like this. */
+/*
+ * A thread that is woken for an event which is gone when it looks goes on waiting, whatever has become of its
+ * channel. rping ends like this.
+ */
 static void channel__destroyed_while_a_thread_wakes_up(void **state)
 {
 	(void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Kinds of connections that programs rarely ask for: port spaces besides TCP and UDP, addresses of the family AF_IB, the traffic class
- * and the path that a program chooses, and an answer that comes too late for its queue pair.
+ * Kinds of connections that programs rarely ask for: port spaces besides TCP and UDP, addresses of the family
+ * AF_IB, the traffic class and the path that a program chooses, and an answer that comes too late for its
+ * queue pair.
  */
 #include <infiniband/ib.h>
 #include <infiniband/sa.h>
@@ -51,7 +52,10 @@ static void expect_gid(const struct sockaddr *sa, const struct sockaddr_ib *like
 	assert_memory_equal(&((const struct sockaddr_ib *)(const void *)sa)->sib_addr, &like->sib_addr, sizeof(like->sib_addr));
 }
 
-/* From the request to the end of the connection, both sides with GIDs for addresses and in the port space of InfiniBand. */
+/*
+ * From the request to the end of the connection, both sides with GIDs for addresses and in the port space of
+ * InfiniBand.
+ */
 static void ib__whole_life(void **state)
 {
 	struct pair p = { .server_ch = new_channel(), .client_ch = new_channel() };
@@ -184,7 +188,9 @@ static void datagram__has_the_traffic_class(void **state)
 
 /* ---- a response that comes too late ---- */
 
-/* Meanwhile the client's queue pair went to another state: the connection cannot be, and both sides hear so. */
+/*
+ * Meanwhile the client's queue pair went to another state: the connection cannot be, and both sides hear so.
+ */
 static void response__is_no_use_to_the_queue_pair(void **state)
 {
 	struct ibv_qp_init_attr init = { .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Processes that may have little: descriptors, address space. What they cannot share goes over the wire, so their connections work as if they
- * had plenty, until the program itself asks for what is not there. A server with one completion queue and a process for each client; all
- * connections are there at the same time.
+ * Processes that may have little: descriptors, address space. What they cannot share goes over the wire, so
+ * their connections work as if they had plenty, until the program itself asks for what is not there. A server
+ * with one completion queue and a process for each client; all connections are there at the same time.
  */
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ids that are looked at by another process while their program's threads bind, resolve, connect and destroy them. What the
- * visitor reads is read by the progress thread: ThreadSanitizer sees here what is written without the lock.
+ * Ids that are looked at by another process while their program's threads bind, resolve, connect and destroy
+ * them. What the visitor reads is read by the progress thread: ThreadSanitizer sees here what is written
+ * without the lock.
  */
 #include <pthread.h>
 #include <spawn.h>

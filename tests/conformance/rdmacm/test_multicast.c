@@ -261,8 +261,8 @@ static void send_to_group(struct member *from, struct ibv_ah_attr *attr, uint8_t
 }
 
 /*
- * All members have a datagram, the one that sends and the one that left not. Over IPv4, because the loopback interface has no route to
- * IPv6 groups.
+ * All members have a datagram, the one that sends and the one that left not. Over IPv4, because the loopback
+ * interface has no route to IPv6 groups.
  */
 static void datagram__reaches_the_members(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Destinations on another host, in a network of the test's own: an Ethernet, 10.9.0.1 and fd09::1, on which nobody else is. A
- * neighbour is there once the kernel has been told its link address.
+ * Destinations on another host, in a network of the test's own: an Ethernet, 10.9.0.1 and fd09::1, on which
+ * nobody else is. A neighbour is there once the kernel has been told its link address.
  */
 #include "../../kernel.h"
 #include "cm.h"

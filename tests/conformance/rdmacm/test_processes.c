@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections between processes, their deaths and forks. The other process is a child that reports by its exit status. */
+/*
+ * Connections between processes, their deaths and forks. The other process is a child that reports by its
+ * exit status.
+ */
 #include <linux/filter.h>
 #include <pthread.h>
 
@@ -267,7 +270,10 @@ static void connect_to_parent(const char *ip, int in, int out)
 	rdma_destroy_event_channel(ch);
 }
 
-/* The child inherits a listener and an established connection, uses neither, and ends: the parent's stay whole. */
+/*
+ * The child inherits a listener and an established connection, uses neither, and ends: the parent's stay
+ * whole.
+ */
 static void fork__child_has_its_own_manager(void **state)
 {
 	struct child peer = spawn(serve_one, "127.0.0.1");
@@ -318,7 +324,9 @@ static void *poll_in_vain(void *cq)
 	return NULL;
 }
 
-/* One thread does nothing but poll for a local connection; what comes over the network is heard nevertheless. */
+/*
+ * One thread does nothing but poll for a local connection; what comes over the network is heard nevertheless.
+ */
 static void listener__hears_the_network_while_a_thread_polls(void **state)
 {
 	struct child peer = spawn(serve_one, "127.0.0.1");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Errors that the pages promise and that need the right circumstances: memory or descriptors run out, interfaces that are no device or
- * say nothing, peers that change their minds. In a network of the test's own, with an Ethernet 10.9.0.1 on which nobody else is.
+ * Errors that the pages promise and that need the right circumstances: memory or descriptors run out,
+ * interfaces that are no device or say nothing, peers that change their minds. In a network of the test's
+ * own, with an Ethernet 10.9.0.1 on which nobody else is.
  */
 #include "cm.h"
 
@@ -351,7 +352,8 @@ static void lookup__is_one_at_a_time(void **state)
 }
 
 /*
- * A peer that neither disconnects nor goes, which takes as long as all repetitions do: so a child does it while the other cases run.
+ * A peer that neither disconnects nor goes, which takes as long as all repetitions do: so a child does it
+ * while the other cases run.
  */
 static pid_t unconfirmed;
 

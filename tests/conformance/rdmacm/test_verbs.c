@@ -602,7 +602,10 @@ static void post_recv__goes_to_the_srq(void **state)
 
 /* ---- the end ---- */
 
-/* The request says which kind it is for; domain, SRQ and completion queue are those that rdma_cm has for the device. */
+/*
+ * The request says which kind it is for; domain, SRQ and completion queue are those that rdma_cm has for the
+ * device.
+ */
 static void xrc__sends_to_the_srq(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_IB);

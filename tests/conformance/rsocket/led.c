@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Stands before libc as rdma-core's librspreload does, for our own libraries, too: sockets and epoll sets are led to rsocket and
- * repoll_create, and numbers are looked up in a table, which a negative one is beside.
+ * Stands before libc as rdma-core's librspreload does, for our own libraries, too: sockets and epoll sets are
+ * led to rsocket and repoll_create, and numbers are looked up in a table, which a negative one is beside.
  */
 #include <dlfcn.h>
 #include <poll.h>

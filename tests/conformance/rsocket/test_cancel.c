@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pthread_cancel ends a thread where it sleeps; it leaves no lock, no place in a list and no reference behind. */
+/*
+ * pthread_cancel ends a thread where it sleeps; it leaves no lock, no place in a list and no reference
+ * behind.
+ */
 #include "rs.h"
 
 enum { ASLEEP_US = 30000 };

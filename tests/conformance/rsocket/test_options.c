@@ -153,7 +153,10 @@ static void *set_keepalive(void *fd)
 	return NULL;
 }
 
-/* Though another thread sets it while the socket is closed: a timer that went on would be found in a later socket's memory. */
+/*
+ * Though another thread sets it while the socket is closed: a timer that went on would be found in a later
+ * socket's memory.
+ */
 static void keepalive__ends_with_its_socket(void **state)
 {
 	enum { ROUNDS = 50 };

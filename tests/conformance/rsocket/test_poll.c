@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* rpoll and rselect: what is told when, sockets beside ordinary descriptors, several threads on one socket. */
+/*
+ * rpoll and rselect: what is told when, sockets beside ordinary descriptors, several threads on one socket.
+ */
 #include <limits.h>
 
 #include "rs.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of programs that run on libverbatim-sockets: cancelled and interrupted ones. This program is linked with it. */
+/*
+ * Threads of programs that run on libverbatim-sockets: cancelled and interrupted ones. This program is linked
+ * with it.
+ */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>

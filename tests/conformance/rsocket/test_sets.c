@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* repoll_*: what a set tells when, level- and edge-triggered, sockets beside ordinary descriptors, threads, ends. */
+/*
+ * repoll_*: what a set tells when, level- and edge-triggered, sockets beside ordinary descriptors, threads,
+ * ends.
+ */
 #include "rs.h"
 
 #include <sys/epoll.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls that a signal interrupts: with SA_RESTART those go on that the kernel's do (signal(7)), others fail with EINTR. */
+/*
+ * Calls that a signal interrupts: with SA_RESTART those go on that the kernel's do (signal(7)), others fail
+ * with EINTR.
+ */
 #include <signal.h>
 #include <sys/time.h>
 
@@ -254,7 +257,10 @@ static void handler__with_restart_ends_calls_that_have_a_timeout(void **state)
 	each_call(SA_RESTART, true, false);
 }
 
-/* Which handler it was cannot be told: with one that ends calls, calls end. But not with one of a signal that this thread does not take. */
+/*
+ * Which handler it was cannot be told: with one that ends calls, calls end. But not with one of a signal that
+ * this thread does not take.
+ */
 static void handler__among_others(void **state)
 {
 	(void)state;

@@ -901,7 +901,10 @@ static bool has_moved_memory(void)
 	return found;
 }
 
-/* Memory moves to where the peer can map it when that is worth while: not for a connection that says a word and goes. */
+/*
+ * Memory moves to where the peer can map it when that is worth while: not for a connection that says a word
+ * and goes.
+ */
 static void short__moves_no_memory(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
@@ -1054,7 +1057,10 @@ static void shutdown__of_a_listener_ends_raccept(void **state)
 	assert_ok(rclose(l.fd));
 }
 
-/* As where nobody listens: those that wait hear of it, and whoever comes later is refused, though nobody looks any more. */
+/*
+ * As where nobody listens: those that wait hear of it, and whoever comes later is refused, though nobody
+ * looks any more.
+ */
 static void shutdown__of_a_listener_refuses_peers(void **state)
 {
 	enum { LATER = 3 };
@@ -1135,7 +1141,10 @@ static void *poll_often(void *fd)
 	return NULL;
 }
 
-/* Each attempt after a failure is made with another id and another endpoint. Who has shut its listener refuses at once. */
+/*
+ * Each attempt after a failure is made with another id and another endpoint. Who has shut its listener
+ * refuses at once.
+ */
 static void attempts_while(void *(*meanwhile)(void *fd))
 {
 	enum { ATTEMPTS = 200 };
@@ -1166,7 +1175,10 @@ static void poll__while_another_thread_connects(void **state)
 	attempts_while(poll_often);
 }
 
-/* Few messages fit the peer's queue: a write that was cut into crumbs where the ring ends would not be taken whole. */
+/*
+ * Few messages fit the peer's queue: a write that was cut into crumbs where the ring ends would not be taken
+ * whole.
+ */
 static void write__goes_on_behind_the_rings_end(void **state)
 {
 	enum { RING = 4096, BEFORE_ITS_END = 30, BYTES = 1000 };

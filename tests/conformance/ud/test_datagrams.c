@@ -243,8 +243,8 @@ static void queue_pair_to_itself(struct end *e)
 }
 
 /*
- * The receiver's process runs, and yet does not come to make the link that its first datagram waits for: as on a machine where many want
- * the processor. The datagram waits for as long.
+ * The receiver's process runs, and yet does not come to make the link that its first datagram waits for: as
+ * on a machine where many want the processor. The datagram waits for as long.
  */
 static void process_that_is_slow_to_link(struct end *e)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Conformance of unreliable datagrams: the ends of ../rc/rc.h with a UD queue pair in place of the connected one. Datagrams of one
- * process to another arrive in order here, so a datagram that arrives says that those before it were dropped or delivered.
+ * Conformance of unreliable datagrams: the ends of ../rc/rc.h with a UD queue pair in place of the connected
+ * one. Datagrams of one process to another arrive in order here, so a datagram that arrives says that those
+ * before it were dropped or delivered.
  */
 #ifndef VB_CONFORMANCE_UD_H
 #define VB_CONFORMANCE_UD_H

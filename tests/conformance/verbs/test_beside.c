@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is exported beside the verbs: helpers of librdmacm, names of old, and those that provider libraries are linked with. */
+/*
+ * What is exported beside the verbs: helpers of librdmacm, names of old, and those that provider libraries
+ * are linked with.
+ */
 #include "world.h"
 
 #include <infiniband/sa.h>

@@ -111,7 +111,10 @@ static void parent__refused(void **state)
 	assert_errno(0, ibv_dealloc_td(td));
 }
 
-/* Two starts without an end between them: where a lock is held from start to end, the second would wait for ever. */
+/*
+ * Two starts without an end between them: where a lock is held from start to end, the second would wait for
+ * ever.
+ */
 static void thread_domain__leaves_locks_out(void **state)
 {
 	struct world *w = *state;

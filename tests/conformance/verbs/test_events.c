@@ -44,7 +44,10 @@ static void arm__one_event_per_arming(void **state)
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
-/* What came before the arming gives an event if it is there when the program waits, and none if it was polled. */
+/*
+ * What came before the arming gives an event if it is there when the program waits, and none if it was
+ * polled.
+ */
 static void arm__old_completions_count_until_they_are_polled(void **state)
 {
 	struct world *w = *state;

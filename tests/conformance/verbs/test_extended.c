@@ -286,7 +286,9 @@ static void wr__all_or_none(void **state)
 	end_extended(&x);
 }
 
-/* Lists and inline data by turns, more each time: what was built before stays right where its memory moves. */
+/*
+ * Lists and inline data by turns, more each time: what was built before stays right where its memory moves.
+ */
 static void wr__batches_that_grow(void **state)
 {
 	struct world *w = *state;

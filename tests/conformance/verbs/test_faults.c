@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose (verbatim-faults(7)) as a program sees them through the calls that Debian's programs do not make. The library reads
- * its setting when it is loaded, so each case runs in this program executed anew, with its expression.
+ * Faults on purpose (verbatim-faults(7)) as a program sees them through the calls that Debian's programs do
+ * not make. The library reads its setting when it is loaded, so each case runs in this program executed anew,
+ * with its expression.
  */
 #include "../../kernel.h"
 #include "world.h"

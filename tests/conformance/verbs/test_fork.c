@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* fork: the parent goes on, what the child inherited is dead there, and the child may open the device anew. */
+/*
+ * fork: the parent goes on, what the child inherited is dead there, and the child may open the device anew.
+ */
 #include "world.h"
 
 /* In the child, in place of cmocka's assertions. */

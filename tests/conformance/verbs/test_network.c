@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Addresses and links that change under an open device: in a network namespace of our own, with its loopback alone. */
+/*
+ * Addresses and links that change under an open device: in a network namespace of our own, with its loopback
+ * alone.
+ */
 #include "world.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What rdma-core has had since release 44: DMA handles, regions of any kind, buffers, the port's speed, completion counters. */
+/*
+ * What rdma-core has had since release 44: DMA handles, regions of any kind, buffers, the port's speed,
+ * completion counters.
+ */
 #include "world.h"
 
 #include <sys/mman.h>

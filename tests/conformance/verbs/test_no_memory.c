@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory runs out in each call that allocates: it refuses with ENOMEM and gives back what it had taken, so that the teardown finds nothing in use. */
+/*
+ * Memory runs out in each call that allocates: it refuses with ENOMEM and gives back what it had taken, so
+ * that the teardown finds nothing in use.
+ */
 #include "world.h"
 
 #include "../no_memory.h"

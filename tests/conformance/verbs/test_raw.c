@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Raw packet queue pairs, steering, counters, work queues. Without the right to packet sockets: one refusal. */
+/*
+ * Raw packet queue pairs, steering, counters, work queues. Without the right to packet sockets: one refusal.
+ */
 #include "raw.h"
 
 #include <net/ethernet.h>

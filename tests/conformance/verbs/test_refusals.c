@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Errors that man pages promise and no other test of verbs provokes by the call itself. Forked children are in test_fork.c, memory that runs
- * out in test_no_memory.c. tests/abi/check_errors.py sees to it that none is left out.
+ * Errors that man pages promise and no other test of verbs provokes by the call itself. Forked children are
+ * in test_fork.c, memory that runs out in test_no_memory.c. tests/abi/check_errors.py sees to it that none is
+ * left out.
  */
 #include "../../kernel.h"
 #include "world.h"
@@ -365,7 +366,10 @@ static void devices__without_descriptors(void **state)
 
 enum { SOME_USER = 65531 };
 
-/* As a user of its own, whose processes count: with none left, what needs a thread is refused, and the rest is there. */
+/*
+ * As a user of its own, whose processes count: with none left, what needs a thread is refused, and the rest
+ * is there.
+ */
 static void without_threads(void)
 {
 	struct rlimit before, one = { 1, 1 };

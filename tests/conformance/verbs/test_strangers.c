@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process of another user can do to queue pairs by messages to their process's inbox, which anybody can send: packets that no wire
- * brought. Messages come in order, so the datagram of its own that it sends last, and may send, tells that those before it came to
- * nothing.
+ * What a process of another user can do to queue pairs by messages to their process's inbox, which anybody
+ * can send: packets that no wire brought. Messages come in order, so the datagram of its own that it sends
+ * last, and may send, tells that those before it came to nothing.
  */
 #include "world.h"
 

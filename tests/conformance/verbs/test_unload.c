@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A program that brings the libraries with a module and closes it, as DAPL's registry does: their progress thread goes on. */
+/*
+ * A program that brings the libraries with a module and closes it, as DAPL's registry does: their progress
+ * thread goes on.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the tests of verbs share: an open device with a PD, a CQ and a channel, and QPs in a given state. The device is
- * vb_lo, or the one that VERBATIM_TEST_DEVICE names. Teardown checks that everything can be destroyed.
+ * What the tests of verbs share: an open device with a PD, a CQ and a channel, and QPs in a given state. The
+ * device is vb_lo, or the one that VERBATIM_TEST_DEVICE names. Teardown checks that everything can be
+ * destroyed.
  */
 #ifndef VERBS_TEST_WORLD_H
 #define VERBS_TEST_WORLD_H
