@@ -20,7 +20,9 @@ static struct shared {
 static unsigned count, window;
 static int cpus[2];
 
-static struct rdma_conn_param parameters = { .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7 };
+static struct rdma_conn_param parameters = {
+	.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7
+};
 
 static void make_cm_qp(struct rdma_cm_id *id)
 {
@@ -70,7 +72,8 @@ static void serve(unsigned me)
 	channel = rdma_create_event_channel();
 	check(channel, "rdma_create_event_channel");
 	check(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
-	check(rdma_bind_addr(listener, (struct sockaddr *)&addr) == 0 && rdma_listen(listener, BACKLOG) == 0, "rdma_listen");
+	check(rdma_bind_addr(listener, (struct sockaddr *)&addr) == 0 && rdma_listen(listener, BACKLOG) == 0,
+	      "rdma_listen");
 	shared->port = rdma_get_src_port(listener);
 	meet(&shared->meeting, 2);
 	while (gone < count) {
@@ -93,7 +96,9 @@ static void serve(unsigned me)
 
 static void start_one(struct rdma_event_channel *channel)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = shared->port };
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				    .sin_port = shared->port };
 	struct rdma_cm_id *id;
 
 	check(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");

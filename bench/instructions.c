@@ -105,9 +105,13 @@ static void make_lists(void)
 	send_sge = (struct ibv_sge){ (uintptr_t)bytes[1], BYTES, mr->lkey };
 	recv_sge = (struct ibv_sge){ (uintptr_t)bytes[0], BYTES, mr->lkey };
 	for (int i = 0; i < LIST; i++) {
-		sends[0][i] = (struct ibv_send_wr){ .sg_list = &send_sge, .num_sge = 1, .opcode = IBV_WR_SEND };
-		sends[1][i] = (struct ibv_send_wr){ .sg_list = &send_sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-			.wr.rdma = { .remote_addr = shared->sink, .rkey = shared->rkey } };
+		sends[0][i] =
+			(struct ibv_send_wr){ .sg_list = &send_sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		sends[1][i] = (struct ibv_send_wr){ .sg_list = &send_sge,
+						    .num_sge = 1,
+						    .opcode = IBV_WR_RDMA_WRITE,
+						    .wr.rdma = { .remote_addr = shared->sink,
+								 .rkey = shared->rkey } };
 		receives[i] = (struct ibv_recv_wr){ .sg_list = &recv_sge, .num_sge = 1 };
 	}
 }
@@ -153,7 +157,10 @@ static __attribute__((noinline)) void fill_and_post(int length)
 
 	for (int i = 0; i < length; i++) {
 		sges[i] = (struct ibv_sge){ send_sge.addr, send_sge.length, send_sge.lkey };
-		wrs[i] = (struct ibv_send_wr){ .next = i + 1 < length ? &wrs[i + 1] : NULL, .sg_list = &sges[i], .num_sge = 1, .opcode = IBV_WR_SEND };
+		wrs[i] = (struct ibv_send_wr){ .next = i + 1 < length ? &wrs[i + 1] : NULL,
+					       .sg_list = &sges[i],
+					       .num_sge = 1,
+					       .opcode = IBV_WR_SEND };
 	}
 	check(ibv_post_send(qp, wrs, &bad) == 0, "ibv_post_send");
 }
@@ -229,7 +236,8 @@ static void exchange_writes(unsigned me, int length)
 
 static void count_sends(unsigned me, int length)
 {
-	static const char *const names[] = { "send: post_recv", "send: post_send", "send: poll_cq, receiver", "send: poll_cq, sender" };
+	static const char *const names[] = { "send: post_recv", "send: post_send", "send: poll_cq, receiver",
+					     "send: poll_cq, sender" };
 
 	for (counted = 0; counted < POST_BUILT; counted++) {
 		exchange_sends(me, length);
@@ -243,13 +251,16 @@ static void count_built_sends(unsigned me, int length)
 	for (counted = POST_BUILT; counted <= POST_FILLED; counted++) {
 		exchange_sends(me, length);
 		if (me == 0)
-			CALLGRIND_DUMP_STATS_AT(counted == POST_BUILT ? "send: ibv_wr_*" : "send: filled in and post_send");
+			CALLGRIND_DUMP_STATS_AT(counted == POST_BUILT ? "send: ibv_wr_*" :
+									"send: filled in and post_send");
 	}
 }
 
 static void count_writes(unsigned me, int length)
 {
-	static const char *const names[CALLS] = { [POST_SEND] = "write: post_send", [POLL_SENDER] = "write: poll_cq" };
+	static const char *const names[CALLS] = {
+		[POST_SEND] = "write: post_send", [POLL_SENDER] = "write: poll_cq"
+	};
 
 	for (counted = 0; counted < CALLS; counted++) {
 		if (!names[counted])
@@ -274,7 +285,8 @@ static void count_alone(void (*call)(void), const char *name)
  */
 static void count_writes_within(void)
 {
-	struct ibv_qp *ends[2] = { make_qp(&device, cq, DEPTH, true), make_qp(&device, cq, DEPTH, true) }, *between = qp;
+	struct ibv_qp *ends[2] = { make_qp(&device, cq, DEPTH, true), make_qp(&device, cq, DEPTH, true) },
+		      *between = qp;
 
 	connect_qp(&device, ends[0], ends[1]->qp_num);
 	connect_qp(&device, ends[1], ends[0]->qp_num);

@@ -88,7 +88,8 @@ static void received(unsigned peer)
 	struct message *in = &link->in[slot];
 
 	if (in->from != peer || in->to != own.me || in->round != link->received)
-		die("process %u got %u to %u, round %u, from %u in round %u", own.me, in->from, in->to, in->round, peer, link->received);
+		die("process %u got %u to %u, round %u, from %u in round %u", own.me, in->from, in->to,
+		    in->round, peer, link->received);
 	link->received++;
 	post_receive(peer, slot);
 }

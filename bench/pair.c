@@ -171,7 +171,9 @@ struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth,
 	struct ibv_qp *qp = ibv_create_qp_ex(device->context, &init);
 
 	check(qp, "ibv_create_qp_ex");
-	check(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0, "to INIT");
+	check(ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
+	      "to INIT");
 	return qp;
 }
 
@@ -180,10 +182,16 @@ void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn)
 	struct ibv_qp_attr to_receive = { .qp_state = IBV_QPS_RTR, .path_mtu = device->mtu, .dest_qp_num = peer_qpn,
 		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = device->gid, .hop_limit = 64 } } };
-	struct ibv_qp_attr to_send = { .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1 };
+	struct ibv_qp_attr to_send = {
+		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
+	};
 
-	check(ibv_modify_qp(qp, &to_receive, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0, "to RTR");
-	check(ibv_modify_qp(qp, &to_send, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-			    IBV_QP_MAX_QP_RD_ATOMIC) == 0, "to RTS");
+	check(ibv_modify_qp(qp, &to_receive,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
+	      "to RTR");
+	check(ibv_modify_qp(qp, &to_send,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
+	      "to RTS");
 }

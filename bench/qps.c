@@ -65,7 +65,8 @@ static void open_all(unsigned me)
 	open_device(&device);
 	channel = ibv_create_comp_channel(device.context);
 	check(channel, "ibv_create_comp_channel");
-	cq = ibv_create_cq(device.context, (int)(4 * WINDOW + count * depth), NULL, channel, 0); /* a receiver may be late */
+	/* a receiver may be late */
+	cq = ibv_create_cq(device.context, (int)(4 * WINDOW + count * depth), NULL, channel, 0);
 	bytes = aligned_alloc(PAGE, PAGE);
 	check(bytes, "memory");
 	mr = ibv_reg_mr(device.pd, bytes, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -196,7 +197,8 @@ static double ping_pong_ns(unsigned me)
 	return (double)(now_ns() - start) / PING_PONGS / 2;
 }
 
-static double repeated(unsigned me, double (*measure)(unsigned, enum ibv_wr_opcode), enum ibv_wr_opcode opcode)
+static double repeated(unsigned me, double (*measure)(unsigned, enum ibv_wr_opcode),
+		       enum ibv_wr_opcode opcode)
 {
 	double values[REPEATS];
 
@@ -243,7 +245,8 @@ static void run(unsigned me)
 		return;
 	figure("memory_bytes_per_qp", (shared->memory[0] + shared->memory[1]) / 2 / count);
 	if (count > 1)
-		figure("idle_cpu_percent", (shared->idle_ns[0] + shared->idle_ns[1]) / 2 / (IDLE_S * 1e9) * 100);
+		figure("idle_cpu_percent",
+		       (shared->idle_ns[0] + shared->idle_ns[1]) / 2 / (IDLE_S * 1e9) * 100);
 	figure("write_ns", write_ns);
 	figure("send_ns", send_ns);
 	figure("ping_pong_ns", pong_ns);

@@ -128,7 +128,9 @@ static ssize_t send_as_wire(void)
 	union {
 		char bytes[CMSG_SPACE(sizeof(uint16_t))];
 		struct cmsghdr align;
-	} control = { .align = { .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof(uint16_t)) } };
+	} control = { .align = { .cmsg_level = IPPROTO_UDP,
+				 .cmsg_type = UDP_SEGMENT,
+				 .cmsg_len = CMSG_LEN(sizeof(uint16_t)) } };
 	uint16_t packet = (uint16_t)(options.bytes + HEADER_BYTES);
 	struct iovec piece = { buffer, packet + ACK_BYTES };
 	struct msghdr m = { .msg_name = &peer_port, .msg_namelen = sizeof(peer_port), .msg_iov = &piece, .msg_iovlen = 1,
@@ -145,7 +147,8 @@ static ssize_t send_as_wire(void)
 static bool receive(int fd)
 {
 	for (unsigned spins = 0;; spins++) {
-		ssize_t n = options.as_wire ? receive_as_wire(fd) : recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+		ssize_t n = options.as_wire ? receive_as_wire(fd) :
+					      recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
 		if (n >= 0)
 			return true;
 		if (errno != EAGAIN && errno != ECONNREFUSED)
@@ -160,7 +163,8 @@ static bool receive(int fd)
 
 static void transmit(int fd)
 {
-	if ((options.as_wire ? send_as_wire() : send(fd, buffer, options.bytes, 0)) < 0 && errno != ECONNREFUSED)
+	if ((options.as_wire ? send_as_wire() : send(fd, buffer, options.bytes, 0)) < 0 &&
+	    errno != ECONNREFUSED)
 		die("send");
 }
 
@@ -172,7 +176,8 @@ static int await_client(void)
 	struct sockaddr_storage peer;
 	socklen_t bytes = address_of("::", &peer);
 	int fd = socket(AF_INET6, SOCK_DGRAM, 0), both = 0;
-	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) || bind(fd, (struct sockaddr *)&peer, bytes))
+	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) ||
+	    bind(fd, (struct sockaddr *)&peer, bytes))
 		die("bind");
 	printf("ready\n");
 	fflush(stdout);
@@ -216,8 +221,9 @@ static int compare(const void *a, const void *b)
 static void print(uint64_t *took)
 {
 	qsort(took, options.rounds, sizeof(*took), compare);
-	printf("%zu bytes: %.2f us, least %.2f, 99 %% within %.2f\n", options.bytes, (double)took[options.rounds / 2] / 2000,
-	       (double)took[0] / 2000, (double)took[options.rounds - 1 - options.rounds / 100] / 2000);
+	printf("%zu bytes: %.2f us, least %.2f, 99 %% within %.2f\n", options.bytes,
+	       (double)took[options.rounds / 2] / 2000, (double)took[0] / 2000,
+	       (double)took[options.rounds - 1 - options.rounds / 100] / 2000);
 }
 
 static int open_client(void)

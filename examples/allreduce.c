@@ -39,7 +39,8 @@ static void check(int failed, const char *what)
 static struct rdma_cm_id *create(const char *address, int port, int passive)
 {
 	char service[16];
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = passive ? RAI_PASSIVE : 0 }, *found;
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = passive ? RAI_PASSIVE : 0 },
+			     *found;
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 2, .max_recv_wr = MAX_STEPS, .max_send_sge = 1, .max_recv_sge = 1 },
 		.sq_sig_all = 1,
@@ -79,14 +80,19 @@ static struct rdma_cm_id *accept_from(struct rdma_cm_id *listener, struct ibv_mr
 	for (int i = 0; i < steps; i++)
 		check(rdma_post_recv(id, NULL, inbox, 0, *mr), "rdma_post_recv");
 	struct place place = { .address = (uintptr_t)inbox, .rkey = (*mr)->rkey };
-	struct rdma_conn_param param = { .private_data = &place, .private_data_len = sizeof(place), .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &place,
+					 .private_data_len = sizeof(place),
+					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
 	return id;
 }
 
-static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const struct place *place, int step)
+static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const struct place *place,
+		       int step)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)vector[part], .length = sizeof(vector[part]), .lkey = mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)vector[part],
+			       .length = sizeof(vector[part]),
+			       .lkey = mr->lkey };
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = (uint32_t)step,
 				  .wr.rdma = { .remote_addr = place->address + step * sizeof(inbox[0]), .rkey = place->rkey } }, *bad;
 	struct ibv_wc wc;
@@ -97,10 +103,13 @@ static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const
 static void await_step(struct rdma_cm_id *id, int step)
 {
 	struct ibv_wc wc;
-	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS || wc.imm_data != (uint32_t)step, "receive");
+	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS ||
+		      wc.imm_data != (uint32_t)step,
+	      "receive");
 }
 
-static void all_reduce(struct rdma_cm_id *next, struct rdma_cm_id *before, struct ibv_mr *mr, const struct place *place, int rank, int ranks)
+static void all_reduce(struct rdma_cm_id *next, struct rdma_cm_id *before, struct ibv_mr *mr,
+		       const struct place *place, int rank, int ranks)
 {
 	for (int step = 0; step < 2 * (ranks - 1); step++) {
 		int sent = (rank + 2 * ranks - step) % ranks, got = (sent + ranks - 1) % ranks;

@@ -37,7 +37,8 @@ static void check(int failed, const char *what)
 
 static struct rdma_cm_id *create(const char *address, const char *port)
 {
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE }, *found;
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE },
+			     *found;
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.sq_sig_all = 1,
@@ -68,9 +69,13 @@ static void receive_file(const char *port, const char *name)
 	check(rdma_post_recv(id, NULL, at, 0, mr), "rdma_post_recv");
 
 	struct place place = { .address = (uintptr_t)at, .rkey = mr->rkey };
-	struct rdma_conn_param param = { .private_data = &place, .private_data_len = sizeof(place), .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &place,
+					 .private_data_len = sizeof(place),
+					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
-	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS || !(wc.wc_flags & IBV_WC_WITH_IMM), "receive");
+	check(rdma_get_recv_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS ||
+		      !(wc.wc_flags & IBV_WC_WITH_IMM),
+	      "receive");
 	rdma_disconnect(id);
 	rdma_dereg_mr(mr);
 	munmap(at, size);
@@ -81,11 +86,15 @@ static void receive_file(const char *port, const char *name)
 }
 
 /* rdma_post_write has no immediate data: the verb itself has. */
-static void post_chunk(struct rdma_cm_id *id, void *at, uint32_t size, struct ibv_mr *mr, uint64_t to, uint32_t rkey, int last)
+static void post_chunk(struct rdma_cm_id *id, void *at, uint32_t size, struct ibv_mr *mr, uint64_t to,
+		       uint32_t rkey, int last)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)at, .length = size, .lkey = mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-				  .wr.rdma = { .remote_addr = to, .rkey = rkey } }, *bad;
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+				  .wr.rdma = { .remote_addr = to, .rkey = rkey } },
+			   *bad;
 	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
 }
 
@@ -105,9 +114,13 @@ static void send_file(const char *port, const char *name, const char *address)
 	check(at == MAP_FAILED, "mmap");
 
 	struct rdma_cm_id *id = create(address, port);
-	struct ibv_mr *mr = ibv_reg_mr(id->pd, at, size, 0); /* only read from: needs no right, not even to be written here */
+	/* only read from: needs no right, not even to be written here */
+	struct ibv_mr *mr = ibv_reg_mr(id->pd, at, size, 0);
 	check(!mr, "ibv_reg_mr");
-	struct rdma_conn_param param = { .private_data = &size, .private_data_len = sizeof(size), .retry_count = 7, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &size,
+					 .private_data_len = sizeof(size),
+					 .retry_count = 7,
+					 .rnr_retry_count = 7 };
 	check(rdma_connect(id, &param), "rdma_connect");
 	struct place place;
 	check(id->event->param.conn.private_data_len < sizeof(place), "the receiver's answer");
@@ -120,7 +133,8 @@ static void send_file(const char *port, const char *name, const char *address)
 			complete(id);
 			open_writes--;
 		}
-		post_chunk(id, (char *)at + done, chunk, mr, place.address + done, place.rkey, done + chunk == size);
+		post_chunk(id, (char *)at + done, chunk, mr, place.address + done, place.rkey,
+			   done + chunk == size);
 		open_writes++;
 		done += chunk;
 	}

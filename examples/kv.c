@@ -62,7 +62,8 @@ static void put(uint64_t key, uint64_t value)
 
 static struct rdma_cm_id *create(const char *address, const char *port)
 {
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE }, *found;
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE },
+			     *found;
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.sq_sig_all = 1,
@@ -87,8 +88,11 @@ static void serve(const char *port)
 	check(!mr || !msg, "register");
 	check(rdma_post_recv(id, NULL, nothing, 1, msg), "rdma_post_recv");
 	struct place place = { .address = (uintptr_t)table, .rkey = mr->rkey, .slots = SLOTS };
-	struct rdma_conn_param param = { .private_data = &place, .private_data_len = sizeof(place), .responder_resources = 1,
-					 .initiator_depth = 1, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &place,
+					 .private_data_len = sizeof(place),
+					 .responder_resources = 1,
+					 .initiator_depth = 1,
+					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
 	check(rdma_get_recv_comp(id, &wc) != 1, "wait"); /* sleeps until the client says goodbye */
 	rdma_disconnect(id);
@@ -99,17 +103,21 @@ static void serve(const char *port)
 	printf("served %d keys\n", KEYS);
 }
 
-static void read_slot(struct rdma_cm_id *id, const struct place *place, uint32_t i, struct slot *slot, struct ibv_mr *mr)
+static void read_slot(struct rdma_cm_id *id, const struct place *place, uint32_t i, struct slot *slot,
+		      struct ibv_mr *mr)
 {
 	struct ibv_wc wc;
 	do {
-		check(rdma_post_read(id, NULL, slot, sizeof(*slot), mr, 0, place->address + i * sizeof(*slot), place->rkey), "rdma_post_read");
+		check(rdma_post_read(id, NULL, slot, sizeof(*slot), mr, 0, place->address + i * sizeof(*slot),
+				     place->rkey),
+		      "rdma_post_read");
 		check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "read");
 	} while (slot->version % 2 || (slot->version != EMPTY && slot->version != slot->version_again));
 }
 
 /* 1 and the value, or 0. */
-static int get(struct rdma_cm_id *id, const struct place *place, uint64_t key, struct slot *slot, struct ibv_mr *mr, uint64_t *value)
+static int get(struct rdma_cm_id *id, const struct place *place, uint64_t key, struct slot *slot,
+	       struct ibv_mr *mr, uint64_t *value)
 {
 	for (uint32_t i = hash(key);; i = (i + 1) % place->slots) {
 		read_slot(id, place, i, slot, mr);
@@ -128,7 +136,9 @@ static void look_up(const char *port, const char *address)
 	struct place place;
 	uint64_t value;
 	struct ibv_wc wc;
-	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = {
+		.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7
+	};
 	struct rdma_cm_id *id = create(address, port);
 	struct ibv_mr *mr = rdma_reg_msgs(id, &slot, sizeof(slot));
 	check(!mr, "rdma_reg_msgs");

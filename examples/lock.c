@@ -38,7 +38,8 @@ static void check(int failed, const char *what)
 
 static struct rdma_cm_id *create(const char *address, const char *port)
 {
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE }, *found;
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE },
+			     *found;
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.sq_sig_all = 1,
@@ -57,13 +58,17 @@ static struct rdma_cm_id *take_client(struct rdma_cm_id *listener, struct ibv_mr
 {
 	struct rdma_cm_id *id;
 	check(rdma_get_request(listener, &id), "rdma_get_request");
-	*mr = ibv_reg_mr(id->pd, &shared, sizeof(shared), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-			 IBV_ACCESS_REMOTE_ATOMIC);
+	*mr = ibv_reg_mr(id->pd, &shared, sizeof(shared),
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+				 IBV_ACCESS_REMOTE_ATOMIC);
 	check(!*mr, "ibv_reg_mr");
 	check(rdma_post_recv(id, NULL, &shared, 0, *mr), "rdma_post_recv"); /* of a goodbye without bytes */
 	struct place place = { .address = (uintptr_t)&shared, .rkey = (*mr)->rkey };
-	struct rdma_conn_param param = { .private_data = &place, .private_data_len = sizeof(place), .responder_resources = 1,
-					 .initiator_depth = 1, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &place,
+					 .private_data_len = sizeof(place),
+					 .responder_resources = 1,
+					 .initiator_depth = 1,
+					 .rnr_retry_count = 7 };
 	check(rdma_accept(id, &param), "rdma_accept");
 	return id;
 }
@@ -78,7 +83,8 @@ static void serve(const char *port, int clients)
 	for (int i = 0; i < clients; i++)
 		ids[i] = take_client(listener, &mrs[i]);
 	for (int i = 0; i < clients; i++)
-		check(rdma_get_recv_comp(ids[i], &wc) != 1 || wc.status != IBV_WC_SUCCESS, "a client's goodbye");
+		check(rdma_get_recv_comp(ids[i], &wc) != 1 || wc.status != IBV_WC_SUCCESS,
+		      "a client's goodbye");
 	for (int i = 0; i < clients; i++) {
 		rdma_disconnect(ids[i]);
 		ibv_dereg_mr(mrs[i]);
@@ -96,7 +102,8 @@ static void complete(struct rdma_cm_id *id, const char *what)
 }
 
 /* Puts `to` into the lock's word if `from` is in it; returns what was there. */
-static uint64_t swap(struct rdma_cm_id *id, const struct place *place, uint64_t from, uint64_t to, uint64_t *old, struct ibv_mr *mr)
+static uint64_t swap(struct rdma_cm_id *id, const struct place *place, uint64_t from, uint64_t to,
+		     uint64_t *old, struct ibv_mr *mr)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)old, .length = sizeof(*old), .lkey = mr->lkey };
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -120,7 +127,9 @@ static void take_turns(const char *port, const char *address, uint64_t name)
 {
 	uint64_t word = 0;
 	struct place place;
-	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = {
+		.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7
+	};
 	struct rdma_cm_id *id = create(address, port);
 	struct ibv_mr *mr = rdma_reg_msgs(id, &word, sizeof(word));
 	check(!mr, "rdma_reg_msgs");

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#define assert_between(value, least, most)                                                                    \
-	do {                                                                                                  \
-		uintmax_t above = (uintmax_t)(value) - (uintmax_t)(least);                                    \
-		assert_true(above <= (uintmax_t)(most) - (uintmax_t)(least));                                 \
+#define assert_between(value, least, most)                                      \
+	do {                                                                    \
+		uintmax_t above = (uintmax_t)(value) - (uintmax_t)(least);      \
+		assert_true(above <= (uintmax_t)(most) - (uintmax_t)(least));   \
 	} while (0)
 
 #endif

@@ -57,11 +57,18 @@ static inline bool kernel_drops_descriptors(void)
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS } };
 	struct iovec iov = { &byte, 1 };
-	struct msghdr with = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
-	struct msghdr without = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = name, .msg_controllen = sizeof(name) };
-	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) || setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+	struct msghdr with = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+	};
+	struct msghdr without = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = name, .msg_controllen = sizeof(name)
+	};
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) ||
+	    setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return true;
 	memcpy(CMSG_DATA(&control.header), &pair[0], sizeof(int));
 	close(before = dup(pair[0]));
@@ -117,10 +124,13 @@ static inline bool kernel_tells_timeouts(void)
 #define NO_MTU "the MTU of a route cannot be asked for here (IP_MTU)"
 static inline bool kernel_tells_mtu(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = 9, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = 9,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int s = socket(AF_INET, SOCK_DGRAM, 0), mtu = 0;
 	socklen_t bytes = sizeof(mtu);
-	bool told = !connect(s, (struct sockaddr *)&to, sizeof(to)) && !getsockopt(s, IPPROTO_IP, IP_MTU, &mtu, &bytes) && mtu > 0;
+	bool told = !connect(s, (struct sockaddr *)&to, sizeof(to)) &&
+		    !getsockopt(s, IPPROTO_IP, IP_MTU, &mtu, &bytes) && mtu > 0;
 	close(s);
 	return told;
 }

@@ -45,9 +45,12 @@ void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr)
 static int check_lid(const struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call)
 {
 	if (!vb_link_is_infiniband())
-		return refuse(call, "ah_attr.is_global", "RoCE addresses its peers by GID: set is_global, grh.dgid and grh.sgid_index");
+		return refuse(call, "ah_attr.is_global",
+			      "RoCE addresses its peers by GID: set is_global, grh.dgid and grh.sgid_index");
 	if (!is_own_lid(dev, attr))
-		return refuse(call, "ah_attr.dlid", "only the port's own LID leads anywhere; others are addressed by GID (is_global)");
+		return refuse(
+			call, "ah_attr.dlid",
+			"only the port's own LID leads anywhere; others are addressed by GID (is_global)");
 	return 0;
 }
 
@@ -59,7 +62,8 @@ static bool is_nowhere(const union ibv_gid *gid)
 	return IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_ARE_ADDR_EQUAL(ip, &any_v4);
 }
 
-int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid)
+int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call,
+		struct in6_addr *sgid)
 {
 	if (attr->port_num != 1)
 		return refuse(call, "ah_attr.port_num", "the device has port 1 only");
@@ -70,7 +74,8 @@ int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const cha
 		return refuse(call, "ah_attr.grh.sgid_index", "the port's GID table has no such entry");
 	if (is_nowhere(&attr->grh.dgid))
 		return refuse(call, "ah_attr.grh.dgid", "it is all zeros: no destination has this GID");
-	if (attr->static_rate && (attr->static_rate < IBV_RATE_2_5_GBPS || attr->static_rate > IBV_RATE_1200_GBPS))
+	if (attr->static_rate &&
+	    (attr->static_rate < IBV_RATE_2_5_GBPS || attr->static_rate > IBV_RATE_1200_GBPS))
 		return refuse(call, "ah_attr.static_rate", "not an enum ibv_rate value");
 	if (attr->sl > MAX_SL)
 		return refuse(call, "ah_attr.sl", "service levels go from 0 to 15");

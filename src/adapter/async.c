@@ -13,7 +13,9 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_as
 	struct vb_async_event *event = malloc(sizeof(*event));
 	if (!event)
 		return;
-	*event = (struct vb_async_event){ .type = type, .kind = kind, .object = object, .source = source, .port = port };
+	*event = (struct vb_async_event){
+		.type = type, .kind = kind, .object = object, .source = source, .port = port
+	};
 	pthread_mutex_lock(&ctx->async_lock);
 	vb_list_add_tail(&ctx->async_events, &event->node);
 	vb_notifier_raise(&ctx->async_notifier);

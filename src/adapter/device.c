@@ -16,7 +16,8 @@
 #include "adapter/progress/progress.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_list registry = VB_LIST_INIT(registry); /* each holds a reference while its interface is there */
+/* each holds a reference while its interface is there */
+static struct vb_list registry = VB_LIST_INIT(registry);
 static unsigned next_number;
 static bool is_all_cut;      /* faults on purpose: every device's link is down; under the registry's lock */
 static atomic_bool has_cuts; /* some device's link is, or was */
@@ -99,7 +100,8 @@ static void set_state_locked(struct vb_device *dev, enum ibv_port_state state)
 
 static void follow_link_locked(struct vb_device *dev)
 {
-	set_state_locked(dev, dev->netif.up && dev->netif.running && !dev->is_cut ? IBV_PORT_ACTIVE : IBV_PORT_DOWN);
+	set_state_locked(dev, dev->netif.up && dev->netif.running && !dev->is_cut ? IBV_PORT_ACTIVE :
+										    IBV_PORT_DOWN);
 }
 
 static void update(struct vb_device *dev, const struct vb_netif *netif)
@@ -365,9 +367,11 @@ void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr)
 		.vendor_id = VENDOR,
 		.max_qp = max_qp,
 		.max_qp_wr = VB_MAX_WR,
-		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-				    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-				    IBV_DEVICE_XRC | IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING,
+		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+				    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC | IBV_DEVICE_RAW_IP_CSUM |
+				    IBV_DEVICE_MANAGED_FLOW_STEERING,
 		.max_sge = VB_MAX_SGE,
 		.max_sge_rd = VB_MAX_SGE,
 		.max_cq = MANY,

@@ -22,7 +22,8 @@ struct vb_device {
 	unsigned number;       /* ibv_get_device_index, stable for the process */
 	uint64_t guid;         /* network order */
 	atomic_uint refs;
-	bool gone;             /* the interface was not there any more at the last look; under the registry's lock */
+	/* the interface was not there any more at the last look; under the registry's lock */
+	bool gone;
 	pthread_mutex_t lock;  /* guards what follows, but for node */
 	struct vb_netif netif; /* as last seen */
 	enum ibv_port_state port_state;
@@ -77,7 +78,8 @@ void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr);
  * Can the device reach a destination so described? 0 with the source address, or -EINVAL with a sentence
  * under the call's name.
  */
-int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call, struct in6_addr *sgid);
+int vb_ah_check(struct vb_device *dev, const struct ibv_ah_attr *attr, const char *call,
+		struct in6_addr *sgid);
 
 /*
  * The GID table's rules, for the table of a device whose interface looks like netif (also netif's first

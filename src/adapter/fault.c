@@ -38,9 +38,11 @@ static void log_bite(const struct vb_fault_bite *bite, const struct vb_fault_sub
 	unsigned long long count = bite->count;
 	const char *again = s->is_repeat ? ", sent again" : "";
 	if (s->qp)
-		vb_explain("fault", "%u (%.*s) at number %llu of queue pair %u%s", bite->number, (int)r->bytes, text + r->at, count, s->qp, again);
+		vb_explain("fault", "%u (%.*s) at number %llu of queue pair %u%s", bite->number,
+			   (int)r->bytes, text + r->at, count, s->qp, again);
 	else
-		vb_explain("fault", "%u (%.*s) at number %llu", bite->number, (int)r->bytes, text + r->at, count);
+		vb_explain("fault", "%u (%.*s) at number %llu", bite->number, (int)r->bytes, text + r->at,
+			   count);
 }
 
 unsigned vb_fault_ask(struct vb_fault_subject *subject, struct vb_fault_bite bites[VB_FAULT_RULES])
@@ -99,7 +101,8 @@ static bool has_vanished(const struct in6_addr *peer)
 {
 	uint32_t rules = atomic_load(&vanished);
 	for (unsigned i = 0; rules >> i; i++)
-		if ((rules >> i & 1) && (!plan.rules[i].has_peer || memcmp(peer, plan.rules[i].peer, sizeof(*peer)) == 0))
+		if ((rules >> i & 1) &&
+		    (!plan.rules[i].has_peer || memcmp(peer, plan.rules[i].peer, sizeof(*peer)) == 0))
 			return true;
 	return false;
 }
@@ -179,7 +182,8 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	struct action *a = timer->arg;
 	struct vb_fault_rule *r = &plan.rules[a - actions];
 	if (a->is_over) {
-		vb_explain("fault", "%u (%.*s) is over", (unsigned)(a - actions) + 1, (int)r->bytes, text + r->at);
+		vb_explain("fault", "%u (%.*s) is over", (unsigned)(a - actions) + 1, (int)r->bytes,
+			   text + r->at);
 		a->is_over = false;
 		vb_device_cut(r->device, false);
 	} else {
@@ -208,7 +212,8 @@ void vb_fault_begin(void)
 /* What a device that has failed still does is to be given up. */
 static bool needs_device(const char *call)
 {
-	static const char *const words[] = { "ibv_alloc", "ibv_create", "ibv_reg", "ibv_open", "ibv_modify", "ibv_post", "ibv_wr", "ibv_query" };
+	static const char *const words[] = { "ibv_alloc",  "ibv_create", "ibv_reg", "ibv_open",
+					     "ibv_modify", "ibv_post",	 "ibv_wr",  "ibv_query" };
 	for (size_t i = 0; i < VB_ARRAY_LEN(words); i++)
 		if (strncmp(call, words[i], strlen(words[i])) == 0)
 			return true;
@@ -224,7 +229,9 @@ static bool is_of_qp(const char *call)
 int vb_fault_meet(const char *call, uint32_t qpn)
 {
 	struct vb_fault_bite bites[VB_FAULT_RULES];
-	struct vb_fault_subject subject = { .site = VB_FAULT_TRIGGER, .verb = call, .qp = is_of_qp(call) ? vb_fault_qp(qpn) : 0 };
+	struct vb_fault_subject subject = { .site = VB_FAULT_TRIGGER,
+					    .verb = call,
+					    .qp = is_of_qp(call) ? vb_fault_qp(qpn) : 0 };
 	int err = 0;
 	if (is_bad)
 		return -EINVAL;
@@ -302,7 +309,8 @@ static bool take_text(const char *setting)
 	else
 		err = -EFBIG;
 	if (err)
-		vb_explain_line("VERBATIM_FAULTS", "%s: %s; so every call fails", *setting == '@' ? setting + 1 : "the expression", strerror(-err));
+		vb_explain_line("VERBATIM_FAULTS", "%s: %s; so every call fails",
+				*setting == '@' ? setting + 1 : "the expression", strerror(-err));
 	return !err;
 }
 
@@ -311,8 +319,10 @@ static bool parse(void)
 	struct vb_fault_error error;
 	if (vb_fault_parse(text, strlen(text), &plan, &error) == 0)
 		return true;
-	vb_explain_line("VERBATIM_FAULTS", "at character %zu ('%.*s'): %s; so every call fails (verbatim faults EXPRESSION checks it)",
-			error.at + 1, (int)error.bytes, text + error.at, error.why);
+	vb_explain_line(
+		"VERBATIM_FAULTS",
+		"at character %zu ('%.*s'): %s; so every call fails (verbatim faults EXPRESSION checks it)",
+		error.at + 1, (int)error.bytes, text + error.at, error.why);
 	return false;
 }
 

@@ -24,7 +24,8 @@ static bool is_hole(const struct in6_addr *ip) { return IN6_IS_ADDR_UNSPECIFIED(
 /* The link-local address that IPv6 autoconfiguration would make of the MAC (EUI-64, RFC 4291 appendix A). */
 static struct in6_addr eui64_gid(const uint8_t mac[6])
 {
-	struct in6_addr ip = { .s6_addr = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5] } };
+	struct in6_addr ip = { .s6_addr = { 0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3],
+					    mac[4], mac[5] } };
 	return ip;
 }
 
@@ -87,7 +88,8 @@ static void add(struct in6_addr *table, unsigned first, unsigned *used, const st
 		(*used)++;
 }
 
-static void add_all(struct in6_addr *table, unsigned first, unsigned *used, const struct vb_netif *netif, bool v4)
+static void add_all(struct in6_addr *table, unsigned first, unsigned *used, const struct vb_netif *netif,
+		    bool v4)
 {
 	for (unsigned i = 0; i < netif->naddrs; i++)
 		if (is_v4(&netif->addrs[i].ip) == v4 && !has(table, 0, *used, &netif->addrs[i].ip))

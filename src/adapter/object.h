@@ -31,7 +31,8 @@ enum {
 	VB_MAX_INLINE    = 1024,    /* bytes */
 	VB_MAX_CQE       = 4194304,
 	VB_MAX_MR        = 1048575,
-	VB_MAX_RD_ATOMIC = 128,     /* READs and atomics in flight per QP, each direction; as many as rdma_rxe has */
+	/* READs and atomics in flight per QP, each direction; as many as rdma_rxe has */
+	VB_MAX_RD_ATOMIC = 128,
 	VB_MAX_MSG       = 0x7fffffff, /* bytes */
 	VB_MAX_TSO       = 262144,  /* bytes that are cut into frames */
 	VB_MAX_TSO_HEADER = 1024,
@@ -86,8 +87,9 @@ int vb_pd_fini(struct vb_pd *pd);
 
 /* All that exist. No region has IBV_ACCESS_FLUSH_PERSISTENT (flush.h). */
 enum {
-	VB_ACCESS_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |
-			  IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_GLOBAL |
+	VB_ACCESS_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+			  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_GLOBAL |
 			  IBV_ACCESS_FLUSH_PERSISTENT | IBV_ACCESS_OPTIONAL_RANGE,
 };
 
@@ -105,13 +107,15 @@ struct vb_mr {
  * mapped, or not writable though LOCAL_WRITE is asked), -ENOMEM (no key left). IBV_ACCESS_OPTIONAL_RANGE
  * flags are accepted and ignored.
  */
-int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access);
+int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
+	       unsigned access);
 /* Returns after the last access in flight has ended. -EBUSY: memory windows are bound to it. */
 int vb_mr_fini(struct vb_mr *mr);
 /* A region of any address that reads as zeros and keeps nothing of what is written. */
 int vb_mr_init_null(struct vb_mr *mr, struct vb_pd *pd);
 /* As ibv_advise_mr: 0 or a negative errno. */
-int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, const struct ibv_sge *list, uint32_t n);
+int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		 const struct ibv_sge *list, uint32_t n);
 /* How long is the region that has this key, in this domain? -ENOENT: there is none. */
 int vb_mr_find(uint32_t key, uint32_t pd, uint64_t *length);
 /* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key stays. */
@@ -200,7 +204,8 @@ struct vb_cqe {
 		uint32_t cvlan;    /* of a frame: the tag that was taken out */
 	};
 	union {
-		uint32_t sq_position; /* of a send: so many of the program's entries are free again once it is polled */
+		/* of a send: so many of the program's entries are free again once it is polled */
+		uint32_t sq_position;
 		struct vb_srq *srq;   /* of a shared receive: whose it was */
 		uint64_t tag;         /* with IBV_WC_TM_MATCH, which is no shared receive: the message's */
 	};
@@ -229,7 +234,8 @@ struct vb_cq {
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
 	atomic_bool overrun;        /* written under lock */
 	_Atomic(uint32_t) posted;   /* number of the QP that was posted to last (prefetch.h): a hint */
-	bool ignores_overrun;       /* the program sees to it that there is none; if there is one, the oldest completion goes */
+	/* the program sees to it that there is none; if there is one, the oldest completion goes */
+	bool ignores_overrun;
 	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
 	atomic_uint refs;
@@ -264,7 +270,8 @@ struct vb_cq {
 };
 
 /* cqe >= 1. pd: of its memory, or NULL. */
-int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe);
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
+	       uint32_t cqe);
 int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
 /*
@@ -311,9 +318,11 @@ struct vb_rq {
 	uint8_t *slots;
 	uint32_t stride, mask, max_wr, max_sge;
 	atomic_uint tail;     /* posted, free-running; written under lock */
-	atomic_uint head;     /* taken; written under lock, of a QP's own queue by its responder alone (resp_lock) */
+	/* taken; written under lock, of a QP's own queue by its responder alone (resp_lock) */
+	atomic_uint head;
 	atomic_uint polled;
-	atomic_bool starved;  /* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
+	/* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
+	atomic_bool starved;
 	struct vb_pd *pd;     /* where their memory comes from */
 	struct vb_queue_memory memory;
 };
@@ -326,7 +335,8 @@ struct vb_srq {
 	uint32_t limit;           /* 0: not armed */
 	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
 	atomic_uint refs;         /* queue pairs; an XRC queue's: those that work on a request for it */
-	atomic_uint completing;   /* an XRC queue's: those that have left, and are handing their completion over */
+	/* an XRC queue's: those that have left, and are handing their completion over */
+	atomic_uint completing;
 	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
 	struct vb_cq *cq;
 	uint32_t number;
@@ -335,7 +345,8 @@ struct vb_srq {
 	struct vb_registered registered;
 };
 
-int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr); /* attr: asked in, granted out */
+/* attr: asked in, granted out */
+int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr);
 int vb_srq_fini(struct vb_srq *srq);
 int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask);
 void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr);
@@ -396,7 +407,8 @@ struct vb_sqe {
 _Static_assert(sizeof(struct vb_sqe) == 56, "8 bytes of inline data fit into the first cache line");
 
 enum { VB_SQE_PENDING = 0xff };
-enum { VB_SQE_OWN = 1 << 7 }; /* in flags, beside the program's: neither the entry's place nor its completion is the program's (tags.h) */
+/* in flags, beside the program's: neither the entry's place nor its completion is the program's (tags.h) */
+enum { VB_SQE_OWN = 1 << 7 };
 
 /*
  * Where a UD send goes, copied from the work request and its address handle; at the end of the entries of UD
@@ -405,7 +417,8 @@ enum { VB_SQE_OWN = 1 << 7 }; /* in flags, beside the program's: neither the ent
 struct vb_datagram_to {
 	struct in6_addr src, dst;
 	uint32_t qpn;
-	uint32_t qkey;         /* the one that is sent, whatever becomes of the queue pair's while the datagram waits */
+	/* the one that is sent, whatever becomes of the queue pair's while the datagram waits */
+	uint32_t qkey;
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
 	bool is_local;
@@ -423,7 +436,8 @@ struct vb_sq {
 	atomic_uint retired;    /* the program's entries whose completions are polled, which count no more */
 	uint32_t own_posted;    /* of the positions up to tail: not the program's */
 	uint32_t own_done;      /* of those up to head */
-	uint32_t header_room;   /* bytes at the end of an entry for the header of a segment that is to be cut up */
+	/* bytes at the end of an entry for the header of a segment that is to be cut up */
+	uint32_t header_room;
 	struct vb_queue_memory memory;
 };
 _Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
@@ -460,12 +474,14 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	bool sq_sig_all;
 	atomic_bool is_shown;     /* a capture runs: adapter/inspection/packet_view.h */
-	uint8_t watched;          /* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
+	/* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
+	uint8_t watched;
 	bool counts_receives;     /* (counter.h) */
 	struct vb_lock resp_lock; /* whoever executes the peer's requests */
 	struct vb_list run_node;  /* waiting for progress */
 	atomic_uint refs;         /* threads that use it now, beside those that run it (progress.c) */
-	bool comm_est;            /* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
+	/* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
+	bool comm_est;
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
@@ -473,19 +489,22 @@ struct vb_qp {
 	struct vb_context *ctx;
 	struct vb_list srq_node;
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
-	const struct vb_rss *rss; /* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
+	/* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
+	const struct vb_rss *rss;
 	struct vb_rq rq;
 	struct ibv_qp_attr attr;  /* as set, QP state aside */
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
-	uint16_t declined;        /* slot of this host that has no link because this QP takes the wire to it; 0: none. Under ctl */
+	/* slot of this host that has no link because this QP takes the wire to it; 0: none. Under ctl */
+	uint16_t declined;
 	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/ud_ring.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
 	struct vb_counter *counters[4]; /* that its completions count in, or NULL (counter.h) */
-	struct vb_xrc_remote *remote;   /* of an XRC_RECV QP: queues of other processes (xrc_remote.h), under resp_lock; NULL: none yet */
+	/* of an XRC_RECV QP: queues of other processes (xrc_remote.h), under resp_lock; NULL: none yet */
+	struct vb_xrc_remote *remote;
 	struct vb_async_source async;
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&
@@ -499,7 +518,8 @@ int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be ack
  * it is right.
  */
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
-void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr); /* everything that it has; the caller picks by mask */
+/* everything that it has; the caller picks by mask */
+void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr);
 /*
  * As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. A list of
  * sends without bad: all or none.

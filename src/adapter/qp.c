@@ -47,7 +47,8 @@ static int init_sq(struct vb_sq *sq, struct vb_pd *pd, const struct vb_qp_init_a
 	sq->mask = vb_pow2_at_least(entries) - 1;
 	uint32_t gather = sq->max_sge * sizeof(struct ibv_sge);
 	uint32_t tail = gather > cap->max_inline_data ? gather : cap->max_inline_data;
-	sq->max_inline = tail; /* where the entries would be there is room for as much inline data, asked for or not */
+	/* where the entries would be there is room for as much inline data, asked for or not */
+	sq->max_inline = tail;
 	sq->header_room = vb_align_up(init->max_tso_header, 8);
 	uint32_t to = init->type == IBV_QPT_UD ? sizeof(struct vb_datagram_to) : sq->header_room;
 	sq->stride = vb_align_up(vb_align_up(sizeof(struct vb_sqe) + tail, 8) + to, VB_CACHE_LINE);
@@ -225,7 +226,8 @@ static int check_ah(struct vb_qp *qp, const struct ibv_ah_attr *ah)
 	struct in6_addr sgid;
 	int err = vb_ah_check(qp->ctx->device, ah, "ibv_modify_qp", &sgid);
 	if (!err && vb_ip_is_multicast((const struct in6_addr *)&ah->grh.dgid))
-		return refuse(-EINVAL, "ah_attr.grh.dgid", "a connection has one peer, and this is a multicast group");
+		return refuse(-EINVAL, "ah_attr.grh.dgid",
+			      "a connection has one peer, and this is a multicast group");
 	return err;
 }
 
@@ -284,7 +286,8 @@ static void attribute_names(int which, char *text, size_t size)
 	size_t used = 0;
 	*text = 0;
 	for (; which && used + 1 < size; which &= which - 1) {
-		int n = snprintf(text + used, size - used, "%s%s", used ? ", " : "", vb_qp_attr_name(which & -which));
+		int n = snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+				 vb_qp_attr_name(which & -which));
 		used += n > 0 ? (size_t)n : 0;
 	}
 }
@@ -299,19 +302,23 @@ static int check_transition(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp
 	case VB_TRANSITION_OK:
 		return 0;
 	case VB_TRANSITION_NONE:
-		vb_explain("ibv_modify_qp", "there is no way from %s to %s", vb_qp_state_name(cur), vb_qp_state_name(next));
+		vb_explain("ibv_modify_qp", "there is no way from %s to %s", vb_qp_state_name(cur),
+			   vb_qp_state_name(next));
 		break;
 	case VB_TRANSITION_MISSING:
-		vb_explain("ibv_modify_qp", "%s to %s needs %s", vb_qp_state_name(cur), vb_qp_state_name(next), names);
+		vb_explain("ibv_modify_qp", "%s to %s needs %s", vb_qp_state_name(cur),
+			   vb_qp_state_name(next), names);
 		break;
 	case VB_TRANSITION_SURPLUS:
-		vb_explain("ibv_modify_qp", "%s to %s does not take %s", vb_qp_state_name(cur), vb_qp_state_name(next), names);
+		vb_explain("ibv_modify_qp", "%s to %s does not take %s", vb_qp_state_name(cur),
+			   vb_qp_state_name(next), names);
 		break;
 	}
 	return -EINVAL;
 }
 
-static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur, enum ibv_qp_state next)
+static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur,
+		 enum ibv_qp_state next)
 {
 	if ((mask & IBV_QP_CUR_STATE) && a->cur_qp_state != cur)
 		return refuse(-EINVAL, "cur_qp_state", "the queue pair is in another state");
@@ -389,7 +396,8 @@ static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state ne
 	vb_progress_later(qp);
 }
 
-static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur, enum ibv_qp_state next)
+static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur,
+		enum ibv_qp_state next)
 {
 	struct ibv_qp_attr before = qp->attr;
 	if (next == IBV_QPS_RESET) {
@@ -418,7 +426,8 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 }
 
 /* LIDs are followed by what they stand for. */
-static const struct ibv_qp_attr *complete(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, struct ibv_qp_attr *room)
+static const struct ibv_qp_attr *complete(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
+					  struct ibv_qp_attr *room)
 {
 	if (vb_likely(!vb_link_is_infiniband()))
 		return attr;

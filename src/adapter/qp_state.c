@@ -4,9 +4,9 @@
 #include "base/base.h"
 
 /* The attributes by their bits. */
-#define ATTRIBUTES(X)                                                                                          \
-	X(STATE) X(CUR_STATE) X(EN_SQD_ASYNC_NOTIFY) X(ACCESS_FLAGS) X(PKEY_INDEX) X(PORT) X(QKEY) X(AV)        \
-	X(PATH_MTU) X(TIMEOUT) X(RETRY_CNT) X(RNR_RETRY) X(RQ_PSN) X(MAX_QP_RD_ATOMIC) X(ALT_PATH)              \
+#define ATTRIBUTES(X)                                                                                        \
+	X(STATE) X(CUR_STATE) X(EN_SQD_ASYNC_NOTIFY) X(ACCESS_FLAGS) X(PKEY_INDEX) X(PORT) X(QKEY) X(AV)     \
+	X(PATH_MTU) X(TIMEOUT) X(RETRY_CNT) X(RNR_RETRY) X(RQ_PSN) X(MAX_QP_RD_ATOMIC) X(ALT_PATH)           \
 	X(MIN_RNR_TIMER) X(SQ_PSN) X(MAX_DEST_RD_ATOMIC) X(PATH_MIG_STATE) X(CAP) X(DEST_QPN) X(RATE_LIMIT)
 
 enum {
@@ -126,7 +126,8 @@ static bool exists(int column, enum ibv_qp_state cur, enum ibv_qp_state next)
 	return cur != IBV_QPS_SQE || column == UC || column == UD || column == RAW || next != IBV_QPS_RTS;
 }
 
-enum vb_transition vb_qp_transition(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask, int *which)
+enum vb_transition vb_qp_transition(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next,
+				    int mask, int *which)
 {
 	int column = column_of(type);
 	struct cell cell = { 0, 0 };

@@ -15,7 +15,8 @@ enum vb_transition { VB_TRANSITION_OK, VB_TRANSITION_NONE, VB_TRANSITION_MISSING
  * mask: enum ibv_qp_attr_mask as the caller gave it (IBV_QP_STATE may be absent: next == cur then). *which
  * gets the offending attribute bits for MISSING and SURPLUS.
  */
-enum vb_transition vb_qp_transition(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask, int *which);
+enum vb_transition vb_qp_transition(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next,
+				    int mask, int *which);
 const char *vb_qp_state_name(enum ibv_qp_state state);
 /* The first bit's name, "IBV_QP_PATH_MTU" for example. */
 const char *vb_qp_attr_name(int bit);

@@ -33,7 +33,8 @@ struct slot {
 
 /* Under vb_progress_lock, but for adding slots, which take_lock guards. */
 static struct slot *slots[VB_ARENA_SLOTS];
-static struct vb_prefetch_hint *_Atomic hints[VB_SLOT_COUNT]; /* of each slot that is, or was before a fork, this process's */
+/* of each slot that is, or was before a fork, this process's */
+static struct vb_prefetch_hint *_Atomic hints[VB_SLOT_COUNT];
 static unsigned nslots, used;
 static uint32_t next;
 static unsigned generation;
@@ -170,21 +171,25 @@ struct vb_qp *vb_qpn_find(uint32_t qpn)
 
 struct vb_prefetch_hint *vb_prefetch_hint_of(uint32_t qpn)
 {
-	struct vb_prefetch_hint *first = atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	struct vb_prefetch_hint *first =
+		atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
 	return first ? &first[qpn % VB_SLOT_QPS] : NULL;
 }
 
 uint32_t vb_qpn_place(uint32_t qpn)
 {
-	struct vb_prefetch_hint *first = atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
-	return first ? vb_container_of(first, struct slot, hints[0])->place_of[qpn % VB_SLOT_QPS] : qpn % VB_SLOT_QPS;
+	struct vb_prefetch_hint *first =
+		atomic_load_explicit(&hints[qpn >> VB_SLOT_SHIFT], memory_order_acquire);
+	return first ? vb_container_of(first, struct slot, hints[0])->place_of[qpn % VB_SLOT_QPS] :
+		       qpn % VB_SLOT_QPS;
 }
 
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp)
 {
 	*qp = NULL;
 	vb_lock(&vb_progress_lock);
-	uint64_t end = generation == vb_host_generation() ? (uint64_t)nslots * VB_SLOT_QPS : 0, stop = vb_min_u64(end, *cursor + STRETCH);
+	uint64_t end = generation == vb_host_generation() ? (uint64_t)nslots * VB_SLOT_QPS : 0,
+		 stop = vb_min_u64(end, *cursor + STRETCH);
 	for (; *cursor < stop && !*qp; ++*cursor)
 		*qp = slots[*cursor / VB_SLOT_QPS]->qps[*cursor % VB_SLOT_QPS];
 	if (*qp)

@@ -22,9 +22,9 @@
  * X(class, NAK, the requester's completion, that of the receive if the request has used one, else the event)
  * Class A: the responder's own queues are at fault; C: the request is.
  */
-#define VB_REFUSALS(X)                                                                                                 \
-	X(C, INVALID_REQUEST, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR)                     \
-	X(C, REMOTE_ACCESS, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR)                      \
+#define VB_REFUSALS(X)                                                                                       \
+	X(C, INVALID_REQUEST, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR)          \
+	X(C, REMOTE_ACCESS, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR)           \
 	X(A, REMOTE_OPERATIONAL, IBV_WC_REM_OP_ERR, IBV_WC_LOC_QP_OP_ERR, -1)
 
 struct vb_refusal {

@@ -72,7 +72,8 @@ static bool reach(struct process *p)
 	int len = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, VB_VISIT_NAME "%u", p->slot);
 
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
+	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
+				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) < 0) {
 		snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(errno));
 		return errno == EAGAIN;
 	}
@@ -147,10 +148,14 @@ int process_question(const struct process *p, const struct vb_question *q, int f
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { (void *)q, sizeof(*q) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-	*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
+	*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_RIGHTS,
+			       .cmsg_len = CMSG_LEN(sizeof(int)) };
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 	return sendmsg(p->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
@@ -182,7 +187,8 @@ static void take_records(struct process *p)
 		strcpy(p->trouble, "answered, but there is no memory for it");
 		return;
 	}
-	while (p->bytes < size && (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
+	while (p->bytes < size &&
+	       (n = pread(p->memfd, p->records + p->bytes, size - p->bytes, (off_t)p->bytes)) > 0)
 		p->bytes += (size_t)n;
 }
 
@@ -198,7 +204,8 @@ static void hear(struct process *p)
 	else if (n != sizeof(a) || a.magic != VB_VISIT_MAGIC)
 		strcpy(p->trouble, "it speaks another language");
 	else if (a.error)
-		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s", strerror(a.error < 0 && a.error > -4096 ? -a.error : EPROTO));
+		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s",
+			 strerror(a.error < 0 && a.error > -4096 ? -a.error : EPROTO));
 	take_records(p);
 	close_fd(&p->fd);
 }
@@ -226,7 +233,8 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
 			ask(&all->list[i], kinds);
-	while (count_open(all, polls) && (now = now_ms()) < end && vb_poll(polls, all->count, (int)(end - now)) >= 0)
+	while (count_open(all, polls) && (now = now_ms()) < end &&
+	       vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents)
 				hear(&all->list[i]);

@@ -90,7 +90,8 @@ static bool deliver(struct delivery *d, int flags)
 
 	while (d->sent < d->reply.used) {
 		const struct nlmsghdr *h = (const struct nlmsghdr *)(d->reply.bytes + d->sent);
-		ssize_t n = REAL(sendto)(d->fd, h, h->nlmsg_len, flags | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof(to));
+		ssize_t n = REAL(sendto)(d->fd, h, h->nlmsg_len, flags | MSG_NOSIGNAL, (struct sockaddr *)&to,
+					 sizeof(to));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -117,7 +118,8 @@ static uint32_t port_of(int fd)
 		return nl.nl_pid;
 	nl = (struct sockaddr_nl){ .nl_family = AF_NETLINK };
 	bytes = sizeof(nl);
-	if (bind(fd, (struct sockaddr *)&nl, sizeof(nl)) == 0 && getsockname(fd, (struct sockaddr *)&nl, &bytes) == 0)
+	if (bind(fd, (struct sockaddr *)&nl, sizeof(nl)) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&nl, &bytes) == 0)
 		return nl.nl_pid;
 	return 0;
 }
@@ -169,9 +171,11 @@ VB_EXPORT ssize_t send(int fd, const void *data, size_t bytes, int flags)
 	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(send)(fd, data, bytes, flags);
 }
 
-VB_EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes)
+VB_EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to,
+			 socklen_t to_bytes)
 {
-	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) : REAL(sendto)(fd, data, bytes, flags, to, to_bytes);
+	return vb_unlikely(is_answered(fd)) ? take(fd, data, bytes) :
+					      REAL(sendto)(fd, data, bytes, flags, to, to_bytes);
 }
 
 /* Apart, so that other programs' sendmsg needs no stack for the datagram. */

@@ -57,7 +57,10 @@ static void put(struct vb_reply *r, unsigned type, const void *data, size_t byte
 static void put_u8(struct vb_reply *r, unsigned type, uint8_t v) { put(r, type, &v, sizeof(v)); }
 static void put_u32(struct vb_reply *r, unsigned type, uint32_t v) { put(r, type, &v, sizeof(v)); }
 static void put_u64(struct vb_reply *r, unsigned type, uint64_t v) { put(r, type, &v, sizeof(v)); }
-static void put_text(struct vb_reply *r, unsigned type, const char *text) { put(r, type, text, strlen(text) + 1); }
+static void put_text(struct vb_reply *r, unsigned type, const char *text)
+{
+	put(r, type, text, strlen(text) + 1);
+}
 
 /* An attribute that holds others: what is put until its end. Gives where it begins. */
 static size_t begin(struct vb_reply *r, unsigned type)
@@ -91,7 +94,10 @@ static size_t begin_message(struct vb_reply *r, const struct request *q, uint16_
 	struct nlmsghdr *h = add(r, NLMSG_HDRLEN);
 
 	if (h)
-		*h = (struct nlmsghdr){ .nlmsg_type = type, .nlmsg_flags = flags, .nlmsg_seq = q->head->nlmsg_seq, .nlmsg_pid = q->port };
+		*h = (struct nlmsghdr){ .nlmsg_type = type,
+					.nlmsg_flags = flags,
+					.nlmsg_seq = q->head->nlmsg_seq,
+					.nlmsg_pid = q->port };
 	return at;
 }
 
@@ -401,7 +407,8 @@ static void put_pd(struct vb_reply *r, const struct process *p, const void *reco
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, pd->context));
 }
 
-static void put_address(struct vb_reply *r, unsigned type, const uint8_t ip[16], uint32_t scope, uint16_t port)
+static void put_address(struct vb_reply *r, unsigned type, const uint8_t ip[16], uint32_t scope,
+			uint16_t port)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 	struct sockaddr_storage a = { .ss_family = AF_INET6 };
@@ -431,7 +438,8 @@ static void put_cm_id(struct vb_reply *r, const struct process *p, const void *r
 	put_u32(r, RDMA_NLDEV_ATTR_RES_PS, id->port_space);
 	put_u8(r, RDMA_NLDEV_ATTR_RES_STATE, (uint8_t)id->kernel_state);
 	put_address(r, RDMA_NLDEV_ATTR_RES_SRC_ADDR, id->source, id->source_scope, id->source_port);
-	put_address(r, RDMA_NLDEV_ATTR_RES_DST_ADDR, id->destination, id->destination_scope, id->destination_port);
+	put_address(r, RDMA_NLDEV_ATTR_RES_DST_ADDR, id->destination, id->destination_scope,
+		    id->destination_port);
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CM_IDN, number_of(p, id->serial));
 }
 
@@ -452,9 +460,18 @@ static void put_srq(struct vb_reply *r, const struct process *p, const void *rec
 		put_u32(r, RDMA_NLDEV_ATTR_RES_PDN, number_of(p, srq->pd));
 }
 
-static uint32_t qp_number(const struct process *p, const void *record) { return ((const struct vb_record_qp *)record)->qpn; }
-static uint32_t mr_number(const struct process *p, const void *record) { return number_of(p, ((const struct vb_record_mr *)record)->key >> 8); }
-static uint32_t pd_number(const struct process *p, const void *record) { return number_of(p, ((const struct vb_record_pd *)record)->number); }
+static uint32_t qp_number(const struct process *p, const void *record)
+{
+	return ((const struct vb_record_qp *)record)->qpn;
+}
+static uint32_t mr_number(const struct process *p, const void *record)
+{
+	return number_of(p, ((const struct vb_record_mr *)record)->key >> 8);
+}
+static uint32_t pd_number(const struct process *p, const void *record)
+{
+	return number_of(p, ((const struct vb_record_pd *)record)->number);
+}
 
 /* Of what has its serial right behind the head. */
 static uint32_t serial_number(const struct process *p, const void *record)
@@ -599,7 +616,8 @@ static void dump_resources(struct vb_reply *r, const struct request *q, struct r
 }
 
 /* Answers a request of a kind of resource: a dump, or the one that it names. 0 or an errno. */
-static int answer_resources(struct vb_reply *r, struct request *q, const struct resource *what, const struct device *d)
+static int answer_resources(struct vb_reply *r, struct request *q, const struct resource *what,
+			    const struct device *d)
 {
 	struct resource_walk w = { .what = what, .device = d };
 	uint32_t number = 0, port;
@@ -666,7 +684,8 @@ static void put_system(struct vb_reply *r, const struct request *q)
 typedef void put_fn(struct vb_reply *r, struct request *q, const struct device *d);
 
 /* One message of the device, or of each. */
-static int answer_devices(struct vb_reply *r, struct request *q, const struct devices *all, const struct device *d, put_fn *put_it)
+static int answer_devices(struct vb_reply *r, struct request *q, const struct devices *all,
+			  const struct device *d, put_fn *put_it)
 {
 	uint32_t port;
 
@@ -711,7 +730,8 @@ static int answer_command(struct vb_reply *r, struct request *q, unsigned comman
 	case RDMA_NLDEV_CMD_RES_GET:
 		return answer_devices(r, q, &all, d, put_summary);
 	case RDMA_NLDEV_CMD_STAT_GET:
-		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES]) /* counters that are bound to queue pairs: none ever is */
+		/* counters that are bound to queue pairs: none ever is */
+		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES])
 			return q->is_dump ? 0 : EOPNOTSUPP;
 		return answer_devices(r, q, &all, d, put_counters);
 	case RDMA_NLDEV_CMD_SYS_GET:

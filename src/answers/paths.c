@@ -68,7 +68,8 @@ static const struct stem *stem_of(const char *path, bool in_tree)
 
 static inline bool is_ours(const char *path)
 {
-	if (!path || path[0] != '/' || (path[1] != 's' && path[1] != 'd') || (path[2] != 'y' && path[2] != 'e'))
+	if (!path || path[0] != '/' || (path[1] != 's' && path[1] != 'd') ||
+	    (path[2] != 'y' && path[2] != 'e'))
 		return false;
 	return stem_of(path, false) != NULL;
 }
@@ -112,7 +113,10 @@ static const char *lead(const char *path, char room[ROOM])
 	int saved = errno;
 	const char *root = inside ? NULL : tree_root(path);
 	errno = saved;
-	return root && snprintf(room, ROOM, "%s%s", root, path + strlen(stem_of(path, false)->outside)) < ROOM ? room : path;
+	return root && snprintf(room, ROOM, "%s%s", root, path + strlen(stem_of(path, false)->outside)) <
+				       ROOM ?
+		       room :
+		       path;
 }
 
 /* ---- counters that are open: who reads one again gets what it is then ---- */
@@ -135,8 +139,8 @@ static int track(int fd, const char *path)
 {
 	struct stat st;
 	int saved = errno;
-	if (fd >= 0 && !inside && strstr(path, "counters/") && strlen(path) < sizeof(open_counters->path) && !fstat(fd, &st) &&
-	    S_ISREG(st.st_mode)) {
+	if (fd >= 0 && !inside && strstr(path, "counters/") && strlen(path) < sizeof(open_counters->path) &&
+	    !fstat(fd, &st) && S_ISREG(st.st_mode)) {
 		pthread_mutex_lock(&lock);
 		struct counter *c = &open_counters[atomic_load(&tracked) % OPEN_COUNTERS];
 		*c = (struct counter){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
@@ -175,7 +179,10 @@ static void freshen(int fd)
 	errno = saved;
 }
 
-static inline bool may_count(void) { return vb_unlikely(atomic_load_explicit(&tracked, memory_order_relaxed)); }
+static inline bool may_count(void)
+{
+	return vb_unlikely(atomic_load_explicit(&tracked, memory_order_relaxed));
+}
 
 /*
  * The part of a path that is in a tree of this user's, which is BASE/verbatim-UID/NETNS; NULL: it is in none.
@@ -302,13 +309,16 @@ typedef int select_fn(const struct dirent *);
 typedef int compare_fn(const struct dirent **, const struct dirent **);
 typedef int select64_fn(const struct dirent64 *);
 typedef int compare64_fn(const struct dirent64 **, const struct dirent64 **);
-LEAD(int, scandir, (const char *path, struct dirent ***list, select_fn *select, compare_fn *compare), AT(path), list, select, compare)
-LEAD(int, scandir64, (const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare), AT(path), list, select,
-     compare)
-LEAD(int, scandirat, (int dir, const char *path, struct dirent ***list, select_fn *select, compare_fn *compare), dir, AT(path), list,
-     select, compare)
-LEAD(int, scandirat64, (int dir, const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare), dir, AT(path),
-     list, select, compare)
+LEAD(int, scandir, (const char *path, struct dirent ***list, select_fn *select, compare_fn *compare),
+     AT(path), list, select, compare)
+LEAD(int, scandir64, (const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare),
+     AT(path), list, select, compare)
+LEAD(int, scandirat,
+     (int dir, const char *path, struct dirent ***list, select_fn *select, compare_fn *compare), dir,
+     AT(path), list, select, compare)
+LEAD(int, scandirat64,
+     (int dir, const char *path, struct dirent64 ***list, select64_fn *select, compare64_fn *compare), dir,
+     AT(path), list, select, compare)
 
 LEAD(int, stat, (const char *path, struct stat *st), AT(path), st)
 LEAD(int, stat64, (const char *path, struct stat64 *st), AT(path), st)
@@ -316,7 +326,8 @@ LEAD(int, lstat, (const char *path, struct stat *st), AT(path), st)
 LEAD(int, lstat64, (const char *path, struct stat64 *st), AT(path), st)
 LEAD(int, fstatat, (int dir, const char *path, struct stat *st, int flags), dir, AT(path), st, flags)
 LEAD(int, fstatat64, (int dir, const char *path, struct stat64 *st, int flags), dir, AT(path), st, flags)
-LEAD(int, statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, AT(path), flags, mask, st)
+LEAD(int, statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, AT(path),
+     flags, mask, st)
 LEAD(int, statfs, (const char *path, struct statfs *fs), AT(path), fs)
 LEAD(int, statfs64, (const char *path, struct statfs64 *fs), AT(path), fs)
 
@@ -331,8 +342,10 @@ LEAD(int, __xstat, (int version, const char *path, struct stat *st), version, AT
 LEAD(int, __xstat64, (int version, const char *path, struct stat64 *st), version, AT(path), st)
 LEAD(int, __lxstat, (int version, const char *path, struct stat *st), version, AT(path), st)
 LEAD(int, __lxstat64, (int version, const char *path, struct stat64 *st), version, AT(path), st)
-LEAD(int, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags), version, dir, AT(path), st, flags)
-LEAD(int, __fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags), version, dir, AT(path), st, flags)
+LEAD(int, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags), version, dir,
+     AT(path), st, flags)
+LEAD(int, __fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags), version, dir,
+     AT(path), st, flags)
 
 LEAD(int, access, (const char *path, int mode), AT(path), mode)
 LEAD(int, euidaccess, (const char *path, int mode), AT(path), mode)
@@ -340,7 +353,8 @@ LEAD(int, eaccess, (const char *path, int mode), AT(path), mode)
 LEAD(int, faccessat, (int dir, const char *path, int mode, int flags), dir, AT(path), mode, flags)
 
 LEAD(ssize_t, getxattr, (const char *path, const char *name, void *value, size_t n), AT(path), name, value, n)
-LEAD(ssize_t, lgetxattr, (const char *path, const char *name, void *value, size_t n), AT(path), name, value, n)
+LEAD(ssize_t, lgetxattr, (const char *path, const char *name, void *value, size_t n), AT(path), name, value,
+     n)
 LEAD(ssize_t, listxattr, (const char *path, char *list, size_t n), AT(path), list, n)
 LEAD(ssize_t, llistxattr, (const char *path, char *list, size_t n), AT(path), list, n)
 
@@ -349,8 +363,10 @@ LEAD(ssize_t, readlink, (const char *path, char *to, size_t n), AT(path), to, n)
 LEAD(ssize_t, readlinkat, (int dir, const char *path, char *to, size_t n), dir, AT(path), to, n)
 ssize_t __readlink_chk(const char *path, char *to, size_t n, size_t to_bytes);
 ssize_t __readlinkat_chk(int dir, const char *path, char *to, size_t n, size_t to_bytes);
-LEAD(ssize_t, __readlink_chk, (const char *path, char *to, size_t n, size_t to_bytes), AT(path), to, n, to_bytes)
-LEAD(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t n, size_t to_bytes), dir, AT(path), to, n, to_bytes)
+LEAD(ssize_t, __readlink_chk, (const char *path, char *to, size_t n, size_t to_bytes), AT(path), to, n,
+     to_bytes)
+LEAD(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t n, size_t to_bytes), dir,
+     AT(path), to, n, to_bytes)
 
 /* ---- calls that tell a path ---- */
 

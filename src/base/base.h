@@ -39,7 +39,10 @@ static inline uint32_t vb_pow2_at_least(uint32_t v)
 }
 
 /* Is [offset, offset + length) in [0, size)? Any values: nothing wraps. */
-static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size) { return offset <= size && length <= size - offset; }
+static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size)
+{
+	return offset <= size && length <= size - offset;
+}
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
 /*
@@ -61,7 +64,8 @@ static inline void vb_fetch(const void *at) { __builtin_prefetch(at); }
 static inline void vb_fetch_to_write(const void *at)
 {
 #if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* compilers make it a fetch for reading, as old processors have no other */
+	/* compilers make it a fetch for reading, as old processors have no other */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
 #else
 	__builtin_prefetch(at, 1);
 #endif

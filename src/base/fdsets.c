@@ -6,7 +6,8 @@
 
 static bool has(int fd, const fd_set *set) { return set && FD_ISSET(fd, set); }
 
-nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds, struct pollfd *fds)
+nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds,
+			  struct pollfd *fds)
 {
 	nfds_t n = 0;
 
@@ -14,8 +15,10 @@ nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefd
 		bool is_read = has(fd, readfds), is_write = has(fd, writefds), is_except = has(fd, exceptfds);
 
 		if (is_read || is_write || is_except)
-			fds[n++] = (struct pollfd){ .fd = fd, .events = (short)((is_read ? POLLIN : 0) | (is_write ? POLLOUT : 0) |
-										 (is_except ? POLLPRI : 0)) };
+			fds[n++] = (struct pollfd){ .fd = fd,
+						    .events = (short)((is_read ? POLLIN : 0) |
+								      (is_write ? POLLOUT : 0) |
+								      (is_except ? POLLPRI : 0)) };
 	}
 	return n;
 }

@@ -7,11 +7,13 @@
 #include <sys/select.h>
 
 /* Sets may be NULL; nfds <= FD_SETSIZE; fds: room for nfds. Returns how many there are. */
-nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds, struct pollfd *fds);
+nfds_t vb_polls_from_sets(int nfds, const fd_set *readfds, const fd_set *writefds, const fd_set *exceptfds,
+			  struct pollfd *fds);
 /*
  * Leaves in the sets what is ready, as the kernel's select(2) sees what poll(2) tells. Returns how many bits,
  * or -EBADF.
  */
-int vb_polls_to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set *writefds, fd_set *exceptfds);
+int vb_polls_to_sets(const struct pollfd *fds, nfds_t n, fd_set *readfds, fd_set *writefds,
+		     fd_set *exceptfds);
 
 #endif

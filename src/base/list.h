@@ -38,10 +38,10 @@ static inline void vb_list_del(struct vb_list *n)
  * different lines). break and continue work as in any loop.
  */
 #define vb_list_for_each(pos, head, member) vb_list_for_each_(pos, head, member, VB_CONCAT(vb_next_, __LINE__))
-#define vb_list_for_each_(pos, head, member, next_node)                                                     \
-	for (struct vb_list *next_node = ((pos) = vb_container_of((head)->next, __typeof__(*(pos)), member),  \
-					  (pos)->member.next);                                                \
-	     &(pos)->member != (head);                                                                        \
+#define vb_list_for_each_(pos, head, member, next_node)                                                      \
+	for (struct vb_list *next_node = ((pos) = vb_container_of((head)->next, __typeof__(*(pos)), member), \
+					  (pos)->member.next);                                               \
+	     &(pos)->member != (head);                                                                       \
 	     (pos) = vb_container_of(next_node, __typeof__(*(pos)), member), next_node = (pos)->member.next)
 
 /* Removes and returns the first element's node, or NULL. */

@@ -49,7 +49,8 @@ bool vb_lock_try_ordinarily(struct vb_lock *l, uintptr_t self)
 {
 	uintptr_t none = 0;
 	if (atomic_load_explicit(&l->held, memory_order_relaxed) ||
-	    !atomic_compare_exchange_strong_explicit(&l->held, &none, self, memory_order_acquire, memory_order_relaxed))
+	    !atomic_compare_exchange_strong_explicit(&l->held, &none, self, memory_order_acquire,
+						     memory_order_relaxed))
 		return false;
 	uintptr_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
 	if ((owner & VB_LOCK_OWNS) && owner != (self | VB_LOCK_OWNS))
@@ -73,7 +74,8 @@ static void nap(void)
 
 void vb_lock_wait(struct vb_lock *l, uintptr_t self)
 {
-	for (unsigned tries = 0; !vb_lock_try_ordinarily(l, self) && !vb_lock_try_as_owner(l, self); tries++) {
+	for (unsigned tries = 0; !vb_lock_try_ordinarily(l, self) && !vb_lock_try_as_owner(l, self);
+	     tries++) {
 		if (tries < SPINS)
 			vb_pause();
 		else if (tries < SPINS + YIELDS)

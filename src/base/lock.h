@@ -24,12 +24,17 @@
 #include <stdint.h>
 
 struct vb_lock {
-	_Atomic(uintptr_t) owner;  /* the thread that takes it by `inside` alone; without VB_LOCK_OWNS, who may become the owner */
-	_Atomic(uintptr_t) held;   /* the thread that has taken it, or tries to, in the ordinary way; 0: none */
-	uint32_t times;            /* that the owner to be has taken it in a row in the ordinary way; under the lock, as what follows */
+	/* the thread that takes it by `inside` alone; without VB_LOCK_OWNS, who may become the owner */
+	_Atomic(uintptr_t) owner;
+	/* the thread that has taken it, or tries to, in the ordinary way; 0: none */
+	_Atomic(uintptr_t) held;
+	/* that the owner to be has taken it in a row in the ordinary way; under the lock, as what follows */
+	uint32_t times;
 	uint8_t lost;              /* times that ownership was taken away */
-	bool has_heir;             /* it is settled who may become the owner; before that, it is who took it last */
-	atomic_bool inside;        /* its owner has it; or takes itself for the owner, and is about to see that it is not */
+	/* it is settled who may become the owner; before that, it is who took it last */
+	bool has_heir;
+	/* its owner has it; or takes itself for the owner, and is about to see that it is not */
+	atomic_bool inside;
 };
 
 enum { VB_LOCK_OWNS = 1 }; /* no thread's number has this bit */
@@ -71,12 +76,14 @@ void vb_lock_wait(struct vb_lock *l, uintptr_t self);
 /* False also where this thread has the lock already. */
 static inline bool vb_lock_try_as_owner(struct vb_lock *l, uintptr_t self)
 {
-	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) != (self | VB_LOCK_OWNS), 0) ||
+	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) != (self | VB_LOCK_OWNS),
+			     0) ||
 	    __builtin_expect(atomic_load_explicit(&l->inside, memory_order_relaxed), 0))
 		return false;
 	atomic_store_explicit(&l->inside, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) == (self | VB_LOCK_OWNS), 1))
+	if (__builtin_expect(atomic_load_explicit(&l->owner, memory_order_relaxed) == (self | VB_LOCK_OWNS),
+			     1))
 		return true;
 	atomic_store_explicit(&l->inside, false, memory_order_release);
 	return false;
@@ -98,7 +105,8 @@ static inline void vb_lock(struct vb_lock *l)
 /* A hint: a thread has it, or is about to. */
 static inline bool vb_lock_is_taken(const struct vb_lock *l)
 {
-	return atomic_load_explicit(&l->held, memory_order_relaxed) || atomic_load_explicit(&l->inside, memory_order_relaxed);
+	return atomic_load_explicit(&l->held, memory_order_relaxed) ||
+	       atomic_load_explicit(&l->inside, memory_order_relaxed);
 }
 
 static inline void vb_unlock(struct vb_lock *l)

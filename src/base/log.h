@@ -32,8 +32,10 @@ extern VB_EXPORT bool vb_debug_enabled;
 	} while (0)
 
 /* What the macros call. Control characters are replaced and long lines cut (1 KiB). */
-VB_EXPORT void vb_explain_line(const char *call, const char *fmt, ...) __attribute__((cold, format(printf, 2, 3)));
-VB_EXPORT void vb_explain_limit_line(const char *call, const char *fmt, ...) __attribute__((cold, format(printf, 2, 3)));
+VB_EXPORT void vb_explain_line(const char *call, const char *fmt, ...)
+	__attribute__((cold, format(printf, 2, 3)));
+VB_EXPORT void vb_explain_limit_line(const char *call, const char *fmt, ...)
+	__attribute__((cold, format(printf, 2, 3)));
 
 /*
  * Is called with each sentence of vb_explain by the thread that met it, which may hold locks. From then on

@@ -9,7 +9,8 @@ static vb_numbers_entry *find(struct vb_numbers *t, int number)
 {
 	if (number < 0 || number >= VB_NUMBERS_PAGE * VB_NUMBERS_PAGES)
 		return NULL;
-	vb_numbers_entry *page = atomic_load_explicit(&t->pages[number / VB_NUMBERS_PAGE], memory_order_acquire);
+	vb_numbers_entry *page =
+		atomic_load_explicit(&t->pages[number / VB_NUMBERS_PAGE], memory_order_acquire);
 	return page ? &page[number % VB_NUMBERS_PAGE] : NULL;
 }
 
@@ -44,7 +45,8 @@ struct vb_numbered *vb_numbers_create(struct vb_numbers *t)
 	struct vb_numbered *n = take_recycled(t);
 
 	if (n)
-		memset(n + 1, 0, t->object_bytes - sizeof(*n)); /* of the head, late ones may be using the count */
+		/* of the head, late ones may be using the count */
+		memset(n + 1, 0, t->object_bytes - sizeof(*n));
 	else
 		n = calloc(1, t->object_bytes);
 	if (n)

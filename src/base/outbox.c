@@ -98,7 +98,8 @@ static struct receiver *receiver_new(struct vb_outbox *o, int err, uint64_t now_
 /* True: it waits behind the others. */
 static bool append(struct vb_outbox *o, struct receiver *r, const void *message, uint64_t now_ns)
 {
-	struct waiting *w = o->waiting < o->type->max_waiting ? malloc(sizeof(*w) + o->type->message_bytes) : NULL;
+	struct waiting *w =
+		o->waiting < o->type->max_waiting ? malloc(sizeof(*w) + o->type->message_bytes) : NULL;
 
 	if (!w)
 		return false;
@@ -159,7 +160,8 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
 {
 	const struct waiting *w = first_of(r);
 
-	return o->type->is_patient(w->message) && now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
+	return o->type->is_patient(w->message) &&
+	       now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
 }
 
 /*
@@ -168,7 +170,8 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
  */
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
-	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) && now_ns - first_of(r)->since_ns > o->type->max_age_ns) {
+	while (o->type->max_age_ns && !vb_list_is_empty(&r->messages) &&
+	       now_ns - first_of(r)->since_ns > o->type->max_age_ns) {
 		if (r->absent_ns)
 			give_up_first(o, r);
 		else

@@ -8,8 +8,8 @@
 /* A thread's own mistakes: nobody sleeps meanwhile, and handlers of them are there to report a crash. */
 static bool is_crash(int number)
 {
-	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGTRAP || number == SIGSYS ||
-	       number == SIGABRT;
+	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
+	       number == SIGTRAP || number == SIGSYS || number == SIGABRT;
 }
 
 enum effect { NONE, RESTARTS, ENDS };

@@ -49,14 +49,16 @@ struct vb_place {
  * Reports a finding: page NULL: the check's. place: NULL: no place of the program is known. object: whatever
  * the finding is about, if that is all that it can be told by. errno is kept.
  */
-void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, ...)
-	__attribute__((cold, format(printf, 5, 6)));
+void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object,
+		     const char *fmt, ...) __attribute__((cold, format(printf, 5, 6)));
 /* A place of the program in words, such as "main (send.c:42)". */
 void vb_check_place_text(const struct vb_trace *trace, char *text, size_t size);
 /* The same where the calling thread is now. */
-void vb_check_report_here(enum vb_check check, const char *page, const char *fmt, ...) __attribute__((cold, format(printf, 3, 4)));
+void vb_check_report_here(enum vb_check check, const char *page, const char *fmt, ...)
+	__attribute__((cold, format(printf, 3, 4)));
 /* A request failed, for a reason that the adapter knows. */
-void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, const char *why);
+void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status,
+			  const char *why);
 /* Is it our librdmacm that did it, on its own? */
 bool vb_check_is_internal(const struct vb_trace *trace);
 /* What vb_explain says (base/log.h). */
@@ -72,7 +74,8 @@ struct vb_posted {
 };
 
 struct vb_checked_qp {
-	struct vb_posted *posted; /* by position, as many as the send queue has slots; made with the first post */
+	/* by position, as many as the send queue has slots; made with the first post */
+	struct vb_posted *posted;
 	uint32_t seen;            /* positions up to here are noted, */
 	uint32_t compared;        /* and up to here were compared and let go */
 	uint32_t signals;         /* of all that are noted */
@@ -141,7 +144,8 @@ void vb_check_key_made(const struct vb_mr *mr);
 /* Before it is deregistered, and once it is. */
 void vb_check_key_end(const struct vb_mr *mr);
 void vb_check_key_gone(uint32_t key);
-const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd);
+const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			       unsigned access, uint32_t pd);
 const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access);
 /* Is each entry of a list good for these rights? If not, there is a finding, which begins with `what`. */
 bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what);

@@ -118,7 +118,8 @@ static void rights_text(unsigned access, char *text, size_t size)
 	for (size_t i = 0; i < VB_ARRAY_LEN(rights); i++) {
 		if (!(access & rights[i].bit))
 			continue;
-		int n = snprintf(text + used, size - used, "%s%s", used ? " | " : "IBV_ACCESS_", rights[i].name);
+		int n = snprintf(text + used, size - used, "%s%s", used ? " | " : "IBV_ACCESS_",
+				 rights[i].name);
 		used = vb_min_u64(used + (n > 0 ? (size_t)n : 0), size - 1);
 	}
 	if (!used)
@@ -135,7 +136,8 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 		return;
 	}
 	if (!key || !recall(key, &p)) {
-		snprintf(story, size, "key 0x%x is no key of a region or window of this process%s", key, key ? ", nor was it a region's lately" : "");
+		snprintf(story, size, "key 0x%x is no key of a region or window of this process%s", key,
+			 key ? ", nor was it a region's lately" : "");
 		return;
 	}
 	vb_check_place_text(&p.made, made, sizeof(made));
@@ -148,7 +150,8 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 }
 
 /* The entry is not a region's. */
-static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
+static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			unsigned access, uint32_t pd, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
 	unsigned has = atomic_load(&k->access);
@@ -161,14 +164,16 @@ static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 	else if (access & VB_KEY_LOCAL)
 		snprintf(story, size, "key 0x%x is a memory window's, which peers can use and work requests of this side cannot", key);
 	else if (fault == VB_KEY_ACCESS)
-		snprintf(story, size, "key 0x%x lacks %s: it is a memory window's that was bound with %s", key, wanted, rights);
+		snprintf(story, size, "key 0x%x lacks %s: it is a memory window's that was bound with %s",
+			 key, wanted, rights);
 	else
 		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that the memory window of key 0x%x shows",
 			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
 			 (unsigned long long)atomic_load(&k->iova), key);
 }
 
-static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd, char *story, size_t size)
+static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			unsigned access, uint32_t pd, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
 	unsigned has = atomic_load(&k->access);
@@ -182,7 +187,8 @@ static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 		snprintf(story, size, "key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u", key,
 			 atomic_load(&k->pd), made, pd);
 	else if (fault == VB_KEY_ACCESS)
-		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted, rights, made);
+		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted,
+			 rights, made);
 	else
 		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
 			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
@@ -201,7 +207,8 @@ static void tell_unmapped(uint32_t key, char *story, size_t size)
 		 (unsigned long long)atomic_load(&k->va), made);
 }
 
-const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
+const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			       unsigned access, uint32_t pd)
 {
 	static __thread char story[STORY_BYTES];
 	switch (fault) {
@@ -232,7 +239,8 @@ const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access)
 	char has[RIGHTS_BYTES], wanted[RIGHTS_BYTES];
 	rights_text(qp->attr.qp_access_flags, has, sizeof(has));
 	rights_text(access, wanted, sizeof(wanted));
-	snprintf(story, sizeof(story), "the target queue pair's qp_access_flags (%s) do not allow it: %s is needed", has, wanted);
+	snprintf(story, sizeof(story),
+		 "the target queue pair's qp_access_flags (%s) do not allow it: %s is needed", has, wanted);
 	return story;
 }
 
@@ -245,12 +253,14 @@ bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned 
 		const struct ibv_sge *s = &sge[i];
 		if (!s->length)
 			continue;
-		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd, 0, &va);
+		enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length,
+						       VB_KEY_LOCAL | access, pd, 0, &va);
 		if (fault == VB_KEY_OK)
 			continue;
-		vb_check_report_here(VB_CHECK_LKEY, NULL, "%s, scatter/gather entry %u (0x%llx, %u bytes): %s", what, i,
-				     (unsigned long long)s->addr, s->length,
-				     vb_check_key_story(fault, s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd));
+		vb_check_report_here(
+			VB_CHECK_LKEY, NULL, "%s, scatter/gather entry %u (0x%llx, %u bytes): %s", what, i,
+			(unsigned long long)s->addr, s->length,
+			vb_check_key_story(fault, s->lkey, s->addr, s->length, VB_KEY_LOCAL | access, pd));
 		return false;
 	}
 	return true;
@@ -285,12 +295,13 @@ static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
 		at = *posted;
 	vb_unlock(&qp->sq.lock);
 	if (found)
-		vb_check_report(VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at },
-				qp,
-				"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
-				"0x%llx, uses it: a region must stay until the completions of all requests that "
-				"name it are polled", mr->key, (unsigned long long)mr->length,
-				(unsigned long long)mr->iova, qp->qpn, (unsigned long long)wr_id);
+		vb_check_report(
+			VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
+			"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
+			"0x%llx, uses it: a region must stay until the completions of all requests that "
+			"name it are polled",
+			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn,
+			(unsigned long long)wr_id);
 }
 
 void vb_check_key_end(const struct vb_mr *mr)

@@ -26,16 +26,18 @@ static void compare(const struct vb_local_qp *l)
 	if (psn != a->sq_psn)
 		tell(l,
 		     "QP 0x%06x and QP 0x%06x: the one's sq_psn is 0x%06x, the other's rq_psn 0x%06x: nothing "
-		     "arrives", l->qp->qpn, a->dest_qp_num, a->sq_psn, psn);
+		     "arrives",
+		     l->qp->qpn, a->dest_qp_num, a->sq_psn, psn);
 	else if (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 && a->path_mtu > mtu)
 		tell(l,
 		     "QP 0x%06x and QP 0x%06x: the one's path_mtu is %u bytes, the other's %u: over a wire the "
-		     "longer packets are refused", l->qp->qpn, a->dest_qp_num, 128u << a->path_mtu, 128u << mtu);
+		     "longer packets are refused",
+		     l->qp->qpn, a->dest_qp_num, 128u << a->path_mtu, 128u << mtu);
 	else if (l->qp->type == IBV_QPT_RC && a->max_rd_atomic > depth)
 		tell(l,
 		     "QP 0x%06x and QP 0x%06x: the one's max_rd_atomic is %u, the other's max_dest_rd_atomic %u: "
-		     "READs and atomics beyond that are refused", l->qp->qpn, a->dest_qp_num, a->max_rd_atomic,
-		     depth);
+		     "READs and atomics beyond that are refused",
+		     l->qp->qpn, a->dest_qp_num, a->max_rd_atomic, depth);
 }
 
 /* NULL: it cannot be seen, or is not there. A reference is held. */

@@ -57,10 +57,12 @@ static void report_lost(struct vb_qp *qp, uint32_t n)
 		at = *posted;
 	vb_unlock(&qp->sq.lock);
 	if (!vb_check_is_internal(&at))
-		vb_check_report(VB_CHECK_LOST_SEND, NULL, &(struct vb_place){ "the oldest was posted", &at }, qp,
+		vb_check_report(VB_CHECK_LOST_SEND, NULL, &(struct vb_place){ "the oldest was posted", &at },
+				qp,
 				"QP 0x%06x is destroyed with %u sends under way (the oldest: wr_id 0x%llx), "
 				"which the peer's queue pair has not taken: they are lost, and no completion "
-				"tells", qp->qpn, n, (unsigned long long)wr_id);
+				"tells",
+				qp->qpn, n, (unsigned long long)wr_id);
 }
 
 /* What only waits for its acknowledgement is given some time. */
@@ -68,7 +70,8 @@ static void check_lost(struct vb_qp *qp)
 {
 	uint32_t n = 0;
 	vb_check_let_go(qp);
-	for (int i = 0; i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
+	for (int i = 0;
+	     i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
 		vb_progress_later(qp);
 		vb_sleep_ns(LOOK_NS);
 	}
@@ -87,8 +90,8 @@ static bool find_error(struct vb_cq *cq, const struct vb_qp *qp, struct vb_cqe *
 	for (uint32_t i = cq->head; i != cq->tail && !found; i++) {
 		*error = cq->ring[i & cq->mask];
 		/* A peer that is gone is no news at the end. */
-		found = error->qp == qp && error->status != IBV_WC_SUCCESS && error->status != IBV_WC_WR_FLUSH_ERR &&
-			error->status != IBV_WC_RETRY_EXC_ERR;
+		found = error->qp == qp && error->status != IBV_WC_SUCCESS &&
+			error->status != IBV_WC_WR_FLUSH_ERR && error->status != IBV_WC_RETRY_EXC_ERR;
 	}
 	vb_unlock(&cq->lock);
 	return found;
@@ -97,13 +100,15 @@ static bool find_error(struct vb_cq *cq, const struct vb_qp *qp, struct vb_cqe *
 static void check_unseen(struct vb_qp *qp, struct vb_cq *cq)
 {
 	struct vb_cqe error;
-	const struct vb_place made = { "the completion queue was made", cq->checked ? &cq->checked->made : NULL };
+	const struct vb_place made = { "the completion queue was made",
+				       cq->checked ? &cq->checked->made : NULL };
 	if (find_error(cq, qp, &error))
-		vb_check_report(VB_CHECK_UNPOLLED, NULL, &made, qp,
-				"QP 0x%06x is destroyed, and the program has not seen that its %s wr_id 0x%llx "
-				"failed with %s: the completion was never polled", qp->qpn,
-				error.is_recv ? "receive" : "send", (unsigned long long)error.wr_id,
-				vb_wc_status_name(error.status));
+		vb_check_report(
+			VB_CHECK_UNPOLLED, NULL, &made, qp,
+			"QP 0x%06x is destroyed, and the program has not seen that its %s wr_id 0x%llx "
+			"failed with %s: the completion was never polled",
+			qp->qpn, error.is_recv ? "receive" : "send", (unsigned long long)error.wr_id,
+			vb_wc_status_name(error.status));
 }
 
 void vb_check_qp_end(struct vb_qp *qp)
@@ -159,10 +164,12 @@ void vb_check_cq_end(struct vb_cq *cq)
 	while ((n = unacknowledged(cq)) && vb_now_ns() < until)
 		vb_sleep_ns(LOOK_NS);
 	if (n)
-		vb_check_report(VB_CHECK_UNACKED_EVENT, NULL,
-				&(struct vb_place){ "the completion queue was made", &cq->checked->made }, cq,
-				"a completion queue is destroyed while %u events that ibv_get_cq_event gave are "
-				"not acknowledged: ibv_destroy_cq waits for that", n);
+		vb_check_report(
+			VB_CHECK_UNACKED_EVENT, NULL,
+			&(struct vb_place){ "the completion queue was made", &cq->checked->made }, cq,
+			"a completion queue is destroyed while %u events that ibv_get_cq_event gave are "
+			"not acknowledged: ibv_destroy_cq waits for that",
+			n);
 }
 
 void vb_check_cq_gone(struct vb_checked_cq *c)
@@ -208,10 +215,12 @@ static void check_room(struct vb_qp *qp, struct vb_cq *cq)
 {
 	uint32_t n = cq->ignores_overrun ? 0 : expected_of_all(cq);
 	if (n > cq->capacity)
-		vb_check_report_here(VB_CHECK_CQ_ROOM, NULL,
-				     "QP 0x%06x: %u completions are to come to a completion queue of %u entries: "
-				     "if they all come before the next poll, it overruns, and its queue pairs "
-				     "are broken", qp->qpn, n, cq->capacity);
+		vb_check_report_here(
+			VB_CHECK_CQ_ROOM, NULL,
+			"QP 0x%06x: %u completions are to come to a completion queue of %u entries: "
+			"if they all come before the next poll, it overruns, and its queue pairs "
+			"are broken",
+			qp->qpn, n, cq->capacity);
 }
 
 /* All queue pairs are looked at whenever one has more under way than ever before. */
@@ -267,9 +276,12 @@ void vb_check_send_refused(struct vb_qp *qp, int err)
 
 void vb_check_cq_overran(struct vb_cq *cq, const struct vb_qp *qp)
 {
-	const struct vb_place made = { "the completion queue was made", cq->checked ? &cq->checked->made : NULL };
-	vb_check_report(VB_CHECK_CQ_ROOM, NULL, &made, cq,
-			"a completion of QP 0x%06x found a full completion queue (%u entries): it is lost, and "
-			"the queue with its queue pairs is broken. A queue needs room for all completions that "
-			"can come between two polls", qp->qpn, cq->capacity);
+	const struct vb_place made = { "the completion queue was made",
+				       cq->checked ? &cq->checked->made : NULL };
+	vb_check_report(
+		VB_CHECK_CQ_ROOM, NULL, &made, cq,
+		"a completion of QP 0x%06x found a full completion queue (%u entries): it is lost, and "
+		"the queue with its queue pairs is broken. A queue needs room for all completions that "
+		"can come between two polls",
+		qp->qpn, cq->capacity);
 }

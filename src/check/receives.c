@@ -13,11 +13,12 @@ static void check_datagram(const struct vb_qp *qp, const struct ibv_recv_wr *wr)
 	for (int i = 0; i < wr->num_sge; i++)
 		bytes += wr->sg_list[i].length;
 	if (bytes < GRH_BYTES)
-		vb_check_report_here(VB_CHECK_RECEIVE_BUFFER, NULL,
-				     "QP 0x%06x, receive wr_id 0x%llx has %llu bytes: a datagram comes behind %d "
-				     "bytes of routing header, for which each receive of a UD queue pair needs "
-				     "room", qp->qpn, (unsigned long long)wr->wr_id, (unsigned long long)bytes,
-				     GRH_BYTES);
+		vb_check_report_here(
+			VB_CHECK_RECEIVE_BUFFER, NULL,
+			"QP 0x%06x, receive wr_id 0x%llx has %llu bytes: a datagram comes behind %d "
+			"bytes of routing header, for which each receive of a UD queue pair needs "
+			"room",
+			qp->qpn, (unsigned long long)wr->wr_id, (unsigned long long)bytes, GRH_BYTES);
 }
 
 void vb_check_receives(const struct vb_qp *qp, const struct vb_srq *srq, const struct ibv_recv_wr *wr)
@@ -29,9 +30,11 @@ void vb_check_receives(const struct vb_qp *qp, const struct vb_srq *srq, const s
 		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > most)
 			return; /* refused */
 		if (srq)
-			snprintf(what, sizeof(what), "SRQ, receive wr_id 0x%llx", (unsigned long long)wr->wr_id);
+			snprintf(what, sizeof(what), "SRQ, receive wr_id 0x%llx",
+				 (unsigned long long)wr->wr_id);
 		else
-			snprintf(what, sizeof(what), "QP 0x%06x, receive wr_id 0x%llx", qp->qpn, (unsigned long long)wr->wr_id);
+			snprintf(what, sizeof(what), "QP 0x%06x, receive wr_id 0x%llx", qp->qpn,
+				 (unsigned long long)wr->wr_id);
 		vb_check_list(pd->number, wr->sg_list, (unsigned)wr->num_sge, IBV_ACCESS_LOCAL_WRITE, what);
 		if (qp && qp->type == IBV_QPT_UD)
 			check_datagram(qp, wr);
@@ -58,10 +61,11 @@ void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns)
 	if (!c || !connected)
 		return;
 	if (retry_ns != UINT64_MAX)
-		vb_check_report(VB_CHECK_NO_RECEIVE, NULL, NULL, qp,
-				"QP 0x%06x: a message of QP 0x%06x is here, and no receive is posted (%u were, "
-				"all are used): it is tried again for %.3f ms, and fails then", qp->qpn,
-				qp->attr.dest_qp_num, posted_to(qp), (double)retry_ns / 1e6);
+		vb_check_report(
+			VB_CHECK_NO_RECEIVE, NULL, NULL, qp,
+			"QP 0x%06x: a message of QP 0x%06x is here, and no receive is posted (%u were, "
+			"all are used): it is tried again for %.3f ms, and fails then",
+			qp->qpn, qp->attr.dest_qp_num, posted_to(qp), (double)retry_ns / 1e6);
 	else if (!atomic_exchange(&c->is_starving, true))
 		vb_timer_set(&c->starving, vb_now_ns() + LONG_NS);
 }
@@ -74,7 +78,9 @@ void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns)
 	const struct vb_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
 	atomic_store(&c->is_starving, false);
 	if ((state == IBV_QPS_RTR || state == IBV_QPS_RTS) && has_none(qp) && atomic_load(&rq->starved))
-		vb_check_report(VB_CHECK_NO_RECEIVE, NULL, NULL, qp,
-				"QP 0x%06x: a message of QP 0x%06x has waited for a second, and no receive is "
-				"posted (%u were, all are used)", qp->qpn, qp->attr.dest_qp_num, posted_to(qp));
+		vb_check_report(
+			VB_CHECK_NO_RECEIVE, NULL, NULL, qp,
+			"QP 0x%06x: a message of QP 0x%06x has waited for a second, and no receive is "
+			"posted (%u were, all are used)",
+			qp->qpn, qp->attr.dest_qp_num, posted_to(qp));
 }

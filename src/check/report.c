@@ -60,8 +60,11 @@ static bool is_new_locked(uint64_t hash)
 static void tell_count(void)
 {
 	char line[128];
-	int n = said.repeated ? snprintf(line, sizeof(line), "verbatim: checks: %u finding%s, met %u times more\n", said.count, said.count == 1 ? "" : "s", said.repeated) :
-		snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", said.count, said.count == 1 ? "" : "s");
+	int n = said.repeated ?
+			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s, met %u times more\n",
+				 said.count, said.count == 1 ? "" : "s", said.repeated) :
+			snprintf(line, sizeof(line), "verbatim: checks: %u finding%s\n", said.count,
+				 said.count == 1 ? "" : "s");
 	vb_say(line, n > 0 ? (size_t)n : 0);
 }
 
@@ -85,14 +88,16 @@ static void print(enum vb_check check, const char *page, const struct vb_place *
 	char at[PLACE_BYTES] = "", text[2048];
 	if (place && place->trace && place->trace->count)
 		place_text(place->trace, FRAMES_TOLD, at, sizeof(at));
-	int n = snprintf(text, sizeof(text), "verbatim: check %s: %s\n%s%s%s%s%s    see %s(3), verbatim-checks(7)\n", checks[check].name, sentence,
-			 *at ? "    " : "", *at ? place->did : "", *at ? " in " : "", at, *at ? "\n" : "",
-			 page ? page : checks[check].page);
+	int n = snprintf(text, sizeof(text),
+			 "verbatim: check %s: %s\n%s%s%s%s%s    see %s(3), verbatim-checks(7)\n",
+			 checks[check].name, sentence, *at ? "    " : "", *at ? place->did : "",
+			 *at ? " in " : "", at, *at ? "\n" : "", page ? page : checks[check].page);
 	if (n > 0)
 		vb_say(text, vb_min_u64((uint64_t)n, sizeof(text) - 1));
 }
 
-static void report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, va_list args)
+static void report(enum vb_check check, const char *page, const struct vb_place *place, const void *object,
+		   const char *fmt, va_list args)
 {
 	char sentence[1024];
 	int saved_errno = errno;
@@ -112,7 +117,8 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 	errno = saved_errno;
 }
 
-void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object, const char *fmt, ...)
+void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object,
+		     const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);

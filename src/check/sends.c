@@ -21,12 +21,14 @@
 
 static bool brings_data(const struct vb_sqe *sqe)
 {
-	return sqe->opcode == IBV_WR_RDMA_READ || sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return sqe->opcode == IBV_WR_RDMA_READ || sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 static bool has_list(const struct vb_sqe *sqe)
 {
-	return !(sqe->flags & (IBV_SEND_INLINE | VB_SQE_OWN)) && sqe->nsge && !vb_sqe_is_local(sqe) && sqe->opcode != IBV_WR_FLUSH;
+	return !(sqe->flags & (IBV_SEND_INLINE | VB_SQE_OWN)) && sqe->nsge && !vb_sqe_is_local(sqe) &&
+	       sqe->opcode != IBV_WR_FLUSH;
 }
 
 enum { SUMMED_MOST = 4 << 20 }; /* bytes of a range: of a longer one its beginning and its end */
@@ -60,8 +62,10 @@ static bool sum_list(const struct vb_qp *qp, const struct vb_sqe *sqe, uint64_t 
 		uint64_t va;
 		if (!s->length)
 			continue;
-		if (vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL, qp->pd->number, 0, &va) ||
-		    (atomic_load(&vb_key_entry(s->lkey)->access) & VB_KEY_NULL) || vb_mem_check((void *)(uintptr_t)va, s->length, false))
+		if (vb_key_check(vb_key_table(vb_arena), s->lkey, s->addr, s->length, VB_KEY_LOCAL,
+				 qp->pd->number, 0, &va) ||
+		    (atomic_load(&vb_key_entry(s->lkey)->access) & VB_KEY_NULL) ||
+		    vb_mem_check((void *)(uintptr_t)va, s->length, false))
 			return false;
 		*sum = sum_range(*sum, (const uint8_t *)(uintptr_t)va, s->length);
 	}
@@ -72,7 +76,8 @@ static void check_list(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
 	char what[96];
 	snprintf(what, sizeof(what), "QP 0x%06x, send wr_id 0x%llx", qp->qpn, (unsigned long long)sqe->wr_id);
-	vb_check_list(qp->pd->number, sqe->sge, sqe->nsge, brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0, what);
+	vb_check_list(qp->pd->number, sqe->sge, sqe->nsge, brings_data(sqe) ? IBV_ACCESS_LOCAL_WRITE : 0,
+		      what);
 }
 
 /* The size of the ring of positions. */
@@ -174,7 +179,8 @@ static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
 		if (!other)
 			continue;
 		/* What comes by XRC goes to queues that are no queue pair's. */
-		found = other->xrcd || is_read_into(other, other == qp, sent) || is_received_into(other->srq ? &other->srq->rq : &other->rq, sent);
+		found = other->xrcd || is_read_into(other, other == qp, sent) ||
+			is_received_into(other->srq ? &other->srq->rq : &other->rq, sent);
 		vb_qp_unref(other);
 	}
 	return found;
@@ -185,8 +191,8 @@ static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
 static bool is_remotely_writable(const struct vb_sqe *sqe)
 {
 	for (unsigned i = 0; i < sqe->nsge; i++)
-		if (sqe->sge[i].length &&
-		    (atomic_load(&vb_key_entry(sqe->sge[i].lkey)->access) & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
+		if (sqe->sge[i].length && (atomic_load(&vb_key_entry(sqe->sge[i].lkey)->access) &
+					   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)))
 			return true;
 	return false;
 }
@@ -198,12 +204,13 @@ static void compare_one(struct vb_qp *qp, uint32_t position)
 	uint64_t sum;
 	if (!p->is_summed || !sum_list(qp, sqe, &sum) || sum == p->sum || may_be_incoming(qp, sqe))
 		return;
-	vb_check_report(VB_CHECK_SEND_BUFFER, NULL, &(struct vb_place){ "posted", &p->at }, qp,
-			"QP 0x%06x, send wr_id 0x%llx: its %u bytes at 0x%llx were changed%s after they were "
-			"posted and before they were sent: a buffer belongs to the adapter until its completion "
-			"is polled", qp->qpn, (unsigned long long)sqe->wr_id, sqe->length,
-			(unsigned long long)sqe->sge[0].addr,
-			is_remotely_writable(sqe) ? " (by the program, or by a peer that may write there)" : "");
+	vb_check_report(
+		VB_CHECK_SEND_BUFFER, NULL, &(struct vb_place){ "posted", &p->at }, qp,
+		"QP 0x%06x, send wr_id 0x%llx: its %u bytes at 0x%llx were changed%s after they were "
+		"posted and before they were sent: a buffer belongs to the adapter until its completion "
+		"is polled",
+		qp->qpn, (unsigned long long)sqe->wr_id, sqe->length, (unsigned long long)sqe->sge[0].addr,
+		is_remotely_writable(sqe) ? " (by the program, or by a peer that may write there)" : "");
 }
 
 /* sq.lock is held. */
@@ -327,7 +334,8 @@ void vb_check_let_go(struct vb_qp *qp)
 
 /* ---- failures ---- */
 
-void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status, const char *why)
+void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status,
+			  const char *why)
 {
 	if (!qp->checked || (why && !strcmp(why, VB_PEER_GONE)))
 		return;
@@ -335,7 +343,8 @@ void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_w
 	if (status == IBV_WC_LOC_PROT_ERR)
 		return;
 	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
-	const struct vb_trace *at = qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
+	const struct vb_trace *at =
+		qp->checked->posted ? &qp->checked->posted[position & qp->sq.mask].at : NULL;
 	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp,
 			"QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn, (unsigned long long)sqe->wr_id,
 			vb_wc_status_name(status), why ? ": " : "", why ? why : "");

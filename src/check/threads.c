@@ -18,9 +18,11 @@ void vb_check_enter(atomic_uint *user, const char *call, const char *object, con
 {
 	unsigned inside = 0;
 	if (!atomic_compare_exchange_strong(user, &inside, self()) && inside != self())
-		vb_check_report_here(VB_CHECK_THREADS, page,
-				     "%s: %s is used by two threads at once, and was made with the promise that "
-				     "it is not", call, object);
+		vb_check_report_here(
+			VB_CHECK_THREADS, page,
+			"%s: %s is used by two threads at once, and was made with the promise that "
+			"it is not",
+			call, object);
 	sched_yield();
 }
 

@@ -63,12 +63,16 @@ bool vb_setting_is_odd(const char *entry, char why[VB_SETTING_TEXT])
 	for (size_t i = 0; i < VB_ARRAY_LEN(settings); i++) {
 		if (!is_name(name, settings[i].name))
 			continue;
-		word = settings[i].words ? unknown_word(name + strlen(settings[i].name) + 1, settings[i].words) : NULL;
+		word = settings[i].words ?
+			       unknown_word(name + strlen(settings[i].name) + 1, settings[i].words) :
+			       NULL;
 		if (word)
-			snprintf(why, VB_SETTING_TEXT, "%s%s has no word '%.*s': see %s", prefix, settings[i].name,
-				 (int)vb_min_u64(strcspn(word, ","), VB_SETTING_TEXT / 4), word, settings[i].page);
+			snprintf(why, VB_SETTING_TEXT, "%s%s has no word '%.*s': see %s", prefix,
+				 settings[i].name, (int)vb_min_u64(strcspn(word, ","), VB_SETTING_TEXT / 4),
+				 word, settings[i].page);
 		return word;
 	}
-	snprintf(why, VB_SETTING_TEXT, "%.*s is no setting: see verbatim(7)", (int)vb_min_u64(strcspn(entry, "="), VB_SETTING_TEXT / 4), entry);
+	snprintf(why, VB_SETTING_TEXT, "%.*s is no setting: see verbatim(7)",
+		 (int)vb_min_u64(strcspn(entry, "="), VB_SETTING_TEXT / 4), entry);
 	return true;
 }

@@ -118,8 +118,8 @@ static bool is_hit(const struct vb_fault_rule *r, uint64_t count, uint64_t rando
 	return false;
 }
 
-static bool bites(const struct vb_fault_plan *plan, struct vb_fault_state *state, unsigned at, const struct vb_fault_subject *s,
-		  struct vb_fault_bite *bite)
+static bool bites(const struct vb_fault_plan *plan, struct vb_fault_state *state, unsigned at,
+		  const struct vb_fault_subject *s, struct vb_fault_bite *bite)
 {
 	const struct vb_fault_rule *r = &plan->rules[at];
 	uint32_t object = s->qp % VB_FAULT_OBJECTS;
@@ -129,12 +129,14 @@ static bool bites(const struct vb_fault_plan *plan, struct vb_fault_state *state
 	if ((r->times && state->bites[at] >= r->times) || !is_hit(r, count, random, s->is_repeat))
 		return false;
 	state->bites[at]++;
-	*bite = (struct vb_fault_bite){ .rule = r, .number = at + 1, .count = count, .random = scramble(random) };
+	*bite = (struct vb_fault_bite){
+		.rule = r, .number = at + 1, .count = count, .random = scramble(random)
+	};
 	return true;
 }
 
-bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state, const struct vb_fault_subject *subject,
-		   unsigned *cursor, struct vb_fault_bite *bite)
+bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state,
+		   const struct vb_fault_subject *subject, unsigned *cursor, struct vb_fault_bite *bite)
 {
 	while (*cursor < plan->count) {
 		unsigned at = (*cursor)++;
@@ -145,7 +147,8 @@ bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *stat
 }
 
 /* Half of all PSNs are behind a given one, half before. */
-bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers, uint32_t qp, uint32_t psn)
+bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers,
+			uint32_t qp, uint32_t psn)
 {
 	uint32_t *next = &state->psn[direction][answers][qp % VB_FAULT_OBJECTS];
 	bool behind = ((psn - *next) & PSN_MASK) > PSN_MASK / 2;

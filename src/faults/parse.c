@@ -238,14 +238,16 @@ static int parse_every(struct parser *p, struct vb_fault_rule *r)
 
 static bool is_share(const struct parser *p)
 {
-	return p->token.bytes && is_digit(p->text[p->token.at]) && p->text[p->token.at + p->token.bytes - 1] == '%';
+	return p->token.bytes && is_digit(p->text[p->token.at]) &&
+	       p->text[p->token.at + p->token.bytes - 1] == '%';
 }
 
 /* ---- words ---- */
 
 static int parse_word(struct parser *p, const struct vb_fault_words *words, int *value, const char *why)
 {
-	const struct vb_fault_word *w = p->token.bytes ? vb_fault_word_find(words, p->text + p->token.at, p->token.bytes) : NULL;
+	const struct vb_fault_word *w =
+		p->token.bytes ? vb_fault_word_find(words, p->text + p->token.at, p->token.bytes) : NULL;
 	if (!w)
 		return wrong(p, p->token, why);
 	*value = w->value;
@@ -267,7 +269,8 @@ static int parse_errno(struct parser *p, struct vb_fault_rule *r)
 	enum { MOST = 4095 };
 	uint64_t v;
 	if (!is_number(p, p->token, &v))
-		return parse_word(p, &vb_fault_errnos, &r->value, "an errno such as ENOMEM, or its number, is expected here");
+		return parse_word(p, &vb_fault_errnos, &r->value,
+				  "an errno such as ENOMEM, or its number, is expected here");
 	if (!v || v > MOST)
 		return wrong(p, p->token, "errno values are from 1 to 4095");
 	r->value = (int)v;
@@ -286,7 +289,8 @@ static int parse_reason(struct parser *p, struct vb_fault_rule *r)
 			return wrong(p, p->token, "reasons are from 1 to 65535");
 		r->value = (int)v;
 		advance(p);
-	} else if (p->token.bytes && vb_fault_word_find(&vb_fault_reasons, p->text + p->token.at, p->token.bytes)) {
+	} else if (p->token.bytes &&
+		   vb_fault_word_find(&vb_fault_reasons, p->text + p->token.at, p->token.bytes)) {
 		return parse_word(p, &vb_fault_reasons, &r->value, "");
 	}
 	return 0;
@@ -307,15 +311,19 @@ static int parse_need(struct parser *p, enum need need, struct vb_fault_rule *r)
 	case AN_ERRNO:
 		return parse_errno(p, r);
 	case A_COMPLETION:
-		err = parse_word(p, &vb_fault_completion_words, &value, "any, send, write, read, atomic or recv is expected here");
+		err = parse_word(p, &vb_fault_completion_words, &value,
+				 "any, send, write, read, atomic or recv is expected here");
 		r->of = (uint32_t)value;
 		break;
 	case A_STATUS:
-		return parse_word(p, &vb_fault_statuses, &r->value, "an error status such as LOC_PROT_ERR is expected here");
+		return parse_word(p, &vb_fault_statuses, &r->value,
+				  "an error status such as LOC_PROT_ERR is expected here");
 	case AN_EVENT:
-		return parse_word(p, &vb_fault_events, &r->value, "an event of port or device such as PORT_ERR is expected here");
+		return parse_word(p, &vb_fault_events, &r->value,
+				  "an event of port or device such as PORT_ERR is expected here");
 	case A_MESSAGE:
-		return parse_word(p, &vb_fault_messages, &r->value, "REQ, REP, RTU, REJ, MRA, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP or APR is "
+		return parse_word(p, &vb_fault_messages, &r->value,
+				  "REQ, REP, RTU, REJ, MRA, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP or APR is "
 				  "expected here");
 	case MAYBE_A_REASON:
 		return parse_reason(p, r);
@@ -388,7 +396,8 @@ static int parse_of(struct parser *p, struct vb_fault_rule *r)
 {
 	int value = 0;
 	advance(p);
-	int err = parse_word(p, &vb_fault_packet_words, &value, "data, request, send, write, read, atomic, ack, cm or all is expected here");
+	int err = parse_word(p, &vb_fault_packet_words, &value,
+			     "data, request, send, write, read, atomic, ack, cm or all is expected here");
 	r->of = (uint32_t)value;
 	return err;
 }
@@ -514,7 +523,8 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 		r->how = VB_FAULT_RANGE;
 		r->first = r->last = 1;
 	}
-	if (r->of == VB_FAULT_OF_CM && r->direction == VB_FAULT_IN && vb_fault_site_of(r->kind) == VB_FAULT_PACKET)
+	if (r->of == VB_FAULT_OF_CM && r->direction == VB_FAULT_IN &&
+	    vb_fault_site_of(r->kind) == VB_FAULT_PACKET)
 		return wrong(p, whole, "of what comes in, 'lose' takes the connection manager's messages; 'of cm' is for what goes out");
 	return 0;
 }
@@ -523,12 +533,15 @@ static int parse_rule(struct parser *p, struct vb_fault_plan *plan)
 {
 	struct token word = p->token;
 	int kind, err = 0;
-	if (parse_word(p, &vb_fault_kind_words, &kind, "no such fault: drop, delay, duplicate, reorder, corrupt, freeze, stall, fail, "
+	if (parse_word(p, &vb_fault_kind_words, &kind,
+		       "no such fault: drop, delay, duplicate, reorder, corrupt, freeze, stall, fail, "
 		       "complete, rnr, link, event, lose, refuse or vanish is expected here, or seed"))
 		return -EINVAL;
 	if (plan->count == VB_FAULT_RULES)
 		return wrong(p, word, "that is more than 32 faults");
-	struct vb_fault_rule r = { .kind = (uint8_t)kind, .time_ns = VB_FAULT_FOREVER, .at = (uint32_t)word.at };
+	struct vb_fault_rule r = { .kind = (uint8_t)kind,
+				   .time_ns = VB_FAULT_FOREVER,
+				   .at = (uint32_t)word.at };
 	p->said = 0;
 	for (unsigned i = 0; i < VB_ARRAY_LEN(kinds[kind].needs) && !err; i++)
 		err = parse_need(p, kinds[kind].needs[i], &r);

@@ -19,7 +19,8 @@
 
 enum {
 	VB_FAULT_RULES = 32,
-	VB_FAULT_OBJECTS = 4097,  /* 0: the process; else queue pairs in the order of their creation, which after 4096 begins anew */
+	/* 0: the process; else queue pairs in the order of their creation, which after 4096 begins anew */
+	VB_FAULT_OBJECTS = 4097,
 	VB_FAULT_DEVICE_BYTES = 64,
 	VB_FAULT_TEXT_BYTES = 4096, /* of an expression, at most */
 };
@@ -34,17 +35,21 @@ struct vb_fault_rule {
 	uint8_t kind;            /* enum vb_fault_kind */
 	uint8_t how;             /* enum vb_fault_how */
 	uint8_t direction;       /* of packets and messages */
-	uint64_t first, last;    /* RANGE: counts from 1 on; EVERY: first is the step; SHARE: first is parts per million */
+	/* RANGE: counts from 1 on; EVERY: first is the step; SHARE: first is parts per million */
+	uint64_t first, last;
 	uint64_t time_ns, time_max_ns; /* of a delay: between the two; else how long: VB_FAULT_FOREVER */
 	uint64_t after_ns;
 	uint64_t times;          /* bites at most; 0: any number */
-	uint32_t of;             /* of packets: enum vb_fault_packets; of a completion: enum vb_fault_completion */
-	int value;               /* what it leads to: errno, status, event, reason; of LOSE: the message's attribute id */
+	/* of packets: enum vb_fault_packets; of a completion: enum vb_fault_completion */
+	uint32_t of;
+	/* what it leads to: errno, status, event, reason; of LOSE: the message's attribute id */
+	int value;
 	uint32_t qp;             /* 0: any */
 	uint16_t port;           /* of a service; 0: any */
 	bool has_peer, has_after, has_which;
 	uint8_t peer[16];        /* IPv4 as ::ffff:a.b.c.d */
-	const struct vb_fault_verb *verb; /* of calls: FAIL, STALL, or whose calls trigger it; NULL: none do */
+	/* of calls: FAIL, STALL, or whose calls trigger it; NULL: none do */
+	const struct vb_fault_verb *verb;
 	char device[VB_FAULT_DEVICE_BYTES]; /* "": all */
 	uint32_t at, bytes;      /* where it stands in the text */
 };
@@ -62,7 +67,8 @@ struct vb_fault_error {
 };
 
 /* 0, or -EINVAL with *error. The plan keeps nothing of the text. */
-int vb_fault_parse(const char *text, size_t bytes, struct vb_fault_plan *plan, struct vb_fault_error *error) VB_MUST_USE;
+int vb_fault_parse(const char *text, size_t bytes, struct vb_fault_plan *plan,
+		   struct vb_fault_error *error) VB_MUST_USE;
 
 /* The site that rules of a kind watch. */
 enum vb_fault_site vb_fault_site_of(enum vb_fault_kind kind);
@@ -70,8 +76,9 @@ enum vb_fault_site vb_fault_site_of(enum vb_fault_kind kind);
 bool vb_fault_plan_has(const struct vb_fault_plan *plan, uint32_t kinds);
 
 /* Kinds that need packets to be packets: with one of these, a process takes the wire for all connections. */
-#define VB_FAULT_WIRE_KINDS (1u << VB_FAULT_DROP | 1u << VB_FAULT_DELAY | 1u << VB_FAULT_DUPLICATE | 1u << VB_FAULT_REORDER | \
-			     1u << VB_FAULT_CORRUPT | 1u << VB_FAULT_FREEZE | 1u << VB_FAULT_LINK | 1u << VB_FAULT_VANISH)
+#define VB_FAULT_WIRE_KINDS                                                                                  \
+	(1u << VB_FAULT_DROP | 1u << VB_FAULT_DELAY | 1u << VB_FAULT_DUPLICATE | 1u << VB_FAULT_REORDER |    \
+	 1u << VB_FAULT_CORRUPT | 1u << VB_FAULT_FREEZE | 1u << VB_FAULT_LINK | 1u << VB_FAULT_VANISH)
 
 /* ---- decisions ---- */
 
@@ -93,7 +100,8 @@ struct vb_fault_subject {
 struct vb_fault_state {
 	uint64_t counts[VB_FAULT_RULES][VB_FAULT_OBJECTS];
 	uint64_t bites[VB_FAULT_RULES], repeats[VB_FAULT_RULES];
-	uint32_t psn[2][2][VB_FAULT_OBJECTS]; /* of a direction's requests and answers: the one expected next; 0: none was seen */
+	/* of a direction's requests and answers: the one expected next; 0: none was seen */
+	uint32_t psn[2][2][VB_FAULT_OBJECTS];
 };
 
 struct vb_fault_bite {
@@ -107,15 +115,16 @@ struct vb_fault_bite {
  * Has each rule from *cursor (0 at first) on look at the subject, up to one that bites: true. False: no
  * further one does. Who wants one bite alone goes on asking all the same, so that all rules count.
  */
-bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state, const struct vb_fault_subject *subject,
-		   unsigned *cursor, struct vb_fault_bite *bite);
+bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state,
+		   const struct vb_fault_subject *subject, unsigned *cursor, struct vb_fault_bite *bite);
 
 /*
  * Repetitions depend on time, so they are not counted and no rule bites them, but for those that mean all
  * packets from some count on, or a share. Each packet of a reliable service is to be shown once, in the order
  * in which it goes or comes.
  */
-bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers, uint32_t qp, uint32_t psn);
+bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers,
+			uint32_t qp, uint32_t psn);
 
 /* Between the two times of a delay. */
 uint64_t vb_fault_delay_ns(const struct vb_fault_bite *bite);

@@ -75,7 +75,9 @@ static void put_peer(struct line *l, const struct vb_fault_rule *r, const char *
 	for (unsigned i = 0; i < sizeof(v4); i++)
 		is_v4 = is_v4 && r->peer[i] == v4[i];
 	if (r->has_peer)
-		put(l, " %s %s", before, inet_ntop(is_v4 ? AF_INET : AF_INET6, r->peer + (is_v4 ? sizeof(v4) : 0), text, sizeof(text)));
+		put(l, " %s %s", before,
+		    inet_ntop(is_v4 ? AF_INET : AF_INET6, r->peer + (is_v4 ? sizeof(v4) : 0), text,
+			      sizeof(text)));
 }
 
 static void put_calls(struct line *l, const struct vb_fault_rule *r)
@@ -101,7 +103,9 @@ static void put_trigger(struct line *l, const struct vb_fault_rule *r)
 
 static const char *way_of(const struct vb_fault_rule *r)
 {
-	return r->direction == VB_FAULT_IN ? "gets" : r->direction == VB_FAULT_OUT ? "sends" : "sends or gets";
+	return r->direction == VB_FAULT_IN  ? "gets" :
+	       r->direction == VB_FAULT_OUT ? "sends" :
+					      "sends or gets";
 }
 
 static const char *end_of(const struct vb_fault_rule *r)
@@ -166,7 +170,8 @@ static void put_completion(struct line *l, const struct vb_fault_rule *r)
 		VB_FAULT_COMPLETION_WORDS(X)
 #undef X
 	};
-	put(l, "polled as IBV_WC_%s, with the queue pair in the error state: ", vb_fault_word_of(&vb_fault_statuses, r->value));
+	put(l, "polled as IBV_WC_%s, with the queue pair in the error state: ",
+	    vb_fault_word_of(&vb_fault_statuses, r->value));
 	put_which(l, r);
 	put(l, "%s of ", words[r->of]);
 	put_qp(l, r);

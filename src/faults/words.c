@@ -7,8 +7,10 @@
 
 #include "wire/cm_msg.h"
 
-#define WORDS(table, before)                                                                                     \
-	const struct vb_fault_words vb_fault_##table = { .prefix = before, .words = table, .count = VB_ARRAY_LEN(table) }
+#define WORDS(table, before)                                                                                 \
+	const struct vb_fault_words vb_fault_##table = { .prefix = before,                                   \
+							 .words = table,                                     \
+							 .count = VB_ARRAY_LEN(table) }
 
 static const struct vb_fault_word errnos[] = {
 #define X(name) { #name, name },
@@ -117,7 +119,8 @@ static size_t skip_prefix(const char *prefix, const char *name, size_t bytes)
 	return n < bytes && vb_fault_word_is(prefix, name, n) ? n : 0;
 }
 
-const struct vb_fault_word *vb_fault_word_find(const struct vb_fault_words *words, const char *name, size_t bytes)
+const struct vb_fault_word *vb_fault_word_find(const struct vb_fault_words *words, const char *name,
+					       size_t bytes)
 {
 	size_t skip = skip_prefix(words->prefix, name, bytes);
 	for (unsigned i = 0; i < words->count; i++)

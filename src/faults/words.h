@@ -31,15 +31,15 @@ enum vb_fault_kind {
 };
 
 /* Which packets. X(WHAT, word, in words) */
-#define VB_FAULT_PACKET_WORDS(X)                                                                                 \
-	X(DATA, "data", "packets of requests and of answers with data")                                          \
-	X(REQUEST, "request", "packets of requests")                                                             \
-	X(SEND, "send", "packets of SENDs")                                                                      \
-	X(WRITE, "write", "packets of WRITEs")                                                                   \
-	X(READ, "read", "READ requests and their answers' packets")                                              \
-	X(ATOMIC, "atomic", "atomics and their answers")                                                         \
-	X(ACK, "ack", "acknowledgements")                                                                        \
-	X(CM, "cm", "connection manager's packets")                                                              \
+#define VB_FAULT_PACKET_WORDS(X)                                        \
+	X(DATA, "data", "packets of requests and of answers with data") \
+	X(REQUEST, "request", "packets of requests")                    \
+	X(SEND, "send", "packets of SENDs")                             \
+	X(WRITE, "write", "packets of WRITEs")                          \
+	X(READ, "read", "READ requests and their answers' packets")     \
+	X(ATOMIC, "atomic", "atomics and their answers")                \
+	X(ACK, "ack", "acknowledgements")                               \
+	X(CM, "cm", "connection manager's packets")                     \
 	X(ALL, "all", "packets")
 
 enum vb_fault_packets {
@@ -49,12 +49,12 @@ enum vb_fault_packets {
 };
 
 /* Which completions. X(WHAT, word, in words) */
-#define VB_FAULT_COMPLETION_WORDS(X)                                                                             \
-	X(ANY, "any", "completions")                                                                             \
-	X(SEND, "send", "completions of sends")                                                                  \
-	X(WRITE, "write", "completions of RDMA writes")                                                          \
-	X(READ, "read", "completions of RDMA reads")                                                             \
-	X(ATOMIC, "atomic", "completions of atomics")                                                            \
+#define VB_FAULT_COMPLETION_WORDS(X)                    \
+	X(ANY, "any", "completions")                    \
+	X(SEND, "send", "completions of sends")         \
+	X(WRITE, "write", "completions of RDMA writes") \
+	X(READ, "read", "completions of RDMA reads")    \
+	X(ATOMIC, "atomic", "completions of atomics")   \
 	X(RECV, "recv", "completions of receives")
 
 enum vb_fault_completion {
@@ -81,13 +81,14 @@ struct vb_fault_words {
 	unsigned count;
 };
 
-extern const struct vb_fault_words vb_fault_errnos, vb_fault_statuses, vb_fault_events, vb_fault_messages, vb_fault_reasons,
-	vb_fault_packet_words, vb_fault_completion_words, vb_fault_kind_words;
+extern const struct vb_fault_words vb_fault_errnos, vb_fault_statuses, vb_fault_events, vb_fault_messages,
+	vb_fault_reasons, vb_fault_packet_words, vb_fault_completion_words, vb_fault_kind_words;
 extern const struct vb_fault_verb vb_fault_verbs[];
 extern const unsigned vb_fault_nverbs;
 
 /* Upper and lower case, '-' and '_' are the same. NULL: none is called so. */
-const struct vb_fault_word *vb_fault_word_find(const struct vb_fault_words *words, const char *name, size_t bytes);
+const struct vb_fault_word *vb_fault_word_find(const struct vb_fault_words *words, const char *name,
+					       size_t bytes);
 const struct vb_fault_verb *vb_fault_verb_find(const char *name, size_t bytes);
 /* "?" for a value without a name. */
 const char *vb_fault_word_of(const struct vb_fault_words *words, int value);

@@ -31,7 +31,8 @@ static void put(uint64_t at, const void *bytes, size_t n)
 /* A reader's mark that cannot be leaves no room. */
 static bool has_room(size_t bytes)
 {
-	uint64_t used = head - atomic_load_explicit(&ring->tail, memory_order_acquire); /* pairs with the reader's release */
+	/* pairs with the reader's release */
+	uint64_t used = head - atomic_load_explicit(&ring->tail, memory_order_acquire);
 	return used <= ring_bytes && bytes <= ring_bytes - used;
 }
 
@@ -62,8 +63,10 @@ static void write_locked(const struct vb_capture_packet *p, const struct iovec *
 static bool is_wanted_locked(uint32_t qpn, const struct iovec *pieces)
 {
 	const uint8_t *bth = pieces[0].iov_base;
-	uint32_t to = (uint32_t)bth[DESTINATION_QPN_AT] << 16 | (uint32_t)bth[DESTINATION_QPN_AT + 1] << 8 | bth[DESTINATION_QPN_AT + 2];
-	return (filter.opcodes[bth[0] / 64] >> bth[0] % 64 & 1) && (!filter.qpn || filter.qpn == qpn || filter.qpn == to);
+	uint32_t to = (uint32_t)bth[DESTINATION_QPN_AT] << 16 | (uint32_t)bth[DESTINATION_QPN_AT + 1] << 8 |
+		      bth[DESTINATION_QPN_AT + 2];
+	return (filter.opcodes[bth[0] / 64] >> bth[0] % 64 & 1) &&
+	       (!filter.qpn || filter.qpn == qpn || filter.qpn == to);
 }
 
 static struct vb_capture_packet describe(const struct vb_capture_note *note)

@@ -15,7 +15,10 @@
 
 extern VB_EXPORT atomic_bool vb_capture_flag;
 
-static inline bool vb_capture_is_on(void) { return vb_unlikely(atomic_load_explicit(&vb_capture_flag, memory_order_relaxed)); }
+static inline bool vb_capture_is_on(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_capture_flag, memory_order_relaxed));
+}
 
 /* What is known of a packet beside its bytes. */
 struct vb_capture_note {
@@ -27,7 +30,8 @@ struct vb_capture_note {
 };
 
 /* The pieces are a packet from the BTH on, with its ICRC if the flags say so. */
-VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count);
+VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces,
+				 unsigned count);
 
 /* 0; -EBUSY: there is a capture; -EINVAL or -EPERM: it is no ring. The descriptor stays the caller's. */
 int vb_capture_start(int memfd, const struct vb_capture_filter *filter);

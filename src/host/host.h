@@ -264,12 +264,14 @@ bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
  * nothing was sent), -ECONNREFUSED (no such slot), -EMSGSIZE, -EINVAL (more than VB_INBOX_MAX_IOV pieces).
  * Never blocks.
  */
-VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov,
+			    int iovcnt);
 /*
  * The same from the inbox of one of this process's slots, of which the message speaks: the receiver believes
  * others of no other.
  */
-int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr,
+		       const struct iovec *iov, int iovcnt);
 
 /* A bound port: the name is any byte string up to VB_PORT_NAME_MAX bytes, unique in the network namespace. */
 enum { VB_PORT_NAME_MAX = 92 }; /* what a socket address has room for */
@@ -291,7 +293,8 @@ VB_EXPORT void vb_port_close(struct vb_port *port);
  * As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can
  * answer by slot).
  */
-VB_EXPORT int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+VB_EXPORT int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr,
+			   const struct iovec *iov, int iovcnt);
 /* Does any process hold the name, listening or not? */
 VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
 
@@ -413,13 +416,14 @@ int vb_mem_check(const void *addr, size_t bytes, bool writable);
  * not mapped here or there; *done says how much was moved), -ESRCH (the process is gone), -EPERM. Any iovec
  * counts and sizes (split inside); it ends with the shorter of the two lists.
  */
-int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done);
+int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		      size_t nremote, size_t *done);
 /*
  * -ECANCELED: once *stop is not 0 nothing is written any more (host/ipc/guard.h); NULL, for this process's
  * own memory: nothing says so.
  */
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
-		    const _Atomic(uint32_t) *stop, size_t *done);
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done);
 /* This process's number, as vb_copy_* take it. */
 pid_t vb_copy_self(void);
 /*
@@ -445,7 +449,8 @@ struct vb_netif {
 	bool loopback, up, running;
 	uint32_t speed_mbps; /* 0: unknown */
 	unsigned naddrs;
-	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS]; /* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
+	/* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
+	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS];
 };
 
 /* Of either family. */

@@ -45,7 +45,8 @@ _Static_assert(sizeof(struct vb_question) == 56, "layout");
 
 struct vb_answer {
 	uint64_t magic;
-	int32_t error;           /* 0 or a negative errno: -EFBIG: there is more than VB_STATE_MAX_BYTES; -EBUSY: captured already */
+	/* 0 or a negative errno: -EFBIG: there is more than VB_STATE_MAX_BYTES; -EBUSY: captured already */
+	int32_t error;
 	uint32_t reserved;
 	uint64_t bytes;          /* of records */
 };
@@ -158,7 +159,8 @@ struct vb_record_mr {
 	uint32_t key, pd;
 	uint32_t access;         /* enum ibv_access_flags */
 	uint32_t window;         /* 0: a region; 1, 2: a memory window of this type */
-	uint32_t of;             /* of a bound window: the region's key; of a region: how many windows are bound */
+	/* of a bound window: the region's key; of a region: how many windows are bound */
+	uint32_t of;
 	uint32_t qpn;            /* the only one that it is for; 0: any */
 	uint32_t mapped;         /* VB_MR_*: can peers map its pages? */
 	uint32_t null;           /* it stands for no memory */
@@ -187,8 +189,8 @@ struct vb_record_pd {
 	uint32_t number, users;
 };
 
-#define X(name, struct_name)                                                                                       \
-	_Static_assert(sizeof(struct vb_record_##struct_name) % 8 == 0, "a multiple of 8");                         \
+#define X(name, struct_name)                                                                    \
+	_Static_assert(sizeof(struct vb_record_##struct_name) % 8 == 0, "a multiple of 8");     \
 	_Static_assert(sizeof(struct vb_record_##struct_name) <= VB_RECORD_MAX, "fits");
 VB_RECORDS(X)
 #undef X
@@ -219,7 +221,8 @@ _Static_assert(sizeof(struct vb_capture_ring) == 192, "layout");
 
 enum {
 	VB_CAPTURE_OUT = 1,      /* else in */
-	VB_CAPTURE_LOCAL = 2,    /* stands for what went through shared memory; its PSNs are of such packets alone */
+	/* stands for what went through shared memory; its PSNs are of such packets alone */
+	VB_CAPTURE_LOCAL = 2,
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
 	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */
 	VB_CAPTURE_BAD_ICRC = 16, /* it was wrong, and the packet was dropped */

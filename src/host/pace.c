@@ -10,7 +10,11 @@
 #include "base/cancel.h"
 
 enum {
-	LOOKS = 3,          /* in a row that find the process halted: one may meet all its threads between two waits for each other */
+	/*
+	 * in a row that find the process halted: one may meet all its threads between two waits for each
+	 * other
+	 */
+	LOOKS = 3,
 	LOOK_NS = 10000000, /* apart */
 	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
 	MAX_LOOKS = 1000,   /* of who has the time, and does not use it: 10 s */
@@ -53,7 +57,8 @@ static bool look(struct vb_patience *p, pid_t pid)
 	enum vb_pace pace = vb_process_pace(pid);
 	p->halted = pace == VB_PACE_HALTED ? p->halted + 1 : 0;
 	p->looks++;
-	return p->halted == LOOKS || p->looks == MAX_LOOKS || (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
+	return p->halted == LOOKS || p->looks == MAX_LOOKS ||
+	       (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
 }
 
 bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
@@ -80,7 +85,8 @@ static clockid_t clock_of(pid_t tid)
 static uint64_t time_run_ns(pid_t tid)
 {
 	struct timespec t;
-	return clock_gettime(clock_of(tid), &t) ? 0 : (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec + 1;
+	return clock_gettime(clock_of(tid), &t) ? 0 :
+						  (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec + 1;
 }
 
 static bool sleeps(pid_t tid)
@@ -98,7 +104,8 @@ bool vb_thread_has_moved_on(struct vb_thread_looks *looks)
 	uint64_t ran_ns = time_run_ns(looks->tid);
 	if (!ran_ns)
 		return true;
-	bool is_first = !looks->ran_ns, has_slept_on = !is_first && slept && looks->slept && ran_ns == looks->ran_ns;
+	bool is_first = !looks->ran_ns,
+	     has_slept_on = !is_first && slept && looks->slept && ran_ns == looks->ran_ns;
 	if (is_first)
 		looks->first_ns = ran_ns;
 	looks->slept = slept;

@@ -13,7 +13,8 @@
 /* What the threads of a process do, as /proc tells. Of who cannot be seen it is not known. */
 enum vb_pace {
 	VB_PACE_UNKNOWN,
-	VB_PACE_RUNNING, /* some thread runs, waits for a processor, or is in the middle of a call that nothing can stop */
+	/* some thread runs, waits for a processor, or is in the middle of a call that nothing can stop */
+	VB_PACE_RUNNING,
 	VB_PACE_HALTED,  /* none: they are stopped, frozen or asleep, and so in no copy */
 };
 enum vb_pace vb_process_pace(pid_t pid);

@@ -87,7 +87,8 @@ struct vb_door {
 	struct vb_watch watch;
 	struct vb_timer retry;
 	void (*accepted)(int fd, const struct vb_peer_cred *cred); /* owns fd */
-	int spare;       /* a socket that takes the listener's place when this process is out of descriptors; -1: none */
+	/* a socket that takes the listener's place when this process is out of descriptors; -1: none */
+	int spare;
 	bool is_closed;  /* it has: for a while nobody comes in */
 };
 

@@ -58,8 +58,8 @@ void vb_trace_take(struct vb_trace *trace)
 /* As elfutils' libdwfl.h has it. */
 struct dwfl_callbacks {
 	void *find_elf;
-	int (*find_debuginfo)(void *module, void **userdata, const char *name, uint64_t base, const char *file, const char *link, uint32_t crc,
-			      char **found);
+	int (*find_debuginfo)(void *module, void **userdata, const char *name, uint64_t base,
+			      const char *file, const char *link, uint32_t crc, char **found);
 	void *section_address;
 	char **debuginfo_path;
 };
@@ -77,7 +77,8 @@ static struct {
 } dw;
 
 /* What is in the program's own files: nothing is looked for elsewhere, least of all in the network. */
-static int find_nothing(void *module, void **userdata, const char *name, uint64_t base, const char *file, const char *link, uint32_t crc, char **found)
+static int find_nothing(void *module, void **userdata, const char *name, uint64_t base, const char *file,
+			const char *link, uint32_t crc, char **found)
 {
 	return -1;
 }
@@ -124,7 +125,8 @@ static const char *base_name(const char *path)
 static bool is_in(const void *frame, const char *file)
 {
 	Dl_info info;
-	return dladdr((const char *)frame - 1, &info) && info.dli_fname && !strncmp(base_name(info.dli_fname), file, strlen(file));
+	return dladdr((const char *)frame - 1, &info) && info.dli_fname &&
+	       !strncmp(base_name(info.dli_fname), file, strlen(file));
 }
 
 bool vb_trace_is_of(const struct vb_trace *trace, const char *file)
@@ -154,11 +156,13 @@ static int frame_text(uint64_t at, char *text, size_t size)
 	if (function && file)
 		return snprintf(text, size, "%s (%s:%d)", function, base_name(file), number);
 	if (function && found && info.dli_saddr)
-		return snprintf(text, size, "%s+0x%llx (%s)", function, (unsigned long long)(at + 1 - (uintptr_t)info.dli_saddr),
+		return snprintf(text, size, "%s+0x%llx (%s)", function,
+				(unsigned long long)(at + 1 - (uintptr_t)info.dli_saddr),
 				base_name(info.dli_fname));
 	if (found)
-		return snprintf(text, size, "%s+0x%llx%s%s", base_name(info.dli_fname), (unsigned long long)(at + 1 - (uintptr_t)info.dli_fbase),
-				function ? " " : "", function ? function : "");
+		return snprintf(text, size, "%s+0x%llx%s%s", base_name(info.dli_fname),
+				(unsigned long long)(at + 1 - (uintptr_t)info.dli_fbase), function ? " " : "",
+				function ? function : "");
 	return snprintf(text, size, "0x%llx", (unsigned long long)at + 1);
 }
 
@@ -167,7 +171,8 @@ void vb_trace_text(const struct vb_trace *trace, unsigned most, char *text, size
 	size_t used = 0;
 	*text = 0;
 	for (unsigned i = 0; i < trace->count && i < most && used + 1 < size; i++) {
-		if (i && is_in(trace->frames[i], "libc.so")) /* who calls main, or a thread's function, says nothing */
+		/* who calls main, or a thread's function, says nothing */
+		if (i && is_in(trace->frames[i], "libc.so"))
 			return;
 		int n = snprintf(text + used, size - used, "%s", i ? " < " : "");
 		used += n > 0 ? (size_t)n : 0;

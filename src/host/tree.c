@@ -52,7 +52,8 @@ void vb_tree_add(struct vb_tree *tree, enum vb_tree_kind kind, const char *text,
 	va_start(args, path);
 	bool fits = vsnprintf(e->path, sizeof(e->path), path, args) < (int)sizeof(e->path);
 	va_end(args);
-	fits = fits && snprintf(e->text, sizeof(e->text), kind == VB_TREE_LINK ? "%s" : "%s\n", text) < (int)sizeof(e->text);
+	fits = fits && snprintf(e->text, sizeof(e->text), kind == VB_TREE_LINK ? "%s" : "%s\n", text) <
+			       (int)sizeof(e->text);
 	tree->count += fits;
 }
 
@@ -77,7 +78,8 @@ static ssize_t read_all(int root, const char *path, char *to, size_t room)
 static bool is_there(int root, const struct vb_tree_entry *e)
 {
 	char now[VB_TREE_TEXT + 1];
-	ssize_t n = e->kind == VB_TREE_LINK ? readlinkat(root, e->path, now, sizeof(now)) : read_all(root, e->path, now, sizeof(now));
+	ssize_t n = e->kind == VB_TREE_LINK ? readlinkat(root, e->path, now, sizeof(now)) :
+					      read_all(root, e->path, now, sizeof(now));
 	return n >= 0 && (size_t)n == strlen(e->text) && !memcmp(now, e->text, (size_t)n);
 }
 
@@ -96,7 +98,8 @@ static bool write_file(int root, const char *name, const struct vb_tree_entry *e
 	ssize_t bytes = (ssize_t)strlen(e->text);
 	if (fd < 0)
 		return false;
-	bool done = write(fd, e->text, (size_t)bytes) == bytes && fchmod(fd, e->kind == VB_TREE_COUNTER ? 0644 : 0444) == 0;
+	bool done = write(fd, e->text, (size_t)bytes) == bytes &&
+		    fchmod(fd, e->kind == VB_TREE_COUNTER ? 0644 : 0444) == 0;
 	close(fd);
 	return done;
 }
@@ -168,8 +171,8 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 	}
 	for (struct dirent *d; (d = readdir(dir));) {
 		char path[VB_TREE_PATH];
-		if (d->d_name[0] == '.' ||
-		    snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder, d->d_name) >= (int)sizeof(path))
+		if (d->d_name[0] == '.' || snprintf(path, sizeof(path), *folder ? "%s/%s" : "%s%s", folder,
+						    d->d_name) >= (int)sizeof(path))
 			continue;
 		if (d->d_type == DT_DIR)
 			sweep(tree, root, path);
@@ -184,7 +187,8 @@ static void sweep(const struct vb_tree *tree, int root, const char *folder)
 static bool is_same(int fd, const char *path)
 {
 	struct stat here, there;
-	return !fstat(fd, &here) && !lstat(path, &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+	return !fstat(fd, &here) && !lstat(path, &there) && here.st_dev == there.st_dev &&
+	       here.st_ino == there.st_ino;
 }
 
 /*
@@ -209,9 +213,12 @@ static void sweep_others(const char *folder, const char *own)
 	DIR *dir = opendir(folder);
 	for (struct dirent *d; dir && (d = readdir(dir));) {
 		char path[VB_TREE_PATH];
-		if (d->d_name[0] == '.' || snprintf(path, sizeof(path), "%s/%s", folder, d->d_name) >= (int)sizeof(path) || !strcmp(path, own))
+		if (d->d_name[0] == '.' ||
+		    snprintf(path, sizeof(path), "%s/%s", folder, d->d_name) >= (int)sizeof(path) ||
+		    !strcmp(path, own))
 			continue;
-		int users = take_users(path, LOCK_EX | LOCK_NB), root = users < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		int users = take_users(path, LOCK_EX | LOCK_NB),
+		    root = users < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (root >= 0) {
 			sweep(&nothing, root, "");
 			unlinkat(root, USERS, 0);
@@ -235,7 +242,8 @@ static bool hold(const char *folder, const char *root)
 	if (users < 0 || strcmp(held, root)) {
 		if (users >= 0)
 			close(users);
-		for (int tries = 0; tries < 8 && (users = own_folder(root) ? take_users(root, LOCK_SH) : -1) < 0; tries++)
+		for (int tries = 0;
+		     tries < 8 && (users = own_folder(root) ? take_users(root, LOCK_SH) : -1) < 0; tries++)
 			;
 		snprintf(held, sizeof(held), "%s", root);
 		if (users >= 0)
@@ -252,10 +260,12 @@ static bool find_place(const char *base, char *root, size_t room)
 	char folder[VB_TREE_PATH];
 	if (!base || *base != '/' || stat("/proc/self/ns/net", &ns))
 		return false;
-	if (snprintf(folder, sizeof(folder), "%s/verbatim-%u", base, (unsigned)geteuid()) >= (int)sizeof(folder) || !own_folder(folder))
+	if (snprintf(folder, sizeof(folder), "%s/verbatim-%u", base, (unsigned)geteuid()) >=
+		    (int)sizeof(folder) ||
+	    !own_folder(folder))
 		return false;
-	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room && own_folder(root) &&
-	       access(root, W_OK | X_OK) == 0 && hold(folder, root);
+	return snprintf(root, room, "%s/%llu", folder, (unsigned long long)ns.st_ino) < (int)room &&
+	       own_folder(root) && access(root, W_OK | X_OK) == 0 && hold(folder, root);
 }
 
 const char *vb_tree_root(void)

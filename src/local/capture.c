@@ -19,7 +19,8 @@ static bool copy_list(const struct list *list, uint64_t offset, size_t bytes, ui
 {
 	struct vb_ranges from, into;
 	unsigned bad;
-	if (vb_ranges_of_list(&from, vb_arena, list->pd, list->sge, list->n, offset, bytes, 0, &bad) != VB_KEY_OK)
+	if (vb_ranges_of_list(&from, vb_arena, list->pd, list->sge, list->n, offset, bytes, 0, &bad) !=
+	    VB_KEY_OK)
 		return false;
 	vb_ranges_of_bytes(&into, to, bytes);
 	return vb_ranges_copy(&into, &from) == 0;
@@ -50,9 +51,11 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
 	uint64_t va;
-	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV)
+	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
+	    r->opcode == IBV_WR_SEND_WITH_INV)
 		return l->resp.have_rwqe && copy_list(&list, offset, bytes, to);
-	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0, vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
+	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0,
+			 vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
 		return false;
 	vb_ranges_of_bytes(&from, (void *)(uintptr_t)va, bytes);
 	from.on_demand = vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
@@ -176,14 +179,16 @@ static struct vb_sqe entry_of(const struct vb_taken_slot *r)
 void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 {
 	struct vb_sqe what = entry_of(&l->cur);
-	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed), psn = expected_psn(l, position);
+	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
+		 psn = expected_psn(l, position);
 	struct vb_shown m = { .qp = l->qp, .what = &what, .psn = psn, .msn = l->shown.served & PSN_MASK, .fetch = fetch_target, .ctx = l };
 	if (status != IBV_WC_SUCCESS) {
 		vb_show_nak(&m, status);
 		return;
 	}
 	if (is_atomic(what.opcode))
-		m.original = atomic_load_explicit(&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
+		m.original = atomic_load_explicit(
+			&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
 	vb_show_request(&m);
 	m.msn = ++l->shown.served & PSN_MASK;
 	vb_show_answer(&m);

@@ -17,7 +17,8 @@
 
 /* sq.lock is held. */
 void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe) __attribute__((cold));
-void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status) __attribute__((cold));
+void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status)
+	__attribute__((cold));
 void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe) __attribute__((cold));
 /* resp_lock is held; the request's memory is still allowed. */
 void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status) __attribute__((cold));
@@ -33,7 +34,8 @@ static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe 
  * The oldest entry in the ring is answered: with SUCCESS, before it is counted as such, or with what the
  * responder refused it for.
  */
-static inline void vb_show_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, enum ibv_wc_status status)
+static inline void vb_show_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe,
+					enum ibv_wc_status status)
 {
 	if (vb_qp_is_shown(l->qp))
 		vb_capture_acknowledged(l, sqe, status);

@@ -8,7 +8,8 @@
 
 /* ---- the peer's memory ---- */
 
-void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes, bool writes)
+void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes,
+		   bool writes)
 {
 	void *here = vb_mapped_at(peer, rkey, va, bytes, writes);
 	vb_ranges_of_bytes(out, here ? here : (void *)(uintptr_t)va, bytes);
@@ -27,14 +28,16 @@ static unsigned first_entry(const struct ibv_sge *sge, uint64_t skip)
 }
 
 /* All of the ranges or none: false. */
-static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv_sge *sge, uint64_t skip, bool writes)
+static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv_sge *sge, uint64_t skip,
+		     bool writes)
 {
 	void *here[VB_MAX_SGE];
 	unsigned e = r->count ? first_entry(sge, skip) : 0;
 	for (unsigned i = 0; i < r->count; i++, e++) {
 		while (!sge[e].length)
 			e++;
-		here[i] = vb_mapped_at(peer, sge[e].lkey, (uintptr_t)r->iov[i].iov_base, r->iov[i].iov_len, writes);
+		here[i] = vb_mapped_at(peer, sge[e].lkey, (uintptr_t)r->iov[i].iov_base, r->iov[i].iov_len,
+				       writes);
 		if (!here[i]) {
 			vb_mapped_miss(peer, sge[e].lkey, r->iov[i].iov_len);
 			return false;
@@ -46,10 +49,12 @@ static bool map_list(struct vb_ranges *r, struct vb_peer *peer, const struct ibv
 	return true;
 }
 
-enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd, const struct ibv_sge *sge, unsigned n,
-			       uint64_t skip, uint64_t bytes, bool writes, unsigned *bad)
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd,
+			       const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
+			       bool writes, unsigned *bad)
 {
-	enum vb_key_fault fault = vb_ranges_of_list(out, peer->arena, pd, sge, n, skip, bytes, writes ? IBV_ACCESS_LOCAL_WRITE : 0, bad);
+	enum vb_key_fault fault = vb_ranges_of_list(out, peer->arena, pd, sge, n, skip, bytes,
+						    writes ? IBV_ACCESS_LOCAL_WRITE : 0, bad);
 	if (vb_likely(fault == VB_KEY_OK) && peer->mapped)
 		map_list(out, peer, sge, skip, writes);
 	return fault;
@@ -74,7 +79,8 @@ int vb_copy_out(const struct vb_peer *peer, struct vb_ranges *theirs, const stru
 	if (is_moving(peer))
 		return -EAGAIN;
 	vb_ranges_split_last(theirs);
-	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &peer->in->cut, &done);
+	return vb_copy_to_peer(peer->pid, ours->iov, ours->count, theirs->iov, theirs->count, &peer->in->cut,
+			       &done);
 }
 
 int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const struct vb_ranges *theirs)
@@ -132,7 +138,8 @@ static void ranges_of_ring(struct vb_ranges *out, const uint8_t *base, uint64_t 
 int vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *to)
 {
 	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_relaxed);
-	const uint8_t *base = vb_peer_range(l->peer, atomic_load_explicit(&theirs->stages[stream], memory_order_acquire), VB_STAGE_BYTES);
+	const uint8_t *base = vb_peer_range(
+		l->peer, atomic_load_explicit(&theirs->stages[stream], memory_order_acquire), VB_STAGE_BYTES);
 	uint64_t taken = atomic_load_explicit(&l->mine->taken[stream], memory_order_relaxed);
 	struct vb_ranges from;
 	if (!base)

@@ -15,9 +15,11 @@
  * else by the peer's addresses. The range was checked (vb_key_check said va); the list is checked as by
  * vb_ranges_of_list, for the peer to give or to take.
  */
-void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes, bool writes);
-enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd, const struct ibv_sge *sge, unsigned n,
-			       uint64_t skip, uint64_t bytes, bool writes, unsigned *bad);
+void vb_peer_bytes(struct vb_ranges *out, struct vb_peer *peer, uint32_t rkey, uint64_t va, uint64_t bytes,
+		   bool writes);
+enum vb_key_fault vb_peer_list(struct vb_ranges *out, struct vb_peer *peer, uint32_t pd,
+			       const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
+			       bool writes, unsigned *bad);
 
 /*
  * Copies between ranges of this process and of the peer, which are equally long; the last bytes become
@@ -32,7 +34,8 @@ int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const s
  * that a requester carries out in a mapping and those of the owner of the memory are atomic to each other.
  * Behind all WRITEs before it.
  */
-static inline uint64_t vb_fetch_atomically(_Atomic(uint64_t) *word, unsigned opcode, uint64_t compare_add, uint64_t swap)
+static inline uint64_t vb_fetch_atomically(_Atomic(uint64_t) *word, unsigned opcode, uint64_t compare_add,
+					   uint64_t swap)
 {
 	uint64_t found = compare_add;
 	vb_fence_before_atomic();

@@ -20,15 +20,17 @@ static unsigned npolled;
  */
 static bool may_poll_locked(const struct vb_local_qp *l)
 {
-	return npolled < MOST && !atomic_load(&vb_arena->asleep) && !vb_progress_is_ticking() && atomic_load(&l->resp.serving) &&
-	       (atomic_load(&l->mine->mode) & VB_SHM_RESPONDS) && !atomic_load(&l->mine->polled);
+	return npolled < MOST && !atomic_load(&vb_arena->asleep) && !vb_progress_is_ticking() &&
+	       atomic_load(&l->resp.serving) && (atomic_load(&l->mine->mode) & VB_SHM_RESPONDS) &&
+	       !atomic_load(&l->mine->polled);
 }
 
 void vb_doorbell_poll_begin(struct vb_local_qp *l)
 {
 	unsigned hits = atomic_load_explicit(&l->hits, memory_order_relaxed);
 	atomic_store_explicit(&l->hits, hits + 1, memory_order_relaxed);
-	if (hits < HITS || !atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) || !vb_lock_try(&vb_progress_lock))
+	if (hits < HITS || !atomic_load_explicit(&vb_arena->fences, memory_order_relaxed) ||
+	    !vb_lock_try(&vb_progress_lock))
 		return;
 	if (may_poll_locked(l)) {
 		polled[npolled++] = l;

@@ -38,7 +38,8 @@ static bool is_on_this_host(const struct vb_qp *qp)
 static bool claims(struct vb_qp *qp)
 {
 	uint32_t slot = qp->attr.dest_qp_num >> VB_SLOT_SHIFT;
-	bool reliable = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
+	bool reliable =
+		qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
 	if (!reliable || vb_local_is_off() || !is_on_this_host(qp))
 		return false;
 	struct vb_peer *peer = vb_peer_choose(slot);
@@ -59,7 +60,8 @@ static void unclaim(struct vb_qp *qp)
 
 /* ---- attach and detach ---- */
 
-static struct vb_list attached = VB_LIST_INIT(attached); /* vb_local_qp.attached_node, under vb_progress_lock */
+/* vb_local_qp.attached_node, under vb_progress_lock */
+static struct vb_list attached = VB_LIST_INIT(attached);
 
 static uint32_t slot_bytes_for(const struct vb_sq *sq)
 {
@@ -68,8 +70,10 @@ static uint32_t slot_bytes_for(const struct vb_sq *sq)
 	uint32_t bytes = vb_align_up(offsetof(struct vb_shm_slot, data) + payload, VB_CACHE_LINE);
 	return bytes > VB_SLOT_MIN_BYTES ? bytes : VB_SLOT_MIN_BYTES;
 }
-_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_INLINE <= VB_SLOT_MAX_BYTES, "any inline data fits");
-_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_SGE * sizeof(struct ibv_sge) <= VB_SLOT_MAX_BYTES, "any list fits");
+_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_INLINE <= VB_SLOT_MAX_BYTES,
+	       "any inline data fits");
+_Static_assert(offsetof(struct vb_shm_slot, data) + VB_MAX_SGE * sizeof(struct ibv_sge) <= VB_SLOT_MAX_BYTES,
+	       "any list fits");
 
 static size_t ring_bytes(const struct vb_local_qp *l)
 {
@@ -218,7 +222,9 @@ struct remains {
 
 static struct remains remains_of(struct vb_local_qp *l)
 {
-	struct remains r = { .blocks = { { l->ring_offset, ring_bytes(l) } }, .reader = l->reader, .read_in = l->read_in,
+	struct remains r = { .blocks = { { l->ring_offset, ring_bytes(l) } },
+			     .reader = l->reader,
+			     .read_in = l->read_in,
 			     .read_since = l->read_since };
 	for (int i = 0; i < 2; i++)
 		r.blocks[1 + i] = (struct block){ l->stage_offset[i], l->stage[i] ? VB_STAGE_BYTES : 0 };
@@ -365,7 +371,8 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 {
 	const struct vb_shm_qp *mine = p->l->mine;
 	return vb_cut_or_await(&mine->busy[VB_STREAM_REQUEST], NULL, deadline_ns) &&
-	       vb_cut_or_await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) && await_theirs(p, deadline_ns);
+	       vb_cut_or_await(&mine->busy[VB_STREAM_RESPONSE], NULL, deadline_ns) &&
+	       await_theirs(p, deadline_ns);
 }
 
 /*
@@ -395,7 +402,9 @@ static void end_receive(struct vb_local_qp *l)
 	if (l->resp.is_remote)
 		vb_xrc_remote_end(l->qp, status);
 	else
-		vb_receive_complete(l->qp, &(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
+		vb_receive_complete(
+			l->qp,
+			&(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
 }
 
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
@@ -427,7 +436,8 @@ static void path_send(struct vb_qp *qp)
 static void serve_locked(struct vb_qp *qp)
 {
 	struct vb_verdict v = { .event = -1 };
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR && atomic_load_explicit(&qp->path, memory_order_relaxed))
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR &&
+	    atomic_load_explicit(&qp->path, memory_order_relaxed))
 		v = vb_responder_serve(vb_local_of(qp));
 	if (vb_unlikely(v.broken))
 		vb_qp_ref(qp);
@@ -498,7 +508,8 @@ static enum vb_claim claim_news(struct vb_qp *qp)
 		return VB_CLAIM_NONE;
 	if (vb_requester_has_news(l))
 		return vb_path_claim(qp, &qp->sq.lock) ? VB_CLAIM_SENDS : VB_CLAIM_NONE;
-	return vb_responder_is_called(l) && vb_path_claim(qp, &qp->resp_lock) ? VB_CLAIM_ARRIVALS : VB_CLAIM_NONE;
+	return vb_responder_is_called(l) && vb_path_claim(qp, &qp->resp_lock) ? VB_CLAIM_ARRIVALS :
+										VB_CLAIM_NONE;
 }
 
 static void take_news(struct vb_qp *qp, enum vb_claim claim)
@@ -551,7 +562,8 @@ static void hint_prefetch(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb
 	const struct vb_translation *t = opcode == IBV_WR_RDMA_WRITE ? &l->to_write : &l->to_read;
 	bool sends = opcode == IBV_WR_SEND;
 	vb_prefetch_note(&hint->there[0], sends ? (const void *)vb_sq_at(&qp->sq, qp->sq.tail) : t);
-	vb_prefetch_note(&hint->there[1], sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
+	vb_prefetch_note(&hint->there[1],
+			 sends ? (const void *)vb_slot_ours(l, l->req.published) : l->mine->busy);
 	vb_prefetch_note(&hint->there[2], atomic_load_explicit(&l->theirs, memory_order_relaxed));
 }
 

@@ -18,7 +18,8 @@ enum {
 	BYTES_PER_NS = 16,         /* and its bytes */
 	MOVE_NS = 200000,          /* what moving a region costs, */
 	MOVED_BYTES_PER_NS = 2,    /* and its bytes */
-	PATIENCE = 8,              /* the peer is asked again after so many times the use, in case things have changed */
+	/* the peer is asked again after so many times the use, in case things have changed */
+	PATIENCE = 8,
 	MAX_DOMAINS = 8,           /* of the QPs that are connected to one peer */
 	OFFERS = 32,               /* segments given unasked, per domain */
 	UNMAP_NS = 100000000,
@@ -67,7 +68,8 @@ static struct vb_use *use_of(struct vb_mapped *m, uint32_t key, uint64_t length)
 	if (atomic_load_explicit(&u->key, memory_order_relaxed) == key)
 		return u;
 	atomic_store_explicit(&u->spent_ns, 0, memory_order_relaxed);
-	atomic_store_explicit(&u->limit_ns, is_eager() ? 0 : MOVE_NS + length / MOVED_BYTES_PER_NS, memory_order_relaxed);
+	atomic_store_explicit(&u->limit_ns, is_eager() ? 0 : MOVE_NS + length / MOVED_BYTES_PER_NS,
+			      memory_order_relaxed);
 	atomic_store_explicit(&u->asked, 0, memory_order_relaxed);
 	atomic_store_explicit(&u->key, key, memory_order_relaxed);
 	return u;
@@ -84,7 +86,8 @@ void vb_mapped_miss(struct vb_peer *p, uint32_t key, uint64_t bytes)
 		ask(p, key);
 	if (serial)
 		return;
-	uint64_t spent = atomic_load_explicit(&u->spent_ns, memory_order_relaxed) + CALL_NS + bytes / BYTES_PER_NS;
+	uint64_t spent =
+		atomic_load_explicit(&u->spent_ns, memory_order_relaxed) + CALL_NS + bytes / BYTES_PER_NS;
 	atomic_store_explicit(&u->spent_ns, spent, memory_order_relaxed);
 	if (vb_likely(spent < atomic_load_explicit(&u->limit_ns, memory_order_relaxed)))
 		return;
@@ -193,8 +196,8 @@ static int take(struct vb_peer *p, const struct vb_link_segment *m, int fd)
 		return 0;
 	int err = vb_shm_map_segment(fd, m->bytes, m->writable, &base);
 	if (err) {
-		vb_explain("memory", "%llu bytes of process %d cannot be mapped: %s", (unsigned long long)m->bytes, (int)p->pid,
-			   strerror(-err));
+		vb_explain("memory", "%llu bytes of process %d cannot be mapped: %s",
+			   (unsigned long long)m->bytes, (int)p->pid, strerror(-err));
 		return 0;
 	}
 	at->base = base;

@@ -47,7 +47,8 @@ struct vb_use {
 struct vb_mapped {
 	struct vb_mapping mapping[VB_MAPPINGS]; /* by serial number */
 	struct vb_use use[VB_USES];             /* by key */
-	uint8_t given[VB_MAPPINGS];             /* which of our own segments this peer was given, by serial number */
+	/* which of our own segments this peer was given, by serial number */
+	uint8_t given[VB_MAPPINGS];
 };
 
 struct vb_link_segment {
@@ -84,7 +85,8 @@ void vb_mapped_miss(struct vb_peer *peer, uint32_t key, uint64_t bytes);
  * Where [va, va + bytes) of the peer's address space is in this process, NULL if it is not. A key check
  * allowed the access, in the same busy section.
  */
-static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint64_t va, uint64_t bytes, bool writes)
+static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint64_t va, uint64_t bytes,
+				 bool writes)
 {
 	const struct vb_key *k = &vb_key_table(peer->arena)[(key >> 8) % VB_KEY_COUNT];
 	uint64_t serial = atomic_load_explicit(&k->segment, memory_order_acquire);
@@ -97,7 +99,8 @@ static inline void *vb_mapped_at(const struct vb_peer *peer, uint32_t key, uint6
 	 */
 	if (atomic_load(&m->serial) != serial || (writes && !m->writable))
 		return NULL;
-	uint64_t at = va - atomic_load_explicit(&k->va, memory_order_relaxed) + atomic_load_explicit(&k->segment_at, memory_order_relaxed);
+	uint64_t at = va - atomic_load_explicit(&k->va, memory_order_relaxed) +
+		      atomic_load_explicit(&k->segment_at, memory_order_relaxed);
 	return vb_is_within(at, bytes, m->bytes) ? m->base + at : NULL;
 }
 

@@ -18,7 +18,8 @@
 
 enum {
 	MAX_PEERS = VB_SLOT_COUNT,
-	LISTEN_PEERS = 8, /* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	LISTEN_PEERS = 8,
 	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
@@ -168,7 +169,8 @@ static int send_hello(struct vb_peer *p)
 
 const void *vb_peer_range(const struct vb_peer *p, uint64_t offset, uint64_t bytes)
 {
-	if (offset < VB_ARENA_HEAP || offset > p->arena_bytes || bytes > p->arena_bytes - offset || offset % VB_CACHE_LINE)
+	if (offset < VB_ARENA_HEAP || offset > p->arena_bytes || bytes > p->arena_bytes - offset ||
+	    offset % VB_CACHE_LINE)
 		return NULL;
 	return (const char *)p->arena + offset;
 }
@@ -182,8 +184,10 @@ static bool try_copy(const struct vb_peer *p, const struct vb_link_hello *h)
 	uint64_t nonce = 0;
 	size_t done;
 	struct iovec here = { &nonce, sizeof(nonce) };
-	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)), sizeof(nonce) };
-	return p->pid > 0 && vb_guard_is_there() && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) && nonce == p->nonce;
+	struct iovec there = { (void *)(uintptr_t)(h->arena_address + offsetof(struct vb_arena_head, nonce)),
+			       sizeof(nonce) };
+	return p->pid > 0 && vb_guard_is_there() && !vb_copy_from_peer(p->pid, &here, 1, &there, 1, &done) &&
+	       nonce == p->nonce;
 }
 
 /* Does a queue pair take the wire to one of its slots? */
@@ -217,8 +221,9 @@ static int agree(struct vb_peer *p, uint32_t first_slot)
 static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds, int nfds)
 {
 	const void *arena;
-	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != VB_LINK_VERSION || nfds != 3 || h->arena_bytes < VB_ARENA_LEAST ||
-	    h->arena_bytes > VB_ARENA_MOST || !vb_link_is_eventfd(fds[1]) || !vb_link_is_eventfd(fds[2]))
+	if (p->hello_seen || h->magic != VB_LINK_MAGIC || h->version != VB_LINK_VERSION || nfds != 3 ||
+	    h->arena_bytes < VB_ARENA_LEAST || h->arena_bytes > VB_ARENA_MOST ||
+	    !vb_link_is_eventfd(fds[1]) || !vb_link_is_eventfd(fds[2]))
 		return -EPROTO;
 	int err = vb_shm_map_peer(fds[0], h->arena_bytes, &arena);
 	if (err)
@@ -231,8 +236,8 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	p->waiter_eventfd = fds[2];
 	fds[1] = fds[2] = -1;
 	p->in = vb_peer_range(p, h->bells, sizeof(*p->in));
-	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_LINK_VERSION || p->arena->nonce != h->nonce || !p->in ||
-	    !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
+	if (p->arena->magic != VB_ARENA_MAGIC || p->arena->version != VB_LINK_VERSION ||
+	    p->arena->nonce != h->nonce || !p->in || !h->first_slot || h->first_slot >= VB_SLOT_COUNT)
 		return -EPROTO;
 	err = agree(p, h->first_slot);
 	if (err)
@@ -382,7 +387,8 @@ static struct vb_peer *next_uncut(uint64_t nonce)
 	struct vb_peer *found = NULL;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; !found && i < atomic_load(&nlistened); i++) {
-		if (listened[i] != self && listened[i]->nonce == nonce && !atomic_load(&listened[i]->is_cut)) {
+		if (listened[i] != self && listened[i]->nonce == nonce &&
+		    !atomic_load(&listened[i]->is_cut)) {
 			found = listened[i];
 			atomic_fetch_add(&found->refs, 1);
 		}
@@ -446,7 +452,8 @@ static void link_readable(struct vb_watch *w, uint32_t events)
 	int err = n < 0 ? (int)n : n == 0 ? -EPIPE : take_message(p, &msg, n, fds, nfds);
 	for (int i = 0; n > 0 && i < nfds; i++)
 		vb_fd_close(fds[i]);
-	if (err == -EMFILE && atomic_load(&p->state) == VB_PEER_UP) /* a segment, which can do without being mapped */
+	/* a segment, which can do without being mapped */
+	if (err == -EMFILE && atomic_load(&p->state) == VB_PEER_UP)
 		return vb_link_explain_lack(err);
 	if (!err)
 		return;
@@ -505,7 +512,9 @@ static struct vb_peer *self_locked(void)
 	p->arena_bytes = vb_arena_bytes();
 	p->nonce = vb_arena->nonce;
 	p->in = p->out;
-	p->copy = forced_to_link() ? VB_COPY_LINK : forced_to_process_vm() ? VB_COPY_PROCESS_VM : VB_COPY_SAME;
+	p->copy = forced_to_link()	 ? VB_COPY_LINK :
+		  forced_to_process_vm() ? VB_COPY_PROCESS_VM :
+					   VB_COPY_SAME;
 	atomic_store(&p->state, VB_PEER_UP);
 	self = p;
 	(void)listen_to(p);
@@ -614,7 +623,9 @@ static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
 {
 	struct vb_patience patience = { 0 };
 	uint64_t now = vb_now_ns();
-	for (; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() && now < until_ns + LATE_NS; now = vb_now_ns()) {
+	for (; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() &&
+	       now < until_ns + LATE_NS;
+	     now = vb_now_ns()) {
 		if (now > until_ns && !vb_link_has_news(p->fd) && vb_patience_is_over(&patience, p->pid, now))
 			return;
 		vb_sleep_ns(now > until_ns ? LOOK_NS : AGREE_NAP_NS);
@@ -626,7 +637,10 @@ static bool has_agreed(const struct vb_peer *p, uint64_t until_ns)
 {
 	await_agreement(p, until_ns);
 	if (atomic_load(&p->state) == VB_PEER_CONNECTING) {
-		vb_explain_limit("link", "process %d does not answer, as if it were stopped: this connection takes the wire", (int)p->pid);
+		vb_explain_limit(
+			"link",
+			"process %d does not answer, as if it were stopped: this connection takes the wire",
+			(int)p->pid);
 		vb_link_end(p->fd);
 	}
 	return atomic_load(&p->state) == VB_PEER_UP;
@@ -699,7 +713,8 @@ void vb_peer_ring(struct vb_peer *p, uint32_t qpn)
 	 * looks at tail.
 	 */
 	uint32_t at = atomic_fetch_add(&p->out->tail, 1);
-	atomic_store_explicit(&p->out->bell[at % VB_BELLS], (uint64_t)(at + 1) << 32 | qpn, memory_order_release);
+	atomic_store_explicit(&p->out->bell[at % VB_BELLS], (uint64_t)(at + 1) << 32 | qpn,
+			      memory_order_release);
 	vb_peer_wake(p);
 }
 
@@ -748,7 +763,8 @@ static void fetch_called(const struct vb_peer *p)
 {
 	for (uint32_t at = p->heard; at - p->heard < BELL_BATCH; at++) {
 		uint64_t bell = atomic_load_explicit(&p->in->bell[at % VB_BELLS], memory_order_relaxed);
-		struct vb_qp *qp = (uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
+		struct vb_qp *qp =
+			(uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
 		if (!qp)
 			return;
 		vb_prefetch_qp(qp);
@@ -799,7 +815,8 @@ bool vb_peers_are_ringing(void)
 	bool ringing = false;
 	vb_lock(&vb_progress_lock);
 	for (unsigned i = 0; i < atomic_load(&nlistened) && !ringing; i++)
-		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard || vb_ud_ring_is_waiting_locked(listened[i]);
+		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard ||
+			  vb_ud_ring_is_waiting_locked(listened[i]);
 	vb_unlock(&vb_progress_lock);
 	return ringing;
 }

@@ -53,7 +53,8 @@ struct vb_peer {
 	atomic_uint refs;
 	pid_t pid;
 	int fd;                          /* the link; -1: this process itself */
-	int eventfd, waiter_eventfd;     /* to ring: its progress thread, or the thread that leads; -1 until UP */
+	/* to ring: its progress thread, or the thread that leads; -1 until UP */
+	int eventfd, waiter_eventfd;
 	const struct vb_arena_head *arena;
 	uint64_t arena_bytes;
 	uint64_t nonce;
@@ -64,8 +65,10 @@ struct vb_peer {
 	bool hello_seen;
 	atomic_bool is_cut;              /* by this side */
 	struct vb_ud_ring ud_ring;
-	struct vb_mapped *mapped;        /* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
-	atomic_bool offer_due;           /* a QP was connected: our memory is offered when it has been moved */
+	/* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
+	struct vb_mapped *mapped;
+	/* a QP was connected: our memory is offered when it has been moved */
+	atomic_bool offer_due;
 	struct vb_watch watch;
 	struct vb_timer grace;           /* from its death to the failure of its QPs */
 	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */

@@ -16,8 +16,8 @@
 /* Is it the kind of connection that try_post is for, and in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
 {
-	return l->qp->type == IBV_QPT_RC && !vb_qp_is_shown(l->qp) && vb_theirs_of(l) && l->req.bound && !l->req.waiting &&
-	       l->peer->copy != VB_COPY_LINK;
+	return l->qp->type == IBV_QPT_RC && !vb_qp_is_shown(l->qp) && vb_theirs_of(l) && l->req.bound &&
+	       !l->req.waiting && l->peer->copy != VB_COPY_LINK;
 }
 
 /* A request that is being carried out. */
@@ -28,7 +28,8 @@ struct attempt {
 	bool missed;                    /* something was not found in it */
 };
 
-static __attribute__((noinline)) void *find_by_key(const struct vb_local_qp *l, const struct ibv_sge *piece, unsigned access)
+static __attribute__((noinline)) void *find_by_key(const struct vb_local_qp *l, const struct ibv_sge *piece,
+						   unsigned access)
 {
 	return vb_key_find(piece, access, l->qp->pd->number);
 }
@@ -67,23 +68,27 @@ static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 		if (vb_unlikely(!piece->length))
 			continue;
 		void *at = find_piece(a, piece, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
-		if (vb_unlikely(!at) || vb_unlikely(writes ? vb_touch_copy(there, at, piece->length) : vb_touch_copy(at, there, piece->length)))
+		if (vb_unlikely(!at) || vb_unlikely(writes ? vb_touch_copy(there, at, piece->length) :
+							     vb_touch_copy(at, there, piece->length)))
 			return false;
 		there += piece->length;
 	}
 	return true;
 }
 
-static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr, uint32_t length)
+static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr,
+					   uint32_t length)
 {
 	struct attempt a = { l, wr, vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL };
-	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))) || vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
+	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))) ||
+	    vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
 		return VB_POST_NOT;
 	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
 	if (vb_unlikely(!copy_pieces(&a, slot->data, true)))
 		return VB_POST_NOT;
 	slot->length = length;
-	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0, vb_sq_signals(l->qp, wr->send_flags));
+	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0,
+		     vb_sq_signals(l->qp, wr->send_flags));
 	vb_doorbell_ring(l);
 	if (vb_unlikely(!a.t || a.missed))
 		vb_translation_learn_send(l, wr);
@@ -109,7 +114,8 @@ static inline uint8_t *find_target(struct attempt *a, uint32_t length, bool writ
 }
 
 /* In a busy section. */
-static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, uint32_t length, bool writes)
+static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr,
+			uint32_t length, bool writes)
 {
 	struct attempt a = { l, wr, vb_translation_holds(l, t) ? t : NULL };
 	uint8_t *there = find_target(&a, length, writes);
@@ -120,7 +126,8 @@ static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const s
 	return true;
 }
 
-static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, uint32_t length, bool writes)
+static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_translation *t,
+					   const struct ibv_send_wr *wr, uint32_t length, bool writes)
 {
 	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->is_made && !is_usual(l)))
 		return VB_POST_NOT;
@@ -143,7 +150,8 @@ static inline void fetch_target(const struct vb_translation *t, const struct ibv
 	vb_fetch_to_write((const void *)((uintptr_t)t->there + (wr->wr.rdma.remote_addr - t->theirs)));
 }
 
-__attribute__((flatten)) enum vb_post_result vb_local_try_post(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
+__attribute__((flatten)) enum vb_post_result vb_local_try_post(struct vb_qp *qp, const struct ibv_send_wr *wr,
+							       uint32_t length)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	switch (wr->opcode) {

@@ -17,7 +17,8 @@
 #include "local/peer.h"
 
 enum {
-	VB_SLICE_BYTES = 1 << 20, /* moved at a time, so that no call blocks for long and no lock is held for long */
+	/* moved at a time, so that no call blocks for long and no lock is held for long */
+	VB_SLICE_BYTES = 1 << 20,
 	VB_SERVE_BATCH = 64,      /* slots executed in one go */
 };
 
@@ -26,7 +27,11 @@ struct vb_taken_slot {
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey, srqn;
 	uint64_t remote_addr, compare_add, swap;
-	const uint8_t *payload;       /* in the peer's ring: what is inline, or else the requester's list, which every step copies and checks */
+	/*
+	 * in the peer's ring: what is inline, or else the requester's list, which every step copies and
+	 * checks
+	 */
+	const uint8_t *payload;
 	uint64_t done;                /* bytes moved so far */
 };
 
@@ -39,11 +44,13 @@ struct vb_piece {
 struct vb_translation {
 	uint32_t our_generation, their_generation;
 	uint32_t lkey, rkey;
-	uint64_t ours;                   /* where the known part of the local region begins, in requests and in this process */
+	/* where the known part of the local region begins, in requests and in this process */
+	uint64_t ours;
 	uint64_t theirs;                 /* where that of the remote region begins in requests, */
 	uint8_t *there;                  /* and in this process */
 	uint32_t our_bytes, their_bytes; /* 0: none is known */
-	uint8_t streak;                  /* requests in a row with these keys that found nothing here, modulo 256 */
+	/* requests in a row with these keys that found nothing here, modulo 256 */
+	uint8_t streak;
 	bool is_made;
 };
 
@@ -62,18 +69,26 @@ struct vb_local_qp {
 	struct {
 		uint8_t *ring;
 		_Atomic(uint64_t) seen_ack;         /* the peer's ack when it was last looked at */
-		uint64_t moved;                     /* bytes of the oldest entry that this side has moved itself */
+		/* bytes of the oldest entry that this side has moved itself */
+		uint64_t moved;
 		uint32_t published;
 		_Atomic(uint32_t) acked;
-		_Atomic(uint32_t) awaited;          /* after the last entry whose ack something depends on: a completion, what is posted behind it */
-		_Atomic(uint32_t) told;             /* acks that came with the peer's slots; written under resp_lock */
+		/*
+		 * after the last entry whose ack something depends on: a completion, what is posted behind it
+		 */
+		_Atomic(uint32_t) awaited;
+		/* acks that came with the peer's slots; written under resp_lock */
+		_Atomic(uint32_t) told;
 		_Atomic(uint32_t) bound_epoch;
 		uint16_t slot_bytes;
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
-		_Atomic(uint8_t) ack_polls, ack_interval; /* polls since the last slot; one in how many reads the peer's ack (local/doorbell.h) */
-		atomic_bool pending;                /* not all that was posted is complete. False positives; set before a slot is seen */
+		/* polls since the last slot; one in how many reads the peer's ack (local/doorbell.h) */
+		_Atomic(uint8_t) ack_polls, ack_interval;
+		/* not all that was posted is complete. False positives; set before a slot is seen */
+		atomic_bool pending;
 		bool bound;
-		bool has_stored;                    /* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
+		/* a WRITE was this side's own stores, and no READ came since (vb_order_read) */
+		bool has_stored;
 		bool waiting;                       /* give_up runs: the peer's QP does not respond */
 	} req;
 
@@ -86,8 +101,10 @@ struct vb_local_qp {
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
 		bool have_rwqe;
-		bool is_remote;                     /* the request is for a queue of another process, and so is the receive (xrc_remote.c) */
-		uint8_t receive_status;             /* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
+		/* the request is for a queue of another process, and so is the receive (xrc_remote.c) */
+		bool is_remote;
+		/* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
+		uint8_t receive_status;
 		bool rnr_armed;
 		atomic_bool rnr_expired;
 		atomic_bool is_bell_delayed;        /* an ack's (local/doorbell.h) */
@@ -100,7 +117,8 @@ struct vb_local_qp {
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
 	uint32_t atomics_executed;
-	uint64_t staged;                            /* bytes of the entry that is being staged that have gone into the request stream */
+	/* bytes of the entry that is being staged that have gone into the request stream */
+	uint64_t staged;
 	uint32_t staging;                           /* its ring position */
 	atomic_bool expired;                        /* give_up has */
 
@@ -112,7 +130,8 @@ struct vb_local_qp {
 		unsigned req_serial, resp_serial;   /* of the capture that the numbers are of */
 		bool is_fresh;                      /* the responder has not been told of it */
 		uint32_t first;                     /* ring position */
-		uint32_t psn, answered_psn, msn;    /* of the next message, and of the next in the ring to be answered */
+		/* of the next message, and of the next in the ring to be answered */
+		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
 	} shown;
 
@@ -125,13 +144,16 @@ struct vb_local_qp {
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
-	struct vb_peer *reader;                     /* that was cut while it read our ring or stream (a reference), or NULL; */
+	/* that was cut while it read our ring or stream (a reference), or NULL; */
+	struct vb_peer *reader;
 	const _Atomic(uint32_t) *read_in;           /* its busy word, */
 	uint32_t read_since;                        /* and what that was */
-	struct vb_rwqe rwqe;                        /* the receive that is taken. Last: there is memory for the entries that one can have */
+	/* the receive that is taken. Last: there is memory for the entries that one can have */
+	struct vb_rwqe rwqe;
 };
 _Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");
-_Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX, "rings are described in 16 bits");
+_Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX,
+	       "rings are described in 16 bits");
 
 static inline struct vb_local_qp *vb_local_of(const struct vb_qp *qp) { return qp->path_state; }
 

@@ -8,7 +8,8 @@
 
 static inline const struct vb_shm_qp *vb_theirs_of(const struct vb_local_qp *l)
 {
-	return atomic_load_explicit(&l->theirs, memory_order_acquire); /* with it comes what the link agreed on */
+	/* with it comes what the link agreed on */
+	return atomic_load_explicit(&l->theirs, memory_order_acquire);
 }
 
 /* Does it respond to us, in the session that we are bound to? Binds at first sight. */
@@ -17,20 +18,24 @@ static inline bool vb_peer_responds(struct vb_local_qp *l)
 	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
 	if (vb_unlikely(!(mode & VB_SHM_RESPONDS)))
 		return false;
-	return vb_likely(l->req.bound) ? vb_mode_epoch(mode) == l->req.bound_epoch : vb_requester_bind(l, mode);
+	return vb_likely(l->req.bound) ? vb_mode_epoch(mode) == l->req.bound_epoch :
+					 vb_requester_bind(l, mode);
 }
 
 /* The same check that the target's responder makes (responder.c, target), on the target's own tables. */
-static inline bool vb_peer_grants(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access, uint64_t *va)
+static inline bool vb_peer_grants(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length,
+				  unsigned access, uint64_t *va)
 {
 	const struct vb_shm_qp *t = vb_theirs_of(l);
 	return (atomic_load_explicit(&t->access, memory_order_relaxed) & access) &&
-	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access, atomic_load_explicit(&t->pd, memory_order_relaxed),
-			    l->their_qpn, va) == VB_KEY_OK;
+	       vb_key_check(vb_key_table(l->peer->arena), rkey, addr, length, access,
+			    atomic_load_explicit(&t->pd, memory_order_relaxed), l->their_qpn,
+			    va) == VB_KEY_OK;
 }
 
 /* Where this process has the target; NULL: it has not. */
-static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_t va, uint64_t length, bool writes)
+static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_t va, uint64_t length,
+				   bool writes)
 {
 	if (l->peer->copy != VB_COPY_SAME)
 		return vb_mapped_at(l->peer, rkey, va, length, writes);
@@ -41,11 +46,13 @@ static inline void *vb_peer_memory(struct vb_local_qp *l, uint32_t rkey, uint64_
  * Where this process can itself write, or read, a range of the peer's memory that the peer grants; NULL: the
  * request takes its way through the queue. In a busy section.
  */
-static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length, bool writes)
+static inline void *vb_peer_reach(struct vb_local_qp *l, uint32_t rkey, uint64_t addr, uint64_t length,
+				  bool writes)
 {
 	uint64_t va;
 	if (vb_unlikely(!vb_peer_responds(l) ||
-			!vb_peer_grants(l, rkey, addr, length, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
+			!vb_peer_grants(l, rkey, addr, length,
+					writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, &va)) ||
 	    vb_unlikely(!writes && !atomic_load_explicit(&vb_theirs_of(l)->rd_atomic, memory_order_relaxed)))
 		return NULL;
 	return vb_peer_memory(l, rkey, va, length, writes);

@@ -138,10 +138,12 @@ static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned acce
 static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
-	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE), *theirs = vb_peer_memory(l, sqe->rkey, va, sqe->length, writes);
+	void *ours = piece_here(l, sqe, writes ? 0 : IBV_ACCESS_LOCAL_WRITE),
+	     *theirs = vb_peer_memory(l, sqe->rkey, va, sqe->length, writes);
 	if (vb_unlikely(!ours || !theirs || sqe->length > VB_SLICE_BYTES))
 		return false;
-	return !(writes ? vb_touch_copy(theirs, ours, sqe->length) : vb_touch_copy(ours, theirs, sqe->length));
+	return !(writes ? vb_touch_copy(theirs, ours, sqe->length) :
+			  vb_touch_copy(ours, theirs, sqe->length));
 }
 
 static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
@@ -157,8 +159,9 @@ static enum here move_slice(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t 
 	if (sqe->flags & IBV_SEND_INLINE) {
 		vb_ranges_of_bytes(&ours, sqe->inline_data, n);
 	} else {
-		enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.moved, n,
-							    writes ? 0 : IBV_ACCESS_LOCAL_WRITE, &bad);
+		enum vb_key_fault fault =
+			vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
+					  l->req.moved, n, writes ? 0 : IBV_ACCESS_LOCAL_WRITE, &bad);
 		if (vb_unlikely(fault != VB_KEY_OK))
 			return fail_sqe(sqe, fault, bad);
 	}
@@ -200,8 +203,8 @@ static enum here atomic_in_mapping(struct vb_local_qp *l, struct vb_sqe *sqe, ui
 	unsigned bad;
 	if (!word || va % sizeof(*word))
 		return vb_mapped_miss(l->peer, sqe->rkey, sizeof(*word)), HERE_NOT;
-	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(*word),
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&ours, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
+						    0, sizeof(*word), IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		return fail_sqe(sqe, fault, bad);
 	uint64_t found = vb_fetch_atomically(word, sqe->opcode, sqe->compare_add, sqe->swap);
@@ -216,7 +219,8 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (sqe->remote_addr % sizeof(uint64_t) || !l->peer->mapped)
 		return HERE_NOT;
 	vb_busy_begin(l, VB_STREAM_REQUEST);
-	if (vb_peer_responds(l) && vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
+	if (vb_peer_responds(l) &&
+	    vb_peer_grants(l, sqe->rkey, sqe->remote_addr, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC, &va))
 		h = atomic_in_mapping(l, sqe, va);
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	return vb_is_cut_by(l->peer) ? HERE_NOT : h;
@@ -224,7 +228,8 @@ static enum here atomic_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 
 static enum here execute_here(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	if (l->peer->copy == VB_COPY_LINK || vb_unlikely(l->qp->type != IBV_QPT_RC)) /* of XRC, the responder knows the domain */
+	/* of XRC, the responder knows the domain */
+	if (l->peer->copy == VB_COPY_LINK || vb_unlikely(l->qp->type != IBV_QPT_RC))
 		return HERE_NOT;
 	if (sqe->opcode == IBV_WR_RDMA_WRITE)
 		return move(l, sqe, IBV_ACCESS_REMOTE_WRITE);
@@ -263,7 +268,8 @@ static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot
 	const void *piece = piece_here(l, sqe, 0);
 	if (vb_likely(piece != NULL) && vb_likely(!vb_touch_copy(slot->data, piece, sqe->length)))
 		return true;
-	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
+						    0, sqe->length, 0, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK)) {
 		fail_sqe(sqe, fault, bad);
 		return false;
@@ -316,7 +322,8 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	l->atomics_out += is_atomic(sqe);
 	l->req.fetches_out += fetches(sqe);
 	vb_show_published(l, sqe);
-	vb_slot_post(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge, fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
+	vb_slot_post(l, slot, (unsigned)flags, sqe->opcode, flags & VB_SHM_INLINE ? 0 : sqe->nsge,
+		     fetches(sqe) || vb_sq_signals(l->qp, sqe->flags));
 	return true;
 }
 
@@ -354,7 +361,8 @@ static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 	if (sqe->flags & IBV_SEND_INLINE)
 		vb_ranges_of_bytes(&from, sqe->inline_data + l->staged, n);
 	else
-		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->staged, n, 0, &bad);
+		fault = vb_ranges_of_list(&from, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->staged,
+					  n, 0, &bad);
 	if (fault != VB_KEY_OK) {
 		fail_sqe(sqe, fault, bad);
 		return false;
@@ -477,7 +485,8 @@ void vb_requester_send(struct vb_local_qp *l)
 	bool published = false;
 	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
 	if (vb_unlikely(!l->req.bound))
-		atomic_thread_fence(memory_order_seq_cst); /* pairs with the peer, who begins to respond and then rings: vb_requester_is_idle */
+		/* pairs with the peer, who begins to respond and then rings: vb_requester_is_idle */
+		atomic_thread_fence(memory_order_seq_cst);
 	if (vb_unlikely(!may_start(l->qp))) {
 		if (atomic_load(&l->qp->state) == IBV_QPS_SQD && sq->head != sq->sent && is_ready(l))
 			go_on(l, false);
@@ -485,7 +494,9 @@ void vb_requester_send(struct vb_local_qp *l)
 	}
 	if (vb_unlikely(executes_all(l->qp)) || !is_ready(l))
 		return;
-	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail && is_one_sided(vb_sq_at(sq, sq->sent))) && !vb_requester_take_acks(l))
+	if (vb_unlikely(sq->head != sq->sent && sq->sent != sq->tail &&
+			is_one_sided(vb_sq_at(sq, sq->sent))) &&
+	    !vb_requester_take_acks(l))
 		return;
 	/* A long copy by this side comes in slices: what follows it waits. */
 	while (sq->sent != sq->tail && send_one(l, &published))
@@ -507,7 +518,8 @@ void vb_requester_send(struct vb_local_qp *l)
 static bool has_session(const struct vb_local_qp *l)
 {
 	atomic_thread_fence(memory_order_acquire); /* pairs with close_block in local.c */
-	return vb_mode_epoch(atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_relaxed)) == l->req.bound_epoch;
+	return vb_mode_epoch(atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_relaxed)) ==
+	       l->req.bound_epoch;
 }
 
 /* Scatters what an atomic found; false: the buffer is wrong, or it cannot be known any more. */
@@ -515,13 +527,14 @@ static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges from, to;
 	unsigned bad;
-	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken % VB_SHM_ATOMICS], memory_order_relaxed);
+	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken % VB_SHM_ATOMICS],
+					      memory_order_relaxed);
 	if (!has_session(l))
 		return false;
 	l->atomics_taken++;
 	l->atomics_out--;
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0, sizeof(found),
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0,
+						    sizeof(found), IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
 	vb_ranges_of_bytes(&from, &found, sizeof(found));
@@ -535,11 +548,12 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_ranges to;
 	unsigned bad;
-	uint64_t available = vb_stream_available(l, VB_STREAM_RESPONSE), n = vb_min_u64(available, sqe->length - l->req.moved);
+	uint64_t available = vb_stream_available(l, VB_STREAM_RESPONSE),
+		 n = vb_min_u64(available, sqe->length - l->req.moved);
 	if (!n)
 		return l->req.moved == sqe->length;
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, l->req.moved, n,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
+						    l->req.moved, n, IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault != VB_KEY_OK)
 		return fail_sqe(sqe, fault, bad), false;
 	int err = available == UINT64_MAX ? -EPROTO : vb_stream_take(l, VB_STREAM_RESPONSE, &to);
@@ -618,7 +632,9 @@ static uint64_t ack_of_session(struct vb_local_qp *l)
 	atomic_store_explicit(&l->req.seen_ack, ack, memory_order_relaxed);
 	if (vb_likely(epoch == l->req.bound_epoch))
 		return ack;
-	return epoch == vb_next_epoch(l->req.bound_epoch) ? atomic_load_explicit(&t->last_ack, memory_order_acquire) : 0;
+	return epoch == vb_next_epoch(l->req.bound_epoch) ?
+		       atomic_load_explicit(&t->last_ack, memory_order_acquire) :
+		       0;
 }
 
 static bool is_possible(const struct vb_local_qp *l, uint32_t done)
@@ -675,7 +691,8 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
-	if (done != acked(l) && !vb_responder_is_called(l)) /* else the slot that has come would have told as much */
+	/* else the slot that has come would have told as much */
+	if (done != acked(l) && !vb_responder_is_called(l))
 		vb_ack_came_by_itself(l);
 	complete_until(l, done);
 	if (sq->head == sq->sent)

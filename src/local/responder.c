@@ -33,10 +33,13 @@ static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why
 	return STEP_FAIL;
 }
 
-enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive, const char *why)
+enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive,
+			  const char *why)
 {
 	const struct vb_refusal *refusal = vb_refusal_of(nak);
-	*f = (struct failure){ .nak = refusal->requester, .receive = receive, .refusal = refusal, .why = why };
+	*f = (struct failure){
+		.nak = refusal->requester, .receive = receive, .refusal = refusal, .why = why
+	};
 	return STEP_FAIL;
 }
 
@@ -61,7 +64,10 @@ enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 /* ---- sessions ---- */
 
 /* Does the peer's requester send to this QP's epoch? It is so before its first slot. */
-static bool is_bound_to(const struct vb_local_qp *l) { return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch; }
+static bool is_bound_to(const struct vb_local_qp *l)
+{
+	return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch;
+}
 
 /* Takes up a requester that is bound, from its first slot on. */
 static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
@@ -70,13 +76,15 @@ static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mo
 	if (!is_bound_to(l) || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
 		return false;
 	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
-	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE || mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
+	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE ||
+	    mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
 		return false;
 	l->resp.ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
 	l->resp.ring_mask = mask;
 	l->resp.slot_bytes = bytes;
 	l->resp.their_epoch = vb_mode_epoch(mode);
-	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release); /* pairs with has_news */
+	/* pairs with has_news */
+	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release);
 	return l->resp.ring != NULL;
 }
 
@@ -94,9 +102,11 @@ bool vb_serve_may(struct vb_local_qp *l)
 
 static bool is_known(unsigned opcode)
 {
-	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE ||
-	       opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH;
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+	       opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE ||
+	       opcode == IBV_WR_FLUSH;
 }
 
 static bool is_sane(const struct vb_local_qp *l, const struct vb_taken_slot *r)
@@ -111,7 +121,8 @@ static bool is_sane(const struct vb_local_qp *l, const struct vb_taken_slot *r)
 		return r->length <= room && !reads;
 	if (r->flags & VB_SHM_STAGED)
 		return l->peer->copy == VB_COPY_LINK;
-	return r->nsge <= VB_MAX_SGE && r->nsge * sizeof(struct ibv_sge) <= room && (l->peer->copy != VB_COPY_LINK || !r->length);
+	return r->nsge <= VB_MAX_SGE && r->nsge * sizeof(struct ibv_sge) <= room &&
+	       (l->peer->copy != VB_COPY_LINK || !r->length);
 }
 
 /* Acks for our requester, if both are of one session. */
@@ -119,7 +130,8 @@ static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
 {
 	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);
 	if ((flags & VB_SHM_ACKS) && epoch == atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed))
-		atomic_store_explicit(&l->req.told, taken, memory_order_release); /* behind the peer's head: another thread may complete by it */
+		/* behind the peer's head: another thread may complete by it */
+		atomic_store_explicit(&l->req.told, taken, memory_order_release);
 }
 
 /* -EINVAL: it is neither this process's, nor can it be another's. */
@@ -131,11 +143,16 @@ static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
 
 static enum step find_queue(struct vb_local_qp *l, struct failure *f)
 {
-	return turn_to_queue(l, l->cur.srqn) ? fail_request(f, "the XRC domain has no shared receive queue of this number") : STEP_DONE;
+	return turn_to_queue(l, l->cur.srqn) ?
+		       fail_request(f, "the XRC domain has no shared receive queue of this number") :
+		       STEP_DONE;
 }
 
 /* The queue that the request waits at may have been destroyed. */
-static bool has_lost_queue(const struct vb_local_qp *l) { return l->qp->xrcd && !l->qp->srq && !l->resp.is_remote; }
+static bool has_lost_queue(const struct vb_local_qp *l)
+{
+	return l->qp->xrcd && !l->qp->srq && !l->resp.is_remote;
+}
 
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
@@ -164,7 +181,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "the peer's work request is malformed");
 	if (vb_unlikely(l->qp->xrcd != NULL) && find_queue(l, f) == STEP_FAIL)
 		return STEP_FAIL;
-	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || r->opcode == IBV_WR_FLUSH) {
+	if (r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+	    r->opcode == IBV_WR_FLUSH) {
 		r->compare_add = v->atomic.compare_add;
 		r->swap = v->atomic.swap;
 	}
@@ -181,7 +199,9 @@ enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
 	if (vb_unlikely(vb_watcher != NULL))
-		vb_watcher->starved(l->qp, retries >= 7 ? UINT64_MAX : retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
+		vb_watcher->starved(l->qp, retries >= 7 ?
+						   UINT64_MAX :
+						   retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
 	if (retries >= 7)
 		return STEP_WAIT;
 	if (!retries || atomic_load(&l->resp.rnr_expired))
@@ -215,7 +235,8 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
 	if (l->resp.have_rwqe)
 		return STEP_DONE;
-	return vb_likely(vb_receive_take(l->qp, &l->rwqe)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
+	return vb_likely(vb_receive_take(l->qp, &l->rwqe)) ? vb_serve_have_receive(l) :
+							     vb_serve_not_ready(l, f);
 }
 
 /* ---- payload ---- */
@@ -249,17 +270,20 @@ static enum step fail_unmapped_receive(const struct vb_local_qp *l, struct failu
 			       vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
 }
 
-static enum step fail_unmapped_target(const struct vb_local_qp *l, uint64_t length, unsigned access, struct failure *f)
+static enum step fail_unmapped_target(const struct vb_local_qp *l, uint64_t length, unsigned access,
+				      struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	return fail_access(f, vb_key_story(VB_KEY_UNMAPPED, r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp)));
+	return fail_access(f, vb_key_story(VB_KEY_UNMAPPED, r->rkey, r->remote_addr, length, access,
+					   vb_qp_domain(l->qp)));
 }
 
 static enum step pulled(const struct vb_local_qp *l, int err, struct failure *f)
 {
 	if (vb_likely(!err))
 		return STEP_DONE;
-	return err == -EFAULT ? fail_unmapped_receive(l, f) : fail_request(f, "the peer's byte stream is malformed");
+	return err == -EFAULT ? fail_unmapped_receive(l, f) :
+				fail_request(f, "the peer's byte stream is malformed");
 }
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
@@ -274,8 +298,9 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
 		return pulled(l, vb_ranges_copy(ours, &from), f);
 	}
-	enum vb_key_fault fault = vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
-					       ours->bytes, false, &bad);
+	enum vb_key_fault fault =
+		vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
+			     r->done, ours->bytes, false, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_in(l->peer, ours, &from);
@@ -302,19 +327,23 @@ enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 
 static enum step fail_too_long(struct failure *f)
 {
-	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR,
+			       "the message is longer than the receive buffer");
 }
 
 /* Bytes of the receive that is taken. */
-static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w, uint64_t offset, uint64_t n, struct failure *f)
+static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w, uint64_t offset, uint64_t n,
+				   struct failure *f)
 {
 	unsigned bad;
-	enum vb_key_fault fault = vb_ranges_of_list(to, vb_arena, w->pd, w->sge, w->nsge, offset, n, IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(to, vb_arena, w->pd, w->sge, w->nsge, offset, n,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_likely(fault == VB_KEY_OK))
 		return STEP_DONE;
 	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
 	return vb_serve_refuse(f, VB_NAK_REMOTE_OPERATIONAL, IBV_WC_LOC_PROT_ERR,
-			       vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
+			       vb_key_story(fault, sge->lkey, sge->addr, sge->length,
+					    VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
 /*
@@ -358,7 +387,8 @@ static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 	return STEP_DONE;
 }
 
-static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, uint64_t skip, struct failure *f)
+static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, uint64_t skip,
+			    struct failure *f)
 {
 	struct vb_ranges to, from;
 	if (l->cur.length - skip > l->rwqe.length)
@@ -412,27 +442,33 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 
 static enum step check_rights(const struct vb_local_qp *l, unsigned access, struct failure *f)
 {
-	return vb_likely(l->qp->attr.qp_access_flags & access) ? STEP_DONE : fail_request(f, vb_rights_story(l->qp, access));
+	return vb_likely(l->qp->attr.qp_access_flags & access) ?
+		       STEP_DONE :
+		       fail_request(f, vb_rights_story(l->qp, access));
 }
 
 /*
  * The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and
  * bounds of the region.
  */
-static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va, struct failure *f)
+static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va,
+			struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
 	enum step step = check_rights(l, access, f);
 	if (step != STEP_DONE || !length)
 		return step;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp),
-					      l->qp->qpn, va);
-	return vb_likely(fault == VB_KEY_OK) ? STEP_DONE :
-		fail_access(f, vb_key_story(fault, r->rkey, r->remote_addr, length, access, vb_qp_domain(l->qp)));
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length,
+					       access, vb_qp_domain(l->qp), l->qp->qpn, va);
+	return vb_likely(fault == VB_KEY_OK) ?
+		       STEP_DONE :
+		       fail_access(f, vb_key_story(fault, r->rkey, r->remote_addr, length, access,
+						   vb_qp_domain(l->qp)));
 }
 
 /* The part of the target, which has been checked, that a slice is about. */
-static void ranges_of_target(struct vb_ranges *out, const struct vb_taken_slot *r, uint64_t va, uint64_t bytes)
+static void ranges_of_target(struct vb_ranges *out, const struct vb_taken_slot *r, uint64_t va,
+			     uint64_t bytes)
 {
 	vb_ranges_of_bytes(out, (void *)(uintptr_t)(va + r->done), bytes);
 	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
@@ -452,7 +488,8 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	ranges_of_target(&to, r, va, n);
 	step = n ? vb_serve_pull(l, &to, f) : STEP_DONE;
 	if (step == STEP_FAIL && f->receive)
-		return fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_WRITE, f); /* it was no receive buffer */
+		/* it was no receive buffer */
+		return fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_WRITE, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
@@ -495,15 +532,17 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
 		return stage_response(l, ours, f);
-	enum vb_key_fault fault = vb_peer_list(&to, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge, r->done,
-					       ours->bytes, true, &bad);
+	enum vb_key_fault fault =
+		vb_peer_list(&to, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
+			     r->done, ours->bytes, true, &bad);
 	if (fault != VB_KEY_OK)
 		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	int err = vb_copy_out(l->peer, &to, ours);
 	if (vb_likely(!err || err == -EAGAIN))
 		return err ? STEP_MORE : STEP_DONE;
-	return vb_ranges_are_mapped(ours, false) ? fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED))
-						 : fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_READ, f);
+	return vb_ranges_are_mapped(ours, false) ?
+		       fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) :
+		       fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_READ, f);
 }
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
@@ -517,14 +556,16 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	atomic_thread_fence(memory_order_seq_cst); /* others see what the requests before it have stored: as vb_order_read */
+	/* others see what the requests before it have stored: as vb_order_read */
+	atomic_thread_fence(memory_order_seq_cst);
 	ranges_of_target(&from, r, va, n);
 	step = vb_serve_push(l, &from, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
 /* The word that an atomic is about, which is there. */
-static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word, struct failure *f)
+static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word,
+			   struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
 	uint64_t va = 0;
@@ -561,9 +602,11 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 	if (step != STEP_DONE)
 		return step;
 	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-	if (vb_touch_atomically(word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP, adds ? r->compare_add : r->swap, r->compare_add, &found))
+	if (vb_touch_atomically(word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP,
+				adds ? r->compare_add : r->swap, r->compare_add, &found))
 		return fail_unmapped_target(l, sizeof(found), IBV_ACCESS_REMOTE_ATOMIC, f);
-	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
+			      memory_order_relaxed);
 	return STEP_DONE;
 }
 
@@ -575,7 +618,9 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~l->qp->attr.qp_access_flags)
 		return fail_request(f, vb_rights_story(l->qp, rights));
-	enum vb_key_fault fault = vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights, vb_qp_domain(l->qp), l->qp->qpn);
+	enum vb_key_fault fault =
+		vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights,
+			       vb_qp_domain(l->qp), l->qp->qpn);
 	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
 }
 
@@ -605,7 +650,8 @@ static void complete_receive(struct vb_local_qp *l)
 {
 	const struct vb_taken_slot *r = &l->cur;
 	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_SEND_WITH_INV;
+	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
+		    r->opcode == IBV_WR_SEND_WITH_INV;
 	struct vb_cqe e = {
 		.wr_id = l->rwqe.wr_id,
 		.opcode = send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
@@ -653,13 +699,19 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 	const struct vb_rwqe *w = &l->rwqe;
 	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
-		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn, f->why);
+		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn,
+				 f->why);
 	else if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe)
-		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x, %u bytes: %s", l->qp->qpn,
-			   (unsigned long long)w->wr_id, (unsigned long long)w->length, l->their_qpn, r->length, f->why);
+		vb_explain(
+			"receiver",
+			"QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x, %u bytes: %s",
+			l->qp->qpn, (unsigned long long)w->wr_id, (unsigned long long)w->length, l->their_qpn,
+			r->length, f->why);
 	else
-		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s", l->qp->qpn,
-			   l->their_qpn, (unsigned long long)r->remote_addr, is_atomic ? 8 : r->length, r->rkey, f->why);
+		vb_explain("responder",
+			   "QP 0x%06x, request of QP 0x%06x (address 0x%llx, length %u, rkey 0x%x): %s",
+			   l->qp->qpn, l->their_qpn, (unsigned long long)r->remote_addr,
+			   is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
 /*
@@ -667,7 +719,8 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
  */
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
-	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed), epoch = l->resp.their_epoch;
+	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
+		 epoch = l->resp.their_epoch;
 	bool told = l->resp.have_rwqe && f->refusal; /* by its completion */
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
@@ -677,7 +730,8 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->refusal != NULL;
 	v->event = f->refusal && !told ? f->refusal->event : -1;
-	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next + (f->nak == IBV_WC_SUCCESS), epoch, f->nak), memory_order_release);
+	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next + (f->nak == IBV_WC_SUCCESS), epoch, f->nak),
+			      memory_order_release);
 }
 
 /* False: another thread has the send queue. */
@@ -716,7 +770,8 @@ static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r,
 static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
-	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->resp.have_rwqe && !vb_qp_is_shown(qp);
+	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->resp.have_rwqe &&
+	       !vb_qp_is_shown(qp);
 }
 
 /*
@@ -730,10 +785,11 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	unsigned flags = vb_shm_head_flags(head);
 	const struct vb_receive *r = vb_receive_peek(l->qp);
-	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND || !(flags & VB_SHM_INLINE) || !r ||
-	    !(holds || is_plain(l)))
+	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND ||
+	    !(flags & VB_SHM_INLINE) || !r || !(holds || is_plain(l)))
 		return false;
-	const volatile struct vb_shm_slot *v = s; /* each field is loaded once, and not while the slot may be written */
+	/* each field is loaded once, and not while the slot may be written */
+	const volatile struct vb_shm_slot *v = s;
 	uint32_t length = v->length;
 	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
 		return false;
@@ -775,7 +831,8 @@ static inline enum step serve_one(struct vb_local_qp *l, bool holds, struct fail
 {
 	if (vb_unlikely(!holds && !vb_serve_may(l)))
 		return STEP_IDLE;
-	if (vb_likely(!atomic_load_explicit(&l->resp.active, memory_order_relaxed)) && vb_likely(serve_small_send(l, holds)))
+	if (vb_likely(!atomic_load_explicit(&l->resp.active, memory_order_relaxed)) &&
+	    vb_likely(serve_small_send(l, holds)))
 		return STEP_DONE;
 	enum step step = serve_any(l, f);
 	*bytes += l->cur.length;
@@ -788,7 +845,8 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	bool holds = vb_translation_holds(l, &l->to_receive); /* what ends from here on ends behind the section */
+	/* what ends from here on ends behind the section */
+	bool holds = vb_translation_holds(l, &l->to_receive);
 	for (*served = 0; (step = serve_one(l, holds, f, &bytes)) == STEP_DONE;) {
 		++*served;
 		if (!vb_slot_has_come(l))
@@ -850,5 +908,6 @@ void vb_responder_fetch(const struct vb_local_qp *l)
 	vb_fetch(vb_slot_theirs(l, next));
 	vb_fetch(vb_slot_theirs(l, next + 1));
 	if (l->qp->rq.slots)
-		vb_fetch(vb_receive_at(&l->qp->rq, atomic_load_explicit(&l->qp->rq.head, memory_order_relaxed)));
+		vb_fetch(vb_receive_at(&l->qp->rq,
+				       atomic_load_explicit(&l->qp->rq.head, memory_order_relaxed)));
 }

@@ -16,13 +16,15 @@ enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_AWAY };
 /* What a failed request means for both ends. */
 struct failure {
 	enum ibv_wc_status nak;            /* for the requester; SUCCESS: what it asked for is done */
-	enum ibv_wc_status receive;        /* what is wrong with the receive that is taken; SUCCESS: nothing */
+	/* what is wrong with the receive that is taken; SUCCESS: nothing */
+	enum ibv_wc_status receive;
 	const struct vb_refusal *refusal;  /* what it means for this QP, which breaks; NULL: nothing */
 	const char *why;
 };
 
 /* Fills it in. STEP_FAIL. */
-enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive, const char *why);
+enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive,
+			  const char *why);
 /* The same of a SEND whose data are there, but not what it asks for beside. */
 enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);
 

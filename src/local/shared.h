@@ -67,10 +67,12 @@ struct vb_shm_qp {
 	_Atomic(uint32_t) slot_bytes;
 	_Atomic(uint16_t) rd_atomic;     /* max_dest_rd_atomic */
 	_Atomic(uint8_t) rnr_retry;
-	_Atomic(uint8_t) polled;         /* its owner looks at it by itself: slots and acks for it need no bell (local/doorbell.h) */
+	/* its owner looks at it by itself: slots and acks for it need no bell (local/doorbell.h) */
+	_Atomic(uint8_t) polled;
 	/* As responder. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) ack;
-	_Atomic(uint64_t) last_ack;      /* what it was when the session before this one ended: its requester may not have seen it yet */
+	/* what it was when the session before this one ended: its requester may not have seen it yet */
+	_Atomic(uint64_t) last_ack;
 	/* Odd while this side uses the other's memory, as requester and as responder. */
 	VB_ALIGNED_LINE _Atomic(uint32_t) busy[2];
 	/*
@@ -92,8 +94,14 @@ _Static_assert(offsetof(struct vb_shm_qp, put) == 192 && offsetof(struct vb_shm_
 _Static_assert(offsetof(struct vb_shm_qp, atomics) == 320, "lines");
 
 /* shown: position << 32 | 1 << 24 | PSN of the message there. */
-static inline uint64_t vb_shm_shown(uint32_t position, uint32_t psn) { return (uint64_t)position << 32 | 1u << 24 | (psn & 0xffffff); }
-static inline bool vb_shm_shown_is_for(uint64_t shown, uint32_t position) { return (shown >> 24 & 1) && shown >> 32 == position; }
+static inline uint64_t vb_shm_shown(uint32_t position, uint32_t psn)
+{
+	return (uint64_t)position << 32 | 1u << 24 | (psn & 0xffffff);
+}
+static inline bool vb_shm_shown_is_for(uint64_t shown, uint32_t position)
+{
+	return (shown >> 24 & 1) && shown >> 32 == position;
+}
 static inline uint32_t vb_shm_shown_psn(uint64_t shown) { return shown & 0xffffff; }
 
 enum vb_stream { VB_STREAM_REQUEST, VB_STREAM_RESPONSE };
@@ -161,9 +169,13 @@ enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at al
 struct vb_shm_bells {
 	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */
 	VB_ALIGNED_LINE _Atomic(uint64_t) bell[VB_BELLS];
-	_Atomic(uint64_t) ud_ring;       /* arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it */
+	/*
+	 * arena offset of the ring of datagrams towards the receiver; 0: none yet. A bell for all tells of it
+	 */
+	_Atomic(uint64_t) ud_ring;
 	_Atomic(uint32_t) ud_ring_taken; /* lines that this side has read of the other's */
-	_Atomic(uint32_t) cut;        /* this side does not wait for the other any more, and has ended the link (local/cut.h) */
+	/* this side does not wait for the other any more, and has ended the link (local/cut.h) */
+	_Atomic(uint32_t) cut;
 };
 
 /*
@@ -185,7 +197,10 @@ struct vb_shm_datagram {
 };
 _Static_assert(offsetof(struct vb_shm_datagram, packet) == 48, "layout");
 
-static inline uint64_t vb_ud_ring_head(uint32_t position, uint32_t bytes) { return (uint64_t)(position + 1) << 32 | bytes; }
+static inline uint64_t vb_ud_ring_head(uint32_t position, uint32_t bytes)
+{
+	return (uint64_t)(position + 1) << 32 | bytes;
+}
 
 /*
  * The first message on a link, from both ends, with the arena's memfd and the eventfds of progress thread and

@@ -14,7 +14,8 @@ static inline struct vb_shm_slot *vb_slot_ours(const struct vb_local_qp *l, uint
 /* Of the peer's. */
 static inline const struct vb_shm_slot *vb_slot_theirs(const struct vb_local_qp *l, uint32_t position)
 {
-	return (const struct vb_shm_slot *)(l->resp.ring + (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
+	return (const struct vb_shm_slot *)(l->resp.ring +
+					    (size_t)(position & l->resp.ring_mask) * l->resp.slot_bytes);
 }
 
 static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)
@@ -29,7 +30,8 @@ static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)
 __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const struct vb_local_qp *l)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
-	return vb_shm_head_tag(atomic_load_explicit(&vb_slot_theirs(l, next)->head, memory_order_acquire)) == next + 1;
+	return vb_shm_head_tag(atomic_load_explicit(&vb_slot_theirs(l, next)->head, memory_order_acquire)) ==
+	       next + 1;
 }
 
 /* ---- sending: sq.lock is held ---- */
@@ -40,18 +42,22 @@ __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const
 static inline int vb_slot_tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
 {
 	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
-	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ? VB_SHM_ACKS : 0;
+	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ?
+		       VB_SHM_ACKS :
+		       0;
 }
 
 /* The peer may see the slot from here on. */
-static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags, unsigned opcode, unsigned nsge, bool is_awaited)
+static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags,
+				unsigned opcode, unsigned nsge, bool is_awaited)
 {
 	l->req.published++;
 	atomic_store_explicit(&l->req.pending, true, memory_order_relaxed);
 	atomic_store_explicit(&l->req.ack_polls, 0, memory_order_relaxed);
 	if (is_awaited)
 		atomic_store_explicit(&l->req.awaited, l->req.published, memory_order_relaxed);
-	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge), memory_order_release);
+	atomic_store_explicit(&slot->head, vb_shm_head(l->req.published, opcode, flags, nsge),
+			      memory_order_release);
 }
 
 /* ---- without locks: hints ---- */
@@ -64,21 +70,24 @@ static inline bool vb_responder_is_called(const struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
 		return false;
-	return vb_unlikely(atomic_load_explicit(&l->resp.active, memory_order_relaxed)) ? !atomic_load_explicit(&l->resp.waits, memory_order_relaxed)
-										       : vb_slot_has_come(l);
+	return vb_unlikely(atomic_load_explicit(&l->resp.active, memory_order_relaxed)) ?
+		       !atomic_load_explicit(&l->resp.waits, memory_order_relaxed) :
+		       vb_slot_has_come(l);
 }
 
 /* Does something depend on an ack that has not come yet? */
 static inline bool vb_requester_awaits(const struct vb_local_qp *l)
 {
-	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
+	return (int32_t)(atomic_load_explicit(&l->req.awaited, memory_order_relaxed) -
+			 atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
 }
 
 /* Has the peer acknowledged more of that in its slots? */
 static inline bool vb_requester_is_told(const struct vb_local_qp *l)
 {
 	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
-	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 && vb_requester_awaits(l);
+	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 &&
+	       vb_requester_awaits(l);
 }
 
 /* In its ack? */
@@ -86,7 +95,8 @@ static inline bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);
 	return t && vb_requester_awaits(l) && !vb_ack_skips_poll(l) &&
-	       atomic_load_explicit(&t->ack, memory_order_relaxed) != atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
+	       atomic_load_explicit(&t->ack, memory_order_relaxed) !=
+		       atomic_load_explicit(&l->req.seen_ack, memory_order_relaxed);
 }
 
 #endif

@@ -22,7 +22,8 @@ struct span {
 static struct span span_of(const struct vb_arena_head *arena, uint32_t key, uint64_t used)
 {
 	const struct vb_key *k = vb_key_at(vb_key_table(arena), key);
-	uint64_t start = atomic_load_explicit(&k->iova, memory_order_relaxed), length = atomic_load_explicit(&k->length, memory_order_relaxed);
+	uint64_t start = atomic_load_explicit(&k->iova, memory_order_relaxed),
+		 length = atomic_load_explicit(&k->length, memory_order_relaxed);
 	uint64_t skip = length > UINT32_MAX ? used - start : 0;
 	return (struct span){ start + skip, skip < length ? vb_min_u64(length - skip, UINT32_MAX) : 0 };
 }
@@ -40,12 +41,16 @@ static void find_ours(struct vb_translation *t, const struct vb_local_qp *l, uin
  * This program can take its own memory away, which a store would not survive once it has the signals; what is
  * mapped stays.
  */
-static bool may_vanish(const struct vb_local_qp *l) { return l->peer->copy == VB_COPY_SAME && vb_touch_is_lost(); }
+static bool may_vanish(const struct vb_local_qp *l)
+{
+	return l->peer->copy == VB_COPY_SAME && vb_touch_is_lost();
+}
 
 static void find_theirs(struct vb_translation *t, struct vb_local_qp *l, uint64_t used, bool writes)
 {
 	struct span span = span_of(l->peer->arena, t->rkey, used);
-	t->there = span.bytes && !may_vanish(l) ? vb_peer_reach(l, t->rkey, span.start, span.bytes, writes) : NULL;
+	t->there = span.bytes && !may_vanish(l) ? vb_peer_reach(l, t->rkey, span.start, span.bytes, writes) :
+						  NULL;
 	t->theirs = span.start;
 	t->their_bytes = t->there ? span.bytes : 0;
 }
@@ -58,7 +63,8 @@ static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 {
 	t->our_generation = atomic_load(&vb_arena->generation);
 	t->their_generation = atomic_load(&l->peer->arena->generation);
-	return t->our_generation != VB_GENERATION_LAST && t->their_generation != VB_GENERATION_LAST && !vb_qp_is_shown(l->qp);
+	return t->our_generation != VB_GENERATION_LAST && t->their_generation != VB_GENERATION_LAST &&
+	       !vb_qp_is_shown(l->qp);
 }
 
 static bool is_due(struct vb_translation *t, uint32_t lkey, uint32_t rkey)
@@ -75,7 +81,8 @@ static uint32_t lkey_of(const struct vb_translation *t, const struct ibv_send_wr
 	return (wr->send_flags & IBV_SEND_INLINE) || !wr->num_sge ? t->lkey : wr->sg_list->lkey;
 }
 
-void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr, bool writes)
+void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, const struct ibv_send_wr *wr,
+			       bool writes)
 {
 	if (!is_due(t, lkey_of(t, wr), wr->wr.rdma.rkey))
 		return;

@@ -12,11 +12,16 @@
 #include "local/peer.h"
 
 enum {
-	ASK_AGAIN = 1024, /* datagrams to an inbox, before the slot is asked for a link once more: it may have another owner by then */
+	/*
+	 * datagrams to an inbox, before the slot is asked for a link once more: it may have another owner by
+	 * then
+	 */
+	ASK_AGAIN = 1024,
 	AGAIN_NS = 1000000,       /* between two looks at what waits for a receive, */
 	PATIENCE_NS = 100000000,  /* many time slices of its program, */
 	TAKE_BATCH = 16,  /* of one peer's, before the next one's turn */
-	TAKE_PEERS = 8,   /* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	TAKE_PEERS = 8,
 	BTH_BYTES = 12,
 	GSI_QPN = 1,
 };
@@ -25,7 +30,8 @@ enum {
 
 struct way {
 	struct vb_lock lock;
-	struct vb_peer *peer; /* with a reference, which the end of the link takes back; NULL: not asked for, or there is no link */
+	/* with a reference, which the end of the link takes back; NULL: not asked for, or there is no link */
+	struct vb_peer *peer;
 	unsigned to_inbox;    /* so many more go there */
 };
 
@@ -96,11 +102,15 @@ static void give_back(struct vb_peer *p, bool was_up)
 
 static uint32_t lines_of(uint32_t packet_bytes)
 {
-	return (uint32_t)vb_align_up(offsetof(struct vb_shm_datagram, packet) + packet_bytes, VB_CACHE_LINE) / VB_CACHE_LINE;
+	return (uint32_t)vb_align_up(offsetof(struct vb_shm_datagram, packet) + packet_bytes, VB_CACHE_LINE) /
+	       VB_CACHE_LINE;
 }
 
 static uint32_t place_of(uint32_t position) { return position % VB_UD_RING_LINES * VB_CACHE_LINE; }
-static struct vb_shm_datagram *record_at(const struct vb_ud_ring *m, uint32_t position) { return (void *)(m->ring + place_of(position)); }
+static struct vb_shm_datagram *record_at(const struct vb_ud_ring *m, uint32_t position)
+{
+	return (void *)(m->ring + place_of(position));
+}
 
 /* The peer learns of it by looking at all. */
 static int make_ring(struct vb_peer *p)
@@ -114,7 +124,8 @@ static int make_ring(struct vb_peer *p)
 	return 0;
 }
 
-static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *addr, const struct iovec *iov,
+			 int iovcnt)
 {
 	uint8_t *to = d->packet;
 	d->src = addr->src;
@@ -129,7 +140,8 @@ static void write_record(struct vb_shm_datagram *d, const struct vb_inbox_addr *
 	}
 }
 
-static int put(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt, uint32_t bytes)
+static int put(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
+	       uint32_t bytes)
 {
 	struct vb_ud_ring *m = &p->ud_ring;
 	uint32_t at = m->put % VB_UD_RING_LINES, lines = lines_of(bytes);
@@ -147,7 +159,8 @@ static int put(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct
 	return 0;
 }
 
-static int send_to(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt, uint32_t bytes)
+static int send_to(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt,
+		   uint32_t bytes)
 {
 	vb_lock(&p->ud_ring.lock);
 	int err = p->ud_ring.ring ? 0 : make_ring(p);
@@ -245,7 +258,8 @@ static uint32_t next_bytes(const struct vb_ud_ring *m)
 
 bool vb_ud_ring_is_waiting_locked(const struct vb_peer *p)
 {
-	return atomic_load(&p->ud_ring.arrivals) && !atomic_load(&p->ud_ring.broken) && !atomic_load(&p->ud_ring.waits) && next_bytes(&p->ud_ring);
+	return atomic_load(&p->ud_ring.arrivals) && !atomic_load(&p->ud_ring.broken) &&
+	       !atomic_load(&p->ud_ring.waits) && next_bytes(&p->ud_ring);
 }
 
 static bool is_sound(const struct vb_ud_ring *m, uint32_t bytes)

@@ -25,7 +25,10 @@ static enum step failed(int err, enum ibv_wc_status receive, struct failure *f)
 	return vb_serve_refuse(f, nak, receive, WHY);
 }
 
-static enum step answered(int err, struct failure *f) { return err ? failed(err, IBV_WC_SUCCESS, f) : STEP_DONE; }
+static enum step answered(int err, struct failure *f)
+{
+	return err ? failed(err, IBV_WC_SUCCESS, f) : STEP_DONE;
+}
 
 static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
@@ -87,7 +90,8 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 		return failed(-EINVAL, IBV_WC_SUCCESS, f);
 	if (step == STEP_DONE)
 		step = carry(l, n, vb_serve_pull, f);
-	int err = step == STEP_DONE && n ? vb_xrc_remote_place(l->qp, r->done, l->piece->bytes, n, &status) : 0;
+	int err =
+		step == STEP_DONE && n ? vb_xrc_remote_place(l->qp, r->done, l->piece->bytes, n, &status) : 0;
 	if (err)
 		return failed(err, status, f);
 	if (step == STEP_DONE)
@@ -100,7 +104,8 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 static enum step check(struct vb_local_qp *l, enum vb_access access, struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	return r->done ? STEP_DONE : answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, r->length, access), f);
+	return r->done ? STEP_DONE :
+			 answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, r->length, access), f);
 }
 
 static enum step do_write(struct vb_local_qp *l, struct failure *f)
@@ -120,7 +125,9 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 		if (step == STEP_DONE)
 			step = carry(l, n, vb_serve_pull, f);
 		if (step == STEP_DONE && n)
-			step = answered(vb_xrc_remote_write(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
+			step = answered(vb_xrc_remote_write(l->qp, r->rkey, r->remote_addr + r->done,
+							    l->piece->bytes, n),
+					f);
 		if (step == STEP_DONE)
 			step = moved(l, n);
 		if (step != STEP_DONE)
@@ -137,7 +144,8 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	if (n == UINT64_MAX)
 		return failed(-EINVAL, IBV_WC_SUCCESS, f);
 	if (step == STEP_DONE && n)
-		step = answered(vb_xrc_remote_read(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
+		step = answered(
+			vb_xrc_remote_read(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
 	if (step == STEP_DONE)
 		step = carry(l, n, vb_serve_push, f);
 	return step == STEP_DONE ? moved(l, n) : step;
@@ -150,12 +158,17 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 	uint64_t found = 0;
 	if (r->remote_addr % 8)
 		return failed(-EINVAL, IBV_WC_SUCCESS, f);
-	enum step step = answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, 8, VB_ACCESS_ATOMIC), f);
+	enum step step =
+		answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, 8, VB_ACCESS_ATOMIC), f);
 	if (step == STEP_DONE)
-		step = answered(vb_xrc_remote_atomic(l->qp, r->rkey, r->remote_addr, swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
-					       swaps ? r->swap : r->compare_add, r->compare_add, &found), f);
+		step = answered(vb_xrc_remote_atomic(l->qp, r->rkey, r->remote_addr,
+						     swaps ? VB_REQ_COMPARE_SWAP : VB_REQ_FETCH_ADD,
+						     swaps ? r->swap : r->compare_add, r->compare_add,
+						     &found),
+				f);
 	if (step == STEP_DONE)
-		atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found, memory_order_relaxed);
+		atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
+				      memory_order_relaxed);
 	return step;
 }
 
@@ -182,7 +195,8 @@ enum step vb_xrc_remote_serve(struct vb_local_qp *l, struct failure *f)
 void vb_xrc_remote_finish(struct vb_local_qp *l)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM, invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
+	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
 	l->resp.have_rwqe = false;
 	vb_xrc_remote_done(l->qp, &(struct vb_received){
 		.bytes = r->length, .tail_value = r->imm, .tail = imm ? VB_TAIL_IMM : invalidates ? VB_TAIL_INVALIDATE : VB_TAIL_NONE,

@@ -78,7 +78,8 @@ static void read_all(void)
 	char line[256];
 
 	if (!f && setting)
-		vb_explain_line("VERBATIM_SOCKETS_CONFIG", "%s: %s; so all TCP sockets count", setting, strerror(errno));
+		vb_explain_line("VERBATIM_SOCKETS_CONFIG", "%s: %s; so all TCP sockets count", setting,
+				strerror(errno));
 
 	while (f && num_rules < MOST_RULES && fgets(line, sizeof(line), f))
 		read_line(line);
@@ -104,14 +105,16 @@ static bool matches(const struct rule *r, int domain, int type, int protocol)
 	if (type == SOCK_DGRAM && r->type != SOCK_DGRAM && r->protocol != IPPROTO_UDP)
 		return false;
 	return fits(r->domain, domain) && fits(r->type, type) && fits(r->protocol, protocol) &&
-	       (!strcmp(r->program, "*") || !strncasecmp(r->program, program_invocation_short_name, strlen(r->program)));
+	       (!strcmp(r->program, "*") ||
+		!strncasecmp(r->program, program_invocation_short_name, strlen(r->program)));
 }
 
 bool vb_is_wanted(int domain, int type, int protocol)
 {
 	int usual = type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP;
 
-	if ((domain != AF_INET && domain != AF_INET6) || (type != SOCK_STREAM && type != SOCK_DGRAM) || (protocol && protocol != usual))
+	if ((domain != AF_INET && domain != AF_INET6) || (type != SOCK_STREAM && type != SOCK_DGRAM) ||
+	    (protocol && protocol != usual))
 		return false;
 	read_once();
 	for (unsigned i = 0; i < num_rules; i++)

@@ -128,7 +128,8 @@ static socklen_t unmap(const struct sockaddr *addr, socklen_t len, struct sockad
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
 	struct sockaddr_in in = { .sin_family = AF_INET };
 
-	if (len > sizeof(*out) || len < sizeof(in) || (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) ||
+	if (len > sizeof(*out) || len < sizeof(in) ||
+	    (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) ||
 	    (addr->sa_family == AF_INET6 && len < sizeof(*in6)))
 		return 0;
 	if (addr->sa_family == AF_INET || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
@@ -145,7 +146,8 @@ static size_t address_of(const struct sockaddr_storage *a, const void **bytes)
 {
 	bool is_v6 = a->ss_family == AF_INET6;
 
-	*bytes = is_v6 ? (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr : &((const struct sockaddr_in *)a)->sin_addr;
+	*bytes = is_v6 ? (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr :
+			 &((const struct sockaddr_in *)a)->sin_addr;
 	return is_v6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
 }
 
@@ -264,7 +266,8 @@ static void bind_as(int fd, int rs)
 	struct sockaddr_storage local, plain;
 	socklen_t len = sizeof(local);
 
-	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) || !((struct sockaddr_in *)&local)->sin_port)
+	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) ||
+	    !((struct sockaddr_in *)&local)->sin_port)
 		return;
 	len = unmap((struct sockaddr *)&local, len, &plain);
 	if (len)
@@ -357,7 +360,8 @@ static void listen_locked(struct vb_sock *v, int fd)
 	socklen_t len = sizeof(local);
 	int rs;
 
-	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) || (rs = rsocket(v->domain, SOCK_STREAM, 0)) < 0)
+	if (vb_real()->getsockname(fd, (struct sockaddr *)&local, &len) ||
+	    (rs = rsocket(v->domain, SOCK_STREAM, 0)) < 0)
 		return;
 	vb_copy_options(v, fd, rs);
 	(void)rfcntl(rs, F_SETFL, O_NONBLOCK);

@@ -57,7 +57,8 @@ static void note_locked(struct vb_sock *v, int set, int op, const struct epoll_e
 		return;
 	}
 	if (!m) {
-		struct vb_membership *more = realloc(v->memberships, (v->num_memberships + 1) * sizeof(*more));
+		struct vb_membership *more =
+			realloc(v->memberships, (v->num_memberships + 1) * sizeof(*more));
 		if (!more)
 			return;
 		v->memberships = more;
@@ -111,7 +112,8 @@ VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 /* ---- waiting ---- */
 
 /* librdmacm waits with these functions, too, for a set's kernel half. */
-static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask, const void *caller)
+static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask,
+		   const void *caller)
 {
 	if (is_in_range(set) && is_set[set] && !vb_is_our_library(caller))
 		return vb_repoll_wait(set, events, max, timeout_ns, mask);
@@ -131,12 +133,15 @@ VB_EXPORT int epoll_wait(int set, struct epoll_event *events, int max, int timeo
 	return wait_ns(set, events, max, ns_of_ms(timeout), NULL, __builtin_return_address(0));
 }
 
-VB_EXPORT int epoll_pwait2(int set, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask)
+VB_EXPORT int epoll_pwait2(int set, struct epoll_event *events, int max, const struct timespec *timeout,
+			   const sigset_t *mask)
 {
 	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= (long)NS_PER_S)) {
 		errno = EINVAL;
 		return -1;
 	}
-	return wait_ns(set, events, max, timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec : VB_RS_NEVER, mask,
-		       __builtin_return_address(0));
+	return wait_ns(set, events, max,
+		       timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec :
+				 VB_RS_NEVER,
+		       mask, __builtin_return_address(0));
 }

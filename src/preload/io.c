@@ -7,7 +7,8 @@
  */
 VB_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room);
 VB_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
-VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *len);
+VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from,
+				 socklen_t *len);
 void __chk_fail(void) __attribute__((noreturn));
 
 /* Who writes to a connection that has ended gets a signal as well; its handler may not come back. */
@@ -120,7 +121,8 @@ VB_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags
 	return recv(fd, buf, n, flags);
 }
 
-VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *len)
+VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags, struct sockaddr *from,
+				 socklen_t *len)
 {
 	if (n > room)
 		__chk_fail();
@@ -143,7 +145,8 @@ VB_EXPORT ssize_t writev(int fd, const struct iovec *iov, int count)
 	return v ? written(&v, rwritev(v->rs, iov, count), 0) : vb_real()->writev(fd, iov, count);
 }
 
-VB_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
+VB_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+			 socklen_t len)
 {
 	VB_HELD struct vb_sock *v = vb_sock_rdma(fd);
 
@@ -241,7 +244,8 @@ VB_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
 {
 	VB_HELD struct vb_sock *v = vb_sock_rdma(out);
 
-	return v ? written(&v, send_file(v, in, offset, count), 0) : vb_real()->sendfile(out, in, offset, count);
+	return v ? written(&v, send_file(v, in, offset, count), 0) :
+		   vb_real()->sendfile(out, in, offset, count);
 }
 
 VB_EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)

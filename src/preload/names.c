@@ -8,7 +8,8 @@
 #include "preload/preload.h"
 
 /* An IPv6 socket calls IPv4 addresses by their mapped names. */
-static void tell(const struct vb_sock *v, const struct sockaddr_storage *name, struct sockaddr *addr, socklen_t *len)
+static void tell(const struct vb_sock *v, const struct sockaddr_storage *name, struct sockaddr *addr,
+		 socklen_t *len)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)name;
 	struct sockaddr_in6 mapped = { .sin6_family = AF_INET6, .sin6_port = in->sin_port };
@@ -25,7 +26,8 @@ static void tell(const struct vb_sock *v, const struct sockaddr_storage *name, s
 	*len = whole;
 }
 
-static int name_of(struct vb_sock *v, int (*get)(int, struct sockaddr *, socklen_t *), struct sockaddr *addr, socklen_t *len)
+static int name_of(struct vb_sock *v, int (*get)(int, struct sockaddr *, socklen_t *), struct sockaddr *addr,
+		   socklen_t *len)
 {
 	struct sockaddr_storage name;
 	socklen_t whole = sizeof(name);
@@ -58,8 +60,10 @@ VB_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 
 	if (!v)
 		return vb_real()->getsockopt(fd, level, name, value, len);
-	bool is_rdmas = v->type == SOCK_DGRAM || level == SOL_RDMA || (level == SOL_SOCKET && name == SO_ERROR);
-	int result = is_rdmas ? rgetsockopt(v->rs, level, name, value, len) : vb_real()->getsockopt(fd, level, name, value, len);
+	bool is_rdmas =
+		v->type == SOCK_DGRAM || level == SOL_RDMA || (level == SOL_SOCKET && name == SO_ERROR);
+	int result = is_rdmas ? rgetsockopt(v->rs, level, name, value, len) :
+				vb_real()->getsockopt(fd, level, name, value, len);
 	int err = errno;
 	vb_sock_put(v);
 	errno = err;

@@ -29,7 +29,9 @@ static void __attribute__((constructor)) raise_sets(void)
 static int raise_number(int fd)
 {
 	int flags = fd < 0 ? -1 : vb_real()->fcntl(fd, F_GETFD);
-	int high = flags < 0 ? -1 : vb_real()->fcntl(fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, base_number());
+	int high = flags < 0 ? -1 :
+			       vb_real()->fcntl(fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD,
+						base_number());
 
 	if (high < 0)
 		return fd;

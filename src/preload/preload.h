@@ -50,7 +50,8 @@
 /* Calls that glibc 2.31 does not have. */
 int close_range(unsigned first, unsigned last, int flags);
 void closefrom(int first);
-int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask);
+int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout,
+		 const sigset_t *mask);
 
 /* ---- libc's functions (real.c) ---- */
 
@@ -104,7 +105,8 @@ struct vb_sock {
 	atomic_int rs;                /* -1: none; LISTENING: none in this process, yet */
 	unsigned generation;          /* of the process whose rs it is */
 	pthread_mutex_t lock;
-	bool nonblocking;             /* a listening kernel socket is so always; this is what the program asked for */
+	/* a listening kernel socket is so always; this is what the program asked for */
+	bool nonblocking;
 	bool has_send_size, has_receive_size; /* set by the program */
 	bool prefers_tcp;             /* accept's turn */
 	int backlog;

@@ -4,7 +4,9 @@
 
 static void finish(struct vb_numbered *n);
 
-static struct vb_numbers socks = { .object_bytes = sizeof(struct vb_sock), .finish = finish, .lock = VB_LOCK_INIT };
+static struct vb_numbers socks = { .object_bytes = sizeof(struct vb_sock),
+				   .finish = finish,
+				   .lock = VB_LOCK_INIT };
 static atomic_int highest = -1; /* number */
 static unsigned generation;
 static pid_t process;

@@ -49,7 +49,9 @@ static int close_cookie(void *cookie)
 
 VB_EXPORT FILE *fdopen(int fd, const char *mode)
 {
-	static const cookie_io_functions_t functions = { .read = read_cookie, .write = write_cookie, .close = close_cookie };
+	static const cookie_io_functions_t functions = { .read = read_cookie,
+							 .write = write_cookie,
+							 .close = close_cookie };
 	struct vb_sock *v = vb_sock_rdma(fd);
 	struct cookie *c;
 

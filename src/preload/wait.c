@@ -7,7 +7,8 @@
 #define NS_PER_S  UINT64_C(1000000000)
 
 VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
-VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
+VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+			  size_t room);
 void __chk_fail(void) __attribute__((noreturn));
 
 /*
@@ -80,7 +81,8 @@ static bool translate(const struct pollfd *fds, nfds_t n)
 		bool is_both;
 		int rs = rsocket_of(fds[i].fd, &is_both);
 
-		own.fds[i] = (struct pollfd){ .fd = rs < 0 || is_both ? fds[i].fd : rs, .events = fds[i].events };
+		own.fds[i] =
+			(struct pollfd){ .fd = rs < 0 || is_both ? fds[i].fd : rs, .events = fds[i].events };
 		own.also[i] = 0;
 		if (rs >= 0 && is_both) {
 			own.also[i] = extra;
@@ -106,7 +108,8 @@ static int tell(struct pollfd *fds, nfds_t n)
 }
 
 /* librdmacm waits with these functions, too: there a number is the kernel's socket. */
-static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sigset_t *mask, const void *caller)
+static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sigset_t *mask,
+		    const void *caller)
 {
 	VB_DEFERRED;
 	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
@@ -129,7 +132,8 @@ static bool is_bad(const struct timespec *t)
 
 VB_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL, __builtin_return_address(0));
+	return poll_any(fds, n, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL,
+			__builtin_return_address(0));
 }
 
 VB_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
@@ -148,7 +152,8 @@ VB_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
 	return poll(fds, n, timeout);
 }
 
-VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+VB_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+			  size_t room)
 {
 	if (n > room / sizeof(*fds))
 		__chk_fail();
@@ -168,7 +173,8 @@ static bool has_rsocket(const struct pollfd *fds, nfds_t n)
 	return false;
 }
 
-VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout, const sigset_t *mask)
+VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+		      const sigset_t *mask)
 {
 	struct pollfd fds[FD_SETSIZE];
 

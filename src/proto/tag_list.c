@@ -71,7 +71,8 @@ int vb_tag_list_add(struct vb_tag_list *list, uint64_t tag, uint64_t mask, uint3
 int vb_tag_list_remove(struct vb_tag_list *list, uint32_t handle)
 {
 	uint32_t index = handle & ((1u << INDEX_BITS) - 1);
-	if (index >= list->room || at(list, (int)index)->state != VB_TAG_LISTED || at(list, (int)index)->generation != handle >> INDEX_BITS)
+	if (index >= list->room || at(list, (int)index)->state != VB_TAG_LISTED ||
+	    at(list, (int)index)->generation != handle >> INDEX_BITS)
 		return VB_TAG_NONE;
 	unlink_entry(list, (int)index);
 	put_free(list, (int)index);

@@ -59,7 +59,10 @@ void vb_tag_list_note_unexpected(struct vb_tag_list *list);
 void vb_tag_list_sync(struct vb_tag_list *list, uint32_t handled);
 
 /* How many it has not handled yet; more than 2^31: it claims more than there were. */
-static inline uint32_t vb_tag_list_lag(const struct vb_tag_list *list) { return list->unexpected - list->handled; }
+static inline uint32_t vb_tag_list_lag(const struct vb_tag_list *list)
+{
+	return list->unexpected - list->handled;
+}
 static inline bool vb_tag_list_is_full(const struct vb_tag_list *list) { return list->free == VB_TAG_NONE; }
 
 #endif

@@ -18,17 +18,21 @@ _Static_assert((int)VB_UD_HEADER_BYTES <= VB_MAX_HEADER_BYTES, "a datagram's hea
 
 size_t vb_ud_build(uint8_t header[VB_UD_HEADER_BYTES], const struct vb_ud_send *send, unsigned *pad)
 {
-	struct vb_packet_to to = { .qpn = send->destination_qpn, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_UD };
+	struct vb_packet_to to = { .qpn = send->destination_qpn,
+				   .pkey = VB_PKEY_DEFAULT,
+				   .service = VB_SERVICE_UD };
 	struct vb_packet_out out;
-	const struct vb_opcode_row *row = vb_packet_out_begin(&out, &to, send->has_imm ? VB_OPB_SEND_ONLY_IMM : VB_OPB_SEND_ONLY,
-							      send->psn, send->payload_bytes);
+	const struct vb_opcode_row *row =
+		vb_packet_out_begin(&out, &to, send->has_imm ? VB_OPB_SEND_ONLY_IMM : VB_OPB_SEND_ONLY,
+				    send->psn, send->payload_bytes);
 	struct vb_deth *deth = vb_packet_out_extension(&out, row, VB_EXT_DETH);
 
 	vb_bth_set_solicited((struct vb_bth *)out.header, send->solicited);
 	vb_deth_set_qkey(deth, send->qkey);
 	vb_deth_set_source_qpn(deth, send->source_qpn);
 	if (send->has_imm)
-		vb_immdt_set_data(vb_packet_out_extension(&out, row, VB_EXT_IMMDT), &send->imm, sizeof(send->imm));
+		vb_immdt_set_data(vb_packet_out_extension(&out, row, VB_EXT_IMMDT), &send->imm,
+				  sizeof(send->imm));
 	memcpy(header, out.header, VB_UD_HEADER_BYTES);
 	*pad = out.pad_bytes;
 	return out.header_bytes;

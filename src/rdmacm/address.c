@@ -56,7 +56,9 @@ int vb_cma_addr_parse(const struct sockaddr *sa, struct vb_cma_addr *addr)
 		memcpy(&sin6, sa, sizeof(sin6));
 		addr->ip = sin6.sin6_addr;
 		addr->port = ntohs(sin6.sin6_port);
-		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) || IN6_IS_ADDR_MC_LINKLOCAL(&addr->ip) ? sin6.sin6_scope_id : 0;
+		addr->scope = IN6_IS_ADDR_LINKLOCAL(&addr->ip) || IN6_IS_ADDR_MC_LINKLOCAL(&addr->ip) ?
+				      sin6.sin6_scope_id :
+				      0;
 		return 0;
 	case AF_IB:
 		parse_ib(sa, addr);

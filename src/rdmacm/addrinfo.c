@@ -18,7 +18,8 @@ static int socket_type(const struct rdma_addrinfo *hints)
 {
 	if (hints->ai_qp_type)
 		return hints->ai_qp_type == IBV_QPT_UD ? SOCK_DGRAM : SOCK_STREAM;
-	return hints->ai_port_space == RDMA_PS_UDP || hints->ai_port_space == RDMA_PS_IPOIB ? SOCK_DGRAM : SOCK_STREAM;
+	return hints->ai_port_space == RDMA_PS_UDP || hints->ai_port_space == RDMA_PS_IPOIB ? SOCK_DGRAM :
+											      SOCK_STREAM;
 }
 
 static int protocol(const struct rdma_addrinfo *hints)
@@ -99,7 +100,9 @@ static struct rdma_addrinfo *new_result(const struct rdma_addrinfo *hints)
 	rai->ai_flags = hints->ai_flags;
 	rai->ai_family = hints->ai_family;
 	rai->ai_qp_type = hints->ai_qp_type ? hints->ai_qp_type : datagram ? IBV_QPT_UD : IBV_QPT_RC;
-	rai->ai_port_space = hints->ai_port_space ? hints->ai_port_space : datagram ? RDMA_PS_UDP : RDMA_PS_TCP;
+	rai->ai_port_space = hints->ai_port_space ? hints->ai_port_space :
+			     datagram		  ? RDMA_PS_UDP :
+						    RDMA_PS_TCP;
 	return rai;
 }
 
@@ -143,7 +146,8 @@ static int append(const struct rdma_addrinfo *hints, const struct addrinfo *ai, 
 		err = fill(rai, ai);
 	if (!err && !rai->ai_src_addr && hints->ai_src_addr && hints->ai_src_len)
 		err = copy_src(rai, hints->ai_src_addr, hints->ai_src_len);
-	if (!err && !rai->ai_dst_addr && hints->ai_dst_addr && hints->ai_dst_len && !(rai->ai_flags & RAI_PASSIVE))
+	if (!err && !rai->ai_dst_addr && hints->ai_dst_addr && hints->ai_dst_len &&
+	    !(rai->ai_flags & RAI_PASSIVE))
 		err = copy_dst(rai, hints->ai_dst_addr, hints->ai_dst_len);
 	return err;
 }
@@ -174,7 +178,8 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
  * that writes 127.0.0.1 itself gets vb_lo. So an answer to a name is marked, where the address has bytes that
  * mean nothing in a source: whoever copies the address copies that.
  */
-static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = { 'v', 'e', 'r', 'b', 'a', 't', 'i', 'm' };
+static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = { 'v', 'e', 'r', 'b',
+									   'a', 't', 'i', 'm' };
 enum { MARK_V6 = 0xf7b00000 }; /* beyond traffic class and flow label */
 
 static bool is_mine(const struct sockaddr *sa)
@@ -190,7 +195,8 @@ bool vb_cma_addrinfo_is_host(const struct sockaddr *sa)
 		return false;
 	if (sa->sa_family == AF_INET)
 		return memcmp(((const struct sockaddr_in *)sa)->sin_zero, mark_v4, sizeof(mark_v4)) == 0;
-	return sa->sa_family == AF_INET6 && ((const struct sockaddr_in6 *)sa)->sin6_flowinfo == htonl(MARK_V6);
+	return sa->sa_family == AF_INET6 &&
+	       ((const struct sockaddr_in6 *)sa)->sin6_flowinfo == htonl(MARK_V6);
 }
 
 static void mark_host(struct sockaddr *sa)
@@ -225,11 +231,13 @@ VB_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const stru
 	if (vb_cma_is_faulty(__func__))
 		return -1;
 	if (!res || (!node && !service && !hints))
-		return vb_cma_fail(EINVAL, "node, service or hints, and a place for the result, must be given");
+		return vb_cma_fail(EINVAL,
+				   "node, service or hints, and a place for the result, must be given");
 	if (!hints)
 		hints = &none;
 	if (hints->ai_flags & ~KNOWN_FLAGS) {
-		vb_explain(__func__, "unknown flags 0x%x", (unsigned)hints->ai_flags & ~(unsigned)KNOWN_FLAGS);
+		vb_explain(__func__, "unknown flags 0x%x",
+			   (unsigned)hints->ai_flags & ~(unsigned)KNOWN_FLAGS);
 		return EAI_BADFLAGS;
 	}
 	int err = node || service ? by_name(node, service, hints, &list) : append(hints, NULL, &tail);

@@ -28,7 +28,8 @@
 
 enum {
 	MAX_WAITING = 1 << 16, /* in the outbox: some 20 MB */
-	MAX_LINGERING = 1 << 16, /* destroyed connections, 36 MB: a repeated request must find the one that it was for */
+	/* destroyed connections, 36 MB: a repeated request must find the one that it was for */
+	MAX_LINGERING = 1 << 16,
 	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
 	LAST_DREPS = 4,      /* repetitions of what is not waited for */
@@ -327,7 +328,8 @@ void vb_cma_agent_take_leave_locked(void)
 {
 	for (unsigned n = 0; agent.started && n < LAST_DREPS; n++)
 		repeat_dreps_locked();
-	for (unsigned ms = 0; agent.started && ms < LEAVE_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
+	for (unsigned ms = 0;
+	     agent.started && ms < LEAVE_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
 		vb_cma_unlock();
 		vb_sleep_ns(1000000);
 		vb_cma_lock();
@@ -389,7 +391,8 @@ static int start_locked(void)
 	vb_random(&agent.ids, sizeof(agent.ids));
 	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
 	vb_gsi_set_returned_handlers(message_returned, packet_returned);
-	vb_roce_open(); /* without it this host's processes are in reach, and it is tried again when something is sent */
+	/* without it this host's processes are in reach, and it is tried again when something is sent */
+	vb_roce_open();
 	vb_peer_death_subscribe(peer_died, NULL);
 	vb_cma_interfaces_watch_locked();
 	agent.started = true;

@@ -44,7 +44,8 @@ static void unqueue_locked(struct vb_cma_event *event)
 
 static struct vb_cma_event *first_locked(const struct vb_cma_channel *ch)
 {
-	return vb_list_is_empty(&ch->events) ? NULL : vb_container_of(ch->events.next, struct vb_cma_event, node);
+	return vb_list_is_empty(&ch->events) ? NULL :
+					       vb_container_of(ch->events.next, struct vb_cma_event, node);
 }
 
 static void settle_locked(struct vb_cma_channel *ch)
@@ -316,12 +317,14 @@ VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 	return 0;
 }
 
-VB_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, uint64_t arg)
+VB_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+				  uint64_t arg)
 {
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	if (type != RDMA_CM_EVENT_USER)
-		return vb_cma_fail(EINVAL, "%s: only RDMA_CM_EVENT_USER is the program's to give", rdma_event_str(type));
+		return vb_cma_fail(EINVAL, "%s: only RDMA_CM_EVENT_USER is the program's to give",
+				   rdma_event_str(type));
 	vb_cma_lock();
 	struct vb_cma_event *event = id->channel ? vb_cma_event_create(vb_cma_id_of(id), type, status) : NULL;
 	if (event) {
@@ -330,7 +333,9 @@ VB_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type
 	}
 	int err = event ? 0 : id->channel ? ENOMEM : EINVAL;
 	vb_cma_unlock();
-	return err ? vb_cma_fail(err, err == EINVAL ? "the id's channel is gone" : "no memory for the event") : 0;
+	return err ? vb_cma_fail(err,
+				 err == EINVAL ? "the id's channel is gone" : "no memory for the event") :
+		     0;
 }
 
 VB_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)

@@ -138,7 +138,8 @@ struct vb_cma_port;
  * Takes (port space, address); a port number 0 is chosen and written to addr. afonly: an IPv6 wildcard leaves
  * IPv4 alone. -EADDRINUSE, -ENOMEM, …. Never under the lock, nor is its close.
  */
-int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly, struct vb_cma_port **port);
+int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly,
+		     struct vb_cma_port **port);
 int vb_cma_port_listen(struct vb_cma_port *port);
 void vb_cma_port_close(struct vb_cma_port *port);
 /* The port as a service of the network (proto/cm/gsi.h). */
@@ -215,7 +216,8 @@ struct vb_cma_id {
 	struct vb_cma_agreement agreed;
 	bool qp_failed;             /* our QP refused the connection: what follows from that is not news */
 	bool disconnect_told;       /* DISCONNECTED was handed out */
-	bool was_withdrawn;         /* its request ended before the program answered it: the program is told nothing of it */
+	/* its request ended before the program answered it: the program is told nothing of it */
+	bool was_withdrawn;
 	struct ibv_ece local_ece, remote_ece;
 
 	/* listening */
@@ -240,7 +242,10 @@ const char *vb_cma_state_text(enum vb_cma_state state);
 /* The state as it is now: messages and timers change it. */
 enum vb_cma_state vb_cma_id_state(const struct vb_cma_id *id);
 /* For explanations. */
-static inline const char *vb_cma_id_state_text(const struct vb_cma_id *id) { return vb_cma_state_text(vb_cma_id_state(id)); }
+static inline const char *vb_cma_id_state_text(const struct vb_cma_id *id)
+{
+	return vb_cma_state_text(vb_cma_id_state(id));
+}
 static inline bool vb_cma_is_datagram(const struct vb_cma_id *id) { return id->pub.qp_type == IBV_QPT_UD; }
 
 /* channel NULL: synchronous. 0 or a negative errno. */

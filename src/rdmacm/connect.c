@@ -49,15 +49,16 @@ static int settle_depths(const struct vb_cma_id *id, const char *call, const str
 
 	if (vb_cma_is_datagram(id) || !param)
 		return 0;
-	int err = settle_depth(call, "responder_resources", param->responder_resources, dev->max_responder_resources,
-			       &w->responder_resources);
-	return err ? err : settle_depth(call, "initiator_depth", param->initiator_depth, dev->max_initiator_depth,
-					&w->initiator_depth);
+	int err = settle_depth(call, "responder_resources", param->responder_resources,
+			       dev->max_responder_resources, &w->responder_resources);
+	return err ? err :
+		     settle_depth(call, "initiator_depth", param->initiator_depth, dev->max_initiator_depth,
+				  &w->initiator_depth);
 }
 
 /* The data of rdma_getaddrinfo goes first. */
-static int settle_data(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param, size_t max,
-		       struct wanted *w)
+static int settle_data(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param,
+		       size_t max, struct wanted *w)
 {
 	size_t len = param && param->private_data ? param->private_data_len : 0;
 
@@ -74,10 +75,11 @@ static int settle_data(const struct vb_cma_id *id, const char *call, const struc
 }
 
 /* defaults in w: depths for a NULL param. */
-static int settle(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param, size_t max_data,
-		  struct wanted *w)
+static int settle(const struct vb_cma_id *id, const char *call, const struct rdma_conn_param *param,
+		  size_t max_data, struct wanted *w)
 {
-	if (!param && !id->pub.qp && !(vb_cma_is_datagram(id) && vb_cma_id_state(id) == VB_CMA_ROUTE_RESOLVED)) {
+	if (!param && !id->pub.qp &&
+	    !(vb_cma_is_datagram(id) && vb_cma_id_state(id) == VB_CMA_ROUTE_RESOLVED)) {
 		vb_explain(call, "an id without a QP needs connection parameters");
 		return -EINVAL;
 	}
@@ -96,7 +98,8 @@ static int settle(const struct vb_cma_id *id, const char *call, const struct rdm
 
 static struct vb_cm_ece machine_ece(const struct vb_cma_id *id)
 {
-	return (struct vb_cm_ece){ .vendor_id = id->local_ece.vendor_id & PSN_MASK, .attr_mod = id->local_ece.options };
+	return (struct vb_cm_ece){ .vendor_id = id->local_ece.vendor_id & PSN_MASK,
+				   .attr_mod = id->local_ece.options };
 }
 
 /* ---- connect ---- */
@@ -136,7 +139,8 @@ static void put_ip(uint8_t out[16], const struct vb_cma_addr *addr)
 /* The addresses, then the program's data. Returns how many bytes. */
 static size_t connect_data(const struct vb_cma_id *id, const struct wanted *w, uint8_t *data)
 {
-	struct vb_ip_cm ip = { .ip_version = vb_cma_ip_is_v4(&id->dst.ip) ? 4 : 6, .source_port = id->src.port };
+	struct vb_ip_cm ip = { .ip_version = vb_cma_ip_is_v4(&id->dst.ip) ? 4 : 6,
+			       .source_port = id->src.port };
 
 	put_ip(ip.source, &id->src);
 	put_ip(ip.destination, &id->dst);
@@ -152,7 +156,8 @@ static enum vb_cm_transport transport_of(enum ibv_qp_type type)
 	return type == IBV_QPT_UC ? VB_CM_UC : VB_CM_RC;
 }
 
-static struct vb_cm_req_info req_info(const struct vb_cma_id *id, const struct wanted *w, const struct vb_cm_path *path)
+static struct vb_cm_req_info req_info(const struct vb_cma_id *id, const struct wanted *w,
+				      const struct vb_cm_path *path)
 {
 	return (struct vb_cm_req_info){
 		.service_id = service_id(id),
@@ -244,10 +249,12 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
-	size_t max = (vb_cma_is_datagram(id) ? SIDR_REQ_DATA_BYTES : VB_CM_REQ_PRIVATE_DATA_BYTES) - VB_IP_CM_BYTES;
+	size_t max = (vb_cma_is_datagram(id) ? SIDR_REQ_DATA_BYTES : VB_CM_REQ_PRIVATE_DATA_BYTES) -
+		     VB_IP_CM_BYTES;
 
 	if (vb_cma_id_state(id) != VB_CMA_ROUTE_RESOLVED || !id->device)
-		return vb_cma_fail(EINVAL, "the id is %s; its route must be resolved first", vb_cma_id_state_text(id));
+		return vb_cma_fail(EINVAL, "the id is %s; its route must be resolved first",
+				   vb_cma_id_state_text(id));
 	struct wanted w = { .responder_resources = id->device->max_responder_resources,
 			    .initiator_depth = id->device->max_initiator_depth };
 	int err = settle(id, __func__, param, max, &w);
@@ -280,7 +287,8 @@ VB_EXPORT int rdma_establish(struct rdma_cm_id *pub)
 		vb_cma_agent_run_locked(&out);
 	}
 	vb_cma_unlock();
-	return err ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge", vb_cma_id_state_text(id)) :
+	return err ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge",
+				 vb_cma_id_state_text(id)) :
 		     0;
 }
 
@@ -358,7 +366,8 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 		return vb_cma_fail(EINVAL, "the id is %s; only a connection request can be accepted",
 				   vb_cma_id_state_text(id));
 	struct wanted w = {
-		.responder_resources = at_most(id->agreed.responder_resources, id->device->max_responder_resources),
+		.responder_resources =
+			at_most(id->agreed.responder_resources, id->device->max_responder_resources),
 		.initiator_depth = at_most(id->agreed.initiator_depth, id->device->max_initiator_depth),
 	};
 	bool sync = id->sync, datagram = vb_cma_is_datagram(id);
@@ -387,8 +396,8 @@ static int reject_locked(struct vb_cma_id *id, enum vb_cm_rej_reason reason, con
 			 struct vb_cm_out *out)
 {
 	if (vb_cma_is_datagram(id))
-		return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_SIDR_REJECT, 0, 0, NULL,
-					NULL, 0, data, len, out);
+		return vb_cm_sidr_reply(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_SIDR_REJECT, 0, 0,
+					NULL, NULL, 0, data, len, out);
 	return vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, NULL, 0, data, len, out);
 }
 
@@ -408,8 +417,8 @@ static int reject(struct vb_cma_id *id, enum vb_cm_rej_reason reason, const void
 	return err;
 }
 
-static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_rej_reason reason, const void *data,
-			  uint8_t len)
+static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_rej_reason reason,
+			  const void *data, uint8_t len)
 {
 	if (!pub) {
 		vb_explain(call, "id is NULL");
@@ -460,7 +469,8 @@ VB_EXPORT int rdma_notify(struct rdma_cm_id *pub, enum ibv_event_type event)
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	if (event != IBV_EVENT_COMM_EST)
-		return vb_cma_fail(EINVAL, "event %d: only IBV_EVENT_COMM_EST is news to the connection", (int)event);
+		return vb_cma_fail(EINVAL, "event %d: only IBV_EVENT_COMM_EST is news to the connection",
+				   (int)event);
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	vb_cma_lock();
 	if (id->state == VB_CMA_CONNECTED && id->conn)
@@ -496,7 +506,8 @@ static int send_dreq(struct vb_cma_id *id)
 static bool is_connection(const struct vb_cma_id *id)
 {
 	return !vb_cma_is_datagram(id) && id->conn &&
-	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED || id->state == VB_CMA_FAILED);
+	       (id->state == VB_CMA_ACCEPTED || id->state == VB_CMA_CONNECTED || id->state == VB_CMA_CLOSED ||
+		id->state == VB_CMA_FAILED);
 }
 
 VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
@@ -511,7 +522,8 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	bool is_one = is_connection(id), is_over = id->state == VB_CMA_FAILED;
 	vb_cma_unlock();
 	if (!is_one)
-		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect", vb_cma_id_state_text(id));
+		return vb_cma_fail(EINVAL, "the id is %s, there is nothing to disconnect",
+				   vb_cma_id_state_text(id));
 	bool sync = id->sync;
 	vb_cma_qp_fail(id);
 	if (is_over)

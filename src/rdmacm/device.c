@@ -78,7 +78,8 @@ static bool gid_is(const struct ibv_gid_entry *entry, const struct vb_cma_addr *
 	       vb_cma_ip_is_loopback(gid);
 }
 
-static int find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *addr, struct vb_cma_source *source)
+static int find_on_locked(struct vb_cma_device *dev, const struct vb_cma_addr *addr,
+			  struct vb_cma_source *source)
 {
 	struct ibv_gid_entry *table = calloc(MAX_GIDS, sizeof(*table));
 	ssize_t count = table ? ibv_query_gid_table(dev->verbs, table, MAX_GIDS, 0) : -ENOMEM;
@@ -130,7 +131,9 @@ struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs)
 
 struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev)
 {
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = -1,
+					   .oflags = O_CREAT };
 
 	pthread_mutex_lock(&lock);
 	if (!dev->xrcd)

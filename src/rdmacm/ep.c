@@ -36,7 +36,8 @@ static int keep_connect_data(struct vb_cma_id *id, const struct rdma_addrinfo *r
 	if (!res->ai_connect_len || !res->ai_connect)
 		return 0;
 	if (res->ai_connect_len > MAX_CONNECT_DATA) {
-		vb_explain("rdma_create_ep", "%zu bytes of connection data, %d fit", res->ai_connect_len, MAX_CONNECT_DATA);
+		vb_explain("rdma_create_ep", "%zu bytes of connection data, %d fit", res->ai_connect_len,
+			   MAX_CONNECT_DATA);
 		return EINVAL;
 	}
 	id->connect_data = malloc(res->ai_connect_len);
@@ -87,7 +88,8 @@ VB_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 				    (enum ibv_qp_type)res->ai_qp_type, &id);
 	if (err)
 		return vb_cma_fail(err, "no id: %s", strerror(err));
-	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) : prepare_active(id, res, pd, attr);
+	err = res->ai_flags & RAI_PASSIVE ? prepare_passive(id, res, pd, attr) :
+					    prepare_active(id, res, pd, attr);
 	if (err) { /* explained by the call that failed */
 		rdma_destroy_id(&id->pub);
 		errno = err;

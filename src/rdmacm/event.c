@@ -34,7 +34,8 @@ static void set_ece(struct vb_cma_event *event, const struct vb_cm_ece *ece)
 static void hide_addresses(struct vb_cma_event *event, const struct vb_cm_blob *data)
 {
 	if (data->len > VB_IP_CM_BYTES)
-		vb_cma_event_set_private_data(event, data->bytes + VB_IP_CM_BYTES, data->len - VB_IP_CM_BYTES);
+		vb_cma_event_set_private_data(event, data->bytes + VB_IP_CM_BYTES,
+					      data->len - VB_IP_CM_BYTES);
 }
 
 static void deliver_request_locked(struct vb_cma_id *child, const struct vb_cm_event *e)
@@ -71,8 +72,8 @@ static void deliver_rep_locked(struct vb_cma_id *id, const struct vb_cm_event *e
 	id->agreed.rnr_retry_count = rep->rnr_retry_count;
 	if (!event)
 		return;
-	fill_conn(&event->pub.param.conn, rep->qpn, rep->responder_resources, rep->initiator_depth, rep->flow_control,
-		  rep->rnr_retry_count, rep->srq);
+	fill_conn(&event->pub.param.conn, rep->qpn, rep->responder_resources, rep->initiator_depth,
+		  rep->flow_control, rep->rnr_retry_count, rep->srq);
 	set_ece(event, &rep->ece);
 	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
 	vb_cma_event_queue_locked(event);
@@ -125,7 +126,8 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
  */
 static bool is_unanswered(const struct vb_cma_id *id, const struct vb_cm_event *e)
 {
-	return id->state == VB_CMA_REQUESTED && e->type != VB_CM_EV_REQUEST && e->type != VB_CM_EV_SIDR_REQUEST;
+	return id->state == VB_CMA_REQUESTED && e->type != VB_CM_EV_REQUEST &&
+	       e->type != VB_CM_EV_SIDR_REQUEST;
 }
 
 void vb_cma_deliver_locked(const struct vb_cm_event *e)
@@ -172,7 +174,8 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 		/*
 		 * A dead process leaves its peers as one that disconnected does: its host cleans up after it.
 		 */
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED, e->status == -ETIMEDOUT ? e->status : 0);
+		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED,
+					  e->status == -ETIMEDOUT ? e->status : 0);
 		return;
 	case VB_CM_EV_TIMEWAIT_EXIT:
 		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
@@ -207,8 +210,8 @@ static void refuse_mtu_locked(struct vb_cma_id *child)
 {
 	struct vb_cm_out out;
 
-	if (child->conn && !vb_cm_reject(vb_cma_table_locked(), child->conn, vb_now_ns(), VB_CM_REJ_INVALID_MTU, NULL, 0, NULL,
-					 0, &out))
+	if (child->conn && !vb_cm_reject(vb_cma_table_locked(), child->conn, vb_now_ns(),
+					 VB_CM_REJ_INVALID_MTU, NULL, 0, NULL, 0, &out))
 		vb_cma_agent_run_locked(&out);
 }
 
@@ -223,8 +226,8 @@ static bool finish_request(struct vb_cma_event *event)
 	child->remote_ece = event->ece;
 	if (!err)
 		return true;
-	vb_explain("rdma_get_cm_event", "a request for %s is refused: %s", vb_cma_addr_text(&child->src, text),
-		   strerror(-err));
+	vb_explain("rdma_get_cm_event", "a request for %s is refused: %s",
+		   vb_cma_addr_text(&child->src, text), strerror(-err));
 	vb_cma_lock();
 	if (err == -EMSGSIZE)
 		refuse_mtu_locked(child);
@@ -257,8 +260,8 @@ static void refuse_response(struct vb_cma_id *id)
 	id->qp_failed = true;
 	vb_cma_qp_fail(id);
 	vb_cma_lock();
-	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), VB_CM_REJ_CONSUMER_DEFINED, NULL, 0,
-				      NULL, 0, &out))
+	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(),
+				      VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, &out))
 		vb_cma_agent_run_locked(&out);
 	id->state = VB_CMA_FAILED;
 	vb_cma_unlock();

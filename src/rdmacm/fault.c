@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rdmacm/fault.h"
 
-struct vb_cma_fate vb_cma_fate_of(enum vb_fault_direction direction, const struct vb_cm_msg *msg, const struct in6_addr *peer)
+struct vb_cma_fate vb_cma_fate_of(enum vb_fault_direction direction, const struct vb_cm_msg *msg,
+				  const struct in6_addr *peer)
 {
 	bool is_request = msg->attribute == VB_CM_ATTR_REQ || msg->attribute == VB_CM_ATTR_SIDR_REQ;
 	struct vb_fault_subject subject = {

@@ -14,6 +14,7 @@ struct vb_cma_fate {
 	unsigned refusal; /* of a request: enum vb_cm_rej_reason; 0: it is not refused */
 };
 
-struct vb_cma_fate vb_cma_fate_of(enum vb_fault_direction direction, const struct vb_cm_msg *msg, const struct in6_addr *peer);
+struct vb_cma_fate vb_cma_fate_of(enum vb_fault_direction direction, const struct vb_cm_msg *msg,
+				  const struct in6_addr *peer);
 
 #endif

@@ -47,8 +47,8 @@ void vb_cma_id_forget(void)
 	}
 }
 
-static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
-				    enum ibv_qp_type qp_type)
+static struct vb_cma_id *new_locked(struct rdma_event_channel *channel, void *context,
+				    enum rdma_port_space ps, enum ibv_qp_type qp_type)
 {
 	struct vb_cma_id *id = calloc(1, sizeof(*id));
 
@@ -190,7 +190,8 @@ VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_
 	if (!pub)
 		return vb_cma_fail(EINVAL, "there is nowhere to put the id: the pointer is NULL");
 	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB && ps != RDMA_PS_IB)
-		return vb_cma_fail(EINVAL, "port space 0x%x: RDMA_PS_TCP, _UDP, _IB and _IPOIB exist", (unsigned)ps);
+		return vb_cma_fail(EINVAL, "port space 0x%x: RDMA_PS_TCP, _UDP, _IB and _IPOIB exist",
+				   (unsigned)ps);
 	int err = vb_cma_id_create(channel, context, ps, qp_type_of(ps), &id);
 	if (err)
 		return vb_cma_fail(-err, "no id: %s", strerror(-err));

@@ -47,7 +47,8 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 	if (err)
 		return err;
 	vb_cma_lock();
-	id->backlog_left = backlog > 0 && backlog < VB_CMA_MAX_BACKLOG ? (unsigned)backlog : VB_CMA_MAX_BACKLOG;
+	id->backlog_left =
+		backlog > 0 && backlog < VB_CMA_MAX_BACKLOG ? (unsigned)backlog : VB_CMA_MAX_BACKLOG;
 	vb_cma_listener_add_locked(id);
 	vb_cma_unlock();
 	err = vb_cma_port_listen(id->port);
@@ -71,7 +72,8 @@ VB_EXPORT int rdma_listen(struct rdma_cm_id *pub, int backlog)
 
 	enum vb_cma_state state = vb_cma_id_state(id);
 	if (state != VB_CMA_BOUND && state != VB_CMA_IDLE)
-		return vb_cma_fail(EINVAL, "the id is %s; only a bound one can listen", vb_cma_state_text(state));
+		return vb_cma_fail(EINVAL, "the id is %s; only a bound one can listen",
+				   vb_cma_state_text(state));
 	int err = listen_on(id, __func__, backlog);
 	if (!err)
 		return 0;
@@ -173,22 +175,26 @@ static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
 		.retry_count = req->retry_count,
 		.rnr_retry_count = req->rnr_retry_count,
 	};
-	child->pub.qp_type = req->transport == VB_CM_UC ? IBV_QPT_UC : req->transport == VB_CM_XRC ? IBV_QPT_XRC_RECV : IBV_QPT_RC;
+	child->pub.qp_type = req->transport == VB_CM_UC	 ? IBV_QPT_UC :
+			     req->transport == VB_CM_XRC ? IBV_QPT_XRC_RECV :
+							   IBV_QPT_RC;
 }
 
 static int adopt_locked(struct vb_cma_id *child, struct vb_cm_conn *conn, const struct vb_cm_rx *rx,
 			struct vb_cm_out *out)
 {
 	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(child, &rx->from);
-	int err = vb_cm_request(vb_cma_table_locked(), conn, vb_now_ns(), &ep, rx, VB_CMA_PACKET_LIFETIME, out);
+	int err =
+		vb_cm_request(vb_cma_table_locked(), conn, vb_now_ns(), &ep, rx, VB_CMA_PACKET_LIFETIME, out);
 
 	if (!err)
 		child->conn = conn;
 	return err;
 }
 
-static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *preview, const struct vb_cma_addr *src,
-			const struct vb_cma_addr *dst, const struct vb_cm_rx *rx, struct vb_cm_out *out)
+static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *preview,
+			const struct vb_cma_addr *src, const struct vb_cma_addr *dst,
+			const struct vb_cm_rx *rx, struct vb_cm_out *out)
 {
 	struct vb_cm_conn *conn = calloc(1, sizeof(*conn));
 	struct vb_cma_id *child = conn ? vb_cma_id_create_child_locked(listener) : NULL;
@@ -235,5 +241,6 @@ void vb_cma_take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out
 	else if (listener->backlog_left)
 		take_locked(listener, &preview, &src, &dst, rx, out);
 	else
-		vb_explain("rdma_listen", "port %u: the backlog is full, a request waits", listener->src.port);
+		vb_explain("rdma_listen", "port %u: the backlog is full, a request waits",
+			   listener->src.port);
 }

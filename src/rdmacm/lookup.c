@@ -116,7 +116,8 @@ static void *look_up(void *arg)
 		id->lookup = NULL;
 		id->found = found;
 		found = NULL;
-		vb_cma_event_raise_locked(id, eai ? RDMA_CM_EVENT_ADDRINFO_ERROR : RDMA_CM_EVENT_ADDRINFO_RESOLVED, status);
+		vb_cma_event_raise_locked(
+			id, eai ? RDMA_CM_EVENT_ADDRINFO_ERROR : RDMA_CM_EVENT_ADDRINFO_RESOLVED, status);
 	}
 	vb_cma_unlock();
 	rdma_freeaddrinfo(found);
@@ -126,8 +127,8 @@ static void *look_up(void *arg)
 
 /* ---- the program ---- */
 
-static int lookup_new(struct vb_cma_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints,
-		      struct vb_cma_lookup **out)
+static int lookup_new(struct vb_cma_id *id, const char *node, const char *service,
+		      const struct rdma_addrinfo *hints, struct vb_cma_lookup **out)
 {
 	const struct rdma_addrinfo of_id = { .ai_port_space = id->pub.ps, .ai_qp_type = id->pub.qp_type };
 	struct vb_cma_lookup *lookup = calloc(1, sizeof(*lookup));
@@ -168,7 +169,8 @@ static int start(struct vb_cma_id *id, struct vb_cma_lookup *lookup)
 	return err;
 }
 
-static int check(const struct vb_cma_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints)
+static int check(const struct vb_cma_id *id, const char *node, const char *service,
+		 const struct rdma_addrinfo *hints)
 {
 	int flags = hints ? hints->ai_flags : 0;
 
@@ -181,7 +183,8 @@ static int check(const struct vb_cma_id *id, const char *node, const char *servi
 		return -EINVAL;
 	}
 	if (flags & RAI_SA) {
-		vb_explain("rdma_resolve_addrinfo", "RAI_SA: an Ethernet has no subnet administration that could be asked");
+		vb_explain("rdma_resolve_addrinfo",
+			   "RAI_SA: an Ethernet has no subnet administration that could be asked");
 		return -EOPNOTSUPP;
 	}
 	enum vb_cma_state state = vb_cma_id_state(id);
@@ -223,7 +226,8 @@ VB_EXPORT int rdma_query_addrinfo(struct rdma_cm_id *pub, struct rdma_addrinfo *
 	struct rdma_addrinfo *copy = copy_list(vb_cma_id_of(pub)->found);
 	vb_cma_unlock();
 	if (!is_found)
-		return vb_cma_fail(EINVAL, "nothing was found: rdma_resolve_addrinfo must have succeeded first");
+		return vb_cma_fail(EINVAL,
+				   "nothing was found: rdma_resolve_addrinfo must have succeeded first");
 	if (!copy)
 		return vb_cma_fail(ENOMEM, "no memory for the result");
 	*info = copy;

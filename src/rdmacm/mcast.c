@@ -15,7 +15,8 @@ enum { MULTICAST_QPN = 0xffffff };
 
 struct group {
 	struct vb_list node;
-	uint64_t serial;  /* ties the news of joining to the membership, which may be over when the news is taken */
+	/* ties the news of joining to the membership, which may be over when the news is taken */
+	uint64_t serial;
 	struct vb_cma_addr addr;
 	unsigned ifindex;
 	void *context;
@@ -32,7 +33,8 @@ static union ibv_gid gid_of(const struct group *g)
 
 /* ---- joining ---- */
 
-static int check_join(const char *call, const struct vb_cma_id *id, const struct sockaddr *sa, struct vb_cma_addr *addr)
+static int check_join(const char *call, const struct vb_cma_id *id, const struct sockaddr *sa,
+		      struct vb_cma_addr *addr)
 {
 	char text[VB_CMA_TEXT];
 
@@ -46,8 +48,9 @@ static int check_join(const char *call, const struct vb_cma_id *id, const struct
 	}
 	if (id->device && vb_cma_is_datagram(id))
 		return 0;
-	vb_explain(call, id->device ? "the id is of a connected port space; groups are for RDMA_PS_UDP" :
-				      "the id is bound to no device yet: resolve or bind it to an address first");
+	vb_explain(call, id->device ?
+				 "the id is of a connected port space; groups are for RDMA_PS_UDP" :
+				 "the id is bound to no device yet: resolve or bind it to an address first");
 	return -EINVAL;
 }
 
@@ -89,7 +92,8 @@ static int tell_locked(struct vb_cma_id *id, const struct group *g, int status)
 	return 0;
 }
 
-static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr *sa, bool sends_only, void *context)
+static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr *sa, bool sends_only,
+		void *context)
 {
 	static uint64_t last_serial; /* under the lock */
 	struct vb_cma_id *id = vb_cma_id_of(pub);
@@ -104,7 +108,9 @@ static int join(const char *call, struct rdma_cm_id *pub, const struct sockaddr 
 		vb_explain(call, "no memory for the membership");
 		return vb_cma_result(-ENOMEM);
 	}
-	*g = (struct group){ .addr = addr, .ifindex = id->ifindex, .context = context, .sends_only = sends_only };
+	*g = (struct group){
+		.addr = addr, .ifindex = id->ifindex, .context = context, .sends_only = sends_only
+	};
 	err = sends_only ? 0 : join_group(g);
 	if (err)
 		vb_explain(call, "%s: %s", vb_cma_addr_text(&addr, text), strerror(-err));
@@ -132,7 +138,8 @@ VB_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, 
 	return join(__func__, id, addr, false, context);
 }
 
-VB_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
+VB_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
+				     void *context)
 {
 	const uint32_t needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 
@@ -140,10 +147,11 @@ VB_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_
 		return -1;
 	if (!id)
 		return vb_cma_fail(EINVAL, "id is NULL");
-	if (!attr || attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED || (attr->comp_mask & needed) != needed ||
-	    attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
+	if (!attr || attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED ||
+	    (attr->comp_mask & needed) != needed || attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
 		return vb_cma_fail(EINVAL, "address and join flags must both be given");
-	return join(__func__, id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, context);
+	return join(__func__, id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER,
+		    context);
 }
 
 /* ---- the news is taken ---- */

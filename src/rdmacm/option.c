@@ -89,7 +89,8 @@ static int set_path(struct vb_cma_id *id, const char *call, const void *val, siz
 		return EINVAL;
 	}
 	if (vb_cma_id_state(id) != VB_CMA_ADDR_RESOLVED) {
-		vb_explain(call, "the id is %s; its address must be resolved first", vb_cma_id_state_text(id));
+		vb_explain(call, "the id is %s; its address must be resolved first",
+			   vb_cma_id_state_text(id));
 		return EINVAL;
 	}
 	uint8_t before = id->tos;
@@ -101,7 +102,8 @@ static int set_path(struct vb_cma_id *id, const char *call, const void *val, siz
 	return ENOMEM;
 }
 
-static int set(struct vb_cma_id *id, const char *call, const struct option *option, const void *val, size_t len)
+static int set(struct vb_cma_id *id, const char *call, const struct option *option, const void *val,
+	       size_t len)
 {
 	if (len != option->bytes) {
 		vb_explain(call, "%s takes %zu bytes, not %zu", option->text, option->bytes, len);
@@ -109,7 +111,8 @@ static int set(struct vb_cma_id *id, const char *call, const struct option *opti
 	}
 	int err = option->set(id, val);
 	if (err)
-		vb_explain(call, "%s: its value does not fit an id that is %s", option->text, vb_cma_id_state_text(id));
+		vb_explain(call, "%s: its value does not fit an id that is %s", option->text,
+			   vb_cma_id_state_text(id));
 	return err;
 }
 
@@ -125,7 +128,8 @@ VB_EXPORT int rdma_set_option(struct rdma_cm_id *pub, int level, int optname, vo
 
 	if (!option && !is_path)
 		return vb_cma_fail(ENOSYS, "there is no option %d at level %d", optname, level);
-	int err = is_path ? set_path(id, __func__, optval, optlen) : set(id, __func__, option, optval, optlen);
+	int err =
+		is_path ? set_path(id, __func__, optval, optlen) : set(id, __func__, option, optval, optlen);
 	if (!err)
 		return 0;
 	errno = err;
@@ -139,8 +143,8 @@ VB_EXPORT int rdma_set_local_ece(struct rdma_cm_id *pub, struct ibv_ece *ece)
 	if (pub->qp)
 		return vb_cma_fail(EINVAL, "the id has a QP, whose parameters are not the program's to set");
 	if (!ece->vendor_id || ece->vendor_id > ECE_VENDOR_MASK || ece->comp_mask)
-		return vb_cma_fail(EINVAL, "vendor id 0x%x or comp_mask 0x%x is no such parameter", ece->vendor_id,
-				   ece->comp_mask);
+		return vb_cma_fail(EINVAL, "vendor id 0x%x or comp_mask 0x%x is no such parameter",
+				   ece->vendor_id, ece->comp_mask);
 	vb_cma_id_of(pub)->local_ece = *ece;
 	return 0;
 }

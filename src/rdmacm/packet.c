@@ -69,7 +69,8 @@ uint32_t vb_cma_route_slot(const struct vb_cm_route *route)
 	return unpack(route).slot;
 }
 
-static int send_to_port(const struct route *r, const struct vb_inbox_addr *addr, const struct vb_gsi_packet *packet)
+static int send_to_port(const struct route *r, const struct vb_inbox_addr *addr,
+			const struct vb_gsi_packet *packet)
 {
 	struct vb_cma_addr dst = { .ip = r->dst, .port = r->port, .scope = r->scope };
 	struct vb_cm_service service = vb_cma_service((enum rdma_port_space)r->port_space, &dst);
@@ -90,8 +91,11 @@ int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad)
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	int err = r.slot ? vb_inbox_send(r.slot, &addr, &iov, 1) : send_to_port(&r, &addr, &packet);
 	if (!err && vb_capture_is_on())
-		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
-							    .qpn = VB_GSI_QPN }, &iov, 1);
+		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr,
+							     .time_ns = time_ns,
+							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
+							     .qpn = VB_GSI_QPN },
+				  &iov, 1);
 	return err;
 }
 
@@ -128,8 +132,11 @@ static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm
  */
 void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
-	struct route back = { .src = msg->addr.dst, .dst = msg->addr.src, .traffic_class = msg->addr.traffic_class,
-			      .scope = scope_of(&msg->addr.dst), .is_local = is_within_host(&msg->addr.src) };
+	struct route back = { .src = msg->addr.dst,
+			      .dst = msg->addr.src,
+			      .traffic_class = msg->addr.traffic_class,
+			      .scope = scope_of(&msg->addr.dst),
+			      .is_local = is_within_host(&msg->addr.src) };
 	struct vb_cm_rx rx;
 
 	(void)arg;

@@ -19,7 +19,9 @@ struct vb_cma_port {
 
 struct vb_cm_service vb_cma_service(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
-	struct vb_cm_service service = { .port_space = (uint16_t)ps, .port = addr->port, .scope = addr->scope };
+	struct vb_cm_service service = { .port_space = (uint16_t)ps,
+					 .port = addr->port,
+					 .scope = addr->scope };
 
 	memcpy(service.ip, &addr->ip, sizeof(service.ip));
 	return service;
@@ -64,7 +66,8 @@ static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 		for (unsigned a = 0; a < list[i].naddrs && !found; a++) {
 			other.ip = list[i].addrs[a].ip;
 			other.scope = IN6_IS_ADDR_LINKLOCAL(&other.ip) ? list[i].index : 0;
-			found = vb_cma_ip_is_v4(&other.ip) == vb_cma_ip_is_v4(&addr->ip) && is_held(ps, &other);
+			found = vb_cma_ip_is_v4(&other.ip) == vb_cma_ip_is_v4(&addr->ip) &&
+				is_held(ps, &other);
 		}
 	free(list);
 	return found;
@@ -81,11 +84,13 @@ static int add_name(struct vb_cma_port *port, enum rdma_port_space ps, const str
 	return conflicts(ps, addr) ? -EADDRINUSE : 0;
 }
 
-static int bind_number(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr, bool afonly)
+static int bind_number(struct vb_cma_port *port, enum rdma_port_space ps, const struct vb_cma_addr *addr,
+		       bool afonly)
 {
 	int err = add_name(port, ps, addr);
 
-	if (!err && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) && !afonly) {
+	if (!err && addr->family != AF_INET && vb_cma_addr_is_any(addr) && !vb_cma_ip_is_v4(&addr->ip) &&
+	    !afonly) {
 		struct vb_cma_addr v4 = wildcard(addr, AF_INET);
 		err = add_name(port, ps, &v4);
 	}
@@ -102,7 +107,8 @@ uint16_t vb_cma_port_random(void)
 	return (uint16_t)(FIRST_EPHEMERAL + r % (LAST_EPHEMERAL - FIRST_EPHEMERAL + 1));
 }
 
-static int bind_any_number(struct vb_cma_port *port, enum rdma_port_space ps, struct vb_cma_addr *addr, bool afonly)
+static int bind_any_number(struct vb_cma_port *port, enum rdma_port_space ps, struct vb_cma_addr *addr,
+			   bool afonly)
 {
 	uint16_t first = vb_cma_port_random();
 	int err;

@@ -21,8 +21,14 @@ static bool is_reliable(const struct vb_cma_id *id)
 }
 
 /* Of the two kinds of an extended reliable connection each has but one side of it. */
-static bool responds(const struct vb_cma_id *id) { return is_reliable(id) && type_of(id) != IBV_QPT_XRC_SEND; }
-static bool requests(const struct vb_cma_id *id) { return is_reliable(id) && type_of(id) != IBV_QPT_XRC_RECV; }
+static bool responds(const struct vb_cma_id *id)
+{
+	return is_reliable(id) && type_of(id) != IBV_QPT_XRC_SEND;
+}
+static bool requests(const struct vb_cma_id *id)
+{
+	return is_reliable(id) && type_of(id) != IBV_QPT_XRC_RECV;
+}
 
 static void init_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
@@ -116,7 +122,8 @@ VB_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *pub, struct ibv_qp_attr *attr
 	if (!pub->verbs)
 		return vb_cma_fail(EINVAL, "the id is bound to no device yet");
 	if (transition_attr(id, attr, mask))
-		return vb_cma_fail(EINVAL, "QP state %d: the id is %s", (int)attr->qp_state, vb_cma_id_state_text(id));
+		return vb_cma_fail(EINVAL, "QP state %d: the id is %s", (int)attr->qp_state,
+				   vb_cma_id_state_text(id));
 	return 0;
 }
 
@@ -168,7 +175,8 @@ void vb_cma_qp_fail(struct vb_cma_id *id)
 
 /* ---- completion queues that the program left to us ---- */
 
-static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel, struct ibv_cq **cq)
+static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel,
+		     struct ibv_cq **cq)
 {
 	*channel = ibv_create_comp_channel(id->verbs);
 	if (!*channel)
@@ -377,7 +385,8 @@ static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 	if (is_xrc && !attr->xrcd)
 		return errno;
 	if (is_xrc && !((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq)) {
-		int err = id->recv_cq ? 0 : create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
+		int err = id->recv_cq ? 0 :
+					create_cq(id, attr->attr.max_wr, &id->recv_cq_channel, &id->recv_cq);
 		if (err)
 			return err;
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;

@@ -49,7 +49,8 @@ static int bind_checked(struct vb_cma_id *id, const char *call, struct vb_cma_ad
 	set_source(id, addr);
 	err = vb_cma_addr_is_any(addr) ? 0 : vb_cma_id_attach(id);
 	if (err) {
-		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
+		vb_explain(call, "no RDMA device has the address %s: %s", vb_cma_addr_text(addr, text),
+			   strerror(-err));
 		return err;
 	}
 	err = take_port(id, addr);
@@ -101,8 +102,8 @@ static int parse(const char *call, const char *which, const struct sockaddr *sa,
 	if (err && !sa)
 		vb_explain(call, "the %s address is NULL", which);
 	else if (err)
-		vb_explain(call, "the %s address is of family %d; AF_INET, AF_INET6 and AF_IB are served", which,
-			   sa->sa_family);
+		vb_explain(call, "the %s address is of family %d; AF_INET, AF_INET6 and AF_IB are served",
+			   which, sa->sa_family);
 	return err;
 }
 
@@ -149,7 +150,8 @@ static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *d
 	if (!bound) {
 		src->ip = route->source;
 		if (IN6_IS_ADDR_LINKLOCAL(&src->ip))
-			src->scope = dst->scope ? dst->scope : route->ifindex; /* to this host itself routes go by the loopback */
+			/* to this host itself routes go by the loopback */
+			src->scope = dst->scope ? dst->scope : route->ifindex;
 	}
 	number_source(src);
 	return err;
@@ -192,7 +194,8 @@ static int settle_scope(const struct vb_cma_id *id, const char *call, struct vb_
 		dst->scope = id->src.scope;
 	if (dst->scope)
 		return 0;
-	vb_explain(call, "the link-local address %s needs a scope id, or a source that has one", vb_cma_addr_text(dst, text));
+	vb_explain(call, "the link-local address %s needs a scope id, or a source that has one",
+		   vb_cma_addr_text(dst, text));
 	return -EINVAL;
 }
 
@@ -220,7 +223,8 @@ static int resolve(struct vb_cma_id *id, const char *call, struct vb_cma_addr *d
 		id->mtu = path_mtu(id->mtu, dst, route);
 		return 0;
 	}
-	vb_explain(call, "no RDMA device has the source address %s: %s", vb_cma_addr_text(&src, text), strerror(-err));
+	vb_explain(call, "no RDMA device has the source address %s: %s", vb_cma_addr_text(&src, text),
+		   strerror(-err));
 	vb_cma_id_unresolve(id);
 	return err;
 }
@@ -262,7 +266,8 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 		return err;
 	enum vb_cma_state state = vb_cma_id_state(id);
 	if (state != VB_CMA_IDLE && state != VB_CMA_BOUND) {
-		vb_explain(call, "the id is %s; only a fresh or bound one can be resolved", vb_cma_state_text(state));
+		vb_explain(call, "the id is %s; only a fresh or bound one can be resolved",
+			   vb_cma_state_text(state));
 		return -EINVAL;
 	}
 	if ((src_sa && src_sa->sa_family != dst_sa->sa_family) ||
@@ -276,7 +281,8 @@ static int resolve_addr(struct vb_cma_id *id, const char *call, const struct soc
 	return err ? err : resolve(id, call, &dst, route);
 }
 
-VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
+VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, struct sockaddr *dst,
+				int timeout_ms)
 {
 	if (vb_cma_is_faulty(__func__))
 		return -1;
@@ -290,7 +296,8 @@ VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, st
 		return vb_cma_result(err);
 	bool sync = id->sync, known = vb_netif_is_local(&id->dst.ip) || vb_route_is_ready(&route);
 	vb_cma_lock();
-	err = known ? vb_cma_id_resolved_locked(id, 0) : vb_cma_neighbour_await_locked(id, &route, timeout_ms);
+	err = known ? vb_cma_id_resolved_locked(id, 0) :
+		      vb_cma_neighbour_await_locked(id, &route, timeout_ms);
 	vb_cma_unlock();
 	if (err) {
 		vb_cma_id_unresolve(id);
@@ -301,7 +308,8 @@ VB_EXPORT int rdma_resolve_addr(struct rdma_cm_id *pub, struct sockaddr *src, st
 
 int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status)
 {
-	int err = vb_cma_event_raise_locked(id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
+	int err = vb_cma_event_raise_locked(
+		id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
 
 	if (err)
 		return err;
@@ -339,7 +347,8 @@ VB_EXPORT int rdma_resolve_route(struct rdma_cm_id *pub, int timeout_ms)
 	(void)timeout_ms; /* the route came with the address */
 	enum vb_cma_state state = vb_cma_id_state(id);
 	if (state != VB_CMA_ADDR_RESOLVED)
-		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first", vb_cma_state_text(state));
+		return vb_cma_fail(EINVAL, "the id is %s; its address must be resolved first",
+				   vb_cma_state_text(state));
 	bool sync = id->sync;
 	if (vb_cma_id_route_resolved(id))
 		return vb_cma_fail(ENOMEM, "no memory for the path record or the answer");

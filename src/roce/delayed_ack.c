@@ -44,7 +44,8 @@ void vb_delayed_ack_drop(struct vb_qp *qp)
 {
 	struct vb_qp *expected = qp;
 	struct place *p = place_of(qp);
-	if (atomic_load_explicit(&p->qp, memory_order_relaxed) == qp && atomic_compare_exchange_strong(&p->qp, &expected, NULL))
+	if (atomic_load_explicit(&p->qp, memory_order_relaxed) == qp &&
+	    atomic_compare_exchange_strong(&p->qp, &expected, NULL))
 		vb_qp_unref(qp);
 }
 

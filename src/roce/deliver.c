@@ -38,7 +38,8 @@ static void answer_later(struct vb_qp *qp, struct vb_roce_batch *batch)
 void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
 {
 	struct vb_packet packet;
-	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) || !vb_pkey_matches(packet.pkey, VB_PKEY_DEFAULT))
+	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) ||
+	    !vb_pkey_matches(packet.pkey, VB_PKEY_DEFAULT))
 		return;
 	if (packet.destination_qpn == VB_MULTICAST_QPN) {
 		vb_mcast_deliver(msg, &packet);
@@ -80,8 +81,11 @@ void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
 static bool is_senders_own(const struct vb_inbox_msg *msg)
 {
 	struct vb_packet packet;
-	return !vb_packet_parse(msg->payload, msg->payload_bytes, &packet) && vb_opcode_has(packet.row, VB_EXT_DETH) &&
-	       vb_deth_source_qpn((const struct vb_deth *)vb_packet_extension(&packet, VB_EXT_DETH)) >> VB_SLOT_SHIFT == msg->sender_slot;
+	return !vb_packet_parse(msg->payload, msg->payload_bytes, &packet) &&
+	       vb_opcode_has(packet.row, VB_EXT_DETH) &&
+	       vb_deth_source_qpn((const struct vb_deth *)vb_packet_extension(&packet, VB_EXT_DETH)) >>
+			       VB_SLOT_SHIFT ==
+		       msg->sender_slot;
 }
 
 /* From this process's own inbox comes what a fault held back, which it does not meet again. */

@@ -61,8 +61,8 @@ static bool is_reliable(uint8_t opcode)
 }
 
 /* qpn: of this process's queue pair. */
-static struct vb_fault_subject subject_of(const struct vb_packet *packet, enum vb_fault_direction direction, uint32_t qpn,
-					  const struct in6_addr *peer)
+static struct vb_fault_subject subject_of(const struct vb_packet *packet, enum vb_fault_direction direction,
+					  uint32_t qpn, const struct in6_addr *peer)
 {
 	bool is_cm = packet->destination_qpn == VB_GSI_QPN;
 	struct vb_fault_subject s = {
@@ -72,7 +72,8 @@ static struct vb_fault_subject subject_of(const struct vb_packet *packet, enum v
 		.qp = vb_fault_qp(qpn),
 		.peer = peer->s6_addr,
 	};
-	s.is_repeat = is_reliable(packet->opcode) && vb_fault_repeats(direction, !packet->row->flags.request, s.qp, packet->psn);
+	s.is_repeat = is_reliable(packet->opcode) &&
+		      vb_fault_repeats(direction, !packet->row->flags.request, s.qp, packet->psn);
 	return s;
 }
 
@@ -119,7 +120,8 @@ struct held {
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns);
 
 static struct vb_lock lock;
-static struct vb_list queue = VB_LIST_INIT(queue); /* by the time that they are due, equal ones as they came; under lock */
+/* by the time that they are due, equal ones as they came; under lock */
+static struct vb_list queue = VB_LIST_INIT(queue);
 static unsigned nheld;
 static struct vb_timer timer = { .fire = timer_fired };
 
@@ -158,7 +160,10 @@ static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, cons
 	struct held *h = has_room ? malloc(sizeof(*h) + bytes) : NULL;
 	if (!h)
 		return NULL;
-	*h = (struct held){ .due_ns = f->is_overtaken ? due + OVERTAKE_NS : due, .is_overtaken = f->is_overtaken, .qpn = qpn, .bytes = bytes };
+	*h = (struct held){ .due_ns = f->is_overtaken ? due + OVERTAKE_NS : due,
+			    .is_overtaken = f->is_overtaken,
+			    .qpn = qpn,
+			    .bytes = bytes };
 	memcpy(h->packet, packet, bytes);
 	return h;
 }
@@ -213,7 +218,8 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 		return 0;
 	if (vb_packet_parse(bytes, len - VB_ICRC_BYTES, &packet))
 		return vb_roce_transmit_now(route, bytes, len, len);
-	struct vb_fault_subject subject = subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
+	struct vb_fault_subject subject =
+		subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
 	struct fate f = fate_of(&subject);
 	if (f.is_corrupt)
 		change_a_bit(bytes, len, f.random);
@@ -259,11 +265,14 @@ unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 		return 0;
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet))
 		return 1;
-	struct vb_fault_subject subject = subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
+	struct vb_fault_subject subject =
+		subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
 	struct fate f = fate_of(&subject);
 	if (f.is_lost || f.is_corrupt)
 		return 0;
-	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ? NULL : hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
+	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ?
+				 NULL :
+				 hold(msg->payload, msg->payload_bytes, packet.destination_qpn, &f);
 	if (h) {
 		h->is_arrival = true;
 		h->addr = msg->addr;

@@ -28,12 +28,14 @@ static int check(const struct vb_qp *qp)
 	memcpy(&destination, &qp->attr.ah_attr.grh.dgid, sizeof(destination));
 	vb_port_attr(qp->ctx->device, &port);
 	if (qp->attr.path_mtu > port.active_mtu) {
-		vb_explain("ibv_modify_qp", "path_mtu: %u bytes do not fit the interface; the port's active_mtu is %u",
+		vb_explain("ibv_modify_qp",
+			   "path_mtu: %u bytes do not fit the interface; the port's active_mtu is %u",
 			   128u << qp->attr.path_mtu, 128u << port.active_mtu);
 		return -EINVAL;
 	}
 	if (IN6_IS_ADDR_V4MAPPED(&source) != IN6_IS_ADDR_V4MAPPED(&destination)) {
-		vb_explain("ibv_modify_qp", "ah_attr.grh: one of sgid_index and dgid is an IPv4 address, the other is not");
+		vb_explain("ibv_modify_qp",
+			   "ah_attr.grh: one of sgid_index and dgid is an IPv4 address, the other is not");
 		return -EINVAL;
 	}
 	return 0;
@@ -71,5 +73,6 @@ void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)
 
 bool vb_flow_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr)
 {
-	return IN6_ARE_ADDR_EQUAL(&route->addr.dst, &addr->src) && IN6_ARE_ADDR_EQUAL(&route->addr.src, &addr->dst);
+	return IN6_ARE_ADDR_EQUAL(&route->addr.dst, &addr->src) &&
+	       IN6_ARE_ADDR_EQUAL(&route->addr.src, &addr->dst);
 }

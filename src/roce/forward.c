@@ -47,7 +47,8 @@ static bool waits_locked(uint32_t slot)
 
 static void enqueue_locked(uint32_t slot, const struct vb_inbox_msg *msg)
 {
-	struct waiting *w = atomic_load(&nwaiting) < MAX_WAITING ? malloc(sizeof(*w) + msg->payload_bytes) : NULL;
+	struct waiting *w =
+		atomic_load(&nwaiting) < MAX_WAITING ? malloc(sizeof(*w) + msg->payload_bytes) : NULL;
 	if (!w)
 		return;
 	w->addr = msg->addr;
@@ -62,7 +63,8 @@ static void enqueue_locked(uint32_t slot, const struct vb_inbox_msg *msg)
 
 void vb_forward(uint32_t slot, const struct vb_inbox_msg *msg)
 {
-	if (vb_likely(!atomic_load(&nwaiting)) && put(slot, &msg->addr, msg->payload, msg->payload_bytes) != -EAGAIN)
+	if (vb_likely(!atomic_load(&nwaiting)) &&
+	    put(slot, &msg->addr, msg->payload, msg->payload_bytes) != -EAGAIN)
 		return; /* done, or nobody has this slot */
 	pthread_mutex_lock(&lock);
 	if (waits_locked(slot) || put(slot, &msg->addr, msg->payload, msg->payload_bytes) == -EAGAIN)
@@ -85,7 +87,8 @@ static void try_all_locked(uint64_t now_ns)
 		struct waiting *w = vb_container_of(node, struct waiting, node);
 		next = node->next;
 		bool late = now_ns - w->since_ns > PATIENCE_NS;
-		if (!late && (is_full(&full, w->slot) || put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN)) {
+		if (!late &&
+		    (is_full(&full, w->slot) || put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN)) {
 			set_full(&full, w->slot);
 			continue;
 		}

@@ -30,7 +30,8 @@ static bool is_request(unsigned attribute)
 /* What the CM says to find out whether anybody is there, and wants to know if nobody is. */
 static bool asks(unsigned attribute)
 {
-	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ || attribute == VB_CM_ATTR_REP || attribute == VB_CM_ATTR_RTU;
+	return is_request(attribute) || attribute == VB_CM_ATTR_DREQ || attribute == VB_CM_ATTR_REP ||
+	       attribute == VB_CM_ATTR_RTU;
 }
 
 /* ---- sending ---- */
@@ -127,7 +128,9 @@ static bool is_patient(const void *message)
 /* What the CM of a listening host would answer. */
 static void answer(const struct arrival *a)
 {
-	struct vb_inbox_addr back = { .src = a->addr.dst, .dst = a->addr.src, .traffic_class = a->addr.traffic_class };
+	struct vb_inbox_addr back = { .src = a->addr.dst,
+				      .dst = a->addr.src,
+				      .traffic_class = a->addr.traffic_class };
 	struct vb_cm_rx rx = { 0 };
 	struct vb_cm_out out;
 
@@ -256,7 +259,8 @@ void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 	struct arrival a = { .addr = msg->addr, .ifindex = ifindex };
 	struct vb_cm_msg cm;
 
-	if (msg->payload_bytes != sizeof(a.packet) || !is_unicast(&msg->addr.src) || !is_unicast(&msg->addr.dst))
+	if (msg->payload_bytes != sizeof(a.packet) || !is_unicast(&msg->addr.src) ||
+	    !is_unicast(&msg->addr.dst))
 		return;
 	memcpy(&a.packet, msg->payload, sizeof(a.packet));
 	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm) || is_forged(&cm, &msg->addr.src))

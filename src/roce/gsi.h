@@ -29,7 +29,8 @@ VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, co
  * a REQ, REP, RTU, SIDR_REQ or DREQ, as quoted; a packet that a queue pair had sent once more, as it had no
  * answer, to the one with this number. It is what somebody on the network says. Both or none.
  */
-VB_EXPORT void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_msg *msg, const struct in6_addr *host),
+VB_EXPORT void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_msg *msg,
+							    const struct in6_addr *host),
 					    void (*packet)(uint32_t qpn, const struct in6_addr *host));
 
 /*

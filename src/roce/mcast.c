@@ -17,7 +17,8 @@ struct attachment {
 	struct in6_addr mgid;
 };
 
-static struct vb_list attachments = VB_LIST_INIT(attachments); /* changed under both locks, read under either */
+/* changed under both locks, read under either */
+static struct vb_list attachments = VB_LIST_INIT(attachments);
 static unsigned count;
 static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -27,7 +27,8 @@ enum {
 	MAX_PACKET_BYTES = 4096 + 128,
 	STREAM_PACKETS = 12, /* between two sleeps of the progress thread */
 	LINGER_NS = 50000,
-	CROWDED_NS = 20000,     /* a yield that takes longer let somebody else work, who may go on for a time slice; */
+	/* a yield that takes longer let somebody else work, who may go on for a time slice; */
+	CROWDED_NS = 20000,
 	RESPITE_NS = 100000000, /* so for this long nobody lingers */
 };
 
@@ -83,10 +84,13 @@ bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_
 /* ---- sending ---- */
 
 /* The kernel counts the identifications of what it cuts. */
-__attribute__((cold, noinline)) static void note_departure(const struct vb_roce_route *route, uint64_t time_ns, const uint8_t *bytes,
-							   size_t len, size_t segment)
+__attribute__((cold, noinline)) static void note_departure(const struct vb_roce_route *route,
+							   uint64_t time_ns, const uint8_t *bytes, size_t len,
+							   size_t segment)
 {
-	struct vb_capture_note note = { .addr = &route->addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC,
+	struct vb_capture_note note = { .addr = &route->addr,
+					.time_ns = time_ns,
+					.flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC,
 					.qpn = route->qpn };
 	for (size_t at = 0; at < len; at += segment, note.ip_id++) {
 		struct iovec packet = { (void *)(uintptr_t)(bytes + at), vb_min_u64(segment, len - at) };
@@ -94,7 +98,8 @@ __attribute__((cold, noinline)) static void note_departure(const struct vb_roce_
 	}
 }
 
-__attribute__((cold)) static int send_returnable(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+__attribute__((cold)) static int send_returnable(const struct vb_roce_route *route, const void *bytes,
+						 size_t len, size_t segment)
 {
 	return len > segment ? -EOPNOTSUPP : vb_udp_send_returnable(&route->addr, route->ifindex, bytes, len);
 }
@@ -102,8 +107,9 @@ __attribute__((cold)) static int send_returnable(const struct vb_roce_route *rou
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	int err = vb_likely(!route->is_returnable) ? vb_udp_send(&route->addr, route->ifindex, bytes, len, segment)
-						   : send_returnable(route, bytes, len, segment);
+	int err = vb_likely(!route->is_returnable) ?
+			  vb_udp_send(&route->addr, route->ifindex, bytes, len, segment) :
+			  send_returnable(route, bytes, len, segment);
 	if (!err && vb_capture_is_on())
 		note_departure(route, time_ns, bytes, len, segment);
 	return err;
@@ -195,8 +201,8 @@ static void take_route(struct vb_burst *b, const struct vb_roce_route *route)
 	b->route = *route;
 }
 
-uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header, size_t header_bytes,
-			size_t payload_bytes)
+uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header,
+			size_t header_bytes, size_t payload_bytes)
 {
 	size_t body = header_bytes + payload_bytes, bytes = vb_align_up(body, 4) + VB_ICRC_BYTES;
 	if (!fits(b, route, bytes))
@@ -225,7 +231,8 @@ bool vb_burst_commit(struct vb_burst *b)
 	b->closed = b->open_bytes < b->segment;
 	b->bytes += b->open_bytes;
 	b->count++;
-	return !b->closed && b->at + b->bytes + b->segment <= VB_UDP_MAX_BYTES && b->count < b->most && b->num_earlier < MAX_RUNS - 1;
+	return !b->closed && b->at + b->bytes + b->segment <= VB_UDP_MAX_BYTES && b->count < b->most &&
+	       b->num_earlier < MAX_RUNS - 1;
 }
 
 struct vb_burst *vb_burst_take(void)
@@ -248,7 +255,8 @@ void vb_burst_give(struct vb_burst *b)
 
 static bool icrc_is_ignored; /* VERBATIM_ICRC=ignore: peers that leave it out are listened to */
 static struct vb_icrc_solver solver;
-static struct vb_inbox_addr arrival_addr;  /* of the packet that is looked at, and those joined with it; often that of the one before */
+/* of the packet that is looked at, and those joined with it; often that of the one before */
+static struct vb_inbox_addr arrival_addr;
 static struct vb_icrc_route arrival_route;
 static struct vb_icrc_known arrival_known;
 static _Thread_local struct vb_roce_batch batch; /* of what the thread that receives has taken */
@@ -284,12 +292,16 @@ static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
  * One that is for another process, that process notes when it has it; and QP 1, whoever its messages are
  * handed to.
  */
-__attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_packet *p, bool intact, uint16_t id)
+__attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_packet *p, bool intact,
+							 uint16_t id)
 {
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES)
 		return;
 	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes);
-	struct vb_capture_note note = { .addr = &p->addr, .flags = VB_CAPTURE_HAS_ICRC | (intact ? 0 : VB_CAPTURE_BAD_ICRC), .qpn = qpn, .ip_id = id };
+	struct vb_capture_note note = { .addr = &p->addr,
+					.flags = VB_CAPTURE_HAS_ICRC | (intact ? 0 : VB_CAPTURE_BAD_ICRC),
+					.qpn = qpn,
+					.ip_id = id };
 	struct iovec packet = { (void *)(uintptr_t)p->bytes, p->len };
 	if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(qpn >> VB_SLOT_SHIFT))
 		vb_capture_packet(&note, &packet, 1);
@@ -298,10 +310,13 @@ __attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_pac
 /* A datagram in the name of a process of this host that would have sent it within the host. */
 static bool is_forged(const struct vb_udp_packet *p)
 {
-	if (p->bytes[0] >> VB_OPCODE_BITS != VB_SERVICE_UD || p->len < VB_BTH_BYTES + sizeof(struct vb_deth) + VB_ICRC_BYTES ||
+	if (p->bytes[0] >> VB_OPCODE_BITS != VB_SERVICE_UD ||
+	    p->len < VB_BTH_BYTES + sizeof(struct vb_deth) + VB_ICRC_BYTES ||
 	    vb_bth_destination_qpn((const struct vb_bth *)p->bytes) == VB_MULTICAST_QPN)
 		return false;
-	return vb_slot_is_belied(vb_deth_source_qpn((const struct vb_deth *)(p->bytes + VB_BTH_BYTES)) >> VB_SLOT_SHIFT, &p->addr.src);
+	return vb_slot_is_belied(vb_deth_source_qpn((const struct vb_deth *)(p->bytes + VB_BTH_BYTES)) >>
+					 VB_SLOT_SHIFT,
+				 &p->addr.src);
 }
 
 static void packet_arrived(const struct vb_udp_packet *p)

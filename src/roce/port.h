@@ -60,8 +60,8 @@ void vb_burst_give(struct vb_burst *burst);
  * to a flush, the first one's route is copied, and holds for those with the same pointer. A packet has at
  * most 4096 bytes of payload.
  */
-uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *route, const void *header, size_t header_bytes,
-			size_t payload_bytes);
+uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *route, const void *header,
+			size_t header_bytes, size_t payload_bytes);
 /* False: there is no room for another packet like the first; to begin one would flush. */
 bool vb_burst_commit(struct vb_burst *burst);
 

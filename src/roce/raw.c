@@ -115,11 +115,14 @@ static bool spec_matches(const struct ibv_flow_spec *s, const struct fields *f)
 		return f->has_ip4 && agrees(&f->ip4, &s->ipv4_ext.val, &s->ipv4_ext.mask, sizeof(f->ip4));
 	case IBV_FLOW_SPEC_IPV6:
 		/* Without what fills the structure up. */
-		return f->has_ip6 && agrees(&f->ip6, &s->ipv6.val, &s->ipv6.mask, offsetof(struct ibv_flow_ipv6_filter, hop_limit) + 1);
+		return f->has_ip6 && agrees(&f->ip6, &s->ipv6.val, &s->ipv6.mask,
+					    offsetof(struct ibv_flow_ipv6_filter, hop_limit) + 1);
 	case IBV_FLOW_SPEC_TCP:
-		return f->protocol == IPPROTO_TCP && agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
+		return f->protocol == IPPROTO_TCP &&
+		       agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
 	case IBV_FLOW_SPEC_UDP:
-		return f->protocol == IPPROTO_UDP && agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
+		return f->protocol == IPPROTO_UDP &&
+		       agrees(&f->ports, &s->tcp_udp.val, &s->tcp_udp.mask, sizeof(f->ports));
 	default:
 		return false;
 	}
@@ -158,7 +161,8 @@ static void take(struct targets *t, struct vb_flow *flow, size_t bytes)
 }
 
 /* Those of one type that match; true if one of them keeps the frame from others. */
-static bool take_type(struct targets *t, unsigned ifindex, enum ibv_flow_attr_type type, const struct fields *f, size_t bytes)
+static bool take_type(struct targets *t, unsigned ifindex, enum ibv_flow_attr_type type,
+		      const struct fields *f, size_t bytes)
 {
 	bool trapped = false;
 	unsigned priority = 0;
@@ -210,8 +214,12 @@ static uint32_t hash_of(const struct vb_rss *rss, const struct fields *f)
 {
 	uint8_t input[36];
 	size_t n = 0;
-	uint64_t src_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_SRC_PORT_TCP : f->protocol ? IBV_RX_HASH_SRC_PORT_UDP : 0;
-	uint64_t dst_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_DST_PORT_TCP : f->protocol ? IBV_RX_HASH_DST_PORT_UDP : 0;
+	uint64_t src_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_SRC_PORT_TCP :
+			    f->protocol		       ? IBV_RX_HASH_SRC_PORT_UDP :
+							 0;
+	uint64_t dst_port = f->protocol == IPPROTO_TCP ? IBV_RX_HASH_DST_PORT_TCP :
+			    f->protocol		       ? IBV_RX_HASH_DST_PORT_UDP :
+							 0;
 	const struct {
 		bool there;
 		uint64_t field;
@@ -254,7 +262,8 @@ static void put_piece(struct vb_ranges *pieces, const void *at, size_t bytes)
 static void cut_to_taste(const struct heard *h, unsigned flags, struct vb_ranges *pieces, uint32_t *cvlan)
 {
 	enum { ADDRESSES = 12 };
-	bool tagged = h->bytes >= ETHER_BYTES + VLAN_BYTES && h->frame[ADDRESSES] == ETHER_VLAN >> 8 && !h->frame[ADDRESSES + 1];
+	bool tagged = h->bytes >= ETHER_BYTES + VLAN_BYTES && h->frame[ADDRESSES] == ETHER_VLAN >> 8 &&
+		      !h->frame[ADDRESSES + 1];
 	pieces->count = 0;
 	pieces->bytes = 0;
 	pieces->on_demand = pieces->mapped = false;
@@ -276,7 +285,8 @@ static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_range
 	if (from->bytes > w->length)
 		return IBV_WC_LOC_LEN_ERR;
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from->bytes, IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, w->pd, w->sge, w->nsge, 0, from->bytes,
+						    IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (fault == VB_KEY_OK && vb_ranges_copy(&to, from))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
@@ -301,9 +311,10 @@ static void receive(struct vb_qp *qp, const struct heard *h, uint32_t tag)
 	vb_unlock(&qp->resp_lock);
 	if (vb_likely(e.status == IBV_WC_SUCCESS))
 		return;
-	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a frame of %u bytes: %s", qp->qpn, (unsigned long long)w.wr_id,
-		   (unsigned long long)w.length, e.byte_len,
-		   e.status == IBV_WC_LOC_LEN_ERR ? "too short" : "its memory is not registered for local writes");
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a frame of %u bytes: %s",
+		   qp->qpn, (unsigned long long)w.wr_id, (unsigned long long)w.length, e.byte_len,
+		   e.status == IBV_WC_LOC_LEN_ERR ? "too short" :
+						    "its memory is not registered for local writes");
 	vb_qp_break(qp, -1);
 }
 
@@ -320,7 +331,8 @@ static void hand_over(unsigned ifindex, struct heard *h)
 	for (unsigned i = 0; i < t.count; i++) {
 		const struct vb_rss *rss = t.qps[i]->rss;
 		if (!h->is_own || !(atomic_load(&t.qps[i]->create_flags) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
-			receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], h, t.tags[i]);
+			receive(rss ? rss->queues[hash_of(rss, &f) & (rss->count - 1)] : t.qps[i], h,
+				t.tags[i]);
 		vb_qp_unref(t.qps[i]);
 	}
 }

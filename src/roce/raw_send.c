@@ -126,7 +126,8 @@ static enum ibv_wc_status send_one(struct vb_qp *qp, struct vb_sqe *sqe)
 		return IBV_WC_SUCCESS;
 	}
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
+						    sqe->length, 0, &bad);
 	if (fault == VB_KEY_OK && vb_raw_send(of(qp)->fd, qp->ctx->device->ifindex, data.iov, data.count))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
@@ -137,7 +138,8 @@ static const char *why(enum ibv_wc_status status)
 {
 	if (status == IBV_WC_LOC_LEN_ERR)
 		return "a frame has 14 bytes to the interface's MTU and 18 more";
-	return status == IBV_WC_LOC_QP_OP_ERR ? "the header is not one of TCP over IP, up to its end" : "its memory is not accessible";
+	return status == IBV_WC_LOC_QP_OP_ERR ? "the header is not one of TCP over IP, up to its end" :
+						"its memory is not accessible";
 }
 
 /* sq.lock is held. */

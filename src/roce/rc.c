@@ -65,7 +65,8 @@ struct connection {
 	struct vb_rc_req requester;
 	struct vb_rc_slot *slots;
 	bool requests;                     /* the requester has begun; under sq.lock */
-	bool is_sending, sends_more;       /* a thread sends requests; it is to look for more when it has. Under sq.lock */
+	/* a thread sends requests; it is to look for more when it has. Under sq.lock */
+	bool is_sending, sends_more;
 	bool is_answering, answers_more;   /* the same of answers; under resp_lock */
 	bool has_refused;                  /* and said so; under resp_lock */
 	struct vb_timer timer;
@@ -78,7 +79,8 @@ struct connection {
 	 * Does the program answer what it gets with a message of its own? Hints, written under one of the
 	 * locks.
 	 */
-	_Atomic uint64_t arrived_at;       /* when the last batch with requests was done; 0: a post has followed it */
+	/* when the last batch with requests was done; 0: a post has followed it */
+	_Atomic uint64_t arrived_at;
 	atomic_uint answered;              /* posts that followed soon, in a row */
 	atomic_bool owes_ack;
 };
@@ -146,8 +148,10 @@ static void set_timer(struct connection *c)
 static bool put(struct connection *c, struct vb_burst *burst, const struct vb_packet_out *out)
 {
 	struct vb_sqe *sqe = vb_sq_at(&c->qp->sq, out->position);
-	uint8_t *payload = vb_burst_begin(burst, c->requests_take, out->header, out->header_bytes, out->payload_bytes);
-	if (!out->payload_bytes || vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
+	uint8_t *payload =
+		vb_burst_begin(burst, c->requests_take, out->header, out->header_bytes, out->payload_bytes);
+	if (!out->payload_bytes ||
+	    vb_payload_gather(c->qp, sqe, out->payload_at, payload, out->payload_bytes))
 		return vb_burst_commit(burst);
 	vb_rc_req_break(&c->requester, out->position, VB_RC_LOCAL);
 	return true;
@@ -291,7 +295,8 @@ static void note_post(struct connection *c, uint64_t now)
 	if (!arrived_at)
 		return;
 	bool soon = now - arrived_at < vb_max_u64(SOON_NS, c->requester.window.smooth_ns / SOON_SHARE);
-	atomic_store_explicit(&c->answered, soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
+	atomic_store_explicit(&c->answered,
+			      soon ? atomic_load_explicit(&c->answered, memory_order_relaxed) + 1 : 0,
 			      memory_order_relaxed);
 	atomic_store_explicit(&c->arrived_at, 0, memory_order_relaxed);
 }
@@ -308,10 +313,12 @@ static void send_posted(struct vb_qp *qp)
 static bool is_due(struct connection *c, uint64_t now_ns)
 {
 	if (!vb_lock_try(&c->qp->sq.lock)) {
-		vb_timer_set(&c->timer, now_ns + BUSY_RECEIVER_NS); /* somebody is at it, who sets the timer as well */
+		/* somebody is at it, who sets the timer as well */
+		vb_timer_set(&c->timer, now_ns + BUSY_RECEIVER_NS);
 		return false;
 	}
-	bool running = c->requests && is_running(c->qp), due = running && vb_rc_req_deadline(&c->requester) <= now_ns;
+	bool running = c->requests && is_running(c->qp),
+	     due = running && vb_rc_req_deadline(&c->requester) <= now_ns;
 	if (!due) {
 		c->timer_at = VB_RC_NEVER;
 		if (running)
@@ -386,8 +393,10 @@ static struct vb_burst *fill_answers(struct connection *c, unsigned *n)
 	for (; *n < SLICE_PACKETS && !c->answers_more && vb_rc_resp_write(&c->responder, &out); ++*n) {
 		if (!burst)
 			burst = begin_answers(c);
-		uint8_t *payload = vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
-		if (!out.payload_bytes || vb_execution_read(&c->execution, out.srqn, out.rkey, out.payload_at, payload, out.payload_bytes))
+		uint8_t *payload =
+			vb_burst_begin(burst, &c->route, out.header, out.header_bytes, out.payload_bytes);
+		if (!out.payload_bytes || vb_execution_read(&c->execution, out.srqn, out.rkey, out.payload_at,
+							    payload, out.payload_bytes))
 			c->answers_more = !vb_burst_commit(burst);
 		else
 			vb_rc_resp_fault(&c->responder, &out);
@@ -433,10 +442,13 @@ static int note_refusal(struct connection *c)
 	bool told = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
 	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
 	if (c->execution.have_rwqe && c->execution.receive_status != IBV_WC_SUCCESS)
-		vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
-			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num, why);
+		vb_explain("receiver",
+			   "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,
+			   (unsigned long long)w->wr_id, (unsigned long long)w->length, qp->attr.dest_qp_num,
+			   why);
 	else
-		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num, why);
+		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
+			   why);
 	return told || !refusal ? -1 : refusal->event;
 }
 
@@ -507,7 +519,8 @@ static bool is_from_peer(const struct connection *c, const struct vb_inbox_msg *
 	return vb_likely(vb_flow_matches(&c->route, &msg->addr));
 }
 
-static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
+static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg,
+			    const struct vb_packet *packet)
 {
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
@@ -526,7 +539,8 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	return verdict == VB_RC_TAKEN;
 }
 
-static bool answer_arrived(struct connection *c, const struct vb_inbox_msg *msg, const struct vb_packet *packet)
+static bool answer_arrived(struct connection *c, const struct vb_inbox_msg *msg,
+			   const struct vb_packet *packet)
 {
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
@@ -573,7 +587,8 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 static bool may_wait(struct connection *c, uint64_t now)
 {
 	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
-	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS && vb_delayed_ack_put(c->qp, now);
+	       vb_rc_resp_owes_ack_alone(&c->responder) && atomic_load(&c->qp->state) == IBV_QPS_RTS &&
+	       vb_delayed_ack_put(c->qp, now);
 }
 
 static void answer(struct vb_qp *qp)
@@ -669,7 +684,8 @@ static int attach(struct vb_qp *qp)
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;
-	c->slots = aligned_alloc(VB_CACHE_LINE, vb_align_up((size_t)(qp->sq.mask + 1) * sizeof(*c->slots), VB_CACHE_LINE));
+	c->slots = aligned_alloc(VB_CACHE_LINE,
+				 vb_align_up((size_t)(qp->sq.mask + 1) * sizeof(*c->slots), VB_CACHE_LINE));
 	if (!c->slots) {
 		free(c);
 		return -ENOMEM;
@@ -702,7 +718,8 @@ static void update(struct vb_qp *qp)
 	c->requester.config.max_rd_atomic = a->max_rd_atomic;
 	c->requester.config.retry_count = a->retry_cnt;
 	c->requester.config.rnr_retry = a->rnr_retry;
-	c->requester.config.ack_timeout_ns = a->timeout ? vb_max_u64(TIMEOUTS * vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;
+	c->requester.config.ack_timeout_ns =
+		a->timeout ? vb_max_u64(TIMEOUTS * vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;
 }
 
 /* Both locks are held. Packets and the timer look at the state from here on. */

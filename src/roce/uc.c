@@ -46,7 +46,8 @@ static bool put(struct connection *c, struct vb_burst *burst, struct vb_sqe *sqe
 }
 
 /* Sends up to *budget packets of the oldest request that is not sent; false if it cannot be carried out. */
-static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sqe *sqe, unsigned *budget, bool *done)
+static bool send_some(struct connection *c, struct vb_burst *burst, struct vb_sqe *sqe, unsigned *budget,
+		      bool *done)
 {
 	struct vb_request r;
 	*done = false;
@@ -113,8 +114,8 @@ static bool is_unusable(struct connection *c)
 	enum ibv_wc_status status = c->execution.receive_status;
 	if (!c->execution.have_rwqe || status != IBV_WC_LOC_PROT_ERR)
 		return false;
-	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx: %s", c->qp->qpn, (unsigned long long)c->execution.rwqe.wr_id,
-		   c->execution.why);
+	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx: %s", c->qp->qpn,
+		   (unsigned long long)c->execution.rwqe.wr_id, c->execution.why);
 	vb_execution_end_receive(&c->execution, status);
 	return true;
 }
@@ -151,10 +152,15 @@ static int attach(struct vb_qp *qp)
 		return err ? err : -ENOMEM;
 	c->qp = c->execution.qp = qp;
 	c->mtu = 128u << qp->attr.path_mtu;
-	c->to = (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_UC };
+	c->to = (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num,
+				       .pkey = VB_PKEY_DEFAULT,
+				       .service = VB_SERVICE_UC };
 	vb_flow_route(qp, &c->route);
-	struct vb_uc_resp_config config = { .mtu = c->mtu, .first_psn = qp->attr.rq_psn, .pkey = VB_PKEY_DEFAULT,
-					    .ops = &vb_execution_ops, .ctx = &c->execution };
+	struct vb_uc_resp_config config = { .mtu = c->mtu,
+					    .first_psn = qp->attr.rq_psn,
+					    .pkey = VB_PKEY_DEFAULT,
+					    .ops = &vb_execution_ops,
+					    .ctx = &c->execution };
 	vb_uc_resp_init(&c->responder, &config);
 	qp->path_state = c;
 	vb_roce_use(1);

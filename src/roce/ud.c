@@ -110,7 +110,8 @@ static size_t build_header(struct vb_qp *qp, const struct vb_sqe *sqe, const str
 	return vb_ud_build(header, &send, pad);
 }
 
-static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, struct vb_ranges *data)
+static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
+		       struct vb_ranges *data)
 {
 	static const uint8_t zeros[4];
 	uint8_t header[VB_UD_HEADER_BYTES], joined[VB_UD_PAYLOAD_BYTES];
@@ -127,18 +128,22 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
 	err = vb_peer_ud_ring(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (err == -ENOTCONN)
-		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov,
+					 (int)n);
 	if (!err && vb_capture_is_on())
-		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr, .time_ns = time_ns, .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
-							    .qpn = qp->qpn }, iov, n);
+		vb_capture_packet(&(struct vb_capture_note){ .addr = &addr,
+							     .time_ns = time_ns,
+							     .flags = VB_CAPTURE_OUT | VB_CAPTURE_INBOX,
+							     .qpn = qp->qpn },
+				  iov, n);
 	return err;
 }
 
 static bool goes_like_the_last(const struct vb_roce_route *last, const struct vb_inbox_addr *addr)
 {
-	return IN6_ARE_ADDR_EQUAL(&last->addr.dst, &addr->dst) && IN6_ARE_ADDR_EQUAL(&last->addr.src, &addr->src) &&
-	       last->addr.flow_label == addr->flow_label && last->addr.traffic_class == addr->traffic_class &&
-	       last->addr.hop_limit == addr->hop_limit;
+	return IN6_ARE_ADDR_EQUAL(&last->addr.dst, &addr->dst) &&
+	       IN6_ARE_ADDR_EQUAL(&last->addr.src, &addr->src) && last->addr.flow_label == addr->flow_label &&
+	       last->addr.traffic_class == addr->traffic_class && last->addr.hop_limit == addr->hop_limit;
 }
 
 /* Makes d->route lead to a destination. */
@@ -152,7 +157,8 @@ static void turn_to(struct datagrams *d, const struct vb_datagram_to *to)
 	vb_roce_route_init(&d->route, &addr, vb_flow_ifindex(d->qp, &to->dst));
 }
 
-static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to, const struct vb_ranges *data)
+static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
+		       const struct vb_ranges *data)
 {
 	struct datagrams *d = of(qp);
 	uint8_t header[VB_UD_HEADER_BYTES];
@@ -160,7 +166,8 @@ static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	unsigned pad;
 	turn_to(d, to);
 	size_t header_bytes = build_header(qp, sqe, to, header, &pad);
-	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes), data->bytes);
+	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes),
+			   data->bytes);
 	int err = vb_ranges_copy(&flat, data);
 	if (!err)
 		vb_burst_commit(d->burst);
@@ -194,7 +201,8 @@ static struct outcome gather_and_put(struct vb_qp *qp, struct vb_sqe *sqe)
 		return put(qp, sqe, &data);
 	}
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length, 0, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&data, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
+						    sqe->length, 0, &bad);
 	struct outcome o = fault == VB_KEY_OK ? put(qp, sqe, &data)
 					      : failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
 	vb_memory_release(held);
@@ -257,7 +265,8 @@ static void send_all(struct vb_qp *qp)
 	struct datagrams *d = of(qp);
 	unsigned n = 0;
 	atomic_store(&d->blocked, false);
-	while (n < SLICE_DATAGRAMS && sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS && send_oldest(qp))
+	while (n < SLICE_DATAGRAMS && sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS &&
+	       send_oldest(qp))
 		n++;
 	if (d->burst)
 		vb_burst_give(d->burst);
@@ -340,7 +349,8 @@ static void make_grh(uint8_t grh[VB_GRH_BYTES], const struct vb_inbox_msg *msg)
 }
 
 /* Into a receive that has the room. */
-static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
+static enum ibv_wc_status scatter(const struct vb_rwqe *w, const struct vb_inbox_msg *msg,
+				  const struct vb_ud_arrival *a)
 {
 	uint8_t grh[VB_GRH_BYTES];
 	struct vb_ranges to, from = { .count = 2, .bytes = VB_GRH_BYTES + a->payload_bytes };
@@ -368,7 +378,8 @@ static uint8_t header_kind(const struct vb_inbox_msg *msg)
 	return UDP | (IN6_IS_ADDR_V4MAPPED(&msg->addr.dst) ? IPV4 : IPV6);
 }
 
-static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_ud_arrival *a, const char *why)
+static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_ud_arrival *a,
+		    const char *why)
 {
 	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
 		   qp->qpn, (unsigned long long)w->wr_id, (unsigned long long)w->length, a->source_qpn,
@@ -414,7 +425,8 @@ static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 /* Multicast does not come back to the QP that sent it. */
 static bool is_own(const struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
-	return a->destination_qpn == VB_MULTICAST_QPN && a->source_qpn == qp->qpn && vb_netif_is_local(&msg->addr.src);
+	return a->destination_qpn == VB_MULTICAST_QPN && a->source_qpn == qp->qpn &&
+	       vb_netif_is_local(&msg->addr.src);
 }
 
 static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet)

@@ -57,7 +57,8 @@ static bool listens(struct vb_rs *s)
 }
 
 /* The new socket, referenced; NULL: the peer was refused. */
-static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id, const struct rdma_conn_param *request)
+static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
+				  const struct rdma_conn_param *request)
 {
 	struct vb_rs *child = listens(listener) ? vb_rs_create(listener->domain, listener->type) : NULL;
 

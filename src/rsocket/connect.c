@@ -26,7 +26,8 @@ static void apply_options(struct vb_rs *s)
 	if (vb_rs_has_flag(s, VB_RS_V6ONLY))
 		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
 	if (s->options.tos)
-		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos, sizeof(s->options.tos));
+		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos,
+				      sizeof(s->options.tos));
 }
 
 static int open_channel(struct vb_rs *s)
@@ -93,8 +94,8 @@ static void resolve_address_locked(struct vb_rs *s)
 static void resolve_route_locked(struct vb_rs *s)
 {
 	s->state = VB_RS_RESOLVING_ROUTE;
-	if (s->options.route &&
-	    !rdma_set_option(s->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, s->options.route, s->options.route_bytes))
+	if (s->options.route && !rdma_set_option(s->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, s->options.route,
+						 s->options.route_bytes))
 		return;
 	if (rdma_resolve_route(s->id, RESOLVE_MS))
 		fail_locked(s, errno);
@@ -103,8 +104,11 @@ static void resolve_route_locked(struct vb_rs *s)
 static void request_locked(struct vb_rs *s)
 {
 	struct vb_rs_offer offer;
-	struct rdma_conn_param param = { .private_data = &offer, .private_data_len = sizeof(offer), .flow_control = 1,
-					 .retry_count = 7, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &offer,
+					 .private_data_len = sizeof(offer),
+					 .flow_control = 1,
+					 .retry_count = 7,
+					 .rnr_retry_count = 7 };
 	int err = vb_rs_endpoint_create(s);
 
 	s->state = VB_RS_CONNECTING;
@@ -127,7 +131,8 @@ static void connected_locked(struct vb_rs *s)
 
 static void meet_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 {
-	int err = vb_rs_stream_meet(&s->stream, event->param.conn.private_data, event->param.conn.private_data_len);
+	int err = vb_rs_stream_meet(&s->stream, event->param.conn.private_data,
+				    event->param.conn.private_data_len);
 
 	if (!err) {
 		connected_locked(s);
@@ -333,7 +338,8 @@ static int accept_locked(struct vb_rs *s, struct vb_rs **child)
 {
 	if (s->state != VB_RS_LISTENING)
 		return -EINVAL;
-	int err = vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns, NULL);
+	int err =
+		vb_rs_wait_locked(s, has_request, vb_rs_may_block(s, 0), s->options.receive_timeout_ns, NULL);
 	if (err)
 		return err;
 	*child = s->state == VB_RS_LISTENING ? vb_rs_backlog_take_locked(s) : NULL;

@@ -23,7 +23,8 @@ int vb_rs_datagram_open(struct vb_rs *s)
 	vb_list_init(&d->early);
 	d->epfd = vb_epoll_open();
 	s->datagram = d;
-	int fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), VB_RS_FIRST_NUMBER);
+	int fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+			    VB_RS_FIRST_NUMBER);
 	if (d->epfd < 0 || fd < 0 || vb_epoll_ctl(d->epfd, EPOLL_CTL_ADD, fd, &event)) {
 		int err = -errno;
 		if (fd >= 0)
@@ -65,7 +66,8 @@ static uint8_t *packet_in(struct vb_rs_port *p, uint32_t slot)
 
 static void take_packet(struct vb_rs_port *p, const struct ibv_wc *wc)
 {
-	uint32_t slot = (uint32_t)wc->wr_id, bytes = wc->byte_len > VB_RS_GRH_BYTES ? wc->byte_len - VB_RS_GRH_BYTES : 0;
+	uint32_t slot = (uint32_t)wc->wr_id,
+		 bytes = wc->byte_len > VB_RS_GRH_BYTES ? wc->byte_len - VB_RS_GRH_BYTES : 0;
 
 	struct vb_rs_name from;
 
@@ -204,7 +206,8 @@ static size_t scatter(const struct iovec *iov, int iovcnt, const uint8_t *data, 
 	return done;
 }
 
-static void tell_source(const struct vb_cma_addr *src, sa_family_t domain, struct sockaddr *addr, socklen_t *len)
+static void tell_source(const struct vb_cma_addr *src, sa_family_t domain, struct sockaddr *addr,
+			socklen_t *len)
 {
 	struct vb_cma_addr of_domain = *src;
 	struct sockaddr_storage ss;
@@ -226,7 +229,8 @@ static void take_name(const struct vb_rs_name *name, struct vb_cma_addr *addr)
 }
 
 /* The next datagram: from where, and its bytes; release_next gives its place back. */
-static size_t look_at_next(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data, struct vb_rs_port **from)
+static size_t look_at_next(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data,
+			   struct vb_rs_port **from)
 {
 	struct vb_rs_datagram *d = s->datagram;
 	struct vb_rs_port *p;
@@ -285,8 +289,8 @@ static bool is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *
 /* There is something to receive, or nothing to be waited for. */
 static bool can_receive(struct vb_rs *s) { return s->datagram->is_deaf || is_readable(s); }
 
-static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *addr, socklen_t *len,
-			      int *msg_flags)
+static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			      struct sockaddr *addr, socklen_t *len, int *msg_flags)
 {
 	struct vb_cma_addr src;
 	struct vb_rs_port *from;
@@ -294,7 +298,8 @@ static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovc
 
 	for (;;) {
 		int err = is_readable(s) ? 0 :
-			  vb_rs_wait_locked(s, can_receive, vb_rs_may_block(s, flags), s->options.receive_timeout_ns, NULL);
+					   vb_rs_wait_locked(s, can_receive, vb_rs_may_block(s, flags),
+							     s->options.receive_timeout_ns, NULL);
 		if (err)
 			return err;
 		if (!is_readable(s))
@@ -313,8 +318,8 @@ static ssize_t receive_locked(struct vb_rs *s, const struct iovec *iov, int iovc
 	}
 }
 
-ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *src, socklen_t *len,
-			       int *msg_flags)
+ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			       struct sockaddr *src, socklen_t *len, int *msg_flags)
 {
 	pthread_mutex_lock(&s->lock);
 	ssize_t n = receive_locked(s, iov, iovcnt, flags, src, len, msg_flags);
@@ -365,7 +370,8 @@ static ssize_t send_packet(struct vb_rs_dest *dest, const struct iovec *iov, int
 	return -err;
 }
 
-static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const struct iovec *iov, int iovcnt, int flags)
+static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const struct iovec *iov, int iovcnt,
+			   int flags)
 {
 	size_t bytes = total(iov, iovcnt);
 	struct vb_rs_dest *dest;
@@ -374,7 +380,8 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (err)
 		return err;
 	if (bytes > dest->port->largest - dest->port->header_bytes) {
-		vb_explain("rsendto", "%zu bytes; one packet carries %u", bytes, dest->port->largest - dest->port->header_bytes);
+		vb_explain("rsendto", "%zu bytes; one packet carries %u", bytes,
+			   dest->port->largest - dest->port->header_bytes);
 		return -EMSGSIZE;
 	}
 	if (!vb_rs_is_reached(dest) && vb_rs_udp_take(s)) /* an answer may wait there */
@@ -384,7 +391,8 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	if (!vb_rs_is_reached(dest))
 		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
 	if (!dest->port->num_free) {
-		err = vb_rs_wait_locked(s, is_writable, vb_rs_may_block(s, flags), s->options.send_timeout_ns, NULL);
+		err = vb_rs_wait_locked(s, is_writable, vb_rs_may_block(s, flags), s->options.send_timeout_ns,
+					NULL);
 		if (err)
 			return err;
 		return send_locked(s, to, iov, iovcnt, flags); /* the lock was away */
@@ -392,7 +400,8 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 	return send_packet(dest, iov, iovcnt, bytes);
 }
 
-ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *addr, socklen_t len)
+ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			    const struct sockaddr *addr, socklen_t len)
 {
 	struct vb_cma_addr to;
 	ssize_t n;

@@ -67,7 +67,8 @@ static int allocate_slots(struct vb_rs *s, struct vb_rs_port *p)
 
 int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot)
 {
-	struct ibv_sge sge = { (uintptr_t)p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT, VB_RS_GRH_BYTES + VB_RS_SLOT_BYTES, p->receive_mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)p->receive_slots + (size_t)slot * VB_RS_RECEIVE_SLOT,
+			       VB_RS_GRH_BYTES + VB_RS_SLOT_BYTES, p->receive_mr->lkey };
 	struct ibv_recv_wr *bad, wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
 
 	return -ibv_post_recv(p->id->qp, &wr, &bad);
@@ -80,7 +81,10 @@ static int bind_port(struct vb_rs_port *p)
 
 	any_port.port = 0;
 	vb_cma_addr_format(&any_port, &ss);
-	return rdma_create_id(NULL, &p->id, NULL, RDMA_PS_UDP) || rdma_bind_addr(p->id, (struct sockaddr *)&ss) ? -errno : 0;
+	return rdma_create_id(NULL, &p->id, NULL, RDMA_PS_UDP) ||
+			       rdma_bind_addr(p->id, (struct sockaddr *)&ss) ?
+		       -errno :
+		       0;
 }
 
 static int create_qp(struct vb_rs *s, struct vb_rs_port *p)
@@ -90,15 +94,20 @@ static int create_qp(struct vb_rs *s, struct vb_rs_port *p)
 		.recv_cq = p->cq,
 		.qp_type = IBV_QPT_UD,
 		.sq_sig_all = 1,
-		.cap = { .max_send_wr = p->num_send, .max_recv_wr = p->num_receive, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = p->num_send,
+			 .max_recv_wr = p->num_receive,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
 	};
 	struct ibv_port_attr port_attr;
 
 	if (rdma_create_qp(p->id, NULL, &attr) || ibv_query_port(p->id->verbs, p->id->port_num, &port_attr))
 		return -errno;
 	p->largest = vb_min_u32(VB_RS_SLOT_BYTES, 128u << port_attr.active_mtu);
-	p->send_mr = ibv_reg_mr(p->id->pd, p->send_slots, (size_t)p->num_send * VB_RS_SLOT_BYTES, IBV_ACCESS_LOCAL_WRITE);
-	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_slots, (size_t)p->num_receive * VB_RS_RECEIVE_SLOT, IBV_ACCESS_LOCAL_WRITE);
+	p->send_mr = ibv_reg_mr(p->id->pd, p->send_slots, (size_t)p->num_send * VB_RS_SLOT_BYTES,
+				IBV_ACCESS_LOCAL_WRITE);
+	p->receive_mr = ibv_reg_mr(p->id->pd, p->receive_slots, (size_t)p->num_receive * VB_RS_RECEIVE_SLOT,
+				   IBV_ACCESS_LOCAL_WRITE);
 	return p->send_mr && p->receive_mr ? 0 : -ENOMEM;
 }
 
@@ -132,7 +141,8 @@ static int create_port(struct vb_rs *s, const struct vb_cma_addr *addr, struct v
 	make_header(p);
 	int err = start_port(s, p);
 	if (err) {
-		vb_explain("rsocket", "no queue pair for datagrams from %s: %s", vb_cma_addr_text(addr, text), strerror(-err));
+		vb_explain("rsocket", "no queue pair for datagrams from %s: %s", vb_cma_addr_text(addr, text),
+			   strerror(-err));
 		vb_rs_port_free(s, p);
 		return err;
 	}

@@ -120,7 +120,8 @@ static void reach(struct vb_rs_dest *dest)
 
 /* ---- UDP ---- */
 
-ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt, enum vb_rs_udp_op op)
+ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
+		       enum vb_rs_udp_op op)
 {
 	VB_UNCANCELLED;
 	struct iovec all[MAX_IOV + 1];
@@ -141,7 +142,8 @@ ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const str
 	return n < 0 ? -errno : n - (ssize_t)header_bytes;
 }
 
-static void keep_early(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data, size_t bytes)
+static void keep_early(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data,
+		       size_t bytes)
 {
 	struct vb_rs_early *e = d->num_early < MAX_EARLY ? malloc(sizeof(*e) + bytes) : NULL;
 
@@ -161,7 +163,8 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 	struct vb_rs_dest *dest;
 	uint32_t header_bytes = vb_rs_udp_header_parse(data, bytes, from->ss_family == AF_INET, &h);
 
-	if (!header_bytes || vb_cma_addr_parse((const struct sockaddr *)from, &src) || vb_rs_dest_get(s, &src, &dest))
+	if (!header_bytes || vb_cma_addr_parse((const struct sockaddr *)from, &src) ||
+	    vb_rs_dest_get(s, &src, &dest))
 		return;
 	bool answers = vb_rs_peer_hear(&dest->peer, &h);
 	reach(dest);

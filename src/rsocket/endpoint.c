@@ -53,14 +53,16 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *at, size_t bytes, unsigned ac
 static int register_memory(struct vb_rs_endpoint *e, struct ibv_pd *pd)
 {
 	e->send_mr = reg(pd, e->send_ring, e->send_ring_bytes, IBV_ACCESS_LOCAL_WRITE);
-	e->receive_mr = reg(pd, e->receive_ring, e->receive_ring_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->receive_mr = reg(pd, e->receive_ring, e->receive_ring_bytes,
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	e->tables_mr = reg(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return e->send_mr && e->receive_mr && e->tables_mr ? 0 : -ENOMEM;
 }
 
 /* ---- completion queues ---- */
 
-int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel, struct ibv_cq **cq)
+int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel,
+		    struct ibv_cq **cq)
 {
 	*channel = ibv_create_comp_channel(id->verbs);
 	if (!*channel)
@@ -92,7 +94,8 @@ static uint32_t ring_size(uint32_t asked)
 {
 	enum { MOST = 1 << 30 };
 
-	return (uint32_t)vb_align_up(asked < VB_RS_MIN_BYTES ? VB_RS_MIN_BYTES : vb_min_u32(asked, MOST), VB_RS_MIN_BYTES);
+	return (uint32_t)vb_align_up(asked < VB_RS_MIN_BYTES ? VB_RS_MIN_BYTES : vb_min_u32(asked, MOST),
+				     VB_RS_MIN_BYTES);
 }
 
 /* The entries that we write to the peer's tables are inline always. */
@@ -104,7 +107,10 @@ static int create_qp(struct vb_rs *s, const struct vb_rs_stream_config *c)
 		.recv_cq = e->cq,
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
-		.cap = { .max_send_wr = c->send_queue, .max_recv_wr = c->receive_queue, .max_send_sge = 1, .max_recv_sge = 1,
+		.cap = { .max_send_wr = c->send_queue,
+			 .max_recv_wr = c->receive_queue,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
 			 .max_inline_data = s->options.inline_bytes },
 	};
 
@@ -169,7 +175,8 @@ int vb_rs_endpoint_create(struct vb_rs *s)
 		return -ENODEV;
 	configure(s, &attr, &c);
 	s->endpoints++;
-	int err = vb_rs_cq_create(s->id, (unsigned)c.send_queue + c.receive_queue, &s->end.channel, &s->end.cq);
+	int err =
+		vb_rs_cq_create(s->id, (unsigned)c.send_queue + c.receive_queue, &s->end.channel, &s->end.cq);
 	if (!err)
 		err = create_qp(s, &c);
 	if (!err)
@@ -179,8 +186,8 @@ int vb_rs_endpoint_create(struct vb_rs *s)
 	if (!err)
 		err = post_receives(s, c.receive_queue);
 	if (err) {
-		vb_explain("rsocket", "no queue pair of %u and %u requests with rings of %u and %u bytes: %s", c.send_queue,
-			   c.receive_queue, c.send_bytes, c.receive_bytes, strerror(-err));
+		vb_explain("rsocket", "no queue pair of %u and %u requests with rings of %u and %u bytes: %s",
+			   c.send_queue, c.receive_queue, c.send_bytes, c.receive_bytes, strerror(-err));
 		vb_rs_endpoint_destroy(s);
 		return err;
 	}
@@ -305,12 +312,14 @@ static void take_receive_locked(struct vb_rs *s, const struct ibv_wc *wc)
 {
 	enum vb_rs_direction incoming = s->stream.incoming;
 	enum vb_rs_link link = s->stream.link;
-	int err = wc->wc_flags & IBV_WC_WITH_IMM ? vb_rs_stream_receive(&s->stream, ntohl(wc->imm_data)) : -EPROTO;
+	int err = wc->wc_flags & IBV_WC_WITH_IMM ? vb_rs_stream_receive(&s->stream, ntohl(wc->imm_data)) :
+						   -EPROTO;
 
 	s->arrivals += incoming != s->stream.incoming || link != s->stream.link;
 	if (!err)
 		return;
-	vb_explain("rsocket", "the peer of socket %d broke the protocol: message 0x%08x", s->fd, ntohl(wc->imm_data));
+	vb_explain("rsocket", "the peer of socket %d broke the protocol: message 0x%08x", s->fd,
+		   ntohl(wc->imm_data));
 	vb_rs_break_locked(s, EPROTO);
 }
 

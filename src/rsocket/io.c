@@ -25,8 +25,8 @@ static struct iovec one_piece(const void *buf, size_t len)
 	return (struct iovec){ (void *)(uintptr_t)buf, len < SSIZE_MAX ? len : SSIZE_MAX };
 }
 
-static ssize_t receive(const char *call, int socket, const struct iovec *iov, size_t count, int flags, struct sockaddr *src,
-		       socklen_t *len, int *msg_flags)
+static ssize_t receive(const char *call, int socket, const struct iovec *iov, size_t count, int flags,
+		       struct sockaddr *src, socklen_t *len, int *msg_flags)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -56,8 +56,8 @@ static bool is_connected(struct vb_rs *s)
 	return is;
 }
 
-static ssize_t transmit(const char *call, int socket, const struct iovec *iov, size_t count, int flags, const struct sockaddr *dest,
-			socklen_t len)
+static ssize_t transmit(const char *call, int socket, const struct iovec *iov, size_t count, int flags,
+			const struct sockaddr *dest, socklen_t len)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, call);
@@ -80,7 +80,8 @@ static ssize_t transmit(const char *call, int socket, const struct iovec *iov, s
 
 /* ---- receiving ---- */
 
-VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen)
+VB_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
+			    socklen_t *addrlen)
 {
 	struct iovec iov = one_piece(buf, len);
 
@@ -125,15 +126,16 @@ VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 
 /* ---- sending ---- */
 
-static ssize_t transmit_from(const char *call, int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest,
-			     socklen_t dest_len)
+static ssize_t transmit_from(const char *call, int socket, const void *buf, size_t len, int flags,
+			     const struct sockaddr *dest, socklen_t dest_len)
 {
 	struct iovec iov = one_piece(buf, len);
 
 	return transmit(call, socket, &iov, 1, flags, dest, dest_len);
 }
 
-VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr, socklen_t addrlen)
+VB_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
+			  const struct sockaddr *dest_addr, socklen_t addrlen)
 {
 	return transmit_from(__func__, socket, buf, len, flags, dest_addr, addrlen);
 }
@@ -161,5 +163,6 @@ VB_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 		return vb_rs_fail(ENOTSUP, "there is no ancillary data over RDMA");
 	if (msg->msg_iovlen > IOV_MAX)
 		return vb_rs_fail(EMSGSIZE, LIST_LIMITS);
-	return transmit(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0);
+	return transmit(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
+			msg->msg_name ? msg->msg_namelen : 0);
 }

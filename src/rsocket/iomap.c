@@ -143,7 +143,8 @@ void vb_rs_mappings_free(struct vb_rs *s)
 
 static bool can_tell(struct vb_rs *s)
 {
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_has_credit(&s->stream);
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
+	       vb_rs_stream_has_credit(&s->stream);
 }
 
 static struct vb_rs_mapping *next_to_send(struct vb_rs *s)
@@ -160,7 +161,9 @@ static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 {
 	struct vb_rs_iomap entry = {
 		.offset = m->offset,
-		.segment = { .address = (uintptr_t)m->mr->addr, .key = m->mr->rkey, .bytes = (uint32_t)m->mr->length },
+		.segment = { .address = (uintptr_t)m->mr->addr,
+			     .key = m->mr->rkey,
+			     .bytes = (uint32_t)m->mr->length },
 	};
 	struct vb_rs_write w;
 
@@ -176,7 +179,9 @@ int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block)
 	struct vb_rs_mapping *m;
 
 	while (next_to_send(s)) {
-		int err = can_tell(s) ? 0 : vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns, &s->writer);
+		int err = can_tell(s) ? 0 :
+					vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns,
+							  &s->writer);
 
 		m = next_to_send(s);
 		if (!err && m)
@@ -192,11 +197,12 @@ int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block)
 
 static bool can_write_directly(struct vb_rs *s)
 {
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_direct_room(&s->stream) > 0;
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
+	       vb_rs_stream_direct_room(&s->stream) > 0;
 }
 
-static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most, bool may_block,
-			  struct vb_rs_write *w, bool *is_inline)
+static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most,
+			  bool may_block, struct vb_rs_write *w, bool *is_inline)
 {
 	int err = can_write_directly(s) ? 0 :
 		  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns, &s->writer);

@@ -30,7 +30,8 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 
 void vb_rs_keepalive_locked(struct vb_rs *s)
 {
-	bool wanted = vb_rs_has_flag(s, VB_RS_KEEPS_ALIVE) && s->state == VB_RS_CONNECTED && s->stream.link == VB_RS_UP;
+	bool wanted = vb_rs_has_flag(s, VB_RS_KEEPS_ALIVE) && s->state == VB_RS_CONNECTED &&
+		      s->stream.link == VB_RS_UP;
 
 	s->keepalive_runs = wanted;
 	if (!wanted)

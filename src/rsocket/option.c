@@ -125,7 +125,9 @@ static int set_buffer(struct vb_rs *s, const struct option *o, int value)
 {
 	if (is_settled(s) || s->end.cq)
 		return 0; /* too late, and as the kernel's a request */
-	uint32_t asked = value < VB_RS_LOW_WATER ? VB_RS_LOW_WATER : value > LARGEST_BUFFER ? LARGEST_BUFFER : (uint32_t)value;
+	uint32_t asked = value < VB_RS_LOW_WATER ? VB_RS_LOW_WATER :
+			 value > LARGEST_BUFFER	 ? LARGEST_BUFFER :
+						   (uint32_t)value;
 	*(uint32_t *)member(s, o) = asked * 2;
 	return 0;
 }
@@ -148,7 +150,8 @@ static int set_iomap_size(struct vb_rs *s, int value)
 
 static int set_route(struct vb_rs *s, const void *val, socklen_t len)
 {
-	if (is_settled(s) || !len || len % sizeof(struct ibv_path_data) || len > MOST_ROUTES * sizeof(struct ibv_path_data))
+	if (is_settled(s) || !len || len % sizeof(struct ibv_path_data) ||
+	    len > MOST_ROUTES * sizeof(struct ibv_path_data))
 		return -EINVAL;
 	void *route = malloc(len);
 	if (!route)
@@ -182,7 +185,8 @@ static int set_time(struct vb_rs *s, const struct option *o, const void *val, so
 	if (tv.tv_sec < 0 || tv.tv_usec < 0 || tv.tv_usec >= 1000000)
 		return -EDOM;
 	bool is_endless = tv.tv_sec > LONGEST_TIME_S;
-	*(uint64_t *)member(s, o) = is_endless ? 0 : (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
+	*(uint64_t *)member(s, o) =
+		is_endless ? 0 : (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
 	return 0;
 }
 
@@ -190,7 +194,8 @@ static int set_service_type(struct vb_rs *s, int value)
 {
 	s->options.tos = (uint8_t)value;
 	if (s->id)
-		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos, sizeof(s->options.tos));
+		(void)rdma_set_option(s->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &s->options.tos,
+				      sizeof(s->options.tos));
 	return 0;
 }
 
@@ -313,7 +318,8 @@ static int put_value(void *val, socklen_t *len, const void *value, socklen_t byt
 static int get_time(struct vb_rs *s, const struct option *o, void *val, socklen_t *len)
 {
 	uint64_t ns = *(uint64_t *)member(s, o);
-	struct timeval tv = { .tv_sec = (time_t)(ns / NS_PER_S), .tv_usec = (suseconds_t)(ns % NS_PER_S / NS_PER_US) };
+	struct timeval tv = { .tv_sec = (time_t)(ns / NS_PER_S),
+			      .tv_usec = (suseconds_t)(ns % NS_PER_S / NS_PER_US) };
 
 	return put_value(val, len, &tv, sizeof(tv));
 }
@@ -415,7 +421,8 @@ VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
 		return -1;
 	pthread_mutex_lock(&s->lock);
 	vb_rs_progress_locked(s);
-	*unread = vb_rs_is_stream(s) ? (int)(s->stream.received - s->stream.consumed) : (int)vb_rs_datagram_next_bytes(s);
+	*unread = vb_rs_is_stream(s) ? (int)(s->stream.received - s->stream.consumed) :
+				       (int)vb_rs_datagram_next_bytes(s);
 	*unsent = (int)s->stream.ring_used;
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);

@@ -141,7 +141,8 @@ static int look(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 /* ---- sleeping ---- */
 
 /* False: something happened to it. */
-static bool begin_sleep(struct workspace *w, struct watched *one, const struct pollfd *fd, nfds_t *n, int thread_fd)
+static bool begin_sleep(struct workspace *w, struct watched *one, const struct pollfd *fd, nfds_t *n,
+			int thread_fd)
 {
 	struct vb_rs *s = one->socket;
 
@@ -191,7 +192,8 @@ static void cancelled(void *arg)
 }
 
 /* n descriptors of the workspace, for nfds of the program's. */
-static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
+static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t timeout_ns,
+			  const sigset_t *mask)
 {
 	struct timespec time = { (time_t)(timeout_ns / NS_PER_S), (long)(timeout_ns % NS_PER_S) };
 	struct sleep sleep = { w, nfds };
@@ -203,7 +205,8 @@ static int poll_cancelled(struct workspace *w, nfds_t n, nfds_t nfds, uint64_t t
 	return ready < 0 ? -errno : ready;
 }
 
-static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask)
+static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns,
+			const sigset_t *mask)
 {
 	int thread_fd = vb_rs_thread_fd(), err = 0;
 	nfds_t n = 0, i = 0;
@@ -238,7 +241,8 @@ static uint64_t sleep_ns(uint64_t deadline)
 	return deadline <= now ? 0 : vb_min_u64(deadline - now, most);
 }
 
-static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline, const sigset_t *mask)
+static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, uint64_t deadline,
+			const sigset_t *mask)
 {
 	uint64_t now = vb_now_ns(), spin_until = now + vb_rs_config()->polling_us * NS_PER_US;
 	int ready = look(w, fds, nfds);
@@ -266,8 +270,10 @@ static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const 
 	if (!w)
 		return -ENOMEM;
 	find_sockets(w, fds, nfds);
-	int ready = !timeout_ns ? look(w, fds, nfds) :
-				  wait_for_any(w, fds, nfds, timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
+	int ready = !timeout_ns ?
+			    look(w, fds, nfds) :
+			    wait_for_any(w, fds, nfds,
+					 timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
 	forget_sockets(w, nfds);
 	return ready;
 }

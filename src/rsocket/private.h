@@ -17,7 +17,8 @@
  * rpoll and repoll_wait with ppoll's and epoll_pwait's mask (or NULL) and times in ns; VB_RS_NEVER: no end.
  */
 int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask);
-int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns, const sigset_t *mask);
+int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns,
+		   const sigset_t *mask);
 /*
  * Bytes that wait to be read (of a datagram socket: of the next one), and those that the peer's adapter has
  * not taken yet. 0 or -1.

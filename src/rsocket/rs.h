@@ -175,11 +175,17 @@ struct vb_rs {
 
 const char *vb_rs_state_text(enum vb_rs_state state);
 static inline bool vb_rs_is_stream(const struct vb_rs *s) { return s->type == SOCK_STREAM; }
-static inline bool vb_rs_has_flag(const struct vb_rs *s, enum vb_rs_flag flag) { return s->options.flags >> flag & 1; }
+static inline bool vb_rs_has_flag(const struct vb_rs *s, enum vb_rs_flag flag)
+{
+	return s->options.flags >> flag & 1;
+}
 /* Is the connection there, or was it? Then the endpoint is, too. */
 static inline bool vb_rs_was_connected(const struct vb_rs *s) { return s->state == VB_RS_CONNECTED; }
 /* Are its events the backlog's to take? */
-static inline bool vb_rs_has_backlog(const struct vb_rs *s) { return s->state == VB_RS_LISTENING || s->state == VB_RS_RETIRED; }
+static inline bool vb_rs_has_backlog(const struct vb_rs *s)
+{
+	return s->state == VB_RS_LISTENING || s->state == VB_RS_RETIRED;
+}
 static inline bool vb_rs_is_opening(const struct vb_rs *s)
 {
 	return s->state >= VB_RS_RESOLVING_ADDRESS && s->state <= VB_RS_ACCEPTING;
@@ -233,7 +239,8 @@ void vb_rs_wake_locked(struct vb_rs *s);
  */
 unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_FDS]);
 /* The same; and the sleeper is listed until vb_rs_sleep_end_locked. */
-unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS]);
+unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper,
+				  struct pollfd fds[VB_RS_SLEEP_FDS]);
 /* news: bits of the descriptors, in their order, that were readable. Under the lock. */
 void vb_rs_sleep_news_locked(struct vb_rs *s, unsigned news);
 void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsigned news);
@@ -243,7 +250,8 @@ void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsi
  * always with a timeout. A thread that is cancelled while it sleeps, which it can be nowhere else, gives up
  * its reference to s and `held`, the reader's or writer's lock (NULL: neither).
  */
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
+		      pthread_mutex_t *held);
 
 /* ---- progress ---- */
 
@@ -299,7 +307,8 @@ int vb_rs_set_close(int fd);
 int vb_rs_endpoint_create(struct vb_rs *s);
 void vb_rs_endpoint_destroy(struct vb_rs *s);
 /* CQ and its channel for an id. */
-int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel, struct ibv_cq **cq);
+int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel,
+		    struct ibv_cq **cq);
 /* Takes an event if the channel has one, without waiting. */
 bool vb_rs_cq_take_event(struct ibv_comp_channel *channel);
 /*
@@ -328,7 +337,8 @@ int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block);
 int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
 bool vb_rs_can_write(struct vb_rs *s);
 /* An opening connection is awaited; held: as vb_rs_wait_locked's. Under the lock. 0 or a negative errno. */
-int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns, pthread_mutex_t *held);
+int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns,
+				  pthread_mutex_t *held);
 int vb_rs_write_error(const struct vb_rs *s);
 static inline bool vb_rs_may_block(const struct vb_rs *s, int flags)
 {
@@ -352,10 +362,10 @@ int vb_rs_datagram_open(struct vb_rs *s);
 void vb_rs_datagram_close(struct vb_rs *s);
 int vb_rs_datagram_bind(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
 int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
-ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, struct sockaddr *src, socklen_t *len,
-			       int *msg_flags);
-ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags, const struct sockaddr *dest,
-			    socklen_t len);
+ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			       struct sockaddr *src, socklen_t *len, int *msg_flags);
+ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			    const struct sockaddr *dest, socklen_t len);
 bool vb_rs_datagram_progress_locked(struct vb_rs *s);
 /* As vb_rs_sleep_begin_locked: its one descriptor, after the CQs were armed; false: look again. */
 bool vb_rs_datagram_arm_locked(struct vb_rs *s, int *fd);

@@ -36,7 +36,8 @@ struct vb_rs_set {
 	int fd, inner, bell;            /* the latter two -1 until there is a socket */
 	unsigned generation;
 	pthread_mutex_t collector, lock;
-	struct vb_list members, pending; /* vb_rs_watch: of_set, under the collector; in_pending, under the lock */
+	/* vb_rs_watch: of_set, under the collector; in_pending, under the lock */
+	struct vb_list members, pending;
 	unsigned num_members;
 	bool is_rung;                   /* under the lock */
 	unsigned turns;                 /* of waits for one event */
@@ -58,7 +59,9 @@ struct vb_rs_watch {
 
 static void finish(struct vb_numbered *n);
 
-static struct vb_numbers sets = { .object_bytes = sizeof(struct vb_rs_set), .finish = finish, .lock = VB_LOCK_INIT };
+static struct vb_numbers sets = { .object_bytes = sizeof(struct vb_rs_set),
+				  .finish = finish,
+				  .lock = VB_LOCK_INIT };
 
 static void forget(void)
 {
@@ -121,7 +124,8 @@ void vb_rs_watchers_wake_locked(struct vb_rs *s)
 static bool has_edge(const struct vb_rs_watch *w, const struct vb_rs *s, uint32_t revents)
 {
 	bool is_new = s->stream.received != w->seen_bytes || s->arrivals != w->seen_arrivals;
-	bool has_room = revents & (EPOLLOUT | EPOLLWRNORM) && (w->was_full || s->refusals != w->seen_refusals);
+	bool has_room =
+		revents & (EPOLLOUT | EPOLLWRNORM) && (w->was_full || s->refusals != w->seen_refusals);
 
 	return is_new || has_room;
 }
@@ -131,7 +135,8 @@ static uint32_t look_locked(struct vb_rs_watch *w)
 {
 	struct vb_rs *s = w->socket;
 	uint32_t asked = w->interest & 0xffff;
-	uint32_t revents = (uint16_t)vb_rs_revents_locked(s, (short)(asked | EPOLLOUT)) & (asked | EPOLLOUT | OWN_EVENTS);
+	uint32_t revents = (uint16_t)vb_rs_revents_locked(s, (short)(asked | EPOLLOUT)) &
+			   (asked | EPOLLOUT | OWN_EVENTS);
 	bool has_room = revents & EPOLLOUT;
 
 	revents &= asked | OWN_EVENTS;
@@ -153,7 +158,8 @@ static bool watch_fds_locked(struct vb_rs_watch *w, const struct pollfd *fds, un
 		w->fds[1] = -1; /* the kernel forgot what was closed */
 	w->endpoints = w->socket->endpoints;
 	for (unsigned i = 0; i < n; i++) {
-		struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = (uintptr_t)w | (i ? WHICH : 0) };
+		struct epoll_event event = { .events = EPOLLIN | EPOLLET,
+					     .data.u64 = (uintptr_t)w | (i ? WHICH : 0) };
 
 		if (fds[i].fd < 0 || fds[i].fd == w->fds[i])
 			continue;
@@ -247,7 +253,8 @@ static void take_news(struct vb_rs_set *set)
 	do {
 		n = vb_epoll_wait(set->inner, events, BATCH, 0);
 		for (int i = 0; i < n; i++) {
-			struct vb_rs_watch *w = (struct vb_rs_watch *)(uintptr_t)(events[i].data.u64 & ~(uint64_t)WHICH);
+			struct vb_rs_watch *w =
+				(struct vb_rs_watch *)(uintptr_t)(events[i].data.u64 & ~(uint64_t)WHICH);
 
 			pthread_mutex_lock(&w->socket->lock);
 			vb_rs_sleep_news_locked(w->socket, events[i].data.u64 & WHICH ? 2 : 1);
@@ -311,7 +318,8 @@ static void cancelled(void *set)
 }
 
 /* As epoll_pwait(2), with a negative errno; a thread that is cancelled in it gives up its reference. */
-static int wait_cancelled(struct vb_rs_set *set, struct epoll_event *events, int max, int time_ms, const sigset_t *mask)
+static int wait_cancelled(struct vb_rs_set *set, struct epoll_event *events, int max, int time_ms,
+			  const sigset_t *mask)
 {
 	int n;
 
@@ -329,14 +337,16 @@ static int look_at_ordinary(struct vb_rs_set *set, struct epoll_event *events, i
 	return n < 0 ? -errno : n;
 }
 
-static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline, const sigset_t *mask)
+static int wait_mixed(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline,
+		      const sigset_t *mask)
 {
 	bool has_news, is_last;
 
 	do {
 		int n = has_pending(set) ? collect_some(set, events, max) : 0;
-		int k = n || has_pending(set) ? look_at_ordinary(set, events + n, max - n, mask) :
-						wait_cancelled(set, events, max, time_left_ms(deadline), mask);
+		int k = n || has_pending(set) ?
+				look_at_ordinary(set, events + n, max - n, mask) :
+				wait_cancelled(set, events, max, time_left_ms(deadline), mask);
 
 		if (k < 0)
 			return n ? n : k;
@@ -358,7 +368,8 @@ static struct vb_rs_set *get(int fd)
 }
 
 /* A child sees the parent's entries, which mean nothing to it. */
-static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline, const sigset_t *mask)
+static int wait_inherited(struct vb_rs_set *set, struct epoll_event *events, int max, uint64_t deadline,
+			  const sigset_t *mask)
 {
 	bool unused;
 	int n = wait_cancelled(set, events, max, time_left_ms(deadline), mask);
@@ -370,23 +381,27 @@ static int wait_set(int fd, struct epoll_event *events, int max, uint64_t timeou
 {
 	VB_DEFERRED;
 	struct vb_rs_set *set = get(fd);
-	uint64_t deadline = timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : timeout_ns + (timeout_ns ? vb_now_ns() : 0);
+	uint64_t deadline =
+		timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : timeout_ns + (timeout_ns ? vb_now_ns() : 0);
 
 	if (!set)
 		return -EBADF;
-	int n = max <= 0 ? -EINVAL :
-		!events ? -EFAULT :
-		is_inherited(set) ? wait_inherited(set, events, max, deadline, mask) : wait_mixed(set, events, max, deadline, mask);
+	int n = max <= 0	  ? -EINVAL :
+		!events		  ? -EFAULT :
+		is_inherited(set) ? wait_inherited(set, events, max, deadline, mask) :
+				    wait_mixed(set, events, max, deadline, mask);
 	vb_numbers_put(&sets, &set->number);
 	return n;
 }
 
 VB_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
-	return (int)vb_rs_result(wait_set(epfd, events, maxevents, timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL));
+	return (int)vb_rs_result(wait_set(epfd, events, maxevents,
+					  timeout < 0 ? VB_RS_NEVER : (uint64_t)timeout * NS_PER_MS, NULL));
 }
 
-VB_EXPORT int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns, const sigset_t *mask)
+VB_EXPORT int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns,
+			     const sigset_t *mask)
 {
 	return (int)vb_rs_result(wait_set(epfd, events, maxevents, timeout_ns, mask));
 }
@@ -538,7 +553,8 @@ static struct vb_rs_set *any_set_of(struct vb_rs *s)
 	pthread_mutex_lock(&s->lock);
 	if (!vb_list_is_empty(&s->watchers)) {
 		set = vb_container_of(s->watchers.next, struct vb_rs_watch, of_socket)->set;
-		atomic_fetch_add(&set->number.refs, 1); /* it cannot be gone: it frees its memberships first */
+		/* it cannot be gone: it frees its memberships first */
+		atomic_fetch_add(&set->number.refs, 1);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return set;

@@ -16,7 +16,8 @@ static bool is_supported(int domain, int type, int protocol)
 		return false;
 	if (type == SOCK_STREAM)
 		return !protocol || protocol == IPPROTO_TCP;
-	return type == SOCK_DGRAM && domain != AF_IB && (!protocol || protocol == IPPROTO_UDP); /* their names are UDP sockets' */
+	/* their names are UDP sockets' */
+	return type == SOCK_DGRAM && domain != AF_IB && (!protocol || protocol == IPPROTO_UDP);
 }
 
 static int open_socket(struct vb_rs *s)
@@ -59,7 +60,8 @@ static bool is_delivered(struct vb_rs *s)
 static void await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s))
 {
 	const struct vb_rs_options *o = &s->options;
-	uint64_t now = vb_now_ns(), end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : FAREWELL_S) * NS_PER_S;
+	uint64_t now = vb_now_ns(),
+		 end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : FAREWELL_S) * NS_PER_S;
 
 	while (now < end && vb_rs_wait_locked(s, is_ready, true, end - now, NULL) == -EINTR)
 		now = vb_now_ns();
@@ -171,7 +173,9 @@ VB_EXPORT int rclose(int socket)
 	struct vb_rs *s = vb_rs_get(socket);
 
 	if (!s)
-		return vb_rs_set_close(socket) ? vb_rs_fail(EBADF, "%d is no rsocket, and no set of them", socket) : 0;
+		return vb_rs_set_close(socket) ?
+			       vb_rs_fail(EBADF, "%d is no rsocket, and no set of them", socket) :
+			       0;
 	if (!vb_rs_is_inherited(s))
 		close_socket(s);
 	bool was_open = vb_rs_withdraw(s);

@@ -64,7 +64,8 @@ static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t byte
 
 bool vb_rs_can_write(struct vb_rs *s)
 {
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP || vb_rs_stream_room(&s->stream) > 0;
+	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
+	       vb_rs_stream_room(&s->stream) > 0;
 }
 
 int vb_rs_write_error(const struct vb_rs *s)
@@ -84,9 +85,11 @@ static int await_room_locked(struct vb_rs *s, bool may_block)
 }
 
 /* Takes room for the next piece. Returns its bytes; *payload: the program's own if they go inline. */
-static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, struct vb_rs_write *w, uint8_t **payload)
+static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, struct vb_rs_write *w,
+			       uint8_t **payload)
 {
-	size_t contiguous, wanted = vb_min_u64(most, c->left), bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
+	size_t contiguous, wanted = vb_min_u64(most, c->left),
+			   bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
 	uint8_t *at = here(c, &contiguous);
 	/*
 	 * What the ring's end cut takes its room there: inline it would be cut again at the same place, for
@@ -174,7 +177,8 @@ static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, 
 	if (err)
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
-	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s); /* then it is the end */
+	/* then it is the end */
+	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
 }
 
 static int read_piece(struct vb_rs *s, struct cursor *c, bool may_block)
@@ -214,7 +218,8 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 	int err = await_bytes_locked(s, may_block, &bytes, &offset);
 	s->peeks_for = c->left;
 	if (!err)
-		(void)vb_rs_wait_locked(s, can_peek_all, may_block && all, s->options.receive_timeout_ns, &s->reader);
+		(void)vb_rs_wait_locked(s, can_peek_all, may_block && all, s->options.receive_timeout_ns,
+					&s->reader);
 	while (!err && c->left && (bytes = vb_rs_stream_peek(&s->stream, total, &offset))) {
 		bytes = (uint32_t)vb_min_u64(bytes, c->left);
 		copy(c, NULL, s->end.receive_ring + offset, bytes);
@@ -252,7 +257,8 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 	pthread_mutex_lock(&s->reader);
 	n = prepare_read(s, may_block);
 	if (!n && c.left)
-		n = flags & MSG_PEEK ? peek(s, &c, may_block, flags & MSG_WAITALL) : read_pieces(s, &c, may_block, flags & MSG_WAITALL);
+		n = flags & MSG_PEEK ? peek(s, &c, may_block, flags & MSG_WAITALL) :
+				       read_pieces(s, &c, may_block, flags & MSG_WAITALL);
 	pthread_mutex_unlock(&s->reader);
 	return n;
 }

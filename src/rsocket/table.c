@@ -6,7 +6,9 @@
 
 static void finish(struct vb_numbered *n);
 
-static struct vb_numbers sockets = { .object_bytes = sizeof(struct vb_rs), .finish = finish, .lock = VB_LOCK_INIT };
+static struct vb_numbers sockets = { .object_bytes = sizeof(struct vb_rs),
+				     .finish = finish,
+				     .lock = VB_LOCK_INIT };
 
 const char *vb_rs_state_text(enum vb_rs_state state)
 {

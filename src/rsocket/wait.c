@@ -131,13 +131,15 @@ unsigned vb_rs_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_F
 	if (!arm_locked(s))
 		return 0;
 	/* A listener's channel is its backlog's to read: who waits is woken. */
-	fds[n++] = (struct pollfd){ .fd = vb_rs_has_backlog(s) || !s->channel ? -1 : s->channel->fd, .events = POLLIN };
+	fds[n++] = (struct pollfd){ .fd = vb_rs_has_backlog(s) || !s->channel ? -1 : s->channel->fd,
+				    .events = POLLIN };
 	if (s->end.channel)
 		fds[n++] = (struct pollfd){ .fd = s->end.channel->fd, .events = POLLIN };
 	return n;
 }
 
-unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, struct pollfd fds[VB_RS_SLEEP_FDS])
+unsigned vb_rs_sleep_begin_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper,
+				  struct pollfd fds[VB_RS_SLEEP_FDS])
 {
 	vb_list_init(&sleeper->node);
 	unsigned n = vb_rs_sleep_fds_locked(s, fds);
@@ -262,7 +264,8 @@ static bool goes_on(int err, uint64_t deadline)
 	return err == -EINTR && deadline == VB_RS_NEVER && vb_goes_on_after_signal();
 }
 
-int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns, pthread_mutex_t *held)
+int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
+		      pthread_mutex_t *held)
 {
 	vb_rs_progress_locked(s);
 	if (is_ready(s))

@@ -97,8 +97,8 @@ static int find_gid(struct vb_device *dev, const union ibv_gid *gid)
 	return -ENOENT;
 }
 
-VB_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
-				  struct ibv_ah_attr *attr)
+VB_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
+				  struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
 	static const char call[] = "ibv_init_ah_from_wc";
 	struct route r;
@@ -127,7 +127,8 @@ VB_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num,
 	return 0;
 }
 
-VB_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port_num)
+VB_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+					       uint8_t port_num)
 {
 	struct ibv_ah_attr attr;
 	if (ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr))
@@ -164,15 +165,17 @@ static bool mac_of(struct vb_device *dev, const union ibv_gid *gid, uint8_t mac[
 }
 
 /* The adapter addresses by IP and leaves neighbours to the kernel: others' MACs are not known here. */
-VB_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t eth_mac[ETHERNET_LL_SIZE],
-					  uint16_t *vid)
+VB_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+					  uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
 	struct in6_addr sgid;
 	int err = vb_ah_check(vb_device_of(context), attr, "ibv_resolve_eth_l2_from_gid", &sgid);
 	if (err)
 		return vb_fail(err);
 	if (!mac_of(vb_device_of(context), &attr->grh.dgid, eth_mac)) {
-		vb_explain_limit("ibv_resolve_eth_l2_from_gid", "the destination's Ethernet address is the kernel's business: packets go by IP");
+		vb_explain_limit(
+			"ibv_resolve_eth_l2_from_gid",
+			"the destination's Ethernet address is the kernel's business: packets go by IP");
 		return vb_fail(-EOPNOTSUPP);
 	}
 	if (vid)

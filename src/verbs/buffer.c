@@ -17,7 +17,10 @@ struct vb_verbs_dmah {
 	atomic_uint refs; /* regions */
 };
 
-static struct vb_verbs_dmah *dmah_of(struct ibv_dmah *pub) { return vb_container_of(pub, struct vb_verbs_dmah, pub); }
+static struct vb_verbs_dmah *dmah_of(struct ibv_dmah *pub)
+{
+	return vb_container_of(pub, struct vb_verbs_dmah, pub);
+}
 
 static int check_dmah(const struct ibv_dmah_init_attr *attr)
 {
@@ -27,11 +30,13 @@ static int check_dmah(const struct ibv_dmah_init_attr *attr)
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;
 	}
-	if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_CPU_ID) && (long)attr->cpu_id >= sysconf(_SC_NPROCESSORS_CONF))
+	if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_CPU_ID) &&
+	    (long)attr->cpu_id >= sysconf(_SC_NPROCESSORS_CONF))
 		vb_explain(call, "cpu_id %u: there is no such processor", attr->cpu_id);
 	else if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_PH) && attr->ph > MAX_HINT)
 		vb_explain(call, "ph %u: processing hints have two bits", attr->ph);
-	else if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE) && attr->tph_mem_type > IBV_TPH_MEM_TYPE_PM)
+	else if ((attr->comp_mask & IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE) &&
+		 attr->tph_mem_type > IBV_TPH_MEM_TYPE_PM)
 		vb_explain(call, "tph_mem_type %u: volatile or persistent it can be", attr->tph_mem_type);
 	else
 		return 0;
@@ -102,23 +107,27 @@ VB_EXPORT void ibv_free_buf(struct ibv_buf *buf)
 	free(buf);
 }
 
-static int check_buf(const char *call, const struct ibv_pd *pd, const struct ibv_buf *buf, const void *addr, size_t length)
+static int check_buf(const char *call, const struct ibv_pd *pd, const struct ibv_buf *buf, const void *addr,
+		     size_t length)
 {
 	size_t into = (size_t)((uintptr_t)addr - (uintptr_t)buf->at);
 	if (buf->pd != pd)
 		vb_explain(call, "the buffer was made in another protection domain");
 	else if ((uintptr_t)addr < (uintptr_t)buf->at || into > buf->bytes || length > buf->bytes - into)
-		vb_explain(call, "%zu bytes at %p are not within the %zu of the buffer", length, addr, buf->bytes);
+		vb_explain(call, "%zu bytes at %p are not within the %zu of the buffer", length, addr,
+			   buf->bytes);
 	else
 		return 0;
 	return -EINVAL;
 }
 
-VB_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length, int access)
+VB_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length,
+					int access)
 {
 	static const char call[] = "ibv_reg_buf_mr";
 	int err = check_buf(call, pd, buf, addr, length);
-	return err ? vb_fail_null(err) : vb_make_mr(call, pd, addr, length, (uintptr_t)addr, (unsigned)access);
+	return err ? vb_fail_null(err) :
+		     vb_make_mr(call, pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
 /* A dma-buf is an object of a kernel driver; there is none behind this device. */
@@ -130,7 +139,8 @@ VB_EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 
 VB_EXPORT int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
-	vb_explain_limit("ibv_dm_export_dmabuf_fd", "device memory is ordinary memory here; a dma-buf of it would need a kernel driver");
+	vb_explain_limit("ibv_dm_export_dmabuf_fd",
+			 "device memory is ordinary memory here; a dma-buf of it would need a kernel driver");
 	return vb_fail_minus1(-EOPNOTSUPP);
 }
 
@@ -139,15 +149,20 @@ VB_EXPORT int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 static int check_mr_attr(struct ibv_pd *pd, const struct ibv_mr_init_attr *attr)
 {
 	static const char call[] = "ibv_reg_mr_ex";
-	enum { FILE_BITS = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET,
-	       KNOWN = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | FILE_BITS | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF };
+	enum {
+		FILE_BITS = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET,
+		KNOWN = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | FILE_BITS | IBV_REG_MR_MASK_DMAH |
+			IBV_REG_MR_MASK_BUF
+	};
 	uint64_t mask = attr->comp_mask;
 	if (mask & ~(uint64_t)KNOWN) {
-		vb_explain_limit(call, "comp_mask 0x%llx: this device knows 0x%x only", (unsigned long long)mask, KNOWN);
+		vb_explain_limit(call, "comp_mask 0x%llx: this device knows 0x%x only",
+				 (unsigned long long)mask, KNOWN);
 		return -EOPNOTSUPP;
 	}
 	if (!(mask & IBV_REG_MR_MASK_ADDR) == !(mask & IBV_REG_MR_MASK_FD))
-		vb_explain(call, "comp_mask 0x%llx: a region has IBV_REG_MR_MASK_ADDR or IBV_REG_MR_MASK_FD", (unsigned long long)mask);
+		vb_explain(call, "comp_mask 0x%llx: a region has IBV_REG_MR_MASK_ADDR or IBV_REG_MR_MASK_FD",
+			   (unsigned long long)mask);
 	else if ((mask & IBV_REG_MR_MASK_ADDR) && (mask & FILE_BITS))
 		vb_explain(call, "comp_mask 0x%llx: an offset is of a descriptor", (unsigned long long)mask);
 	else if ((mask & IBV_REG_MR_MASK_DMAH) && (attr->access & IBV_ACCESS_ON_DEMAND))
@@ -165,10 +180,11 @@ static struct ibv_mr *make_mr(struct ibv_pd *pd, const struct ibv_mr_init_attr *
 {
 	bool has_iova = attr->comp_mask & IBV_REG_MR_MASK_IOVA;
 	if (attr->comp_mask & IBV_REG_MR_MASK_ADDR)
-		return vb_make_mr("ibv_reg_mr_ex", pd, attr->addr, attr->length, has_iova ? attr->iova : (uintptr_t)attr->addr,
-				  (unsigned)attr->access);
+		return vb_make_mr("ibv_reg_mr_ex", pd, attr->addr, attr->length,
+				  has_iova ? attr->iova : (uintptr_t)attr->addr, (unsigned)attr->access);
 	uint64_t offset = attr->comp_mask & IBV_REG_MR_MASK_FD_OFFSET ? attr->fd_offset : 0;
-	return ibv_reg_dmabuf_mr(pd, offset, attr->length, has_iova ? attr->iova : offset, attr->fd, attr->access);
+	return ibv_reg_dmabuf_mr(pd, offset, attr->length, has_iova ? attr->iova : offset, attr->fd,
+				 attr->access);
 }
 
 VB_EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
@@ -176,7 +192,8 @@ VB_EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_att
 	int err = check_mr_attr(pd, attr);
 	bool has_hint = attr->comp_mask & IBV_REG_MR_MASK_DMAH;
 	if (!err && has_hint)
-		err = vb_check_same_context("ibv_reg_mr_ex", pd->context, "the DMA handle", attr->dmah->context);
+		err = vb_check_same_context("ibv_reg_mr_ex", pd->context, "the DMA handle",
+					    attr->dmah->context);
 	if (err)
 		return vb_fail_null(err);
 	struct ibv_mr *pub = make_mr(pd, attr);

@@ -13,7 +13,8 @@ static int post_send(struct ibv_qp *pub, struct ibv_send_wr *wr, struct ibv_send
 	struct vb_qp *qp = vb_qp_of(pub);
 	bool single = qp->checked && qp->checked->is_single_threaded;
 	if (single)
-		vb_check_enter(&qp->checked->user, "ibv_post_send", "the queue pair (of a thread domain)", "ibv_alloc_td");
+		vb_check_enter(&qp->checked->user, "ibv_post_send", "the queue pair (of a thread domain)",
+			       "ibv_alloc_td");
 	int err = before.post_send(pub, wr, bad);
 	if (err)
 		vb_check_send_refused(qp, err);
@@ -58,7 +59,8 @@ static int poll_cq(struct ibv_cq *pub, int num_entries, struct ibv_wc *wc)
 {
 	struct vb_checked_cq *single = single_threaded(vb_cq_of(pub));
 	if (single)
-		vb_check_enter(&single->user, "ibv_poll_cq", "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
+		vb_check_enter(&single->user, "ibv_poll_cq",
+			       "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
 	int got = before.poll_cq(pub, num_entries, wc);
 	if (got > 0)
 		note_polled(vb_cq_of(pub));
@@ -76,7 +78,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct vb_checked_cq *single = single_threaded(of(ex));
 	if (single)
-		vb_check_enter(&single->user, "ibv_start_poll", "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
+		vb_check_enter(&single->user, "ibv_start_poll",
+			       "the completion queue (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)", NULL);
 	int err = start_before(ex, attr);
 	if (!err)
 		note_polled(of(ex));

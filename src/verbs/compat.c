@@ -188,7 +188,10 @@ VB_EXPORT struct old_device **old_get_device_list(int *num)
 OLD(get_device_list);
 
 VB_EXPORT const char *old_get_device_name(struct old_device *device);
-VB_EXPORT const char *old_get_device_name(struct old_device *device) { return ibv_get_device_name(device->real); }
+VB_EXPORT const char *old_get_device_name(struct old_device *device)
+{
+	return ibv_get_device_name(device->real);
+}
 OLD(get_device_name);
 
 VB_EXPORT __be64 old_get_device_guid(struct old_device *device);
@@ -197,8 +200,14 @@ OLD(get_device_guid);
 
 /* ---- what old programs call through the table ---- */
 
-static int poll_cq(struct old_cq *cq, int num_entries, struct ibv_wc *wc) { return ibv_poll_cq(cq->real, num_entries, wc); }
-static int req_notify_cq(struct old_cq *cq, int solicited_only) { return ibv_req_notify_cq(cq->real, solicited_only); }
+static int poll_cq(struct old_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	return ibv_poll_cq(cq->real, num_entries, wc);
+}
+static int req_notify_cq(struct old_cq *cq, int solicited_only)
+{
+	return ibv_req_notify_cq(cq->real, solicited_only);
+}
 
 static struct ibv_recv_wr new_recv_wr(const struct old_recv_wr *wr)
 {
@@ -421,7 +430,10 @@ VB_EXPORT int old_get_cq_event(struct ibv_comp_channel *channel, struct old_cq *
 OLD(get_cq_event);
 
 VB_EXPORT void old_ack_cq_events(struct old_cq *cq, unsigned int nevents);
-VB_EXPORT void old_ack_cq_events(struct old_cq *cq, unsigned int nevents) { ibv_ack_cq_events(cq->real, nevents); }
+VB_EXPORT void old_ack_cq_events(struct old_cq *cq, unsigned int nevents)
+{
+	ibv_ack_cq_events(cq->real, nevents);
+}
 OLD(ack_cq_events);
 
 /* ---- protection domains, memory regions, address handles ---- */
@@ -500,10 +512,10 @@ OLD(destroy_ah);
 
 /* ---- completion queues ---- */
 
-VB_EXPORT struct old_cq *old_create_cq(struct old_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-				       int comp_vector);
-VB_EXPORT struct old_cq *old_create_cq(struct old_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-				       int comp_vector)
+VB_EXPORT struct old_cq *old_create_cq(struct old_context *context, int cqe, void *cq_context,
+				       struct ibv_comp_channel *channel, int comp_vector);
+VB_EXPORT struct old_cq *old_create_cq(struct old_context *context, int cqe, void *cq_context,
+				       struct ibv_comp_channel *channel, int comp_vector)
 {
 	struct old_cq *cq = calloc(1, sizeof(*cq));
 	if (!cq)
@@ -557,7 +569,10 @@ VB_EXPORT int old_modify_srq(struct old_srq *srq, struct ibv_srq_attr *attr, int
 OLD(modify_srq);
 
 VB_EXPORT int old_query_srq(struct old_srq *srq, struct ibv_srq_attr *attr);
-VB_EXPORT int old_query_srq(struct old_srq *srq, struct ibv_srq_attr *attr) { return ibv_query_srq(srq->real, attr); }
+VB_EXPORT int old_query_srq(struct old_srq *srq, struct ibv_srq_attr *attr)
+{
+	return ibv_query_srq(srq->real, attr);
+}
 OLD(query_srq);
 
 VB_EXPORT int old_destroy_srq(struct old_srq *srq);
@@ -602,8 +617,10 @@ VB_EXPORT struct old_qp *old_create_qp(struct old_pd *pd, struct old_qp_init_att
 }
 OLD(create_qp);
 
-VB_EXPORT int old_query_qp(struct old_qp *qp, struct ibv_qp_attr *attr, int mask, struct old_qp_init_attr *init);
-VB_EXPORT int old_query_qp(struct old_qp *qp, struct ibv_qp_attr *attr, int mask, struct old_qp_init_attr *init)
+VB_EXPORT int old_query_qp(struct old_qp *qp, struct ibv_qp_attr *attr, int mask,
+			   struct old_qp_init_attr *init);
+VB_EXPORT int old_query_qp(struct old_qp *qp, struct ibv_qp_attr *attr, int mask,
+			   struct old_qp_init_attr *init)
 {
 	struct ibv_qp_init_attr real;
 	int err = ibv_query_qp(qp->real, attr, mask, &real);
@@ -637,9 +654,15 @@ VB_EXPORT int old_destroy_qp(struct old_qp *qp) { return destroyed(ibv_destroy_q
 OLD(destroy_qp);
 
 VB_EXPORT int old_attach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid);
-VB_EXPORT int old_attach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid) { return ibv_attach_mcast(qp->real, gid, lid); }
+VB_EXPORT int old_attach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid)
+{
+	return ibv_attach_mcast(qp->real, gid, lid);
+}
 OLD(attach_mcast);
 
 VB_EXPORT int old_detach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid);
-VB_EXPORT int old_detach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid) { return ibv_detach_mcast(qp->real, gid, lid); }
+VB_EXPORT int old_detach_mcast(struct old_qp *qp, union ibv_gid *gid, uint16_t lid)
+{
+	return ibv_detach_mcast(qp->real, gid, lid);
+}
 OLD(detach_mcast);

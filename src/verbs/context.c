@@ -69,7 +69,8 @@ struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
 		return vb_fail_null(-ENOMEM);
 	int err = vb_context_init(&c->ctx, d->dev);
 	if (err) {
-		vb_explain_limit("ibv_open_device", "cannot start the adapter for %s: error %d", device->name, -err);
+		vb_explain_limit("ibv_open_device", "cannot start the adapter for %s: error %d", device->name,
+				 -err);
 		free(c);
 		return vb_fail_null(err);
 	}
@@ -150,7 +151,8 @@ int vb_refuse_call(struct ibv_context *pub, const char *call)
 	return err ? err : vb_fault_call(call, 0);
 }
 
-int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other)
+int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what,
+			  const struct ibv_context *other)
 {
 	if (pub == other)
 		return 0;

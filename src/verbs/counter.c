@@ -17,13 +17,19 @@ struct counter {
 	struct vb_counter counter;
 };
 
-static struct vb_counter *of(struct ibv_comp_cntr *pub) { return &vb_container_of(pub, struct counter, pub)->counter; }
+static struct vb_counter *of(struct ibv_comp_cntr *pub)
+{
+	return &vb_container_of(pub, struct counter, pub)->counter;
+}
 
 static atomic_uint counters;
 
-VB_EXPORT int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct ibv_comp_cntr_caps *caps, size_t caps_size)
+VB_EXPORT int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct ibv_comp_cntr_caps *caps,
+					size_t caps_size)
 {
-	struct ibv_comp_cntr_caps c = { .max_value = UINT64_MAX, .max_counters = MAX_COUNTERS, .supported_qp_attach_ops = VB_COUNTER_OPS };
+	struct ibv_comp_cntr_caps c = { .max_value = UINT64_MAX,
+					.max_counters = MAX_COUNTERS,
+					.supported_qp_attach_ops = VB_COUNTER_OPS };
 	memset(caps, 0, caps_size);
 	memcpy(caps, &c, caps_size < sizeof(c) ? caps_size : sizeof(c));
 	return 0;
@@ -36,7 +42,8 @@ static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_at
 	if (err)
 		return err;
 	if (attr->comp_mask || attr->flags)
-		vb_explain(call, "comp_mask 0x%x and flags 0x%x: both must be 0", attr->comp_mask, attr->flags);
+		vb_explain(call, "comp_mask 0x%x and flags 0x%x: both must be 0", attr->comp_mask,
+			   attr->flags);
 	else if (attr->type != IBV_COMP_CNTR_TYPE_WRS && attr->type != IBV_COMP_CNTR_TYPE_BYTES)
 		vb_explain(call, "type %d: work requests or bytes are counted", (int)attr->type);
 	else
@@ -44,7 +51,8 @@ static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_at
 	return -EINVAL;
 }
 
-VB_EXPORT struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr)
+VB_EXPORT struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context,
+						     struct ibv_comp_cntr_init_attr *attr)
 {
 	int err = check(context, attr);
 	if (err)
@@ -65,7 +73,8 @@ VB_EXPORT int ibv_destroy_comp_cntr(struct ibv_comp_cntr *pub)
 {
 	unsigned users = atomic_load(&of(pub)->qps);
 	if (users && !vb_is_inherited(pub->context)) {
-		vb_explain("ibv_destroy_comp_cntr", "queue pairs still count in it (%u kinds of operations)", users);
+		vb_explain("ibv_destroy_comp_cntr", "queue pairs still count in it (%u kinds of operations)",
+			   users);
 		return vb_fail(-EBUSY);
 	}
 	atomic_fetch_sub(&counters, 1);
@@ -114,7 +123,8 @@ VB_EXPORT int ibv_read_err_comp_cntr(struct ibv_comp_cntr *pub, uint64_t *value)
 
 /* ---- queue pairs ---- */
 
-VB_EXPORT int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *pub, struct ibv_qp_attach_comp_cntr_attr *attr)
+VB_EXPORT int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *pub,
+				      struct ibv_qp_attach_comp_cntr_attr *attr)
 {
 	static const char call[] = "ibv_qp_attach_comp_cntr";
 	int err = vb_refuse_call(qp->context, call);

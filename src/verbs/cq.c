@@ -6,8 +6,8 @@
 
 /* ---- creation and destruction ---- */
 
-static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp_channel *channel, uint32_t comp_vector,
-		    const char *call)
+static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp_channel *channel,
+		    uint32_t comp_vector, const char *call)
 {
 	int err = vb_refuse_call(pub, call);
 	if (!err && channel)
@@ -15,18 +15,21 @@ static int check_cq(struct ibv_context *pub, uint32_t cqe, const struct ibv_comp
 	if (err)
 		return err;
 	if (!cqe || cqe > VB_MAX_CQE) {
-		vb_explain(call, "%u entries were asked for, the device has 1 to %u (max_cqe)", cqe, VB_MAX_CQE);
+		vb_explain(call, "%u entries were asked for, the device has 1 to %u (max_cqe)", cqe,
+			   VB_MAX_CQE);
 		return -EINVAL;
 	}
 	if (comp_vector >= (uint32_t)pub->num_comp_vectors) {
-		vb_explain(call, "comp_vector is %u, the device has 0 to %d", comp_vector, pub->num_comp_vectors - 1);
+		vb_explain(call, "comp_vector is %u, the device has 0 to %d", comp_vector,
+			   pub->num_comp_vectors - 1);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-			       uint32_t comp_vector, struct ibv_pd *parent, const char *call)
+struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context,
+			       struct ibv_comp_channel *channel, uint32_t comp_vector, struct ibv_pd *parent,
+			       const char *call)
 {
 	struct vb_channel *ch = channel ? &vb_container_of(channel, struct vb_verbs_channel, pub)->ch : NULL;
 	int err = check_cq(pub, cqe, channel, comp_vector, call);
@@ -52,11 +55,11 @@ struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_c
 	return cq;
 }
 
-VB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-				       int comp_vector)
+VB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+				       struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct vb_verbs_cq *cq = vb_make_cq(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector,
-					    NULL, "ibv_create_cq");
+	struct vb_verbs_cq *cq = vb_make_cq(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel,
+					    (uint32_t)comp_vector, NULL, "ibv_create_cq");
 	return cq ? &cq->pub : NULL;
 }
 
@@ -69,7 +72,9 @@ VB_EXPORT int ibv_resize_cq(struct ibv_cq *pub, int cqe)
 	if (!err)
 		err = vb_cq_resize(cq, cqe < 0 ? 0 : (uint32_t)cqe);
 	if (err) {
-		vb_explain("ibv_resize_cq", "cannot have %d entries: 1 to %u are possible, and those that wait must fit", cqe, VB_MAX_CQE);
+		vb_explain("ibv_resize_cq",
+			   "cannot have %d entries: 1 to %u are possible, and those that wait must fit", cqe,
+			   VB_MAX_CQE);
 		return vb_fail(err);
 	}
 	pub->cqe = (int)cq->capacity;
@@ -83,11 +88,13 @@ int vb_modify_cq(struct ibv_cq *pub, struct ibv_modify_cq_attr *attr)
 	if (err)
 		return -err;
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
-		vb_explain_limit("ibv_modify_cq", "attr_mask 0x%x: this device knows IBV_CQ_ATTR_MODERATE", attr->attr_mask);
+		vb_explain_limit("ibv_modify_cq", "attr_mask 0x%x: this device knows IBV_CQ_ATTR_MODERATE",
+				 attr->attr_mask);
 		return EOPNOTSUPP;
 	}
 	if (attr->attr_mask & IBV_CQ_ATTR_MODERATE)
-		vb_cq_moderate(vb_cq_of(pub), attr->moderate.cq_count, (uint64_t)attr->moderate.cq_period * NS_PER_US);
+		vb_cq_moderate(vb_cq_of(pub), attr->moderate.cq_count,
+			       (uint64_t)attr->moderate.cq_period * NS_PER_US);
 	return 0;
 }
 
@@ -103,7 +110,8 @@ VB_EXPORT int ibv_destroy_cq(struct ibv_cq *pub)
 			vb_check_cq_end(&cq->cq);
 		int err = vb_cq_fini(&cq->cq);
 		if (err) {
-			vb_explain("ibv_destroy_cq", "queue pairs still use it (%u send or receive queues)", users);
+			vb_explain("ibv_destroy_cq", "queue pairs still use it (%u send or receive queues)",
+				   users);
 			return vb_fail(err);
 		}
 		pthread_mutex_destroy(&cq->poll_lock);

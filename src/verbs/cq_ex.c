@@ -8,7 +8,10 @@
 
 #include "verbs/verbs.h"
 
-static inline struct vb_verbs_cq *of(struct ibv_cq_ex *ex) { return vb_container_of(ex, struct vb_verbs_cq, ex); }
+static inline struct vb_verbs_cq *of(struct ibv_cq_ex *ex)
+{
+	return vb_container_of(ex, struct vb_verbs_cq, ex);
+}
 
 /* ---- polling ---- */
 
@@ -85,7 +88,8 @@ static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 
 enum {
 	TIMESTAMPS = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-	READABLE   = IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO,
+	READABLE = IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG |
+		   IBV_WC_EX_WITH_TM_INFO,
 	KNOWN_MASK = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
 	KNOWN_FLAGS = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
 };
@@ -104,18 +108,22 @@ static int check_attr(struct ibv_context *pub, const struct ibv_cq_init_attr_ex 
 {
 	static const char call[] = "ibv_create_cq_ex";
 	if (attr->comp_mask & ~(uint32_t)KNOWN_MASK) {
-		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN_MASK);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask,
+				 KNOWN_MASK);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wc_flags & ~(uint64_t)READABLE) {
-		vb_explain_limit(call, "wc_flags 0x%llx: this device can tell 0x%x only", (unsigned long long)attr->wc_flags, READABLE);
+		vb_explain_limit(call, "wc_flags 0x%llx: this device can tell 0x%x only",
+				 (unsigned long long)attr->wc_flags, READABLE);
 		return -EOPNOTSUPP;
 	}
 	if (flags_of(attr) & ~(uint32_t)KNOWN_FLAGS) {
 		vb_explain_limit(call, "flags 0x%x: this device knows 0x%x only", attr->flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
-	return parent_of(attr) ? vb_check_same_context(call, pub, "the parent domain", attr->parent_domain->context) : 0;
+	return parent_of(attr) ?
+		       vb_check_same_context(call, pub, "the parent domain", attr->parent_domain->context) :
+		       0;
 }
 
 static void fill_readers(struct ibv_cq_ex *ex, uint64_t wc_flags)
@@ -149,11 +157,12 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_at
 	int err = check_attr(pub, attr);
 	if (err)
 		return vb_fail_null(err);
-	struct vb_verbs_cq *cq = vb_make_cq(pub, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
-					    parent_of(attr), "ibv_create_cq_ex");
+	struct vb_verbs_cq *cq = vb_make_cq(pub, attr->cqe, attr->cq_context, attr->channel,
+					    attr->comp_vector, parent_of(attr), "ibv_create_cq_ex");
 	if (!cq)
 		return NULL;
-	cq->is_single_threaded = (flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || vb_is_single_threaded(parent_of(attr));
+	cq->is_single_threaded = (flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
+				 vb_is_single_threaded(parent_of(attr));
 	cq->cq.ignores_overrun = flags_of(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	cq->cq.want_timestamp = attr->wc_flags & TIMESTAMPS;
 	fill_readers(&cq->ex, attr->wc_flags);

@@ -31,7 +31,8 @@ static struct vb_verbs_device *create_locked(struct vb_device *dev)
 	d->pub.transport_type = IBV_TRANSPORT_IB;
 	snprintf(d->pub.name, sizeof(d->pub.name), "%s", dev->name);
 	snprintf(d->pub.dev_name, sizeof(d->pub.dev_name), "uverbs%u", dev->number);
-	snprintf(d->pub.dev_path, sizeof(d->pub.dev_path), "/sys/class/infiniband_verbs/uverbs%u", dev->number);
+	snprintf(d->pub.dev_path, sizeof(d->pub.dev_path), "/sys/class/infiniband_verbs/uverbs%u",
+		 dev->number);
 	snprintf(d->pub.ibdev_path, sizeof(d->pub.ibdev_path), "/sys/class/infiniband/%s", dev->name);
 	d->dev = dev;
 	vb_device_get(dev);

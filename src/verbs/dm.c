@@ -16,7 +16,8 @@ struct vb_verbs_dm {
 	uint8_t *bytes;
 	size_t length;
 	atomic_uint refs;    /* regions */
-	atomic_uint *shares; /* handles on the same bytes: the one that ibv_alloc_dm gave, and imported ones */
+	/* handles on the same bytes: the one that ibv_alloc_dm gave, and imported ones */
+	atomic_uint *shares;
 	struct vb_list node; /* under lock */
 };
 
@@ -32,12 +33,13 @@ static struct vb_verbs_dm *of(struct ibv_dm *pub) { return vb_container_of(pub, 
 static int check_copy(const struct vb_verbs_dm *dm, uint64_t offset, size_t length, const char *call)
 {
 	if (offset > dm->length || length > dm->length - offset) {
-		vb_explain(call, "bytes %llu to %llu are not within the %zu of the device memory", (unsigned long long)offset,
-			   (unsigned long long)offset + length, dm->length);
+		vb_explain(call, "bytes %llu to %llu are not within the %zu of the device memory",
+			   (unsigned long long)offset, (unsigned long long)offset + length, dm->length);
 		return EFAULT;
 	}
 	if (offset % UNIT || length % UNIT) {
-		vb_explain(call, "offset %llu and length %zu must be multiples of %d", (unsigned long long)offset, length, UNIT);
+		vb_explain(call, "offset %llu and length %zu must be multiples of %d",
+			   (unsigned long long)offset, length, UNIT);
 		return EINVAL;
 	}
 	return 0;
@@ -99,7 +101,8 @@ static int check_alloc(const struct ibv_alloc_dm_attr *attr)
 	if (attr->comp_mask)
 		vb_explain(call, "comp_mask is 0x%x: it must be 0", attr->comp_mask);
 	else if (!attr->length || attr->length > VB_MAX_DM_BYTES)
-		vb_explain(call, "length is %zu: the device has 1 to %d bytes (max_dm_size)", attr->length, VB_MAX_DM_BYTES);
+		vb_explain(call, "length is %zu: the device has 1 to %d bytes (max_dm_size)", attr->length,
+			   VB_MAX_DM_BYTES);
 	else if (attr->log_align_req > MAX_LOG_ALIGN)
 		vb_explain(call, "log_align_req is %u, the most is %d", attr->log_align_req, MAX_LOG_ALIGN);
 	else
@@ -134,7 +137,9 @@ struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 	if (err)
 		return vb_fail_null(err);
 	if (!reserve(attr->length)) {
-		vb_explain_limit("ibv_alloc_dm", "%d bytes (max_dm_size) are all that there is, and the rest is too little", VB_MAX_DM_BYTES);
+		vb_explain_limit("ibv_alloc_dm",
+				 "%d bytes (max_dm_size) are all that there is, and the rest is too little",
+				 VB_MAX_DM_BYTES);
 		return vb_fail_null(-ENOMEM);
 	}
 	uint8_t *bytes = take_bytes(attr);
@@ -182,7 +187,8 @@ int vb_free_dm(struct ibv_dm *pub)
 
 /* ---- regions ---- */
 
-struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *pub, uint64_t offset, size_t length, unsigned access)
+struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *pub, uint64_t offset, size_t length,
+			    unsigned access)
 {
 	static const char call[] = "ibv_reg_dm_mr";
 	struct vb_verbs_dm *dm = of(pub);
@@ -191,8 +197,8 @@ struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *pub, uint64_t offs
 		return vb_fail_null(-EINVAL);
 	}
 	if (offset > dm->length || length > dm->length - offset) {
-		vb_explain(call, "%zu bytes from %llu on are not within the %zu of the device memory", length, (unsigned long long)offset,
-			   dm->length);
+		vb_explain(call, "%zu bytes from %llu on are not within the %zu of the device memory", length,
+			   (unsigned long long)offset, dm->length);
 		return vb_fail_null(-EINVAL);
 	}
 	int err = vb_check_same_context(call, pd->context, "the device memory", pub->context);

@@ -82,7 +82,8 @@ static bool is_same(struct queue a, struct queue b) { return a.qp == b.qp && a.s
 static int post_below(struct queue to, struct ibv_recv_wr *wr)
 {
 	struct ibv_recv_wr *bad;
-	return to.qp ? below.context.ops.post_recv(to.qp, wr, &bad) : below.context.ops.post_srq_recv(to.srq, wr, &bad);
+	return to.qp ? below.context.ops.post_recv(to.qp, wr, &bad) :
+		       below.context.ops.post_srq_recv(to.srq, wr, &bad);
 }
 
 /* The last one that waits for a queue, or NULL. */
@@ -117,7 +118,8 @@ static int keep_locked(struct queue queue, const struct ibv_recv_wr *wr, uint64_
 /* When a receive that is posted now is to be there: 0: at once. */
 static uint64_t due_of(struct queue queue)
 {
-	struct vb_fault_subject subject = { .site = VB_FAULT_RECEIVE, .qp = queue.qp ? vb_fault_qp(queue.qp->qp_num) : 0 };
+	struct vb_fault_subject subject = { .site = VB_FAULT_RECEIVE,
+					    .qp = queue.qp ? vb_fault_qp(queue.qp->qp_num) : 0 };
 	struct vb_fault_bite bites[VB_FAULT_RULES];
 	uint64_t late_ns = 0;
 	unsigned n = vb_fault_ask(&subject, bites);
@@ -158,7 +160,8 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 {
 	int err = vb_fault_call("ibv_post_recv", qp->qp_num);
 	if (!err)
-		return keeps_receives() ? post_all((struct queue){ .qp = qp }, wr, bad) : below.context.ops.post_recv(qp, wr, bad);
+		return keeps_receives() ? post_all((struct queue){ .qp = qp }, wr, bad) :
+					  below.context.ops.post_recv(qp, wr, bad);
 	*bad = wr;
 	return -err;
 }
@@ -167,7 +170,8 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 {
 	int err = vb_fault_call("ibv_post_srq_recv", 0);
 	if (!err)
-		return keeps_receives() ? post_all((struct queue){ .srq = srq }, wr, bad) : below.context.ops.post_srq_recv(srq, wr, bad);
+		return keeps_receives() ? post_all((struct queue){ .srq = srq }, wr, bad) :
+					  below.context.ops.post_srq_recv(srq, wr, bad);
 	*bad = wr;
 	return -err;
 }
@@ -242,9 +246,12 @@ static uint32_t kinds_of(enum ibv_wc_opcode opcode)
 }
 
 /* The status that a completion has in the end. */
-static enum ibv_wc_status judge(struct ibv_cq *cq, enum ibv_wc_status status, enum ibv_wc_opcode opcode, uint32_t qpn)
+static enum ibv_wc_status judge(struct ibv_cq *cq, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
+				uint32_t qpn)
 {
-	struct vb_fault_subject subject = { .site = VB_FAULT_COMPLETION, .completion = kinds_of(opcode), .qp = vb_fault_qp(qpn) };
+	struct vb_fault_subject subject = { .site = VB_FAULT_COMPLETION,
+					    .completion = kinds_of(opcode),
+					    .qp = vb_fault_qp(qpn) };
 	struct vb_fault_bite bites[VB_FAULT_RULES];
 	unsigned n = status == IBV_WC_SUCCESS ? vb_fault_ask(&subject, bites) : 0;
 	if (!n)
@@ -259,7 +266,8 @@ static enum ibv_wc_status judge(struct ibv_cq *cq, enum ibv_wc_status status, en
 static void flush_behind(struct ibv_wc *wc, int n)
 {
 	for (int i = 1; i < n; i++)
-		if (wc[i].qp_num == wc->qp_num && !((wc[i].opcode ^ wc->opcode) & IBV_WC_RECV) && wc[i].status == IBV_WC_SUCCESS)
+		if (wc[i].qp_num == wc->qp_num && !((wc[i].opcode ^ wc->opcode) & IBV_WC_RECV) &&
+		    wc[i].status == IBV_WC_SUCCESS)
 			wc[i].status = IBV_WC_WR_FLUSH_ERR;
 }
 
@@ -297,7 +305,8 @@ static int judge_current(struct ibv_cq_ex *ex, int err)
 {
 	struct vb_verbs_cq *cq = vb_container_of(ex, struct vb_verbs_cq, ex);
 	if (!err && changes_completions())
-		ex->status = cq->current.status = (uint8_t)judge(&cq->pub, ex->status, cq->current.opcode, cq->current_qpn);
+		ex->status = cq->current.status =
+			(uint8_t)judge(&cq->pub, ex->status, cq->current.opcode, cq->current_qpn);
 	return err;
 }
 

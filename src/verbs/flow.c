@@ -122,7 +122,9 @@ static int check(struct ibv_qp *qp, const struct ibv_flow_attr *attr)
 	if (attr->type > IBV_FLOW_ATTR_SNIFFER)
 		return refuse(-EINVAL, "unknown type of rule");
 	if (attr->flags & ~(uint32_t)IBV_FLOW_ATTR_FLAGS_DONT_TRAP)
-		return refuse(-EOPNOTSUPP, "rules are for frames that come in (IBV_FLOW_ATTR_FLAGS_EGRESS and unknown flags)");
+		return refuse(
+			-EOPNOTSUPP,
+			"rules are for frames that come in (IBV_FLOW_ATTR_FLAGS_EGRESS and unknown flags)");
 	if (attr->type != IBV_FLOW_ATTR_NORMAL && attr->num_of_specs)
 		return refuse(-EINVAL, "only a normal rule has specifications");
 	return 0;
@@ -162,7 +164,10 @@ int vb_destroy_flow(struct ibv_flow *pub)
 
 /* ---- counters ---- */
 
-static struct counters *counters_of(struct ibv_counters *pub) { return vb_container_of(pub, struct counters, pub); }
+static struct counters *counters_of(struct ibv_counters *pub)
+{
+	return vb_container_of(pub, struct counters, pub);
+}
 
 struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
 {
@@ -190,14 +195,18 @@ int vb_destroy_counters(struct ibv_counters *pub)
 }
 
 /* Before any rule counts in the set: afterwards it is as it is. */
-int vb_attach_counters_point_flow(struct ibv_counters *pub, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
+int vb_attach_counters_point_flow(struct ibv_counters *pub, struct ibv_counter_attach_attr *attr,
+				  struct ibv_flow *flow)
 {
 	struct counters *c = counters_of(pub);
 	int err = 0;
-	if (attr->comp_mask || (attr->counter_desc != IBV_COUNTER_PACKETS && attr->counter_desc != IBV_COUNTER_BYTES))
+	if (attr->comp_mask ||
+	    (attr->counter_desc != IBV_COUNTER_PACKETS && attr->counter_desc != IBV_COUNTER_BYTES))
 		return EINVAL;
 	if (flow) {
-		vb_explain_limit("ibv_attach_counters_point_flow", "counters are attached to a rule by its IBV_FLOW_SPEC_ACTION_COUNT (flow: NULL)");
+		vb_explain_limit(
+			"ibv_attach_counters_point_flow",
+			"counters are attached to a rule by its IBV_FLOW_SPEC_ACTION_COUNT (flow: NULL)");
 		return EOPNOTSUPP;
 	}
 	pthread_mutex_lock(&c->lock);
@@ -225,7 +234,9 @@ int vb_read_counters(struct ibv_counters *pub, uint64_t *values, uint32_t n, uin
 	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->used; i++)
 		if (c->points[i].index < n)
-			values[c->points[i].index] = atomic_load(c->points[i].what == IBV_COUNTER_BYTES ? &c->values.bytes : &c->values.packets);
+			values[c->points[i].index] =
+				atomic_load(c->points[i].what == IBV_COUNTER_BYTES ? &c->values.bytes :
+										     &c->values.packets);
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }

@@ -74,7 +74,8 @@ VB_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t han
 	bool exists = exists_locked(handle);
 	pthread_mutex_unlock(&lock);
 	if (!exists) {
-		vb_explain("ibv_import_pd", "there is no protection domain of handle %u in this process", handle);
+		vb_explain("ibv_import_pd", "there is no protection domain of handle %u in this process",
+			   handle);
 		return vb_fail_null(-ENOENT);
 	}
 	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
@@ -104,7 +105,8 @@ VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	if (!err)
 		err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
 	if (err) {
-		vb_explain("ibv_import_mr", "there is no memory region of handle %u in this protection domain", handle);
+		vb_explain("ibv_import_mr",
+			   "there is no memory region of handle %u in this protection domain", handle);
 		return vb_fail_null(err);
 	}
 	struct vb_verbs_mr *mr = calloc(1, sizeof(*mr));

@@ -28,14 +28,17 @@ VB_EXPORT void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *dst, struct ib_uve
 
 VB_EXPORT void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_attr *src)
 {
-	COPY(qp_state) COPY(cur_qp_state) COPY(path_mtu) COPY(path_mig_state) COPY(qkey) COPY(rq_psn) COPY(sq_psn)
-	COPY(dest_qp_num) COPY(qp_access_flags)
-	dst->cap = (struct ibv_qp_cap){ src->max_send_wr, src->max_recv_wr, src->max_send_sge, src->max_recv_sge, src->max_inline_data };
+	COPY(qp_state)
+	COPY(cur_qp_state) COPY(path_mtu) COPY(path_mig_state) COPY(qkey) COPY(rq_psn) COPY(sq_psn)
+		COPY(dest_qp_num) COPY(qp_access_flags)
+			dst->cap = (struct ibv_qp_cap){ src->max_send_wr, src->max_recv_wr, src->max_send_sge,
+							src->max_recv_sge, src->max_inline_data };
 	ibv_copy_ah_attr_from_kern(&dst->ah_attr, &src->ah_attr);
 	ibv_copy_ah_attr_from_kern(&dst->alt_ah_attr, &src->alt_ah_attr);
-	COPY(pkey_index) COPY(alt_pkey_index) COPY(en_sqd_async_notify) COPY(sq_draining) COPY(max_rd_atomic)
-	COPY(max_dest_rd_atomic) COPY(min_rnr_timer) COPY(port_num) COPY(timeout) COPY(retry_cnt) COPY(rnr_retry)
-	COPY(alt_port_num) COPY(alt_timeout)
+	COPY(pkey_index)
+	COPY(alt_pkey_index) COPY(en_sqd_async_notify) COPY(sq_draining) COPY(max_rd_atomic)
+		COPY(max_dest_rd_atomic) COPY(min_rnr_timer) COPY(port_num) COPY(timeout) COPY(retry_cnt)
+			COPY(rnr_retry) COPY(alt_port_num) COPY(alt_timeout)
 }
 
 #define PATH_MEMBERS                                                                                                  \

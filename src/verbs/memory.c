@@ -64,8 +64,11 @@ static void explain_reg(const char *call, int err, const void *addr, uint64_t le
 	else if (err == -EBUSY)
 		vb_explain(call, "memory windows are bound to it");
 	else if (err == -EFAULT)
-		vb_explain(call, "not all of the %llu bytes at %p are mapped%s", (unsigned long long)length, addr,
-			   access & IBV_ACCESS_LOCAL_WRITE ? " and writable, as IBV_ACCESS_LOCAL_WRITE needs" : "");
+		vb_explain(call, "not all of the %llu bytes at %p are mapped%s", (unsigned long long)length,
+			   addr,
+			   access & IBV_ACCESS_LOCAL_WRITE ?
+				   " and writable, as IBV_ACCESS_LOCAL_WRITE needs" :
+				   "");
 	else
 		vb_explain_limit(call, "no memory or no key left: %s", strerror(-err));
 }
@@ -77,7 +80,8 @@ static void show_mr(struct vb_verbs_mr *mr, void *addr)
 	mr->pub.handle = mr->pub.lkey = mr->pub.rkey = mr->mr.key;
 }
 
-struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned access)
 {
 	int err = vb_refuse_call(pd->context, call);
 	if (err)
@@ -106,23 +110,28 @@ VB_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length
 	return vb_make_mr("ibv_reg_mr", pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
-VB_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+VB_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+					 int access)
 {
 	return vb_make_mr("ibv_reg_mr_iova", pd, addr, length, iova, (unsigned)access);
 }
 
-VB_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+VB_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+					  unsigned access)
 {
 	return vb_make_mr("ibv_reg_mr", pd, addr, length, iova, access);
 }
 
 static int check_dmabuf(uint64_t offset, size_t length, uint64_t iova, int access)
 {
-	enum { KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-		       IBV_ACCESS_RELAXED_ORDERING };
+	enum {
+		KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING
+	};
 	uint64_t page = vb_page_bytes();
 	if (!length || offset + length < offset)
-		vb_explain("ibv_reg_dmabuf_mr", "a region of a dma-buf is at least a byte long and within it");
+		vb_explain("ibv_reg_dmabuf_mr",
+			   "a region of a dma-buf is at least a byte long and within it");
 	else if ((unsigned)access & ~(unsigned)KNOWN)
 		vb_explain("ibv_reg_dmabuf_mr", "access 0x%x: 0x%x is possible", (unsigned)access, KNOWN);
 	else if (offset % page != iova % page)
@@ -133,7 +142,8 @@ static int check_dmabuf(uint64_t offset, size_t length, uint64_t iova, int acces
 }
 
 /* The buffer is reached through a mapping, as by the CPU: so the exporter has to allow that. */
-VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+					   int fd, int access)
 {
 	static const char call[] = "ibv_reg_dmabuf_mr";
 	uint64_t into = offset % vb_page_bytes();
@@ -174,11 +184,14 @@ struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
 		return vb_fail_null(err);
 	}
 	mr->is_fixed = true;
-	mr->pub = (struct ibv_mr){ .context = pd->context, .pd = pd, .length = SIZE_MAX, .handle = mr->mr.key, .lkey = mr->mr.key };
+	mr->pub = (struct ibv_mr){
+		.context = pd->context, .pd = pd, .length = SIZE_MAX, .handle = mr->mr.key, .lkey = mr->mr.key
+	};
 	return &mr->pub;
 }
 
-int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n)
+int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		 uint32_t n)
 {
 	int err = vb_refuse_call(pd->context, "ibv_advise_mr");
 	if (!err)
@@ -216,7 +229,8 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 	return 0;
 }
 
-static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		       int access)
 {
 	static const char call[] = "ibv_rereg_mr";
 	int err = vb_refuse_call(pub->context, call);
@@ -229,7 +243,8 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 	else if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!addr || !length))
 		vb_explain(call, "IBV_REREG_MR_CHANGE_TRANSLATION needs an address and a length");
 	else if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
-		vb_explain(call, "access 0x%x was given without IBV_REREG_MR_CHANGE_ACCESS", (unsigned)access);
+		vb_explain(call, "access 0x%x was given without IBV_REREG_MR_CHANGE_ACCESS",
+			   (unsigned)access);
 	else if ((flags & IBV_REREG_MR_CHANGE_PD) && !pd)
 		vb_explain(call, "IBV_REREG_MR_CHANGE_PD needs a protection domain");
 	else if (flags & IBV_REREG_MR_CHANGE_PD)
@@ -240,14 +255,16 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 }
 
 /* A change that fails leaves the region as it was, which is what IBV_REREG_MR_ERR_INPUT says. */
-VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length,
+			   int access)
 {
 	struct vb_verbs_mr *mr = vb_container_of(pub, struct vb_verbs_mr, pub);
 	int err = check_rereg(pub, flags, pd, addr, length, access);
 	if (!err) {
 		err = vb_mr_change(&mr->mr, flags, pd ? vb_pd_of(pd) : NULL, addr, length, (unsigned)access);
 		if (err)
-			explain_reg("ibv_rereg_mr", err, flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : pub->addr,
+			explain_reg("ibv_rereg_mr", err,
+				    flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : pub->addr,
 				    flags & IBV_REREG_MR_CHANGE_TRANSLATION ? length : pub->length,
 				    flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : mr->mr.access);
 	}

@@ -20,7 +20,8 @@ static int check_raw(const char *call)
 	if (!err)
 		vb_raw_close(fd);
 	else if (err == -EPERM)
-		vb_explain_limit(call, "raw packet queue pairs need the right to open packet sockets (CAP_NET_RAW)");
+		vb_explain_limit(
+			call, "raw packet queue pairs need the right to open packet sockets (CAP_NET_RAW)");
 	return err;
 }
 
@@ -33,12 +34,14 @@ static int check_type(enum ibv_qp_type type, const char *call)
 	case IBV_QPT_XRC_SEND:
 		return 0;
 	case IBV_QPT_XRC_RECV:
-		vb_explain(call, "an IBV_QPT_XRC_RECV queue pair is made by ibv_create_qp_ex with an XRC domain");
+		vb_explain(call,
+			   "an IBV_QPT_XRC_RECV queue pair is made by ibv_create_qp_ex with an XRC domain");
 		return -EINVAL;
 	case IBV_QPT_RAW_PACKET:
 		return check_raw(call);
 	case IBV_QPT_DRIVER:
-		vb_explain_limit(call, "this device has no queue pairs of this type (qp_type is %d)", (int)type);
+		vb_explain_limit(call, "this device has no queue pairs of this type (qp_type is %d)",
+				 (int)type);
 		return -EOPNOTSUPP;
 	}
 	vb_explain(call, "qp_type %d does not exist", (int)type);
@@ -50,7 +53,8 @@ static int check_tags(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, co
 {
 	if (attr->qp_type == IBV_QPT_RC && vb_srq_of(attr->srq)->pd->number == vb_pd_of(pd)->number)
 		return 0;
-	vb_explain(call, "a shared receive queue that matches tags serves RC queue pairs of its protection domain");
+	vb_explain(call,
+		   "a shared receive queue that matches tags serves RC queue pairs of its protection domain");
 	return -EINVAL;
 }
 
@@ -95,7 +99,8 @@ static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
 	}
 	/* No query tells this one: programs find it out by trying. */
 	if (attr->cap.max_inline_data > VB_MAX_INLINE) {
-		vb_explain_limit(call, "max_inline_data is %u, the device allows %u", attr->cap.max_inline_data, VB_MAX_INLINE);
+		vb_explain_limit(call, "max_inline_data is %u, the device allows %u",
+				 attr->cap.max_inline_data, VB_MAX_INLINE);
 		return -EINVAL;
 	}
 	return 0;
@@ -125,7 +130,8 @@ static struct ibv_qp *hand_out(struct vb_verbs_qp *qp)
 	return &qp->pub;
 }
 
-static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_pd *pd,
+		 const struct ibv_qp_init_attr *attr)
 {
 	qp->pub.context = context;
 	qp->pub.qp_context = attr->qp_context;
@@ -139,7 +145,8 @@ static void show(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv
 }
 
 /* extra: what an extended attribute has beyond a plain one; or NULL. */
-static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, const struct ibv_qp_init_attr_ex *extra, const char *call)
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+			     const struct ibv_qp_init_attr_ex *extra, const char *call)
 {
 	int err = check(pd, attr, call);
 	if (err)
@@ -152,8 +159,11 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 		.srq = receives && attr->srq ? vb_srq_of(attr->srq) : NULL,
 		.cap = attr->cap,
 		.sq_sig_all = attr->sq_sig_all,
-		.create_flags = extra && (extra->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ? extra->create_flags : 0,
-		.max_tso_header = extra && (extra->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) ? extra->max_tso_header : 0,
+		.create_flags =
+			extra && (extra->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) ? extra->create_flags : 0,
+		.max_tso_header = extra && (extra->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) ?
+					  extra->max_tso_header :
+					  0,
 	};
 	if (!receives)
 		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
@@ -162,7 +172,8 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, c
 		return vb_fail_null(-ENOMEM);
 	err = vb_qp_init(&qp->qp, vb_pd_of(pd), &init);
 	if (err) {
-		vb_explain_limit(call, "no memory, no thread, or no queue pair number left: %s", strerror(-err));
+		vb_explain_limit(call, "no memory, no thread, or no queue pair number left: %s",
+				 strerror(-err));
 		free(qp);
 		return vb_fail_null(err);
 	}
@@ -178,7 +189,8 @@ VB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 	return create(pd, attr, NULL, "ibv_create_qp");
 }
 
-_Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) == offsetof(struct ibv_qp_init_attr, sq_sig_all),
+_Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) ==
+		       offsetof(struct ibv_qp_init_attr, sq_sig_all),
 	       "an extended attribute starts with a plain one");
 
 /* It has neither queues nor a protection domain of its own. */
@@ -186,7 +198,9 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 {
 	static const char call[] = "ibv_create_qp_ex";
 	if (attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS)) {
-		vb_explain(call, "comp_mask 0x%x: an IBV_QPT_XRC_RECV queue pair takes IBV_QP_INIT_ATTR_XRCD only", attr->comp_mask);
+		vb_explain(call,
+			   "comp_mask 0x%x: an IBV_QPT_XRC_RECV queue pair takes IBV_QP_INIT_ATTR_XRCD only",
+			   attr->comp_mask);
 		return -EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd) {
@@ -248,15 +262,19 @@ static int check_flags(const struct ibv_qp_init_attr_ex *attr)
 	static const char call[] = "ibv_create_qp_ex";
 	unsigned known = attr->qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
 	if (attr->qp_type == IBV_QPT_RAW_PACKET)
-		known = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_CVLAN_STRIPPING;
+		known = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_SCATTER_FCS |
+			IBV_QP_CREATE_CVLAN_STRIPPING;
 	if (!(attr->create_flags & ~known))
 		return 0;
 	if (attr->create_flags & IBV_QP_CREATE_SOURCE_QPN)
 		vb_explain_limit(call, "IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
 	else if (attr->create_flags & IBV_QP_CREATE_PCI_WRITE_END_PADDING)
-		vb_explain_limit(call, "IBV_QP_CREATE_PCI_WRITE_END_PADDING: there is no PCI whose writes could be padded");
+		vb_explain_limit(
+			call,
+			"IBV_QP_CREATE_PCI_WRITE_END_PADDING: there is no PCI whose writes could be padded");
 	else
-		vb_explain_limit(call, "create_flags 0x%x: this type of queue pair has 0x%x", attr->create_flags, known);
+		vb_explain_limit(call, "create_flags 0x%x: this type of queue pair has 0x%x",
+				 attr->create_flags, known);
 	return -EOPNOTSUPP;
 }
 
@@ -264,7 +282,8 @@ static int check_tso(const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
 	if (attr->qp_type != IBV_QPT_RAW_PACKET) {
-		vb_explain_limit(call, "max_tso_header: TCP segments are cut up by raw packet queue pairs only");
+		vb_explain_limit(call,
+				 "max_tso_header: TCP segments are cut up by raw packet queue pairs only");
 		return -EOPNOTSUPP;
 	}
 	if (attr->max_tso_header > VB_MAX_TSO_HEADER) {
@@ -277,7 +296,10 @@ static int check_tso(const struct ibv_qp_init_attr_ex *attr)
 static int check_ex(struct ibv_context *pub, const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
-	enum { KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER };
+	enum {
+		KNOWN = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER
+	};
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return check_xrc_recv(pub, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
@@ -385,7 +407,9 @@ static struct vb_qp *qp_of_others(void *handle) { return &((struct vb_verbs_qp *
 
 __attribute__((constructor)) static void offer_handles(void)
 {
-	static const struct vb_xrc_handles handles = { .open = open_for_others, .close = close_for_others, .qp = qp_of_others };
+	static const struct vb_xrc_handles handles = { .open = open_for_others,
+						       .close = close_for_others,
+						       .qp = qp_of_others };
 	vb_xrc_set_handles(&handles);
 }
 
@@ -520,7 +544,9 @@ static int query_away(struct ibv_qp *pub, struct ibv_qp_attr *attr, struct ibv_q
 	pthread_mutex_unlock(&handle->asking);
 	if (err)
 		return away_answered("ibv_query_qp", err);
-	*init = (struct ibv_qp_init_attr){ .qp_context = pub->qp_context, .cap = attr->cap, .qp_type = IBV_QPT_XRC_RECV };
+	*init = (struct ibv_qp_init_attr){ .qp_context = pub->qp_context,
+					   .cap = attr->cap,
+					   .qp_type = IBV_QPT_XRC_RECV };
 	pub->state = attr->qp_state;
 	return 0;
 }
@@ -547,7 +573,8 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 	return 0;
 }
 
-VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+VB_EXPORT int ibv_query_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int mask,
+			   struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_inherited(pub->context, "ibv_query_qp");

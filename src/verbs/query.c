@@ -47,8 +47,8 @@ static const struct ibv_tm_caps tm_caps = {
 };
 
 /* Members that the caller's structure does not have are left out. */
-int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
-		       size_t attr_size)
+int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input,
+		       struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	enum { KHZ_OF_NS_CLOCK = 1000000 };
 	struct ibv_device_attr_ex a = {
@@ -66,14 +66,20 @@ int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex
 	a.xrc_odp_caps = XRC_ODP;
 	a.tm_caps = tm_caps;
 	a.max_dm_size = VB_MAX_DM_BYTES;
-	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET, .max_rwq_indirection_tables = 1 << 16,
-		.max_rwq_indirection_table_size = 1 << VB_LOG_RWQ_TABLE, .rx_hash_fields_mask = VB_RX_HASH_FIELDS,
-		.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ };
-	a.tso_caps = (struct ibv_tso_caps){ .max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET };
-	a.packet_pacing_caps = (struct ibv_packet_pacing_caps){ .qp_rate_limit_min = VB_MIN_RATE, .qp_rate_limit_max = VB_MAX_RATE,
-		.supported_qpts = 1u << IBV_QPT_RAW_PACKET };
-	a.raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM;
-	a.cq_mod_caps = (struct ibv_cq_moderation_caps){ .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX };
+	a.rss_caps = (struct ibv_rss_caps){ .supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+					    .max_rwq_indirection_tables = 1 << 16,
+					    .max_rwq_indirection_table_size = 1 << VB_LOG_RWQ_TABLE,
+					    .rx_hash_fields_mask = VB_RX_HASH_FIELDS,
+					    .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ };
+	a.tso_caps =
+		(struct ibv_tso_caps){ .max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET };
+	a.packet_pacing_caps = (struct ibv_packet_pacing_caps){ .qp_rate_limit_min = VB_MIN_RATE,
+								.qp_rate_limit_max = VB_MAX_RATE,
+								.supported_qpts = 1u << IBV_QPT_RAW_PACKET };
+	a.raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS |
+			    IBV_RAW_PACKET_CAP_IP_CSUM;
+	a.cq_mod_caps =
+		(struct ibv_cq_moderation_caps){ .max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX };
 	a.max_wq_type_rq = a.orig_attr.max_qp;
 	a.device_cap_flags_ex = a.orig_attr.device_cap_flags | IBV_DEVICE_RAW_SCATTER_FCS;
 	memset(attr, 0, attr_size);
@@ -114,9 +120,11 @@ VB_EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port_nu
 }
 
 /* For programs from before port_cap_flags2, whose structure ends with flags. */
-VB_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct _compat_ibv_port_attr *attr)
+VB_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
+			     struct _compat_ibv_port_attr *attr)
 {
-	return vb_query_port(context, port_num, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+	return vb_query_port(context, port_num, (struct ibv_port_attr *)attr,
+			     offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 _Static_assert(offsetof(struct ibv_port_attr, port_cap_flags2) == 48, "the old structure's size");
 
@@ -129,14 +137,16 @@ VB_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int i
 	if (err)
 		return vb_fail_minus1(err);
 	if (index < 0 || vb_device_gid(vb_device_of(context), (unsigned)index, &ip) == -EINVAL) {
-		vb_explain_limit("ibv_query_gid", "index %d is outside the GID table of %d entries", index, VB_GID_TABLE);
+		vb_explain_limit("ibv_query_gid", "index %d is outside the GID table of %d entries", index,
+				 VB_GID_TABLE);
 		return vb_fail_minus1(-EINVAL);
 	}
 	memcpy(gid->raw, &ip, sizeof(gid->raw));
 	return 0;
 }
 
-static void fill_entry(struct vb_device *dev, uint32_t index, const struct in6_addr *ip, struct ibv_gid_entry *entry)
+static void fill_entry(struct vb_device *dev, uint32_t index, const struct in6_addr *ip,
+		       struct ibv_gid_entry *entry)
 {
 	*entry = (struct ibv_gid_entry){
 		.gid_index = index,
@@ -155,8 +165,8 @@ static int check_entry_size(size_t entry_size, uint32_t flags)
 	return entry_size < sizeof(struct ibv_gid_entry) ? -EINVAL : 0;
 }
 
-VB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index, struct ibv_gid_entry *entry,
-				uint32_t flags, size_t entry_size)
+VB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
+				struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
 	struct vb_device *dev = vb_device_of(context);
 	struct in6_addr ip;
@@ -172,8 +182,8 @@ VB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, 
 	return 0;
 }
 
-VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max_entries,
-				       uint32_t flags, size_t entry_size)
+VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+				       size_t max_entries, uint32_t flags, size_t entry_size)
 {
 	struct vb_device *dev = vb_device_of(context);
 	struct in6_addr ip;
@@ -185,7 +195,8 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 		if (vb_device_gid(dev, i, &ip))
 			continue;
 		if (n == max_entries) {
-			vb_explain("ibv_query_gid_table", "the table has more entries than max_entries (%zu)", max_entries);
+			vb_explain("ibv_query_gid_table", "the table has more entries than max_entries (%zu)",
+				   max_entries);
 			return -EINVAL;
 		}
 		struct ibv_gid_entry *entry = (struct ibv_gid_entry *)((char *)entries + n++ * entry_size);
@@ -196,9 +207,11 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 }
 
 /* As provider libraries and tools ask: 0 for InfiniBand and RoCE v1 (also what a hole is), 1 for RoCE v2. */
-VB_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned index, unsigned *type);
+VB_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned index,
+				 unsigned *type);
 
-VB_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned index, unsigned *type)
+VB_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned index,
+				 unsigned *type)
 {
 	struct in6_addr ip;
 	int err = check_port("ibv_query_gid_type", port_num);
@@ -219,7 +232,8 @@ VB_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int 
 {
 	int err = check_port("ibv_query_pkey", port_num);
 	if (!err && (index < 0 || index >= VB_PKEYS)) {
-		vb_explain_limit("ibv_query_pkey", "index %d is outside the partition key table of %d entry", index, VB_PKEYS);
+		vb_explain_limit("ibv_query_pkey", "index %d is outside the partition key table of %d entry",
+				 index, VB_PKEYS);
 		err = -EINVAL;
 	}
 	if (err)

@@ -13,7 +13,8 @@ static void explain_size(const char *call, const struct ibv_srq_attr *attr)
 		   attr->max_wr, attr->max_sge, attr->srq_limit, VB_MAX_WR, VB_MAX_SGE);
 }
 
-static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr, const char *call)
+static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
+			      const char *call)
 {
 	struct ibv_srq_attr granted = { .max_wr = attr->max_wr, .max_sge = attr->max_sge };
 	int err = vb_refuse_call(pd->context, call);
@@ -44,7 +45,8 @@ VB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 static int check_xrc(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
 {
 	static const char call[] = "ibv_create_srq_ex";
-	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !init->xrcd || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !init->xrcd ||
+	    !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
 		vb_explain(call, "an XRC shared receive queue needs a domain and a completion queue (IBV_SRQ_INIT_ATTR_XRCD, _CQ)");
 		return -EINVAL;
 	}
@@ -65,7 +67,8 @@ static struct ibv_srq *make_xrc(struct ibv_srq *srq, const struct ibv_srq_init_a
 static int check_tm(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init)
 {
 	static const char call[] = "ibv_create_srq_ex";
-	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TM) || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TM) || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) ||
+	    !init->cq) {
 		vb_explain(call, "a shared receive queue that matches tags needs a completion queue and tm_cap (IBV_SRQ_INIT_ATTR_CQ, _TM)");
 		return -EINVAL;
 	}
@@ -81,7 +84,8 @@ static struct ibv_srq *make_tm(struct ibv_srq *srq, const struct ibv_srq_init_at
 	return vb_fail_null(err);
 }
 
-static int check_type(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init, enum ibv_srq_type type)
+static int check_type(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *init,
+		      enum ibv_srq_type type)
 {
 	switch (type) {
 	case IBV_SRQT_BASIC:
@@ -95,7 +99,8 @@ static int check_type(struct ibv_context *pub, const struct ibv_srq_init_attr_ex
 	return -EINVAL;
 }
 
-static struct ibv_srq *make_typed(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init, enum ibv_srq_type type)
+static struct ibv_srq *make_typed(struct ibv_srq *srq, const struct ibv_srq_init_attr_ex *init,
+				  enum ibv_srq_type type)
 {
 	switch (type) {
 	case IBV_SRQT_BASIC:

@@ -32,7 +32,8 @@ enum { FRESH_NS = 20000000 };
 #define LINK(to, ...)     vb_tree_add(tree, VB_TREE_LINK, to, __VA_ARGS__)
 #define COUNT(number, ...) vb_tree_add(tree, VB_TREE_COUNTER, TEXT("%llu", (unsigned long long)(number)), __VA_ARGS__)
 
-static const char *text(char *room, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static const char *text(char *room, size_t bytes, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static const char *text(char *room, size_t bytes, const char *format, ...)
 {
@@ -91,8 +92,8 @@ static const char *rate(char room[64], const struct ibv_port_attr *a)
 	static const struct {
 		unsigned code, lane;
 		const char *name;
-	} speeds[] = { { 1, 25, "" }, { 2, 50, " DDR" }, { 4, 100, " QDR" }, { 8, 100, " FDR10" }, { 16, 140, " FDR" },
-		       { 32, 250, " EDR" }, { 64, 500, " HDR" }, { 128, 1000, " NDR" } };
+	} speeds[] = { { 1, 25, "" },	    { 2, 50, " DDR" },	 { 4, 100, " QDR" },  { 8, 100, " FDR10" },
+		       { 16, 140, " FDR" }, { 32, 250, " EDR" }, { 64, 500, " HDR" }, { 128, 1000, " NDR" } };
 	static const struct {
 		unsigned code, lanes;
 	} widths[] = { { 1, 1 }, { 2, 4 }, { 4, 8 }, { 8, 12 }, { 16, 2 } };
@@ -102,7 +103,8 @@ static const char *rate(char room[64], const struct ibv_port_attr *a)
 	while (w < VB_ARRAY_LEN(widths) - 1 && widths[w].code != a->active_width)
 		w++;
 	unsigned sum = speeds[s].lane * widths[w].lanes;
-	snprintf(room, 64, "%u%s Gb/sec (%uX%s)", sum / 10, sum % 10 ? ".5" : "", widths[w].lanes, speeds[s].name);
+	snprintf(room, 64, "%u%s Gb/sec (%uX%s)", sum / 10, sum % 10 ? ".5" : "", widths[w].lanes,
+		 speeds[s].name);
 	return room;
 }
 
@@ -152,8 +154,8 @@ static const struct {
 static void add_counters(struct vb_tree *tree, struct vb_device *dev)
 {
 	for (size_t i = 0; i < VB_ARRAY_LEN(counters); i++)
-		COUNT(netif_count(dev, counters[i].source) / counters[i].unit, DEVICES "/%s/ports/1/counters/%s", dev->name,
-		      counters[i].name);
+		COUNT(netif_count(dev, counters[i].source) / counters[i].unit,
+		      DEVICES "/%s/ports/1/counters/%s", dev->name, counters[i].name);
 	for (size_t i = 0; i < VB_ARRAY_LEN(never); i++)
 		COUNT(0, DEVICES "/%s/ports/1/counters/%s", dev->name, never[i]);
 }
@@ -272,7 +274,8 @@ static void add_device(struct vb_tree *tree, struct vb_device *dev)
 	PUT(dev->name, "class/infiniband_verbs/uverbs%u/ibdev", dev->number);
 	PUT("1", "class/infiniband_verbs/uverbs%u/abi_version", dev->number);
 	LINK("/dev/null", "dev/infiniband/uverbs%u", dev->number);
-	LINK(TEXT("../../../" DEVICES "/%s/device", dev->name), "class/infiniband_verbs/uverbs%u/device", dev->number);
+	LINK(TEXT("../../../" DEVICES "/%s/device", dev->name), "class/infiniband_verbs/uverbs%u/device",
+	     dev->number);
 }
 
 static void add_classes(struct vb_tree *tree)
@@ -310,7 +313,8 @@ static int write_tree(bool all)
 const char *vb_sysfs_refresh(const char *path)
 {
 	static _Atomic(uint64_t) fresh_until_ns;
-	static char of[VB_TREE_PATH]; /* the root that this is about: a process may change its network namespace */
+	/* the root that this is about: a process may change its network namespace */
+	static char of[VB_TREE_PATH];
 	const char *root = vb_tree_root();
 	uint64_t now_ns = vb_now_ns();
 	if (!root)

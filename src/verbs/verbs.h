@@ -51,7 +51,8 @@ struct vb_verbs_device {
 struct vb_verbs_context {
 	struct vb_context ctx;
 	struct vb_list node; /* in the list of open contexts */
-	atomic_uint refs;    /* the program's, until it closes the device, and one for each PD, CQ and channel */
+	/* the program's, until it closes the device, and one for each PD, CQ and channel */
+	atomic_uint refs;
 	struct verbs_context ext;
 };
 
@@ -97,7 +98,8 @@ struct vb_verbs_cq {
 		struct ibv_cq_ex ex;
 	};
 	struct vb_cq cq;
-	pthread_mutex_t poll_lock; /* held from ibv_start_poll to ibv_end_poll, unless one thread alone polls */
+	/* held from ibv_start_poll to ibv_end_poll, unless one thread alone polls */
+	pthread_mutex_t poll_lock;
 	bool is_single_threaded;
 	struct vb_cqe current;     /* what they have found; its QP may be destroyed meanwhile */
 	uint32_t current_qpn;
@@ -122,9 +124,11 @@ struct vb_verbs_qp {
 	struct vb_verbs_qp *shared;
 	atomic_uint handles;
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
-	int remote;                /* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
+	/* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
+	int remote;
 	pthread_mutex_t asking;    /* one question at a time through it */
-	struct vb_verbs_rss *spread; /* of a raw packet queue pair with an indirection table (wq.c); else NULL */
+	/* of a raw packet queue pair with an indirection table (wq.c); else NULL */
+	struct vb_verbs_rss *spread;
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
 };
 _Static_assert(offsetof(struct vb_verbs_qp, pub) == sizeof(struct vb_qp), "order");
@@ -141,9 +145,18 @@ static inline struct vb_device *vb_device_of(struct ibv_context *pub)
 
 enum { VB_MAX_DM_BYTES = 16 << 20 }; /* of device memory, per process */
 
-static inline struct vb_pd *vb_pd_of(struct ibv_pd *pub) { return &vb_container_of(pub, struct vb_verbs_pd, pub)->pd; }
-static inline struct vb_cq *vb_cq_of(struct ibv_cq *pub) { return &vb_container_of(pub, struct vb_verbs_cq, pub)->cq; }
-static inline struct vb_qp *vb_qp_of(struct ibv_qp *pub) { return &vb_container_of(pub, struct vb_verbs_qp, pub)->qp; }
+static inline struct vb_pd *vb_pd_of(struct ibv_pd *pub)
+{
+	return &vb_container_of(pub, struct vb_verbs_pd, pub)->pd;
+}
+static inline struct vb_cq *vb_cq_of(struct ibv_cq *pub)
+{
+	return &vb_container_of(pub, struct vb_verbs_cq, pub)->cq;
+}
+static inline struct vb_qp *vb_qp_of(struct ibv_qp *pub)
+{
+	return &vb_container_of(pub, struct vb_verbs_qp, pub)->qp;
+}
 /* The same for calls that further handles on a queue pair take as well. */
 static inline struct vb_qp *vb_shared_qp_of(struct ibv_qp *pub)
 {
@@ -151,7 +164,10 @@ static inline struct vb_qp *vb_shared_qp_of(struct ibv_qp *pub)
 	return qp->shared ? &qp->shared->qp : &qp->qp;
 }
 
-static inline struct vb_srq *vb_srq_of(struct ibv_srq *pub) { return &vb_container_of(pub, struct vb_verbs_srq, pub)->srq; }
+static inline struct vb_srq *vb_srq_of(struct ibv_srq *pub)
+{
+	return &vb_container_of(pub, struct vb_verbs_srq, pub)->srq;
+}
 
 /* ---- answers ---- */
 
@@ -212,12 +228,14 @@ void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 /*
  * Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass.
  */
-int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what, const struct ibv_context *other);
+int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what,
+			  const struct ibv_context *other);
 
 /* ---- memory.c ---- */
 
 /* Makes and frees the struct around a region; what the region is comes from vb_mr_init*, which init calls. */
-struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);
+struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned access);
 
 /* ---- the rest of memory, by file ---- */
 
@@ -226,11 +244,13 @@ int vb_dealloc_mw(struct ibv_mw *mw);
 int vb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
 int vb_free_dm(struct ibv_dm *dm);
-struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
+struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+			    unsigned access);
 void vb_dm_release(struct vb_verbs_dm *dm);
 void vb_dmah_release(struct vb_verbs_dmah *dmah);
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
-int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t n);
+int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		 uint32_t n);
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
@@ -256,19 +276,22 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);
 struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr);
 int vb_destroy_counters(struct ibv_counters *counters);
-int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow);
+int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+				  struct ibv_flow *flow);
 int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
 struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
 int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
 int vb_destroy_wq(struct ibv_wq *wq);
-struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *attr);
+struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
+						  struct ibv_rwq_ind_table_init_attr *attr);
 int vb_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
 
 enum {
 	VB_LOG_RWQ_TABLE = 10,
 	VB_RX_HASH_KEY = 40, /* bytes */
-	VB_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6 |
-			    IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP,
+	VB_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
+			    IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP |
+			    IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP,
 };
 
 /* Makes the queue pair inside one with an indirection table. */
@@ -280,8 +303,9 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *pub, struct ibv_srq_init_at
 int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_attr_ex *attr);
 /* Makes a CQ without its extended functions. */
-struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-			       uint32_t comp_vector, struct ibv_pd *parent, const char *call);
+struct vb_verbs_cq *vb_make_cq(struct ibv_context *pub, uint32_t cqe, void *cq_context,
+			       struct ibv_comp_channel *channel, uint32_t comp_vector, struct ibv_pd *parent,
+			       const char *call);
 
 /* The work request calls of struct ibv_qp_ex (ibv_wr_post(3)) for a QP whose caps are known. */
 int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops);
@@ -290,8 +314,8 @@ void vb_wr_batch_fini(struct vb_verbs_qp *qp);
 int vb_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int vb_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
-		       size_t attr_size);
+int vb_query_device_ex(struct ibv_context *pub, const struct ibv_query_device_ex_input *input,
+		       struct ibv_device_attr_ex *attr, size_t attr_size);
 int vb_query_port(struct ibv_context *pub, uint8_t port_num, struct ibv_port_attr *attr, size_t attr_size);
 int vb_query_rt_values(struct ibv_context *pub, struct ibv_values_ex *values);
 

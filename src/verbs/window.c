@@ -16,7 +16,9 @@ struct ibv_mw *vb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		return vb_fail_null(-ENOMEM);
 	err = vb_window_init(&mw->window, vb_pd_of(pd), type);
 	if (err) {
-		vb_explain("ibv_alloc_mw", "%s", err == -EINVAL ? "a window is of type IBV_MW_TYPE_1 or IBV_MW_TYPE_2" : "no key left");
+		vb_explain("ibv_alloc_mw", "%s",
+			   err == -EINVAL ? "a window is of type IBV_MW_TYPE_1 or IBV_MW_TYPE_2" :
+					    "no key left");
 		free(mw);
 		return vb_fail_null(err);
 	}

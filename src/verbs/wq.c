@@ -58,11 +58,13 @@ static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *
 			   "there is no PCI whose writes could be padded", attr->create_flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
-	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq || !attr->max_wr || attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE)
+	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq || !attr->max_wr ||
+	    attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE)
 		vb_explain(call, "a work queue is of type IBV_WQT_RQ, with a protection domain, a completion queue, 1 to %d requests of at most %d "
 			   "entries", VB_MAX_WR, VB_MAX_SGE);
 	else if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
-		vb_explain_limit(call, "comp_mask 0x%x: this device knows IBV_WQ_INIT_ATTR_FLAGS", attr->comp_mask);
+		vb_explain_limit(call, "comp_mask 0x%x: this device knows IBV_WQ_INIT_ATTR_FLAGS",
+				 attr->comp_mask);
 	else
 		return 0;
 	return -EINVAL;
@@ -72,9 +74,11 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 {
 	int err = check_wq(context, attr);
 	if (!err)
-		err = vb_check_same_context("ibv_create_wq", context, "the protection domain", attr->pd->context);
+		err = vb_check_same_context("ibv_create_wq", context, "the protection domain",
+					    attr->pd->context);
 	if (!err)
-		err = vb_check_same_context("ibv_create_wq", context, "the completion queue", attr->cq->context);
+		err = vb_check_same_context("ibv_create_wq", context, "the completion queue",
+					    attr->cq->context);
 	struct wq *wq = err ? NULL : calloc(1, sizeof(*wq));
 	if (!wq)
 		return vb_fail_null(err ? err : -ENOMEM);
@@ -125,8 +129,10 @@ int vb_modify_wq(struct ibv_wq *pub, struct ibv_wq_attr *attr)
 	int err = vb_refuse_call(pub->context, call);
 	if (err)
 		return -err;
-	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
-		vb_explain(call, "flags_mask 0x%x: only IBV_WQ_FLAGS_CVLAN_STRIPPING can be changed", attr->flags_mask);
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) &&
+	    (attr->flags_mask & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING)) {
+		vb_explain(call, "flags_mask 0x%x: only IBV_WQ_FLAGS_CVLAN_STRIPPING can be changed",
+			   attr->flags_mask);
 		return EOPNOTSUPP;
 	}
 	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != pub->state) {
@@ -162,7 +168,10 @@ int vb_destroy_wq(struct ibv_wq *pub)
 
 /* ---- indirection tables ---- */
 
-static struct table *table_of(struct ibv_rwq_ind_table *pub) { return vb_container_of(pub, struct table, pub); }
+static struct table *table_of(struct ibv_rwq_ind_table *pub)
+{
+	return vb_container_of(pub, struct table, pub);
+}
 
 static void free_table(struct table *t)
 {
@@ -171,11 +180,13 @@ static void free_table(struct table *t)
 	free(t);
 }
 
-struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *attr)
+struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
+						  struct ibv_rwq_ind_table_init_attr *attr)
 {
 	int err = vb_refuse_call(context, "ibv_create_rwq_ind_table");
 	if (!err && (attr->comp_mask || attr->log_ind_tbl_size > VB_LOG_RWQ_TABLE)) {
-		vb_explain("ibv_create_rwq_ind_table", "comp_mask must be 0, log_ind_tbl_size at most %d", VB_LOG_RWQ_TABLE);
+		vb_explain("ibv_create_rwq_ind_table", "comp_mask must be 0, log_ind_tbl_size at most %d",
+			   VB_LOG_RWQ_TABLE);
 		err = -EINVAL;
 	}
 	struct table *t = err ? NULL : calloc(1, sizeof(*t));
@@ -218,19 +229,25 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	static const char call[] = "ibv_create_qp_ex";
 	enum { NEEDED = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH };
 	const struct ibv_rx_hash_conf *conf = &attr->rx_hash_conf;
-	if ((attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_CREATE_FLAGS) != NEEDED || !attr->rwq_ind_tbl || !attr->pd)
+	if ((attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_CREATE_FLAGS) != NEEDED || !attr->rwq_ind_tbl ||
+	    !attr->pd)
 		vb_explain(call, "a queue pair that spreads frames has IBV_QP_INIT_ATTR_PD, _IND_TABLE and _RX_HASH in comp_mask");
-	else if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && (attr->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
+	else if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+		 (attr->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
 		vb_explain(call, "create_flags 0x%x: of these a queue pair that spreads frames has IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; the others are its "
 			   "work queues'", attr->create_flags);
 	else if (attr->qp_type != IBV_QPT_RAW_PACKET)
 		vb_explain(call, "only raw packet queue pairs have an indirection table");
-	else if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || conf->rx_hash_key_len != VB_RX_HASH_KEY || !conf->rx_hash_key)
-		vb_explain(call, "the hash function is IBV_RX_HASH_FUNC_TOEPLITZ with a key of %d bytes", VB_RX_HASH_KEY);
+	else if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
+		 conf->rx_hash_key_len != VB_RX_HASH_KEY || !conf->rx_hash_key)
+		vb_explain(call, "the hash function is IBV_RX_HASH_FUNC_TOEPLITZ with a key of %d bytes",
+			   VB_RX_HASH_KEY);
 	else if (conf->rx_hash_fields_mask & ~(uint64_t)VB_RX_HASH_FIELDS)
-		vb_explain(call, "rx_hash_fields_mask 0x%llx: this device knows 0x%x", (unsigned long long)conf->rx_hash_fields_mask, VB_RX_HASH_FIELDS);
+		vb_explain(call, "rx_hash_fields_mask 0x%llx: this device knows 0x%x",
+			   (unsigned long long)conf->rx_hash_fields_mask, VB_RX_HASH_FIELDS);
 	else
-		return vb_check_same_context(call, context, "the indirection table", attr->rwq_ind_tbl->context);
+		return vb_check_same_context(call, context, "the indirection table",
+					     attr->rwq_ind_tbl->context);
 	return -EINVAL;
 }
 
@@ -249,7 +266,9 @@ int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_
 		free(r);
 		return err;
 	}
-	r->rss = (struct vb_rss){ .count = t->count, .queues = t->queues, .fields = attr->rx_hash_conf.rx_hash_fields_mask };
+	r->rss = (struct vb_rss){ .count = t->count,
+				  .queues = t->queues,
+				  .fields = attr->rx_hash_conf.rx_hash_fields_mask };
 	memcpy(r->rss.key, attr->rx_hash_conf.rx_hash_key, sizeof(r->rss.key));
 	r->table = t;
 	atomic_fetch_add(&t->refs, 1);

@@ -19,7 +19,8 @@ struct vb_wr_batch {
 	int err;                    /* errno value of the first mistake */
 	bool is_single_threaded;    /* by a thread domain: the lock is left alone */
 	struct vb_lock lock;
-	struct ibv_send_wr *wrs;    /* each leads to the next one in the array, but for the last of a batch that is being posted */
+	/* each leads to the next one in the array, but for the last of a batch that is being posted */
+	struct ibv_send_wr *wrs;
 	struct ibv_sge *sges;
 	uint8_t *bytes;             /* inline data */
 	size_t nbytes, bytes_room;
@@ -128,7 +129,8 @@ static inline struct ibv_send_wr *fill(struct ibv_qp_ex *ex, struct vb_wr_batch 
 }
 
 /* Apart, so that those which find room, nearly all, need not save what a call would destroy. */
-static __attribute__((noinline)) struct ibv_send_wr *add_with_room(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+static __attribute__((noinline)) struct ibv_send_wr *add_with_room(struct ibv_qp_ex *ex,
+								   enum ibv_wr_opcode opcode)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
 	return grow_wrs(b) ? fill(ex, b, opcode) : &b->nowhere;
@@ -140,7 +142,8 @@ static inline struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode o
 	return vb_likely(b->next_wr != b->wrs_end) ? fill(ex, b, opcode) : add_with_room(ex, opcode);
 }
 
-static struct ibv_send_wr *add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr)
+static struct ibv_send_wr *add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey,
+				    uint64_t remote_addr)
 {
 	struct ibv_send_wr *wr = add(ex, opcode);
 	wr->wr.rdma.rkey = rkey;
@@ -166,8 +169,8 @@ static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remo
 	add_rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr)->imm_data = imm;
 }
 
-static void add_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr, uint64_t compare_add,
-		       uint64_t swap)
+static void add_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
+		       uint64_t compare_add, uint64_t swap)
 {
 	struct ibv_send_wr *wr = add(ex, opcode);
 	wr->wr.atomic.remote_addr = remote_addr;
@@ -176,7 +179,8 @@ static void add_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t
 	wr->wr.atomic.swap = swap;
 }
 
-static void wr_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap)
+static void wr_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
+		       uint64_t swap)
 {
 	add_atomic(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
 }
@@ -186,10 +190,17 @@ static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 	add_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, value, 0);
 }
 
-static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey) { add(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey; }
-static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey) { add(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey; }
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	add(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
+}
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	add(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
+}
 
-static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
 {
 	struct ibv_send_wr *wr = add(ex, IBV_WR_BIND_MW);
 	wr->bind_mw.mw = mw;
@@ -250,7 +261,8 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sg
 		memcpy(to, list, count * sizeof(*list));
 }
 
-static __attribute__((noinline)) void set_sge_with_room(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+static __attribute__((noinline)) void set_sge_with_room(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
+							uint32_t length)
 {
 	struct ibv_sge *to = add_sges(of(ex)->batch, 1);
 	if (to)
@@ -289,7 +301,8 @@ static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struc
 	if (!to)
 		return;
 	if (total)
-		*to = (struct ibv_sge){ .addr = (uintptr_t)(b->bytes + b->nbytes), .length = (uint32_t)total };
+		*to = (struct ibv_sge){ .addr = (uintptr_t)(b->bytes + b->nbytes),
+					.length = (uint32_t)total };
 	for (size_t i = 0; i < count; i++) {
 		if (list[i].length)
 			memcpy(b->bytes + b->nbytes, list[i].addr, list[i].length);
@@ -307,11 +320,13 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 {
 	enum { WORD = 8 };
 	add_rdma(ex, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
-	set_inline_data_list(ex, 1, &(struct ibv_data_buf){ .addr = (void *)(uintptr_t)word, .length = WORD });
+	set_inline_data_list(ex, 1,
+			     &(struct ibv_data_buf){ .addr = (void *)(uintptr_t)word, .length = WORD });
 }
 
 /* Placement and selectivity are one number further down (proto/rc/request.h). */
-static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type, uint8_t level)
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type,
+		     uint8_t level)
 {
 	if (length > UINT32_MAX)
 		mistake(of(ex)->batch, EINVAL, "more bytes to flush than a message can have");
@@ -347,7 +362,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 		err = b->err;
 	if (!err && b->last) {
 		b->last->next = NULL;
-		err = ex->qp_base.context->ops.post_send(&ex->qp_base, b->wrs, NULL); /* in front of which checks and others may be */
+		/* in front of which checks and others may be */
+		err = ex->qp_base.context->ops.post_send(&ex->qp_base, b->wrs, NULL);
 		b->last->next = b->last + 1;
 	}
 	wr_abort(ex);
@@ -358,9 +374,11 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 enum {
 	UD_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
-	UC_OPS = UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW,
-	RC_OPS = UC_OPS | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
+	UC_OPS = UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+		 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW,
+	RC_OPS = UC_OPS | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_READ |
+		 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+		 IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
 };
 
 static uint64_t ops_of(enum ibv_qp_type type)
@@ -388,8 +406,10 @@ int vb_wr_batch_init(struct vb_verbs_qp *qp, uint64_t send_ops)
 	struct ibv_qp_ex *ex = &qp->ex;
 	uint64_t known = ops_of(qp->qp.type);
 	if (send_ops & ~known) {
-		vb_explain_limit("ibv_create_qp_ex", "send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
-			   (unsigned long long)send_ops, (unsigned long long)known);
+		vb_explain_limit(
+			"ibv_create_qp_ex",
+			"send_ops_flags 0x%llx: this device knows 0x%llx only for this type of queue pair",
+			(unsigned long long)send_ops, (unsigned long long)known);
 		return -EOPNOTSUPP;
 	}
 	qp->batch = calloc(1, sizeof(*qp->batch));

@@ -31,7 +31,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_list domains = VB_LIST_INIT(domains);
 static uint32_t last;
 
-static struct vb_verbs_xrcd *of(struct ibv_xrcd *pub) { return vb_container_of(pub, struct vb_verbs_xrcd, pub); }
+static struct vb_verbs_xrcd *of(struct ibv_xrcd *pub)
+{
+	return vb_container_of(pub, struct vb_verbs_xrcd, pub);
+}
 struct vb_xrcd *vb_xrcd_of(struct ibv_xrcd *pub) { return &of(pub)->xrcd; }
 
 /* ---- domains by inode ---- */
@@ -69,8 +72,8 @@ static int make_locked(struct vb_context *ctx, const struct stat *file, int ofla
 	d->device = ctx->device;
 	d->dev = file->st_dev;
 	d->ino = file->st_ino;
-	snprintf(d->share.name, sizeof(d->share.name), "verbatim/xrcd/%llx.%llx/%.24s", (unsigned long long)d->dev, (unsigned long long)d->ino,
-		 ctx->device->name);
+	snprintf(d->share.name, sizeof(d->share.name), "verbatim/xrcd/%llx.%llx/%.24s",
+		 (unsigned long long)d->dev, (unsigned long long)d->ino, ctx->device->name);
 	int err = vb_xrc_server_open(&d->share, ++last, &others);
 	if (!err && (err = check_existence(others, oflags)))
 		vb_xrc_server_close(&d->share);
@@ -114,7 +117,8 @@ static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *a
 	if (attr->comp_mask != NEEDED)
 		vb_explain("ibv_open_xrcd", "comp_mask is 0x%x: IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS are needed, and known", attr->comp_mask);
 	else if (attr->oflags & ~(O_CREAT | O_EXCL))
-		vb_explain("ibv_open_xrcd", "oflags 0x%x: O_CREAT and O_EXCL are known", (unsigned)attr->oflags);
+		vb_explain("ibv_open_xrcd", "oflags 0x%x: O_CREAT and O_EXCL are known",
+			   (unsigned)attr->oflags);
 	else if (attr->fd == -1 && !(attr->oflags & O_CREAT))
 		vb_explain("ibv_open_xrcd", "a domain without a file (fd -1) can only be created (O_CREAT)");
 	else
@@ -164,7 +168,8 @@ int vb_close_xrcd(struct ibv_xrcd *pub)
 	unsigned users = atomic_load(&x->xrcd.refs);
 	if (!vb_is_inherited(pub->context)) {
 		if (users) {
-			vb_explain("ibv_close_xrcd", "%u shared receive queues and queue pairs still use it", users);
+			vb_explain("ibv_close_xrcd", "%u shared receive queues and queue pairs still use it",
+				   users);
 			return EBUSY;
 		}
 		pthread_mutex_lock(&lock);

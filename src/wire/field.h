@@ -55,28 +55,28 @@ static inline void vb_field_set_bytes(uint8_t *p, size_t bytes, const void *src,
 
 #define VB_FIELD_NUMBER(width) __typeof__(__builtin_choose_expr((width) <= 32, (uint32_t)0, (uint64_t)0))
 
-#define VB_FIELD_ACCESSORS_F(P, O, name, byte, bit, width)                                                           \
-	static inline VB_FIELD_NUMBER(width) P##_##name(const struct P *h)                                            \
-	{                                                                                                             \
-		return (VB_FIELD_NUMBER(width))vb_field_get(h->b + (O) + (byte), bit, width);                         \
-	}                                                                                                             \
-	static inline void P##_set_##name(struct P *h, uint64_t value)                                                \
-	{                                                                                                             \
-		vb_field_set(h->b + (O) + (byte), bit, width, value);                                                 \
+#define VB_FIELD_ACCESSORS_F(P, O, name, byte, bit, width)                                      \
+	static inline VB_FIELD_NUMBER(width) P##_##name(const struct P *h)                      \
+	{                                                                                       \
+		return (VB_FIELD_NUMBER(width))vb_field_get(h->b + (O) + (byte), bit, width);   \
+	}                                                                                       \
+	static inline void P##_set_##name(struct P *h, uint64_t value)                          \
+	{                                                                                       \
+		vb_field_set(h->b + (O) + (byte), bit, width, value);                           \
 	}
 
-#define VB_FIELD_ACCESSORS_B(P, O, name, byte, bytes)                                                                \
-	enum { P##_##name##_bytes = (bytes) };                                                                        \
-	static inline const uint8_t *P##_##name(const struct P *h) { return h->b + (O) + (byte); }                    \
-	static inline void P##_set_##name(struct P *h, const void *src, size_t len)                                   \
-	{                                                                                                             \
-		vb_field_set_bytes(h->b + (O) + (byte), bytes, src, len);                                             \
+#define VB_FIELD_ACCESSORS_B(P, O, name, byte, bytes)                                                        \
+	enum { P##_##name##_bytes = (bytes) };                                                               \
+	static inline const uint8_t *P##_##name(const struct P *h) { return h->b + (O) + (byte); }           \
+	static inline void P##_set_##name(struct P *h, const void *src, size_t len)                          \
+	{                                                                                                    \
+		vb_field_set_bytes(h->b + (O) + (byte), bytes, src, len);                                    \
 	}
 
-#define VB_FIELD_ACCESSORS(P, length, O, LIST)                                                                       \
-	struct P {                                                                                                    \
-		uint8_t b[length];                                                                                    \
-	};                                                                                                            \
+#define VB_FIELD_ACCESSORS(P, length, O, LIST)  \
+	struct P {                              \
+		uint8_t b[length];              \
+	};                                      \
 	LIST(VB_FIELD_ACCESSORS_F, VB_FIELD_ACCESSORS_B, P, O)
 
 /* The rows as data. Byte runs have bit 0 and width 8 * bytes. */
@@ -99,10 +99,10 @@ struct vb_field_table {
 #define VB_FIELD_ROW_B(P, O, name, byte, bytes)      { #name, (O) + (byte), 0, 1, (bytes) * 8 },
 
 /* Defines `static const struct vb_field_table P_table`. */
-#define VB_FIELD_TABLE(P, O, LIST)                                                                                   \
-	static const struct vb_field_row P##_rows[] = { LIST(VB_FIELD_ROW_F, VB_FIELD_ROW_B, P, O) };                 \
-	static const struct vb_field_table P##_table = {                                                              \
-		#P, P##_rows, sizeof(P##_rows) / sizeof(P##_rows[0]), sizeof(struct P)                                \
+#define VB_FIELD_TABLE(P, O, LIST)                                                                           \
+	static const struct vb_field_row P##_rows[] = { LIST(VB_FIELD_ROW_F, VB_FIELD_ROW_B, P, O) };        \
+	static const struct vb_field_table P##_table = {                                                     \
+		#P, P##_rows, sizeof(P##_rows) / sizeof(P##_rows[0]), sizeof(struct P)                       \
 	}
 
 #endif

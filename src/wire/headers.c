@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "wire/headers.h"
 
-#define X(name, prefix, rows, bytes)                                                                                 \
-	VB_FIELD_TABLE(prefix, 0, rows);                                                                              \
+#define X(name, prefix, rows, bytes)            \
+	VB_FIELD_TABLE(prefix, 0, rows);        \
 	_Static_assert(sizeof(struct prefix) == (bytes), #name);
 VB_HEADERS(X)
 #undef X

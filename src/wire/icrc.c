@@ -123,7 +123,8 @@ static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known 
 	if (!came_before)
 		*c = (struct vb_icrc_constant){ .before = before_bth(route, len, ip_id), .len = (uint16_t)len, .ip_id = ip_id };
 	uint32_t crc = compute(c->before, packet, len);
-	if (is_unmarked && came_before) { /* what comes for the first time may never come again, and is not worth a second pass */
+	/* what comes for the first time may never come again, and is not worth a second pass */
+	if (is_unmarked && came_before) {
 		c->ones = crc ^ compute_as_it_lies(c->before, packet, len);
 		c->is_whole = true;
 	}

@@ -11,12 +11,12 @@
 
 #define VB_IP_CM_BYTES 36
 
-#define VB_IP_CM_ROWS(F, B, P, O)                                                                                    \
-	F(P, O, major_version, 0, 0, 4)                                                                               \
-	F(P, O, minor_version, 0, 4, 4)                                                                               \
-	F(P, O, ip_version, 1, 0, 4)                                                                                  \
-	F(P, O, port, 2, 0, 16)                                                                                       \
-	B(P, O, source, 4, 16)                                                                                        \
+#define VB_IP_CM_ROWS(F, B, P, O)       \
+	F(P, O, major_version, 0, 0, 4) \
+	F(P, O, minor_version, 0, 4, 4) \
+	F(P, O, ip_version, 1, 0, 4)    \
+	F(P, O, port, 2, 0, 16)         \
+	B(P, O, source, 4, 16)          \
 	B(P, O, destination, 20, 16)
 VB_FIELD_ACCESSORS(vb_ip_cm_header, VB_IP_CM_BYTES, 0, VB_IP_CM_ROWS)
 

@@ -33,7 +33,7 @@ enum { FIRST = 1, LAST = 2, REQUEST = 4, PAYLOAD = 8, RECEIVE = 16 };
 
 #define RC_ROW(name, bits, op, mask, f)  [VB_SERVICE_RC << VB_OPCODE_BITS | bits] = ROW(#name, op, mask, f),
 #define UC_ROW(name, bits, op, mask, f)  [VB_SERVICE_UC << VB_OPCODE_BITS | bits] = ROW(#name, op, mask, f),
-#define XRC_ROW(name, bits, op, mask, f)                                                                             \
+#define XRC_ROW(name, bits, op, mask, f)        \
 	[VB_SERVICE_XRC << VB_OPCODE_BITS | bits] = ROW(#name, op, (mask) | ((f) & REQUEST ? XRCETH : 0), f),
 
 static const struct vb_opcode_row rows[256] = {

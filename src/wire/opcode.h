@@ -26,8 +26,10 @@ struct vb_opcode_flags {
 	bool first : 1;		/* begins a message */
 	bool last : 1;		/* ends it; both: "only" */
 	bool request : 1;	/* for a responder; else for a requester */
-	bool payload : 1;	/* may carry payload; in a packet that is not last it is exactly the path MTU */
-	bool receive : 1;	/* consumes a receive request when it ends (or begins, for SEND) the message */
+	/* may carry payload; in a packet that is not last it is exactly the path MTU */
+	bool payload : 1;
+	/* consumes a receive request when it ends (or begins, for SEND) the message */
+	bool receive : 1;
 };
 
 struct vb_opcode_row {
@@ -46,33 +48,33 @@ struct vb_opcode_row {
  * serves RC, UC and XRC, the second RC and XRC, whose requests add an XRCETH. UD has the two SEND_ONLY, with
  * a DETH.
  */
-#define VB_OPCODES_CONNECTED(X)                                                                                      \
-	X(SEND_FIRST, 0x00, SEND, 0, FIRST | REQUEST | PAYLOAD | RECEIVE)                                             \
-	X(SEND_MIDDLE, 0x01, SEND, 0, REQUEST | PAYLOAD | RECEIVE)                                                    \
-	X(SEND_LAST, 0x02, SEND, 0, LAST | REQUEST | PAYLOAD | RECEIVE)                                               \
-	X(SEND_LAST_IMM, 0x03, SEND, IMMDT, LAST | REQUEST | PAYLOAD | RECEIVE)                                       \
-	X(SEND_ONLY, 0x04, SEND, 0, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)                                       \
-	X(SEND_ONLY_IMM, 0x05, SEND, IMMDT, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)                               \
-	X(WRITE_FIRST, 0x06, WRITE, RETH, FIRST | REQUEST | PAYLOAD)                                                  \
-	X(WRITE_MIDDLE, 0x07, WRITE, 0, REQUEST | PAYLOAD)                                                            \
-	X(WRITE_LAST, 0x08, WRITE, 0, LAST | REQUEST | PAYLOAD)                                                       \
-	X(WRITE_LAST_IMM, 0x09, WRITE, IMMDT, LAST | REQUEST | PAYLOAD | RECEIVE)                                     \
-	X(WRITE_ONLY, 0x0a, WRITE, RETH, FIRST | LAST | REQUEST | PAYLOAD)                                            \
+#define VB_OPCODES_CONNECTED(X)                                                         \
+	X(SEND_FIRST, 0x00, SEND, 0, FIRST | REQUEST | PAYLOAD | RECEIVE)               \
+	X(SEND_MIDDLE, 0x01, SEND, 0, REQUEST | PAYLOAD | RECEIVE)                      \
+	X(SEND_LAST, 0x02, SEND, 0, LAST | REQUEST | PAYLOAD | RECEIVE)                 \
+	X(SEND_LAST_IMM, 0x03, SEND, IMMDT, LAST | REQUEST | PAYLOAD | RECEIVE)         \
+	X(SEND_ONLY, 0x04, SEND, 0, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)         \
+	X(SEND_ONLY_IMM, 0x05, SEND, IMMDT, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE) \
+	X(WRITE_FIRST, 0x06, WRITE, RETH, FIRST | REQUEST | PAYLOAD)                    \
+	X(WRITE_MIDDLE, 0x07, WRITE, 0, REQUEST | PAYLOAD)                              \
+	X(WRITE_LAST, 0x08, WRITE, 0, LAST | REQUEST | PAYLOAD)                         \
+	X(WRITE_LAST_IMM, 0x09, WRITE, IMMDT, LAST | REQUEST | PAYLOAD | RECEIVE)       \
+	X(WRITE_ONLY, 0x0a, WRITE, RETH, FIRST | LAST | REQUEST | PAYLOAD)              \
 	X(WRITE_ONLY_IMM, 0x0b, WRITE, RETH | IMMDT, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)
 
-#define VB_OPCODES_RELIABLE(X)                                                                                       \
-	X(READ_REQUEST, 0x0c, READ, RETH, FIRST | LAST | REQUEST)                                                     \
-	X(READ_RESPONSE_FIRST, 0x0d, READ_RESPONSE, AETH, FIRST | PAYLOAD)                                            \
-	X(READ_RESPONSE_MIDDLE, 0x0e, READ_RESPONSE, 0, PAYLOAD)                                                      \
-	X(READ_RESPONSE_LAST, 0x0f, READ_RESPONSE, AETH, LAST | PAYLOAD)                                              \
-	X(READ_RESPONSE_ONLY, 0x10, READ_RESPONSE, AETH, FIRST | LAST | PAYLOAD)                                      \
-	X(ACKNOWLEDGE, 0x11, ACK, AETH, FIRST | LAST)                                                                 \
-	X(ATOMIC_ACKNOWLEDGE, 0x12, ATOMIC_ACK, AETH | ATOMICACKETH, FIRST | LAST)                                    \
-	X(COMPARE_SWAP, 0x13, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                                              \
-	X(FETCH_ADD, 0x14, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                                                 \
-	X(SEND_LAST_INV, 0x16, SEND, IETH, LAST | REQUEST | PAYLOAD | RECEIVE)                                        \
-	X(SEND_ONLY_INV, 0x17, SEND, IETH, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)                                \
-	X(FLUSH, 0x1c, FLUSH, FETH | RETH, FIRST | LAST | REQUEST)                                                    \
+#define VB_OPCODES_RELIABLE(X)                                                          \
+	X(READ_REQUEST, 0x0c, READ, RETH, FIRST | LAST | REQUEST)                       \
+	X(READ_RESPONSE_FIRST, 0x0d, READ_RESPONSE, AETH, FIRST | PAYLOAD)              \
+	X(READ_RESPONSE_MIDDLE, 0x0e, READ_RESPONSE, 0, PAYLOAD)                        \
+	X(READ_RESPONSE_LAST, 0x0f, READ_RESPONSE, AETH, LAST | PAYLOAD)                \
+	X(READ_RESPONSE_ONLY, 0x10, READ_RESPONSE, AETH, FIRST | LAST | PAYLOAD)        \
+	X(ACKNOWLEDGE, 0x11, ACK, AETH, FIRST | LAST)                                   \
+	X(ATOMIC_ACKNOWLEDGE, 0x12, ATOMIC_ACK, AETH | ATOMICACKETH, FIRST | LAST)      \
+	X(COMPARE_SWAP, 0x13, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                \
+	X(FETCH_ADD, 0x14, ATOMIC, ATOMICETH, FIRST | LAST | REQUEST)                   \
+	X(SEND_LAST_INV, 0x16, SEND, IETH, LAST | REQUEST | PAYLOAD | RECEIVE)          \
+	X(SEND_ONLY_INV, 0x17, SEND, IETH, FIRST | LAST | REQUEST | PAYLOAD | RECEIVE)  \
+	X(FLUSH, 0x1c, FLUSH, FETH | RETH, FIRST | LAST | REQUEST)                      \
 	X(ATOMIC_WRITE, 0x1d, ATOMIC_WRITE, RETH, FIRST | LAST | REQUEST | PAYLOAD)
 
 enum vb_opcode_bits {

@@ -22,16 +22,16 @@ enum {
 	VB_RS_FLAG_IOMAP      = 1 << 1,	/* iomap_size counts, and the I/O map follows the list of segments */
 };
 
-#define VB_RS_OFFER_ROWS(F, B, P, O)                                                                                 \
-	F(P, O, version, 0, 0, 8)                                                                                     \
-	F(P, O, flags, 1, 0, 8)                                                                                       \
-	F(P, O, credits, 2, 0, 16)                                                                                    \
-	F(P, O, iomap_size, 7, 0, 8)                                                                                  \
-	F(P, O, segments_address, 8, 0, 64)                                                                           \
-	F(P, O, segments_key, 16, 0, 32)                                                                              \
-	F(P, O, num_segments, 20, 0, 32)                                                                              \
-	F(P, O, buffer_address, 24, 0, 64)                                                                            \
-	F(P, O, buffer_key, 32, 0, 32)                                                                                \
+#define VB_RS_OFFER_ROWS(F, B, P, O)            \
+	F(P, O, version, 0, 0, 8)               \
+	F(P, O, flags, 1, 0, 8)                 \
+	F(P, O, credits, 2, 0, 16)              \
+	F(P, O, iomap_size, 7, 0, 8)            \
+	F(P, O, segments_address, 8, 0, 64)     \
+	F(P, O, segments_key, 16, 0, 32)        \
+	F(P, O, num_segments, 20, 0, 32)        \
+	F(P, O, buffer_address, 24, 0, 64)      \
+	F(P, O, buffer_key, 32, 0, 32)          \
 	F(P, O, buffer_bytes, 36, 0, 32)
 VB_FIELD_ACCESSORS(vb_rs_offer, VB_RS_OFFER_BYTES, 0, VB_RS_OFFER_ROWS)
 
@@ -116,19 +116,19 @@ static inline bool vb_rs_host_is_big_endian(void)
  */
 enum { VB_RS_UD_IPV4_BYTES = 8, VB_RS_UD_IPV6_BYTES = 24 };
 
-#define VB_RS_UD_ROWS(F, B, P, O)                                                                                    \
-	F(P, O, version, 0, 0, 8)                                                                                     \
-	F(P, O, length, 1, 0, 8)                                                                                      \
-	F(P, O, port, 2, 0, 16)                                                                                       \
+#define VB_RS_UD_ROWS(F, B, P, O)       \
+	F(P, O, version, 0, 0, 8)       \
+	F(P, O, length, 1, 0, 8)        \
+	F(P, O, port, 2, 0, 16)         \
 	B(P, O, ipv4, 4, 4)
 VB_FIELD_ACCESSORS(vb_rs_ud_ipv4, VB_RS_UD_IPV4_BYTES, 0, VB_RS_UD_ROWS)
 
 /* The flow label stands before the address. 4 + 4 + 16: the sender counts 24. */
-#define VB_RS_UD6_ROWS(F, B, P, O)                                                                                   \
-	F(P, O, version, 0, 0, 8)                                                                                     \
-	F(P, O, length, 1, 0, 8)                                                                                      \
-	F(P, O, port, 2, 0, 16)                                                                                       \
-	F(P, O, flow_info, 4, 0, 32)                                                                                  \
+#define VB_RS_UD6_ROWS(F, B, P, O)      \
+	F(P, O, version, 0, 0, 8)       \
+	F(P, O, length, 1, 0, 8)        \
+	F(P, O, port, 2, 0, 16)         \
+	F(P, O, flow_info, 4, 0, 32)    \
 	B(P, O, ipv6, 8, 16)
 VB_FIELD_ACCESSORS(vb_rs_ud_ipv6, VB_RS_UD_IPV6_BYTES, 0, VB_RS_UD6_ROWS)
 
@@ -139,12 +139,12 @@ VB_FIELD_ACCESSORS(vb_rs_ud_ipv6, VB_RS_UD_IPV6_BYTES, 0, VB_RS_UD6_ROWS)
 enum { VB_RS_UDP_TAG = 0x55555555, VB_RS_UDP_IPV4_BYTES = 16, VB_RS_UDP_IPV6_BYTES = 28 };
 enum vb_rs_udp_op { VB_RS_UDP_DATA = 0, VB_RS_UDP_CONTROL = 7 };
 
-#define VB_RS_UDP_ROWS(F, B, P, O)                                                                                   \
-	F(P, O, tag, 0, 0, 32)                                                                                        \
-	F(P, O, version, 4, 0, 8)                                                                                     \
-	F(P, O, op, 5, 0, 8)                                                                                          \
-	F(P, O, length, 6, 0, 8)                                                                                      \
-	F(P, O, qpn, 9, 0, 24)                                                                                        \
+#define VB_RS_UDP_ROWS(F, B, P, O)      \
+	F(P, O, tag, 0, 0, 32)          \
+	F(P, O, version, 4, 0, 8)       \
+	F(P, O, op, 5, 0, 8)            \
+	F(P, O, length, 6, 0, 8)        \
+	F(P, O, qpn, 9, 0, 24)          \
 	B(P, O, address, 12, 16)
 VB_FIELD_ACCESSORS(vb_rs_udp, VB_RS_UDP_IPV6_BYTES, 0, VB_RS_UDP_ROWS)
 

@@ -8,10 +8,10 @@
 enum vb_aeth_class { VB_AETH_ACK = 0, VB_AETH_RNR = 1, VB_AETH_NAK = 3 };
 
 /* Values of a NAK. X(NAME, code, text) */
-#define VB_NAK_CODES(X)                                                                                              \
-	X(SEQUENCE, 0, "PSN sequence error")                                                                          \
-	X(INVALID_REQUEST, 1, "invalid request")                                                                      \
-	X(REMOTE_ACCESS, 2, "remote access error")                                                                    \
+#define VB_NAK_CODES(X)                                 \
+	X(SEQUENCE, 0, "PSN sequence error")            \
+	X(INVALID_REQUEST, 1, "invalid request")        \
+	X(REMOTE_ACCESS, 2, "remote access error")      \
 	X(REMOTE_OPERATIONAL, 3, "remote operational error")
 
 enum vb_nak_code {

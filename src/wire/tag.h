@@ -9,15 +9,15 @@
 #include "wire/field.h"
 
 /* Tag matching header. */
-#define VB_TMH_ROWS(F, B, P, O)                                                                                      \
-	F(P, O, opcode, 0, 0, 8)                                                                                      \
-	F(P, O, app_ctx, 4, 0, 32)                                                                                    \
+#define VB_TMH_ROWS(F, B, P, O)         \
+	F(P, O, opcode, 0, 0, 8)        \
+	F(P, O, app_ctx, 4, 0, 32)      \
 	F(P, O, tag, 8, 0, 64)
 
 /* Rendezvous header: where the sender has the data. */
-#define VB_RVH_ROWS(F, B, P, O)                                                                                      \
-	F(P, O, address, 0, 0, 64)                                                                                    \
-	F(P, O, rkey, 8, 0, 32)                                                                                       \
+#define VB_RVH_ROWS(F, B, P, O)         \
+	F(P, O, address, 0, 0, 64)      \
+	F(P, O, rkey, 8, 0, 32)         \
 	F(P, O, length, 12, 0, 32)
 
 VB_FIELD_ACCESSORS(vb_tmh, 16, 0, VB_TMH_ROWS)

@@ -194,17 +194,20 @@ EXPORT(struct ibv_srq *, ibv_create_srq, (struct ibv_pd *p, struct ibv_srq_init_
 EXPORT(int, ibv_query_device, (struct ibv_context *c, struct ibv_device_attr *a), 2, (long)c, (long)a)
 EXPORT(int, ibv_query_port, (struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *a), 3,
        (long)c, (long)port, (long)a)
-EXPORT(int, _ibv_query_gid_ex, (struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
-				uint32_t flags, size_t size), 6,
-       (long)c, (long)port, (long)index, (long)entry, (long)flags, (long)size)
-EXPORT(ssize_t, _ibv_query_gid_table, (struct ibv_context *c, struct ibv_gid_entry *entries, size_t n, uint32_t flags,
-				       size_t size), 5, (long)c, (long)entries, (long)n, (long)flags, (long)size)
+EXPORT(int, _ibv_query_gid_ex,
+       (struct ibv_context * c, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags,
+	size_t size),
+       6, (long)c, (long)port, (long)index, (long)entry, (long)flags, (long)size)
+EXPORT(ssize_t, _ibv_query_gid_table,
+       (struct ibv_context * c, struct ibv_gid_entry *entries, size_t n, uint32_t flags, size_t size), 5,
+       (long)c, (long)entries, (long)n, (long)flags, (long)size)
 EXPORT(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd *p, void *a, size_t n, int access), 4,
        (long)p, (long)a, (long)n, (long)access)
 EXPORT(struct ibv_mr *, ibv_reg_mr_iova, (struct ibv_pd *p, void *a, size_t n, uint64_t iova, int access), 5,
        (long)p, (long)a, (long)n, (long)iova, (long)access)
-EXPORT(struct ibv_mr *, ibv_reg_mr_iova2, (struct ibv_pd *p, void *a, size_t n, uint64_t iova, unsigned int access), 5,
-       (long)p, (long)a, (long)n, (long)iova, (long)access)
+EXPORT(struct ibv_mr *, ibv_reg_mr_iova2,
+       (struct ibv_pd * p, void *a, size_t n, uint64_t iova, unsigned int access), 5, (long)p, (long)a,
+       (long)n, (long)iova, (long)access)
 EXPORT(int, ibv_dereg_mr, (struct ibv_mr *m), 1, (long)m)
 
 int ibv_get_cq_event(struct ibv_comp_channel *c, struct ibv_cq **q, void **q_context)
@@ -257,7 +260,8 @@ static void fill_objects(void)
 {
 	pd.context = other_pd.context = mr.context = mw.context = dm.context = td.context = context;
 	xrcd.context = cq.context = cq_ex.context = srq.context = wq.context = qp.context = context;
-	ah.context = flow.context = action.context = counters.context = table.context = channel.context = context;
+	ah.context = flow.context = action.context = counters.context = table.context = channel.context =
+		context;
 	qp_ex.qp_base.context = context;
 	mr.pd = mw.pd = &pd;
 	mr.addr = memory;
@@ -282,7 +286,8 @@ static void extended_calls(void)
 	INT(ibv_advise_mr(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 3, (struct ibv_sge *)(void *)memory, 5));
 	PTR(ibv_alloc_null_mr(&pd));
 	PTR(ibv_create_counters(context, (struct ibv_counters_init_attr *)(void *)memory));
-	INT(ibv_attach_counters_point_flow(&counters, (struct ibv_counter_attach_attr *)(void *)memory, &flow));
+	INT(ibv_attach_counters_point_flow(&counters, (struct ibv_counter_attach_attr *)(void *)memory,
+					   &flow));
 	INT(ibv_read_counters(&counters, (uint64_t *)(void *)memory, 2, 1));
 	INT(ibv_destroy_counters(&counters));
 	PTR(ibv_reg_dm_mr(&pd, &dm, 8, 9, 10));
@@ -375,7 +380,9 @@ static void windows(void)
 					bind.bind_info.addr = range & 1 ? 1 : 0;
 					bind.bind_info.length = range & 2 ? 1 : 0;
 					printf("bind %d %d %d %d: %d\n", type, owner, region, range,
-					       ibv_bind_mw(&qp, &mw, (struct ibv_mw_bind *)memcpy(memory, &bind, sizeof(bind))));
+					       ibv_bind_mw(&qp, &mw,
+							   (struct ibv_mw_bind *)memcpy(memory, &bind,
+											sizeof(bind))));
 				}
 }
 
@@ -445,7 +452,8 @@ static void devices(void)
 static void posts(void)
 {
 	struct ibv_sge sge = { .addr = 1, .length = 2, .lkey = 3 };
-	struct ibv_send_wr send = { .wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ }, *bad_send;
+	struct ibv_send_wr send = { .wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ },
+			   *bad_send;
 	struct ibv_recv_wr recv = { .wr_id = 5, .sg_list = &sge, .num_sge = 1 }, *bad_recv;
 
 	INT(ibv_post_send(&qp, &send, &bad_send));
@@ -513,14 +521,16 @@ static void arithmetic(void)
 		printf("%x ", ibv_inc_rkey(0xabcdef00 + i));
 	for (i = 0; i < 32; i++)
 		printf("%d ", ibv_is_qpt_supported(0x2c3a5f1e, (enum ibv_qp_type)i));
-	printf("\n%d %d\n", ibv_inc_rkey(0xffffffff) == 0xffffff00, vext_field_avail(struct ibv_qp_attr, port_num, 4));
+	printf("\n%d %d\n", ibv_inc_rkey(0xffffffff) == 0xffffff00,
+	       vext_field_avail(struct ibv_qp_attr, port_num, 4));
 
 	memset(&a, 0, sizeof(a));
 	memset(&b, 0, sizeof(b));
 	for (i = 0; i < 16; i++) {
 		printf("any %d loopback %d ", ib_addr_any(&a), ib_addr_loopback(&a));
 		a.sib_raw[i] = 1;
-		printf("any %d loopback %d order %d\n", ib_addr_any(&a), ib_addr_loopback(&a), ib_addr_cmp(&a, &b) > 0);
+		printf("any %d loopback %d order %d\n", ib_addr_any(&a), ib_addr_loopback(&a),
+		       ib_addr_cmp(&a, &b) > 0);
 		a.sib_raw[i] = 0;
 	}
 	ib_addr_set(&a, 1, 2, 3, 4);

@@ -144,13 +144,16 @@ static void connect_qp(struct qp *qp, uint32_t dest, const union ibv_gid *gid)
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .min_rnr_timer = 12,
 				 .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1 } };
 	a.ah_attr.grh.dgid = *gid;
-	CHECK(old_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+	CHECK(old_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
+	      0);
 	a.qp_state = IBV_QPS_RTR;
-	CHECK(old_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	CHECK(old_modify_qp(qp, &a,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
 	a.qp_state = IBV_QPS_RTS;
-	CHECK(old_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				    IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+	CHECK(old_modify_qp(qp, &a,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 	CHECK(qp->state == IBV_QPS_RTS);
 }
 
@@ -165,7 +168,8 @@ static struct context *open_loopback(struct device ***list)
 
 static void exchange(struct context *ctx, struct qp *a, struct cq *cq, struct srq *srq, struct mr *mr)
 {
-	struct ibv_sge from = { (uintptr_t)buffer, 8, mr->lkey }, to = { (uintptr_t)buffer + 32, 8, mr->lkey };
+	struct ibv_sge from = { (uintptr_t)buffer, 8, mr->lkey },
+		       to = { (uintptr_t)buffer + 32, 8, mr->lkey };
 	struct recv_wr recv = { .wr_id = 1, .sg_list = &to, .num_sge = 1 }, *bad_recv;
 	struct send_wr send = { .wr_id = 2, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	struct send_wr wrong = { .opcode = 99 };
@@ -222,7 +226,8 @@ int main(void)
 
 	CHECK(old_destroy_srq(srq) != 0 && old_dealloc_pd(pd) != 0);
 	CHECK(old_destroy_qp(a) == 0 && old_destroy_qp(b) == 0);
-	CHECK(old_destroy_srq(srq) == 0 && old_destroy_cq(cq) == 0 && old_dereg_mr(mr) == 0 && old_dealloc_pd(pd) == 0);
+	CHECK(old_destroy_srq(srq) == 0 && old_destroy_cq(cq) == 0 && old_dereg_mr(mr) == 0 &&
+	      old_dealloc_pd(pd) == 0);
 	CHECK(old_close_device(ctx) == 0);
 	old_free_device_list(list);
 	return 0;

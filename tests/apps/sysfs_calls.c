@@ -155,7 +155,8 @@ static void listing(void)
 	REPORT(!glob(CLASS "/*lo/ports/*/state", 0, NULL, &globbed) && globbed.gl_pathc == 1 &&
 	       says(globbed.gl_pathv[0], DEVICE "/ports/1/state"));
 	REPORT(!glob(CLASS "_verbs/*/ibdev", GLOB_APPEND, NULL, &globbed) && globbed.gl_pathc > 1 &&
-	       says(globbed.gl_pathv[0], DEVICE "/ports/1/state") && !strncmp(globbed.gl_pathv[1], CLASS, strlen(CLASS)));
+	       says(globbed.gl_pathv[0], DEVICE "/ports/1/state") &&
+	       !strncmp(globbed.gl_pathv[1], CLASS, strlen(CLASS)));
 	globbed64.gl_offs = 2;
 	REPORT(!glob64(CLASS "/vb_l?", GLOB_DOOFFS, NULL, &globbed64) && says(globbed64.gl_pathv[2], DEVICE));
 	REPORT(glob(CLASS "/mlx5_*", 0, NULL, &globbed) == GLOB_NOMATCH);
@@ -196,9 +197,11 @@ static void naming(void)
 	REPORT(leads(__readlinkat_chk(AT_FDCWD, DEVICE, path, sizeof(path), sizeof(path))));
 	REPORT(says(realpath(FILE_, path), "/sys/devices/virtual/infiniband/vb_lo/node_type"));
 	REPORT(says(realpath(FILE_, NULL), "/sys/devices/virtual/infiniband/vb_lo/node_type"));
-	REPORT(says(__realpath_chk(FILE_, path, sizeof(path)), "/sys/devices/virtual/infiniband/vb_lo/node_type"));
+	REPORT(says(__realpath_chk(FILE_, path, sizeof(path)),
+		    "/sys/devices/virtual/infiniband/vb_lo/node_type"));
 	REPORT(says(canonicalize_file_name(CLASS), CLASS));
-	REPORT(says(realpath("/sys/devices/virtual/infiniband/vb_lo", NULL), "/sys/devices/virtual/infiniband/vb_lo"));
+	REPORT(says(realpath("/sys/devices/virtual/infiniband/vb_lo", NULL),
+		    "/sys/devices/virtual/infiniband/vb_lo"));
 	REPORT(!realpath(CLASS "/vb_nonsense", NULL) && errno == ENOENT);
 	REPORT(says(realpath("/proc/../usr", path), "/usr"));
 	REPORT(!chdir(CLASS));
@@ -236,19 +239,28 @@ static long long sent(int fd, ssize_t (*reads)(int, void *, size_t))
 	return reads(fd, text, sizeof(text) - 1) > 0 ? atoll(text) : -1;
 }
 
-static ssize_t read_again(int fd, void *to, size_t n) { return lseek(fd, 0, SEEK_SET) ? -1 : read(fd, to, n); }
+static ssize_t read_again(int fd, void *to, size_t n)
+{
+	return lseek(fd, 0, SEEK_SET) ? -1 : read(fd, to, n);
+}
 static ssize_t pread_32(int fd, void *to, size_t n) { return pread(fd, to, n, 0); }
 static ssize_t pread_64(int fd, void *to, size_t n) { return pread64(fd, to, n, 0); }
-static ssize_t read_fortified(int fd, void *to, size_t n) { return lseek(fd, 0, SEEK_SET) ? -1 : __read_chk(fd, to, n, n); }
+static ssize_t read_fortified(int fd, void *to, size_t n)
+{
+	return lseek(fd, 0, SEEK_SET) ? -1 : __read_chk(fd, to, n, n);
+}
 static ssize_t pread_fortified(int fd, void *to, size_t n) { return __pread_chk(fd, to, n, 0, n); }
 static ssize_t pread64_fortified(int fd, void *to, size_t n) { return __pread64_chk(fd, to, n, 0, n); }
 
 static int moves(int fd, ssize_t (*reads)(int, void *, size_t))
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = htons(9),
+				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	int udp = socket(AF_INET, SOCK_DGRAM, 0);
 	long long before = sent(fd, reads);
-	int good = sendto(udp, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1 && before >= 0 && sent(fd, reads) > before;
+	int good = sendto(udp, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1 && before >= 0 &&
+		   sent(fd, reads) > before;
 	close(udp);
 	return good;
 }

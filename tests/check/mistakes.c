@@ -175,7 +175,8 @@ void window_as_lkey(bool wrong)
 
 /* ---- keys of the other side ---- */
 
-static void write_until(struct world *w, uint64_t addr, uint32_t bytes, uint32_t rkey, enum ibv_wc_status status)
+static void write_until(struct world *w, uint64_t addr, uint32_t bytes, uint32_t rkey,
+			enum ibv_wc_status status)
 {
 	struct ibv_send_wr *wr = request(&w->a, IBV_WR_RDMA_WRITE, bytes, &w->b);
 	wr->wr.rdma.remote_addr = addr;
@@ -210,7 +211,8 @@ void dead_rkey(bool wrong)
 
 void rkey_rights(bool wrong)
 {
-	struct world w = make_world((struct wish){ .mr_access = wrong ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : 0 });
+	struct world w = make_world(
+		(struct wish){ .mr_access = wrong ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : 0 });
 	write_to(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey, wrong);
 }
 
@@ -223,7 +225,8 @@ void rkey_bounds(bool wrong)
 void queue_pair_rights(bool wrong)
 {
 	struct world w = make_world((struct wish){ .qp_access = wrong ? IBV_ACCESS_REMOTE_READ : 0 });
-	write_until(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey, wrong ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_SUCCESS);
+	write_until(&w, (uintptr_t)w.b.buffer, 64, w.b.mr->rkey,
+		    wrong ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_SUCCESS);
 	end_world(&w);
 }
 
@@ -274,7 +277,10 @@ void flush_rights(bool wrong)
 	end_world(&w);
 }
 
-void window_rights(bool wrong) { write_to_window(wrong ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, false, wrong); }
+void window_rights(bool wrong)
+{
+	write_to_window(wrong ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, false, wrong);
+}
 void stale_window(bool wrong) { write_to_window(IBV_ACCESS_REMOTE_WRITE, wrong, wrong); }
 
 void deregistered_under_way(bool wrong)
@@ -429,7 +435,8 @@ void queue_room(bool wrong)
 /* Sends without a completion of their own do not count, but there is one for each when they fail. */
 void queue_overrun(bool wrong)
 {
-	struct world w = make_world((struct wish){ .cqe = 4, .unsignaled = true, .send_wr = 16, .b_stays_in_init = true });
+	struct world w = make_world(
+		(struct wish){ .cqe = 4, .unsignaled = true, .send_wr = 16, .b_stays_in_init = true });
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	for (int i = 0; i < (wrong ? 8 : 4); i++)
 		MUST(!post(w.a.qp, request(&w.a, IBV_WR_SEND, 64, NULL)));
@@ -587,7 +594,9 @@ static void *poll_much(void *cq)
 void two_pollers(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
-	struct ibv_cq_init_attr_ex init = { .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
+	struct ibv_cq_init_attr_ex init = { .cqe = 8,
+					    .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					    .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w.ctx, &init);
 	pthread_t threads[2];
 	MUST(cq);
@@ -644,7 +653,9 @@ void missing_attributes(bool wrong)
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ 0 }, IBV_QPT_RC);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	int err = ibv_modify_qp(qp, &a, wrong ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
+	int err = ibv_modify_qp(qp, &a,
+				wrong ? IBV_QP_STATE :
+					IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
 	MUST((err != 0) == wrong);
 	MUST(!ibv_destroy_qp(qp));
 	end_world(&w);
@@ -683,8 +694,9 @@ static void try_rtr(bool wrong, bool is_global, uint8_t gid_index)
 	};
 	to_init(qp, 0);
 	MUST(!ibv_query_gid(w.ctx, 1, 0, &a.ah_attr.grh.dgid));
-	int err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-						IBV_QP_MIN_RNR_TIMER);
+	int err = ibv_modify_qp(qp, &a,
+				IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	MUST((err != 0) == wrong);
 	MUST(!ibv_destroy_qp(qp));
 	end_world(&w);

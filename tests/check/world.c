@@ -47,8 +47,9 @@ static void to_rtr(struct world *w, struct ibv_qp *qp, uint32_t peer, const stru
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } },
 	};
 	MUST(!ibv_query_gid(w->ctx, 1, 0, &a.ah_attr.grh.dgid));
-	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				    IBV_QP_MIN_RNR_TIMER));
+	MUST(!ibv_modify_qp(qp, &a,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 }
 
 void connect_qp(struct world *w, struct ibv_qp *qp, uint32_t peer, const struct wish *wish, bool is_a)
@@ -62,7 +63,9 @@ void connect_qp(struct world *w, struct ibv_qp *qp, uint32_t peer, const struct 
 		.max_rd_atomic = (uint8_t)(is_a ? or_else(wish->max_rd_atomic, 4) : 4),
 	};
 	to_rtr(w, qp, peer, wish, is_a);
-	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+	MUST(!ibv_modify_qp(qp, &a,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
 static void make_side(struct world *w, struct side *s, const struct wish *wish, unsigned access)

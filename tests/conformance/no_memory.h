@@ -41,9 +41,18 @@ static void *none(void)
 	return NULL;
 }
 
-__attribute__((visibility("default"))) void *malloc(size_t n) { return fails_now() ? none() : __libc_malloc(n); }
-__attribute__((visibility("default"))) void *calloc(size_t n, size_t size) { return fails_now() ? none() : __libc_calloc(n, size); }
-__attribute__((visibility("default"))) void *realloc(void *p, size_t n) { return fails_now() ? none() : __libc_realloc(p, n); }
+__attribute__((visibility("default"))) void *malloc(size_t n)
+{
+	return fails_now() ? none() : __libc_malloc(n);
+}
+__attribute__((visibility("default"))) void *calloc(size_t n, size_t size)
+{
+	return fails_now() ? none() : __libc_calloc(n, size);
+}
+__attribute__((visibility("default"))) void *realloc(void *p, size_t n)
+{
+	return fails_now() ? none() : __libc_realloc(p, n);
+}
 
 __attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t n)
 {
@@ -72,26 +81,26 @@ static bool have_failed(void)
  * An allocation that it can do without may fail unnoticed; some must be noticed. made: how a success is told,
  * whose result undo releases.
  */
-#define runs_out(err, call, made, undo)                                                                          \
-	do {                                                                                                     \
-		int refused_ = 0;                                                                                \
-		for (int n_ = 0;; n_++) {                                                                        \
-			errno = 0;                                                                               \
-			fail_allocation(n_);                                                                     \
-			bool made_ = (call) made;                                                                \
-			int errno_ = errno;                                                                      \
-			bool failed_ = have_failed();                                                            \
-			if (made_)                                                                               \
-				undo;                                                                            \
-			else if (!failed_ || errno_ != (err))                                                    \
-				fail_msg("%s, allocation %d: errno %s", #call, n_, strerror(errno_));            \
-			else                                                                                     \
-				refused_++;                                                                      \
-			if (!failed_)                                                                            \
-				break;                                                                           \
-		}                                                                                                \
-		if (!refused_)                                                                                   \
-			fail_msg("%s: it allocates nothing", #call);                                             \
+#define runs_out(err, call, made, undo)                                                                      \
+	do {                                                                                                 \
+		int refused_ = 0;                                                                            \
+		for (int n_ = 0;; n_++) {                                                                    \
+			errno = 0;                                                                           \
+			fail_allocation(n_);                                                                 \
+			bool made_ = (call) made;                                                            \
+			int errno_ = errno;                                                                  \
+			bool failed_ = have_failed();                                                        \
+			if (made_)                                                                           \
+				undo;                                                                        \
+			else if (!failed_ || errno_ != (err))                                                \
+				fail_msg("%s, allocation %d: errno %s", #call, n_, strerror(errno_));        \
+			else                                                                                 \
+				refused_++;                                                                  \
+			if (!failed_)                                                                        \
+				break;                                                                       \
+		}                                                                                            \
+		if (!refused_)                                                                               \
+			fail_msg("%s: it allocates nothing", #call);                                         \
 	} while (0)
 
 #define null_when_out(err, call, undo) runs_out(err, call, != NULL, undo)

@@ -21,7 +21,8 @@ int socket_at(enum order_op op, const struct vb_name *name)
 	int s = socket(AF_UNIX, (op == BIND ? SOCK_DGRAM : SOCK_SEQPACKET) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	const struct sockaddr *sa = (const struct sockaddr *)&name->un;
 
-	if (op == CONNECT ? connect(s, sa, name->bytes) : bind(s, sa, name->bytes) || (op == LISTEN && listen(s, BACKLOG))) {
+	if (op == CONNECT ? connect(s, sa, name->bytes) :
+			    bind(s, sa, name->bytes) || (op == LISTEN && listen(s, BACKLOG))) {
 		close(s);
 		return -1;
 	}
@@ -185,7 +186,9 @@ void send_with(int fd, const struct vb_name *to, const void *bytes, size_t n, co
 		m.msg_control = control;
 		m.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
 		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(nfds * sizeof(int)) };
+		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+				       .cmsg_type = SCM_RIGHTS,
+				       .cmsg_len = CMSG_LEN(nfds * sizeof(int)) };
 		memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
 	}
 	(void)!sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);

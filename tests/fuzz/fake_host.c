@@ -179,7 +179,10 @@ bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
 int vb_slot_inbox(uint32_t slot) { return -1; }
 bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return false; }
 bool vb_slot_is_of(uint32_t slot, uid_t user) { return false; }
-bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst) { return !fake.sends_as_stranger; }
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst)
+{
+	return !fake.sends_as_stranger;
+}
 struct vb_name vb_name_of_inbox(uint32_t slot) { return (struct vb_name){ .bytes = (socklen_t)slot }; }
 uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes) { return FAKE_PEER_SLOT; }
 
@@ -310,7 +313,9 @@ void vb_udp_watch(bool wake) { }
 uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr) { return addr->udp_sport; }
 int vb_udp_prepare(const struct vb_inbox_addr *addr) { return 0; }
 uint16_t vb_udp_returnable_port(bool ipv4) { return 0; }
-void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len)) { }
+void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len))
+{
+}
 unsigned vb_udp_segments(void) { return VB_UDP_MAX_SEGMENTS; }
 int vb_udp_join(const struct in6_addr *group, unsigned ifindex) { return 0; }
 void vb_udp_leave(const struct in6_addr *group, unsigned ifindex) { }
@@ -322,7 +327,8 @@ int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, c
 	return vb_udp_send(addr, ifindex, bytes, len, len);
 }
 
-int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		size_t segment)
 {
 	must(len <= VB_UDP_MAX_BYTES && segment && (len + segment - 1) / segment <= VB_UDP_MAX_SEGMENTS);
 	fake.segment = segment;
@@ -406,7 +412,10 @@ bool vb_link_has_hung_up(int fd)
 	return false;
 }
 
-int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds) { return fake.has_hung_up ? -EPIPE : 0; }
+int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds)
+{
+	return fake.has_hung_up ? -EPIPE : 0;
+}
 
 static struct vb_watch *port_watches[MAX_PORTS];
 
@@ -606,17 +615,20 @@ static int copy(pid_t pid, struct cursor local, struct cursor remote, bool to_pe
 	return 0;
 }
 
-int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		      size_t nremote, size_t *done)
 {
-	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, false, done);
+	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, false,
+		    done);
 }
 
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
-		    const _Atomic(uint32_t) *stop, size_t *done)
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done)
 {
 	if (stop && atomic_load(stop))
 		return -ECANCELED;
-	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, true, done);
+	return copy(pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, true,
+		    done);
 }
 
 /* ---- interfaces: a loopback, and an Ethernet 10.0.0.1 unless it is gone ---- */
@@ -666,13 +678,19 @@ bool vb_netif_is_local(const struct in6_addr *ip)
 
 /* ---- routes: everything is a neighbour ---- */
 
-int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route)
+int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source,
+		  struct vb_route *route)
 {
-	*route = (struct vb_route){ .destination = *dst, .source = v4(10, 0, 0, 1), .next_hop = *dst, .ifindex = 2, .mtu = 9000 };
+	*route = (struct vb_route){
+		.destination = *dst, .source = v4(10, 0, 0, 1), .next_hop = *dst, .ifindex = 2, .mtu = 9000
+	};
 	return 0;
 }
 
-bool vb_route_is_ready(const struct vb_route *route) { return fake.send_result == 0 && !fake.has_silent_neighbours; }
+bool vb_route_is_ready(const struct vb_route *route)
+{
+	return fake.send_result == 0 && !fake.has_silent_neighbours;
+}
 void vb_route_kick(const struct vb_route *route) { }
 
 /* ---- notifiers ---- */
@@ -727,7 +745,8 @@ int vb_touch_bytes(void *to, const void *from, size_t bytes)
 	return 0;
 }
 
-int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found)
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
+			uint64_t *found)
 {
 	*found = compare;
 	if (op == VB_TOUCH_ADD)

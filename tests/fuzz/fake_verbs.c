@@ -41,8 +41,10 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 #undef ibv_query_port
 int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
-	struct ibv_port_attr a = { .state = IBV_PORT_ACTIVE, .active_mtu = IBV_MTU_4096, .max_mtu = IBV_MTU_4096,
-		.link_layer = IBV_LINK_LAYER_ETHERNET };
+	struct ibv_port_attr a = { .state = IBV_PORT_ACTIVE,
+				   .active_mtu = IBV_MTU_4096,
+				   .max_mtu = IBV_MTU_4096,
+				   .link_layer = IBV_LINK_LAYER_ETHERNET };
 	memcpy(attr, &a, offsetof(struct ibv_port_attr, port_cap_flags2));
 	return 0;
 }
@@ -55,14 +57,16 @@ void fake_gid(uint32_t address, uint8_t gid[16])
 		gid[12 + i] = (uint8_t)(address >> (24 - 8 * i));
 }
 
-ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max, uint32_t flags, size_t entry_size)
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max, uint32_t flags,
+			     size_t entry_size)
 {
 	const uint32_t addresses[] = { FAKE_OWN_ADDRESS, FAKE_OTHER_ADDRESS };
 	unsigned count = fake_is_both_hosts ? 2 : 1;
 
 	for (unsigned i = 0; i < count; i++) {
-		entries[i] = (struct ibv_gid_entry){ .gid_index = i + 1, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2,
-			.ndev_ifindex = 2 };
+		entries[i] = (struct ibv_gid_entry){
+			.gid_index = i + 1, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2, .ndev_ifindex = 2
+		};
 		fake_gid(addresses[i], entries[i].gid.raw);
 	}
 	return (ssize_t)count;
@@ -94,7 +98,8 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) 
 #define NEVER(result, name, ...) result name(__VA_ARGS__) { abort(); }
 NEVER(struct ibv_comp_channel *, ibv_create_comp_channel, struct ibv_context *c)
 NEVER(int, ibv_destroy_comp_channel, struct ibv_comp_channel *ch)
-NEVER(struct ibv_cq *, ibv_create_cq, struct ibv_context *c, int n, void *ctx, struct ibv_comp_channel *ch, int v)
+NEVER(struct ibv_cq *, ibv_create_cq, struct ibv_context *c, int n, void *ctx, struct ibv_comp_channel *ch,
+      int v)
 NEVER(int, ibv_destroy_cq, struct ibv_cq *cq)
 NEVER(struct ibv_srq *, ibv_create_srq, struct ibv_pd *p, struct ibv_srq_init_attr *attr)
 NEVER(int, ibv_destroy_srq, struct ibv_srq *srq)

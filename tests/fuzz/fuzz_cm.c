@@ -27,7 +27,8 @@ struct conn {
 
 static struct world {
 	struct vb_cm_table *table;
-	struct conn *conns[MAX_CONNS];	/* each allocated by itself, so that a use after its release is seen */
+	/* each allocated by itself, so that a use after its release is seen */
+	struct conn *conns[MAX_CONNS];
 	struct vb_mad heard[HEARD];	/* what the machine sent last */
 	unsigned num_heard;
 	uint64_t now;
@@ -160,7 +161,10 @@ static void begin(struct fuzz_input *in)
 		.remote_cm_response_timeout = take(in) % 33, .max_cm_retries = take(in) % 17,
 		.path = { .mtu = take(in) % 7, .packet_lifetime = take(in) % 33, .flow_label = take(in) } };
 	gid_of(take(in), info.path.remote_gid);
-	settle_new(c, vb_cm_connect(w.table, &c->cm, w.now, &ep, &to, &info, "hello", take(in) % 94 ? 5 : 93, &out), &out);
+	settle_new(
+		c,
+		vb_cm_connect(w.table, &c->cm, w.now, &ep, &to, &info, "hello", take(in) % 94 ? 5 : 93, &out),
+		&out);
 }
 
 static void begin_sidr(struct fuzz_input *in)
@@ -173,8 +177,11 @@ static void begin_sidr(struct fuzz_input *in)
 		return;
 	struct vb_cm_endpoint ep = endpoint_of(in, c);
 	struct vb_cm_route to = route_of(take(in));
-	struct vb_cm_sidr_info info = { .service_id = 1, .pkey = 0xffff, .timeout_ns = (uint64_t)take(in) << 16,
-		.max_retries = take(in) % 17, .peer_gid = gid };
+	struct vb_cm_sidr_info info = { .service_id = 1,
+					.pkey = 0xffff,
+					.timeout_ns = (uint64_t)take(in) << 16,
+					.max_retries = take(in) % 17,
+					.peer_gid = gid };
 	gid_of(take(in), gid);
 	settle_new(c, vb_cm_sidr_connect(w.table, &c->cm, w.now, &ep, &to, &info, NULL, 0, &out), &out);
 }
@@ -192,8 +199,9 @@ static int call(struct fuzz_input *in, struct conn *c, struct vb_cm_out *out)
 	case 2: return vb_cm_establish(w.table, &c->cm, w.now, data, len, out);
 	case 3: return vb_cm_notify_established(w.table, &c->cm, w.now, out);
 	case 4: return vb_cm_disconnect(w.table, &c->cm, w.now, data, len, out);
-	case 5: return vb_cm_sidr_reply(w.table, &c->cm, w.now, take(in) % 7, 5, 6, len & 1 ? &ece : NULL, data,
-		take(in) % 80, data, len, out);
+	case 5:
+		return vb_cm_sidr_reply(w.table, &c->cm, w.now, take(in) % 7, 5, 6, len & 1 ? &ece : NULL,
+					data, take(in) % 80, data, len, out);
 	default: return vb_cm_accept(w.table, &c->cm, w.now, &rep, data, len, out);
 	}
 }
@@ -279,7 +287,9 @@ static void address(struct fuzz_input *in, struct vb_mad *mad, unsigned attribut
 
 	if (!c)
 		return;
-	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(mad), is_sidr ? c->cm.local_comm_id : choice & 1 ? c->cm.remote_comm_id : choice);
+	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(mad), is_sidr    ? c->cm.local_comm_id :
+							   choice & 1 ? c->cm.remote_comm_id :
+									choice);
 	if (attribute != VB_CM_ATTR_REQ && attribute < VB_CM_ATTR_SIDR_REQ)
 		vb_cm_rtu_msg_set_remote_comm_id(vb_cm_rtu_in(mad), choice & 2 ? 0 : c->cm.local_comm_id);
 	if (attribute == VB_CM_ATTR_DREQ)
@@ -405,7 +415,9 @@ static void come_to_rest(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = { data, size };
-	struct vb_cm_config config = { .mra_service_timeout = 9, .sidr_linger_ns = 1000000, .max_lingering = MAX_LINGERING,
+	struct vb_cm_config config = { .mra_service_timeout = 9,
+				       .sidr_linger_ns = 1000000,
+				       .max_lingering = MAX_LINGERING,
 				       .hash_seed = take(&in) };
 
 	memset(&w, 0, sizeof(w));

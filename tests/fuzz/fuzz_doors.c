@@ -61,7 +61,8 @@ static struct vb_arena_head *arena; /* the hostile one */
 static struct vb_capture_ring *ring;
 static uint8_t *shared;             /* pages that all of them have */
 
-static struct end calm[3];               /* RC: of a process of this host that says nothing, and of another host; UC */
+/* RC: of a process of this host that says nothing, and of another host; UC */
+static struct end calm[3];
 static struct end ear;                   /* UD */
 static int kin_listener = -1;
 static atomic_int guests;
@@ -299,7 +300,8 @@ static struct in6_addr v4(uint32_t address)
 /* Of a stranger, for a queue pair that is not to hear him; or a datagram, which may be anybody's. */
 static size_t make_packet(uint8_t *packet, uint8_t choice, bool is_strange)
 {
-	static const uint8_t opcodes[] = { VB_OPCODE(RC, SEND_ONLY), VB_OPCODE(RC, WRITE_ONLY), VB_OPCODE(UC, SEND_ONLY), VB_OPCODE(UD, SEND_ONLY) };
+	static const uint8_t opcodes[] = { VB_OPCODE(RC, SEND_ONLY), VB_OPCODE(RC, WRITE_ONLY),
+					   VB_OPCODE(UC, SEND_ONLY), VB_OPCODE(UD, SEND_ONLY) };
 	const struct end *ends[] = { &calm[choice >> 7], &calm[choice >> 7], &calm[2], &ear };
 	unsigned kind = is_strange ? choice % 4 : 3;
 	const struct vb_opcode_row *row = vb_opcode_row(opcodes[kind]);
@@ -321,7 +323,8 @@ static size_t make_packet(uint8_t *packet, uint8_t choice, bool is_strange)
 		static const uint32_t slots[] = { KIN_SLOT, STRANGER_SLOT, EMPTY_SLOT, STRANGER_SLOT };
 		struct vb_deth *deth = (struct vb_deth *)(packet + vb_opcode_offset(row, VB_EXT_DETH));
 		vb_deth_set_qkey(deth, QKEY);
-		vb_deth_set_source_qpn(deth, slots[is_strange ? choice / 4 % 4 : 0] << VB_SLOT_SHIFT | (is_strange ? STRANGE_INDEX : KIN_INDEX));
+		vb_deth_set_source_qpn(deth, slots[is_strange ? choice / 4 % 4 : 0] << VB_SLOT_SHIFT |
+						     (is_strange ? STRANGE_INDEX : KIN_INDEX));
 	}
 	return row->header_bytes + 8u;
 }
@@ -345,9 +348,12 @@ static void send_datagram(uint8_t how)
 	struct actor *who = how & 1 && stranger.slot ? &stranger : &kin;
 	uint8_t more = take(w.in);
 
-	o = (struct order){ .op = SEND, .with_descriptor = how & 4, .name = how & 8 ? name_of_port() : vb_name_of_inbox(vb_slot_first()) };
+	o = (struct order){ .op = SEND,
+			    .with_descriptor = how & 4,
+			    .name = how & 8 ? name_of_port() : vb_name_of_inbox(vb_slot_first()) };
 	memcpy(o.message, &header, sizeof(header));
-	o.bytes = (uint32_t)(sizeof(header) + make_packet(o.message + sizeof(header), more, who == &stranger));
+	o.bytes =
+		(uint32_t)(sizeof(header) + make_packet(o.message + sizeof(header), more, who == &stranger));
 	for (unsigned pokes = who == &stranger && how & 16 ? how >> 5 : 0; pokes; pokes--)
 		o.message[take(w.in) % o.bytes] = take(w.in);
 	if ((how & 48) == 32)
@@ -362,14 +368,18 @@ static void hear_datagrams(void)
 
 	while (vb_cq_poll(&ear.cq, 1, &c) == 1) {
 		must(c.status == IBV_WC_SUCCESS);
-		must(c.src_qp == (KIN_SLOT << VB_SLOT_SHIFT | KIN_INDEX) || c.src_qp >> VB_SLOT_SHIFT == STRANGER_SLOT);
+		must(c.src_qp == (KIN_SLOT << VB_SLOT_SHIFT | KIN_INDEX) ||
+		     c.src_qp >> VB_SLOT_SHIFT == STRANGER_SLOT);
 		receive_into(&ear, program.closed + DATAGRAMS_AT, program.closed_mr.key, 256);
 	}
 }
 
 /* ---- shared memory ---- */
 
-static struct vb_shm_qp *block(void) { return (void *)((uint8_t *)arena + VB_ARENA_QPS + HOSTILE_INDEX * VB_QP_BLOCK); }
+static struct vb_shm_qp *block(void)
+{
+	return (void *)((uint8_t *)arena + VB_ARENA_QPS + HOSTILE_INDEX * VB_QP_BLOCK);
+}
 
 static uint64_t some_value(void)
 {
@@ -451,13 +461,15 @@ static void post_something(uint8_t what)
 	if (what % 4 == 3)
 		receive_into(&w.victim, program.zone, program.mr.key, 256);
 	else
-		post(&w.victim, opcodes[what % 4], program.zone, program.mr.key, what, (uintptr_t)shared, take(w.in));
+		post(&w.victim, opcodes[what % 4], program.zone, program.mr.key, what, (uintptr_t)shared,
+		     take(w.in));
 }
 
 static void register_again(void)
 {
 	must(vb_mr_fini(&program.mr) == 0);
-	must(vb_mr_init(&program.mr, &program.pd, program.zone, ZONE_BYTES, (uintptr_t)program.zone, ALL) == 0);
+	must(vb_mr_init(&program.mr, &program.pd, program.zone, ZONE_BYTES, (uintptr_t)program.zone, ALL) ==
+	     0);
 }
 
 static void ring_bell(void)
@@ -514,7 +526,9 @@ static const char *name_of_socket(int fd)
 	memset(&name, 0, sizeof(name));
 	if (getsockname(fd, (struct sockaddr *)&name, &bytes))
 		return "";
-	return name.sun_family == AF_UNIX ? name.sun_path + !name.sun_path[0] : name.sun_family == AF_NETLINK ? "netlink" : "internet";
+	return name.sun_family == AF_UNIX    ? name.sun_path + !name.sun_path[0] :
+	       name.sun_family == AF_NETLINK ? "netlink" :
+					       "internet";
 }
 
 /* A socket for sending comes with the flow that is the first to need it. */
@@ -531,7 +545,8 @@ static unsigned count_fds(void)
 	for (int fd = 0; fd < MOST_FDS; fd++) {
 		const char *target = target_of(fd);
 		sending += target && is_for_sending(fd);
-		n += target && !strstr(target, "verbatim-memory") && !strstr(target, "userfaultfd") && !is_for_sending(fd);
+		n += target && !strstr(target, "verbatim-memory") && !strstr(target, "userfaultfd") &&
+		     !is_for_sending(fd);
 	}
 	must(sending < 32);
 	return n;
@@ -560,8 +575,8 @@ static bool is_clean(void)
 /* Before it breaks off. */
 static void say_what_is_left(void)
 {
-	fprintf(stderr, "%d guests, %u mappings, %u descriptors where there were %u:\n", (int)guests, count_mappings(), count_fds(),
-		w.baseline_fds);
+	fprintf(stderr, "%d guests, %u mappings, %u descriptors where there were %u:\n", (int)guests,
+		count_mappings(), count_fds(), w.baseline_fds);
 	for (int fd = 0; fd < MOST_FDS; fd++)
 		if (target_of(fd))
 			fprintf(stderr, "%d %s %s\n", fd, target_of(fd), name_of_socket(fd));
@@ -620,10 +635,12 @@ static void start_calm_ends(void)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC };
 
-	must(vb_mr_init(&calm_mr, &program.closed_pd, calm_bytes, sizeof(calm_bytes), (uintptr_t)calm_bytes, ALL) == 0);
+	must(vb_mr_init(&calm_mr, &program.closed_pd, calm_bytes, sizeof(calm_bytes), (uintptr_t)calm_bytes,
+			ALL) == 0);
 	for (unsigned i = 0; i < VB_ARRAY_LEN(calm); i++) {
 		add_end(&calm[i], types[i], &program.closed_pd);
-		must(connect_end(&calm[i], i == 1 ? FAR_AWAY : LOCALHOST, EMPTY_SLOT << VB_SLOT_SHIFT | (1 + i)) == 0);
+		must(connect_end(&calm[i], i == 1 ? FAR_AWAY : LOCALHOST,
+				 EMPTY_SLOT << VB_SLOT_SHIFT | (1 + i)) == 0);
 		for (int n = 0; n < 4; n++)
 			receive_into(&calm[i], calm_bytes, calm_mr.key, 256);
 	}
@@ -643,7 +660,8 @@ static void start(void)
 	kin_listener = have_socket(&kin, LISTEN, vb_name_of_link(KIN_SLOT));
 	must(kin_listener >= 0);
 	must(vb_rpc_open(desk_name, &desk_ops, NULL, &desk) == 0);
-	must(vb_port_bind(&port, port_name, sizeof(port_name) - 1) == 0 && vb_port_listen(&port, port_hears, NULL) == 0);
+	must(vb_port_bind(&port, port_name, sizeof(port_name) - 1) == 0 &&
+	     vb_port_listen(&port, port_hears, NULL) == 0);
 	start_calm_ends();
 	add_end(&ear, IBV_QPT_UD, &program.closed_pd);
 	must(connect_end(&ear, LOCALHOST, 0) == 0);

@@ -38,7 +38,8 @@ static void check_rule(const char *text, const struct vb_fault_rule *r)
 	must(vb_fault_explain(r, line, sizeof(line)) < sizeof(line) - 1);
 	must(vb_fault_parse(text + r->at, r->bytes, &again, &error) == 0);
 	must(again.count == 1 && again.rules[0].kind == r->kind && again.rules[0].bytes == r->bytes);
-	must(again.rules[0].first == r->first && again.rules[0].last == r->last && again.rules[0].time_ns == r->time_ns);
+	must(again.rules[0].first == r->first && again.rules[0].last == r->last &&
+	     again.rules[0].time_ns == r->time_ns);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -135,7 +135,9 @@ static void deliver_udp(uint8_t *packet, size_t len, uint8_t how)
 {
 	struct vb_udp_packet udp = { .addr = { .src = v4(how & 16 ? LOCALHOST : OTHER), .dst = v4(how & 32 ? GROUP : OWN),
 		.udp_sport = 0xc123 }, .bytes = packet, .len = len + VB_ICRC_BYTES, .ifindex = 2, .congested = how & 8 };
-	struct vb_icrc_route route = { .ip_version = 4, .source_port = 0xc123, .destination_port = VB_ROCE_PORT };
+	struct vb_icrc_route route = { .ip_version = 4,
+				       .source_port = 0xc123,
+				       .destination_port = VB_ROCE_PORT };
 	struct vb_bth bth;
 
 	memcpy(route.source, udp.addr.src.s6_addr + 12, 4);
@@ -144,7 +146,8 @@ static void deliver_udp(uint8_t *packet, size_t len, uint8_t how)
 		return;
 	memcpy(&bth, packet, sizeof(bth));
 	uint32_t crc = vb_icrc_begin(&route, &bth, udp.len, how);
-	vb_icrc_store(vb_icrc_add(crc, packet + VB_BTH_BYTES, len - VB_BTH_BYTES) ^ (how & 128 ? how : 0), packet + len);
+	vb_icrc_store(vb_icrc_add(crc, packet + VB_BTH_BYTES, len - VB_BTH_BYTES) ^ (how & 128 ? how : 0),
+		      packet + len);
 	fake_udp_packet(&udp);
 }
 
@@ -161,7 +164,9 @@ static uint64_t some_address(uint8_t zone, uint8_t where)
 {
 	uint64_t base = (uintptr_t)rig_at(zone % ZONES);
 
-	return where >= 0xf0 ? base + ZONE_BYTES - 64 + (where & 15) * 8 : where >= 0xe0 ? base - 64 + (where & 15) * 8 : base + where * 8;
+	return where >= 0xf0 ? base + ZONE_BYTES - 64 + (where & 15) * 8 :
+	       where >= 0xe0 ? base - 64 + (where & 15) * 8 :
+			       base + where * 8;
 }
 
 static uint32_t some_rkey(uint8_t zone, uint8_t b)
@@ -181,7 +186,8 @@ static void make_headers(uint8_t *packet, const struct vb_opcode_row *row)
 		vb_reth_set_length(reth, length < 128 ? length : (length & 127) * 128u);
 	}
 	if (vb_opcode_has(row, VB_EXT_ATOMICETH)) {
-		struct vb_atomiceth *eth = (struct vb_atomiceth *)(packet + vb_opcode_offset(row, VB_EXT_ATOMICETH));
+		struct vb_atomiceth *eth =
+			(struct vb_atomiceth *)(packet + vb_opcode_offset(row, VB_EXT_ATOMICETH));
 		vb_atomiceth_set_address(eth, some_address(zone, where));
 		vb_atomiceth_set_rkey(eth, some_rkey(zone, key));
 		vb_atomiceth_set_swap_or_add(eth, length);
@@ -193,7 +199,10 @@ static void make_headers(uint8_t *packet, const struct vb_opcode_row *row)
 	}
 	if (vb_opcode_has(row, VB_EXT_AETH))
 		vb_aeth_set_syndrome((struct vb_aeth *)(packet + vb_opcode_offset(row, VB_EXT_AETH)),
-			key < 128 ? 31 : key < 160 ? vb_syndrome(VB_AETH_NAK, key % 5) : key < 192 ? vb_syndrome(VB_AETH_RNR, key) : key);
+				     key < 128 ? 31 :
+				     key < 160 ? vb_syndrome(VB_AETH_NAK, key % 5) :
+				     key < 192 ? vb_syndrome(VB_AETH_RNR, key) :
+						 key);
 }
 
 /* A MAD for QP 1, to a service or to an id of this process, some of its bytes overwritten. */
@@ -208,9 +217,12 @@ static size_t make_mad(uint8_t *packet)
 	if (choice & 16 && choice % 11 == 0)
 		vb_ip_cm_encode(&ip, (uint8_t *)(uintptr_t)vb_cm_req_msg_private_data(vb_cm_req_in(&mad)));
 	if (choice % 11 == 0)
-		vb_cm_req_msg_set_service_id(vb_cm_req_in(&mad), UINT64_C(0x1000000) | (choice & 16 ? 0x060000 : 0x110000) | take(w.in));
+		vb_cm_req_msg_set_service_id(vb_cm_req_in(&mad), UINT64_C(0x1000000) |
+									 (choice & 16 ? 0x060000 : 0x110000) |
+									 take(w.in));
 	else
-		vb_cm_rtu_msg_set_remote_comm_id(vb_cm_rtu_in(&mad), (uint32_t)(choice & 32 ? FAKE_OWN_SLOT : take(w.in)) << 20 | 5);
+		vb_cm_rtu_msg_set_remote_comm_id(
+			vb_cm_rtu_in(&mad), (uint32_t)(choice & 32 ? FAKE_OWN_SLOT : take(w.in)) << 20 | 5);
 	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&mad), take(w.in) % 4);
 	vb_gsi_packet_init(gsi, &mad);
 	for (unsigned i = choice >> 6; i > 0; i--)
@@ -224,7 +236,8 @@ static uint32_t some_qpn(unsigned victim, uint8_t b)
 		return w.victims[victim]->qp.qpn;
 	if (b < 0xf0)
 		return VB_QPN_MASK;
-	return b < 0xf4 ? b & 1u : ((uint32_t)(b < 0xf8 ? FAKE_PEER_SLOT : FAKE_OWN_SLOT) << VB_SLOT_SHIFT) + b;
+	return b < 0xf4 ? b & 1u :
+			  ((uint32_t)(b < 0xf8 ? FAKE_PEER_SLOT : FAKE_OWN_SLOT) << VB_SLOT_SHIFT) + b;
 }
 
 static size_t make_packet(uint8_t *packet)
@@ -234,7 +247,9 @@ static size_t make_packet(uint8_t *packet)
 		VB_OPB_READ_RESPONSE_FIRST, VB_OPB_READ_RESPONSE_LAST, VB_OPB_ATOMIC_ACKNOWLEDGE };
 	uint8_t choice = take(w.in), opcode = take(w.in), length = take(w.in), delta = take(w.in);
 	unsigned victim = choice & 1 ? 0 : choice / 2 % VICTIMS;
-	unsigned bits = victim == 2 ? VB_OPB_SEND_ONLY + opcode % 2u : opcode & 128 ? replies[opcode % 6] : opcode % 0x18;
+	unsigned bits = victim == 2  ? VB_OPB_SEND_ONLY + opcode % 2u :
+			opcode & 128 ? replies[opcode % 6] :
+				       opcode % 0x18;
 	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)(services[victim] << VB_OPCODE_BITS | bits));
 	struct vb_bth *bth = (struct vb_bth *)packet;
 
@@ -396,7 +411,8 @@ static void set_up(struct fuzz_input *in)
 	must(vb_mcast_attach(&w.victims[2]->qp, &group) == 0);
 	w.left = rig_add_qp(IBV_QPT_RC);
 	w.right = rig_add_qp(IBV_QPT_RC);
-	must(rig_connect(w.left, LOCALHOST, w.right->qp.qpn, 7) == 0 && rig_connect(w.right, LOCALHOST, w.left->qp.qpn, 7) == 0);
+	must(rig_connect(w.left, LOCALHOST, w.right->qp.qpn, 7) == 0 &&
+	     rig_connect(w.right, LOCALHOST, w.left->qp.qpn, 7) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -411,7 +427,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			rig_check_memory();
 	}
 	fake.send_result = 0;
-	fake_pass_time(UINT64_C(30000000000));	/* what waits for inboxes and listeners has been given up by then */
+	/* what waits for inboxes and listeners has been given up by then */
+	fake_pass_time(UINT64_C(30000000000));
 	rig_talk(w.left, w.right);
 	must(vb_mcast_detach(&w.victims[2]->qp, &group) == 0);
 	for (unsigned i = 0; i < VICTIMS; i++)

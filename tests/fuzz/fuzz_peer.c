@@ -61,7 +61,8 @@ static void be_decent(uint8_t rnr_retry)
 	memset(b, 0, sizeof(*b));
 	b->dest_qpn = w.victim->qp.qpn;
 	b->pd = 1;
-	b->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	b->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		    IBV_ACCESS_REMOTE_ATOMIC;
 	b->psns[0] = b->psns[1] = 100;
 	b->ring_mask = RING_MASK;
 	b->ring = RING;
@@ -87,7 +88,8 @@ static void make_arena(void)
 	head()->nonce = 77;
 	head()->slots[0] = FAKE_PEER_SLOT;
 	keys()[1].pd = 1;
-	keys()[1].access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	keys()[1].access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			   IBV_ACCESS_REMOTE_ATOMIC;
 	keys()[1].iova = keys()[1].va = FAKE_MEMORY;
 	keys()[1].length = FAKE_MEMORY_BYTES;
 	keys()[1].key = 0x101;
@@ -134,7 +136,9 @@ static void publish(void)
 	struct vb_shm_slot *s = at(RING + (w.position & RING_MASK) * SLOT_BYTES);
 	uint8_t opcode = take(w.in), zone = take(w.in), shape = take(w.in);
 
-	unsigned flags = (shape & 7) | (zone & 16 ? VB_SHM_ACKS : 0), nsge = shape & 16 ? 2 : shape & 32 ? take(w.in) : 1;
+	unsigned flags = (shape & 7) | (zone & 16 ? VB_SHM_ACKS : 0), nsge = shape & 16 ? 2 :
+									     shape & 32 ? take(w.in) :
+											  1;
 
 	opcode = opcode < 240 ? opcodes[opcode % 7] : opcode;
 	s->length = some_length(take(w.in));
@@ -170,18 +174,24 @@ static void feed_streams(void)
 	unsigned stream = take(w.in) % 2;
 
 	b->put[stream] += take(w.in) * 128u;
-	b->taken[stream] = take(w.in) & 1 ? atomic_load(&shown()->put[stream]) : b->taken[stream] + take(w.in);
+	b->taken[stream] =
+		take(w.in) & 1 ? atomic_load(&shown()->put[stream]) : b->taken[stream] + take(w.in);
 	ring(w.victim->qp.qpn);
 }
 
-static struct vb_shm_datagram *record_at(uint32_t line) { return at(MAIL + line % VB_UD_RING_LINES * VB_CACHE_LINE); }
+static struct vb_shm_datagram *record_at(uint32_t line)
+{
+	return at(MAIL + line % VB_UD_RING_LINES * VB_CACHE_LINE);
+}
 
 /* A datagram for the ear, in one of eight cases for another. */
 static size_t make_datagram(uint8_t *packet, uint8_t shape)
 {
 	uint8_t length = take(w.in);
-	struct vb_ud_send send = { .destination_qpn = shape % 8 ? w.ear->qp.qpn : take(w.in), .source_qpn = PEER_QPN, .qkey = 0x1234,
-		.payload_bytes = shape & 8 ? length * 16u : length };
+	struct vb_ud_send send = { .destination_qpn = shape % 8 ? w.ear->qp.qpn : take(w.in),
+				   .source_qpn = PEER_QPN,
+				   .qkey = 0x1234,
+				   .payload_bytes = shape & 8 ? length * 16u : length };
 	unsigned pad;
 	size_t header = vb_ud_build(packet, &send, &pad);
 
@@ -195,7 +205,8 @@ static void write_datagram(void)
 {
 	struct vb_shm_bells *bells = at(BELLS);
 	uint8_t packet[VB_INBOX_MAX_BYTES], shape = take(w.in);
-	uint32_t bytes = (uint32_t)make_datagram(packet, shape), lines = (48 + bytes + 63) / 64, start = w.mailed;
+	uint32_t bytes = (uint32_t)make_datagram(packet, shape), lines = (48 + bytes + 63) / 64,
+		 start = w.mailed;
 
 	if (start % VB_UD_RING_LINES + lines > VB_UD_RING_LINES)
 		w.mailed += VB_UD_RING_LINES - start % VB_UD_RING_LINES;
@@ -256,11 +267,13 @@ static void scribble(void)
 	switch (where % 8) {
 	case 0:
 	case 1:
-		store(VB_ARENA_QPS + PEER_INDEX * VB_QP_BLOCK + offset * 4 % VB_QP_BLOCK, width, some_value());
+		store(VB_ARENA_QPS + PEER_INDEX * VB_QP_BLOCK + offset * 4 % VB_QP_BLOCK, width,
+		      some_value());
 		break;
 	case 2:
 	case 3:
-		store(RING + (w.position & RING_MASK) * SLOT_BYTES + offset % SLOT_BYTES, width, some_value());
+		store(RING + (w.position & RING_MASK) * SLOT_BYTES + offset % SLOT_BYTES, width,
+		      some_value());
 		break;
 	case 4:
 		store(VB_ARENA_KEYS + offset % (KEYS * VB_KEY_BYTES), width, some_value());
@@ -454,7 +467,8 @@ static void set_up(struct fuzz_input *in)
 	w.ear = rig_add_qp(IBV_QPT_UD);
 	must(rig_connect(w.ear, LOCALHOST, 0, 0) == 0);
 	add_ah();
-	must(rig_connect(w.left, LOCALHOST, w.right->qp.qpn, 7) == 0 && rig_connect(w.right, LOCALHOST, w.left->qp.qpn, 7) == 0);
+	must(rig_connect(w.left, LOCALHOST, w.right->qp.qpn, 7) == 0 &&
+	     rig_connect(w.right, LOCALHOST, w.left->qp.qpn, 7) == 0);
 	if (how & 16)
 		fake_link_accept();
 	(void)rig_connect(w.victim, LOCALHOST, PEER_QPN, how >> 5);

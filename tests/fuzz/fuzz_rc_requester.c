@@ -41,7 +41,8 @@ static void check_counts(void)
 {
 	const struct vb_rc_req *r = &w.req;
 
-	must(r->una <= r->next && r->next <= r->end && r->acked <= r->next && r->next - r->una <= VB_RC_WINDOW);
+	must(r->una <= r->next && r->next <= r->end && r->acked <= r->next &&
+	     r->next - r->una <= VB_RC_WINDOW);
 	must(r->reads_count <= r->config.max_rd_atomic);
 	must(r->reported == w.completed && r->head - r->reported <= SLOTS && r->tail - r->head <= SLOTS);
 }

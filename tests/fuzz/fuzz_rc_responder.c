@@ -107,7 +107,8 @@ static void be_plausible(struct fuzz_input *in, uint8_t *bytes, const struct vb_
 		vb_reth_set_length(reth, take(in) * 4u);
 	}
 	if (vb_opcode_has(row, VB_EXT_ATOMICETH)) {
-		struct vb_atomiceth *eth = (struct vb_atomiceth *)(bytes + vb_opcode_offset(row, VB_EXT_ATOMICETH));
+		struct vb_atomiceth *eth =
+			(struct vb_atomiceth *)(bytes + vb_opcode_offset(row, VB_EXT_ATOMICETH));
 		vb_atomiceth_set_address(eth, BASE + take(in) * 8u);
 		vb_atomiceth_set_rkey(eth, RKEY);
 	}
@@ -116,7 +117,8 @@ static void be_plausible(struct fuzz_input *in, uint8_t *bytes, const struct vb_
 static size_t make_up(struct fuzz_input *in, uint8_t *bytes, bool is_uc)
 {
 	uint8_t choice = take(in);
-	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)(take(in) % 0x18 | (is_uc ? VB_SERVICE_UC << VB_OPCODE_BITS : 0)));
+	const struct vb_opcode_row *row =
+		vb_opcode_row((uint8_t)(take(in) % 0x18 | (is_uc ? VB_SERVICE_UC << VB_OPCODE_BITS : 0)));
 	struct vb_bth *bth = (struct vb_bth *)bytes;
 	uint32_t expected = is_uc ? w.uc.expected : (uint32_t)w.rc.expected;
 
@@ -124,7 +126,10 @@ static size_t make_up(struct fuzz_input *in, uint8_t *bytes, bool is_uc)
 		return 0;
 	for (unsigned i = 0; i < row->header_bytes; i++)
 		bytes[i] = choice & 1 ? take(in) : 0;
-	size_t payload = !row->flags.payload ? 0 : choice & 2 ? take(in) * 4u : row->flags.last ? choice & ~3u : MTU;
+	size_t payload = !row->flags.payload ? 0 :
+			 choice & 2	     ? take(in) * 4u :
+			 row->flags.last     ? choice & ~3u :
+					       MTU;
 	if (!(choice & 4))
 		be_plausible(in, bytes, row);
 	vb_bth_set_opcode(bth, (uint8_t)(row - vb_opcode_row(0)));
@@ -151,7 +156,8 @@ static void receive_rc(const struct vb_packet *packet)
 	if (verdict == VB_RC_IGNORED)
 		must(memcmp(&before, &w.rc, sizeof(before)) == 0);
 	must((verdict == VB_RC_BROKEN) == w.rc.broken || verdict == VB_RC_IGNORED);
-	must(w.rc.expected >= before.expected && w.rc.kept_count < VB_RC_KEPT && w.rc.kept_count == w.buffers);
+	must(w.rc.expected >= before.expected && w.rc.kept_count < VB_RC_KEPT &&
+	     w.rc.kept_count == w.buffers);
 }
 
 static void draw(void)
@@ -160,7 +166,8 @@ static void draw(void)
 
 	for (unsigned i = 0; i < MAX_OUT && vb_rc_resp_write(&w.rc, &out); i++) {
 		must(out.header_bytes <= VB_MAX_HEADER_BYTES && out.payload_bytes <= MTU);
-		if (out.payload_bytes && check(NULL, out.rkey, out.payload_at, out.payload_bytes, VB_ACCESS_READ)) {
+		if (out.payload_bytes &&
+		    check(NULL, out.rkey, out.payload_at, out.payload_bytes, VB_ACCESS_READ)) {
 			must(w.withdrawn);
 			vb_rc_resp_fault(&w.rc, &out);
 		}

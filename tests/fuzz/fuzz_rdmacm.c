@@ -56,8 +56,8 @@ static struct id *place(void)
 
 static void take_event(void)
 {
-	static const unsigned once = BIT(ESTABLISHED) | BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE) | BIT(CONNECT_ERROR) |
-		BIT(TIMEWAIT_EXIT);
+	static const unsigned once = BIT(ESTABLISHED) | BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE) |
+				     BIT(CONNECT_ERROR) | BIT(TIMEWAIT_EXIT);
 	struct rdma_cm_event *event;
 
 	if (rdma_get_cm_event(w.channel, &event))
@@ -68,7 +68,8 @@ static void take_event(void)
 	must(id != NULL);
 	if (!fresh) {
 		must(!(id->seen & once & 1u << type));
-		must(type != RDMA_CM_EVENT_ESTABLISHED || !(id->seen & (BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE))));
+		must(type != RDMA_CM_EVENT_ESTABLISHED ||
+		     !(id->seen & (BIT(DISCONNECTED) | BIT(REJECTED) | BIT(UNREACHABLE))));
 		id->seen |= 1u << type;
 	}
 	must(rdma_ack_cm_event(event) == 0);
@@ -85,7 +86,9 @@ static void take_event(void)
 
 static struct sockaddr_in address_of(uint32_t address, uint16_t port)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address) };
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons(port),
+				     .sin_addr.s_addr = htonl(address) };
 }
 
 static struct rdma_cm_id *pick(void)
@@ -169,7 +172,9 @@ static void turn_round(struct vb_mad *mad, uint8_t choice)
 {
 	unsigned attribute = VB_CM_ATTR_REQ + choice % 11;
 	uint32_t local = vb_cm_rtu_msg_local_comm_id(vb_cm_rtu_of(mad));
-	uint32_t remote = vb_mad_attribute_id(mad) == VB_CM_ATTR_REQ ? 0x90001 : vb_cm_rtu_msg_remote_comm_id(vb_cm_rtu_of(mad));
+	uint32_t remote = vb_mad_attribute_id(mad) == VB_CM_ATTR_REQ ?
+				  0x90001 :
+				  vb_cm_rtu_msg_remote_comm_id(vb_cm_rtu_of(mad));
 	uint64_t tid = vb_mad_transaction_id(mad);
 
 	if (attribute != VB_CM_ATTR_SIDR_REP)

@@ -47,14 +47,16 @@ static void hear_packet(const uint8_t *packet, size_t bytes)
 	if (vb_rs_name_is_ipv4(&from) != (packet[0] == 4))
 		return;
 	must(vb_rs_ud_header_make(&from, again) == length);
-	must(vb_rs_ud_header_parse(again, length, &name) == length && memcmp(&name, &from, sizeof(name)) == 0);
+	must(vb_rs_ud_header_parse(again, length, &name) == length &&
+	     memcmp(&name, &from, sizeof(name)) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = { data, size };
 	uint8_t kind = take(&in);
-	uint8_t *message = calloc(1, in.left ? in.left : 1); /* of its own, so that reading beyond it is seen */
+	/* of its own, so that reading beyond it is seen */
+	uint8_t *message = calloc(1, in.left ? in.left : 1);
 
 	must(message != NULL);
 	memcpy(message, in.at, in.left);

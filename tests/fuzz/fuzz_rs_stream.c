@@ -40,7 +40,8 @@ static void check(void)
 	must(s.requests_free <= QUEUE - VB_RS_CONTROLS && s.controls_free <= VB_RS_CONTROLS);
 	must(s.requests_free + s.controls_free + num_ids == QUEUE);
 	must(s.ring_used <= RING && s.ring_next < RING);
-	must(s.link == VB_RS_UP || s.link == VB_RS_LEFT || (s.incoming != VB_RS_OPEN && s.outgoing != VB_RS_OPEN));
+	must(s.link == VB_RS_UP || s.link == VB_RS_LEFT ||
+	     (s.incoming != VB_RS_OPEN && s.outgoing != VB_RS_OPEN));
 }
 
 static void post(const struct vb_rs_write *w)
@@ -72,7 +73,9 @@ static void control(void)
 static void receive(struct fuzz_input *in)
 {
 	uint8_t choice = take(in);
-	uint32_t message = choice & 1 ? take32(in) : vb_rs_message_make((enum vb_rs_message)(choice >> 5), take(in) * (choice & 2 ? 16u : 1u));
+	uint32_t message = choice & 1 ? take32(in) :
+					vb_rs_message_make((enum vb_rs_message)(choice >> 5),
+							   take(in) * (choice & 2 ? 16u : 1u));
 	struct vb_rs_stream before = s;
 
 	if (vb_rs_stream_receive(&s, message)) {

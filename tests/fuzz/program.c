@@ -31,9 +31,13 @@ void remove_end(struct end *e)
 static int to_init(struct end *e)
 {
 	bool is_ud = e->qp.type == IBV_QPT_UD;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY, .qp_access_flags = ALL };
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY, .qp_access_flags = ALL
+	};
 
-	return vb_qp_modify(&e->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+	return vb_qp_modify(&e->qp, &attr,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				    (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
 int connect_end(struct end *e, uint32_t address, uint32_t qpn)
@@ -53,7 +57,9 @@ int connect_end(struct end *e, uint32_t address, uint32_t qpn)
 		err = vb_qp_modify(&e->qp, &attr, mask);
 	attr.qp_state = IBV_QPS_RTS;
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	mask |= e->qp.type == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
+	mask |= e->qp.type == IBV_QPT_RC ?
+			IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC :
+			0;
 	return err ? err : vb_qp_modify(&e->qp, &attr, mask);
 }
 
@@ -76,13 +82,16 @@ void open_program(void)
 	for (unsigned i = 0; i < count; i++)
 		vb_device_put(devices[i]);
 	free(devices);
-	uint8_t *pages = mmap(NULL, 2 * ZONE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *pages =
+		mmap(NULL, 2 * ZONE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	must(pages != MAP_FAILED);
 	program.zone = pages;
 	program.closed = pages + ZONE_BYTES;
 	must(vb_pd_init(&program.pd, &program.ctx) == 0 && vb_pd_init(&program.closed_pd, &program.ctx) == 0);
-	must(vb_mr_init(&program.mr, &program.pd, program.zone, ZONE_BYTES, (uintptr_t)program.zone, ALL) == 0);
-	must(vb_mr_init(&program.closed_mr, &program.closed_pd, program.closed, ZONE_BYTES, (uintptr_t)program.closed, ALL) == 0);
+	must(vb_mr_init(&program.mr, &program.pd, program.zone, ZONE_BYTES, (uintptr_t)program.zone, ALL) ==
+	     0);
+	must(vb_mr_init(&program.closed_mr, &program.closed_pd, program.closed, ZONE_BYTES,
+			(uintptr_t)program.closed, ALL) == 0);
 }
 
 static struct vb_cqe await_completion(struct end *e)
@@ -97,7 +106,8 @@ static struct vb_cqe await_completion(struct end *e)
 	return c;
 }
 
-void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, uint32_t bytes, uint64_t remote, uint32_t rkey)
+void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, uint32_t bytes,
+	  uint64_t remote, uint32_t rkey)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)at, .length = bytes, .lkey = lkey };
 	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1, .wr.rdma = { remote, rkey } }, *bad;
@@ -165,7 +175,8 @@ void write_to_friend(void)
 	must(send(to_him, "l", 1, MSG_NOSIGNAL) == 1);
 	post(&to_friend, IBV_WR_SEND, out, key, LETTER_BYTES, 0, 0);
 	post(&to_friend, IBV_WR_RDMA_WRITE, out, key, LETTER_BYTES, friends.at + LETTER_AT, friends.rkey);
-	post(&to_friend, IBV_WR_RDMA_READ, in + LETTER_AT, key, LETTER_BYTES, friends.at + LETTER_AT, friends.rkey);
+	post(&to_friend, IBV_WR_RDMA_READ, in + LETTER_AT, key, LETTER_BYTES, friends.at + LETTER_AT,
+	     friends.rkey);
 	for (int i = 0; i < 4; i++)
 		must(await_completion(&to_friend).status == IBV_WC_SUCCESS);
 	must(memcmp(out, in, LETTER_BYTES) == 0 && memcmp(out, in + LETTER_AT, LETTER_BYTES) == 0);

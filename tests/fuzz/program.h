@@ -11,7 +11,10 @@
 
 enum { QKEY = 0x1234, ZONE_BYTES = 4096, DATAGRAMS_AT = 3072 /* in closed, behind letters */ };
 enum { LOCALHOST = 0x7f000001, FAR_AWAY = 0xc0000207 };
-enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum {
+	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	      IBV_ACCESS_REMOTE_ATOMIC
+};
 
 struct program {
 	struct vb_context ctx;
@@ -36,7 +39,8 @@ void remove_end(struct end *e);
 /* From RESET to RTS, as far as it goes. address: IPv4 */
 int connect_end(struct end *e, uint32_t address, uint32_t qpn);
 void receive_into(struct end *e, uint8_t *at, uint32_t lkey, uint32_t bytes);
-void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, uint32_t bytes, uint64_t remote, uint32_t rkey);
+void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, uint32_t bytes,
+	  uint64_t remote, uint32_t rkey);
 
 /* The friend's body, and the program's connection to it. */
 void be_friend(int sock);

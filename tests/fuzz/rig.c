@@ -9,7 +9,10 @@
 
 enum { GAP_BYTES = 256, STRIDE = ZONE_BYTES + GAP_BYTES, MEMORY_BYTES = GAP_BYTES + ZONES * STRIDE };
 enum { SECRET_BYTE = 0x5e, SECRET_RUN = 8, LONGEST_POLL = 64, TICK_NS = 2000000 };
-enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum {
+	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	      IBV_ACCESS_REMOTE_ATOMIC
+};
 
 struct rig rig;
 
@@ -22,10 +25,13 @@ uint8_t *rig_at(enum rig_zone zone) { return memory + GAP_BYTES + zone * STRIDE;
 
 static void register_zone(enum rig_zone zone)
 {
-	static const unsigned access[ZONES] = { ALL, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE, 0, ALL };
+	static const unsigned access[ZONES] = {
+		ALL, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE, 0, ALL
+	};
 	struct vb_pd *pd = zone == FOREIGN ? &rig.other_pd : &rig.pd;
 
-	must(vb_mr_init(&rig.mrs[zone], pd, rig_at(zone), ZONE_BYTES, (uintptr_t)rig_at(zone), access[zone]) == 0);
+	must(vb_mr_init(&rig.mrs[zone], pd, rig_at(zone), ZONE_BYTES, (uintptr_t)rig_at(zone),
+			access[zone]) == 0);
 }
 
 void rig_register_again(enum rig_zone zone)
@@ -77,8 +83,8 @@ void rig_check_memory(void)
 
 bool rig_is_secret(const void *bytes, size_t len)
 {
-	static const uint8_t run[SECRET_RUN] = { SECRET_BYTE, SECRET_BYTE, SECRET_BYTE, SECRET_BYTE, SECRET_BYTE, SECRET_BYTE,
-		SECRET_BYTE, SECRET_BYTE };
+	static const uint8_t run[SECRET_RUN] = { SECRET_BYTE, SECRET_BYTE, SECRET_BYTE, SECRET_BYTE,
+						 SECRET_BYTE, SECRET_BYTE, SECRET_BYTE, SECRET_BYTE };
 	return memmem(bytes, len, run, sizeof(run)) != NULL;
 }
 
@@ -181,7 +187,9 @@ static int init(struct rig_qp *q, struct ibv_qp_attr *attr)
 	attr->port_num = 1;
 	attr->qkey = 0x1234;
 	attr->qp_access_flags = ALL;
-	return vb_qp_modify(&q->qp, attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+	return vb_qp_modify(&q->qp, attr,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				    (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
 static int to_rtr(struct rig_qp *q, struct ibv_qp_attr *attr)
@@ -234,12 +242,15 @@ static struct ibv_sge range_of(struct fuzz_input *in, enum rig_zone zone)
 		length *= 40;
 	if ((shape & 0xf0) == 0xf0)
 		offset += ZONE_BYTES - 256;
-	return (struct ibv_sge){ .addr = (uintptr_t)rig_at(zone) + offset, .length = length, .lkey = rig.mrs[zone].key };
+	return (struct ibv_sge){ .addr = (uintptr_t)rig_at(zone) + offset,
+				 .length = length,
+				 .lkey = rig.mrs[zone].key };
 }
 
 static bool is_inside(const struct ibv_sge *sge, enum rig_zone zone)
 {
-	return sge->addr - (uintptr_t)rig_at(zone) <= ZONE_BYTES && sge->length <= ZONE_BYTES - (sge->addr - (uintptr_t)rig_at(zone));
+	return sge->addr - (uintptr_t)rig_at(zone) <= ZONE_BYTES &&
+	       sge->length <= ZONE_BYTES - (sge->addr - (uintptr_t)rig_at(zone));
 }
 
 /* What the peer has registered is at the address that the input says, by a key that it says. */
@@ -263,7 +274,8 @@ void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, u
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
 	uint8_t choice = take(in);
-	struct ibv_send_wr wr = { .wr_id = q->sends++, .opcode = opcodes[choice % 8], .imm_data = choice }, *bad;
+	struct ibv_send_wr wr = { .wr_id = q->sends++, .opcode = opcodes[choice % 8], .imm_data = choice },
+			   *bad;
 	bool answered = wr.opcode >= IBV_WR_RDMA_READ;
 	enum rig_zone zone = answered ? ANSWERS : SOURCES;
 	struct ibv_sge sge[2] = { range_of(in, zone), range_of(in, zone) };
@@ -294,7 +306,8 @@ void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, u
 void rig_post_receive(struct rig_qp *q, struct fuzz_input *in)
 {
 	struct ibv_sge sge[2] = { range_of(in, RECEIVES), range_of(in, RECEIVES) };
-	struct ibv_recv_wr wr = { .wr_id = q->receives, .sg_list = sge, .num_sge = take(in) & 1 ? 2 : 1 }, *bad;
+	struct ibv_recv_wr wr = { .wr_id = q->receives, .sg_list = sge, .num_sge = take(in) & 1 ? 2 : 1 },
+			   *bad;
 
 	for (int i = 0; i < wr.num_sge; i++)
 		if (is_inside(&sge[i], RECEIVES))
@@ -336,5 +349,6 @@ void rig_talk(struct rig_qp *left, struct rig_qp *right)
 		fake_run();
 		rig_poll();
 	}
-	must(left->sends_done == left->sends && right->receives_done == right->receives && rig.successes >= before + 2);
+	must(left->sends_done == left->sends && right->receives_done == right->receives &&
+	     rig.successes >= before + 2);
 }

@@ -26,7 +26,8 @@ enum { ZONE_BYTES = 8192, MAX_POSTED = 64, RIG_QPS = 5 };
 struct rig_qp {
 	struct vb_qp qp;
 	bool exists;
-	uint64_t sends, sends_done, receives, receives_done; /* since the last reset; work requests are numbered in this order */
+	/* since the last reset; work requests are numbered in this order */
+	uint64_t sends, sends_done, receives, receives_done;
 };
 
 struct rig {

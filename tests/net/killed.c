@@ -132,8 +132,10 @@ static void open_device(struct ibv_context *device)
 
 static struct connection *adopt(struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr attr = { .cap = { .max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-					 .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC
+	};
 	struct connection *c = &here.connections[here.made++];
 	must(here.made <= here.wanted, "one connection too many");
 	open_device(id->verbs);
@@ -147,7 +149,9 @@ static struct connection *adopt(struct rdma_cm_id *id)
 static struct rdma_conn_param parameters(struct memory *own)
 {
 	*own = (struct memory){ (uintptr_t)memory, here.mr->rkey };
-	return (struct rdma_conn_param){ .private_data = own, .private_data_len = sizeof *own, .retry_count = 7, .rnr_retry_count = 7 };
+	return (struct rdma_conn_param){
+		.private_data = own, .private_data_len = sizeof *own, .retry_count = 7, .rnr_retry_count = 7
+	};
 }
 
 static void accept_one(struct rdma_cm_id *id, const struct rdma_conn_param *said)

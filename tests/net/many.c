@@ -154,7 +154,8 @@ static void barrier(void)
 /* A byte of what a side puts into a block or message. */
 static uint8_t pattern(bool server, bool block, unsigned number, unsigned round, unsigned at)
 {
-	uint32_t x = number * 2654435761u + round * 40503u + at * 97u + (server ? 0x5a5a5u : 0) + (block ? 77777u : 0);
+	uint32_t x = number * 2654435761u + round * 40503u + at * 97u + (server ? 0x5a5a5u : 0) +
+		     (block ? 77777u : 0);
 
 	return (uint8_t)(x >> 7 ^ x >> 17);
 }
@@ -169,7 +170,8 @@ static void verify(const uint8_t *bytes, unsigned len, bool block, unsigned numb
 {
 	for (unsigned at = 0; at < len; at++)
 		if (bytes[at] != pattern(options.server, block, number, round, at))
-			fail("connection %u, round %u: byte %u of the %s is wrong", number, round, at, block ? "block" : "message");
+			fail("connection %u, round %u: byte %u of the %s is wrong", number, round, at,
+			     block ? "block" : "message");
 }
 
 /* ---- set-up ---- */
@@ -217,16 +219,22 @@ static void make_qp(unsigned number, struct introduction *about)
 {
 	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
 		.cap = { .max_send_wr = 2 * DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
 	check(qp, "ibv_create_qp");
-	check(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0, "to INIT");
+	check(ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
+	      "to INIT");
 	connections[number].qp = qp;
 	for (unsigned slot = 0; slot < DEPTH; slot++)
 		post_receive(number, slot);
-	*about = (struct introduction){ .qpn = htonl(qp->qp_num), .psn = htonl(number * 7919 & 0xffffff), .rkey = htonl(mr->rkey),
-		.block_in = htobe64((uintptr_t)buffers[number].block_in) };
+	*about = (struct introduction){ .qpn = htonl(qp->qp_num),
+					.psn = htonl(number * 7919 & 0xffffff),
+					.rkey = htonl(mr->rkey),
+					.block_in = htobe64((uintptr_t)buffers[number].block_in) };
 	memcpy(about->gid, own_gid.raw, sizeof(about->gid));
 }
 
@@ -241,15 +249,20 @@ static void connect_qp(struct connection *connection, const struct introduction 
 		.rnr_retry = 7, .max_rd_atomic = 1 };
 
 	memcpy(to_receive.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));
-	check(ibv_modify_qp(connection->qp, &to_receive, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0, "to RTR");
-	check(ibv_modify_qp(connection->qp, &to_send, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0, "to RTS");
+	check(ibv_modify_qp(connection->qp, &to_receive,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
+	      "to RTR");
+	check(ibv_modify_qp(connection->qp, &to_send,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
+	      "to RTS");
 }
 
 static void connect_all(void)
 {
-	struct introduction *own = calloc(options.count, sizeof(*own)), *peers = calloc(options.count, sizeof(*peers));
+	struct introduction *own = calloc(options.count, sizeof(*own)),
+			    *peers = calloc(options.count, sizeof(*peers));
 
 	check(own && peers, "memory");
 	for (unsigned i = 0; i < options.count; i++)
@@ -273,7 +286,9 @@ static void begin_round(unsigned number)
 	struct buffers *b = &buffers[number];
 	struct ibv_sge block = { (uintptr_t)b->block_out[slot], BLOCK_BYTES, mr->lkey };
 	struct ibv_sge message = { (uintptr_t)b->message_out[slot], MESSAGE_BYTES, mr->lkey };
-	struct ibv_send_wr send = { .wr_id = number, .sg_list = &message, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_send_wr send = {
+		.wr_id = number, .sg_list = &message, .num_sge = 1, .opcode = IBV_WR_SEND
+	};
 	struct ibv_send_wr write = { .wr_id = number, .next = &send, .sg_list = &block, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 		.wr.rdma = { .remote_addr = be64toh(connection->peer.block_in) + slot * BLOCK_BYTES,
 			     .rkey = ntohl(connection->peer.rkey) } };
@@ -349,7 +364,8 @@ static void carry(unsigned rounds, bool by_events)
 		else if (by_events)
 			wait_for_event();
 		else if (now_s(CLOCK_MONOTONIC) - heard > PATIENCE_MS / 1000)
-			fail("no completion for %d ms, %u of %u connections have finished", PATIENCE_MS, finished, options.count);
+			fail("no completion for %d ms, %u of %u connections have finished", PATIENCE_MS,
+			     finished, options.count);
 	}
 	double took = now_s(CLOCK_MONOTONIC) - start;
 	printf("%u connections, %u rounds, %s: %.2f s, %.1f MB/s each way\n", options.count, rounds,
@@ -365,8 +381,10 @@ static void idle(void)
 	sleep(1);  /* what still had to be acknowledged has been */
 	double before = now_s(CLOCK_PROCESS_CPUTIME_ID), start = now_s(CLOCK_MONOTONIC);
 	sleep(options.idle_s);
-	double used = now_s(CLOCK_PROCESS_CPUTIME_ID) - before, share = used / (now_s(CLOCK_MONOTONIC) - start);
-	printf("%u idle connections: %.2f ms of CPU time in %u s (%.3f %%)\n", options.count, used * 1e3, options.idle_s, share * 100);
+	double used = now_s(CLOCK_PROCESS_CPUTIME_ID) - before,
+	       share = used / (now_s(CLOCK_MONOTONIC) - start);
+	printf("%u idle connections: %.2f ms of CPU time in %u s (%.3f %%)\n", options.count, used * 1e3,
+	       options.idle_s, share * 100);
 	if (share > MAX_IDLE_SHARE)
 		fail("idle connections use CPU time");
 	barrier();

@@ -30,7 +30,8 @@ static void ring(int rank, int ranks, int size)
 	for (int i = 0; i < size; i++)
 		out[i] = pattern(rank, size, i);
 	MPI_Status status;
-	MPI_Sendrecv(out, size, MPI_BYTE, (rank + 1) % ranks, size, in, size, MPI_BYTE, before, size, MPI_COMM_WORLD, &status);
+	MPI_Sendrecv(out, size, MPI_BYTE, (rank + 1) % ranks, size, in, size, MPI_BYTE, before, size,
+		     MPI_COMM_WORLD, &status);
 	int got;
 	MPI_Get_count(&status, MPI_BYTE, &got);
 	if (got != size)

@@ -91,7 +91,9 @@ void sim_begin(uint64_t seed, const struct sim_network *network, unsigned hosts)
 		sim.silent_from[i] = sim.silent_to[i] = UINT64_MAX;
 	for (unsigned a = 0; a < hosts; a++)
 		for (unsigned b = 0; b < hosts; b++)
-			net.links[a][b] = (struct link){ .delay = network->delay * (1 + (network->far ? sim_pick(network->far) : 0)) };
+			net.links[a][b] =
+				(struct link){ .delay = network->delay *
+							(1 + (network->far ? sim_pick(network->far) : 0)) };
 	for (unsigned i = 0; i < network->cuts; i++)
 		cut_somewhere(i);
 }
@@ -141,16 +143,23 @@ static struct in_flight *queue_pop(void)
 
 static struct vb_icrc_route route_of(unsigned from, unsigned to)
 {
-	return (struct vb_icrc_route){ .ip_version = 4, .source = { 10, 0, 0, (uint8_t)from }, .destination = { 10, 0, 0, (uint8_t)to },
-		.source_port = 50000, .destination_port = 4791 };
+	return (struct vb_icrc_route){ .ip_version = 4,
+				       .source = { 10, 0, 0, (uint8_t)from },
+				       .destination = { 10, 0, 0, (uint8_t)to },
+				       .source_port = 50000,
+				       .destination_port = 4791 };
 }
 
-static bool is_silent(unsigned host) { return sim.now >= sim.silent_from[host] && sim.now < sim.silent_to[host]; }
+static bool is_silent(unsigned host)
+{
+	return sim.now >= sim.silent_from[host] && sim.now < sim.silent_to[host];
+}
 
 static bool is_cut(unsigned from, unsigned to)
 {
 	for (unsigned i = 0; i < net.network->cuts; i++)
-		if (sim.now >= net.cuts[i].from && sim.now < net.cuts[i].to && (net.cuts[i].side >> from ^ net.cuts[i].side >> to) & 1)
+		if (sim.now >= net.cuts[i].from && sim.now < net.cuts[i].to &&
+		    (net.cuts[i].side >> from ^ net.cuts[i].side >> to) & 1)
 			return true;
 	return is_silent(from);
 }
@@ -267,14 +276,17 @@ static unsigned shrink(uint64_t seed, unsigned most, bool (*run)(uint64_t seed, 
 
 static int fail(const char *name, uint64_t seed, unsigned size)
 {
-	printf("not ok 1 - %s simulation\n# seed %llu at %llu ns: %s\n# again: %s -v %llu %u\n", name, (unsigned long long)seed,
-	       (unsigned long long)sim.now, sim.why, program_invocation_name, (unsigned long long)seed, size);
+	printf("not ok 1 - %s simulation\n# seed %llu at %llu ns: %s\n# again: %s -v %llu %u\n", name,
+	       (unsigned long long)seed, (unsigned long long)sim.now, sim.why, program_invocation_name,
+	       (unsigned long long)seed, size);
 	return 1;
 }
 
-int sim_main(int argc, char **argv, const char *name, unsigned most, bool (*run)(uint64_t seed, unsigned size), bool (*report)(void))
+int sim_main(int argc, char **argv, const char *name, unsigned most,
+	     bool (*run)(uint64_t seed, unsigned size), bool (*report)(void))
 {
-	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 200;
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1,
+		 count = argc > 2 ? strtoull(argv[2], NULL, 0) : 200;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("1..1\n");

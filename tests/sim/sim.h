@@ -71,7 +71,8 @@ __attribute__((format(printf, 1, 2), noreturn)) void sim_broken(const char *form
  * size): false if sim.why says what failed; size: the most requests of each kind, by which a failure is
  * shrunk. report prints totals, false: they are bad.
  */
-int sim_main(int argc, char **argv, const char *name, unsigned most, bool (*run)(uint64_t seed, unsigned size), bool (*report)(void));
+int sim_main(int argc, char **argv, const char *name, unsigned most,
+	     bool (*run)(uint64_t seed, unsigned size), bool (*report)(void));
 
 /* ---- network ---- */
 

@@ -36,7 +36,8 @@ struct profile {
 	unsigned loss, doubling, corruption, deaths;	/* per thousand */
 	unsigned max_lingering;
 	bool exact;		/* nothing is lost, so both sides agree without exception */
-	bool fair;		/* the same message is lost twice at most, users are quick: nobody waits in vain */
+	/* the same message is lost twice at most, users are quick: nobody waits in vain */
+	bool fair;
 	bool honest;		/* what arrives was sent */
 };
 
@@ -116,7 +117,8 @@ __attribute__((format(printf, 1, 2), noreturn)) static void broken(const char *f
 {
 	va_list args;
 
-	printf("not ok 1 - cm simulation\n# seed %llu (%s) at %llu ns: ", (unsigned long long)w.seed, w.profile->name, (unsigned long long)w.now);
+	printf("not ok 1 - cm simulation\n# seed %llu (%s) at %llu ns: ", (unsigned long long)w.seed,
+	       w.profile->name, (unsigned long long)w.now);
 	va_start(args, format);
 	vprintf(format, args);
 	va_end(args);
@@ -161,8 +163,9 @@ static void fly(unsigned from, unsigned to, const struct vb_mad *mad)
 	if (w.num_in_flight == MAX_IN_FLIGHT)
 		broken("a storm of messages");
 	w.num_in_flight++;
-	*d = (struct datagram){ .arrives = w.now + 1 + next_random() % (MAX_DELAY_NS - 1), .from = from, .to = to,
-				.mad = *mad };
+	*d = (struct datagram){
+		.arrives = w.now + 1 + next_random() % (MAX_DELAY_NS - 1), .from = from, .to = to, .mad = *mad
+	};
 	if (!w.healed && happens(w.profile->corruption))
 		for (unsigned i = 0, n = 1 + pick(4); i < n; i++)
 			d->mad.b[pick(2) ? 16 + pick(60) : pick(256)] ^= (uint8_t)(1 << pick(8));
@@ -267,7 +270,8 @@ static void check_order(const struct user *u, enum vb_cm_event_type type)
 	if (type == VB_CM_EV_TIMEWAIT_EXIT && !(u->seen & BIT(DISCONNECTED)))
 		broken("timewait exit of what never ended");
 	if (u->destroyed != (type == VB_CM_EV_RELEASE))
-		broken("event %s for a %s connection", vb_cm_event_name(type), u->destroyed ? "destroyed" : "living");
+		broken("event %s for a %s connection", vb_cm_event_name(type),
+		       u->destroyed ? "destroyed" : "living");
 }
 
 static bool is_open(const struct user *u)
@@ -314,8 +318,8 @@ static void take_events(unsigned endpoint, const struct vb_cm_out *out)
 		const struct vb_cm_event *ev = &out->events[i];
 		struct user *u = vb_container_of(ev->conn, struct user, conn);
 
-		trace("%u: event %s %d (token %u, %s)", endpoint, vb_cm_event_name(ev->type), ev->status, u->token,
-		      u->active ? "active" : "passive");
+		trace("%u: event %s %d (token %u, %s)", endpoint, vb_cm_event_name(ev->type), ev->status,
+		      u->token, u->active ? "active" : "passive");
 		if (u->endpoint != endpoint || (ev->type != VB_CM_EV_RELEASE && ev->conn->user != u))
 			broken("event of a foreign connection");
 		check_order(u, ev->type);
@@ -355,8 +359,10 @@ static void user_connect(unsigned from)
 		.local_cm_response_timeout = RESPONSE, .remote_cm_response_timeout = RESPONSE,
 		.max_cm_retries = (uint8_t)(w.profile->fair ? 15 : 3 + pick(13)), .path = { .mtu = 3, .packet_lifetime = LIFETIME },
 	};
-	struct vb_cm_sidr_info sidr = { .service_id = info.service_id, .timeout_ns = 3 * MAX_DELAY_NS,
-					.max_retries = info.max_cm_retries, .peer_gid = info.path.remote_gid };
+	struct vb_cm_sidr_info sidr = { .service_id = info.service_id,
+					.timeout_ns = 3 * MAX_DELAY_NS,
+					.max_retries = info.max_cm_retries,
+					.peer_gid = info.path.remote_gid };
 	struct vb_cm_endpoint ep;
 	struct vb_cm_out out;
 	struct user *u;
@@ -372,9 +378,11 @@ static void user_connect(unsigned from)
 	ep = new_endpoint(e, u);
 	trace("%u: connect token %u", from, token);
 	if (u->sidr)
-		rc = vb_cm_sidr_connect(e->table, &u->conn, w.now, &ep, &route, &sidr, &token, sizeof(token), &out);
+		rc = vb_cm_sidr_connect(e->table, &u->conn, w.now, &ep, &route, &sidr, &token, sizeof(token),
+					&out);
 	else
-		rc = vb_cm_connect(e->table, &u->conn, w.now, &ep, &route, &info, &token, sizeof(token), &out);
+		rc = vb_cm_connect(e->table, &u->conn, w.now, &ep, &route, &info, &token, sizeof(token),
+				   &out);
 	if (rc)
 		broken("connect: %d", rc);
 	take_out(from, &out);
@@ -382,7 +390,8 @@ static void user_connect(unsigned from)
 
 static int decide_request(struct user *u, struct vb_cm_table *t, struct vb_cm_out *out)
 {
-	struct vb_cm_rep_info rep = { .qpn = w.endpoints[u->endpoint].next_qpn++, .starting_psn = pick(1 << 24) };
+	struct vb_cm_rep_info rep = { .qpn = w.endpoints[u->endpoint].next_qpn++,
+				      .starting_psn = pick(1 << 24) };
 	unsigned choice = pick(10);
 
 	if (u->sidr)
@@ -515,8 +524,10 @@ static void act_everywhere(void)
 
 static void endpoint_start(unsigned i)
 {
-	struct vb_cm_config config = { .mra_service_timeout = SERVICE_TIMEOUT, .sidr_linger_ns = 100 * MAX_DELAY_NS,
-				       .max_lingering = w.profile->max_lingering, .hash_seed = next_random() };
+	struct vb_cm_config config = { .mra_service_timeout = SERVICE_TIMEOUT,
+				       .sidr_linger_ns = 100 * MAX_DELAY_NS,
+				       .max_lingering = w.profile->max_lingering,
+				       .hash_seed = next_random() };
 	struct endpoint *e = &w.endpoints[i];
 
 	e->table = vb_cm_table_create(&config);
@@ -782,7 +793,8 @@ static void check_rest(void)
 			continue;
 		}
 		if (w.profile->exact || w.watches || !t->has_excuse)
-			broken("token %u: only the %s side is open", k, is_open(t->active) ? "active" : "passive");
+			broken("token %u: only the %s side is open", k,
+			       is_open(t->active) ? "active" : "passive");
 	}
 }
 
@@ -852,6 +864,7 @@ int main(int argc, char **argv)
 	printf("1..1\n");
 	for (uint64_t i = 0; i < count; i++)
 		run_seed(first + i, verbose);
-	printf("ok 1 - cm simulation: %llu seeds from %llu\n", (unsigned long long)count, (unsigned long long)first);
+	printf("ok 1 - cm simulation: %llu seeds from %llu\n", (unsigned long long)count,
+	       (unsigned long long)first);
 	return 0;
 }

@@ -41,11 +41,13 @@ enum { FEW = 200 };	/* packets sent again that may be chance */
 struct profile {
 	const char *name;
 	struct sim_network network;
-	unsigned receives;				/* receives that wait at most; 0: as many as are needed */
+	/* receives that wait at most; 0: as many as are needed */
+	unsigned receives;
 	unsigned buffers;				/* for packets out of order, in all */
 	unsigned deepest;				/* max_rd_atomic at most */
 	bool credits;					/* ACKs say how many receives there are */
-	bool refused;					/* a request of each end is one that the peer must refuse */
+	/* a request of each end is one that the peer must refuse */
+	bool refused;
 	bool dies;					/* one host falls silent for good */
 	bool returns;					/* but not for good */
 	bool thrifty;					/* few packets may be sent again per packet lost */
@@ -83,7 +85,11 @@ static const struct profile profiles[] = {
 struct posted {
 	struct vb_request request;
 	uint8_t *got, *expected;	/* answers of READs and atomics; what a flush finds */
-	bool is_shared, is_executed;	/* an atomic on a shared word: expected is known when it has been executed; is_executed: of flushes too */
+	/*
+	 * an atomic on a shared word: expected is known when it has been executed; is_executed: of flushes
+	 * too
+	 */
+	bool is_shared, is_executed;
 };
 
 struct end {
@@ -153,7 +159,8 @@ static int receive_take(void *ctx, const struct vb_packet *packet)
 	if (end->receives == 0)
 		return -EAGAIN;
 	end->receives--;
-	while (end->receiving < end->peer->num_posted && !uses_receive(&end->peer->posted[end->receiving].request))
+	while (end->receiving < end->peer->num_posted &&
+	       !uses_receive(&end->peer->posted[end->receiving].request))
 		end->receiving++;
 	CHECK(end->receiving < end->peer->num_posted, "end %u takes a receive for nothing", end->index);
 	return 0;
@@ -184,7 +191,8 @@ static void receive_done(void *ctx, const struct vb_received *received)
 	CHECK(received->tail == r->tail && received->tail_value == (r->tail ? r->tail_value : 0),
 		"end %u: message %u ends wrongly",
 	      end->index, end->receiving);
-	CHECK(received->solicited == r->solicited, "end %u: message %u: solicited", end->index, end->receiving);
+	CHECK(received->solicited == r->solicited, "end %u: message %u: solicited", end->index,
+	      end->receiving);
 	end->receiving++;
 	end->received++;
 }
@@ -232,11 +240,12 @@ static void note_execution(struct end *end, uint64_t addr, uint8_t kind, uint64_
 
 	while (number < poster->num_posted && poster->posted[number].request.swap_or_add != operand)
 		number++;
-	CHECK(number < poster->num_posted && (int)number != poster->refused_at, "end %u executes an atomic that nobody waits for",
-	      end->index);
+	CHECK(number < poster->num_posted && (int)number != poster->refused_at,
+	      "end %u executes an atomic that nobody waits for", end->index);
 	struct posted *p = &end->peer->posted[number];
 	CHECK(!p->is_executed, "end %u executes atomic %u twice", end->index, number);
-	CHECK(p->request.remote_addr == addr && p->request.kind == kind, "end %u executes another atomic than %u", end->index, number);
+	CHECK(p->request.remote_addr == addr && p->request.kind == kind,
+	      "end %u executes another atomic than %u", end->index, number);
 	p->is_executed = true;
 	memcpy(p->expected, &found, 8);
 }
@@ -274,9 +283,11 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 	if (check(ctx, rkey, addr, len, VB_ACCESS_READ))
 		return -EACCES;
 	struct posted *p = find_flush(end->peer);
-	CHECK(p && p->request.remote_addr == addr && p->request.compare == len && p->request.swap_or_add == how,
+	CHECK(p && p->request.remote_addr == addr && p->request.compare == len &&
+		      p->request.swap_or_add == how,
 	      "end %u flushes what nobody asked for", end->index);
-	CHECK(memcmp(end->memory + (addr - BASE), p->expected, len) == 0, "end %u flushes before what was written, or behind it", end->index);
+	CHECK(memcmp(end->memory + (addr - BASE), p->expected, len) == 0,
+	      "end %u flushes before what was written, or behind it", end->index);
 	p->is_executed = true;
 	return 0;
 }
@@ -325,7 +336,8 @@ static int place(void *ctx, uint32_t position, uint64_t offset, const void *byte
 
 	CHECK(position >= end->num_done && position < end->num_posted && p->got, "end %u: an answer to %u",
 		end->index, position);
-	CHECK(offset + len <= p->request.length, "end %u: an answer beyond the end of %u", end->index, position);
+	CHECK(offset + len <= p->request.length, "end %u: an answer beyond the end of %u", end->index,
+	      position);
 	memcpy(p->got + offset, bytes, len);
 	return 0;
 }
@@ -356,7 +368,9 @@ static void aim_rarer(struct vb_request *r)
 
 static struct vb_request random_request(struct end *end)
 {
-	struct vb_request r = { .kind = (uint8_t)sim_pick(7), .rkey = RKEY, .solicited = sim_pick(2), .fence = sim_happens(50) };
+	struct vb_request r = {
+		.kind = (uint8_t)sim_pick(7), .rkey = RKEY, .solicited = sim_pick(2), .fence = sim_happens(50)
+	};
 
 	if (r.kind > VB_REQ_FETCH_ADD) {
 		aim_rarer(&r);
@@ -505,8 +519,8 @@ static void complete(struct end *end, const struct vb_rc_completion *c)
 		return;
 	}
 	CHECK((int)c->position != end->refused_at, "end %u: %u was not refused", end->index, c->position);
-	CHECK((!p->is_shared && p->request.kind != VB_REQ_FLUSH) || p->is_executed, "end %u: %u completes and was not executed", end->index,
-	      c->position);
+	CHECK((!p->is_shared && p->request.kind != VB_REQ_FLUSH) || p->is_executed,
+	      "end %u: %u completes and was not executed", end->index, c->position);
 	CHECK(!p->expected || memcmp(p->got, p->expected, p->request.length) == 0,
 		"end %u: wrong answer to %u", end->index, c->position);
 	end->num_done++;
@@ -522,7 +536,8 @@ static void send_packet(struct end *end, const struct vb_packet_out *out, bool i
 	uint8_t bytes[VB_RC_BUFFER_BYTES];
 	size_t len = out->header_bytes;
 
-	CHECK(len + out->payload_bytes + out->pad_bytes <= sizeof(bytes), "end %u: packet too long", end->index);
+	CHECK(len + out->payload_bytes + out->pad_bytes <= sizeof(bytes), "end %u: packet too long",
+	      end->index);
 	memcpy(bytes, out->header, len);
 	if (is_response && out->payload_bytes) {
 		CHECK(check(end, out->rkey, out->payload_at, out->payload_bytes, VB_ACCESS_READ) == 0,
@@ -563,7 +578,8 @@ static void receive_request(struct end *end, const struct vb_packet *packet)
 
 	before = end->resp;
 	if (vb_rc_resp_receive(&end->resp, packet) == VB_RC_IGNORED)
-		CHECK(memcmp(&before, &end->resp, sizeof(before)) == 0, "end %u: an ignored request left traces", end->index);
+		CHECK(memcmp(&before, &end->resp, sizeof(before)) == 0,
+		      "end %u: an ignored request left traces", end->index);
 }
 
 static void receive_reply(struct end *end, const struct vb_packet *packet)
@@ -572,7 +588,8 @@ static void receive_reply(struct end *end, const struct vb_packet *packet)
 
 	before = end->req;
 	if (vb_rc_req_receive(&end->req, sim.now, packet) == VB_RC_IGNORED)
-		CHECK(memcmp(&before, &end->req, sizeof(before)) == 0, "end %u: an ignored reply left traces", end->index);
+		CHECK(memcmp(&before, &end->req, sizeof(before)) == 0, "end %u: an ignored reply left traces",
+		      end->index);
 }
 
 /* NULL: there is no such queue pair, or it is connected to another host. */
@@ -580,7 +597,8 @@ static struct end *find(const struct sim_arrival *a)
 {
 	for (unsigned i = 0; i < w.num_ends; i++) {
 		struct end *end = &w.ends[i];
-		if (!end->gone && end->host == a->to && end->qpn == a->packet.destination_qpn && end->peer->host == a->from)
+		if (!end->gone && end->host == a->to && end->qpn == a->packet.destination_qpn &&
+		    end->peer->host == a->from)
 			return end;
 	}
 	return NULL;
@@ -593,12 +611,16 @@ static void deliver(struct end *end, const struct vb_packet *packet)
 	else
 		receive_reply(end, packet);
 	CHECK(end->req.next - end->req.una <= VB_RC_WINDOW, "end %u: window", end->index);
-	CHECK(end->resp.kept_count <= w.buffers && w.buffers <= w.profile->buffers, "end %u: buffers", end->index);
+	CHECK(end->resp.kept_count <= w.buffers && w.buffers <= w.profile->buffers, "end %u: buffers",
+	      end->index);
 	if (w.profile->receives && end->receive_at == UINT64_MAX && end->receives < w.profile->receives)
 		end->receive_at = sim.now + sim_pick_time(400 * US);
 }
 
-static bool is_finished(const struct end *end) { return end->gone || end->failed || end->num_done == end->to_post; }
+static bool is_finished(const struct end *end)
+{
+	return end->gone || end->failed || end->num_done == end->to_post;
+}
 
 static uint64_t wakes_at(const struct end *end)
 {
@@ -688,7 +710,8 @@ static void check_end_state(void)
 		CHECK(memcmp(end->shadow, end->peer->memory, MEMORY) == 0,
 			"end %u: memory of end %u is not what it wrote", i,
 		      end->peer->index);
-		unsigned messages = 0, executed = end->refused_at < 0 ? end->num_done : (unsigned)end->refused_at;
+		unsigned messages = 0,
+			 executed = end->refused_at < 0 ? end->num_done : (unsigned)end->refused_at;
 		for (unsigned k = 0; k < executed; k++)
 			messages += uses_receive(&end->posted[k].request);
 		CHECK(end->peer->received == messages, "end %u: %u messages sent, %u received", i, messages,
@@ -726,7 +749,8 @@ static void let_host_die(void)
 /* Once the survivor has given up, the host is back, and old packets are gone from the network. */
 static void plan_to_remake(struct end *end)
 {
-	if (end->gone || !end->peer->gone || end->remade_at != UINT64_MAX || !is_finished(end) || !w.profile->returns)
+	if (end->gone || !end->peer->gone || end->remade_at != UINT64_MAX || !is_finished(end) ||
+	    !w.profile->returns)
 		return;
 	end->remade_at = (sim.now > w.reborn_at ? sim.now : w.reborn_at) + 2 * MS;
 }
@@ -842,8 +866,9 @@ static bool report_totals(void)
 	for (unsigned i = 0; i < VB_ARRAY_LEN(profiles); i++) {
 		if (!totals[i].sent)
 			continue;
-		printf("# %-36s %8llu packets, %6llu lost, %6llu sent again\n", profiles[i].name, (unsigned long long)totals[i].sent,
-		       (unsigned long long)totals[i].lost, (unsigned long long)totals[i].again);
+		printf("# %-36s %8llu packets, %6llu lost, %6llu sent again\n", profiles[i].name,
+		       (unsigned long long)totals[i].sent, (unsigned long long)totals[i].lost,
+		       (unsigned long long)totals[i].again);
 		/* Two are needed: packets that tell of others, ACKs above all, are lost as well. */
 		if (profiles[i].thrifty && totals[i].again > 2 * totals[i].lost + FEW) {
 			printf("# a lost packet costs too many\n");

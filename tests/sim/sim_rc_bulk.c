@@ -23,7 +23,8 @@ struct path {
 	unsigned queue;			/* packets */
 	unsigned loss;			/* per 100,000 */
 	bool reads, keeps;
-	unsigned least_percent;		/* of what the same path carries without loss; without loss: of the link's rate */
+	/* of what the same path carries without loss; without loss: of the link's rate */
+	unsigned least_percent;
 	unsigned group;			/* messages between two pauses; 0: no pauses */
 	unsigned most_lost;		/* packets, if there are pauses */
 };
@@ -74,9 +75,12 @@ static int place(void *ctx, uint32_t position, uint64_t offset, const void *byte
 static void *buffer_take(void *ctx) { return w.path->keeps ? malloc(VB_RC_BUFFER_BYTES) : NULL; }
 static void buffer_give(void *ctx, void *buffer) { free(buffer); }
 
-static const struct vb_responder_ops ops = { .receive_take = receive_take, .receive_place = receive_place,
-	.receive_done = receive_done,
-					     .check = check, .write = write_memory, .invalidate = invalidate };
+static const struct vb_responder_ops ops = { .receive_take = receive_take,
+					     .receive_place = receive_place,
+					     .receive_done = receive_done,
+					     .check = check,
+					     .write = write_memory,
+					     .invalidate = invalidate };
 
 static bool is_lost(void)
 {

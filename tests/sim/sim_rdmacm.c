@@ -112,7 +112,8 @@ static void check_pair(const struct id *id)
 
 static void check_told(const struct id *id)
 {
-	must(!id->news.removals && !id->news.changes && !id->news.lost_groups && id->news.user_seen == id->news.user_written);
+	must(!id->news.removals && !id->news.changes && !id->news.lost_groups &&
+	     id->news.user_seen == id->news.user_written);
 	for (unsigned i = 0; i < GROUPS; i++)
 		must(!id->groups[i].number || id->groups[i].is_told);
 	must(id->kind != ACTIVE || (id->seen & BIT(ROUTE_RESOLVED)));
@@ -227,7 +228,8 @@ static unsigned make_script(uint64_t seed, struct step *steps)
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
-		steps[i] = (struct step){ (uint8_t)(x >> 8), (uint8_t)(x >> 16), (uint8_t)(x >> 24), (uint8_t)(x >> 32) };
+		steps[i] = (struct step){ (uint8_t)(x >> 8), (uint8_t)(x >> 16), (uint8_t)(x >> 24),
+					  (uint8_t)(x >> 32) };
 		steps[i].who %= 2 + seed % (MAX_IDS - 2); /* few ids are used more */
 	}
 	return count;
@@ -269,12 +271,14 @@ int main(int argc, char **argv)
 		if (holds(seed, steps, n, !verbose))
 			continue;
 		n = cut_down(seed, steps, n);
-		printf("not ok 1 - rdma_cm simulation\n# seed %llu fails, in %u steps:\n", (unsigned long long)seed, n);
+		printf("not ok 1 - rdma_cm simulation\n# seed %llu fails, in %u steps:\n",
+		       (unsigned long long)seed, n);
 		holds(seed, steps, n, false);
 		printf("# again: %s -v %llu\n", program_invocation_name, (unsigned long long)seed);
 		return 1;
 	}
 	bool all = events_have_all_come() || count < MANY_SEEDS;
-	printf("%sok 1 - rdma_cm simulation: %llu seeds from %llu\n", all ? "" : "not ", (unsigned long long)count, (unsigned long long)first);
+	printf("%sok 1 - rdma_cm simulation: %llu seeds from %llu\n", all ? "" : "not ",
+	       (unsigned long long)count, (unsigned long long)first);
 	return !all;
 }

@@ -92,7 +92,10 @@ static inline bool percent(unsigned p) { return chance() % 100 < p; }
  * Both ends of a connection have its tag. One of them was destroyed, is dead, or may never hear of the
  * other's end.
  */
-static inline bool tag_is_alone(uint32_t tag) { return world.tags_gone[tag % MANY_TAGS / 32] >> tag % 32 & 1; }
+static inline bool tag_is_alone(uint32_t tag)
+{
+	return world.tags_gone[tag % MANY_TAGS / 32] >> tag % 32 & 1;
+}
 static inline void tag_leave(uint32_t tag) { world.tags_gone[tag % MANY_TAGS / 32] |= 1u << tag % 32; }
 
 static inline unsigned id_number(const struct id *id) { return (unsigned)(id - world.ids); }

@@ -26,15 +26,20 @@ void id_destroy(struct id *id)
 
 static struct sockaddr_in other_host(void)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr.s_addr = htonl(FAKE_OTHER_ADDRESS) };
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons(PORT),
+				     .sin_addr.s_addr = htonl(FAKE_OTHER_ADDRESS) };
 }
 
 static struct rdma_conn_param parameters(uint32_t *tag)
 {
 	static uint32_t next_qpn;
 
-	return (struct rdma_conn_param){ .qp_num = 0x1000 + next_qpn++ % 0xff0000, .retry_count = 7, .rnr_retry_count = 7,
-		.private_data = tag, .private_data_len = sizeof(*tag) };
+	return (struct rdma_conn_param){ .qp_num = 0x1000 + next_qpn++ % 0xff0000,
+					 .retry_count = 7,
+					 .rnr_retry_count = 7,
+					 .private_data = tag,
+					 .private_data_len = sizeof(*tag) };
 }
 
 void id_begin_to_resolve(const struct id *id)
@@ -73,9 +78,13 @@ void id_create(const struct step *s)
 	if (!id)
 		return;
 	bool listens = (s->how & 2 && s->how < 48) || !is_served(s->how & 1);
-	*id = (struct id){ .datagram = s->how & 1, .kind = listens ? LISTENER : ACTIVE, .wants_qp = s->how & 4 };
-	must(rdma_create_id(world.channels[s->more % CHANNELS], &id->cm, NULL, id->datagram ? RDMA_PS_UDP : RDMA_PS_TCP) == 0);
-	tell("id %u is %s%s", id_number(id), id->datagram ? "a datagram " : "", id->kind == LISTENER ? "listener" : "client");
+	*id = (struct id){ .datagram = s->how & 1,
+			   .kind = listens ? LISTENER : ACTIVE,
+			   .wants_qp = s->how & 4 };
+	must(rdma_create_id(world.channels[s->more % CHANNELS], &id->cm, NULL,
+			    id->datagram ? RDMA_PS_UDP : RDMA_PS_TCP) == 0);
+	tell("id %u is %s%s", id_number(id), id->datagram ? "a datagram " : "",
+	     id->kind == LISTENER ? "listener" : "client");
 	if (id->kind == ACTIVE) {
 		id_begin_to_resolve(id);
 	} else if (rdma_bind_addr(id->cm, (struct sockaddr *)&any) || rdma_listen(id->cm, s->more >> 5)) {
@@ -122,7 +131,8 @@ void id_disconnect(struct id *id)
 /* A rejection is said once: if it is lost, and came after an acceptance, the peer may never know. */
 static void reject(struct id *id, bool for_options)
 {
-	note(id, "reject", for_options ? rdma_reject_ece(id->cm, NULL, 0) : rdma_reject(id->cm, "no", 2), &id->rejected);
+	note(id, "reject", for_options ? rdma_reject_ece(id->cm, NULL, 0) : rdma_reject(id->cm, "no", 2),
+	     &id->rejected);
 	id->answered |= id->rejected;
 	if (id->rejected && (id->accepted || id->kind == ACTIVE))
 		tag_leave(id->tag);
@@ -173,15 +183,19 @@ static struct sockaddr_in group_address(const struct id *id, const struct group 
 {
 	uint32_t n = (uint32_t)(g - id->groups);
 
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xef000001 + n) }; /* 239.0.0.1 and so on */
+	/* 239.0.0.1 and so on */
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xef000001 + n) };
 }
 
 static void join(struct id *id, struct group *g, bool to_send_only)
 {
 	struct sockaddr_in to = group_address(id, g);
-	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
-		.join_flags = to_send_only ? RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER : RDMA_MC_JOIN_FLAG_FULLMEMBER,
-		.addr = (struct sockaddr *)&to };
+	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS |
+							     RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
+						.join_flags = to_send_only ?
+								      RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER :
+								      RDMA_MC_JOIN_FLAG_FULLMEMBER,
+						.addr = (struct sockaddr *)&to };
 	bool may = id->datagram && id->cm->verbs;
 
 	if (g->number)

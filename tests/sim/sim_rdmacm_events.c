@@ -12,7 +12,8 @@ static unsigned *counter;
 
 void events_begin_tally(void)
 {
-	counter = mmap(NULL, EVENT_TYPES * sizeof(*counter), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	counter = mmap(NULL, EVENT_TYPES * sizeof(*counter), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	must(counter != MAP_FAILED);
 }
 
@@ -29,7 +30,9 @@ static void take_child(struct id *listener, struct rdma_cm_id *cm, const struct 
 		tag_leave(tag);
 		return;
 	}
-	*id = (struct id){ .cm = cm, .kind = PASSIVE, .datagram = listener->datagram, .tag = tag, .wants_qp = tag & 1 };
+	*id = (struct id){
+		.cm = cm, .kind = PASSIVE, .datagram = listener->datagram, .tag = tag, .wants_qp = tag & 1
+	};
 	id_give_qp(id);
 	tell("id %u is the server of connection %u", id_number(id), tag);
 }

@@ -18,7 +18,8 @@ static void fly(const struct vb_mad *mad)
 		if (world.flying[i].is_used)
 			continue;
 		uint64_t delay = percent(80) ? chance() % 20 : chance() % 1500;
-		world.flying[i] = (struct flying){ .due_ns = fake.now_ns + delay * MS, .mad = *mad, .is_used = true };
+		world.flying[i] =
+			(struct flying){ .due_ns = fake.now_ns + delay * MS, .mad = *mad, .is_used = true };
 		return;
 	}
 }
@@ -33,7 +34,8 @@ void network_left(const void *bytes, size_t len)
 	must(vb_cm_msg_parse(&packet->mad, sizeof(packet->mad), &msg) == 0);
 	bool lost = !world.healed && (percent(world.loss) || fake.now_ns < world.cut_until_ns);
 	lost |= is_dead(vb_cm_msg_sender_id(&msg)) || is_dead(vb_cm_msg_destination_id(&msg));
-	tell("message %#x, %x to %x%s", msg.attribute, vb_cm_msg_sender_id(&msg), vb_cm_msg_destination_id(&msg), lost ? ": lost" : "");
+	tell("message %#x, %x to %x%s", msg.attribute, vb_cm_msg_sender_id(&msg),
+	     vb_cm_msg_destination_id(&msg), lost ? ": lost" : "");
 	if (lost)
 		return;
 	fly(&packet->mad);
@@ -46,7 +48,8 @@ static struct flying *next_due(uint64_t until)
 	struct flying *next = NULL;
 
 	for (unsigned i = 0; i < MAX_FLYING; i++)
-		if (world.flying[i].is_used && world.flying[i].due_ns <= until && (!next || world.flying[i].due_ns < next->due_ns))
+		if (world.flying[i].is_used && world.flying[i].due_ns <= until &&
+		    (!next || world.flying[i].due_ns < next->due_ns))
 			next = &world.flying[i];
 	return next;
 }

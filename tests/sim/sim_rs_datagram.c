@@ -119,7 +119,8 @@ static void arrived(const struct letter *l, const uint8_t *data, size_t bytes)
 		return;
 	CHECK(bytes == ID_BYTES, "%zu bytes of data", bytes);
 	memcpy(&id, data, sizeof(id));
-	CHECK(id < w.num_sent && w.sent[id].from == l->from && w.sent[id].to == l->to, "datagram %u went astray", id);
+	CHECK(id < w.num_sent && w.sent[id].from == l->from && w.sent[id].to == l->to,
+	      "datagram %u went astray", id);
 	CHECK(++w.sent[id].arrived <= w.sent[id].in_bag, "datagram %u arrives too often", id);
 	totals.arrived++;
 }
@@ -151,7 +152,8 @@ static void take_packet(const struct letter *l)
 
 	if (w.sockets[l->to].qpn != l->qpn)
 		return; /* nobody's any more */
-	CHECK(header && !memcmp(&from, &w.sockets[l->from].name, sizeof(from)), "a packet without its sender's name");
+	CHECK(header && !memcmp(&from, &w.sockets[l->from].name, sizeof(from)),
+	      "a packet without its sender's name");
 	arrived(l, l->data + header, l->bytes - header);
 }
 
@@ -187,13 +189,17 @@ static void take_twice(unsigned i)
 
 static void strange_letter(void)
 {
-	struct letter l = { .from = STRANGER, .to = sim_pick(w.num_sockets), .is_udp = true, .bytes = sim_pick(LETTER_BYTES + 1) };
+	struct letter l = { .from = STRANGER,
+			    .to = sim_pick(w.num_sockets),
+			    .is_udp = true,
+			    .bytes = sim_pick(LETTER_BYTES + 1) };
 	struct vb_rs_udp h;
 
 	for (unsigned i = 0; i < LETTER_BYTES; i++)
 		l.data[i] = (uint8_t)sim_random();
 	if (sim_pick(2)) {
-		uint32_t header = vb_rs_udp_header_make(&w.sockets[l.to].name, (uint32_t)sim_random() & 0xffffff, VB_RS_UDP_DATA, &h);
+		uint32_t header = vb_rs_udp_header_make(
+			&w.sockets[l.to].name, (uint32_t)sim_random() & 0xffffff, VB_RS_UDP_DATA, &h);
 		memcpy(l.data, h.b, header);
 		l.data[sim_pick(header)] ^= (uint8_t)(1u << sim_pick(8));
 	}
@@ -202,7 +208,8 @@ static void strange_letter(void)
 
 static void something_happens(void)
 {
-	unsigned from = sim_pick(w.num_sockets), to = (from + 1 + sim_pick(w.num_sockets - 1)) % w.num_sockets;
+	unsigned from = sim_pick(w.num_sockets),
+		 to = (from + 1 + sim_pick(w.num_sockets - 1)) % w.num_sockets;
 
 	switch (sim_pick(12)) {
 	case 0:
@@ -272,7 +279,8 @@ static void begin(uint64_t seed)
 	ipv4 = sim_pick(2);
 	for (unsigned i = 0; i < w.num_sockets; i++) {
 		struct vb_rs_name *name = &w.sockets[i].name;
-		*name = (struct vb_rs_name){ .ip = { ipv4 ? 0 : 0xfd, [15] = (uint8_t)i }, .port = (uint16_t)(1000 + i) };
+		*name = (struct vb_rs_name){ .ip = { ipv4 ? 0 : 0xfd, [15] = (uint8_t)i },
+					     .port = (uint16_t)(1000 + i) };
 		if (ipv4)
 			name->ip[10] = name->ip[11] = 0xff;
 		open_socket(&w.sockets[i]);
@@ -294,8 +302,8 @@ static bool run(uint64_t seed, unsigned size)
 
 static bool report(void)
 {
-	printf("# %lu datagrams sent, %lu arrived; %lu times two sockets knew each other\n", (unsigned long)totals.sent,
-	       (unsigned long)totals.arrived, (unsigned long)totals.by_qp);
+	printf("# %lu datagrams sent, %lu arrived; %lu times two sockets knew each other\n",
+	       (unsigned long)totals.sent, (unsigned long)totals.arrived, (unsigned long)totals.by_qp);
 	return totals.arrived > totals.sent / 4;
 }
 

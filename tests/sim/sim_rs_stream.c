@@ -64,7 +64,8 @@ static void post(unsigned from, const struct vb_rs_write *w, const uint8_t *payl
 	else if (payload)
 		memcpy(f->bytes, payload, w->bytes);
 	else
-		CHECK(w->bytes == 0 || w->ring_offset + w->bytes <= e->config.send_bytes, "a write from outside the send ring");
+		CHECK(w->bytes == 0 || w->ring_offset + w->bytes <= e->config.send_bytes,
+		      "a write from outside the send ring");
 	CHECK(w->source != VB_RS_FROM_NOTHING || !w->bytes, "bytes from nowhere");
 }
 
@@ -75,7 +76,8 @@ static uint8_t *memory_at(struct end *e, uint64_t address, uint32_t bytes, uint3
 		return (uint8_t *)&e->tables + (address - TABLES_AT);
 	if (address >= RING_AT && address + bytes <= RING_AT + e->config.receive_bytes)
 		return e->receive_ring + (address - RING_AT);
-	CHECK(address >= MAPPED_AT && address + bytes <= MAPPED_AT + MAPPED, "a write to %llx", (unsigned long long)address);
+	CHECK(address >= MAPPED_AT && address + bytes <= MAPPED_AT + MAPPED, "a write to %llx",
+	      (unsigned long long)address);
 	return e->mapped + (address - MAPPED_AT);
 }
 
@@ -196,7 +198,8 @@ static bool write_directly(unsigned i)
 	struct vb_rs_iomap to;
 	struct vb_rs_write w;
 
-	if (e->num_stamps == MAX_STAMPS || vb_rs_stream_direct_room(&e->s) < sizeof(e->written) || !vb_rs_stream_find_iomap(&e->s, 100, &to))
+	if (e->num_stamps == MAX_STAMPS || vb_rs_stream_direct_room(&e->s) < sizeof(e->written) ||
+	    !vb_rs_stream_find_iomap(&e->s, 100, &to))
 		return false;
 	bool is_inline = sizeof(e->written) <= e->inline_bytes;
 	vb_rs_stream_send_direct(&e->s, sizeof(e->written), is_inline, &to, 100, &w);
@@ -300,7 +303,8 @@ static bool settle_step(bool reads)
 static void check_filled(void)
 {
 	for (unsigned i = 0; i < 2; i++)
-		CHECK(ends[!i].written == ends[!i].to_write || vb_rs_stream_is_full(&ends[i].s), "end %u would wait for more in vain", i);
+		CHECK(ends[!i].written == ends[!i].to_write || vb_rs_stream_is_full(&ends[i].s),
+		      "end %u would wait for more in vain", i);
 }
 
 static void check_end(void)
@@ -308,11 +312,12 @@ static void check_end(void)
 	for (unsigned i = 0; i < 2; i++) {
 		struct end *e = &ends[i];
 
-		CHECK(e->written == e->to_write, "end %u is stuck: %llu of %llu bytes written", i, (unsigned long long)e->written,
-		      (unsigned long long)e->to_write);
-		CHECK(e->read == ends[!i].written, "end %u has read %llu of %llu bytes", i, (unsigned long long)e->read,
-		      (unsigned long long)ends[!i].written);
-		CHECK(e->s.link != VB_RS_UP && e->s.incoming != VB_RS_OPEN, "end %u does not know that it is over", i);
+		CHECK(e->written == e->to_write, "end %u is stuck: %llu of %llu bytes written", i,
+		      (unsigned long long)e->written, (unsigned long long)e->to_write);
+		CHECK(e->read == ends[!i].written, "end %u has read %llu of %llu bytes", i,
+		      (unsigned long long)e->read, (unsigned long long)ends[!i].written);
+		CHECK(e->s.link != VB_RS_UP && e->s.incoming != VB_RS_OPEN,
+		      "end %u does not know that it is over", i);
 		CHECK(e->num == 0 && vb_rs_stream_is_quiet(&e->s) && !e->s.ring_used,
 		      "end %u has work left", i);
 	}

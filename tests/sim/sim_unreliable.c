@@ -143,7 +143,8 @@ static unsigned number_of(const struct flow *flow, const struct vb_received *rec
 
 	if (received->is_write)
 		return received->tail_value;
-	CHECK(received->bytes >= sizeof(number), "flow %u: a message of %llu bytes", flow->index, (unsigned long long)received->bytes);
+	CHECK(received->bytes >= sizeof(number), "flow %u: a message of %llu bytes", flow->index,
+	      (unsigned long long)received->bytes);
 	memcpy(&number, flow->receive, sizeof(number));
 	return number;
 }
@@ -153,16 +154,20 @@ static void receive_done(void *ctx, const struct vb_received *received)
 	struct flow *flow = ctx;
 	unsigned number = number_of(flow, received);
 
-	CHECK(flow->has_receive && number < flow->num_posted, "flow %u: message %u of nobody", flow->index, number);
+	CHECK(flow->has_receive && number < flow->num_posted, "flow %u: message %u of nobody", flow->index,
+	      number);
 	struct message *m = &flow->messages[number];
 	const struct vb_request *r = &m->request;
-	CHECK(received->bytes == r->length && received->is_write == (r->kind == VB_REQ_WRITE) && received->tail == r->tail &&
-	      received->tail_value == (r->tail ? r->tail_value : 0) && received->solicited == r->solicited,
+	CHECK(received->bytes == r->length && received->is_write == (r->kind == VB_REQ_WRITE) &&
+		      received->tail == r->tail && received->tail_value == (r->tail ? r->tail_value : 0) &&
+		      received->solicited == r->solicited,
 	      "flow %u: message %u ends wrongly", flow->index, number);
 	const uint8_t *bytes = received->is_write ? flow->memory + (r->remote_addr - BASE) : flow->receive;
-	CHECK(is_message(bytes, flow->index, number, r->length), "flow %u: message %u is wrong", flow->index, number);
+	CHECK(is_message(bytes, flow->index, number, r->length), "flow %u: message %u is wrong", flow->index,
+	      number);
 	CHECK(!m->refused, "flow %u: message %u should have been refused", flow->index, number);
-	CHECK(!w.profile->ordered || (int)number > flow->last, "flow %u: message %u after %d", flow->index, number, flow->last);
+	CHECK(!w.profile->ordered || (int)number > flow->last, "flow %u: message %u after %d", flow->index,
+	      number, flow->last);
 	flow->last = (int)number;
 	flow->has_receive = false;
 	m->delivered++;
@@ -174,7 +179,9 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 		return -EACCES;
 	if (!len)
 		return 0;
-	return rkey == RKEY && addr >= BASE && addr - BASE <= MEMORY && len <= MEMORY - (addr - BASE) ? 0 : -EACCES;
+	return rkey == RKEY && addr >= BASE && addr - BASE <= MEMORY && len <= MEMORY - (addr - BASE) ?
+		       0 :
+		       -EACCES;
 }
 
 static int write_memory(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
@@ -210,7 +217,8 @@ static void receive_connected(struct flow *flow, const struct vb_packet *packet)
 	count_arrival(flow, packet->psn);
 	uint64_t dropped = flow->resp.dropped;
 	bool executed = vb_uc_resp_receive(&flow->resp, packet);
-	CHECK(flow->resp.dropped == dropped + !executed, "flow %u: neither executed nor dropped", flow->index);
+	CHECK(flow->resp.dropped == dropped + !executed, "flow %u: neither executed nor dropped",
+	      flow->index);
 }
 
 /*
@@ -220,8 +228,11 @@ static void receive_connected(struct flow *flow, const struct vb_packet *packet)
 
 static struct vb_request random_request(unsigned number)
 {
-	struct vb_request r = { .kind = sim_pick(2) ? VB_REQ_SEND : VB_REQ_WRITE, .rkey = RKEY, .solicited = sim_pick(2),
-		.tail = sim_pick(2) ? VB_TAIL_IMM : VB_TAIL_NONE, .length = 4 + sim_pick(sim_pick(3) ? 600 : LONGEST - 4) };
+	struct vb_request r = { .kind = sim_pick(2) ? VB_REQ_SEND : VB_REQ_WRITE,
+				.rkey = RKEY,
+				.solicited = sim_pick(2),
+				.tail = sim_pick(2) ? VB_TAIL_IMM : VB_TAIL_NONE,
+				.length = 4 + sim_pick(sim_pick(3) ? 600 : LONGEST - 4) };
 
 	r.remote_addr = BASE + sim_pick(MEMORY - r.length + 1);
 	r.tail_value = r.tail ? number : 0;
@@ -237,7 +248,9 @@ static struct vb_request random_request(unsigned number)
 static void send_message(struct flow *flow, unsigned number)
 {
 	const struct message *m = &flow->messages[number];
-	struct vb_packet_to to = { .qpn = FLOW_QPN + flow->index, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_UC };
+	struct vb_packet_to to = { .qpn = FLOW_QPN + flow->index,
+				   .pkey = VB_PKEY_DEFAULT,
+				   .service = VB_SERVICE_UC };
 
 	for (uint32_t i = 0; i < m->packets; i++) {
 		uint8_t bytes[SIM_PACKET_BYTES];
@@ -257,14 +270,17 @@ static void post(struct flow *flow)
 	struct message *m = &flow->messages[number];
 
 	m->request = random_request(number);
-	CHECK(vb_request_check(&m->request, VB_SERVICE_UC) == 0, "flow %u: message %u is none", flow->index, number);
-	m->refused = m->request.kind == VB_REQ_WRITE ? check(NULL, m->request.rkey, m->request.remote_addr, m->request.length,
-		VB_ACCESS_WRITE) != 0 : m->request.length > LONGEST;
+	CHECK(vb_request_check(&m->request, VB_SERVICE_UC) == 0, "flow %u: message %u is none", flow->index,
+	      number);
+	m->refused = m->request.kind == VB_REQ_WRITE ? check(NULL, m->request.rkey, m->request.remote_addr,
+							     m->request.length, VB_ACCESS_WRITE) != 0 :
+						       m->request.length > LONGEST;
 	m->packets = vb_request_packets(&m->request, flow->mtu);
 	m->psn = flow->psn;
 	flow->psn = (flow->psn + m->packets) & VB_PSN_MASK;
 	send_message(flow, number);
-	flow->post_at = flow->num_posted < flow->to_post ? sim.now + sim_pick_time(AVERAGE_PAUSE) : UINT64_MAX;
+	flow->post_at =
+		flow->num_posted < flow->to_post ? sim.now + sim_pick_time(AVERAGE_PAUSE) : UINT64_MAX;
 }
 
 /*
@@ -301,9 +317,11 @@ static void check_grh(const struct sim_arrival *a, size_t len)
 	route.source[0] = (uint8_t)(0x20 + a->from);
 	route.destination[0] = (uint8_t)(0x20 + a->to);
 	vb_ud_grh(grh.b, &route, len);
-	CHECK(vb_grh_ip_version(&grh) == 6 && vb_grh_flow_label(&grh) == route.flow_label && vb_grh_traffic_class(&grh) == 3 &&
-	      vb_grh_hop_limit(&grh) == 64 && memcmp(vb_grh_source_gid(&grh), route.source, 16) == 0 &&
-	      memcmp(vb_grh_destination_gid(&grh), route.destination, 16) == 0 && vb_grh_payload_length(&grh) > len,
+	CHECK(vb_grh_ip_version(&grh) == 6 && vb_grh_flow_label(&grh) == route.flow_label &&
+		      vb_grh_traffic_class(&grh) == 3 && vb_grh_hop_limit(&grh) == 64 &&
+		      memcmp(vb_grh_source_gid(&grh), route.source, 16) == 0 &&
+		      memcmp(vb_grh_destination_gid(&grh), route.destination, 16) == 0 &&
+		      vb_grh_payload_length(&grh) > len,
 	      "a GRH says something else");
 }
 
@@ -314,14 +332,18 @@ static void receive_datagram(const struct sim_arrival *a, size_t len)
 
 	CHECK(number < w.num_datagrams && vb_ud_parse(&a->packet, &ud) == 0, "datagram %u is none", number);
 	struct datagram *d = &w.datagrams[number];
-	CHECK(d->to == a->to && d->from == a->from && ud.destination_qpn == UD_QPN + a->to, "datagram %u went astray", number);
+	CHECK(d->to == a->to && d->from == a->from && ud.destination_qpn == UD_QPN + a->to,
+	      "datagram %u went astray", number);
 	d->arrived++;
 	check_grh(a, len);
 	if (ud.qkey != QKEY)
 		return;
-	CHECK(ud.payload_bytes == d->send.payload_bytes && ud.source_qpn == d->send.source_qpn && ud.has_imm == d->send.has_imm &&
-	      ud.imm == d->send.imm && ud.solicited == d->send.solicited, "datagram %u: headers", number);
-	CHECK(is_message(ud.payload, MAX_FLOWS + d->from, number, ud.payload_bytes), "datagram %u is wrong", number);
+	CHECK(ud.payload_bytes == d->send.payload_bytes && ud.source_qpn == d->send.source_qpn &&
+		      ud.has_imm == d->send.has_imm && ud.imm == d->send.imm &&
+		      ud.solicited == d->send.solicited,
+	      "datagram %u: headers", number);
+	CHECK(is_message(ud.payload, MAX_FLOWS + d->from, number, ud.payload_bytes), "datagram %u is wrong",
+	      number);
 	d->delivered++;
 }
 
@@ -344,8 +366,11 @@ static void set_up(void)
 		flow->to_post = w.to_send;
 		flow->post_at = sim.now;
 		flow->last = -1;
-		vb_uc_resp_init(&flow->resp, &(struct vb_uc_resp_config){ .mtu = flow->mtu, .first_psn = flow->psn,
-			.pkey = VB_PKEY_DEFAULT, .ops = &ops, .ctx = flow });
+		vb_uc_resp_init(&flow->resp, &(struct vb_uc_resp_config){ .mtu = flow->mtu,
+									  .first_psn = flow->psn,
+									  .pkey = VB_PKEY_DEFAULT,
+									  .ops = &ops,
+									  .ctx = flow });
 	}
 	memset(w.datagrams, 0, sizeof(w.datagrams));
 	w.num_datagrams = 0;
@@ -360,7 +385,8 @@ static void take_arrivals(void)
 		if (!sim_arrive(&a))
 			continue;
 		unsigned qpn = a.packet.destination_qpn;
-		size_t len = (size_t)(a.packet.payload - a.packet.bytes) + (a.packet.payload_bytes + 3u) / 4 * 4;
+		size_t len =
+			(size_t)(a.packet.payload - a.packet.bytes) + (a.packet.payload_bytes + 3u) / 4 * 4;
 		if (qpn >= UD_QPN)
 			receive_datagram(&a, len);
 		else
@@ -392,20 +418,25 @@ static void live(void)
  */
 
 /* WRITEs without immediate data end unseen. */
-static bool is_reported(const struct vb_request *r) { return r->kind == VB_REQ_SEND || r->tail == VB_TAIL_IMM; }
+static bool is_reported(const struct vb_request *r)
+{
+	return r->kind == VB_REQ_SEND || r->tail == VB_TAIL_IMM;
+}
 
 static void check_message(const struct flow *flow, unsigned number)
 {
 	const struct message *m = &flow->messages[number];
 
-	CHECK(m->delivered <= m->firsts, "flow %u: message %u delivered %u times, arrived %u", flow->index, number, m->delivered,
-	      m->firsts);
+	CHECK(m->delivered <= m->firsts, "flow %u: message %u delivered %u times, arrived %u", flow->index,
+	      number, m->delivered, m->firsts);
 	if (!w.profile->ordered)
 		return;
-	CHECK(m->arrived <= m->packets && m->delivered <= 1, "flow %u: message %u twice", flow->index, number);
+	CHECK(m->arrived <= m->packets && m->delivered <= 1, "flow %u: message %u twice", flow->index,
+	      number);
 	bool is_due = m->arrived == m->packets && !m->refused && is_reported(&m->request);
-	CHECK(is_due ? m->delivered || w.profile->scarce : !m->delivered, "flow %u: message %u: %u of %u packets, delivered %u",
-	      flow->index, number, m->arrived, m->packets, m->delivered);
+	CHECK(is_due ? m->delivered || w.profile->scarce : !m->delivered,
+	      "flow %u: message %u: %u of %u packets, delivered %u", flow->index, number, m->arrived,
+	      m->packets, m->delivered);
 }
 
 /* May a WRITE have put this byte there? */
@@ -414,8 +445,8 @@ static bool is_written(const struct flow *flow, unsigned at)
 	for (unsigned i = 0; i < flow->num_posted; i++) {
 		const struct vb_request *r = &flow->messages[i].request;
 		uint64_t offset = BASE + at - r->remote_addr;
-		if (r->kind == VB_REQ_WRITE && !flow->messages[i].refused && flow->messages[i].arrived && offset < r->length &&
-		    flow->memory[at] == byte_of(flow->index, i, offset))
+		if (r->kind == VB_REQ_WRITE && !flow->messages[i].refused && flow->messages[i].arrived &&
+		    offset < r->length && flow->memory[at] == byte_of(flow->index, i, offset))
 			return true;
 	}
 	return false;
@@ -426,13 +457,14 @@ static void check_flow(const struct flow *flow)
 	for (unsigned i = 0; i < flow->num_posted; i++)
 		check_message(flow, i);
 	for (unsigned i = 0; i < MEMORY; i++)
-		CHECK(!flow->memory[i] || is_written(flow, i), "flow %u: byte %u of the memory comes from nowhere", flow->index, i);
+		CHECK(!flow->memory[i] || is_written(flow, i),
+		      "flow %u: byte %u of the memory comes from nowhere", flow->index, i);
 }
 
 static void check_datagram(const struct datagram *d)
 {
-	CHECK(d->delivered == (d->send.qkey == QKEY ? d->arrived : 0), "datagram %u arrived %u times, delivered %u", d->send.psn,
-	      d->arrived, d->delivered);
+	CHECK(d->delivered == (d->send.qkey == QKEY ? d->arrived : 0),
+	      "datagram %u arrived %u times, delivered %u", d->send.psn, d->arrived, d->delivered);
 }
 
 static void add_up(unsigned at)

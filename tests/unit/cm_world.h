@@ -163,7 +163,8 @@ static inline void connect_a(struct world *w)
 	struct vb_cm_req_info info = req_info(w);
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "ping", 4, &w->a.out), 0);
+	assert_int_equal(
+		vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "ping", 4, &w->a.out), 0);
 }
 
 static inline void request_p(struct world *w)
@@ -193,7 +194,8 @@ static inline void sidr_connect_a(struct world *w)
 					.max_retries = RETRIES, .peer_gid = w->p.gid };
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
-	assert_int_equal(vb_cm_sidr_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "who", 3, &w->a.out), 0);
+	assert_int_equal(
+		vb_cm_sidr_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, "who", 3, &w->a.out), 0);
 }
 
 static inline void disconnect_side(struct world *w, struct side *s)
@@ -284,8 +286,9 @@ static inline struct side *bring(struct world *w, enum vb_cm_state state)
 		break;
 	case VB_CM_LINGER:
 		s = bring(w, VB_CM_REQ_RCVD);
-		assert_int_equal(vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_CONSUMER_DEFINED, "ari", 3, "no", 2,
-					      &s->out), 0);
+		assert_int_equal(vb_cm_reject(s->t, &s->c, w->now, VB_CM_REJ_CONSUMER_DEFINED, "ari", 3, "no",
+					      2, &s->out),
+				 0);
 		break;
 	case VB_CM_CLOSED:
 		bring(w, VB_CM_LINGER);

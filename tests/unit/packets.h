@@ -19,7 +19,8 @@ static inline const struct vb_packet *parsed(struct test_packet *t, size_t len)
 }
 
 /* What a writer made, with `fill` as each byte of its payload. */
-static inline const struct vb_packet *arrival(struct test_packet *t, const struct vb_packet_out *out, uint8_t fill)
+static inline const struct vb_packet *arrival(struct test_packet *t, const struct vb_packet_out *out,
+					      uint8_t fill)
 {
 	size_t len = out->header_bytes;
 
@@ -31,7 +32,9 @@ static inline const struct vb_packet *arrival(struct test_packet *t, const struc
 
 static inline const struct vb_packet_to *to_peer(void)
 {
-	static const struct vb_packet_to to = { .qpn = 0x11, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC };
+	static const struct vb_packet_to to = { .qpn = 0x11,
+						.pkey = VB_PKEY_DEFAULT,
+						.service = VB_SERVICE_RC };
 	return &to;
 }
 
@@ -68,7 +71,8 @@ static inline const struct vb_packet *response(struct test_packet *t, unsigned o
 static inline const struct vb_packet *atomic_answer(struct test_packet *t, uint32_t psn, uint64_t original)
 {
 	struct vb_packet_out out;
-	const struct vb_opcode_row *row = vb_packet_out_begin(&out, to_peer(), VB_OPB_ATOMIC_ACKNOWLEDGE, psn, 0);
+	const struct vb_opcode_row *row =
+		vb_packet_out_begin(&out, to_peer(), VB_OPB_ATOMIC_ACKNOWLEDGE, psn, 0);
 
 	vb_aeth_set_syndrome(vb_packet_out_extension(&out, row, VB_EXT_AETH), VB_AETH_NO_CREDITS);
 	vb_atomicacketh_set_original(vb_packet_out_extension(&out, row, VB_EXT_ATOMICACKETH), original);
@@ -92,7 +96,8 @@ static inline const char *name_of(const struct vb_packet_out *out)
 
 static inline const struct vb_reth *reth_of(const struct vb_packet_out *out)
 {
-	const struct vb_opcode_row *row = vb_opcode_row((uint8_t)vb_bth_opcode((const struct vb_bth *)out->header));
+	const struct vb_opcode_row *row =
+		vb_opcode_row((uint8_t)vb_bth_opcode((const struct vb_bth *)out->header));
 	assert_true(vb_opcode_has(row, VB_EXT_RETH));
 	return (const struct vb_reth *)(out->header + vb_opcode_offset(row, VB_EXT_RETH));
 }

@@ -87,7 +87,9 @@ static void lock__excludes(void **state)
 
 static void pow2_at_least__rounds_up(void **state)
 {
-	static const uint32_t pairs[][2] = { { 0, 1 }, { 1, 1 }, { 2, 2 }, { 3, 4 }, { 4, 4 }, { 5, 8 }, { 1u << 31, 1u << 31 } };
+	static const uint32_t pairs[][2] = {
+		{ 0, 1 }, { 1, 1 }, { 2, 2 }, { 3, 4 }, { 4, 4 }, { 5, 8 }, { 1u << 31, 1u << 31 }
+	};
 	for (size_t i = 0; i < VB_ARRAY_LEN(pairs); i++)
 		assert_int_equal(vb_pow2_at_least(pairs[i][0]), pairs[i][1]);
 }

@@ -64,9 +64,12 @@ static void connect__refuses_bad_arguments_and_changes_nothing(void **state)
 	REFUSED(bad.path.flow_label = 1 << 20);
 	REFUSED(bad.remote_cm_response_timeout = 32);
 #undef REFUSED
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, data, 93, &w->a.out), -EINVAL);
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, NULL, 1, &w->a.out), -EINVAL);
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &none, &w->p.route, &good, NULL, 0, &w->a.out), -EINVAL);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, data, 93, &w->a.out),
+			 -EINVAL);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &good, NULL, 1, &w->a.out),
+			 -EINVAL);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &none, &w->p.route, &good, NULL, 0, &w->a.out),
+			 -EINVAL);
 	assert_memory_equal(&w->a.c, &zero, sizeof(zero));
 	assert_quiet(&w->a);
 	vb_cm_table_count(w->a.t, &total, &destroyed);
@@ -81,7 +84,8 @@ static void connect__refuses_a_comm_id_in_use(void **state)
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
 	connect_a(w);
-	assert_int_equal(vb_cm_connect(w->a.t, &second, 1, &ep, &w->p.route, &info, NULL, 0, &w->a.out), -EEXIST);
+	assert_int_equal(vb_cm_connect(w->a.t, &second, 1, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
+			 -EEXIST);
 	assert_int_equal(second.state, VB_CM_IDLE);
 }
 
@@ -148,7 +152,8 @@ static void handshake__xrc_names_its_qp_in_the_ee_field(void **state)
 	struct vb_cm_endpoint ep = endpoint(A_ID);
 
 	info.transport = VB_CM_XRC;
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out), 0);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
+			 0);
 	request_p(w);
 	assert_int_equal(w->p.out.events[0].info.req.transport, VB_CM_XRC);
 	accept_p(w);
@@ -168,7 +173,8 @@ static void handshake__carries_ece_both_ways(void **state)
 
 	req.ece = (struct vb_cm_ece){ .vendor_id = 0x0002c9, .attr_mod = 0xdeadbeef };
 	rep.ece = (struct vb_cm_ece){ .vendor_id = 0xabcdef, .attr_mod = 0x12345678 };
-	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &req, NULL, 0, &w->a.out), 0);
+	assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, w->now, &ep, &w->p.route, &req, NULL, 0, &w->a.out),
+			 0);
 	request_p(w);
 	assert_memory_equal(&w->p.out.events[0].info.req.ece, &req.ece, sizeof(req.ece));
 	assert_int_equal(vb_cm_accept(w->p.t, &w->p.c, w->now, &rep, NULL, 0, &w->p.out), 0);
@@ -209,7 +215,8 @@ static void reject__tells_reason_and_data(void **state)
 
 	bring(w, VB_CM_LINGER);
 	assert_sent(&w->p, VB_CM_ATTR_REJ);
-	assert_int_equal(vb_cm_rej_msg_message_rejected(vb_cm_rej_of(&w->p.out.sends[0].mad)), VB_CM_REJECTED_REQ);
+	assert_int_equal(vb_cm_rej_msg_message_rejected(vb_cm_rej_of(&w->p.out.sends[0].mad)),
+			 VB_CM_REJECTED_REQ);
 	carry(w, &w->p);
 	assert_event(&w->a, VB_CM_EV_REJECTED, VB_CM_REJ_CONSUMER_DEFINED);
 	assert_int_equal(w->a.out.events[0].additional.len, 3);
@@ -225,8 +232,10 @@ static void reject__of_a_rep_ends_the_passive_side(void **state)
 	struct world *w = *state;
 
 	bring(w, VB_CM_REP_RCVD);
-	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out), 0);
-	assert_int_equal(vb_cm_rej_msg_message_rejected(vb_cm_rej_of(&w->a.out.sends[0].mad)), VB_CM_REJECTED_REP);
+	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out),
+			 0);
+	assert_int_equal(vb_cm_rej_msg_message_rejected(vb_cm_rej_of(&w->a.out.sends[0].mad)),
+			 VB_CM_REJECTED_REP);
 	carry(w, &w->a);
 	assert_event(&w->p, VB_CM_EV_REJECTED, VB_CM_REJ_NO_QP);
 	assert_true(vb_cm_deadline(w->p.t) != VB_CM_NEVER);
@@ -240,7 +249,8 @@ static void reject__is_repeated_to_a_repeated_rep(void **state)
 	bring(w, VB_CM_REP_SENT);
 	rep = w->p.out.sends[0];
 	carry(w, &w->p);
-	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out), 0);
+	assert_int_equal(vb_cm_reject(w->a.t, &w->a.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->a.out),
+			 0);
 	receive_at(w, &w->a, &rep);
 	assert_sent(&w->a, VB_CM_ATTR_REJ);
 }
@@ -253,7 +263,8 @@ static void reject__is_repeated_to_an_rtu_that_crossed_it(void **state)
 	bring(w, VB_CM_REP_RCVD);
 	establish_a(w);
 	rtu = w->a.out.sends[0];
-	assert_int_equal(vb_cm_reject(w->p.t, &w->p.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->p.out), 0);
+	assert_int_equal(vb_cm_reject(w->p.t, &w->p.c, w->now, VB_CM_REJ_NO_QP, NULL, 0, NULL, 0, &w->p.out),
+			 0);
 	receive_at(w, &w->p, &rtu);
 	assert_sent(&w->p, VB_CM_ATTR_REJ);
 	carry(w, &w->p);
@@ -285,7 +296,8 @@ static void req__that_nobody_could_accept_is_refused(void **state)
 	vb_cm_req_msg_set_path_mtu(vb_cm_req_in(&send.mad), 5);
 	vb_cm_req_msg_set_transport_service_type(vb_cm_req_in(&send.mad), VB_CM_RD);
 	receive_at(w, &w->p, &send);
-	assert_int_equal(vb_cm_rej_msg_reason(vb_cm_rej_of(&w->p.out.sends[0].mad)), VB_CM_REJ_INVALID_TRANSPORT_TYPE);
+	assert_int_equal(vb_cm_rej_msg_reason(vb_cm_rej_of(&w->p.out.sends[0].mad)),
+			 VB_CM_REJ_INVALID_TRANSPORT_TYPE);
 }
 
 /*
@@ -575,8 +587,9 @@ static void sidr__tells_qpn_and_qkey(void **state)
 	assert_event(&w->p, VB_CM_EV_SIDR_REQUEST, 0);
 	assert_true(w->p.out.events[0].info.sidr_req.service_id == SERVICE);
 	assert_memory_equal(w->p.out.events[0].private_data.bytes, "who\0", 4);
-	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_SUCCESS, 0x1234, 0x11111111, NULL, NULL, 0,
-					  "me", 2, &w->p.out), 0);
+	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_SUCCESS, 0x1234, 0x11111111,
+					  NULL, NULL, 0, "me", 2, &w->p.out),
+			 0);
 	carry(w, &w->p);
 	assert_event(&w->a, VB_CM_EV_SIDR_REP, VB_CM_SIDR_SUCCESS);
 	assert_int_equal(ev->info.sidr_rep.qpn, 0x1234);
@@ -596,8 +609,9 @@ static void sidr__repeated_question_gets_the_same_answer(void **state)
 	request_p(w);
 	receive_at(w, &w->p, &req);
 	assert_quiet(&w->p);
-	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_REJECT, 0, 0, NULL, "x", 1, NULL, 0,
-					  &w->p.out), 0);
+	assert_int_equal(vb_cm_sidr_reply(w->p.t, &w->p.c, w->now, VB_CM_SIDR_REJECT, 0, 0, NULL, "x", 1,
+					  NULL, 0, &w->p.out),
+			 0);
 	answer = w->p.out.sends[0].mad;
 	receive_at(w, &w->p, &req);
 	assert_sent(&w->p, VB_CM_ATTR_SIDR_REP);

@@ -20,7 +20,8 @@ static void rectangle__nothing_from_outside_is_illegal(void **state)
 			assert_int_not_equal(vb_cm_move((enum vb_cm_input)in, (enum vb_cm_state)st)->kind,
 					     VB_CM_MOVE_ILLEGAL);
 	for (int st = 0; st < VB_CM_STATE_COUNT; st++)
-		assert_int_not_equal(vb_cm_move(VB_CM_IN_DESTROY, (enum vb_cm_state)st)->kind, VB_CM_MOVE_ILLEGAL);
+		assert_int_not_equal(vb_cm_move(VB_CM_IN_DESTROY, (enum vb_cm_state)st)->kind,
+				     VB_CM_MOVE_ILLEGAL);
 }
 
 static void rectangle__moves_are_complete(void **state)
@@ -79,7 +80,8 @@ static int call_of(struct world *w, struct side *s, enum vb_cm_input in)
 	case VB_CM_IN_DISCONNECT:
 		return vb_cm_disconnect(s->t, &s->c, w->now, NULL, 0, &s->out);
 	case VB_CM_IN_SIDR_REPLY:
-		return vb_cm_sidr_reply(s->t, &s->c, w->now, VB_CM_SIDR_SUCCESS, 1, 1, NULL, NULL, 0, NULL, 0, &s->out);
+		return vb_cm_sidr_reply(s->t, &s->c, w->now, VB_CM_SIDR_SUCCESS, 1, 1, NULL, NULL, 0, NULL, 0,
+					&s->out);
 	default:
 		return 1;
 	}
@@ -388,8 +390,8 @@ static void returned__is_not_believed_in_any_other_state(void **state)
 		struct side *s = bring(w, (enum vb_cm_state)st);
 		struct vb_cm_msg msg;
 
-		if (st != VB_CM_REQ_SENT && st != VB_CM_SIDR_REQ_SENT && st != VB_CM_DREQ_SENT && s->c.has_last &&
-		    !vb_cm_msg_parse(s->c.last.b, sizeof(s->c.last.b), &msg))
+		if (st != VB_CM_REQ_SENT && st != VB_CM_SIDR_REQ_SENT && st != VB_CM_DREQ_SENT &&
+		    s->c.has_last && !vb_cm_msg_parse(s->c.last.b, sizeof(s->c.last.b), &msg))
 			for (int i = 0; i < 10; i++) {
 				vb_cm_returned(s->t, w->now, &msg, s->c.peer_gid, &s->out);
 				assert_quiet(s);
@@ -413,7 +415,8 @@ static struct vb_cm_send req_again(struct world *w, uint32_t comm_id, uint32_t p
 
 	side_init(&fresh, 1, 0);
 	info.starting_psn = psn;
-	assert_int_equal(vb_cm_connect(fresh.t, &fresh.c, w->now, &ep, &w->p.route, &info, NULL, 0, &fresh.out), 0);
+	assert_int_equal(
+		vb_cm_connect(fresh.t, &fresh.c, w->now, &ep, &w->p.route, &info, NULL, 0, &fresh.out), 0);
 	send = fresh.out.sends[0];
 	vb_cm_table_destroy(fresh.t);
 	return send;
@@ -485,10 +488,12 @@ static void stale__rep_from_a_qp_in_use(void **state)
 
 	establish_both(w);
 	info.qpn = 0x555;
-	assert_int_equal(vb_cm_connect(w->a.t, &second, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out), 0);
+	assert_int_equal(vb_cm_connect(w->a.t, &second, w->now, &ep, &w->p.route, &info, NULL, 0, &w->a.out),
+			 0);
 	carry(w, &w->a);
 	side_init(&fresh, 2, 0);
-	assert_int_equal(vb_cm_request(fresh.t, &fresh.c, w->now, &peer_ep, &w->last.rx, LIFETIME, &fresh.out), 0);
+	assert_int_equal(
+		vb_cm_request(fresh.t, &fresh.c, w->now, &peer_ep, &w->last.rx, LIFETIME, &fresh.out), 0);
 	assert_int_equal(vb_cm_accept(fresh.t, &fresh.c, w->now, &rep, NULL, 0, &fresh.out), 0);
 	receive_at(w, &w->a, &fresh.out.sends[0]);
 	assert_int_equal(w->a.out.num_sends, 2);
@@ -563,7 +568,8 @@ static void lap__is_answered_not_supported(void **state)
 	vb_cm_lap_msg_set_remote_qpn(vb_cm_lap_in(&send.mad), P_QPN);
 	receive_at(w, &w->p, &send);
 	assert_sent(&w->p, VB_CM_ATTR_APR);
-	assert_int_equal(vb_cm_apr_msg_ap_status(vb_cm_apr_of(&w->p.out.sends[0].mad)), VB_CM_AP_NOT_SUPPORTED);
+	assert_int_equal(vb_cm_apr_msg_ap_status(vb_cm_apr_of(&w->p.out.sends[0].mad)),
+			 VB_CM_AP_NOT_SUPPORTED);
 	assert_state(&w->p, VB_CM_ESTABLISHED);
 }
 
@@ -621,7 +627,8 @@ static void forged__messages_change_nothing_in_any_state(void **state)
 		for (int attr = VB_CM_ATTR_MRA; attr <= VB_CM_ATTR_APR; attr++)
 			for (int wrong = 0; wrong < NUM_WRONG; wrong++)
 				if (attr != VB_CM_ATTR_SIDR_REQ)
-					forge_and_check((enum vb_cm_state)st, (enum vb_cm_attribute)attr, (enum wrong)wrong);
+					forge_and_check((enum vb_cm_state)st, (enum vb_cm_attribute)attr,
+							(enum wrong)wrong);
 }
 
 static void forged__abandonment_does_not_end_an_established_connection(void **state)
@@ -671,7 +678,8 @@ static void table__iterates_and_finds(void **state)
 	for (unsigned i = 0; i < VB_ARRAY_LEN(more); i++) {
 		struct vb_cm_endpoint ep = endpoint(0x00100000 + i * 4096 + 7);
 
-		assert_int_equal(vb_cm_connect(w->a.t, &more[i], i, &ep, &w->p.route, &info, NULL, 0, &w->a.out), 0);
+		assert_int_equal(
+			vb_cm_connect(w->a.t, &more[i], i, &ep, &w->p.route, &info, NULL, 0, &w->a.out), 0);
 	}
 	for (unsigned i = 0; i < VB_ARRAY_LEN(more); i++)
 		assert_ptr_equal(vb_cm_table_find(w->a.t, 0x00100000 + i * 4096 + 7), &more[i]);

@@ -60,7 +60,8 @@ static int teardown(void **state)
 }
 
 /* Hands a message to a host's machine; what that does is in s->out. */
-static enum vb_cm_verdict give(struct scene *s, struct host *from, struct host *to, const struct vb_cm_send *send, struct vb_cm_rx *rx)
+static enum vb_cm_verdict give(struct scene *s, struct host *from, struct host *to,
+			       const struct vb_cm_send *send, struct vb_cm_rx *rx)
 {
 	struct vb_cm_send copy = *send;
 
@@ -70,17 +71,22 @@ static enum vb_cm_verdict give(struct scene *s, struct host *from, struct host *
 	return vb_cm_receive(to->t, s->now, rx, &s->out);
 }
 
-static void shake_hands(struct scene *s, struct host *active, struct vb_cm_conn *a, const struct vb_cm_endpoint *a_ep, uint32_t a_qpn,
-			struct host *passive, struct vb_cm_conn *p, const struct vb_cm_endpoint *p_ep, uint32_t p_qpn)
+static void shake_hands(struct scene *s, struct host *active, struct vb_cm_conn *a,
+			const struct vb_cm_endpoint *a_ep, uint32_t a_qpn, struct host *passive,
+			struct vb_cm_conn *p, const struct vb_cm_endpoint *p_ep, uint32_t p_qpn)
 {
-	struct vb_cm_req_info req = { .service_id = SERVICE, .qpn = a_qpn, .starting_psn = a_ep->comm_id & 0xffffff, .max_cm_retries = RETRIES,
+	struct vb_cm_req_info req = { .service_id = SERVICE,
+				      .qpn = a_qpn,
+				      .starting_psn = a_ep->comm_id & 0xffffff,
+				      .max_cm_retries = RETRIES,
 				      .path.mtu = 3 };
 	struct vb_cm_rep_info rep = { .qpn = p_qpn };
 	struct vb_cm_rx rx;
 
 	memcpy(req.path.remote_gid, passive->gid, 16);
 	memcpy(req.path.local_gid, active->gid, 16);
-	assert_int_equal(vb_cm_connect(active->t, a, s->now, a_ep, &passive->route, &req, NULL, 0, &s->out), 0);
+	assert_int_equal(vb_cm_connect(active->t, a, s->now, a_ep, &passive->route, &req, NULL, 0, &s->out),
+			 0);
 	assert_int_equal(give(s, active, passive, &s->out.sends[0], &rx), VB_CM_NEW_REQUEST);
 	assert_int_equal(vb_cm_request(passive->t, p, s->now, p_ep, &rx, LIFETIME, &s->out), 0);
 	assert_int_equal(vb_cm_accept(passive->t, p, s->now, &rep, NULL, 0, &s->out), 0);
@@ -95,7 +101,10 @@ static void shake_hands(struct scene *s, struct host *active, struct vb_cm_conn 
 static void connect_to(struct scene *s, unsigned i, uint32_t slot, bool watches)
 {
 	struct pair *pair = &s->pairs[i];
-	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, i), .tid = i, .watches = watches, .user = pair },
+	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, i),
+				       .tid = i,
+				       .watches = watches,
+				       .user = pair },
 			      far = { .comm_id = vb_cm_id_make(slot, i), .tid = 100 + i, .auto_drep = true };
 	uint32_t near_qpn = HERE << VB_CM_QPN_INDEX_BITS | i, far_qpn = slot << VB_CM_QPN_INDEX_BITS | i;
 
@@ -239,10 +248,12 @@ static void asks__what_the_handshake_ended_with(void **state)
 static void asks__nobody_who_would_not_die_in_silence(void **state)
 {
 	struct scene *s = *state;
-	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, 1), .watches = true }, far = { .comm_id = 0x12345678 };
+	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, 1), .watches = true },
+			      far = { .comm_id = 0x12345678 };
 
 	connect_to(s, 0, THERE, false);
-	shake_hands(s, &s->here, &s->pairs[1].near, &near, 0x1001, &s->there, &s->pairs[1].far, &far, 0x11); /* a kernel's numbers */
+	/* a kernel's numbers */
+	shake_hands(s, &s->here, &s->pairs[1].near, &near, 0x1001, &s->there, &s->pairs[1].far, &far, 0x11);
 	pass_with(s, 100ull * SECOND, returned);
 	assert_int_equal(asked_in_all(s), 0);
 	assert_over(s, 0);

@@ -130,7 +130,10 @@ static void ah__refusals(void **state)
 {
 	struct vb_device *lo = loopback();
 	struct in6_addr sgid;
-	struct ibv_ah_attr good = { .is_global = 1, .port_num = 1, .grh = { .dgid.raw = { 1 }, .sgid_index = 0 } }, a = good;
+	struct ibv_ah_attr good = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid.raw = { 1 }, .sgid_index = 0 } },
+			   a = good;
 	if (lo->port_state != IBV_PORT_ACTIVE) {
 		print_message("# the loopback is down: its GIDs are not tested\n");
 		vb_device_put(lo);

@@ -54,7 +54,10 @@ static unsigned ask(const struct vb_fault_subject *subject)
 
 static struct vb_fault_subject packet_of(uint32_t qp)
 {
-	return (struct vb_fault_subject){ .site = VB_FAULT_PACKET, .direction = VB_FAULT_OUT, .packets = 1u << VB_FAULT_OF_DATA, .qp = qp };
+	return (struct vb_fault_subject){ .site = VB_FAULT_PACKET,
+					  .direction = VB_FAULT_OUT,
+					  .packets = 1u << VB_FAULT_OF_DATA,
+					  .qp = qp };
 }
 
 /* Which of the first 32 data packets that a queue pair sends are bitten. */
@@ -117,7 +120,8 @@ static void parse__times_and_numbers(void **unused)
 
 static void parse__filters(void **unused)
 {
-	static const uint8_t v4[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 7 }, v6[16] = { 0xfe, 0x80, [15] = 1 };
+	static const uint8_t v4[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 7 },
+			     v6[16] = { 0xfe, 0x80, [15] = 1 };
 	const struct vb_fault_rule *r = only_rule("drop in of read qp=7 peer=10.0.0.7 times 3 every 4");
 	assert_int_equal(r->direction, VB_FAULT_IN);
 	assert_int_equal(r->of, VB_FAULT_OF_READ);
@@ -154,7 +158,8 @@ static void parse__mistakes_have_a_place(void **unused)
 	for (size_t i = 0; i < VB_ARRAY_LEN(cases); i++) {
 		struct vb_fault_error e = refused(cases[i].text);
 		if (e.at != cases[i].at || e.bytes != cases[i].bytes)
-			fail_msg("%s: %zu+%zu (%s), expected %zu+%zu", cases[i].text, e.at, e.bytes, e.why, cases[i].at, cases[i].bytes);
+			fail_msg("%s: %zu+%zu (%s), expected %zu+%zu", cases[i].text, e.at, e.bytes, e.why,
+				 cases[i].at, cases[i].bytes);
 	}
 }
 
@@ -249,7 +254,8 @@ static void is_repeat__by_psn(void **unused)
 
 static void next__filters_before_it_counts(void **unused)
 {
-	static const uint8_t here[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 7 }, there[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 8 };
+	static const uint8_t here[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 7 },
+			     there[16] = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 8 };
 	struct vb_fault_subject s = packet_of(1);
 	parse("drop #2 peer=10.0.0.7");
 	s.peer = there;
@@ -302,7 +308,9 @@ static void next__messages_and_completions(void **unused)
 	s.port = 0; /* no request */
 	assert_int_equal(ask(&s), 0);
 	parse("complete write LOC_PROT_ERR #1; complete any GENERAL_ERR #1");
-	s = (struct vb_fault_subject){ .site = VB_FAULT_COMPLETION, .qp = 1, .completion = 1u << VB_FAULT_COMPLETION_ANY };
+	s = (struct vb_fault_subject){ .site = VB_FAULT_COMPLETION,
+				       .qp = 1,
+				       .completion = 1u << VB_FAULT_COMPLETION_ANY };
 	assert_int_equal(ask(&s), 1);
 	s.completion |= 1u << VB_FAULT_COMPLETION_WRITE;
 	assert_int_equal(ask(&s), 1);

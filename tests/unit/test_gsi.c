@@ -45,9 +45,11 @@ bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_
 }
 
 /* The linker puts it in vb_udp_set_returned_handler's place. */
-void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len));
+void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes,
+							 size_t len));
 static void (*bring_back)(const struct in6_addr *host, const void *bytes, size_t len);
-void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len))
+void __wrap_vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes,
+							 size_t len))
 {
 	bring_back = returned;
 }
@@ -58,19 +60,26 @@ static atomic_uint misdirected;
 void __wrap_vb_udp_misdirected(void) { misdirected++; }
 
 int vb_roce_open(void) { return 0; }
-uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn) { return 0xc001; }
+uint16_t vb_roce_source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t destination_qpn)
+{
+	return 0xc001;
+}
 
 void vb_roce_route_init(struct vb_roce_route *route, const struct vb_inbox_addr *addr, unsigned ifindex)
 {
 	*route = (struct vb_roce_route){ .addr = *addr, .ifindex = ifindex };
-	route->icrc = (struct vb_icrc_route){ .ip_version = 4, .source_port = addr->udp_sport, .destination_port = VB_ROCE_PORT };
+	route->icrc = (struct vb_icrc_route){ .ip_version = 4,
+					      .source_port = addr->udp_sport,
+					      .destination_port = VB_ROCE_PORT };
 	memcpy(route->icrc.source, addr->src.s6_addr + 12, 4);
 	memcpy(route->icrc.destination, addr->dst.s6_addr + 12, 4);
 }
 
 /* The linker puts it in vb_udp_send's place. */
-int __wrap_vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment);
-int __wrap_vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+int __wrap_vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		       size_t segment);
+int __wrap_vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		       size_t segment)
 {
 	pthread_mutex_lock(&lock);
 	last = (struct sent){ .addr = *addr, .ifindex = ifindex, .len = len };
@@ -102,8 +111,8 @@ static void count(void *arg, const struct vb_inbox_msg *msg)
 {
 	struct vb_cm_msg cm;
 
-	if (msg->sender_slot && !vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &cm) && msg->addr.src.s6_addr[15] == 1 &&
-	    msg->addr.dst.s6_addr[15] == 2)
+	if (msg->sender_slot && !vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &cm) &&
+	    msg->addr.src.s6_addr[15] == 1 && msg->addr.dst.s6_addr[15] == 2)
 		atomic_fetch_add((atomic_uint *)arg, 1);
 }
 
@@ -322,7 +331,8 @@ static void take_links(int sock)
 static unsigned count_in_the_name_of(uint32_t slot)
 {
 	static const struct in6_addr localhost = { .s6_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 } };
-	struct vb_gsi_packet dreq = message_to(VB_CM_ATTR_DREQ, vb_cm_id_make(vb_slot_first(), 77)), rep = message_to(VB_CM_ATTR_REP, vb_cm_id_make(vb_slot_first(), 78));
+	struct vb_gsi_packet dreq = message_to(VB_CM_ATTR_DREQ, vb_cm_id_make(vb_slot_first(), 77)),
+			     rep = message_to(VB_CM_ATTR_REP, vb_cm_id_make(vb_slot_first(), 78));
 	unsigned before = at_any;
 
 	vb_cm_rtu_msg_set_local_comm_id(vb_cm_rtu_in(&dreq.mad), vb_cm_id_make(slot, 5));
@@ -522,7 +532,8 @@ static void send__what_asks_may_come_back(void **state)
 		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
 		is_returnable = false;
 		assert_int_equal(last.addr.udp_sport == RETURNABLE_PORT, messages[i].asks);
-		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0); /* where that is not possible, as all others */
+		/* where that is not possible, as all others */
+		assert_int_equal(vb_gsi_send(&addr, 3, &mad), 0);
 		assert_int_not_equal(last.addr.udp_sport, RETURNABLE_PORT);
 	}
 }

@@ -61,7 +61,9 @@ static void note(uint8_t opcode, uint32_t from, uint32_t to, size_t n)
 	static uint8_t body[8192];
 	uint8_t bth[BTH] = { opcode, 0, 0, 0, 0, (uint8_t)(to >> 16), (uint8_t)(to >> 8), (uint8_t)to };
 	struct vb_inbox_addr addr = { .udp_sport = 0xc001, .hop_limit = 3 };
-	struct vb_capture_note about = { .addr = &addr, .time_ns = 42, .flags = VB_CAPTURE_OUT, .qpn = from, .ip_id = 5 };
+	struct vb_capture_note about = {
+		.addr = &addr, .time_ns = 42, .flags = VB_CAPTURE_OUT, .qpn = from, .ip_id = 5
+	};
 	struct iovec pieces[] = { { bth, sizeof(bth) }, { body, n } };
 	for (size_t i = 0; i < sizeof(body); i++)
 		body[i] = (uint8_t)i;
@@ -100,7 +102,8 @@ static void off__notes_nothing(void **state)
 static void ring__is_checked(void **state)
 {
 	struct vb_capture_filter f = all();
-	int unsealed = make_memfd(VB_CAPTURE_DATA + DATA, false), odd = make_memfd(VB_CAPTURE_DATA + 3 * DATA, true);
+	int unsealed = make_memfd(VB_CAPTURE_DATA + DATA, false),
+	    odd = make_memfd(VB_CAPTURE_DATA + 3 * DATA, true);
 	int small = make_memfd(VB_CAPTURE_DATA + DATA / 2, true), ends[2];
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(vb_capture_start(unsealed, &f), -EPERM);
@@ -156,7 +159,8 @@ static void reader__lies(void **state)
 		note(4, 1, 2, 4000);
 	}
 	assert_int_equal(atomic_load(&ring->dropped), 3);
-	assert_int_equal(atomic_load(&ring->packets), 1); /* a reader a byte behind is none that can be told from an honest one */
+	/* a reader a byte behind is none that can be told from an honest one */
+	assert_int_equal(atomic_load(&ring->packets), 1);
 }
 
 static void filter__opcode_and_queue_pair(void **state)

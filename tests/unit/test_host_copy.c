@@ -94,7 +94,9 @@ static void cut(uint8_t *p, size_t bytes, struct iovec *iov, size_t n, size_t st
 
 static void copy_from_peer__moves_any_lists(void **state)
 {
-	static const size_t shapes[][2] = { { 1, 1 }, { 1, 3000 }, { 3000, 1 }, { 33, 5000 }, { 2500, 2600 } };
+	static const size_t shapes[][2] = {
+		{ 1, 1 }, { 1, 3000 }, { 3000, 1 }, { 33, 5000 }, { 2500, 2600 }
+	};
 	static struct iovec local[5000], remote[5000];
 	size_t done;
 
@@ -103,7 +105,8 @@ static void copy_from_peer__moves_any_lists(void **state)
 		memset(area, 0, AREA);
 		cut(area, AREA, local, shapes[i][0], 97);
 		cut(area, AREA, remote, shapes[i][1], 41);
-		assert_int_equal(vb_copy_from_peer(peer.pid, local, shapes[i][0], remote, shapes[i][1], &done), 0);
+		assert_int_equal(
+			vb_copy_from_peer(peer.pid, local, shapes[i][0], remote, shapes[i][1], &done), 0);
 		assert_int_equal(done, AREA);
 		assert_true(has_pattern(area, AREA, 1));
 	}
@@ -118,7 +121,9 @@ static void copy_to_peer__moves_any_lists(void **state)
 	put_pattern(area, AREA, 2);
 	cut(area, AREA, local, VB_ARRAY_LEN(local), 13);
 	cut(area, AREA, remote, VB_ARRAY_LEN(remote), 101);
-	assert_int_equal(vb_copy_to_peer(peer.pid, local, VB_ARRAY_LEN(local), remote, VB_ARRAY_LEN(remote), NULL, &done), 0);
+	assert_int_equal(vb_copy_to_peer(peer.pid, local, VB_ARRAY_LEN(local), remote, VB_ARRAY_LEN(remote),
+					 NULL, &done),
+			 0);
 	assert_int_equal(done, AREA);
 	assert_true(peer_has(2));
 	put_pattern(area, AREA, 1);
@@ -157,7 +162,8 @@ static void copy__stops_at_unmapped_memory(void **state)
 	assert_int_equal(vb_copy_from_peer(peer.pid, &here, 1, &there, 1, &done), -EFAULT);
 	assert_true(done <= HOLE);
 	assert_memory_equal(local, area + AREA - HOLE, done);
-	assert_int_equal(vb_copy_to_peer(peer.pid, &there, 1, &here, 1, NULL, &done), -EFAULT); /* here it ends there, too */
+	/* here it ends there, too */
+	assert_int_equal(vb_copy_to_peer(peer.pid, &there, 1, &here, 1, NULL, &done), -EFAULT);
 	there = (struct iovec){ NULL, 8 };
 	assert_int_equal(vb_copy_to_peer(peer.pid, &here, 1, &there, 1, NULL, &done), -EFAULT);
 	assert_int_equal(done, 0);

@@ -117,7 +117,8 @@ static bool is_between(pid_t pid)
 static bool step(pid_t pid)
 {
 	int status;
-	return !ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) == pid && WIFSTOPPED(status);
+	return !ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && waitpid(pid, &status, 0) == pid &&
+	       WIFSTOPPED(status);
 }
 #endif
 

@@ -176,7 +176,9 @@ static void fork__child_does_not_hold_its_dead_parents_names(void **state)
 
 static void exec__inherits_no_descriptor(void **state)
 {
-	char *argv[] = { "sh", "-c", "ls -l /proc/self/fd | grep -E 'socket|eventfd|eventpoll|memfd' && exit 1; exit 0", NULL };
+	char *argv[] = { "sh", "-c",
+			 "ls -l /proc/self/fd | grep -E 'socket|eventfd|eventpoll|memfd' && exit 1; exit 0",
+			 NULL };
 	extern char **environ;
 	void *addr;
 	int fd, status;

@@ -141,9 +141,13 @@ static void link_recv__closes_surplus_descriptors(void **state)
 	union {
 		char bytes[CMSG_SPACE(MANY * sizeof(int))];
 		struct cmsghdr header;
-	} control = { .header = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(MANY * sizeof(int)) } };
+	} control = { .header = { .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS,
+				  .cmsg_len = CMSG_LEN(MANY * sizeof(int)) } };
 	struct iovec iov = { "x", 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+	};
 	char got[8];
 
 	make_link(ends);
@@ -242,7 +246,8 @@ static int come(const char *kind, uint32_t slot)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "verbatim/%s/%u", kind, slot);
-	CHILD_CHECK(connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0);
+	CHILD_CHECK(connect(fd, (struct sockaddr *)&un,
+			    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0);
 	return fd;
 }
 
@@ -328,7 +333,10 @@ static void doors__open_for_those_alone_who_may_share_memory(void **state)
 	const struct {
 		void (*body)(int sock);
 		unsigned turned_away;
-	} guests[] = { { try_as_effectively_other_user, 7 }, { try_hidden, 7 }, { try_from_another_namespace, 7 }, { try_as_the_same_user, 0 } };
+	} guests[] = { { try_as_effectively_other_user, 7 },
+		       { try_hidden, 7 },
+		       { try_from_another_namespace, 7 },
+		       { try_as_the_same_user, 0 } };
 	struct child host = child_start(be_other_user);
 	uint64_t slot, ready;
 	if (is_impossible(&host, &slot))
@@ -425,7 +433,8 @@ static void link_connect__to_a_stopped_process_does_not_block(void **state)
 	for (int i = 0; i < n; i++)
 		vb_fd_close(fds[i]);
 	child_kill(&c); /* who is stopped would stay if the case failed before */
-	assert_true(err == -EAGAIN || err == -EMFILE || err == -EPERM); /* no descriptor is left, or none to look at the process by */
+	/* no descriptor is left, or none to look at the process by */
+	assert_true(err == -EAGAIN || err == -EMFILE || err == -EPERM);
 }
 
 int main(void)

@@ -28,7 +28,8 @@ static void look_around(struct vb_timer *t, uint64_t now_ns)
 	sigset_t set;
 	pthread_sigmask(SIG_BLOCK, NULL, &set);
 	pthread_getname_np(pthread_self(), thread_name, sizeof thread_name);
-	signals_blocked = sigismember(&set, SIGINT) && sigismember(&set, SIGUSR1) && sigismember(&set, SIGALRM);
+	signals_blocked =
+		sigismember(&set, SIGINT) && sigismember(&set, SIGUSR1) && sigismember(&set, SIGALRM);
 	on_loop = vb_loop_is_current();
 	fired++;
 }

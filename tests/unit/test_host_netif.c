@@ -49,7 +49,8 @@ static void netif_list__is_ordered_and_plausible(void **state)
 				    (n->loopback == n[-1].loopback && n->index > n[-1].index));
 		for (unsigned j = 1; j < n->naddrs; j++) {
 			assert_true(class_of(&n->addrs[j - 1].ip) <= class_of(&n->addrs[j].ip));
-			assert_memory_not_equal(&n->addrs[j - 1].ip, &n->addrs[j].ip, sizeof(struct in6_addr));
+			assert_memory_not_equal(&n->addrs[j - 1].ip, &n->addrs[j].ip,
+						sizeof(struct in6_addr));
 		}
 	}
 	assert_true(list[count - 1].loopback);
@@ -103,7 +104,8 @@ static bool enter_network_namespace(void)
 static bool set_loopback(const char *address)
 {
 	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct ifreq r = { .ifr_name = "lo:1" }, up = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_LOOPBACK };
+	struct ifreq r = { .ifr_name = "lo:1" },
+		     up = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_LOOPBACK };
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	inet_pton(AF_INET, address, &in.sin_addr);
 	memcpy(&r.ifr_addr, &in, sizeof in);

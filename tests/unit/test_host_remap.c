@@ -84,7 +84,8 @@ static void call_in(void *arg)
 	}
 	uintptr_t start = (uintptr_t)c->at;
 	for (unsigned i = 0; !err && i < c->plan.pieces; i++)
-		err = vb_remap_in(c->plan.piece[i].at, c->plan.piece[i].bytes, c->plan.advice, fd, c->plan.piece[i].at - start);
+		err = vb_remap_in(c->plan.piece[i].at, c->plan.piece[i].bytes, c->plan.advice, fd,
+				  c->plan.piece[i].at - start);
 	c->advice = c->plan.advice;
 	c->fd = fd;
 	c->err = err;
@@ -218,9 +219,11 @@ static void remap__refuses_what_is_not_plain_memory(void **state)
 	assert_int_equal(check_range(p + 4 * PAGE, PAGE), -EPERM);
 	assert_int_equal(madvise(p + 5 * PAGE, PAGE, MADV_WIPEONFORK), 0);
 	assert_int_equal(check_range(p + 5 * PAGE, PAGE), -EPERM);
-	assert_true(mmap(p + 6 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	assert_true(mmap(p + 6 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
+		    MAP_FAILED);
 	assert_int_equal(check_range(p + 6 * PAGE, PAGE), -EPERM);
-	assert_true(mmap(p + 7 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED);
+	assert_true(mmap(p + 7 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) !=
+		    MAP_FAILED);
 	assert_int_equal(check_range(p + 7 * PAGE, PAGE), -EPERM);
 	munmap(p + 8 * PAGE, PAGE);
 	assert_int_equal(check_range(p + 8 * PAGE, 2 * PAGE), -EFAULT);
@@ -237,7 +240,8 @@ static void remap__comes_back_where_it_is_by_then(void **state)
 	struct call c = move_in(p, BYTES);
 	assert_int_equal(c.err, 0);
 	munmap(p + 4 * PAGE, PAGE);
-	uint8_t *new = mmap(p + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	uint8_t *new = mmap(p + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	assert_ptr_equal(new, p + 4 * PAGE);
 	assert_int_equal(mprotect(p + 8 * PAGE, PAGE, PROT_READ), 0);
 	uint8_t *moved = mremap(p + 10 * PAGE, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere);
@@ -422,7 +426,8 @@ static __thread uint8_t own_word[8];
 static int move_own_storage(void)
 {
 	struct call own = { .at = (uint8_t *)((uintptr_t)own_word & ~(uintptr_t)(PAGE - 1)), .bytes = PAGE };
-	struct call thread = { .at = (uint8_t *)((uintptr_t)pthread_self() & ~(uintptr_t)(PAGE - 1)), .bytes = PAGE };
+	struct call thread = { .at = (uint8_t *)((uintptr_t)pthread_self() & ~(uintptr_t)(PAGE - 1)),
+			       .bytes = PAGE };
 	struct call other = { .at = map(PAGE), .bytes = PAGE };
 	bool may = false;
 	/* Root has the trap; of a user namespace alone, he has not. Who has been another user cannot look

@@ -159,7 +159,8 @@ static void kick__makes_the_kernel_ask(void **state)
 
 	assert_int_equal(system("ip neigh show 10.9.0.79 | grep -q ."), 256);
 	assert_int_equal(find("10.9.0.79", 0, NULL, &r), 0);
-	assert_int_equal(system("ip neigh show 10.9.0.79 | grep -q ."), 256); /* finding a route sends nothing */
+	/* finding a route sends nothing */
+	assert_int_equal(system("ip neigh show 10.9.0.79 | grep -q ."), 256);
 	vb_route_kick(&r);
 	must_run("ip neigh show 10.9.0.79 | grep -q .");
 	assert_false(vb_route_is_ready(&r));

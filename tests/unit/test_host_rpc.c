@@ -129,7 +129,8 @@ static void desk__stays_the_parents(void **state)
 	came = 0;
 	pid_t child = fork();
 	if (!child) {
-		bool good = vb_host_get() == 0 && vb_rpc_connect(name, &fd) == 0 && vb_rpc_call(fd, "x", 1, back, sizeof(back)) == 1;
+		bool good = vb_host_get() == 0 && vb_rpc_connect(name, &fd) == 0 &&
+			    vb_rpc_call(fd, "x", 1, back, sizeof(back)) == 1;
 		_exit(good && back[0] == 'y' ? 0 : 1);
 	}
 	int status;

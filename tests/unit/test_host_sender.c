@@ -42,8 +42,8 @@ static void send_nameless(uint32_t slot, struct in6_addr src, uint32_t tag)
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/slot/%u", slot);
 	memcpy(m.packet + TAG_AT, &tag, sizeof(tag));
-	CHILD_CHECK(sendto(fd, &m, sizeof(m), 0, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) ==
-		    sizeof(m));
+	CHILD_CHECK(sendto(fd, &m, sizeof(m), 0, (struct sockaddr *)&un,
+			   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == sizeof(m));
 	close(fd);
 }
 
@@ -191,7 +191,9 @@ static void who_has_the_port__brings_anything_while_he_has_it(void **state)
 /* It takes another address's port: what comes here does not come to it. */
 static void have_another_address(int sock)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT), .sin_addr = { htonl(0x7f000002) } };
+	struct sockaddr_in sin = { .sin_family = AF_INET,
+				   .sin_port = htons(VB_ROCE_PORT),
+				   .sin_addr = { htonl(0x7f000002) } };
 	become(OTHER_USER);
 	CHILD_CHECK(vb_host_get() == 0);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -264,7 +266,8 @@ static void receive_in_nameless_namespace(int sock)
 /* There the kernel calls both users 65534, who are not one for that. */
 static void users_without_numbers__are_not_the_same(void **state)
 {
-	struct child receiver = child_start(receive_in_nameless_namespace), sender = child_start(be_another_user);
+	struct child receiver = child_start(receive_in_nameless_namespace),
+		     sender = child_start(be_another_user);
 	uint64_t slot, other;
 	if (is_impossible(&receiver, &slot) || is_impossible(&sender, &other))
 		SKIP("this process cannot become another user, or enter a namespace");

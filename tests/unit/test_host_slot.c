@@ -294,7 +294,9 @@ static void send_raw(int fd, const void *bytes, size_t n, int pass_fd)
 		m.msg_control = &control;
 		m.msg_controllen = sizeof control;
 		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
+		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+				       .cmsg_type = SCM_RIGHTS,
+				       .cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(c), &pass_fd, sizeof pass_fd);
 	}
 	assert_int_equal(sendmsg(fd, &m, 0), n);

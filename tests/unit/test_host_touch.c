@@ -98,7 +98,10 @@ static void fail_where_nothing_is(int sock)
 	CHILD_CHECK(vb_touch_copy(from, edge, 8) == 0);
 }
 
-static void copy__fails_where_nothing_is(void **state) { assert_int_equal(status_of(fail_where_nothing_is), 0); }
+static void copy__fails_where_nothing_is(void **state)
+{
+	assert_int_equal(status_of(fail_where_nothing_is), 0);
+}
 
 static void operate(int sock)
 {
@@ -106,8 +109,10 @@ static void operate(int sock)
 	uint64_t found;
 	vb_touch_prepare();
 	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_ADD, 3, 0, &found) && found == 5 && word == 8);
-	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_COMPARE_SWAP, 1, 9, &found) && found == 8 && word == 8);
-	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_COMPARE_SWAP, 1, 8, &found) && found == 8 && word == 1);
+	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_COMPARE_SWAP, 1, 9, &found) && found == 8 &&
+		    word == 8);
+	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_COMPARE_SWAP, 1, 8, &found) && found == 8 &&
+		    word == 1);
 	CHILD_CHECK(!vb_touch_atomically(&word, VB_TOUCH_STORE, 77, 0, &found) && word == 77);
 }
 
@@ -163,7 +168,10 @@ static void mend(int sig, siginfo_t *info, void *context)
 {
 	sigset_t blocked;
 	sigprocmask(SIG_SETMASK, NULL, &blocked);
-	handled += info->si_addr == (void *)nowhere && sigismember(&blocked, SIGUSR1) && sigismember(&blocked, SIGSEGV) ? 1 : 1000;
+	handled += info->si_addr == (void *)nowhere && sigismember(&blocked, SIGUSR1) &&
+				   sigismember(&blocked, SIGSEGV) ?
+			   1 :
+			   1000;
 	mprotect((void *)(uintptr_t)nowhere, PAGE, PROT_READ | PROT_WRITE);
 }
 
@@ -245,13 +253,17 @@ static void handle_later(int sock)
 	vb_touch_look();
 	CHILD_CHECK(vb_touch_is_lost());
 	CHILD_CHECK(vb_touch_copy(a, b, 8) == -EFAULT);
-	CHILD_CHECK(!vb_touch_atomically((void *)a, VB_TOUCH_ADD, 1, 0, &found) && *(uint64_t *)a == 1 && !handled);
+	CHILD_CHECK(!vb_touch_atomically((void *)a, VB_TOUCH_ADD, 1, 0, &found) && *(uint64_t *)a == 1 &&
+		    !handled);
 	CHILD_CHECK(!sigaction(SIGSEGV, &ours, NULL));
 	vb_touch_look();
 	CHILD_CHECK(!vb_touch_is_lost() && !vb_touch_copy(a, b, 8));
 }
 
-static void handler__that_comes_later_is_noticed(void **state) { assert_int_equal(status_of(handle_later), 0); }
+static void handler__that_comes_later_is_noticed(void **state)
+{
+	assert_int_equal(status_of(handle_later), 0);
+}
 
 /* The kernel is asked instead. */
 static void touch_nothing_later(int sock)

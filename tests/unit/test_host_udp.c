@@ -44,7 +44,9 @@ static struct in6_addr ip(const char *text)
 
 static struct vb_inbox_addr flow(const char *from, const char *to, uint16_t wanted)
 {
-	struct vb_inbox_addr a = { .src = ip(from), .dst = ip(to), .traffic_class = 0x68, .hop_limit = 33, .flow_label = 0x12345 };
+	struct vb_inbox_addr a = {
+		.src = ip(from), .dst = ip(to), .traffic_class = 0x68, .hop_limit = 33, .flow_label = 0x12345
+	};
 	a.udp_sport = wanted;
 	a.udp_sport = vb_udp_source_port(&a);
 	return a;
@@ -263,7 +265,8 @@ static void send__tells_what_the_path_refuses(void **state)
 		reset(NULL);
 		assert_int_equal(vb_udp_send(&a, 0, numbered(3, longest[i]), 3 * longest[i], longest[i]), 0);
 		assert_true(WAIT_FOR(got.packets == 3));
-		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 2000), longest[i] + 1, longest[i] + 1), -EMSGSIZE);
+		assert_int_equal(vb_udp_send(&a, 0, numbered(1, 2000), longest[i] + 1, longest[i] + 1),
+				 -EMSGSIZE);
 		assert_int_equal(vb_udp_send(&a, 0, numbered(3, 2000), 6000, 2000), -EMSGSIZE);
 		assert_int_equal(vb_udp_segments(), VB_UDP_MAX_SEGMENTS);
 	}
@@ -618,7 +621,8 @@ static void open_late(int sock)
 	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, 0, numbered(1, 30), 30, 30), got.packets > 0)));
 	unsigned before = got.packets;
 	a.dst = group;
-	CHILD_CHECK(WAIT_FOR((vb_udp_send(&a, LOOPBACK, numbered(1, 30), 30, 30), got.packets > before + 100)));
+	CHILD_CHECK(
+		WAIT_FOR((vb_udp_send(&a, LOOPBACK, numbered(1, 30), 30, 30), got.packets > before + 100)));
 	CHILD_CHECK(WAIT_FOR(IN6_ARE_ADDR_EQUAL(&got.last.addr.dst, &group)));
 }
 
@@ -844,7 +848,8 @@ static void steering_world(int sock)
 	struct child children[RECEIVERS];
 	CHILD_CHECK(netns_enter());
 	CHILD_CHECK(vb_host_get() == 0);
-	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	seen = mmap(NULL, RECEIVERS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
 	for (unsigned i = 0; i < 3; i++)
 		children[i] = start_receiver(i);
 	check_steering(0x7);
@@ -869,7 +874,9 @@ static void steering__is_learned_whoever_comes_and_goes(void **state)
 }
 
 /* As the steering's own: magic numbers, place, number of slots, random number. */
-static const uint8_t probe[24] = { 0xff, 'v', 'b', 'p', 's', 't', 'e', 'e', [11] = 5, [16] = 1, 2, 3, 4, 5, 6, 7, 8 };
+static const uint8_t probe[24] = {
+	0xff, 'v', 'b', 'p', 's', 't', 'e', 'e', [11] = 5, [16] = 1, 2, 3, 4, 5, 6, 7, 8
+};
 
 static int prober(const char *text)
 {

@@ -222,7 +222,8 @@ static void icrc_known__changes_nothing(void **state)
 		packet[12 + next_random() % (len - 12)] ^= (uint8_t)(1u << next_random() % 8);
 		assert_false(vb_icrc_check(&first, packet, len, id));
 		found = id;
-		assert_true(!vb_icrc_check_any_ip_id(&solver, &first, &known, packet, len, &found) || found != id);
+		assert_true(!vb_icrc_check_any_ip_id(&solver, &first, &known, packet, len, &found) ||
+			    found != id);
 	}
 }
 

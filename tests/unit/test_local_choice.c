@@ -27,7 +27,9 @@ static bool claims_all(struct vb_qp *qp) { return true; }
 static bool claims_a_type(struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
 static bool nothing(void) { return false; }
 
-static struct vb_path_ops wire = { .name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing };
+static struct vb_path_ops wire = {
+	.name = "wire", .rank = VB_PATH_WIRE, .claims = claims_all, .poll = nothing, .is_pending = nothing
+};
 /* Registered behind `wire`, and asked before it. */
 static struct vb_path_ops late = { .name = "late", .rank = VB_PATH_LOCAL, .claims = claims_a_type };
 
@@ -220,7 +222,8 @@ static uint64_t idle_processor_ns(void)
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
 	usleep(200000);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-	return (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000 + (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+	return (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000 + (uint64_t)after.tv_nsec -
+	       (uint64_t)before.tv_nsec;
 }
 
 static void refuse_links(int sock)
@@ -272,8 +275,14 @@ static void choice__with_little_address_space_is_local(void **state)
 	agree(be_with_little_room, LOCAL);
 }
 
-static void choice__with_few_descriptors_is_alike(void **state) { agree_whatever_is_left(be_short_of_descriptors); }
-static void choice__after_few_descriptors_is_alike(void **state) { agree_whatever_is_left(be_short_for_a_while); }
+static void choice__with_few_descriptors_is_alike(void **state)
+{
+	agree_whatever_is_left(be_short_of_descriptors);
+}
+static void choice__after_few_descriptors_is_alike(void **state)
+{
+	agree_whatever_is_left(be_short_for_a_while);
+}
 
 /* This end has few; the other one has enough. */
 static void choice__with_few_descriptors_here_is_alike(void **state)
@@ -312,7 +321,10 @@ static void choice__with_links_refused_the_thread_sleeps(void **state)
 
 static void choice__changed_user_is_wire(void **state) { agree(become_another_user_later, WIRE); }
 
-static void choice__effectively_the_same_user_is_wire(void **state) { agree(be_effectively_the_same_user, WIRE); }
+static void choice__effectively_the_same_user_is_wire(void **state)
+{
+	agree(be_effectively_the_same_user, WIRE);
+}
 static void choice__hidden_memory_is_wire(void **state) { agree(hide, WIRE); }
 static void choice__memory_hidden_later_is_wire(void **state) { agree(hide_later, WIRE); }
 static void choice__another_user_namespace_is_wire(void **state) { agree(be_in_another_namespace, WIRE); }
@@ -320,7 +332,8 @@ static void choice__another_user_namespace_is_wire(void **state) { agree(be_in_a
 /* There both users have the same number, 65534. */
 static void choice__users_without_numbers_are_wire(void **state)
 {
-	struct child c[2] = { child_start(be_some_user_in_another_namespace), child_start(be_other_user_in_another_namespace) };
+	struct child c[2] = { child_start(be_some_user_in_another_namespace),
+			      child_start(be_other_user_in_another_namespace) };
 	uint64_t slots[2];
 	if (is_impossible(&c[0], &slots[0]) || is_impossible(&c[1], &slots[1]))
 		SKIP("this process cannot become another user, or enter a namespace");
@@ -363,9 +376,11 @@ static void choice__another_version_is_wire(void **state)
 	int sock[2];
 	for (int i = 0; i < 2; i++) {
 		struct sockaddr_un un = { .sun_family = AF_UNIX };
-		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, i ? "verbatim/link/%u" : "verbatim/slot/%u", slot);
+		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1,
+				 i ? "verbatim/link/%u" : "verbatim/slot/%u", slot);
 		sock[i] = socket(AF_UNIX, i ? SOCK_SEQPACKET : SOCK_DGRAM, 0);
-		if (bind(sock[i], (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)))
+		if (bind(sock[i], (struct sockaddr *)&un,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)))
 			SKIP("somebody has the slot");
 	}
 	assert_int_equal(listen(sock[1], 1), 0);

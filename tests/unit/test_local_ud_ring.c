@@ -55,7 +55,8 @@ static void send_to(uint32_t qpn, uint32_t bytes)
 
 static void receive_at(struct rig_qp *q)
 {
-	rig_post_receive(q, &(struct fuzz_input){ (const uint8_t *)"\0\0\x40\0\0\0\0", 7 }); /* one piece of 512 bytes */
+	/* one piece of 512 bytes */
+	rig_post_receive(q, &(struct fuzz_input){ (const uint8_t *)"\0\0\x40\0\0\0\0", 7 });
 }
 
 /* ---- waiting for a receive ---- */
@@ -145,7 +146,9 @@ static void ring__that_is_never_read(void **state)
 		uint32_t can_copy, reserved;
 	} ready = { VB_LINK_MAGIC, 0, 0 };
 	memset(fake_arena + VB_ARENA_HEAP, 0, sizeof(struct vb_shm_bells));
-	*head = (struct vb_arena_head){ .magic = VB_ARENA_MAGIC, .version = VB_LINK_VERSION, .nonce = 77, .slots = { FAKE_PEER_SLOT } };
+	*head = (struct vb_arena_head){
+		.magic = VB_ARENA_MAGIC, .version = VB_LINK_VERSION, .nonce = 77, .slots = { FAKE_PEER_SLOT }
+	};
 	send_to(FAKE_PEER_SLOT << VB_SLOT_SHIFT | 1, 256);
 	work();
 	assert_int_equal(sent, 0); /* it waits for the link */
@@ -186,7 +189,9 @@ static int tear_down(void **state)
 {
 	struct rig_qp *all[] = { left, right, third };
 	for (unsigned i = 0; i < VB_ARRAY_LEN(all); i++) {
-		assert_int_equal(vb_qp_modify(&all[i]->qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE), 0);
+		assert_int_equal(vb_qp_modify(&all[i]->qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET },
+					      IBV_QP_STATE),
+				 0);
 		all[i]->sends = all[i]->sends_done = all[i]->receives = all[i]->receives_done = 0;
 		rig_remove_qp(all[i]);
 	}

@@ -220,7 +220,9 @@ static const uint8_t *make(bool v4, uint32_t len, uint32_t kept, unsigned flags)
 static bool icrc_is_right(bool v4)
 {
 	struct vb_capture_packet p = captured(v4, 0, 0, 0);
-	struct vb_icrc_route route = { .ip_version = v4 ? 4 : 6, .source_port = 0xc123, .destination_port = 4791 };
+	struct vb_icrc_route route = { .ip_version = v4 ? 4 : 6,
+				       .source_port = 0xc123,
+				       .destination_port = 4791 };
 	size_t ip = v4 ? 20 : 40;
 	memcpy(route.source, p.source + (v4 ? 12 : 0), v4 ? 4 : 16);
 	memcpy(route.destination, p.destination + (v4 ? 12 : 0), v4 ? 4 : 16);

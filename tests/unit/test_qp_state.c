@@ -66,7 +66,8 @@ static const struct {
 
 	{ IBV_QPT_XRC_RECV, IBV_QPS_RESET, IBV_QPS_INIT, INIT_CONNECTED, "" },
 	{ IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_INIT, "", INIT_CONNECTED },
-	{ IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR, TO_RTR " MAX_DEST_RD_ATOMIC MIN_RNR_TIMER", RTR_OPTIONS },
+	{ IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR, TO_RTR " MAX_DEST_RD_ATOMIC MIN_RNR_TIMER",
+	  RTR_OPTIONS },
 	{ IBV_QPT_XRC_RECV, IBV_QPS_RTR, IBV_QPS_RTS, "TIMEOUT SQ_PSN", RTS_OPTIONS " MIN_RNR_TIMER" },
 	{ IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QPS_RTS, "", RTS_OPTIONS " MIN_RNR_TIMER" },
 	{ IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QPS_SQD, "", "EN_SQD_ASYNC_NOTIFY" },
@@ -85,7 +86,8 @@ static const struct {
 	{ IBV_QPT_RAW_PACKET, IBV_QPS_SQE, IBV_QPS_RTS, "", "" },
 };
 
-static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET };
+static const enum ibv_qp_type types[] = { IBV_QPT_RC,	    IBV_QPT_UC,	      IBV_QPT_UD,
+					  IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET };
 
 static const struct {
 	const char *name;
@@ -126,15 +128,18 @@ static void walk_masks(enum ibv_qp_type type, int from, int to, int required, in
 {
 	int which;
 	assert_int_equal(vb_qp_transition(type, from, to, required | IBV_QP_STATE, &which), VB_TRANSITION_OK);
-	assert_int_equal(vb_qp_transition(type, from, to, required | optional | IBV_QP_STATE, &which), VB_TRANSITION_OK);
+	assert_int_equal(vb_qp_transition(type, from, to, required | optional | IBV_QP_STATE, &which),
+			 VB_TRANSITION_OK);
 	assert_int_equal(which, 0);
 	for (size_t i = 0; i < VB_ARRAY_LEN(attributes); i++) {
 		int bit = attributes[i].bit;
-		enum vb_transition with = vb_qp_transition(type, from, to, required | bit | IBV_QP_STATE, &which);
+		enum vb_transition with =
+			vb_qp_transition(type, from, to, required | bit | IBV_QP_STATE, &which);
 		bool known = (required | optional) & bit;
 		assert_int_equal(with, known ? VB_TRANSITION_OK : VB_TRANSITION_SURPLUS);
 		assert_int_equal(which, known ? 0 : bit);
-		enum vb_transition without = vb_qp_transition(type, from, to, (required & ~bit) | IBV_QP_STATE, &which);
+		enum vb_transition without =
+			vb_qp_transition(type, from, to, (required & ~bit) | IBV_QP_STATE, &which);
 		assert_int_equal(without, required & bit ? VB_TRANSITION_MISSING : VB_TRANSITION_OK);
 		assert_int_equal(which, required & bit);
 	}
@@ -150,27 +155,36 @@ static void transition__whole_table(void **state)
 				if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 					walk_masks(types[t], from, to, 0, 0);
 				else if (fact >= 0)
-					walk_masks(types[t], from, to, mask_of(facts[fact].required), mask_of(facts[fact].optional));
+					walk_masks(types[t], from, to, mask_of(facts[fact].required),
+						   mask_of(facts[fact].optional));
 				else
-					assert_int_equal(vb_qp_transition(types[t], from, to, -1, &which), VB_TRANSITION_NONE);
+					assert_int_equal(vb_qp_transition(types[t], from, to, -1, &which),
+							 VB_TRANSITION_NONE);
 			}
 }
 
 static void transition__without_state(void **state)
 {
 	int which;
-	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS, &which), VB_TRANSITION_OK);
-	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTR, IBV_QP_ACCESS_FLAGS, &which), VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS, &which),
+			 VB_TRANSITION_OK);
+	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTR, IBV_QP_ACCESS_FLAGS, &which),
+			 VB_TRANSITION_NONE);
 }
 
 static void transition__what_does_not_exist(void **state)
 {
 	int which;
-	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_UNKNOWN, IBV_QP_STATE, &which), VB_TRANSITION_NONE);
-	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, 1000, IBV_QP_STATE, &which), VB_TRANSITION_NONE);
-	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, -1, IBV_QP_STATE, &which), VB_TRANSITION_NONE);
-	assert_int_equal(vb_qp_transition(IBV_QPT_DRIVER, IBV_QPS_RESET, IBV_QPS_RESET, IBV_QP_STATE, &which), VB_TRANSITION_NONE);
-	assert_int_equal(vb_qp_transition(77, IBV_QPS_RESET, IBV_QPS_RESET, IBV_QP_STATE, &which), VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_UNKNOWN, IBV_QP_STATE, &which),
+			 VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, 1000, IBV_QP_STATE, &which),
+			 VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(IBV_QPT_RC, IBV_QPS_RESET, -1, IBV_QP_STATE, &which),
+			 VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(IBV_QPT_DRIVER, IBV_QPS_RESET, IBV_QPS_RESET, IBV_QP_STATE, &which),
+			 VB_TRANSITION_NONE);
+	assert_int_equal(vb_qp_transition(77, IBV_QPS_RESET, IBV_QPS_RESET, IBV_QP_STATE, &which),
+			 VB_TRANSITION_NONE);
 }
 
 static void names__all(void **state)

@@ -458,7 +458,8 @@ static void read__last_response_too_long(void **state)
 	post(VB_REQ_READ, 300);
 	write_all();
 	receives(response(&f.t, VB_OPB_READ_RESPONSE_FIRST, psn(0), MTU));
-	assert_int_equal(receives(response(&f.t, VB_OPB_READ_RESPONSE_LAST, psn(1), 300 - MTU + 4)), VB_RC_BROKEN);
+	assert_int_equal(receives(response(&f.t, VB_OPB_READ_RESPONSE_LAST, psn(1), 300 - MTU + 4)),
+			 VB_RC_BROKEN);
 	assert_completes(0, VB_RC_BAD_RESPONSE);
 }
 
@@ -603,7 +604,8 @@ static void congestion__halves_once_per_round_trip(void **state)
 	assert_int_equal(f.req.window.size, 512);
 	vb_cnp_build(to_peer(), &f.out);
 	assert_int_equal(receives(arrival(&f.t, &f.out, 0)), VB_RC_TAKEN);
-	assert_int_equal(f.req.window.size, 512);	/* that is what the path has carried in a round trip */
+	/* that is what the path has carried in a round trip */
+	assert_int_equal(f.req.window.size, 512);
 	run_for(1, 400000);
 	run_for(10, 400000);
 	vb_cnp_build(to_peer(), &f.out);

@@ -120,7 +120,8 @@ static struct vb_request request(uint8_t kind, uint32_t length)
 }
 
 /* The packet at `index` of a request whose first has PSN `first`; all of it asks for an ACK. */
-static const struct vb_packet *packet_of(const struct vb_request *r, uint32_t first, uint32_t index, uint8_t fill)
+static const struct vb_packet *packet_of(const struct vb_request *r, uint32_t first, uint32_t index,
+					 uint8_t fill)
 {
 	vb_request_packet(r, to_peer(), MTU, psn(first + index), index, vb_request_packets(r, MTU), &f.out);
 	vb_packet_out_ask(&f.out);
@@ -356,8 +357,8 @@ static void write__what_does_not_fit(void **state)
 /* More or less data than the RETH announced. */
 static void write__length_is_kept_to(void **state)
 {
-	struct vb_request announced = request(VB_REQ_WRITE, 3 * MTU), shorter = request(VB_REQ_WRITE, 2 * MTU),
-			  longer = request(VB_REQ_WRITE, 4 * MTU);
+	struct vb_request announced = request(VB_REQ_WRITE, 3 * MTU),
+			  shorter = request(VB_REQ_WRITE, 2 * MTU), longer = request(VB_REQ_WRITE, 4 * MTU);
 
 	gets(&announced, 0, 0);
 	assert_int_equal(gets(&shorter, 0, 1), VB_RC_BROKEN);

@@ -99,7 +99,8 @@ static void assert_packets(const struct vb_request *r, uint32_t mtu, const char 
 		assert_int_equal(out.payload_at, sum);
 		assert_int_equal((out.payload_bytes + out.pad_bytes) % 4, 0);
 		sum += out.payload_bytes;
-		assert_int_equal(vb_bth_solicited((struct vb_bth *)out.header), !names[i + 1] && r->solicited);
+		assert_int_equal(vb_bth_solicited((struct vb_bth *)out.header),
+				 !names[i + 1] && r->solicited);
 	}
 	assert_int_equal(vb_request_packets(r, mtu), i);
 	assert_int_equal(sum, r->length);

@@ -40,7 +40,8 @@ static struct {
 	size_t bytes;
 } got;
 
-int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		size_t segment)
 {
 	if (refuses_segments && len > segment)
 		return -EOPNOTSUPP;
@@ -71,7 +72,10 @@ void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *p
 	notes[nnotes++] = *note;
 }
 
-void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *), void (*done)(void)) { port_packet = packet; }
+void vb_udp_set_handler(void (*packet)(const struct vb_udp_packet *), void (*done)(void))
+{
+	port_packet = packet;
+}
 int vb_udp_open(void) { return 0; }
 bool vb_udp_is_open(void) { return false; }
 
@@ -126,7 +130,10 @@ static void note(unsigned *count, const struct vb_inbox_msg *msg)
 }
 
 bool vb_faults_on_wire;
-int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment) { return 0; }
+int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
+{
+	return 0;
+}
 void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch) { note(&got.delivered, msg); }
 void vb_roce_batch_end(struct vb_roce_batch *batch) { }
 void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex) { note(&got.gsi, msg); }
@@ -154,19 +161,23 @@ static struct vb_roce_route route_to(uint8_t last_byte)
 
 static bool add(struct vb_burst *b, const struct vb_roce_route *route, size_t payload, uint8_t fill)
 {
-	uint8_t header[HEADER] = { 0x04, 0, 0xff, 0xff, 0, MY_SLOT >> 4, (MY_SLOT & 15) << 4, 9, 0, 0, 0, fill };
+	uint8_t header[HEADER] = {
+		0x04, 0, 0xff, 0xff, 0, MY_SLOT >> 4, (MY_SLOT & 15) << 4, 9, 0, 0, 0, fill
+	};
 	memset(vb_burst_begin(b, route, header, sizeof(header), payload), fill, payload);
 	return vb_burst_commit(b);
 }
 
 /* Each segment carries the ICRC of its identification, and its payload. */
-static void check_send(unsigned n, const struct vb_roce_route *route, size_t count, size_t segment, size_t last)
+static void check_send(unsigned n, const struct vb_roce_route *route, size_t count, size_t segment,
+		       size_t last)
 {
 	assert_true(n < nsends);
 	assert_int_equal(sends[n].segment, segment);
 	assert_int_equal(sends[n].len, (count - 1) * segment + last);
 	for (size_t i = 0; i < count; i++)
-		assert_true(vb_icrc_check(&route->icrc, sends[n].bytes + i * segment, i + 1 < count ? segment : last, (uint16_t)i));
+		assert_true(vb_icrc_check(&route->icrc, sends[n].bytes + i * segment,
+					  i + 1 < count ? segment : last, (uint16_t)i));
 }
 
 static int setup(void **state)
@@ -395,7 +406,8 @@ static void a_burst_goes_where_it_was_begun_for(void **state)
 /* A packet with that destination QPN as it would come in with this IPv4 identification. */
 enum { FILL = 0x5a, RC_SEND_ONLY = 0x04, UD_SEND_ONLY = 0x64 };
 
-static struct vb_udp_packet arrival_of(uint8_t opcode, struct vb_roce_route route, uint32_t qpn, uint16_t ip_id)
+static struct vb_udp_packet arrival_of(uint8_t opcode, struct vb_roce_route route, uint32_t qpn,
+				       uint16_t ip_id)
 {
 	static uint8_t bytes[HEADER + 32 + 4];
 	struct vb_bth bth;
@@ -415,7 +427,10 @@ static struct vb_udp_packet arrival_by(struct vb_roce_route route, uint32_t qpn,
 	return arrival_of(RC_SEND_ONLY, route, qpn, ip_id);
 }
 
-static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id) { return arrival_by(route_to(2), qpn, ip_id); }
+static struct vb_udp_packet arrival(uint32_t qpn, uint16_t ip_id)
+{
+	return arrival_by(route_to(2), qpn, ip_id);
+}
 
 static void receive(uint32_t qpn, uint16_t ip_id)
 {
@@ -444,7 +459,8 @@ static void each_packet_finds_its_process(void **state)
 /* All bytes behind the BTH are FILL, so the datagram's source, too. */
 static void datagrams_in_others_names_are_dropped(void **state)
 {
-	const uint32_t source_slot = (FILL << 16 | FILL << 8 | FILL) >> VB_SLOT_SHIFT, qpn = MY_SLOT << VB_SLOT_SHIFT | 5;
+	const uint32_t source_slot = (FILL << 16 | FILL << 8 | FILL) >> VB_SLOT_SHIFT,
+		       qpn = MY_SLOT << VB_SLOT_SHIFT | 5;
 	struct vb_udp_packet datagram = arrival_of(UD_SEND_ONLY, route_to(2), qpn, 0);
 	belied = source_slot;
 	port_packet(&datagram);
@@ -462,7 +478,8 @@ static void datagrams_in_others_names_are_dropped(void **state)
 static void flows_of_like_packets_arrive_in_turn(void **state)
 {
 	for (unsigned i = 0; i < 60; i++) {
-		struct vb_udp_packet p = arrival_by(route_to((uint8_t)(2 + i / 6 % 2)), MY_SLOT << VB_SLOT_SHIFT | 5, 0);
+		struct vb_udp_packet p =
+			arrival_by(route_to((uint8_t)(2 + i / 6 % 2)), MY_SLOT << VB_SLOT_SHIFT | 5, 0);
 		port_packet(&p);
 		assert_int_equal(got.delivered, i + 1);
 	}
@@ -491,7 +508,8 @@ static void damaged_packets_are_dropped(void **state)
 
 static void source_ports_are_dynamic_and_stay(void **state)
 {
-	assert_int_equal(vb_roce_source_port(0, 11, 12), vb_roce_source_port(0, 12, 11)); /* one port per connection */
+	/* one port per connection */
+	assert_int_equal(vb_roce_source_port(0, 11, 12), vb_roce_source_port(0, 12, 11));
 	assert_int_equal(vb_roce_source_port(0x12345, 1, 2), vb_roce_source_port(0x12345, 3, 4));
 	assert_int_not_equal(vb_roce_source_port(0x12345, 1, 2), vb_roce_source_port(0x12346, 1, 2));
 	for (uint32_t label = 0; label < 1u << 20; label += 997)

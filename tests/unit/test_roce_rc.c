@@ -130,14 +130,18 @@ static void peer_asks(uint8_t opcode, uint32_t psn, uint32_t key, uint32_t bytes
 	deliver(packet, n + (opcode == VB_OPB_WRITE_ONLY ? bytes : 0));
 }
 
-static void peer_writes(uint32_t psn, uint8_t value) { peer_asks(VB_OPB_WRITE_ONLY, psn, rig.mrs[OPEN].key, 4, value); }
+static void peer_writes(uint32_t psn, uint8_t value)
+{
+	peer_asks(VB_OPB_WRITE_ONLY, psn, rig.mrs[OPEN].key, 4, value);
+}
 
 /* ---- the program ---- */
 
 static void post(uint32_t bytes)
 {
 	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), bytes, rig.mrs[SOURCES].key };
-	struct ibv_send_wr *bad, wr = { .wr_id = t.q->sends++, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_send_wr *bad,
+		wr = { .wr_id = t.q->sends++, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
 	assert_int_equal(vb_qp_post_send(&t.q->qp, &wr, &bad), 0);
 }
@@ -195,7 +199,8 @@ static void nothing(void) { }
 /* A short packet and a longer one are two sends: neither is made under a lock. */
 static void post__short_and_long_leave_without_locks(void **state)
 {
-	struct ibv_sge sge[] = { { (uintptr_t)rig_at(SOURCES), 4, rig.mrs[SOURCES].key }, { (uintptr_t)rig_at(SOURCES), MTU, rig.mrs[SOURCES].key } };
+	struct ibv_sge sge[] = { { (uintptr_t)rig_at(SOURCES), 4, rig.mrs[SOURCES].key },
+				 { (uintptr_t)rig_at(SOURCES), MTU, rig.mrs[SOURCES].key } };
 	struct ibv_send_wr *bad, wr[] = {
 		{ .wr_id = t.q->sends++, .next = &wr[1], .sg_list = &sge[0], .num_sge = 1, .opcode = IBV_WR_SEND },
 		{ .wr_id = t.q->sends++, .sg_list = &sge[1], .num_sge = 1, .opcode = IBV_WR_SEND },
@@ -317,14 +322,23 @@ static bool is_taken_along(uint64_t answer_ns, uint64_t round_trip_ns)
 	return has_been_taken_along(EXCHANGES - 1);
 }
 
-static void ack__waits_for_who_answers_soon(void **state) { assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US)); }
+static void ack__waits_for_who_answers_soon(void **state)
+{
+	assert_true(is_taken_along(5 * NS_PER_US, 10 * NS_PER_US));
+}
 
-static void ack__does_not_wait_for_who_answers_late(void **state) { assert_false(is_taken_along(50 * NS_PER_US, 100 * NS_PER_US)); }
+static void ack__does_not_wait_for_who_answers_late(void **state)
+{
+	assert_false(is_taken_along(50 * NS_PER_US, 100 * NS_PER_US));
+}
 
 /*
  * What is soon depends on how far away the peer is: emulated machines take a hundred times as long for all.
  */
-static void ack__waits_longer_where_round_trips_are_long(void **state) { assert_true(is_taken_along(50 * NS_PER_US, 1000 * NS_PER_US)); }
+static void ack__waits_longer_where_round_trips_are_long(void **state)
+{
+	assert_true(is_taken_along(50 * NS_PER_US, 1000 * NS_PER_US));
+}
 
 /* A post takes an acknowledgement along, but not past answers that another thread is about to send. */
 static void write_and_post(void)

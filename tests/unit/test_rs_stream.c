@@ -174,7 +174,8 @@ static void send__needs_the_queue_and_the_ring(void **state)
 	vb_rs_stream_sent(&s, w[1].id);
 	uint32_t room = vb_rs_stream_room(&s);
 	vb_rs_stream_send(&s, room, false, &w[0]);
-	assert_int_equal(vb_rs_stream_direct_room(&s), RING - room); /* half of the ring is its low water here */
+	/* half of the ring is its low water here */
+	assert_int_equal(vb_rs_stream_direct_room(&s), RING - room);
 	assert_false(vb_rs_stream_is_quiet(&s));
 }
 
@@ -226,13 +227,16 @@ static void full__of_bytes_or_messages(void **state)
 static void receive__refuses(void **state)
 {
 	(void)state;
-	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, RING / 2 + 1)), -EPROTO); /* more than was granted */
+	/* more than was granted */
+	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, RING / 2 + 1)), -EPROTO);
 	for (unsigned type = 1; type < 7; type++)
 		if (type != VB_RS_CREDIT && type != VB_RS_IOMAP)
-			assert_int_equal(vb_rs_stream_receive(&s, message((enum vb_rs_message)type, 0)), -EPROTO);
+			assert_int_equal(vb_rs_stream_receive(&s, message((enum vb_rs_message)type, 0)),
+					 -EPROTO);
 	for (int i = 0; i < QUEUE; i++)
 		assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, 1)), 0);
-	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, 1)), -EPROTO); /* more than there are credits */
+	/* more than there are credits */
+	assert_int_equal(vb_rs_stream_receive(&s, message(VB_RS_DATA, 1)), -EPROTO);
 	assert_int_equal(s.received, QUEUE);
 }
 
@@ -241,7 +245,8 @@ static void iomap__is_found_and_bounded(void **state)
 	struct vb_rs_iomap found;
 
 	(void)state;
-	tables.t.iomap[1] = (struct vb_rs_iomap){ UINT64_MAX - 4, { 0x9000, 5, 100 } }; /* past the end of all numbers */
+	/* past the end of all numbers */
+	tables.t.iomap[1] = (struct vb_rs_iomap){ UINT64_MAX - 4, { 0x9000, 5, 100 } };
 	assert_true(vb_rs_stream_find_iomap(&s, UINT64_MAX, &found));
 	assert_false(vb_rs_stream_find_iomap(&s, 3, &found));
 	tables.t.iomap[1].offset = 50;

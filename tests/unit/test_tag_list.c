@@ -217,7 +217,8 @@ static void random_sync(unsigned *seed)
 
 static void list__does_as_the_plain_one(void **state)
 {
-	static void (*const steps[])(unsigned *) = { random_add, random_add, random_message, random_remove, random_sync };
+	static void (*const steps[])(unsigned *) = { random_add, random_add, random_message, random_remove,
+						     random_sync };
 	unsigned seed = 11;
 	model.n = 0;
 	model.unexpected = model.handled = 0;

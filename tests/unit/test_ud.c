@@ -191,7 +191,8 @@ static void grh__ipv4_header_in_the_last_20_bytes(void **state)
 
 static void grh__ipv6_header(void **state)
 {
-	static const uint8_t want[40] = { 0x61, 0x21, 0x23, 0x45, 0, 44, 17, 9, 0x20, 1, [23] = 1, 0x20, 1, [39] = 2 };
+	static const uint8_t want[40] = { 0x61, 0x21, 0x23, 0x45,     0,    44, 17,
+					  9,	0x20, 1,    [23] = 1, 0x20, 1,	[39] = 2 };
 	struct vb_ud_route route = {
 		.source = { 0x20, 1, [15] = 1 },
 		.destination = { 0x20, 1, [15] = 2 },

@@ -379,8 +379,8 @@ static struct vb_icrc_route route_of(const struct captured *c)
 }
 
 /* Each captured packet, with its bytes filled in. */
-#define FOR_EACH(c, bytes)                                                                                           \
-	for (const struct captured *c = packets;                                                                      \
+#define FOR_EACH(c, bytes)                              \
+	for (const struct captured *c = packets;        \
 	     c < packets + VB_ARRAY_LEN(packets) && (bytes_of(c, bytes), true); c++)
 
 static void icrc__is_right_and_damage_is_seen(void **state)

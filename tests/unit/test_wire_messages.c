@@ -147,7 +147,9 @@ static void ip_cm__ipv4_takes_the_last_four_bytes(void **state)
 
 	(void)state;
 	vb_ip_cm_encode(&ip, bytes);
-	assert_memory_equal(bytes, "\0\x40\x12\x34\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\2", 36);
+	assert_memory_equal(
+		bytes, "\0\x40\x12\x34\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\2",
+		36);
 	assert_int_equal(vb_ip_cm_decode(bytes, 36, &back), 0);
 	assert_same_header(&back, &ip);
 }

@@ -45,7 +45,9 @@ static void opcode_row__numbers_and_lengths_of_the_book(void **state)
 
 static void opcode_row__other_numbers_are_none(void **state)
 {
-	static const uint8_t none[] = { 0x15, 0x18, 0x1f, 0x2c, 0x31, 0x40, 0x60, 0x66, 0x80, 0xb5, 0xc0, 0xff };
+	static const uint8_t none[] = {
+		0x15, 0x18, 0x1f, 0x2c, 0x31, 0x40, 0x60, 0x66, 0x80, 0xb5, 0xc0, 0xff
+	};
 	unsigned rows = 0;
 
 	(void)state;
@@ -118,8 +120,9 @@ static void packet_line__shows_a_cm_message(void **state)
 
 	(void)state;
 	assert_int_equal(len, strlen(line));
-	assert_string_equal(line, "UD SEND_ONLY pkey=0xffff destination_qpn=0x1 DETH{ qkey=0x80010000 source_qpn=0x1 } "
-				  "CM REJ tid=0x12 remote_comm_id=0x5002 reason=0xa (stale connection)");
+	assert_string_equal(
+		line, "UD SEND_ONLY pkey=0xffff destination_qpn=0x1 DETH{ qkey=0x80010000 source_qpn=0x1 } "
+		      "CM REJ tid=0x12 remote_comm_id=0x5002 reason=0xa (stale connection)");
 }
 
 static void packet_line__shows_payload_length(void **state)

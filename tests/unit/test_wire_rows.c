@@ -94,8 +94,8 @@ static void set_row(const struct vb_field_row *r, uint8_t *p, const uint8_t *byt
 }
 
 /* Bits of `now` that differ from `was` lie inside the row. */
-static void assert_outside_untouched(const struct vb_field_table *t, const struct vb_field_row *r, const uint8_t *was,
-				     const uint8_t *now)
+static void assert_outside_untouched(const struct vb_field_table *t, const struct vb_field_row *r,
+				     const uint8_t *was, const uint8_t *now)
 {
 	unsigned from = r->byte * 8u + r->bit;
 

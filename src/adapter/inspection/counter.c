@@ -46,7 +46,8 @@ void vb_counter_add(struct vb_qp *qp, unsigned wc_opcode, enum ibv_wc_status sta
 	if (status != IBV_WC_SUCCESS)
 		atomic_fetch_add_explicit(&(*slot)->failed, 1, memory_order_release);
 	else
-		atomic_fetch_add_explicit(&(*slot)->done, (*slot)->in_bytes ? bytes : 1, memory_order_release);
+		atomic_fetch_add_explicit(&(*slot)->done, (*slot)->in_bytes ? bytes : 1,
+					  memory_order_release);
 }
 
 static int check(struct vb_qp *qp, unsigned ops)
@@ -59,7 +60,8 @@ static int check(struct vb_qp *qp, unsigned ops)
 	}
 	for (unsigned op = 1; op <= VB_COUNTER_OPS; op <<= 1) {
 		if ((ops & op) && slot_of(qp, op) && *slot_of(qp, op)) {
-			vb_explain(call, "op_mask 0x%x: the queue pair counts operation 0x%x already", ops, op);
+			vb_explain(call, "op_mask 0x%x: the queue pair counts operation 0x%x already", ops,
+				   op);
 			return -EBUSY;
 		}
 	}

@@ -26,7 +26,9 @@ int vb_qp_attach_counter(struct vb_qp *qp, struct vb_counter *counter, unsigned 
 /* Of a queue pair that goes. */
 void vb_qp_detach_counters(struct vb_qp *qp);
 
-enum { VB_COUNTER_OPS = IBV_QP_ATTACH_COMP_CNTR_OP_SEND | IBV_QP_ATTACH_COMP_CNTR_OP_RECV | IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ |
-		      IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE };
+enum {
+	VB_COUNTER_OPS = IBV_QP_ATTACH_COMP_CNTR_OP_SEND | IBV_QP_ATTACH_COMP_CNTR_OP_RECV |
+			 IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ | IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE
+};
 
 #endif

@@ -83,7 +83,10 @@ static bool tell_pd(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_pds(struct vb_dump *dump, uint64_t *cursor) { return vb_registry_look(VB_REGISTRY_PDS, cursor, tell_pd, dump); }
+static bool tell_pds(struct vb_dump *dump, uint64_t *cursor)
+{
+	return vb_registry_look(VB_REGISTRY_PDS, cursor, tell_pd, dump);
+}
 
 /* ---- queues ---- */
 
@@ -119,7 +122,10 @@ static bool tell_cq(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_cqs(struct vb_dump *dump, uint64_t *cursor) { return vb_registry_look(VB_REGISTRY_CQS, cursor, tell_cq, dump); }
+static bool tell_cqs(struct vb_dump *dump, uint64_t *cursor)
+{
+	return vb_registry_look(VB_REGISTRY_CQS, cursor, tell_cq, dump);
+}
 
 static bool tell_srq(struct vb_registered *registered, void *arg)
 {
@@ -145,7 +151,10 @@ static bool tell_srq(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_srqs(struct vb_dump *dump, uint64_t *cursor) { return vb_registry_look(VB_REGISTRY_SRQS, cursor, tell_srq, dump); }
+static bool tell_srqs(struct vb_dump *dump, uint64_t *cursor)
+{
+	return vb_registry_look(VB_REGISTRY_SRQS, cursor, tell_srq, dump);
+}
 
 /* ---- queue pairs ---- */
 

@@ -29,7 +29,10 @@ struct visitor {
 static struct visitor visitors[MAX_VISITORS];
 static _Atomic(vb_dump_source *) sources[VB_RECORD_KINDS];
 
-void vb_inspect_offer(enum vb_record_kind kind, vb_dump_source *source) { atomic_store(&sources[kind], source); }
+void vb_inspect_offer(enum vb_record_kind kind, vb_dump_source *source)
+{
+	atomic_store(&sources[kind], source);
+}
 
 void *vb_dump_add(struct vb_dump *dump, enum vb_record_kind kind, size_t bytes)
 {
@@ -184,7 +187,9 @@ static struct visitor *came(int fd)
 		vb_fd_close(fd);
 		return NULL;
 	}
-	*v = (struct visitor){ .watch = { .fd = fd, .ready = heard, .arg = v }, .go_on = { .fire = go_on, .arg = v }, .memfd = -1 };
+	*v = (struct visitor){ .watch = { .fd = fd, .ready = heard, .arg = v },
+			       .go_on = { .fire = go_on, .arg = v },
+			       .memfd = -1 };
 	if (!vb_watch_start(&v->watch, EPOLLIN))
 		return v;
 	leave(v);
@@ -199,7 +204,9 @@ static void call(void *arg)
 	const char *name = arg;
 	int fd, err = vb_inspection_call(name, CALL_PATIENCE_MS, &fd);
 	if (err) {
-		vb_explain("capture", "nobody captures at the socket '%s' that " VB_CAPTURE_VARIABLE " names: error %d", name, -err);
+		vb_explain("capture",
+			   "nobody captures at the socket '%s' that " VB_CAPTURE_VARIABLE " names: error %d",
+			   name, -err);
 		return;
 	}
 	struct visitor *v = came(fd);

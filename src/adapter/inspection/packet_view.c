@@ -80,15 +80,19 @@ static void address(const struct vb_qp *qp, bool goes_out, struct vb_inbox_addr 
 		.flow_label = grh->flow_label,
 		.traffic_class = grh->traffic_class,
 		.hop_limit = grh->hop_limit ? grh->hop_limit : DEFAULT_HOP_LIMIT,
-		.udp_sport = VB_ROCE_FIRST_SOURCE_PORT | ((qp->qpn ^ qp->attr.dest_qp_num ^ qp->qpn >> 10) & PORT_MASK),
+		.udp_sport = VB_ROCE_FIRST_SOURCE_PORT |
+			     ((qp->qpn ^ qp->attr.dest_qp_num ^ qp->qpn >> 10) & PORT_MASK),
 	};
 }
 
-static void note(const struct vb_shown *m, bool goes_out, const struct vb_packet_out *out, const uint8_t *payload)
+static void note(const struct vb_shown *m, bool goes_out, const struct vb_packet_out *out,
+		 const uint8_t *payload)
 {
 	static const uint8_t zeros[4];
 	struct vb_inbox_addr addr;
-	struct vb_capture_note n = { .addr = &addr, .flags = VB_CAPTURE_LOCAL | (goes_out ? VB_CAPTURE_OUT : 0), .qpn = m->qp->qpn };
+	struct vb_capture_note n = { .addr = &addr,
+				     .flags = VB_CAPTURE_LOCAL | (goes_out ? VB_CAPTURE_OUT : 0),
+				     .qpn = m->qp->qpn };
 	struct iovec pieces[] = {
 		{ (void *)(uintptr_t)out->header, out->header_bytes },
 		{ (void *)(uintptr_t)payload, out->payload_bytes },
@@ -101,7 +105,8 @@ static void note(const struct vb_shown *m, bool goes_out, const struct vb_packet
 static struct vb_packet_to to(const struct vb_shown *m, bool goes_out)
 {
 	bool xrc = m->qp->type == IBV_QPT_XRC_SEND || m->qp->type == IBV_QPT_XRC_RECV;
-	return (struct vb_packet_to){ .qpn = goes_out ? m->qp->attr.dest_qp_num : m->qp->qpn, .pkey = DEFAULT_PKEY,
+	return (struct vb_packet_to){ .qpn = goes_out ? m->qp->attr.dest_qp_num : m->qp->qpn,
+				      .pkey = DEFAULT_PKEY,
 				      .service = xrc ? VB_SERVICE_XRC : VB_SERVICE_RC };
 }
 
@@ -111,7 +116,8 @@ void vb_show_request(const struct vb_shown *m)
 {
 	struct vb_request r = request_of(m->what);
 	struct vb_packet_to where = to(m, m->by_requester);
-	uint32_t mtu = mtu_of(m->qp), count = vb_request_packets(&r, mtu), sent = r.kind == VB_REQ_READ ? 1 : count;
+	uint32_t mtu = mtu_of(m->qp), count = vb_request_packets(&r, mtu),
+		 sent = r.kind == VB_REQ_READ ? 1 : count;
 	uint8_t payload[MAX_MTU];
 	struct vb_packet_out out;
 	for (uint32_t i = 0; i < sent; i++) {
@@ -125,8 +131,8 @@ void vb_show_request(const struct vb_shown *m)
 }
 
 /* Begins an answer, with its AETH if the opcode has one. */
-static const struct vb_opcode_row *begin_answer(const struct vb_shown *m, unsigned bits, uint32_t psn, uint32_t payload, uint8_t syndrome,
-						struct vb_packet_out *out)
+static const struct vb_opcode_row *begin_answer(const struct vb_shown *m, unsigned bits, uint32_t psn,
+						uint32_t payload, uint8_t syndrome, struct vb_packet_out *out)
 {
 	struct vb_packet_to where = to(m, !m->by_requester);
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, &where, bits, psn, payload);
@@ -152,7 +158,8 @@ static void show_responses(const struct vb_shown *m, uint32_t length, uint8_t sy
 	struct vb_packet_out out;
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t offset = (uint64_t)i * mtu;
-		begin_answer(m, response_bits(i, count), m->psn + i, vb_min_u32(mtu, (uint32_t)(length - offset)), syndrome, &out);
+		begin_answer(m, response_bits(i, count), m->psn + i,
+			     vb_min_u32(mtu, (uint32_t)(length - offset)), syndrome, &out);
 		if (out.payload_bytes && !m->fetch(m->ctx, offset, out.payload_bytes, payload))
 			return;
 		note(m, !m->by_requester, &out, payload);
@@ -168,7 +175,8 @@ void vb_show_answer(const struct vb_shown *m)
 	switch ((enum vb_request_kind)r.kind) {
 	case VB_REQ_SEND:
 	case VB_REQ_WRITE:
-		begin_answer(m, VB_OPB_ACKNOWLEDGE, m->psn + vb_request_packets(&r, mtu_of(m->qp)) - 1, 0, syndrome, &out);
+		begin_answer(m, VB_OPB_ACKNOWLEDGE, m->psn + vb_request_packets(&r, mtu_of(m->qp)) - 1, 0,
+			     syndrome, &out);
 		note(m, !m->by_requester, &out, NULL);
 		break;
 	case VB_REQ_READ:
@@ -179,7 +187,8 @@ void vb_show_answer(const struct vb_shown *m)
 	case VB_REQ_COMPARE_SWAP:
 	case VB_REQ_FETCH_ADD:
 		row = begin_answer(m, VB_OPB_ATOMIC_ACKNOWLEDGE, m->psn, 0, syndrome, &out);
-		vb_atomicacketh_set_original(vb_packet_out_extension(&out, row, VB_EXT_ATOMICACKETH), m->original);
+		vb_atomicacketh_set_original(vb_packet_out_extension(&out, row, VB_EXT_ATOMICACKETH),
+					     m->original);
 		note(m, !m->by_requester, &out, NULL);
 		break;
 	}

@@ -30,7 +30,10 @@ struct vb_shown {
 	void *ctx;
 };
 
-static inline bool vb_qp_is_shown(const struct vb_qp *qp) { return vb_unlikely(atomic_load_explicit(&qp->is_shown, memory_order_relaxed)); }
+static inline bool vb_qp_is_shown(const struct vb_qp *qp)
+{
+	return vb_unlikely(atomic_load_explicit(&qp->is_shown, memory_order_relaxed));
+}
 
 /* PSNs that it takes. */
 uint32_t vb_shown_packets(const struct vb_qp *qp, const struct vb_sqe *what);

@@ -40,7 +40,8 @@ void vb_registry_remove(struct vb_registered *registered)
 	registered->serial = 0;
 }
 
-bool vb_registry_look(enum vb_registry which, uint64_t *cursor, bool (*look)(struct vb_registered *registered, void *arg), void *arg)
+bool vb_registry_look(enum vb_registry which, uint64_t *cursor,
+		      bool (*look)(struct vb_registered *registered, void *arg), void *arg)
 {
 	struct vb_registered *registered;
 	bool more = false;

@@ -17,7 +17,8 @@ static int fd = -1;
 static uint64_t arena_bytes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t unused = VB_ARENA_HEAP;      /* the heap beyond it was never handed out, and is zero */
-static uint64_t free_blocks[MAX_SHIFT + 1]; /* per size the first free block; its first word is the offset of the next */
+/* per size the first free block; its first word is the offset of the next */
+static uint64_t free_blocks[MAX_SHIFT + 1];
 
 static atomic_bool is_open[PIECES];          /* written under the lock */
 
@@ -47,7 +48,8 @@ static int open_piece_locked(void *arena, uint64_t piece)
 static int open_locked(uint64_t offset, size_t bytes)
 {
 	int err = 0;
-	for (uint64_t piece = offset >> PIECE_SHIFT; !err && piece <= (offset + bytes - 1) >> PIECE_SHIFT; piece++)
+	for (uint64_t piece = offset >> PIECE_SHIFT; !err && piece <= (offset + bytes - 1) >> PIECE_SHIFT;
+	     piece++)
 		err = open_piece_locked(vb_arena, piece);
 	return err;
 }
@@ -127,7 +129,8 @@ void vb_arena_next_generation(void)
 	if (!vb_arena) /* in a forked child, which has nothing that anybody could rely on */
 		return;
 	uint32_t generation = atomic_load_explicit(&vb_arena->generation, memory_order_relaxed);
-	while (generation != VB_GENERATION_LAST && !atomic_compare_exchange_weak(&vb_arena->generation, &generation, generation + 1))
+	while (generation != VB_GENERATION_LAST &&
+	       !atomic_compare_exchange_weak(&vb_arena->generation, &generation, generation + 1))
 		;
 }
 

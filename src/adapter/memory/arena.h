@@ -40,9 +40,12 @@ struct vb_arena_head {
 	uint64_t magic;
 	uint32_t version;                            /* VB_LINK_VERSION */
 	uint32_t reserved;
-	uint64_t nonce;                              /* random: names this process's arena, whatever happens to pids and slots */
-	_Atomic(uint32_t) moving;                    /* pages of the owner's memory move: leave it alone, try again (adapter/memory/segment.h) */
-	_Atomic(uint32_t) fences;                    /* the owner makes a heavy fence before it waits for its users (host/memory/fence.h) */
+	/* random: names this process's arena, whatever happens to pids and slots */
+	uint64_t nonce;
+	/* pages of the owner's memory move: leave it alone, try again (adapter/memory/segment.h) */
+	_Atomic(uint32_t) moving;
+	/* the owner makes a heavy fence before it waits for its users (host/memory/fence.h) */
+	_Atomic(uint32_t) fences;
 	/*
 	 * Goes up when what allows an access may have ended, and in the end stays VB_GENERATION_LAST, which
 	 * never holds (local/translation.h).

@@ -12,7 +12,8 @@
 /* With the light fence, where that suffices. */
 static inline void vb_busy_word_begin_lightly(_Atomic(uint32_t) *busy)
 {
-	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
@@ -20,13 +21,15 @@ static inline void vb_busy_word_begin_lightly(_Atomic(uint32_t) *busy)
  * model and on ARM. */
 static inline void vb_busy_word_begin_fully(_Atomic(uint32_t) *busy)
 {
-	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 static inline void vb_busy_word_end(_Atomic(uint32_t) *busy)
 {
-	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1, memory_order_release);
+	atomic_store_explicit(busy, atomic_load_explicit(busy, memory_order_relaxed) + 1,
+			      memory_order_release);
 }
 
 #endif

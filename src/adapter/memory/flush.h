@@ -16,11 +16,13 @@ static inline unsigned vb_flush_rights(unsigned placement)
 {
 	if (!placement || placement & ~(unsigned)(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT))
 		return 0;
-	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) | (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
+	return (placement & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
+	       (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
 /* May a range of this process's memory be flushed, or the region that it is of? */
-static inline enum vb_key_fault vb_flush_check(uint32_t rkey, uint64_t addr, uint64_t length, bool whole, unsigned rights, uint32_t pd, uint32_t qpn)
+static inline enum vb_key_fault vb_flush_check(uint32_t rkey, uint64_t addr, uint64_t length, bool whole,
+					       unsigned rights, uint32_t pd, uint32_t qpn)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;

@@ -22,7 +22,8 @@ static struct {
 	pthread_mutex_t lock;
 	uint32_t first;         /* the index of the first */
 	uint32_t fresh;         /* the next entry that was never used */
-	uint32_t *queue;        /* ring of VB_KEY_COUNT released keys (tag advanced), allocated with the first release */
+	/* ring of VB_KEY_COUNT released keys (tag advanced), allocated with the first release */
+	uint32_t *queue;
 	uint32_t head, tail;
 	uint16_t random[128];   /* of which this many are left */
 	unsigned num_random;
@@ -42,14 +43,17 @@ const char *vb_key_fault_text(enum vb_key_fault fault)
 
 const struct vb_watcher *vb_watcher;
 
-const char *vb_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length, unsigned access, uint32_t pd)
+const char *vb_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			 unsigned access, uint32_t pd)
 {
-	return vb_watcher ? vb_watcher->key_story(fault, key, addr, length, access, pd) : vb_key_fault_text(fault);
+	return vb_watcher ? vb_watcher->key_story(fault, key, addr, length, access, pd) :
+			    vb_key_fault_text(fault);
 }
 
 const char *vb_rights_story(const struct vb_qp *qp, unsigned access)
 {
-	return vb_watcher ? vb_watcher->rights_story(qp, access) : "the target queue pair's qp_access_flags do not allow it";
+	return vb_watcher ? vb_watcher->rights_story(qp, access) :
+			    "the target queue pair's qp_access_flags do not allow it";
 }
 
 /* A forked child starts with an empty table, and numbers of its own. */
@@ -74,7 +78,10 @@ static uint32_t random_tag_locked(void)
 	return keys.random[--keys.num_random] & VB_KEY_TAG_MAX;
 }
 
-static uint32_t make_key(uint32_t index, uint32_t tag) { return tag >> 8 << VB_KEY_TAG_SHIFT | index << 8 | (tag & 0xff); }
+static uint32_t make_key(uint32_t index, uint32_t tag)
+{
+	return tag >> 8 << VB_KEY_TAG_SHIFT | index << 8 | (tag & 0xff);
+}
 static uint32_t tag_of(uint32_t key) { return key >> VB_KEY_TAG_SHIFT << 8 | (key & 0xff); }
 static uint32_t index_of(uint32_t key) { return (key >> 8) % VB_KEY_COUNT; }
 
@@ -154,7 +161,8 @@ uint32_t vb_key_of_next_bind(uint32_t key)
 void vb_key_release(uint32_t key)
 {
 	pthread_mutex_lock(&keys.lock);
-	uint32_t tag = tag_of(key), more = 1 + random_tag_locked() % VB_KEY_TAG_MAX; /* a turn would be the same tag again */
+	/* a turn would be the same tag again */
+	uint32_t tag = tag_of(key), more = 1 + random_tag_locked() % VB_KEY_TAG_MAX;
 	uint32_t next = make_key(index_of(key), (tag + more) & VB_KEY_TAG_MAX);
 	if (!keys.queue)
 		keys.queue = malloc(VB_KEY_COUNT * sizeof(*keys.queue));

@@ -23,7 +23,8 @@ struct vb_key {
 	_Atomic(uint32_t) key; /* 0: revoked or never used */
 	_Atomic(uint32_t) pd;
 	_Atomic(uint32_t) access;
-	_Atomic(uint32_t) qpn; /* the only queue pair that it is for (a type 2 window); 0: any of its domain */
+	/* the only queue pair that it is for (a type 2 window); 0: any of its domain */
+	_Atomic(uint32_t) qpn;
 	_Atomic(uint64_t) iova, length, va;
 	/* Of the owner's business with windows (window.h), written under its lock. */
 	_Atomic(uint32_t) window;      /* enum ibv_mw_type; 0: no window */
@@ -31,7 +32,8 @@ struct vb_key {
 		_Atomic(uint32_t) region;  /* what a bound window shows: that region's key; 0: not bound */
 		_Atomic(uint32_t) windows; /* of a region: how many are bound to it */
 	};
-	_Atomic(uint64_t) segment;    /* the serial number of the segment that the region is in (adapter/memory/segment.h); 0: none */
+	/* the serial number of the segment that the region is in (adapter/memory/segment.h); 0: none */
+	_Atomic(uint64_t) segment;
 	_Atomic(uint64_t) segment_at; /* where va is in it */
 };
 _Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
@@ -82,12 +84,14 @@ static inline const struct vb_key *vb_key_at(const struct vb_key *table, uint32_
  */
 static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
 {
-	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) & IBV_ACCESS_ON_DEMAND;
+	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) &
+	       IBV_ACCESS_ON_DEMAND;
 }
 
 /* vb_key_check, by the key's entry. */
-static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr, uint64_t length, unsigned access,
-						uint32_t pd, uint32_t qpn, uint64_t *va)
+static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr,
+						uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
+						uint64_t *va)
 {
 	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
 		return VB_KEY_UNKNOWN;
@@ -111,8 +115,9 @@ static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t
  * lkey) in domain pd by queue pair qpn (looked at for windows; of an lkey 0)? If so *va is where addr is in
  * the owner's address space. length must not be 0: an access to no bytes needs no key.
  */
-static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr, uint64_t length,
-					     unsigned access, uint32_t pd, uint32_t qpn, uint64_t *va)
+static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_t key, uint64_t addr,
+					     uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
+					     uint64_t *va)
 {
 	return vb_key_check_at(vb_key_at(table, key), key, addr, length, access, pd, qpn, va);
 }
@@ -125,7 +130,8 @@ static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32
 {
 	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), s->lkey);
 	uint64_t va;
-	if (vb_unlikely(vb_key_check_at(k, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) != VB_KEY_OK))
+	if (vb_unlikely(vb_key_check_at(k, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) !=
+			VB_KEY_OK))
 		return NULL;
 	unsigned has = atomic_load_explicit(&k->access, memory_order_relaxed);
 	return vb_unlikely(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND)) ? NULL : (void *)(uintptr_t)va;

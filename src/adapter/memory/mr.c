@@ -32,12 +32,17 @@ static int check_range(uint64_t va, uint64_t length, uint64_t iova, unsigned acc
 		return (access & IBV_ACCESS_ON_DEMAND) && !iova ? 0 : -EINVAL;
 	if (va + length < va || iova + length < iova)
 		return -EINVAL;
-	return length && !(access & IBV_ACCESS_ON_DEMAND) ? vb_mem_check((void *)(uintptr_t)va, length, access & IBV_ACCESS_LOCAL_WRITE) : 0;
+	return length && !(access & IBV_ACCESS_ON_DEMAND) ?
+		       vb_mem_check((void *)(uintptr_t)va, length, access & IBV_ACCESS_LOCAL_WRITE) :
+		       0;
 }
 
 static void publish(const struct vb_mr *mr, unsigned more)
 {
-	vb_key_publish(mr->key, &(struct vb_key_meaning){ .va = mr->va, .iova = mr->iova, .length = mr->length, .pd = mr->pd->number,
+	vb_key_publish(mr->key, &(struct vb_key_meaning){ .va = mr->va,
+							  .iova = mr->iova,
+							  .length = mr->length,
+							  .pd = mr->pd->number,
 							  .access = mr->access | VB_KEY_LOCAL | more });
 }
 
@@ -51,9 +56,12 @@ static int take_key(struct vb_mr *mr, struct vb_pd *pd, unsigned more)
 	return 0;
 }
 
-int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova, unsigned access)
+int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
+	       unsigned access)
 {
-	*mr = (struct vb_mr){ .pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access };
+	*mr = (struct vb_mr){
+		.pd = pd, .va = (uintptr_t)addr, .iova = iova, .length = length, .access = access
+	};
 	int err = vb_adapter_open();
 	if (!err)
 		err = check_range(mr->va, mr->length, mr->iova, mr->access);
@@ -76,7 +84,9 @@ int vb_mr_init_null(struct vb_mr *mr, struct vb_pd *pd)
 		err = vb_null_pages(2 * VB_NULL_BYTES, &pages);
 	if (err)
 		return err;
-	*mr = (struct vb_mr){ .pd = pd, .va = (uintptr_t)pages, .length = UINT64_MAX, .access = IBV_ACCESS_LOCAL_WRITE };
+	*mr = (struct vb_mr){
+		.pd = pd, .va = (uintptr_t)pages, .length = UINT64_MAX, .access = IBV_ACCESS_LOCAL_WRITE
+	};
 	return take_key(mr, pd, VB_KEY_NULL);
 }
 
@@ -104,7 +114,8 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 		next.iova = next.access & IBV_ACCESS_ZERO_BASED ? 0 : next.va;
 		next.length = length;
 	}
-	int err = flags == IBV_REREG_MR_CHANGE_PD ? 0 : check_range(next.va, next.length, next.iova, next.access);
+	int err = flags == IBV_REREG_MR_CHANGE_PD ? 0 :
+						    check_range(next.va, next.length, next.iova, next.access);
 	if (err)
 		return err;
 	unsigned more = atomic_load(&vb_key_at(vb_key_table(vb_arena), mr->key)->access) & VB_KEY_NULL;
@@ -122,22 +133,26 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 
 /* ---- advice ---- */
 
-static int advise_one(const struct vb_pd *pd, const struct ibv_sge *sge, bool populate, bool writable, bool must)
+static int advise_one(const struct vb_pd *pd, const struct ibv_sge *sge, bool populate, bool writable,
+		      bool must)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;
 	if (!sge->length)
 		return 0;
-	if (vb_key_check(table, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | (writable ? IBV_ACCESS_LOCAL_WRITE : 0), pd->number, 0, &va) ||
+	if (vb_key_check(table, sge->lkey, sge->addr, sge->length,
+			 VB_KEY_LOCAL | (writable ? IBV_ACCESS_LOCAL_WRITE : 0), pd->number, 0, &va) ||
 	    !vb_key_is_on_demand(table, sge->lkey))
 		return -EFAULT;
 	int err = populate ? vb_mem_populate((void *)(uintptr_t)va, sge->length, writable) : 0;
 	return must ? err : 0;
 }
 
-int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, const struct ibv_sge *list, uint32_t n)
+int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		 const struct ibv_sge *list, uint32_t n)
 {
-	bool writable = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, populate = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	bool writable = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+	     populate = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
 	int err = 0;
 	if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return -ENOTSUP;
@@ -153,7 +168,8 @@ int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t fl
 int vb_mr_find(uint32_t key, uint32_t pd, uint64_t *length)
 {
 	const struct vb_key *k = vb_key_at(vb_key_table(vb_arena), key);
-	bool found = key && atomic_load(&k->key) == key && atomic_load(&k->pd) == pd && (atomic_load(&k->access) & VB_KEY_LOCAL);
+	bool found = key && atomic_load(&k->key) == key && atomic_load(&k->pd) == pd &&
+		     (atomic_load(&k->access) & VB_KEY_LOCAL);
 	*length = found ? atomic_load(&k->length) : 0;
 	return found ? 0 : -ENOENT;
 }

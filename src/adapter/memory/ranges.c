@@ -29,11 +29,13 @@ static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsign
 }
 
 /* Bytes [skip, skip + part) of one entry, which is checked as a whole. */
-static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb_key *table, uint32_t pd, const struct ibv_sge *s,
-					  uint64_t skip, uint64_t part, unsigned access)
+static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb_key *table, uint32_t pd,
+					  const struct ibv_sge *s, uint64_t skip, uint64_t part,
+					  unsigned access)
 {
 	uint64_t va;
-	enum vb_key_fault fault = vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
+	enum vb_key_fault fault =
+		vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		return fault;
 	va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
@@ -41,8 +43,9 @@ static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb
 	return VB_KEY_OK;
 }
 
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
-				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad)
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd,
+				    const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
+				    unsigned access, unsigned *bad)
 {
 	const struct vb_key *table = vb_key_table(arena);
 	out->count = 0;
@@ -90,9 +93,11 @@ const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, uns
 	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;
 	for (const struct ibv_sge *s = sge; s < sge + n; s++)
-		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) == VB_KEY_OK &&
+		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) ==
+			    VB_KEY_OK &&
 		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
-			return vb_key_story(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd);
+			return vb_key_story(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length,
+					    access | VB_KEY_LOCAL, pd);
 	return vb_key_fault_text(VB_KEY_UNMAPPED);
 }
 
@@ -124,7 +129,8 @@ static void advance(struct cursor *c, size_t n)
 }
 
 /* Range by range, each with what a pair of them has in common. */
-static int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to, const struct vb_ranges *from)
+static int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to,
+		     const struct vb_ranges *from)
 {
 	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
 	for (uint64_t rest = to->bytes; rest;) {
@@ -170,7 +176,8 @@ static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *fr
 	struct vb_ranges target = *to;
 	size_t done;
 	vb_ranges_split_last(&target);
-	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, NULL, &done);
+	int err = vb_copy_to_peer(vb_copy_self(), from->iov, from->count, target.iov, target.count, NULL,
+				  &done);
 	if (err != -EPERM)
 		return err;
 	if (!vb_ranges_are_mapped(to, true) || !vb_ranges_are_mapped(from, false))
@@ -205,7 +212,8 @@ unsigned vb_memory_hold(void)
 {
 	unsigned mine = atomic_load_explicit(&phase, memory_order_relaxed) % 2;
 	atomic_fetch_add(&holders[mine].count, 1);
-	atomic_thread_fence(memory_order_seq_cst); /* before keys are looked at: pairs with vb_memory_quiesce */
+	/* before keys are looked at: pairs with vb_memory_quiesce */
+	atomic_thread_fence(memory_order_seq_cst);
 	return mine;
 }
 

@@ -26,8 +26,9 @@ struct vb_ranges {
  * which a byte is used is checked as a whole. VB_KEY_OK, or what is wrong with entry *bad; VB_KEY_BOUNDS with
  * *bad == n: the list is too short. bytes is at most VB_NULL_BYTES where the list may have a null region.
  */
-enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd, const struct ibv_sge *sge,
-				    unsigned n, uint64_t skip, uint64_t bytes, unsigned access, unsigned *bad);
+enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd,
+				    const struct ibv_sge *sge, unsigned n, uint64_t skip, uint64_t bytes,
+				    unsigned access, unsigned *bad);
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes);
 
 /*

@@ -15,14 +15,16 @@
 enum {
 	MAX_SEGMENTS = 1024,
 	MAX_WANTS = 1024,
-	QUIESCE_NS = 2000000,      /* how long a slice waits for accesses in flight before it lets others work and tries again, */
+	/* how long a slice waits for accesses in flight before it lets others work and tries again, */
+	QUIESCE_NS = 2000000,
 	RETRY_NS = 1000000,        /* after so long, */
 	MAX_TRIES = 100,           /* so often */
 	MAX_FORKS = 16,            /* a program that forks so often with segments keeps its memory private */
 	EAGER_KEYS = 128,          /* of a domain's regions the newest ones move when a connection is made, */
 	EAGER_REGIONS = 32,
 	EAGER_BYTES = 64 << 20,
-	EAGER_SEGMENTS = 64,       /* and none once there are so many: each takes a look at all mappings, of which it makes three */
+	/* and none once there are so many: each takes a look at all mappings, of which it makes three */
+	EAGER_SEGMENTS = 64,
 };
 
 enum state { FREE, MOVING, READY, KEPT };
@@ -137,7 +139,8 @@ static bool dissolve_locked(struct segment *s)
 	int err = vb_remap_back(s->fd, s->plan.advice);
 	release_peers();
 	if (err) {
-		vb_explain("memory", "%zu bytes at %p stay shared: %s", s->bytes, (void *)s->at, strerror(-err));
+		vb_explain("memory", "%zu bytes at %p stay shared: %s", s->bytes, (void *)s->at,
+			   strerror(-err));
 		return true;
 	}
 	vb_fd_close(s->fd);
@@ -196,7 +199,8 @@ static bool go_on_locked(void)
 	if (err == -EAGAIN && ++s->tries < MAX_TRIES)
 		return false;
 	if (err) {
-		vb_explain("memory", "%zu bytes at %p are not mapped by peers: %s", s->bytes, (void *)s->at, strerror(-err));
+		vb_explain("memory", "%zu bytes at %p are not mapped by peers: %s", s->bytes, (void *)s->at,
+			   strerror(-err));
 		refuse(vb_key_entry(s->key));
 		dissolve_locked(s);
 	} else if (s->moved == s->bytes) {
@@ -283,8 +287,8 @@ static void start_locked(uint32_t key)
 	if (!err)
 		err = begin_locked(key, k, at, end - at);
 	if (err) {
-		vb_explain("memory", "key 0x%x, %llu bytes at 0x%llx: not mapped by peers: %s", key, (unsigned long long)length,
-			   (unsigned long long)va, strerror(-err));
+		vb_explain("memory", "key 0x%x, %llu bytes at 0x%llx: not mapped by peers: %s", key,
+			   (unsigned long long)length, (unsigned long long)va, strerror(-err));
 		refuse(k);
 	}
 }
@@ -439,7 +443,9 @@ bool vb_segment_find(uint32_t key, struct vb_segment *out)
 	pthread_mutex_lock(&lock);
 	const struct segment *s = atomic_load(&k->key) == key ? by_serial(atomic_load(&k->segment)) : NULL;
 	if (s)
-		*out = (struct vb_segment){ .serial = s->serial, .bytes = s->bytes, .fd = s->fd, .writable = s->writable };
+		*out = (struct vb_segment){
+			.serial = s->serial, .bytes = s->bytes, .fd = s->fd, .writable = s->writable
+		};
 	pthread_mutex_unlock(&lock);
 	return s != NULL;
 }
@@ -488,7 +494,9 @@ static void dissolve_patiently(void)
 		if (vb_loop_call(dissolve_unused, &done))
 			return;
 	if (!done)
-		vb_explain("memory", "deregistered memory stays shared: a peer does not come to an end with its accesses");
+		vb_explain(
+			"memory",
+			"deregistered memory stays shared: a peer does not come to an end with its accesses");
 }
 
 /* Left by a fork, say, that could not wait for peers: no key names it any more. */
@@ -580,8 +588,8 @@ static void before_fork(void)
 	forking--;
 	for (unsigned i = 0; count && i < MAX_SEGMENTS; i++)
 		if (segments[i].state != FREE && vb_remap_fork_copy(segments[i].fd))
-			vb_explain("fork", "%zu bytes at %p are shared with the child: no memory for a copy", segments[i].bytes,
-				   (void *)segments[i].at);
+			vb_explain("fork", "%zu bytes at %p are shared with the child: no memory for a copy",
+				   segments[i].bytes, (void *)segments[i].at);
 }
 
 static void in_parent(void)

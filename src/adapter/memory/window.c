@@ -10,7 +10,8 @@
 enum {
 	GRANTS = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
-	BIND_FLAGS = GRANTS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE, /* the last says nothing of a window */
+	/* the last says nothing of a window */
+	BIND_FLAGS = GRANTS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -109,7 +110,8 @@ static const char *why_not_region(const struct vb_key *r, const struct vb_sqe *s
 		return "a window cannot show a part of a zero-based region";
 	if ((sqe->imm & WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return "remote writes and atomics through the window need a region with IBV_ACCESS_LOCAL_WRITE";
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), sqe->bind.region, sqe->remote_addr, sqe->bind.bytes, VB_KEY_LOCAL, pd, 0, va);
+	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), sqe->bind.region, sqe->remote_addr,
+					       sqe->bind.bytes, VB_KEY_LOCAL, pd, 0, va);
 	return fault == VB_KEY_OK ? NULL : vb_key_fault_text(fault);
 }
 

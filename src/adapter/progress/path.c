@@ -6,7 +6,8 @@
 enum {
 	MAX_PATHS = 8,
 	NEAR_POLLS = 255,  /* after something was taken from shared memory, */
-	NETWORK_EVERY = 16, /* one of so many polls makes the system calls that it takes to look at the network */
+	/* one of so many polls makes the system calls that it takes to look at the network */
+	NETWORK_EVERY = 16,
 };
 
 /* Filled by constructors, before any other thread. */
@@ -82,10 +83,14 @@ static bool pump_both(void)
 
 bool vb_path_pump(void)
 {
-	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() : pump_network();
+	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() :
+											 pump_network();
 }
 
-bool vb_path_take_near(void) { return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near(); }
+bool vb_path_take_near(void)
+{
+	return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near();
+}
 
 bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
 

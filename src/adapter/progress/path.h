@@ -146,7 +146,8 @@ bool vb_path_take_near(void); /* nothing in a forked child, until it has a path 
 /* For polls between two rounds: takes the path's alone, and that only if some came a few rounds ago. */
 static inline bool vb_path_peek(void)
 {
-	return vb_unlikely(atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed)) && vb_path_take_near();
+	return vb_unlikely(atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed)) &&
+	       vb_path_take_near();
 }
 
 bool vb_path_watch(bool wake);

@@ -5,7 +5,10 @@
 
 enum { AHEAD = 3 }; /* posts: one takes some tens of ns, what lies in memory alone takes a hundred to come */
 
-static const void *at(_Atomic(const void *) *place) { return atomic_load_explicit(place, memory_order_relaxed); }
+static const void *at(_Atomic(const void *) *place)
+{
+	return atomic_load_explicit(place, memory_order_relaxed);
+}
 
 static struct vb_prefetch_hint *next_of(struct vb_prefetch_hint *hint)
 {

@@ -17,7 +17,8 @@
 struct vb_prefetch_hint {
 	_Atomic(struct vb_prefetch_hint *) next;
 	_Atomic(const void *) qp, state; /* the queue pair and its path_state */
-	_Atomic(const void *) there[3];  /* what its next post will write, and what it will read last (path->hint_prefetch) */
+	/* what its next post will write, and what it will read last (path->hint_prefetch) */
+	_Atomic(const void *) there[3];
 };
 
 /* Of a queue pair of this process that exists. */

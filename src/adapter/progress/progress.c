@@ -16,14 +16,21 @@
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
-	MOST_SPIN_POLLS = 8192, /* and of a program that was taken for one and was not, as ever more are asked of it */
-	EAGER_POLLS = 64,      /* fruitless polls without a pause in between, about a microsecond's: meanwhile an answer from near would have come */
+	/* and of a program that was taken for one and was not, as ever more are asked of it */
+	MOST_SPIN_POLLS = 8192,
+	/*
+	 * fruitless polls without a pause in between, about a microsecond's: meanwhile an answer from near
+	 * would have come
+	 */
+	EAGER_POLLS = 64,
 	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
 	YIELD_EVERY = 32,      /* each time after so many polls */
 	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
-	DEAF_TICK_NS = 100000, /* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
+	/* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
+	DEAF_TICK_NS = 100000,
 	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
-	ROUND_PER_US = 5,      /* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	/* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	ROUND_PER_US = 5,
 	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
@@ -61,7 +68,8 @@ static atomic_bool spinning;    /* a thread polls in a loop: the progress thread
 static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
 static bool has_doubts;         /* and has seen none once */
-static uint64_t deaf_ns;        /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
+/* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
+static uint64_t deaf_ns;
 static atomic_uint sleep_generation;
 static atomic_bool is_led;      /* a thread leads */
 static _Thread_local bool leads_here; /* it is this thread */
@@ -72,7 +80,8 @@ atomic_bool vb_progress_ticks;  /* it looks in while threads lead now and then *
 
 static void bump(atomic_uint *counter)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 }
 
 /* A value of asleep that no peer has seen, without VB_ASLEEP_LEADER. */
@@ -228,7 +237,8 @@ static void note_poll(void)
 	if (vb_likely(!atomic_load_explicit(&vb_arena->asleep, memory_order_relaxed)))
 		return;
 	bump(&spins);
-	if (atomic_load_explicit(&spins, memory_order_relaxed) < atomic_load_explicit(&spin_polls, memory_order_relaxed))
+	if (atomic_load_explicit(&spins, memory_order_relaxed) <
+	    atomic_load_explicit(&spin_polls, memory_order_relaxed))
 		return;
 	atomic_store(&spinning, true);
 	atomic_store(&vb_arena->asleep, 0);
@@ -351,7 +361,8 @@ void vb_progress_lead_no_more(void)
 	atomic_store(&vb_arena->asleep, 0);
 	unsigned n = atomic_fetch_add(&leads, 1);
 	atomic_store(&is_led, false);
-	if (atomic_load(&vb_progress_ticks)) /* pairs with pass(), which looks at asleep after it has stopped ticking */
+	/* pairs with pass(), which looks at asleep after it has stopped ticking */
+	if (atomic_load(&vb_progress_ticks))
 		return;
 	fall_asleep();
 	if (n % LEADS_TO_TICK == 0 || is_work_waiting())
@@ -408,7 +419,8 @@ static bool keep_ticking(void)
 	unsigned n = atomic_load(&leads);
 	bool more = n != seen_leads;
 	seen_leads = n;
-	vb_lock(&vb_progress_lock); /* who puts something off has done so by the return, or finds that he may not */
+	/* who puts something off has done so by the return, or finds that he may not */
+	vb_lock(&vb_progress_lock);
 	atomic_store(&vb_progress_ticks, more);
 	vb_unlock(&vb_progress_lock);
 	return more;

@@ -56,7 +56,10 @@ extern atomic_bool vb_progress_ticks;
  * Exact under vb_progress_lock for what is put off: once it is false, vb_path_settle will be called. Else a
  * hint.
  */
-static inline bool vb_progress_is_ticking(void) { return atomic_load_explicit(&vb_progress_ticks, memory_order_relaxed); }
+static inline bool vb_progress_is_ticking(void)
+{
+	return atomic_load_explicit(&vb_progress_ticks, memory_order_relaxed);
+}
 /* The calling thread may go to sleep on a completion channel now: peers must ring from here on. */
 void vb_progress_arm(void);
 /* Queues a QP for its path's run. */

@@ -45,7 +45,8 @@ static inline void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe)
 }
 
 /* Of the program's request before sq.head; opcode: enum ibv_wc_opcode. */
-static inline void vb_cq_push_send(struct vb_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t bytes, enum ibv_wc_status status)
+static inline void vb_cq_push_send(struct vb_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t bytes,
+				   enum ibv_wc_status status)
 {
 	struct vb_cqe *e = vb_cq_open(qp->send_cq);
 	*e = (struct vb_cqe){ .wr_id = wr_id, .qp = qp, .status = status, .opcode = opcode, .byte_len = bytes,

@@ -20,7 +20,8 @@ enum { LOOK_NS = 5000000 };
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
 static void left_fired(struct vb_timer *timer, uint64_t now_ns);
 
-int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd, uint32_t cqe)
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
+	       uint32_t cqe)
 {
 	if (!cqe || cqe > VB_MAX_CQE)
 		return -EINVAL;
@@ -115,7 +116,8 @@ static inline void retire(const struct vb_cqe *e)
 	else if (e->is_srq)
 		atomic_fetch_add_explicit(&e->srq->rq.polled, 1, memory_order_release);
 	else
-		atomic_store_explicit(&e->qp->rq.polled, atomic_load_explicit(&e->qp->rq.polled, memory_order_relaxed) + 1,
+		atomic_store_explicit(&e->qp->rq.polled,
+				      atomic_load_explicit(&e->qp->rq.polled, memory_order_relaxed) + 1,
 				      memory_order_release);
 }
 
@@ -209,7 +211,8 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
 
 static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
 {
-	return cq->armed == 1 || (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+	return cq->armed == 1 ||
+	       (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
 }
 
 /* ---- completions that were there when the CQ was armed ---- */
@@ -242,7 +245,8 @@ static void left_fired(struct vb_timer *timer, uint64_t now_ns)
 	vb_unlock(&cq->lock);
 	bool has_moved_on = is_due && vb_thread_has_moved_on(&looks);
 	vb_lock(&cq->lock);
-	bool is_same = cq->left.times == times, has_left = has_left_locked(cq), event = has_left && is_same && has_moved_on;
+	bool is_same = cq->left.times == times, has_left = has_left_locked(cq),
+	     event = has_left && is_same && has_moved_on;
 	if (is_due && is_same)
 		cq->left.looks = looks;
 	if (event)

@@ -20,7 +20,8 @@
 void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
 {
 	const struct ibv_sge *sge = &sqe->sge[bad];
-	vb_explain("requester", "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+	vb_explain("requester",
+		   "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
 		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sge->addr, sge->length, sge->lkey,
 		   vb_key_fault_text(fault));
 	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
@@ -43,24 +44,27 @@ bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
 {
 	struct vb_ranges list;
 	unsigned bad;
-	if (!carries_list(sqe) || (sqe->nsge == 1 && vb_likely(vb_key_find(sqe->sge, 0, qp->pd->number) != NULL)))
+	if (!carries_list(sqe) ||
+	    (sqe->nsge == 1 && vb_likely(vb_key_find(sqe->sge, 0, qp->pd->number) != NULL)))
 		return true;
-	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0, sqe->length,
-						    0, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
+						    sqe->length, 0, &bad);
 	if (vb_unlikely(fault != VB_KEY_OK))
 		vb_payload_fail(sqe, fault, bad);
 	return fault == VB_KEY_OK;
 }
 
-static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n, bool into_list)
+static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n,
+			bool into_list)
 {
 	struct vb_ranges list, flat;
 	unsigned bad;
 	vb_ranges_of_bytes(&flat, bytes, n);
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, offset, n,
-						    into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
-	if (vb_likely(fault == VB_KEY_OK) && vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge,
+						    offset, n, into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
+	if (vb_likely(fault == VB_KEY_OK) &&
+	    vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
 	if (vb_unlikely(fault != VB_KEY_OK))
@@ -120,11 +124,12 @@ static int place(struct vb_execution *x, uint64_t offset, const void *bytes, siz
 	struct vb_ranges to, from;
 	unsigned bad;
 	if (offset + len > x->rwqe.length)
-		return refuse_receive(x, -EMSGSIZE, IBV_WC_LOC_LEN_ERR, "the message is longer than the receive buffer");
+		return refuse_receive(x, -EMSGSIZE, IBV_WC_LOC_LEN_ERR,
+				      "the message is longer than the receive buffer");
 	vb_ranges_of_bytes(&from, bytes, len);
 	unsigned held = vb_memory_hold();
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->rwqe.pd, x->rwqe.sge, x->rwqe.nsge, offset, len,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, x->rwqe.pd, x->rwqe.sge, x->rwqe.nsge,
+						    offset, len, IBV_ACCESS_LOCAL_WRITE, &bad);
 	if (vb_likely(fault == VB_KEY_OK) && vb_unlikely(vb_ranges_copy(&to, &from)))
 		fault = VB_KEY_UNMAPPED;
 	vb_memory_release(held);
@@ -132,9 +137,12 @@ static int place(struct vb_execution *x, uint64_t offset, const void *bytes, siz
 		return 0;
 	const struct vb_rwqe *w = &x->rwqe;
 	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
-	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      fault == VB_KEY_UNMAPPED ? vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE) :
-			      vb_key_story(fault, sge->lkey, sge->addr, sge->length, VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
+	return refuse_receive(
+		x, -EIO, IBV_WC_LOC_PROT_ERR,
+		fault == VB_KEY_UNMAPPED ?
+			vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE) :
+			vb_key_story(fault, sge->lkey, sge->addr, sge->length,
+				     VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
 /* Headers are in the first packet: every other one has as much as fits. */
@@ -185,18 +193,23 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 		vb_xrc_remote_end(x->qp, status);
 		return;
 	}
-	vb_receive_complete(x->qp, &(struct vb_cqe){ .wr_id = x->rwqe.wr_id, .status = status, .opcode = IBV_WC_RECV });
+	vb_receive_complete(
+		x->qp, &(struct vb_cqe){ .wr_id = x->rwqe.wr_id, .status = status, .opcode = IBV_WC_RECV });
 }
 
 /* The rights of the queue pair, then key, domain, rights and bounds of the region. Memory is held. */
-static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len, unsigned right, uint64_t *va)
+static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len,
+		     unsigned right, uint64_t *va)
 {
 	if (!(x->qp->attr.qp_access_flags & right))
 		return refuse(x, -EINVAL, vb_rights_story(x->qp, right));
 	if (!len)
 		return 0;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
-	return vb_likely(fault == VB_KEY_OK) ? 0 : refuse(x, -EACCES, vb_key_story(fault, rkey, addr, len, right, pd));
+	enum vb_key_fault fault =
+		vb_key_check(vb_key_table(vb_arena), rkey, addr, len, right, pd, x->qp->qpn, va);
+	return vb_likely(fault == VB_KEY_OK) ?
+		       0 :
+		       refuse(x, -EACCES, vb_key_story(fault, rkey, addr, len, right, pd));
 }
 
 static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
@@ -242,12 +255,14 @@ static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes
 	return err;
 }
 
-static bool read_away(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes)
+static bool read_away(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+		      size_t bytes)
 {
 	return !vb_xrc_remote_select(qp, srqn) && !vb_xrc_remote_read(qp, rkey, address, to, bytes);
 }
 
-bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes)
+bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+		       size_t bytes)
 {
 	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
 	if (vb_unlikely(!pd) && x->qp->xrcd->share)
@@ -267,12 +282,14 @@ bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uin
 	return !err;
 }
 
-static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare,
-		  uint64_t *original)
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+		  uint64_t compare, uint64_t *original)
 {
 	struct vb_execution *x = ctx;
 	unsigned right = kind == VB_REQ_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-	enum vb_touch_op op = kind == VB_REQ_ATOMIC_WRITE ? VB_TOUCH_STORE : kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP : VB_TOUCH_ADD;
+	enum vb_touch_op op = kind == VB_REQ_ATOMIC_WRITE ? VB_TOUCH_STORE :
+			      kind == VB_REQ_COMPARE_SWAP ? VB_TOUCH_COMPARE_SWAP :
+							    VB_TOUCH_ADD;
 	uint64_t va = 0;
 	unsigned held = vb_memory_hold();
 	int err = translate(x, vb_qp_domain(x->qp), rkey, addr, 8, right, &va);
@@ -292,7 +309,8 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~x->qp->attr.qp_access_flags)
 		return refuse(x, -EINVAL, vb_rights_story(x->qp, rights));
-	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR, rights, vb_qp_domain(x->qp), x->qp->qpn);
+	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR,
+						 rights, vb_qp_domain(x->qp), x->qp->qpn);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
 
@@ -301,7 +319,8 @@ static int invalidate(void *ctx, uint32_t rkey)
 	struct vb_execution *x = ctx;
 	enum vb_key_fault fault = vb_window_invalidate_remotely(rkey, vb_qp_domain(x->qp), x->qp->qpn);
 	if (fault == VB_KEY_ACCESS)
-		return refuse(x, -EACCES, "a peer can invalidate a type 2 window, not a region or a type 1 window");
+		return refuse(x, -EACCES,
+			      "a peer can invalidate a type 2 window, not a region or a type 1 window");
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
 }
 
@@ -319,7 +338,9 @@ static int select_queue(void *ctx, uint32_t srqn)
 	int err = stay(x, srqn);
 	if (err)
 		return err;
-	return vb_xrc_select(x->qp, srqn) ? 0 : refuse(x, -EINVAL, "the XRC domain has no shared receive queue of this number");
+	return vb_xrc_select(x->qp, srqn) ?
+		       0 :
+		       refuse(x, -EINVAL, "the XRC domain has no shared receive queue of this number");
 }
 
 void vb_execution_settle(struct vb_execution *x)
@@ -377,7 +398,9 @@ static int shared_take(void *ctx, const struct vb_packet *packet)
 static int shared_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
 {
 	struct vb_execution *x = ctx;
-	return is_away(x) ? away_refused(x, vb_xrc_remote_place(x->qp, offset, bytes, len, &x->receive_status)) : receive_place(x, offset, bytes, len);
+	return is_away(x) ?
+		       away_refused(x, vb_xrc_remote_place(x->qp, offset, bytes, len, &x->receive_status)) :
+		       receive_place(x, offset, bytes, len);
 }
 
 static void shared_done(void *ctx, const struct vb_received *r)
@@ -394,16 +417,19 @@ static void shared_done(void *ctx, const struct vb_received *r)
 static int shared_check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
 {
 	struct vb_execution *x = ctx;
-	return is_away(x) ? away_refused(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access)) : check(x, rkey, addr, len, access);
+	return is_away(x) ? away_refused(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access)) :
+			    check(x, rkey, addr, len, access);
 }
 
 static int shared_write(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
 {
 	struct vb_execution *x = ctx;
-	return is_away(x) ? away_refused(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len)) : write_data(x, rkey, addr, bytes, len);
+	return is_away(x) ? away_refused(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len)) :
+			    write_data(x, rkey, addr, bytes, len);
 }
 
-static int shared_atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+static int shared_atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+			 uint64_t compare, uint64_t *original)
 {
 	struct vb_execution *x = ctx;
 	if (!is_away(x))

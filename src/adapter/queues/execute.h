@@ -27,7 +27,8 @@ struct vb_execution {
 extern const struct vb_responder_ops vb_execution_ops, vb_shared_execution_ops;
 
 /* Copies what a READ response carries; false: it may not be read any more. */
-bool vb_execution_read(struct vb_execution *execution, uint32_t srqn, uint32_t rkey, uint64_t address, void *to, size_t bytes);
+bool vb_execution_read(struct vb_execution *execution, uint32_t srqn, uint32_t rkey, uint64_t address,
+		       void *to, size_t bytes);
 /* After each packet: an XRC queue that no message is under way for is let go. */
 void vb_execution_settle(struct vb_execution *execution);
 /* Completes the receive that is taken, if one is. */

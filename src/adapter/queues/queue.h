@@ -84,7 +84,8 @@ static inline const struct vb_receive *vb_receive_peek(const struct vb_qp *qp)
 static inline void vb_receive_pass(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
-	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	if (vb_unlikely(atomic_load_explicit(&rq->starved, memory_order_relaxed)))
 		atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
 }

@@ -46,8 +46,14 @@ void vb_rq_reset(struct vb_rq *rq)
 	vb_unlock(&rq->lock);
 }
 
-static uint32_t tail_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->tail, memory_order_acquire); }
-static uint32_t head_of(const struct vb_rq *rq) { return atomic_load_explicit(&rq->head, memory_order_relaxed); }
+static uint32_t tail_of(const struct vb_rq *rq)
+{
+	return atomic_load_explicit(&rq->tail, memory_order_acquire);
+}
+static uint32_t head_of(const struct vb_rq *rq)
+{
+	return atomic_load_explicit(&rq->head, memory_order_relaxed);
+}
 static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_of(rq); }
 
 uint32_t vb_receives_waiting(const struct vb_qp *qp)
@@ -87,21 +93,27 @@ static inline int post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv
 }
 
 /* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
-__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
+					     struct ibv_recv_wr **bad)
 {
-	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND || atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND ||
+			atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
 		*bad = wr;
-		vb_explain("ibv_post_recv", "%s", qp->srq || qp->type >= IBV_QPT_XRC_SEND
-							  ? "the queue pair takes its receives from an SRQ: post them there"
-							  : "the queue pair is in RESET: move it to INIT first");
+		vb_explain("ibv_post_recv", "%s",
+			   qp->srq || qp->type >= IBV_QPT_XRC_SEND ?
+				   "the queue pair takes its receives from an SRQ: post them there" :
+				   "the queue pair is in RESET: move it to INIT first");
 		return EINVAL;
 	}
 	int err = post(&qp->rq, wr, bad);
 	if (vb_unlikely(err == ENOMEM))
-		vb_explain_limit("ibv_post_recv", "the receive queue is full: max_recv_wr requests wait to be used and polled");
+		vb_explain_limit(
+			"ibv_post_recv",
+			"the receive queue is full: max_recv_wr requests wait to be used and polled");
 	else if (vb_unlikely(err))
 		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
-	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) || atomic_load(&qp->state) == IBV_QPS_ERR))
+	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) ||
+			atomic_load(&qp->state) == IBV_QPS_ERR))
 		vb_qp_notice_receive(qp);
 	return err;
 }
@@ -284,7 +296,8 @@ void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 
 int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
 {
-	if (attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE || !attr->max_wr || attr->srq_limit > attr->max_wr)
+	if (attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE || !attr->max_wr ||
+	    attr->srq_limit > attr->max_wr)
 		return -EINVAL;
 	memset(srq, 0, sizeof(*srq));
 	if (!attr->max_sge)
@@ -345,7 +358,8 @@ int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask)
 	int err = 0;
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
 		return -EINVAL;
-	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > (mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.max_wr))
+	if ((mask & IBV_SRQ_LIMIT) &&
+	    attr->srq_limit > (mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->rq.max_wr))
 		return -EINVAL;
 	if (mask & IBV_SRQ_MAX_WR)
 		err = resize(srq, attr->max_wr);

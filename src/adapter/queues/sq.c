@@ -51,7 +51,8 @@ enum { KNOWN_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | I
 
 static const struct opcode *opcode_of(const struct vb_qp *qp, unsigned opcode)
 {
-	if (opcode >= VB_ARRAY_LEN(opcodes) || !opcodes[opcode].known || !(opcodes[opcode].types & 1 << qp->type))
+	if (opcode >= VB_ARRAY_LEN(opcodes) || !opcodes[opcode].known ||
+	    !(opcodes[opcode].types & 1 << qp->type))
 		return NULL;
 	return &opcodes[opcode];
 }
@@ -72,7 +73,9 @@ static int refuse(int err, const char *why)
 
 static int refuse_full(void)
 {
-	vb_explain_limit("ibv_post_send", "the send queue is full: max_send_wr requests wait for their completions to be polled");
+	vb_explain_limit(
+		"ibv_post_send",
+		"the send queue is full: max_send_wr requests wait for their completions to be polled");
 	return ENOMEM;
 }
 
@@ -113,7 +116,8 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 		.src = ah->sgid,
 		.dst = ah->dgid,
 		.qpn = wr->wr.ud.remote_qpn & 0xffffff,
-		.qkey = vb_ud_qkey(wr->wr.ud.remote_qkey, atomic_load_explicit(&qp->qkey, memory_order_relaxed)),
+		.qkey = vb_ud_qkey(wr->wr.ud.remote_qkey,
+				   atomic_load_explicit(&qp->qkey, memory_order_relaxed)),
 		.flow_label = ah->attr.grh.flow_label,
 		.traffic_class = ah->attr.grh.traffic_class,
 		.hop_limit = ah->attr.grh.hop_limit,
@@ -127,7 +131,9 @@ static void fill_datagram(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv
 static int fill_segment(const struct vb_sq *sq, struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	if (!wr->tso.hdr || !wr->tso.mss || wr->tso.hdr_sz > sq->header_room)
-		return refuse(EINVAL, "a segment has a header of at most the queue pair's max_tso_header, and an mss");
+		return refuse(
+			EINVAL,
+			"a segment has a header of at most the queue pair's max_tso_header, and an mss");
 	if (sqe->length > VB_MAX_TSO)
 		return refuse(EINVAL, "the segment is longer than the device's max_tso");
 	sqe->tso.header_bytes = wr->tso.hdr_sz;
@@ -178,7 +184,10 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 }
 
 /* Whatever is answered with a word, or is one; a flush is answered, and has no bytes of its own. */
-static bool is_word(const struct opcode *op, unsigned opcode) { return op->atomic || opcode == IBV_WR_ATOMIC_WRITE; }
+static bool is_word(const struct opcode *op, unsigned opcode)
+{
+	return op->atomic || opcode == IBV_WR_ATOMIC_WRITE;
+}
 
 /* 0 or an errno value. */
 static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
@@ -186,7 +195,8 @@ static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 	uint32_t bytes = sqe->opcode == IBV_WR_FLUSH ? 0 : sizeof(uint64_t);
 	if (vb_likely(!is_word(op, sqe->opcode)) || sqe->length == bytes)
 		return 0;
-	return refuse(EINVAL, bytes ? "an atomic operation's pieces are 8 bytes together" : "a flush has no pieces of its own");
+	return refuse(EINVAL, bytes ? "an atomic operation's pieces are 8 bytes together" :
+				      "a flush has no pieces of its own");
 }
 
 /* Reports at execution, in order, what a hardware adapter would report there. */
@@ -198,7 +208,8 @@ static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *o
 
 static bool has_room(const struct vb_sq *sq)
 {
-	return sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) < sq->max_wr;
+	return sq->tail - sq->own_posted - atomic_load_explicit(&sq->retired, memory_order_acquire) <
+	       sq->max_wr;
 }
 
 static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
@@ -293,8 +304,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
 	if (why)
-		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn, (unsigned long long)sqe->wr_id,
-			   vb_wc_status_name(status), why);
+		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
+			   (unsigned long long)sqe->wr_id, vb_wc_status_name(status), why);
 	if (vb_watcher && status != IBV_WC_WR_FLUSH_ERR)
 		vb_watcher->send_failed(qp, sqe, status, why);
 	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
@@ -359,7 +370,8 @@ void vb_qp_break(struct vb_qp *qp, int event)
 {
 	vb_lock(&qp->sq.lock);
 	uint32_t state = atomic_load(&qp->state);
-	bool alive = state != IBV_QPS_ERR && state != IBV_QPS_RESET; /* not one that the program resets meanwhile */
+	/* not one that the program resets meanwhile */
+	bool alive = state != IBV_QPS_ERR && state != IBV_QPS_RESET;
 	if (alive)
 		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	vb_unlock(&qp->sq.lock);
@@ -394,7 +406,8 @@ static bool may_send(enum ibv_qp_state state)
 
 static bool is_broken(const struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR || vb_qp_loses_completions(qp);
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR ||
+	       vb_qp_loses_completions(qp);
 }
 
 /* ---- posting past the queue ---- */
@@ -404,7 +417,8 @@ static bool is_broken(const struct vb_qp *qp)
  */
 static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	const volatile int *entries = &wr->num_sge; /* else the compiler makes one load of it and the opcode: see vb_sge_copy */
+	/* else the compiler makes one load of it and the opcode: see vb_sge_copy */
+	const volatile int *entries = &wr->num_sge;
 	uint64_t length = 0;
 	int n = *entries;
 	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->watched) ||
@@ -412,7 +426,9 @@ static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_sen
 		return 0;
 	for (int i = 0; i < n; i++)
 		length += wr->sg_list[i].length;
-	return vb_likely(length <= (wr->send_flags & IBV_SEND_INLINE ? qp->sq.max_inline : VB_MAX_MSG)) ? (uint32_t)length : 0;
+	return vb_likely(length <= (wr->send_flags & IBV_SEND_INLINE ? qp->sq.max_inline : VB_MAX_MSG)) ?
+		       (uint32_t)length :
+		       0;
 }
 
 static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr *wr)
@@ -453,7 +469,8 @@ static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *
 
 static inline void prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
-	if (vb_qp_is_one_of_many(qp) && atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
+	if (vb_qp_is_one_of_many(qp) &&
+	    atomic_load_explicit(&qp->send_cq->posted, memory_order_relaxed) != qp->qpn)
 		vb_prefetch_next(qp, opcode);
 }
 
@@ -462,8 +479,10 @@ static inline bool try_post(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	uint32_t length;
-	if (vb_unlikely(!path || !path->try_post || atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS) ||
-	    vb_unlikely(!(length = plain_length(qp, wr)) || !is_its_turn(qp, wr) || !has_room(&qp->sq) || vb_qp_loses_completions(qp)))
+	if (vb_unlikely(!path || !path->try_post ||
+			atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS) ||
+	    vb_unlikely(!(length = plain_length(qp, wr)) || !is_its_turn(qp, wr) || !has_room(&qp->sq) ||
+			vb_qp_loses_completions(qp)))
 		return false;
 	enum vb_post_result posted = path->try_post(qp, wr, length);
 	if (vb_unlikely(posted == VB_POST_NOT))
@@ -487,7 +506,8 @@ static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *en
 }
 
 /* sq.lock is held. Kept out of line: the registers that it needs would be saved for every post. */
-static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr,
+					      struct ibv_send_wr **bad)
 {
 	int err = 0;
 	bool binds = false;

@@ -68,10 +68,12 @@ static struct buffer *buffer_at(const struct vb_tags *t, int entry)
 
 static int check_cap(const struct ibv_tm_cap *cap)
 {
-	if (cap->max_num_tags && cap->max_num_tags <= VB_MAX_TAGS && cap->max_ops && cap->max_ops <= VB_MAX_TAG_OPS)
+	if (cap->max_num_tags && cap->max_num_tags <= VB_MAX_TAGS && cap->max_ops &&
+	    cap->max_ops <= VB_MAX_TAG_OPS)
 		return 0;
-	vb_explain("ibv_create_srq_ex", "tm_cap.max_num_tags %u, max_ops %u: the device has 1 to %u and 1 to %u", cap->max_num_tags,
-		   cap->max_ops, VB_MAX_TAGS, VB_MAX_TAG_OPS);
+	vb_explain("ibv_create_srq_ex",
+		   "tm_cap.max_num_tags %u, max_ops %u: the device has 1 to %u and 1 to %u",
+		   cap->max_num_tags, cap->max_ops, VB_MAX_TAGS, VB_MAX_TAG_OPS);
 	return -EINVAL;
 }
 
@@ -131,7 +133,8 @@ static int check_op(const struct vb_srq *srq, const struct ibv_ops_wr *wr)
 	if (wr->tm.add.num_sge < 0 || (uint32_t)wr->tm.add.num_sge > srq->rq.max_sge)
 		return refuse(EINVAL, "num_sge is beyond the queue's max_sge");
 	if (vb_tag_list_is_full(&t->list))
-		return refuse(ENOMEM, "the list is full: tm_cap.max_num_tags tags are in it, or being read for");
+		return refuse(ENOMEM,
+			      "the list is full: tm_cap.max_num_tags tags are in it, or being read for");
 	return 0;
 }
 
@@ -148,7 +151,8 @@ static void add(struct vb_tags *t, struct ibv_ops_wr *wr)
 	}
 }
 
-static void complete_op(struct vb_srq *srq, uint64_t wr_id, enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+static void complete_op(struct vb_srq *srq, uint64_t wr_id, enum ibv_wc_opcode opcode,
+			enum ibv_wc_status status)
 {
 	struct vb_tags *t = srq->tags;
 	t->operator.rq.tail++;
@@ -219,7 +223,8 @@ static struct request parse(const uint8_t *head, size_t bytes, bool whole)
 	const struct vb_tmh *tmh = (const struct vb_tmh *)head;
 	const struct vb_rvh *rvh = (const struct vb_rvh *)(head + VB_TMH_BYTES);
 	struct request q = { .kind = WITHOUT_TAG };
-	if (bytes < VB_TMH_BYTES || (vb_tmh_opcode(tmh) != IBV_TMH_EAGER && vb_tmh_opcode(tmh) != IBV_TMH_RNDV))
+	if (bytes < VB_TMH_BYTES ||
+	    (vb_tmh_opcode(tmh) != IBV_TMH_EAGER && vb_tmh_opcode(tmh) != IBV_TMH_RNDV))
 		return q;
 	q.tag = vb_tmh_tag(tmh);
 	q.app_ctx = vb_tmh_app_ctx(tmh);
@@ -258,7 +263,8 @@ static bool keep_for_reading(struct vb_qp *qp, struct buffer *b, const struct re
 	out->nsge = 0; /* nothing of the request itself is placed */
 	out->length = 0;
 	if (q->length > b->bytes) {
-		qp->tags->fate = UNREADABLE; /* longer than that, too: it fails as any message that does not fit */
+		/* longer than that, too: it fails as any message that does not fit */
+		qp->tags->fate = UNREADABLE;
 		return false;
 	}
 	qp->tags->fate = RENDEZVOUS;
@@ -287,7 +293,8 @@ static bool take_tag_locked(struct vb_qp *qp, const struct request *q, struct vb
 	return true;
 }
 
-static bool take_receive_locked(struct vb_qp *qp, const struct request *q, struct vb_rwqe *out, bool *limit_hit)
+static bool take_receive_locked(struct vb_qp *qp, const struct request *q, struct vb_rwqe *out,
+				bool *limit_hit)
 {
 	struct vb_tags *t = qp->srq->tags;
 	if (!vb_srq_take_locked(qp, out, limit_hit))
@@ -418,7 +425,9 @@ static struct vb_sqe *own_entry(struct vb_sq *sq, enum ibv_wr_opcode opcode, uns
 {
 	struct vb_sqe *sqe = vb_sq_at(sq, sq->tail++);
 	sq->own_posted++;
-	*sqe = (struct vb_sqe){ .opcode = opcode, .flags = VB_SQE_OWN | IBV_SEND_SIGNALED | flags, .status = VB_SQE_PENDING };
+	*sqe = (struct vb_sqe){ .opcode = opcode,
+				.flags = VB_SQE_OWN | IBV_SEND_SIGNALED | flags,
+				.status = VB_SQE_PENDING };
 	return sqe;
 }
 
@@ -456,7 +465,8 @@ static bool post_waiting(struct vb_qp *qp)
 {
 	struct vb_tag_receiver *r = qp->tags;
 	bool posted = false;
-	for (int entry; r->posted < VB_RENDEZVOUS_AT_ONCE && (entry = next_waiting(qp)) != VB_TAG_NONE; posted = true) {
+	for (int entry; r->posted < VB_RENDEZVOUS_AT_ONCE && (entry = next_waiting(qp)) != VB_TAG_NONE;
+	     posted = true) {
 		const struct buffer *b = buffer_at(qp->srq->tags, entry);
 		post_read(qp, entry, b);
 		post_fin(qp, b);

@@ -125,7 +125,9 @@ static bool drop_if_idle(struct vb_srq *srq)
 static struct vb_qp *next_waiting(struct vb_srq *srq)
 {
 	vb_lock(&srq->rq.lock);
-	struct vb_qp *qp = vb_list_is_empty(&srq->starved) ? NULL : vb_container_of(srq->starved.next, struct vb_qp, srq_node);
+	struct vb_qp *qp = vb_list_is_empty(&srq->starved) ?
+				   NULL :
+				   vb_container_of(srq->starved.next, struct vb_qp, srq_node);
 	if (qp)
 		vb_qp_ref(qp);
 	vb_unlock(&srq->rq.lock);

@@ -18,7 +18,8 @@ struct vb_xrcd {
 	struct vb_context *ctx;
 	uint32_t number; /* never 0 */
 	atomic_uint refs; /* queues and queue pairs made with this handle */
-	struct vb_xrc_server *share; /* of a file's domain: how other processes have it (xrc_server.h); else NULL */
+	/* of a file's domain: how other processes have it (xrc_server.h); else NULL */
+	struct vb_xrc_server *share;
 };
 
 /*

@@ -98,7 +98,8 @@ static struct connection *find(struct vb_xrc_remote *remote, uint32_t slot)
 	return NULL;
 }
 
-static struct connection *connect_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share, uint32_t slot)
+static struct connection *connect_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share,
+				     uint32_t slot)
 {
 	char name[VB_RPC_NAME];
 	struct connection *c = malloc(sizeof(*c));
@@ -115,7 +116,8 @@ static struct connection *connect_to(struct vb_xrc_remote *remote, const struct 
 }
 
 /* A process that has ended may have a successor in its slot. */
-static struct connection *turn_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share, uint32_t slot)
+static struct connection *turn_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share,
+				  uint32_t slot)
 {
 	struct connection *c = find(remote, slot);
 	if (c && vb_link_has_hung_up(c->fd)) {
@@ -159,10 +161,14 @@ static int call_with_data(struct vb_qp *qp, struct vb_xrc_request head, const vo
 	return call(qp, head, n, 0);
 }
 
-int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n, enum ibv_wc_status *status)
+int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n,
+			enum ibv_wc_status *status)
 {
-	int err = call_with_data(qp, (struct vb_xrc_request){ .op = VB_XRC_PLACE, .address = offset }, bytes, n);
-	*status = err && qp->remote && qp->remote->at ? (enum ibv_wc_status)qp->remote->answer.head.receive_status : IBV_WC_SUCCESS;
+	int err = call_with_data(qp, (struct vb_xrc_request){ .op = VB_XRC_PLACE, .address = offset }, bytes,
+				 n);
+	*status = err && qp->remote && qp->remote->at ?
+			  (enum ibv_wc_status)qp->remote->answer.head.receive_status :
+			  IBV_WC_SUCCESS;
 	return err;
 }
 
@@ -183,25 +189,32 @@ void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status)
 		drop(remote, remote->at);
 }
 
-int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length, enum vb_access access)
+int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length,
+			enum vb_access access)
 {
 	return call(qp, (struct vb_xrc_request){ .op = VB_XRC_CHECK, .rkey = rkey, .address = address, .length = length, .kind = access }, 0, 0);
 }
 
 int vb_xrc_remote_write(struct vb_qp *qp, uint32_t rkey, uint64_t address, const void *bytes, size_t n)
 {
-	return call_with_data(qp, (struct vb_xrc_request){ .op = VB_XRC_WRITE, .rkey = rkey, .address = address }, bytes, n);
+	return call_with_data(qp,
+			      (struct vb_xrc_request){ .op = VB_XRC_WRITE, .rkey = rkey, .address = address },
+			      bytes, n);
 }
 
 int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *bytes, size_t n)
 {
-	int err = call(qp, (struct vb_xrc_request){ .op = VB_XRC_READ, .rkey = rkey, .address = address, .length = n }, 0, n);
+	int err = call(
+		qp,
+		(struct vb_xrc_request){ .op = VB_XRC_READ, .rkey = rkey, .address = address, .length = n },
+		0, n);
 	if (!err)
 		memcpy(bytes, qp->remote->answer.data, n);
 	return err;
 }
 
-int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original)
+int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind,
+			 uint64_t swap_or_add, uint64_t compare, uint64_t *original)
 {
 	int err = call(qp, (struct vb_xrc_request){ .op = VB_XRC_ATOMIC, .rkey = rkey, .address = address, .kind = kind,
 						    .operands = { swap_or_add, compare } }, 0, 0);
@@ -228,7 +241,8 @@ void vb_xrc_remote_forget(struct vb_qp *qp)
 
 /* ---- further handles ---- */
 
-static int ask_owner(int fd, struct vb_xrc_request head, const struct ibv_qp_attr *sent, struct ibv_qp_attr *got)
+static int ask_owner(int fd, struct vb_xrc_request head, const struct ibv_qp_attr *sent,
+		     struct ibv_qp_attr *got)
 {
 	struct {
 		struct vb_xrc_request head;
@@ -245,7 +259,8 @@ static int ask_owner(int fd, struct vb_xrc_request head, const struct ibv_qp_att
 		bytes = sizeof(m);
 	}
 	ssize_t n = vb_rpc_call(fd, &m, bytes, &a, sizeof(a));
-	if (n < (ssize_t)sizeof(a.head) || a.head.err > 0 || a.head.err < -4095 || (!a.head.err && (size_t)n != wanted))
+	if (n < (ssize_t)sizeof(a.head) || a.head.err > 0 || a.head.err < -4095 ||
+	    (!a.head.err && (size_t)n != wanted))
 		return -EIO;
 	if (!a.head.err && got)
 		*got = a.attr;
@@ -280,5 +295,6 @@ int vb_xrc_remote_query_qp(int fd, struct ibv_qp_attr *attr)
 
 int vb_xrc_remote_modify_qp(int fd, const struct ibv_qp_attr *attr, int mask)
 {
-	return ask_owner(fd, (struct vb_xrc_request){ .op = VB_XRC_MODIFY_QP, .kind = (uint32_t)mask }, attr, NULL);
+	return ask_owner(fd, (struct vb_xrc_request){ .op = VB_XRC_MODIFY_QP, .kind = (uint32_t)mask }, attr,
+			 NULL);
 }

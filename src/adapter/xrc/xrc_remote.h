@@ -22,13 +22,16 @@ int vb_xrc_remote_take(struct vb_qp *qp);
  * *status: what a refusal makes of the receive. At most VB_XRC_DATA_BYTES, as in vb_xrc_remote_write and
  * vb_xrc_remote_read.
  */
-int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n, enum ibv_wc_status *status);
+int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, size_t n,
+			enum ibv_wc_status *status);
 void vb_xrc_remote_done(struct vb_qp *qp, const struct vb_received *received);
 void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status);
-int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length, enum vb_access access);
+int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length,
+			enum vb_access access);
 int vb_xrc_remote_write(struct vb_qp *qp, uint32_t rkey, uint64_t address, const void *bytes, size_t n);
 int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *bytes, size_t n);
-int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind, uint64_t swap_or_add, uint64_t compare, uint64_t *original);
+int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind,
+			 uint64_t swap_or_add, uint64_t compare, uint64_t *original);
 int vb_xrc_remote_invalidate(struct vb_qp *qp, uint32_t rkey);
 /* The queue pair has no connection any more. resp_lock is held. */
 void vb_xrc_remote_forget(struct vb_qp *qp);

@@ -64,7 +64,8 @@ static void leave(void *arg)
 	struct client *g = arg;
 	vb_execution_end_receive(&g->execution, IBV_WC_WR_FLUSH_ERR);
 	vb_xrc_release(&g->qp);
-	vb_xrc_forget(&g->qp); /* a poll that has taken it up as its hot queue pair has looked at it by the return */
+	/* a poll that has taken it up as its hot queue pair has looked at it by the return */
+	vb_xrc_forget(&g->qp);
 	vb_qp_drain(&g->qp);
 	free(g);
 }
@@ -85,7 +86,8 @@ static bool is_one(const struct vb_xrc_request *r, size_t data_bytes)
 	case VB_XRC_CHECK:
 		return r->kind <= VB_ACCESS_ATOMIC && !data_bytes;
 	case VB_XRC_ATOMIC:
-		return (r->kind == VB_REQ_COMPARE_SWAP || r->kind == VB_REQ_FETCH_ADD) && r->address % 8 == 0 && !data_bytes;
+		return (r->kind == VB_REQ_COMPARE_SWAP || r->kind == VB_REQ_FETCH_ADD) &&
+		       r->address % 8 == 0 && !data_bytes;
 	case VB_XRC_DONE:
 		return r->kind <= VB_TAIL_INVALIDATE && !data_bytes;
 	case VB_XRC_END:
@@ -128,8 +130,8 @@ static int read_data(struct vb_execution *x, const struct vb_xrc_request *r, voi
 }
 
 /* What is asked for a queue of this process. */
-static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes, struct vb_xrc_reply *reply,
-		   void *data, size_t *data_bytes)
+static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const void *sent,
+		   size_t sent_bytes, struct vb_xrc_reply *reply, void *data, size_t *data_bytes)
 {
 	const struct vb_responder_ops *ops = &vb_execution_ops;
 	int err = ops->select(x, r->srqn);
@@ -149,15 +151,16 @@ static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const
 	case VB_XRC_READ:
 		return read_data(x, r, data, data_bytes);
 	case VB_XRC_ATOMIC:
-		return ops->atomic(x, r->rkey, r->address, (uint8_t)r->kind, r->operands[0], r->operands[1], &reply->value);
+		return ops->atomic(x, r->rkey, r->address, (uint8_t)r->kind, r->operands[0], r->operands[1],
+				   &reply->value);
 	case VB_XRC_INVALIDATE:
 		return ops->invalidate(x, r->rkey);
 	}
 	return 0;
 }
 
-static int answer(struct client *g, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes, struct vb_xrc_reply *reply, void *data,
-		  size_t *data_bytes)
+static int answer(struct client *g, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes,
+		  struct vb_xrc_reply *reply, void *data, size_t *data_bytes)
 {
 	struct vb_execution *x = &g->execution;
 	if (r->version != VB_XRC_VERSION || r->op >= VB_XRC_OPEN_QP || !is_one(r, sent_bytes))
@@ -182,7 +185,8 @@ static size_t ask(void *client, const void *request, size_t bytes, void *reply)
 	if (bytes < sizeof(r))
 		return 0;
 	memcpy(&r, request, sizeof(r));
-	head.err = answer(client, &r, (const uint8_t *)request + sizeof(r), bytes - sizeof(r), &head, (uint8_t *)reply + sizeof(head), &data_bytes);
+	head.err = answer(client, &r, (const uint8_t *)request + sizeof(r), bytes - sizeof(r), &head,
+			  (uint8_t *)reply + sizeof(head), &data_bytes);
 	memcpy(reply, &head, sizeof(head));
 	return r.op == VB_XRC_END ? 0 : sizeof(head) + data_bytes;
 }
@@ -247,11 +251,14 @@ static size_t ask_handle(void *holder, const void *request, size_t bytes, void *
 	return sizeof(head) + sizeof(attr);
 }
 
-static const struct vb_rpc_ops handle_ops = { .come = holder_comes, .ask = ask_handle, .leave = holder_leaves };
+static const struct vb_rpc_ops handle_ops = { .come = holder_comes,
+					      .ask = ask_handle,
+					      .leave = holder_leaves };
 
 /* ---- names ---- */
 
-void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number, char name[VB_RPC_NAME])
+void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
+			char name[VB_RPC_NAME])
 {
 	snprintf(name, VB_RPC_NAME, "%s/%c%u", share->name, what, number >> VB_SLOT_SHIFT);
 }

@@ -33,7 +33,11 @@ enum vb_xrc_op {
 	VB_XRC_SELECT,     /* the queue is there */
 	VB_XRC_TAKE,       /* a receive; -EAGAIN: none is posted */
 	VB_XRC_PLACE,      /* data into it, from address on */
-	VB_XRC_DONE,       /* it is complete: length bytes; kind: enum vb_request_tail, operands[0] its value, operands[1] VB_XRC_IS_* */
+	/*
+	 * it is complete: length bytes; kind: enum vb_request_tail, operands[0] its value, operands[1]
+	 * VB_XRC_IS_*
+	 */
+	VB_XRC_DONE,
 	VB_XRC_END,        /* it is complete with an error; kind: enum ibv_wc_status. Not answered */
 	VB_XRC_CHECK,      /* kind: enum vb_access */
 	VB_XRC_WRITE,
@@ -62,7 +66,8 @@ _Static_assert(sizeof(struct vb_xrc_request) == 64, "layout");
 
 struct vb_xrc_reply {
 	int32_t err;             /* 0 or a negative errno, as vb_responder_ops say */
-	uint32_t receive_status; /* enum ibv_wc_status: what the refusal makes of the receive that is taken; 0: nothing */
+	/* enum ibv_wc_status: what the refusal makes of the receive that is taken; 0: nothing */
+	uint32_t receive_status;
 	uint64_t value;
 };
 _Static_assert(sizeof(struct vb_xrc_reply) == 16, "layout");
@@ -82,7 +87,8 @@ int vb_xrc_server_open(struct vb_xrc_server *share, uint32_t number, bool *other
 void vb_xrc_server_close(struct vb_xrc_server *share);
 /* Others can find the queue, or the queue pair, that has this number. */
 int vb_xrc_server_number(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number);
-void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number, char name[VB_RPC_NAME]);
+void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
+			char name[VB_RPC_NAME]);
 
 /* The verbs' part: handles on receiving queue pairs of a domain, by number. Set once. */
 struct vb_xrc_handles {

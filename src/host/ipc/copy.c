@@ -54,22 +54,24 @@ static int copy_error(int error)
 	return error == EACCES || error == ENOSYS ? -EPERM : -error;
 }
 
-typedef ssize_t copy_call(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long, const _Atomic(uint32_t) *);
+typedef ssize_t copy_call(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long,
+			  const _Atomic(uint32_t) *);
 
-static ssize_t read_from(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
-			 const _Atomic(uint32_t) *unused)
+static ssize_t read_from(pid_t pid, const struct iovec *local, unsigned long nlocal,
+			 const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *unused)
 {
 	return process_vm_readv(pid, local, nlocal, remote, nremote, 0);
 }
 
-static ssize_t write_to(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
-			const _Atomic(uint32_t) *stop)
+static ssize_t write_to(pid_t pid, const struct iovec *local, unsigned long nlocal,
+			const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop)
 {
 	return stop ? vb_guarded_write(pid, local, nlocal, remote, nremote, stop)
 		    : process_vm_writev(pid, local, nlocal, remote, nremote, 0);
 }
 
-static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor remote, const _Atomic(uint32_t) *stop, size_t *done)
+static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor remote,
+		const _Atomic(uint32_t) *stop, size_t *done)
 {
 	*done = 0;
 	for (;;) {
@@ -88,15 +90,18 @@ static int copy(copy_call *call, pid_t pid, struct cursor local, struct cursor r
 	}
 }
 
-int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote, size_t *done)
+int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		      size_t nremote, size_t *done)
 {
-	return copy(read_from, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, NULL, done);
+	return copy(read_from, pid, (struct cursor){ local, nlocal, 0 },
+		    (struct cursor){ remote, nremote, 0 }, NULL, done);
 }
 
-int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote, size_t nremote,
-		    const _Atomic(uint32_t) *stop, size_t *done)
+int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done)
 {
-	return copy(write_to, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 }, stop, done);
+	return copy(write_to, pid, (struct cursor){ local, nlocal, 0 }, (struct cursor){ remote, nremote, 0 },
+		    stop, done);
 }
 
 /*

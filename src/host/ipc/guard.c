@@ -90,7 +90,9 @@ static struct area *register_own(void)
 static struct area *find_area(void)
 {
 	pthread_once(&once, look_for_glibc);
-	struct area *a = glibc_offset ? (void *)((char *)thread_pointer() + glibc_offset) : has_key ? pthread_getspecific(own) : NULL;
+	struct area *a = glibc_offset ? (void *)((char *)thread_pointer() + glibc_offset) :
+			 has_key      ? pthread_getspecific(own) :
+					NULL;
 	if (!a && has_key)
 		a = register_own();
 	return a && a->cpu_id >= 0 ? a : NULL;
@@ -101,8 +103,9 @@ static struct area *find_area(void)
  * has entered the kernel is out of it. The result is as the kernel gives it: a count or a negative errno.
  */
 #if defined(__x86_64__)
-static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local,
-						   unsigned long nlocal, const struct iovec *remote, unsigned long nremote)
+static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop,
+						   long pid, const struct iovec *local, unsigned long nlocal,
+						   const struct iovec *remote, unsigned long nremote)
 {
 	long result = SYS_process_vm_writev;
 	register long r10 __asm__("r10") = (long)remote;
@@ -133,8 +136,9 @@ static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _At
 	return result;
 }
 #else
-static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local,
-						   unsigned long nlocal, const struct iovec *remote, unsigned long nremote)
+static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop,
+						   long pid, const struct iovec *local, unsigned long nlocal,
+						   const struct iovec *remote, unsigned long nremote)
 {
 	register long x0 __asm__("x0") = pid;
 	register long x1 __asm__("x1") = (long)local;
@@ -170,8 +174,9 @@ static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _At
 
 #else
 static struct area *find_area(void) { return NULL; }
-static long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid, const struct iovec *local, unsigned long nlocal,
-			 const struct iovec *remote, unsigned long nremote)
+static long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop, long pid,
+			 const struct iovec *local, unsigned long nlocal, const struct iovec *remote,
+			 unsigned long nremote)
 {
 	return -EPERM;
 }
@@ -185,8 +190,8 @@ bool vb_guard_is_there(void)
 	return is_there;
 }
 
-ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
-			 const _Atomic(uint32_t) *stop)
+ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal,
+			 const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop)
 {
 	struct area *a = find_area();
 	long n = -EPERM;

@@ -22,7 +22,7 @@ bool vb_guard_is_there(void);
  * process_vm_writev(2) with one difference: once *stop is not 0 nothing is written, and errno is ECANCELED.
  * Only where vb_guard_is_there; EPERM else.
  */
-ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal, const struct iovec *remote, unsigned long nremote,
-			 const _Atomic(uint32_t) *stop);
+ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal,
+			 const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop);
 
 #endif

@@ -49,7 +49,8 @@ void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg)
 
 /* ---- sending ---- */
 
-static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbox_addr *addr,
+		   const struct iovec *iov, int iovcnt)
 {
 	VB_UNCANCELLED;
 	int fd = vb_slot_inbox(from);
@@ -85,7 +86,8 @@ static int send_to(uint32_t from, const struct vb_name *to, const struct vb_inbo
 	}
 }
 
-int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr,
+		       const struct iovec *iov, int iovcnt)
 {
 	struct vb_name name = vb_name_of_inbox(slot);
 	return send_to(from, &name, addr, iov, iovcnt);
@@ -157,8 +159,11 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 		return false;
 	struct ucred sender = sender_of((struct msghdr *)&m->msg_hdr);
 	*msg = (struct vb_inbox_msg){
-		.addr = { .src = r->header.src, .dst = r->header.dst, .flow_label = r->header.flow_label & 0xfffff,
-			  .udp_sport = r->header.udp_sport, .traffic_class = r->header.traffic_class,
+		.addr = { .src = r->header.src,
+			  .dst = r->header.dst,
+			  .flow_label = r->header.flow_label & 0xfffff,
+			  .udp_sport = r->header.udp_sport,
+			  .traffic_class = r->header.traffic_class,
 			  .hop_limit = r->header.hop_limit },
 		.payload = r->payload,
 		.payload_bytes = m->msg_len - sizeof r->header,
@@ -170,7 +175,9 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
 {
-	struct vb_capture_note note = { .addr = &msg->addr, .flags = VB_CAPTURE_INBOX, .qpn = vb_inbox_qpn(msg) };
+	struct vb_capture_note note = { .addr = &msg->addr,
+					.flags = VB_CAPTURE_INBOX,
+					.qpn = vb_inbox_qpn(msg) };
 	struct iovec packet = { (void *)(uintptr_t)msg->payload, msg->payload_bytes };
 	vb_capture_packet(&note, &packet, 1);
 }
@@ -227,7 +234,8 @@ static int refuse_all(int s)
 	if (peer < 0)
 		return -errno;
 	if (bind(peer, (struct sockaddr *)&nobody, sizeof nobody.sun_family) < 0 ||
-	    getsockname(peer, (struct sockaddr *)&nobody, &bytes) < 0 || connect(s, (struct sockaddr *)&nobody, bytes) < 0)
+	    getsockname(peer, (struct sockaddr *)&nobody, &bytes) < 0 ||
+	    connect(s, (struct sockaddr *)&nobody, bytes) < 0)
 		err = -errno;
 	close(peer);
 	return err;
@@ -239,7 +247,8 @@ int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd)
 	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s < 0)
 		return -errno;
-	int err = refuses ? refuse_all(s) : 0; /* before it has a name, and before SO_PASSCRED, which would give it one */
+	/* before it has a name, and before SO_PASSCRED, which would give it one */
+	int err = refuses ? refuse_all(s) : 0;
 	if (err) {
 		close(s);
 		return err;
@@ -290,7 +299,8 @@ int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes)
 	vb_host_unlock();
 	if (err)
 		return err;
-	*port = (struct vb_port){ .watch = { .fd = fd, .ready = port_ready }, .generation = vb_host_generation() };
+	*port = (struct vb_port){ .watch = { .fd = fd, .ready = port_ready },
+				  .generation = vb_host_generation() };
 	return 0;
 }
 
@@ -315,7 +325,8 @@ void vb_port_close(struct vb_port *port)
 	port->watch.fd = -1;
 }
 
-int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr,
+		 const struct iovec *iov, int iovcnt)
 {
 	struct vb_name n;
 	int err = port_name(name, name_bytes, &n);

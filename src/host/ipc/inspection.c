@@ -19,7 +19,10 @@
 static struct vb_door door = { .watch = { .fd = -1 }, .spare = -1 };
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) visitor;
 
-void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred)) { atomic_store(&visitor, accepted); }
+void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred))
+{
+	atomic_store(&visitor, accepted);
+}
 
 static void visit_accepted(int fd, const struct vb_peer_cred *cred)
 {
@@ -93,7 +96,8 @@ static int connect_to(int fd, const char *name)
 		return -EINVAL;
 	memcpy(un.sun_path + 1, name, bytes);
 	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
-	    connect(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)) < 0)
+	    connect(fd, (struct sockaddr *)&un,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes)) < 0)
 		return -errno;
 	return vb_link_check_peer(fd, &peer);
 }

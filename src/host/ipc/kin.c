@@ -33,7 +33,8 @@
 static bool has_one_user(uid_t user)
 {
 	uid_t real, effective, saved;
-	return getresuid(&real, &effective, &saved) == 0 && real == user && effective == user && saved == user;
+	return getresuid(&real, &effective, &saved) == 0 && real == user && effective == user &&
+	       saved == user;
 }
 
 static const char *why_not_this(uid_t user)
@@ -68,7 +69,8 @@ static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
 	if (err)
 		return false;
 	const char *line = strstr(text, "\nUid:");
-	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user && effective == user && saved == user;
+	return line && sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) == 3 && real == user &&
+	       effective == user && saved == user;
 }
 
 /* At an address where nothing is: the kernel says so to whom it would let read. */
@@ -92,7 +94,9 @@ static const char *why_not_that(pid_t pid, uid_t user, int *lack)
 		return "the kernel does not let this process look at it (other rights, or it hides its memory)";
 	if (own.st_dev != other.st_dev || own.st_ino != other.st_ino)
 		return "it is in another user namespace";
-	return is_by_all_numbers(process, user, lack) ? NULL : "its real, effective and saved user are not all this one's";
+	return is_by_all_numbers(process, user, lack) ?
+		       NULL :
+		       "its real, effective and saved user are not all this one's";
 }
 
 /* ---- both ---- */

@@ -149,7 +149,9 @@ static int accept_some(struct vb_door *door)
 		if (!err)
 			door->accepted(fd, &cred);
 		else if (err != -EPERM)
-			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR || err == -EINVAL ? 0 : err;
+			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR || err == -EINVAL ?
+				       0 :
+				       err;
 	}
 	return ACCEPTS_PER_TURN;
 }
@@ -230,7 +232,8 @@ int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool l
 	int s = -1, err = vb_link_socket_locked(&s);
 	if (err)
 		return err;
-	if (bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0 || (listens && listen(s, BACKLOG) < 0))
+	if (bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0 ||
+	    (listens && listen(s, BACKLOG) < 0))
 		err = -errno;
 	if (err)
 		vb_fd_close_locked(s);
@@ -267,9 +270,11 @@ void vb_link_accepted(int fd, const struct vb_peer_cred *cred)
 
 /* Room for exactly VB_LINK_MAX_FDS: the kernel discards what exceeds it. */
 struct control {
-	__attribute__((aligned(_Alignof(struct cmsghdr)))) char bytes[CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int))];
+	__attribute__((
+		aligned(_Alignof(struct cmsghdr)))) char bytes[CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int))];
 };
-_Static_assert(CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int)) == CMSG_LEN(VB_LINK_MAX_FDS * sizeof(int)), "no slack");
+_Static_assert(CMSG_SPACE(VB_LINK_MAX_FDS * sizeof(int)) == CMSG_LEN(VB_LINK_MAX_FDS * sizeof(int)),
+	       "no slack");
 
 int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds)
 {
@@ -322,7 +327,9 @@ ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds)
 	struct control control;
 	int received[VB_LINK_MAX_FDS];
 	struct iovec iov = { msg, bytes };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+	};
 
 	if (nfds)
 		*nfds = 0;
@@ -364,5 +371,6 @@ bool vb_link_is_eventfd(int fd)
 	char path[32], target[32];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	ssize_t n = readlink(path, target, sizeof target);
-	return n < 0 || ((size_t)n == strlen("anon_inode:[eventfd]") && !memcmp(target, "anon_inode:[eventfd]", (size_t)n));
+	return n < 0 || ((size_t)n == strlen("anon_inode:[eventfd]") &&
+			 !memcmp(target, "anon_inode:[eventfd]", (size_t)n));
 }

@@ -109,7 +109,8 @@ static void *run(void *arg)
 	struct vb_rpc_server *s = arg;
 	struct source *source = NULL;
 	do {
-		struct epoll_event event; /* one at a time: a client that goes takes none with him that is still to be looked at */
+		/* one at a time: a client that goes takes none with him that is still to be looked at */
+		struct epoll_event event;
 		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
 			continue;
 		source = event.data.ptr;

@@ -135,8 +135,10 @@ __attribute__((cold)) static void explain_none_free(void)
 	char owner[VB_OWNER_TEXT];
 	unsigned n = vb_holders_of_slots(inodes, VB_SLOT_COUNT);
 	vb_owner_of_sockets(inodes, n, (uid_t)-1, owner);
-	vb_explain("host", "no slot is free for this process: %u of %u are taken in this network namespace, most by %s", n, VB_SLOT_COUNT - 1,
-		   owner);
+	vb_explain(
+		"host",
+		"no slot is free for this process: %u of %u are taken in this network namespace, most by %s",
+		n, VB_SLOT_COUNT - 1, owner);
 }
 
 static int slot_take_locked(struct slot **slot)

@@ -32,7 +32,8 @@
 
 enum {
 	EVENTS_PER_TURN = 64,
-	TIMERS_PER_TURN = 256, /* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
+	/* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
+	TIMERS_PER_TURN = 256,
 	NS_PER_MS = 1000000,
 	NS_PER_S = 1000000000,
 	SLICE_NS = 100000,
@@ -149,7 +150,8 @@ static bool is_started_locked(const struct vb_watch *w)
 
 static int epoll_change_locked(struct vb_watch *w, int op, uint32_t epoll_events)
 {
-	struct epoll_event e = { .events = epoll_events, .data.u64 = (uint64_t)w->serial << 32 | (uint32_t)w->fd };
+	struct epoll_event e = { .events = epoll_events,
+				 .data.u64 = (uint64_t)w->serial << 32 | (uint32_t)w->fd };
 	return vb_epoll_ctl(epoll_fd, op, w->fd, &e) < 0 ? -errno : 0;
 }
 

@@ -18,7 +18,8 @@ struct setting {
 	_Atomic(enum answer) answer;
 };
 
-static struct setting local_off = { "VERBATIM_LOCAL", "off", UNKNOWN }, infiniband = { "VERBATIM_LINK", "infiniband", UNKNOWN };
+static struct setting local_off = { "VERBATIM_LOCAL", "off", UNKNOWN },
+		      infiniband = { "VERBATIM_LINK", "infiniband", UNKNOWN };
 static bool is_turned_off;
 
 static bool read_setting(struct setting *s, bool anyway)
@@ -28,7 +29,8 @@ static bool read_setting(struct setting *s, bool anyway)
 		const char *value = getenv(s->variable);
 		enum answer unknown = UNKNOWN;
 		a = anyway || (value && !strcmp(value, s->value)) ? YES : NO;
-		if (!atomic_compare_exchange_strong(&s->answer, &unknown, a)) /* another thread read it before */
+		/* another thread read it before */
+		if (!atomic_compare_exchange_strong(&s->answer, &unknown, a))
 			a = unknown;
 	}
 	return a == YES;

@@ -22,7 +22,8 @@ bool vb_fence_prepare(void)
 #ifdef __SANITIZE_THREAD__
 	bool works = false; /* ThreadSanitizer knows of full fences alone */
 #else
-	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 && vb_fence_heavy();
+	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+		     vb_fence_heavy();
 #endif
 	atomic_store(&vb_fence_is_prepared, works);
 	vb_lock_fence = works ? vb_fence_others : NULL;

@@ -22,7 +22,10 @@
 bool vb_fence_prepare(void);
 extern atomic_bool vb_fence_is_prepared;
 /* Do light fences suffice here, towards a side whose heavy ones work? */
-static inline bool vb_fence_is_light(void) { return atomic_load_explicit(&vb_fence_is_prepared, memory_order_relaxed); }
+static inline bool vb_fence_is_light(void)
+{
+	return atomic_load_explicit(&vb_fence_is_prepared, memory_order_relaxed);
+}
 /* False: nothing has happened. */
 bool vb_fence_heavy(void);
 /*

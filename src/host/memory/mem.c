@@ -21,14 +21,17 @@ enum { KERNEL_SIGSET_BYTES = 8, NO_SUCH_HOW = -1 };
 /* A mask at 0 would be none. */
 static bool is_readable(uintptr_t addr)
 {
-	uintptr_t mask = addr < KERNEL_SIGSET_BYTES ? KERNEL_SIGSET_BYTES : addr & ~(uintptr_t)(KERNEL_SIGSET_BYTES - 1);
-	return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, mask, NULL, KERNEL_SIGSET_BYTES) == 0 || errno != EFAULT;
+	uintptr_t mask = addr < KERNEL_SIGSET_BYTES ? KERNEL_SIGSET_BYTES :
+						      addr & ~(uintptr_t)(KERNEL_SIGSET_BYTES - 1);
+	return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, mask, NULL, KERNEL_SIGSET_BYTES) == 0 ||
+	       errno != EFAULT;
 }
 
 static bool can_be_modified(uintptr_t addr)
 {
 	static uint32_t nobody_waits_here;
-	const int or_zero = (int)((uint32_t)FUTEX_OP_OR << 28 | (uint32_t)FUTEX_OP_CMP_LT << 24 | 0u << 12 | 0x800u);
+	const int or_zero =
+		(int)((uint32_t)FUTEX_OP_OR << 28 | (uint32_t)FUTEX_OP_CMP_LT << 24 | 0u << 12 | 0x800u);
 	return syscall(SYS_futex, &nobody_waits_here, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0L,
 		       addr & ~(uintptr_t)3, or_zero) >= 0 ||
 	       errno != EFAULT;
@@ -38,17 +41,25 @@ static bool can_be_modified(uintptr_t addr)
  * populates it waits until it is there. */
 static bool is_writable(uintptr_t addr)
 {
-	return can_be_modified(addr) || madvise((void *)(addr & ~(vb_page_bytes() - 1)), 1, MADV_POPULATE_WRITE) == 0;
+	return can_be_modified(addr) ||
+	       madvise((void *)(addr & ~(vb_page_bytes() - 1)), 1, MADV_POPULATE_WRITE) == 0;
 }
 
-static bool is_mapped(uintptr_t start, uintptr_t end) { return msync((void *)start, end - start, MS_ASYNC) == 0; }
+static bool is_mapped(uintptr_t start, uintptr_t end)
+{
+	return msync((void *)start, end - start, MS_ASYNC) == 0;
+}
 
 /* What can be modified can be read, too. */
-static bool is_usable(uintptr_t addr, bool writable) { return writable ? is_writable(addr) : is_readable(addr); }
+static bool is_usable(uintptr_t addr, bool writable)
+{
+	return writable ? is_writable(addr) : is_readable(addr);
+}
 
 static bool are_usable(uintptr_t first, uintptr_t last, bool writable)
 {
-	uintptr_t page = vb_page_bytes(), second_page = (first & ~(page - 1)) + page, last_page = last & ~(page - 1);
+	uintptr_t page = vb_page_bytes(), second_page = (first & ~(page - 1)) + page,
+		  last_page = last & ~(page - 1);
 	return is_usable(first, writable) && (last < second_page || is_usable(last, writable)) &&
 	       (last_page <= second_page || is_mapped(second_page, last_page));
 }

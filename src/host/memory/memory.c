@@ -78,7 +78,9 @@ uint64_t vb_address_limit(void)
 {
 	struct rlimit limit;
 	uint64_t space = vb_address_space();
-	return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? space : vb_min_u64(limit.rlim_cur, space);
+	return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ?
+		       space :
+		       vb_min_u64(limit.rlim_cur, space);
 }
 
 void vb_unmap(void *addr, size_t bytes)

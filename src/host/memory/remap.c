@@ -35,7 +35,10 @@ static void unmap(void *at, size_t bytes)
 
 static int move_pages_to(void *from, size_t bytes, int flags, void *to)
 {
-	return (void *)syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) == MAP_FAILED ? -errno : 0;
+	return (void *)syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to) ==
+			       MAP_FAILED ?
+		       -errno :
+		       0;
 }
 
 static int write_all(int fd, const char *from, size_t bytes, uint64_t offset)
@@ -93,7 +96,9 @@ static int open_uffd(void)
 /* The full kind, that can trap first accesses to private memory and writes to shared memory. -1: no. */
 static int open_trap(void)
 {
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
+	struct uffdio_api api = { .api = UFFD_API,
+				  .features =
+					  UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
 	int fd = open_uffd();
 	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) < 0) {
 		close(fd);
@@ -117,7 +122,8 @@ static void wake(uintptr_t at, size_t bytes)
 
 static int protect(uintptr_t at, size_t bytes, bool on)
 {
-	struct uffdio_writeprotect w = { .range = { at, bytes }, .mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0 };
+	struct uffdio_writeprotect w = { .range = { at, bytes },
+					 .mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0 };
 	return self.uffd >= 0 && ioctl(self.uffd, UFFDIO_WRITEPROTECT, &w) < 0 ? -errno : 0;
 }
 
@@ -297,8 +303,9 @@ static bool check_vma(void *arg, const struct vb_vma *v)
 	unsigned advice = v->flags & (VB_VMA_HUGE | VB_VMA_NO_HUGE | VB_VMA_NO_DUMP);
 	if (v->start > c->at)
 		c->err = -EFAULT;
-	else if (v->shared || v->inode || v->is_stack || v->prot != (PROT_READ | PROT_WRITE) || (v->flags & VB_VMA_SPECIAL) ||
-		 p->pieces == VB_REMAP_PIECES || (p->pieces && advice != p->advice))
+	else if (v->shared || v->inode || v->is_stack || v->prot != (PROT_READ | PROT_WRITE) ||
+		 (v->flags & VB_VMA_SPECIAL) || p->pieces == VB_REMAP_PIECES ||
+		 (p->pieces && advice != p->advice))
 		c->err = -EPERM;
 	if (c->err)
 		return false;
@@ -383,7 +390,8 @@ int vb_remap_seal(int fd, bool writable)
 }
 
 /* Of pages [first, first + n) from `from` on: the populated ones to the file. Holes stay holes. */
-static int copy_runs(const uint64_t *pagemap, size_t first, size_t n, const char *from, int fd, uint64_t offset)
+static int copy_runs(const uint64_t *pagemap, size_t first, size_t n, const char *from, int fd,
+		     uint64_t offset)
 {
 	size_t page = vb_page_bytes();
 	for (size_t i = 0; i < n;) {
@@ -407,7 +415,8 @@ static int copy_populated(const char *from, size_t bytes, int fd, uint64_t offse
 	size_t page = vb_page_bytes(), pages = bytes / page;
 	for (size_t first = 0; !err && first < pages; first += PAGEMAP_BATCH) {
 		size_t n = pages - first < PAGEMAP_BATCH ? pages - first : PAGEMAP_BATCH;
-		err = read_all(map_fd, (char *)pagemap, n * sizeof(*pagemap), ((uintptr_t)from / page + first) * sizeof(*pagemap));
+		err = read_all(map_fd, (char *)pagemap, n * sizeof(*pagemap),
+			       ((uintptr_t)from / page + first) * sizeof(*pagemap));
 		if (!err)
 			err = copy_runs(pagemap, first, n, from, fd, offset);
 	}
@@ -604,7 +613,8 @@ int vb_remap_fork_copy(int fd)
 void vb_remap_fork_restore(void)
 {
 	for (; held.n; held.n--)
-		move_pages_to(held.copy[held.n - 1].aside, held.copy[held.n - 1].bytes, 0, held.copy[held.n - 1].at);
+		move_pages_to(held.copy[held.n - 1].aside, held.copy[held.n - 1].bytes, 0,
+			      held.copy[held.n - 1].at);
 }
 
 void vb_remap_fork_drop(void)

@@ -242,7 +242,8 @@ struct line {
 	int32_t place, resume;
 };
 
-extern const struct line first[] __asm__("__start_vb_touch_table") __attribute__((visibility("hidden"), weak));
+extern const struct line first[] __asm__("__start_vb_touch_table")
+	__attribute__((visibility("hidden"), weak));
 extern const struct line last[] __asm__("__stop_vb_touch_table") __attribute__((visibility("hidden"), weak));
 
 static uintptr_t at(const int32_t *distance) { return (uintptr_t)distance + (uintptr_t)(intptr_t)*distance; }
@@ -400,7 +401,8 @@ void vb_touch_look(void)
 
 /* ---- atomics ---- */
 
-int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found)
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
+			uint64_t *found)
 {
 	if (vb_touch_is_lost() && vb_mem_check(word, sizeof(*word), true))
 		return -EFAULT;

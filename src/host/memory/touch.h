@@ -28,7 +28,10 @@ void vb_touch_prepare(void);
 void vb_touch_look(void);
 /* Has it? Then vb_touch_copy always fails. */
 extern atomic_bool vb_touch_lost;
-static inline bool vb_touch_is_lost(void) { return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed)); }
+static inline bool vb_touch_is_lost(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed));
+}
 
 /* What vb_touch_copy does unless it is lost. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
@@ -81,6 +84,7 @@ static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t b
 enum vb_touch_op { VB_TOUCH_STORE, VB_TOUCH_ADD, VB_TOUCH_COMPARE_SWAP };
 
 /* An atomic operation of this process's, and what it found. -EFAULT. */
-int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare, uint64_t *found) VB_MUST_USE;
+int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
+			uint64_t *found) VB_MUST_USE;
 
 #endif

@@ -80,7 +80,8 @@ static bool parse_header(struct vb_vma *v)
 	v->end = number(&at, 16);
 	if (!skip(&at, ' ') || strnlen(at, 5) < 5)
 		return false;
-	v->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
+	v->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) |
+		  (at[2] == 'x' ? PROT_EXEC : 0);
 	v->shared = at[3] == 's';
 	at += 5;
 	v->offset = number(&at, 16);
@@ -99,8 +100,8 @@ static bool parse_header(struct vb_vma *v)
 
 static unsigned flag_of(const char name[2])
 {
-	static const char plain[][2] = { { 'r', 'd' }, { 'w', 'r' }, { 'm', 'r' }, { 'm', 'w' }, { 'm', 'e' }, { 'a', 'c' },
-					 { 's', 'd' }, { 'n', 'r' } };
+	static const char plain[][2] = { { 'r', 'd' }, { 'w', 'r' }, { 'm', 'r' }, { 'm', 'w' },
+					 { 'm', 'e' }, { 'a', 'c' }, { 's', 'd' }, { 'n', 'r' } };
 	if (!memcmp(name, "hg", 2))
 		return VB_VMA_HUGE;
 	if (!memcmp(name, "nh", 2))

@@ -108,7 +108,10 @@ static uint32_t read_speed(const char *name)
 
 /* ---- the list ---- */
 
-static bool is_link(const struct ifaddrs *ifa) { return ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET; }
+static bool is_link(const struct ifaddrs *ifa)
+{
+	return ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET;
+}
 
 /*
  * An address bears its label, which may be "eth0:1": only what stands before the colon is the interface's
@@ -205,7 +208,8 @@ static void cache_read_locked(uint64_t now)
 	struct ifaddrs *all;
 	size_t n = 0;
 
-	atomic_store(&cache_is_stale, false); /* before reading: what changes meanwhile makes it stale again */
+	/* before reading: what changes meanwhile makes it stale again */
+	atomic_store(&cache_is_stale, false);
 	cache.read_at_ns = now;
 	if (getifaddrs(&all) < 0)
 		return;
@@ -322,7 +326,8 @@ void vb_netif_start_locked(void)
 		return;
 	vb_fd_own(fd);
 	news.fd = fd;
-	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 || vb_watch_start(&news, EPOLLIN) < 0) {
+	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ||
+	    vb_watch_start(&news, EPOLLIN) < 0) {
 		vb_fd_close_locked(fd);
 		news.fd = -1;
 		return;

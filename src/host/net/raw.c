@@ -14,7 +14,9 @@
 
 static int set_up(int fd, unsigned ifindex, bool hears)
 {
-	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = hears ? htons(ETH_P_ALL) : 0, .sll_ifindex = (int)ifindex };
+	struct sockaddr_ll at = { .sll_family = AF_PACKET,
+				  .sll_protocol = hears ? htons(ETH_P_ALL) : 0,
+				  .sll_ifindex = (int)ifindex };
 	struct packet_mreq all = { .mr_ifindex = (int)ifindex, .mr_type = PACKET_MR_PROMISC };
 	int on = 1;
 	if (!ifindex)
@@ -48,7 +50,9 @@ int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 {
 	VB_UNCANCELLED;
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)ifindex };
-	struct msghdr m = { .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	struct msghdr m = {
+		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = (struct iovec *)iov, .msg_iovlen = n
+	};
 	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && errno == EFAULT ? -EFAULT : 0;
 }
 
@@ -68,11 +72,14 @@ static size_t restore(struct msghdr *m, uint8_t *frame, size_t bytes, size_t roo
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		struct tpacket_auxdata aux;
-		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA || c->cmsg_len < CMSG_LEN(sizeof(aux)))
+		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA ||
+		    c->cmsg_len < CMSG_LEN(sizeof(aux)))
 			continue;
 		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
 		if (aux.tp_status & TP_STATUS_VLAN_VALID)
-			return insert_vlan(frame, bytes, room, aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : 0, aux.tp_vlan_tci);
+			return insert_vlan(frame, bytes, room,
+					   aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : 0,
+					   aux.tp_vlan_tci);
 	}
 	return bytes;
 }

@@ -23,7 +23,8 @@ enum { DISCARD_PORT = 9 };
 
 /* ---- a socket's view ---- */
 
-static socklen_t address(const struct in6_addr *ip, uint32_t scope, uint16_t port, struct sockaddr_storage *ss)
+static socklen_t address(const struct in6_addr *ip, uint32_t scope, uint16_t port,
+			 struct sockaddr_storage *ss)
 {
 	struct sockaddr_in *sin = (struct sockaddr_in *)ss;
 	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)ss;
@@ -82,7 +83,8 @@ static unsigned path_mtu(int fd, bool v4)
 	int mtu;
 	socklen_t len = sizeof(mtu);
 
-	if (getsockopt(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &len) != 0 || mtu < 0)
+	if (getsockopt(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &len) != 0 ||
+	    mtu < 0)
 		return 0;
 	return (unsigned)mtu;
 }
@@ -133,7 +135,8 @@ static int ask(struct message *m, struct message *answer)
 		return -EBADMSG;
 	if (answer->header.nlmsg_type != NLMSG_ERROR)
 		return 0;
-	return answer->header.nlmsg_len < NLMSG_LENGTH(sizeof(answer->error)) ? -EBADMSG : answer->error.error;
+	return answer->header.nlmsg_len < NLMSG_LENGTH(sizeof(answer->error)) ? -EBADMSG :
+										answer->error.error;
 }
 
 static void read_hop(struct vb_route *r, const struct rtattr *attr)
@@ -154,7 +157,8 @@ static void read_hop(struct vb_route *r, const struct rtattr *attr)
 
 static void find_hop(struct vb_route *r, uint32_t scope)
 {
-	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE } };
+	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)),
+						.nlmsg_type = RTM_GETROUTE } };
 	struct message answer;
 
 	question.route.rtm_family = is_v4(&r->destination) ? AF_INET : AF_INET6;
@@ -166,11 +170,13 @@ static void find_hop(struct vb_route *r, uint32_t scope)
 	    answer.header.nlmsg_len < NLMSG_LENGTH(sizeof(answer.route)))
 		return;
 	unsigned left = (unsigned)RTM_PAYLOAD(&answer.header);
-	for (const struct rtattr *attr = RTM_RTA(&answer.route); RTA_OK(attr, left); attr = RTA_NEXT(attr, left))
+	for (const struct rtattr *attr = RTM_RTA(&answer.route); RTA_OK(attr, left);
+	     attr = RTA_NEXT(attr, left))
 		read_hop(r, attr);
 }
 
-int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route)
+int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source,
+		  struct vb_route *route)
 {
 	VB_UNCANCELLED;
 	struct sockaddr_storage ss;
@@ -179,7 +185,9 @@ int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_a
 
 	if (fd < 0)
 		return fd;
-	*route = (struct vb_route){ .destination = *dst, .next_hop = *dst, .ifindex = scope, .mtu = path_mtu(fd, is_v4(dst)) };
+	*route = (struct vb_route){
+		.destination = *dst, .next_hop = *dst, .ifindex = scope, .mtu = path_mtu(fd, is_v4(dst))
+	};
 	if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0)
 		err = -errno;
 	close(fd);
@@ -208,7 +216,8 @@ bool vb_route_is_ready(const struct vb_route *route)
 {
 	VB_UNCANCELLED;
 	const unsigned usable = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
-	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)), .nlmsg_type = RTM_GETNEIGH } };
+	struct message question = { .header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)),
+						.nlmsg_type = RTM_GETNEIGH } };
 	struct message answer;
 
 	if (!route->ifindex || vb_ip_is_multicast(&route->destination) || needs_no_neighbour(route->ifindex))
@@ -219,7 +228,8 @@ bool vb_route_is_ready(const struct vb_route *route)
 	int err = ask(&question, &answer);
 	if (err)
 		return err != -ENOENT;
-	if (answer.header.nlmsg_type != RTM_NEWNEIGH || answer.header.nlmsg_len < NLMSG_LENGTH(sizeof(answer.neighbour)))
+	if (answer.header.nlmsg_type != RTM_NEWNEIGH ||
+	    answer.header.nlmsg_len < NLMSG_LENGTH(sizeof(answer.neighbour)))
 		return true;
 	return answer.neighbour.ndm_state & usable;
 }

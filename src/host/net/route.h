@@ -11,7 +11,8 @@
 
 struct vb_route {
 	struct in6_addr destination, source; /* IPv4 as ::ffff:a.b.c.d */
-	struct in6_addr next_hop;            /* whose link address packets need: the destination's or a gateway's */
+	/* whose link address packets need: the destination's or a gateway's */
+	struct in6_addr next_hop;
 	unsigned ifindex;                    /* the way out; 0: unknown */
 	unsigned mtu;                        /* bytes that an IP packet may have; 0: unknown */
 };
@@ -21,7 +22,8 @@ struct vb_route {
  * interface index for a link-local dst, else 0. -ENETUNREACH, -EHOSTUNREACH, -EINVAL (a link-local dst
  * without scope), … No packet is sent.
  */
-VB_EXPORT int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source, struct vb_route *route);
+VB_EXPORT int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source,
+			    struct vb_route *route);
 
 /*
  * Is the next hop's link address known, so that packets leave now? True also where there is none to know

@@ -38,8 +38,10 @@ static bool read_row(const char *line, bool ipv4, uint16_t port, struct vb_holde
 {
 	char address[33];
 	unsigned local;
-	return sscanf(line, "%*d: %32[0-9A-Fa-f]:%x %*s %*s %*s %*s %*s %u %*d %lu", address, &local, &holder->uid, &holder->inode) == 4 &&
-	       local == port && strlen(address) == (ipv4 ? 8 : 32) && read_address(address, ipv4, &holder->address);
+	return sscanf(line, "%*d: %32[0-9A-Fa-f]:%x %*s %*s %*s %*s %*s %u %*d %lu", address, &local,
+		      &holder->uid, &holder->inode) == 4 &&
+	       local == port && strlen(address) == (ipv4 ? 8 : 32) &&
+	       read_address(address, ipv4, &holder->address);
 }
 
 unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, unsigned max)
@@ -76,8 +78,8 @@ void vb_holders_of_links(unsigned version, uint64_t *slots, unsigned count)
 	char line[512];
 	unsigned flags, v, slot;
 	while (table && fgets(line, sizeof(line), table))
-		if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s @verbatim/link/%u/%u", &flags, &v, &slot) == 3 && (flags & LISTENS) &&
-		    v == version && slot < count)
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s @verbatim/link/%u/%u", &flags, &v, &slot) == 3 &&
+		    (flags & LISTENS) && v == version && slot < count)
 			slots[slot / 64] |= UINT64_C(1) << slot % 64;
 	if (table)
 		fclose(table);
@@ -103,7 +105,8 @@ static unsigned count_sockets(const char *pid, const unsigned long *inodes, unsi
 		unsigned long inode;
 		ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
 		target[bytes > 0 ? bytes : 0] = '\0';
-		n += sscanf(target, "socket:[%lu]", &inode) == 1 && bsearch(&inode, inodes, count, sizeof(inode), compare);
+		n += sscanf(target, "socket:[%lu]", &inode) == 1 &&
+		     bsearch(&inode, inodes, count, sizeof(inode), compare);
 	}
 	if (folder)
 		closedir(folder);
@@ -118,7 +121,9 @@ static pid_t find_process(const unsigned long *inodes, unsigned count)
 	unsigned most = 0;
 	pid_t found = 0;
 	while (folder && (entry = readdir(folder))) {
-		unsigned n = isdigit((unsigned char)entry->d_name[0]) ? count_sockets(entry->d_name, inodes, count) : 0;
+		unsigned n = isdigit((unsigned char)entry->d_name[0]) ?
+				     count_sockets(entry->d_name, inodes, count) :
+				     0;
 		if (n > most) {
 			most = n;
 			found = (pid_t)atoi(entry->d_name);
@@ -146,10 +151,12 @@ static void read_status(pid_t pid, const char *key, const char *format, void *va
 
 static uid_t uid_in(const struct nlmsghdr *h, size_t bytes)
 {
-	if (!NLMSG_OK(h, bytes) || h->nlmsg_type != SOCK_DIAG_BY_FAMILY || h->nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
+	if (!NLMSG_OK(h, bytes) || h->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    h->nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
 		return (uid_t)-1;
 	size_t left = h->nlmsg_len - NLMSG_LENGTH(sizeof(struct unix_diag_msg));
-	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
+	const struct rtattr *a =
+		(const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
 	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
 		uid_t uid;
 		if (a->rta_type == DIAG_UID && RTA_PAYLOAD(a) >= sizeof(uid))
@@ -173,7 +180,9 @@ static uid_t user_of(unsigned long inode)
 		char bytes[4096];
 	} answer;
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	ssize_t n = fd >= 0 && send(fd, &request, sizeof(request), 0) >= 0 ? recv(fd, &answer, sizeof(answer), 0) : -1;
+	ssize_t n = fd >= 0 && send(fd, &request, sizeof(request), 0) >= 0 ?
+			    recv(fd, &answer, sizeof(answer), 0) :
+			    -1;
 	if (fd >= 0)
 		close(fd);
 	return n > 0 ? uid_in(&answer.header, (size_t)n) : (uid_t)-1;
@@ -203,5 +212,6 @@ void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user
 	if (user == (uid_t)-1)
 		snprintf(text, VB_OWNER_TEXT, "a process that this one may not see");
 	else
-		snprintf(text, VB_OWNER_TEXT, "user %u (which process, root and that user can see)", (unsigned)user);
+		snprintf(text, VB_OWNER_TEXT, "user %u (which process, root and that user can see)",
+			 (unsigned)user);
 }

@@ -12,7 +12,8 @@
 #include <sys/types.h>
 
 struct vb_holder {
-	struct in6_addr address; /* bound to; IPv4 as ::ffff:a.b.c.d, all of a version as :: or ::ffff:0.0.0.0 */
+	/* bound to; IPv4 as ::ffff:a.b.c.d, all of a version as :: or ::ffff:0.0.0.0 */
+	struct in6_addr address;
 	uid_t uid;               /* as this user namespace sees it */
 	unsigned long inode;     /* 0: the kernel's own */
 };

@@ -60,8 +60,8 @@ static bool all_users_are_known(void)
 {
 	unsigned inside, outside, count;
 	char text[4096];
-	return !vb_file_read("/proc/self/uid_map", text, sizeof text) && sscanf(text, "%u %u %u", &inside, &outside, &count) == 3 &&
-	       count == UINT32_MAX;
+	return !vb_file_read("/proc/self/uid_map", text, sizeof text) &&
+	       sscanf(text, "%u %u %u", &inside, &outside, &count) == 3 && count == UINT32_MAX;
 }
 
 /* False: the number may be one user's, or that of all who have none here. */

@@ -32,9 +32,11 @@ enum {
 
 struct receiver {
 	bool ipv4;
-	atomic_int fd; /* or why there is none, a negative errno; -EADDRINUSE: another user has the port, try again */
+	/* or why there is none, a negative errno; -EADDRINUSE: another user has the port, try again */
+	atomic_int fd;
 	struct vb_watch watch;
-	int most; /* datagrams to ask for next time: twice as many while so many are there. Under `receiving` */
+	/* datagrams to ask for next time: twice as many while so many are there. Under `receiving` */
+	int most;
 };
 
 static void socket_ready(struct vb_watch *w, uint32_t epoll_events);
@@ -306,7 +308,8 @@ static size_t read_addressing(struct msghdr *m, size_t len, struct vb_udp_packet
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
 }
 
 static void deliver(int fd, struct super_packet *s, struct mmsghdr *m)
@@ -351,7 +354,8 @@ static int receive_some(int fd, int most)
 
 static bool receive_from(struct receiver *r)
 {
-	int fd = atomic_load_explicit(&r->fd, memory_order_acquire); /* the socket was made by whoever stored it */
+	/* the socket was made by whoever stored it */
+	int fd = atomic_load_explicit(&r->fd, memory_order_acquire);
 	if (fd < 0)
 		return false;
 	int n = receive_some(fd, r->most);

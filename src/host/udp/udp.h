@@ -28,7 +28,11 @@ struct vb_udp_packet {
 	const uint8_t *bytes;      /* BTH to ICRC; valid during the call. Hostile input. */
 	size_t len;
 	unsigned ifindex;          /* where it came in */
-	unsigned index;            /* 0, or its place among packets that the kernel joined: all else but the bytes is as in the one before */
+	/*
+	 * 0, or its place among packets that the kernel joined: all else but the bytes is as in the one
+	 * before
+	 */
+	unsigned index;
 	bool congested;            /* ECN: congestion experienced */
 };
 
@@ -76,7 +80,8 @@ int vb_udp_prepare(const struct vb_inbox_addr *addr);
  * more than one segment cannot be sent at once here, now or later; send them one by one. -EMSGSIZE: longer
  * than the path allows. Else what sendmsg returns.
  */
-int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment);
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		size_t segment);
 /*
  * Segments that one vb_udp_send may have: VB_UDP_MAX_SEGMENTS, or 1 (no UDP_SEGMENT here, or
  * VERBATIM_GSO=off, read once per process).
@@ -94,7 +99,8 @@ int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, c
  * Hears in the progress thread what came back: the host that it was sent to, and as much of the datagram as
  * ICMP quotes. Anybody on the network may have made it up.
  */
-void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes, size_t len));
+void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, const void *bytes,
+						  size_t len));
 
 /*
  * IP multicast membership of this process on an interface, counted. 0 or a negative errno: -ENOTCONN (not

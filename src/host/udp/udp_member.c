@@ -24,8 +24,10 @@ static int change(bool joins, const struct membership *m)
 	int fd = vb_udp_receiver(is_ipv4(m));
 	if (fd < 0)
 		return fd == -EADDRINUSE ? 0 : fd;
-	int err = is_ipv4(m) ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4, sizeof v4) :
-			       setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6, sizeof v6);
+	int err = is_ipv4(m) ? setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4,
+					  sizeof v4) :
+			       setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6,
+					  sizeof v6);
 	return err < 0 ? -errno : 0;
 }
 

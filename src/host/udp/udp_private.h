@@ -103,7 +103,8 @@ static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 }
 
 /* The same where there is nothing beside one piece and an address, which takes the kernel less time. */
-static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags, const void *to, socklen_t to_bytes)
+static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags, const void *to,
+				    socklen_t to_bytes)
 {
 #ifdef SYS_sendto
 	return syscall(SYS_sendto, fd, piece->iov_base, piece->iov_len, flags, to, to_bytes);
@@ -128,7 +129,8 @@ int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
  * One datagram through such a socket, with all of its addressing but the source port. Errors that are left of
  * earlier ones do no harm.
  */
-int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len);
+int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
+			size_t len);
 void vb_udp_returned_forget(void);
 
 /* Joins a new receiving socket to the groups that there are. */

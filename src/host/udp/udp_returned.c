@@ -27,7 +27,8 @@ struct postman {
 static void take_returned(struct vb_watch *w, uint32_t epoll_events);
 
 /* [0] IPv6, [1] IPv4 */
-static struct postman postmen[2] = { { .fd = -1, .watch.ready = take_returned }, { .fd = -1, .watch.ready = take_returned } };
+static struct postman postmen[2] = { { .fd = -1, .watch.ready = take_returned },
+				     { .fd = -1, .watch.ready = take_returned } };
 
 static void (*_Atomic returned_handler)(const struct in6_addr *host, const void *bytes, size_t len);
 
@@ -45,7 +46,8 @@ static int open_socket_locked(struct postman *p, bool ipv4)
 	if (fd < 0)
 		return fd;
 	vb_udp_set_option(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
-	if (setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVERR : IPV6_RECVERR, &one, sizeof one) < 0) {
+	if (setsockopt(fd, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_RECVERR : IPV6_RECVERR, &one,
+		       sizeof one) < 0) {
 		close(fd);
 		return -ENOPROTOOPT;
 	}
@@ -88,7 +90,8 @@ int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, c
 
 static bool says_nobody(const struct sock_extended_err *e)
 {
-	return e->ee_errno == ECONNREFUSED && (e->ee_origin == SO_EE_ORIGIN_ICMP || e->ee_origin == SO_EE_ORIGIN_ICMP6);
+	return e->ee_errno == ECONNREFUSED &&
+	       (e->ee_origin == SO_EE_ORIGIN_ICMP || e->ee_origin == SO_EE_ORIGIN_ICMP6);
 }
 
 static bool has_come_back(struct msghdr *m)

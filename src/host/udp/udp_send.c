@@ -70,7 +70,9 @@ static bool is_switched_off(void)
 
 unsigned vb_udp_segments(void)
 {
-	return is_switched_off() || atomic_load_explicit(&segmentation_refused, memory_order_relaxed) ? 1 : VB_UDP_MAX_SEGMENTS;
+	return is_switched_off() || atomic_load_explicit(&segmentation_refused, memory_order_relaxed) ?
+		       1 :
+		       VB_UDP_MAX_SEGMENTS;
 }
 
 /* ---- sockets ---- */
@@ -105,7 +107,8 @@ static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t 
 {
 	union vb_udp_address address = vb_udp_address(source, ipv4, *port);
 	socklen_t bytes = sizeof address;
-	if (bind(fd, &address.any, vb_udp_address_bytes(ipv4)) < 0 || getsockname(fd, &address.any, &bytes) < 0)
+	if (bind(fd, &address.any, vb_udp_address_bytes(ipv4)) < 0 ||
+	    getsockname(fd, &address.any, &bytes) < 0)
 		return -errno;
 	*port = ntohs(ipv4 ? address.v4.sin_port : address.v6.sin6_port);
 	return 0;
@@ -174,7 +177,8 @@ static bool set_number(int fd, int level, int name, int value)
 static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_addr *addr)
 {
 	int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
-	if (!addr->traffic_class || set_number(s->fd, level, ipv4 ? IP_TOS : IPV6_TCLASS, addr->traffic_class))
+	if (!addr->traffic_class ||
+	    set_number(s->fd, level, ipv4 ? IP_TOS : IPV6_TCLASS, addr->traffic_class))
 		s->traffic_class = addr->traffic_class;
 	if (set_number(s->fd, level, ipv4 ? IP_TTL : IPV6_UNICAST_HOPS, hop_limit_of(addr)))
 		s->hop_limit = hop_limit_of(addr);
@@ -185,7 +189,8 @@ static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_a
 static int sender_open_locked(bool ipv4, const struct vb_inbox_addr *addr)
 {
 	uint32_t n = families[ipv4].count;
-	struct sender s = { .fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
+	struct sender s = { .fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+					 0) };
 	if (s.fd < 0)
 		return -errno;
 	set_send_options(s.fd, ipv4);
@@ -197,7 +202,8 @@ static int sender_open_locked(bool ipv4, const struct vb_inbox_addr *addr)
 	}
 	vb_fd_own(s.fd);
 	families[ipv4].senders[n] = s;
-	atomic_store_explicit(&families[ipv4].count, n + 1, memory_order_release); /* pairs with sender_find */
+	/* pairs with sender_find */
+	atomic_store_explicit(&families[ipv4].count, n + 1, memory_order_release);
 	return 0;
 }
 
@@ -256,7 +262,8 @@ struct outgoing {
 	struct iovec iov;
 	union vb_udp_address to;
 	union {
-		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
+		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int)) +
+			   CMSG_SPACE(sizeof(uint16_t))];
 		struct cmsghdr align;
 	} control;
 };
@@ -288,7 +295,8 @@ static void add_number(struct msghdr *m, bool ipv4, int type_v4, int type_v6, in
 }
 
 /* A socket's hop limit is for one receiver, not for a group. */
-static void add_addressing(struct msghdr *m, const struct sender *s, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
+static void add_addressing(struct msghdr *m, const struct sender *s, const struct vb_inbox_addr *addr,
+			   unsigned ifindex, bool ipv4)
 {
 	if (ifindex || !IN6_ARE_ADDR_EQUAL(&s->source, &addr->src))
 		add_source(m, addr, ifindex, ipv4);
@@ -298,12 +306,16 @@ static void add_addressing(struct msghdr *m, const struct sender *s, const struc
 		add_number(m, ipv4, IP_TTL, IPV6_HOPLIMIT, hop_limit_of(addr));
 }
 
-static void outgoing_init(struct outgoing *o, const struct sender *s, const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
+static void outgoing_init(struct outgoing *o, const struct sender *s, const struct vb_inbox_addr *addr,
+			  unsigned ifindex, bool ipv4)
 {
 	memset(&o->control, 0, sizeof o->control);
 	o->to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
-	o->header = (struct msghdr){ .msg_name = &o->to, .msg_namelen = vb_udp_address_bytes(ipv4), .msg_iov = &o->iov,
-				     .msg_iovlen = 1, .msg_control = &o->control };
+	o->header = (struct msghdr){ .msg_name = &o->to,
+				     .msg_namelen = vb_udp_address_bytes(ipv4),
+				     .msg_iov = &o->iov,
+				     .msg_iovlen = 1,
+				     .msg_control = &o->control };
 	add_addressing(&o->header, s, addr, ifindex, ipv4);
 	if (!ipv4 && !atomic_load_explicit(&labels_refused, memory_order_relaxed))
 		o->to.v6.sin6_flowinfo = htonl(addr->flow_label & 0xfffff);
@@ -329,7 +341,8 @@ static bool wait_for_room(int fd)
 static ssize_t transmit_once(int fd, const struct msghdr *m)
 {
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-	return m->msg_controllen ? vb_udp_sendmsg(fd, m, flags) : vb_udp_sendto(fd, m->msg_iov, flags, m->msg_name, m->msg_namelen);
+	return m->msg_controllen ? vb_udp_sendmsg(fd, m, flags) :
+				   vb_udp_sendto(fd, m->msg_iov, flags, m->msg_name, m->msg_namelen);
 }
 
 static int transmit(int fd, const struct msghdr *m)
@@ -353,7 +366,8 @@ static int transmit(int fd, const struct msghdr *m)
 static int path_mtu(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
 	VB_UNCANCELLED;
-	union vb_udp_address from = vb_udp_address(&addr->src, ipv4, 0), to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
+	union vb_udp_address from = vb_udp_address(&addr->src, ipv4, 0),
+			     to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
 	socklen_t bytes = sizeof(int), name_bytes = vb_udp_address_bytes(ipv4);
 	int mtu = 0, fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -378,7 +392,8 @@ static bool may_mean_no_segmentation(int err)
  * The kernel says EINVAL for too long a segment, for an address that is not ours any more, and for what it
  * cannot do.
  */
-static int explain_refusal(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4, size_t segment, int err)
+static int explain_refusal(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4, size_t segment,
+			   int err)
 {
 	int mtu = path_mtu(addr, ifindex, ipv4);
 	if (mtu < 0)
@@ -413,7 +428,8 @@ static int check_lengths(size_t len, size_t segment)
 	return len > segment * VB_UDP_MAX_SEGMENTS ? -EINVAL : 0;
 }
 
-static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+			 size_t segment)
 {
 	struct outgoing o;
 	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
@@ -439,7 +455,8 @@ static void count(int err, uint64_t packets)
 		atomic_fetch_add_explicit(&send_failures, 1, memory_order_relaxed);
 }
 
-int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len, size_t segment)
+int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len,
+		size_t segment)
 {
 	int err = send_segments(addr, ifindex, bytes, len, segment);
 	count(err, err ? 0 : (len + segment - 1) / segment); /* a segment of 0 bytes is an error */
@@ -451,7 +468,8 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
  * and once more when the one before it is taken from the queue. While that is emptied, one send may meet them
  * all.
  */
-int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
+int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
+			size_t len)
 {
 	static const struct sender bare; /* differs from every flow */
 	struct outgoing o;

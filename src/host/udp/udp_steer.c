@@ -82,15 +82,16 @@ bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
 	if (p->len != sizeof answer.head)
 		return false;
 	memcpy(&answer.head, p->bytes, sizeof answer.head);
-	if (answer.head.magic[0] != htonl(VB_PROBE_MAGIC) || answer.head.magic[1] != htonl(VB_PROBE_STEER_MAGIC))
+	if (answer.head.magic[0] != htonl(VB_PROBE_MAGIC) ||
+	    answer.head.magic[1] != htonl(VB_PROBE_STEER_MAGIC))
 		return false;
 	if (p->ifindex != LOOPBACK_IFINDEX || !is_loopback(&p->addr.src) || p->addr.udp_sport == VB_ROCE_PORT)
 		return true;
 	uint32_t n = fill_slots(answer.slots);
 	answer.head.magic[0] = htonl(VB_PROBE_ANSWER_MAGIC);
 	answer.head.slot_count = htonl(n);
-	sendto(fd, &answer, sizeof answer.head + n * sizeof answer.slots[0], MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
-	       vb_udp_address_bytes(ipv4));
+	sendto(fd, &answer, sizeof answer.head + n * sizeof answer.slots[0], MSG_DONTWAIT | MSG_NOSIGNAL,
+	       &to.any, vb_udp_address_bytes(ipv4));
 	return true;
 }
 
@@ -286,7 +287,8 @@ static void begin_round(struct learner *l)
 	memset(&l->now, 0xff, sizeof l->now);
 	for (uint32_t place = 0; place < l->places; place++) {
 		probe.place = htonl(place);
-		sendto(l->watch.fd, &probe, sizeof probe, MSG_DONTWAIT | MSG_NOSIGNAL, &to.any, vb_udp_address_bytes(l->ipv4));
+		sendto(l->watch.fd, &probe, sizeof probe, MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
+		       vb_udp_address_bytes(l->ipv4));
 	}
 	vb_timer_set(&l->timeout, vb_now_ns() + COLLECT_NS);
 }
@@ -347,8 +349,9 @@ static bool note_slot(struct learner *l, uint16_t slot, uint32_t place)
 
 static bool is_for(const struct learner *l, const struct answer *a, size_t bytes)
 {
-	return bytes > sizeof a->head && a->head.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC) && a->head.magic[1] == htonl(VB_PROBE_STEER_MAGIC) &&
-	       a->head.cookie == l->cookie && ntohl(a->head.place) < l->places &&
+	return bytes > sizeof a->head && a->head.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC) &&
+	       a->head.magic[1] == htonl(VB_PROBE_STEER_MAGIC) && a->head.cookie == l->cookie &&
+	       ntohl(a->head.place) < l->places &&
 	       bytes == sizeof a->head + (uint64_t)ntohl(a->head.slot_count) * sizeof a->slots[0];
 }
 
@@ -365,8 +368,10 @@ static bool comes_from_port(const struct learner *l, const union vb_udp_address 
 {
 	union vb_udp_address expected = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
 	if (l->ipv4)
-		return from->v4.sin_port == expected.v4.sin_port && from->v4.sin_addr.s_addr == expected.v4.sin_addr.s_addr;
-	return from->v6.sin6_port == expected.v6.sin6_port && IN6_ARE_ADDR_EQUAL(&from->v6.sin6_addr, &expected.v6.sin6_addr);
+		return from->v4.sin_port == expected.v4.sin_port &&
+		       from->v4.sin_addr.s_addr == expected.v4.sin_addr.s_addr;
+	return from->v6.sin6_port == expected.v6.sin6_port &&
+	       IN6_ARE_ADDR_EQUAL(&from->v6.sin6_addr, &expected.v6.sin6_addr);
 }
 
 /* Some of them: who floods the socket must not hold the progress thread. */

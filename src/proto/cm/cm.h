@@ -111,7 +111,8 @@ struct vb_cm_ece {
 struct vb_cm_req_info {
 	uint64_t service_id;
 	uint64_t ca_guid;
-	uint32_t qpn;			/* 0: the connection has no QP of its own (not watched for staleness) */
+	/* 0: the connection has no QP of its own (not watched for staleness) */
+	uint32_t qpn;
 	uint32_t starting_psn;		/* the receiver's QP sends this one first */
 	uint32_t qkey;
 	enum vb_cm_transport transport;
@@ -121,7 +122,8 @@ struct vb_cm_req_info {
 	uint8_t local_cm_response_timeout;	/* exponent: within which the sender of the REQ answers */
 	uint8_t remote_cm_response_timeout;	/* exponent: how long it waits for answers (plus the path) */
 	uint8_t max_cm_retries;			/* 0..15: repetitions of one message */
-	struct vb_cm_path path;			/* in VB_CM_EV_REQUEST: seen from the receiver (local = ours) */
+	/* in VB_CM_EV_REQUEST: seen from the receiver (local = ours) */
+	struct vb_cm_path path;
 	struct vb_cm_ece ece;
 };
 
@@ -191,11 +193,11 @@ struct vb_cm_out {
  */
 
 /* X(NAME, name). LISTEN is outside. LINGER: over, kept to repeat its last answer to a repeated question. */
-#define VB_CM_STATES(X)                                                                                              \
-	X(IDLE, "IDLE") X(REQ_SENT, "REQ_SENT") X(MRA_REQ_RCVD, "MRA_REQ_RCVD") X(REP_RCVD, "REP_RCVD")               \
-	X(MRA_REP_SENT, "MRA_REP_SENT") X(REQ_RCVD, "REQ_RCVD") X(MRA_REQ_SENT, "MRA_REQ_SENT")                       \
-	X(REP_SENT, "REP_SENT") X(MRA_REP_RCVD, "MRA_REP_RCVD") X(ESTABLISHED, "ESTABLISHED")                         \
-	X(DREQ_SENT, "DREQ_SENT") X(DREQ_RCVD, "DREQ_RCVD") X(TIMEWAIT, "TIMEWAIT")                                   \
+#define VB_CM_STATES(X)                                                                                      \
+	X(IDLE, "IDLE") X(REQ_SENT, "REQ_SENT") X(MRA_REQ_RCVD, "MRA_REQ_RCVD") X(REP_RCVD, "REP_RCVD")      \
+	X(MRA_REP_SENT, "MRA_REP_SENT") X(REQ_RCVD, "REQ_RCVD") X(MRA_REQ_SENT, "MRA_REQ_SENT")              \
+	X(REP_SENT, "REP_SENT") X(MRA_REP_RCVD, "MRA_REP_RCVD") X(ESTABLISHED, "ESTABLISHED")                \
+	X(DREQ_SENT, "DREQ_SENT") X(DREQ_RCVD, "DREQ_RCVD") X(TIMEWAIT, "TIMEWAIT")                          \
 	X(SIDR_REQ_SENT, "SIDR_REQ_SENT") X(SIDR_REQ_RCVD, "SIDR_REQ_RCVD") X(LINGER, "LINGER") X(CLOSED, "CLOSED")
 
 enum vb_cm_state {
@@ -213,7 +215,8 @@ struct vb_cm_hash_node {
 struct vb_cm_watch {
 	bool is_in_doubt;			/* messages came back, and nothing was heard since; */
 	uint64_t doubted_ns, returned_ns;	/* the first and the last of them */
-	uint64_t all_asked_ns;			/* when all connections with it were asked at once; 0: never */
+	/* when all connections with it were asked at once; 0: never */
+	uint64_t all_asked_ns;
 };
 
 /*
@@ -258,14 +261,16 @@ struct vb_cm_conn {
  */
 
 struct vb_cm_config {
-	uint8_t mra_service_timeout;	/* exponent: what an MRA asks for when a repeated message meets a slow user */
-	uint32_t max_lingering;		/* destroyed connections kept at most; the oldest goes first. 0: none */
+	/* exponent: what an MRA asks for when a repeated message meets a slow user */
+	uint8_t mra_service_timeout;
+	/* destroyed connections kept at most; the oldest goes first. 0: none */
+	uint32_t max_lingering;
 	uint64_t sidr_linger_ns;	/* how long a SIDR answer is kept for repeated questions */
 	uint64_t hash_seed;		/* any random number: peers cannot aim at one hash chain */
 };
 
 /* Counters; they only grow. X(name) */
-#define VB_CM_COUNTERS(X)                                                                                            \
+#define VB_CM_COUNTERS(X)       \
 	X(received) X(duplicates) X(ignored) X(unknown_id) X(wrong_peer) X(stale) X(retransmits) X(timeouts) X(evicted)
 
 struct vb_cm_counters {
@@ -314,7 +319,8 @@ bool vb_cm_expire(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out)
 
 enum vb_cm_verdict {
 	VB_CM_HANDLED,		/* done, or rightly ignored; do what `out` says */
-	VB_CM_NEW_REQUEST,	/* a REQ for a listener: vb_cm_request on a fresh connection, or vb_cm_refuse */
+	/* a REQ for a listener: vb_cm_request on a fresh connection, or vb_cm_refuse */
+	VB_CM_NEW_REQUEST,
 	VB_CM_NEW_SIDR_REQUEST,	/* the same for a SIDR_REQ */
 };
 
@@ -362,8 +368,13 @@ struct vb_cm_endpoint {
 	uint32_t comm_id;	/* not 0; unique in the table; not reused soon (take ids from a counter) */
 	uint64_t tid;		/* transaction id of the messages that this side begins; any number */
 	void *user;
-	bool auto_drep;		/* a DREQ is answered at once; else vb_cm_disconnect or vb_cm_destroy answers it */
-	bool watches;		/* a peer that is a process of ours is asked now and then whether it still lives: for those who would not be told */
+	/* a DREQ is answered at once; else vb_cm_disconnect or vb_cm_destroy answers it */
+	bool auto_drep;
+	/*
+	 * a peer that is a process of ours is asked now and then whether it still lives: for those who would
+	 * not be told
+	 */
+	bool watches;
 };
 
 /*
@@ -371,24 +382,27 @@ struct vb_cm_endpoint {
  * that is all zero or their sender is unknown. private_data: at most VB_CM_REQ_PRIVATE_DATA_BYTES (92, of
  * which the IP CM header takes 36: vb_ip_cm_encode).
  */
-int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		  const struct vb_cm_route *to, const struct vb_cm_req_info *info, const void *private_data,
-		  size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		  const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
+		  const struct vb_cm_req_info *info, const void *private_data, size_t private_data_len,
+		  struct vb_cm_out *out);
 
 /*
  * Takes a NEW_REQUEST or NEW_SIDR_REQUEST into a fresh connection; out carries VB_CM_EV_REQUEST or
  * _SIDR_REQUEST. packet_lifetime (exponent) sizes TIMEWAIT. ep->tid is ignored.
  */
-int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		  const struct vb_cm_rx *rx, uint8_t packet_lifetime, struct vb_cm_out *out);
+int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		  const struct vb_cm_endpoint *ep, const struct vb_cm_rx *rx, uint8_t packet_lifetime,
+		  struct vb_cm_out *out);
 
 /* Asks the peer for patience (service_timeout: exponent) while the user thinks about its REQ or REP. */
 int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint8_t service_timeout,
 	      const void *private_data, size_t private_data_len, struct vb_cm_out *out);
 
 /* Passive: sends REP (private data up to 196 bytes), repeats it until RTU. */
-int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_rep_info *info,
-		 const void *private_data, size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		 const struct vb_cm_rep_info *info, const void *private_data, size_t private_data_len,
+		 struct vb_cm_out *out);
 
 /*
  * Refuses a REQ or a REP: REJ with additional information (up to 72 bytes) and private data (up to 148).
@@ -396,8 +410,8 @@ int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, c
  * handshake).
  */
 int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_rej_reason reason,
-		 const void *additional, size_t additional_len, const void *private_data, size_t private_data_len,
-		 struct vb_cm_out *out);
+		 const void *additional, size_t additional_len, const void *private_data,
+		 size_t private_data_len, struct vb_cm_out *out);
 
 /* Active, after EV_REP: sends RTU (private data up to 224 bytes). The connection is established. */
 int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const void *private_data,
@@ -406,7 +420,8 @@ int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns
 /*
  * Passive, REP sent: data came before RTU, so RTU was lost or overtaken. EV_ESTABLISHED. -EINVAL elsewhere.
  */
-int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
+int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+			     struct vb_cm_out *out);
 
 /*
  * Ends a connection (DREQ, repeated until DREP), or answers the peer's DREQ (DREP) after EV_DISCONNECTED.
@@ -440,11 +455,12 @@ void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
  * DISCONNECTED, with -EHOSTUNREACH. That of an established connection which watches its peer is a reason to
  * doubt (cm_watch.c): DISCONNECTED follows, when the doubt has lasted. All else changes nothing.
  */
-void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
-		    struct vb_cm_out *out);
+void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg,
+		    const uint8_t host[16], struct vb_cm_out *out);
 
 /* The same of a packet that was sent to the queue pair that a connection is with. */
-void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn, const uint8_t host[16]);
+void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn,
+			   const uint8_t host[16]);
 
 /*
  * SIDR: asks for the QP of a UD service (private data up to 216 bytes); timeout_ns per try, max_retries more
@@ -458,17 +474,19 @@ struct vb_cm_sidr_info {
 	const uint8_t *peer_gid;
 };
 
-int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		       const struct vb_cm_route *to, const struct vb_cm_sidr_info *info, const void *private_data,
-		       size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		       const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
+		       const struct vb_cm_sidr_info *info, const void *private_data, size_t private_data_len,
+		       struct vb_cm_out *out);
 
 /*
  * Answers a SIDR_REQ: status SUCCESS with QPN and Q_Key, or a refusal (additional up to 72, private data up
  * to 136).
  */
-int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_sidr_status status,
-		     uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece, const void *additional,
-		     size_t additional_len, const void *private_data, size_t private_data_len, struct vb_cm_out *out);
+int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		     enum vb_cm_sidr_status status, uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece,
+		     const void *additional, size_t additional_len, const void *private_data,
+		     size_t private_data_len, struct vb_cm_out *out);
 
 /*
  * --- names (never NULL; "?" outside the lists)

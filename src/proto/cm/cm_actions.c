@@ -15,7 +15,8 @@ uint64_t vb_cm_timeout_ns(uint8_t exponent)
 /* For exponents that a peer chose. */
 static uint64_t peer_timeout_ns(uint32_t exponent)
 {
-	return vb_cm_timeout_ns(exponent > VB_CM_MAX_PEER_TIMEOUT ? VB_CM_MAX_PEER_TIMEOUT : (uint8_t)exponent);
+	return vb_cm_timeout_ns(exponent > VB_CM_MAX_PEER_TIMEOUT ? VB_CM_MAX_PEER_TIMEOUT :
+								    (uint8_t)exponent);
 }
 
 /*
@@ -23,7 +24,8 @@ static uint64_t peer_timeout_ns(uint32_t exponent)
  * ---------------------------------------------------------------------------------------------------
  */
 
-static struct vb_mad *begin_message(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_attribute attribute)
+static struct vb_mad *begin_message(struct vb_cm_conn *c, struct vb_cm_step *s,
+				    enum vb_cm_attribute attribute)
 {
 	return vb_cm_out_send(s->out, &c->route, attribute, c->tid);
 }
@@ -343,7 +345,8 @@ bool vb_cm_do_send_sidr_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
  */
 
 /* An event with the private data of the message that caused it, if one did. NULL if nobody listens. */
-static struct vb_cm_event *report(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_event_type type, int status)
+static struct vb_cm_event *report(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_event_type type,
+				  int status)
 {
 	struct vb_cm_event *ev = vb_cm_out_event(s->out, c, type, status);
 	const uint8_t *data;
@@ -387,7 +390,8 @@ bool vb_cm_do_timewait_exit(struct vb_cm_conn *c, struct vb_cm_step *s)
 
 bool vb_cm_do_patience(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
-	s->patience_ns = peer_timeout_ns(vb_cm_mra_msg_service_timeout(vb_cm_mra_of(&s->rx->msg.mad))) + c->timeout_ns;
+	s->patience_ns =
+		peer_timeout_ns(vb_cm_mra_msg_service_timeout(vb_cm_mra_of(&s->rx->msg.mad))) + c->timeout_ns;
 	return true;
 }
 

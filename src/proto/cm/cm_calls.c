@@ -49,8 +49,9 @@ static bool is_req_valid(const struct vb_cm_req_info *r)
 {
 	return r->qpn < 1u << 24 && r->starting_psn < 1u << 24 && r->transport <= VB_CM_XRC &&
 	       r->transport != VB_CM_RD && r->retry_count <= 7 && r->rnr_retry_count <= 7 &&
-	       r->local_cm_response_timeout <= MAX_EXPONENT && r->remote_cm_response_timeout <= MAX_EXPONENT &&
-	       r->max_cm_retries <= 15 && r->ece.vendor_id < 1u << 24 && is_path_valid(&r->path);
+	       r->local_cm_response_timeout <= MAX_EXPONENT &&
+	       r->remote_cm_response_timeout <= MAX_EXPONENT && r->max_cm_retries <= 15 &&
+	       r->ece.vendor_id < 1u << 24 && is_path_valid(&r->path);
 }
 
 static bool is_rep_valid(const struct vb_cm_rep_info *r)
@@ -59,9 +60,10 @@ static bool is_rep_valid(const struct vb_cm_rep_info *r)
 	       r->failover <= 2 && r->rnr_retry_count <= 7 && r->ece.vendor_id < 1u << 24;
 }
 
-int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		  const struct vb_cm_route *to, const struct vb_cm_req_info *info, const void *private_data,
-		  size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		  const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
+		  const struct vb_cm_req_info *info, const void *private_data, size_t private_data_len,
+		  struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	int rc = check_begin(t, c, VB_CM_IN_CONNECT, ep);
@@ -78,9 +80,10 @@ int vb_cm_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, 
 	return take_step(c, VB_CM_IN_CONNECT, &s);
 }
 
-int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		       const struct vb_cm_route *to, const struct vb_cm_sidr_info *info, const void *private_data,
-		       size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		       const struct vb_cm_endpoint *ep, const struct vb_cm_route *to,
+		       const struct vb_cm_sidr_info *info, const void *private_data, size_t private_data_len,
+		       struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	int rc = check_begin(t, c, VB_CM_IN_SIDR_CONNECT, ep);
@@ -98,8 +101,9 @@ int vb_cm_sidr_connect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now
 	return take_step(c, VB_CM_IN_SIDR_CONNECT, &s);
 }
 
-int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_endpoint *ep,
-		  const struct vb_cm_rx *rx, uint8_t packet_lifetime, struct vb_cm_out *out)
+int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		  const struct vb_cm_endpoint *ep, const struct vb_cm_rx *rx, uint8_t packet_lifetime,
+		  struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	bool sidr = rx->msg.attribute == VB_CM_ATTR_SIDR_REQ;
@@ -123,7 +127,8 @@ int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
-	if (service_timeout > MAX_EXPONENT || !fits(private_data, private_data_len, vb_cm_mra_msg_private_data_bytes))
+	if (service_timeout > MAX_EXPONENT ||
+	    !fits(private_data, private_data_len, vb_cm_mra_msg_private_data_bytes))
 		return -EINVAL;
 	s.service_timeout = service_timeout;
 	s.private_data = private_data;
@@ -131,8 +136,9 @@ int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint
 	return take_step(c, VB_CM_IN_MRA, &s);
 }
 
-int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, const struct vb_cm_rep_info *info,
-		 const void *private_data, size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		 const struct vb_cm_rep_info *info, const void *private_data, size_t private_data_len,
+		 struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
@@ -145,8 +151,8 @@ int vb_cm_accept(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, c
 }
 
 int vb_cm_reject(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_rej_reason reason,
-		 const void *additional, size_t additional_len, const void *private_data, size_t private_data_len,
-		 struct vb_cm_out *out)
+		 const void *additional, size_t additional_len, const void *private_data,
+		 size_t private_data_len, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
@@ -173,7 +179,8 @@ int vb_cm_establish(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns
 	return take_step(c, VB_CM_IN_ESTABLISH, &s);
 }
 
-int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out)
+int vb_cm_notify_established(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+			     struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 
@@ -255,11 +262,12 @@ static bool may_be_gone(const struct vb_cm_conn *c)
 /* The quotation has numbers that nobody knows who has not seen the message. */
 static bool is_its_message(const struct vb_cm_conn *c, const struct vb_cm_msg *msg, const uint8_t host[16])
 {
-	return c->has_last && !memcmp(&c->last, &msg->mad, sizeof(c->last)) && !memcmp(c->peer_gid, host, sizeof(c->peer_gid));
+	return c->has_last && !memcmp(&c->last, &msg->mad, sizeof(c->last)) &&
+	       !memcmp(c->peer_gid, host, sizeof(c->peer_gid));
 }
 
-void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg, const uint8_t host[16],
-		    struct vb_cm_out *out)
+void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg,
+		    const uint8_t host[16], struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	struct vb_cm_conn *c = vb_cm_conns_by_id(t, vb_cm_msg_sender_id(msg));
@@ -273,7 +281,8 @@ void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_m
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
 }
 
-void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn, const uint8_t host[16])
+void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn,
+			   const uint8_t host[16])
 {
 	struct vb_cm_conn *c = vb_cm_conns_by_qpn(t, host, remote_qpn);
 
@@ -281,9 +290,10 @@ void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remo
 		vb_cm_watch_returned(t, c, now_ns);
 }
 
-int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, enum vb_cm_sidr_status status,
-		     uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece, const void *additional,
-		     size_t additional_len, const void *private_data, size_t private_data_len, struct vb_cm_out *out)
+int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
+		     enum vb_cm_sidr_status status, uint32_t qpn, uint32_t qkey, const struct vb_cm_ece *ece,
+		     const void *additional, size_t additional_len, const void *private_data,
+		     size_t private_data_len, struct vb_cm_out *out)
 {
 	struct vb_cm_step s = begin(t, now_ns, out);
 	struct vb_cm_sidr_rep_info info = { .qpn = qpn, .qkey = qkey };

@@ -143,7 +143,8 @@ void vb_cm_conns_evict(struct vb_cm_table *t, struct vb_cm_out *out)
 
 void vb_cm_conns_index_remote(struct vb_cm_table *t, struct vb_cm_conn *c)
 {
-	chain_add(&t->by_remote[chain_of(t, remote_key(c->sidr, c->remote_comm_id), c->peer_gid)], &c->by_remote);
+	chain_add(&t->by_remote[chain_of(t, remote_key(c->sidr, c->remote_comm_id), c->peer_gid)],
+		  &c->by_remote);
 }
 
 void vb_cm_conns_index_qpn(struct vb_cm_table *t, struct vb_cm_conn *c)
@@ -210,9 +211,11 @@ struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t
 	return NULL;
 }
 
-struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16], const struct vb_cm_conn *previous)
+struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16],
+					  const struct vb_cm_conn *previous)
 {
-	for (struct vb_cm_hash_node *n = previous ? previous->by_host.next : t->by_host[chain_of(t, 0, gid)]; n; n = n->next) {
+	for (struct vb_cm_hash_node *n = previous ? previous->by_host.next : t->by_host[chain_of(t, 0, gid)];
+	     n; n = n->next) {
 		struct vb_cm_conn *c = vb_container_of(n, struct vb_cm_conn, by_host);
 
 		if (!memcmp(c->peer_gid, gid, sizeof(c->peer_gid)))

@@ -11,8 +11,8 @@ void vb_cm_out_reset(struct vb_cm_out *out)
 	out->num_sends = out->num_events = 0;
 }
 
-struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to, enum vb_cm_attribute attribute,
-			      uint64_t tid)
+struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to,
+			      enum vb_cm_attribute attribute, uint64_t tid)
 {
 	struct vb_cm_send *send = &out->sends[out->num_sends++];
 
@@ -46,9 +46,9 @@ void vb_cm_blob_set(struct vb_cm_blob *blob, const uint8_t *bytes, size_t len)
 const uint8_t *vb_cm_msg_private_data(const struct vb_cm_msg *msg, size_t *len)
 {
 	switch (msg->attribute) {
-#define X(name, prefix, rows, id)                                                                                    \
-	case VB_CM_ATTR_##name:                                                                                       \
-		*len = prefix##_msg_private_data_bytes;                                                               \
+#define X(name, prefix, rows, id)                       \
+	case VB_CM_ATTR_##name:                         \
+		*len = prefix##_msg_private_data_bytes; \
 		return prefix##_msg_private_data(prefix##_of(&msg->mad));
 	VB_CM_MESSAGES(X)
 #undef X
@@ -73,7 +73,8 @@ void vb_cm_put_req(struct vb_mad *mad, const struct vb_cm_conn *c, const struct 
 	vb_cm_req_msg_set_initiator_depth(m, info->initiator_depth);
 	vb_cm_req_msg_set_remote_cm_response_timeout(m, info->remote_cm_response_timeout);
 	vb_cm_req_msg_set_transport_service_type(m, info->transport);
-	vb_cm_req_msg_set_extended_transport_type(m, info->transport == VB_CM_XRC ? EXTENDED_TRANSPORT_XRC : 0);
+	vb_cm_req_msg_set_extended_transport_type(m,
+						  info->transport == VB_CM_XRC ? EXTENDED_TRANSPORT_XRC : 0);
 	vb_cm_req_msg_set_flow_control(m, info->flow_control);
 	vb_cm_req_msg_set_starting_psn(m, info->starting_psn);
 	vb_cm_req_msg_set_local_cm_response_timeout(m, info->local_cm_response_timeout);
@@ -141,8 +142,8 @@ enum vb_cm_rej_reason vb_cm_req_fault(const struct vb_mad *mad)
 	const struct vb_cm_req_msg *m = vb_cm_req_of(mad);
 	uint32_t type = vb_cm_req_msg_transport_service_type(m), mtu = vb_cm_req_msg_path_mtu(m);
 
-	if (type == VB_CM_RD ||
-	    (type == TRANSPORT_EXTENDED && vb_cm_req_msg_extended_transport_type(m) != EXTENDED_TRANSPORT_XRC))
+	if (type == VB_CM_RD || (type == TRANSPORT_EXTENDED &&
+				 vb_cm_req_msg_extended_transport_type(m) != EXTENDED_TRANSPORT_XRC))
 		return VB_CM_REJ_INVALID_TRANSPORT_TYPE;
 	if (mtu < 1 || mtu > 5)
 		return VB_CM_REJ_INVALID_MTU;

@@ -90,8 +90,8 @@ void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
 
 void vb_cm_out_reset(struct vb_cm_out *out);
 /* Appends to out->sends. The MAD is zeroed but for its header. */
-struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to, enum vb_cm_attribute attribute,
-			      uint64_t tid);
+struct vb_mad *vb_cm_out_send(struct vb_cm_out *out, const struct vb_cm_route *to,
+			      enum vb_cm_attribute attribute, uint64_t tid);
 /* Appends an event; NULL (and none) if the user has given the connection up. */
 struct vb_cm_event *vb_cm_out_event(struct vb_cm_out *out, struct vb_cm_conn *c, enum vb_cm_event_type type,
 				    int status);
@@ -157,7 +157,8 @@ struct vb_cm_conn *vb_cm_conns_by_remote(const struct vb_cm_table *t, bool sidr,
 					 uint32_t remote_comm_id);
 struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t gid[16], uint32_t qpn);
 /* The askers of a host, one for each of its processes; previous NULL: the first. */
-struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16], const struct vb_cm_conn *previous);
+struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16],
+					  const struct vb_cm_conn *previous);
 
 /*
  * --- peers that die without a word (cm_watch.c)

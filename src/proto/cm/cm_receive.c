@@ -49,8 +49,8 @@ static void step(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, e
  * The peer speaks as if this connection did not exist: it is stale, and so ends (12.9.8.3.1). The sender may
  * try again.
  */
-static void refuse_stale(struct vb_cm_table *t, struct vb_cm_conn *old, uint64_t now_ns, const struct vb_cm_rx *rx,
-			 struct vb_cm_out *out)
+static void refuse_stale(struct vb_cm_table *t, struct vb_cm_conn *old, uint64_t now_ns,
+			 const struct vb_cm_rx *rx, struct vb_cm_out *out)
 {
 	t->counters.stale++;
 	vb_cm_answer_rej(out, rx, VB_CM_REJ_STALE_CONN);
@@ -174,7 +174,8 @@ static struct vb_cm_conn *find_stale_by_rep(const struct vb_cm_table *t, const s
 	return other == c ? NULL : other;
 }
 
-static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_rx *rx, struct vb_cm_out *out)
+static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_rx *rx,
+			   struct vb_cm_out *out)
 {
 	enum vb_cm_rej_reason reason = 0;
 	struct vb_cm_conn *c = find_addressee(t, rx), *stale;

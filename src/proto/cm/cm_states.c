@@ -16,48 +16,48 @@
 enum { EARLY_REPETITIONS = 3 }; /* after 1/8, 1/4, 1/2 of the timeout */
 
 /* M(code, action, next state, other state). `other` is taken when the action returns false. */
-#define GO_MOVES(M)                                                                                                  \
-	M(req, send_req, REQ_SENT, IDLE)                                                                              \
-	M(sid, send_sidr_req, SIDR_REQ_SENT, IDLE)                                                                    \
-	M(tak, take_req, REQ_RCVD, IDLE)                                                                              \
-	M(tks, take_sidr_req, SIDR_REQ_RCVD, IDLE)                                                                    \
-	M(mrq, mra_req, MRA_REQ_SENT, MRA_REQ_SENT)                                                                   \
-	M(mrp, mra_rep, MRA_REP_SENT, MRA_REP_SENT)                                                                   \
-	M(acc, send_rep, REP_SENT, REP_SENT)                                                                          \
-	M(rej, reject, LINGER, LINGER)                                                                                \
-	M(rtu, send_rtu, ESTABLISHED, ESTABLISHED)                                                                    \
-	M(est, established, ESTABLISHED, ESTABLISHED)                                                                 \
-	M(dis, send_dreq, DREQ_SENT, DREQ_SENT)                                                                       \
-	M(drp, send_drep, TIMEWAIT, TIMEWAIT)                                                                         \
-	M(srp, send_sidr_rep, LINGER, LINGER)                                                                         \
-	M(abt, abort, CLOSED, CLOSED)                                                                                 \
-	M(cls, nothing, CLOSED, CLOSED)                                                                               \
-	M(tmw, nothing, TIMEWAIT, TIMEWAIT)                                                                           \
-	M(unr, unreachable, CLOSED, CLOSED)                                                                           \
-	M(dsc, disconnected, TIMEWAIT, TIMEWAIT)                                                                      \
-	M(pRq, patience, MRA_REQ_RCVD, MRA_REQ_RCVD)                                                                  \
-	M(pRp, patience, MRA_REP_RCVD, MRA_REP_RCVD)                                                                  \
-	M(rjA, rejected, CLOSED, CLOSED)                                                                              \
-	M(rjP, rejected, LINGER, LINGER)                                                                              \
-	M(rep, rep_received, REP_RCVD, REP_RCVD)                                                                      \
-	M(dqr, dreq_received, DREQ_RCVD, TIMEWAIT)                                                                    \
-	M(dqe, dreq_before_rtu, DREQ_RCVD, TIMEWAIT)                                                                  \
-	M(dqx, dreq_crossed, TIMEWAIT, TIMEWAIT)                                                                      \
-	M(srr, sidr_rep_received, CLOSED, CLOSED)                                                                     \
-	M(tRq, retry, REQ_SENT, CLOSED)                                                                               \
-	M(tRp, retry, REP_SENT, LINGER)                                                                           \
-	M(tDq, retry_dreq, DREQ_SENT, TIMEWAIT)                                                                       \
-	M(tSq, retry, SIDR_REQ_SENT, CLOSED)                                                                          \
-	M(twx, timewait_exit, CLOSED, CLOSED)                                                                         \
-	M(ask, ask, ESTABLISHED, TIMEWAIT)                                                                            \
+#define GO_MOVES(M)                                     \
+	M(req, send_req, REQ_SENT, IDLE)                \
+	M(sid, send_sidr_req, SIDR_REQ_SENT, IDLE)      \
+	M(tak, take_req, REQ_RCVD, IDLE)                \
+	M(tks, take_sidr_req, SIDR_REQ_RCVD, IDLE)      \
+	M(mrq, mra_req, MRA_REQ_SENT, MRA_REQ_SENT)     \
+	M(mrp, mra_rep, MRA_REP_SENT, MRA_REP_SENT)     \
+	M(acc, send_rep, REP_SENT, REP_SENT)            \
+	M(rej, reject, LINGER, LINGER)                  \
+	M(rtu, send_rtu, ESTABLISHED, ESTABLISHED)      \
+	M(est, established, ESTABLISHED, ESTABLISHED)   \
+	M(dis, send_dreq, DREQ_SENT, DREQ_SENT)         \
+	M(drp, send_drep, TIMEWAIT, TIMEWAIT)           \
+	M(srp, send_sidr_rep, LINGER, LINGER)           \
+	M(abt, abort, CLOSED, CLOSED)                   \
+	M(cls, nothing, CLOSED, CLOSED)                 \
+	M(tmw, nothing, TIMEWAIT, TIMEWAIT)             \
+	M(unr, unreachable, CLOSED, CLOSED)             \
+	M(dsc, disconnected, TIMEWAIT, TIMEWAIT)        \
+	M(pRq, patience, MRA_REQ_RCVD, MRA_REQ_RCVD)    \
+	M(pRp, patience, MRA_REP_RCVD, MRA_REP_RCVD)    \
+	M(rjA, rejected, CLOSED, CLOSED)                \
+	M(rjP, rejected, LINGER, LINGER)                \
+	M(rep, rep_received, REP_RCVD, REP_RCVD)        \
+	M(dqr, dreq_received, DREQ_RCVD, TIMEWAIT)      \
+	M(dqe, dreq_before_rtu, DREQ_RCVD, TIMEWAIT)    \
+	M(dqx, dreq_crossed, TIMEWAIT, TIMEWAIT)        \
+	M(srr, sidr_rep_received, CLOSED, CLOSED)       \
+	M(tRq, retry, REQ_SENT, CLOSED)                 \
+	M(tRp, retry, REP_SENT, LINGER)                 \
+	M(tDq, retry_dreq, DREQ_SENT, TIMEWAIT)         \
+	M(tSq, retry, SIDR_REQ_SENT, CLOSED)            \
+	M(twx, timewait_exit, CLOSED, CLOSED)           \
+	M(ask, ask, ESTABLISHED, TIMEWAIT)              \
 	M(fgt, forgotten, TIMEWAIT, TIMEWAIT)
 
 /* Answers that leave state and timer alone. */
-#define STAY_MOVES(M)                                                                                                \
-	M(aRT, repeat_rtu)                                                                                            \
-	M(aSQ, stale_req)                                                                                             \
-	M(aSP, stale_rep)                                                                                             \
-	M(aDQ, answer_dreq)                                                                                           \
+#define STAY_MOVES(M)           \
+	M(aRT, repeat_rtu)      \
+	M(aSQ, stale_req)       \
+	M(aSP, stale_rep)       \
+	M(aDQ, answer_dreq)     \
 	M(aLP, answer_lap)
 
 enum {
@@ -83,7 +83,7 @@ static const struct vb_cm_move moves[NUM_MOVES] = {
 };
 
 /* All 17 arguments are required, so no cell can be forgotten. */
-#define ROW(input, i, rqs, mrqr, rpr, mrps, rqr, mrqs, rps, mrpr, es, dqs, dq, tw, sqs, sqr, li, cl)                 \
+#define ROW(input, i, rqs, mrqr, rpr, mrps, rqr, mrqs, rps, mrpr, es, dqs, dq, tw, sqs, sqr, li, cl)         \
 	[VB_CM_IN_##input] = { i, rqs, mrqr, rpr, mrps, rqr, mrqs, rps, mrpr, es, dqs, dq, tw, sqs, sqr, li, cl }
 
 static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {

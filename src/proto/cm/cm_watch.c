@@ -88,7 +88,8 @@ void vb_cm_watch_begin(struct vb_cm_table *t, struct vb_cm_conn *c)
 {
 	vb_list_init(&c->kin);
 	c->watch = (struct vb_cm_watch){ 0 };
-	if (!c->watches || vb_cm_gid_is_zero(c->peer_gid) || !vb_cm_is_of_process(c->remote_comm_id, c->remote_qpn))
+	if (!c->watches || vb_cm_gid_is_zero(c->peer_gid) ||
+	    !vb_cm_is_of_process(c->remote_comm_id, c->remote_qpn))
 		return;
 	struct vb_cm_conn *asker = asker_of(t, c);
 	if (asker)
@@ -148,7 +149,8 @@ static void end_all(struct vb_cm_table *t, const uint8_t gid[16], uint64_t now_n
 	struct vb_cm_conn *c;
 
 	vb_list_for_each(c, &t->all, all) {
-		if (c->state != VB_CM_ESTABLISHED || !c->watches || memcmp(c->peer_gid, gid, sizeof(c->peer_gid)))
+		if (c->state != VB_CM_ESTABLISHED || !c->watches ||
+		    memcmp(c->peer_gid, gid, sizeof(c->peer_gid)))
 			continue;
 		c->is_gone = true;
 		schedule(t, c, now_ns);

@@ -22,8 +22,8 @@ int vb_gsi_packet_parse(const void *bytes, size_t len, struct vb_cm_msg *msg)
 {
 	struct vb_packet p;
 
-	if (vb_packet_parse(bytes, len, &p) || p.opcode != VB_OPCODE(UD, SEND_ONLY) || p.destination_qpn != VB_GSI_QPN ||
-	    !vb_pkey_matches(p.pkey, VB_PKEY_DEFAULT))
+	if (vb_packet_parse(bytes, len, &p) || p.opcode != VB_OPCODE(UD, SEND_ONLY) ||
+	    p.destination_qpn != VB_GSI_QPN || !vb_pkey_matches(p.pkey, VB_PKEY_DEFAULT))
 		return -EBADMSG;
 	if (vb_deth_qkey((const struct vb_deth *)vb_packet_extension(&p, VB_EXT_DETH)) != VB_GSI_QKEY)
 		return -EBADMSG;
@@ -52,13 +52,16 @@ struct vb_cm_service vb_cm_service_anywhere(const struct vb_cm_service *service)
 	return any;
 }
 
-bool vb_cm_service_of(const struct vb_cm_msg *msg, const uint8_t ip[16], uint32_t scope, struct vb_cm_service *service)
+bool vb_cm_service_of(const struct vb_cm_msg *msg, const uint8_t ip[16], uint32_t scope,
+		      struct vb_cm_service *service)
 {
 	uint64_t id = vb_cm_msg_service_id(msg);
 
 	if (!id || id >> 32)
 		return false;
-	*service = (struct vb_cm_service){ .port_space = (uint16_t)(id >> 16), .port = (uint16_t)id, .scope = scope };
+	*service = (struct vb_cm_service){ .port_space = (uint16_t)(id >> 16),
+					   .port = (uint16_t)id,
+					   .scope = scope };
 	memcpy(service->ip, ip, sizeof(service->ip));
 	return true;
 }

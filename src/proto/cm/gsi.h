@@ -45,7 +45,8 @@ struct vb_cm_service vb_cm_service_anywhere(const struct vb_cm_service *service)
 /*
  * The service that a REQ or SIDR_REQ asks for, at the address that it came to. False: none that has a port.
  */
-bool vb_cm_service_of(const struct vb_cm_msg *msg, const uint8_t ip[16], uint32_t scope, struct vb_cm_service *service);
+bool vb_cm_service_of(const struct vb_cm_msg *msg, const uint8_t ip[16], uint32_t scope,
+		      struct vb_cm_service *service);
 static inline uint64_t vb_cm_service_id(const struct vb_cm_service *service)
 {
 	return (uint64_t)service->port_space << 16 | service->port;

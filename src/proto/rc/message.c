@@ -36,7 +36,9 @@ static uint32_t rkey_to_invalidate(const struct vb_packet *packet)
 static void finish_receive(const struct work *w, uint64_t bytes, bool is_refused)
 {
 	const struct vb_packet *packet = w->packet;
-	struct vb_received received = { .bytes = bytes, .is_refused = is_refused, .solicited = packet->solicited,
+	struct vb_received received = { .bytes = bytes,
+					.is_refused = is_refused,
+					.solicited = packet->solicited,
 					.is_write = packet->row->operation == VB_OP_WRITE };
 
 	if (vb_opcode_has(packet->row, VB_EXT_IMMDT)) {
@@ -55,7 +57,9 @@ static void step(const struct work *w, uint64_t bytes, bool is_refused)
 	const struct vb_opcode_row *row = w->packet->row;
 
 	w->message->offset = bytes;
-	w->message->state = row->flags.last ? VB_NO_MESSAGE : row->operation == VB_OP_SEND ? VB_IN_SEND : VB_IN_WRITE;
+	w->message->state = row->flags.last		 ? VB_NO_MESSAGE :
+			    row->operation == VB_OP_SEND ? VB_IN_SEND :
+							   VB_IN_WRITE;
 	if (row->flags.last && row->flags.receive)
 		finish_receive(w, bytes, is_refused);
 }
@@ -63,7 +67,8 @@ static void step(const struct work *w, uint64_t bytes, bool is_refused)
 static int execute_send(const struct work *w)
 {
 	const struct vb_packet *packet = w->packet;
-	uint64_t offset = packet->row->flags.first ? 0 : w->message->offset, bytes = offset + packet->payload_bytes;
+	uint64_t offset = packet->row->flags.first ? 0 : w->message->offset,
+		 bytes = offset + packet->payload_bytes;
 
 	if (bytes > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
@@ -115,7 +120,8 @@ static int prepare_write(const struct work *w)
 static int execute_write(const struct work *w)
 {
 	const struct vb_packet *packet = w->packet;
-	uint64_t offset = packet->row->flags.first ? 0 : w->message->offset, bytes = offset + packet->payload_bytes;
+	uint64_t offset = packet->row->flags.first ? 0 : w->message->offset,
+		 bytes = offset + packet->payload_bytes;
 	struct target target;
 	int rc = prepare_write(w);
 
@@ -135,8 +141,8 @@ static int execute_write(const struct work *w)
 	return 0;
 }
 
-int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx, uint32_t mtu,
-		       const struct vb_packet *packet)
+int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx,
+		       uint32_t mtu, const struct vb_packet *packet)
 {
 	struct work w = { message, ops, ctx, packet };
 

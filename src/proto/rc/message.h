@@ -82,7 +82,7 @@ enum { VB_MESSAGE_IS_LAST = 1 };
  * packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was done, but a receive may
  * have been taken.
  */
-int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx, uint32_t mtu,
-		       const struct vb_packet *packet) VB_MUST_USE;
+int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx,
+		       uint32_t mtu, const struct vb_packet *packet) VB_MUST_USE;
 
 #endif

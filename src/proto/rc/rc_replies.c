@@ -211,12 +211,14 @@ static enum vb_rc_status status_of_nak(unsigned code)
 static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint64_t psn, uint8_t syndrome)
 {
 	unsigned value = vb_syndrome_value(syndrome);
-	bool is_rnr = vb_syndrome_class(syndrome) == VB_AETH_RNR, is_sequence = !is_rnr && value == VB_NAK_SEQUENCE;
+	bool is_rnr = vb_syndrome_class(syndrome) == VB_AETH_RNR,
+	     is_sequence = !is_rnr && value == VB_NAK_SEQUENCE;
 
 	if (psn < req->acked || psn >= req->next || now < req->rnr_until)
 		return VB_RC_IGNORED;
 	if (is_sequence && is_recovering(req) && req->nak_psn == psn)
-		return VB_RC_IGNORED;	/* doubled under way; that the repetition was lost only silence tells */
+		/* doubled under way; that the repetition was lost only silence tells */
+		return VB_RC_IGNORED;
 	if (!is_rnr && !is_sequence && status_of_nak(value) == VB_RC_SUCCESS)
 		return VB_RC_IGNORED;
 	progress(req, now, psn, true);
@@ -269,7 +271,8 @@ static enum vb_rc_verdict receive_ack(struct vb_rc_req *req, uint64_t now, uint6
 	return VB_RC_IGNORED;
 }
 
-static int place_read(struct vb_rc_req *req, uint32_t position, uint64_t offset, const struct vb_packet *packet)
+static int place_read(struct vb_rc_req *req, uint32_t position, uint64_t offset,
+		      const struct vb_packet *packet)
 {
 	if (packet->payload_bytes == 0)
 		return 0;
@@ -301,7 +304,8 @@ static enum vb_rc_verdict receive_answer(struct vb_rc_req *req, uint64_t now, ui
 		return VB_RC_IGNORED;
 	learn_credits(req, packet);
 	uint64_t offset = (psn - slot->first) * req->config.mtu;
-	if (!atomic && packet->payload_bytes != vb_min_u64(req->config.mtu, vb_request_answer_bytes(&slot->request) - offset))
+	if (!atomic && packet->payload_bytes !=
+			       vb_min_u64(req->config.mtu, vb_request_answer_bytes(&slot->request) - offset))
 		vb_rc_req_break(req, position, VB_RC_BAD_RESPONSE);
 	else if (atomic ? place_atomic(req, position, packet) : place_read(req, position, offset, packet))
 		vb_rc_req_break(req, position, VB_RC_LOCAL);

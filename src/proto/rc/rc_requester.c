@@ -96,7 +96,8 @@ static void write_missing(struct vb_rc_req *req, uint32_t position, uint64_t psn
 		req->burst_end = req->again;
 }
 
-static void write_data_again(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
+static void write_data_again(struct vb_rc_req *req, uint32_t position, uint64_t psn,
+			     struct vb_packet_out *out)
 {
 	make_packet(req, position, psn, 1, out);
 	req->again = psn + 1;
@@ -210,7 +211,8 @@ static bool wants_ack(const struct vb_rc_req *req)
 {
 	uint64_t every = vb_min_u32(ASK_EVERY, req->window.size / 4);
 
-	return req->next == req->end || req->next - req->una >= req->window.size || req->next - req->asked >= every;
+	return req->next == req->end || req->next - req->una >= req->window.size ||
+	       req->next - req->asked >= every;
 }
 
 /* After this packet, the begin or the end of its message, the next message may have to wait for an ACK. */
@@ -273,7 +275,8 @@ uint64_t vb_rc_req_deadline(const struct vb_rc_req *req)
 {
 	if (req->broken)
 		return VB_RC_NEVER;
-	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at), vb_min_u64(req->probe_at, req->pace_at));
+	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at),
+				     vb_min_u64(req->probe_at, req->pace_at));
 	return req->rnr_until ? vb_min_u64(answer, req->rnr_until) : answer;
 }
 

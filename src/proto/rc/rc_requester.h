@@ -67,14 +67,14 @@ enum { VB_RC_WINDOW = 2048, VB_RC_MAX_RD_ATOMIC = 128, VB_RNR_RETRY_FOREVER = 7 
 #define VB_RC_NEVER UINT64_MAX
 
 /* X(NAME, text) */
-#define VB_RC_STATUSES(X)                                                                                            \
-	X(SUCCESS, "success")                                                                                         \
-	X(REMOTE_INVALID_REQUEST, "remote invalid request")                                                           \
-	X(REMOTE_ACCESS, "remote access error")                                                                       \
-	X(REMOTE_OPERATIONAL, "remote operational error")                                                             \
-	X(RETRY_EXCEEDED, "retries used up without an answer")                                                        \
-	X(RNR_RETRY_EXCEEDED, "peer never had a receive posted")                                                      \
-	X(LOCAL, "local memory not accessible")                                                                       \
+#define VB_RC_STATUSES(X)                                               \
+	X(SUCCESS, "success")                                           \
+	X(REMOTE_INVALID_REQUEST, "remote invalid request")             \
+	X(REMOTE_ACCESS, "remote access error")                         \
+	X(REMOTE_OPERATIONAL, "remote operational error")               \
+	X(RETRY_EXCEEDED, "retries used up without an answer")          \
+	X(RNR_RETRY_EXCEEDED, "peer never had a receive posted")        \
+	X(LOCAL, "local memory not accessible")                         \
 	X(BAD_RESPONSE, "a response of the wrong length")
 
 enum vb_rc_status {
@@ -116,7 +116,8 @@ struct vb_rc_req {
 	struct vb_rc_req_config config;
 	struct vb_rc_slot *slots;
 	uint32_t mask;
-	uint32_t reported, head, sending, tail; /* positions: reported complete <= complete <= that of next <= posted */
+	/* positions: reported complete <= complete <= that of next <= posted */
+	uint32_t reported, head, sending, tail;
 	uint64_t una, acked, next, end;
 	uint64_t again, again_end;
 	uint64_t holes_asked;		/* missing answers before it have been asked for again */
@@ -136,7 +137,8 @@ struct vb_rc_req {
 	uint8_t failure;		/* enum vb_rc_status */
 	uint8_t retries, rnr_retries;	/* used since the last progress */
 	uint32_t failure_position;
-	uint64_t answer_at, timeout_at, rnr_until; /* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
+	/* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
+	uint64_t answer_at, timeout_at, rnr_until;
 	uint64_t pace_at;		/* when the pace lets more go; VB_RC_NEVER: it holds nothing back */
 	uint64_t probe_at;		/* when what was sent again last counts as lost again */
 	uint8_t probes;			/* since the last progress */

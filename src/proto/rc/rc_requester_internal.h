@@ -10,7 +10,10 @@ static inline struct vb_rc_slot *slot_at(const struct vb_rc_req *req, uint32_t p
 	return &req->slots[position & req->mask];
 }
 
-static inline bool is_answered_slot(const struct vb_rc_slot *slot) { return vb_request_is_answered(&slot->request); }
+static inline bool is_answered_slot(const struct vb_rc_slot *slot)
+{
+	return vb_request_is_answered(&slot->request);
+}
 
 static inline bool is_recovering(const struct vb_rc_req *req) { return req->acked < req->recover_end; }
 
@@ -22,7 +25,8 @@ static inline bool has_answer(const struct vb_rc_req *req, uint64_t psn)
 /* The request that a PSN in [una, next) belongs to. */
 static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 {
-	uint32_t low = 0, high = req->sending - req->head;	/* both count from head; the answer is among them */
+	/* both count from head; the answer is among them */
+	uint32_t low = 0, high = req->sending - req->head;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low + 1) / 2;

@@ -19,7 +19,10 @@ void vb_rc_resp_init(struct vb_rc_resp *resp, const struct vb_rc_resp_config *co
 	resp->expected = vb_psn_first(config->first_psn);
 }
 
-static struct vb_rc_kept **kept_at(struct vb_rc_resp *resp, uint64_t psn) { return &resp->kept[psn % VB_RC_KEPT]; }
+static struct vb_rc_kept **kept_at(struct vb_rc_resp *resp, uint64_t psn)
+{
+	return &resp->kept[psn % VB_RC_KEPT];
+}
 
 static void drop_kept(struct vb_rc_resp *resp, uint64_t psn)
 {
@@ -93,7 +96,8 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
 		return -EINVAL;
-	int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length, VB_ACCESS_READ);
+	int rc = resp->config.ops->check(resp->config.ctx, read.rkey, read.address, read.length,
+					 VB_ACCESS_READ);
 	if (rc)
 		return rc;
 	read.end = read.first + responses(resp, read.length);
@@ -103,7 +107,8 @@ static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 
 static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
-	const struct vb_atomiceth *eth = (const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
+	const struct vb_atomiceth *eth =
+		(const struct vb_atomiceth *)vb_packet_extension(packet, VB_EXT_ATOMICETH);
 	struct vb_rc_saved atomic = { .first = resp->expected, .end = resp->expected + 1,
 		.sent = resp->expected, .is_atomic = true };
 	bool swaps = (packet->opcode & VB_OPCODE_MASK) == VB_OPB_COMPARE_SWAP;
@@ -129,17 +134,21 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
-	struct vb_rc_saved write = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected };
+	struct vb_rc_saved write = { .first = resp->expected,
+				     .end = resp->expected + 1,
+				     .sent = resp->expected };
 	uint64_t address = vb_reth_address(reth), value, unused;
 	uint32_t rkey = vb_reth_rkey(reth);
 	struct vb_rc_saved *at = next_saved(resp);
 
-	if (!at || address % 8 || packet->payload_bytes != sizeof(value) || vb_reth_length(reth) != sizeof(value))
+	if (!at || address % 8 || packet->payload_bytes != sizeof(value) ||
+	    vb_reth_length(reth) != sizeof(value))
 		return -EINVAL;
 	memcpy(&value, packet->payload, sizeof(value));
 	int rc = resp->config.ops->check(resp->config.ctx, rkey, address, sizeof(value), VB_ACCESS_WRITE);
 	if (rc == 0)
-		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, VB_REQ_ATOMIC_WRITE, value, 0, &unused);
+		rc = resp->config.ops->atomic(resp->config.ctx, rkey, address, VB_REQ_ATOMIC_WRITE, value, 0,
+					      &unused);
 	if (rc)
 		return rc;
 	save(resp, at, &write);
@@ -153,12 +162,15 @@ static int execute_flush(struct vb_rc_resp *resp, const struct vb_packet *packet
 {
 	const struct vb_feth *feth = (const struct vb_feth *)vb_packet_extension(packet, VB_EXT_FETH);
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
-	struct vb_rc_saved flush = { .first = resp->expected, .end = resp->expected + 1, .sent = resp->expected };
+	struct vb_rc_saved flush = { .first = resp->expected,
+				     .end = resp->expected + 1,
+				     .sent = resp->expected };
 	struct vb_rc_saved *at = next_saved(resp);
 
 	if (!at || packet->payload_bytes || !resp->config.ops->flush)
 		return -EINVAL;
-	int rc = resp->config.ops->flush(resp->config.ctx, vb_reth_rkey(reth), vb_reth_address(reth), vb_reth_length(reth),
+	int rc = resp->config.ops->flush(resp->config.ctx, vb_reth_rkey(reth), vb_reth_address(reth),
+					 vb_reth_length(reth),
 					 vb_flush(vb_feth_placement(feth), vb_feth_selectivity(feth)));
 	if (rc)
 		return rc;
@@ -168,7 +180,8 @@ static int execute_flush(struct vb_rc_resp *resp, const struct vb_packet *packet
 
 static int execute_message(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
-	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet);
+	int rc = vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu,
+				    packet);
 
 	if (rc < 0)
 		return rc;
@@ -205,7 +218,8 @@ static uint8_t ack(const struct vb_rc_resp *resp)
 {
 	if (!resp->config.receives)
 		return vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
-	return vb_syndrome(VB_AETH_ACK, vb_credits_code(resp->config.receives(resp->config.ctx) + resp->message.has_receive));
+	return vb_syndrome(VB_AETH_ACK, vb_credits_code(resp->config.receives(resp->config.ctx) +
+							resp->message.has_receive));
 }
 
 static uint8_t syndrome_of(int rc)
@@ -334,7 +348,8 @@ static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint6
 	uint32_t most = vb_min_u32(resp->config.max_rd_atomic, resp->saved_next);
 
 	for (uint32_t back = 1; back <= most; back++) {
-		const struct vb_rc_saved *saved = &resp->saved[(resp->saved_next - back) % VB_RC_MAX_RD_ATOMIC];
+		const struct vb_rc_saved *saved =
+			&resp->saved[(resp->saved_next - back) % VB_RC_MAX_RD_ATOMIC];
 		if (saved->first <= psn && psn < saved->end)
 			return saved;
 	}
@@ -344,7 +359,8 @@ static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint6
 static enum vb_rc_verdict replay(struct vb_rc_resp *resp, const struct vb_rc_saved *what)
 {
 	for (unsigned i = 0; i < resp->replays_count; i++) {
-		const struct vb_rc_saved *due = &resp->replays[(resp->replays_head + i) % VB_RC_MAX_RD_ATOMIC];
+		const struct vb_rc_saved *due =
+			&resp->replays[(resp->replays_head + i) % VB_RC_MAX_RD_ATOMIC];
 		if (due->sent <= what->first && what->end <= due->end)
 			return VB_RC_IGNORED;
 	}
@@ -354,7 +370,8 @@ static enum vb_rc_verdict replay(struct vb_rc_resp *resp, const struct vb_rc_sav
 	return VB_RC_TAKEN;
 }
 
-static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const struct vb_packet *packet,
+					     uint64_t psn)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
 	const struct vb_rc_saved *saved = find_saved(resp, psn);
@@ -386,7 +403,8 @@ static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb
 	case VB_OP_ATOMIC_WRITE:
 	case VB_OP_FLUSH:
 		saved = find_saved(resp, psn);
-		if (!saved || saved->is_atomic != (packet->row->operation == VB_OP_ATOMIC) || saved->length || saved->sent <= psn)
+		if (!saved || saved->is_atomic != (packet->row->operation == VB_OP_ATOMIC) || saved->length ||
+		    saved->sent <= psn)
 			return VB_RC_IGNORED;
 		struct vb_rc_saved again = *saved;
 		again.sent = again.first;
@@ -429,13 +447,15 @@ static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
 	vb_aeth_set_msn(aeth, resp->msn);
 }
 
-static void write_atomic_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *atomic, struct vb_packet_out *out)
+static void write_atomic_answer(const struct vb_rc_resp *resp, struct vb_rc_saved *atomic,
+				struct vb_packet_out *out)
 {
-	const struct vb_opcode_row *row =
-		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ATOMIC_ACKNOWLEDGE, (uint32_t)atomic->first, 0);
+	const struct vb_opcode_row *row = vb_packet_out_begin(
+		out, &resp->config.to, VB_OPB_ATOMIC_ACKNOWLEDGE, (uint32_t)atomic->first, 0);
 
 	put_aeth(resp, out, row, ack(resp));
-	vb_atomicacketh_set_original(vb_packet_out_extension(out, row, VB_EXT_ATOMICACKETH), atomic->original);
+	vb_atomicacketh_set_original(vb_packet_out_extension(out, row, VB_EXT_ATOMICACKETH),
+				     atomic->original);
 	atomic->sent = atomic->end;
 }
 
@@ -489,7 +509,8 @@ bool vb_rc_resp_write(struct vb_rc_resp *resp, struct vb_packet_out *out)
 		return true;
 	}
 	if (resp->saved_unsent != resp->saved_next) {
-		resp->saved_unsent += write_answer(resp, &resp->saved[resp->saved_unsent % VB_RC_MAX_RD_ATOMIC], out);
+		resp->saved_unsent +=
+			write_answer(resp, &resp->saved[resp->saved_unsent % VB_RC_MAX_RD_ATOMIC], out);
 		return true;
 	}
 	if (!resp->ack_due && !resp->nak_due)

@@ -75,11 +75,13 @@ struct vb_rc_resp {
 	struct vb_message message;
 	bool ack_due, nak_due, broken;
 	bool is_replaying;		/* what was written last answers a duplicate */
-	bool last_by_ack;		/* what was executed last is a SEND or WRITE: no answer of its own acknowledges it */
+	/* what was executed last is a SEND or WRITE: no answer of its own acknowledges it */
+	bool last_by_ack;
 	uint8_t nak_syndrome;
 	uint64_t nak_psn;		/* what the NAK is, or was last, about; 0: none */
 	struct vb_rc_saved saved[VB_RC_MAX_RD_ATOMIC];	/* a ring; the newest before saved_next */
-	uint32_t saved_next, saved_unsent; /* free-running: answers of [saved_unsent, saved_next) are to be sent */
+	/* free-running: answers of [saved_unsent, saved_next) are to be sent */
+	uint32_t saved_next, saved_unsent;
 	struct vb_rc_saved replays[VB_RC_MAX_RD_ATOMIC];
 	uint8_t replays_head, replays_count;
 	uint32_t kept_count;

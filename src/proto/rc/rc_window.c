@@ -14,7 +14,9 @@ enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOS
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {
-	*w = (struct vb_rc_window){ .size = vb_min_u32(most, VB_RC_WINDOW_START), .most = most, .threshold = most };
+	*w = (struct vb_rc_window){ .size = vb_min_u32(most, VB_RC_WINDOW_START),
+				    .most = most,
+				    .threshold = most };
 }
 
 /* Silences before the first round trip was measured say nothing but that it is long. */
@@ -45,7 +47,8 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 			open_anew(w);
 		return;
 	}
-	uint64_t off = round_trip_ns > w->smooth_ns ? round_trip_ns - w->smooth_ns : w->smooth_ns - round_trip_ns;
+	uint64_t off =
+		round_trip_ns > w->smooth_ns ? round_trip_ns - w->smooth_ns : w->smooth_ns - round_trip_ns;
 	w->variance_ns = (3 * w->variance_ns + off) / 4;
 	w->smooth_ns = (7 * w->smooth_ns + round_trip_ns) / 8;
 }

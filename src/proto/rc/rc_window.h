@@ -26,9 +26,11 @@ struct vb_rc_window {
 	uint32_t grown;			/* acknowledged since the last step */
 	uint64_t smooth_ns, variance_ns; /* round trip; 0: none measured */
 	uint64_t least_ns, least_at;
-	uint64_t standing_ns, bunch_least_ns; /* the least of the last bunch of round trips, and of this one so far */
+	/* the least of the last bunch of round trips, and of this one so far */
+	uint64_t standing_ns, bunch_least_ns;
 	uint32_t bunch;			/* measured in this one */
-	uint64_t counted_from, rate_packets, rate_ns; /* delivered packets of the last whole period, and its length */
+	/* delivered packets of the last whole period, and its length */
+	uint64_t counted_from, rate_packets, rate_ns;
 	uint32_t counted;
 	unsigned silences;		/* since the patience was last seen to suffice */
 	uint64_t paced_ns;		/* when the pace would have sent the last packet */

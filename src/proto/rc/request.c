@@ -38,7 +38,8 @@ const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const
 	return row;
 }
 
-void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row, enum vb_extension ext)
+void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row,
+			      enum vb_extension ext)
 {
 	return out->header + vb_opcode_offset(row, ext);
 }
@@ -129,7 +130,8 @@ static void atomic_packet(const struct vb_request *r, const struct vb_packet_to 
 	vb_atomiceth_set_compare(eth, r->compare);
 }
 
-static void atomic_write_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn, struct vb_packet_out *out)
+static void atomic_write_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn,
+				struct vb_packet_out *out)
 {
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_ATOMIC_WRITE, psn, r->length);
 
@@ -137,7 +139,8 @@ static void atomic_write_packet(const struct vb_request *r, const struct vb_pack
 	put_reth(out, row, r->remote_addr, r->rkey, r->length);
 }
 
-static void flush_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn, struct vb_packet_out *out)
+static void flush_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t psn,
+			 struct vb_packet_out *out)
 {
 	const struct vb_opcode_row *row = vb_packet_out_begin(out, to, VB_OPB_FLUSH, psn, 0);
 	struct vb_feth *eth = vb_packet_out_extension(out, row, VB_EXT_FETH);

@@ -19,7 +19,10 @@
 enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD, VB_REQ_ATOMIC_WRITE, VB_REQ_FLUSH };
 
 /* How much is flushed, and where to: FETH's fields in one number. */
-static inline uint32_t vb_flush(unsigned placement, unsigned selectivity) { return placement | selectivity << 8; }
+static inline uint32_t vb_flush(unsigned placement, unsigned selectivity)
+{
+	return placement | selectivity << 8;
+}
 static inline unsigned vb_flush_placement(uint64_t flush) { return flush & 0xff; }
 static inline unsigned vb_flush_selectivity(uint64_t flush) { return flush >> 8 & 0xff; }
 
@@ -30,7 +33,8 @@ struct vb_request {
 	uint64_t remote_addr;
 	uint64_t compare, swap_or_add;	/* atomics: swap_or_add is what FETCH_ADD adds */
 	uint32_t rkey;
-	uint32_t length;		/* bytes; atomics: 8; flushes: 0, and compare bytes are flushed as swap_or_add says (vb_flush) */
+	/* bytes; atomics: 8; flushes: 0, and compare bytes are flushed as swap_or_add says (vb_flush) */
+	uint32_t length;
 	uint32_t tail_value;		/* immediate data as it lies in memory, or the rkey to invalidate */
 	uint32_t srqn;			/* XRC alone: the shared receive queue that it is for */
 	uint8_t kind;			/* enum vb_request_kind */
@@ -46,7 +50,8 @@ struct vb_packet_out {
 	uint8_t header_bytes;
 	uint8_t pad_bytes;		/* zeros after the payload */
 	uint32_t payload_bytes;
-	uint64_t payload_at;		/* of a request: offset in its data; of a READ response: address in rkey's region */
+	/* of a request: offset in its data; of a READ response: address in rkey's region */
+	uint64_t payload_at;
 	uint32_t position;		/* of a request: which one */
 	uint32_t rkey;			/* of a READ response */
 	uint32_t srqn;			/* of a READ response of XRC */
@@ -68,7 +73,10 @@ static inline bool vb_request_takes_receive(const struct vb_request *r)
 static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }
 
 /* Bytes that the answers to it carry, but for atomics'. */
-static inline uint32_t vb_request_answer_bytes(const struct vb_request *r) { return r->kind == VB_REQ_READ ? r->length : 0; }
+static inline uint32_t vb_request_answer_bytes(const struct vb_request *r)
+{
+	return r->kind == VB_REQ_READ ? r->length : 0;
+}
 
 /*
  * PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of
@@ -95,7 +103,8 @@ void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to
  */
 const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to,
 						unsigned opcode_bits, uint32_t psn, uint32_t payload);
-void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row, enum vb_extension ext);
+void *vb_packet_out_extension(struct vb_packet_out *out, const struct vb_opcode_row *row,
+			      enum vb_extension ext);
 
 static inline void vb_packet_out_ask(struct vb_packet_out *out)
 {

@@ -8,12 +8,14 @@ void vb_uc_resp_init(struct vb_uc_resp *resp, const struct vb_uc_resp_config *co
 
 bool vb_uc_resp_receive(struct vb_uc_resp *resp, const struct vb_packet *packet)
 {
-	if (packet->opcode >> VB_OPCODE_BITS != VB_SERVICE_UC || !vb_pkey_matches(packet->pkey, resp->config.pkey))
+	if (packet->opcode >> VB_OPCODE_BITS != VB_SERVICE_UC ||
+	    !vb_pkey_matches(packet->pkey, resp->config.pkey))
 		return false;
 	if (packet->psn != resp->expected || packet->row->flags.first)
 		resp->message.state = VB_NO_MESSAGE;
 	resp->expected = (packet->psn + 1) & VB_PSN_MASK;
-	if (vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu, packet) == 0)
+	if (vb_message_execute(&resp->message, resp->config.ops, resp->config.ctx, resp->config.mtu,
+			       packet) == 0)
 		return true;
 	resp->message.state = VB_NO_MESSAGE;
 	resp->dropped++;

@@ -78,7 +78,8 @@ uint32_t vb_rs_ud_header_parse(const void *packet, size_t bytes, struct vb_rs_na
 
 /* ---- over UDP ---- */
 
-uint32_t vb_rs_udp_header_make(const struct vb_rs_name *from, uint32_t qpn, enum vb_rs_udp_op op, struct vb_rs_udp *header)
+uint32_t vb_rs_udp_header_make(const struct vb_rs_name *from, uint32_t qpn, enum vb_rs_udp_op op,
+			       struct vb_rs_udp *header)
 {
 	bool v4 = vb_rs_name_is_ipv4(from);
 
@@ -100,9 +101,11 @@ uint32_t vb_rs_udp_header_parse(const void *message, size_t bytes, bool ipv4, st
 	if (bytes < length)
 		return 0;
 	memcpy(header->b, message, length);
-	if (vb_rs_udp_tag(header) != VB_RS_UDP_TAG || vb_rs_udp_version(header) != (ipv4 ? 4 : 6) || vb_rs_udp_length(header) != length)
+	if (vb_rs_udp_tag(header) != VB_RS_UDP_TAG || vb_rs_udp_version(header) != (ipv4 ? 4 : 6) ||
+	    vb_rs_udp_length(header) != length)
 		return 0;
-	return vb_rs_udp_op(header) == VB_RS_UDP_DATA || vb_rs_udp_op(header) == VB_RS_UDP_CONTROL ? length : 0;
+	return vb_rs_udp_op(header) == VB_RS_UDP_DATA || vb_rs_udp_op(header) == VB_RS_UDP_CONTROL ? length :
+												     0;
 }
 
 /* ---- peers ---- */

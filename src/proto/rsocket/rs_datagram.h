@@ -35,12 +35,14 @@ uint32_t vb_rs_ud_header_parse(const void *packet, size_t bytes, struct vb_rs_na
 /* ---- over UDP ---- */
 
 /* The header of what the socket at `from` with that queue pair sends; returns its bytes. */
-uint32_t vb_rs_udp_header_make(const struct vb_rs_name *from, uint32_t qpn, enum vb_rs_udp_op op, struct vb_rs_udp *header);
+uint32_t vb_rs_udp_header_make(const struct vb_rs_name *from, uint32_t qpn, enum vb_rs_udp_op op,
+			       struct vb_rs_udp *header);
 /*
  * The bytes of a message's header, which is copied to *header; 0: no header of a message over this version of
  * IP.
  */
-uint32_t vb_rs_udp_header_parse(const void *message, size_t bytes, bool ipv4, struct vb_rs_udp *header) VB_MUST_USE;
+uint32_t vb_rs_udp_header_parse(const void *message, size_t bytes, bool ipv4,
+				struct vb_rs_udp *header) VB_MUST_USE;
 
 /* ---- peers ---- */
 

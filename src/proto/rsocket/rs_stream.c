@@ -34,7 +34,8 @@ void vb_rs_stream_offer(const struct vb_rs_stream *s, struct vb_rs_offer *offer)
 
 	*offer = (struct vb_rs_offer){ 0 };
 	vb_rs_offer_set_version(offer, VB_RS_VERSION);
-	vb_rs_offer_set_flags(offer, VB_RS_FLAG_IOMAP | (vb_rs_host_is_big_endian() ? VB_RS_FLAG_BIG_ENDIAN : 0));
+	vb_rs_offer_set_flags(offer,
+			      VB_RS_FLAG_IOMAP | (vb_rs_host_is_big_endian() ? VB_RS_FLAG_BIG_ENDIAN : 0));
 	vb_rs_offer_set_credits(offer, c->receive_queue);
 	vb_rs_offer_set_iomap_size(offer, vb_rs_iomap_code(c->iomap_entries));
 	vb_rs_offer_set_segments_address(offer, c->tables_address);
@@ -67,10 +68,12 @@ int vb_rs_stream_meet(struct vb_rs_stream *s, const void *bytes, size_t len)
 	s->peer_tables = vb_rs_offer_segments_address(&o);
 	s->peer_key = vb_rs_offer_segments_key(&o);
 	s->peer_segments = vb_rs_offer_num_segments(&o);
-	s->peer_iomap = flags & VB_RS_FLAG_IOMAP ? vb_rs_iomap_entries((uint8_t)vb_rs_offer_iomap_size(&o)) : 0;
+	s->peer_iomap =
+		flags & VB_RS_FLAG_IOMAP ? vb_rs_iomap_entries((uint8_t)vb_rs_offer_iomap_size(&o)) : 0;
 	s->next_grant = 1; /* the offer was the first */
 	s->allowed = (uint16_t)vb_rs_offer_credits(&o);
-	s->target = (struct vb_rs_segment){ vb_rs_offer_buffer_address(&o), vb_rs_offer_buffer_key(&o), vb_rs_offer_buffer_bytes(&o) };
+	s->target = (struct vb_rs_segment){ vb_rs_offer_buffer_address(&o), vb_rs_offer_buffer_key(&o),
+					    vb_rs_offer_buffer_bytes(&o) };
 	s->next_target = 1;
 	return 0;
 }
@@ -89,7 +92,8 @@ static void load_target(struct vb_rs_stream *s)
 	s->has_news = copy.bytes != 0;
 	if (!s->has_news)
 		return;
-	atomic_thread_fence(memory_order_acquire); /* the peer's WRITE may be under way, which ends with the bytes */
+	/* the peer's WRITE may be under way, which ends with the bytes */
+	atomic_thread_fence(memory_order_acquire);
 	copy.address = entry->address;
 	copy.key = entry->key;
 	entry->bytes = 0;
@@ -153,8 +157,8 @@ void vb_rs_stream_send(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, s
 	s->sent++;
 }
 
-void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, const struct vb_rs_iomap *to, uint64_t offset,
-			      struct vb_rs_write *out)
+void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline,
+			      const struct vb_rs_iomap *to, uint64_t offset, struct vb_rs_write *out)
 {
 	take_request(s, bytes, is_inline, out);
 	out->remote_address = to->segment.address + (offset - to->offset);
@@ -185,7 +189,8 @@ bool vb_rs_stream_has_credit(const struct vb_rs_stream *s)
 	return s->link == VB_RS_UP && s->outgoing == VB_RS_OPEN && s->requests_free && s->sent != s->allowed;
 }
 
-bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struct vb_rs_iomap *entry, struct vb_rs_write *out)
+bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struct vb_rs_iomap *entry,
+			     struct vb_rs_write *out)
 {
 	assert(index < s->peer_iomap);
 	if (!vb_rs_stream_has_credit(s))
@@ -197,7 +202,8 @@ bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struc
 		out->entry.iomap.offset = __builtin_bswap64(entry->offset);
 		vb_rs_segment_swap(&out->entry.iomap.segment);
 	}
-	out->remote_address = s->peer_tables + s->peer_segments * sizeof(struct vb_rs_segment) + index * sizeof(*entry);
+	out->remote_address =
+		s->peer_tables + s->peer_segments * sizeof(struct vb_rs_segment) + index * sizeof(*entry);
 	out->remote_key = s->peer_key;
 	out->has_message = true;
 	out->message = vb_rs_message_make(VB_RS_IOMAP, index);
@@ -245,12 +251,15 @@ static bool credit_is_due(const struct vb_rs_stream *s)
 
 static void message_only(struct vb_rs_write *out, enum kind kind, uint32_t message)
 {
-	*out = (struct vb_rs_write){ .id = make_id(kind, 0), .source = VB_RS_FROM_NOTHING, .has_message = true, .message = message };
+	*out = (struct vb_rs_write){
+		.id = make_id(kind, 0), .source = VB_RS_FROM_NOTHING, .has_message = true, .message = message
+	};
 }
 
 static void make_credit(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
-	message_only(out, SENT_CONTROL, vb_rs_message_make(VB_RS_CREDIT, (uint16_t)(s->finished + s->config.receive_queue)));
+	message_only(out, SENT_CONTROL,
+		     vb_rs_message_make(VB_RS_CREDIT, (uint16_t)(s->finished + s->config.receive_queue)));
 	s->promised = s->finished;
 }
 
@@ -262,7 +271,8 @@ static void make_grant(struct vb_rs_stream *s, struct vb_rs_write *out)
 	make_credit(s, out);
 	out->source = VB_RS_FROM_ENTRY;
 	out->bytes = sizeof(*entry);
-	*entry = (struct vb_rs_segment){ s->config.buffer_address + s->granted % s->config.receive_bytes, s->config.buffer_key, half(s) };
+	*entry = (struct vb_rs_segment){ s->config.buffer_address + s->granted % s->config.receive_bytes,
+					 s->config.buffer_key, half(s) };
 	if (s->swaps)
 		vb_rs_segment_swap(entry);
 	out->remote_address = s->peer_tables + s->next_grant * sizeof(*entry);
@@ -275,7 +285,8 @@ static void make_farewell(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
 	bool is_last = s->farewell == VB_RS_DISCONNECT || s->incoming == VB_RS_ENDED;
 
-	message_only(out, is_last ? SENT_DISCONNECT : SENT_CONTROL, vb_rs_message_make(VB_RS_CONTROL, s->farewell));
+	message_only(out, is_last ? SENT_DISCONNECT : SENT_CONTROL,
+		     vb_rs_message_make(VB_RS_CONTROL, s->farewell));
 	s->has_farewell = false;
 }
 
@@ -307,8 +318,8 @@ bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out)
 
 bool vb_rs_stream_is_quiet(const struct vb_rs_stream *s)
 {
-	return s->requests_free == (uint32_t)s->config.send_queue - VB_RS_CONTROLS && s->controls_free == VB_RS_CONTROLS &&
-	       !s->has_farewell;
+	return s->requests_free == (uint32_t)s->config.send_queue - VB_RS_CONTROLS &&
+	       s->controls_free == VB_RS_CONTROLS && !s->has_farewell;
 }
 
 /* ---- receiving ---- */

@@ -81,7 +81,8 @@ struct vb_rs_stream {
 	uint32_t requests_free;        /* of the send queue, without those of control messages */
 	uint32_t controls_free;
 	uint32_t ring_next, ring_used; /* bytes of the send ring */
-	bool is_full;                  /* until half of it is free again: a writer that waits is not to cut its data into crumbs */
+	/* until half of it is free again: a writer that waits is not to cut its data into crumbs */
+	bool is_full;
 
 	/* receiving */
 	uint64_t granted, received, consumed; /* bytes since the beginning */
@@ -132,8 +133,8 @@ uint32_t vb_rs_stream_room(struct vb_rs_stream *s);
 void vb_rs_stream_send(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, struct vb_rs_write *out);
 /* The same for memory that the peer maps (riowrite), which takes no credit. */
 uint32_t vb_rs_stream_direct_room(const struct vb_rs_stream *s);
-void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, const struct vb_rs_iomap *to, uint64_t offset,
-			      struct vb_rs_write *out);
+void vb_rs_stream_send_direct(struct vb_rs_stream *s, uint32_t bytes, bool is_inline,
+			      const struct vb_rs_iomap *to, uint64_t offset, struct vb_rs_write *out);
 /* The peer's entry that has this offset, a copy; false: none. */
 bool vb_rs_stream_find_iomap(const struct vb_rs_stream *s, uint64_t offset, struct vb_rs_iomap *out);
 /* Entries that may be written to the peer's map. */
@@ -141,7 +142,8 @@ static inline uint32_t vb_rs_stream_peer_iomap(const struct vb_rs_stream *s) { r
 /* May a message go out that is no control message? */
 bool vb_rs_stream_has_credit(const struct vb_rs_stream *s);
 /* Writes an entry of it, index < peer_iomap. False: no credit now. */
-bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struct vb_rs_iomap *entry, struct vb_rs_write *out);
+bool vb_rs_stream_send_iomap(struct vb_rs_stream *s, uint32_t index, const struct vb_rs_iomap *entry,
+			     struct vb_rs_write *out);
 /* A write completed, whatever its status. */
 void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id);
 /* The next control message that is due, for which there is room; false: none. */

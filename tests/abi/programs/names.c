@@ -68,7 +68,8 @@ static int devices(void)
 		return 0;
 	check(!list[n], "the list ends with a null pointer");
 	for (i = 0; i < n; i++)
-		check(strlen(ibv_get_device_name(list[i])) > 0 && list[i]->node_type == IBV_NODE_CA, "a device");
+		check(strlen(ibv_get_device_name(list[i])) > 0 && list[i]->node_type == IBV_NODE_CA,
+		      "a device");
 	ibv_free_device_list(list);
 	return n;
 }

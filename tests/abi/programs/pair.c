@@ -46,7 +46,8 @@ static struct ibv_qp *make_qp(struct ends *e)
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = PORT;
 	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-	must(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
+	must(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+	     "INIT");
 	return qp;
 }
 
@@ -66,8 +67,10 @@ static void connect_qp(struct ends *e, struct ibv_qp *qp, uint32_t peer)
 	attr.ah_attr.port_num = PORT;
 	attr.ah_attr.grh.dgid = gid;
 	attr.ah_attr.grh.hop_limit = 64;
-	must(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
+	must(!ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+	     "RTR");
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = 14;
 	attr.retry_cnt = attr.rnr_retry = 7;
@@ -103,7 +106,8 @@ static struct ibv_wc next_completion(struct ends *e)
 	while (!n);
 	must(n == 1, "ibv_poll_cq");
 	if (wc.status != IBV_WC_SUCCESS) {
-		fprintf(stderr, "work request %llu: %s\n", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+		fprintf(stderr, "work request %llu: %s\n", (unsigned long long)wc.wr_id,
+			ibv_wc_status_str(wc.status));
 		exit(1);
 	}
 	return wc;

@@ -74,7 +74,8 @@ static unsigned draw_length(struct mix *m, const struct mood *o, unsigned most)
 	return below(m, is_full ? 65 : limit < most ? limit : most);
 }
 
-static bool is_possible(const struct mix *m, const struct mood *o, const struct course *c, unsigned d, enum kind kind)
+static bool is_possible(const struct mix *m, const struct mood *o, const struct course *c, unsigned d,
+			enum kind kind)
 {
 	switch (kind) {
 	case SEND_INV:
@@ -205,7 +206,8 @@ static void draw_signals(struct mix *m, const struct mood *o, unsigned q, unsign
 static struct mood draw_mood(struct mix *m)
 {
 	struct mood o = {
-		.acts = m->hot ? MIX_ACTS / 2 + below(m, MIX_ACTS / 2) : below(m, chance(m, 10) ? MIX_ACTS : 40),
+		.acts = m->hot ? MIX_ACTS / 2 + below(m, MIX_ACTS / 2) :
+				 below(m, chance(m, 10) ? MIX_ACTS : 40),
 		.quiet = ONE_OF(m, 0, 30, 60, 95, 100),
 		.replies = m->hot ? 100 : ONE_OF(m, 0, 0, 20, 100),
 		.fences = ONE_OF(m, 0, 0, 20),
@@ -233,8 +235,11 @@ static void draw_courses(struct mix *m, unsigned q)
 		draw_act(m, &o, q, o.alternates ? i % 2 : below(m, 2));
 	for (unsigned d = 0; d < 2; d++) {
 		struct course *c = &m->course[q][d];
-		if (o.windows[d] || (c->n && c->act[c->n - 1].kind == DRAIN)) { /* each phase begins with the own window unbound */
-			c->act[c->n] = (struct act){ .kind = o.windows[d] ? UNBIND : SEND, .pieces = 1, .after = c->n ? c->act[c->n - 1].after : 0 };
+		/* each phase begins with the own window unbound */
+		if (o.windows[d] || (c->n && c->act[c->n - 1].kind == DRAIN)) {
+			c->act[c->n] = (struct act){ .kind = o.windows[d] ? UNBIND : SEND,
+						     .pieces = 1,
+						     .after = c->n ? c->act[c->n - 1].after : 0 };
 			if (!o.windows[d])
 				c->message[c->nmessages++] = c->n;
 			c->n++;

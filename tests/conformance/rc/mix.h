@@ -18,7 +18,8 @@
 enum {
 	MIX_QPS = 12,
 	MIX_ACTS = 400,      /* of a course, at most */
-	MIX_GROUPS = 3,      /* of completion queues: one channel each, and all that belongs to a queue pair is in one of them */
+	/* of completion queues: one channel each, and all that belongs to a queue pair is in one of them */
+	MIX_GROUPS = 3,
 	MIX_CQS = 3,         /* of a group */
 	MIX_BYTES = 6 << 20, /* of each end's buffer */
 	MIX_SRQ_BYTES = 2048, /* of a receive of a shared queue */
@@ -57,7 +58,8 @@ extern const struct kind_facts kinds[KINDS];
 struct act {
 	enum kind kind;
 	bool quiet, solicited, fence, inlined;
-	bool lent;           /* a WRITE: through the window that the peer has lent, or a SEND_INV: that ends it */
+	/* a WRITE: through the window that the peer has lent, or a SEND_INV: that ends it */
+	bool lent;
 	bool again;          /* a READ of what the course has written before */
 	unsigned pieces;
 	uint32_t len, imm;
@@ -90,7 +92,8 @@ struct mix_end {
 
 struct mix {
 	uint64_t seed, random;
-	bool hot;                    /* both ends poll all the time, and answer each other long enough for that to be counted on */
+	/* both ends poll all the time, and answer each other long enough for that to be counted on */
+	bool hot;
 	unsigned qps, phases, depth; /* depth: max_rd_atomic */
 	struct mix_end end[2];       /* the active one, the passive one */
 	unsigned unsignaled[MIX_QPS][2]; /* in a row, by now */

@@ -27,7 +27,8 @@ static int cut(struct party *p, const struct act *a, uint64_t at, uint32_t len, 
 {
 	unsigned n = a->pieces;
 	for (unsigned i = 0, from = 0; i < n; i++) {
-		unsigned to = i + 1 == n ? len : (uint32_t)((a->seed >> 8 * i & 0xff) * (len - from) / 255) + from;
+		unsigned to =
+			i + 1 == n ? len : (uint32_t)((a->seed >> 8 * i & 0xff) * (len - from) / 255) + from;
 		sge[i] = (struct ibv_sge){ (uintptr_t)p->e->buf + at + from, to - from, p->e->mr->lkey };
 		from = to;
 	}
@@ -36,20 +37,23 @@ static int cut(struct party *p, const struct act *a, uint64_t at, uint32_t len, 
 
 static unsigned flags_of(const struct act *a)
 {
-	return (a->quiet ? 0 : IBV_SEND_SIGNALED) | (a->solicited ? IBV_SEND_SOLICITED : 0) | (a->fence ? IBV_SEND_FENCE : 0) |
-	       (a->inlined ? IBV_SEND_INLINE : 0);
+	return (a->quiet ? 0 : IBV_SEND_SIGNALED) | (a->solicited ? IBV_SEND_SOLICITED : 0) |
+	       (a->fence ? IBV_SEND_FENCE : 0) | (a->inlined ? IBV_SEND_INLINE : 0);
 }
 
 struct ibv_mw_bind_info mix_own_window(struct party *p)
 {
-	return (struct ibv_mw_bind_info){ p->e->mr, (uintptr_t)p->e->buf, p->e->p.bytes, IBV_ACCESS_REMOTE_WRITE };
+	return (struct ibv_mw_bind_info){ p->e->mr, (uintptr_t)p->e->buf, p->e->p.bytes,
+					  IBV_ACCESS_REMOTE_WRITE };
 }
 
 static struct ibv_send_wr make_wr(struct party *p, struct side *s, unsigned i, struct ibv_sge *sge)
 {
 	const struct act *a = &s->out->act[i];
 	const struct kind_facts *k = &kinds[a->kind];
-	struct ibv_send_wr wr = { .wr_id = id_of(p, s, i), .opcode = k->wr, .send_flags = flags_of(a), .sg_list = sge };
+	struct ibv_send_wr wr = {
+		.wr_id = id_of(p, s, i), .opcode = k->wr, .send_flags = flags_of(a), .sg_list = sge
+	};
 	uint64_t remote = p->e->peer.addr + a->to;
 	uint32_t rkey = a->lent ? s->peers_rkey : p->e->peer.rkey;
 	if (!(k->is & LOCAL))
@@ -100,10 +104,12 @@ static void build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 		ibv_wr_rdma_read(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
 		break;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		ibv_wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		ibv_wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+					wr->wr.atomic.compare_add);
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		ibv_wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		ibv_wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+				      wr->wr.atomic.compare_add, wr->wr.atomic.swap);
 		break;
 	case IBV_WR_BIND_MW:
 		ibv_wr_bind_mw(ex, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
@@ -114,7 +120,8 @@ static void build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 	}
 	struct ibv_data_buf inlined[MIX_PIECES];
 	for (int i = 0; i < wr->num_sge; i++)
-		inlined[i] = (struct ibv_data_buf){ (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length };
+		inlined[i] = (struct ibv_data_buf){ (void *)(uintptr_t)wr->sg_list[i].addr,
+						    wr->sg_list[i].length };
 	if (wr->send_flags & IBV_SEND_INLINE)
 		ibv_wr_set_inline_data_list(ex, wr->num_sge, inlined);
 	else

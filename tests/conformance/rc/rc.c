@@ -109,7 +109,8 @@ void rc_needs_holes(void)
 
 void rc_take_away(void *pages, size_t bytes)
 {
-	CHECK(mmap(pages, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == pages);
+	CHECK(mmap(pages, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+	      pages);
 }
 
 /* Memory of the library is shared with a file, which a program's own private memory is not. */
@@ -234,7 +235,8 @@ int rc_to_rtr(struct end *e, struct ibv_qp *qp, const struct card *peer)
 		.min_rnr_timer = e->p.min_rnr_timer,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = peer->gid, .hop_limit = 64 } },
 	};
-	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	return ibv_modify_qp(qp, &a,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
@@ -248,8 +250,9 @@ int rc_to_rts(struct end *e, struct ibv_qp *qp)
 		.sq_psn = rc_psn(qp, e),
 		.max_rd_atomic = e->p.max_rd_atomic,
 	};
-	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				     IBV_QP_MAX_QP_RD_ATOMIC);
+	return ibv_modify_qp(qp, &a,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 int rc_to(struct ibv_qp *qp, enum ibv_qp_state state)
@@ -384,7 +387,8 @@ struct ibv_wc rc_expect(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status statu
 {
 	struct ibv_wc wc = rc_wait(cq);
 	if (wc.status != status)
-		fprintf(stderr, "# wr_id %llu: %s\n", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+		fprintf(stderr, "# wr_id %llu: %s\n", (unsigned long long)wc.wr_id,
+			ibv_wc_status_str(wc.status));
 	CHECK_EQ(wc.status, status);
 	CHECK_EQ(wc.wr_id, id);
 	return wc;

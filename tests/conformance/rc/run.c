@@ -58,8 +58,8 @@ void rc_fail(const char *file, int line, const char *what)
 
 void rc_fail_eq(const char *file, int line, const char *what, long long got, long long want)
 {
-	fprintf(stderr, "# %s: %s %s:%d: %s: %lld (0x%llx), not %lld (0x%llx)\n", case_name, role, file, line, what, got, got, want,
-		want);
+	fprintf(stderr, "# %s: %s %s:%d: %s: %lld (0x%llx), not %lld (0x%llx)\n", case_name, role, file, line,
+		what, got, got, want, want);
 	_exit(1);
 }
 
@@ -79,7 +79,9 @@ int rc_reap(int pid)
 static void bark(int signal)
 {
 	static const char text[] = ": the watchdog ended it: it hung\n";
-	struct iovec said[] = { { "# ", 2 }, { case_name, strlen(case_name) }, { (char *)text, sizeof(text) - 1 } };
+	struct iovec said[] = { { "# ", 2 },
+				{ case_name, strlen(case_name) },
+				{ (char *)text, sizeof(text) - 1 } };
 	ssize_t ignored = writev(STDERR_FILENO, said, 3);
 	(void)ignored;
 	_exit(2);
@@ -203,7 +205,11 @@ static void run(const struct instance *i)
 	if (i->path->variable)
 		setenv(i->path->variable, i->path->value, 1);
 	if (is_wire(i->path))
-		(void)netns_enter(); /* else other programs' packets and ours meet on one port, and theirs may take ours along when they end */
+		/*
+		 * else other programs' packets and ours meet on one port, and theirs may take ours along when
+		 * they end
+		 */
+		(void)netns_enter();
 	if (has(i->path, "VERBATIM_COPY", "process_vm") && !kernel_copies())
 		rc_skip(NO_COPIES);
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
@@ -231,7 +237,8 @@ static void run_case(void **state)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
 		return; /* it has said why; what cmocka makes of a skip counts as a failure in TAP */
 	if (status)
-		fprintf(stderr, "# again: %s '%s (%s)'\n", program_invocation_name, i->body->name, i->path->name);
+		fprintf(stderr, "# again: %s '%s (%s)'\n", program_invocation_name, i->body->name,
+			i->path->name);
 	if (WIFSIGNALED(status))
 		fail_msg("ended by signal %d", WTERMSIG(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
@@ -262,14 +269,17 @@ int rc_main(int argc, char **argv, const struct body *bodies, size_t n)
 	for (size_t b = 0; b < n; b++) {
 		for (size_t p = 0; p < npaths; p++) {
 			char *name = NULL;
-			if (!belongs(&bodies[b], &paths[p]) || asprintf(&name, "%s (%s)", bodies[b].name, paths[p].name) < 0)
+			if (!belongs(&bodies[b], &paths[p]) ||
+			    asprintf(&name, "%s (%s)", bodies[b].name, paths[p].name) < 0)
 				continue;
 			if (argc > 1 && !strstr(name, argv[1])) {
 				free(name);
 				continue;
 			}
 			instances[count] = (struct instance){ &bodies[b], &paths[p] };
-			tests[count] = (struct CMUnitTest){ .name = name, .test_func = run_case, .initial_state = &instances[count] };
+			tests[count] = (struct CMUnitTest){ .name = name,
+							    .test_func = run_case,
+							    .initial_state = &instances[count] };
 			count++;
 		}
 	}

@@ -301,7 +301,8 @@ static void receive__of_two_pieces(struct end *e)
 	struct ibv_mr *mr = start(e, many_receives());
 	exchange(e, mr);
 	if (e->passive) {
-		struct ibv_sge sge[2] = { { (uintptr_t)e->buf + 4, 4, mr->lkey }, { (uintptr_t)e->buf + 64, 8, e->mr->lkey } };
+		struct ibv_sge sge[2] = { { (uintptr_t)e->buf + 4, 4, mr->lkey },
+					  { (uintptr_t)e->buf + 64, 8, e->mr->lkey } };
 		struct ibv_recv_wr *bad, wr = { .wr_id = 7, .sg_list = sge, .num_sge = 2 };
 		CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
 	}
@@ -388,7 +389,8 @@ static void receive__none_in_time(struct end *e)
 
 static void messages__of_every_kind_in_between(struct end *e)
 {
-	static const enum ibv_wr_opcode kinds[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_RDMA_WRITE };
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM,
+						    IBV_WR_SEND, IBV_WR_RDMA_WRITE };
 	struct ibv_mr *mr = start(e, many_receives());
 	for (unsigned i = 0; i < 8; i++) {
 		bool has_imm = i % 4 < 2, takes = i % 4 < 3, is_small = i >= 4;
@@ -399,8 +401,8 @@ static void messages__of_every_kind_in_between(struct end *e)
 		meet(e);
 		if (!e->passive) {
 			rc_fill(e->buf, len, i);
-			POST(e, .id = i, .opcode = kinds[i % 4], .len = len, .remote_at = ANSWERS, .imm = 5, .lkey = mr->lkey,
-			     .flags = is_small ? 0 : IBV_SEND_SOLICITED);
+			POST(e, .id = i, .opcode = kinds[i % 4], .len = len, .remote_at = ANSWERS, .imm = 5,
+			     .lkey = mr->lkey, .flags = is_small ? 0 : IBV_SEND_SOLICITED);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		} else if (takes) {
 			struct ibv_wc wc = rc_expect(e->rcq, i, IBV_WC_SUCCESS);
@@ -470,7 +472,8 @@ static void messages__in_bursts(struct end *e)
 		meet(e);
 		for (unsigned i = 0; i < TIMES; i++) {
 			rc_set_word(e->buf + i * WORD, round * TIMES + i);
-			POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD, .quiet = i % 10 != 9);
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD,
+			     .quiet = i % 10 != 9);
 		}
 		for (unsigned n = 0; n < TIMES;) {
 			int got = ibv_poll_cq(e->rcq, TIMES, wc);
@@ -643,7 +646,8 @@ static void state__peer_has_gone_elsewhere(struct end *e)
 	p.retry_cnt = 1;
 	p.rnr_retry = 7;
 	struct ibv_mr *mr = start(e, p);
-	struct end other = *e; /* with queues of its own, so that polls of the first go on looking at the first */
+	/* with queues of its own, so that polls of the first go on looking at the first */
+	struct end other = *e;
 	if (!e->passive) {
 		CHECK(other.scq = ibv_create_cq(e->ctx, p.cqe, NULL, NULL, 0));
 		CHECK(other.rcq = ibv_create_cq(e->ctx, p.cqe, NULL, NULL, 0));
@@ -726,10 +730,13 @@ static void queue__behind_a_fence(struct end *e)
 		if (!e->passive) {
 			for (unsigned i = 0; i < 4; i++)
 				rc_set_word(e->buf + i * WORD, i);
-			POST(e, .id = 10, .opcode = IBV_WR_RDMA_READ, .at = 4 << 20, .len = 3 << 20, .remote_at = 4 << 20);
-			POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey, .flags = IBV_SEND_FENCE);
+			POST(e, .id = 10, .opcode = IBV_WR_RDMA_READ, .at = 4 << 20, .len = 3 << 20,
+			     .remote_at = 4 << 20);
+			POST(e, .id = 0, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey,
+			     .flags = IBV_SEND_FENCE);
 			for (unsigned i = 1; i < 4; i++)
-				POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD, .lkey = mr->lkey);
+				POST(e, .id = i, .opcode = IBV_WR_SEND, .at = i * WORD, .len = WORD,
+				     .lkey = mr->lkey);
 			rc_expect(e->scq, 10, IBV_WC_SUCCESS);
 			for (unsigned i = 0; i < 4; i++)
 				rc_expect(e->scq, i, IBV_WC_SUCCESS);
@@ -761,7 +768,8 @@ static void cq__overrun_by_another(struct end *e)
 	meet(e);
 	if (!e->passive) {
 		for (unsigned i = 0; i <= (unsigned)e->scq->cqe; i++)
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = HALF, .len = WORD, .remote_at = HALF, .qp = other);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = HALF, .len = WORD,
+			     .remote_at = HALF, .qp = other);
 		while (!rc_readable(e->ctx->async_fd, 10000))
 			;
 		rc_post(e, &(struct op){ .id = 7, .opcode = IBV_WR_SEND, .len = WORD, .lkey = mr->lkey });
@@ -786,7 +794,9 @@ static void send_all(struct end *e, uint64_t at)
 {
 	for (unsigned posted = 0; posted < EACH;) {
 		rc_set_word(e->buf + at, posted);
-		int err = rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .at = at, .len = WORD, .flags = IBV_SEND_INLINE });
+		int err = rc_post(
+			e, &(struct op){
+				   .opcode = IBV_WR_SEND, .at = at, .len = WORD, .flags = IBV_SEND_INLINE });
 		CHECK(err == 0 || err == ENOMEM);
 		posted += !err;
 		struct ibv_wc wc;

@@ -7,8 +7,11 @@
 
 #include <arpa/inet.h>
 
-enum { OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-	     IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_FLUSH };
+enum {
+	OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
+	      IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_BIND_MW |
+	      IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_FLUSH
+};
 
 struct built {
 	struct ibv_cq_ex *cq; /* of the receives */
@@ -103,7 +106,10 @@ static struct ibv_mw *bind_window(struct end *e, struct built *b, uint64_t id, u
 {
 	struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2);
 	CHECK(mw);
-	struct ibv_mw_bind_info info = { .mr = e->mr, .addr = (uintptr_t)e->buf + 8192, .length = 4096, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_mw_bind_info info = { .mr = e->mr,
+					 .addr = (uintptr_t)e->buf + 8192,
+					 .length = 4096,
+					 .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	*rkey = ibv_inc_rkey(mw->rkey);
 	begin(b, id);
 	ibv_wr_bind_mw(b->ex, mw, *rkey, &info);
@@ -156,7 +162,8 @@ static void windows(struct end *e)
 	tear_down(e, &b);
 }
 
-static void post_flush(struct built *b, uint64_t id, uint32_t rkey, uint64_t at, size_t n, uint8_t type, uint8_t level)
+static void post_flush(struct built *b, uint64_t id, uint32_t rkey, uint64_t at, size_t n, uint8_t type,
+		       uint8_t level)
 {
 	begin(b, id);
 	ibv_wr_flush(b->ex, rkey, b->peer.addr + at, n, type, level);
@@ -179,7 +186,8 @@ static void flushes(struct end *e)
 		CHECK_EQ(ibv_wr_complete(b.ex), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_expect(e->scq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_FLUSH);
-		post_flush(&b, 2, b.peer.rkey, 1ull << 40, 7, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR); /* of the region: the range does not count */
+		/* of the region: the range does not count */
+		post_flush(&b, 2, b.peer.rkey, 1ull << 40, 7, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR);
 		finish(e, &b, 2, IBV_WC_SUCCESS);
 		post_flush(&b, 3, b.peer.rkey, 0, (size_t)1 << 32, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
 		CHECK_EQ(ibv_wr_complete(b.ex), 22); /* EINVAL */
@@ -199,10 +207,22 @@ static void refused_flush(struct end *e, size_t n, uint8_t type, uint8_t level, 
 	tear_down(e, &b);
 }
 
-static void flush__out_of_bounds(struct end *e) { refused_flush(e, 1 << 20, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR); }
-static void flush__persistent(struct end *e) { refused_flush(e, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR); }
-static void flush__to_nowhere(struct end *e) { refused_flush(e, 8, 0, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR); }
-static void flush__of_nothing_known(struct end *e) { refused_flush(e, 8, IBV_FLUSH_GLOBAL, 2, IBV_WC_REM_INV_REQ_ERR); }
+static void flush__out_of_bounds(struct end *e)
+{
+	refused_flush(e, 1 << 20, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_WC_REM_ACCESS_ERR);
+}
+static void flush__persistent(struct end *e)
+{
+	refused_flush(e, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR);
+}
+static void flush__to_nowhere(struct end *e)
+{
+	refused_flush(e, 8, 0, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR);
+}
+static void flush__of_nothing_known(struct end *e)
+{
+	refused_flush(e, 8, IBV_FLUSH_GLOBAL, 2, IBV_WC_REM_INV_REQ_ERR);
+}
 
 static const struct body bodies[] = {
 	BODY(flushes),

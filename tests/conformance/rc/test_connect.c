@@ -43,7 +43,8 @@ static void connect__two_hundred(struct end *e)
 	for (int i = 0; i < N; i++) {
 		e->peer = peers[i];
 		rc_fill(e->buf + i * 128, 128, e->seed + i);
-		POST(e, .qp = qps[i], .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i * 128, .len = 128, .remote_at = 32768 + i * 128, .quiet = true);
+		POST(e, .qp = qps[i], .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i * 128, .len = 128,
+		     .remote_at = 32768 + i * 128, .quiet = true);
 		POST(e, .qp = qps[i], .id = i, .opcode = IBV_WR_SEND, .len = 8);
 	}
 	for (int i = 0; i < N; i++) {
@@ -69,7 +70,8 @@ static void connect__again_and_again(struct end *e)
 	for (int i = 0; i < ROUNDS; i++) {
 		exchange(e, e->qp, 1 + i * 37 % 5000, e->seed + i);
 		for (int n = rc_below(&rng, 8); n > 0; n--) {
-			POST(e, .id = 99, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64, .remote_at = 60000);
+			POST(e, .id = 99, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64,
+			     .remote_at = 60000);
 			if (rc_below(&rng, 2))
 				rc_recv(e, 98, 62000, 64);
 		}
@@ -153,7 +155,8 @@ static void alone__by_one_thread(struct end *e)
 			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 			rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 			VERIFY(e->buf + 16384, n, e->seed + i);
-			POST(e, .qp = ends[0], .id = 2, .opcode = IBV_WR_RDMA_WRITE, .len = n, .remote_at = 32768);
+			POST(e, .qp = ends[0], .id = 2, .opcode = IBV_WR_RDMA_WRITE, .len = n,
+			     .remote_at = 32768);
 			POST(e, .qp = ends[1], .id = 3, .opcode = IBV_WR_RDMA_READ, .at = 49152, .len = n);
 			for (int done = 0; done < 2; done++)
 				CHECK_EQ(rc_wait(e->scq).status, IBV_WC_SUCCESS);
@@ -314,7 +317,9 @@ static void connect__with_another_user(struct end *e)
 /* This end with sock in place of its own. */
 static struct end beside(const struct end *e, int sock, bool passive)
 {
-	return (struct end){ .passive = passive, .sock = sock, .seed = e->seed + 1, .copies_by_link = e->copies_by_link };
+	return (struct end){
+		.passive = passive, .sock = sock, .seed = e->seed + 1, .copies_by_link = e->copies_by_link
+	};
 }
 
 static void talk_to_parent(const struct end *e, int sock)

@@ -43,14 +43,19 @@ static void receive_again(struct end *e, const struct ibv_wc *wc)
 /* Requests of all kinds and sizes, as many as the queue takes. */
 static void post_some(struct end *e, uint64_t *rng, unsigned *in_flight)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD,
 						      IBV_WR_RDMA_WRITE_WITH_IMM };
 	while (*in_flight < DEPTH) {
 		enum ibv_wr_opcode opcode = opcodes[rc_below(rng, 5)];
 		bool two_sided = opcode == IBV_WR_SEND;
-		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : rc_below(rng, 3) ? rc_below(rng, SLOT) : two_sided ? SLOT : LONG;
+		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 :
+			     rc_below(rng, 3)			   ? rc_below(rng, SLOT) :
+			     two_sided				   ? SLOT :
+								     LONG;
 		bool fetches = opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-		POST(e, .id = *in_flight, .opcode = opcode, .at = fetches ? RESULT : SOURCE, .len = n, .remote_at = PEERS);
+		POST(e, .id = *in_flight, .opcode = opcode, .at = fetches ? RESULT : SOURCE, .len = n,
+		     .remote_at = PEERS);
 		++*in_flight;
 	}
 }

@@ -87,7 +87,8 @@ static void list_bad(struct bad_region *bad, const struct regions *r, uint32_t g
  * A request with a bad entry, alone or last in the list, fails as LOC_PROT_ERR; nothing is written anywhere,
  * the other end lives.
  */
-static void try_bad_request(struct end *e, const struct bad_region *bad, enum ibv_wr_opcode opcode, bool behind_another, bool queued)
+static void try_bad_request(struct end *e, const struct bad_region *bad, enum ibv_wr_opcode opcode,
+			    bool behind_another, bool queued)
 {
 	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, 16, e->mr->lkey }, bad->sge };
 	if (e->passive) {
@@ -104,12 +105,14 @@ static void try_bad_request(struct end *e, const struct bad_region *bad, enum ib
 	meet(e);
 	if (queued)
 		POST(e, .id = 5, .opcode = IBV_WR_SEND, .len = 8);
-	POST(e, .id = 6, .opcode = opcode, .sge = behind_another ? sge : &sge[1], .nsge = 1 + behind_another, .quiet = true);
+	POST(e, .id = 6, .opcode = opcode, .sge = behind_another ? sge : &sge[1], .nsge = 1 + behind_another,
+	     .quiet = true);
 	if (queued)
 		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
 	struct ibv_wc wc = rc_wait(e->scq);
 	if (wc.status != IBV_WC_LOC_PROT_ERR)
-		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, bad->what, bad->sge.length, ibv_wc_status_str(wc.status));
+		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, bad->what, bad->sge.length,
+			ibv_wc_status_str(wc.status));
 	CHECK_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
 	CHECK_EQ(wc.wr_id, 6);
 	CHECK_EQ(rc_state(e->qp), IBV_QPS_ERR);
@@ -120,7 +123,8 @@ static void try_bad_request(struct end *e, const struct bad_region *bad, enum ib
 
 static void try_bad_requests(struct end *e, enum ibv_wr_opcode opcode)
 {
-	bool fetches = opcode != IBV_WR_SEND && opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool fetches =
+		opcode != IBV_WR_SEND && opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_WRITE_WITH_IMM;
 	bool atomic = opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	struct params p = error_params();
 	struct bad_region bad[NBAD];
@@ -146,10 +150,16 @@ static void try_bad_requests(struct end *e, enum ibv_wr_opcode opcode)
 
 static void local__bad_memory_of_a_send(struct end *e) { try_bad_requests(e, IBV_WR_SEND); }
 static void local__bad_memory_of_a_write(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_WRITE); }
-static void local__bad_memory_of_a_write_with_immediate(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_WRITE_WITH_IMM); }
+static void local__bad_memory_of_a_write_with_immediate(struct end *e)
+{
+	try_bad_requests(e, IBV_WR_RDMA_WRITE_WITH_IMM);
+}
 static void local__bad_memory_of_a_read(struct end *e) { try_bad_requests(e, IBV_WR_RDMA_READ); }
 static void local__bad_memory_of_a_cmp_swap(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_CMP_AND_SWP); }
-static void local__bad_memory_of_a_fetch_add(struct end *e) { try_bad_requests(e, IBV_WR_ATOMIC_FETCH_AND_ADD); }
+static void local__bad_memory_of_a_fetch_add(struct end *e)
+{
+	try_bad_requests(e, IBV_WR_ATOMIC_FETCH_AND_ADD);
+}
 
 /* What else is wrong with a request whose memory is bad, all of which the peer would have to find. */
 enum beside { NO_RECEIVE, SHORT_RECEIVE, BAD_RKEY, PEER_SILENT, NBESIDE };
@@ -172,7 +182,8 @@ static void put_in_place(struct end *e, enum beside wrong)
 /* The last eight bytes of the request are bad; the peer has seen nothing of it. */
 static void try_wrong_twice(struct end *e, enum beside wrong, enum ibv_wr_opcode opcode, uint32_t n)
 {
-	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, n - 8, e->mr->lkey }, { (uintptr_t)e->buf, 8, 0x12345601 } };
+	struct ibv_sge sge[2] = { { (uintptr_t)e->buf, n - 8, e->mr->lkey },
+				  { (uintptr_t)e->buf, 8, 0x12345601 } };
 	if (e->passive)
 		put_in_place(e, wrong);
 	meet(e);
@@ -203,7 +214,8 @@ static void local__bad_memory_whatever_else_is_wrong(struct end *e)
 {
 	enum { SEVERAL_SLICES = 3 << 20 };
 	static const enum ibv_wr_opcode opcodes[] = {
-		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+		IBV_WR_SEND,	   IBV_WR_SEND_WITH_IMM,       IBV_WR_SEND_WITH_INV,
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 	};
 	static const uint32_t lengths[] = { SMALL, 5000, SEVERAL_SLICES };
 	struct params p = error_params();
@@ -234,7 +246,8 @@ static void local__bad_memory_of_a_receive(struct end *e)
 		list_bad(bad, &r, gone, n);
 		for (int i = 0; i < NBAD; i++) {
 			if (e->passive) {
-				struct ibv_recv_wr *failed, wr = { .wr_id = 1, .sg_list = &bad[i].sge, .num_sge = 1 };
+				struct ibv_recv_wr *failed,
+					wr = { .wr_id = 1, .sg_list = &bad[i].sge, .num_sge = 1 };
 				CHECK_EQ(ibv_post_recv(e->qp, &wr, &failed), 0);
 				rc_recv(e, 2, 0, 8);
 				meet(e);
@@ -327,10 +340,14 @@ static void local__requests_that_make_no_sense(struct end *e)
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = 77, .len = 8 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .len = 16 }), EINVAL);
-		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sge = &read, .nsge = 0 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+						  .sge = &read,
+						  .nsge = 0 }),
+			 EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_WRITE, .len = 4 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_FLUSH, .len = 8 }), EINVAL);
-		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = 8, .flags = 1 << 30 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_SEND, .len = 8, .flags = 1 << 30 }),
+			 EINVAL);
 		CHECK_EQ(rc_state(e->qp), IBV_QPS_RTS);
 	}
 	rc_finish(e);
@@ -340,8 +357,9 @@ static void local__requests_that_make_no_sense(struct end *e)
 
 enum { KEY, GONE, BEFORE, BEYOND, WRAPS, REGION_RIGHT, QP_RIGHT, DOMAIN, NREMOTE };
 static const char *const remote_names[] = {
-	"a key that never was", "a deregistered key", "a byte before the region", "a byte beyond the region", "the end of the address space",
-	"a region without the right", "a queue pair without the right", "another domain's key",
+	"a key that never was",		  "a deregistered key",		  "a byte before the region",
+	"a byte beyond the region",	  "the end of the address space", "a region without the right",
+	"a queue pair without the right", "another domain's key",
 };
 
 static unsigned right_for(enum ibv_wr_opcode opcode)
@@ -374,7 +392,8 @@ struct target {
 	uint32_t rkey;
 };
 
-static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t n, bool queued, struct regions *r)
+static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t n, bool queued,
+		   struct regions *r)
 {
 	struct target t;
 	if (e->passive) {
@@ -397,7 +416,8 @@ static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t
 		if (fault == WRAPS)
 			t.addr = (UINT64_MAX - n + 8) & ~7ull;
 		if (fault == REGION_RIGHT) {
-			CHECK(extra = ibv_reg_mr(e->pd, r->memory, BUFFER, e->p.mr_access & ~right_for(opcode)));
+			CHECK(extra = ibv_reg_mr(e->pd, r->memory, BUFFER,
+						 e->p.mr_access & ~right_for(opcode)));
 			t.rkey = extra->rkey;
 		}
 		if (fault == DOMAIN)
@@ -423,13 +443,15 @@ static void refuse(struct end *e, int fault, enum ibv_wr_opcode opcode, uint32_t
 	hear_bytes(e, &t, sizeof(t));
 	if (queued)
 		POST(e, .id = 5, .opcode = IBV_WR_SEND, .len = 8);
-	POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey, .quiet = true);
+	POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey,
+	     .quiet = true);
 	POST(e, .id = 7, .opcode = IBV_WR_SEND, .len = 8);
 	if (queued)
 		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
 	struct ibv_wc wc = rc_wait(e->scq);
 	if (wc.status != refused_as(fault))
-		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, remote_names[fault], n, ibv_wc_status_str(wc.status));
+		fprintf(stderr, "# opcode %d, %s, %u bytes: %s\n", opcode, remote_names[fault], n,
+			ibv_wc_status_str(wc.status));
 	CHECK_EQ(wc.status, refused_as(fault));
 	CHECK_EQ(wc.wr_id, 6);
 	rc_expect(e->scq, 7, IBV_WC_WR_FLUSH_ERR);
@@ -465,7 +487,8 @@ static void remote__refused_fetch_add(struct end *e) { refuse_all(e, IBV_WR_ATOM
 /* Atomics that are not aligned, and READs of a QP that takes none, are invalid requests. */
 static void remote__invalid_requests(struct end *e)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_RDMA_READ };
 	struct params p = error_params();
 	rc_start(e, &p);
 	for (int i = 0; i < 3; i++) {
@@ -474,7 +497,8 @@ static void remote__invalid_requests(struct end *e)
 		rc_set(e->buf, 64, 0xee);
 		meet(e);
 		if (!e->passive) {
-			POST(e, .id = 1, .opcode = opcodes[i], .at = 64, .len = 8, .remote_at = 4, .compare = 1, .swap = 2);
+			POST(e, .id = 1, .opcode = opcodes[i], .at = 64, .len = 8, .remote_at = 4,
+			     .compare = 1, .swap = 2);
 			rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
 		} else {
 			rc_expect_event(e, IBV_EVENT_QP_REQ_ERR);
@@ -534,7 +558,8 @@ static void ask_for_lost(struct end *e, int how, enum ibv_wr_opcode opcode, uint
 	struct target t;
 	if (!e->passive) {
 		hear_bytes(e, &t, sizeof(t));
-		POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+		POST(e, .id = 6, .opcode = opcode, .len = n, .remote_at = t.addr - e->peer.addr,
+		     .rkey = t.rkey);
 		rc_expect(e->scq, 6, IBV_WC_REM_ACCESS_ERR);
 		return;
 	}
@@ -549,14 +574,16 @@ static void ask_for_lost(struct end *e, int how, enum ibv_wr_opcode opcode, uint
 
 static void remote__memory_taken_away(struct end *e)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
-		IBV_WR_ATOMIC_WRITE };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
+						      IBV_WR_ATOMIC_WRITE };
 	struct params p = error_params();
 	rc_needs_holes();
 	rc_start(e, &p);
 	for (int how = 0; how < LOSSES; how++)
 		for (unsigned o = 0; o < sizeof(opcodes) / sizeof(opcodes[0]); o++)
-			for (unsigned i = 0; i < (o < 2 ? sizeof(lost_lengths) / sizeof(lost_lengths[0]) : 1); i++) {
+			for (unsigned i = 0; i < (o < 2 ? sizeof(lost_lengths) / sizeof(lost_lengths[0]) : 1);
+			     i++) {
 				ask_for_lost(e, how, opcodes[o], lost_lengths[i]);
 				reconnect(e);
 			}
@@ -585,15 +612,18 @@ static void remote__memory_taken_away_after_use(struct end *e)
 	} else {
 		hear_bytes(e, &t, sizeof(t));
 		for (uint64_t i = 0; i < 200; i++) {
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .len = 8,
+			     .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		bool maps = !e->threads && !e->wire && !e->copies_by_vm && !e->copies_by_link;
 		tell(e, 0);
 		hear(e);
-		POST(e, .id = 6, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = t.addr - e->peer.addr, .rkey = t.rkey);
+		POST(e, .id = 6, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = t.addr - e->peer.addr,
+		     .rkey = t.rkey);
 		struct ibv_wc wc = rc_wait(e->scq);
-		CHECK(wc.wr_id == 6 && (wc.status == IBV_WC_REM_ACCESS_ERR || (maps && wc.status == IBV_WC_SUCCESS)));
+		CHECK(wc.wr_id == 6 &&
+		      (wc.status == IBV_WC_REM_ACCESS_ERR || (maps && wc.status == IBV_WC_SUCCESS)));
 		tell(e, wc.status);
 	}
 	rc_finish(e);
@@ -663,7 +693,8 @@ struct responder_fault {
 	uint32_t length;
 	enum cause cause;
 	enum ibv_wc_status requester;
-	int receive; /* enum ibv_wc_status of the oldest receive; ALIVE: it is not used, and the responder goes on */
+	/* enum ibv_wc_status of the oldest receive; ALIVE: it is not used, and the responder goes on */
+	int receive;
 	int event;   /* enum ibv_event_type; NO_EVENT: a completion tells */
 };
 
@@ -720,7 +751,8 @@ static void post_receives_for(struct end *e, const struct responder_fault *f)
 	rc_recv(e, 2, AT, LARGE);
 }
 
-static void expect_by(const struct responder_fault *f, struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+static void expect_by(const struct responder_fault *f, struct ibv_cq *cq, uint64_t id,
+		      enum ibv_wc_status status)
 {
 	struct ibv_wc wc = rc_wait(cq);
 	if (wc.wr_id != id || wc.status != status)
@@ -777,7 +809,8 @@ static void responder__faults(struct end *e)
 		const struct responder_fault *f = &responder_faults[i];
 		e->p.qp_access = p.qp_access & ~(f->cause == NO_RIGHT ? right_for(f->opcode) : 0);
 		e->p.max_dest_rd_atomic = f->cause == NO_READS ? 0 : p.max_dest_rd_atomic;
-		e->p.timeout = f->cause == KEY_TO_INVALIDATE ? 15 : p.timeout; /* there, the retries are waited for */
+		/* there, the retries are waited for */
+		e->p.timeout = f->cause == KEY_TO_INVALIDATE ? 15 : p.timeout;
 		e->p.retry_cnt = f->cause == KEY_TO_INVALIDATE ? 1 : p.retry_cnt;
 		reconnect(e);
 		if (e->passive)
@@ -942,7 +975,8 @@ static void flush__in_order(struct end *e)
 	rc_start(e, &p);
 	for (int i = 0; i < N; i++) {
 		if (!e->passive) /* the other end posts no receives, so these wait */
-			POST(e, .id = 1000 - i, .opcode = i % 3 ? IBV_WR_SEND : IBV_WR_RDMA_READ, .len = 8, .quiet = i % 2);
+			POST(e, .id = 1000 - i, .opcode = i % 3 ? IBV_WR_SEND : IBV_WR_RDMA_READ, .len = 8,
+			     .quiet = i % 2);
 		if (!e->passive)
 			rc_recv(e, 2000 - i, 0, 8);
 	}

@@ -54,7 +54,8 @@ static void set_limit(void)
 {
 	double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
 	(void)getloadavg(&load, 1);
-	limit_ms = (uint64_t)((trials_asked() ? LONGEST_CALL_MS : BOUND_MS) * (load > processors ? load / processors : 1));
+	limit_ms = (uint64_t)((trials_asked() ? LONGEST_CALL_MS : BOUND_MS) *
+			      (load > processors ? load / processors : 1));
 }
 
 static void note_time(const char *call, uint64_t begun_ms)
@@ -132,7 +133,8 @@ static void check_bytes(const struct connection *c)
 {
 	for (unsigned i = 0; i < LONG; i++)
 		if (c->buf[TARGET + i] != pattern[i] && c->buf[TARGET + i])
-			rc_fail_eq(__FILE__, __LINE__, "a byte that was written", c->buf[TARGET + i], pattern[i]);
+			rc_fail_eq(__FILE__, __LINE__, "a byte that was written", c->buf[TARGET + i],
+				   pattern[i]);
 }
 
 static void deregister(struct connection *c)
@@ -176,12 +178,15 @@ static bool make_resources(struct side *s, struct connection *c)
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
 	uint8_t timeout = ACK_TIMEOUT;
 	if (s->wire)
-		CHECK_EQ(rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)), 0);
+		CHECK_EQ(rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+					 sizeof(timeout)),
+			 0);
 	if (TIMED(rdma_create_qp(c->id, NULL, &attr)))
 		return false; /* the request has been withdrawn */
 	memset(c->buf, 0, BYTES);
 	memcpy(c->buf + SOURCE, pattern, LONG);
-	c->mr = TIMED(ibv_reg_mr(c->id->pd, c->buf, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
+	c->mr = TIMED(ibv_reg_mr(c->id->pd, c->buf, BYTES,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
 	CHECK(c->mr != NULL);
 	return true;
 }
@@ -194,7 +199,8 @@ static void receive(struct connection *c, uint64_t slot)
 }
 
 /* Accepts, or connects. */
-static bool agree(struct side *s, struct connection *c, int (*call)(struct rdma_cm_id *id, struct rdma_conn_param *param))
+static bool agree(struct side *s, struct connection *c,
+		  int (*call)(struct rdma_cm_id *id, struct rdma_conn_param *param))
 {
 	if (!make_resources(s, c))
 		return false;
@@ -231,7 +237,9 @@ static void be_asked(struct side *s, struct rdma_cm_id *id, const struct place *
 
 static void ask(struct side *s)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = s->port };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				  .sin_port = s->port };
 	struct connection *c = free_connection(s);
 	if (!c || s->serves)
 		return;
@@ -282,15 +290,21 @@ static void take_event(struct side *s)
 
 /* ---- traffic ---- */
 
-static uint8_t *result_of(const struct connection *c, const struct request *r) { return c->buf + RESULT + (r - c->requests) * LONG; }
+static uint8_t *result_of(const struct connection *c, const struct request *r)
+{
+	return c->buf + RESULT + (r - c->requests) * LONG;
+}
 
 static void post_some(struct side *s, struct connection *c)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_READ };
 	while (c->posted - c->done < DEPTH) {
 		struct request *r = &c->requests[c->posted % DEPTH];
 		r->opcode = opcodes[rc_below(&s->rng, 3)];
-		r->len = 1 + rc_below(&s->rng, r->opcode == IBV_WR_SEND_WITH_IMM || rc_below(&s->rng, 2) ? SLOT : LONG);
+		r->len =
+			1 + rc_below(&s->rng,
+				     r->opcode == IBV_WR_SEND_WITH_IMM || rc_below(&s->rng, 2) ? SLOT : LONG);
 		r->at = rc_below(&s->rng, LONG - r->len + 1);
 		bool fetches = r->opcode == IBV_WR_RDMA_READ;
 		uint8_t *from = fetches ? result_of(c, r) : c->buf + SOURCE + r->at;
@@ -467,13 +481,15 @@ static unsigned lines_with(const char *path, const char *text)
 /* Of mappings those that are shared and read-only from their beginning, as what peers show is. */
 static struct holdings holdings(void)
 {
-	return (struct holdings){ count_descriptors(), count_threads(), lines_with("/proc/self/maps", "r--s 00000000"),
+	return (struct holdings){ count_descriptors(), count_threads(),
+				  lines_with("/proc/self/maps", "r--s 00000000"),
 				  lines_with("/proc/net/unix", "@verbatim") };
 }
 
 static void tell_holdings(const struct holdings *h)
 {
-	fprintf(stderr, "# %u descriptors, %u threads, %u mappings, %u names\n", h->descriptors, h->threads, h->mappings, h->names);
+	fprintf(stderr, "# %u descriptors, %u threads, %u mappings, %u names\n", h->descriptors, h->threads,
+		h->mappings, h->names);
 	for (int fd = 0; fd < MAX_DESCRIPTORS; fd++)
 		if (target_of(fd)[0])
 			fprintf(stderr, "# descriptor %d: %s\n", fd, target_of(fd));
@@ -505,7 +521,8 @@ static void check_holdings(unsigned trial, struct holdings *most)
 	if (trial < WARM_UPS)
 		rc_pause_ms(SETTLE_MS);
 	now = holdings();
-	for (uint64_t end = rc_now_ms() + PATIENCE_MS; trial >= WARM_UPS && !fits(&now, most) && rc_now_ms() < end;) {
+	for (uint64_t end = rc_now_ms() + PATIENCE_MS;
+	     trial >= WARM_UPS && !fits(&now, most) && rc_now_ms() < end;) {
 		rc_pause_ms(20);
 		now = holdings();
 	}
@@ -633,7 +650,8 @@ static void run_trials(struct end *e, enum halt halt, bool cycles)
 		one_trial(e, &rng, halt, trial % 2, cycles);
 		check_holdings(trial, &most);
 	}
-	printf("# %u trials, the longest call took %llu ms: %s\n", trials, (unsigned long long)longest_ms, longest);
+	printf("# %u trials, the longest call took %llu ms: %s\n", trials, (unsigned long long)longest_ms,
+	       longest);
 }
 
 static void stopped__for_ever_with_data(struct end *e) { run_trials(e, FOR_EVER, false); }

@@ -205,7 +205,9 @@ static void choose(struct own *o, struct region *r, uint64_t *state, void *stack
 {
 	*o = (struct own){ .kind = stack ? STACK : choose_kind(state), .block = stack };
 	*r = (struct region){ .seed = rc_random(state) };
-	r->quarter = (rc_below(state, stack ? (uint32_t)stack_bytes / 8 : MOST / 4) >> rc_below(state, 10) & ~7u) + 2 * WORD;
+	r->quarter =
+		(rc_below(state, stack ? (uint32_t)stack_bytes / 8 : MOST / 4) >> rc_below(state, 10) & ~7u) +
+		2 * WORD;
 	r->len = 4 * r->quarter + rc_below(state, WORD);
 	size_t skip = rc_below(state, stack ? 64 : 600) * WORD;
 	o->bytes = stack ? stack_bytes : skip + r->len + rc_below(state, 5000);
@@ -318,7 +320,8 @@ static void disturb(struct own *o, struct region *r, uint64_t *state)
 		o->is_unmapped = true;
 		return;
 	case 1: /* something else is there by then */
-		CHECK(mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pages);
+		CHECK(mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			   0) == pages);
 		rc_fill(fixed_part(r), fixed_bytes(r), r->seed);
 		return;
 	case 2:
@@ -395,7 +398,8 @@ static unsigned use_batch(struct end *e, unsigned n, uint64_t *state, bool forks
 	if (forks)
 		fork_a_child();
 	unsigned sent = rc_below(state, n);
-	struct ibv_sge sge = { (uintptr_t)fixed_part(&b->region[sent]), (uint32_t)b->region[sent].quarter, owned[sent].mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)fixed_part(&b->region[sent]), (uint32_t)b->region[sent].quarter,
+			       owned[sent].mr->lkey };
 	tell(e, sent);
 	POST(e, .id = 9, .opcode = IBV_WR_SEND, .sge = &sge, .nsge = 1);
 	rc_expect(e->scq, 9, IBV_WC_SUCCESS);
@@ -465,7 +469,8 @@ static void own(struct end *e, unsigned rounds)
 static void read_region(struct end *e, const struct region *r, uint64_t *before, uint8_t written)
 {
 	struct ibv_sge whole = { (uintptr_t)e->buf, (uint32_t)r->len, e->mr->lkey };
-	POST(e, .id = 1, .opcode = IBV_WR_RDMA_READ, .sge = &whole, .nsge = 1, .rkey = r->rkey, .remote_at = r->addr - e->peer.addr);
+	POST(e, .id = 1, .opcode = IBV_WR_RDMA_READ, .sge = &whole, .nsge = 1, .rkey = r->rkey,
+	     .remote_at = r->addr - e->peer.addr);
 	rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 	VERIFY_BYTE(e->buf + WORD, r->quarter - WORD, written);
 	VERIFY(e->buf + 3 * r->quarter, fixed_bytes(r), r->seed);

@@ -346,7 +346,9 @@ static void open_side(struct end *e, struct side *s)
 	s->channel = ibv_create_comp_channel(e->ctx);
 	s->cq = s->channel ? ibv_create_cq(e->ctx, 16, NULL, s->channel, 0) : NULL;
 	CHECK(s->cq);
-	struct ibv_qp_init_attr init = { .send_cq = s->cq, .recv_cq = s->cq, .qp_type = IBV_QPT_RC, .cap = e->p.cap };
+	struct ibv_qp_init_attr init = {
+		.send_cq = s->cq, .recv_cq = s->cq, .qp_type = IBV_QPT_RC, .cap = e->p.cap
+	};
 	s->qp = ibv_create_qp(e->pd, &init);
 	CHECK(s->qp);
 	s->peer = rc_connect(e, s->qp);

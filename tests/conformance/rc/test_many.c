@@ -46,7 +46,8 @@ static void send_next(struct end *e, struct many *m, unsigned i)
 {
 	uint64_t at = place(i, m->sent[i]);
 	rc_fill(e->buf + at, LENGTH, seed_of(e, i, m->sent[i], e->passive));
-	POST(e, .qp = m->qps[i], .id = i, .opcode = IBV_WR_SEND, .at = at, .len = LENGTH, .quiet = ++m->sent[i] % 2);
+	POST(e, .qp = m->qps[i], .id = i, .opcode = IBV_WR_SEND, .at = at, .len = LENGTH,
+	     .quiet = ++m->sent[i] % 2);
 }
 
 static unsigned take_receives(struct end *e, struct many *m)
@@ -89,7 +90,8 @@ static void many__around_and_around(struct end *e)
 			CHECK_EQ(rc_post_recv(e, m.qps[i], i, 32768 + place(i, n), 32), 0);
 	meet(e);
 	while (done < QPS * LAPS || received < QPS * LAPS) {
-		for (unsigned i; posted < QPS * LAPS && (i = posted % QPS, m.sent[i] - m.done[i] < DEPTH); posted++)
+		for (unsigned i; posted < QPS * LAPS && (i = posted % QPS, m.sent[i] - m.done[i] < DEPTH);
+		     posted++)
 			send_next(e, &m, i);
 		received += take_receives(e, &m);
 		done += take_sends(e, &m);

@@ -117,13 +117,15 @@ static void memory__unmapped_before_deregistration(struct end *e)
 		size_t page = (size_t)sysconf(_SC_PAGESIZE);
 		uint8_t *at = (uint8_t *)(((uintptr_t)e->buf + MOST + page - 1) & ~(page - 1));
 		rc_take_away(at, MOST / 2);
-		CHECK(mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+		CHECK(mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			   0) == at);
 		rc_set(at, 4096, 0x66);
 		CHECK_EQ(ibv_dereg_mr(e->mr), 0);
 		VERIFY_BYTE(at, 4096, 0x66);
 		VERIFY_BYTE(e->buf, 64, 399 & 0xff);
 		CHECK(!rc_is_moved(e->buf));
-		CHECK(mmap(at, MOST / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+		CHECK(mmap(at, MOST / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			   0) == at);
 		CHECK(e->mr = ibv_reg_mr(e->pd, e->buf, p.bytes, p.mr_access));
 	}
 	meet(e);
@@ -139,7 +141,8 @@ static uint64_t writable_shared_bytes(void)
 	char line[512], rights[5];
 	CHECK(maps);
 	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%llx-%llx %4s", &from, &to, rights) == 3 && rights[1] == 'w' && strstr(line, "memfd:"))
+		if (sscanf(line, "%llx-%llx %4s", &from, &to, rights) == 3 && rights[1] == 'w' &&
+		    strstr(line, "memfd:"))
 			sum += to - from;
 	fclose(maps);
 	return sum;

@@ -38,19 +38,25 @@ atomic_ulong mix_steps;
 static void tell_side(const struct party *p, const struct side *s)
 {
 	char line[400];
-	const struct act *next = &s->out->act[s->done], *in = s->taken < s->in->nmessages ? &s->in->act[s->in->message[s->taken]] : NULL;
-	const char *doing = s->done < s->out->n ? kinds[next->kind].name : "-", *quiet = s->done < s->out->n && next->quiet ? ", quiet" : "";
-	int n = snprintf(line, sizeof(line), "#   queue pair %u (0x%x): of %u acts %u posted, %u done (%s%s); of %u messages %u receives, "
-			 "%u taken (%s)%s\n", nth_of(p, s), s->qp->qp_num, s->out->n, s->posted, s->done, doing, quiet, s->in->nmessages,
-			 s->given, s->taken, in ? kinds[in->kind].name : "-", s->draining ? ", draining" : "");
+	const struct act *next = &s->out->act[s->done],
+			 *in = s->taken < s->in->nmessages ? &s->in->act[s->in->message[s->taken]] : NULL;
+	const char *doing = s->done < s->out->n ? kinds[next->kind].name : "-",
+		   *quiet = s->done < s->out->n && next->quiet ? ", quiet" : "";
+	int n = snprintf(
+		line, sizeof(line),
+		"#   queue pair %u (0x%x): of %u acts %u posted, %u done (%s%s); of %u messages %u receives, "
+		"%u taken (%s)%s\n",
+		nth_of(p, s), s->qp->qp_num, s->out->n, s->posted, s->done, doing, quiet, s->in->nmessages,
+		s->given, s->taken, in ? kinds[in->kind].name : "-", s->draining ? ", draining" : "");
 	(void)!write(STDERR_FILENO, line, n);
 }
 
 void mix_tell(const struct party *p)
 {
 	char line[200];
-	int n = snprintf(line, sizeof(line), "# %s end, seed %llu, phase %u of %u:\n", p->e->passive ? "passive" : "active",
-			 (unsigned long long)p->e->seed, p->m->nth, p->m->phases);
+	int n = snprintf(line, sizeof(line), "# %s end, seed %llu, phase %u of %u:\n",
+			 p->e->passive ? "passive" : "active", (unsigned long long)p->e->seed, p->m->nth,
+			 p->m->phases);
 	(void)!write(STDERR_FILENO, line, n);
 	for (unsigned q = 0; p->m->nth && q < p->m->qps; q++)
 		tell_side(p, &p->side[q]);
@@ -74,7 +80,10 @@ static void look_for_stall(int signal)
 
 /* ---- a group's turn; its lock is held ---- */
 
-static bool is_of(const struct party *p, const struct side *s, const struct group *g) { return &p->group[s->plan->group] == g; }
+static bool is_of(const struct party *p, const struct side *s, const struct group *g)
+{
+	return &p->group[s->plan->group] == g;
+}
 
 static bool is_through(const struct side *s)
 {
@@ -96,7 +105,8 @@ static bool post_in_turn(struct worker *w, struct side *s)
 		mix_look_whether_drained(p, s);
 	if (mix_may_give(s)) {
 		any = true;
-		for (unsigned n = rc_below(&w->random, p->eagerness) ? 0 : 1 + rc_below(&w->random, 4); n && mix_may_give(s); n--)
+		for (unsigned n = rc_below(&w->random, p->eagerness) ? 0 : 1 + rc_below(&w->random, 4);
+		     n && mix_may_give(s); n--)
 			mix_give(p, s);
 	}
 	if (!mix_may_post(s, s->posted, 0))
@@ -106,7 +116,8 @@ static bool post_in_turn(struct worker *w, struct side *s)
 	if (s->out->act[s->posted].kind == DRAIN)
 		mix_drain(p, s, rc_below(&w->random, 2));
 	else
-		mix_post(p, s, 1 + (rc_below(&w->random, 2) ? rc_below(&w->random, MIX_BATCH) : 0), rc_below(&w->random, 2));
+		mix_post(p, s, 1 + (rc_below(&w->random, 2) ? rc_below(&w->random, MIX_BATCH) : 0),
+			 rc_below(&w->random, 2));
 	atomic_fetch_add(&mix_steps, 1);
 	return true;
 }
@@ -153,7 +164,8 @@ static bool comes(const struct side *s, const struct act *a) { return !s->plan->
 static bool is_all_posted(const struct party *p, const struct group *g)
 {
 	for (const struct side *s = p->side; s < p->side + p->m->qps; s++)
-		if (is_of(p, s, g) && (s->posted < s->out->n || s->draining || s->plan->srq || s->given < s->in->nmessages))
+		if (is_of(p, s, g) &&
+		    (s->posted < s->out->n || s->draining || s->plan->srq || s->given < s->in->nmessages))
 			return false;
 	return true;
 }
@@ -164,7 +176,8 @@ static bool will_be_solicited(struct party *p, const struct group *g, unsigned c
 		return false;
 	FOR_SIDES (s, p, g)
 		for (unsigned i = s->taken; s->plan->rcq == cq && i < s->in->nmessages; i++)
-			if (s->in->act[s->in->message[i]].solicited && comes(s, &s->in->act[s->in->message[i]]))
+			if (s->in->act[s->in->message[i]].solicited &&
+			    comes(s, &s->in->act[s->in->message[i]]))
 				return true;
 	return false;
 }
@@ -173,7 +186,9 @@ static bool will_be_solicited(struct party *p, const struct group *g, unsigned c
 static bool arm(struct worker *w, struct group *g)
 {
 	for (unsigned c = 0; c < w->p->plan->cqs; c++)
-		MUST_EQ(w->p, ibv_req_notify_cq(g->cq[c], rc_below(&w->random, 2) && will_be_solicited(w->p, g, c)), 0);
+		MUST_EQ(w->p,
+			ibv_req_notify_cq(g->cq[c], rc_below(&w->random, 2) && will_be_solicited(w->p, g, c)),
+			0);
 	return take_turn(w, g);
 }
 
@@ -204,7 +219,8 @@ static void watch_memory(struct party *p, struct group *g)
 	FOR_SIDES (s, p, g) {
 		const struct act *a = NULL;
 		for (unsigned i = s->seen; i < s->in->n; i++)
-			if (s->in->act[i].kind == WRITE && s->in->act[i].len >= TAIL && comes(s, &s->in->act[i]))
+			if (s->in->act[i].kind == WRITE && s->in->act[i].len >= TAIL &&
+			    comes(s, &s->in->act[i]))
 				a = &s->in->act[i];
 		if (!a)
 			continue;
@@ -243,7 +259,8 @@ static void sleep_in_poll(struct worker *w, struct group *const *groups, unsigne
 			return;
 	}
 	poll(fds, n + 1, is_alone ? -1 : 2);
-	for (unsigned i = 0; i < n; i++) /* so that the call does not wait, whoever else looks at the channel */
+	/* so that the call does not wait, whoever else looks at the channel */
+	for (unsigned i = 0; i < n; i++)
 		if (is_alone && (fds[i + 1].revents & POLLIN))
 			take_cq_event(w->p, groups[i]);
 }
@@ -267,7 +284,8 @@ static void wait_somehow(struct worker *w)
 	struct group *groups[MIX_GROUPS];
 	unsigned n = groups_of(w, groups);
 	bool is_alone = !(p->plan->shares && p->plan->threads > 1) && !atomic_load(&p->draining);
-	enum way way = p->sticks_to_it || rc_below(&w->random, 8) ? (enum way)p->way : (enum way)rc_below(&w->random, WAY_COUNT);
+	enum way way = p->sticks_to_it || rc_below(&w->random, 8) ? (enum way)p->way :
+								    (enum way)rc_below(&w->random, WAY_COUNT);
 	switch (way) {
 	case SPIN:
 		break;
@@ -349,7 +367,8 @@ static void lend(struct party *p, struct side *s)
 		.bind_mw = { .mw = s->lent, .rkey = s->lent_rkey, .bind_info = mix_own_window(p) },
 	};
 	MUST_EQ(p, ibv_post_send(s->qp, &wr, &bad), 0);
-	MUST_EQ(p, rc_expect(p->group[s->plan->group].cq[s->plan->scq], 0, IBV_WC_SUCCESS).qp_num, s->qp->qp_num);
+	MUST_EQ(p, rc_expect(p->group[s->plan->group].cq[s->plan->scq], 0, IBV_WC_SUCCESS).qp_num,
+		s->qp->qp_num);
 	s->places = s->carried = 0;
 }
 
@@ -470,7 +489,8 @@ static void open_party(struct party *p)
 		pthread_mutex_init(&p->group[g].lock, NULL);
 		MUST(p, p->group[g].channel = ibv_create_comp_channel(p->e->ctx));
 		for (unsigned c = 0; c < p->plan->cqs; c++)
-			MUST(p, p->group[g].cq[c] = ibv_create_cq(p->e->ctx, MIX_QPS * 2 * MIX_SENDS, NULL, p->group[g].channel, 0));
+			MUST(p, p->group[g].cq[c] = ibv_create_cq(p->e->ctx, MIX_QPS * 2 * MIX_SENDS, NULL,
+								  p->group[g].channel, 0));
 	}
 	for (unsigned q = 0; q < p->m->qps; q++) {
 		p->side[q].plan = &p->plan->qp[q];
@@ -499,7 +519,9 @@ static void play(struct end *e, struct mix *m)
 	CHECK(p);
 	mix_start(m, e->seed);
 	atomic_fetch_add(&mix_steps, 1);
-	*p = (struct party){ .e = e, .m = m, .plan = &m->end[e->passive], .random = rc_hash(e->seed * 2 + e->passive) };
+	*p = (struct party){
+		.e = e, .m = m, .plan = &m->end[e->passive], .random = rc_hash(e->seed * 2 + e->passive)
+	};
 	pthread_mutex_init(&p->srq_lock, NULL);
 	pthread_mutex_init(&p->events_lock, NULL);
 	open_party(p);

@@ -96,8 +96,8 @@ static void notify__solicited_only(struct end *e)
 	} else {
 		for (int i = 0; i < 4; i++) {
 			meet(e);
-			POST(e, .id = i, .opcode = i == 3 ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND, .len = 8,
-			     .flags = i % 2 ? IBV_SEND_SOLICITED : 0);
+			POST(e, .id = i, .opcode = i == 3 ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND,
+			     .len = 8, .flags = i % 2 ? IBV_SEND_SOLICITED : 0);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 			meet(e);
 			meet(e);
@@ -279,7 +279,9 @@ static void work_among_others(uint64_t ns)
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 	do
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	while ((uint64_t)(now.tv_sec - from.tv_sec) * 1000000000 + (uint64_t)now.tv_nsec - (uint64_t)from.tv_nsec < ns);
+	while ((uint64_t)(now.tv_sec - from.tv_sec) * 1000000000 + (uint64_t)now.tv_nsec -
+		       (uint64_t)from.tv_nsec <
+	       ns);
 	atomic_store(&is_over, true);
 	for (int i = 0; i < OTHERS; i++)
 		pthread_join(others[i], NULL);
@@ -324,7 +326,8 @@ static void notify__of_solicited_ones_there(struct end *e)
 	meet(e);
 	for (int i = 0; i < 3; i++) {
 		if (!e->passive) {
-			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8, .flags = i ? IBV_SEND_SOLICITED : 0);
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8,
+			     .flags = i ? IBV_SEND_SOLICITED : 0);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		meet(e);
@@ -452,7 +455,8 @@ static struct activity activity(void)
 	struct rusage u;
 	getrusage(RUSAGE_SELF, &u);
 	return (struct activity){
-		.cpu_us = (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000ull + u.ru_utime.tv_usec + u.ru_stime.tv_usec,
+		.cpu_us = (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000ull + u.ru_utime.tv_usec +
+			  u.ru_stime.tv_usec,
 		.wakes = u.ru_nvcsw,
 	};
 }
@@ -463,7 +467,8 @@ static void expect_idleness_since(struct activity before)
 	uint64_t used_us = now.cpu_us - before.cpu_us;
 	long wakes = now.wakes - before.wakes;
 	if (used_us > IDLE_US || wakes > IDLE_WAKES)
-		fprintf(stderr, "# %llu us of CPU, %ld wake-ups in %d ms of idleness\n", (unsigned long long)used_us, wakes, IDLE_MS);
+		fprintf(stderr, "# %llu us of CPU, %ld wake-ups in %d ms of idleness\n",
+			(unsigned long long)used_us, wakes, IDLE_MS);
 	CHECK(used_us <= IDLE_US);
 	CHECK(wakes <= IDLE_WAKES);
 }
@@ -526,7 +531,8 @@ static void idle__program_that_computes_is_served(struct end *e)
 		meet(e);
 		rc_fill(e->buf, 5000, e->seed);
 		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .len = 5000, .remote_at = 100);
-		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 8, .remote_at = 8000, .compare = 1);
+		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 8, .remote_at = 8000,
+		     .compare = 1);
 		POST(e, .id = 3, .opcode = IBV_WR_RDMA_READ, .at = 10000, .len = 5000, .remote_at = 100);
 		for (int i = 1; i <= 3; i++)
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 static const uint32_t sizes[] = {
-	1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 95, 96, 97, 127, 128, 129, 256, 1023, 1024, 1025, 4095, 4096, 4097, 65535, 65536, 65537, 131073,
-	1048575, 1048576, 1048577, 3000001, 8388608,
+	1,    2,     3,	    7,	   8,	   9,	    31,	     32,      33,      64,	95,
+	96,   97,    127,   128,   129,	   256,	    1023,    1024,    1025,    4095,	4096,
+	4097, 65535, 65536, 65537, 131073, 1048575, 1048576, 1048577, 3000001, 8388608,
 };
 enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]), GUARD = 64 };
 
@@ -30,7 +31,8 @@ static void write__of_every_size(struct end *e)
 		} else {
 			rc_fill(e->buf + i, sizes[i], e->seed + i);
 			meet(e);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i, .len = sizes[i], .remote_at = at);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = i, .len = sizes[i],
+			     .remote_at = at);
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
 			meet(e);
 		}
@@ -48,8 +50,8 @@ static void write__inline(struct end *e)
 		if (e->passive)
 			break;
 		rc_fill(data, i, e->seed + i);
-		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = i * 100, .flags = IBV_SEND_INLINE,
-		     .quiet = i % 4);
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = i * 100,
+		     .flags = IBV_SEND_INLINE, .quiet = i % 4);
 		memset(data, 0xaa, sizeof(data));
 		if (i % 4 == 0)
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
@@ -73,7 +75,8 @@ static void write__with_immediate(struct end *e)
 		if (!e->passive) {
 			rc_fill(e->buf, lengths[i], e->seed + i);
 			meet(e);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .len = lengths[i], .remote_at = 1000, .imm = 7000 + i);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .len = lengths[i],
+			     .remote_at = 1000, .imm = 7000 + i);
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE);
 		} else {
 			rc_recv(e, i, 0, i % 2 * 8); /* its buffer stays untouched, and may be none */
@@ -142,7 +145,8 @@ static void write_and_read__with_lists(struct end *e)
 				from += part;
 				left -= part;
 			}
-			POST(e, .id = i, .opcode = back ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, .sge = sge, .nsge = n, .remote_at = i);
+			POST(e, .id = i, .opcode = back ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, .sge = sge,
+			     .nsge = n, .remote_at = i);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		VERIFY(e->buf + 2 * MAX, total, e->seed + i);
@@ -159,9 +163,12 @@ static void one_sided__of_nothing(struct end *e)
 		rc_recv(e, 9, 0, 0);
 	meet(e);
 	if (!e->passive) {
-		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .remote_at = 1ull << 40, .rkey = 0xbad, .lkey = 0xbad);
-		POST(e, .id = 2, .opcode = IBV_WR_RDMA_READ, .remote_at = 1ull << 40, .rkey = 0xbad, .lkey = 0xbad);
-		POST(e, .id = 3, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .remote_at = 1ull << 40, .rkey = 0xbad, .imm = 5);
+		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .remote_at = 1ull << 40, .rkey = 0xbad,
+		     .lkey = 0xbad);
+		POST(e, .id = 2, .opcode = IBV_WR_RDMA_READ, .remote_at = 1ull << 40, .rkey = 0xbad,
+		     .lkey = 0xbad);
+		POST(e, .id = 3, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .remote_at = 1ull << 40, .rkey = 0xbad,
+		     .imm = 5);
 		for (int i = 1; i <= 3; i++)
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 	} else {
@@ -184,7 +191,8 @@ static void atomic__returns_what_it_found(struct end *e)
 	}
 	meet(e);
 	if (!e->passive) {
-		POST(e, .id = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = 0, .len = 8, .remote_at = 0, .compare = 23);
+		POST(e, .id = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = 0, .len = 8, .remote_at = 0,
+		     .compare = 23);
 		POST(e, .id = 2, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = 8, .len = 8, .remote_at = 8, .compare = 5); /* wraps */
 		POST(e, .id = 3, .opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .at = 16, .len = 8, .remote_at = 16,
 		     .compare = 0x1111222233334444, .swap = 0x5555666677778888);
@@ -199,8 +207,10 @@ static void atomic__returns_what_it_found(struct end *e)
 		CHECK_EQ(words[2], 0x1111222233334444);
 		CHECK_EQ(words[3], 0x5555666677778888);
 		/* A result may be scattered. */
-		struct ibv_sge parts[] = { { (uintptr_t)e->buf + 101, 3, e->mr->lkey }, { (uintptr_t)e->buf + 120, 5, e->mr->lkey } };
-		POST(e, .id = 5, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sge = parts, .nsge = 2, .remote_at = 16, .compare = 0);
+		struct ibv_sge parts[] = { { (uintptr_t)e->buf + 101, 3, e->mr->lkey },
+					   { (uintptr_t)e->buf + 120, 5, e->mr->lkey } };
+		POST(e, .id = 5, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sge = parts, .nsge = 2,
+		     .remote_at = 16, .compare = 0);
 		rc_expect(e->scq, 5, IBV_WC_SUCCESS);
 		CHECK(!memcmp(e->buf + 101, &words[3], 3) && !memcmp(e->buf + 120, (char *)&words[3] + 3, 5));
 	}
@@ -223,7 +233,8 @@ static void atomic__deeper_than_max_rd_atomic(struct end *e)
 	uint64_t *words = (uint64_t *)e->buf;
 	for (int round = 0; !e->passive && round < ROUNDS; round++) {
 		for (int i = 0; i < N; i++)
-			POST(e, .id = i, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = i * 8, .len = 8, .remote_at = 40000, .compare = 3);
+			POST(e, .id = i, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = i * 8, .len = 8,
+			     .remote_at = 40000, .compare = 3);
 		for (int i = 0; i < N; i++) {
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 			CHECK_EQ(words[i], 3 * (round * N + i));
@@ -245,7 +256,8 @@ static void atomic__contended(struct end *e)
 	struct card peer[QPS];
 	rc_open(e, &p);
 	uint64_t *words = (uint64_t *)e->buf;
-	_Atomic(uint64_t) *counter = (_Atomic(uint64_t) *)(e->buf + 8192); /* the passive end's is the one that counts */
+	/* the passive end's is the one that counts */
+	_Atomic(uint64_t) *counter = (_Atomic(uint64_t) *)(e->buf + 8192);
 	for (int i = 0; i < QPS; i++) {
 		qps[i] = rc_make_qp(e);
 		peer[i] = rc_connect(e, qps[i]);
@@ -268,8 +280,9 @@ static void atomic__contended(struct end *e)
 	meet(e);
 	for (int n = 0; n < EACH; n++) {
 		for (int i = 0; i < QPS; i++)
-			POST(e, .qp = e->passive ? self : qps[i], .id = i, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = i * 8, .len = 8,
-			     .remote_at = 8192, .compare = 1);
+			POST(e, .qp = e->passive ? self : qps[i], .id = i,
+			     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .at = i * 8, .len = 8, .remote_at = 8192,
+			     .compare = 1);
 		for (int i = 0; e->passive && i < OURS / EACH; i++)
 			atomic_fetch_add(counter, 1);
 		for (int i = 0; i < QPS; i++) {
@@ -332,8 +345,10 @@ static void write__behind_a_send_waits(struct end *e)
 		if (!e->passive) {
 			rc_fill(e->buf, 20000, e->seed + i);
 			POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8);
-			POST(e, .id = 2, .opcode = IBV_WR_RDMA_WRITE, .len = i % 2 ? 20000 : 20, .remote_at = 1000);
-			POST(e, .id = 3, .opcode = IBV_WR_RDMA_READ, .at = 30000, .len = i % 2 ? 20000 : 20, .remote_at = 1000);
+			POST(e, .id = 2, .opcode = IBV_WR_RDMA_WRITE, .len = i % 2 ? 20000 : 20,
+			     .remote_at = 1000);
+			POST(e, .id = 3, .opcode = IBV_WR_RDMA_READ, .at = 30000, .len = i % 2 ? 20000 : 20,
+			     .remote_at = 1000);
 			meet(e);
 			rc_expect_none(e->scq);
 			meet(e);
@@ -388,9 +403,10 @@ static void fence__waits_for_reads_and_atomics(struct end *e)
 			rc_set(e->buf, LONG, 0xdd);
 			meet(e);
 			POST(e, .id = 0, .opcode = IBV_WR_SEND, .at = PLACE, .len = 64); /* so that the READ is not the oldest */
-			POST(e, .id = 1, .opcode = atomic ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_READ, .len = n);
-			POST(e, .id = 2, .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, .len = n, .remote_at = PLACE,
-			     .flags = IBV_SEND_FENCE);
+			POST(e, .id = 1, .opcode = atomic ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_READ,
+			     .len = n);
+			POST(e, .id = 2, .opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, .len = n,
+			     .remote_at = PLACE, .flags = IBV_SEND_FENCE);
 			for (int id = 0; id < 3; id++)
 				rc_expect(e->scq, id, IBV_WC_SUCCESS);
 			meet(e);
@@ -445,8 +461,10 @@ static void read__looks_behind_the_write_before(struct end *e)
 			seen[i] = atomic_load(word_at(e, ours)) != 0;
 		} else {
 			rc_set_word(e->buf + VALUE, i);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = VALUE, .len = 8, .remote_at = ours, .quiet = true);
-			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = RESULT, .len = 8, .remote_at = THEIRS);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .at = VALUE, .len = 8,
+			     .remote_at = ours, .quiet = true);
+			POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = RESULT, .len = 8,
+			     .remote_at = THEIRS);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 			seen[i] = rc_word(e->buf + RESULT) >= i;
 		}
@@ -534,19 +552,24 @@ static void mix_post(struct mix *m)
 		o->expected = word;
 		if (o->opcode == IBV_WR_ATOMIC_CMP_AND_SWP && compare % 2)
 			compare = word;
-		uint64_t then = o->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? word + compare : compare == word ? swap : word;
+		uint64_t then = o->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? word + compare :
+				compare == word				 ? swap :
+									   word;
 		memcpy(m->shadow + o->at, &then, 8);
 	} else if (o->opcode == IBV_WR_RDMA_READ) {
 		o->image = malloc(o->length + 1);
 		memcpy(o->image, m->shadow + o->at, o->length);
 	} else {
-		rc_fill(local, o->length, message ? message_seed(e, e->passive, m->messages_sent) : rc_random(&m->rng));
+		rc_fill(local, o->length,
+			message ? message_seed(e, e->passive, m->messages_sent) : rc_random(&m->rng));
 		if (!send)
 			memcpy(m->shadow + o->at, local, o->length);
 	}
-	POST(e, .id = m->posted, .opcode = o->opcode, .at = LOCAL + slot * MIX_LONG, .len = o->length, .remote_at = TARGET + o->at,
-	     .imm = m->messages_sent, .compare = compare, .swap = swap,
-	     .flags = o->opcode != IBV_WR_RDMA_READ && !send && overlaps(m, o->at, o->length) ? IBV_SEND_FENCE : 0,
+	POST(e, .id = m->posted, .opcode = o->opcode, .at = LOCAL + slot * MIX_LONG, .len = o->length,
+	     .remote_at = TARGET + o->at, .imm = m->messages_sent, .compare = compare, .swap = swap,
+	     .flags = o->opcode != IBV_WR_RDMA_READ && !send && overlaps(m, o->at, o->length) ?
+			      IBV_SEND_FENCE :
+			      0,
 	     .quiet = m->posted % 4 == 0 && m->posted + 1 < MIX_OPS);
 	m->messages_sent += message;
 	m->posted++;
@@ -583,7 +606,8 @@ static void mix_poll(struct mix *m)
 		if (wc.wc_flags & IBV_WC_WITH_IMM)
 			CHECK_EQ(ntohl(wc.imm_data), n);
 		if (wc.opcode == IBV_WC_RECV)
-			VERIFY(e->buf + RECEIVES + wc.wr_id * MIX_LONG, wc.byte_len, message_seed(e, !e->passive, n));
+			VERIFY(e->buf + RECEIVES + wc.wr_id * MIX_LONG, wc.byte_len,
+			       message_seed(e, !e->passive, n));
 		else
 			CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 		rc_recv(e, wc.wr_id, RECEIVES + wc.wr_id * MIX_LONG, MIX_LONG);

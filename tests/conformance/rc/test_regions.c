@@ -25,7 +25,8 @@ static struct params window_params(void)
 
 /* ---- windows ---- */
 
-static int post_bind(struct end *e, struct ibv_mw *mw, uint32_t rkey, struct ibv_mr *mr, uint64_t at, uint64_t bytes, unsigned access)
+static int post_bind(struct end *e, struct ibv_mw *mw, uint32_t rkey, struct ibv_mr *mr, uint64_t at,
+		     uint64_t bytes, unsigned access)
 {
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = 77, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
@@ -42,7 +43,9 @@ static void bind_2(struct end *e, struct ibv_mw *mw, uint32_t rkey, unsigned acc
 
 static int post_invalidate(struct end *e, enum ibv_wr_opcode opcode, uint32_t rkey)
 {
-	struct ibv_send_wr *bad, wr = { .wr_id = 78, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = rkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 78, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = rkey
+	};
 	return ibv_post_send(e->qp, &wr, &bad);
 }
 
@@ -61,8 +64,10 @@ static void window_1__shows_its_part_alone(struct end *e)
 		struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_1);
 		CHECK(mw);
 		uint32_t before = mw->rkey;
-		struct ibv_mw_bind bind = { .wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
-			.bind_info = { e->mr, (uintptr_t)e->buf + WINDOW_AT, WINDOW_BYTES, IBV_ACCESS_REMOTE_WRITE } };
+		struct ibv_mw_bind bind = { .wr_id = 1,
+					    .send_flags = IBV_SEND_SIGNALED,
+					    .bind_info = { e->mr, (uintptr_t)e->buf + WINDOW_AT, WINDOW_BYTES,
+							   IBV_ACCESS_REMOTE_WRITE } };
 		CHECK_EQ(ibv_bind_mw(e->qp, mw, &bind), 0);
 		CHECK(mw->rkey != before);
 		CHECK_EQ(rc_expect(e->scq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_BIND_MW);
@@ -170,7 +175,9 @@ static void window_2__low_byte_of_the_key(struct end *e)
 		if (e->passive) {
 			uint32_t number = mw->handle >> 8;
 			mw->rkey = asked[i] ^ 0x5500;
-			CHECK_EQ(post_bind(e, mw, asked[i], e->mr, WINDOW_AT, WINDOW_BYTES, IBV_ACCESS_REMOTE_WRITE), 0);
+			CHECK_EQ(post_bind(e, mw, asked[i], e->mr, WINDOW_AT, WINDOW_BYTES,
+					   IBV_ACCESS_REMOTE_WRITE),
+				 0);
 			CHECK_EQ(mw->rkey, number << 8 | (asked[i] & 0xff));
 			rc_expect(e->scq, 77, IBV_WC_SUCCESS);
 			tell(e, mw->rkey);
@@ -206,7 +213,8 @@ static void window_2__is_for_one_queue_pair(struct end *e)
 	} else {
 		uint32_t rkey = (uint32_t)hear(e);
 		try_write(e, rkey, WINDOW_AT, 8, IBV_WC_SUCCESS);
-		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = WINDOW_AT, .rkey = rkey, .qp = second);
+		POST(e, .id = 5, .opcode = IBV_WR_RDMA_WRITE, .len = 8, .remote_at = WINDOW_AT, .rkey = rkey,
+		     .qp = second);
 		rc_expect(e->scq, 5, IBV_WC_REM_ACCESS_ERR);
 		tell(e, 0);
 	}
@@ -270,7 +278,9 @@ static void window__bound_while_another_is_invalidated(struct end *e)
 	pthread_t thread;
 	rc_start(e, &p);
 	CHECK(b.cq = ibv_create_cq(e->ctx, 16, NULL, NULL, 0));
-	struct ibv_qp_init_attr init = { .send_cq = b.cq, .recv_cq = b.cq, .qp_type = IBV_QPT_RC, .cap = p.cap };
+	struct ibv_qp_init_attr init = {
+		.send_cq = b.cq, .recv_cq = b.cq, .qp_type = IBV_QPT_RC, .cap = p.cap
+	};
 	CHECK(b.qp = ibv_create_qp(e->pd, &init));
 	rc_connect(e, b.qp);
 	if (e->passive)
@@ -320,7 +330,9 @@ static void window__bind_keeps_its_place(struct end *e)
 			uint32_t rkey = ibv_inc_rkey(mw->rkey);
 			rc_set_word(e->buf, rkey);
 			POST(e, .id = 1, .opcode = IBV_WR_SEND, .len = 8, .quiet = true);
-			CHECK_EQ(post_bind(e, mw, rkey, e->mr, WINDOW_AT, WINDOW_BYTES, IBV_ACCESS_REMOTE_WRITE), 0);
+			CHECK_EQ(post_bind(e, mw, rkey, e->mr, WINDOW_AT, WINDOW_BYTES,
+					   IBV_ACCESS_REMOTE_WRITE),
+				 0);
 			POST(e, .id = 2, .opcode = IBV_WR_SEND, .len = 8);
 			rc_expect(e->scq, 77, IBV_WC_SUCCESS);
 			rc_expect(e->scq, 2, IBV_WC_SUCCESS);
@@ -380,7 +392,8 @@ static void window__bind_behind_a_send_without_completion(struct end *e)
 	rc_finish(e);
 }
 
-static void expect_bind_error(struct end *e, struct ibv_mw *mw, struct ibv_mr *mr, uint64_t at, uint64_t bytes, unsigned access)
+static void expect_bind_error(struct end *e, struct ibv_mw *mw, struct ibv_mr *mr, uint64_t at,
+			      uint64_t bytes, unsigned access)
 {
 	CHECK_EQ(post_bind(e, mw, ibv_inc_rkey(mw->rkey), mr, at, bytes, access), 0);
 	rc_expect(e->scq, 77, IBV_WC_MW_BIND_ERR);
@@ -395,7 +408,8 @@ static void window__what_is_refused(struct end *e)
 	struct ibv_pd *other = ibv_alloc_pd(e->ctx);
 	struct ibv_mr *no_bind = ibv_reg_mr(e->pd, e->buf, BYTES, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_mr *read_only = ibv_reg_mr(e->pd, e->buf, BYTES, IBV_ACCESS_MW_BIND);
-	struct ibv_mr *based = ibv_reg_mr(e->pd, e->buf, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
+	struct ibv_mr *based = ibv_reg_mr(
+		e->pd, e->buf, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
 	struct ibv_mw *mw = ibv_alloc_mw(e->pd, IBV_MW_TYPE_2), *foreign = ibv_alloc_mw(other, IBV_MW_TYPE_2);
 	CHECK(mw && foreign && no_bind && read_only && based);
 	CHECK(!ibv_alloc_mw(e->pd, 3) && errno == EINVAL);
@@ -456,8 +470,8 @@ static void on_demand__explicit_and_implicit(struct end *e)
 	rc_needs_holes();
 	struct params p = params();
 	rc_start(e, &p);
-	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-				IBV_ACCESS_ON_DEMAND;
+	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ON_DEMAND;
 	struct ibv_mr *all = ibv_reg_mr(e->pd, NULL, SIZE_MAX, access);
 	uint8_t *memory = rc_map(1 << 20);
 	struct ibv_mr *part = ibv_reg_mr(e->pd, memory, 1 << 20, access);
@@ -475,15 +489,18 @@ static void on_demand__explicit_and_implicit(struct end *e)
 			rc_take_away(memory + 65536, 65536);
 			tell(e, 0);
 			rc_reconnect(e);
-			memory = mmap(memory, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			memory = mmap(memory, 1 << 20, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		} else {
 			struct ibv_sge sge = { (uintptr_t)memory + 10, 70000, mr->lkey };
 			rc_fill(memory + 10, 70000, e->seed);
-			POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = remote + 5000 - e->peer.addr, .rkey = rkey);
+			POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1,
+			     .remote_at = remote + 5000 - e->peer.addr, .rkey = rkey);
 			rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 			tell(e, 0);
 			hear(e);
-			POST(e, .id = 2, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = remote + 5000 - e->peer.addr, .rkey = rkey);
+			POST(e, .id = 2, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1,
+			     .remote_at = remote + 5000 - e->peer.addr, .rkey = rkey);
 			rc_expect(e->scq, 2, IBV_WC_REM_ACCESS_ERR); /* a hole, and no crash */
 			rc_reconnect(e);
 		}
@@ -541,13 +558,15 @@ static void advise__what_it_takes(struct end *e)
 	struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, 1 << 20, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	struct ibv_mr *read_only = ibv_reg_mr(e->pd, memory, 1 << 20, IBV_ACCESS_ON_DEMAND);
 	struct ibv_sge good = { (uintptr_t)memory + 100, 500000, mr->lkey }, bad = good;
-	for (int advice = IBV_ADVISE_MR_ADVICE_PREFETCH; advice <= IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT; advice++) {
+	for (int advice = IBV_ADVISE_MR_ADVICE_PREFETCH; advice <= IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+	     advice++) {
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, 0, &good, 1), 0);
 		CHECK_EQ(ibv_advise_mr(e->pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), 0);
 	}
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char present;
-	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~(page - 1)), page, &present) && (present & 1));
+	CHECK(!mincore((void *)((uintptr_t)(memory + 300000) & ~(page - 1)), page, &present) &&
+	      (present & 1));
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 2, &good, 1), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &good, 0), EINVAL);
 	CHECK_EQ(ibv_advise_mr(e->pd, 99, 0, &good, 1), ENOTSUP);
@@ -559,7 +578,8 @@ static void advise__what_it_takes(struct end *e)
 	bad = (struct ibv_sge){ (uintptr_t)memory + (1 << 20) - 10, 11, mr->lkey };
 	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &bad, 1), EFAULT);
 	rc_take_away(memory, 1 << 20);
-	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1), EFAULT);
+	CHECK_EQ(ibv_advise_mr(e->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, &good, 1),
+		 EFAULT);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_dereg_mr(read_only), 0);
 	rc_close(e);
@@ -617,7 +637,9 @@ static void device_memory__sent_and_written(struct end *e)
 	CHECK(dm);
 	CHECK(!ibv_reg_dm_mr(e->pd, dm, 0, sizeof(data), IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
 	CHECK(!ibv_reg_dm_mr(e->pd, dm, 8, sizeof(data), IBV_ACCESS_ZERO_BASED) && errno == EINVAL);
-	struct ibv_mr *mr = ibv_reg_dm_mr(e->pd, dm, 1024, 2048, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_mr *mr =
+		ibv_reg_dm_mr(e->pd, dm, 1024, 2048,
+			      IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(mr);
 	CHECK_EQ(ibv_free_dm(dm), EBUSY);
 	tell(e, mr->rkey);
@@ -636,7 +658,8 @@ static void device_memory__sent_and_written(struct end *e)
 		rc_fill(data + 1024, 1000, e->seed + 1);
 		CHECK_EQ(ibv_memcpy_to_dm(dm, 1024, data + 1024, 1000), 0);
 		struct ibv_sge sge = { 0, 1000, mr->lkey };
-		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = 40 - e->peer.addr, .rkey = rkey);
+		POST(e, .id = 1, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1,
+		     .remote_at = 40 - e->peer.addr, .rkey = rkey);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 		tell(e, 0);
 	}
@@ -660,7 +683,8 @@ static void atomic_write__a_word(struct end *e)
 		struct ibv_sge sge = { (uintptr_t)e->buf, 8, e->mr->lkey };
 		rc_set_word(e->buf, 0x1122334455667788);
 		for (int i = 0; i < 100; i++) {
-			POST(e, .id = i, .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1, .remote_at = 64, .flags = i % 2 ? IBV_SEND_INLINE : 0);
+			POST(e, .id = i, .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1,
+			     .remote_at = 64, .flags = i % 2 ? IBV_SEND_INLINE : 0);
 			CHECK_EQ(rc_expect(e->scq, i, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
 		}
 		tell(e, 0);
@@ -668,7 +692,8 @@ static void atomic_write__a_word(struct end *e)
 		rc_expect(e->scq, 1, IBV_WC_REM_INV_REQ_ERR);
 		rc_reconnect(e);
 		sge.length = 4;
-		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1 }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_WRITE, .sge = &sge, .nsge = 1 }),
+			 EINVAL);
 	}
 	rc_finish(e);
 }

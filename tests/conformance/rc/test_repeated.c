@@ -50,7 +50,9 @@ static struct ibv_mr *open_second(struct end *e, const struct params *p)
 static int move_word(struct end *e, uint32_t rkey, uint64_t id, uint64_t remote_at)
 {
 	rc_set_word(e->buf, reads ? 0x5555 : id);
-	return rc_post(e, &(struct op){ .id = id, .opcode = REPEATED, .len = WORD, .remote_at = remote_at, .rkey = rkey });
+	return rc_post(
+		e, &(struct op){
+			   .id = id, .opcode = REPEATED, .len = WORD, .remote_at = remote_at, .rkey = rkey });
 }
 
 /* The active end's, each of another word. */
@@ -126,7 +128,8 @@ static void take_its_rights(struct end *e, struct ibv_mr **mr)
 
 static void take_the_rights_of_the_queue_pair(struct end *e, struct ibv_mr **mr)
 {
-	struct ibv_qp_attr a = { .qp_access_flags = reads ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ };
+	struct ibv_qp_attr a = { .qp_access_flags =
+					 reads ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ };
 	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_ACCESS_FLAGS), 0);
 }
 
@@ -136,11 +139,23 @@ static void stop_the_queue_pair(struct end *e, struct ibv_mr **mr)
 }
 
 static void target__deregistered(struct end *e) { ends_by(e, params(), deregister, IBV_WC_REM_ACCESS_ERR); }
-static void target__registered_anew(struct end *e) { ends_by(e, params(), deregister_and_use_its_place, IBV_WC_REM_ACCESS_ERR); }
-static void target__not_granted_any_more(struct end *e) { ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR); }
+static void target__registered_anew(struct end *e)
+{
+	ends_by(e, params(), deregister_and_use_its_place, IBV_WC_REM_ACCESS_ERR);
+}
+static void target__not_granted_any_more(struct end *e)
+{
+	ends_by(e, params(), take_its_rights, IBV_WC_REM_ACCESS_ERR);
+}
 static void target__moved(struct end *e) { ends_by(e, params(), show_its_other_half, IBV_WC_REM_ACCESS_ERR); }
-static void target__of_another_domain(struct end *e) { ends_by(e, params(), take_it_to_another_domain, IBV_WC_REM_ACCESS_ERR); }
-static void queue_pair__grants_less(struct end *e) { ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_INV_REQ_ERR); }
+static void target__of_another_domain(struct end *e)
+{
+	ends_by(e, params(), take_it_to_another_domain, IBV_WC_REM_ACCESS_ERR);
+}
+static void queue_pair__grants_less(struct end *e)
+{
+	ends_by(e, params(), take_the_rights_of_the_queue_pair, IBV_WC_REM_INV_REQ_ERR);
+}
 
 static void queue_pair__answers_nothing(struct end *e)
 {
@@ -224,7 +239,9 @@ static void target__granted_for_this_alone(struct end *e)
 	struct params p = params();
 	start(e, &p);
 	if (e->passive) {
-		struct ibv_mr *mr = ibv_reg_mr(e->pd, e->buf, p.bytes, IBV_ACCESS_LOCAL_WRITE | (reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE));
+		struct ibv_mr *mr = ibv_reg_mr(
+			e->pd, e->buf, p.bytes,
+			IBV_ACCESS_LOCAL_WRITE | (reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE));
 		CHECK(mr);
 		tell(e, mr->rkey);
 		meet(e);
@@ -250,7 +267,8 @@ static void own__deregistered(struct end *e)
 		struct ibv_mr *mr;
 		CHECK(mr = ibv_reg_mr(e->pd, e->buf, p.bytes, reads ? IBV_ACCESS_LOCAL_WRITE : 0));
 		for (unsigned i = 1; i <= TIMES; i++) {
-			POST(e, .id = i, .opcode = REPEATED, .at = i % 8 * WORD, .len = WORD, .remote_at = HALF, .lkey = mr->lkey);
+			POST(e, .id = i, .opcode = REPEATED, .at = i % 8 * WORD, .len = WORD,
+			     .remote_at = HALF, .lkey = mr->lkey);
 			rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		}
 		uint32_t lkey = mr->lkey;
@@ -314,7 +332,8 @@ static void own__by_another_key(struct end *e)
 		struct ibv_mr *mr;
 		CHECK(mr = ibv_reg_mr(e->pd, other, sizeof(other), IBV_ACCESS_LOCAL_WRITE));
 		again_and_again(e, e->peer.rkey);
-		POST(e, .id = 5, .opcode = REPEATED, .len = WORD, .remote_at = 0, .lkey = way ? mr->lkey : e->mr->lkey + 1);
+		POST(e, .id = 5, .opcode = REPEATED, .len = WORD, .remote_at = 0,
+		     .lkey = way ? mr->lkey : e->mr->lkey + 1);
 		rc_expect(e->scq, 5, IBV_WC_LOC_PROT_ERR);
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
 		rc_reconnect(e);
@@ -331,7 +350,8 @@ static void own__inline(struct end *e)
 	for (uint64_t i = 1; i <= TIMES && !e->passive; i++) {
 		struct ibv_sge sge = { (uintptr_t)words, WORD, (uint32_t)rc_hash(i) };
 		words[0] = i;
-		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = i * WORD, .flags = IBV_SEND_INLINE);
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .remote_at = i * WORD,
+		     .flags = IBV_SEND_INLINE);
 		words[0] = 0;
 		rc_expect(e->scq, i, IBV_WC_SUCCESS);
 	}
@@ -506,7 +526,8 @@ static void cq__overrun_by_another(struct end *e)
 	if (!e->passive) {
 		again_and_again(e, e->peer.rkey);
 		for (unsigned i = 0; i <= (unsigned)e->scq->cqe; i++)
-			POST(e, .id = i, .opcode = REPEATED, .at = HALF, .len = WORD, .remote_at = 2048, .qp = other);
+			POST(e, .id = i, .opcode = REPEATED, .at = HALF, .len = WORD, .remote_at = 2048,
+			     .qp = other);
 		while (!rc_readable(e->ctx->async_fd, 10000))
 			;
 		rc_set_word(e->buf, 0xbad);
@@ -554,7 +575,8 @@ static void sizes__of_a_large_region(struct end *e)
 	const uint64_t bytes = 5ull << 30, places[] = { 0, (4ull << 30) - 4, (4ull << 30) + 4, bytes - WORD };
 	struct params p = params();
 	rc_start(e, &p);
-	uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *at =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct ibv_mr *mr = at == MAP_FAILED ? NULL : ibv_reg_mr(e->pd, at, bytes, p.mr_access);
 	CHECK(mr);
 	for (unsigned k = 0; e->passive && reads && k < 4; k++)
@@ -567,7 +589,8 @@ static void sizes__of_a_large_region(struct end *e)
 		unsigned k = i % 100 / 25;
 		rc_set_word(at + places[k], i);
 		struct ibv_sge sge = { (uintptr_t)at + places[k], WORD, mr->lkey };
-		POST(e, .id = i, .opcode = REPEATED, .sge = &sge, .nsge = 1, .remote_at = there - e->peer.addr + places[k], .rkey = rkey);
+		POST(e, .id = i, .opcode = REPEATED, .sge = &sge, .nsge = 1,
+		     .remote_at = there - e->peer.addr + places[k], .rkey = rkey);
 		rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_word(at + places[k]), reads ? 100 + k : i);
 	}
@@ -653,7 +676,9 @@ static void *work_beside_another(void *arg)
 	reads = w->reads;
 	while (w->posted < EACH) {
 		rc_set_word(w->e->buf + w->at, w->posted + 1);
-		int err = rc_post(w->e, &(struct op){ .opcode = REPEATED, .at = w->at, .len = WORD, .remote_at = w->at });
+		int err = rc_post(
+			w->e,
+			&(struct op){ .opcode = REPEATED, .at = w->at, .len = WORD, .remote_at = w->at });
 		CHECK(err == 0 || err == ENOMEM);
 		w->posted += !err;
 		int n = ibv_poll_cq(w->e->scq, 1, &wc);

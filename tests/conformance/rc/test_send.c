@@ -15,8 +15,10 @@
 
 /* Around every power of two and every limit of a queue slot. */
 static const uint32_t sizes[] = {
-	1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049, 4095,
-	4096, 4097, 8191, 16384, 65535, 65536, 65537, 131072, 1048575, 1048576, 1048577, 3000001, 8388608,
+	1,     2,     3,     7,	     8,	      9,       16,	31,	 32,	  33,	63,
+	64,    65,    95,    96,     97,      127,     128,	129,	 255,	  256,	257,
+	1023,  1024,  1025,  2047,   2048,    2049,    4095,	4096,	 4097,	  8191, 16384,
+	65535, 65536, 65537, 131072, 1048575, 1048576, 1048577, 3000001, 8388608,
 };
 enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]), GUARD = 64 };
 
@@ -115,7 +117,9 @@ static void cut(uint64_t *rng, struct ibv_sge *sge, int n, uint8_t *base, uint32
 {
 	uint32_t left = total;
 	for (int i = 0; i < n; i++) {
-		uint32_t part = i == n - 1 ? left : rc_below(rng, 4) ? rc_below(rng, 2 * left / (n - i) + 1) : 0;
+		uint32_t part = i == n - 1	 ? left :
+				rc_below(rng, 4) ? rc_below(rng, 2 * left / (n - i) + 1) :
+						   0;
 		if (part > left)
 			part = left;
 		sge[i] = (struct ibv_sge){ (uintptr_t)base, part, lkey };
@@ -151,7 +155,10 @@ static void send__from_lists_into_lists(struct end *e)
 	p.bytes = 2 * MAX;
 	rc_start(e, &p);
 	for (int i = 0; i < ROUNDS; i++) {
-		uint32_t limit = i % 3 == 0 ? 200 : i % 3 == 1 ? 5000 : MAX - 64, total = 1 + rc_below(&shared, limit);
+		uint32_t limit = i % 3 == 0 ? 200 :
+				 i % 3 == 1 ? 5000 :
+					      MAX - 64,
+			 total = 1 + rc_below(&shared, limit);
 		int n = i % 4 ? 1 + rc_below(&rng, SGES) : SGES;
 		cut(&rng, sge, n, e->buf + rc_below(&rng, 9), total, e->mr->lkey);
 		if (e->passive) {
@@ -203,8 +210,10 @@ static void send__inline(struct end *e)
 		for (int i = 0; i < N; i++) {
 			rc_fill(data, lengths[i], e->seed + i);
 			uint32_t half = lengths[i] / 2;
-			struct ibv_sge sge[2] = { { (uintptr_t)data, half, 0xbad }, { (uintptr_t)data + half, lengths[i] - half, 0 } };
-			POST(e, .id = i, .opcode = IBV_WR_SEND, .sge = sge, .nsge = 2, .flags = IBV_SEND_INLINE);
+			struct ibv_sge sge[2] = { { (uintptr_t)data, half, 0xbad },
+						  { (uintptr_t)data + half, lengths[i] - half, 0 } };
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .sge = sge, .nsge = 2,
+			     .flags = IBV_SEND_INLINE);
 			memset(data, 0xaa, sizeof(data));
 		}
 		struct ibv_sge longer = { (uintptr_t)data, max + 1, 0 };
@@ -242,7 +251,8 @@ static void send__completions_tell_all(struct end *e)
 		CHECK_EQ(wc.src_qp, e->peer.qpn);
 	} else {
 		POST(e, .id = 0xfffffffffffffffe, .opcode = IBV_WR_SEND, .len = 10);
-		POST(e, .id = 0x8000000000000002, .opcode = IBV_WR_SEND_WITH_IMM, .len = 11, .imm = 0x12345678);
+		POST(e, .id = 0x8000000000000002, .opcode = IBV_WR_SEND_WITH_IMM, .len = 11,
+		     .imm = 0x12345678);
 		struct ibv_wc wc = rc_expect(e->scq, 0xfffffffffffffffe, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.opcode, IBV_WC_SEND);
 		CHECK_EQ(wc.qp_num, e->qp->qp_num);
@@ -267,7 +277,8 @@ static void send__keeps_order(struct end *e)
 		}
 		meet(e);
 		for (int i = 0; !e->passive && i < N; i++)
-			POST(e, .id = i, .opcode = IBV_WR_SEND_WITH_IMM, .at = i * 1024, .len = lengths[i % 8], .imm = i);
+			POST(e, .id = i, .opcode = IBV_WR_SEND_WITH_IMM, .at = i * 1024,
+			     .len = lengths[i % 8], .imm = i);
 		for (int i = 0; i < N; i++) {
 			if (!e->passive) {
 				rc_expect(e->scq, i, IBV_WC_SUCCESS);
@@ -384,7 +395,10 @@ static void expect_rnr_failure(struct end *e, uint8_t retries, enum ibv_wr_opcod
 static void rnr__without_retries_fails(struct end *e) { expect_rnr_failure(e, 0, IBV_WR_SEND); }
 static void rnr__after_one_retry_fails(struct end *e) { expect_rnr_failure(e, 1, IBV_WR_SEND); }
 static void rnr__after_six_retries_fails(struct end *e) { expect_rnr_failure(e, 6, IBV_WR_SEND); }
-static void rnr__of_a_write_with_immediate_fails(struct end *e) { expect_rnr_failure(e, 2, IBV_WR_RDMA_WRITE_WITH_IMM); }
+static void rnr__of_a_write_with_immediate_fails(struct end *e)
+{
+	expect_rnr_failure(e, 2, IBV_WR_RDMA_WRITE_WITH_IMM);
+}
 
 /* A receive that is posted in time lets the message in. */
 static void expect_rnr_success(struct end *e, uint8_t retries, uint8_t timer)
@@ -434,7 +448,8 @@ static void send__full_queue_refuses(struct end *e)
 			rc_recv(e, i, 0, 8);
 		meet(e);
 		for (int i = 0; !e->passive && i < max; i++)
-			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8, .quiet = i != max / 2 && i != max - 1);
+			POST(e, .id = i, .opcode = IBV_WR_SEND, .len = 8,
+			     .quiet = i != max / 2 && i != max - 1);
 		for (int i = 0; e->passive && i < max; i++)
 			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 		meet(e);
@@ -501,7 +516,10 @@ static void post__of_a_chain_stops_at_the_bad_one(struct end *e)
 	for (int i = 0; i < 5; i++)
 		sge[i] = (struct ibv_sge){ (uintptr_t)e->buf, 8, e->mr->lkey };
 	if (e->passive) {
-		struct ibv_recv_wr wr[3] = { { 1, &wr[1], sge, 1 }, { 2, &wr[2], sge, 5 }, { 3, NULL, sge, 1 } }, *bad = NULL;
+		struct ibv_recv_wr wr[3] = { { 1, &wr[1], sge, 1 },
+					     { 2, &wr[2], sge, 5 },
+					     { 3, NULL, sge, 1 } },
+				   *bad = NULL;
 		CHECK_EQ(ibv_post_recv(e->qp, wr, &bad), EINVAL);
 		CHECK(bad == &wr[1]);
 		meet(e);

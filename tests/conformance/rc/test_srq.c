@@ -69,7 +69,8 @@ static void srq__of_several_qps(struct end *e)
 			for (int q = 0; q < QPS; q++) {
 				uint64_t at = (n % 8 * QPS + q) * SLOT;
 				rc_fill(e->buf + at, 1 + n % SLOT, e->seed * 1000 + q * N + n);
-				POST(e, .qp = g.qps[q], .id = n, .opcode = IBV_WR_SEND, .at = at, .len = 1 + n % SLOT);
+				POST(e, .qp = g.qps[q], .id = n, .opcode = IBV_WR_SEND, .at = at,
+				     .len = 1 + n % SLOT);
 				in_flight++;
 			}
 			for (; in_flight > (n == N - 1 ? 0 : 7 * QPS); in_flight--)
@@ -143,7 +144,8 @@ static void srq__limit(struct end *e)
 			meet(e);
 			rc_expect(e->rcq, i, IBV_WC_SUCCESS);
 			if (i == N - LIMIT) {
-				struct ibv_async_event event = rc_expect_event(e, IBV_EVENT_SRQ_LIMIT_REACHED);
+				struct ibv_async_event event =
+					rc_expect_event(e, IBV_EVENT_SRQ_LIMIT_REACHED);
 				struct ibv_srq_attr now;
 				CHECK(event.element.srq == e->srq);
 				CHECK_EQ(ibv_query_srq(e->srq, &now), 0);

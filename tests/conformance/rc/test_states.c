@@ -205,8 +205,9 @@ static void change_all(struct end *e)
 {
 	struct ibv_qp_attr now = query(e->qp), a = { .qp_state = IBV_QPS_SQD, .timeout = 13, .retry_cnt = 6, .rnr_retry = 5, .max_rd_atomic = 3,
 		.max_dest_rd_atomic = 5, .min_rnr_timer = 9, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_READ, .ah_attr = now.ah_attr };
-	int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-		   IBV_QP_MIN_RNR_TIMER | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PKEY_INDEX;
+	int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		   IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_PORT |
+		   IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PKEY_INDEX;
 	a.ah_attr.grh.traffic_class = 0x20;
 	CHECK_EQ(ibv_modify_qp(e->qp, &a, mask), 0);
 	now = query(e->qp);
@@ -241,12 +242,14 @@ static void sqd__allows_reads(struct end *e)
 	rc_start(e, &p);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD, .max_rd_atomic = 2, .max_dest_rd_atomic = 2 };
 	CHECK_EQ(rc_to(e->qp, IBV_QPS_SQD), 0);
-	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
+	CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC),
+		 0);
 	CHECK_EQ(rc_to(e->qp, IBV_QPS_RTS), 0);
 	rc_fill(e->buf, READ_BYTES, e->passive);
 	meet(e);
 	for (int i = 0; i < 3; i++)
-		POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = READ_BYTES * (1 + i), .len = READ_BYTES, .remote_at = 0);
+		POST(e, .id = i, .opcode = IBV_WR_RDMA_READ, .at = READ_BYTES * (1 + i), .len = READ_BYTES,
+		     .remote_at = 0);
 	for (int i = 0; i < 3; i++) {
 		rc_expect(e->scq, i, IBV_WC_SUCCESS);
 		VERIFY(e->buf + READ_BYTES * (1 + i), READ_BYTES, !e->passive);
@@ -263,7 +266,10 @@ static void migration__is_kept_and_told(struct end *e)
 	struct params p = params();
 	rc_start(e, &p);
 	for (unsigned i = 0; i < sizeof(states) / sizeof(*states); i++) {
-		struct ibv_qp_attr a = { .path_mig_state = states[i], .alt_ah_attr = query(e->qp).ah_attr, .alt_port_num = 1, .alt_timeout = 11 };
+		struct ibv_qp_attr a = { .path_mig_state = states[i],
+					 .alt_ah_attr = query(e->qp).ah_attr,
+					 .alt_port_num = 1,
+					 .alt_timeout = 11 };
 		a.alt_ah_attr.grh.hop_limit = 9;
 		CHECK_EQ(ibv_modify_qp(e->qp, &a, IBV_QP_PATH_MIG_STATE | IBV_QP_ALT_PATH), 0);
 		struct ibv_qp_attr now = query(e->qp);

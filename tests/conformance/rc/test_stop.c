@@ -30,12 +30,14 @@ static struct params stop_params(const struct end *e)
 /* Requests of all kinds and sizes, as many as the queue takes. */
 static void post_some(struct end *e, uint64_t *rng, unsigned *in_flight)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
+						      IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
 	while (*in_flight < DEPTH) {
 		enum ibv_wr_opcode opcode = opcodes[rc_below(rng, 5)];
 		bool fetches = opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : opcode == IBV_WR_SEND || rc_below(rng, 2) ? 1 + rc_below(rng, SLOT) : LONG;
+		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD     ? 8 :
+			     opcode == IBV_WR_SEND || rc_below(rng, 2) ? 1 + rc_below(rng, SLOT) :
+									 LONG;
 		if (rc_post(e, &(struct op){ .id = *in_flight, .opcode = opcode, .at = fetches ? OWN + LONG : OWN, .len = n, .remote_at = TARGET }))
 			return;
 		++*in_flight;
@@ -135,7 +137,8 @@ static void with_stopped_peer(struct end *e, void (*revoke)(struct end *e))
 {
 	unsigned rounds = rc_times(ROUNDS);
 	uint64_t rng = rc_hash(e->seed);
-	bool is_final = revoke != fail_request; /* where its memory stays with a peer until this side's progress comes to it */
+	/* where its memory stays with a peer until this side's progress comes to it */
+	bool is_final = revoke != fail_request;
 	if (e->passive) {
 		be_stopped(e, rounds);
 		return;

@@ -21,7 +21,8 @@ static struct ibv_srq *make_srq(struct end *e, uint32_t tags, uint32_t ops)
 {
 	struct ibv_srq_init_attr_ex init = {
 		.attr = { .max_wr = 64, .max_sge = 4 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_TM,
 		.srq_type = IBV_SRQT_TM,
 		.pd = e->pd,
 		.cq = ibv_cq_ex_to_cq(tcq),
@@ -32,7 +33,8 @@ static struct ibv_srq *make_srq(struct end *e, uint32_t tags, uint32_t ops)
 
 static void open_end(struct end *e, const struct params *p)
 {
-	struct ibv_cq_init_attr_ex cq = { .cqe = 1024, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO };
+	struct ibv_cq_init_attr_ex cq = { .cqe = 1024,
+					  .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO };
 	rc_open(e, p);
 	if (!e->passive)
 		return;
@@ -86,7 +88,10 @@ static bool take(struct done *d)
 	if (err == ENOENT)
 		return false;
 	CHECK_EQ(err, 0);
-	*d = (struct done){ .id = tcq->wr_id, .status = tcq->status, .qpn = ibv_wc_read_qp_num(tcq), .opcode = ibv_wc_read_opcode(tcq) };
+	*d = (struct done){ .id = tcq->wr_id,
+			    .status = tcq->status,
+			    .qpn = ibv_wc_read_qp_num(tcq),
+			    .opcode = ibv_wc_read_opcode(tcq) };
 	if (d->status == IBV_WC_SUCCESS || d->status == IBV_WC_TM_RNDV_INCOMPLETE) {
 		ibv_wc_read_tm_info(tcq, &info);
 		d->tag = info.tag;
@@ -158,7 +163,9 @@ static uint32_t add_tag(struct end *e, uint64_t id, uint64_t tag, uint64_t mask,
 
 static void sync_to(struct end *e, uint32_t handled)
 {
-	struct ibv_ops_wr wr = { .wr_id = 99, .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
+	struct ibv_ops_wr wr = { .wr_id = 99,
+				 .opcode = IBV_WR_TAG_SYNC,
+				 .flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
 				 .tm.unexpected_cnt = handled };
 	CHECK_EQ(post_op(e, &wr), 0);
 	expect(99, IBV_WC_TM_SYNC, IBV_WC_SUCCESS, 0);
@@ -173,7 +180,8 @@ static void put_tmh(uint8_t *at, enum ibv_tmh_op op, uint64_t tag, uint32_t ctx)
 
 static void put_rvh(uint8_t *at, uint64_t va, uint32_t rkey, uint32_t len)
 {
-	*(struct ibv_rvh *)(at + HEAD) = (struct ibv_rvh){ .va = htobe64(va), .rkey = htonl(rkey), .len = htonl(len) };
+	*(struct ibv_rvh *)(at + HEAD) =
+		(struct ibv_rvh){ .va = htobe64(va), .rkey = htonl(rkey), .len = htonl(len) };
 }
 
 /* A message of `bytes` after its header. */
@@ -185,7 +193,8 @@ static void send_eager(struct end *e, uint64_t at, uint64_t tag, uint32_t ctx, u
 	rc_expect(e->scq, tag, IBV_WC_SUCCESS);
 }
 
-static void post_rendezvous(struct end *e, uint64_t at, uint64_t tag, uint32_t ctx, uint64_t data_at, uint32_t bytes)
+static void post_rendezvous(struct end *e, uint64_t at, uint64_t tag, uint32_t ctx, uint64_t data_at,
+			    uint32_t bytes)
 {
 	put_tmh(e->buf + at, IBV_TMH_RNDV, tag, ctx);
 	put_rvh(e->buf + at, (uintptr_t)e->buf + data_at, e->mr->rkey, bytes);
@@ -281,7 +290,8 @@ static void tags__immediate_data_come_along(struct end *e)
 		meet(e);
 		POST(e, .opcode = IBV_WR_SEND_WITH_IMM, .len = HEAD, .imm = 0x1234);
 		POST(e, .opcode = IBV_WR_SEND_WITH_IMM, .len = HEAD, .imm = 0x5678, .flags = IBV_SEND_INLINE);
-		POST(e, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .len = HEAD, .imm = 0x9abc, .remote_at = 4 * SLOT);
+		POST(e, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .len = HEAD, .imm = 0x9abc,
+		     .remote_at = 4 * SLOT);
 		for (int i = 0; i < 3; i++)
 			rc_expect(e->scq, 0, IBV_WC_SUCCESS);
 	}
@@ -546,7 +556,8 @@ static void tags__many_rendezvous_beside_sends(struct end *e)
 			struct ibv_wc wc;
 			struct done d;
 			for (; out < OWN; out++, writes++)
-				POST(e, .id = writes, .opcode = IBV_WR_RDMA_WRITE, .at = 200 * SLOT, .len = 8, .remote_at = 200 * SLOT);
+				POST(e, .id = writes, .opcode = IBV_WR_RDMA_WRITE, .at = 200 * SLOT, .len = 8,
+				     .remote_at = 200 * SLOT);
 			while (ibv_poll_cq(e->scq, 1, &wc) == 1) {
 				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 				CHECK_EQ(wc.wr_id, writes - out);
@@ -838,7 +849,8 @@ static void tags__order_with_unexpected_messages(struct end *e)
 		finish(e);
 		return;
 	}
-	unsigned posted[KINDS] = { 0 }, got[KINDS] = { 0 }, total = 0; /* postings, and those served; the others are in the list */
+	/* postings, and those served; the others are in the list */
+	unsigned posted[KINDS] = { 0 }, got[KINDS] = { 0 }, total = 0;
 	static __thread uint32_t handles[KINDS][N];
 	static __thread unsigned early[KINDS]; /* unexpected messages that no posting has asked for yet */
 	uint32_t unexpected = 0;
@@ -879,7 +891,9 @@ static void tags__order_with_unexpected_messages(struct end *e)
 		unsigned k = be64toh(tmh->tag);
 		CHECK_EQ(ntohl(tmh->app_ctx), got[k] + early[k]);
 		rc_recv(e, d.id, d.id * 64, 64);
-		struct ibv_ops_wr wr = { .opcode = IBV_WR_TAG_SYNC, .flags = IBV_OPS_TM_SYNC, .tm.unexpected_cnt = ++unexpected };
+		struct ibv_ops_wr wr = { .opcode = IBV_WR_TAG_SYNC,
+					 .flags = IBV_OPS_TM_SYNC,
+					 .tm.unexpected_cnt = ++unexpected };
 		if (posted[k] > got[k]) { /* its posting waits in the list, and has to leave it */
 			wr.opcode = IBV_WR_TAG_DEL;
 			wr.tm.handle = handles[k][got[k]++];
@@ -897,12 +911,14 @@ static void tags__order_with_unexpected_messages(struct end *e)
 static void tags__refuses_queues(struct end *e)
 {
 	struct params p = usual();
-	struct ibv_cq_init_attr_ex cq = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO };
+	struct ibv_cq_init_attr_ex cq = { .cqe = 16,
+					  .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO };
 	struct ibv_device_attr_ex dev;
 	rc_open(e, &p);
 	CHECK_EQ(ibv_query_device_ex(e->ctx, NULL, &dev), 0);
 	CHECK_EQ(dev.tm_caps.flags, IBV_TM_CAP_RC);
-	CHECK(dev.tm_caps.max_rndv_hdr_size >= BOTH_HEADS && dev.tm_caps.max_sge && dev.tm_caps.max_num_tags && dev.tm_caps.max_ops);
+	CHECK(dev.tm_caps.max_rndv_hdr_size >= BOTH_HEADS && dev.tm_caps.max_sge &&
+	      dev.tm_caps.max_num_tags && dev.tm_caps.max_ops);
 	CHECK(tcq = ibv_create_cq_ex(e->ctx, &cq));
 	struct ibv_srq_init_attr_ex good = {
 		.attr = { .max_wr = 4, .max_sge = 1 },
@@ -978,7 +994,10 @@ static void tags__refuses_operations(struct end *e)
 	CHECK(bad == &chain[1]);
 	expect(1, IBV_WC_TM_ADD, IBV_WC_SUCCESS, 0);
 
-	struct ibv_ops_wr del = { .wr_id = 2, .opcode = IBV_WR_TAG_DEL, .flags = IBV_OPS_SIGNALED, .tm.handle = chain[0].tm.handle };
+	struct ibv_ops_wr del = { .wr_id = 2,
+				  .opcode = IBV_WR_TAG_DEL,
+				  .flags = IBV_OPS_SIGNALED,
+				  .tm.handle = chain[0].tm.handle };
 	CHECK_EQ(post_op(e, &del), 0);
 	expect(2, IBV_WC_TM_DEL, IBV_WC_SUCCESS, 0);
 	CHECK_EQ(post_op(e, &del), 0);

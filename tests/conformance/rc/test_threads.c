@@ -41,7 +41,10 @@ static void *post_messages(void *arg)
 		while (atomic_exchange(&me->crowd->in_use[me->number][place], true))
 			sched_yield();
 		rc_fill(e->buf + at, crowd_length(n), e->seed + me->number * EACH + n);
-		struct op op = { .id = me->number << 8 | place, .opcode = IBV_WR_SEND_WITH_IMM, .at = at, .len = crowd_length(n),
+		struct op op = { .id = me->number << 8 | place,
+				 .opcode = IBV_WR_SEND_WITH_IMM,
+				 .at = at,
+				 .len = crowd_length(n),
 				 .imm = me->number << 16 | n };
 		for (int err; (err = rc_post(e, &op));) {
 			CHECK_EQ(err, ENOMEM);
@@ -181,13 +184,17 @@ enum { FIRE_ROUNDS = 24, REGION = 1 << 20 };
 /* Posts one-sided requests to a region until one is refused. The queue is kept full. */
 static void hammer(struct end *e, uint32_t rkey, uint64_t address, uint64_t *rng)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_WRITE };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_RDMA_WRITE };
 	unsigned posted = 0, done = 0;
 	for (;;) {
 		while (posted - done < 16) {
 			enum ibv_wr_opcode opcode = opcodes[rc_below(rng, 3)];
-			uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : rc_below(rng, 3) ? 64 : REGION - 4096;
-			POST(e, .id = posted++, .opcode = opcode, .at = n == 8 ? REGION : 0, .len = n, .rkey = rkey, .compare = 1,
+			uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 :
+				     rc_below(rng, 3)			   ? 64 :
+									     REGION - 4096;
+			POST(e, .id = posted++, .opcode = opcode, .at = n == 8 ? REGION : 0, .len = n,
+			     .rkey = rkey, .compare = 1,
 			     .remote_at = address - e->peer.addr + rc_below(rng, 500) * 8);
 		}
 		struct ibv_wc wc = rc_wait(e->scq);
@@ -220,7 +227,8 @@ static void withdraw(struct end *e, enum withdrawal how, struct ibv_mr **mr)
 		*mr = NULL;
 		break;
 	case BY_REREG:
-		CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+		CHECK_EQ(ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE),
+			 0);
 		break;
 	case BY_ERROR:
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_ERR), 0);
@@ -291,7 +299,8 @@ static void withdraw__of_queued_memory(struct end *e)
 		bool ours = i % 2 == e->passive; /* whose memory goes */
 		struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, REGION, p.mr_access);
 		CHECK(mr);
-		struct ibv_sge sge = { (uintptr_t)(ours ? memory : e->buf), REGION, ours ? mr->lkey : e->mr->lkey };
+		struct ibv_sge sge = { (uintptr_t)(ours ? memory : e->buf), REGION,
+				       ours ? mr->lkey : e->mr->lkey };
 		if (e->passive) {
 			struct ibv_recv_wr *bad, wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
 			CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
@@ -306,7 +315,8 @@ static void withdraw__of_queued_memory(struct end *e)
 			expect_untouched(memory, e->seed + i);
 		if (!e->passive) {
 			struct ibv_wc wc = rc_wait(e->scq);
-			CHECK(wc.status == IBV_WC_SUCCESS || wc.status == (ours ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_OP_ERR));
+			CHECK(wc.status == IBV_WC_SUCCESS ||
+			      wc.status == (ours ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_OP_ERR));
 		}
 		meet(e);
 		CHECK_EQ(rc_to(e->qp, IBV_QPS_RESET), 0);
@@ -346,7 +356,8 @@ static void threads__poll_while_qps_come_and_go(struct end *e)
 		e->peer = rc_connect(e, qp);
 		for (int n = 0; n < 10; n++) {
 			CHECK_EQ(rc_post_recv(e, qp, n, 4096 + n * 64, 64), 0);
-			POST(e, .qp = qp, .id = n, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, .len = 64, .remote_at = 1024);
+			POST(e, .qp = qp, .id = n, .opcode = n % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE,
+			     .len = 64, .remote_at = 1024);
 		}
 		if (i % 4 == 0)
 			meet(e);

@@ -90,12 +90,18 @@ static void one_sided__in_the_queues_domain(struct end *e)
 		}
 		meet(e);
 		rc_fill(e->buf, 5000, e->seed);
-		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_RDMA_WRITE, 0, 5000, x.number[i], x.addr[i] + 4096,
+				  x.rkey[i]),
+			 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
-		CHECK_EQ(post_xrc(e, &x, 2, IBV_WR_RDMA_READ, 8192, 5000, x.number[i], x.addr[i] + 4096, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 2, IBV_WR_RDMA_READ, 8192, 5000, x.number[i], x.addr[i] + 4096,
+				  x.rkey[i]),
+			 0);
 		rc_expect(e->scq, 2, IBV_WC_SUCCESS);
 		VERIFY(e->buf + 8192, 5000, e->seed);
-		CHECK_EQ(post_xrc(e, &x, 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, x.number[i], x.addr[i] + 64, x.rkey[i]), 0);
+		CHECK_EQ(post_xrc(e, &x, 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, x.number[i], x.addr[i] + 64,
+				  x.rkey[i]),
+			 0);
 		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
 		CHECK_EQ(rc_word(e->buf), 7);
 		tell(e, 0);
@@ -216,11 +222,16 @@ static void domain__shared_by_file(struct end *e)
 	struct ibv_xrcd *first = open_domain(e, fd, O_CREAT), *second = open_domain(e, fd, 0);
 	CHECK(first && second);
 	CHECK(!open_domain(e, fd, O_CREAT | O_EXCL) && errno == EEXIST);
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = first };
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV,
+					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					    .xrcd = first };
 	struct ibv_qp *qp = ibv_create_qp_ex(e->ctx, &attr);
 	CHECK(qp);
-	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE, .qp_num = qp->qp_num,
-					 .xrcd = second, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+						      IBV_QP_OPEN_ATTR_TYPE,
+					 .qp_num = qp->qp_num,
+					 .xrcd = second,
+					 .qp_type = IBV_QPT_XRC_RECV };
 	struct ibv_qp *same = ibv_open_qp(e->ctx, &open);
 	CHECK(same);
 	CHECK_EQ(ibv_close_xrcd(second), EBUSY);
@@ -306,7 +317,8 @@ static void queue__goes_before_the_queue_pair(struct end *e)
 		rc_expect_none(q->cq);
 		for (unsigned i = 0; i < 1024; i++)
 			free(kept[i]);
-		q->srq = ibv_create_srq(q->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
+		q->srq = ibv_create_srq(q->pd,
+					&(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
 		CHECK(q->srq && (x.qp = make_xrc_qp(e, &x)));
 	}
 	finish(e, &x);
@@ -331,7 +343,9 @@ static void completion__outlives_its_queue_pair(struct end *e)
 	}
 	meet(e);
 	if (e->passive) {
-		struct ibv_qp_init_attr init = { .send_cq = q->cq, .recv_cq = q->cq, .qp_type = IBV_QPT_RC, .cap = e->p.cap };
+		struct ibv_qp_init_attr init = {
+			.send_cq = q->cq, .recv_cq = q->cq, .qp_type = IBV_QPT_RC, .cap = e->p.cap
+		};
 		CHECK_EQ(ibv_destroy_qp(x.qp), 0);
 		for (int i = 0; i < 32; i++)
 			CHECK(others[i] = ibv_create_qp(e->pd, &init));
@@ -357,7 +371,8 @@ static void queue__goes_while_a_message_waits(struct end *e)
 		rc_pause_ms(50);
 		CHECK_EQ(ibv_destroy_srq(q->srq), 0);
 		rc_expect_event(e, IBV_EVENT_QP_REQ_ERR);
-		q->srq = ibv_create_srq(q->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
+		q->srq = ibv_create_srq(q->pd,
+					&(struct ibv_srq_init_attr){ .attr = { .max_wr = 1, .max_sge = 1 } });
 		CHECK(q->srq);
 	} else {
 		CHECK_EQ(post_xrc(e, &x, 1, IBV_WR_SEND, 0, 64, x.number[0], 0, 0), 0);

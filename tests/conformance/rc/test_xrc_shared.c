@@ -126,7 +126,8 @@ static void finish(struct end *e, struct shared *s)
 static const uint32_t sizes[] = { 0, 8, 100, 1024, 5000, 60000 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-static void expect_receive(struct end *e, struct queue *q, uint64_t id, uint32_t n, uint32_t qpn, uint32_t src_qpn)
+static void expect_receive(struct end *e, struct queue *q, uint64_t id, uint32_t n, uint32_t qpn,
+			   uint32_t src_qpn)
 {
 	struct ibv_wc wc = rc_expect(q->cq, id, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.opcode, IBV_WC_RECV);
@@ -170,7 +171,9 @@ static void send__to_a_queue_of_another_process(struct end *e)
 			rc_fill(e->buf, sizes[i], e->seed + i);
 			meet(e);
 			for (uint64_t k = 0; k < 2; k++)
-				CHECK_EQ(post_xrc(e, &s.x, 2 * i + k, IBV_WR_SEND_WITH_IMM, 0, sizes[i], s.x.number[1 - k], 0, 0), 0);
+				CHECK_EQ(post_xrc(e, &s.x, 2 * i + k, IBV_WR_SEND_WITH_IMM, 0, sizes[i],
+						  s.x.number[1 - k], 0, 0),
+					 0);
 			for (uint64_t k = 0; k < 2; k++)
 				rc_expect(e->scq, 2 * i + k, IBV_WC_SUCCESS);
 		}
@@ -294,15 +297,22 @@ static void one_sided__in_another_process(struct end *e)
 		return;
 	}
 	rc_fill(e->buf, 50000, e->seed);
-	CHECK_EQ(post_xrc(e, x, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, 1 << 19, 8, x->number[1], x->addr[1] + 64, x->rkey[1]), 0);
+	CHECK_EQ(post_xrc(e, x, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, 1 << 19, 8, x->number[1], x->addr[1] + 64,
+			  x->rkey[1]),
+		 0);
 	rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 	CHECK_EQ(rc_word(e->buf + (1 << 19)), 7);
-	CHECK_EQ(post_xrc(e, x, 2, IBV_WR_RDMA_WRITE, 0, 50000, x->number[1], x->addr[1] + 4096, x->rkey[1]), 0);
+	CHECK_EQ(post_xrc(e, x, 2, IBV_WR_RDMA_WRITE, 0, 50000, x->number[1], x->addr[1] + 4096, x->rkey[1]),
+		 0);
 	rc_expect(e->scq, 2, IBV_WC_SUCCESS);
-	CHECK_EQ(post_xrc(e, x, 3, IBV_WR_RDMA_READ, 100000, 50000, x->number[1], x->addr[1] + 4096, x->rkey[1]), 0);
+	CHECK_EQ(post_xrc(e, x, 3, IBV_WR_RDMA_READ, 100000, 50000, x->number[1], x->addr[1] + 4096,
+			  x->rkey[1]),
+		 0);
 	rc_expect(e->scq, 3, IBV_WC_SUCCESS);
 	VERIFY(e->buf + 100000, 50000, e->seed);
-	CHECK_EQ(post_xrc(e, x, 4, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 50000, x->number[1], x->addr[1] + 4096, x->rkey[1]), 0);
+	CHECK_EQ(post_xrc(e, x, 4, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 50000, x->number[1], x->addr[1] + 4096,
+			  x->rkey[1]),
+		 0);
 	rc_expect(e->scq, 4, IBV_WC_SUCCESS);
 	CHECK_EQ(post_xrc(e, x, 5, IBV_WR_RDMA_WRITE, 0, 8, x->number[1], x->addr[1], x->rkey[1] + 1), 0);
 	rc_expect(e->scq, 5, IBV_WC_REM_ACCESS_ERR);
@@ -345,8 +355,11 @@ static void owner__that_dies(struct end *e)
 
 static struct ibv_qp *open_again(struct end *e, struct ibv_xrcd *xrcd, uint32_t qpn)
 {
-	struct ibv_qp_open_attr attr = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE, .qp_num = qpn,
-					 .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_qp_open_attr attr = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+						      IBV_QP_OPEN_ATTR_TYPE,
+					 .qp_num = qpn,
+					 .xrcd = xrcd,
+					 .qp_type = IBV_QPT_XRC_RECV };
 	return ibv_open_qp(e->ctx, &attr);
 }
 
@@ -446,7 +459,8 @@ static void qp__of_a_process_that_dies(struct end *e)
 	struct end o, w;
 	struct params p = params();
 	int fd = make_file(), pair[2], way[2];
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, way));
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) &&
+	      !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, way));
 	pid_t owner = fork();
 	if (!owner)
 		own(e, pair[1], fd, owner_loses_the_queue_pair);

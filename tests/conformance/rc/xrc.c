@@ -6,7 +6,9 @@
 
 struct ibv_xrcd *open_domain(struct end *e, int fd, int oflags)
 {
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags };
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = fd,
+					   .oflags = oflags };
 	return ibv_open_xrcd(e->ctx, &attr);
 }
 
@@ -15,8 +17,9 @@ void make_queue(struct end *e, struct ibv_xrcd *xrcd, struct queue *q)
 	q->pd = ibv_alloc_pd(e->ctx);
 	q->cq = ibv_create_cq(e->ctx, 64, NULL, NULL, 0);
 	q->memory = rc_map(1 << 16);
-	q->mr = ibv_reg_mr(q->pd, q->memory, 1 << 16, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			   IBV_ACCESS_REMOTE_ATOMIC);
+	q->mr = ibv_reg_mr(q->pd, q->memory, 1 << 16,
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC);
 	struct ibv_srq_init_attr_ex attr = {
 		.attr = { .max_wr = RECEIVES, .max_sge = 2 }, .srq_type = IBV_SRQT_XRC, .pd = q->pd, .xrcd = xrcd, .cq = q->cq,
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
@@ -43,7 +46,9 @@ int post_srq(struct queue *q, uint64_t id, uint64_t at, uint32_t n)
 
 struct ibv_qp *make_xrc_qp(struct end *e, struct xrc *x)
 {
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = x->xrcd };
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_XRC_RECV,
+					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					    .xrcd = x->xrcd };
 	if (!e->passive)
 		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = e->pd,
 						     .send_ops_flags = IBV_QP_EX_WITH_SEND,
@@ -70,12 +75,14 @@ void connect_xrc_qp(struct end *e, struct xrc *x)
 	int to_rts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN;
 	if (!e->passive)
 		CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts), EINVAL);
-	CHECK_EQ(ibv_modify_qp(x->qp, &a, to_rts | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	CHECK_EQ(ibv_modify_qp(x->qp, &a,
+			       to_rts | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+		 0);
 	meet(e);
 }
 
-int post_xrc(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcode, uint64_t at, uint32_t n, uint32_t srqn, uint64_t remote,
-	     uint32_t rkey)
+int post_xrc(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcode, uint64_t at, uint32_t n,
+	     uint32_t srqn, uint64_t remote, uint32_t rkey)
 {
 	struct ibv_sge sge = { (uintptr_t)e->buf + at, n, e->mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,

@@ -35,8 +35,8 @@ int post_srq(struct queue *q, uint64_t id, uint64_t at, uint32_t n);
 struct ibv_qp *make_xrc_qp(struct end *e, struct xrc *x);
 void connect_xrc_qp(struct end *e, struct xrc *x);
 /* Posts one request of the active end's, with immediate data 99 and 5 to add where it has such. */
-int post_xrc(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcode, uint64_t at, uint32_t n, uint32_t srqn, uint64_t remote,
-	     uint32_t rkey);
+int post_xrc(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcode, uint64_t at, uint32_t n,
+	     uint32_t srqn, uint64_t remote, uint32_t rkey);
 /* What a queue's owner tells of it. */
 void tell_queue(struct end *to, const struct queue *q);
 

@@ -113,7 +113,9 @@ UNUSED static bool is_here(const char *ip)
 	if (!strcmp(ip, "::") || !strcmp(ip, "0.0.0.0"))
 		return true;
 	s = socket(a.sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	here = s >= 0 && bind(s, sockaddr(&a), a.sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) == 0;
+	here = s >= 0 && bind(s, sockaddr(&a),
+			      a.sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
+							  sizeof(struct sockaddr_in6)) == 0;
 	if (s >= 0)
 		close(s);
 	if (!here)
@@ -131,7 +133,8 @@ UNUSED static bool ethernet_address(char ip[INET6_ADDRSTRLEN])
 	for (i = list; i && !found; i = i->ifa_next)
 		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
 		    !(i->ifa_flags & IFF_LOOPBACK))
-			found = inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, ip, INET6_ADDRSTRLEN) != NULL;
+			found = inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, ip,
+					  INET6_ADDRSTRLEN) != NULL;
 	freeifaddrs(list);
 	return found;
 }
@@ -174,7 +177,8 @@ UNUSED static struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum r
 	struct rdma_cm_event *event = next_event(ch);
 
 	if (event->event != type)
-		fail_msg("%s (status %d), expected %s", rdma_event_str(event->event), event->status, rdma_event_str(type));
+		fail_msg("%s (status %d), expected %s", rdma_event_str(event->event), event->status,
+			 rdma_event_str(type));
 	return event;
 }
 
@@ -205,8 +209,8 @@ UNUSED static struct rdma_cm_id *new_id(struct rdma_event_channel *ch, enum rdma
 }
 
 /* A listener on any free port of ip. */
-UNUSED static struct rdma_cm_id *new_listener(struct rdma_event_channel *ch, const char *ip, enum rdma_port_space ps,
-					      int backlog)
+UNUSED static struct rdma_cm_id *new_listener(struct rdma_event_channel *ch, const char *ip,
+					      enum rdma_port_space ps, int backlog)
 {
 	struct rdma_cm_id *id = new_id(ch, ps);
 	struct address a = address(ip, 0);

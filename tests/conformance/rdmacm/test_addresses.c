@@ -130,19 +130,22 @@ enum { PRIVILEGED = 111, ANYBODYS = 1024, OTHER_USER = 65533, NOT_POSSIBLE = 77 
 static bool is_as_it_should(uint16_t port, bool refused)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct address a = address("0.0.0.0", port), src = address("127.0.0.1", port), to = address("127.0.0.1", 7);
+	struct address a = address("0.0.0.0", port), src = address("127.0.0.1", port),
+		       to = address("127.0.0.1", 7);
 	struct rdma_cm_id *id, *reusable;
 	int one = 1, fd = rsocket(AF_INET, SOCK_STREAM, 0);
 
-	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) || rdma_create_id(channel, &reusable, NULL, RDMA_PS_UDP) ||
+	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) ||
+	    rdma_create_id(channel, &reusable, NULL, RDMA_PS_UDP) ||
 	    rdma_set_option(reusable, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof(one)) || fd < 0)
 		return false;
 	if (refused)
 		return IS_REFUSED(EACCES, rdma_resolve_addr(id, sockaddr(&src), sockaddr(&to), 100)) &&
-		       IS_REFUSED(EACCES, rdma_bind_addr(id, sockaddr(&a))) && IS_REFUSED(EACCES, rdma_bind_addr(reusable, sockaddr(&a))) &&
+		       IS_REFUSED(EACCES, rdma_bind_addr(id, sockaddr(&a))) &&
+		       IS_REFUSED(EACCES, rdma_bind_addr(reusable, sockaddr(&a))) &&
 		       IS_REFUSED(EACCES, rbind(fd, sockaddr(&a), sizeof(struct sockaddr_in)));
-	return rdma_bind_addr(reusable, sockaddr(&a)) == 0 && rdma_bind_addr(id, sockaddr(&a)) == 0 && rdma_destroy_id(id) == 0 &&
-	       rbind(fd, sockaddr(&a), sizeof(struct sockaddr_in)) == 0;
+	return rdma_bind_addr(reusable, sockaddr(&a)) == 0 && rdma_bind_addr(id, sockaddr(&a)) == 0 &&
+	       rdma_destroy_id(id) == 0 && rbind(fd, sockaddr(&a), sizeof(struct sockaddr_in)) == 0;
 }
 
 static bool become_other_user(void) { return setresuid(OTHER_USER, OTHER_USER, OTHER_USER) == 0; }
@@ -150,7 +153,10 @@ static bool stay(void) { return true; }
 
 /* All rights in a namespace that has nothing to do with the network. */
 static bool become_root_of_nothing(void) { return become_other_user() && unshare(CLONE_NEWUSER) == 0; }
-static bool become_root_of_a_network(void) { return become_other_user() && unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0; }
+static bool become_root_of_a_network(void)
+{
+	return become_other_user() && unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
 
 static void expect_bind(bool (*become)(void), uint16_t port, bool refused)
 {
@@ -392,7 +398,8 @@ static void resolve__with_source(void **state)
 static void resolve__refusals(void **state)
 {
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
-	struct address four = address("127.0.0.1", 7), six = address("::1", 7), foreign = address("203.0.113.77", 0);
+	struct address four = address("127.0.0.1", 7), six = address("::1", 7),
+		       foreign = address("203.0.113.77", 0);
 	struct address odd = four;
 
 	(void)state;
@@ -474,7 +481,8 @@ static void addrinfo__kinds_of_service(void **state)
 
 static void addrinfo__flags(void **state)
 {
-	struct rdma_addrinfo *res = NULL, hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY, .ai_family = AF_INET6 };
+	struct rdma_addrinfo *res = NULL,
+			     hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY, .ai_family = AF_INET6 };
 
 	(void)state;
 	assert_int_equal(rdma_getaddrinfo("::1", "1", &hints, &res), 0);
@@ -493,11 +501,14 @@ static void addrinfo__flags(void **state)
 /* Names of services, where there is a list of them; and of whatever host it may be. */
 static void addrinfo__names(void **state)
 {
-	struct rdma_addrinfo *res = NULL, hints = { .ai_flags = RAI_DNS | RAI_FAMILY, .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo *res = NULL, hints = { .ai_flags = RAI_DNS | RAI_FAMILY,
+						    .ai_family = AF_INET,
+						    .ai_port_space = RDMA_PS_TCP };
 	struct servent *http = getservbyname("http", "tcp");
 
 	(void)state;
-	const char *name = gethostbyname("localhost") ? "localhost" : "127.0.0.1"; /* a chroot may have no names */
+	/* a chroot may have no names */
+	const char *name = gethostbyname("localhost") ? "localhost" : "127.0.0.1";
 	assert_int_equal(rdma_getaddrinfo(name, http ? "http" : "80", &hints, &res), 0);
 	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_port, htons(80));
 	assert_int_equal(((struct sockaddr_in *)res->ai_dst_addr)->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
@@ -513,9 +524,12 @@ static void addrinfo__names(void **state)
 static void addrinfo__from_hints_alone(void **state)
 {
 	struct address src = address("127.0.0.1", 5), dst = address("127.0.0.1", 6);
-	struct rdma_addrinfo *res = NULL, hints = { .ai_src_addr = sockaddr(&src), .ai_src_len = sizeof(struct sockaddr_in),
-						    .ai_dst_addr = sockaddr(&dst), .ai_dst_len = sizeof(struct sockaddr_in),
-						    .ai_port_space = RDMA_PS_TCP, .ai_family = AF_INET };
+	struct rdma_addrinfo *res = NULL, hints = { .ai_src_addr = sockaddr(&src),
+						    .ai_src_len = sizeof(struct sockaddr_in),
+						    .ai_dst_addr = sockaddr(&dst),
+						    .ai_dst_len = sizeof(struct sockaddr_in),
+						    .ai_port_space = RDMA_PS_TCP,
+						    .ai_family = AF_INET };
 
 	(void)state;
 	assert_int_equal(rdma_getaddrinfo(NULL, NULL, &hints, &res), 0);
@@ -545,8 +559,10 @@ static void addrinfo__refusals(void **state)
 /* With RoCEv2 a GID is an IP address; the service id has port space and port in it. */
 static void gid__is_an_address(void **state)
 {
-	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY | RAI_PASSIVE, .ai_family = AF_IB,
-				       .ai_port_space = RDMA_PS_TCP }, *found;
+	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY | RAI_PASSIVE,
+				       .ai_family = AF_IB,
+				       .ai_port_space = RDMA_PS_TCP },
+			     *found;
 	struct rdma_cm_id *listener = new_id(ch, RDMA_PS_TCP), *client = new_id(ch, RDMA_PS_TCP);
 	struct rdma_conn_param param = some_param();
 
@@ -559,7 +575,8 @@ static void gid__is_an_address(void **state)
 	struct sockaddr_ib own;
 	memcpy(&own, rdma_get_local_addr(listener), sizeof(own));
 	assert_int_equal(own.sib_family, AF_IB);
-	assert_true(be64toh(own.sib_sid) == ((uint64_t)RDMA_PS_TCP << 16 | ntohs(rdma_get_src_port(listener))));
+	assert_true(be64toh(own.sib_sid) ==
+		    ((uint64_t)RDMA_PS_TCP << 16 | ntohs(rdma_get_src_port(listener))));
 	assert_int_equal(own.sib_addr.sib_raw[12], 127);
 
 	assert_ok(rdma_resolve_addr(client, NULL, (struct sockaddr *)&own, 2000));

@@ -610,7 +610,8 @@ static void ece__reaches_the_peer(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
 	struct rdma_conn_param param = some_param();
-	struct ibv_ece ours = { .vendor_id = 0x15b3, .options = 0xdeadbeef }, theirs = { .vendor_id = 0x123456, .options = 5 };
+	struct ibv_ece ours = { .vendor_id = 0x15b3, .options = 0xdeadbeef },
+		       theirs = { .vendor_id = 0x123456, .options = 5 };
 	struct ibv_ece seen;
 
 	(void)state;
@@ -671,8 +672,8 @@ static void init_qp_attr__describes_the_connection(void **state)
 	assert_int_equal(attr.min_rnr_timer, 0);
 	server_attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS };
 	assert_ok(rdma_init_qp_attr(p.server, &server_attr, &mask));
-	assert_int_equal(mask, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				       IBV_QP_MAX_QP_RD_ATOMIC);
+	assert_int_equal(mask, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 	assert_int_equal(server_attr.sq_psn, attr.rq_psn); /* each side starts where the other expects it */
 	assert_int_equal(server_attr.timeout, timeout);
 	assert_int_equal(server_attr.retry_cnt, param.retry_count);
@@ -769,7 +770,8 @@ enum { MANY = 100 };
 static void connect__many_at_once(void **state)
 {
 	struct rdma_event_channel *server_ch = new_channel(), *ch = new_channel();
-	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, MANY), *id[MANY], *child[MANY];
+	struct rdma_cm_id *listener = new_listener(server_ch, "127.0.0.1", RDMA_PS_TCP, MANY), *id[MANY],
+			  *child[MANY];
 	struct rdma_conn_param param = some_param();
 
 	(void)state;
@@ -848,7 +850,8 @@ static void *connect_often(void *arg)
 	intptr_t done = 0;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
+		struct rdma_cm_id *id =
+			new_resolved(ch, "127.0.0.1", rdma_get_src_port(listener), RDMA_PS_TCP);
 		param.qp_num = some_param().qp_num;
 		rdma_connect(id, &param);
 		struct rdma_cm_event *event = next_event(ch);

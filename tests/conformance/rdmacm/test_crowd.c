@@ -105,13 +105,15 @@ static bool is_more_memory(unsigned round, const struct holdings *now, const str
 {
 	size_t slack = SLACK_BYTES + SLACK_PER_CONNECTION * (size_t)me.count;
 
-	return MEMORY_COUNTS && (now->heap_bytes > before->heap_bytes + slack ||
-				 (round == ROUNDS - 1 && now->resident_bytes > before->resident_bytes + 4 * slack));
+	return MEMORY_COUNTS &&
+	       (now->heap_bytes > before->heap_bytes + slack ||
+		(round == ROUNDS - 1 && now->resident_bytes > before->resident_bytes + 4 * slack));
 }
 
 static bool is_more(unsigned round, const struct holdings *now, const struct holdings *before)
 {
-	return now->files > before->files || now->threads > before->threads || is_more_memory(round, now, before);
+	return now->files > before->files || now->threads > before->threads ||
+	       is_more_memory(round, now, before);
 }
 
 static bool is_same(const struct holdings *a, const struct holdings *b)
@@ -452,7 +454,8 @@ static void crowd__leaves_nothing_behind(void **state)
 
 	assert_int_equal(pipe(there), 0);
 	assert_int_equal(pipe(back), 0);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0); /* connections have no descriptors of their own */
+	/* connections have no descriptors of their own */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	fflush(NULL);
 	pid_t pid = fork();
 	assert_true(pid >= 0);

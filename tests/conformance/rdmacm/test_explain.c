@@ -36,9 +36,11 @@ static void ids(void **state)
 static void addresses(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP), *taken = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 1), *ep;
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP),
+			  *taken = new_listener(ch, "127.0.0.1", RDMA_PS_TCP, 1), *ep;
 	struct address far = address("203.0.113.77", 0), near = address("127.0.0.1", 0);
-	struct rdma_addrinfo hints = { .ai_flags = 1 << 20 }, *res, nowhere = { .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo hints = { .ai_flags = 1 << 20 }, *res,
+			     nowhere = { .ai_port_space = RDMA_PS_TCP };
 
 	(void)state;
 	near = with_port(near, rdma_get_src_port(taken));
@@ -62,7 +64,8 @@ static void addresses(void **state)
 static void connections(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_TCP), *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_TCP),
+			  *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
 	struct rdma_conn_param param = some_param();
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
 	uint8_t data[255] = { 0 };
@@ -104,9 +107,11 @@ static void connections(void **state)
 static void queue_pairs(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_TCP), *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
+	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_TCP),
+			  *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } }, huge = attr;
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 1, .max_sge = 1 } }, huge_srq = { .attr = { .max_wr = 1u << 30 } };
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 1, .max_sge = 1 } },
+				 huge_srq = { .attr = { .max_wr = 1u << 30 } };
 
 	(void)state;
 	huge.cap.max_send_sge = 1u << 20;

@@ -414,9 +414,12 @@ static void option__sizes_names_and_states(void **state)
 	assert_ok(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof(one)));
 	assert_ok(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, sizeof(byte)));
 	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &one, sizeof(one)));
-	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, sizeof(byte)));
-	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &large, sizeof(large)));
-	assert_refused(EINVAL, rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, sizeof(byte)));
+	assert_refused(EINVAL,
+		       rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, sizeof(byte)));
+	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &large,
+					       sizeof(large)));
+	assert_refused(EINVAL,
+		       rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, sizeof(byte)));
 	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1));
 	assert_refused(EINVAL, rdma_set_option(NULL, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1));
 	assert_refused(ENOSYS, rdma_set_option(id, RDMA_OPTION_ID, 99, &byte, sizeof(byte)));
@@ -424,7 +427,8 @@ static void option__sizes_names_and_states(void **state)
 	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)));
 	assert_refused(EINVAL, rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 3));
 	assert_ok(rdma_bind_addr(ud, sockaddr(&a)));
-	assert_refused(EINVAL, rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof(one)));
+	assert_refused(EINVAL,
+		       rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &one, sizeof(one)));
 	assert_refused(EINVAL, rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof(one)));
 	assert_ok(rdma_destroy_id(id));
 	assert_ok(rdma_destroy_id(ud));
@@ -436,7 +440,8 @@ static void option__path_resolves_the_route(void **state)
 	struct rdma_event_channel *ch = new_channel();
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
 	struct address to = address("127.0.0.1", 7);
-	struct ibv_path_data path = { .flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL };
+	struct ibv_path_data path = { .flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY |
+					       IBV_PATH_FLAG_BIDIRECTIONAL };
 
 	(void)state;
 	assert_ok(rdma_resolve_addr(id, NULL, sockaddr(&to), 100));
@@ -453,7 +458,8 @@ static void ece__arguments(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
-	struct ibv_ece ece = { .vendor_id = 0x15b3, .options = 1 }, none = { 0 }, masked = { .vendor_id = 1, .comp_mask = 1 };
+	struct ibv_ece ece = { .vendor_id = 0x15b3, .options = 1 }, none = { 0 },
+		       masked = { .vendor_id = 1, .comp_mask = 1 };
 
 	(void)state;
 	assert_ok(rdma_set_local_ece(id, &ece));

@@ -20,7 +20,8 @@ static struct rdma_cm_id *bound_to(struct rdma_event_channel *ch, const char *ip
 	return id;
 }
 
-static void expect_for(struct rdma_event_channel *ch, enum rdma_cm_event_type type, const struct rdma_cm_id *id)
+static void expect_for(struct rdma_event_channel *ch, enum rdma_cm_event_type type,
+		       const struct rdma_cm_id *id)
 {
 	struct rdma_cm_event *event = expect(ch, type);
 
@@ -34,7 +35,8 @@ static void interface__changes_and_goes(void **state)
 {
 	struct pair p = connected_pair(ADDRESS), other = connected_pair("127.0.0.1");
 	struct rdma_event_channel *ch = new_channel(), *any_ch = new_channel();
-	struct rdma_cm_id *bound = bound_to(ch, ADDRESS), *anywhere = new_listener(any_ch, "0.0.0.0", RDMA_PS_TCP, 1);
+	struct rdma_cm_id *bound = bound_to(ch, ADDRESS),
+			  *anywhere = new_listener(any_ch, "0.0.0.0", RDMA_PS_TCP, 1);
 
 	must_run("ip link set wire address 02:00:00:00:09:09");
 	expect_for(p.client_ch, RDMA_CM_EVENT_ADDR_CHANGE, p.client);
@@ -59,7 +61,8 @@ static void interface__changes_and_goes(void **state)
 	rdma_destroy_event_channel(any_ch);
 }
 
-static void join_group(struct rdma_cm_id *id, const char *group, enum rdma_cm_event_type outcome, int status, void *context)
+static void join_group(struct rdma_cm_id *id, const char *group, enum rdma_cm_event_type outcome, int status,
+		       void *context)
 {
 	struct address a = address(group, 0);
 
@@ -135,7 +138,8 @@ static struct rdma_addrinfo *link_local(const char *node, int flags)
 	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
 
 	assert_int_equal(rdma_getaddrinfo(node, "7471", &hints, &found), 0);
-	const struct sockaddr_in6 *sin6 = (const void *)(flags & RAI_PASSIVE ? found->ai_src_addr : found->ai_dst_addr);
+	const struct sockaddr_in6 *sin6 =
+		(const void *)(flags & RAI_PASSIVE ? found->ai_src_addr : found->ai_dst_addr);
 	assert_int_equal(sin6->sin6_family, AF_INET6);
 	assert_int_equal(sin6->sin6_scope_id, if_nametoindex("wire"));
 	assert_int_equal(ntohs(sin6->sin6_port), 7471);
@@ -144,12 +148,14 @@ static struct rdma_addrinfo *link_local(const char *node, int flags)
 
 static void expect_scope(const struct sockaddr *sa)
 {
-	assert_int_equal(((const struct sockaddr_in6 *)(const void *)sa)->sin6_scope_id, if_nametoindex("wire"));
+	assert_int_equal(((const struct sockaddr_in6 *)(const void *)sa)->sin6_scope_id,
+			 if_nametoindex("wire"));
 }
 
 static void link_local__names_its_link(void **state)
 {
-	struct rdma_addrinfo *to = link_local(LINK_LOCAL "%wire", RAI_NUMERICHOST), *on = link_local(LINK_LOCAL "%wire", RAI_PASSIVE), *bad;
+	struct rdma_addrinfo *to = link_local(LINK_LOCAL "%wire", RAI_NUMERICHOST),
+			     *on = link_local(LINK_LOCAL "%wire", RAI_PASSIVE), *bad;
 	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST };
 	struct rdma_event_channel *ch = new_channel(), *server_ch = new_channel();
 	struct rdma_cm_id *listener = new_id(server_ch, RDMA_PS_TCP), *client = new_id(ch, RDMA_PS_TCP);

@@ -17,7 +17,8 @@ static void ipoib__is_a_space_of_its_own(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_IPOIB);
 	struct rdma_conn_param param = some_param();
-	struct rdma_cm_id *stranger = new_resolved(p.client_ch, "127.0.0.1", rdma_get_src_port(p.listener), RDMA_PS_UDP);
+	struct rdma_cm_id *stranger =
+		new_resolved(p.client_ch, "127.0.0.1", rdma_get_src_port(p.listener), RDMA_PS_UDP);
 
 	(void)state;
 	assert_ok(rdma_connect(stranger, &param));
@@ -40,7 +41,10 @@ static void ipoib__is_a_space_of_its_own(void **state)
 
 static struct sockaddr_ib gid_address(const char *ip, uint64_t sid, uint64_t mask)
 {
-	struct sockaddr_ib ib = { .sib_family = AF_IB, .sib_pkey = htobe16(0xffff), .sib_sid = htobe64(sid), .sib_sid_mask = htobe64(mask) };
+	struct sockaddr_ib ib = { .sib_family = AF_IB,
+				  .sib_pkey = htobe16(0xffff),
+				  .sib_sid = htobe64(sid),
+				  .sib_sid_mask = htobe64(mask) };
 
 	assert_int_equal(inet_pton(AF_INET6, ip, &ib.sib_addr), 1);
 	return ib;
@@ -49,7 +53,8 @@ static struct sockaddr_ib gid_address(const char *ip, uint64_t sid, uint64_t mas
 static void expect_gid(const struct sockaddr *sa, const struct sockaddr_ib *like)
 {
 	assert_int_equal(sa->sa_family, AF_IB);
-	assert_memory_equal(&((const struct sockaddr_ib *)(const void *)sa)->sib_addr, &like->sib_addr, sizeof(like->sib_addr));
+	assert_memory_equal(&((const struct sockaddr_ib *)(const void *)sa)->sib_addr, &like->sib_addr,
+			    sizeof(like->sib_addr));
 }
 
 /*
@@ -154,7 +159,8 @@ static void tos__is_both_ends_traffic_class(void **state)
 static void path__brings_its_traffic_class(void **state)
 {
 	struct pair p = half_resolved_pair(TOS);
-	struct ibv_path_data path = { .flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY, .path.tclass = OTHER_TOS };
+	struct ibv_path_data path = { .flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY,
+				      .path.tclass = OTHER_TOS };
 
 	(void)state;
 	assert_ok(rdma_set_option(p.client, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)));
@@ -193,8 +199,10 @@ static void datagram__has_the_traffic_class(void **state)
  */
 static void response__is_no_use_to_the_queue_pair(void **state)
 {
-	struct ibv_qp_init_attr init = { .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-					 .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC
+	};
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
 	struct rdma_conn_param param = some_param();

@@ -58,7 +58,9 @@ static struct ibv_wc next_completion(struct ibv_cq *cq)
 
 static void make_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 } };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 }
+	};
 	CHECK(rdma_create_qp(id, pd, &attr) == 0);
 }
 
@@ -81,7 +83,8 @@ static void send_back(struct ibv_qp *qp, const struct ibv_mr *mr, void *from, ui
 static uint8_t messages[MOST_CLIENTS][MESSAGE_BYTES];
 static struct rdma_cm_id *ids[MOST_CLIENTS];
 
-static void accept_all(struct rdma_event_channel *channel, unsigned clients, struct ibv_cq **cq, struct ibv_mr **mr)
+static void accept_all(struct rdma_event_channel *channel, unsigned clients, struct ibv_cq **cq,
+		       struct ibv_mr **mr)
 {
 	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
 	struct ibv_pd *pd = NULL;
@@ -89,14 +92,16 @@ static void accept_all(struct rdma_event_channel *channel, unsigned clients, str
 	unsigned asked = 0, there = 0;
 	while (there < clients) {
 		CHECK(rdma_get_cm_event(channel, &event) == 0);
-		CHECK(event->event == RDMA_CM_EVENT_CONNECT_REQUEST || event->event == RDMA_CM_EVENT_ESTABLISHED);
+		CHECK(event->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+		      event->event == RDMA_CM_EVENT_ESTABLISHED);
 		there += event->event == RDMA_CM_EVENT_ESTABLISHED;
 		struct rdma_cm_id *id = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
 		CHECK(rdma_ack_cm_event(event) == 0);
 		if (!id)
 			continue;
 		if (!pd) {
-			CHECK((pd = ibv_alloc_pd(id->verbs)) && (*cq = ibv_create_cq(id->verbs, 8 * MOST_CLIENTS, NULL, NULL, 0)));
+			CHECK((pd = ibv_alloc_pd(id->verbs)) &&
+			      (*cq = ibv_create_cq(id->verbs, 8 * MOST_CLIENTS, NULL, NULL, 0)));
 			CHECK(*mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE));
 		}
 		make_qp(id, pd, *cq);
@@ -117,7 +122,8 @@ static void serve(const struct limits *limits)
 	limit(limits->resource, limits->server);
 	CHECK(channel = rdma_create_event_channel());
 	CHECK(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0);
-	CHECK(rdma_bind_addr(listener, (struct sockaddr *)&any) == 0 && rdma_listen(listener, MOST_CLIENTS) == 0);
+	CHECK(rdma_bind_addr(listener, (struct sockaddr *)&any) == 0 &&
+	      rdma_listen(listener, MOST_CLIENTS) == 0);
 	atomic_store(&shared->port, rdma_get_src_port(listener));
 	accept_all(channel, limits->clients, &cq, &mr);
 	atomic_store(&shared->connected, limits->clients);
@@ -162,7 +168,8 @@ static void be_a_client(const struct limits *limits)
 	await(&shared->port, 1);
 	server.sin_port = (in_port_t)atomic_load(&shared->port);
 	CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
-	CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&server, WAIT_MS) == 0 && rdma_resolve_route(id, WAIT_MS) == 0);
+	CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&server, WAIT_MS) == 0 &&
+	      rdma_resolve_route(id, WAIT_MS) == 0);
 	CHECK((pd = ibv_alloc_pd(id->verbs)) && (cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
 	CHECK(mr = ibv_reg_mr(pd, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE));
 	make_qp(id, pd, cq);
@@ -220,9 +227,18 @@ enum { IS_SANITIZED = true }; /* which takes more address space than that */
 enum { IS_SANITIZED = false };
 #endif
 
-static void limits__of_descriptors_with_many_clients(void **state) { connect_under(&(struct limits){ RLIMIT_NOFILE, 64, 0, MOST_CLIENTS }); }
-static void limits__of_descriptors(void **state) { connect_under(&(struct limits){ RLIMIT_NOFILE, 32, 32, 1 }); }
-static void limits__of_the_clients_descriptors(void **state) { connect_under(&(struct limits){ RLIMIT_NOFILE, 0, 32, 8 }); }
+static void limits__of_descriptors_with_many_clients(void **state)
+{
+	connect_under(&(struct limits){ RLIMIT_NOFILE, 64, 0, MOST_CLIENTS });
+}
+static void limits__of_descriptors(void **state)
+{
+	connect_under(&(struct limits){ RLIMIT_NOFILE, 32, 32, 1 });
+}
+static void limits__of_the_clients_descriptors(void **state)
+{
+	connect_under(&(struct limits){ RLIMIT_NOFILE, 0, 32, 8 });
+}
 
 static void limits__of_address_space(void **state)
 {

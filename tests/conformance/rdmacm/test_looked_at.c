@@ -92,7 +92,8 @@ static void fail_to_live(const char *taken)
 {
 	struct rdma_event_channel *ch = new_channel();
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
-	struct address any = address("0.0.0.0", 0), nowhere = address("192.0.2.1", 0), here = address("127.0.0.1", 0);
+	struct address any = address("0.0.0.0", 0), nowhere = address("192.0.2.1", 0),
+		       here = address("127.0.0.1", 0);
 
 	here = with_port(here, htons((uint16_t)atoi(strchr(taken, ':') + 1)));
 	assert_refused(EADDRNOTAVAIL, rdma_bind_addr(id, sockaddr(&nowhere)));

@@ -5,7 +5,8 @@
 
 #include "cm.h"
 
-static const struct rdma_addrinfo numeric = { .ai_flags = RAI_NUMERICHOST | RAI_DNS, .ai_port_space = RDMA_PS_UDP };
+static const struct rdma_addrinfo numeric = { .ai_flags = RAI_NUMERICHOST | RAI_DNS,
+					      .ai_port_space = RDMA_PS_UDP };
 
 static void lookup__finds_an_address(void **state)
 {
@@ -40,7 +41,9 @@ static void lookup__is_for_the_id(void **state)
 	static const struct {
 		enum rdma_port_space ps;
 		enum ibv_qp_type qp_type;
-	} kinds[] = { { RDMA_PS_TCP, IBV_QPT_RC }, { RDMA_PS_UDP, IBV_QPT_UD }, { RDMA_PS_IPOIB, IBV_QPT_UD } };
+	} kinds[] = { { RDMA_PS_TCP, IBV_QPT_RC },
+		      { RDMA_PS_UDP, IBV_QPT_UD },
+		      { RDMA_PS_IPOIB, IBV_QPT_UD } };
 	struct rdma_event_channel *ch = new_channel();
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

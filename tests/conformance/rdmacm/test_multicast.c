@@ -41,13 +41,17 @@ static bool is_member(const char *group)
 
 static void add_qp(struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_UD, .sq_sig_all = 1,
-					 .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_UD,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 
 	assert_ok(rdma_create_qp(id, NULL, &attr));
 }
 
-static void check_news(const struct rdma_cm_event *event, const struct rdma_cm_id *id, const char *group, void *context)
+static void check_news(const struct rdma_cm_event *event, const struct rdma_cm_id *id, const char *group,
+		       void *context)
 {
 	const struct rdma_ud_param *ud = &event->param.ud;
 	unsigned char mgid[16] = { [10] = 0xff, 0xff };
@@ -181,9 +185,11 @@ static void join__synchronous(void **state)
 static void join__refusals(void **state)
 {
 	struct rdma_event_channel *ch = new_channel();
-	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_UDP), *tcp = new_id(ch, RDMA_PS_TCP), *id = id_for(ch, groups[0]);
+	struct rdma_cm_id *fresh = new_id(ch, RDMA_PS_UDP), *tcp = new_id(ch, RDMA_PS_TCP),
+			  *id = id_for(ch, groups[0]);
 	struct address lo = address("127.0.0.1", 0), group = address(groups[0], 0);
-	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS, .addr = sockaddr(&group) };
+	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS,
+						.addr = sockaddr(&group) };
 
 	(void)state;
 	assert_ok(rdma_bind_addr(tcp, sockaddr(&lo)));
@@ -253,7 +259,8 @@ static void send_to_group(struct member *from, struct ibv_ah_attr *attr, uint8_t
 	assert_non_null(mr);
 	assert_non_null(ah);
 	memset(data, value, sizeof(data));
-	assert_ok(rdma_post_ud_send(from->id, NULL, data, sizeof(data), mr, IBV_SEND_SIGNALED, ah, MULTICAST_QPN));
+	assert_ok(rdma_post_ud_send(from->id, NULL, data, sizeof(data), mr, IBV_SEND_SIGNALED, ah,
+				    MULTICAST_QPN));
 	assert_int_equal(rdma_get_send_comp(from->id, &wc), 1);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	assert_ok(ibv_destroy_ah(ah));

@@ -56,7 +56,8 @@ static void memory__of_channels_and_ids(void **state)
 	minus_one_when_out(ENOMEM, rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), drop_id(id));
 	minus_one_when_out(ENOMEM, rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), drop_id(id));
 	id = new_id(ch, RDMA_PS_TCP);
-	minus_one_when_out(ENOMEM, rdma_write_cm_event(id, RDMA_CM_EVENT_USER, 0, 0), expect_acked(ch, RDMA_CM_EVENT_USER, 0));
+	minus_one_when_out(ENOMEM, rdma_write_cm_event(id, RDMA_CM_EVENT_USER, 0, 0),
+			   expect_acked(ch, RDMA_CM_EVENT_USER, 0));
 	minus_one_when_out(ENOMEM, rdma_migrate_id(id, NULL), assert_ok(rdma_migrate_id(id, ch)));
 	drop_id(id);
 }
@@ -97,11 +98,14 @@ static void memory__of_resolutions(void **state)
 	if (!HAVE_ALLOCATOR)
 		return;
 	id = new_id(ch, RDMA_PS_TCP);
-	minus_one_when_out(ENOMEM, rdma_resolve_addr(id, NULL, sockaddr(&to), 2000), renew(&id, RDMA_CM_EVENT_ADDR_RESOLVED));
+	minus_one_when_out(ENOMEM, rdma_resolve_addr(id, NULL, sockaddr(&to), 2000),
+			   renew(&id, RDMA_CM_EVENT_ADDR_RESOLVED));
 	assert_ok(resolve_local(id));
 	expect_acked(ch, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 	minus_one_when_out(ENOMEM, rdma_resolve_route(id, 2000), renew_resolved(&id));
-	minus_one_when_out(ENOMEM, rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)), renew_resolved(&id));
+	minus_one_when_out(ENOMEM,
+			   rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)),
+			   renew_resolved(&id));
 	assert_false(readable(ch->fd, 0));
 	drop_id(id);
 }
@@ -127,9 +131,14 @@ static void memory__of_queues(void **state)
 {
 	struct rdma_cm_id *id = new_resolved(ch, "127.0.0.1", htons(1), RDMA_PS_TCP);
 	struct ibv_qp_init_attr attr = { .cap = { 8, 8, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
-	struct ibv_qp_init_attr_ex ex = { .cap = { 8, 8, 1, 1, 0 }, .qp_type = IBV_QPT_RC, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = id->pd };
+	struct ibv_qp_init_attr_ex ex = { .cap = { 8, 8, 1, 1, 0 },
+					  .qp_type = IBV_QPT_RC,
+					  .comp_mask = IBV_QP_INIT_ATTR_PD,
+					  .pd = id->pd };
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex srq_ex = { .attr = { .max_wr = 8, .max_sge = 1 }, .srq_type = IBV_SRQT_BASIC, .pd = id->pd,
+	struct ibv_srq_init_attr_ex srq_ex = { .attr = { .max_wr = 8, .max_sge = 1 },
+					       .srq_type = IBV_SRQT_BASIC,
+					       .pd = id->pd,
 					       .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD };
 
 	(void)state;
@@ -163,15 +172,19 @@ static void memory__of_groups(void **state)
 {
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_UDP);
 	struct address own = address("10.9.0.1", 0), group = address("239.77.5.9", 0);
-	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
-						.join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER, .addr = sockaddr(&group) };
+	struct rdma_cm_join_mc_attr_ex attr = { .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS |
+							     RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
+						.join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER,
+						.addr = sockaddr(&group) };
 
 	(void)state;
 	assert_ok(rdma_bind_addr(id, sockaddr(&own)));
 	if (HAVE_ALLOCATOR) {
-		minus_one_when_out(ENOMEM, rdma_join_multicast(id, sockaddr(&group), NULL), leave(id, &group));
+		minus_one_when_out(ENOMEM, rdma_join_multicast(id, sockaddr(&group), NULL),
+				   leave(id, &group));
 		minus_one_when_out(ENOMEM, rdma_join_multicast_ex(id, &attr, NULL), leave(id, &group));
-		assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(id, sockaddr(&group))); /* nothing was left half joined */
+		/* nothing was left half joined */
+		assert_refused(EADDRNOTAVAIL, rdma_leave_multicast(id, sockaddr(&group)));
 	}
 	drop_id(id);
 }
@@ -269,7 +282,8 @@ static void interface__is_no_device(void **state)
 	struct address own = address(NO_DEVICE, 0), behind = address("10.8.0.2", PORT);
 
 	(void)state;
-	if (system("ip tuntap add dev tunnel mode tun 2> /dev/null && ip addr add " NO_DEVICE "/24 dev tunnel && ip link set tunnel up")) {
+	if (system("ip tuntap add dev tunnel mode tun 2> /dev/null && ip addr add " NO_DEVICE
+		   "/24 dev tunnel && ip link set tunnel up")) {
 		print_message("# skipped: no tunnel can be made here\n");
 		drop_id(id);
 		return;

@@ -11,8 +11,11 @@ static struct rdma_cm_id *sync_id(void)
 
 static struct ibv_qp_init_attr qp_attr(void)
 {
-	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-					  .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+	return (struct ibv_qp_init_attr){
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 }
 
 static struct rdma_addrinfo *info(const char *ip, __be16 port, int flags)

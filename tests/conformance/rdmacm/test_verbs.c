@@ -202,7 +202,8 @@ static void send__unsignaled_completes_silently(void **state)
 	assert_ok(rdma_ack_cm_event(event));
 	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
 	assert_ok(rdma_post_send(p.client, &from, from, sizeof(from), NULL, IBV_SEND_INLINE));
-	assert_ok(rdma_post_send(p.client, &to, from, sizeof(from), NULL, IBV_SEND_INLINE | IBV_SEND_SIGNALED));
+	assert_ok(
+		rdma_post_send(p.client, &to, from, sizeof(from), NULL, IBV_SEND_INLINE | IBV_SEND_SIGNALED));
 	expect_send_comp(p.client, &to, IBV_WC_SEND);
 	assert_int_equal(ibv_poll_cq(p.client->send_cq, 1, &wc), 0);
 	expect_recv_comp(p.server, NULL, sizeof(to));
@@ -226,8 +227,8 @@ static void rdma_on(const char *ip)
 	assert_non_null(writable_mr);
 	w->client_mr = rdma_reg_msgs(w->p.client, w->client_buf, SIZE);
 	fill(w->server_buf, 3);
-	assert_ok(rdma_post_read(w->p.client, w, w->client_buf, SIZE, w->client_mr, 0, (uintptr_t)w->server_buf,
-				 readable_mr->rkey));
+	assert_ok(rdma_post_read(w->p.client, w, w->client_buf, SIZE, w->client_mr, 0,
+				 (uintptr_t)w->server_buf, readable_mr->rkey));
 	expect_send_comp(w->p.client, w, IBV_WC_RDMA_READ);
 	assert_memory_equal(w->client_buf, w->server_buf, SIZE);
 	assert_ok(rdma_post_write(w->p.client, writable, w->client_buf + 5, 100, w->client_mr, 0,
@@ -327,7 +328,8 @@ static void datagram_on(const char *ip)
 	event = expect(p.server_ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	p.server = event->id;
 	add_ud_qp(p.server);
-	struct ibv_mr *to_mr = rdma_reg_msgs(p.server, to, sizeof(to)), *from_mr = rdma_reg_msgs(p.client, from, sizeof(from));
+	struct ibv_mr *to_mr = rdma_reg_msgs(p.server, to, sizeof(to)),
+		      *from_mr = rdma_reg_msgs(p.client, from, sizeof(from));
 	assert_ok(rdma_post_recv(p.server, to, to, sizeof(to), to_mr));
 	assert_ok(rdma_accept(p.server, NULL));
 	assert_ok(rdma_ack_cm_event(event));
@@ -336,7 +338,8 @@ static void datagram_on(const char *ip)
 	assert_int_equal(event->param.ud.qp_num, p.server->qp->qp_num);
 	struct ibv_ah *ah = ibv_create_ah(p.client->pd, &event->param.ud.ah_attr);
 	assert_non_null(ah);
-	assert_ok(rdma_post_ud_send(p.client, from, from, sizeof(from), from_mr, 0, ah, event->param.ud.qp_num));
+	assert_ok(rdma_post_ud_send(p.client, from, from, sizeof(from), from_mr, 0, ah,
+				    event->param.ud.qp_num));
 	assert_ok(rdma_ack_cm_event(event));
 	expect_send_comp(p.client, from, IBV_WC_SEND);
 	expect_recv_comp(p.server, to, sizeof(to));
@@ -419,7 +422,8 @@ static void post__more_than_fits(void **state)
 	for (size_t i = 0; i < 64; i++)
 		sgl[i] = (struct ibv_sge){ (uintptr_t)w->server_buf, 1, w->server_mr->lkey };
 	if (attr.cap.max_recv_sge < 64)
-		assert_refused(EINVAL, rdma_post_recvv(w->p.server, NULL, sgl, (int)attr.cap.max_recv_sge + 1));
+		assert_refused(EINVAL,
+			       rdma_post_recvv(w->p.server, NULL, sgl, (int)attr.cap.max_recv_sge + 1));
 	while (rdma_post_recv(w->p.server, NULL, w->server_buf, SIZE, w->server_mr) == 0)
 		assert_true(++posted <= (int)attr.cap.max_recv_wr);
 	assert_int_equal(errno, ENOMEM);
@@ -468,7 +472,8 @@ static void ud_send__of_more_inline_than_fits(void **state)
 	struct ibv_ah *ah = ibv_create_ah(id->pd, &to);
 	assert_non_null(ah);
 	assert_int_equal(ibv_query_qp(id->qp, &attr, IBV_QP_CAP, &init), 0);
-	assert_refused(ENOMEM, rdma_post_ud_send(id, NULL, buf, attr.cap.max_inline_data + 1, NULL, IBV_SEND_INLINE, ah, 1));
+	assert_refused(ENOMEM, rdma_post_ud_send(id, NULL, buf, attr.cap.max_inline_data + 1, NULL,
+						 IBV_SEND_INLINE, ah, 1));
 	assert_int_equal(ibv_destroy_ah(ah), 0);
 	rdma_destroy_qp(id);
 	assert_ok(rdma_destroy_id(id));
@@ -505,7 +510,8 @@ static void reg__refused(void **state)
 	if (HAVE_ALLOCATOR) {
 		null_when_out(ENOMEM, mr = rdma_reg_msgs(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
 		null_when_out(ENOMEM, mr = rdma_reg_read(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
-		null_when_out(ENOMEM, mr = rdma_reg_write(id, buf, sizeof(buf)), assert_ok(rdma_dereg_mr(mr)));
+		null_when_out(ENOMEM, mr = rdma_reg_write(id, buf, sizeof(buf)),
+			      assert_ok(rdma_dereg_mr(mr)));
 	}
 	munmap(hole, 4096);
 	assert_ok(rdma_destroy_id(id));
@@ -515,9 +521,11 @@ static void reg__refused(void **state)
 static void dereg__while_a_window_is_bound(void **state)
 {
 	struct wired *w = wire_up("127.0.0.1");
-	struct ibv_mr *mr = ibv_reg_mr(w->p.client->pd, w->client_buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mr *mr =
+		ibv_reg_mr(w->p.client->pd, w->client_buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw *mw = ibv_alloc_mw(w->p.client->pd, IBV_MW_TYPE_1);
-	struct ibv_mw_bind bind = { .bind_info = { .mr = mr, .addr = (uintptr_t)w->client_buf, .length = 8 } };
+	struct ibv_mw_bind bind = { .bind_info = {
+					    .mr = mr, .addr = (uintptr_t)w->client_buf, .length = 8 } };
 	struct ibv_wc wc;
 
 	(void)state;
@@ -609,7 +617,8 @@ static void post_recv__goes_to_the_srq(void **state)
 static void xrc__sends_to_the_srq(void **state)
 {
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_IB);
-	struct ibv_qp_init_attr_ex sending = { .qp_type = IBV_QPT_XRC_SEND, .cap = { .max_send_wr = 2, .max_send_sge = 1 } };
+	struct ibv_qp_init_attr_ex sending = { .qp_type = IBV_QPT_XRC_SEND,
+					       .cap = { .max_send_wr = 2, .max_send_sge = 1 } };
 	struct ibv_qp_init_attr receiving = { .qp_type = IBV_QPT_XRC_RECV };
 	struct ibv_srq_init_attr queue = { .attr = { .max_wr = 2, .max_sge = 1 } };
 	struct rdma_conn_param param = some_param();
@@ -627,7 +636,8 @@ static void xrc__sends_to_the_srq(void **state)
 	assert_ok(rdma_create_qp(p.server, NULL, &receiving));
 	assert_ok(rdma_create_srq(p.server, NULL, &queue));
 	assert_int_equal(ibv_get_srq_num(p.server->srq, &srqn), 0);
-	struct ibv_mr *in_mr = rdma_reg_msgs(p.server, in, sizeof(in)), *out_mr = rdma_reg_msgs(p.client, out, sizeof(out));
+	struct ibv_mr *in_mr = rdma_reg_msgs(p.server, in, sizeof(in)),
+		      *out_mr = rdma_reg_msgs(p.client, out, sizeof(out));
 	assert_ok(rdma_post_recv(p.server, NULL, in, sizeof(in), in_mr));
 	assert_ok(rdma_accept(p.server, &param));
 	expect_acked(p.client_ch, RDMA_CM_EVENT_ESTABLISHED, 0);

@@ -125,7 +125,8 @@ static void *connect_one(void *attempt)
 static void connecting__is_cancelled(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
-	struct ends e[2] = { { .client = rsocket(AF_INET, SOCK_STREAM, 0) }, { .client = rsocket(AF_INET, SOCK_STREAM, 0) } };
+	struct ends e[2] = { { .client = rsocket(AF_INET, SOCK_STREAM, 0) },
+			     { .client = rsocket(AF_INET, SOCK_STREAM, 0) } };
 	struct attempt second = { e[1].client, &l };
 
 	(void)state;

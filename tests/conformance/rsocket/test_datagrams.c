@@ -29,7 +29,8 @@ static void expect_from(struct listener *at, struct listener *from, const void *
 	assert_int_equal(rrecvfrom(at->fd, got, sizeof(got), 0, sockaddr(&src), &len), n);
 	assert_memory_equal(got, data, n);
 	assert_int_equal(len, length_of(&from->address));
-	assert_int_equal(((struct sockaddr_in *)&src.sa)->sin_port, ((struct sockaddr_in *)&from->address.sa)->sin_port);
+	assert_int_equal(((struct sockaddr_in *)&src.sa)->sin_port,
+			 ((struct sockaddr_in *)&from->address.sa)->sin_port);
 }
 
 /* The first ones go over UDP; after an answer they no longer do. */
@@ -219,7 +220,8 @@ static void send__too_long(void **state)
 	static char data[5000];
 
 	(void)state;
-	assert_refused(EMSGSIZE, (int)rsendto(a.fd, data, sizeof(data), 0, sockaddr(&b.address), length_of(&b.address)));
+	assert_refused(EMSGSIZE, (int)rsendto(a.fd, data, sizeof(data), 0, sockaddr(&b.address),
+					      length_of(&b.address)));
 	assert_int_equal(events_of(a.fd, POLLOUT), POLLOUT);
 	assert_ok(rclose(a.fd));
 	assert_ok(rclose(b.fd));
@@ -238,7 +240,8 @@ static void udp__nonsense_is_dropped(void **state)
 		if (i & 1)
 			memset(data, 0x55, 4);
 		if (i & 2)
-			memcpy(data + 4, "\4\0\20", 3); /* as data of an unknown peer, or of an unknown kind */
+			/* as data of an unknown peer, or of an unknown kind */
+			memcpy(data + 4, "\4\0\20", 3);
 		if (i & 4)
 			data[5] = 9;
 		(void)!sendto(s, data, i % sizeof(data), 0, sockaddr(&b.address), length_of(&b.address));

@@ -101,7 +101,8 @@ static void riomap__refused(void **state)
 	assert_refused(ENOTCONN, (int)riomap(s, target, 10, PROT_WRITE, 0, 0));
 	assert_refused(EINVAL, (int)riomap(e.server, target, 0, PROT_WRITE, 0, 0));
 	assert_refused(EINVAL, (int)riomap(e.server, target, 10, PROT_EXEC, 0, 0));
-	assert_refused(ENOMEM, (int)riomap(e.client, target, 10, PROT_WRITE, 0, 0)); /* the server has no map */
+	/* the server has no map */
+	assert_refused(ENOMEM, (int)riomap(e.client, target, 10, PROT_WRITE, 0, 0));
 	assert_ok(rclose(s));
 	close_ends(&e);
 }

@@ -40,7 +40,10 @@ static void poll__among_ordinary_descriptors(void **state)
 
 	(void)state;
 	assert_ok(pipe(ordinary));
-	struct pollfd fds[] = { { e.server, POLLIN, 7 }, { ordinary[0], POLLIN, 7 }, { -1, POLLIN, 7 }, { e.client, POLLIN, 7 } };
+	struct pollfd fds[] = { { e.server, POLLIN, 7 },
+				{ ordinary[0], POLLIN, 7 },
+				{ -1, POLLIN, 7 },
+				{ e.client, POLLIN, 7 } };
 	assert_int_equal(rpoll(fds, 4, 0), 0);
 	assert_int_equal(rpoll(fds, 4, 5), 0); /* sleeping */
 	for (int i = 0; i < 4; i++)
@@ -82,7 +85,8 @@ static void poll__after_ends(void **state)
 	assert_int_equal(events_of(e.client, POLLIN | POLLOUT | POLLRDHUP), POLLOUT);
 	assert_true(selects_write(e.client));
 	assert_ok(rshutdown(e.server, SHUT_RD));
-	assert_int_equal(events_of(e.server, POLLIN | POLLOUT | POLLRDHUP) & ~POLLHUP, POLLIN | POLLOUT | POLLRDHUP);
+	assert_int_equal(events_of(e.server, POLLIN | POLLOUT | POLLRDHUP) & ~POLLHUP,
+			 POLLIN | POLLOUT | POLLRDHUP);
 	assert_ok(rclose(e.server));
 	assert_true(wait_for(e.client, POLLOUT) & POLLHUP);
 	assert_int_equal(events_of(e.client, POLLOUT) & POLLOUT, POLLOUT);

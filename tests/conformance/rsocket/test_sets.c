@@ -189,7 +189,8 @@ static void mixed__with_ordinary_descriptors(void **state)
 static void connecting__tells_its_end(void **state)
 {
 	struct listener l = listen_at("127.0.0.1");
-	int set = make_set(), client = rsocket(AF_INET, SOCK_STREAM, 0), refused = rsocket(AF_INET, SOCK_STREAM, 0);
+	int set = make_set(), client = rsocket(AF_INET, SOCK_STREAM, 0),
+	    refused = rsocket(AF_INET, SOCK_STREAM, 0);
 	struct address nowhere = address("127.0.0.1", 1);
 
 	(void)state;

@@ -227,7 +227,8 @@ static void check(const struct waiting *w, int flags, bool is_timed, bool goes_o
 	else
 		w->release(&s);
 	if (n != (goes_on ? 1 : -1) || (!goes_on && err != EINTR))
-		fail_msg("%s, flags 0x%x%s: %d, %s", w->name, (unsigned)flags, is_timed ? ", a timeout" : "", n, strerror(err));
+		fail_msg("%s, flags 0x%x%s: %d, %s", w->name, (unsigned)flags, is_timed ? ", a timeout" : "",
+			 n, strerror(err));
 	end(&s);
 	catch(SIGALRM, 0);
 }

@@ -149,7 +149,8 @@ static void numbers__above_what_was_opened_before(void **state)
 	opened[1] = open_with_a_gap_below();
 	int accepted = raccept(l.fd, NULL, NULL);
 	assert_true(accepted > opened[1]);
-	assert_true(wait_for(stream, POLLOUT) & POLLOUT); /* rclose would wait for it in vain: this thread is that end, too */
+	/* rclose would wait for it in vain: this thread is that end, too */
+	assert_true(wait_for(stream, POLLOUT) & POLLOUT);
 	opened[2] = open_with_a_gap_below();
 	int datagram = rsocket(AF_INET, SOCK_DGRAM, 0);
 	assert_true(datagram > opened[2]);
@@ -466,7 +467,8 @@ static void peek__waits_for_all(void **state)
 
 	(void)state;
 	assert_int_equal(peek_all(&e, (struct sending){ e.client, BYTES, 100, false }, BYTES), BYTES);
-	assert_int_equal(peek_all(&e, (struct sending){ e.client, BYTES, 100, true }, 2 * BYTES), BYTES); /* the end */
+	/* the end */
+	assert_int_equal(peek_all(&e, (struct sending){ e.client, BYTES, 100, true }, 2 * BYTES), BYTES);
 	close_ends(&e);
 }
 
@@ -497,7 +499,9 @@ static void peek__again_and_again_sees_more(void **state)
 	send_all(e.client, "one", 3);
 	assert_int_equal(rrecv(e.server, seen, sizeof(seen), MSG_PEEK), 3);
 	send_all(e.client, "two", 3);
-	for (; ms < WAIT_MS && rrecv(e.server, seen, sizeof(seen), MSG_PEEK | MSG_DONTWAIT) < (ssize_t)sizeof(seen); ms++)
+	for (; ms < WAIT_MS &&
+	       rrecv(e.server, seen, sizeof(seen), MSG_PEEK | MSG_DONTWAIT) < (ssize_t)sizeof(seen);
+	     ms++)
 		usleep(1000);
 	assert_true(ms < WAIT_MS);
 	assert_memory_equal(seen, "onetwo", 6);
@@ -587,7 +591,9 @@ static void message__names_the_peer(void **state)
 	struct sockaddr_in from = { 0 }, local;
 	char c;
 	struct iovec iov = { &c, 1 };
-	struct msghdr msg = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1 };
+	struct msghdr msg = {
+		.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1
+	};
 	socklen_t len = sizeof(local);
 
 	(void)state;
@@ -698,7 +704,8 @@ static void close__data_arrive_before_the_end(void **state)
 	send_all(e.client, sent, sizeof(sent));
 	assert_ok(rclose(e.client));
 	assert_true(wait_for(e.server, POLLRDHUP) & POLLRDHUP);
-	assert_int_equal(events_of(e.server, POLLIN), POLLIN); /* no POLLHUP while there is something to read */
+	/* no POLLHUP while there is something to read */
+	assert_int_equal(events_of(e.server, POLLIN), POLLIN);
 	receive_all(e.server, got, sizeof(got));
 	assert_memory_equal(got, sent, sizeof(sent));
 	assert_int_equal(rrecv(e.server, &c, 1, 0), 0);
@@ -916,7 +923,8 @@ static void short__moves_no_memory(void **state)
 	usleep(200000); /* it would have moved soon after the connection was made */
 	bool moved = has_moved_memory();
 	struct linger at_once = { .l_onoff = 1 };
-	assert_ok(rsetsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once))); /* over the wire it would wait for who is dead */
+	/* over the wire it would wait for who is dead */
+	assert_ok(rsetsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	assert_false(moved);
@@ -1081,7 +1089,8 @@ static void shutdown__of_a_listener_refuses_peers(void **state)
 	wait_for(clients[1], POLLIN); /* refused, or accepted and closed if it was there in time */
 	for (int i = 0; i < LATER; i++) {
 		assert_int_equal(events_of(l.fd, POLLIN), POLLIN | POLLHUP); /* takes nothing */
-		assert_refused(ECONNREFUSED, rconnect(clients[2 + i], sockaddr(&l.address), length_of(&l.address)));
+		assert_refused(ECONNREFUSED,
+			       rconnect(clients[2 + i], sockaddr(&l.address), length_of(&l.address)));
 	}
 	assert_refused(EINVAL, rlisten(l.fd, 1));
 	assert_refused(EINVAL, rconnect(l.fd, sockaddr(&l.address), length_of(&l.address)));

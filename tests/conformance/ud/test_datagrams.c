@@ -108,7 +108,8 @@ static void lists(struct end *e)
 	struct ibv_ah *ah = ud_ah(e);
 	struct ibv_sge sge[ENTRIES];
 	for (int i = 0; i < ENTRIES; i++)
-		sge[i] = (struct ibv_sge){ (uintptr_t)e->buf + (e->passive ? IN : 0) + 16 * i, EACH, e->mr->lkey };
+		sge[i] = (struct ibv_sge){ (uintptr_t)e->buf + (e->passive ? IN : 0) + 16 * i, EACH,
+					   e->mr->lkey };
 	sge[ENTRIES - 1].length = 4096;
 	if (e->passive) {
 		struct ibv_recv_wr *bad, wr = { .wr_id = 3, .sg_list = sge, .num_sge = ENTRIES };

@@ -91,13 +91,16 @@ static void nobody_there(struct end *e)
 	struct params p = params();
 	rc_open(e, &p);
 	struct ibv_qp *connected = e->qp;
-	struct ibv_qp_init_attr init = { .send_cq = e->scq, .recv_cq = e->rcq, .cap = p.cap, .qp_type = IBV_QPT_UD };
+	struct ibv_qp_init_attr init = {
+		.send_cq = e->scq, .recv_cq = e->rcq, .cap = p.cap, .qp_type = IBV_QPT_UD
+	};
 	struct ibv_qp *fresh = ibv_create_qp(e->pd, &init);
 	CHECK(fresh);
 	e->qp = ud_make_qp(e);
 	CHECK_EQ(ibv_query_gid(e->ctx, 1, 0, &e->peer.gid), 0);
 	struct ibv_ah *ah = ud_ah(e);
-	const uint32_t targets[] = { 0xfffffe, 0xffffff, 1, e->qp->qp_num + 1000, connected->qp_num, fresh->qp_num };
+	const uint32_t targets[] = { 0xfffffe,		0xffffff,     1, e->qp->qp_num + 1000,
+				     connected->qp_num, fresh->qp_num };
 	rc_recv(e, 9, IN, 64);
 	for (uint64_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
 		SEND(e, .id = i, .len = 1, .ah = ah, .qpn = targets[i]);
@@ -116,8 +119,10 @@ static void other_host(struct end *e)
 {
 	struct params p = params();
 	ud_start(e, &p);
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1,
-				    .grh = { .dgid = { { [10] = 0xff, 0xff, 198, 51, 100, 1 } }, .hop_limit = 1 } };
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid = { { [10] = 0xff, 0xff, 198, 51, 100, 1 } },
+					     .hop_limit = 1 } };
 	struct ibv_ah *away = ibv_create_ah(e->pd, &attr), *ah = ud_ah(e);
 	CHECK(away);
 	if (e->passive)
@@ -371,7 +376,9 @@ static void receive_too_short_for_multicast(struct end *e)
 	struct params p = params();
 	ud_start(e, &p);
 	const union ibv_gid *group = e->peer.gid.raw[10] == 0xff && !e->peer.gid.raw[0] ? &v4 : &v6;
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = *group, .hop_limit = 1 } };
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid = *group, .hop_limit = 1 } };
 	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
 	CHECK(ah);
 	if (e->passive)
@@ -423,7 +430,8 @@ static void receive_into_lost_memory(struct end *e)
 	struct params p = params();
 	ud_start(e, &p);
 	void *memory = rc_map(4096);
-	struct ibv_mr *mr = ibv_reg_mr_iova(e->pd, memory, 4096, (uintptr_t)e->buf + IN, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr =
+		ibv_reg_mr_iova(e->pd, memory, 4096, (uintptr_t)e->buf + IN, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr);
 	rc_take_away(memory, 4096);
 	receive_fails(e, mr->lkey);
@@ -440,7 +448,8 @@ static void refused_posts(struct end *e)
 	ud_start(e, &p);
 	struct ibv_ah *ah = ud_ah(e);
 	struct ibv_sge sge = { (uintptr_t)e->buf, 8, e->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.ud.ah = ah };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.ud.ah = ah };
 	CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), EINVAL);
 	wr.opcode = IBV_WR_RDMA_READ;
 	CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), EINVAL);

@@ -78,7 +78,9 @@ static void rc__by_lid(struct end *e)
 static void uc__by_lid(struct end *e)
 {
 	uint16_t lid = open_with_lid(e);
-	struct ibv_qp_init_attr init = { .send_cq = e->scq, .recv_cq = e->rcq, .cap = e->p.cap, .qp_type = IBV_QPT_UC };
+	struct ibv_qp_init_attr init = {
+		.send_cq = e->scq, .recv_cq = e->rcq, .cap = e->p.cap, .qp_type = IBV_QPT_UC
+	};
 	struct ibv_qp *qp = ibv_create_qp(e->pd, &init);
 	CHECK(qp);
 	struct ibv_qp_attr a = to_lid(e, qp, lid), up = { .qp_state = IBV_QPS_RTS, .sq_psn = rc_psn(qp, e) };

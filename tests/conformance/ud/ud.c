@@ -39,7 +39,9 @@ void ud_start(struct end *e, const struct params *p)
 
 struct ibv_ah *ud_ah(struct end *e)
 {
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = e->peer.gid, .hop_limit = 33, .traffic_class = 5 } };
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid = e->peer.gid, .hop_limit = 33, .traffic_class = 5 } };
 	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
 	CHECK(ah);
 	return ah;
@@ -62,7 +64,9 @@ int ud_post(struct end *e, const struct dgram *d)
 		.opcode = d->imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
 		.send_flags = d->flags | IBV_SEND_SIGNALED,
 		.imm_data = htonl(d->imm),
-		.wr.ud = { .ah = d->ah, .remote_qpn = d->qpn ? d->qpn : e->peer.qpn, .remote_qkey = d->qkey ? d->qkey : QKEY },
+		.wr.ud = { .ah = d->ah,
+			   .remote_qpn = d->qpn ? d->qpn : e->peer.qpn,
+			   .remote_qkey = d->qkey ? d->qkey : QKEY },
 	};
 	int err = ibv_post_send(d->qp ? d->qp : e->qp, &wr, &bad);
 	CHECK(err ? bad == &wr : !bad);

@@ -9,7 +9,8 @@
 
 enum { FRAME = 80, SLOT = 256 };
 
-static UNUSED struct ibv_qp_init_attr_ex raw_attr(struct world *w, struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
+static UNUSED struct ibv_qp_init_attr_ex raw_attr(struct world *w, struct ibv_cq *send_cq,
+						  struct ibv_cq *recv_cq)
 {
 	return (struct ibv_qp_init_attr_ex){
 		.send_cq = send_cq, .recv_cq = recv_cq, .qp_type = IBV_QPT_RAW_PACKET, .sq_sig_all = 1, .pd = w->pd,

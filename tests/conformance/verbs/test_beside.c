@@ -34,7 +34,8 @@ static void copy__members_of_the_same_name(void **state)
 	struct ib_user_path_rec rec = { .dgid = { 1, 2, 3 }, .pkey = 0xffff, .mtu = 4, .packet_life_time = 13 }, back = { 0 };
 	struct ibv_sa_path_rec path = { 0 };
 	ibv_copy_path_rec_from_kern(&path, &rec);
-	assert_true(path.dgid.raw[2] == 3 && path.pkey == 0xffff && path.mtu == 4 && path.packet_life_time == 13);
+	assert_true(path.dgid.raw[2] == 3 && path.pkey == 0xffff && path.mtu == 4 &&
+		    path.packet_life_time == 13);
 	ibv_copy_path_rec_to_kern(&back, &path);
 	assert_memory_equal(&back, &rec, sizeof(rec));
 }
@@ -47,7 +48,8 @@ const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev, const char *fmt, ...);
 void ibv_register_driver(const char *name, void *init);
-__asm__(".symver ibv_register_driver, ibv_register_driver@IBVERBS_1.1"); /* newer programs cannot be linked with it */
+/* newer programs cannot be linked with it */
+__asm__(".symver ibv_register_driver, ibv_register_driver@IBVERBS_1.1");
 
 static void old__harmless(void **state)
 {

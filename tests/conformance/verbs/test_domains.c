@@ -46,7 +46,9 @@ static void parent__allocates_queues(void **state)
 	struct world *w = *state;
 	struct heap heap = { .taken = 0 };
 	struct ibv_pd *pd = parent_with(w, &heap);
-	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = pd };
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 8,
+					       .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+					       .parent_domain = pd };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_attr);
 	assert_non_null(cq);
 	assert_int_equal(heap.taken, 1);
@@ -122,7 +124,9 @@ static void thread_domain__leaves_locks_out(void **state)
 	struct ibv_td *td = ibv_alloc_td(w->ctx, &td_attr);
 	struct ibv_parent_domain_init_attr attr = { .pd = w->pd, .td = td };
 	struct ibv_pd *pd = ibv_alloc_parent_domain(w->ctx, &attr);
-	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = pd };
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 8,
+					       .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+					       .parent_domain = pd };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_attr);
 	assert_non_null(cq);
 	struct ibv_qp_init_attr_ex init = { .send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq), .qp_type = IBV_QPT_RC, .pd = pd,
@@ -203,7 +207,8 @@ static void dmabuf__what_can_be_mapped(void **state)
 	assert_null_errno(EINVAL, ibv_reg_dmabuf_mr(w->pd, 0, 8, 0, fd, IBV_ACCESS_ON_DEMAND));
 	struct ibv_mr *mr = ibv_reg_dmabuf_mr(w->pd, page + 100, 1000, 0x1000064, fd, IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(mr);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0),
+			 IBV_REREG_MR_ERR_INPUT);
 	/* A send to itself, whose receive is the buffer. */
 	struct ibv_qp *qp = make_qp(w, NULL);
 	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);
@@ -228,7 +233,8 @@ static void regions__limits(void **state)
 	struct ibv_mr *null = ibv_alloc_null_mr(w->pd);
 	struct ibv_pd *other = ibv_alloc_pd(w->ctx);
 	assert_non_null(null);
-	assert_int_equal(ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer, 8, 0), IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer, 8, 0),
+			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0), 0);
 	assert_errno(EBUSY, ibv_dealloc_pd(other));
 	assert_errno(0, ibv_dereg_mr(null));

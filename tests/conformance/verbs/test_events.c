@@ -380,7 +380,9 @@ static void async__cq_overrun(void **state)
 static void cq__that_ignores_overruns(void **state)
 {
 	struct world *w = *state;
-	struct ibv_cq_init_attr_ex attr = { .cqe = 2, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_cq_init_attr_ex attr = { .cqe = 2,
+					    .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					    .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(w->ctx, &attr));
 	struct ibv_wc wc[8];
 	struct ibv_qp *qp = overrun(w, cq);

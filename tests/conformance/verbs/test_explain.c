@@ -20,7 +20,8 @@ static void objects(void **state)
 	EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, w->buffer, 8, IBV_ACCESS_REMOTE_WRITE));
 	if (kernel_tells_what_is_mapped()) {
 		EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, NULL, 8, 0));
-		EXPLAINS("ibv_rereg_mr", ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 8, 0));
+		EXPLAINS("ibv_rereg_mr",
+			 ibv_rereg_mr(w->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 8, 0));
 	}
 	EXPLAINS("ibv_reg_mr", !ibv_reg_mr(w->pd, w->buffer, 8, 1 << 10));
 	EXPLAINS("ibv_rereg_mr", ibv_rereg_mr(w->mr, 0, NULL, NULL, 0, 0));

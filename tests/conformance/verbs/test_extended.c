@@ -10,8 +10,11 @@ struct extended {
 	struct ibv_qp_ex *ex; /* a's */
 };
 
-enum { RC_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-       IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD };
+enum {
+	RC_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+		 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+		 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+};
 
 static struct ibv_qp *make_qp_ex(struct world *w, struct ibv_cq *cq, uint64_t ops)
 {
@@ -25,8 +28,11 @@ static struct ibv_qp *make_qp_ex(struct world *w, struct ibv_cq *cq, uint64_t op
 
 static struct extended extended(struct world *w)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = 64, .cq_context = w, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-					    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
+	struct ibv_cq_init_attr_ex attr = { .cqe = 64,
+					    .cq_context = w,
+					    .wc_flags = IBV_WC_STANDARD_FLAGS |
+							IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+							IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
 	struct extended x;
 	assert_non_null(x.cq = ibv_create_cq_ex(w->ctx, &attr));
 	assert_non_null(x.a = make_qp_ex(w, ibv_cq_ex_to_cq(x.cq), RC_OPS));
@@ -113,11 +119,15 @@ static void cq__refused(void **state)
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
 	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = 1 << 9 };
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
-	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = 1 << 9 };
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8,
+					     .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					     .flags = 1 << 9 };
 	assert_null_errno(EOPNOTSUPP, ibv_create_cq_ex(w->ctx, &attr));
 	attr = (struct ibv_cq_init_attr_ex){ .cqe = 0 };
 	assert_null_errno(EINVAL, ibv_create_cq_ex(w->ctx, &attr));
-	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
+	attr = (struct ibv_cq_init_attr_ex){ .cqe = 8,
+					     .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+					     .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &attr);
 	struct ibv_poll_cq_attr poll = { .comp_mask = 1 };
 	assert_non_null(cq);
@@ -135,7 +145,8 @@ static void cq__moderated(void **state)
 	struct ibv_qp_init_attr attr = qp_attr(w);
 	void *context;
 	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
-	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = { .cq_count = 3, .cq_period = 60000 } };
+	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE,
+					       .moderate = { .cq_count = 3, .cq_period = 60000 } };
 	attr.send_cq = cq;
 	attr.recv_cq = cq;
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
@@ -305,7 +316,9 @@ static void wr__batches_that_grow(void **state)
 			if (i % 2)
 				ibv_wr_set_inline_data(x.ex, &word, 8);
 			else
-				ibv_wr_set_sge_list(x.ex, 2, (struct ibv_sge[]){ sge_at(w, at, 3), sge_at(w, at + 3, 5) });
+				ibv_wr_set_sge_list(
+					x.ex, 2,
+					(struct ibv_sge[]){ sge_at(w, at, 3), sge_at(w, at + 3, 5) });
 		}
 		assert_errno(0, ibv_wr_complete(x.ex));
 		for (unsigned i = 0; i < count; i++) {
@@ -325,7 +338,9 @@ static void qp__refused(void **state)
 	assert_null(ibv_qp_to_qp_ex(plain));
 	assert_errno(0, ibv_destroy_qp(plain));
 	assert_null_errno(EOPNOTSUPP, make_qp_ex(w, w->cq, IBV_QP_EX_WITH_TSO));
-	struct ibv_qp_init_attr_ex attr = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd };
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd
+	};
 	attr.comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	assert_null_errno(EINVAL, ibv_create_qp_ex(w->ctx, &attr));
 	attr.comp_mask |= IBV_QP_INIT_ATTR_PD;

@@ -83,7 +83,8 @@ static void counts__begin_anew_in_a_child(void **state)
 
 static void complete__what_is_behind_is_flushed(void **state)
 {
-	static const enum ibv_wc_status wanted[] = { IBV_WC_SUCCESS, IBV_WC_LOC_PROT_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR };
+	static const enum ibv_wc_status wanted[] = { IBV_WC_SUCCESS, IBV_WC_LOC_PROT_ERR, IBV_WC_WR_FLUSH_ERR,
+						     IBV_WC_WR_FLUSH_ERR };
 	struct world *w = *state;
 	struct wire x = connected(w, NULL);
 	unsigned received = 0, sent = 0;
@@ -141,8 +142,10 @@ static void complete__sends_of_datagrams_stop(void **state)
 	struct ibv_qp_init_attr init = qp_attr(w);
 	struct ibv_ah_attr to = connect_attr(w, 0).ah_attr;
 	struct ibv_qp_attr attr = { .port_num = 1, .qkey = 5 };
-	static const int masks[] = { [IBV_QPS_INIT] = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-				     [IBV_QPS_RTR] = IBV_QP_STATE, [IBV_QPS_RTS] = IBV_QP_STATE | IBV_QP_SQ_PSN };
+	static const int masks[] = { [IBV_QPS_INIT] =
+					     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+				     [IBV_QPS_RTR] = IBV_QP_STATE,
+				     [IBV_QPS_RTS] = IBV_QP_STATE | IBV_QP_SQ_PSN };
 	init.qp_type = IBV_QPT_UD;
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
 	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++)
@@ -190,7 +193,8 @@ static void rnr__comes_too_late(void **state)
 	assert_errno(0, ibv_modify_qp(x.a, &attr, mask_to[IBV_QPS_RTS]));
 	assert_errno(0, post_recv(w, x.b, 1));
 	assert_errno(0, post_recv(w, x.b, 2));
-	assert_errno(EINVAL, ibv_post_recv(x.b, &(struct ibv_recv_wr){ .num_sge = SGES + 1 }, &(struct ibv_recv_wr *){ NULL }));
+	assert_errno(EINVAL, ibv_post_recv(x.b, &(struct ibv_recv_wr){ .num_sge = SGES + 1 },
+					   &(struct ibv_recv_wr *){ NULL }));
 	assert_errno(0, post_send(w, x.a, 1, 0));
 	drain(w->cq, 2);
 	assert_errno(0, post_send(w, x.a, 2, 0));
@@ -345,7 +349,8 @@ static void run_anew(void **state)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_STARTED)
 		SKIP(NO_PROGRAMS);
 	if (status)
-		fail_msg("%s: %s", cases[which].name, WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "failed");
+		fail_msg("%s: %s", cases[which].name,
+			 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "failed");
 }
 
 static int run_case(size_t which)

@@ -61,7 +61,9 @@ static void make_queues(struct world *w, struct inherited *i)
 	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = w->pd, .cq = w->cq,
 		.tm_cap = { .max_num_tags = 4, .max_ops = 4 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	struct ibv_wq_init_attr wq = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
 	assert_non_null(i->srq = ibv_create_srq(w->pd, &basic));
 	assert_non_null(i->matching = ibv_create_srq_ex(w->ctx, &tags));
 	i->wq = ibv_create_wq(w->ctx, &wq);
@@ -70,7 +72,9 @@ static void make_queues(struct world *w, struct inherited *i)
 static void make_inherited(struct world *w, struct inherited *i)
 {
 	struct ibv_cq_init_attr_ex cq = { .cqe = 4 };
-	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = -1,
+					   .oflags = O_CREAT };
 	struct ibv_comp_cntr_init_attr cntr = { .type = IBV_COMP_CNTR_TYPE_WRS };
 	struct ibv_qp_init_attr_ex qp = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd,
 		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 1, .max_send_sge = 1 },
@@ -168,12 +172,19 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 {
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct ibv_srq_attr srq_attr = { .srq_limit = 1 };
-	struct ibv_srq_init_attr_ex srq_ex = { .attr = { .max_wr = 4, .max_sge = 1 }, .pd = w->pd, .comp_mask = IBV_SRQ_INIT_ATTR_PD };
+	struct ibv_srq_init_attr_ex srq_ex = { .attr = { .max_wr = 4, .max_sge = 1 },
+					       .pd = w->pd,
+					       .comp_mask = IBV_SRQ_INIT_ATTR_PD };
 	struct ibv_qp_init_attr init = qp_attr(w);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
-	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE, .qp_num = 5,
-					 .xrcd = i->xrcd, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = -1,
+					   .oflags = O_CREAT };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+						      IBV_QP_OPEN_ATTR_TYPE,
+					 .qp_num = 5,
+					 .xrcd = i->xrcd,
+					 .qp_type = IBV_QPT_XRC_RECV };
 	struct ibv_recv_wr receive = { .num_sge = 0 }, *bad;
 	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send;
 	struct ibv_ops_wr op = { .opcode = IBV_WR_TAG_SYNC }, *bad_op;
@@ -200,7 +211,9 @@ static void queues_fail(struct world *w, struct wire *x, struct inherited *i)
 
 static void steering_fails(struct world *w, struct wire *x, struct inherited *i)
 {
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	struct ibv_wq_init_attr wq = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
 	struct ibv_wq_attr state = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY };
 	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
 	struct ibv_counters_init_attr counters = { .comp_mask = 0 };

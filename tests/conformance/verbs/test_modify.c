@@ -63,7 +63,8 @@ static void walk__transitions_that_do_not_exist(void **state)
 				assert_errno(0, set_state(qp, from));
 			bool next = to == from + 1 && from <= IBV_QPS_RTR;
 			bool same = to == from && from != IBV_QPS_RTR && from != IBV_QPS_SQE;
-			bool drain = from == IBV_QPS_RTS && to == IBV_QPS_SQD, resume = from == IBV_QPS_SQD && to == IBV_QPS_RTS;
+			bool drain = from == IBV_QPS_RTS && to == IBV_QPS_SQD,
+			     resume = from == IBV_QPS_SQD && to == IBV_QPS_RTS;
 			if (from != IBV_QPS_SQE && !next && !same && !drain && !resume) {
 				struct ibv_qp_attr a = connect_attr(w, qp->qp_num);
 				a.qp_state = to;
@@ -99,7 +100,8 @@ static void values__out_of_range(void **state)
 	struct world *w = *state;
 	struct ibv_qp *qp = make_qp(w, NULL);
 	struct ibv_qp_attr good = connect_attr(w, qp->qp_num), a;
-	const union ibv_gid nowhere = { .raw = { 0 } }, nowhere_v4 = { .raw = { [10] = 0xff, 0xff } }, group = { .raw = { 0xff, 0x02, [15] = 1 } },
+	const union ibv_gid nowhere = { .raw = { 0 } }, nowhere_v4 = { .raw = { [10] = 0xff, 0xff } },
+			    group = { .raw = { 0xff, 0x02, [15] = 1 } },
 			    group_v4 = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
 #define REFUSED_WITH(to, more, member, value)                                   \
 	do {                                                                    \
@@ -160,7 +162,8 @@ static void values__that_say_too_much_are_taken(void **state)
 	struct ibv_qp_attr a = connect_attr(w, qp->qp_num), got;
 	struct ibv_qp_init_attr init;
 	a.qp_state = IBV_QPS_INIT;
-	a.qp_access_flags = ANY_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_OPTIONAL_RANGE;
+	a.qp_access_flags =
+		ANY_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_OPTIONAL_RANGE;
 	assert_errno(0, ibv_modify_qp(qp, &a, mask_to[IBV_QPS_INIT]));
 	assert_errno(0, ibv_query_qp(qp, &got, -1, &init));
 	assert_int_equal(got.qp_access_flags, a.qp_access_flags);

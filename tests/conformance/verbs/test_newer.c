@@ -18,16 +18,21 @@ static void dmah__is_named_by_regions(void **state)
 	assert_null_errno(EINVAL, ibv_alloc_dmah(w->ctx, &attr));
 	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_PH, .ph = 4 };
 	assert_null_errno(EINVAL, ibv_alloc_dmah(w->ctx, &attr));
-	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, .tph_mem_type = 2 };
+	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE,
+					    .tph_mem_type = 2 };
 	assert_null_errno(EINVAL, ibv_alloc_dmah(w->ctx, &attr));
-	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, .tph_mem_type = IBV_TPH_MEM_TYPE_VM };
+	attr = (struct ibv_dmah_init_attr){ .comp_mask = IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE,
+					    .tph_mem_type = IBV_TPH_MEM_TYPE_VM };
 	struct ibv_dmah *ordinary = ibv_alloc_dmah(w->ctx, &attr);
 	assert_non_null(ordinary);
 	assert_errno(0, ibv_dealloc_dmah(ordinary));
 	attr = (struct ibv_dmah_init_attr){ .comp_mask = 7, .ph = 3, .tph_mem_type = IBV_TPH_MEM_TYPE_PM };
 	struct ibv_dmah *dmah = ibv_alloc_dmah(w->ctx, &attr);
 	assert_non_null(dmah);
-	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH, .addr = w->buffer, .length = BUFFER, .dmah = dmah };
+	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH,
+				       .addr = w->buffer,
+				       .length = BUFFER,
+				       .dmah = dmah };
 	struct ibv_mr *mr = ibv_reg_mr_ex(w->pd, &in);
 	assert_non_null(mr);
 	assert_errno(EBUSY, ibv_dealloc_dmah(dmah));
@@ -44,12 +49,14 @@ static void dmah__is_named_by_regions(void **state)
 }
 
 /* Sends `bytes` from one region into another and compares. */
-static void moves(struct world *w, struct ibv_mr *from, uint64_t from_at, struct ibv_mr *to, uint64_t to_at, uint32_t bytes)
+static void moves(struct world *w, struct ibv_mr *from, uint64_t from_at, struct ibv_mr *to, uint64_t to_at,
+		  uint32_t bytes)
 {
 	struct wire x = connected(w, NULL);
 	struct ibv_sge source = { from_at, bytes, from->lkey }, target = { to_at, bytes, to->lkey };
 	struct ibv_recv_wr recv = { .wr_id = 1, .sg_list = &target, .num_sge = 1 }, *bad_recv;
-	struct ibv_send_wr send = { .wr_id = 2, .sg_list = &source, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_send_wr send = { .wr_id = 2, .sg_list = &source, .num_sge = 1, .opcode = IBV_WR_SEND },
+			   *bad;
 	assert_errno(0, ibv_post_recv(x.b, &recv, &bad_recv));
 	assert_errno(0, ibv_post_send(x.a, &send, &bad));
 	for (int i = 0; i < 2; i++)
@@ -61,8 +68,11 @@ static void reg_mr_ex__takes_addresses_and_descriptors(void **state)
 {
 	struct world *w = *state;
 	enum { IOVA = 0x40000 };
-	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA, .addr = w->buffer + 1024, .length = 512,
-				       .iova = IOVA, .access = IBV_ACCESS_LOCAL_WRITE };
+	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA,
+				       .addr = w->buffer + 1024,
+				       .length = 512,
+				       .iova = IOVA,
+				       .access = IBV_ACCESS_LOCAL_WRITE };
 	struct ibv_mr *mr = ibv_reg_mr_ex(w->pd, &in);
 	assert_non_null(mr);
 	assert_ptr_equal(mr->addr, w->buffer + 1024);
@@ -74,8 +84,11 @@ static void reg_mr_ex__takes_addresses_and_descriptors(void **state)
 	int fd = memfd_create("buffer", MFD_CLOEXEC);
 	long page = sysconf(_SC_PAGESIZE);
 	assert_int_equal(ftruncate(fd, 2 * page), 0);
-	in = (struct ibv_mr_init_attr){ .comp_mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET, .fd = fd, .fd_offset = (uint64_t)page + 64,
-					.length = 64, .access = IBV_ACCESS_LOCAL_WRITE };
+	in = (struct ibv_mr_init_attr){ .comp_mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET,
+					.fd = fd,
+					.fd_offset = (uint64_t)page + 64,
+					.length = 64,
+					.access = IBV_ACCESS_LOCAL_WRITE };
 	mr = ibv_reg_mr_ex(w->pd, &in);
 	assert_non_null(mr);
 	moves(w, w->mr, (uintptr_t)w->buffer, mr, in.fd_offset, 64);
@@ -101,10 +114,15 @@ static void reg_mr_ex__refused(void **state)
 		{ IBV_REG_MR_MASK_ADDR | 1ull << 40, EOPNOTSUPP },
 	};
 	for (size_t i = 0; i < COUNT(wrong); i++) {
-		struct ibv_mr_init_attr in = { .comp_mask = wrong[i].mask, .addr = w->buffer, .length = 64, .fd = -1 };
+		struct ibv_mr_init_attr in = {
+			.comp_mask = wrong[i].mask, .addr = w->buffer, .length = 64, .fd = -1
+		};
 		assert_null_errno(wrong[i].err, ibv_reg_mr_ex(w->pd, &in));
 	}
-	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR, .addr = w->buffer, .length = 64, .access = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR,
+				       .addr = w->buffer,
+				       .length = 64,
+				       .access = IBV_ACCESS_REMOTE_WRITE };
 	assert_null_errno(EINVAL, ibv_reg_mr_ex(w->pd, &in));
 }
 
@@ -128,7 +146,10 @@ static void buf__is_memory_of_its_domain(void **state)
 	moves(w, w->mr, (uintptr_t)w->buffer, mr, (uintptr_t)at + 100, 100);
 	assert_memory_equal(at + 100, w->buffer, 100);
 	assert_errno(0, ibv_dereg_mr(mr));
-	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF, .addr = at, .length = BYTES, .buf = buf };
+	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF,
+				       .addr = at,
+				       .length = BYTES,
+				       .buf = buf };
 	assert_null_errno(EINVAL, ibv_reg_mr_ex(other, &in));
 	assert_non_null(mr = ibv_reg_mr_ex(w->pd, &in));
 	assert_errno(0, ibv_dereg_mr(mr));
@@ -190,7 +211,8 @@ static void counter__is_set_and_incremented(void **state)
 	assert_errno(0, ibv_destroy_comp_cntr(c));
 }
 
-static void write_some(struct world *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t bytes, uint32_t rkey)
+static void write_some(struct world *w, struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t bytes,
+		       uint32_t rkey)
 {
 	struct ibv_sge sge = sge_at(w, 1024, bytes);
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = opcode,
@@ -201,11 +223,13 @@ static void write_some(struct world *w, struct ibv_qp *qp, enum ibv_wr_opcode op
 static void counter__counts_what_it_is_attached_to(void **state)
 {
 	struct world *w = *state;
-	struct ibv_comp_cntr *sends = counter(w, IBV_COMP_CNTR_TYPE_WRS), *bytes = counter(w, IBV_COMP_CNTR_TYPE_BYTES),
+	struct ibv_comp_cntr *sends = counter(w, IBV_COMP_CNTR_TYPE_WRS),
+			     *bytes = counter(w, IBV_COMP_CNTR_TYPE_BYTES),
 			     *receives = counter(w, IBV_COMP_CNTR_TYPE_WRS);
 	struct wire x = { make_qp(w, NULL), make_qp(w, NULL) };
 	assert_errno(0, attach(x.a, sends, IBV_QP_ATTACH_COMP_CNTR_OP_SEND));
-	assert_errno(0, attach(x.a, bytes, IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ | IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE));
+	assert_errno(0, attach(x.a, bytes,
+			       IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ | IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE));
 	assert_errno(0, attach(x.b, receives, IBV_QP_ATTACH_COMP_CNTR_OP_RECV));
 	bring_to(w, x.a, IBV_QPS_RTS, x.b->qp_num);
 	bring_to(w, x.b, IBV_QPS_RTS, x.a->qp_num);
@@ -241,19 +265,23 @@ static void counter__refused(void **state)
 		assert_null_errno(EINVAL, ibv_create_comp_cntr(w->ctx, &bad[i]));
 	struct ibv_comp_cntr_caps caps;
 	uint64_t first; /* all that a program of before the other members has room for */
-	assert_errno(0, _ibv_query_comp_cntr_caps(w->ctx, (struct ibv_comp_cntr_caps *)(void *)&first, sizeof(first)));
+	assert_errno(0, _ibv_query_comp_cntr_caps(w->ctx, (struct ibv_comp_cntr_caps *)(void *)&first,
+						  sizeof(first)));
 	assert_true(first == UINT64_MAX);
 	assert_errno(0, ibv_query_comp_cntr_caps(w->ctx, &caps));
 	assert_true(caps.max_value == UINT64_MAX && caps.max_counters > 0);
 	assert_false(caps.supported_qp_attach_ops & IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE);
-	struct ibv_comp_cntr *c = counter(w, IBV_COMP_CNTR_TYPE_WRS), *other = counter(w, IBV_COMP_CNTR_TYPE_WRS);
+	struct ibv_comp_cntr *c = counter(w, IBV_COMP_CNTR_TYPE_WRS),
+			     *other = counter(w, IBV_COMP_CNTR_TYPE_WRS);
 	struct ibv_qp *qp = make_qp(w, NULL);
 	assert_errno(EINVAL, attach(qp, c, 0));
 	assert_errno(EOPNOTSUPP, attach(qp, c, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ));
-	struct ibv_qp_attach_comp_cntr_attr masked = { .comp_mask = 1, .op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_SEND };
+	struct ibv_qp_attach_comp_cntr_attr masked = { .comp_mask = 1,
+						       .op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_SEND };
 	assert_errno(EINVAL, ibv_qp_attach_comp_cntr(qp, c, &masked));
 	assert_errno(0, attach(qp, c, IBV_QP_ATTACH_COMP_CNTR_OP_SEND));
-	assert_errno(EBUSY, attach(qp, other, IBV_QP_ATTACH_COMP_CNTR_OP_RECV | IBV_QP_ATTACH_COMP_CNTR_OP_SEND));
+	assert_errno(EBUSY,
+		     attach(qp, other, IBV_QP_ATTACH_COMP_CNTR_OP_RECV | IBV_QP_ATTACH_COMP_CNTR_OP_SEND));
 	assert_errno(0, ibv_destroy_comp_cntr(other)); /* nothing of it was attached */
 	bring_to(w, qp, IBV_QPS_RTR, qp->qp_num);
 	assert_errno(EINVAL, attach(qp, c, IBV_QP_ATTACH_COMP_CNTR_OP_RECV));

@@ -15,8 +15,10 @@ static void devices__without_memory(void **state)
 	struct ibv_device **list;
 	struct ibv_context *ctx;
 	null_when_out(ENOMEM, list = ibv_get_device_list(NULL), ibv_free_device_list(list));
-	null_when_out(ENOMEM, ctx = ibv_open_device(w->ctx->device), assert_int_equal(ibv_close_device(ctx), 0));
-	null_when_out(ENOMEM, ctx = ibv_import_device(w->ctx->cmd_fd), assert_int_equal(ibv_close_device(ctx), 0));
+	null_when_out(ENOMEM, ctx = ibv_open_device(w->ctx->device),
+		      assert_int_equal(ibv_close_device(ctx), 0));
+	null_when_out(ENOMEM, ctx = ibv_import_device(w->ctx->cmd_fd),
+		      assert_int_equal(ibv_close_device(ctx), 0));
 }
 
 static void domains__without_memory(void **state)
@@ -28,7 +30,8 @@ static void domains__without_memory(void **state)
 	struct ibv_td *td;
 	null_when_out(ENOMEM, pd = ibv_alloc_pd(w->ctx), assert_errno(0, ibv_dealloc_pd(pd)));
 	null_when_out(ENOMEM, td = ibv_alloc_td(w->ctx, &td_attr), assert_errno(0, ibv_dealloc_td(td)));
-	null_when_out(ENOMEM, pd = ibv_alloc_parent_domain(w->ctx, &parent), assert_errno(0, ibv_dealloc_pd(pd)));
+	null_when_out(ENOMEM, pd = ibv_alloc_parent_domain(w->ctx, &parent),
+		      assert_errno(0, ibv_dealloc_pd(pd)));
 	null_when_out(ENOMEM, pd = ibv_import_pd(w->ctx, w->pd->handle), ibv_unimport_pd(pd));
 }
 
@@ -47,7 +50,8 @@ static void regions__without_memory(void **state)
 	null_when_out(ENOMEM, mr = ibv_alloc_null_mr(w->pd), assert_errno(0, ibv_dereg_mr(mr)));
 	null_when_out(ENOMEM, mr = ibv_import_mr(w->pd, w->mr->handle), ibv_unimport_mr(mr));
 	null_when_out(ENOMEM, mw = ibv_alloc_mw(w->pd, IBV_MW_TYPE_2), assert_errno(0, ibv_dealloc_mw(mw)));
-	null_when_out(ENOMEM, dmah = ibv_alloc_dmah(w->ctx, &dmah_attr), assert_errno(0, ibv_dealloc_dmah(dmah)));
+	null_when_out(ENOMEM, dmah = ibv_alloc_dmah(w->ctx, &dmah_attr),
+		      assert_errno(0, ibv_dealloc_dmah(dmah)));
 	null_when_out(ENOMEM, at = ibv_alloc_buf(w->pd, 64, &buf), ibv_free_buf(buf));
 }
 
@@ -60,7 +64,8 @@ static void device_memory__without_memory(void **state)
 	null_when_out(ENOMEM, dm = ibv_alloc_dm(w->ctx, &attr), assert_errno(0, ibv_free_dm(dm)));
 	assert_non_null(dm = ibv_alloc_dm(w->ctx, &attr));
 	null_when_out(ENOMEM, same = ibv_import_dm(w->ctx, dm->handle), ibv_unimport_dm(same));
-	null_when_out(ENOMEM, mr = ibv_reg_dm_mr(w->pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED), assert_errno(0, ibv_dereg_mr(mr)));
+	null_when_out(ENOMEM, mr = ibv_reg_dm_mr(w->pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED),
+		      assert_errno(0, ibv_dereg_mr(mr)));
 	assert_errno(0, ibv_free_dm(dm));
 }
 
@@ -73,10 +78,14 @@ static void completion__without_memory(void **state)
 	struct ibv_comp_cntr *cntr;
 	struct ibv_cq *cq;
 	struct ibv_cq_ex *cq_ex;
-	null_when_out(ENOMEM, channel = ibv_create_comp_channel(w->ctx), assert_errno(0, ibv_destroy_comp_channel(channel)));
-	null_when_out(ENOMEM, cq = ibv_create_cq(w->ctx, 16, NULL, NULL, 0), assert_errno(0, ibv_destroy_cq(cq)));
-	null_when_out(ENOMEM, cq_ex = ibv_create_cq_ex(w->ctx, &ex), assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq_ex))));
-	null_when_out(ENOMEM, cntr = ibv_create_comp_cntr(w->ctx, &cntr_attr), assert_errno(0, ibv_destroy_comp_cntr(cntr)));
+	null_when_out(ENOMEM, channel = ibv_create_comp_channel(w->ctx),
+		      assert_errno(0, ibv_destroy_comp_channel(channel)));
+	null_when_out(ENOMEM, cq = ibv_create_cq(w->ctx, 16, NULL, NULL, 0),
+		      assert_errno(0, ibv_destroy_cq(cq)));
+	null_when_out(ENOMEM, cq_ex = ibv_create_cq_ex(w->ctx, &ex),
+		      assert_errno(0, ibv_destroy_cq(ibv_cq_ex_to_cq(cq_ex))));
+	null_when_out(ENOMEM, cntr = ibv_create_comp_cntr(w->ctx, &cntr_attr),
+		      assert_errno(0, ibv_destroy_comp_cntr(cntr)));
 	assert_non_null(cq = ibv_create_cq(w->ctx, 16, NULL, NULL, 0));
 	errno_when_out(ENOMEM, ibv_resize_cq(cq, 1000), assert_true(cq->cqe >= 1000));
 	assert_errno(0, ibv_destroy_cq(cq));
@@ -184,27 +193,37 @@ static void multicast__without_memory(void **state)
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
 	assert_non_null(qp);
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	assert_errno(0, ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
-	errno_when_out(ENOMEM, ibv_attach_mcast(qp, &group, 0), assert_errno(0, ibv_detach_mcast(qp, &group, 0)));
+	assert_errno(0,
+		     ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	errno_when_out(ENOMEM, ibv_attach_mcast(qp, &group, 0),
+		       assert_errno(0, ibv_detach_mcast(qp, &group, 0)));
 	assert_errno(0, ibv_destroy_qp(qp));
 }
 
 static void xrc__without_memory(void **state)
 {
 	struct world *w = *state;
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = -1,
+					   .oflags = O_CREAT };
 	struct ibv_xrcd *xrcd;
 	struct ibv_qp *qp, *same;
 	null_when_out(ENOMEM, xrcd = ibv_open_xrcd(w->ctx, &attr), assert_errno(0, ibv_close_xrcd(xrcd)));
 	assert_non_null(xrcd = ibv_open_xrcd(w->ctx, &attr));
-	struct ibv_qp_init_attr_ex receive = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd };
+	struct ibv_qp_init_attr_ex receive = { .qp_type = IBV_QPT_XRC_RECV,
+					       .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					       .xrcd = xrcd };
 	struct ibv_srq_init_attr_ex srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC, .pd = w->pd, .cq = w->cq, .xrcd = xrcd,
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_XRCD };
 	struct ibv_srq *srq;
-	null_when_out(ENOMEM, srq = ibv_create_srq_ex(w->ctx, &srq_attr), assert_errno(0, ibv_destroy_srq(srq)));
+	null_when_out(ENOMEM, srq = ibv_create_srq_ex(w->ctx, &srq_attr),
+		      assert_errno(0, ibv_destroy_srq(srq)));
 	assert_non_null(qp = ibv_create_qp_ex(w->ctx, &receive));
-	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
-					 .qp_num = qp->qp_num, .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+						      IBV_QP_OPEN_ATTR_TYPE,
+					 .qp_num = qp->qp_num,
+					 .xrcd = xrcd,
+					 .qp_type = IBV_QPT_XRC_RECV };
 	null_when_out(ENOMEM, same = ibv_open_qp(w->ctx, &open), assert_errno(0, ibv_destroy_qp(same)));
 	assert_errno(0, ibv_destroy_qp(qp));
 	assert_errno(0, ibv_close_xrcd(xrcd));
@@ -215,14 +234,17 @@ static void steering__without_memory(void **state)
 	struct world *w = *state;
 	struct ibv_counters_init_attr counters_attr = { .comp_mask = 0 };
 	struct ibv_counters *counters;
-	null_when_out(ENOMEM, counters = ibv_create_counters(w->ctx, &counters_attr), assert_errno(0, ibv_destroy_counters(counters)));
+	null_when_out(ENOMEM, counters = ibv_create_counters(w->ctx, &counters_attr),
+		      assert_errno(0, ibv_destroy_counters(counters)));
 	struct ibv_qp_init_attr attr = qp_attr(w);
 	attr.qp_type = IBV_QPT_RAW_PACKET;
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
 	if (!qp && errno == EPERM)
 		return; /* no right to packet sockets: the rest needs it */
 	assert_non_null(qp);
-	struct ibv_wq_init_attr wq_attr = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	struct ibv_wq_init_attr wq_attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
 	struct ibv_flow_attr rule = { .type = IBV_FLOW_ATTR_SNIFFER, .size = sizeof(rule), .port = 1 };
 	struct ibv_wq *wq;
 	struct ibv_flow *flow;
@@ -231,7 +253,8 @@ static void steering__without_memory(void **state)
 	null_when_out(ENOMEM, wq = ibv_create_wq(w->ctx, &wq_attr), assert_errno(0, ibv_destroy_wq(wq)));
 	assert_non_null(wq = ibv_create_wq(w->ctx, &wq_attr));
 	struct ibv_rwq_ind_table_init_attr table_attr = { .ind_tbl = &wq };
-	null_when_out(ENOMEM, table = ibv_create_rwq_ind_table(w->ctx, &table_attr), assert_errno(0, ibv_destroy_rwq_ind_table(table)));
+	null_when_out(ENOMEM, table = ibv_create_rwq_ind_table(w->ctx, &table_attr),
+		      assert_errno(0, ibv_destroy_rwq_ind_table(table)));
 	assert_errno(0, ibv_destroy_wq(wq));
 	assert_errno(0, ibv_destroy_qp(qp));
 }

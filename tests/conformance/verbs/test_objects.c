@@ -66,7 +66,8 @@ static void mr__access_flags(void **state)
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, ANY_ACCESS, ANY_ACCESS | IBV_ACCESS_MW_BIND,
 		ANY_ACCESS | IBV_ACCESS_ZERO_BASED, ANY_ACCESS | IBV_ACCESS_RELAXED_ORDERING, ANY_ACCESS | 1 << 29, ANY_ACCESS | IBV_ACCESS_HUGETLB,
 	};
-	static const int bad[] = { IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, 1 << 10 };
+	static const int bad[] = { IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
+				   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, 1 << 10 };
 	for (size_t i = 0; i < COUNT(good); i++) {
 		int access = good[i];
 		struct ibv_mr *mr = ibv_reg_mr(w->pd, w->buffer, 64, access);
@@ -149,10 +150,13 @@ static void mr__rereg_refused(void **state)
 	uint32_t lkey = mr->lkey;
 	assert_int_equal(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_rereg_mr(mr, 1 << 5, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 64, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer, 0, 0), IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 64, 0),
+			 IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer, 0, 0),
+			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE), IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE),
+			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(errno, EINVAL);
 	assert_int_equal(mr->lkey, lkey);
 	assert_int_equal(mr->length, 64);
@@ -305,7 +309,9 @@ static void srq__busy_while_used(void **state)
 static void srq__extended(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 8, .max_sge = 1 }, .pd = w->pd, .srq_type = IBV_SRQT_BASIC,
+	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 8, .max_sge = 1 },
+					     .pd = w->pd,
+					     .srq_type = IBV_SRQT_BASIC,
 					     .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE };
 	struct ibv_srq *srq = ibv_create_srq_ex(w->ctx, &attr);
 	uint32_t number;
@@ -335,8 +341,9 @@ static void qp__members_and_caps(void **state)
 	assert_int_equal(qp->state, IBV_QPS_RESET);
 	assert_int_equal(qp->qp_type, IBV_QPT_RC);
 	assert_true(qp->qp_num > 1 && qp->qp_num < 1 << 24);
-	assert_true(attr.cap.max_send_wr >= DEPTH && attr.cap.max_recv_wr >= DEPTH && attr.cap.max_send_sge >= SGES &&
-		    attr.cap.max_recv_sge >= SGES && attr.cap.max_inline_data >= INLINE);
+	assert_true(attr.cap.max_send_wr >= DEPTH && attr.cap.max_recv_wr >= DEPTH &&
+		    attr.cap.max_send_sge >= SGES && attr.cap.max_recv_sge >= SGES &&
+		    attr.cap.max_inline_data >= INLINE);
 	assert_errno(0, ibv_query_qp(qp, &now, IBV_QP_CAP | IBV_QP_STATE, &got));
 	assert_memory_equal(&now.cap, &attr.cap, sizeof(attr.cap));
 	assert_memory_equal(&got.cap, &attr.cap, sizeof(attr.cap));
@@ -355,18 +362,20 @@ static void qp__caps_exceeded(void **state)
 	assert_int_equal(ibv_query_device(w->ctx, &dev), 0);
 	for (int i = 0; i < 5; i++) {
 		struct ibv_qp_init_attr attr = qp_attr(w);
-		uint32_t *caps[] = { &attr.cap.max_send_wr, &attr.cap.max_recv_wr, &attr.cap.max_send_sge, &attr.cap.max_recv_sge,
-				     &attr.cap.max_inline_data };
-		const uint32_t beyond[] = { (uint32_t)dev.max_qp_wr + 1, (uint32_t)dev.max_qp_wr + 1, (uint32_t)dev.max_sge + 1,
-					    (uint32_t)dev.max_sge + 1, 1 << 20 };
+		uint32_t *caps[] = { &attr.cap.max_send_wr, &attr.cap.max_recv_wr, &attr.cap.max_send_sge,
+				     &attr.cap.max_recv_sge, &attr.cap.max_inline_data };
+		const uint32_t beyond[] = { (uint32_t)dev.max_qp_wr + 1, (uint32_t)dev.max_qp_wr + 1,
+					    (uint32_t)dev.max_sge + 1, (uint32_t)dev.max_sge + 1, 1 << 20 };
 		*caps[i] = beyond[i];
 		assert_null_errno(EINVAL, ibv_create_qp(w->pd, &attr));
 		*caps[i] = UINT32_MAX;
 		assert_null_errno(EINVAL, ibv_create_qp(w->pd, &attr));
 	}
 	struct ibv_qp_init_attr attr = qp_attr(w);
-	attr.cap = (struct ibv_qp_cap){ .max_send_wr = (uint32_t)dev.max_qp_wr, .max_recv_wr = (uint32_t)dev.max_qp_wr,
-					.max_send_sge = (uint32_t)dev.max_sge, .max_recv_sge = (uint32_t)dev.max_sge };
+	attr.cap = (struct ibv_qp_cap){ .max_send_wr = (uint32_t)dev.max_qp_wr,
+					.max_recv_wr = (uint32_t)dev.max_qp_wr,
+					.max_send_sge = (uint32_t)dev.max_sge,
+					.max_recv_sge = (uint32_t)dev.max_sge };
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
 	assert_non_null(qp);
 	assert_errno(0, ibv_destroy_qp(qp));

@@ -6,7 +6,10 @@
 static void chain(struct ibv_recv_wr *wr, int count, struct ibv_sge *sge)
 {
 	for (int i = 0; i < count; i++)
-		wr[i] = (struct ibv_recv_wr){ .wr_id = (uint64_t)i, .next = i + 1 < count ? &wr[i + 1] : NULL, .sg_list = sge, .num_sge = 1 };
+		wr[i] = (struct ibv_recv_wr){ .wr_id = (uint64_t)i,
+					      .next = i + 1 < count ? &wr[i + 1] : NULL,
+					      .sg_list = sge,
+					      .num_sge = 1 };
 }
 
 static void recv__states(void **state)
@@ -178,7 +181,10 @@ static void send__stops_at_the_first_bad(void **state)
 	struct ibv_sge sge = sge_at(w, 0, 8);
 	struct ibv_send_wr wr[3], *bad = NULL;
 	for (int i = 0; i < 3; i++) {
-		wr[i] = (struct ibv_send_wr){ .wr_id = (uint64_t)i, .next = i < 2 ? &wr[i + 1] : NULL, .sg_list = &sge, .num_sge = 1,
+		wr[i] = (struct ibv_send_wr){ .wr_id = (uint64_t)i,
+					      .next = i < 2 ? &wr[i + 1] : NULL,
+					      .sg_list = &sge,
+					      .num_sge = 1,
 					      .opcode = IBV_WR_SEND };
 		assert_errno(0, post_recv(w, x.b, 100 + (uint64_t)i));
 	}
@@ -216,7 +222,8 @@ static void send__inline_is_copied_at_once(void **state)
 	struct world *w = *state;
 	struct wire x = connected(w, NULL);
 	uint8_t mine[INLINE];
-	struct ibv_sge sge[2] = { { .addr = (uintptr_t)mine, .length = 20 }, { .addr = (uintptr_t)mine + 20, .length = INLINE - 20 } };
+	struct ibv_sge sge[2] = { { .addr = (uintptr_t)mine, .length = 20 },
+				  { .addr = (uintptr_t)mine + 20, .length = INLINE - 20 } };
 	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE }, *bad;
 	for (int i = 0; i < INLINE; i++)
 		mine[i] = (uint8_t)i;

@@ -32,15 +32,18 @@ static void device__attributes(void **state)
 	struct ibv_device_attr a;
 	struct ibv_device_attr_ex ex;
 	assert_int_equal(ibv_query_device(w->ctx, &a), 0);
-	assert_true(a.max_qp > 1000 && a.max_qp_wr >= 16384 && a.max_sge >= 16 && a.max_cqe >= 65536 && a.max_mr > 1000);
-	assert_true(a.max_qp_rd_atom >= 1 && a.max_qp_init_rd_atom >= 1 && a.max_res_rd_atom >= a.max_qp_rd_atom);
+	assert_true(a.max_qp > 1000 && a.max_qp_wr >= 16384 && a.max_sge >= 16 && a.max_cqe >= 65536 &&
+		    a.max_mr > 1000);
+	assert_true(a.max_qp_rd_atom >= 1 && a.max_qp_init_rd_atom >= 1 &&
+		    a.max_res_rd_atom >= a.max_qp_rd_atom);
 	assert_int_equal(a.atomic_cap, IBV_ATOMIC_HCA);
 	assert_int_equal(a.phys_port_cnt, 1);
 	assert_int_equal(a.max_pkeys, 1);
 	assert_true(a.max_mw > 1000);
 	assert_true(a.node_guid == ibv_get_device_guid(w->ctx->device));
 	assert_true(a.device_cap_flags & IBV_DEVICE_RC_RNR_NAK_GEN);
-	assert_true((a.device_cap_flags & IBV_DEVICE_MEM_WINDOW) && (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B));
+	assert_true((a.device_cap_flags & IBV_DEVICE_MEM_WINDOW) &&
+		    (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 	assert_false(a.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG);
 	assert_errno(0, ibv_query_device_ex(w->ctx, NULL, &ex));
 	assert_memory_equal(&ex.orig_attr, &a, sizeof(a));
@@ -52,11 +55,14 @@ static void device__attributes(void **state)
 	assert_int_equal(ex.odp_caps.per_transport_caps.rc_odp_caps,
 			 EVERYBODY | ONE_SIDED | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE);
 	assert_int_equal(ex.xrc_odp_caps, EVERYBODY | ONE_SIDED);
-	assert_int_equal(ex.odp_caps.per_transport_caps.uc_odp_caps & (EVERYBODY | ONE_SIDED), EVERYBODY | IBV_ODP_SUPPORT_WRITE);
+	assert_int_equal(ex.odp_caps.per_transport_caps.uc_odp_caps & (EVERYBODY | ONE_SIDED),
+			 EVERYBODY | IBV_ODP_SUPPORT_WRITE);
 	assert_int_equal(ex.odp_caps.per_transport_caps.ud_odp_caps, EVERYBODY);
 	assert_true(ex.device_cap_flags_ex == (a.device_cap_flags | IBV_DEVICE_RAW_SCATTER_FCS));
-	assert_true(ex.tso_caps.max_tso && ibv_is_qpt_supported(ex.tso_caps.supported_qpts, IBV_QPT_RAW_PACKET));
-	assert_true(ex.packet_pacing_caps.qp_rate_limit_max && ibv_is_qpt_supported(ex.packet_pacing_caps.supported_qpts, IBV_QPT_RAW_PACKET));
+	assert_true(ex.tso_caps.max_tso &&
+		    ibv_is_qpt_supported(ex.tso_caps.supported_qpts, IBV_QPT_RAW_PACKET));
+	assert_true(ex.packet_pacing_caps.qp_rate_limit_max &&
+		    ibv_is_qpt_supported(ex.packet_pacing_caps.supported_qpts, IBV_QPT_RAW_PACKET));
 	struct ibv_query_device_ex_input input = { .comp_mask = 1 };
 	assert_errno(EINVAL, ibv_query_device_ex(w->ctx, &input, &ex));
 }
@@ -259,7 +265,8 @@ static void resolve__mac(void **state)
 	assert_errno(0, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, &vid));
 	assert_memory_equal(mac, group, 6);
 	assert_int_equal(vid, 0xffff);
-	a.grh.dgid = (union ibv_gid){ .raw = { 0xfe, 0x80, [8] = 0x50, 0x54, 0, 0xff, 0xfe, 0x12, 0x34, 0x56 } };
+	a.grh.dgid =
+		(union ibv_gid){ .raw = { 0xfe, 0x80, [8] = 0x50, 0x54, 0, 0xff, 0xfe, 0x12, 0x34, 0x56 } };
 	assert_errno(0, ibv_resolve_eth_l2_from_gid(w->ctx, &a, mac, NULL));
 	assert_int_equal(mac[0], 0x52);
 	assert_int_equal(mac[5], 0x56);

@@ -49,7 +49,8 @@ static void flow__counts_and_drops(void **state)
 	assert_null_errno(EINVAL, ibv_create_counters(w->ctx, &bad));
 	struct ibv_counters *counters = ibv_create_counters(w->ctx, &none);
 	assert_non_null(counters);
-	struct ibv_counter_attach_attr packets = { .counter_desc = IBV_COUNTER_PACKETS, .index = 1 }, bytes = { .counter_desc = IBV_COUNTER_BYTES };
+	struct ibv_counter_attach_attr packets = { .counter_desc = IBV_COUNTER_PACKETS, .index = 1 },
+				       bytes = { .counter_desc = IBV_COUNTER_BYTES };
 	assert_errno(0, ibv_attach_counters_point_flow(counters, &packets, NULL));
 	assert_errno(0, ibv_attach_counters_point_flow(counters, &bytes, NULL));
 	assert_errno(EINVAL, ibv_attach_counters_point_flow(counters, &bytes, NULL));
@@ -59,7 +60,9 @@ static void flow__counts_and_drops(void **state)
 		struct ibv_flow_spec_action_drop drop;
 	} r = {
 		.rule = rule_for(1000, 0),
-		.count = { .type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(r.count), .counters = counters },
+		.count = { .type = IBV_FLOW_SPEC_ACTION_COUNT,
+			   .size = sizeof(r.count),
+			   .counters = counters },
 		.drop = { .type = IBV_FLOW_SPEC_ACTION_DROP, .size = sizeof(r.drop) },
 	};
 	r.rule.attr.num_of_specs = 4;
@@ -139,7 +142,9 @@ static uint32_t crc(const uint8_t *at, size_t n)
 
 static struct ibv_cq_ex *make_cq(struct world *w)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG };
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG
+	};
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &attr);
 	assert_non_null(cq);
 	return cq;
@@ -168,7 +173,10 @@ static void flow__tags_what_it_steers(void **state)
 	struct ibv_qp_init_attr_ex attr = raw_attr(w, ibv_cq_ex_to_cq(cq), ibv_cq_ex_to_cq(cq));
 	struct ibv_qp *qp = make_raw_of(w, &attr);
 	struct rule plain = rule_for(2000, 0);
-	struct tagged_rule r = { .rule = rule_for(1000, 0), .tag = { .type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof(r.tag), .tag_id = 0xbeef } };
+	struct tagged_rule r = {
+		.rule = rule_for(1000, 0),
+		.tag = { .type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof(r.tag), .tag_id = 0xbeef }
+	};
 	r.rule.attr.num_of_specs = 3;
 	r.rule.udp.size += offsetof(struct tagged_rule, tag) - sizeof(r.rule);
 	struct ibv_flow *flow = steer(qp, &r.rule), *other = steer(qp, &plain);
@@ -256,7 +264,8 @@ static uint32_t add_words(uint32_t s, const uint8_t *at, size_t n)
 static bool is_right(const uint8_t *f)
 {
 	uint32_t l4 = (uint32_t)(f[16] << 8 | f[17]) - 20;
-	return add_words(0, f + 14, 20) == 0xffff && add_words(add_words(l4 + f[23], f + 26, 8), f + 34, l4) == 0xffff;
+	return add_words(0, f + 14, 20) == 0xffff &&
+	       add_words(add_words(l4 + f[23], f + 26, 8), f + 34, l4) == 0xffff;
 }
 
 static void post__fills_checksums(void **state)
@@ -266,7 +275,8 @@ static void post__fills_checksums(void **state)
 	struct rule r = rule_for(1000, 0);
 	struct ibv_flow *flow = steer(qp, &r);
 	struct ibv_sge sge = sge_at(w, 0, FRAME);
-	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_IP_CSUM };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_IP_CSUM };
 	post_at(w, qp, 2);
 	post_at(w, qp, 3);
 	send_frame(w, sender, 1, 1000); /* without */
@@ -315,7 +325,9 @@ static struct ibv_qp *make_cutter(struct world *w, struct ibv_cq *cq)
 static void check_piece(struct world *w, const uint8_t *header, int i)
 {
 	const uint8_t *f = w->buffer + (2 + i) * SLOT;
-	static const uint8_t flags[] = { 0x80, 0x00, 0x09 }, sequences[][4] = { { 255, 255, 255, 0xf0 }, { 0, 0, 0, 0x54 }, { 0, 0, 0, 0xb8 } };
+	static const uint8_t flags[] = { 0x80, 0x00, 0x09 }, sequences[][4] = { { 255, 255, 255, 0xf0 },
+										{ 0, 0, 0, 0x54 },
+										{ 0, 0, 0, 0xb8 } };
 	uint32_t piece = i == 2 ? SEGMENT - 2 * MSS : MSS;
 	assert_memory_equal(f, header, 16);
 	assert_int_equal(f[16] << 8 | f[17], TCP_HEADER - 14 + piece);
@@ -368,7 +380,10 @@ static void post__segments_refused(void **state)
 	uint8_t header[FRAME];
 	tcp_header(header);
 	struct ibv_sge sge = sge_at(w, 0, SEGMENT);
-	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_TSO, .tso = { .hdr = header, .hdr_sz = TCP_HEADER, .mss = MSS } };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge,
+					.num_sge = 1,
+					.opcode = IBV_WR_TSO,
+					.tso = { .hdr = header, .hdr_sz = TCP_HEADER, .mss = MSS } };
 	assert_errno(EINVAL, ibv_post_send(plain, &wr, &bad)); /* it was made without room for headers */
 	wr.tso.hdr_sz = TCP_HEADER + 3;
 	assert_errno(EINVAL, ibv_post_send(sender, &wr, &bad));
@@ -434,7 +449,8 @@ static void qp__flags_refused(void **state)
 {
 	struct world *w = *state;
 	struct ibv_qp_init_attr_ex attr = raw_attr(w, w->cq, w->cq);
-	static const uint32_t never[] = { IBV_QP_CREATE_SOURCE_QPN, IBV_QP_CREATE_PCI_WRITE_END_PADDING, 1u << 31 };
+	static const uint32_t never[] = { IBV_QP_CREATE_SOURCE_QPN, IBV_QP_CREATE_PCI_WRITE_END_PADDING,
+					  1u << 31 };
 	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	for (size_t i = 0; i < COUNT(never); i++) {
 		attr.create_flags = never[i];
@@ -474,7 +490,9 @@ static void rss__spreads_by_flow(void **state)
 	struct ibv_wq_init_attr bad = { .wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = w->pd };
 	assert_null_errno(EINVAL, ibv_create_wq(w->ctx, &bad));
 	for (int i = 0; i < QUEUES; i++) {
-		struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+		struct ibv_wq_init_attr attr = {
+			.wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = w->pd, .cq = w->cq
+		};
 		struct ibv_wq_attr ready = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY };
 		assert_non_null(wqs[i] = ibv_create_wq(w->ctx, &attr));
 		assert_errno(0, ibv_modify_wq(wqs[i], &ready));
@@ -531,9 +549,11 @@ static void wq__flags(void **state)
 	attr.create_flags = IBV_WQ_FLAGS_SCATTER_FCS | IBV_WQ_FLAGS_CVLAN_STRIPPING;
 	struct ibv_wq *wq = ibv_create_wq(w->ctx, &attr);
 	assert_non_null(wq);
-	struct ibv_wq_attr change = { .attr_mask = IBV_WQ_ATTR_FLAGS, .flags_mask = IBV_WQ_FLAGS_SCATTER_FCS };
+	struct ibv_wq_attr change = { .attr_mask = IBV_WQ_ATTR_FLAGS,
+				      .flags_mask = IBV_WQ_FLAGS_SCATTER_FCS };
 	assert_errno(EOPNOTSUPP, ibv_modify_wq(wq, &change));
-	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_FLAGS | IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY,
+	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_FLAGS | IBV_WQ_ATTR_STATE,
+				       .wq_state = IBV_WQS_RDY,
 				       .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING }; /* no longer */
 	assert_errno(0, ibv_modify_wq(wq, &change));
 	struct ibv_rwq_ind_table_init_attr ind = { .ind_tbl = &wq };

@@ -25,7 +25,8 @@
 static void reg__for_persistence_refused(void **state)
 {
 	struct world *w = *state;
-	assert_null_errno(EINVAL, ibv_reg_mr(w->pd, w->buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_FLUSH_PERSISTENT));
+	assert_null_errno(EINVAL, ibv_reg_mr(w->pd, w->buffer, 64,
+					     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_FLUSH_PERSISTENT));
 }
 
 static void rereg__refused(void **state)
@@ -33,16 +34,21 @@ static void rereg__refused(void **state)
 	struct world *w = *state;
 	struct ibv_mr *mr = ibv_reg_mr(w->pd, w->buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw *mw = ibv_alloc_mw(w->pd, IBV_MW_TYPE_1);
-	struct ibv_mw_bind bind = { .bind_info = { .mr = mr, .addr = (uintptr_t)w->buffer, .length = 8, .mw_access_flags = IBV_ACCESS_REMOTE_READ } };
+	struct ibv_mw_bind bind = { .bind_info = { .mr = mr,
+						   .addr = (uintptr_t)w->buffer,
+						   .length = 8,
+						   .mw_access_flags = IBV_ACCESS_REMOTE_READ } };
 	struct wire x = connected(w, NULL);
 	void *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_rereg_errno(EINVAL, ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0));
 	assert_rereg_errno(EINVAL, ibv_rereg_mr(mr, 1 << 9, NULL, NULL, 0, 0));
 	if (kernel_tells_what_is_mapped())
-		assert_rereg_errno(EFAULT, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, hole, 4096, 0));
+		assert_rereg_errno(EFAULT,
+				   ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, hole, 4096, 0));
 	assert_errno(0, ibv_bind_mw(x.a, mw, &bind));
 	assert_int_equal(next_wc(w->cq).status, IBV_WC_SUCCESS);
-	assert_rereg_errno(EBUSY, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer + 64, 64, 0));
+	assert_rereg_errno(EBUSY,
+			   ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer + 64, 64, 0));
 	assert_errno(EBUSY, ibv_dereg_mr(mr));
 	assert_errno(0, ibv_dealloc_mw(mw));
 	assert_errno(0, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, w->buffer + 64, 64, 0));
@@ -55,7 +61,9 @@ static void reg_mr_ex__refused(void **state)
 {
 	struct world *w = *state;
 	void *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | 1ull << 40, .addr = hole, .length = 4096 };
+	struct ibv_mr_init_attr in = { .comp_mask = IBV_REG_MR_MASK_ADDR | 1ull << 40,
+				       .addr = hole,
+				       .length = 4096 };
 	assert_null_errno(EOPNOTSUPP, ibv_reg_mr_ex(w->pd, &in));
 	in.comp_mask = IBV_REG_MR_MASK_ADDR;
 	if (kernel_tells_what_is_mapped())
@@ -91,7 +99,9 @@ static void post_send__refused(void **state)
 	struct world *w = *state;
 	struct wire x = connected(w, NULL);
 	struct ibv_sge sge = sge_at(w, 0, 64 * INLINE);
-	struct ibv_send_wr *bad = NULL, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE };
+	struct ibv_send_wr *bad = NULL, wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE
+	};
 	assert_errno(ENOMEM, ibv_post_send(x.a, &wr, &bad));
 	assert_ptr_equal(bad, &wr);
 	wr.send_flags = 0;
@@ -108,7 +118,8 @@ static void tag_list__refuses_when_full(void **state)
 		.tm_cap = { .max_num_tags = 1, .max_ops = 8 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
 	struct ibv_sge sge = sge_at(w, 0, 64);
-	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD, .tm.add = { .sg_list = &sge, .num_sge = 1, .tag = 5, .mask = ~0ull } };
+	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD,
+				       .tm.add = { .sg_list = &sge, .num_sge = 1, .tag = 5, .mask = ~0ull } };
 	struct ibv_srq *srq = ibv_create_srq_ex(w->ctx, &attr);
 	assert_non_null(srq);
 	assert_errno(0, ibv_post_srq_ops(srq, &wr, &bad));
@@ -150,8 +161,11 @@ static void xrcd__refused(void **state)
 	struct ibv_xrcd *xrcd = ibv_open_xrcd(w->ctx, &attr);
 	assert_non_null(xrcd);
 	assert_null_errno(EEXIST, ibv_open_xrcd(w->ctx, &attr));
-	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
-					 .qp_num = 0x123456, .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV };
+	struct ibv_qp_open_attr open = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+						      IBV_QP_OPEN_ATTR_TYPE,
+					 .qp_num = 0x123456,
+					 .xrcd = xrcd,
+					 .qp_type = IBV_QPT_XRC_RECV };
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
 	open.comp_mask = IBV_QP_OPEN_ATTR_NUM;
 	assert_null_errno(EINVAL, ibv_open_qp(w->ctx, &open));
@@ -188,7 +202,8 @@ static void comp_cntr__refused(void **state)
 	struct ibv_comp_cntr_init_attr attr = { .type = IBV_COMP_CNTR_TYPE_WRS };
 	struct ibv_comp_cntr *c = ibv_create_comp_cntr(w->ctx, &attr);
 	struct ibv_qp *qp = make_qp(w, NULL);
-	struct ibv_qp_attach_comp_cntr_attr attach = { .op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ };
+	struct ibv_qp_attach_comp_cntr_attr attach = { .op_mask =
+							       IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ };
 	assert_errno(EOPNOTSUPP, ibv_qp_attach_comp_cntr(qp, c, &attach));
 	attach.op_mask = IBV_QP_ATTACH_COMP_CNTR_OP_SEND;
 	assert_errno(0, ibv_qp_attach_comp_cntr(qp, c, &attach));
@@ -215,7 +230,9 @@ static void ah__unknown_addresses(void **state)
 {
 	struct world *w = *state;
 	struct ibv_ah_attr attr = connect_attr(w, 0).ah_attr;
-	struct ibv_grh grh = { .version_tclass_flow = htonl(6u << 28), .sgid = attr.grh.dgid, .dgid = { .raw = { 0xff, 0x0e, [15] = 9 } } };
+	struct ibv_grh grh = { .version_tclass_flow = htonl(6u << 28),
+			       .sgid = attr.grh.dgid,
+			       .dgid = { .raw = { 0xff, 0x0e, [15] = 9 } } };
 	struct ibv_wc wc = { .wc_flags = IBV_WC_GRH };
 	uint8_t mac[6];
 	uint16_t vid;
@@ -245,12 +262,16 @@ static void counters__refused(void **state)
 static void wq__refused(void **state)
 {
 	struct world *w = *state;
-	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq };
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
 	struct ibv_wq *wq = ibv_create_wq(w->ctx, &attr);
 	if (!wq && errno == EPERM)
 		return; /* no right to packet sockets */
 	assert_non_null(wq);
-	struct ibv_wq_attr change = { .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE, .wq_state = IBV_WQS_RDY, .curr_wq_state = IBV_WQS_ERR };
+	struct ibv_wq_attr change = { .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
+				      .wq_state = IBV_WQS_RDY,
+				      .curr_wq_state = IBV_WQS_ERR };
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
 	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = 77 };
 	assert_errno(EINVAL, ibv_modify_wq(wq, &change));
@@ -315,7 +336,8 @@ static void take_all_slots(void)
 		struct sockaddr_un name = { .sun_family = AF_UNIX };
 		int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "verbatim/slot/%d", i);
 		int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		assert_errno(0, bind(s, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)));
+		assert_errno(0, bind(s, (struct sockaddr *)&name,
+				     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)));
 	}
 }
 
@@ -373,7 +395,8 @@ enum { SOME_USER = 65531 };
 static void without_threads(void)
 {
 	struct rlimit before, one = { 1, 1 };
-	if (setresgid(SOME_USER, SOME_USER, SOME_USER) || getrlimit(RLIMIT_NPROC, &before) || setresuid(SOME_USER, SOME_USER, SOME_USER))
+	if (setresgid(SOME_USER, SOME_USER, SOME_USER) || getrlimit(RLIMIT_NPROC, &before) ||
+	    setresuid(SOME_USER, SOME_USER, SOME_USER))
 		return; /* it cannot be had here */
 	one.rlim_max = before.rlim_max;
 	assert_errno(0, setrlimit(RLIMIT_NPROC, &one));
@@ -384,7 +407,9 @@ static void without_threads(void)
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
 	assert_true(pd && cq);
-	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 }
+	};
 	static char bytes[4096];
 	struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(mr);

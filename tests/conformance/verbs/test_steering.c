@@ -20,7 +20,8 @@ static void put16(uint8_t *at, uint16_t v) { at[0] = (uint8_t)(v >> 8), at[1] = 
 static void build_frame(uint8_t *f, const struct frame *what)
 {
 	static const uint8_t v6[16] = { 0xfd, 1 };
-	uint8_t *ip = f + 14, *ports = ip + (what->is_v6 ? 40 : 20), protocol = what->is_tcp ? IPPROTO_TCP : IPPROTO_UDP;
+	uint8_t *ip = f + 14, *ports = ip + (what->is_v6 ? 40 : 20),
+		protocol = what->is_tcp ? IPPROTO_TCP : IPPROTO_UDP;
 	memset(f, 0, FRAME);
 	memcpy(f, "\x02\x50\x56\x11\x22\x33\x02\x00\x00\x00\x00\x01", 12);
 	f[0] |= what->is_multicast;
@@ -72,14 +73,17 @@ struct one_spec {
 		struct ibv_flow_spec_esp esp;
 		struct ibv_flow_spec_tunnel tunnel;
 		struct ibv_flow_spec_mpls mpls;
-		uint8_t handle[sizeof(struct ibv_flow_spec_action_handle)]; /* which would be aligned, and so not directly behind */
+		/* which would be aligned, and so not directly behind */
+		uint8_t handle[sizeof(struct ibv_flow_spec_action_handle)];
 	};
 };
 _Static_assert(offsetof(struct one_spec, ip4) == sizeof(struct ibv_flow_attr), "directly behind");
 
 static struct one_spec rule_of(unsigned type, size_t bytes)
 {
-	struct one_spec r = { .attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(r), .num_of_specs = 1, .port = 1 } };
+	struct one_spec r = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(r), .num_of_specs = 1, .port = 1 }
+	};
 	r.ip4.type = type;
 	r.ip4.size = (uint16_t)bytes;
 	return r;
@@ -205,13 +209,17 @@ static void flow__for_the_rest(void **state)
 	for (int i = 0; i < 4; i++)
 		qps[i] = make_raw(w);
 	struct ibv_flow *flows[] = {
-		ibv_create_flow(qps[0], &r.attr), rest(qps[1], IBV_FLOW_ATTR_MC_DEFAULT), rest(qps[2], IBV_FLOW_ATTR_ALL_DEFAULT),
+		ibv_create_flow(qps[0], &r.attr),
+		rest(qps[1], IBV_FLOW_ATTR_MC_DEFAULT),
+		rest(qps[2], IBV_FLOW_ATTR_ALL_DEFAULT),
 		rest(qps[3], IBV_FLOW_ATTR_SNIFFER),
 	};
 	static const struct {
 		struct frame frame;
 		int taker;
-	} cases[] = { { { .to = 7, .is_multicast = true }, 0 }, { { .to = 8, .is_multicast = true }, 1 }, { { .to = 8 }, 2 } };
+	} cases[] = { { { .to = 7, .is_multicast = true }, 0 },
+		      { { .to = 8, .is_multicast = true }, 1 },
+		      { { .to = 8 }, 2 } };
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		unsigned seen = 0;
 		for (int k = 0; k < 4; k++)
@@ -277,8 +285,12 @@ struct spread {
 
 static struct ibv_wq *make_wq(struct world *w, unsigned id)
 {
-	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = w->pd, .cq = w->cq };
-	struct ibv_wq_attr ready = { .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE, .wq_state = IBV_WQS_RDY, .curr_wq_state = IBV_WQS_RESET };
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = w->pd, .cq = w->cq
+	};
+	struct ibv_wq_attr ready = { .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
+				     .wq_state = IBV_WQS_RDY,
+				     .curr_wq_state = IBV_WQS_RESET };
 	struct ibv_sge sge = sge_at(w, (size_t)(id + 2) * SLOT, SLOT);
 	struct ibv_recv_wr *bad, wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_wq *wq = ibv_create_wq(w->ctx, &attr);
@@ -304,7 +316,8 @@ static struct ibv_qp *make_spreader(struct world *w, struct spread *s, uint64_t 
 }
 
 /* The queues that frames go to which differ in one thing; a flow stays where it is. */
-static unsigned queues_of(struct world *w, struct ibv_qp *sender, const struct frame *like, bool varies_port, bool varies_source)
+static unsigned queues_of(struct world *w, struct ibv_qp *sender, const struct frame *like, bool varies_port,
+			  bool varies_source)
 {
 	unsigned used = 0;
 	for (unsigned i = 0; i < FLOWS; i++) {
@@ -345,7 +358,8 @@ static void spread__by_field(void **state)
 		assert_null_errno(EINVAL, make_spreader(w, &s, cases[i].field | IBV_RX_HASH_INNER));
 		assert_non_null(s.qp = make_spreader(w, &s, cases[i].field));
 		s.flow = rest(s.qp, IBV_FLOW_ATTR_ALL_DEFAULT);
-		assert_true(queues_of(w, sender, &cases[i].like, cases[i].varies_port, cases[i].varies_source) > 1);
+		assert_true(queues_of(w, sender, &cases[i].like, cases[i].varies_port,
+				      cases[i].varies_source) > 1);
 		bool other_port = !cases[i].varies_port; /* what is not hashed does not count */
 		assert_int_equal(queues_of(w, sender, &cases[i].like, other_port, false), 1);
 		assert_errno(0, ibv_destroy_flow(s.flow));

@@ -55,14 +55,19 @@ static uint8_t *put_bth(uint8_t *to, uint8_t opcode, uint32_t qpn)
 	return to + sizeof(bth);
 }
 
-static const uint8_t localhost[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 }, another_host[16] = { [10] = 0xff, 0xff, 192, 0, 2, 7 };
+static const uint8_t localhost[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 },
+		     another_host[16] = { [10] = 0xff, 0xff, 192, 0, 2, 7 };
 
-static void send_packet(int fd, uint32_t slot, const uint8_t src[16], uint8_t opcode, const struct victim *v, uint32_t source_qpn)
+static void send_packet(int fd, uint32_t slot, const uint8_t src[16], uint8_t opcode, const struct victim *v,
+			uint32_t source_qpn)
 {
 	struct message m = { .header.magic = INBOX_MAGIC };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/slot/%u", slot);
-	uint8_t *at = put_bth(m.packet, opcode, opcode == UD_SEND_ONLY ? v->ud : opcode == UC_SEND_ONLY ? v->uc : v->rc);
+	uint8_t *at = put_bth(m.packet, opcode,
+			      opcode == UD_SEND_ONLY ? v->ud :
+			      opcode == UC_SEND_ONLY ? v->uc :
+						       v->rc);
 	memcpy(m.header.src, src, 16);
 	memcpy(m.header.dst, localhost, 16);
 	if (opcode == UD_SEND_ONLY) {
@@ -74,7 +79,10 @@ static void send_packet(int fd, uint32_t slot, const uint8_t src[16], uint8_t op
 	}
 	memset(at, 0xee, BYTES);
 	size_t bytes = (size_t)(at + BYTES - (uint8_t *)&m);
-	for (int tries = 10000; tries && sendto(fd, &m, bytes, 0, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0; tries--)
+	for (int tries = 10000;
+	     tries && sendto(fd, &m, bytes, 0, (struct sockaddr *)&un,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0;
+	     tries--)
 		usleep(1000);
 }
 
@@ -85,7 +93,8 @@ static uint32_t take_slot(int *fd)
 		struct sockaddr_un un = { .sun_family = AF_UNIX };
 		int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/slot/%u", slot);
 		*fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		if (bind(*fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0)
+		if (bind(*fd, (struct sockaddr *)&un,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0)
 			return slot;
 		close(*fd);
 	}
@@ -124,12 +133,19 @@ static struct ibv_qp *make_receiver(struct world *w, enum ibv_qp_type type)
 	attr.qp_type = type;
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &attr);
 	assert_non_null(qp);
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY, .qp_access_flags = type == IBV_QPT_UD ? 0 : ANY_ACCESS };
-	assert_errno(0, ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-							 (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qkey = QKEY,
+				    .qp_access_flags = type == IBV_QPT_UD ? 0 : ANY_ACCESS };
+	assert_errno(0, ibv_modify_qp(qp, &init,
+				      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					      (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
 	struct ibv_sge sge = { .addr = (uintptr_t)w->buffer, .length = 256, .lkey = w->mr->lkey };
 	for (uint64_t i = 0; i < RECEIVES; i++)
-		assert_errno(0, ibv_post_recv(qp, &(struct ibv_recv_wr){ .wr_id = i, .sg_list = &sge, .num_sge = 1 }, &bad));
+		assert_errno(0,
+			     ibv_post_recv(qp,
+					   &(struct ibv_recv_wr){ .wr_id = i, .sg_list = &sge, .num_sge = 1 },
+					   &bad));
 	return qp;
 }
 
@@ -176,7 +192,8 @@ static void meet_a_stranger(struct world *w, const uint8_t peer[16])
 		print_message("# not tried: this process cannot become another user\n");
 		return;
 	}
-	struct ibv_qp *rc = make_receiver(w, IBV_QPT_RC), *uc = make_receiver(w, IBV_QPT_UC), *ud = make_receiver(w, IBV_QPT_UD);
+	struct ibv_qp *rc = make_receiver(w, IBV_QPT_RC), *uc = make_receiver(w, IBV_QPT_UC),
+		      *ud = make_receiver(w, IBV_QPT_UD);
 	listen_to(rc, IBV_QPT_RC, peer, peers_slot << 12 | 1);
 	listen_to(uc, IBV_QPT_UC, peer, peers_slot << 12 | 2);
 	listen_to(ud, IBV_QPT_UD, peer, 0);

@@ -16,9 +16,12 @@ static const char *paths[2];
 
 static void open_a_device(void *library)
 {
-	struct ibv_device **(*get_list)(int *) = (struct ibv_device **(*)(int *))dlsym(library, "ibv_get_device_list");
-	struct ibv_context *(*open)(struct ibv_device *) = (struct ibv_context * (*)(struct ibv_device *))dlsym(library, "ibv_open_device");
-	int (*close)(struct ibv_context *) = (int (*)(struct ibv_context *))dlsym(library, "ibv_close_device");
+	struct ibv_device **(*get_list)(int *) =
+		(struct ibv_device * *(*)(int *)) dlsym(library, "ibv_get_device_list");
+	struct ibv_context *(*open)(struct ibv_device *) =
+		(struct ibv_context * (*)(struct ibv_device *)) dlsym(library, "ibv_open_device");
+	int (*close)(struct ibv_context *) =
+		(int (*)(struct ibv_context *))dlsym(library, "ibv_close_device");
 	int count;
 	struct ibv_device **list = get_list(&count);
 	assert_non_null(list);

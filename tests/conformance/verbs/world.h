@@ -47,14 +47,14 @@ static UNUSED bool is_forked_child;
 	} while (0)
 
 /* A call that makes an object refuses with NULL and this errno. */
-#define assert_null_errno(err, call)                                                                            \
-	do {                                                                                                    \
-		errno = 0;                                                                                      \
-		const void *made_ = (call);                                                                     \
-		int errno_ = errno;                                                                             \
-		if (made_ || errno_ != (err))                                                                   \
+#define assert_null_errno(err, call)                                                                         \
+	do {                                                                                                 \
+		errno = 0;                                                                                   \
+		const void *made_ = (call);                                                                  \
+		int errno_ = errno;                                                                          \
+		if (made_ || errno_ != (err))                                                                \
 			FAILS("%s: %s, errno %s; expected NULL, %s", #call, made_ ? "an object" : "NULL",    \
-				 strerror(errno_), strerror(err));                                              \
+				 strerror(errno_), strerror(err));                                           \
 	} while (0)
 
 /* A call returns -1 and sets this errno. */
