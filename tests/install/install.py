@@ -232,7 +232,7 @@ class Install:
         """What they refer to is installed, too."""
         self.have_install()
         folder = self.root / "usr/share/doc/verbatim"
-        pages = [folder / "README.md", *folder.glob("docs/*.md")]
+        pages = [folder / "README.md", *folder.glob("docs/**/*.md")]
         assert len(pages) > 1, "no documents"
         missing = [f"{page}: {link}" for page in pages for link in re.findall(r"\]\(([^):#]+)\)", page.read_text(encoding="utf-8"))
                    if not (page.parent / link).exists()]

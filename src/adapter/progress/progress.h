@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who does the adapter's work, and when (docs/architecture.md, "Progress"). Threads that poll or post work
+ * Who does the adapter's work, and when (docs/architecture/progress.md). Threads that poll or post work
  * off what there is; the progress thread does so while nobody polls, and sleeps when there is nothing to do.
  *
  * vb_arena->asleep tells peers whether they must ring. It is 0 while a thread polls in a loop; the progress
@@ -8,7 +8,7 @@
  * about to sleep, so arming sets asleep again.
  *
  * A thread that waits for completion events may lead: do the progress thread's work while it waits
- * (docs/architecture.md, "Leading").
+ * (docs/architecture/progress.md, "Leading").
  *
  * Work on a QP is queued with vb_progress_later. Whoever runs it says so, and others hold references, so that
  * a QP that was unlinked (vb_qpn_drop) is safe to free once vb_qp_drain has returned.
