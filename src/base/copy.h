@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Copies of many bytes. The C library's memcpy, except under qemu's emulation of a processor: that says to
- * have fast string moves of bytes, and does them one by one, at a seventh of the speed of words.
- */
+/* Copies of a request's bytes, which programs may look at while they come. Any lengths and alignments; no overlap. */
 #ifndef VB_COPY_H
 #define VB_COPY_H
 
@@ -10,21 +7,6 @@
 #include <string.h>
 
 #include "base/base.h"
-
-enum { VB_COPY_MANY = 1024 }; /* below, the C library uses no string moves */
-
-extern bool vb_copy_is_by_words; /* set once, when the library is loaded */
-
-/* Any lengths and alignments; no overlap. */
-void vb_copy_words(void *to, const void *from, size_t bytes);
-
-static inline void vb_copy_bytes(void *to, const void *from, size_t bytes)
-{
-	if (vb_unlikely(bytes >= VB_COPY_MANY) && vb_unlikely(vb_copy_is_by_words))
-		vb_copy_words(to, from, bytes);
-	else
-		memcpy(to, from, bytes);
-}
 
 /*
  * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the
@@ -38,7 +20,7 @@ static inline void vb_copy_ordered(void *to, const void *from, size_t n)
 		return;
 	}
 	if (n > tail)
-		vb_copy_bytes(to, from, n - tail);
+		memcpy(to, from, n - tail);
 	atomic_thread_fence(memory_order_release);
 	to = (char *)to + n - tail;
 	from = (const char *)from + n - tail;
