@@ -160,8 +160,10 @@ static int record(struct job *job)
 	seek(job, r, true);
 	found = recorder_live(r);
 	if (!job->quiet && (found || !job->pid_count))
-		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found, found == 1 ? "" : "es", job->options.path);
-	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS); step++) {
+		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found,
+			found == 1 ? "" : "es", job->options.path);
+	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS);
+	     step++) {
 		show_progress(job, r, &progress_s);
 		if (step % SEEK_EVERY == 0)
 			seek(job, r, false);

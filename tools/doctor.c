@@ -36,7 +36,9 @@ static const struct {
 	{ "multicast groups", check_multicast },
 };
 
-static const char *const status_names[] = { [FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_BAD] = "bad" };
+static const char *const status_names[] = {
+	[FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_BAD] = "bad",
+};
 
 void found(struct finding *f, const char *fmt, ...)
 {

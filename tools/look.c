@@ -12,8 +12,13 @@ static const struct {
 	const char *word;
 	enum vb_record_kind kind;
 } words[] = {
-	{ "devices", VB_RECORD_DEVICE }, { "pds", VB_RECORD_PD }, { "qps", VB_RECORD_QP }, { "cqs", VB_RECORD_CQ },
-	{ "srqs", VB_RECORD_SRQ }, { "mrs", VB_RECORD_MR }, { "ids", VB_RECORD_CM_ID },
+	{ "devices", VB_RECORD_DEVICE },
+	{ "pds", VB_RECORD_PD },
+	{ "qps", VB_RECORD_QP },
+	{ "cqs", VB_RECORD_CQ },
+	{ "srqs", VB_RECORD_SRQ },
+	{ "mrs", VB_RECORD_MR },
+	{ "ids", VB_RECORD_CM_ID },
 };
 
 static bool parse_option(struct look *look, int argc, char **argv, int *at)
@@ -83,7 +88,8 @@ static int status_of(const struct look *look, const struct processes *all)
 	for (unsigned i = 0; i < look->pid_count; i++) {
 		if (has_answered(all, look->pids[i]))
 			continue;
-		complain("process %d is not one that uses verbatim here, or did not answer", (int)look->pids[i]);
+		complain("process %d is not one that uses verbatim here, or did not answer",
+			 (int)look->pids[i]);
 		status = 1;
 	}
 	return status;
@@ -105,7 +111,8 @@ static void sleep_s(double seconds)
 	nanosleep(&t, NULL);
 }
 
-int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *look, const struct processes *all, double since_s))
+int look_run(struct look *look, uint32_t kinds,
+	     void (*show)(const struct look *look, const struct processes *all, double since_s))
 {
 	double last = 0;
 	int status;

@@ -25,7 +25,9 @@ static const struct {
 
 void recorder_defaults(struct recorder_options *options)
 {
-	*options = (struct recorder_options){ .in = true, .out = true, .ring_bytes = (uint64_t)DEFAULT_MIB << 20 };
+	*options = (struct recorder_options){
+		.in = true, .out = true, .ring_bytes = (uint64_t)DEFAULT_MIB << 20,
+	};
 	options->filter.snap = MAX_SNAP;
 	memset(options->filter.opcodes, 0xff, sizeof(options->filter.opcodes));
 }
@@ -44,7 +46,8 @@ static bool take_opcodes(struct vb_capture_filter *filter, const char *value)
 	memset(filter->opcodes, 0, sizeof(filter->opcodes));
 	while (*value) {
 		size_t len = strcspn(value, ","), i = 0;
-		while (i < VB_ARRAY_LEN(words) && (strlen(words[i].word) != len || strncmp(words[i].word, value, len) != 0))
+		while (i < VB_ARRAY_LEN(words) &&
+		       (strlen(words[i].word) != len || strncmp(words[i].word, value, len) != 0))
 			i++;
 		if (i == VB_ARRAY_LEN(words))
 			return false;

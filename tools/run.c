@@ -72,11 +72,13 @@ static bool prepend_answers(const char *libdir)
 		return true;
 	if (strchr(path, ' ')) { /* separates names in LD_PRELOAD */
 		if (is_debugging())
-			complain("the path %s holds a space: the devices will not be seen in /sys/class/infiniband", libdir);
+			complain("the path %s holds a space: "
+				 "the devices will not be seen in /sys/class/infiniband", libdir);
 		return true;
 	}
 	return prepend("LD_PRELOAD", libdir, "/libverbatim-answers.so") &&
-	       ((asan && strstr(asan, "verify_asan_link_order")) || prepend("ASAN_OPTIONS", "verify_asan_link_order=0", ""));
+	       ((asan && strstr(asan, "verify_asan_link_order")) ||
+		prepend("ASAN_OPTIONS", "verify_asan_link_order=0", ""));
 }
 
 bool raises_privileges(const char *path)
@@ -250,8 +252,8 @@ int command_run(int argc, char **argv)
 
 	recorder_defaults(&capture);
 	first = take_options(argc, argv);
-	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || !prepend_answers(libdir) ||
-	    (wants_sockets && !prepend_preload(libdir)))
+	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) ||
+	    !prepend_answers(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
 	return capture.path ? run_captured(&capture, argv + first, become) : become(argv + first);

@@ -17,14 +17,20 @@ static const struct command {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "run", "[OPTION]... [--] PROGRAM [ARG]...", "run an RDMA program on verbatim's libraries", command_run },
+	{ "run", "[OPTION]... [--] PROGRAM [ARG]...", "run an RDMA program on verbatim's libraries",
+	  command_run },
 	{ "ps", "[OPTION]... [PID]...", "list the processes that use verbatim", command_ps },
-	{ "show", "[OPTION]... [devices|pds|qps|cqs|srqs|mrs|ids|PID]...", "show their objects, or those kinds alone", command_show },
+	{ "show", "[OPTION]... [devices|pds|qps|cqs|srqs|mrs|ids|PID]...",
+	  "show their objects, or those kinds alone", command_show },
 	{ "stats", "[OPTION]... [PID]...", "show their counters", command_stats },
-	{ "capture", "[OPTION]... FILE", "capture what processes send and get, as pcapng for Wireshark", command_capture },
-	{ "faults", "[OPTION] [EXPRESSION|@FILE]", "say what can be broken on purpose; check and explain an expression", command_faults },
-	{ "man", "[SECTION] [PAGE]...", "show a manual page: this library's, not rdma-core's of the same name", command_man },
-	{ "doctor", "[OPTION] [PROGRAM]", "say what this machine allows, and what helps where it does not", command_doctor },
+	{ "capture", "[OPTION]... FILE", "capture what processes send and get, as pcapng for Wireshark",
+	  command_capture },
+	{ "faults", "[OPTION] [EXPRESSION|@FILE]",
+	  "say what can be broken on purpose; check and explain an expression", command_faults },
+	{ "man", "[SECTION] [PAGE]...",
+	  "show a manual page: this library's, not rdma-core's of the same name", command_man },
+	{ "doctor", "[OPTION] [PROGRAM]", "say what this machine allows, and what helps where it does not",
+	  command_doctor },
 };
 
 static const struct {
@@ -33,7 +39,8 @@ static const struct {
 	const char *text;
 } options[] = {
 	{ " run ", "--debug", "explain failed calls and error completions on standard error" },
-	{ " run ", "--check[=SETTING]", "name mistakes of the program, and where they are: verbatim-checks(7)" },
+	{ " run ", "--check[=SETTING]",
+	  "name mistakes of the program, and where they are: verbatim-checks(7)" },
 	{ " run ", "--wire", "speak to processes of this host over UDP, too" },
 	{ " run ", "--copy=HOW", "how bytes move within this host: mapped, process_vm or link" },
 	{ " run ", "--infiniband", "ports look like InfiniBand's, with LIDs" },
@@ -54,7 +61,8 @@ static const struct {
 	{ " run capture ", "--buffer=MIB", "memory for packets under way, of each process; 16" },
 	{ " faults ", "--words", "list calls, errnos, statuses, events, messages and reasons" },
 	{ " ps show stats doctor ", "--json", "for programs" },
-	{ " ps show stats ", "--watch[=SECONDS]", "again each second, or so often; counters then per second" },
+	{ " ps show stats ", "--watch[=SECONDS]",
+	  "again each second, or so often; counters then per second" },
 	{ " ps show stats ", "--timeout=SECONDS", "how long a process has to answer; 1" },
 	{ " run ps show stats capture faults doctor ", "--help", "this" },
 };
@@ -76,7 +84,8 @@ static void print_usage(FILE *out)
 	fprintf(out, "usage: verbatim COMMAND [ARG]...\n\n");
 	for (size_t i = 0; i < VB_ARRAY_LEN(commands); i++)
 		fprintf(out, "  %s %s\n      %s\n", commands[i].name, commands[i].args, commands[i].summary);
-	fprintf(out, "  --version\n  --help\n\nverbatim COMMAND --help lists a command's options; verbatim(1) is the manual.\n");
+	fprintf(out, "  --version\n  --help\n\nverbatim COMMAND --help lists a command's options; "
+		     "verbatim(1) is the manual.\n");
 }
 
 static void print_help(const struct command *command)
@@ -150,5 +159,6 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	command = find_command(name);
-	return command ? run_command(command, argc, argv) : complain("no command '%s' (see verbatim --help)", name);
+	return command ? run_command(command, argc, argv)
+		       : complain("no command '%s' (see verbatim --help)", name);
 }
