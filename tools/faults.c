@@ -152,23 +152,22 @@ static char *join(int argc, char **argv)
 	return text;
 }
 
+static bool take_option(void *words, const char *name, const char *value) { return *(bool *)words = true; }
+
 int command_faults(int argc, char **argv)
 {
 	struct vb_fault_plan plan;
 	char *text, *setting;
-	bool good;
+	bool words = false, good;
+	int first = take_options(argc, argv, OPTIONS_FIRST, take_option, &words);
 
-	if (argc == 1) {
-		print_faults();
+	if (first < 0)
+		return EXIT_OURS;
+	if (words || first == argc) {
+		(words ? print_all_words : print_faults)();
 		return 0;
 	}
-	if (strcmp(argv[1], "--words") == 0) {
-		print_all_words();
-		return 0;
-	}
-	if (strncmp(argv[1], "--", 2) == 0)
-		return complain("faults has no option '%s'", argv[1]);
-	setting = join(argc - 1, argv + 1);
+	setting = join(argc - first, argv + first);
 	if (!setting)
 		return complain("out of memory");
 	good = check_faults(setting, &plan, &text);

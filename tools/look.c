@@ -21,19 +21,16 @@ static const struct {
 	{ "ids", VB_RECORD_CM_ID },
 };
 
-static bool parse_option(struct look *look, int argc, char **argv, int *at)
+static bool parse_option(void *context, const char *name, const char *value)
 {
-	const char *arg = argv[*at];
-	char name[OPTION_NAME];
+	struct look *look = context;
 
-	if (strcmp(arg, "--json") == 0)
+	if (strcmp(name, "json") == 0)
 		return look->json = true;
-	if (strcmp(arg, "--watch") == 0) /* its value is not behind it, since it needs none */
-		return look->watch = true;
-	if (strncmp(arg, "--watch=", 8) == 0)
-		return (look->watch = take_seconds(arg + 8, &look->period_s));
-	const char *value = option_value(argc, argv, at, name);
-	return strcmp(name, "--timeout") == 0 && take_seconds(value, &look->patience_s);
+	if (strcmp(name, "timeout") == 0)
+		return take_seconds(value, &look->patience_s) || refuse_value(name, value);
+	look->watch = true;
+	return !value || take_seconds(value, &look->period_s) || refuse_value(name, value);
 }
 
 static bool parse_word(struct look *look, const char *arg)
@@ -55,13 +52,15 @@ static bool parse_word(struct look *look, const char *arg)
 
 int look_parse(struct look *look, int argc, char **argv)
 {
-	look->command = argv[0];
+	int at;
+
 	look->period_s = look->patience_s = 1;
-	for (int i = 1; i < argc; i++) {
-		const char *arg = argv[i];
-		if (!(arg[0] == '-' ? parse_option(look, argc, argv, &i) : parse_word(look, arg)))
-			return complain("%s does not know '%s', or not with this value", argv[0], arg);
-	}
+	at = take_options(argc, argv, OPTIONS_ANYWHERE, parse_option, look);
+	if (at < 0)
+		return EXIT_OURS;
+	for (; at < argc; at++)
+		if (!parse_word(look, argv[at]))
+			return complain("%s does not know '%s'", argv[0], argv[at]);
 	return 0;
 }
 

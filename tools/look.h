@@ -13,7 +13,6 @@
 enum { LOOK_PIDS = 64 };
 
 struct look {
-	const char *command;
 	bool json, watch;
 	double period_s, patience_s;
 	pid_t pids[LOOK_PIDS];

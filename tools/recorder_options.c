@@ -82,32 +82,27 @@ static uint64_t power_of_two(unsigned long mib)
 	return bytes;
 }
 
-int recorder_option(struct recorder_options *o, const char *name, const char *value)
+bool recorder_option(struct recorder_options *o, const char *name, const char *value)
 {
 	unsigned long n = 0;
 	bool good;
 
-	if (strcmp(name, "--qp") == 0) {
+	if (strcmp(name, "qp") == 0) {
 		good = take_number(value, 1, 0xffffff, &n);
 		o->filter.qpn = (uint32_t)n;
-	} else if (strcmp(name, "--opcode") == 0) {
+	} else if (strcmp(name, "opcode") == 0) {
 		good = *value && take_opcodes(&o->filter, value);
-	} else if (strcmp(name, "--snap") == 0) {
+	} else if (strcmp(name, "snap") == 0) {
 		good = take_number(value, 12, MAX_SNAP, &n);
 		o->filter.snap = (uint32_t)n;
-	} else if (strcmp(name, "--direction") == 0) {
+	} else if (strcmp(name, "direction") == 0) {
 		good = take_direction(o, value);
-	} else if (strcmp(name, "--buffer") == 0) {
+	} else if (strcmp(name, "buffer") == 0) {
 		good = take_number(value, 1, MAX_MIB, &n);
 		o->ring_bytes = power_of_two(n);
-	} else if (strcmp(name, "--packets") == 0) {
-		good = take_number(value, 1, ULONG_MAX, &n);
-		o->max_packets = n;
 	} else {
-		return 0;
+		good = strcmp(name, "packets") == 0 && take_number(value, 1, ULONG_MAX, &n);
+		o->max_packets = n;
 	}
-	if (good)
-		return 1;
-	complain("%s=%s makes no sense", name, value);
-	return -1;
+	return good || refuse_value(name, value);
 }
