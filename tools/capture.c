@@ -37,27 +37,17 @@ static bool take_pid(struct job *job, const char *value)
 	return true;
 }
 
-static bool take_argument(struct job *job, int argc, char **argv, int *at)
+static bool take_option(void *context, const char *name, const char *value)
 {
-	char name[OPTION_NAME];
+	struct job *job = context;
 
-	if (strcmp(argv[*at], "--quiet") == 0)
+	if (strcmp(name, "quiet") == 0)
 		return job->quiet = true;
-	if (argv[*at][0] != '-' || strcmp(argv[*at], "-") == 0) {
-		if (job->options.path)
-			return complain("capture writes one file, not '%s' too", argv[*at]), false;
-		job->options.path = argv[*at];
-		return true;
-	}
-	const char *arg = argv[*at], *value = option_value(argc, argv, at, name);
-	if (strcmp(name, "--pid") == 0 && take_pid(job, value))
-		return true;
-	if (strcmp(name, "--seconds") == 0 && take_seconds(value, &job->seconds))
-		return true;
-	int taken = recorder_option(&job->options, name, value);
-	if (!taken)
-		complain("capture does not know '%s', or not with this value", arg);
-	return taken == 1;
+	if (strcmp(name, "pid") == 0)
+		return take_pid(job, value) || refuse_value(name, value);
+	if (strcmp(name, "seconds") == 0)
+		return take_seconds(value, &job->seconds) || refuse_value(name, value);
+	return recorder_option(&job->options, name, value);
 }
 
 static bool is_wanted(const struct job *job, const struct process *p)
@@ -160,8 +150,10 @@ static int record(struct job *job)
 	seek(job, r, true);
 	found = recorder_live(r);
 	if (!job->quiet && (found || !job->pid_count))
-		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found, found == 1 ? "" : "es", job->options.path);
-	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS); step++) {
+		fprintf(stderr, "verbatim: capturing %u process%s into %s; ^C ends it\n", found,
+			found == 1 ? "" : "es", job->options.path);
+	for (unsigned step = 1; !interrupted && !is_over(job, r, end_s) && !recorder_step(r, -1, STEP_MS);
+	     step++) {
 		show_progress(job, r, &progress_s);
 		if (step % SEEK_EVERY == 0)
 			seek(job, r, false);
@@ -177,13 +169,17 @@ int command_capture(int argc, char **argv)
 {
 	static struct job job;
 	struct sigaction action = { .sa_handler = interrupt };
+	int file;
 
 	recorder_defaults(&job.options);
-	for (int i = 1; i < argc; i++)
-		if (!take_argument(&job, argc, argv, &i))
-			return EXIT_OURS;
-	if (!job.options.path)
+	file = take_options(argc, argv, OPTIONS_ANYWHERE, take_option, &job);
+	if (file < 0)
+		return EXIT_OURS;
+	if (file == argc)
 		return complain("capture needs a file to write ('-': standard output)");
+	if (file + 1 < argc)
+		return complain("capture writes one file, not '%s' too", argv[file + 1]);
+	job.options.path = argv[file];
 	if (strcmp(job.options.path, "-") == 0 && isatty(STDOUT_FILENO))
 		return complain("a capture is not for a terminal");
 	sigaction(SIGINT, &action, NULL);

@@ -30,13 +30,26 @@ int command_man(int argc, char **argv);
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-enum { OPTION_NAME = 32 };
+/* Usage and options of a command, on standard output. */
+void print_help(const char *command);
+/* The options alone, a line each. */
+void print_options(const char *command);
+
+enum option_order {
+	OPTIONS_ANYWHERE,
+	OPTIONS_FIRST, /* what follows the first other word is another program's */
+};
+
+/* Takes an option, whose value is NULL if it has none. False after a message. */
+typedef bool option_taker(void *context, const char *name, const char *value);
 
 /*
- * argv[*at] is "--name=value", or "--name" and the next argument its value, which *at moves on to then. Gives
- * the value, "" if there is none.
+ * Gives the options of the command argv[0] to `take`, one after the other; --help prints help and ends the
+ * process. Returns the place of the first other word, behind which all others are then; -1 after a message.
  */
-const char *option_value(int argc, char **argv, int *at, char name[OPTION_NAME]);
+int take_options(int argc, char **argv, enum option_order order, option_taker *take, void *context);
+/* Says that an option cannot have this value; false. */
+bool refuse_value(const char *name, const char *value);
 /* A time in seconds, more than 0. */
 bool take_seconds(const char *text, double *seconds);
 

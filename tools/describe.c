@@ -74,17 +74,23 @@ static const char *access_names(unsigned access, char text[FIELD_TEXT])
 		unsigned bit;
 		const char *name;
 	} rights[] = {
-		{ IBV_ACCESS_LOCAL_WRITE, "local_write" },     { IBV_ACCESS_REMOTE_WRITE, "remote_write" },
-		{ IBV_ACCESS_REMOTE_READ, "remote_read" },     { IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic" },
-		{ IBV_ACCESS_MW_BIND, "mw_bind" },             { IBV_ACCESS_ZERO_BASED, "zero_based" },
-		{ IBV_ACCESS_ON_DEMAND, "on_demand" },         { IBV_ACCESS_HUGETLB, "hugetlb" },
-		{ IBV_ACCESS_FLUSH_GLOBAL, "flush_global" },   { IBV_ACCESS_FLUSH_PERSISTENT, "flush_persistent" },
+		{ IBV_ACCESS_LOCAL_WRITE, "local_write" },
+		{ IBV_ACCESS_REMOTE_WRITE, "remote_write" },
+		{ IBV_ACCESS_REMOTE_READ, "remote_read" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic" },
+		{ IBV_ACCESS_MW_BIND, "mw_bind" },
+		{ IBV_ACCESS_ZERO_BASED, "zero_based" },
+		{ IBV_ACCESS_ON_DEMAND, "on_demand" },
+		{ IBV_ACCESS_HUGETLB, "hugetlb" },
+		{ IBV_ACCESS_FLUSH_GLOBAL, "flush_global" },
+		{ IBV_ACCESS_FLUSH_PERSISTENT, "flush_persistent" },
 	};
 
 	text[0] = '\0';
 	for (size_t i = 0; i < VB_ARRAY_LEN(rights); i++)
 		if (access & rights[i].bit)
-			snprintf(text + strlen(text), FIELD_TEXT - strlen(text), "%s%s", text[0] ? "," : "", rights[i].name);
+			snprintf(text + strlen(text), FIELD_TEXT - strlen(text), "%s%s", text[0] ? "," : "",
+				 rights[i].name);
 	return text;
 }
 
@@ -113,7 +119,8 @@ static const char *address_text(const uint8_t ip[16], char text[INET6_ADDRSTRLEN
 }
 
 /* Names that a process says may lack their end. */
-#define row_name(row, name, from) row_format((row), (name), "%.*s", (int)strnlen((from), sizeof(from)), (from))
+#define row_name(row, name, from) \
+	row_format((row), (name), "%.*s", (int)strnlen((from), sizeof(from)), (from))
 
 static void row_handle(struct row *row, const char *name, uint64_t serial)
 {
@@ -145,7 +152,8 @@ static void describe_device(struct row *row, const struct vb_record_device *r)
 	row_format(row, "guid", "%016" PRIx64, be64toh(r->guid));
 	for (unsigned i = 0; i < r->gids && i < VB_ARRAY_LEN(r->gid); i++)
 		if (*address_text(r->gid[i], text) && strlen(gids) + strlen(text) + 2 < sizeof(gids))
-			snprintf(gids + strlen(gids), sizeof(gids) - strlen(gids), "%s%s", gids[0] ? "," : "", text);
+			snprintf(gids + strlen(gids), sizeof(gids) - strlen(gids), "%s%s", gids[0] ? "," : "",
+				 text);
 	row_text(row, "gids", gids);
 }
 
@@ -157,7 +165,8 @@ static void describe_peer(struct row *row, const struct vb_record_qp *r, const s
 	row_text(row, "peer", address_text(r->peer_gid, text));
 	row_hex(row, "peer_qpn", r->peer_qpn, 6);
 	if (r->peer_pid)
-		row_format(row, "peer_process", "%" PRId64 "%s%s", r->peer_pid, p ? " " : "", p ? p->name : "");
+		row_format(row, "peer_process", "%" PRId64 "%s%s", r->peer_pid, p ? " " : "",
+			   p ? p->name : "");
 	else
 		row_text(row, "peer_process", "");
 }
@@ -254,7 +263,8 @@ static void describe_mr(struct row *row, const struct vb_record_mr *r)
 	char rights[FIELD_TEXT];
 
 	row_format(row, "key", "0x%08x", r->key);
-	row_format(row, "kind", "%s", r->window ? r->window == 1 ? "window 1" : "window 2" : r->null ? "null region" : "region");
+	row_format(row, "kind", "%s",
+		   r->window == 1 ? "window 1" : r->window ? "window 2" : r->null ? "null region" : "region");
 	row_number(row, "pd", r->pd);
 	row_format(row, "address", "0x%" PRIx64, r->address);
 	row_number(row, "bytes", r->length);
@@ -268,7 +278,8 @@ static void describe_mr(struct row *row, const struct vb_record_mr *r)
 	row_hex(row, "only_qpn", r->qpn, 6);
 }
 
-static void row_endpoint(struct row *row, const char *name, const uint8_t ip[16], uint32_t scope, uint16_t port)
+static void row_endpoint(struct row *row, const char *name, const uint8_t ip[16], uint32_t scope,
+			 uint16_t port)
 {
 	char text[INET6_ADDRSTRLEN], zone[16] = "";
 	const char *address = address_text(ip, text);
@@ -299,7 +310,8 @@ static void describe_cm_id(struct row *row, const struct vb_record_cm_id *r)
 	row_detail(row);
 }
 
-void describe_record(struct row *row, enum vb_record_kind kind, const void *record, const struct processes *all)
+void describe_record(struct row *row, enum vb_record_kind kind, const void *record,
+		     const struct processes *all)
 {
 	switch (kind) {
 	case VB_RECORD_DEVICE:
@@ -341,7 +353,8 @@ static void list_devices(struct row *row, const struct process *p)
 	while ((r = process_next(p, &at, VB_RECORD_DEVICE))) {
 		snprintf(name, sizeof(name), "%.*s", (int)strnlen(r->name, sizeof(r->name)), r->name);
 		if (!strstr(text, name) && strlen(text) + strlen(name) + 2 < sizeof(text))
-			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", text[0] ? "," : "", name);
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", text[0] ? "," : "",
+				 name);
 	}
 	row_text(row, "devices", text);
 }
@@ -379,7 +392,8 @@ void describe_process(struct row *row, const struct process *p)
 	row_format(row, "run_state", "%c", p->run_state);
 	row_detail(row);
 	r = process_next(p, &at, VB_RECORD_PROCESS);
-	row_format(row, "version", "%.*s", r ? (int)strnlen(r->version, sizeof(r->version)) : 0, r ? r->version : "");
+	row_format(row, "version", "%.*s", r ? (int)strnlen(r->version, sizeof(r->version)) : 0,
+		   r ? r->version : "");
 	row_detail(row);
 	row_bool(row, "is_polling", r && r->polled);
 	row_detail(row);

@@ -11,7 +11,8 @@
 
 void describe_process(struct row *row, const struct process *p);
 /* Of each kind's record; the others help to name peers. */
-void describe_record(struct row *row, enum vb_record_kind kind, const void *record, const struct processes *all);
+void describe_record(struct row *row, enum vb_record_kind kind, const void *record,
+		     const struct processes *all);
 void describe_counters(struct row *row, const struct process *p);
 
 const char *qp_type_name(unsigned type);

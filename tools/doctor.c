@@ -36,7 +36,9 @@ static const struct {
 	{ "multicast groups", check_multicast },
 };
 
-static const char *const status_names[] = { [FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_BAD] = "bad" };
+static const char *const status_names[] = {
+	[FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_BAD] = "bad",
+};
 
 void found(struct finding *f, const char *fmt, ...)
 {
@@ -127,29 +129,27 @@ static void print_text(const struct finding *list, size_t count, enum finding_st
 	printf("%s\n", verdicts[worst]);
 }
 
+static bool take_option(void *json, const char *name, const char *value) { return *(bool *)json = true; }
+
 int command_doctor(int argc, char **argv)
 {
 	struct finding list[VB_ARRAY_LEN(checks) + 1] = { 0 };
 	enum finding_status worst = FINDING_OK;
-	const char *program = NULL;
 	size_t count = VB_ARRAY_LEN(checks);
 	bool json = false;
+	int program = take_options(argc, argv, OPTIONS_ANYWHERE, take_option, &json);
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--json") == 0)
-			json = true;
-		else if (argv[i][0] == '-' || program)
-			return complain("doctor does not know '%s'", argv[i]);
-		else
-			program = argv[i];
-	}
+	if (program < 0)
+		return EXIT_OURS;
+	if (program + 1 < argc)
+		return complain("doctor does not know '%s'", argv[program + 1]);
 	for (size_t i = 0; i < count; i++) {
 		list[i].name = checks[i].name;
 		checks[i].check(&list[i]);
 	}
-	if (program) {
+	if (program < argc) {
 		list[count].name = "program";
-		check_program(&list[count++], program);
+		check_program(&list[count++], argv[program]);
 	}
 	for (size_t i = 0; i < count; i++)
 		worst = list[i].status > worst ? list[i].status : worst;

@@ -24,16 +24,18 @@ struct finding {
 
 typedef void doctor_check(struct finding *f);
 
-doctor_check check_libraries, check_other_libraries, check_settings, check_cpus, check_descriptors, check_threads, check_address_space,
-	check_seccomp, check_memory_limit;
+doctor_check check_libraries, check_other_libraries, check_settings, check_cpus, check_descriptors,
+	check_threads, check_address_space, check_seccomp, check_memory_limit;
 doctor_check check_memfd, check_userfaultfd, check_process_vm, check_abstract_sockets, check_slots, check_shm;
-doctor_check check_interfaces, check_port, check_kernel_rdma, check_firewall, check_socket_buffers, check_inbox_queue, check_multicast;
+doctor_check check_interfaces, check_port, check_kernel_rdma, check_firewall, check_socket_buffers,
+	check_inbox_queue, check_multicast;
 
 /* Of a program that is to run; its name. */
 void check_program(struct finding *f, const char *program);
 
 void found(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void means(struct finding *f, enum finding_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void means(struct finding *f, enum finding_status status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 void mend(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The number in a file such as /proc/sys/...; -1: there is none. */

@@ -36,7 +36,9 @@ void check_memfd(struct finding *f)
 		mend(f, "let the sandbox allow memfd_create(2), and fcntl(2) with F_ADD_SEALS");
 		return;
 	}
-	found(f, "sealed memfds can be made%s", old ? "; the kernel is older than 5.1, so a descriptor that cannot write stands in for a seal" : "");
+	found(f, "sealed memfds can be made%s",
+	      old ? "; the kernel is older than 5.1, so a descriptor that cannot write stands in for a seal"
+		  : "");
 }
 
 void check_shm(struct finding *f)
@@ -46,7 +48,8 @@ void check_shm(struct finding *f)
 	if (statvfs("/dev/shm", &s))
 		found(f, "there is none, and it is not needed: shared memory has no files");
 	else
-		found(f, "its size (%llu MiB) does not matter: shared memory has no files", (unsigned long long)s.f_blocks * s.f_frsize >> 20);
+		found(f, "its size (%llu MiB) does not matter: shared memory has no files",
+		      (unsigned long long)s.f_blocks * s.f_frsize >> 20);
 }
 
 static int open_userfaultfd(void)
@@ -66,7 +69,10 @@ static int open_userfaultfd(void)
 /* As the libraries need it. */
 static bool has_write_protection(int fd)
 {
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
+	};
 
 	return ioctl(fd, UFFDIO_API, &api) == 0;
 }
@@ -81,15 +87,18 @@ void check_userfaultfd(struct finding *f)
 		return;
 	}
 	if (fd >= 0) {
-		found(f, "userfaultfd cannot protect shared memory from writes: Linux 5.19 can, on 64-bit ARM 6.10");
+		found(f, "userfaultfd cannot protect shared memory from writes: "
+			 "Linux 5.19 can, on 64-bit ARM 6.10");
 		close(fd);
 	} else {
-		found(f, "userfaultfd of the full kind: %s (vm.unprivileged_userfaultfd is %ld)", strerror(err),
-		      read_number("/proc/sys/vm/unprivileged_userfaultfd"));
-		mend(f, "sysctl vm.unprivileged_userfaultfd=1, or give the user access to /dev/userfaultfd (in a container: --device /dev/userfaultfd)");
+		found(f, "userfaultfd of the full kind: %s (vm.unprivileged_userfaultfd is %ld)",
+		      strerror(err), read_number("/proc/sys/vm/unprivileged_userfaultfd"));
+		mend(f, "sysctl vm.unprivileged_userfaultfd=1, or give the user access to /dev/userfaultfd "
+			"(in a container: --device /dev/userfaultfd)");
 	}
-	means(f, FINDING_NOTE, "peers of this host map memory of programs with one thread only; for the others each READ and WRITE is a system "
-	      "call (process_vm_readv), at some 1 us more");
+	means(f, FINDING_NOTE,
+	      "peers of this host map memory of programs with one thread only; for the others each READ and "
+	      "WRITE is a system call (process_vm_readv), at some 1 us more");
 }
 
 /* A process that is no parent of this one copies from it, as peers do. Returns its errno. */
@@ -101,7 +110,8 @@ static int copy_by_another(void)
 
 	if (child == 0) {
 		uint64_t copy = 0;
-		struct iovec to = { &copy, sizeof(copy) }, from = { (void *)(uintptr_t)&secret, sizeof(secret) };
+		struct iovec to = { &copy, sizeof(copy) };
+		struct iovec from = { (void *)(uintptr_t)&secret, sizeof(secret) };
 		ssize_t n = process_vm_readv(self, &to, 1, &from, 1, 0);
 		_exit(n == sizeof(copy) && copy == secret ? 0 : n < 0 && errno ? errno : EIO);
 	}
@@ -119,16 +129,18 @@ void check_process_vm(struct finding *f)
 	err = copy_by_another();
 	prctl(PR_SET_PTRACER, 0);
 	if (!err) {
-		found(f, "process_vm_readv works%s", scope == 1 ? " (Yama's ptrace_scope is 1, for which the libraries ask)" : "");
+		found(f, "process_vm_readv works%s",
+		      scope == 1 ? " (Yama's ptrace_scope is 1, for which the libraries ask)" : "");
 		return;
 	}
 	found(f, "process_vm_readv fails: %s", strerror(err));
-	means(f, FINDING_NOTE, "peers of this host copy through buffers, each byte twice, where memory cannot be mapped");
+	means(f, FINDING_NOTE,
+	      "peers of this host copy through buffers, each byte twice, where memory cannot be mapped");
 	if (scope > 1)
 		mend(f, "sysctl kernel.yama.ptrace_scope=1 (it is %ld)", scope);
 	else
-		mend(f, "let the sandbox allow process_vm_readv(2) and process_vm_writev(2) (in a container: --cap-add SYS_PTRACE, or another seccomp "
-		     "profile)");
+		mend(f, "let the sandbox allow process_vm_readv(2) and process_vm_writev(2) (in a container: "
+			"--cap-add SYS_PTRACE, or another seccomp profile)");
 }
 
 void check_abstract_sockets(struct finding *f)
@@ -137,7 +149,8 @@ void check_abstract_sockets(struct finding *f)
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/doctor/%d", (int)getpid());
-	if (fd < 0 || bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 || connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0)
+	if (fd < 0 || bind(fd, (struct sockaddr *)&un, sizeof(un)) < 0 ||
+	    connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0)
 		err = errno;
 	if (fd >= 0)
 		close(fd);

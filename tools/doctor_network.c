@@ -24,7 +24,14 @@
 #include "host/host.h"
 #include "host/udp/udp_probe.h"
 
-enum { MAX_HOLDERS = 256, ROCE_PORT = 4791, WANTED_BUFFER = 16 << 20, PACKET_WAIT_MS = 300, GROUPS = 64, DGRAMS = 64 };
+enum {
+	MAX_HOLDERS = 256,
+	ROCE_PORT = 4791,
+	WANTED_BUFFER = 16 << 20,
+	PACKET_WAIT_MS = 300,
+	GROUPS = 64,
+	DGRAMS = 64,
+};
 
 void check_interfaces(struct finding *f)
 {
@@ -35,10 +42,14 @@ void check_interfaces(struct finding *f)
 	if (getifaddrs(&all))
 		return found(f, "unknown: %s", strerror(errno));
 	for (a = all; a; a = a->ifa_next) {
-		bool usable = a->ifa_addr && (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6) && (a->ifa_flags & IFF_UP);
+		bool usable = a->ifa_addr &&
+			      (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6) &&
+			      (a->ifa_flags & IFF_UP);
 		loopback |= usable && (a->ifa_flags & IFF_LOOPBACK);
-		if (usable && !strstr(names, a->ifa_name) && strlen(names) + strlen(a->ifa_name) + 6 < sizeof(names))
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%svb_%s", names[0] ? ", " : "", a->ifa_name);
+		if (usable && !strstr(names, a->ifa_name) &&
+		    strlen(names) + strlen(a->ifa_name) + 6 < sizeof(names))
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%svb_%s",
+				 names[0] ? ", " : "", a->ifa_name);
 	}
 	freeifaddrs(all);
 	found(f, "%s", names[0] ? names : "none with an address is up");
@@ -70,16 +81,20 @@ static int bind_port(int family, int *fd)
 	setsockopt(*fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	if (family == AF_INET6)
 		setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	return bind(*fd, family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, family == AF_INET ? sizeof(v4) : sizeof(v6)) ? errno : 0;
+	return bind(*fd, family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
+		    family == AF_INET ? sizeof(v4) : sizeof(v6)) ? errno : 0;
 }
 
 /* A packet to the port of this host. */
 static bool packet_arrives(int fd)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) },
+	};
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool arrived = s >= 0 && sendto(s, "doctor", 6, 0, (struct sockaddr *)&to, sizeof(to)) == 6 && poll(&p, 1, PACKET_WAIT_MS) == 1;
+	bool arrived = s >= 0 && sendto(s, "doctor", 6, 0, (struct sockaddr *)&to, sizeof(to)) == 6 &&
+		       poll(&p, 1, PACKET_WAIT_MS) == 1;
 
 	if (s >= 0)
 		close(s);
@@ -92,12 +107,17 @@ static bool packet_arrives(int fd)
  */
 static bool holder_answers(void)
 {
-	struct vb_udp_probe question = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } }, answer = { 0 };
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct vb_udp_probe question = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } };
+	struct vb_udp_probe answer = { 0 };
+	struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_port = htons(ROCE_PORT), .sin_addr = { htonl(INADDR_LOOPBACK) },
+	};
 	struct pollfd p = { .fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), .events = POLLIN };
 	bool answers = p.fd >= 0 && connect(p.fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
-		       send(p.fd, &question, sizeof(question), 0) == sizeof(question) && poll(&p, 1, PACKET_WAIT_MS) == 1 &&
-		       recv(p.fd, &answer, sizeof(answer), 0) == sizeof(answer) && answer.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC);
+		       send(p.fd, &question, sizeof(question), 0) == sizeof(question) &&
+		       poll(&p, 1, PACKET_WAIT_MS) == 1 &&
+		       recv(p.fd, &answer, sizeof(answer), 0) == sizeof(answer) &&
+		       answer.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC);
 
 	if (p.fd >= 0)
 		close(p.fd);
@@ -110,20 +130,26 @@ static void explain_taken(struct finding *f, const struct vb_holder *holder)
 
 	if (holder && !holder->inode) {
 		found(f, "it is held by the kernel (rdma_rxe)");
-		means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes with VERBATIM_LOCAL=off");
-		mend(f, "take the kernel's device away: rdma link delete rxe0; or use a network namespace of your own");
+		means(f, FINDING_BAD,
+		      "nothing comes from other hosts, nor from processes with VERBATIM_LOCAL=off");
+		mend(f, "take the kernel's device away: rdma link delete rxe0; "
+			"or use a network namespace of your own");
 		return;
 	}
-	vb_owner_of_sockets(holder ? &holder->inode : NULL, holder != NULL, holder ? holder->uid : (uid_t)-1, owner);
+	vb_owner_of_sockets(holder ? &holder->inode : NULL, holder != NULL, holder ? holder->uid : (uid_t)-1,
+			    owner);
 	if (holder_answers()) {
 		found(f, "it is held by another user's process on verbatim: %s", owner);
-		means(f, FINDING_NOTE, "what comes over the wire comes to that process first, which hands it on, and could read and change it");
+		means(f, FINDING_NOTE,
+		      "what comes over the wire comes to that process first, which hands it on, "
+		      "and could read and change it");
 		mend(f, "where you do not trust that user: use a network namespace of your own");
 		return;
 	}
 	found(f, "it is held by another program: %s", owner);
-	means(f, FINDING_BAD, "nothing comes from other hosts, nor from processes of other users or with VERBATIM_LOCAL=off; and that program can "
-	      "read what was to come");
+	means(f, FINDING_BAD,
+	      "nothing comes from other hosts, nor from processes of other users or with VERBATIM_LOCAL=off; "
+	      "and that program can read what was to come");
 	mend(f, "end that program (ss -aunp sport = :%d), or use a network namespace of your own", ROCE_PORT);
 }
 
@@ -159,7 +185,8 @@ static bool can_bind(int type, const char *kind, unsigned slot)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "verbatim/%s/%u", kind, slot);
-	bool can = fd >= 0 && bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0;
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	bool can = fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0;
 
 	if (fd >= 0)
 		close(fd);
@@ -203,7 +230,8 @@ void check_kernel_rdma(struct finding *f)
 
 	while (folder && (entry = readdir(folder)))
 		if (entry->d_name[0] != '.' && strlen(names) + strlen(entry->d_name) + 3 < sizeof(names))
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] ? ", " : "", entry->d_name);
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+				 names[0] ? ", " : "", entry->d_name);
 	if (folder)
 		closedir(folder);
 	if (names[0])
@@ -220,7 +248,8 @@ static bool read_rules(char **rules)
 	size_t bytes = 0, n;
 	char piece[4096];
 	FILE *out = open_memstream(rules, &bytes);
-	FILE *tool = popen("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; if command -v nft >/dev/null; then nft list ruleset; else iptables-save && ip6tables-save; fi", "re");
+	FILE *tool = popen("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; if command -v nft >/dev/null; then "
+			   "nft list ruleset; else iptables-save && ip6tables-save; fi", "re");
 
 	while (tool && (n = fread(piece, 1, sizeof(piece), tool)) > 0)
 		fwrite(piece, 1, n, out);
@@ -228,7 +257,11 @@ static bool read_rules(char **rules)
 	return tool && pclose(tool) == 0;
 }
 
-static bool forbids(const char *rule) { return strstr(rule, "drop") || strstr(rule, "reject") || strstr(rule, "DROP") || strstr(rule, "REJECT"); }
+static bool forbids(const char *rule)
+{
+	return strstr(rule, "drop") || strstr(rule, "reject") || strstr(rule, "DROP") ||
+	       strstr(rule, "REJECT");
+}
 static bool names_port(const char *rule) { return strstr(rule, "4791") != NULL; }
 
 /* An input chain whose policy is to drop. */
@@ -251,7 +284,8 @@ static void judge_rules(struct finding *f, char *rules)
 	if (suspicious[0])
 		found(f, "a rule is about the port: %s", suspicious);
 	else if (closed && !opened)
-		found(f, "what comes in is dropped unless a rule says otherwise, and none names port %d", ROCE_PORT);
+		found(f, "what comes in is dropped unless a rule says otherwise, and none names port %d",
+		      ROCE_PORT);
 	else
 		return found(f, "no rule that drops UDP port %d", ROCE_PORT);
 	means(f, FINDING_BAD, "packets of other hosts may not arrive");
@@ -307,7 +341,8 @@ void check_inbox_queue(struct finding *f)
 		return found(f, "its length is unknown");
 	if (n >= DGRAMS)
 		return;
-	means(f, FINDING_NOTE, "datagrams (UD) between processes of this host wait when more than that are under way");
+	means(f, FINDING_NOTE,
+	      "datagrams (UD) between processes of this host wait when more than that are under way");
 	mend(f, "sysctl net.unix.max_dgram_qlen=512");
 }
 

@@ -54,7 +54,8 @@ static void find_loaded(char path[PATH_MAX])
 	if (child == 0) {
 		struct link_map *map = NULL;
 		void *library = dlopen("libibverbs.so.1", RTLD_LAZY);
-		if (library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && write(ends[1], map->l_name, strlen(map->l_name)) < 0)
+		if (library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 &&
+		    write(ends[1], map->l_name, strlen(map->l_name)) < 0)
 			_exit(1);
 		_exit(0);
 	}
@@ -72,9 +73,11 @@ void check_other_libraries(struct finding *f)
 	char path[PATH_MAX], ours[PATH_MAX], real[PATH_MAX];
 
 	find_loaded(path);
-	if (preload && (strstr(preload, "libibverbs") || strstr(preload, "librdmacm") || strstr(preload, "rspreload"))) {
+	if (preload &&
+	    (strstr(preload, "libibverbs") || strstr(preload, "librdmacm") || strstr(preload, "rspreload"))) {
 		found(f, "LD_PRELOAD is %.300s", preload);
-		means(f, FINDING_NOTE, "what it names comes before verbatim's libraries, even under verbatim run");
+		means(f, FINDING_NOTE,
+		      "what it names comes before verbatim's libraries, even under verbatim run");
 		mend(f, "unset LD_PRELOAD, unless it is meant so");
 	} else if (!path[0]) {
 		found(f, "there is no other libibverbs.so.1: programs start under verbatim run alone");
@@ -98,7 +101,8 @@ static bool is_unreadable(const char *name, char why[VB_SETTING_TEXT])
 	if (holds_faults && *value != '@') {
 		if (vb_fault_parse(value, strlen(value), &plan, &error) == 0)
 			return false;
-		snprintf(why, VB_SETTING_TEXT, "%s: at character %zu: %s; so every call fails", name, error.at + 1, error.why);
+		snprintf(why, VB_SETTING_TEXT, "%s: at character %zu: %s; so every call fails", name,
+			 error.at + 1, error.why);
 		return true;
 	}
 	if (holds_faults)
@@ -136,7 +140,8 @@ static double cpu_quota(void)
 	char line[128];
 	double quota, period;
 
-	if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof(line)) && sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0)
+	if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof(line)) &&
+	    sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0)
 		return quota / period;
 	return 0;
 }
@@ -153,7 +158,8 @@ void check_cpus(struct finding *f)
 		found(f, "%d", n);
 	if (n > 1 && (quota <= 0 || quota >= 2))
 		return;
-	means(f, FINDING_NOTE, "two programs that poll share one processor: each waits for the other's time slice");
+	means(f, FINDING_NOTE,
+	      "two programs that poll share one processor: each waits for the other's time slice");
 	mend(f, "give them two processors, or use programs that wait for events");
 }
 
@@ -178,9 +184,12 @@ void check_descriptors(struct finding *f)
 		return found(f, "the limit is unknown");
 	found(f, "%llu (RLIMIT_NOFILE); RLIMIT_MEMLOCK does not matter", (unsigned long long)limit.rlim_cur);
 	if (descriptors_to_be_had(NEEDED_DESCRIPTORS) < NEEDED_DESCRIPTORS)
-		means(f, FINDING_BAD, "a process needs some %d to open a device and connect, besides its own", NEEDED_DESCRIPTORS);
+		means(f, FINDING_BAD, "a process needs some %d to open a device and connect, besides its own",
+		      NEEDED_DESCRIPTORS);
 	else if (peers < ENOUGH_PEERS)
-		means(f, FINDING_NOTE, "a process shares memory with %u others at most; connections to further ones take the wire", peers);
+		means(f, FINDING_NOTE,
+		      "a process shares memory with %u others at most; "
+		      "connections to further ones take the wire", peers);
 	else
 		return;
 	mend(f, "ulimit -n %d", ENOUGH_DESCRIPTORS);
@@ -198,7 +207,8 @@ void check_threads(struct finding *f)
 		return found(f, "a process can have more than one");
 	}
 	found(f, "a process can have no second one: %s", strerror(err));
-	means(f, FINDING_BAD, "devices open, but queue pairs and connections need a thread: they are refused with EAGAIN");
+	means(f, FINDING_BAD,
+	      "devices open, but queue pairs and connections need a thread: they are refused with EAGAIN");
 	mend(f, "raise ulimit -u (RLIMIT_NPROC), or pids.max of the control group");
 }
 
@@ -223,9 +233,12 @@ void check_address_space(struct finding *f)
 	if (has_space(SPACE_FOR_TWO))
 		return;
 	if (has_space(LEAST_SPACE / 2))
-		means(f, FINDING_NOTE, "there is no room for the memory of other processes: connections within this host take the wire");
+		means(f, FINDING_NOTE,
+		      "there is no room for the memory of other processes: "
+		      "connections within this host take the wire");
 	else
-		means(f, FINDING_BAD, "there is no room for what a process shows to its peers: no device opens");
+		means(f, FINDING_BAD,
+		      "there is no room for what a process shows to its peers: no device opens");
 	mend(f, "ulimit -v unlimited");
 }
 
@@ -256,7 +269,8 @@ void check_seccomp(struct finding *f)
 void check_memory_limit(struct finding *f)
 {
 	char line[64];
-	bool there = read_line("/sys/fs/cgroup/memory.max", line, sizeof(line)) || read_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof(line));
+	bool there = read_line("/sys/fs/cgroup/memory.max", line, sizeof(line)) ||
+		     read_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof(line));
 	unsigned long long mib = there && strcmp(line, "max") != 0 ? strtoull(line, NULL, 10) >> 20 : 0;
 
 	if (!mib || mib > 1ull << 40)
@@ -281,9 +295,11 @@ static int is_dynamic(const char *path)
 	if (!file)
 		return -1;
 	if (fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-	    header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_phentsize == sizeof(program) && fseek(file, (long)header.e_phoff, SEEK_SET) == 0) {
+	    header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_phentsize == sizeof(program) &&
+	    fseek(file, (long)header.e_phoff, SEEK_SET) == 0) {
 		dynamic = 0;
-		for (unsigned i = 0; i < header.e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
+		for (unsigned i = 0;
+		     i < header.e_phnum && fread(&program, sizeof(program), 1, file) == 1; i++)
 			dynamic |= program.p_type == PT_INTERP;
 	}
 	fclose(file);

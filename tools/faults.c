@@ -37,12 +37,16 @@ static void print_faults(void)
 	};
 	printf("verbatim run --faults 'seed=7; drop 1%%; fail ibv_reg_mr ENOMEM #3' PROGRAM\n\n");
 	for (unsigned i = 0; i < VB_FAULT_NKINDS; i++)
-		printf("  %s %s\n      %s\n", vb_fault_word_of(&vb_fault_kind_words, (int)i), forms[i], texts[i]);
+		printf("  %s %s\n      %s\n", vb_fault_word_of(&vb_fault_kind_words, (int)i), forms[i],
+		       texts[i]);
 	printf("\nWHICH    #5, #5-9, #5+ (counted), every 10, 1%% (by chance); all without it\n"
-	       "PACKETS  [WHICH] [in|out] [of data|request|send|write|read|atomic|ack|cm|all] [qp=N] [peer=IP]\n"
+	       "PACKETS  [WHICH] [in|out] [of data|request|send|write|read|atomic|ack|cm|all] "
+	       "[qp=N] [peer=IP]\n"
 	       "WHEN     at CALL [WHICH] [qp=N], or after TIME; from the beginning on without it\n"
-	       "All take 'after TIME', and those that count 'times N'. verbatim faults --words lists calls and other words;\n"
-	       "verbatim faults EXPRESSION says what an expression means; verbatim-faults(7) is the manual.\n");
+	       "All take 'after TIME', and those that count 'times N'. "
+	       "verbatim faults --words lists calls and other words;\n"
+	       "verbatim faults EXPRESSION says what an expression means; "
+	       "verbatim-faults(7) is the manual.\n");
 }
 
 static void print_words(const char *title, const struct vb_fault_words *words)
@@ -148,23 +152,22 @@ static char *join(int argc, char **argv)
 	return text;
 }
 
+static bool take_option(void *words, const char *name, const char *value) { return *(bool *)words = true; }
+
 int command_faults(int argc, char **argv)
 {
 	struct vb_fault_plan plan;
 	char *text, *setting;
-	bool good;
+	bool words = false, good;
+	int first = take_options(argc, argv, OPTIONS_FIRST, take_option, &words);
 
-	if (argc == 1) {
-		print_faults();
+	if (first < 0)
+		return EXIT_OURS;
+	if (words || first == argc) {
+		(words ? print_all_words : print_faults)();
 		return 0;
 	}
-	if (strcmp(argv[1], "--words") == 0) {
-		print_all_words();
-		return 0;
-	}
-	if (strncmp(argv[1], "--", 2) == 0)
-		return complain("faults has no option '%s'", argv[1]);
-	setting = join(argc - 1, argv + 1);
+	setting = join(argc - first, argv + first);
 	if (!setting)
 		return complain("out of memory");
 	good = check_faults(setting, &plan, &text);

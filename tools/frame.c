@@ -7,7 +7,16 @@
 
 #include "wire/icrc.h"
 
-enum { ROCE_PORT = 4791, NO_FLOW = 0xc000, IPV4_BYTES = 20, IPV6_BYTES = 40, UDP_BYTES = 8, UDP = 17, DONT_FRAGMENT = 0x4000, HOP_LIMIT = 64 };
+enum {
+	ROCE_PORT = 4791,
+	NO_FLOW = 0xc000,
+	IPV4_BYTES = 20,
+	IPV6_BYTES = 40,
+	UDP_BYTES = 8,
+	UDP = 17,
+	DONT_FRAGMENT = 0x4000,
+	HOP_LIMIT = 64,
+};
 
 static void put16(uint8_t *at, uint32_t value)
 {
@@ -33,7 +42,10 @@ static bool is_v4(const struct vb_capture_packet *p)
 	return IN6_IS_ADDR_V4MAPPED(&a);
 }
 
-static uint16_t source_port(const struct vb_capture_packet *p) { return p->source_port ? p->source_port : NO_FLOW; }
+static uint16_t source_port(const struct vb_capture_packet *p)
+{
+	return p->source_port ? p->source_port : NO_FLOW;
+}
 
 static size_t put_ipv4(uint8_t *ip, const struct vb_capture_packet *p, uint32_t udp_bytes)
 {
@@ -76,7 +88,9 @@ static void put_checksum(uint8_t *udp, uint32_t udp_bytes, const uint8_t *addres
 static void sign(uint8_t *bth, uint32_t bytes, const struct vb_capture_packet *p)
 {
 	bool v4 = is_v4(p);
-	struct vb_icrc_route route = { .ip_version = v4 ? 4 : 6, .source_port = source_port(p), .destination_port = ROCE_PORT };
+	struct vb_icrc_route route = {
+		.ip_version = v4 ? 4 : 6, .source_port = source_port(p), .destination_port = ROCE_PORT,
+	};
 
 	memcpy(route.source, p->source + (v4 ? 12 : 0), v4 ? 4 : 16);
 	memcpy(route.destination, p->destination + (v4 ? 12 : 0), v4 ? 4 : 16);

@@ -12,23 +12,25 @@ static const struct {
 	const char *word;
 	enum vb_record_kind kind;
 } words[] = {
-	{ "devices", VB_RECORD_DEVICE }, { "pds", VB_RECORD_PD }, { "qps", VB_RECORD_QP }, { "cqs", VB_RECORD_CQ },
-	{ "srqs", VB_RECORD_SRQ }, { "mrs", VB_RECORD_MR }, { "ids", VB_RECORD_CM_ID },
+	{ "devices", VB_RECORD_DEVICE },
+	{ "pds", VB_RECORD_PD },
+	{ "qps", VB_RECORD_QP },
+	{ "cqs", VB_RECORD_CQ },
+	{ "srqs", VB_RECORD_SRQ },
+	{ "mrs", VB_RECORD_MR },
+	{ "ids", VB_RECORD_CM_ID },
 };
 
-static bool parse_option(struct look *look, int argc, char **argv, int *at)
+static bool parse_option(void *context, const char *name, const char *value)
 {
-	const char *arg = argv[*at];
-	char name[OPTION_NAME];
+	struct look *look = context;
 
-	if (strcmp(arg, "--json") == 0)
+	if (strcmp(name, "json") == 0)
 		return look->json = true;
-	if (strcmp(arg, "--watch") == 0) /* its value is not behind it, since it needs none */
-		return look->watch = true;
-	if (strncmp(arg, "--watch=", 8) == 0)
-		return (look->watch = take_seconds(arg + 8, &look->period_s));
-	const char *value = option_value(argc, argv, at, name);
-	return strcmp(name, "--timeout") == 0 && take_seconds(value, &look->patience_s);
+	if (strcmp(name, "timeout") == 0)
+		return take_seconds(value, &look->patience_s) || refuse_value(name, value);
+	look->watch = true;
+	return !value || take_seconds(value, &look->period_s) || refuse_value(name, value);
 }
 
 static bool parse_word(struct look *look, const char *arg)
@@ -50,13 +52,15 @@ static bool parse_word(struct look *look, const char *arg)
 
 int look_parse(struct look *look, int argc, char **argv)
 {
-	look->command = argv[0];
+	int at;
+
 	look->period_s = look->patience_s = 1;
-	for (int i = 1; i < argc; i++) {
-		const char *arg = argv[i];
-		if (!(arg[0] == '-' ? parse_option(look, argc, argv, &i) : parse_word(look, arg)))
-			return complain("%s does not know '%s', or not with this value", argv[0], arg);
-	}
+	at = take_options(argc, argv, OPTIONS_ANYWHERE, parse_option, look);
+	if (at < 0)
+		return EXIT_OURS;
+	for (; at < argc; at++)
+		if (!parse_word(look, argv[at]))
+			return complain("%s does not know '%s'", argv[0], argv[at]);
 	return 0;
 }
 
@@ -83,7 +87,8 @@ static int status_of(const struct look *look, const struct processes *all)
 	for (unsigned i = 0; i < look->pid_count; i++) {
 		if (has_answered(all, look->pids[i]))
 			continue;
-		complain("process %d is not one that uses verbatim here, or did not answer", (int)look->pids[i]);
+		complain("process %d is not one that uses verbatim here, or did not answer",
+			 (int)look->pids[i]);
 		status = 1;
 	}
 	return status;
@@ -105,7 +110,8 @@ static void sleep_s(double seconds)
 	nanosleep(&t, NULL);
 }
 
-int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *look, const struct processes *all, double since_s))
+int look_run(struct look *look, uint32_t kinds,
+	     void (*show)(const struct look *look, const struct processes *all, double since_s))
 {
 	double last = 0;
 	int status;

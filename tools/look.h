@@ -13,7 +13,6 @@
 enum { LOOK_PIDS = 64 };
 
 struct look {
-	const char *command;
 	bool json, watch;
 	double period_s, patience_s;
 	pid_t pids[LOOK_PIDS];
@@ -30,6 +29,7 @@ bool look_wants(const struct look *look, const struct process *p);
  * Asks for kinds and calls show, over and over if that was asked for; the time since the last call in s, 0
  * the first time. Gives the exit status: 1 if a PID that was asked for is not there or did not answer.
  */
-int look_run(struct look *look, uint32_t kinds, void (*show)(const struct look *look, const struct processes *all, double since_s));
+int look_run(struct look *look, uint32_t kinds,
+	     void (*show)(const struct look *look, const struct processes *all, double since_s));
 
 #endif

@@ -14,6 +14,11 @@ int command_man(int argc, char **argv)
 	char folder[PATH_MAX];
 	int count = 3;
 
+	/* All other options are man(1)'s. */
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+		print_help(argv[0]);
+		return 0;
+	}
 	if (argc > WORDS)
 		return complain("man takes %d words at most", WORDS - 1);
 	if (!find_pages(folder))

@@ -1,17 +1,142 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The options of all sub-commands: one table for getopt_long(3) and for `verbatim COMMAND --help`, which
+ * completion.bash reads.
+ */
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
 
-const char *option_value(int argc, char **argv, int *at, char name[OPTION_NAME])
-{
-	const char *arg = argv[*at], *equals = strchr(arg, '=');
+/*
+ * What getopt_long gives for the first row; no character. Each row has its own number: getopt_long takes a
+ * beginning that several with the same number have for the first of them.
+ */
+enum { FIRST_ROW = 256 };
 
-	snprintf(name, OPTION_NAME, "%.*s", (int)(equals ? equals - arg : (ptrdiff_t)strlen(arg)), arg);
-	if (equals)
-		return equals + 1;
-	return *at + 1 < argc ? argv[++*at] : "";
+static const struct {
+	const char *commands; /* that take it, with spaces around */
+	const char *name;
+	const char *value; /* as help shows it: "=NAME", or "[=NAME]" if it can be left out, or "" */
+	const char *text;
+} options[] = {
+	{ " run ", "debug", "", "explain failed calls and error completions on standard error" },
+	{ " run ", "check", "[=SETTING]",
+	  "name mistakes of the program, and where they are: verbatim-checks(7)" },
+	{ " run ", "wire", "", "speak to processes of this host over UDP, too" },
+	{ " run ", "copy", "=HOW", "how bytes move within this host: mapped, process_vm or link" },
+	{ " run ", "infiniband", "", "ports look like InfiniBand's, with LIDs" },
+	{ " run ", "no-gso", "", "one packet per system call" },
+	{ " run ", "ignore-icrc", "", "take packets whose ICRC is wrong" },
+	{ " run ", "no-sysfs", "", "do not answer for /sys/class/infiniband" },
+	{ " run ", "sockets", "", "make rsockets of the program's TCP sockets: verbatim-sockets(7)" },
+	{ " run ", "faults", "=EXPRESSION", "break something on purpose: verbatim faults" },
+	{ " run ", "capture", "=FILE", "capture the program and what it starts, from the first packet on" },
+	{ " capture ", "pid", "=PID", "this process alone, and until it ends; more than once for several" },
+	{ " capture ", "seconds", "=S", "for so long; without it, until it is interrupted" },
+	{ " capture ", "quiet", "", "say nothing unless packets are dropped" },
+	{ " run capture ", "qp", "=QPN", "captured: what comes from or goes to this queue pair" },
+	{ " run capture ", "opcode", "=WORD,...", "captured: send, write, read, atomic, flush, ack, cnp" },
+	{ " run capture ", "direction", "=WAY", "captured: in, out or both" },
+	{ " run capture ", "snap", "=BYTES", "captured: so much of each packet" },
+	{ " run capture ", "packets", "=N", "captured: so many" },
+	{ " run capture ", "buffer", "=MIB", "memory for packets under way, of each process; 16" },
+	{ " faults ", "words", "", "list calls, errnos, statuses, events, messages and reasons" },
+	{ " ps show stats doctor ", "json", "", "for programs" },
+	{ " ps show stats ", "watch", "[=SECONDS]",
+	  "again each second, or so often; counters then per second" },
+	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
+	{ " run ps show stats capture faults doctor ", "help", "", "this" },
+};
+
+static bool is_option_of(const char *command, size_t i)
+{
+	char word[16];
+
+	snprintf(word, sizeof(word), " %s ", command);
+	return strstr(options[i].commands, word);
+}
+
+void print_options(const char *command)
+{
+	char option[32];
+
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
+		if (!is_option_of(command, i))
+			continue;
+		snprintf(option, sizeof(option), "--%s%s", options[i].name, options[i].value);
+		printf("  %-21s %s\n", option, options[i].text);
+	}
+}
+
+static int argument_of(const char *value)
+{
+	return *value == '=' ? required_argument : *value == '[' ? optional_argument : no_argument;
+}
+
+/* Those of a command, as getopt_long takes them. The list was zero before, which ends it. */
+static void list_options(const char *command, struct option *list)
+{
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++)
+		if (is_option_of(command, i))
+			*list++ = (struct option){
+				options[i].name, argument_of(options[i].value), NULL, FIRST_ROW + (int)i,
+			};
+}
+
+/* Says what is wrong with the option that getopt_long has come to. */
+static void complain_of_option(char **argv, int found)
+{
+	const char *word = argv[optind - 1];
+
+	if (found == ':')
+		complain("%s needs a value", word);
+	else if (optopt >= FIRST_ROW)
+		complain("%.*s takes no value", (int)strcspn(word, "="), word);
+	else if (optopt) /* getopt_long may be within a word of several letters */
+		complain("%s has no option '-%c'", argv[0], optopt);
+	else
+		complain("%s has no option '%s'", argv[0], word);
+}
+
+/* Of the option that getopt_long has come to; NULL: something is wrong with it. */
+static const char *name_of(int found)
+{
+	if (found == 'h')
+		return "help";
+	return found >= FIRST_ROW ? options[found - FIRST_ROW].name : NULL;
+}
+
+int take_options(int argc, char **argv, enum option_order order, option_taker *take, void *context)
+{
+	const char *letters = order == OPTIONS_FIRST ? "+:h" : ":h";
+	struct option list[VB_ARRAY_LEN(options) + 1] = { { 0 } };
+	int found;
+
+	list_options(argv[0], list);
+	opterr = 0;
+	optind = 0; /* begins anew: main has read the words before */
+	while ((found = getopt_long(argc, argv, letters, list, NULL)) != -1) {
+		const char *name = name_of(found);
+		if (!name) {
+			complain_of_option(argv, found);
+			return -1;
+		}
+		if (strcmp(name, "help") == 0) {
+			print_help(argv[0]);
+			exit(EXIT_SUCCESS);
+		}
+		if (!take(context, name, optarg))
+			return -1;
+	}
+	return optind;
+}
+
+bool refuse_value(const char *name, const char *value)
+{
+	complain("--%s=%s makes no sense", name, value);
+	return false;
 }
 
 bool take_seconds(const char *text, double *seconds)

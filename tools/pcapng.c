@@ -9,7 +9,14 @@ enum {
 	OPT_END = 0, OPT_COMMENT = 1, SHB_APPLICATION = 4, IF_NAME = 2, IF_DESCRIPTION = 3, IF_TSRESOL = 9,
 	EPB_FLAGS = 2, EPB_DROPCOUNT = 4, ISB_IFRECV = 4, ISB_IFDROP = 5,
 };
-enum { BYTE_ORDER_MAGIC = 0x1a2b3c4d, LINKTYPE_RAW = 101, NANOSECONDS = 9, INBOUND = 1, OUTBOUND = 2, MAX_OPTION = 1024 };
+enum {
+	BYTE_ORDER_MAGIC = 0x1a2b3c4d,
+	LINKTYPE_RAW = 101,
+	NANOSECONDS = 9,
+	INBOUND = 1,
+	OUTBOUND = 2,
+	MAX_OPTION = 1024,
+};
 
 /* A block of these is put together before it is written, since its length comes first. */
 struct block {
@@ -53,7 +60,8 @@ static void put_time(struct block *b, uint64_t time_ns)
 }
 
 /* body, the packet's bytes if it has some, and options. */
-static void write_block(FILE *out, uint32_t type, const struct block *body, const void *data, uint32_t n, const struct block *options)
+static void write_block(FILE *out, uint32_t type, const struct block *body, const void *data, uint32_t n,
+			const struct block *options)
 {
 	static const uint8_t zeros[4];
 	uint32_t head[2] = { type, (uint32_t)(12 + body->used + padded(n) + options->used) };
@@ -113,7 +121,8 @@ void pcapng_packet(struct pcapng *p, const struct pcapng_packet *packet)
 	write_block(p->out, PACKET, &body, packet->bytes, packet->kept, &options);
 }
 
-void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received, uint64_t dropped)
+void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received,
+		       uint64_t dropped)
 {
 	struct block body = { .used = 0 }, options = { .used = 0 };
 

@@ -29,6 +29,7 @@ void pcapng_begin(struct pcapng *p, FILE *out, const char *application);
 /* snap: the most bytes of a packet that are kept; 0: no limit. Returns its number. */
 uint32_t pcapng_interface(struct pcapng *p, const char *name, const char *description, uint32_t snap);
 void pcapng_packet(struct pcapng *p, const struct pcapng_packet *packet);
-void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received, uint64_t dropped);
+void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received,
+		       uint64_t dropped);
 
 #endif

@@ -94,14 +94,18 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 
 bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
 {
-	struct vb_question q = { .magic = VB_VISIT_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter };
+	struct vb_question q = {
+		.magic = VB_VISIT_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter,
+	};
 	struct process p = { .fd = fd };
 	char interface[96];
 	int memfd = -1;
-	struct vb_capture_ring *ring = r->count < RECORDER_SOURCES ? make_ring(r->options.ring_bytes, &memfd) : NULL;
+	struct vb_capture_ring *ring =
+		r->count < RECORDER_SOURCES ? make_ring(r->options.ring_bytes, &memfd) : NULL;
 	struct source *s = &r->sources[r->count];
 
-	*why = r->count == RECORDER_SOURCES ? "there are too many" : ring ? NULL : "no memory for its packets";
+	*why = r->count == RECORDER_SOURCES ? "there are too many"
+	     : ring ? NULL : "no memory for its packets";
 	if (ring && process_question(&p, &q, memfd))
 		*why = "it cannot be asked";
 	if (memfd >= 0)
@@ -115,7 +119,8 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	*s = (struct source){ .fd = fd, .pid = pid, .ring = ring };
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
-	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; local traffic is shown as the packets that it stands for", 0);
+	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; "
+					"local traffic is shown as the packets that it stands for", 0);
 	r->count++;
 	return true;
 }
@@ -168,7 +173,8 @@ static void hear(struct source *s)
 static void copy_out(const struct recorder *r, const struct source *s, uint64_t at, void *to, size_t n)
 {
 	const uint8_t *data = (const uint8_t *)s->ring + VB_CAPTURE_DATA;
-	size_t offset = at & (r->options.ring_bytes - 1), first = n < r->options.ring_bytes - offset ? n : r->options.ring_bytes - offset;
+	size_t offset = at & (r->options.ring_bytes - 1), room = r->options.ring_bytes - offset;
+	size_t first = n < room ? n : room;
 
 	memcpy(to, data + offset, first);
 	memcpy((uint8_t *)to + first, data, n - first);
@@ -204,7 +210,9 @@ static uint64_t take_one(struct recorder *r, unsigned index, uint64_t there)
 		exit(complain("out of memory"));
 	*p = head;
 	copy_out(r, s, s->tail + sizeof(head), p + 1, head.kept);
-	*next_place(r) = (struct waiting){ .time_ns = head.time_ns, .order = r->order++, .source = index, .packet = p };
+	*next_place(r) = (struct waiting){
+		.time_ns = head.time_ns, .order = r->order++, .source = index, .packet = p
+	};
 	return bytes;
 }
 
@@ -219,7 +227,8 @@ static bool take_ring(struct recorder *r, unsigned index)
 		good = bytes != 0;
 		s->tail += bytes;
 	}
-	atomic_store_explicit(&s->ring->tail, s->tail, memory_order_release); /* pairs with the writer's acquire */
+	/* Pairs with the writer's acquire. */
+	atomic_store_explicit(&s->ring->tail, s->tail, memory_order_release);
 	if (!good && s->fd >= 0)
 		end_source(s, "what it writes makes no sense");
 	return s->tail != begin;
@@ -247,10 +256,10 @@ static int by_time(const void *a, const void *b)
 
 static void comment_on(const struct source *s, const struct vb_capture_packet *p, char comment[COMMENT])
 {
-	const char *way = p->flags & VB_CAPTURE_LOCAL ? "through shared memory" : p->flags & VB_CAPTURE_INBOX ? "handed over within this host"
-													     : "over UDP";
-	snprintf(comment, COMMENT, "%s %s[%d], %s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name, (int)s->pid, way,
-		 p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
+	const char *way = p->flags & VB_CAPTURE_LOCAL ? "through shared memory"
+			: p->flags & VB_CAPTURE_INBOX ? "handed over within this host" : "over UDP";
+	snprintf(comment, COMMENT, "%s %s[%d], %s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
+		 (int)s->pid, way, p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
 }
 
 static void write_one(struct recorder *r, const struct waiting *w)
@@ -263,8 +272,10 @@ static void write_one(struct recorder *r, const struct waiting *w)
 	frame_make(&frame, w->packet, w->packet + 1);
 	comment_on(s, w->packet, comment);
 	pcapng_packet(&r->file, &(struct pcapng_packet){
-		.interface = s->interface, .time_ns = r->realtime_ns + w->time_ns, .bytes = frame.bytes, .kept = frame.kept, .len = frame.len,
-		.goes_out = w->packet->flags & VB_CAPTURE_OUT, .dropped = dropped - s->dropped_told, .comment = comment });
+		.interface = s->interface, .time_ns = r->realtime_ns + w->time_ns,
+		.bytes = frame.bytes, .kept = frame.kept, .len = frame.len,
+		.goes_out = w->packet->flags & VB_CAPTURE_OUT, .dropped = dropped - s->dropped_told,
+		.comment = comment });
 	s->dropped_told = dropped;
 	s->written++;
 	r->written++;
@@ -275,7 +286,10 @@ uint64_t recorder_written(const struct recorder *r)
 	return r->written;
 }
 
-static bool is_enough(const struct recorder *r) { return r->options.max_packets && r->written >= r->options.max_packets; }
+static bool is_enough(const struct recorder *r)
+{
+	return r->options.max_packets && r->written >= r->options.max_packets;
+}
 
 /* Writes what is older than a time; packets that others noted a little earlier may still come. */
 static void write_before(struct recorder *r, uint64_t time_ns)
@@ -336,8 +350,8 @@ int recorder_close(struct recorder *r, bool quiet)
 	if (failed)
 		complain("%s: it could not be written", r->options.path);
 	if (!quiet || dropped)
-		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u process%s in %s%s", r->written, r->count, r->count == 1 ? "" : "es",
-			r->options.path, dropped ? "" : "\n");
+		fprintf(stderr, "verbatim: %" PRIu64 " packets of %u process%s in %s%s", r->written, r->count,
+			r->count == 1 ? "" : "es", r->options.path, dropped ? "" : "\n");
 	if (dropped)
 		fprintf(stderr, "; %" PRIu64 " dropped for want of room (--buffer)\n", dropped);
 	free(r->waiting);

@@ -47,8 +47,8 @@ uint64_t recorder_written(const struct recorder *r);
  */
 int recorder_close(struct recorder *r, bool quiet);
 
-/* Options of the filter, "--NAME=VALUE": 1 taken, 0 not one of them, -1 with a message. */
-int recorder_option(struct recorder_options *options, const char *name, const char *value);
+/* Takes an option of the filter. False after a message. */
+bool recorder_option(struct recorder_options *options, const char *name, const char *value);
 void recorder_defaults(struct recorder_options *options);
 
 /*

@@ -25,7 +25,9 @@ static const struct {
 
 void recorder_defaults(struct recorder_options *options)
 {
-	*options = (struct recorder_options){ .in = true, .out = true, .ring_bytes = (uint64_t)DEFAULT_MIB << 20 };
+	*options = (struct recorder_options){
+		.in = true, .out = true, .ring_bytes = (uint64_t)DEFAULT_MIB << 20,
+	};
 	options->filter.snap = MAX_SNAP;
 	memset(options->filter.opcodes, 0xff, sizeof(options->filter.opcodes));
 }
@@ -44,7 +46,8 @@ static bool take_opcodes(struct vb_capture_filter *filter, const char *value)
 	memset(filter->opcodes, 0, sizeof(filter->opcodes));
 	while (*value) {
 		size_t len = strcspn(value, ","), i = 0;
-		while (i < VB_ARRAY_LEN(words) && (strlen(words[i].word) != len || strncmp(words[i].word, value, len) != 0))
+		while (i < VB_ARRAY_LEN(words) &&
+		       (strlen(words[i].word) != len || strncmp(words[i].word, value, len) != 0))
 			i++;
 		if (i == VB_ARRAY_LEN(words))
 			return false;
@@ -79,32 +82,27 @@ static uint64_t power_of_two(unsigned long mib)
 	return bytes;
 }
 
-int recorder_option(struct recorder_options *o, const char *name, const char *value)
+bool recorder_option(struct recorder_options *o, const char *name, const char *value)
 {
 	unsigned long n = 0;
 	bool good;
 
-	if (strcmp(name, "--qp") == 0) {
+	if (strcmp(name, "qp") == 0) {
 		good = take_number(value, 1, 0xffffff, &n);
 		o->filter.qpn = (uint32_t)n;
-	} else if (strcmp(name, "--opcode") == 0) {
+	} else if (strcmp(name, "opcode") == 0) {
 		good = *value && take_opcodes(&o->filter, value);
-	} else if (strcmp(name, "--snap") == 0) {
+	} else if (strcmp(name, "snap") == 0) {
 		good = take_number(value, 12, MAX_SNAP, &n);
 		o->filter.snap = (uint32_t)n;
-	} else if (strcmp(name, "--direction") == 0) {
+	} else if (strcmp(name, "direction") == 0) {
 		good = take_direction(o, value);
-	} else if (strcmp(name, "--buffer") == 0) {
+	} else if (strcmp(name, "buffer") == 0) {
 		good = take_number(value, 1, MAX_MIB, &n);
 		o->ring_bytes = power_of_two(n);
-	} else if (strcmp(name, "--packets") == 0) {
-		good = take_number(value, 1, ULONG_MAX, &n);
-		o->max_packets = n;
 	} else {
-		return 0;
+		good = strcmp(name, "packets") == 0 && take_number(value, 1, ULONG_MAX, &n);
+		o->max_packets = n;
 	}
-	if (good)
-		return 1;
-	complain("%s=%s makes no sense", name, value);
-	return -1;
+	return good || refuse_value(name, value);
 }

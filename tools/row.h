@@ -25,7 +25,8 @@ struct row {
 };
 
 void row_text(struct row *row, const char *name, const char *text);
-void row_format(struct row *row, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void row_format(struct row *row, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 void row_number(struct row *row, const char *name, uint64_t number);
 void row_bool(struct row *row, const char *name, bool value);
 /* The field added last is for JSON alone. */

@@ -72,11 +72,13 @@ static bool prepend_answers(const char *libdir)
 		return true;
 	if (strchr(path, ' ')) { /* separates names in LD_PRELOAD */
 		if (is_debugging())
-			complain("the path %s holds a space: the devices will not be seen in /sys/class/infiniband", libdir);
+			complain("the path %s holds a space: "
+				 "the devices will not be seen in /sys/class/infiniband", libdir);
 		return true;
 	}
 	return prepend("LD_PRELOAD", libdir, "/libverbatim-answers.so") &&
-	       ((asan && strstr(asan, "verify_asan_link_order")) || prepend("ASAN_OPTIONS", "verify_asan_link_order=0", ""));
+	       ((asan && strstr(asan, "verify_asan_link_order")) ||
+		prepend("ASAN_OPTIONS", "verify_asan_link_order=0", ""));
 }
 
 bool raises_privileges(const char *path)
@@ -127,15 +129,16 @@ static int exec_failed(const char *program, int error)
 /* ---- options: each is a variable of the libraries' (verbatim(7)) ---- */
 
 static const struct {
-	const char *name, *variable, *value;
+	const char *name, *variable;
+	const char *value; /* unless the option has one */
 } flags[] = {
-	{ "--debug", "VERBATIM_DEBUG", "1" },
-	{ "--check", "VERBATIM_CHECK", "1" },
-	{ "--wire", "VERBATIM_LOCAL", "off" },
-	{ "--infiniband", "VERBATIM_LINK", "infiniband" },
-	{ "--no-gso", "VERBATIM_GSO", "off" },
-	{ "--ignore-icrc", "VERBATIM_ICRC", "ignore" },
-	{ "--no-sysfs", "VERBATIM_SYSFS", "off" },
+	{ "debug", "VERBATIM_DEBUG", "1" },
+	{ "check", "VERBATIM_CHECK", "1" },
+	{ "wire", "VERBATIM_LOCAL", "off" },
+	{ "infiniband", "VERBATIM_LINK", "infiniband" },
+	{ "no-gso", "VERBATIM_GSO", "off" },
+	{ "ignore-icrc", "VERBATIM_ICRC", "ignore" },
+	{ "no-sysfs", "VERBATIM_SYSFS", "off" },
 };
 
 /* Is value one of the words between bars? */
@@ -182,56 +185,29 @@ static bool take_copy(const char *value)
 	return false;
 }
 
-/* An option with a value. False with a message. */
-static bool take_value(const char *arg, const char *name, const char *value)
+static bool take_option(void *context, const char *name, const char *value)
 {
-	int taken;
-
-	if (strcmp(name, "--copy") == 0)
-		return take_copy(value);
-	if (strcmp(name, "--faults") == 0)
-		return take_faults(value);
-	if (strcmp(name, "--capture") == 0 && *value) {
-		capture.path = value;
-		return true;
-	}
-	taken = recorder_option(&capture, name, value);
-	if (!taken)
-		complain("run has no option '%s'", arg);
-	return taken == 1;
-}
-
-/* argv[*at] is an option. False with a message. */
-static bool take_option(int argc, char **argv, int *at)
-{
-	const char *arg = argv[*at], *value;
-	char name[OPTION_NAME];
-
-	if (strcmp(arg, "--sockets") == 0)
-		return wants_sockets = true;
 	for (size_t i = 0; i < VB_ARRAY_LEN(flags); i++)
-		if (strcmp(arg, flags[i].name) == 0)
-			return set_variable(flags[i].variable, flags[i].value);
-	if (strncmp(arg, "--check=", 8) == 0) /* not behind it, since it needs none */
-		return set_variable("VERBATIM_CHECK", arg + 8);
-	value = option_value(argc, argv, at, name);
-	return take_value(arg, name, value);
+		if (strcmp(name, flags[i].name) == 0)
+			return set_variable(flags[i].variable, value ? value : flags[i].value);
+	if (strcmp(name, "sockets") == 0)
+		return wants_sockets = true;
+	if (strcmp(name, "copy") == 0)
+		return take_copy(value);
+	if (strcmp(name, "faults") == 0)
+		return take_faults(value);
+	if (strcmp(name, "capture") != 0)
+		return recorder_option(&capture, name, value);
+	capture.path = value;
+	return *value || refuse_value(name, value);
 }
 
 /* The place of the program in argv; -1 after a message. */
-static int take_options(int argc, char **argv)
+static int find_program(int argc, char **argv)
 {
-	int at;
+	int at = take_options(argc, argv, OPTIONS_FIRST, take_option, NULL);
 
-	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
-		if (strcmp(argv[at], "--") == 0) {
-			at++;
-			break;
-		}
-		if (!take_option(argc, argv, &at))
-			return -1;
-	}
-	if (at < argc)
+	if (at != argc)
 		return at;
 	complain("run needs a program");
 	return -1;
@@ -249,9 +225,9 @@ int command_run(int argc, char **argv)
 	int first;
 
 	recorder_defaults(&capture);
-	first = take_options(argc, argv);
-	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) || !prepend_answers(libdir) ||
-	    (wants_sockets && !prepend_preload(libdir)))
+	first = find_program(argc, argv);
+	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) ||
+	    !prepend_answers(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
 	return capture.path ? run_captured(&capture, argv + first, become) : become(argv + first);

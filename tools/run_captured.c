@@ -25,11 +25,12 @@ static int listen_as(char name[64])
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	socklen_t len;
 
 	snprintf(name, 64, "verbatim/capture/%d", (int)getpid());
 	memcpy(un.sun_path + 1, name, strlen(name));
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) == 0 &&
-	    listen(fd, BACKLOG) == 0)
+	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&un, len) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
 	complain("cannot listen for the program: %s", strerror(errno));
 	return -1;
@@ -91,7 +92,8 @@ enum { HANDLED = sizeof(handled) / sizeof(handled[0]) };
 static void handle_signals(struct sigaction before[HANDLED])
 {
 	for (unsigned i = 0; i < HANDLED; i++)
-		sigaction(handled[i].number, &(struct sigaction){ .sa_handler = handled[i].handler }, &before[i]);
+		sigaction(handled[i].number, &(struct sigaction){ .sa_handler = handled[i].handler },
+			  &before[i]);
 }
 
 static void restore_signals(const struct sigaction before[HANDLED])

@@ -9,11 +9,17 @@ static const struct {
 	enum vb_record_kind kind;
 	const char *name;
 } kinds[] = {
-	{ VB_RECORD_DEVICE, "devices" }, { VB_RECORD_PD, "pds" }, { VB_RECORD_QP, "qps" }, { VB_RECORD_CQ, "cqs" },
-	{ VB_RECORD_SRQ, "srqs" }, { VB_RECORD_MR, "mrs" }, { VB_RECORD_CM_ID, "ids" },
+	{ VB_RECORD_DEVICE, "devices" },
+	{ VB_RECORD_PD, "pds" },
+	{ VB_RECORD_QP, "qps" },
+	{ VB_RECORD_CQ, "cqs" },
+	{ VB_RECORD_SRQ, "srqs" },
+	{ VB_RECORD_MR, "mrs" },
+	{ VB_RECORD_CM_ID, "ids" },
 };
 
-static void fill(struct table *table, const struct process *p, enum vb_record_kind kind, const struct processes *all)
+static void fill(struct table *table, const struct process *p, enum vb_record_kind kind,
+		 const struct processes *all)
 {
 	struct process alone = *p; /* describing one record looks for others in the same process */
 	const void *record;

@@ -35,7 +35,8 @@ static void make_rates(struct row *row, double since_s)
 		struct field *f = &row->fields[i];
 		if (!is_counter(f))
 			continue;
-		double now = strtod(f->text, NULL), then = before ? strtod(before->fields[i].text, NULL) : now;
+		double now = strtod(f->text, NULL);
+		double then = before ? strtod(before->fields[i].text, NULL) : now;
 		snprintf(f->text, sizeof(f->text), "%.0f", now > then ? (now - then) / since_s : 0.0);
 	}
 }

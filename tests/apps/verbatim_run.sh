@@ -26,6 +26,13 @@ check run__unknown_copy_message "verbatim: --copy takes one of mapped|process_vm
 check run__copy_without_value 125 "$(status "$verbatim" run --copy)"
 check run__part_of_a_copy 125 "$(status "$verbatim" run --copy=process true)"
 check run__surplus_value 125 "$(status "$verbatim" run --debug=1 true)"
+check run__unknown_option_message "verbatim: run has no option '--nonsense'" \
+	"$(status "$verbatim" run --debug --nonsense >/dev/null; cat "$work/err")"
+check run__surplus_value_message "verbatim: --debug takes no value" \
+	"$(status "$verbatim" run --debug=1 true >/dev/null; cat "$work/err")"
+check run__value_that_is_missing "verbatim: --faults needs a value" \
+	"$(status "$verbatim" run --faults >/dev/null; cat "$work/err")"
+check run__beginning_of_several_options 125 "$(status "$verbatim" run --no true)"
 
 if [[ -e $libdir/libibverbs.so.1 ]]; then
 	check run__library_path "$libdir" "$("$verbatim" run sh -c 'echo $LD_LIBRARY_PATH')"
@@ -54,6 +61,7 @@ if [[ -e $libdir/libibverbs.so.1 ]]; then
 		"$(ASAN_OPTIONS=verify_asan_link_order=1 LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6 \
 			"$verbatim" run sh -c 'echo $LD_PRELOAD $ASAN_OPTIONS')"
 	check run__option_no_sysfs off "$(unset LD_PRELOAD; "$verbatim" run --no-sysfs sh -c 'echo $LD_PRELOAD$VERBATIM_SYSFS')"
+	check run__beginning_of_one_option 1 "$("$verbatim" run --deb sh -c 'echo $VERBATIM_DEBUG')"
 	check run__double_dash hello "$("$verbatim" run -- echo hello)"
 	check run__stdin through "$(echo through | "$verbatim" run cat)"
 	check run__exit_status 42 "$(status "$verbatim" run sh -c 'exit 42')"
