@@ -68,7 +68,8 @@ static void write_block(FILE *out, uint32_t type, const struct block *body, cons
 
 	fwrite(head, sizeof(head), 1, out);
 	fwrite(body->bytes, body->used, 1, out);
-	fwrite(data, n, 1, out);
+	if (n)
+		fwrite(data, n, 1, out);
 	fwrite(zeros, padded(n) - n, 1, out);
 	fwrite(options->bytes, options->used, 1, out);
 	fwrite(&head[1], sizeof(head[1]), 1, out);

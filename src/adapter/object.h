@@ -492,7 +492,7 @@ struct vb_qp {
 	/* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	const struct vb_rss *rss;
 	struct vb_rq rq;
-	struct ibv_qp_attr attr;  /* as set, QP state aside */
+	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
@@ -509,6 +509,9 @@ struct vb_qp {
 };
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&
 	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
+
+/* A number that ibv_modify_qp may change while another thread uses the QP. */
+#define vb_qp_attr(qp, member) __atomic_load_n(&(qp)->attr.member, __ATOMIC_RELAXED)
 
 /* pd: NULL for an XRC_RECV QP. */
 int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init);

@@ -334,23 +334,26 @@ static int check(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum i
 	return err;
 }
 
-/* One row per attribute that is plainly copied. */
-#define ATTRIBUTES(X)                                                                                   \
-	X(ACCESS_FLAGS, qp_access_flags) X(PKEY_INDEX, pkey_index) X(PORT, port_num) X(QKEY, qkey)       \
-	X(AV, ah_attr) X(PATH_MTU, path_mtu) X(TIMEOUT, timeout) X(RETRY_CNT, retry_cnt)                 \
-	X(RNR_RETRY, rnr_retry) X(RQ_PSN, rq_psn) X(MAX_QP_RD_ATOMIC, max_rd_atomic)                     \
-	X(MIN_RNR_TIMER, min_rnr_timer) X(SQ_PSN, sq_psn) X(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic)      \
+/* One row per attribute that is a number and plainly copied. */
+#define ATTRIBUTES(X)                                                                                 \
+	X(ACCESS_FLAGS, qp_access_flags) X(PKEY_INDEX, pkey_index) X(PORT, port_num) X(QKEY, qkey)     \
+	X(PATH_MTU, path_mtu) X(TIMEOUT, timeout) X(RETRY_CNT, retry_cnt) X(RNR_RETRY, rnr_retry)      \
+	X(RQ_PSN, rq_psn) X(SQ_PSN, sq_psn) X(MAX_QP_RD_ATOMIC, max_rd_atomic)                         \
+	X(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic) X(MIN_RNR_TIMER, min_rnr_timer)                      \
 	X(PATH_MIG_STATE, path_mig_state) X(DEST_QPN, dest_qp_num) X(RATE_LIMIT, rate_limit)
 
+/* Other threads may read an attribute meanwhile: vb_qp_attr. */
 static void commit(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
-#define X(bit, member)               \
-	if (mask & IBV_QP_##bit)     \
-		to->member = from->member;
+#define X(bit, member)                                                               \
+	if (mask & IBV_QP_##bit)                                                     \
+		__atomic_store_n(&to->member, from->member, __ATOMIC_RELAXED);
 	ATTRIBUTES(X)
 #undef X
 	to->rq_psn &= MAX_QPN;
 	to->sq_psn &= MAX_QPN;
+	if (mask & IBV_QP_AV)
+		to->ah_attr = from->ah_attr;
 	if (mask & IBV_QP_ALT_PATH) {
 		to->alt_ah_attr = from->alt_ah_attr;
 		to->alt_pkey_index = from->alt_pkey_index;

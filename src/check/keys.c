@@ -237,7 +237,7 @@ const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access)
 {
 	static __thread char story[STORY_BYTES];
 	char has[RIGHTS_BYTES], wanted[RIGHTS_BYTES];
-	rights_text(qp->attr.qp_access_flags, has, sizeof(has));
+	rights_text(vb_qp_attr(qp, qp_access_flags), has, sizeof(has));
 	rights_text(access, wanted, sizeof(wanted));
 	snprintf(story, sizeof(story),
 		 "the target queue pair's qp_access_flags (%s) do not allow it: %s is needed", has, wanted);

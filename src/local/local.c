@@ -297,11 +297,11 @@ static void update(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_local_of(qp);
 	struct vb_shm_qp *m = l->mine;
 	enum ibv_qp_state state = atomic_load(&qp->state);
-	atomic_store(&m->access, qp->attr.qp_access_flags);
+	atomic_store(&m->access, vb_qp_attr(qp, qp_access_flags));
 	atomic_store(&m->psns[0], qp->attr.sq_psn);
 	atomic_store(&m->psns[1], qp->attr.rq_psn);
 	atomic_store(&m->rnr_retry, qp->attr.rnr_retry);
-	atomic_store(&m->rd_atomic, qp->attr.max_dest_rd_atomic);
+	atomic_store(&m->rd_atomic, vb_qp_attr(qp, max_dest_rd_atomic));
 	atomic_store(&m->path_mtu, qp->attr.path_mtu);
 	if (state == IBV_QPS_RTR)
 		atomic_store(&m->mode, l->epoch << 8 | VB_SHM_RESPONDS);

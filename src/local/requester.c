@@ -396,7 +396,7 @@ static bool stage(struct vb_local_qp *l)
 /* A fenced entry waits for the READs and atomics before it, an atomic for its place among those in flight. */
 static bool must_wait(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
-	unsigned depth = vb_min_u32(l->qp->attr.max_rd_atomic, VB_SHM_ATOMICS);
+	unsigned depth = vb_min_u32(vb_qp_attr(l->qp, max_rd_atomic), VB_SHM_ATOMICS);
 	if (vb_unlikely(sqe->flags & IBV_SEND_FENCE) && l->req.fetches_out)
 		return true;
 	return is_atomic(sqe) && l->atomics_out >= depth;

@@ -201,14 +201,14 @@ enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 	if (vb_unlikely(vb_watcher != NULL))
 		vb_watcher->starved(l->qp, retries >= 7 ?
 						   UINT64_MAX :
-						   retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
+						   retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
 	if (retries >= 7)
 		return STEP_WAIT;
 	if (!retries || atomic_load(&l->resp.rnr_expired))
 		return fail(f, IBV_WC_RNR_RETRY_EXC_ERR, "no receive was posted in time");
 	if (!l->resp.rnr_armed) {
 		l->resp.rnr_armed = true;
-		vb_timer_set(&l->rnr, vb_now_ns() + retries * vb_rnr_timer_ns(l->qp->attr.min_rnr_timer));
+		vb_timer_set(&l->rnr, vb_now_ns() + retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
 	}
 	return STEP_WAIT;
 }
@@ -442,7 +442,7 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 
 static enum step check_rights(const struct vb_local_qp *l, unsigned access, struct failure *f)
 {
-	return vb_likely(l->qp->attr.qp_access_flags & access) ?
+	return vb_likely(vb_qp_attr(l->qp, qp_access_flags) & access) ?
 		       STEP_DONE :
 		       fail_request(f, vb_rights_story(l->qp, access));
 }
@@ -616,7 +616,7 @@ static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 	unsigned rights = vb_flush_rights(r->swap & 0xff), level = r->swap >> 8 & 0xff;
 	if (!rights || level > IBV_FLUSH_MR)
 		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
-	if (rights & ~l->qp->attr.qp_access_flags)
+	if (rights & ~vb_qp_attr(l->qp, qp_access_flags))
 		return fail_request(f, vb_rights_story(l->qp, rights));
 	enum vb_key_fault fault =
 		vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights,
@@ -635,7 +635,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 		return do_send_invalidate(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return do_write(l, f);
-	if (!l->qp->attr.max_dest_rd_atomic)
+	if (!vb_qp_attr(l->qp, max_dest_rd_atomic))
 		return fail_request(f, "READ or atomic to a queue pair whose max_dest_rd_atomic is 0");
 	if (opcode == IBV_WR_ATOMIC_WRITE)
 		return do_atomic_write(l, f);

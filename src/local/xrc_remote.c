@@ -179,7 +179,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 		return do_send(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return do_write(l, f);
-	if (!l->qp->attr.max_dest_rd_atomic || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH)
+	if (!vb_qp_attr(l->qp, max_dest_rd_atomic) || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH)
 		return failed(-EINVAL, IBV_WC_SUCCESS, f);
 	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
 }

@@ -12,7 +12,8 @@ struct vb_cma_channel {
 	struct rdma_event_channel pub;
 	struct vb_notifier notifier;
 	struct vb_list events; /* vb_cma_event.node, oldest first */
-	unsigned waiters;      /* threads in rdma_get_cm_event; one that is cancelled there counts for ever */
+	unsigned waiters;      /* threads in rdma_get_cm_event */
+	bool is_destroyed;     /* by the program: who leaves last frees it */
 };
 
 static struct vb_cma_channel *channel_of(struct rdma_event_channel *pub)
@@ -66,9 +67,17 @@ static void discard_locked(struct vb_cma_event *event)
 	free(event);
 }
 
+static void free_unless_used(struct vb_cma_channel *ch, unsigned waiters)
+{
+	if (waiters)
+		return;
+	vb_notifier_fini(&ch->notifier);
+	free(ch);
+}
+
 /*
  * Ids that outlive their channel lose their events from here on. A thread that waits at it goes on waiting,
- * as it would in the kernel, and may be awake for an event that is gone now: so what it looks at stays.
+ * as it would in the kernel, until it is cancelled or interrupted. What it looks at stays until then.
  */
 void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 {
@@ -86,12 +95,10 @@ void vb_cma_channel_destroy(struct rdma_event_channel *channel)
 		unqueue_locked(event);
 		discard_locked(event);
 	}
-	bool is_used = ch->waiters > 0;
+	ch->is_destroyed = true;
+	unsigned waiters = ch->waiters;
 	vb_cma_unlock();
-	if (is_used)
-		return;
-	vb_notifier_fini(&ch->notifier);
-	free(ch);
+	free_unless_used(ch, waiters);
 }
 
 VB_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
@@ -269,21 +276,45 @@ static struct vb_cma_event *take_locked(struct vb_cma_channel *ch)
 	return event;
 }
 
-static int take(struct vb_cma_channel *ch, struct vb_cma_event **event)
+static void stop_waiting(void *arg)
+{
+	struct vb_cma_channel *ch = arg;
+
+	vb_cma_lock();
+	unsigned waiters = --ch->waiters;
+	bool is_destroyed = ch->is_destroyed;
+	vb_cma_unlock();
+	if (is_destroyed)
+		free_unless_used(ch, waiters);
+}
+
+/* For the next event, or until the wait fails. The thread may be cancelled here. */
+static int wait_for_event(struct vb_cma_channel *ch, struct vb_cma_event **event)
 {
 	int err = 0;
 
 	vb_cma_lock();
 	while (!(*event = take_locked(ch)) && !err) {
 		uint32_t sequence = vb_notifier_sequence(&ch->notifier);
-		ch->waiters++;
 		vb_cma_unlock();
 		err = vb_notifier_wait(&ch->notifier, sequence);
 		vb_cma_lock();
-		ch->waiters--;
 	}
 	vb_cma_unlock();
 	return *event ? 0 : err;
+}
+
+static int take(struct vb_cma_channel *ch, struct vb_cma_event **event)
+{
+	int err;
+
+	vb_cma_lock();
+	ch->waiters++;
+	vb_cma_unlock();
+	pthread_cleanup_push(stop_waiting, ch);
+	err = wait_for_event(ch, event);
+	pthread_cleanup_pop(1);
+	return err;
 }
 
 static void acknowledge(struct vb_cma_event *event)

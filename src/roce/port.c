@@ -123,7 +123,7 @@ int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_
 
 /* What one send takes. */
 struct run {
-	size_t bytes, segment;   /* in all; of each packet but the last, which may be shorter */
+	size_t bytes, segment; /* in all; of each packet but the last, which may be shorter */
 };
 
 /*
@@ -136,16 +136,16 @@ struct vb_burst {
 	struct vb_roce_route route;
 	struct vb_icrc_known known; /* route's */
 	size_t at, bytes, segment; /* of the last run: where it begins; what is committed */
-	unsigned count, most;    /* its packets; most: that one send takes */
-	bool closed;             /* the last packet was shorter */
+	unsigned count, most;      /* its packets; most: that one send takes */
+	bool closed;               /* the last packet was shorter */
 	unsigned num_earlier;
 	struct run earlier[MAX_RUNS - 1];
-	size_t open_bytes;       /* of the packet that was begun, ICRC included */
-	size_t open_body;        /* of these, before the padding */
+	size_t open_bytes; /* of the packet that was begun, ICRC included */
+	size_t open_body;  /* of these, before the padding */
 	uint8_t data[VB_UDP_MAX_BYTES + MAX_PACKET_BYTES];
 };
 
-static struct vb_burst *bursts;
+static struct vb_burst bursts[BURSTS];
 
 /* The kernel numbers the packets of one send, and only these. */
 static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run)
@@ -408,7 +408,7 @@ static bool watch(bool wake)
 
 static bool is_sending(void)
 {
-	for (unsigned i = 0; bursts && i < BURSTS; i++)
+	for (unsigned i = 0; i < BURSTS; i++)
 		if (vb_lock_is_taken(&bursts[i].lock))
 			return true;
 	return false;
@@ -425,10 +425,6 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static int open_locked(void)
 {
 	const char *icrc = getenv("VERBATIM_ICRC");
-	if (!bursts)
-		bursts = calloc(BURSTS, sizeof(*bursts));
-	if (!bursts)
-		return -ENOMEM;
 	icrc_is_ignored = icrc && !strcmp(icrc, "ignore");
 	vb_udp_set_handler(packet_arrived, batch_done);
 	return vb_udp_open();
@@ -446,7 +442,7 @@ int vb_roce_open(void)
 static void forget(void)
 {
 	pthread_mutex_init(&open_lock, NULL);
-	for (unsigned i = 0; bursts && i < BURSTS; i++) {
+	for (unsigned i = 0; i < BURSTS; i++) {
 		vb_lock_init(&bursts[i].lock);
 		bursts[i].at = bursts[i].bytes = bursts[i].count = bursts[i].num_earlier = 0;
 		bursts[i].closed = false;

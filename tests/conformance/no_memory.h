@@ -13,19 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sanitized.h"
+
 /* ---- an allocator that fails once ---- */
 
 static __thread int left = -1; /* allocations of this thread until the one that fails; below 0: none fails */
 
 static bool fails_now(void) { return left >= 0 && left-- == 0; }
 
-#if defined(__has_feature) && !defined(__SANITIZE_ADDRESS__)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
 enum { HAVE_ALLOCATOR = false };
 #else
 enum { HAVE_ALLOCATOR = true };

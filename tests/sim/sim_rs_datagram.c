@@ -86,7 +86,8 @@ static void send_udp(unsigned from, unsigned to, enum vb_rs_udp_op op, const voi
 	uint32_t header = vb_rs_udp_header_make(&w.sockets[from].name, w.sockets[from].qpn, op, &h);
 
 	memcpy(l.data, h.b, header);
-	memcpy(l.data + header, data, bytes);
+	if (bytes)
+		memcpy(l.data + header, data, bytes);
 	l.bytes = header + bytes;
 	put(&l);
 }

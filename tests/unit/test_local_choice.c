@@ -11,17 +11,13 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include "../sanitized.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
+#include "local/peer.h"
 
 enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };
 #define GIBIBYTE (1ull << 30)
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SKIP_IF_SANITIZED() SKIP("sanitizers take more address space than that")
-#else
-#define SKIP_IF_SANITIZED() ((void)0)
-#endif
 
 static bool claims_all(struct vb_qp *qp) { return true; }
 static bool claims_a_type(struct vb_qp *qp) { return qp->type == IBV_QPT_DRIVER; }
@@ -39,6 +35,8 @@ static struct vb_qp chooser;
 static int choice(enum ibv_qp_type type, struct in6_addr dgid, uint32_t slot)
 {
 	vb_path_unclaim(&chooser);
+	if (chooser.path_state)
+		vb_peer_put(chooser.path_state);
 	chooser = (struct vb_qp){ .type = type, .attr.dest_qp_num = slot << VB_SLOT_SHIFT | 5 };
 	memcpy(&chooser.attr.ah_attr.grh.dgid, &dgid, sizeof(dgid));
 	const struct vb_path_ops *path = vb_path_choose(&chooser);
@@ -265,13 +263,15 @@ static void choice__another_user_is_wire(void **state) { agree(be_another_user, 
 
 static void choice__without_address_space_is_wire(void **state)
 {
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_TAKE_ROOM);
 	agree(be_without_room, WIRE);
 }
 
 static void choice__with_little_address_space_is_local(void **state)
 {
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_TAKE_ROOM);
 	agree(be_with_little_room, LOCAL);
 }
 

@@ -198,7 +198,7 @@ static uint8_t syndrome_of(const struct vb_qp *qp, enum ibv_wc_status status)
 {
 	switch ((int)status) {
 	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return vb_syndrome(VB_AETH_RNR, qp->attr.min_rnr_timer);
+		return vb_syndrome(VB_AETH_RNR, vb_qp_attr(qp, min_rnr_timer));
 	case IBV_WC_REM_ACCESS_ERR:
 		return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS);
 	case IBV_WC_REM_INV_REQ_ERR:

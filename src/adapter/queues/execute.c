@@ -201,7 +201,7 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 static int translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t len,
 		     unsigned right, uint64_t *va)
 {
-	if (!(x->qp->attr.qp_access_flags & right))
+	if (!(vb_qp_attr(x->qp, qp_access_flags) & right))
 		return refuse(x, -EINVAL, vb_rights_story(x->qp, right));
 	if (!len)
 		return 0;
@@ -307,7 +307,7 @@ static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t
 	unsigned rights = vb_flush_rights(vb_flush_placement(how));
 	if (!rights || vb_flush_selectivity(how) > IBV_FLUSH_MR)
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
-	if (rights & ~x->qp->attr.qp_access_flags)
+	if (rights & ~vb_qp_attr(x->qp, qp_access_flags))
 		return refuse(x, -EINVAL, vb_rights_story(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, len, vb_flush_selectivity(how) == IBV_FLUSH_MR,
 						 rights, vb_qp_domain(x->qp), x->qp->qpn);

@@ -202,7 +202,7 @@ static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 /* Reports at execution, in order, what a hardware adapter would report there. */
 static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
-	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
+	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !vb_qp_attr(qp, max_rd_atomic))
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 
@@ -440,7 +440,7 @@ static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr 
 	case IBV_WR_RDMA_WRITE:
 		return sq->head == sq->tail;
 	case IBV_WR_RDMA_READ:
-		return sq->head == sq->tail && qp->attr.max_rd_atomic && !(wr->send_flags & IBV_SEND_INLINE);
+		return sq->head == sq->tail && vb_qp_attr(qp, max_rd_atomic) && !(wr->send_flags & IBV_SEND_INLINE);
 	default:
 		return false;
 	}

@@ -249,7 +249,7 @@ static void lend_buffer(const struct buffer *b, struct vb_rwqe *out)
 /* Until RTS it is not known whether the queue pair may read; a rendezvous waits for it. */
 static bool may_read(const struct vb_qp *qp)
 {
-	return qp->attr.max_rd_atomic || atomic_load(&qp->state) == IBV_QPS_RTR;
+	return vb_qp_attr(qp, max_rd_atomic) || atomic_load(&qp->state) == IBV_QPS_RTR;
 }
 
 /* True: the entry is kept for what follows. */
@@ -444,7 +444,7 @@ static void post_read(struct vb_qp *qp, int entry, const struct buffer *b)
 		sqe->sge[sqe->nsge].length = vb_min_u32(b->sge[i].length, left);
 		left -= sqe->sge[sqe->nsge++].length;
 	}
-	if (!qp->attr.max_rd_atomic)
+	if (!vb_qp_attr(qp, max_rd_atomic))
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
 }
 

@@ -63,7 +63,7 @@ static int call(struct vb_qp *qp, struct vb_xrc_request head, size_t data_bytes,
 	head.version = VB_XRC_VERSION;
 	head.qpn = qp->qpn;
 	head.src_qpn = qp->attr.dest_qp_num;
-	head.access = qp->attr.qp_access_flags;
+	head.access = vb_qp_attr(qp, qp_access_flags);
 	head.srqn = remote->srqn;
 	remote->message.head = head;
 	int err = ask(remote->at->fd, &remote->message, data_bytes, &remote->answer, &got);

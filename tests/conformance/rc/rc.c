@@ -13,21 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
-
-const bool rc_sanitized = SANITIZED;
-
-bool rc_is_long(void) { return getenv("VERBATIM_TEST_LONG") && !rc_sanitized; }
+bool rc_is_long(void) { return getenv("VERBATIM_TEST_LONG") && !SANITIZED; }
 
 unsigned rc_times(unsigned n) { return rc_is_long() ? n : (n + 3) / 4; }
 
@@ -35,7 +21,7 @@ enum { PATIENCE_MS = 60000 };
 
 static uint64_t deadline(void)
 {
-	return rc_now_ms() + PATIENCE_MS * (rc_sanitized ? 3 : 1);
+	return rc_now_ms() + PATIENCE_MS * (SANITIZED ? 3 : 1);
 }
 
 uint64_t rc_now_ms(void)
@@ -477,14 +463,17 @@ UNWATCHED uint8_t rc_byte(const void *at)
 	return *(const volatile uint8_t *)at;
 }
 
+/* A word that need not be aligned. */
+typedef volatile uint64_t __attribute__((aligned(1))) any_word;
+
 UNWATCHED uint64_t rc_word(const void *at)
 {
-	return *(const volatile uint64_t *)at;
+	return *(const any_word *)at;
 }
 
 UNWATCHED void rc_set_word(void *at, uint64_t value)
 {
-	*(volatile uint64_t *)at = value;
+	*(any_word *)at = value;
 }
 
 UNWATCHED void rc_verify_at(const char *file, int line, const void *at, size_t n, uint64_t seed)

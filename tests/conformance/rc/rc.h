@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "../../sanitized.h"
+
 enum { SKIPPED = 77 };
 
 /* ---- verdicts: a failed check ends the case ---- */

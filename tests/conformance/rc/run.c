@@ -92,7 +92,7 @@ void rc_start_watchdog(void)
 	double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
 	(void)getloadavg(&load, 1);
 	signal(SIGALRM, bark);
-	alarm((unsigned)(WATCHDOG_S * (rc_sanitized ? 4 : 1) * (load > processors ? load / processors : 1)));
+	alarm((unsigned)(WATCHDOG_S * (SANITIZED ? 4 : 1) * (load > processors ? load / processors : 1)));
 }
 
 /* ---- one case ---- */

@@ -102,8 +102,8 @@ static void ask(struct end *e)
 static void converse(struct end *e, bool sleeps)
 {
 	struct params p = params();
-	if (rc_sanitized)
-		rc_skip("sanitizers do not follow a thread that leaves its stack so");
+	if (SANITIZED)
+		rc_skip(SANITIZERS_LOSE_THREADS);
 	p.channel = true;
 	rc_start(e, &p);
 	for (int i = 0; i < RECEIVES; i++)

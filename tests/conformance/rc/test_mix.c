@@ -66,7 +66,7 @@ static void look_for_stall(int signal)
 {
 	static unsigned long seen;
 	unsigned long now = atomic_load(&mix_steps);
-	alarm(STALL_S * (rc_sanitized ? 3 : 1));
+	alarm(STALL_S * (SANITIZED ? 3 : 1));
 	if (now != seen) {
 		seen = now;
 		return;

@@ -636,7 +636,7 @@ static void mix__of_everything_both_ways(struct end *e)
 	for (int i = 0; i < MIX_DEPTH; i++)
 		rc_recv(e, i, RECEIVES + i * MIX_LONG, MIX_LONG);
 	meet(e);
-	uint64_t end = rc_now_ms() + (rc_sanitized ? 180000 : 60000);
+	uint64_t end = rc_now_ms() + (SANITIZED ? 180000 : 60000);
 	unsigned polls = 0;
 	while (m->done < MIX_OPS) {
 		unsigned burst = rc_below(&m->rng, 8);

@@ -68,14 +68,14 @@ static void receive(struct ibv_qp *qp, const struct ibv_mr *mr, void *to, uint64
 {
 	struct ibv_sge sge = { (uintptr_t)to, MESSAGE_BYTES, mr->lkey };
 	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 };
-	CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
+	CHECK((errno = ibv_post_recv(qp, &wr, &bad)) == 0);
 }
 
 static void send_back(struct ibv_qp *qp, const struct ibv_mr *mr, void *from, uint64_t wr_id)
 {
 	struct ibv_sge sge = { (uintptr_t)from, MESSAGE_BYTES, mr->lkey };
 	struct ibv_send_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
-	CHECK(ibv_post_send(qp, &wr, &bad) == 0);
+	CHECK((errno = ibv_post_send(qp, &wr, &bad)) == 0);
 }
 
 /* ---- the server ---- */

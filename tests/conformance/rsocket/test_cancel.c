@@ -3,15 +3,11 @@
  * pthread_cancel ends a thread where it sleeps; it leaves no lock, no place in a list and no reference
  * behind.
  */
+#include "../../kernel.h"
+#include "../../sanitized.h"
 #include "rs.h"
 
 enum { ASLEEP_US = 30000 };
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SKIP_IF_SANITIZED() skip() /* they do not follow a thread that leaves its stack so */
-#else
-#define SKIP_IF_SANITIZED() ((void)0)
-#endif
 
 static void cancel(pthread_t thread)
 {
@@ -67,7 +63,8 @@ static void reading__is_cancelled(void **state)
 	struct ends e = connected("127.0.0.1");
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	cancel_asleep(receive_one, &e.client);
 	cancel_asleep(receive_one, &e.server);
 	cancel_asleep(poll_both, &e);
@@ -91,7 +88,8 @@ static void writing__is_cancelled(void **state)
 	ssize_t n;
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	cancel_asleep(send_much, &e.client);
 	assert_true(rrecv(e.server, got, sizeof(got), 0) > 0); /* the writer's place is free: */
 	assert_ok(rshutdown(e.client, SHUT_WR));
@@ -130,7 +128,8 @@ static void connecting__is_cancelled(void **state)
 	struct attempt second = { e[1].client, &l };
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	assert_ok(rlisten(l.fd, 1));
 	cancel_asleep(accept_one, &l.fd);
 	connect_to(e[0].client, &l);
@@ -162,7 +161,8 @@ static void set__waiting_is_cancelled(void **state)
 	int set = repoll_create(0);
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	assert_ok(repoll_ctl(set, EPOLL_CTL_ADD, e.server, &event));
 	cancel_asleep(wait_in_set, &set);
 	send_all(e.client, "x", 1);
@@ -180,7 +180,8 @@ static void datagrams__waiting_is_cancelled(void **state)
 	char c;
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	assert_ok(rbind(s, sockaddr(&at), length_of(&at)));
 	assert_ok(rgetsockname(s, sockaddr(&at), &len));
 	cancel_asleep(receive_one, &s);
@@ -248,7 +249,8 @@ static void cancel_echoes(int type)
 static void echo__is_cancelled_at_any_time(void **state)
 {
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	cancel_echoes(PTHREAD_CANCEL_DEFERRED);
 	cancel_echoes(PTHREAD_CANCEL_ASYNCHRONOUS);
 }
@@ -281,7 +283,8 @@ static void stream__is_cancelled_asynchronously(void **state)
 	enum { ROUNDS = 20, RUNS_US = 3000 };
 
 	(void)state;
-	SKIP_IF_SANITIZED();
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct ends e = connected("127.0.0.1");
 		pthread_t reader, writer;

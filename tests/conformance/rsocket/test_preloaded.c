@@ -10,15 +10,10 @@
 #include <sys/time.h>
 
 #include "../../kernel.h"
+#include "../../sanitized.h"
 #include "../rdmacm/cm.h"
 
 enum { ASLEEP_US = 30000, SIGNALS = 5, EVERY_US = 10000, RDMA_OPTIONS = 0x10000, QUEUE_SIZE = 0 };
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SKIP_IF_SANITIZED() skip() /* they do not follow a thread that leaves its stack so */
-#else
-#define SKIP_IF_SANITIZED() ((void)0)
-#endif
 
 static short events_within(int fd, short events, int ms)
 {
@@ -114,11 +109,12 @@ static void *accept_one(void *fd)
 /* A socket is closed with its last number, which the peer hears of: no cancelled thread holds it. */
 static void reading__is_cancelled(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	struct ends e = connected();
 	char c;
 
 	(void)state;
-	SKIP_IF_SANITIZED();
 	cancel_asleep(receive_one, &e.server);
 	assert_ok(close(e.server));
 	assert_true(events_within(e.client, POLLIN, WAIT_MS) & POLLIN);
@@ -128,11 +124,12 @@ static void reading__is_cancelled(void **state)
 
 static void writing__is_cancelled(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	struct ends e = connected();
 	struct linger cut = { 1, 0 };
 
 	(void)state;
-	SKIP_IF_SANITIZED();
 	cancel_asleep(send_much, &e.client);
 	assert_ok(setsockopt(e.client, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)));
 	assert_ok(close(e.client));
@@ -142,11 +139,12 @@ static void writing__is_cancelled(void **state)
 
 static void accepting__is_cancelled(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	struct sockaddr_in at;
 	int listener = listen_here(&at, 4), fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	(void)state;
-	SKIP_IF_SANITIZED();
 	cancel_asleep(accept_one, &listener);
 	assert_ok(close(listener));
 	assert_refused(ECONNREFUSED, connect(fd, (struct sockaddr *)&at, sizeof(at)));
@@ -168,6 +166,8 @@ static void *connect_one(void *attempt)
 /* The socket can try again. */
 static void connecting__is_cancelled(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	struct attempt a = { .fd = socket(AF_INET, SOCK_STREAM, 0) };
 	int listener = listen_here(&a.at, 1), first = connect_to(&a.at);
 	struct timespec end;
@@ -176,7 +176,6 @@ static void connecting__is_cancelled(void **state)
 	char c;
 
 	(void)state;
-	SKIP_IF_SANITIZED();
 	cancel_asleep(connect_one, &a);
 	assert_int_equal(pthread_create(&thread, NULL, connect_one, &a), 0);
 	int accepted = accept(listener, NULL, NULL);
@@ -227,6 +226,8 @@ static void ring(int flags, suseconds_t every_us)
 
 static void accepting__is_interrupted(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	struct sockaddr_in at;
 	int listener = listen_here(&at, 4);
 	pthread_t thread;
@@ -256,6 +257,8 @@ static void accepting__is_interrupted(void **state)
 /* By handlers with SA_RESTART, too. */
 static void accepting_for_a_time__is_interrupted(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_HIDE_LOCKS);
 	if (!kernel_tells_timeouts())
 		SKIP(NO_TIMEOUTS);
 	struct sockaddr_in at;

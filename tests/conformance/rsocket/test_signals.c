@@ -10,7 +10,7 @@
 
 enum { SIGNALS = 5, EVERY_US = 10000, PATIENCE_S = 60 };
 
-static volatile sig_atomic_t num_signals;
+static atomic_int num_signals;
 
 static void count(int number) { num_signals++; }
 

@@ -14,14 +14,17 @@
 
 static const char *paths[2];
 
+typedef struct ibv_device **get_list_fn(int *count);
+typedef void free_list_fn(struct ibv_device **list);
+typedef struct ibv_context *open_fn(struct ibv_device *device);
+typedef int close_fn(struct ibv_context *ctx);
+
 static void open_a_device(void *library)
 {
-	struct ibv_device **(*get_list)(int *) =
-		(struct ibv_device * *(*)(int *)) dlsym(library, "ibv_get_device_list");
-	struct ibv_context *(*open)(struct ibv_device *) =
-		(struct ibv_context * (*)(struct ibv_device *)) dlsym(library, "ibv_open_device");
-	int (*close)(struct ibv_context *) =
-		(int (*)(struct ibv_context *))dlsym(library, "ibv_close_device");
+	get_list_fn *get_list = (get_list_fn *)dlsym(library, "ibv_get_device_list");
+	free_list_fn *free_list = (free_list_fn *)dlsym(library, "ibv_free_device_list");
+	open_fn *open = (open_fn *)dlsym(library, "ibv_open_device");
+	close_fn *close = (close_fn *)dlsym(library, "ibv_close_device");
 	int count;
 	struct ibv_device **list = get_list(&count);
 	assert_non_null(list);
@@ -29,6 +32,7 @@ static void open_a_device(void *library)
 	struct ibv_context *ctx = open(list[0]);
 	assert_non_null(ctx);
 	assert_int_equal(close(ctx), 0);
+	free_list(list);
 }
 
 static void dlclose__leaves_it_loaded(void **state)
