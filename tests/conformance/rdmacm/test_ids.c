@@ -2,6 +2,8 @@
 /* Channels, ids, options: what needs no connection. */
 #include <pthread.h>
 
+#include "../../kernel.h"
+#include "../../sanitized.h"
 #include "cm.h"
 
 static void channel__blocks_polls_and_refuses(void **state)
@@ -96,6 +98,8 @@ static void *wait_once(void *arg)
  */
 static void channel__destroyed_while_a_thread_wakes_up(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	(void)state;
 	for (unsigned round = 0; round < 200; round++) {
 		struct waiter w = { .channel = new_channel() };
@@ -125,6 +129,8 @@ static void *wait_forever(void *arg)
 
 static void channel__get_is_a_cancellation_point(void **state)
 {
+	if (SANITIZED)
+		SKIP(SANITIZERS_LOSE_THREADS);
 	struct rdma_event_channel *ch = new_channel();
 	pthread_t thread;
 	void *result;

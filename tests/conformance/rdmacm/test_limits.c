@@ -56,10 +56,11 @@ static struct ibv_wc next_completion(struct ibv_cq *cq)
 	return wc;
 }
 
+/* The acknowledgement of an answer may come after the next request, so a send may wait for each round. */
 static void make_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq)
 {
 	struct ibv_qp_init_attr attr = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 }
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { ROUNDS, 4, 1, 1, 0 }
 	};
 	CHECK(rdma_create_qp(id, pd, &attr) == 0);
 }
@@ -101,7 +102,7 @@ static void accept_all(struct rdma_event_channel *channel, unsigned clients, str
 			continue;
 		if (!pd) {
 			CHECK((pd = ibv_alloc_pd(id->verbs)) &&
-			      (*cq = ibv_create_cq(id->verbs, 8 * MOST_CLIENTS, NULL, NULL, 0)));
+			      (*cq = ibv_create_cq(id->verbs, (ROUNDS + 4) * MOST_CLIENTS, NULL, NULL, 0)));
 			CHECK(*mr = ibv_reg_mr(pd, messages, sizeof(messages), IBV_ACCESS_LOCAL_WRITE));
 		}
 		make_qp(id, pd, *cq);
@@ -170,7 +171,7 @@ static void be_a_client(const struct limits *limits)
 	CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
 	CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&server, WAIT_MS) == 0 &&
 	      rdma_resolve_route(id, WAIT_MS) == 0);
-	CHECK((pd = ibv_alloc_pd(id->verbs)) && (cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
+	CHECK((pd = ibv_alloc_pd(id->verbs)) && (cq = ibv_create_cq(id->verbs, ROUNDS + 4, NULL, NULL, 0)));
 	CHECK(mr = ibv_reg_mr(pd, bytes, sizeof(bytes), IBV_ACCESS_LOCAL_WRITE));
 	make_qp(id, pd, cq);
 	CHECK(rdma_connect(id, &param) == 0);
