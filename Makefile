@@ -18,8 +18,8 @@ all: $(BUILD)/build.ninja
 $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix $(abspath $(PREFIX)) -Dtests=$(have_cmocka)
 
-# check: what finds most faults, in minutes; SINCE=REV: of it what depends on what has changed since a revision of git.
-# check-all: everything. check-interop: with the kernel's rdma_rxe alone.
+# check: what finds most faults, in minutes; SINCE=REV: of it what depends on what has changed since a
+# revision of git. check-all: everything. check-interop: with the kernel's rdma_rxe alone.
 SINCE ?=
 check check-all check-interop:
 	-@scripts/setup.sh tests
@@ -42,7 +42,8 @@ mix: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_mix
 	VERBATIM_TEST_SEED=$(FROM) VERBATIM_TEST_MIX=$(SEEDS) $(BUILD)/tests/conformance/rc/test_rc_mix
 
-# Registered memory under threads, system calls, forks and a peer: so many regions. `make check` does some hundred.
+# Registered memory under threads, system calls, forks and a peer: so many regions. `make check` does some
+# hundred.
 REGIONS ?= 1000000
 hammer: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j $(JOBS) tests/conformance/rc/test_rc_hammer
@@ -78,7 +79,8 @@ check-tsan:
 	@[ -e $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread -Db_lundef=false
 	@scripts/check.sh $(BUILD)-tsan quick -- $(sanitized)
 
-# The suites that need no programs of this machine's under qemu-user, and Debian's programs in guests with its arm64 kernels.
+# The suites that need no programs of this machine's under qemu-user, and Debian's programs in guests with its
+# arm64 kernels.
 arm = $(abspath $(BUILD)-aarch64)
 check-aarch64:
 	-@scripts/setup.sh aarch64
@@ -113,7 +115,8 @@ release:
 	@mkdir -p $(BUILD)
 	@scripts/release.py $(BUILD) $(RELEASES)
 
-# The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a network, some minutes.
+# The Debian package in a fresh Debian 12, a release in a home directory, the recipes of docs/ci.md. Root, a
+# network, some minutes.
 check-install: all
 	-@scripts/setup.sh install
 	@tests/install/install.py $(BUILD)

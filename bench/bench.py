@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Measures this library beside its peers, which take turns with it in the same run, and says which goals are reached.
+"""Measures this library beside its peers, which take turns with it in the same run, and says which goals are
+reached.
 
 usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
 
-Parts: local, wire, loss, scale, guests (emulated), instructions, lines, curves; all of them without a name. Tables go to standard output,
-every single figure to BUILD_DIR/bench/figures.json, all tables and plots to figures.md and *.svg there. Goals are not tests: the
-exit status tells only whether all could be measured.
-"""
+Parts: local, wire, loss, scale, guests (emulated), instructions, lines, curves; all of them without a name.
+Tables go to standard output, every single figure to BUILD_DIR/bench/figures.json, all tables and plots to
+figures.md and *.svg there. Goals are not tests: the exit status tells only whether all could be measured. """
 import argparse
 import os
 import pathlib
@@ -50,8 +50,11 @@ class Run:
             found = lines.measure(self.tools)
         else:
             with hosts.Network() as network:
-                found = {"rows": self.rows(self.experiments(name, network))} if name != "curves" else \
-                    curves.measure(self.bench, network, self.rounds)
+                found = (
+                    {"rows": self.rows(self.experiments(name, network))}
+                    if name != "curves"
+                    else curves.measure(self.bench, network, self.rounds)
+                )
         self.failed |= bool(found.get("failed"))
         report.add_part(self.options.build, name, self.about, found)
 
@@ -76,12 +79,18 @@ QUICK = ("local", "wire", "scale", "instructions", "lines")
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build")
     parser.add_argument("parts", nargs="*", metavar="part", choices=[[], *PARTS])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--quick", action="store_true", help="one round, without emulated machines, loss and curves")
-    parser.add_argument("--publish", action="store_true", help="copies figures.md and the plots to docs/bench")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, without emulated machines, loss and curves"
+    )
+    parser.add_argument(
+        "--publish", action="store_true", help="copies figures.md and the plots to docs/bench"
+    )
     parser.add_argument("--accept", action="store_true", help="writes bench/instructions.json anew")
     options = parser.parse_intermixed_args()
     options.build = os.path.abspath(options.build)
@@ -93,7 +102,7 @@ def main():
     options = parse()
     harness.require_library(options.build)
     if os.geteuid() and any(part in NEED_NETWORK for part in options.parts):
-        harness.isolate()   # root in a user namespace
+        harness.isolate()  # root in a user namespace
     run = Run(options)
     if run.about["load"] > report.BUSY:
         print(f"THIS MACHINE IS BUSY (load {run.about['load']:.1f}): its times mean little.")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is measured; TAP."""
+"""What bench.py makes of runs: rounds, ratios, goals, runs that fail, figures in outputs, charts. Nothing is
+measured; TAP."""
 import pathlib
 import sys
 import tempfile
@@ -35,11 +36,20 @@ def scripted(*values):
         if isinstance(value, Exception):
             raise value
         return value
+
     return run
 
 
 def compare(ours, peers, goal, **names):
-    row = Row("row", "ns", lambda outputs: outputs["verbatim"], goal, lambda outputs: outputs["peer"], "peer", **names)
+    row = Row(
+        "row",
+        "ns",
+        lambda outputs: outputs["verbatim"],
+        goal,
+        lambda outputs: outputs["peer"],
+        "peer",
+        **names,
+    )
     return measure(Experiment({"verbatim": scripted(*ours), "peer": scripted(*peers)}, (row,)), 3)[0]
 
 
@@ -128,12 +138,19 @@ class Lines(unittest.TestCase):
         log = [f" S {self.OWN:x},8", f" M {self.MARK:x},8", *accesses, *[f" S {self.MARK:x},8"] * (marks - 1)]
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "log"
-            path.write_text("\n".join(["==1== I speak", "I  04000000,3", *log, f" S {self.OWN:x},8"]) + "\n", encoding="ascii")
+            path.write_text(
+                "\n".join(["==1== I speak", "I  04000000,3", *log, f" S {self.OWN:x},8"]) + "\n",
+                encoding="ascii",
+            )
             return lines.count(path, self.MARK, self.OWN, [self.THEIRS])
 
     def test_what_lies_between_the_marks_counts(self):
-        stores, strange, loads = self.count(f" S {self.OWN + 64:x},8", f" M {self.OWN + 120:x},8", f" L {self.OWN:x},8",
-                                            f" L {self.THEIRS + 128:x},4")
+        stores, strange, loads = self.count(
+            f" S {self.OWN + 64:x},8",
+            f" M {self.OWN + 120:x},8",
+            f" L {self.OWN:x},8",
+            f" L {self.THEIRS + 128:x},4",
+        )
         self.assertEqual((dict(stores), dict(strange), dict(loads)), ({1: 2}, {}, {2: 1}))
 
     def test_a_store_into_the_others_arena_is_strange(self):
@@ -146,8 +163,10 @@ class Lines(unittest.TestCase):
     def test_lines_are_told_by_their_readers(self):
         busy, ack = (lines.QPS + at for at in (128, 64))
         rows = lines.table({"0": {busy // 64: 128, ack // 64: 64}, "1": {}}, {"0": {}, "1": {ack // 64: 32}})
-        self.assertEqual([(row["part"], row["read"], row["stores"]) for row in rows],
-                         [("a queue pair: ack", True, 0.5), ("a queue pair: busy", False, 1.0)])
+        self.assertEqual(
+            [(row["part"], row["read"], row["stores"]) for row in rows],
+            [("a queue pair: ack", True, 0.5), ("a queue pair: busy", False, 1.0)],
+        )
 
 
 class Tap(unittest.TextTestResult):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """An experiment: runs that take turns, round by round, and the rows of figures that come of them.
 
-A row compares what verbatim did with what a peer did in the same round; what counts is the median of these ratios. A row
-without a peer has the median of its figures instead.
-"""
+A row compares what verbatim did with what a peer did in the same round; what counts is the median of these
+ratios. A row without a peer has the median of its figures instead. """
 import dataclasses
 import statistics
 import typing
@@ -29,6 +28,7 @@ class Failed(Exception):
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """A bound for the ratio to the peer, or for the figure itself where there is no peer."""
+
     bound: float
     at_least: bool
 
@@ -47,6 +47,7 @@ def at_most(bound):
 @dataclasses.dataclass(frozen=True)
 class Row:
     """`ours` and `peer` take the outputs of the runs of one round, by name, and give a figure."""
+
     what: str
     unit: str
     ours: typing.Callable
@@ -57,7 +58,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """`runs`: by name, in the order of their turns, what returns an output or raises NotMeasured or Failed."""
+    """`runs`: by name, in the order of their turns, what returns an output or raises NotMeasured or
+    Failed."""
+
     runs: dict
     rows: tuple
 
@@ -116,8 +119,16 @@ class Samples:
 
     def result(self):
         row, judged = self.row, self.ratios if self.row.peer else self.ours
-        found = {"what": row.what, "unit": row.unit, "verbatim": self.ours, "peer": row.peer_name, "peer_figures": self.peers,
-                 "ratios": self.ratios, "judged": statistics.median(judged) if judged else None, **self.trouble}
+        found = {
+            "what": row.what,
+            "unit": row.unit,
+            "verbatim": self.ours,
+            "peer": row.peer_name,
+            "peer_figures": self.peers,
+            "ratios": self.ratios,
+            "judged": statistics.median(judged) if judged else None,
+            **self.trouble,
+        }
         if row.goal:
             found["goal"] = {"at_least" if row.goal.at_least else "at_most": row.goal.bound}
             found["met"] = row.goal.met(found["judged"]) if judged else None
@@ -138,7 +149,7 @@ def show(value, unit):
 def show_goal(found):
     if "goal" not in found:
         return ""
-    (way, bound), = found["goal"].items()
+    ((way, bound),) = found["goal"].items()
     sign = "≥" if way == "at_least" else "≤"
     return f"{sign} {bound:g} ×" if found["peer"] else f"{sign} {show(bound, found['unit'])}"
 

@@ -5,9 +5,9 @@
             │ eth0 rxe0 / vb ╪═══╪ tap1 ─ br0 ─ tap2 ╪═══╪ eth0 rxe0 / vb │
             └───────────────┘   └──────────────────┘   └───────────────┘
 
-One UDP port serves either rxe or this library, so the module comes and goes with the turns. Where the machine offers no hardware
-virtualization the guests' processors are emulated: all takes many times as long then, and ratios are those of instructions.
-"""
+One UDP port serves either rxe or this library, so the module comes and goes with the turns. Where the machine
+offers no hardware virtualization the guests' processors are emulated: all takes many times as long then, and
+ratios are those of instructions. """
 import contextlib
 import dataclasses
 import functools
@@ -23,7 +23,8 @@ SIZE = 65536
 
 
 def accelerator():
-    """KVM counts if the processor says that it can; some machines offer its device and cannot boot a stock kernel."""
+    """KVM counts if the processor says that it can; some machines offer its device and cannot boot a stock
+    kernel."""
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         flags = next((set(line.split()) for line in info if line.startswith("flags")), set())
     return KVM if os.access("/dev/kvm", os.R_OK | os.W_OK) and flags & {"vmx", "svm"} else EMULATED
@@ -67,7 +68,9 @@ class Pair:
 
     def _own(self, guest):
         table = guest.run(f"{self.build}/verbatim", "run", "ibv_devinfo", "-v", "-d", "vb_eth0")
-        return VerbatimEndpoint("verbatim", "vb_eth0", guest.v4, gid_index(table, guest.v4), guest=guest, build=self.build)
+        return VerbatimEndpoint(
+            "verbatim", "vb_eth0", guest.v4, gid_index(table, guest.v4), guest=guest, build=self.build
+        )
 
     def want_rxe(self, wanted):
         if wanted != self.rxe_runs:
@@ -97,9 +100,29 @@ def latency_ns(output):
 
 # (what, program, options, iterations of ours and of rxe, within one guest, figure, unit, goal)
 MEASURED = (
-    ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 200, 50, False, tools.bandwidth(SIZE), "B/s", at_least(3)),
+    (
+        "ib_write_bw, 64 KiB",
+        "ib_write_bw",
+        f"-s {SIZE}",
+        200,
+        50,
+        False,
+        tools.bandwidth(SIZE),
+        "B/s",
+        at_least(3),
+    ),
     ("ib_send_lat, 8 B", "ib_send_lat", "-s 8", 300, 300, False, latency_ns, "ns", at_most(1)),
-    ("ib_write_bw, 64 KiB", "ib_write_bw", f"-s {SIZE}", 20000, 200, True, tools.bandwidth(SIZE), "B/s", at_least(50)),
+    (
+        "ib_write_bw, 64 KiB",
+        "ib_write_bw",
+        f"-s {SIZE}",
+        20000,
+        200,
+        True,
+        tools.bandwidth(SIZE),
+        "B/s",
+        at_least(50),
+    ),
     ("ib_write_lat, 8 B", "ib_write_lat", "-s 8", 1000, 300, True, latency_ns, "ns", at_most(0.05)),
 )
 
@@ -109,11 +132,16 @@ PING_PONGS = 300
 
 
 def socket_runs(tools_, pair):
-    """What the guests' sockets alone take, by name: run, its figure, and the number of our row that it goes beside."""
+    """What the guests' sockets alone take, by name: run, its figure, and the number of our row that it goes
+    beside."""
     return {
         "iperf3, one TCP stream": (tools_.iperf3(pair.sockets, IPERF3_S), tools.tcp_bandwidth, 0),
         "UDP ping-pong": (tools_.udp_ping_pong(pair.sockets, 8, PING_PONGS), tools.udp_latency_ns, 1),
-        "UDP ping-pong, sockets as RoCEv2 needs them": (tools_.udp_ping_pong(pair.sockets, 8, PING_PONGS, "-w"), tools.udp_latency_ns, 1),
+        "UDP ping-pong, sockets as RoCEv2 needs them": (
+            tools_.udp_ping_pong(pair.sockets, 8, PING_PONGS, "-w"),
+            tools.udp_latency_ns,
+            1,
+        ),
     }
 
 
@@ -126,16 +154,34 @@ def comparison(tools_, pair):
     for side in ("verbatim", "rxe"):
         for number, (_, program, options, ours, theirs, within, *_) in enumerate(MEASURED):
             ends = getattr(pair, side)
-            run = tools_.perftest([ends[0], ends[0 if within else 1]], program, options, ours if side == "verbatim" else theirs)
+            run = tools_.perftest(
+                [ends[0], ends[0 if within else 1]], program, options, ours if side == "verbatim" else theirs
+            )
             runs[side, number] = functools.partial(turn, pair, side == "rxe", run)
     for number, (what, _, _, _, _, within, figure, unit, goal) in enumerate(MEASURED):
         place = "within one guest" if within else "between two guests"
-        rows.append(Row(f"{place}: {what}", unit, lambda outputs, key=("verbatim", number), read=figure: read(outputs[key]), goal,
-                        lambda outputs, key=("rxe", number), read=figure: read(outputs[key]), "rdma_rxe"))
+        rows.append(
+            Row(
+                f"{place}: {what}",
+                unit,
+                lambda outputs, key=("verbatim", number), read=figure: read(outputs[key]),
+                goal,
+                lambda outputs, key=("rxe", number), read=figure: read(outputs[key]),
+                "rdma_rxe",
+            )
+        )
     for name, (_, figure, number) in sockets.items():
         what, unit, ours = MEASURED[number][0], MEASURED[number][7], MEASURED[number][6]
-        rows.append(Row(f"between two guests: {what}", unit, lambda outputs, key=("verbatim", number), read=ours: read(outputs[key]), None,
-                        lambda outputs, key=name, read=figure: read(outputs[key]), name))
+        rows.append(
+            Row(
+                f"between two guests: {what}",
+                unit,
+                lambda outputs, key=("verbatim", number), read=ours: read(outputs[key]),
+                None,
+                lambda outputs, key=name, read=figure: read(outputs[key]),
+                name,
+            )
+        )
     return Experiment(runs, tuple(rows))
 
 

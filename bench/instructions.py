@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Instructions that callgrind counts for posting, receiving and polling 8 bytes, on both sides, beside those that were accepted.
+"""Instructions that callgrind counts for posting, receiving and polling 8 bytes, on both sides, beside those
+that were accepted.
 
 instructions.json holds the accepted ones, with the compiler's version: another one gives other numbers.
 """
@@ -16,8 +17,8 @@ from experiment import Failed
 
 ACCEPTED = pathlib.Path(__file__).with_name("instructions.json")
 TOLERANCE = 0.03
-LIST = 64           # as in instructions.c
-IN_VAIN = "poll_cq, empty"    # as many of them are counted together
+LIST = 64  # as in instructions.c
+IN_VAIN = "poll_cq, empty"  # as many of them are counted together
 LIMIT_S = 300
 WAYS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
 
@@ -33,7 +34,11 @@ def measure(tools, accept):
         found = {"compiler": compiler(tools.build), "counts": counts(tools, program)}
     except Failed as reason:
         return {"failed": say(f"FAILED: {reason}")}
-    accepted = json.loads(ACCEPTED.read_text(encoding="utf-8")) if ACCEPTED.exists() else {"counts": {}, "compiler": ""}
+    accepted = (
+        json.loads(ACCEPTED.read_text(encoding="utf-8"))
+        if ACCEPTED.exists()
+        else {"counts": {}, "compiler": ""}
+    )
     changed = changes(found, accepted)
     show(found, accepted, changed)
     if accept:
@@ -69,12 +74,25 @@ def dumps(tools, program, way, environment):
     """{(single or list, name): [totals]} of a run."""
     directory = pathlib.Path(tools.log_dir) / f"callgrind-{way}"
     directory.mkdir()
-    command = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no", "--compress-strings=no",
-               f"--callgrind-out-file={directory}/%p", program]
+    command = [
+        "valgrind",
+        "-q",
+        "--tool=callgrind",
+        "--collect-atstart=no",
+        "--compress-strings=no",
+        f"--callgrind-out-file={directory}/%p",
+        program,
+    ]
     with open(directory / "log", "wb") as log:
         try:
-            done = subprocess.run(command, stdout=log, stderr=log, timeout=LIMIT_S, check=False,
-                                  env={**os.environ, **environment})
+            done = subprocess.run(
+                command,
+                stdout=log,
+                stderr=log,
+                timeout=LIMIT_S,
+                check=False,
+                env={**os.environ, **environment},
+            )
         except subprocess.TimeoutExpired:
             raise Failed(f"no end in {LIMIT_S} s, see {directory}/log") from None
     if done.returncode:
@@ -95,7 +113,11 @@ def dumps(tools, program, way, environment):
 
 def changes(found, accepted):
     """{name: share} of what has changed by more than the tolerance."""
-    shares = {name: now / accepted["counts"][name] - 1 for name, now in found["counts"].items() if accepted["counts"].get(name)}
+    shares = {
+        name: now / accepted["counts"][name] - 1
+        for name, now in found["counts"].items()
+        if accepted["counts"].get(name)
+    }
     return {name: round(share, 4) for name, share in shares.items() if abs(share) > TOLERANCE}
 
 
@@ -106,7 +128,11 @@ def show(found, accepted, changed):
         word = f"**{'ROSE' if share > 0 else 'fell'} by {abs(share):.1%}**" if share else ""
         print(f"| {name} | {now:g} | {accepted['counts'].get(name, '')} | {word} |")
     if changed:
-        print(f"\n*** {len(changed)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. "
-              "If that is meant: bench.py … instructions --accept ***")
+        print(
+            f"\n*** {len(changed)} COUNTS HAVE CHANGED BY MORE THAN {TOLERANCE:.0%}. "
+            "If that is meant: bench.py … instructions --accept ***"
+        )
     if accepted["compiler"] not in ("", found["compiler"]):
-        print(f"\nAccepted were counts of another compiler: {accepted['compiler']}; this is {found['compiler']}.")
+        print(
+            f"\nAccepted were counts of another compiler: {accepted['compiler']}; this is {found['compiler']}."
+        )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Cache lines of shared memory that a ping-pong of 8 bytes touches, by who writes and who reads them: what valgrind's lackey has seen.
+"""Cache lines of shared memory that a ping-pong of 8 bytes touches, by who writes and who reads them: what
+valgrind's lackey has seen.
 
-A line is shared falsely if two write it, or if one writes what the other does not look for beside what it does. So for each line that
-a side stores into there stands how often it does so for one message, and whether the other side loads from it.
-"""
+A line is shared falsely if two write it, or if one writes what the other does not look for beside what it
+does. So for each line that a side stores into there stands how often it does so for one message, and whether
+the other side loads from it. """
 import collections
 import pathlib
 import re
@@ -13,9 +14,10 @@ import harness
 from experiment import Failed
 
 LINE = 64
-MESSAGES = 64        # each way, as in lines.c
+MESSAGES = 64  # each way, as in lines.c
 LIMIT_S = 600
-# Where things are in an arena: adapter/memory/arena.h. What the lines of a control block are for: local/shared.h.
+# Where things are in an arena: adapter/memory/arena.h. What the lines of a control block are for:
+# local/shared.h.
 KEYS, QPS = 4096, 4096 + (64 << 20)
 HEAP = QPS + 64 * 4096 * 512
 ARENA_BYTES = 16 << 30
@@ -54,12 +56,15 @@ def say(sentence):
 
 
 def trace(tools, program):
-    """(stores, loads): for each side {offset of a line: how often}, of the arena that is its own, and of the other's."""
+    """(stores, loads): for each side {offset of a line: how often}, of the arena that is its own, and of the
+    other's."""
     directory = pathlib.Path(tools.log_dir) / "lackey"
     directory.mkdir()
     command = ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", f"--log-file={directory}/%p", program]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         raise Failed(f"no end in {LIMIT_S} s") from None
     sides = re.findall(r"^arena ([01]) (\d+) (\w+) (\w+) (.+)$", done.stdout, re.MULTILINE)
@@ -67,8 +72,9 @@ def trace(tools, program):
         raise Failed(f"ended with {done.returncode}{harness.last_words(done.stdout)}")
     stores, loads = {}, {}
     for side, pid, mark, own, theirs in sides:
-        stores[side], strange, loads[side] = count(directory / pid, int(mark, 16), int(own, 16),
-                                                   [int(place, 16) for place in theirs.split()])
+        stores[side], strange, loads[side] = count(
+            directory / pid, int(mark, 16), int(own, 16), [int(place, 16) for place in theirs.split()]
+        )
         if strange:
             raise Failed(f"side {side} stores into the other's arena")
         (directory / pid).unlink()
@@ -76,7 +82,8 @@ def trace(tools, program):
 
 
 def count(path, mark, own, theirs):
-    """Between two stores to `mark`: {line: stores} of the own arena and of the other's, {line: loads} of the other's."""
+    """Between two stores to `mark`: {line: stores} of the own arena and of the other's, {line: loads} of the
+    other's."""
     stores, strange, loads = (collections.Counter() for _ in range(3))
     marks = 0
     with open(path, encoding="ascii", errors="replace") as log:
@@ -103,8 +110,16 @@ def table(stores, loads):
             row[0].add((side, line))
             row[1] += times
             row[2] += loads[other].get(line, 0)
-    return [{"part": part, "read": read, "lines": len(lines), "stores": total / MESSAGES / 2, "loads": looked / MESSAGES / 2}
-            for (part, read), (lines, total, looked) in sorted(rows.items())]
+    return [
+        {
+            "part": part,
+            "read": read,
+            "lines": len(lines),
+            "stores": total / MESSAGES / 2,
+            "loads": looked / MESSAGES / 2,
+        }
+        for (part, read), (lines, total, looked) in sorted(rows.items())
+    ]
 
 
 def as_text(found):

@@ -163,9 +163,16 @@ void open_device(struct device *device)
 
 struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth, bool signal_all)
 {
-	struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = signal_all, .pd = device->pd,
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = signal_all,
+		.pd = device->pd,
 		.cap = { .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND };
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND
+	};
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 	struct ibv_qp *qp = ibv_create_qp_ex(device->context, &init);
@@ -179,9 +186,14 @@ struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth,
 
 void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn)
 {
-	struct ibv_qp_attr to_receive = { .qp_state = IBV_QPS_RTR, .path_mtu = device->mtu, .dest_qp_num = peer_qpn,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = device->gid, .hop_limit = 64 } } };
+	struct ibv_qp_attr to_receive = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = device->mtu,
+		.dest_qp_num = peer_qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = device->gid, .hop_limit = 64 } }
+	};
 	struct ibv_qp_attr to_send = {
 		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
 	};

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Makes the modules of the tests importable: the harness that runs programs, hosts, guests, figures in outputs."""
+"""Makes the modules of the tests importable: the harness that runs programs, hosts, guests, figures in
+outputs."""
 import pathlib
 import sys
 

@@ -9,7 +9,12 @@
 
 #include "pair.h"
 
-enum { SMALL_TIMES = 5000, LARGE_TIMES = 3, DEPTH = 4, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
+enum {
+	SMALL_TIMES = 5000,
+	LARGE_TIMES = 3,
+	DEPTH = 4,
+	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+};
 static const size_t SMALL = 4096, LARGE = (size_t)1 << 30;
 
 static struct shared {

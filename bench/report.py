@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The file of figures: BUILD/bench/figures.json, one entry for each part that was ever run there, with the machine it ran on; and
-the same to read, figures.md."""
+"""The file of figures: BUILD/bench/figures.json, one entry for each part that was ever run there, with the
+machine it ran on; and the same to read, figures.md."""
 import datetime
 import json
 import os
@@ -13,7 +13,7 @@ from experiment import HEADING, line
 
 FILE = "figures.json"
 TEXT = "figures.md"
-BUSY = 0.5          # load average from which on figures are not to be trusted
+BUSY = 0.5  # load average from which on figures are not to be trusted
 BUILD_OPTIONS = ("buildtype", "optimization", "b_lto")
 PACKAGES = ("perftest", "ucx-utils", "iperf3", "valgrind", "qemu-system-x86")
 
@@ -69,23 +69,36 @@ def read(build):
 def add_part(build, name, about, found):
     """Writes a part's findings into the file, in the place of its last ones."""
     parts = read(build)
-    parts[name] = {"when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "load_before": about["load"],
-                   "machine": about["machine"], **found}
-    (directory(build) / FILE).write_text(json.dumps(parts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    parts[name] = {
+        "when": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "load_before": about["load"],
+        "machine": about["machine"],
+        **found,
+    }
+    (directory(build) / FILE).write_text(
+        json.dumps(parts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def describe(about):
     versions = ", ".join(f"{name} {version}" for name, version in about["packages"].items() if version)
-    return f"{about['processor']}, {about['processors']} processors, {about['memory_kib'] / (1 << 20):.0f} GiB, " \
-           f"{about['virtualization']}, Linux {about['kernel']}, {about['system']}; {versions}; commit {about['commit']}"
+    return (
+        f"{about['processor']}, {about['processors']} processors, {about['memory_kib'] / (1 << 20):.0f} GiB, "
+        f"{about['virtualization']}, Linux {about['kernel']}, {about['system']}; {versions}; commit {about['commit']}"
+    )
 
 
 def write_text(build, plots):
     """The tables of all parts and the plots, as markdown; returns the file."""
     text = ["# Figures", "", "Made by `make bench`; [bench.md](../bench.md) says how they are taken."]
     for name, part in read(build).items():
-        text += ["", f"## {name}", "",
-                 f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.", ""]
+        text += [
+            "",
+            f"## {name}",
+            "",
+            f"{part['when']}, load {part['load_before']:.1f} at the start; {describe(part['machine'])}.",
+            "",
+        ]
         if part.get("rows"):
             text += [HEADING, *map(line, part["rows"])]
         if part.get("counts"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured on one machine, against whom, what is to be reached: one function for each part, which gives experiments."""
+"""What is measured on one machine, against whom, what is to be reached: one function for each part, which
+gives experiments."""
 import functools
 
 import tools
@@ -12,8 +13,16 @@ LOOPBACK = Endpoint("lo", "vb_lo", "127.0.0.1", 0)
 # What passes in a run should take some tenths of a second.
 LATENCY_ROUNDS = 50000
 MESSAGES = 2000000
-BANDWIDTH_ITERATIONS = {8: 100000, 64: 100000, 512: 50000, 4 * KIB: 50000, 32 * KIB: 20000, 64 * KIB: 20000, 256 * KIB: 4000,
-                        MIB: 2000}
+BANDWIDTH_ITERATIONS = {
+    8: 100000,
+    64: 100000,
+    512: 50000,
+    4 * KIB: 50000,
+    32 * KIB: 20000,
+    64 * KIB: 20000,
+    256 * KIB: 4000,
+    MIB: 2000,
+}
 # Many more pass where no network is between: else what the first messages take would count.
 SHARED_MEMORY_ITERATIONS = {size: 10 * iterations for size, iterations in BANDWIDTH_ITERATIONS.items()}
 MANY_QPS = 10000
@@ -31,14 +40,17 @@ class Bench:
 
     @functools.cached_property
     def cycles_per_us(self):
-        """perftest is told to count cycles where it is known how long they are: its µs have two places only."""
+        """perftest is told to count cycles where it is known how long they are: its µs have two places
+        only."""
         output = self.tools.own_program(LOOPBACK, "cacheline", *tools.two_cpus())()
         return tools.named("cycles_per_us")(output) if "cycles_per_us" in output else None
 
     def latency_run(self, ends, operation, size, rounds=LATENCY_ROUNDS, transport="RC"):
         options = "" if operation == "atomic" else f"-s {size}"
         cycles = "-C" if self.cycles_per_us else ""
-        return self.tools.perftest(ends, f"ib_{operation}_lat", f"-c {transport} {options} {cycles}".strip(), rounds)
+        return self.tools.perftest(
+            ends, f"ib_{operation}_lat", f"-c {transport} {options} {cycles}".strip(), rounds
+        )
 
     def latency_ns(self, size):
         scale = 1e3 / (self.cycles_per_us or 1)
@@ -47,6 +59,7 @@ class Bench:
 
 
 # ---- one host ----
+
 
 def local(bench, _network):
     """Two processes of one host, each pinned to a CPU."""
@@ -67,46 +80,92 @@ def local(bench, _network):
 
 def latency_beside_ucx(bench, ends, operation, test, goal, size=8):
     read = bench.latency_ns(size)
-    row = Row(f"ib_{operation}_lat, {size_name(size)}", "ns", lambda outputs: read(outputs["verbatim"]), goal,
-              lambda outputs: tools.ucx_latency_ns(outputs["ucx"]), f"UCX {test}")
-    return Experiment({"verbatim": bench.latency_run(ends, operation, size),
-                       "ucx": bench.tools.ucx(ends, test, size, LATENCY_ROUNDS)}, (row,))
+    row = Row(
+        f"ib_{operation}_lat, {size_name(size)}",
+        "ns",
+        lambda outputs: read(outputs["verbatim"]),
+        goal,
+        lambda outputs: tools.ucx_latency_ns(outputs["ucx"]),
+        f"UCX {test}",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.latency_run(ends, operation, size),
+            "ucx": bench.tools.ucx(ends, test, size, LATENCY_ROUNDS),
+        },
+        (row,),
+    )
 
 
 def latency_beside_cache_line(bench, ends, operation, goal):
     read = bench.latency_ns(8)
-    row = Row(f"ib_{operation}_lat, 8 B", "ns", lambda outputs: read(outputs["verbatim"]), goal,
-              lambda outputs: tools.named("half_round_ns")(outputs["cacheline"]), "half a cache line's round trip")
-    return Experiment({"verbatim": bench.latency_run(ends, operation, 8),
-                       "cacheline": bench.tools.own_program(LOOPBACK, "cacheline", *tools.two_cpus())}, (row,))
+    row = Row(
+        f"ib_{operation}_lat, 8 B",
+        "ns",
+        lambda outputs: read(outputs["verbatim"]),
+        goal,
+        lambda outputs: tools.named("half_round_ns")(outputs["cacheline"]),
+        "half a cache line's round trip",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.latency_run(ends, operation, 8),
+            "cacheline": bench.tools.own_program(LOOPBACK, "cacheline", *tools.two_cpus()),
+        },
+        (row,),
+    )
 
 
 def bandwidth_beside_ucx(bench, ends, operation, size, test, transports, goal):
     read = tools.bandwidth(size)
     iterations = SHARED_MEMORY_ITERATIONS[size]
-    row = Row(f"ib_{operation}_bw, {size_name(size)}", "B/s", lambda outputs: read(outputs["verbatim"]), goal,
-              lambda outputs: tools.ucx_bandwidth(outputs["ucx"]), f"UCX {test}, {transports.replace(',', '+')}")
-    return Experiment({"verbatim": bench.tools.perftest(ends, f"ib_{operation}_bw", f"-s {size}", iterations),
-                       "ucx": bench.tools.ucx(ends, test, size, iterations, transports)}, (row,))
+    row = Row(
+        f"ib_{operation}_bw, {size_name(size)}",
+        "B/s",
+        lambda outputs: read(outputs["verbatim"]),
+        goal,
+        lambda outputs: tools.ucx_bandwidth(outputs["ucx"]),
+        f"UCX {test}, {transports.replace(',', '+')}",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.tools.perftest(ends, f"ib_{operation}_bw", f"-s {size}", iterations),
+            "ucx": bench.tools.ucx(ends, test, size, iterations, transports),
+        },
+        (row,),
+    )
 
 
 def datagrams_beside_udp(bench, ends, size=8):
     read = bench.latency_ns(size)
-    row = Row(f"ib_send_lat, {size_name(size)}, UD", "ns", lambda outputs: read(outputs["verbatim"]), None,
-              lambda outputs: tools.udp_latency_ns(outputs["UDP ping-pong"]), "UDP ping-pong")
-    return Experiment({"verbatim": bench.latency_run(ends, "send", size, transport="UD"),
-                       "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS)}, (row,))
+    row = Row(
+        f"ib_send_lat, {size_name(size)}, UD",
+        "ns",
+        lambda outputs: read(outputs["verbatim"]),
+        None,
+        lambda outputs: tools.udp_latency_ns(outputs["UDP ping-pong"]),
+        "UDP ping-pong",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.latency_run(ends, "send", size, transport="UD"),
+            "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS),
+        },
+        (row,),
+    )
 
 
 def rate_of_messages(bench, ends, operation, goal):
     read = tools.message_rate(8)
     row = Row(f"ib_{operation}_bw, 8 B, post list 64", "/s", lambda outputs: read(outputs["verbatim"]), goal)
-    return Experiment({"verbatim": bench.tools.perftest(ends, f"ib_{operation}_bw", "-s 8 -l 64 -N", MESSAGES)}, (row,))
+    return Experiment(
+        {"verbatim": bench.tools.perftest(ends, f"ib_{operation}_bw", "-s 8 -l 64 -N", MESSAGES)}, (row,)
+    )
 
 
 # ---- the wire ----
 
-WIRE_MTU = 4200        # of a device: room for a path MTU of 4096
+WIRE_MTU = 4200  # of a device: room for a path MTU of 4096
 IPERF3_S = 1
 
 
@@ -125,27 +184,58 @@ def wire(bench, network):
 
 def bandwidth_beside_tcp(bench, name, operation, off, ends, size=MIB):
     read = tools.bandwidth(size)
-    row = Row(f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096", "B/s", lambda outputs: read(outputs["verbatim"]),
-              at_least(1.3), lambda outputs: tools.tcp_bandwidth(outputs["tcp"]), "iperf3, one TCP stream")
-    return Experiment({"verbatim": bench.tools.perftest(off, f"ib_{operation}_bw", f"-s {size} -m 4096",
-                                                        BANDWIDTH_ITERATIONS[size]),
-                       "tcp": bench.tools.iperf3(ends, IPERF3_S)}, (row,))
+    row = Row(
+        f"{name}: ib_{operation}_bw, {size_name(size)}, MTU 4096",
+        "B/s",
+        lambda outputs: read(outputs["verbatim"]),
+        at_least(1.3),
+        lambda outputs: tools.tcp_bandwidth(outputs["tcp"]),
+        "iperf3, one TCP stream",
+    )
+    return Experiment(
+        {
+            "verbatim": bench.tools.perftest(
+                off, f"ib_{operation}_bw", f"-s {size} -m 4096", BANDWIDTH_ITERATIONS[size]
+            ),
+            "tcp": bench.tools.iperf3(ends, IPERF3_S),
+        },
+        (row,),
+    )
 
 
 def latency_beside_udp(bench, name, off, ends, size=8):
-    """Beside a ping-pong over bare sockets, and over such as the wire needs, to tell what is theirs and what is the library's."""
+    """Beside a ping-pong over bare sockets, and over such as the wire needs, to tell what is theirs and what
+    is the library's."""
     read = bench.latency_ns(size)
-    rows = tuple(Row(f"{name}: ib_send_lat, {size_name(size)}", "ns", lambda outputs: read(outputs["verbatim"]), goal,
-                     lambda outputs, peer=peer: tools.udp_latency_ns(outputs[peer]), peer)
-                 for peer, goal in (("UDP ping-pong", at_most(1.3)), ("UDP ping-pong, sockets as RoCEv2 needs them", None)))
-    return Experiment({"verbatim": bench.latency_run(off, "send", size),
-                       "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS),
-                       "UDP ping-pong, sockets as RoCEv2 needs them": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS, "-w")},
-                      rows)
+    rows = tuple(
+        Row(
+            f"{name}: ib_send_lat, {size_name(size)}",
+            "ns",
+            lambda outputs: read(outputs["verbatim"]),
+            goal,
+            lambda outputs, peer=peer: tools.udp_latency_ns(outputs[peer]),
+            peer,
+        )
+        for peer, goal in (
+            ("UDP ping-pong", at_most(1.3)),
+            ("UDP ping-pong, sockets as RoCEv2 needs them", None),
+        )
+    )
+    return Experiment(
+        {
+            "verbatim": bench.latency_run(off, "send", size),
+            "UDP ping-pong": bench.tools.udp_ping_pong(ends, size, LATENCY_ROUNDS),
+            "UDP ping-pong, sockets as RoCEv2 needs them": bench.tools.udp_ping_pong(
+                ends, size, LATENCY_ROUNDS, "-w"
+            ),
+        },
+        rows,
+    )
 
 
 def loss(bench, network):
-    """A write bandwidth through a switch that loses packets, beside the same without loss; packets go one by one, not in batches."""
+    """A write bandwidth through a switch that loses packets, beside the same without loss; packets go one by
+    one, not in batches."""
     a, b = network.host("a"), network.host("b")
     switch = network.join_by_switch(a, b, mtu=WIRE_MTU)
     ends = a.endpoint(bench.tools.build), b.endpoint(bench.tools.build)
@@ -157,12 +247,21 @@ def loss(bench, network):
         return run()
 
     for share in (0.001, 0.01, 0.05):
-        row = Row(f"ib_write_bw, 64 KiB, {share * 100:g} % of packets lost", "B/s", lambda outputs: read(outputs["loss"]), None,
-                  lambda outputs: read(outputs["none"]), "without loss")
-        yield Experiment({"loss": lambda share=share: with_loss(share), "none": lambda: with_loss(0.0)}, (row,))
+        row = Row(
+            f"ib_write_bw, 64 KiB, {share * 100:g} % of packets lost",
+            "B/s",
+            lambda outputs: read(outputs["loss"]),
+            None,
+            lambda outputs: read(outputs["none"]),
+            "without loss",
+        )
+        yield Experiment(
+            {"loss": lambda share=share: with_loss(share), "none": lambda: with_loss(0.0)}, (row,)
+        )
 
 
 # ---- scale and cost ----
+
 
 def scale(bench, _network):
     """Programs of our own, for what perftest does not measure."""
@@ -171,30 +270,64 @@ def scale(bench, _network):
     def own(name, *arguments):
         return bench.tools.own_program(LOOPBACK, name, *arguments)
 
-    yield Experiment({"many": own("qps", MANY_QPS, *cpus), "one": own("qps", 1, *cpus)}, (
-        beside(f"a send over {MANY_QPS:,} QPs, all carrying data", "send_ns", at_most(2), "one QP"),
-        beside(f"a write over {MANY_QPS:,} QPs", "write_ns", at_most(2), "one QP"),
-        beside(f"ping-pong beside {MANY_QPS - 1:,} idle QPs", "ping_pong_ns", None, "one QP"),
-        alone(f"memory of one of {MANY_QPS:,} QPs, its queues of 4 included", "B", "many", "memory_bytes_per_qp",
-              at_most(4 * KIB)),
-        alone(f"CPU time while {MANY_QPS:,} QPs wait", "%", "many", "idle_cpu_percent", at_most(0.1))))
-    yield Experiment({"mesh": own("mesh", 64)}, (
-        alone("64 processes, all to all, messages", "/s", "mesh", "messages_per_s", None),))
-    yield Experiment({"connect": own("connect", 3000, 64, *cpus)}, (
-        alone("rdma_cm: connections, 64 under way", "/s", "connect", "connections_per_s", at_least(5000)),))
-    yield Experiment({"register": own("register", *cpus)}, (
-        alone("registering 4 KiB", "ns", "register", "register_4_kib_ns", at_most(2e3)),
-        alone("registering 1 GiB", "ns", "register", "register_1_gib_ns", at_most(1e6)),
-        alone("first write into that 1 GiB", "ns", "register", "first_use_1_gib_ns", None)))
+    yield Experiment(
+        {"many": own("qps", MANY_QPS, *cpus), "one": own("qps", 1, *cpus)},
+        (
+            beside(f"a send over {MANY_QPS:,} QPs, all carrying data", "send_ns", at_most(2), "one QP"),
+            beside(f"a write over {MANY_QPS:,} QPs", "write_ns", at_most(2), "one QP"),
+            beside(f"ping-pong beside {MANY_QPS - 1:,} idle QPs", "ping_pong_ns", None, "one QP"),
+            alone(
+                f"memory of one of {MANY_QPS:,} QPs, its queues of 4 included",
+                "B",
+                "many",
+                "memory_bytes_per_qp",
+                at_most(4 * KIB),
+            ),
+            alone(f"CPU time while {MANY_QPS:,} QPs wait", "%", "many", "idle_cpu_percent", at_most(0.1)),
+        ),
+    )
+    yield Experiment(
+        {"mesh": own("mesh", 64)},
+        (alone("64 processes, all to all, messages", "/s", "mesh", "messages_per_s", None),),
+    )
+    yield Experiment(
+        {"connect": own("connect", 3000, 64, *cpus)},
+        (alone("rdma_cm: connections, 64 under way", "/s", "connect", "connections_per_s", at_least(5000)),),
+    )
+    yield Experiment(
+        {"register": own("register", *cpus)},
+        (
+            alone("registering 4 KiB", "ns", "register", "register_4_kib_ns", at_most(2e3)),
+            alone("registering 1 GiB", "ns", "register", "register_1_gib_ns", at_most(1e6)),
+            alone("first write into that 1 GiB", "ns", "register", "first_use_1_gib_ns", None),
+        ),
+    )
     for where, pair in (("two CPUs", cpus), ("one CPU", (cpus[0], cpus[0]))):
-        yield Experiment({"wakeup": own("wakeup", *pair)}, (Row(
-            f"completion event to running program, {where}", "ns", lambda outputs: tools.named("event_ns")(outputs["wakeup"]),
-            at_most(1.5), lambda outputs: tools.named("eventfd_ns")(outputs["wakeup"]), "eventfd"),))
+        yield Experiment(
+            {"wakeup": own("wakeup", *pair)},
+            (
+                Row(
+                    f"completion event to running program, {where}",
+                    "ns",
+                    lambda outputs: tools.named("event_ns")(outputs["wakeup"]),
+                    at_most(1.5),
+                    lambda outputs: tools.named("eventfd_ns")(outputs["wakeup"]),
+                    "eventfd",
+                ),
+            ),
+        )
 
 
 def beside(what, name, goal: Goal, peer_name):
     read = tools.named(name)
-    return Row(what, "ns", lambda outputs: read(outputs["many"]), goal, lambda outputs: read(outputs["one"]), peer_name)
+    return Row(
+        what,
+        "ns",
+        lambda outputs: read(outputs["many"]),
+        goal,
+        lambda outputs: read(outputs["one"]),
+        peer_name,
+    )
 
 
 def alone(what, unit, run, name, goal):

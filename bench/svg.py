@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A line chart on two logarithmic axes, as SVG: message sizes to the right, figures upwards, each line named at its end."""
+"""A line chart on two logarithmic axes, as SVG: message sizes to the right, figures upwards, each line named
+at its end."""
 import math
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 820, 440
 LEFT, RIGHT, TOP, BOTTOM = 84, 200, 56, 56
-LABEL_STEP = 17          # least distance of two names
+LABEL_STEP = 17  # least distance of two names
 OWN_COLOURS = ("#0b6e99", "#c2410c", "#15803d")
 PEER_COLOURS = ("#6b7280", "#a78bba", "#b3a369")
 
@@ -25,10 +26,11 @@ class Scale:
 
 
 def ticks(low, high):
-    """1, 2, 5, 10, 20 … from the last at or below `low` to the first at or above `high`; powers of ten where that is too many."""
+    """1, 2, 5, 10, 20 … from the last at or below `low` to the first at or above `high`; powers of ten where
+    that is too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1, 2, 5) if last - first <= 3 else (1,)
-    values = [step * 10.0 ** power for power in range(first, last + 1) for step in steps]
+    values = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     above = next(value for value in values if value >= high)
     below = max((value for value in values if value <= low), default=values[0])
     return [value for value in values if below <= value <= above]
@@ -57,10 +59,15 @@ def chart(title, series, show_size, show_value):
     marks = ticks(min(values), max(values))
     x = Scale(sizes[0], sizes[-1], LEFT, WIDTH - RIGHT)
     y = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
-             f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-             text(LEFT, 30, title, kind="title"),
-             *grid(x, y, sizes, marks, show_size, show_value), *lines(x, y, series), "</svg>"]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+        f"<style>{STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        text(LEFT, 30, title, kind="title"),
+        *grid(x, y, sizes, marks, show_size, show_value),
+        *lines(x, y, series),
+        "</svg>",
+    ]
     return "\n".join(parts) + "\n"
 
 

@@ -18,14 +18,17 @@ UCX = {"UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
 def two_cpus():
-    """Two that this process may use, as far apart in the list of CPUs as siblings are not; one twice if there is but one."""
+    """Two that this process may use, as far apart in the list of CPUs as siblings are not; one twice if there
+    is but one."""
     cpus = sorted(os.sched_getaffinity(0))
     return cpus[0], next((cpu for cpu in cpus[1:] if cpu not in siblings(cpus[0])), cpus[-1])
 
 
 def siblings(cpu):
     try:
-        with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii") as listed:
+        with open(
+            f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii"
+        ) as listed:
             parts = [part.split("-") for part in listed.read().strip().split(",")]
     except OSError:
         return {cpu}
@@ -88,14 +91,23 @@ class Tools:
         return functools.partial(self.pair, case, [bare(end, UCX_TLS=transports, **UCX) for end in ends])
 
     def iperf3(self, ends, seconds, size=None):
-        case = harness.Case(f"iperf3 {size or ''}", server="iperf3 -s -1 -p {port}", limit_s=LIMIT_S,
-                            client=f"iperf3 -c {{addr}} -p {{port}} -t {seconds} -f k" + (f" -l {size}" if size else ""))
+        case = harness.Case(
+            f"iperf3 {size or ''}",
+            server="iperf3 -s -1 -p {port}",
+            limit_s=LIMIT_S,
+            client=f"iperf3 -c {{addr}} -p {{port}} -t {seconds} -f k" + (f" -l {size}" if size else ""),
+        )
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 
     def udp_ping_pong(self, ends, size, rounds, options=""):
         command = f"{self.own('udp_pingpong')} {options} -p {{port}} -s {size} -n {rounds}"
-        case = harness.Case(f"udp_pingpong {options} {size}", server=command, client=f"{command} {{addr}}", limit_s=LIMIT_S,
-                            server_ready="^ready$")
+        case = harness.Case(
+            f"udp_pingpong {options} {size}",
+            server=command,
+            client=f"{command} {{addr}}",
+            limit_s=LIMIT_S,
+            server_ready="^ready$",
+        )
         return functools.partial(self.pair, case, [bare(end) for end in ends])
 
     def own_program(self, end, name, *arguments):
@@ -108,6 +120,7 @@ class Tools:
 
 
 # ---- figures in outputs: each takes the output of a run, and fails where it is not there ----
+
 
 def _number(pattern, output, what):
     found = re.search(pattern, output, re.MULTILINE)
@@ -124,9 +137,10 @@ def named(name):
 def _of_perftest(figure, size, what):
     def read(output):
         value = figure(output, size)
-        if not value:    # a run that was too short says 0.00
+        if not value:  # a run that was too short says 0.00
             raise Failed(f"no {what} in the output{harness.last_words(output)}")
         return value
+
     return read
 
 

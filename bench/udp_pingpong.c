@@ -114,8 +114,12 @@ static ssize_t receive_as_wire(int fd)
 	static char control[256];
 	struct sockaddr_in from;
 	struct iovec piece = { buffer, sizeof(buffer) };
-	struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &piece, .msg_iovlen = 1,
-			    .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_name = &from,
+			    .msg_namelen = sizeof(from),
+			    .msg_iov = &piece,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	ssize_t n;
 	do
 		n = recvmsg(fd, &m, MSG_DONTWAIT);
@@ -133,8 +137,12 @@ static ssize_t send_as_wire(void)
 				 .cmsg_len = CMSG_LEN(sizeof(uint16_t)) } };
 	uint16_t packet = (uint16_t)(options.bytes + HEADER_BYTES);
 	struct iovec piece = { buffer, packet + ACK_BYTES };
-	struct msghdr m = { .msg_name = &peer_port, .msg_namelen = sizeof(peer_port), .msg_iov = &piece, .msg_iovlen = 1,
-			    .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes) };
+	struct msghdr m = { .msg_name = &peer_port,
+			    .msg_namelen = sizeof(peer_port),
+			    .msg_iov = &piece,
+			    .msg_iovlen = 1,
+			    .msg_control = control.bytes,
+			    .msg_controllen = sizeof(control.bytes) };
 	memcpy(CMSG_DATA(&control.align), &packet, sizeof(packet));
 	buffer[0] = 0;
 	buffer[packet] = ACK;

@@ -39,7 +39,11 @@ static void post_receive(void)
 static void send_message(void)
 {
 	struct ibv_sge sge = { (uintptr_t)end.bytes[1], BYTES, end.mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
 
 	check(ibv_post_send(end.qp, &wr, &bad) == 0, "ibv_post_send");
 }

@@ -93,8 +93,13 @@ static void write_part(struct rdma_cm_id *id, int part, struct ibv_mr *mr, const
 	struct ibv_sge sge = { .addr = (uintptr_t)vector[part],
 			       .length = sizeof(vector[part]),
 			       .lkey = mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = (uint32_t)step,
-				  .wr.rdma = { .remote_addr = place->address + step * sizeof(inbox[0]), .rkey = place->rkey } }, *bad;
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				  .imm_data = (uint32_t)step,
+				  .wr.rdma = { .remote_addr = place->address + step * sizeof(inbox[0]),
+					       .rkey = place->rkey } },
+			   *bad;
 	struct ibv_wc wc;
 	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
 	check(rdma_get_send_comp(id, &wc) != 1 || wc.status != IBV_WC_SUCCESS, "write");

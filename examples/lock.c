@@ -106,8 +106,14 @@ static uint64_t swap(struct rdma_cm_id *id, const struct place *place, uint64_t 
 		     uint64_t *old, struct ibv_mr *mr)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)old, .length = sizeof(*old), .lkey = mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
-				  .wr.atomic = { .remote_addr = place->address, .compare_add = from, .swap = to, .rkey = place->rkey } }, *bad;
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
+				  .wr.atomic = { .remote_addr = place->address,
+						 .compare_add = from,
+						 .swap = to,
+						 .rkey = place->rkey } },
+			   *bad;
 	check(ibv_post_send(id->qp, &wr, &bad), "ibv_post_send");
 	complete(id, "compare and swap");
 	return *old;

@@ -31,7 +31,11 @@ static struct rdma_cm_id *create(const char *address, const char *port)
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = address ? 0 : RAI_PASSIVE },
 			     *found;
 	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = 1, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = SIZE },
+		.cap = { .max_send_wr = 1,
+			 .max_recv_wr = 2,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = SIZE },
 		.sq_sig_all = 1,
 	};
 	struct rdma_cm_id *id;

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds and runs tests in a build directory and ends with one line that counts every case of every suite.
-# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it. With --since REVISION only tests run that
-# depend on what has changed since a revision of git.
-# usage: check.sh BUILD_DIR TIER... [--since REVISION] [-- MESON_TEST_OPTION...]
+# Tiers: "quick" is `make check`; "long" is what `make check-all` runs beyond it. With --since REVISION only
+# tests run that depend on what has changed since a revision of git. usage: check.sh BUILD_DIR TIER...
+# [--since REVISION] [-- MESON_TEST_OPTION...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -25,10 +25,12 @@ fi
 TMPDIR=$(realpath "$build")/tmp
 export TMPDIR XDG_RUNTIME_DIR=$TMPDIR VERBATIM_TEST_RUN=$$.$SECONDS.$RANDOM
 mkdir -p -m 1777 "$TMPDIR"
-# Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy machine, too.
+# Each test has limits of its own for what hangs. Meson's end a test that does not keep them, on a busy
+# machine, too.
 read -r load _ </proc/loadavg
 patience=$((10 * (1 + ${load%.*} / $(nproc))))
-# Most tests wait most of their time. Where they cannot be isolated they run one at a time, or they would meet.
+# Most tests wait most of their time. Where they cannot be isolated they run one at a time, or they would
+# meet.
 at_once=$((2 * $(nproc)))
 [[ $(tests/isolated.sh printenv VERBATIM_TEST_ISOLATED) != *no ]] || at_once=1
 # Tests have no network beyond themselves.

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Sums the cases of all suites in logs of Meson's tests: "N passed, N failed, N skipped".
 
-A test that speaks TAP counts by its cases; any other counts as one. A TAP test that ended badly without
-a failed case to show for it (crash, time limit, missing cases) counts as one failure more.
-Before the sum come the skipped cases with their reasons and then the failed ones, each with the last of what was said about it
-and how to run it again, so that the end of a long output still names what failed.
-usage: count_cases.py {LOG.json EXIT_STATUS_OF_MESON}...
-"""
+A test that speaks TAP counts by its cases; any other counts as one. A TAP test that ended badly without a
+failed case to show for it (crash, time limit, missing cases) counts as one failure more. Before the sum come
+the skipped cases with their reasons and then the failed ones, each with the last of what was said about it
+and how to run it again, so that the end of a long output still names what failed. usage: count_cases.py
+{LOG.json EXIT_STATUS_OF_MESON}... """
 import dataclasses
 import json
 import os
@@ -27,10 +26,10 @@ SKIPPED = re.compile(r"^# (.*): skipped: (.*)$", re.MULTILINE)
 
 @dataclasses.dataclass
 class Outcome:
-    status: str                       # "passed", "failed", "skipped"
+    status: str  # "passed", "failed", "skipped"
     name: str
-    reason: str = ""                  # to skip it
-    said: list = dataclasses.field(default_factory=list)   # the lines behind its own
+    reason: str = ""  # to skip it
+    said: list = dataclasses.field(default_factory=list)  # the lines behind its own
 
 
 def tap_cases(text):
@@ -52,7 +51,10 @@ def last_lines(lines, limit=SAID_LINES):
 
 def said_about(case, errors):
     """What its own lines and standard error say about a case: the lines with its name, if there are any."""
-    own, errors = ([line for line in lines if not AGAIN.match(line) and not SEED.match(line)] for lines in (case.said, errors))
+    own, errors = (
+        [line for line in lines if not AGAIN.match(line) and not SEED.match(line)]
+        for lines in (case.said, errors)
+    )
     own = last_lines(own)
     naming = [line for line in errors if case.name in line]
     return last_lines(naming or errors, SAID_LINES - len(own)) + own if len(own) < SAID_LINES else own
@@ -95,11 +97,17 @@ class Sum:
     def add_test(self, test):
         title = test["name"].split(" / ")[-1]
         said = set(test.get("stdout", "").splitlines())
-        errors = [line for line in test.get("stderr", "").splitlines() if line not in said and not line.startswith(MESONS_OWN)]
+        errors = [
+            line
+            for line in test.get("stderr", "").splitlines()
+            if line not in said and not line.startswith(MESONS_OWN)
+        ]
         for case in outcomes(test):
             if case.status == "failed":
                 self.fail(f"{title}: {case.name}")
-                self.failed += [f"    {line}" for line in said_about(case, errors) + again(title, case, errors)]
+                self.failed += [
+                    f"    {line}" for line in said_about(case, errors) + again(title, case, errors)
+                ]
                 continue
             self.total[case.status] += 1
             if case.status == "skipped":

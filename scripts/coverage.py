@@ -46,7 +46,7 @@ def taken(branches):
     for place in reversed(range(len(branches))):
         if branches[place]["throw"]:
             first = place - 1 if place and branches[place - 1]["fallthrough"] else place
-            del decisions[first:first + 2]
+            del decisions[first : first + 2]
     return tuple(branch["count"] > 0 for branch in decisions)
 
 
@@ -56,8 +56,8 @@ class Coverage:
     def __init__(self, build):
         with open(os.path.join(build, "meson-info", "meson-info.json"), encoding="utf-8") as file:
             self.sources = os.path.join(json.load(file)["directories"]["source"], "src") + os.sep
-        self.lines = {}                                      # (file, line): whether it ran
-        self.branches = collections.defaultdict(set)         # (file, line): what objects say of its branches
+        self.lines = {}  # (file, line): whether it ran
+        self.branches = collections.defaultdict(set)  # (file, line): what objects say of its branches
 
     def add(self, said):
         """What gcov says about an object."""
@@ -65,7 +65,7 @@ class Coverage:
             path = os.path.normpath(os.path.join(said["current_working_directory"], file["file"]))
             if path.startswith(self.sources):
                 for line in file["lines"]:
-                    self._add_line((path[len(self.sources):], line["line_number"]), line)
+                    self._add_line((path[len(self.sources) :], line["line_number"]), line)
 
     def _add_line(self, place, line):
         self.lines[place] = self.lines.get(place, False) or line["count"] > 0
@@ -76,7 +76,7 @@ class Coverage:
 def measure(build):
     coverage = Coverage(build)
     paths = list(objects(build))
-    groups = [paths[first:first + OBJECTS_AT_ONCE] for first in range(0, len(paths), OBJECTS_AT_ONCE)]
+    groups = [paths[first : first + OBJECTS_AT_ONCE] for first in range(0, len(paths), OBJECTS_AT_ONCE)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for group in pool.map(gcov, groups):
             for said in group:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Debian's unmodified RDMA programs between two processes on this library, and one line about each: `make demo`.
+"""Debian's unmodified RDMA programs between two processes on this library, and one line about each: `make
+demo`.
 
-The figures are one run's, on this machine, with whatever else it is doing; `make bench` measures with more care.
-usage: demo.py BUILD_DIR
-"""
+The figures are one run's, on this machine, with whatever else it is doing; `make bench` measures with more
+care. usage: demo.py BUILD_DIR """
 import os
 import pathlib
 import sys
@@ -34,7 +34,12 @@ def said(text):
 
 # (endpoint, case, what it is, how to say the result)
 ROWS = [
-    ("lo", programs.rping("-C 1000 -S 4096"), "1000 × 4 KiB through RDMA READ and WRITE", said("every byte compared")),
+    (
+        "lo",
+        programs.rping("-C 1000 -S 4096"),
+        "1000 × 4 KiB through RDMA READ and WRITE",
+        said("every byte compared"),
+    ),
     ("eth", programs.rping("-C 1000 -S 4096"), "the same", said("every byte compared")),
     ("lo", programs.pingpong("ibv_rc_pingpong", "-n 10000"), "10000 × 4 KiB there and back", pingpong),
     ("lo", programs.pingpong("ibv_rc_pingpong", "-e -n 10000"), "the same, asleep in between", pingpong),
@@ -43,11 +48,21 @@ ROWS = [
     ("lo", programs.perftest("ib_write_lat", iterations=10000), "2 B writes", latency(2)),
     ("lo", programs.perftest("ib_send_lat", iterations=10000), "2 B sends", latency(2)),
     ("lo", programs.perftest("ib_read_lat", iterations=10000), "2 B reads", latency(2, "there and back")),
-    ("lo", programs.perftest("ib_atomic_lat", iterations=10000), "8 B fetch-and-add", latency(8, "there and back")),
+    (
+        "lo",
+        programs.perftest("ib_atomic_lat", iterations=10000),
+        "8 B fetch-and-add",
+        latency(8, "there and back"),
+    ),
     ("lo", programs.perftest("ib_write_bw", iterations=5000), "64 KiB writes", bandwidth(65536)),
     ("lo", programs.perftest("ib_send_bw", iterations=5000), "64 KiB sends", bandwidth(65536)),
     ("lo", programs.perftest("ib_read_bw", iterations=5000), "64 KiB reads", bandwidth(65536)),
-    ("eth", programs.perftest("ib_send_lat", "-R", iterations=10000), "2 B sends, set up by rdma_cm", latency(2)),
+    (
+        "eth",
+        programs.perftest("ib_send_lat", "-R", iterations=10000),
+        "2 B sends, set up by rdma_cm",
+        latency(2),
+    ),
     ("eth", programs.perftest("ib_write_bw", iterations=5000), "64 KiB writes", bandwidth(65536)),
 ]
 
@@ -58,7 +73,9 @@ def main():
     log_dir = harness.log_directory(build, "demo")
     found = {endpoint.label: endpoint for endpoint in harness.endpoints()}
     real = len(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else 0
-    print(f"\nDebian's RDMA programs, unmodified, two processes each; RDMA devices of the kernel: {real or 'none'}\n")
+    print(
+        f"\nDebian's RDMA programs, unmodified, two processes each; RDMA devices of the kernel: {real or 'none'}\n"
+    )
     print(f"{'device':<10} {'program':<34} {'what it does':<42} result")
     failed = 0
     for label, case, what, result in ROWS:
@@ -69,8 +86,11 @@ def main():
         failed += outcome.status == "FAIL"
         text = result(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
         print(f"{found[label].dev:<10} {case.name:<34} {what:<42} {text}", flush=True)
-    print(f"\n{failed} of {len(ROWS)} failed; logs in {log_dir}" if failed else
-          f"\nAll ran. Yours: {build}/verbatim run PROGRAM")
+    print(
+        f"\n{failed} of {len(ROWS)} failed; logs in {log_dir}"
+        if failed
+        else f"\nAll ran. Yours: {build}/verbatim run PROGRAM"
+    )
     return 1 if failed else 0
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What tests must leave as it was: settings of the kernel, interfaces, network namespaces, processes, and files of ours in /tmp, /run and
-/dev/shm. (That the sources stay as they are, tests/isolated.sh sees to.) Prints this state, or, with an earlier one, how it has changed: as a test in a log of Meson's.
+"""What tests must leave as it was: settings of the kernel, interfaces, network namespaces, processes, and
+files of ours in /tmp, /run and /dev/shm. (That the sources stay as they are, tests/isolated.sh sees to.)
+Prints this state, or, with an earlier one, how it has changed: as a test in a log of Meson's.
 
 usage: machine_state.py [EARLIER_STATE] >STATE_OR_LOG
 """
@@ -12,9 +13,11 @@ import re
 import subprocess
 import sys
 
-MARK = "VERBATIM_TEST_RUN"       # in the environment of each process of a run, with a value of its own
+MARK = "VERBATIM_TEST_RUN"  # in the environment of each process of a run, with a value of its own
 # Settings that change by themselves, or with any program.
-VOLATILE = re.compile(r"/(random|pty|keys|sched_domain)/|/(acct|ns_last_pid|tainted|hung_task_\w+|perf_event_max_sample_rate)$")
+VOLATILE = re.compile(
+    r"/(random|pty|keys|sched_domain)/|/(acct|ns_last_pid|tainted|hung_task_\w+|perf_event_max_sample_rate)$"
+)
 FOLDERS = ("/tmp", "/run", "/dev/shm")
 OURS = re.compile(r"verbatim|ompi|ucx|mpich|hydra|dat\.conf", re.IGNORECASE)
 # What any program leaves that uses the library on this machine: the devices' tree of a user. Tests
@@ -39,7 +42,9 @@ def settings():
                 if VOLATILE.search(path):
                     continue
                 try:
-                    found.append(f"{path} = {pathlib.Path(path).read_text(encoding='utf-8', errors='replace').strip()}")
+                    found.append(
+                        f"{path} = {pathlib.Path(path).read_text(encoding='utf-8', errors='replace').strip()}"
+                    )
                 except OSError:
                     pass
     return found
@@ -60,8 +65,13 @@ def processes(run):
 
 
 def files():
-    return [os.path.join(folder, name) for folder in FOLDERS if os.path.isdir(folder) for name in os.listdir(folder)
-            if OURS.search(name) and not TREE.search(name)]
+    return [
+        os.path.join(folder, name)
+        for folder in FOLDERS
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if OURS.search(name) and not TREE.search(name)
+    ]
 
 
 def state():
@@ -87,7 +97,16 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         changes = list(differences(json.load(file), state()))
     text = "\n".join([f"{'not ok' if changes else 'ok'} 1 - machine__is_as_it_was", *changes, "1..1", ""])
-    print(json.dumps({"name": "verbatim:machine / machine", "result": "FAIL" if changes else "OK", "stdout": text, "stderr": ""}))
+    print(
+        json.dumps(
+            {
+                "name": "verbatim:machine / machine",
+                "result": "FAIL" if changes else "OK",
+                "stdout": text,
+                "stderr": "",
+            }
+        )
+    )
     return 1 if changes else 0
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Makes releases that run anywhere: verbatim-VERSION-linux-ARCH.tar.gz, with libraries, command, headers, pages and documents, which need
-nothing but glibc 2.31 or newer and are used where they are unpacked: bin/verbatim run PROGRAM.
+"""Makes releases that run anywhere: verbatim-VERSION-linux-ARCH.tar.gz, with libraries, command, headers,
+pages and documents, which need nothing but glibc 2.31 or newer and are used where they are unpacked:
+bin/verbatim run PROGRAM.
 
-What is built sees the headers and libraries of Debian 11's glibc, and has ISA-L linked in. Both are downloaded (DOWNLOADS), and are what
-they were when this was written, by their SHA-256. The same commit and compiler give the same bytes.
+What is built sees the headers and libraries of Debian 11's glibc, and has ISA-L linked in. Both are
+downloaded (DOWNLOADS), and are what they were when this was written, by their SHA-256. The same commit and
+compiler give the same bytes.
 
 usage: release.py BUILD_DIR [--isal] [ARCH...]
   ARCH: x86_64, aarch64; by default this machine's. Releases are left in BUILD_DIR/release.
@@ -27,24 +29,52 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ARCHIVE = "http://deb.debian.org/debian/pool/main/"
 GLIBC = (2, 31)
-ISAL = ("libi/libisal/libisal_2.30.0.orig.tar.xz", "f363f1be3d657d5676cef5253ee2233e60116e2fa9c9de86881185bf81e0e4b8")
+ISAL = (
+    "libi/libisal/libisal_2.30.0.orig.tar.xz",
+    "f363f1be3d657d5676cef5253ee2233e60116e2fa9c9de86881185bf81e0e4b8",
+)
 # What a program links here: the C library, and headers of the kernel that are newer than it.
 DOWNLOADS = {
     "x86_64": [
-        ("g/glibc/libc6_2.31-13+deb11u11_amd64.deb", "05f7264da867b37f4c5ce49266b558ea1e81e05a9464f623152fca70f3550282"),
-        ("g/glibc/libc6-dev_2.31-13+deb11u11_amd64.deb", "e7f7b45d9c5cfcf37609f0b6efd3c645272c812144703af89dfd32218fcb0fd3"),
-        ("l/linux/linux-libc-dev_6.1.176-1_amd64.deb", "8bb258735b9dffbb111da778ebdd024750878e435ffd9dfcadcb6762ede6b4cf"),
+        (
+            "g/glibc/libc6_2.31-13+deb11u11_amd64.deb",
+            "05f7264da867b37f4c5ce49266b558ea1e81e05a9464f623152fca70f3550282",
+        ),
+        (
+            "g/glibc/libc6-dev_2.31-13+deb11u11_amd64.deb",
+            "e7f7b45d9c5cfcf37609f0b6efd3c645272c812144703af89dfd32218fcb0fd3",
+        ),
+        (
+            "l/linux/linux-libc-dev_6.1.176-1_amd64.deb",
+            "8bb258735b9dffbb111da778ebdd024750878e435ffd9dfcadcb6762ede6b4cf",
+        ),
     ],
     "aarch64": [
-        ("g/glibc/libc6_2.31-13+deb11u11_arm64.deb", "baaa9aa184e2f21738c5819055e6740cc5b22f198e3f416e33f82b40ff6933d8"),
-        ("g/glibc/libc6-dev_2.31-13+deb11u11_arm64.deb", "28d478134722dcd4b0bd2045a199301d18713bf95947b9fce66634e7aeacab2e"),
-        ("l/linux/linux-libc-dev_6.1.176-1_arm64.deb", "eeca5ec13bed7206f8171fab9a48e84119dcc20cc79557f104628447a524ad10"),
+        (
+            "g/glibc/libc6_2.31-13+deb11u11_arm64.deb",
+            "baaa9aa184e2f21738c5819055e6740cc5b22f198e3f416e33f82b40ff6933d8",
+        ),
+        (
+            "g/glibc/libc6-dev_2.31-13+deb11u11_arm64.deb",
+            "28d478134722dcd4b0bd2045a199301d18713bf95947b9fce66634e7aeacab2e",
+        ),
+        (
+            "l/linux/linux-libc-dev_6.1.176-1_arm64.deb",
+            "eeca5ec13bed7206f8171fab9a48e84119dcc20cc79557f104628447a524ad10",
+        ),
     ],
 }
 
 
 def run(*command, **options):
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **options,
+    )
     if done.returncode:
         sys.exit(f"{' '.join(str(word) for word in command)} failed:\n{done.stdout[-4000:]}")
     return done.stdout
@@ -66,9 +96,9 @@ def unpack_package(file, to):
     """A Debian package's files: an archive of ar(1) with a compressed data.tar in it."""
     data, at = file.read_bytes(), 8
     while at < len(data):
-        name, size = data[at:at + 16].decode().strip(), int(data[at + 48:at + 58])
+        name, size = data[at : at + 16].decode().strip(), int(data[at + 48 : at + 58])
         if name.startswith("data.tar.xz"):
-            with tarfile.open(fileobj=io.BytesIO(lzma.decompress(data[at + 60:at + 60 + size]))) as archive:
+            with tarfile.open(fileobj=io.BytesIO(lzma.decompress(data[at + 60 : at + 60 + size]))) as archive:
                 archive.extractall(to)
         at += 60 + size + size % 2
 
@@ -89,14 +119,26 @@ def make_sysroot(arch, cache, work):
 
 
 def make_isal(arch, cache, work, sysroot):
-    """ISA-L's CRCs, as a static library; its headers in the sysroot, where others of the machine's are not seen."""
+    """ISA-L's CRCs, as a static library; its headers in the sysroot, where others of the machine's are not
+    seen."""
     with tarfile.open(fetch(cache, *ISAL)) as archive:
         archive.extractall(work)
     source = next(work.glob("libisal-*"))
     compiler = f"{tool(arch, 'gcc')} --sysroot={sysroot} -fPIC -ffile-prefix-map={work}=."
     assembler = "nasm" if arch == "x86_64" else f"{compiler} -D__ASSEMBLY__"
-    run("make", "-C", source, "-f", "Makefile.unx", "units=crc", f"host_cpu={arch}", f"CC={compiler}", f"AS={assembler}",
-        f"AR={tool(arch, 'ar')}", "lib")
+    run(
+        "make",
+        "-C",
+        source,
+        "-f",
+        "Makefile.unx",
+        "units=crc",
+        f"host_cpu={arch}",
+        f"CC={compiler}",
+        f"AS={assembler}",
+        f"AR={tool(arch, 'ar')}",
+        "lib",
+    )
     (sysroot / "usr/include/isa-l").symlink_to(source / "include")
     return source / "bin/isa-l.a", source / "LICENSE"
 
@@ -106,7 +148,13 @@ def write_machine_file(arch, path, sysroot):
     options = f"'--sysroot={sysroot}', '-B{sysroot}/usr/lib/{arch}-linux-gnu', '-ffile-prefix-map={ROOT}=.', '-ffile-prefix-map={sysroot.parent}=.'"
     text = ["[binaries]", f"c = ['{tool(arch, 'gcc')}', {options}]"]
     text += [f"{name} = '{tool(arch, name)}'" for name in ("ar", "strip")]
-    text += ["[host_machine]", "system = 'linux'", f"cpu_family = '{arch}'", f"cpu = '{arch}'", "endian = 'little'"]
+    text += [
+        "[host_machine]",
+        "system = 'linux'",
+        f"cpu_family = '{arch}'",
+        f"cpu = '{arch}'",
+        "endian = 'little'",
+    ]
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return path
 
@@ -114,13 +162,27 @@ def write_machine_file(arch, path, sysroot):
 def build(arch, work, sysroot, isal, top):
     """Installed under top, which is where a release is unpacked."""
     machine = write_machine_file(arch, work / "machine.ini", sysroot)
-    run("meson", "setup", work / "build", "--cross-file", machine, "--prefix=/", "-Dtests=false", f"-Disal={isal}", "-Dbuildtype=release",
-        "--strip", cwd=ROOT)
+    run(
+        "meson",
+        "setup",
+        work / "build",
+        "--cross-file",
+        machine,
+        "--prefix=/",
+        "-Dtests=false",
+        f"-Disal={isal}",
+        "-Dbuildtype=release",
+        "--strip",
+        cwd=ROOT,
+    )
     run("ninja", "-C", work / "build", cwd=ROOT)
     run("meson", "install", "-C", work / "build", "--no-rebuild", "--destdir", top, cwd=ROOT)
     for file in top.rglob("*.pc"):
         up = os.path.relpath(top, file.parent)
-        file.write_text(re.sub(r"(?m)^prefix=.*", f"prefix=${{pcfiledir}}/{up}", file.read_text(encoding="utf-8")), encoding="utf-8")
+        file.write_text(
+            re.sub(r"(?m)^prefix=.*", f"prefix=${{pcfiledir}}/{up}", file.read_text(encoding="utf-8")),
+            encoding="utf-8",
+        )
 
 
 def add_documents(top, isal_license):
@@ -135,20 +197,28 @@ def check(arch, top):
     for file in [top / "bin/verbatim", *sorted(top.glob("lib/verbatim/*.so*"))]:
         said = run(tool(arch, "readelf"), "--wide", "--dynamic", "--version-info", file)
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", said)) - {"libibverbs.so.1", "librdmacm.so.1"}
-        foreign = [name for name in needed if not re.match(r"(libc|libpthread|libdl|libm|librt|libgcc_s|ld-linux\S*)\.so", name)]
-        newest = max((tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", said)), default=(0,))
+        foreign = [
+            name
+            for name in needed
+            if not re.match(r"(libc|libpthread|libdl|libm|librt|libgcc_s|ld-linux\S*)\.so", name)
+        ]
+        newest = max(
+            (tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", said)), default=(0,)
+        )
         if foreign or newest > GLIBC:
             sys.exit(f"{file} asks for {', '.join(foreign) or 'glibc ' + '.'.join(map(str, newest))}")
 
 
 def archive(top, file, seconds):
     """Names in order, nobody's, all of one time."""
+
     def anonymous(entry):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
         entry.mtime = seconds
         entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
         return entry
+
     with open(file, "wb") as out, gzip.GzipFile(filename="", fileobj=out, mode="wb", mtime=seconds) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
             for path in [top, *sorted(top.rglob("*"))]:
@@ -166,7 +236,9 @@ def make_needed(arch, folder):
 
 
 def release(arch, folder, seconds):
-    version = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE).group(1)
+    version = re.search(
+        r"^  version: '(.*)'", (ROOT / "meson.build").read_text(encoding="utf-8"), re.MULTILINE
+    ).group(1)
     work, sysroot, isal, isal_license = make_needed(arch, folder)
     top = work / f"verbatim-{version}-linux-{arch}"
     build(arch, work, sysroot, isal, top)

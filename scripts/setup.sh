@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with
-# "bench" what `make bench` does, with "install" what `make check-install` does, with "release" what
-# `make release` does, with "aarch64" what `make check-aarch64` does; and only what is missing. With nothing missing it needs neither root nor a network.
-# Debian and Ubuntu: packages are installed. What a release has not is named and left out; its cases are skipped.
-# Others: the line that installs the equivalents is printed.
-# usage: setup.sh [tests | bench | install | release | aarch64]
+# Installs what building and `make demo` need, with "tests" what `make check` needs beyond that, with "bench"
+# what `make bench` does, with "install" what `make check-install` does, with "release" what `make release`
+# does, with "aarch64" what `make check-aarch64` does; and only what is missing. With nothing missing it needs
+# neither root nor a network. Debian and Ubuntu: packages are installed. What a release has not is named and
+# left out; its cases are skipped. Others: the line that installs the equivalents is printed. usage: setup.sh
+# [tests | bench | install | release | aarch64]
 set -eu
 
-# package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command or a file that shows that it
-# (or an equivalent) is there
+# package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command
+# or a file that shows that it (or an equivalent) is there
 needed=(
 	meson:meson
 	ninja-build:ninja
@@ -115,7 +115,8 @@ done
 present gcc || present clang || missing+=(gcc)
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
-# What others call Debian's packages: "-" is one that has no counterpart, or is in another. What is not listed has Debian's name.
+# What others call Debian's packages: "-" is one that has no counterpart, or is in another. What is not listed
+# has Debian's name.
 declare -A dnf=([pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel [ibverbs-utils]=libibverbs-utils
 	[rdmacm-utils]=librdmacm-utils [iproute2]=iproute [libcmocka-dev]=libcmocka-devel [libdw1]=elfutils-libs [libibverbs-dev]=rdma-core-devel
 	[librdmacm-dev]=- [python3-pyverbs]=python3-pyverbs [tshark]=wireshark-cli [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx

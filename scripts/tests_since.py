@@ -28,14 +28,14 @@ import subprocess
 import sys
 
 EVERY_TEST = ("meson_options.txt", "scripts/check.sh", "tests/isolated.sh", "tests/tsan.supp")
-LIBRARY_PATHS = ("LD_LIBRARY_PATH", "PATH")    # meson's, for libraries that a program is linked with anyway
+LIBRARY_PATHS = ("LD_LIBRARY_PATH", "PATH")  # meson's, for libraries that a program is linked with anyway
 # All in these is compiled or an argument of a test; what nobody knows there is newer than the build, or gone.
 BUILT_FOLDERS = ("src", "include", "lib", "tools")
 # Folders of tests and programs, each for itself; besides them there are those in tests/.
 SUITES = ("bench", "scripts")
 SCRIPTS = (".py", ".sh")
 
-WORD = re.compile(r"""(?<=["'/])[\w-]+(?=["'/])""")            # a quoted word or part of a path
+WORD = re.compile(r"""(?<=["'/])[\w-]+(?=["'/])""")  # a quoted word or part of a path
 QUOTED = re.compile(r"""(?<=["'])[\w-]+(?=["'])""")
 SUITE_PATH = re.compile(r"\btests/([\w-]+)")
 IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
@@ -60,7 +60,7 @@ class Ninja:
     def __init__(self, build, relative):
         self.build, self.relative = build, relative
         self.inputs = collections.defaultdict(list)
-        self.unbuilt = set()               # objects whose headers are not known
+        self.unbuilt = set()  # objects whose headers are not known
         self._read_graph()
         self._read_headers()
         self.known = {relative(path) for inputs in self.inputs.values() for path in inputs}
@@ -127,9 +127,9 @@ class Needs:
     def __init__(self):
         self.everything = False
         self.files = set()
-        self.folders = set()               # all of them
-        self.suites = set()                # in these what is neither compiled nor a script of another test
-        self.used = set()                  # scripts
+        self.folders = set()  # all of them
+        self.suites = set()  # in these what is neither compiled nor a script of another test
+        self.used = set()  # scripts
 
     def add_target(self, files):
         if files is None:
@@ -307,7 +307,7 @@ def main():
     parser.add_argument("revision")
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--no-suite", action="append", default=[])
-    parser.add_argument("--changed", nargs="+", help=argparse.SUPPRESS)    # these files, whatever git says
+    parser.add_argument("--changed", nargs="+", help=argparse.SUPPRESS)  # these files, whatever git says
     options = parser.parse_intermixed_args()
     try:
         project = Project(options.build)

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs a test where nothing else on the machine can meet it, and tells what the test left behind. Meson starts each test through it.
+# Runs a test where nothing else on the machine can meet it, and tells what the test left behind. Meson starts
+# each test through it.
 #
 #   ┌ network of the test ────────────┐        ┌ far end ┐     Both are network namespaces. The test also has process
 #   │ lo   eth0 10.66.0.1 fd66::1    ─┼─ veth ─┼─ far    │     numbers of its own, an empty /tmp, /run and /dev/shm, and a
 #   └─────────────────────────────────┘        └─────────┘     localhost with both addresses. All of it ends with the test.
 #
-# The sources are read-only there, but for the build directory, in which this script starts. A test that leaves a process, or a file in
-# /tmp, /run or /dev/shm, has failed. What a failed test said of its failures is repeated on standard error, which is what Meson shows.
+# The sources are read-only there, but for the build directory, in which this script starts. A test that
+# leaves a process, or a file in /tmp, /run or /dev/shm, has failed. What a failed test said of its failures
+# is repeated on standard error, which is what Meson shows.
 #
 # VERBATIM_TEST_ISOLATED tells the test how much of this the machine allows:
 #   root     all of it
@@ -58,7 +60,8 @@ name_localhost() {
 
 # ---- network ----
 
-# This process is in the namespace of the far end. Another one holds that of the test, and ends when nobody can write to it any more.
+# This process is in the namespace of the far end. Another one holds that of the test, and ends when nobody
+# can write to it any more.
 make_network() {
 	exec {line}> >(exec unshare --net cat)
 	holder=$!
@@ -85,7 +88,8 @@ end_network() {
 
 # ---- processes ----
 
-# Are there, but for process 1, none but those that are named? A process that is about to end has time to; others are ended.
+# Are there, but for process 1, none but those that are named? A process that is about to end has time to;
+# others are ended.
 leaves_no_process() {
 	local waits pid left
 	for ((waits = 0; waits < left_limit; waits++)); do
@@ -118,7 +122,8 @@ last_words() {
 	if [[ $failed ]]; then head -n 80 <<<"$failed"; else tail -n 20 "$1"; fi
 }
 
-# Runs the test, which is told of in a folder; its exit status, or 1 if it leaves processes where it has numbers of its own.
+# Runs the test, which is told of in a folder; its exit status, or 1 if it leaves processes where it has
+# numbers of its own.
 run_test() {
 	local said=$1/said status teller
 	shift

@@ -104,7 +104,8 @@ static inline bool kernel_steers(void)
 static inline bool kernel_tells_vlan_tags(void)
 {
 	int s = socket(AF_PACKET, SOCK_RAW, 0), on = 1;
-	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 8 /* PACKET_AUXDATA */, &on, sizeof(on)); /* without the right to one: not asked for */
+	/* without the right to one: not asked for */
+	bool told = s < 0 || !setsockopt(s, SOL_PACKET, 8 /* PACKET_AUXDATA */, &on, sizeof(on));
 	close(s);
 	return told;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Checks that #includes point down the list of layers only, and that the pure layers (wire, proto) reach no system
-# header that does I/O, tells time or starts threads, not even through a header that they include.
+# Checks that #includes point down the list of layers only, and that the pure layers (wire, proto) reach no
+# system header that does I/O, tells time or starts threads, not even through a header that they include.
 # usage: layers.sh SOURCE_ROOT
 set -u
 cd "$1/src" || exit 99

@@ -184,7 +184,8 @@ struct ib_uverbs_flow_action_esp {
 	__u32		seq;
 	__u32		tfc_pad;		/* bytes of traffic flow confidentiality padding */
 	__u32		flags;
-	__aligned_u64	hard_limit_pkts;	/* packets after which the association is dead; 0 is no limit */
+	/* packets after which the association is dead; 0 is no limit */
+	__aligned_u64	hard_limit_pkts;
 };
 
 /* See enum ibv_read_counters_flags. */

@@ -348,7 +348,8 @@ int rdma_disconnect(struct rdma_cm_id *id);
  * rdma_join_multicast_ex(3)
  */
 int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context);
-int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr, void *context);
+int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr,
+	void *context);
 
 /* Detach the queue pair and leave the group. rdma_leave_multicast(3) */
 int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr);
@@ -414,10 +415,11 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 void rdma_freeaddrinfo(struct rdma_addrinfo *res);
 
 /*
- * The same without waiting: ADDRINFO_RESOLVED or ADDRINFO_ERROR says when it is done, and rdma_query_addrinfo gives what was
- * found. rdma_resolve_addrinfo(3), rdma_query_addrinfo(3)
+ * The same without waiting: ADDRINFO_RESOLVED or ADDRINFO_ERROR says when it is done, and rdma_query_addrinfo
+ * gives what was found. rdma_resolve_addrinfo(3), rdma_query_addrinfo(3)
  */
-int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints);
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+	const struct rdma_addrinfo *hints);
 int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
 
 /* Put an event of the program's own, RDMA_CM_EVENT_USER, on the id's channel. rdma_write_cm_event(3) */

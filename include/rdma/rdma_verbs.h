@@ -229,7 +229,9 @@ static inline int rdma_get_comp_(struct rdma_cm_id *id, struct ibv_cq *cq, struc
 	return ret < 0 ? rdma_seterrno(ret) : ret;
 }
 
-/* Wait for the next completion of a send, read or write. Returns 1, or -1 with errno. rdma_get_send_comp(3) */
+/*
+ * Wait for the next completion of a send, read or write. Returns 1, or -1 with errno. rdma_get_send_comp(3)
+ */
 static inline int rdma_get_send_comp(struct rdma_cm_id *id, struct ibv_wc *wc)
 {
 	return rdma_get_comp_(id, id->send_cq, id->send_cq_channel, wc);

@@ -33,7 +33,8 @@ int rclose(int socket);
 
 /* Receive; flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL. Bytes received, 0 at the end, -1 with errno. */
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
-ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen);
+ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
+	socklen_t *addrlen);
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
 ssize_t rread(int socket, void *buf, size_t count);
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt);
@@ -51,8 +52,8 @@ int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
 
 /*
- * Sets of sockets and ordinary file descriptors, as epoll(7) with all its events and flags; flags of repoll_create: EPOLL_CLOEXEC.
- * A set is closed with rclose().
+ * Sets of sockets and ordinary file descriptors, as epoll(7) with all its events and flags; flags of
+ * repoll_create: EPOLL_CLOEXEC. A set is closed with rclose().
  */
 int repoll_create(int flags);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);

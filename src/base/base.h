@@ -23,7 +23,8 @@
 /* Exports a function or object, which is declared before, under a name at a version node. The
  * attribute is what link-time optimisation understands. */
 #if defined(__has_attribute) && __has_attribute(symver)
-#define VB_SYMVER(function, name, node) extern __typeof__(function) function __attribute__((symver(name "@" node)))
+#define VB_SYMVER(function, name, node) \
+	extern __typeof__(function) function __attribute__((symver(name "@" node)))
 #else
 #define VB_SYMVER(function, name, node) __asm__(".symver " #function ", " name "@" node)
 #endif

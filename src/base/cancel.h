@@ -23,7 +23,8 @@ static inline void vb_cancel_restore(const int *before)
 }
 
 /* From here to the end of the block the thread is not cancelled. */
-#define VB_UNCANCELLED __attribute__((cleanup(vb_cancel_restore), unused)) const int vb_cancel_before = vb_cancel_off()
+#define VB_UNCANCELLED \
+	__attribute__((cleanup(vb_cancel_restore), unused)) const int vb_cancel_before = vb_cancel_off()
 
 static inline int vb_cancel_defer(void)
 {
@@ -43,7 +44,9 @@ static inline void vb_cancel_restore_type(const int *before)
  * To the end of the block the thread is cancelled where it waits, whatever it has asked for. Some programs'
  * threads are cancelled asynchronously, which the kernel's calls put up with (iperf3).
  */
-#define VB_DEFERRED __attribute__((cleanup(vb_cancel_restore_type), unused)) const int vb_cancel_type_before = vb_cancel_defer()
+#define VB_DEFERRED \
+	__attribute__((cleanup(vb_cancel_restore_type), unused)) \
+	const int vb_cancel_type_before = vb_cancel_defer()
 
 static inline void vb_cancel_unlock(void *mutex)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies of a request's bytes, which programs may look at while they come. Any lengths and alignments; no overlap. */
+/*
+ * Copies of a request's bytes, which programs may look at while they come. Any lengths and alignments; no
+ * overlap.
+ */
 #ifndef VB_COPY_H
 #define VB_COPY_H
 

@@ -37,7 +37,8 @@ static inline void vb_list_del(struct vb_list *n)
  * Iterates; the current element may be removed. The line number in the helper's name lets loops nest (on
  * different lines). break and continue work as in any loop.
  */
-#define vb_list_for_each(pos, head, member) vb_list_for_each_(pos, head, member, VB_CONCAT(vb_next_, __LINE__))
+#define vb_list_for_each(pos, head, member) \
+	vb_list_for_each_(pos, head, member, VB_CONCAT(vb_next_, __LINE__))
 #define vb_list_for_each_(pos, head, member, next_node)                                                      \
 	for (struct vb_list *next_node = ((pos) = vb_container_of((head)->next, __typeof__(*(pos)), member), \
 					  (pos)->member.next);                                               \

@@ -61,7 +61,11 @@ void vb_check_key_made(const struct vb_mr *mr)
 	struct past *p = calloc(1, sizeof(*p));
 	if (!p)
 		return;
-	*p = (struct past){ .key = mr->key, .pd = mr->pd->number, .access = mr->access, .iova = mr->iova, .length = mr->length };
+	*p = (struct past){ .key = mr->key,
+			    .pd = mr->pd->number,
+			    .access = mr->access,
+			    .iova = mr->iova,
+			    .length = mr->length };
 	vb_list_init(&p->gone);
 	vb_trace_take(&p->made);
 	pthread_mutex_lock(&pasts.lock);
@@ -131,8 +135,11 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 	char made[PLACE_BYTES], ended[PLACE_BYTES];
 	struct past p;
 	if (vb_window_has_entry(key)) {
-		snprintf(story, size, "key 0x%x is a memory window's, and the window is not bound with it: it was invalidated, bound "
-			 "anew, or never bound", key);
+		snprintf(
+			story, size,
+			"key 0x%x is a memory window's, and the window is not bound with it: it was invalidated, bound "
+			"anew, or never bound",
+			key);
 		return;
 	}
 	if (!key || !recall(key, &p)) {
@@ -143,8 +150,10 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 	vb_check_place_text(&p.made, made, sizeof(made));
 	vb_check_place_text(&p.ended, ended, sizeof(ended));
 	if (p.is_gone)
-		snprintf(story, size, "key 0x%x was that of the %llu bytes at 0x%llx, registered in %s and deregistered in %s", key,
-			 (unsigned long long)p.length, (unsigned long long)p.iova, made, ended);
+		snprintf(
+			story, size,
+			"key 0x%x was that of the %llu bytes at 0x%llx, registered in %s and deregistered in %s",
+			key, (unsigned long long)p.length, (unsigned long long)p.iova, made, ended);
 	else
 		snprintf(story, size, "key 0x%x is being deregistered", key);
 }
@@ -159,17 +168,25 @@ static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 	rights_text(access & ~has, wanted, sizeof(wanted));
 	rights_text(has, rights, sizeof(rights));
 	if (fault == VB_KEY_PD)
-		snprintf(story, size, "key 0x%x is a memory window's of protection domain %u, and it is used in protection domain %u", key,
-			 atomic_load(&k->pd), pd);
+		snprintf(
+			story, size,
+			"key 0x%x is a memory window's of protection domain %u, and it is used in protection domain %u",
+			key, atomic_load(&k->pd), pd);
 	else if (access & VB_KEY_LOCAL)
-		snprintf(story, size, "key 0x%x is a memory window's, which peers can use and work requests of this side cannot", key);
+		snprintf(
+			story, size,
+			"key 0x%x is a memory window's, which peers can use and work requests of this side cannot",
+			key);
 	else if (fault == VB_KEY_ACCESS)
 		snprintf(story, size, "key 0x%x lacks %s: it is a memory window's that was bound with %s",
 			 key, wanted, rights);
 	else
-		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that the memory window of key 0x%x shows",
-			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
-			 (unsigned long long)atomic_load(&k->iova), key);
+		snprintf(
+			story, size,
+			"%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that the memory window of key 0x%x shows",
+			(unsigned long long)length, (unsigned long long)addr,
+			(unsigned long long)atomic_load(&k->length),
+			(unsigned long long)atomic_load(&k->iova), key);
 }
 
 static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
@@ -184,15 +201,20 @@ static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 	rights_text(access & ~has, wanted, sizeof(wanted));
 	rights_text(has, rights, sizeof(rights));
 	if (fault == VB_KEY_PD)
-		snprintf(story, size, "key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u", key,
-			 atomic_load(&k->pd), made, pd);
+		snprintf(
+			story, size,
+			"key 0x%x is of protection domain %u (registered in %s), and it is used in protection domain %u",
+			key, atomic_load(&k->pd), made, pd);
 	else if (fault == VB_KEY_ACCESS)
 		snprintf(story, size, "key 0x%x lacks %s: it was registered with %s in %s", key, wanted,
 			 rights, made);
 	else
-		snprintf(story, size, "%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
-			 (unsigned long long)length, (unsigned long long)addr, (unsigned long long)atomic_load(&k->length),
-			 (unsigned long long)atomic_load(&k->iova), key, made);
+		snprintf(
+			story, size,
+			"%llu bytes at 0x%llx are not within the %llu bytes at 0x%llx that key 0x%x was registered for in %s",
+			(unsigned long long)length, (unsigned long long)addr,
+			(unsigned long long)atomic_load(&k->length),
+			(unsigned long long)atomic_load(&k->iova), key, made);
 }
 
 static void tell_unmapped(uint32_t key, char *story, size_t size)
@@ -202,9 +224,12 @@ static void tell_unmapped(uint32_t key, char *story, size_t size)
 	struct past p;
 	if (recall(key, &p))
 		vb_check_place_text(&p.made, made, sizeof(made));
-	snprintf(story, size, "memory of key 0x%x (%llu bytes at 0x%llx, registered in %s) is not there any more: it was unmapped, or its file cut "
-		 "short, and ibv_dereg_mr did not come before", key, (unsigned long long)atomic_load(&k->length),
-		 (unsigned long long)atomic_load(&k->va), made);
+	snprintf(
+		story, size,
+		"memory of key 0x%x (%llu bytes at 0x%llx, registered in %s) is not there any more: it was unmapped, or its file cut "
+		"short, and ibv_dereg_mr did not come before",
+		key, (unsigned long long)atomic_load(&k->length), (unsigned long long)atomic_load(&k->va),
+		made);
 }
 
 const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,

@@ -11,10 +11,12 @@
 #include "faults/plan.h"
 
 /* What a kind needs, in this order. */
-enum need { NOTHING, A_DELAY, A_TIME, A_VERB, AN_ERRNO, A_COMPLETION, A_STATUS, AN_EVENT, A_MESSAGE, MAYBE_A_REASON, DOWN };
+enum need { NOTHING, A_DELAY, A_TIME, A_VERB, AN_ERRNO, A_COMPLETION, A_STATUS, AN_EVENT, A_MESSAGE,
+	MAYBE_A_REASON, DOWN };
 
 /* What else may be said, each once. */
-enum { WHICH = 1 << 0, WAY = 1 << 1, OF = 1 << 2, QP = 1 << 3, PEER = 1 << 4, PORT = 1 << 5, DEVICE = 1 << 6, AFTER = 1 << 7,
+enum { WHICH = 1 << 0, WAY = 1 << 1, OF = 1 << 2, QP = 1 << 3, PEER = 1 << 4, PORT = 1 << 5, DEVICE = 1 << 6,
+	AFTER = 1 << 7,
        TIMES = 1 << 8, FOR = 1 << 9, AT = 1 << 10 };
 enum { ON_PACKETS = WHICH | WAY | OF | QP | PEER | AFTER | TIMES, ON_CALLS = WHICH | QP | AFTER | TIMES,
        ON_MESSAGES = WHICH | WAY | PEER | AFTER | TIMES, AS_ACTION = WHICH | AT | QP | AFTER | TIMES };
@@ -259,7 +261,9 @@ static int parse_verb(struct parser *p, struct vb_fault_rule *r)
 {
 	r->verb = p->token.bytes ? vb_fault_verb_find(p->text + p->token.at, p->token.bytes) : NULL;
 	if (!r->verb)
-		return wrong(p, p->token, "a call such as ibv_reg_mr or rdma_connect is expected here (verbatim faults --words lists them)");
+		return wrong(
+			p, p->token,
+			"a call such as ibv_reg_mr or rdma_connect is expected here (verbatim faults --words lists them)");
 	advance(p);
 	return 0;
 }
@@ -490,7 +494,9 @@ static int parse_options(struct parser *p, struct vb_fault_rule *r)
 		struct token t = p->token;
 		unsigned option = option_of(p, &value);
 		if (!option && is_digit(p->text[t.at]))
-			return wrong(p, t, "a number by itself says nothing: #5 is the fifth, 5% are five of a hundred, qp=5 and port=5 are names");
+			return wrong(
+				p, t,
+				"a number by itself says nothing: #5 is the fifth, 5% are five of a hundred, qp=5 and port=5 are names");
 		if (!option)
 			return wrong(p, t, "this word is not understood here");
 		if (!(kinds[r->kind].options & option))
@@ -513,8 +519,10 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 	struct token whole = { r->at, r->bytes };
 	bool is_action = vb_fault_site_of(r->kind) == VB_FAULT_TRIGGER;
 	if (r->qp && r->verb && !r->verb->of_qp)
-		return wrong(p, whole, "qp= needs a call that is counted for each queue pair: ibv_post_send, ibv_post_recv, ibv_wr_complete, "
-			     "ibv_modify_qp, ibv_query_qp or ibv_destroy_qp");
+		return wrong(
+			p, whole,
+			"qp= needs a call that is counted for each queue pair: ibv_post_send, ibv_post_recv, ibv_wr_complete, "
+			"ibv_modify_qp, ibv_query_qp or ibv_destroy_qp");
 	if (is_action && !r->verb && (p->said & (WHICH | QP | TIMES)))
 		return wrong(p, whole, "what is counted? Say 'at CALL', or 'after TIME' alone");
 	if (r->kind == VB_FAULT_REFUSE && !(p->said & WAY))
@@ -525,7 +533,9 @@ static int check_rule(struct parser *p, struct vb_fault_rule *r)
 	}
 	if (r->of == VB_FAULT_OF_CM && r->direction == VB_FAULT_IN &&
 	    vb_fault_site_of(r->kind) == VB_FAULT_PACKET)
-		return wrong(p, whole, "of what comes in, 'lose' takes the connection manager's messages; 'of cm' is for what goes out");
+		return wrong(
+			p, whole,
+			"of what comes in, 'lose' takes the connection manager's messages; 'of cm' is for what goes out");
 	return 0;
 }
 

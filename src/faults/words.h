@@ -6,21 +6,21 @@
 #include "base/base.h"
 
 /* X(KIND, word, what it does) */
-#define VB_FAULT_KINDS(X)                                                                                        \
-	X(DROP, "drop", "packets are lost")                                                                      \
-	X(DELAY, "delay", "packets come later, and so may be overtaken")                                         \
-	X(DUPLICATE, "duplicate", "packets come twice")                                                          \
-	X(REORDER, "reorder", "packets are overtaken by the next one")                                           \
-	X(CORRUPT, "corrupt", "a bit of a packet changes, so that its ICRC is wrong")                            \
-	X(FREEZE, "freeze", "for some time nothing goes out or comes in, and then all of it does")               \
-	X(STALL, "stall", "a call takes longer")                                                                 \
-	X(FAIL, "fail", "a call fails with an errno")                                                            \
-	X(COMPLETE, "complete", "a completion has an error status, and its queue pair is in the error state")    \
-	X(RNR, "rnr", "a receive is not ready when its message comes")                                           \
-	X(LINK, "link", "the link goes down, and up again")                                                      \
-	X(EVENT, "event", "an asynchronous event of port or device")                                             \
-	X(LOSE, "lose", "a message of the connection manager is lost")                                           \
-	X(REFUSE, "refuse", "a connection is refused")                                                           \
+#define VB_FAULT_KINDS(X)                                                                          \
+	X(DROP, "drop", "packets are lost")                                                        \
+	X(DELAY, "delay", "packets come later, and so may be overtaken")                           \
+	X(DUPLICATE, "duplicate", "packets come twice")                                            \
+	X(REORDER, "reorder", "packets are overtaken by the next one")                             \
+	X(CORRUPT, "corrupt", "a bit of a packet changes, so that its ICRC is wrong")              \
+	X(FREEZE, "freeze", "for some time nothing goes out or comes in, and then all of it does") \
+	X(STALL, "stall", "a call takes longer")                                                   \
+	X(FAIL, "fail", "a call fails with an errno")                                              \
+	X(COMPLETE, "complete", "a completion has an error status, and its queue pair is in the error state") \
+	X(RNR, "rnr", "a receive is not ready when its message comes")                             \
+	X(LINK, "link", "the link goes down, and up again")                                        \
+	X(EVENT, "event", "an asynchronous event of port or device")                               \
+	X(LOSE, "lose", "a message of the connection manager is lost")                             \
+	X(REFUSE, "refuse", "a connection is refused")                                             \
 	X(VANISH, "vanish", "peers are there no more, and nobody says so")
 
 enum vb_fault_kind {

@@ -93,10 +93,14 @@ static bool load(void *library, const char *name, void *to)
 static void open_session(void *library)
 {
 	static struct dwfl_callbacks callbacks = { .find_debuginfo = find_nothing };
-	if (!load(library, "dwfl_linux_proc_find_elf", &callbacks.find_elf) || !load(library, "dwfl_begin", &dw.begin) ||
-	    !load(library, "dwfl_linux_proc_report", &dw.report_process) || !load(library, "dwfl_report_end", &dw.report_end) ||
-	    !load(library, "dwfl_addrmodule", &dw.module_of) || !load(library, "dwfl_module_addrname", &dw.function_of) ||
-	    !load(library, "dwfl_module_getsrc", &dw.line_of) || !load(library, "dwfl_lineinfo", &dw.line_info))
+	if (!load(library, "dwfl_linux_proc_find_elf", &callbacks.find_elf) ||
+	    !load(library, "dwfl_begin", &dw.begin) ||
+	    !load(library, "dwfl_linux_proc_report", &dw.report_process) ||
+	    !load(library, "dwfl_report_end", &dw.report_end) ||
+	    !load(library, "dwfl_addrmodule", &dw.module_of) ||
+	    !load(library, "dwfl_module_addrname", &dw.function_of) ||
+	    !load(library, "dwfl_module_getsrc", &dw.line_of) ||
+	    !load(library, "dwfl_lineinfo", &dw.line_info))
 		return;
 	void *session = dw.begin(&callbacks);
 	if (session && !dw.report_process(session, getpid()) && !dw.report_end(session, NULL, NULL))

@@ -72,8 +72,13 @@ static bool is_atomic(unsigned opcode)
 
 static struct vb_shown message_of(struct requester *r, uint32_t psn, uint32_t msn)
 {
-	return (struct vb_shown){ .qp = r->l->qp, .what = r->sqe, .psn = psn, .msn = msn & PSN_MASK, .by_requester = true,
-				  .fetch = fetch_entry, .ctx = r };
+	return (struct vb_shown){ .qp = r->l->qp,
+				  .what = r->sqe,
+				  .psn = psn,
+				  .msn = msn & PSN_MASK,
+				  .by_requester = true,
+				  .fetch = fetch_entry,
+				  .ctx = r };
 }
 
 /* The first message of a capture is the next one: what is in the ring has no number. */
@@ -167,8 +172,15 @@ static uint32_t expected_psn(struct vb_local_qp *l, uint32_t position)
 static struct vb_sqe entry_of(const struct vb_taken_slot *r)
 {
 	return (struct vb_sqe){
-		.remote_addr = r->remote_addr, .rkey = r->rkey, .imm = r->imm, .length = r->length, .opcode = r->opcode, .srqn = r->srqn,
-		.compare_add = r->compare_add, .swap = r->swap, .flags = r->flags & VB_SHM_SOLICITED ? IBV_SEND_SOLICITED : 0,
+		.remote_addr = r->remote_addr,
+		.rkey = r->rkey,
+		.imm = r->imm,
+		.length = r->length,
+		.opcode = r->opcode,
+		.srqn = r->srqn,
+		.compare_add = r->compare_add,
+		.swap = r->swap,
+		.flags = r->flags & VB_SHM_SOLICITED ? IBV_SEND_SOLICITED : 0,
 	};
 }
 
@@ -181,7 +193,12 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 	struct vb_sqe what = entry_of(&l->cur);
 	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
 		 psn = expected_psn(l, position);
-	struct vb_shown m = { .qp = l->qp, .what = &what, .psn = psn, .msn = l->shown.served & PSN_MASK, .fetch = fetch_target, .ctx = l };
+	struct vb_shown m = { .qp = l->qp,
+			      .what = &what,
+			      .psn = psn,
+			      .msn = l->shown.served & PSN_MASK,
+			      .fetch = fetch_target,
+			      .ctx = l };
 	if (status != IBV_WC_SUCCESS) {
 		vb_show_nak(&m, status);
 		return;

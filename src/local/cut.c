@@ -35,8 +35,10 @@ bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64
 		if (spins % SPINS == 0 && vb_peer_is_dead(peer))
 			return true;
 		if (vb_patience_is_over(&w, peer->pid, now)) {
-			vb_explain("link", "process %d stopped in the middle of an access to this process's memory: its connections to here end",
-				   (int)peer->pid);
+			vb_explain(
+				"link",
+				"process %d stopped in the middle of an access to this process's memory: its connections to here end",
+				(int)peer->pid);
 			vb_peer_cut(peer);
 			return true;
 		}

@@ -102,7 +102,11 @@ static void give(struct vb_peer *p, uint32_t key)
 	struct vb_segment s;
 	if (!vb_segment_find(key, &s))
 		return;
-	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = GIVE, .key = key, .serial = s.serial, .bytes = s.bytes,
+	struct vb_link_segment m = { .magic = VB_LINK_MAGIC,
+				     .what = GIVE,
+				     .key = key,
+				     .serial = s.serial,
+				     .bytes = s.bytes,
 				     .writable = s.writable };
 	if (!vb_link_send(p->fd, &m, sizeof(m), &s.fd, 1))
 		p->mapped->given[s.serial % VB_MAPPINGS] = 1;

@@ -429,10 +429,15 @@ static void explain_end(const struct vb_peer *p, int err)
 	static atomic_bool said;
 	bool is_up = atomic_load(&p->state) == VB_PEER_UP;
 	if (err == -EPROTO || err == -EMSGSIZE)
-		vb_explain("link", "process %d says what this version of verbatim does not understand: the link to it ends", (int)p->pid);
+		vb_explain(
+			"link",
+			"process %d says what this version of verbatim does not understand: the link to it ends",
+			(int)p->pid);
 	else if (err == -EPIPE && !is_up && !atomic_exchange(&said, true))
-		vb_explain_limit("link", "no memory is shared with process %d, which has hung up: it may not, cannot, or takes the wire already",
-				 (int)p->pid);
+		vb_explain_limit(
+			"link",
+			"no memory is shared with process %d, which has hung up: it may not, cannot, or takes the wire already",
+			(int)p->pid);
 	else if (err != -EPIPE && err != -ECONNREFUSED)
 		vb_link_explain_lack(err);
 }

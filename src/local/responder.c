@@ -199,16 +199,17 @@ enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
 	if (vb_unlikely(vb_watcher != NULL))
-		vb_watcher->starved(l->qp, retries >= 7 ?
-						   UINT64_MAX :
-						   retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
+		vb_watcher->starved(
+			l->qp, retries >= 7 ? UINT64_MAX :
+					      retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
 	if (retries >= 7)
 		return STEP_WAIT;
 	if (!retries || atomic_load(&l->resp.rnr_expired))
 		return fail(f, IBV_WC_RNR_RETRY_EXC_ERR, "no receive was posted in time");
 	if (!l->resp.rnr_armed) {
 		l->resp.rnr_armed = true;
-		vb_timer_set(&l->rnr, vb_now_ns() + retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
+		vb_timer_set(&l->rnr,
+			     vb_now_ns() + retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
 	}
 	return STEP_WAIT;
 }
@@ -803,8 +804,13 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 		return false;
 	acknowledge(l);
 	struct vb_cqe *e = vb_cq_open(l->qp->recv_cq);
-	*e = (struct vb_cqe){ .wr_id = r->wr_id, .qp = l->qp, .opcode = IBV_WC_RECV, .byte_len = length, .is_recv = 1,
-			      .src_qp = l->their_qpn, .solicited = (flags & VB_SHM_SOLICITED) != 0 };
+	*e = (struct vb_cqe){ .wr_id = r->wr_id,
+			      .qp = l->qp,
+			      .opcode = IBV_WC_RECV,
+			      .byte_len = length,
+			      .is_recv = 1,
+			      .src_qp = l->their_qpn,
+			      .solicited = (flags & VB_SHM_SOLICITED) != 0 };
 	vb_receive_pass(l->qp);
 	vb_cq_close(l->qp->recv_cq, e);
 	return true;

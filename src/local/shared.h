@@ -164,7 +164,10 @@ enum { VB_SLOT_MIN_BYTES = 128, VB_SLOT_MAX_BYTES = 2048 };
  * A ring of bells from one process to another, lossy and self-describing: entry i of lap n holds (position +
  * 1) << 32 | QPN.
  */
-enum { VB_BELLS = 1024, VB_BELL_FOR_ALL = 0 /* no QP has this number: look at all that are connected to the ringing process */ };
+enum {
+	VB_BELLS = 1024,
+	VB_BELL_FOR_ALL = 0, /* no QP's number: look at all that are connected to the ringing process */
+};
 
 struct vb_shm_bells {
 	_Atomic(uint32_t) tail; /* positions handed out to ringing threads */

@@ -273,8 +273,12 @@ static void copy_record(const struct vb_ud_ring *m, uint32_t bytes, struct vb_in
 	const struct vb_shm_datagram *d = next_record(m);
 	memcpy(packet, d->packet, bytes);
 	*msg = (struct vb_inbox_msg){
-		.addr = { .src = d->src, .dst = d->dst, .flow_label = d->flow_label & 0xfffff, .udp_sport = d->udp_sport,
-			  .traffic_class = d->traffic_class, .hop_limit = d->hop_limit },
+		.addr = { .src = d->src,
+			  .dst = d->dst,
+			  .flow_label = d->flow_label & 0xfffff,
+			  .udp_sport = d->udp_sport,
+			  .traffic_class = d->traffic_class,
+			  .hop_limit = d->hop_limit },
 		.payload = packet,
 		.payload_bytes = bytes,
 		.sender_uid = (uid_t)-1,

@@ -199,7 +199,12 @@ void vb_xrc_remote_finish(struct vb_local_qp *l)
 	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
 	l->resp.have_rwqe = false;
 	vb_xrc_remote_done(l->qp, &(struct vb_received){
-		.bytes = r->length, .tail_value = r->imm, .tail = imm ? VB_TAIL_IMM : invalidates ? VB_TAIL_INVALIDATE : VB_TAIL_NONE,
-		.is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM, .solicited = r->flags & VB_SHM_SOLICITED,
-	});
+					  .bytes = r->length,
+					  .tail_value = r->imm,
+					  .tail = imm	      ? VB_TAIL_IMM :
+						  invalidates ? VB_TAIL_INVALIDATE :
+								VB_TAIL_NONE,
+					  .is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+					  .solicited = r->flags & VB_SHM_SOLICITED,
+				  });
 }

@@ -55,11 +55,11 @@ int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct tim
 
 /* ---- libc's functions (real.c) ---- */
 
-#define VB_REAL_CALLS(X)                                                                                            \
-	X(socket) X(bind) X(listen) X(accept4) X(connect) X(shutdown) X(close) X(dup) X(dup2) X(dup3) X(fcntl)      \
-	X(ioctl) X(read) X(readv) X(write) X(writev) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg)        \
-	X(sendmmsg) X(sendfile) X(splice) X(ppoll) X(pselect) X(epoll_ctl) X(epoll_pwait)          \
-	X(getpeername) X(getsockname) X(getsockopt) X(setsockopt) X(fdopen) X(fileno) X(vdprintf) X(eventfd)                 \
+#define VB_REAL_CALLS(X)                                                                                     \
+	X(socket) X(bind) X(listen) X(accept4) X(connect) X(shutdown) X(close) X(dup) X(dup2) X(dup3) X(fcntl) \
+	X(ioctl) X(read) X(readv) X(write) X(writev) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) \
+	X(sendmmsg) X(sendfile) X(splice) X(ppoll) X(pselect) X(epoll_ctl) X(epoll_pwait)                    \
+	X(getpeername) X(getsockname) X(getsockopt) X(setsockopt) X(fdopen) X(fileno) X(vdprintf) X(eventfd) \
 	X(memfd_create)
 
 struct vb_real {

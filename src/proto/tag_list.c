@@ -16,8 +16,12 @@ static void put_free(struct vb_tag_list *list, int index)
 
 void vb_tag_list_init(struct vb_tag_list *list, struct vb_tag_entry *entries, uint32_t room)
 {
-	*list = (struct vb_tag_list){ .entries = entries, .room = room, .free = VB_TAG_NONE, .first = VB_TAG_NONE,
-				      .last = VB_TAG_NONE, .idle = VB_TAG_NONE };
+	*list = (struct vb_tag_list){ .entries = entries,
+				      .room = room,
+				      .free = VB_TAG_NONE,
+				      .first = VB_TAG_NONE,
+				      .last = VB_TAG_NONE,
+				      .idle = VB_TAG_NONE };
 	for (uint32_t i = room; i-- > 0;) {
 		entries[i].generation = 0;
 		put_free(list, (int)i);

@@ -84,7 +84,8 @@ static uint16_t checksum(const uint8_t *p, size_t n)
 static void put_v4(uint8_t h[V4_HEADER_BYTES], const struct vb_ud_route *route, size_t payload)
 {
 	size_t total = V4_HEADER_BYTES + payload;
-	const uint8_t fixed[12] = { 0x45, route->traffic_class, (uint8_t)(total >> 8), (uint8_t)total, 0, 0, 0x40, 0,
+	const uint8_t fixed[12] = { 0x45, route->traffic_class, (uint8_t)(total >> 8), (uint8_t)total, 0, 0,
+		0x40, 0,
 				    route->hop_limit, UDP_PROTOCOL, 0, 0 };
 
 	memcpy(h, fixed, sizeof(fixed));

@@ -173,8 +173,12 @@ static void undeliverable_locked(const void *message)
 }
 
 static const struct vb_outbox_type outbox_type = {
-	.message_bytes = sizeof(struct vb_cm_send), .max_waiting = MAX_WAITING,
-	.send = try_send, .is_for_same = is_for_same, .is_patient = is_patient, .absent = undeliverable_locked,
+	.message_bytes = sizeof(struct vb_cm_send),
+	.max_waiting = MAX_WAITING,
+	.send = try_send,
+	.is_for_same = is_for_same,
+	.is_patient = is_patient,
+	.absent = undeliverable_locked,
 };
 
 /* Faults on purpose. True: the message goes nowhere. */
@@ -246,7 +250,9 @@ static void message_returned(const struct vb_cm_msg *msg, const struct in6_addr 
 	if (agent.started) {
 		vb_cm_returned(agent.table, vb_now_ns(), msg, host->s6_addr, &out);
 		if (out.num_events)
-			vb_explain("rdma_connect", "no process has the RoCE port at the host that was asked: so it says itself, by ICMP");
+			vb_explain(
+				"rdma_connect",
+				"no process has the RoCE port at the host that was asked: so it says itself, by ICMP");
 		vb_cma_agent_run_locked(&out);
 	}
 	vb_cma_unlock();

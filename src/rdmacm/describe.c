@@ -19,7 +19,8 @@ static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r
  * accepted and is not established yet. */
 static uint32_t kernel_state(enum vb_cma_state state)
 {
-	enum { IDLE, ADDR_QUERY, ADDR_RESOLVED, ROUTE_QUERY, ROUTE_RESOLVED, CONNECT, DISCONNECT, ADDR_BOUND, LISTEN };
+	enum { IDLE, ADDR_QUERY, ADDR_RESOLVED, ROUTE_QUERY, ROUTE_RESOLVED, CONNECT, DISCONNECT, ADDR_BOUND,
+		LISTEN };
 	static const uint8_t states[] = {
 		[VB_CMA_IDLE] = IDLE,
 		[VB_CMA_BOUND] = ADDR_BOUND,

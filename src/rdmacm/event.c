@@ -170,7 +170,9 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 	case VB_CM_EV_DISCONNECTED:
 		id->state = VB_CMA_CLOSED;
 		if (e->status == -EHOSTUNREACH)
-			vb_explain("rdma_cm", "the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
+			vb_explain(
+				"rdma_cm",
+				"the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
 		/*
 		 * A dead process leaves its peers as one that disconnected does: its host cleans up after it.
 		 */

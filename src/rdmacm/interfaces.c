@@ -29,7 +29,8 @@ static void tell_locked(unsigned ifindex, enum rdma_cm_event_type type)
 
 	vb_cma_ids_locked(&ids);
 	vb_list_for_each(id, ids, node) {
-		if (id->ifindex != ifindex || !id->device || id->state == VB_CMA_REQUESTED || id->was_withdrawn) /* the program may not know of it (event.c) */
+		if (id->ifindex != ifindex || !id->device || id->state == VB_CMA_REQUESTED ||
+		id->was_withdrawn) /* the program may not know of it (event.c) */
 			continue;
 		if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			vb_cma_groups_lost_locked(id);

@@ -43,8 +43,13 @@ static bool is_within_host(const struct in6_addr *ip)
 
 struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id)
 {
-	struct route r = { .src = id->src.ip, .dst = id->dst.ip, .scope = id->dst.scope, .port_space = (uint16_t)id->pub.ps,
-			   .port = id->dst.port, .traffic_class = id->tos, .is_local = is_within_host(&id->dst.ip) };
+	struct route r = { .src = id->src.ip,
+			   .dst = id->dst.ip,
+			   .scope = id->dst.scope,
+			   .port_space = (uint16_t)id->pub.ps,
+			   .port = id->dst.port,
+			   .traffic_class = id->tos,
+			   .is_local = is_within_host(&id->dst.ip) };
 
 	return pack(&r);
 }

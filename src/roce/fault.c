@@ -128,7 +128,11 @@ static struct vb_timer timer = { .fire = timer_fired };
 static void release(struct held *h)
 {
 	if (h->is_arrival) {
-		struct vb_inbox_msg msg = { .addr = h->addr, .payload = h->packet, .payload_bytes = h->bytes, .sender_uid = (uid_t)-1, .is_believed = true };
+		struct vb_inbox_msg msg = { .addr = h->addr,
+					    .payload = h->packet,
+					    .payload_bytes = h->bytes,
+					    .sender_uid = (uid_t)-1,
+					    .is_believed = true };
 		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
 	} else {
 		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);

@@ -95,8 +95,12 @@ static struct {
 /* To this process's own CM, as if it had come from the inbox of `slot`. False: it has none. */
 static bool deliver(const struct arrival *a, uint32_t slot)
 {
-	struct vb_inbox_msg msg = { .addr = a->addr, .payload = (const uint8_t *)&a->packet, .payload_bytes = sizeof(a->packet),
-				    .sender_slot = slot, .sender_uid = (uid_t)-1, .is_believed = true };
+	struct vb_inbox_msg msg = { .addr = a->addr,
+				    .payload = (const uint8_t *)&a->packet,
+				    .payload_bytes = sizeof(a->packet),
+				    .sender_slot = slot,
+				    .sender_uid = (uid_t)-1,
+				    .is_believed = true };
 	return vb_inbox_deliver(&msg);
 }
 

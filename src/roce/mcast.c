@@ -62,8 +62,11 @@ static int add_locked(struct vb_qp *qp, const struct in6_addr *mgid)
 int vb_mcast_attach(struct vb_qp *qp, const struct in6_addr *mgid)
 {
 	if (qp->type != IBV_QPT_UD || !is_group(mgid)) {
-		vb_explain("ibv_attach_mcast", "%s", qp->type != IBV_QPT_UD ? "multicast is for UD queue pairs" :
-			   "the GID is no multicast address (ff00::/8, or ::ffff:224.0.0.0/100 for IPv4)");
+		vb_explain(
+			"ibv_attach_mcast", "%s",
+			qp->type != IBV_QPT_UD ?
+				"multicast is for UD queue pairs" :
+				"the GID is no multicast address (ff00::/8, or ::ffff:224.0.0.0/100 for IPv4)");
 		return -EINVAL;
 	}
 	pthread_mutex_lock(&change_lock);

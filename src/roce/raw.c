@@ -16,7 +16,15 @@
 #include "roce/service.h"
 #include "wire/frame.h"
 
-enum { ETHER_BYTES = VB_ETHER_BYTES, VLAN_BYTES = VB_VLAN_BYTES, ETHER_VLAN = VB_ETHER_VLAN, ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, MAX_TARGETS = 16, BATCH = 64 };
+enum {
+	ETHER_BYTES = VB_ETHER_BYTES,
+	VLAN_BYTES = VB_VLAN_BYTES,
+	ETHER_VLAN = VB_ETHER_VLAN,
+	ETHER_IP4 = 0x0800,
+	ETHER_IP6 = 0x86dd,
+	MAX_TARGETS = 16,
+	BATCH = 64
+};
 
 /* ---- what a frame says, in the form of the filters ---- */
 

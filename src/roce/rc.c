@@ -93,16 +93,22 @@ static const struct {
 	enum ibv_wc_status status;
 	const char *why;
 } failures[] = {
-	[VB_RC_SUCCESS]                = { IBV_WC_SUCCESS, NULL },
-	[VB_RC_REMOTE_INVALID_REQUEST] = { IBV_WC_REM_INV_REQ_ERR, "the peer refused it as invalid (message longer than its receive "
-								   "buffer, or an operation that its queue pair does not take)" },
-	[VB_RC_REMOTE_ACCESS]          = { IBV_WC_REM_ACCESS_ERR, "the peer's memory may not be accessed so (key, range or rights)" },
-	[VB_RC_REMOTE_OPERATIONAL]     = { IBV_WC_REM_OP_ERR, "the peer could not carry it out (its receive buffer's memory?)" },
-	[VB_RC_RETRY_EXCEEDED]         = { IBV_WC_RETRY_EXC_ERR, "no answer after the last retry: is the peer's queue pair connected to "
-								 "this one, and does the network let UDP port 4791 through?" },
-	[VB_RC_RNR_RETRY_EXCEEDED]     = { IBV_WC_RNR_RETRY_EXC_ERR, "the peer never had a receive posted in time" },
-	[VB_RC_LOCAL]                  = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
-	[VB_RC_BAD_RESPONSE]           = { IBV_WC_BAD_RESP_ERR, "the peer answered a READ with packets of the wrong length" },
+	[VB_RC_SUCCESS] = { IBV_WC_SUCCESS, NULL },
+	[VB_RC_REMOTE_INVALID_REQUEST] = { IBV_WC_REM_INV_REQ_ERR,
+					   "the peer refused it as invalid (message longer than its receive "
+					   "buffer, or an operation that its queue pair does not take)" },
+	[VB_RC_REMOTE_ACCESS] = { IBV_WC_REM_ACCESS_ERR,
+				  "the peer's memory may not be accessed so (key, range or rights)" },
+	[VB_RC_REMOTE_OPERATIONAL] = { IBV_WC_REM_OP_ERR,
+				       "the peer could not carry it out (its receive buffer's memory?)" },
+	[VB_RC_RETRY_EXCEEDED] = { IBV_WC_RETRY_EXC_ERR,
+				   "no answer after the last retry: is the peer's queue pair connected to "
+				   "this one, and does the network let UDP port 4791 through?" },
+	[VB_RC_RNR_RETRY_EXCEEDED] = { IBV_WC_RNR_RETRY_EXC_ERR,
+				       "the peer never had a receive posted in time" },
+	[VB_RC_LOCAL] = { IBV_WC_LOC_PROT_ERR, "its own memory or attributes do not allow it" },
+	[VB_RC_BAD_RESPONSE] = { IBV_WC_BAD_RESP_ERR,
+				 "the peer answered a READ with packets of the wrong length" },
 };
 
 static void fail(struct connection *c, const struct vb_rc_completion *done)
@@ -440,7 +446,10 @@ static int note_refusal(struct connection *c)
 	const struct vb_rwqe *w = &c->execution.rwqe;
 	const struct vb_refusal *refusal = refusal_of(c);
 	bool told = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
-	const char *why = c->execution.why ? c->execution.why : "it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
+	const char *why =
+		c->execution.why ?
+			c->execution.why :
+			"it breaks the rules of the connection (opcode, length, an atomic's alignment, path MTU or number of READs)";
 	if (c->execution.have_rwqe && c->execution.receive_status != IBV_WC_SUCCESS)
 		vb_explain("receiver",
 			   "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x: %s", qp->qpn,

@@ -300,8 +300,10 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 		vb_timer_set(timer, now_ns + LOOK_NS);
 		return;
 	}
-	vb_explain_limit("UD", "QP 0x%06x: no room at the process of QPs 0x%03x..., which does nothing: datagrams are dropped", d->qp->qpn,
-			 atomic_load(&d->stuck_slot));
+	vb_explain_limit(
+		"UD",
+		"QP 0x%06x: no room at the process of QPs 0x%03x..., which does nothing: datagrams are dropped",
+		d->qp->qpn, atomic_load(&d->stuck_slot));
 	atomic_store(&d->vain_since_ns, since);
 	vb_progress_later(d->qp);
 }
@@ -381,9 +383,11 @@ static uint8_t header_kind(const struct vb_inbox_msg *msg)
 static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struct vb_ud_arrival *a,
 		    const char *why)
 {
-	vb_explain("receiver", "QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
-		   qp->qpn, (unsigned long long)w->wr_id, (unsigned long long)w->length, a->source_qpn,
-		   VB_GRH_BYTES + a->payload_bytes, why);
+	vb_explain(
+		"receiver",
+		"QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a datagram of QP 0x%06x needs %u, GRH included: %s",
+		qp->qpn, (unsigned long long)w->wr_id, (unsigned long long)w->length, a->source_qpn,
+		VB_GRH_BYTES + a->payload_bytes, why);
 }
 
 /*

@@ -101,7 +101,13 @@ enum vb_rs_state {
 
 /* What programs set and get without more effect than that, by bit. */
 enum vb_rs_flag {
-	VB_RS_REUSEADDR, VB_RS_KEEPS_ALIVE, VB_RS_OOBINLINE, VB_RS_NODELAY, VB_RS_V6ONLY, VB_RS_CORK, VB_RS_QUICKACK,
+	VB_RS_REUSEADDR,
+	VB_RS_KEEPS_ALIVE,
+	VB_RS_OOBINLINE,
+	VB_RS_NODELAY,
+	VB_RS_V6ONLY,
+	VB_RS_CORK,
+	VB_RS_QUICKACK,
 };
 
 struct vb_rs_options {

@@ -36,8 +36,10 @@ VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
 	VB_UNCANCELLED;
 	if (!is_supported(domain, type, protocol))
-		return vb_rs_fail(ENOTSUP, "domain %d, type %d, protocol %d: streams over IP and AF_IB and datagrams over IP are supported", domain, type,
-				  protocol);
+		return vb_rs_fail(
+			ENOTSUP,
+			"domain %d, type %d, protocol %d: streams over IP and AF_IB and datagrams over IP are supported",
+			domain, type, protocol);
 	struct vb_rs *s = vb_rs_create(domain, type);
 	if (!s)
 		return vb_rs_fail(ENOMEM, "out of memory");

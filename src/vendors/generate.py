@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Makes a vendor's library of its table: the functions in C and the linker's version script.
 
-Usage: generate.py TABLE OUTPUT.c OUTPUT.map
-A line of the table names a version node, or, indented, an answer (answers.h) and the function that gives it at that node.
-Where a name is at several nodes, the last is what programs that are linked now get.
-"""
+Usage: generate.py TABLE OUTPUT.c OUTPUT.map A line of the table names a version node, or, indented, an answer
+(answers.h) and the function that gives it at that node. Where a name is at several nodes, the last is what
+programs that are linked now get. """
 import sys
 
 

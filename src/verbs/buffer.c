@@ -25,7 +25,11 @@ static struct vb_verbs_dmah *dmah_of(struct ibv_dmah *pub)
 static int check_dmah(const struct ibv_dmah_init_attr *attr)
 {
 	static const char call[] = "ibv_alloc_dmah";
-	enum { KNOWN = IBV_DMAH_INIT_ATTR_MASK_CPU_ID | IBV_DMAH_INIT_ATTR_MASK_PH | IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE, MAX_HINT = 3 };
+	enum {
+		KNOWN = IBV_DMAH_INIT_ATTR_MASK_CPU_ID | IBV_DMAH_INIT_ATTR_MASK_PH |
+			IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE,
+		MAX_HINT = 3
+	};
 	if (attr->comp_mask & ~(uint32_t)KNOWN) {
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows 0x%x only", attr->comp_mask, KNOWN);
 		return -EOPNOTSUPP;

@@ -131,8 +131,11 @@ VB_EXPORT int ibv_close_device(struct ibv_context *context)
 		return vb_fail_minus1(err);
 	unsigned objects = atomic_load(&vb_verbs_context_of(context)->refs) - 1;
 	if (objects)
-		vb_explain_limit("ibv_close_device", "%u protection domains, completion queues and channels made on %s still exist; it goes "
-			   "with the last of them", objects, context->device->name);
+		vb_explain_limit(
+			"ibv_close_device",
+			"%u protection domains, completion queues and channels made on %s still exist; it goes "
+			"with the last of them",
+			objects, context->device->name);
 	vb_verbs_context_release(context);
 	return 0;
 }
@@ -141,7 +144,9 @@ int vb_refuse_inherited(struct ibv_context *pub, const char *call)
 {
 	if (vb_likely(!vb_is_inherited(pub)))
 		return 0;
-	vb_explain(call, "the device was opened before fork(), so its objects are the parent's: open it again in the child");
+	vb_explain(
+		call,
+		"the device was opened before fork(), so its objects are the parent's: open it again in the child");
 	return -EIO;
 }
 

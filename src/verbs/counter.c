@@ -135,6 +135,9 @@ VB_EXPORT int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *p
 	if (!err)
 		err = vb_qp_attach_counter(vb_shared_qp_of(qp), of(pub), attr->op_mask);
 	if (err == -EOPNOTSUPP)
-		vb_explain_limit(call, "op_mask 0x%x: 0x%x can be counted; what a peer reads or writes here it does by itself", attr->op_mask, VB_COUNTER_OPS);
+		vb_explain_limit(
+			call,
+			"op_mask 0x%x: 0x%x can be counted; what a peer reads or writes here it does by itself",
+			attr->op_mask, VB_COUNTER_OPS);
 	return err ? vb_fail(err) : 0;
 }

@@ -193,7 +193,10 @@ struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *pub, uint64_t offs
 	static const char call[] = "ibv_reg_dm_mr";
 	struct vb_verbs_dm *dm = of(pub);
 	if (!(access & IBV_ACCESS_ZERO_BASED) || (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB))) {
-		vb_explain(call, "access 0x%x: IBV_ACCESS_ZERO_BASED is needed, paging on demand and huge pages do not go with it", access);
+		vb_explain(
+			call,
+			"access 0x%x: IBV_ACCESS_ZERO_BASED is needed, paging on demand and huge pages do not go with it",
+			access);
 		return vb_fail_null(-EINVAL);
 	}
 	if (offset > dm->length || length > dm->length - offset) {

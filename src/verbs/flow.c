@@ -72,7 +72,9 @@ static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 	size_t size = size_of(spec.hdr.type);
 	*bytes = spec.hdr.size;
 	if (!size)
-		return refuse(-EOPNOTSUPP, "a specification is of a type that this device has not: Ethernet, IPv4, IPv6, TCP, UDP, tag, drop and count it has");
+		return refuse(
+			-EOPNOTSUPP,
+			"a specification is of a type that this device has not: Ethernet, IPv4, IPv6, TCP, UDP, tag, drop and count it has");
 	if (spec.hdr.size < size)
 		return refuse(-EINVAL, "a specification's size is less than its type has");
 	memcpy(&spec, at, size);
@@ -116,7 +118,9 @@ static int check(struct ibv_qp *qp, const struct ibv_flow_attr *attr)
 	if (err)
 		return err;
 	if (qp->qp_type != IBV_QPT_RAW_PACKET)
-		return refuse(-EINVAL, "rules steer frames to raw packet queue pairs; a UD queue pair gets what is sent to its number");
+		return refuse(
+			-EINVAL,
+			"rules steer frames to raw packet queue pairs; a UD queue pair gets what is sent to its number");
 	if (attr->comp_mask || attr->port != 1)
 		return refuse(-EINVAL, "comp_mask must be 0 and port 1");
 	if (attr->type > IBV_FLOW_ATTR_SNIFFER)

@@ -45,8 +45,11 @@ VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
 	struct ibv_device *device = vb_context_device_of_fd(cmd_fd);
 	if (!device) {
-		vb_explain("ibv_import_device", "descriptor %d is not the cmd_fd of a device that this process has open: devices are not "
-			   "shared between processes", cmd_fd);
+		vb_explain(
+			"ibv_import_device",
+			"descriptor %d is not the cmd_fd of a device that this process has open: devices are not "
+			"shared between processes",
+			cmd_fd);
 		return vb_fail_null(-EOPNOTSUPP);
 	}
 	struct ibv_context *context = vb_open_device(device, cmd_fd);
@@ -112,7 +115,12 @@ VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	struct vb_verbs_mr *mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return vb_fail_null(-ENOMEM);
-	mr->pub = (struct ibv_mr){ .context = pd->context, .pd = pd, .length = length, .handle = handle, .lkey = handle, .rkey = handle };
+	mr->pub = (struct ibv_mr){ .context = pd->context,
+				   .pd = pd,
+				   .length = length,
+				   .handle = handle,
+				   .lkey = handle,
+				   .rkey = handle };
 	return &mr->pub;
 }
 

@@ -41,9 +41,9 @@ VB_EXPORT void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uve
 			COPY(rnr_retry) COPY(alt_port_num) COPY(alt_timeout)
 }
 
-#define PATH_MEMBERS                                                                                                  \
+#define PATH_MEMBERS                                                                                   \
 	COPY(dlid) COPY(slid) COPY(raw_traffic) COPY(flow_label) COPY(reversible) COPY(mtu) COPY(pkey) COPY(hop_limit) \
-	COPY(traffic_class) COPY(numb_path) COPY(sl) COPY(mtu_selector) COPY(rate_selector) COPY(rate)                 \
+	COPY(traffic_class) COPY(numb_path) COPY(sl) COPY(mtu_selector) COPY(rate_selector) COPY(rate) \
 	COPY(packet_life_time_selector) COPY(packet_life_time) COPY(preference)
 
 VB_EXPORT void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst, struct ib_user_path_rec *src)

@@ -38,7 +38,10 @@ VB_EXPORT int ibv_dealloc_pd(struct ibv_pd *pub)
 		unsigned users = atomic_load(&pd->pd.refs);
 		int err = vb_pd_fini(&pd->pd);
 		if (err) {
-			vb_explain("ibv_dealloc_pd", "%u memory regions, windows, queues, address handles and parent domains still use it", users);
+			vb_explain(
+				"ibv_dealloc_pd",
+				"%u memory regions, windows, queues, address handles and parent domains still use it",
+				users);
 			return vb_fail(err);
 		}
 		vb_importable_remove_pd(pd);
@@ -57,10 +60,16 @@ enum { REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC };
 static void explain_reg(const char *call, int err, const void *addr, uint64_t length, unsigned access)
 {
 	if ((access & REMOTE_WRITES) && !(access & IBV_ACCESS_LOCAL_WRITE))
-		vb_explain(call, "access 0x%x: IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE", access);
+		vb_explain(
+			call,
+			"access 0x%x: IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE",
+			access);
 	else if (err == -EINVAL)
-		vb_explain(call, "access flags 0x%x are not all known, or address %p + %llu bytes leaves the address space (all of it, NULL "
-			   "and SIZE_MAX, needs IBV_ACCESS_ON_DEMAND)", access, addr, (unsigned long long)length);
+		vb_explain(
+			call,
+			"access flags 0x%x are not all known, or address %p + %llu bytes leaves the address space (all of it, NULL "
+			"and SIZE_MAX, needs IBV_ACCESS_ON_DEMAND)",
+			access, addr, (unsigned long long)length);
 	else if (err == -EBUSY)
 		vb_explain(call, "memory windows are bound to it");
 	else if (err == -EFAULT)
@@ -197,9 +206,13 @@ int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t f
 	if (!err)
 		err = vb_mr_advise(vb_pd_of(pd), advice, flags, list, n);
 	if (err)
-		vb_explain("ibv_advise_mr", "advice %d, flags 0x%x, %u ranges: %s", (int)advice, flags, n,
-			   err == -EFAULT ? "a range is not of a region with IBV_ACCESS_ON_DEMAND of this domain, or not mapped in this process" :
-			   err == -EINVAL ? "IBV_ADVISE_MR_FLAG_FLUSH is the only flag, and there is at least one range" : "unknown advice");
+		vb_explain(
+			"ibv_advise_mr", "advice %d, flags 0x%x, %u ranges: %s", (int)advice, flags, n,
+			err == -EFAULT ?
+				"a range is not of a region with IBV_ACCESS_ON_DEMAND of this domain, or not mapped in this process" :
+			err == -EINVAL ?
+				"IBV_ADVISE_MR_FLAG_FLUSH is the only flag, and there is at least one range" :
+				"unknown advice");
 	return -err;
 }
 
@@ -237,9 +250,14 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 	if (err)
 		return err;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
-		vb_explain(call, "flags 0x%x: one or more of IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS must be set, and nothing else", flags);
+		vb_explain(
+			call,
+			"flags 0x%x: one or more of IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS must be set, and nothing else",
+			flags);
 	else if (vb_container_of(pub, struct vb_verbs_mr, pub)->is_fixed && (flags != IBV_REREG_MR_CHANGE_PD))
-		vb_explain(call, "of a region of device memory, of a dma-buf or of nothing only the protection domain can be changed");
+		vb_explain(
+			call,
+			"of a region of device memory, of a dma-buf or of nothing only the protection domain can be changed");
 	else if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!addr || !length))
 		vb_explain(call, "IBV_REREG_MR_CHANGE_TRANSLATION needs an address and a length");
 	else if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))

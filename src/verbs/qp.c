@@ -204,7 +204,9 @@ static int check_xrc_recv(struct ibv_context *pub, const struct ibv_qp_init_attr
 		return -EINVAL;
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd) {
-		vb_explain(call, "an IBV_QPT_XRC_RECV queue pair needs an XRC domain (IBV_QP_INIT_ATTR_XRCD in comp_mask)");
+		vb_explain(
+			call,
+			"an IBV_QPT_XRC_RECV queue pair needs an XRC domain (IBV_QP_INIT_ATTR_XRCD in comp_mask)");
 		return -EINVAL;
 	}
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) {
@@ -267,7 +269,9 @@ static int check_flags(const struct ibv_qp_init_attr_ex *attr)
 	if (!(attr->create_flags & ~known))
 		return 0;
 	if (attr->create_flags & IBV_QP_CREATE_SOURCE_QPN)
-		vb_explain_limit(call, "IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
+		vb_explain_limit(
+			call,
+			"IBV_QP_CREATE_SOURCE_QPN: a queue pair number says which process it is of, so none can be chosen");
 	else if (attr->create_flags & IBV_QP_CREATE_PCI_WRITE_END_PADDING)
 		vb_explain_limit(
 			call,
@@ -353,7 +357,10 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 	if (err)
 		return err;
 	if ((attr->comp_mask & ~(uint32_t)IBV_QP_OPEN_ATTR_CONTEXT) != NEEDED)
-		vb_explain(call, "comp_mask is 0x%x: IBV_QP_OPEN_ATTR_NUM, _XRCD and _TYPE are needed, _CONTEXT is known", attr->comp_mask);
+		vb_explain(
+			call,
+			"comp_mask is 0x%x: IBV_QP_OPEN_ATTR_NUM, _XRCD and _TYPE are needed, _CONTEXT is known",
+			attr->comp_mask);
 	else if (attr->qp_type != IBV_QPT_XRC_RECV)
 		vb_explain(call, "only queue pairs of type IBV_QPT_XRC_RECV are shared");
 	else
@@ -490,7 +497,9 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 		vb_fault_forget_qp(pub);
 	err = drop_handle(qp);
 	if (err) {
-		vb_explain("ibv_destroy_qp", "multicast groups or steering rules still lead to it: ibv_detach_mcast, ibv_destroy_flow first");
+		vb_explain(
+			"ibv_destroy_qp",
+			"multicast groups or steering rules still lead to it: ibv_detach_mcast, ibv_destroy_flow first");
 		return vb_fail(err);
 	}
 	return 0;
@@ -605,7 +614,9 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 	struct vb_qp *qp = vb_shared_qp_of(pub);
 	int err = vb_refuse_call(pub->context, call);
 	if (!err && qp->type != IBV_QPT_RAW_PACKET) {
-		vb_explain_limit(call, "only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
+		vb_explain_limit(
+			call,
+			"only raw packet queue pairs have a limit (packet_pacing_caps): the pace of the others is their congestion window's");
 		err = -EOPNOTSUPP;
 	}
 	if (!err && attr->comp_mask) {

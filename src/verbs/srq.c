@@ -8,9 +8,11 @@
 
 static void explain_size(const char *call, const struct ibv_srq_attr *attr)
 {
-	vb_explain(call, "max_wr %u, max_sge %u, srq_limit %u: the device has 1 to %u (max_srq_wr) and at most %u (max_srq_sge); a limit "
-		   "and the requests that wait must fit into max_wr",
-		   attr->max_wr, attr->max_sge, attr->srq_limit, VB_MAX_WR, VB_MAX_SGE);
+	vb_explain(
+		call,
+		"max_wr %u, max_sge %u, srq_limit %u: the device has 1 to %u (max_srq_wr) and at most %u (max_srq_sge); a limit "
+		"and the requests that wait must fit into max_wr",
+		attr->max_wr, attr->max_sge, attr->srq_limit, VB_MAX_WR, VB_MAX_SGE);
 }
 
 static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
@@ -47,7 +49,9 @@ static int check_xrc(struct ibv_context *pub, const struct ibv_srq_init_attr_ex 
 	static const char call[] = "ibv_create_srq_ex";
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !init->xrcd ||
 	    !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !init->cq) {
-		vb_explain(call, "an XRC shared receive queue needs a domain and a completion queue (IBV_SRQ_INIT_ATTR_XRCD, _CQ)");
+		vb_explain(
+			call,
+			"an XRC shared receive queue needs a domain and a completion queue (IBV_SRQ_INIT_ATTR_XRCD, _CQ)");
 		return -EINVAL;
 	}
 	int err = vb_check_same_context(call, pub, "the XRC domain", init->xrcd->context);
@@ -69,7 +73,9 @@ static int check_tm(struct ibv_context *pub, const struct ibv_srq_init_attr_ex *
 	static const char call[] = "ibv_create_srq_ex";
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TM) || !(init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) ||
 	    !init->cq) {
-		vb_explain(call, "a shared receive queue that matches tags needs a completion queue and tm_cap (IBV_SRQ_INIT_ATTR_CQ, _TM)");
+		vb_explain(
+			call,
+			"a shared receive queue that matches tags needs a completion queue and tm_cap (IBV_SRQ_INIT_ATTR_CQ, _TM)");
 		return -EINVAL;
 	}
 	return vb_check_same_context(call, pub, "the completion queue", init->cq->context);

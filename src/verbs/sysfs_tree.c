@@ -30,7 +30,8 @@ enum { FRESH_NS = 20000000 };
 #define DEVICES "devices/virtual/infiniband"
 #define PUT(text, ...)    vb_tree_add(tree, VB_TREE_FILE, text, __VA_ARGS__)
 #define LINK(to, ...)     vb_tree_add(tree, VB_TREE_LINK, to, __VA_ARGS__)
-#define COUNT(number, ...) vb_tree_add(tree, VB_TREE_COUNTER, TEXT("%llu", (unsigned long long)(number)), __VA_ARGS__)
+#define COUNT(number, ...) \
+	vb_tree_add(tree, VB_TREE_COUNTER, TEXT("%llu", (unsigned long long)(number)), __VA_ARGS__)
 
 static const char *text(char *room, size_t bytes, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -81,8 +82,14 @@ static const char *state_name(enum ibv_port_state state)
 
 static const char *physical_name(unsigned state)
 {
-	static const char *const names[] = { "0: <unknown>", "1: Sleep", "2: Polling", "3: Disabled", "4: PortConfigurationTraining",
-					     "5: LinkUp", "6: LinkErrorRecovery", "7: Phy Test" };
+	static const char *const names[] = { "0: <unknown>",
+					     "1: Sleep",
+					     "2: Polling",
+					     "3: Disabled",
+					     "4: PortConfigurationTraining",
+					     "5: LinkUp",
+					     "6: LinkErrorRecovery",
+					     "7: Phy Test" };
 	return names[state < VB_ARRAY_LEN(names) ? state : 0];
 }
 
@@ -130,9 +137,16 @@ static uint64_t netif_count(const struct vb_device *dev, const char *name)
 
 /* Nobody counts the rest, nor can it be. */
 static const char *const never[] = {
-	"VL15_dropped", "excessive_buffer_overrun_errors", "link_error_recovery", "local_link_integrity_errors",
-	"port_rcv_constraint_errors", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
-	"port_xmit_constraint_errors", "port_xmit_wait", "symbol_error",
+	"VL15_dropped",
+	"excessive_buffer_overrun_errors",
+	"link_error_recovery",
+	"local_link_integrity_errors",
+	"port_rcv_constraint_errors",
+	"port_rcv_remote_physical_errors",
+	"port_rcv_switch_relay_errors",
+	"port_xmit_constraint_errors",
+	"port_xmit_wait",
+	"symbol_error",
 };
 
 static const struct {

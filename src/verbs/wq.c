@@ -54,14 +54,20 @@ static int check_wq(struct ibv_context *context, const struct ibv_wq_init_attr *
 	if (err)
 		return err;
 	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && (attr->create_flags & ~(uint32_t)KNOWN_FLAGS)) {
-		vb_explain_limit(call, "create_flags 0x%x: 0x%x is possible. Frames that find no receive cannot wait, since all queues hear by one socket; "
-			   "there is no PCI whose writes could be padded", attr->create_flags, KNOWN_FLAGS);
+		vb_explain_limit(
+			call,
+			"create_flags 0x%x: 0x%x is possible. Frames that find no receive cannot wait, since all queues hear by one socket; "
+			"there is no PCI whose writes could be padded",
+			attr->create_flags, KNOWN_FLAGS);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq || !attr->max_wr ||
 	    attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE)
-		vb_explain(call, "a work queue is of type IBV_WQT_RQ, with a protection domain, a completion queue, 1 to %d requests of at most %d "
-			   "entries", VB_MAX_WR, VB_MAX_SGE);
+		vb_explain(
+			call,
+			"a work queue is of type IBV_WQT_RQ, with a protection domain, a completion queue, 1 to %d requests of at most %d "
+			"entries",
+			VB_MAX_WR, VB_MAX_SGE);
 	else if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
 		vb_explain_limit(call, "comp_mask 0x%x: this device knows IBV_WQ_INIT_ATTR_FLAGS",
 				 attr->comp_mask);
@@ -82,16 +88,28 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	struct wq *wq = err ? NULL : calloc(1, sizeof(*wq));
 	if (!wq)
 		return vb_fail_null(err ? err : -ENOMEM);
-	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET, .send_cq = vb_cq_of(attr->cq), .recv_cq = vb_cq_of(attr->cq),
-					.create_flags = attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS ? flags_inside(attr->create_flags) : 0,
-					.cap = { .max_recv_wr = attr->max_wr, .max_recv_sge = attr->max_sge ? attr->max_sge : 1 } };
+	struct vb_qp_init_attr init = {
+		.type = IBV_QPT_RAW_PACKET,
+		.send_cq = vb_cq_of(attr->cq),
+		.recv_cq = vb_cq_of(attr->cq),
+		.create_flags =
+			attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS ? flags_inside(attr->create_flags) : 0,
+		.cap = { .max_recv_wr = attr->max_wr, .max_recv_sge = attr->max_sge ? attr->max_sge : 1 }
+	};
 	err = vb_qp_init(&wq->qp, vb_pd_of(attr->pd), &init);
 	if (err) {
 		free(wq);
 		return vb_fail_null(err);
 	}
-	wq->pub = (struct ibv_wq){ .context = context, .wq_context = attr->wq_context, .pd = attr->pd, .cq = attr->cq, .wq_num = wq->qp.qpn,
-				   .handle = wq->qp.qpn, .state = IBV_WQS_RESET, .wq_type = attr->wq_type, .post_recv = post_recv };
+	wq->pub = (struct ibv_wq){ .context = context,
+				   .wq_context = attr->wq_context,
+				   .pd = attr->pd,
+				   .cq = attr->cq,
+				   .wq_num = wq->qp.qpn,
+				   .handle = wq->qp.qpn,
+				   .state = IBV_WQS_RESET,
+				   .wq_type = attr->wq_type,
+				   .post_recv = post_recv };
 	return &wq->pub;
 }
 
@@ -231,11 +249,16 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	const struct ibv_rx_hash_conf *conf = &attr->rx_hash_conf;
 	if ((attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_CREATE_FLAGS) != NEEDED || !attr->rwq_ind_tbl ||
 	    !attr->pd)
-		vb_explain(call, "a queue pair that spreads frames has IBV_QP_INIT_ATTR_PD, _IND_TABLE and _RX_HASH in comp_mask");
+		vb_explain(
+			call,
+			"a queue pair that spreads frames has IBV_QP_INIT_ATTR_PD, _IND_TABLE and _RX_HASH in comp_mask");
 	else if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
 		 (attr->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
-		vb_explain(call, "create_flags 0x%x: of these a queue pair that spreads frames has IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; the others are its "
-			   "work queues'", attr->create_flags);
+		vb_explain(
+			call,
+			"create_flags 0x%x: of these a queue pair that spreads frames has IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; the others are its "
+			"work queues'",
+			attr->create_flags);
 	else if (attr->qp_type != IBV_QPT_RAW_PACKET)
 		vb_explain(call, "only raw packet queue pairs have an indirection table");
 	else if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
@@ -259,8 +282,12 @@ int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_
 	if (!r)
 		return err ? err : -ENOMEM;
 	struct table *t = table_of(attr->rwq_ind_tbl);
-	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET, .send_cq = t->queues[0]->recv_cq, .recv_cq = t->queues[0]->recv_cq,
-					.create_flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0 };
+	struct vb_qp_init_attr init = { .type = IBV_QPT_RAW_PACKET,
+					.send_cq = t->queues[0]->recv_cq,
+					.recv_cq = t->queues[0]->recv_cq,
+					.create_flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ?
+								attr->create_flags :
+								0 };
 	err = vb_qp_init(&qp->qp, vb_pd_of(attr->pd), &init);
 	if (err) {
 		free(r);

@@ -115,7 +115,10 @@ static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *a
 	if (err)
 		return err;
 	if (attr->comp_mask != NEEDED)
-		vb_explain("ibv_open_xrcd", "comp_mask is 0x%x: IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS are needed, and known", attr->comp_mask);
+		vb_explain(
+			"ibv_open_xrcd",
+			"comp_mask is 0x%x: IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS are needed, and known",
+			attr->comp_mask);
 	else if (attr->oflags & ~(O_CREAT | O_EXCL))
 		vb_explain("ibv_open_xrcd", "oflags 0x%x: O_CREAT and O_EXCL are known",
 			   (unsigned)attr->oflags);

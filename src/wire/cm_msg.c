@@ -79,7 +79,8 @@ static bool is_cm_header(const struct vb_mad *mad)
  */
 static bool is_content_sane(enum vb_cm_attribute attribute, const struct vb_mad *mad)
 {
-#define HAS_IDS(prefix) (prefix##_msg_local_comm_id(prefix##_of(mad)) && prefix##_msg_remote_comm_id(prefix##_of(mad)))
+#define HAS_IDS(prefix) \
+	(prefix##_msg_local_comm_id(prefix##_of(mad)) && prefix##_msg_remote_comm_id(prefix##_of(mad)))
 	switch (attribute) {
 	case VB_CM_ATTR_REQ: return vb_cm_req_msg_local_comm_id(vb_cm_req_of(mad)) != 0;
 	case VB_CM_ATTR_MRA: return HAS_IDS(vb_cm_mra);

@@ -206,12 +206,15 @@ enum vb_cm_attribute {
 };
 
 /* struct vb_cm_req, ... with their accessors, and vb_cm_req_in(mad), the view of a MAD as that message. */
-#define X(name, prefix, rows, id)                                                                                    \
-	VB_FIELD_ACCESSORS(prefix##_msg, VB_MAD_BYTES, VB_MAD_HEADER_BYTES, rows)                                     \
-	static inline struct prefix##_msg *prefix##_in(struct vb_mad *mad) { return (struct prefix##_msg *)mad; }     \
-	static inline const struct prefix##_msg *prefix##_of(const struct vb_mad *mad)                                \
-	{                                                                                                             \
-		return (const struct prefix##_msg *)mad;                                                              \
+#define X(name, prefix, rows, id)                                                      \
+	VB_FIELD_ACCESSORS(prefix##_msg, VB_MAD_BYTES, VB_MAD_HEADER_BYTES, rows)      \
+	static inline struct prefix##_msg *prefix##_in(struct vb_mad *mad)             \
+	{                                                                              \
+		return (struct prefix##_msg *)mad;                                     \
+	}                                                                              \
+	static inline const struct prefix##_msg *prefix##_of(const struct vb_mad *mad) \
+	{                                                                              \
+		return (const struct prefix##_msg *)mad;                               \
 	}
 VB_CM_MESSAGES(X)
 #undef X

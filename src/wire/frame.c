@@ -5,7 +5,8 @@
 
 #include "wire/icrc.h"
 
-enum { ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, TCP = 6, UDP = 17, IP4_BYTES = 20, IP6_BYTES = 40, TCP_BYTES = 20, UDP_BYTES = 8,
+enum { ETHER_IP4 = 0x0800, ETHER_IP6 = 0x86dd, TCP = 6, UDP = 17, IP4_BYTES = 20, IP6_BYTES = 40,
+	TCP_BYTES = 20, UDP_BYTES = 8,
        TCP_CHECKSUM = 16, UDP_CHECKSUM = 6, IP4_CHECKSUM = 10 };
 
 static uint16_t get16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
@@ -100,7 +101,10 @@ static uint16_t l4_sum(const uint8_t *frame, const struct vb_frame_layout *at)
 	return fold(sum(s, frame + at->l4, length));
 }
 
-static size_t ip4_header_bytes(const uint8_t *frame, const struct vb_frame_layout *at) { return (size_t)(frame[at->ip] & 15) * 4; }
+static size_t ip4_header_bytes(const uint8_t *frame, const struct vb_frame_layout *at)
+{
+	return (size_t)(frame[at->ip] & 15) * 4;
+}
 
 static uint8_t *l4_checksum(const uint8_t *frame, const struct vb_frame_layout *at)
 {
@@ -114,7 +118,8 @@ bool vb_frame_fill_checksums(uint8_t *frame, size_t bytes)
 		return false;
 	if (at.ip_version == 4) {
 		put16(frame + at.ip + IP4_CHECKSUM, 0);
-		put16(frame + at.ip + IP4_CHECKSUM, (uint16_t)~fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))));
+		put16(frame + at.ip + IP4_CHECKSUM,
+		      (uint16_t)~fold(sum(0, frame + at.ip, ip4_header_bytes(frame, &at))));
 	}
 	if (!at.l4)
 		return true;
@@ -157,13 +162,15 @@ static bool find_tcp(const uint8_t *header, size_t bytes, struct vb_frame_layout
 	if (type == ETHER_IP4 && bytes >= (size_t)at->ip + IP4_BYTES && ip[0] >> 4 == 4 && ip[9] == TCP) {
 		at->ip_version = 4;
 		at->l4 = (uint16_t)(at->ip + (ip[0] & 15) * 4);
-	} else if (type == ETHER_IP6 && bytes >= (size_t)at->ip + IP6_BYTES && ip[0] >> 4 == 6 && ip[6] == TCP) {
+	} else if (type == ETHER_IP6 && bytes >= (size_t)at->ip + IP6_BYTES && ip[0] >> 4 == 6 &&
+		   ip[6] == TCP) {
 		at->ip_version = 6;
 		at->l4 = (uint16_t)(at->ip + IP6_BYTES);
 	} else {
 		return false;
 	}
-	return bytes >= (size_t)at->l4 + TCP_BYTES && (size_t)at->l4 + (size_t)(header[at->l4 + 12] >> 4) * 4 == bytes &&
+	return bytes >= (size_t)at->l4 + TCP_BYTES &&
+	       (size_t)at->l4 + (size_t)(header[at->l4 + 12] >> 4) * 4 == bytes &&
 	       (at->ip_version == 6 || at->l4 >= at->ip + IP4_BYTES);
 }
 
@@ -173,7 +180,8 @@ bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes)
 	return find_tcp(header, bytes, &at);
 }
 
-void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload, uint16_t number, bool last)
+void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at_payload,
+		  uint16_t number, bool last)
 {
 	enum { SEQUENCE = 4, FLAGS = 13, FIN = 1, PSH = 8, CWR = 0x80, IDENTIFICATION = 4 };
 	struct vb_frame_layout at;

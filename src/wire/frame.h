@@ -39,6 +39,7 @@ bool vb_frame_is_tcp_header(const uint8_t *header, size_t bytes);
  * frame already, with the piece of payload behind it. at: the piece's offset; number: of the frame; last: it
  * ends the segment. Checksums included.
  */
-void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number, bool last);
+void vb_frame_cut(uint8_t *frame, size_t header_bytes, size_t piece_bytes, uint32_t at, uint16_t number,
+		  bool last);
 
 #endif

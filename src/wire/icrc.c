@@ -65,7 +65,8 @@ static uint32_t before_bth(const struct vb_icrc_route *route, size_t udp_bytes, 
 	uint8_t covered[MAX_BEFORE_BTH], *p = put_ones(covered, LINK_BYTES);
 	size_t datagram_bytes = UDP_BYTES + udp_bytes;
 
-	p = route->ip_version == 4 ? put_ip4(p, route, datagram_bytes, ip_id) : put_ip6(p, route, datagram_bytes);
+	p = route->ip_version == 4 ? put_ip4(p, route, datagram_bytes, ip_id) :
+				     put_ip6(p, route, datagram_bytes);
 	p = put16(p, route->source_port);
 	p = put16(p, route->destination_port);
 	p = put16(p, datagram_bytes);
@@ -82,7 +83,8 @@ static uint32_t add_bth(uint32_t crc, const void *bth)
 	return vb_icrc_add(crc, masked, sizeof(masked));
 }
 
-uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes, uint16_t ip_id)
+uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes,
+		       uint16_t ip_id)
 {
 	return add_bth(before_bth(route, udp_bytes, ip_id), bth);
 }
@@ -105,7 +107,8 @@ static uint32_t stored(const uint8_t *p)
 
 static uint32_t compute(uint32_t before, const uint8_t *packet, size_t len)
 {
-	return vb_icrc_add(add_bth(before, packet), packet + VB_BTH_BYTES, len - VB_ICRC_BYTES - VB_BTH_BYTES);
+	return vb_icrc_add(add_bth(before, packet), packet + VB_BTH_BYTES,
+			   len - VB_ICRC_BYTES - VB_BTH_BYTES);
 }
 
 static uint32_t compute_as_it_lies(uint32_t before, const uint8_t *packet, size_t len)
@@ -113,15 +116,19 @@ static uint32_t compute_as_it_lies(uint32_t before, const uint8_t *packet, size_
 	return vb_icrc_add(before, packet, len - VB_ICRC_BYTES);
 }
 
-static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet, size_t len, uint16_t ip_id)
+static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet,
+			size_t len, uint16_t ip_id)
 {
-	struct vb_icrc_constant none = { 0 }, *c = known ? &known->of[(len / 4 ^ ip_id) % VB_ARRAY_LEN(known->of)] : &none;
+	struct vb_icrc_constant none = { 0 },
+				*c = known ? &known->of[(len / 4 ^ ip_id) % VB_ARRAY_LEN(known->of)] : &none;
 	bool came_before = c->len == len && c->ip_id == ip_id, is_unmarked = !packet[BTH_MASKED_BYTE];
 
 	if (is_unmarked && came_before && c->is_whole)
 		return compute_as_it_lies(c->before, packet, len) ^ c->ones;
 	if (!came_before)
-		*c = (struct vb_icrc_constant){ .before = before_bth(route, len, ip_id), .len = (uint16_t)len, .ip_id = ip_id };
+		*c = (struct vb_icrc_constant){ .before = before_bth(route, len, ip_id),
+						.len = (uint16_t)len,
+						.ip_id = ip_id };
 	uint32_t crc = compute(c->before, packet, len);
 	/* what comes for the first time may never come again, and is not worth a second pass */
 	if (is_unmarked && came_before) {
@@ -131,13 +138,15 @@ static uint32_t icrc_of(const struct vb_icrc_route *route, struct vb_icrc_known 
 	return crc;
 }
 
-void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len, uint16_t ip_id)
+void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len,
+		  uint16_t ip_id)
 {
 	vb_icrc_store(icrc_of(route, known, packet, len, ip_id), (uint8_t *)packet + len - VB_ICRC_BYTES);
 }
 
 /* What is wrong with the ICRC, as a difference of CRCs. */
-static uint32_t difference(const struct vb_icrc_route *route, struct vb_icrc_known *known, const uint8_t *packet, size_t len, uint16_t ip_id)
+static uint32_t difference(const struct vb_icrc_route *route, struct vb_icrc_known *known,
+			   const uint8_t *packet, size_t len, uint16_t ip_id)
 {
 	return icrc_of(route, known, packet, len, ip_id) ^ stored(packet + len - VB_ICRC_BYTES);
 }
@@ -196,8 +205,8 @@ static uint32_t unwinding(size_t bytes)
 	return factor;
 }
 
-bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, struct vb_icrc_known *known,
-			     const void *packet, size_t len, uint16_t *ip_id)
+bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
+			     struct vb_icrc_known *known, const void *packet, size_t len, uint16_t *ip_id)
 {
 	if (!is_packet_length(len))
 		return false;

@@ -29,7 +29,8 @@ struct vb_icrc_route {
 };
 
 /* The CRC up to the end of the BTH. udp_bytes: BTH to ICRC, both included. ip_id is for IPv4 alone. */
-uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes, uint16_t ip_id);
+uint32_t vb_icrc_begin(const struct vb_icrc_route *route, const struct vb_bth *bth, size_t udp_bytes,
+		       uint16_t ip_id);
 /* Goes on over what follows the BTH, in any number of pieces. */
 uint32_t vb_icrc_add(uint32_t crc, const void *bytes, size_t len);
 void vb_icrc_store(uint32_t crc, uint8_t out[VB_ICRC_BYTES]);
@@ -50,7 +51,8 @@ struct vb_icrc_known {
 
 /* packet: BTH to ICRC in one piece, len bytes. Puts the ICRC where it belongs. known: the route's,
  * or NULL. */
-void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len, uint16_t ip_id);
+void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len,
+		  uint16_t ip_id);
 /* packet as above. False also if len cannot be that of a packet. */
 bool vb_icrc_check(const struct vb_icrc_route *route, const void *packet, size_t len, uint16_t ip_id);
 
@@ -65,7 +67,7 @@ struct vb_icrc_solver {
  * the caller has put a guess: a right one saves the solution. IPv6: the plain check. known: the route's, or
  * NULL.
  */
-bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route, struct vb_icrc_known *known,
-			     const void *packet, size_t len, uint16_t *ip_id);
+bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
+			     struct vb_icrc_known *known, const void *packet, size_t len, uint16_t *ip_id);
 
 #endif

@@ -66,7 +66,8 @@ int vb_ip_cm_decode(const void *bytes, size_t len, struct vb_ip_cm *ip)
 		return -EBADMSG;
 	memcpy(h.b, bytes, sizeof(h.b));
 	version = vb_ip_cm_header_ip_version(&h);
-	if (vb_ip_cm_header_major_version(&h) || vb_ip_cm_header_minor_version(&h) || (version != 4 && version != 6))
+	if (vb_ip_cm_header_major_version(&h) || vb_ip_cm_header_minor_version(&h) ||
+	    (version != 4 && version != 6))
 		return -EBADMSG;
 	ip->ip_version = (uint8_t)version;
 	ip->source_port = (uint16_t)vb_ip_cm_header_port(&h);

@@ -17,18 +17,20 @@ enum {
 enum { FIRST = 1, LAST = 2, REQUEST = 4, PAYLOAD = 8, RECEIVE = 16 };
 
 #define EXT_BYTES(mask, name, type) ((mask) & 1 << VB_EXT_##name ? sizeof(struct type) : 0)
-#define HEADER_BYTES(mask)                                                                                           \
-	(VB_BTH_BYTES + EXT_BYTES(mask, RDETH, vb_rdeth) + EXT_BYTES(mask, DETH, vb_deth) +                           \
-	 EXT_BYTES(mask, XRCETH, vb_xrceth) + EXT_BYTES(mask, FETH, vb_feth) + EXT_BYTES(mask, RETH, vb_reth) +       \
-	 EXT_BYTES(mask, ATOMICETH, vb_atomiceth) + EXT_BYTES(mask, AETH, vb_aeth) +                                  \
-	 EXT_BYTES(mask, ATOMICACKETH, vb_atomicacketh) + EXT_BYTES(mask, IMMDT, vb_immdt) +                          \
+#define HEADER_BYTES(mask)                                                                   \
+	(VB_BTH_BYTES + EXT_BYTES(mask, RDETH, vb_rdeth) + EXT_BYTES(mask, DETH, vb_deth) +  \
+	 EXT_BYTES(mask, XRCETH, vb_xrceth) + EXT_BYTES(mask, FETH, vb_feth) + EXT_BYTES(mask, RETH, vb_reth) + \
+	 EXT_BYTES(mask, ATOMICETH, vb_atomiceth) + EXT_BYTES(mask, AETH, vb_aeth) +         \
+	 EXT_BYTES(mask, ATOMICACKETH, vb_atomicacketh) + EXT_BYTES(mask, IMMDT, vb_immdt) + \
 	 EXT_BYTES(mask, IETH, vb_ieth))
 
-#define ROW(text, op, mask, f)                                                                                       \
-	{                                                                                                             \
-		.name = text, .headers = (mask), .operation = VB_OP_##op, .header_bytes = HEADER_BYTES(mask),         \
-		.flags = { .first = ((f) & FIRST) != 0, .last = ((f) & LAST) != 0, .request = ((f) & REQUEST) != 0,   \
-			   .payload = ((f) & PAYLOAD) != 0, .receive = ((f) & RECEIVE) != 0 },                        \
+#define ROW(text, op, mask, f)                                                                 \
+	{                                                                                      \
+		.name = text, .headers = (mask), .operation = VB_OP_##op,                      \
+		.header_bytes = HEADER_BYTES(mask),                                            \
+		.flags = { .first = ((f) & FIRST) != 0, .last = ((f) & LAST) != 0,             \
+			   .request = ((f) & REQUEST) != 0, .payload = ((f) & PAYLOAD) != 0,   \
+			   .receive = ((f) & RECEIVE) != 0 },                                  \
 	}
 
 #define RC_ROW(name, bits, op, mask, f)  [VB_SERVICE_RC << VB_OPCODE_BITS | bits] = ROW(#name, op, mask, f),

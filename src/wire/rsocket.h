@@ -42,12 +42,14 @@ static inline uint8_t vb_rs_iomap_code(uint32_t entries)
 {
 	if (entries > VB_RS_IOMAP_MOST)
 		entries = VB_RS_IOMAP_MOST;
-	return (uint8_t)(entries <= VB_RS_IOMAP_EXACT ? entries : VB_RS_IOMAP_EXACT | entries / VB_RS_IOMAP_STEP);
+	return (uint8_t)(entries <= VB_RS_IOMAP_EXACT ? entries :
+							VB_RS_IOMAP_EXACT | entries / VB_RS_IOMAP_STEP);
 }
 
 static inline uint32_t vb_rs_iomap_entries(uint8_t code)
 {
-	return code <= VB_RS_IOMAP_EXACT ? code : (uint32_t)(code & (VB_RS_IOMAP_EXACT - 1)) * VB_RS_IOMAP_STEP;
+	return code <= VB_RS_IOMAP_EXACT ? code :
+					   (uint32_t)(code & (VB_RS_IOMAP_EXACT - 1)) * VB_RS_IOMAP_STEP;
 }
 
 /* ---- messages ---- */

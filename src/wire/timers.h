@@ -21,7 +21,10 @@ static inline uint64_t vb_ack_timeout_ns(unsigned code)
 static inline uint64_t vb_rnr_timer_ns(unsigned code)
 {
 	code &= 31;
-	uint64_t steps = code == 0 ? 65536 : code == 1 ? 1 : code % 2 ? 3ull << (code - 3) / 2 : 1ull << code / 2;
+	uint64_t steps = code == 0 ? 65536 :
+			 code == 1 ? 1 :
+			 code % 2  ? 3ull << (code - 3) / 2 :
+				     1ull << code / 2;
 	return steps * 10000;
 }
 

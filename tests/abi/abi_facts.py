@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a set of C headers declares, as facts that can be compared.
 
-facts() compiles a probe that includes the headers and returns one dictionary: name -> value, where a name tells the
-kind ("struct ibv_sge.length", "enumerator IBV_QPT_RC", "macro ...", "function ...") and a value is text. Sizes, offsets
-and enumerators are read from the compiler's own debug information, functions from its list of prototypes, macro values
-from a program that evaluates them: nothing here parses C.
-"""
+facts() compiles a probe that includes the headers and returns one dictionary: name -> value, where a name
+tells the kind ("struct ibv_sge.length", "enumerator IBV_QPT_RC", "macro ...", "function ...") and a value is
+text. Sizes, offsets and enumerators are read from the compiler's own debug information, functions from its
+list of prototypes, macro values from a program that evaluates them: nothing here parses C. """
 import os
 import re
 import subprocess
 
 HEADERS = [
-    "infiniband/verbs.h", "infiniband/verbs_api.h", "infiniband/ib_user_ioctl_verbs.h", "infiniband/ib.h",
-    "infiniband/sa.h", "infiniband/sa-kern-abi.h", "infiniband/opcode.h", "infiniband/arch.h",
-    "infiniband/tm_types.h", "rdma/rdma_cma.h", "rdma/rdma_verbs.h", "rdma/rsocket.h",
+    "infiniband/verbs.h",
+    "infiniband/verbs_api.h",
+    "infiniband/ib_user_ioctl_verbs.h",
+    "infiniband/ib.h",
+    "infiniband/sa.h",
+    "infiniband/sa-kern-abi.h",
+    "infiniband/opcode.h",
+    "infiniband/arch.h",
+    "infiniband/tm_types.h",
+    "rdma/rdma_cma.h",
+    "rdma/rdma_verbs.h",
+    "rdma/rsocket.h",
 ]
 
 
@@ -31,15 +39,20 @@ class Headers:
         path = os.path.realpath(path)
         if not path.startswith(self.directory + os.sep):
             return False
-        path = path[len(self.directory) + 1:]
+        path = path[len(self.directory) + 1 :]
         return path in HEADERS or path.startswith("infiniband/verbs/")
 
     def compile(self, text, *options, check=True):
         source = os.path.join(self.work, "probe.c")
         with open(source, "w") as f:
             f.write("".join(f"#include <{h}>\n" for h in HEADERS) + text)
-        return subprocess.run(self.gcc + [source, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, check=check)
+        return subprocess.run(
+            self.gcc + [source, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            check=check,
+        )
 
 
 def facts(headers):
@@ -66,7 +79,8 @@ def function_facts(headers):
 
 
 def parse_prototype(text):
-    """Split "int f (struct s *a, int)" and drop the parameters' names, which gcc lists for definitions only."""
+    """Split "int f (struct s *a, int)" and drop the parameters' names, which gcc lists for definitions
+    only."""
     m = re.match(r"(.*?)\b(\w+) \((.*)\)$", text)
     kind, name, params = m.groups()
     return name, f"{kind.strip()} ({', '.join(unnamed(p) for p in params.split(','))})"
@@ -77,8 +91,12 @@ TYPE_WORDS = {"void", "char", "short", "int", "long", "unsigned", "signed", "flo
 
 def unnamed(param):
     words = re.findall(r"\w+|\*|\.\.\.", param)
-    last_is_name = (len(words) > 1 and re.match(r"\w", words[-1]) and words[-1] not in TYPE_WORDS
-                    and words[-2] not in ("struct", "union", "enum", "const"))
+    last_is_name = (
+        len(words) > 1
+        and re.match(r"\w", words[-1])
+        and words[-1] not in TYPE_WORDS
+        and words[-2] not in ("struct", "union", "enum", "const")
+    )
     return " ".join(words[:-1] if last_is_name else words)
 
 
@@ -117,17 +135,28 @@ def defined_macros(headers):
 
 def macro_values(headers, names):
     """The value, size and signedness of every macro that is an arithmetic or pointer expression."""
-    tests = {n: f'\tshow("{n}", (long long)({n}), sizeof({n}), (__typeof__({n}))-1 < (__typeof__({n}))1);\n' for n in names}
+    tests = {
+        n: f'\tshow("{n}", (long long)({n}), sizeof({n}), (__typeof__({n}))-1 < (__typeof__({n}))1);\n'
+        for n in names
+    }
     while True:
         names = list(tests)
-        head = ("#include <stdio.h>\n"
-                "static void show(const char *n, long long v, unsigned long s, int neg)\n"
-                '{ printf("%s %lld of %lu %s bytes\\n", n, v, s, neg ? "signed" : "unsigned"); }\n'
-                "int main(void)\n{\n")
+        head = (
+            "#include <stdio.h>\n"
+            "static void show(const char *n, long long v, unsigned long s, int neg)\n"
+            '{ printf("%s %lld of %lu %s bytes\\n", n, v, s, neg ? "signed" : "unsigned"); }\n'
+            "int main(void)\n{\n"
+        )
         first = len(HEADERS) + head.count("\n") + 1
         program = os.path.join(headers.work, "macros")
-        run = headers.compile(head + "".join(tests.values()) + "}\n", "-fmax-errors=0", "-ftrack-macro-expansion=0",
-                              "-o", program, check=False)
+        run = headers.compile(
+            head + "".join(tests.values()) + "}\n",
+            "-fmax-errors=0",
+            "-ftrack-macro-expansion=0",
+            "-o",
+            program,
+            check=False,
+        )
         if run.returncode == 0:
             break
         bad = {int(m) - first for m in re.findall(r"probe\.c:(\d+):\d+: (?:fatal )?error", run.stderr)}
@@ -162,8 +191,12 @@ class Die:
 
 def read_dies(obj):
     """All entries by offset. readelf may print the form of a value in parentheses before it."""
-    out = subprocess.run(["readelf", "--wide", "--debug-dump=info", obj], stdout=subprocess.PIPE,
-                         universal_newlines=True, check=True).stdout
+    out = subprocess.run(
+        ["readelf", "--wide", "--debug-dump=info", obj],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    ).stdout
     dies = {}
     path = []
     die = None
@@ -184,8 +217,12 @@ def read_dies(obj):
 
 def read_files(obj):
     """The paths behind DW_AT_decl_file."""
-    out = subprocess.run(["readelf", "--wide", "--debug-dump=rawline", obj], stdout=subprocess.PIPE,
-                         universal_newlines=True, check=True).stdout
+    out = subprocess.run(
+        ["readelf", "--wide", "--debug-dump=rawline", obj],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    ).stdout
     directories, files = {0: "."}, {}
     for line in out.splitlines():
         row = line.strip().split("\t")
@@ -265,13 +302,15 @@ def debug_facts(headers):
             if "name" in die.attrs:
                 result[types.words(die)] = f"{number(die.attrs['byte_size'])} bytes"
             for child in die.children:
-                result[f"enumerator {child.attrs['name']}"] = \
-                    f"{number(child.attrs['const_value'])} in {types.words(die)}"
+                result[
+                    f"enumerator {child.attrs['name']}"
+                ] = f"{number(child.attrs['const_value'])} in {types.words(die)}"
     return result
 
 
 def member_facts(types, die, prefix, base, result):
-    """Members with their place in the outermost structure; those of nested unnamed types by their own path."""
+    """Members with their place in the outermost structure; those of nested unnamed types by their own
+    path."""
     for child in die.children:
         if child.tag != "member":
             continue

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checks docs/compat.md: each public symbol and each inline verb has exactly one row there, and each row a state and names that exist. Each program that has a page among librdmacm's is named there, too.
+"""Checks docs/compat.md: each public symbol and each inline verb has exactly one row there, and each row a
+state and names that exist. Each program that has a page among librdmacm's is named there, too.
 
 Usage: check_compat.py COMPAT_MD INCLUDE_DIRECTORY PAGES SYMBOL_LIST...
 """
@@ -15,7 +16,8 @@ HELPERS = re.compile(r"_$")
 
 
 def rows(path):
-    """(line number, names, state, note) of each row, its first cell names in backticks, of the tables of symbols."""
+    """(line number, names, state, note) of each row, its first cell names in backticks, of the tables of
+    symbols."""
     symbols = False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
@@ -25,8 +27,12 @@ def rows(path):
 
 
 def exported(lists):
-    return {line.split("@")[0] for path in lists for line in pathlib.Path(path).read_text().splitlines()
-            if line.strip() and not line.startswith("at ")}
+    return {
+        line.split("@")[0]
+        for path in lists
+        for line in pathlib.Path(path).read_text().splitlines()
+        if line.strip() and not line.startswith("at ")
+    }
 
 
 def inline_verbs(include):
@@ -67,7 +73,9 @@ def main():
     found = list(problems(*map(pathlib.Path, (document, include, pages)), lists))
     for line in found:
         print(line)
-    print(f"{len(exported(lists))} symbols, {len(inline_verbs(pathlib.Path(include)))} inline verbs: {len(found)} problems")
+    print(
+        f"{len(exported(lists))} symbols, {len(inline_verbs(pathlib.Path(include)))} inline verbs: {len(found)} problems"
+    )
     sys.exit(1 if found else 0)
 
 

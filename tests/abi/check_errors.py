@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Checks that each error that a man page promises is provoked once by a conformance test.
 
-Usage: check_errors.py MAN3_DIRECTORY TESTS_DIRECTORY PATTERN...
-PATTERN: which pages, as "ibv_*.3". A test provokes an error where a macro takes the errno value and the call (assert_errno(EINVAL,
-ibv_modify_qp(...))), or the call and the value (CHECK_EQ(ibv_modify_qp(...), EINVAL)). One of the calls that a paragraph of RETURN VALUE
-speaks of is enough for the errors that it lists, and one of the values where it lists several at once, as EMFILE and ENFILE.
-"""
+Usage: check_errors.py MAN3_DIRECTORY TESTS_DIRECTORY PATTERN... PATTERN: which pages, as "ibv_*.3". A test
+provokes an error where a macro takes the errno value and the call (assert_errno(EINVAL, ibv_modify_qp(...))),
+or the call and the value (CHECK_EQ(ibv_modify_qp(...), EINVAL)). One of the calls that a paragraph of RETURN
+VALUE speaks of is enough for the errors that it lists, and one of the values where it lists several at once,
+as EMFILE and ENFILE. """
 import pathlib
 import re
 import sys
 
-PROVOKED = re.compile(r"\b\w+\(\s*-?(?P<err>E[A-Z0-9]+),\s*(?:\(int\))?(?:\w+ = )?(?P<call>\w+)\("
-                      r"|\b\w+\(-?(?P<call2>\w+)\([^;]*?\), -?(?P<err2>E[A-Z][A-Z0-9]+)\)")
+PROVOKED = re.compile(
+    r"\b\w+\(\s*-?(?P<err>E[A-Z0-9]+),\s*(?:\(int\))?(?:\w+ = )?(?P<call>\w+)\("
+    r"|\b\w+\(-?(?P<call2>\w+)\([^;]*?\), -?(?P<err2>E[A-Z][A-Z0-9]+)\)"
+)
 ERROR = re.compile(r"^\.TP\n(?:\.B |\\fB)(.*?)(?:\\fR)?\n", re.M)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compares our public headers with Debian 12's: every structure, member, enumerator, macro and function. What rdma-core has got since
-is in newer.facts beside this file, a fact a line.
+"""Compares our public headers with Debian 12's: every structure, member, enumerator, macro and function. What
+rdma-core has got since is in newer.facts beside this file, a fact a line.
 
 Usage: check_headers.py GCC OUR_INCLUDE_DIRECTORY WORK_DIRECTORY [REFERENCE_INCLUDE_DIRECTORY]
 Names what differs, what is missing and what is there without a counterpart. Exit status 77: no reference.
@@ -47,7 +47,9 @@ def main():
     kinds = sorted({name.split()[0] for name in ref})
     counts = ", ".join(f"{sum(name.split()[0] == k for name in ref)} {k}" for k in kinds)
     print(f"{len(ref)} facts compared ({counts}): {len(found)} differences")
-    if not all(sum(name.split()[0] == k for name in ref) > 10 for k in ("struct", "enumerator", "macro", "function")):
+    if not all(
+        sum(name.split()[0] == k for name in ref) > 10 for k in ("struct", "enumerator", "macro", "function")
+    ):
         sys.exit("the reference declares next to nothing: the probe does not work")
     sys.exit(1 if found else 0)
 

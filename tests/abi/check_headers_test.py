@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Shows that check_headers.py notices: changes a copy of our headers in one place at a time and expects the one name.
+"""Shows that check_headers.py notices: changes a copy of our headers in one place at a time and expects the
+one name.
 
 Usage: check_headers_test.py GCC OUR_INCLUDE_DIRECTORY WORK_DIRECTORY
 The unchanged headers are the reference, so this needs no Debian package.
@@ -14,20 +15,55 @@ from check_headers import differences
 
 # File, what is replaced (once), by what, and how the difference is named.
 CHANGES = [
-    ("infiniband/verbs/device.h", "vendor_part_id;", "vendor_part_id[2];",
-     "differs: struct ibv_device_attr.vendor_part_id:"),
-    ("infiniband/verbs/qp.h", "IBV_QPS_SQD,\n\tIBV_QPS_SQE,", "IBV_QPS_SQE,\n\tIBV_QPS_SQD,",
-     "differs: enumerator IBV_QPS_SQE:"),
+    (
+        "infiniband/verbs/device.h",
+        "vendor_part_id;",
+        "vendor_part_id[2];",
+        "differs: struct ibv_device_attr.vendor_part_id:",
+    ),
+    (
+        "infiniband/verbs/qp.h",
+        "IBV_QPS_SQD,\n\tIBV_QPS_SQE,",
+        "IBV_QPS_SQE,\n\tIBV_QPS_SQD,",
+        "differs: enumerator IBV_QPS_SQE:",
+    ),
     ("infiniband/verbs/cq.h", "IBV_WC_TSO			= 7,\n", "", "missing: enumerator IBV_WC_TSO "),
-    ("infiniband/verbs/ah.h", "int ibv_destroy_ah(struct ibv_ah *ah);", "", "missing: function ibv_destroy_ah "),
-    ("infiniband/verbs/memory.h", "static inline uint32_t ibv_inc_rkey(uint32_t", "static inline uint64_t ibv_inc_rkey(uint32_t",
-     "differs: function ibv_inc_rkey:"),
-    ("infiniband/verbs/post.h", "*wr_send_imm)(struct ibv_qp_ex *qp, __be32 ", "*wr_send_imm)(struct ibv_qp_ex *qp, uint64_t ",
-     "differs: struct ibv_qp_ex.wr_send_imm:"),
-    ("infiniband/verbs/device.h", "(1ULL << 34)", "(1ULL << 35)", "differs: macro IBV_DEVICE_RAW_SCATTER_FCS:"),
-    ("infiniband/verbs/query.h", "#define ibv_query_port(context, port_num, port_attr)", "#define ibv_query_a_port(context)",
-     "missing: macro ibv_query_port "),
-    ("rdma/rdma_cma.h", "#define RAI_FAMILY", "#define RAI_UNKNOWN 1\n#define RAI_FAMILY", "extra: macro RAI_UNKNOWN "),
+    (
+        "infiniband/verbs/ah.h",
+        "int ibv_destroy_ah(struct ibv_ah *ah);",
+        "",
+        "missing: function ibv_destroy_ah ",
+    ),
+    (
+        "infiniband/verbs/memory.h",
+        "static inline uint32_t ibv_inc_rkey(uint32_t",
+        "static inline uint64_t ibv_inc_rkey(uint32_t",
+        "differs: function ibv_inc_rkey:",
+    ),
+    (
+        "infiniband/verbs/post.h",
+        "*wr_send_imm)(struct ibv_qp_ex *qp, __be32 ",
+        "*wr_send_imm)(struct ibv_qp_ex *qp, uint64_t ",
+        "differs: struct ibv_qp_ex.wr_send_imm:",
+    ),
+    (
+        "infiniband/verbs/device.h",
+        "(1ULL << 34)",
+        "(1ULL << 35)",
+        "differs: macro IBV_DEVICE_RAW_SCATTER_FCS:",
+    ),
+    (
+        "infiniband/verbs/query.h",
+        "#define ibv_query_port(context, port_num, port_attr)",
+        "#define ibv_query_a_port(context)",
+        "missing: macro ibv_query_port ",
+    ),
+    (
+        "rdma/rdma_cma.h",
+        "#define RAI_FAMILY",
+        "#define RAI_UNKNOWN 1\n#define RAI_FAMILY",
+        "extra: macro RAI_UNKNOWN ",
+    ),
     ("infiniband/ib.h", "ib_u.uib_addr32\n", "ib_u.uib_addr64\n", "differs: macro sib_addr32:"),
 ]
 

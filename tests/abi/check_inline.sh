@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds inline_calls.c with our headers and with the reference's, without and with optimization, and compares what the
-# programs print.
-# Usage: check_inline.sh INCLUDE_DIRECTORY. Exit status 77: no reference headers or no gcc.
+# Builds inline_calls.c with our headers and with the reference's, without and with optimization, and compares
+# what the programs print. Usage: check_inline.sh INCLUDE_DIRECTORY. Exit status 77: no reference headers or
+# no gcc.
 include=$1
 here=$(dirname "$0")
 command -v gcc >/dev/null || { echo "skipped: gcc is not installed"; exit 77; }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Whole programs, compiled with our headers and with the reference's, run on the reference's libraries and on ours: every
-# combination must work, and answers that need no device must be the same everywhere.
-# Usage: check_programs.sh INCLUDE_DIRECTORY LIBRARY_DIRECTORY PROGRAM.c...
-# An empty LIBRARY_DIRECTORY leaves our libraries out.
+# Whole programs, compiled with our headers and with the reference's, run on the reference's libraries and on
+# ours: every combination must work, and answers that need no device must be the same everywhere. Usage:
+# check_programs.sh INCLUDE_DIRECTORY LIBRARY_DIRECTORY PROGRAM.c... An empty LIBRARY_DIRECTORY leaves our
+# libraries out.
 include=$1
 libraries=$2
 shift 2

@@ -2,18 +2,21 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Compares what a shared library exports with lists of name@@NODE (default version) and name@NODE entries.
 
-Usage: check_symbols.py LIBRARY LIST...
-A line "at NODE..." goes before names without a node: each of them is at all these nodes, at the first by default.
-Names what is missing, and what is exported without being listed. Our own libraries share internal names through the
-version node VERBATIM_PRIVATE, which is allowed as long as they keep to the prefix vb_.
-"""
+Usage: check_symbols.py LIBRARY LIST... A line "at NODE..." goes before names without a node: each of them is
+at all these nodes, at the first by default. Names what is missing, and what is exported without being listed.
+Our own libraries share internal names through the version node VERBATIM_PRIVATE, which is allowed as long as
+they keep to the prefix vb_. """
 import subprocess
 import sys
 
 
 def exported(library):
-    out = subprocess.run(["nm", "--dynamic", "--defined-only", "--with-symbol-versions", library],
-                         stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    out = subprocess.run(
+        ["nm", "--dynamic", "--defined-only", "--with-symbol-versions", library],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    ).stdout
     symbols = (line.split() for line in out.splitlines())
     # A version node is itself an absolute symbol.
     return {fields[-1] for fields in symbols if fields[-2] != "A"}

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Checks that some test of our own makes each call in docs/compat.md.
 
-Usage: check_tested.py COMPAT_MD TESTS_DIRECTORY
-Looks for the name in the sources of the conformance and unit tests: a verb that nobody calls is found, what the call shows is not judged.
-"""
+Usage: check_tested.py COMPAT_MD TESTS_DIRECTORY Looks for the name in the sources of the conformance and unit
+tests: a verb that nobody calls is found, what the call shows is not judged. """
 import pathlib
 import re
 import sys
@@ -16,7 +15,9 @@ FOLDERS = ("conformance", "unit", "net")
 
 def main():
     document, tests = map(pathlib.Path, sys.argv[1:])
-    text = "".join(path.read_text() for folder in FOLDERS for path in sorted((tests / folder).rglob("*.[ch]")))
+    text = "".join(
+        path.read_text() for folder in FOLDERS for path in sorted((tests / folder).rglob("*.[ch]"))
+    )
     called = set(re.findall(r"\w+", text))
     names = [name for _, row, _, _ in rows(document) for name in row]
     found = [name for name in names if name not in called]

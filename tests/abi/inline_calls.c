@@ -98,7 +98,8 @@ static long called(const char *name, int n, ...)
 #define OP2(op) static long on_##op(long a, long b) { return called(#op, 2, a, b); }
 #define OP3(op) static long on_##op(long a, long b, long c) { return called(#op, 3, a, b, c); }
 #define OP4(op) static long on_##op(long a, long b, long c, long d) { return called(#op, 4, a, b, c, d); }
-#define OP5(op) static long on_##op(long a, long b, long c, long d, long e) { return called(#op, 5, a, b, c, d, e); }
+#define OP5(op) \
+	static long on_##op(long a, long b, long c, long d, long e) { return called(#op, 5, a, b, c, d, e); }
 
 #define EXTENDED(_)										\
 	_(4, query_port) _(5, advise_mr) _(1, alloc_null_mr) _(4, read_counters)		\

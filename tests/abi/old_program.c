@@ -141,8 +141,15 @@ static uint8_t buffer[64];
 
 static void connect_qp(struct qp *qp, uint32_t dest, const union ibv_gid *gid)
 {
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .min_rnr_timer = 12,
-				 .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1 } };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .path_mtu = IBV_MTU_1024,
+				 .dest_qp_num = dest,
+				 .min_rnr_timer = 12,
+				 .timeout = 14,
+				 .retry_cnt = 7,
+				 .rnr_retry = 7,
+				 .ah_attr = { .is_global = 1, .port_num = 1 } };
 	a.ah_attr.grh.dgid = *gid;
 	CHECK(old_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
 	      0);
@@ -171,7 +178,12 @@ static void exchange(struct context *ctx, struct qp *a, struct cq *cq, struct sr
 	struct ibv_sge from = { (uintptr_t)buffer, 8, mr->lkey },
 		       to = { (uintptr_t)buffer + 32, 8, mr->lkey };
 	struct recv_wr recv = { .wr_id = 1, .sg_list = &to, .num_sge = 1 }, *bad_recv;
-	struct send_wr send = { .wr_id = 2, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct send_wr send = { .wr_id = 2,
+				.sg_list = &from,
+				.num_sge = 1,
+				.opcode = IBV_WR_SEND,
+				.send_flags = IBV_SEND_SIGNALED },
+		       *bad;
 	struct send_wr wrong = { .opcode = 99 };
 	struct ibv_wc wc;
 	memcpy(buffer, "old ways", 8);
@@ -209,8 +221,13 @@ int main(void)
 	srq_attr.srq_context = &limit;
 	struct srq *srq = old_create_srq(pd, &srq_attr);
 	CHECK(srq && srq->srq_context == &limit);
-	struct init_attr init = { .qp_context = &gid, .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_RC,
-				  .cap = { .max_send_wr = 4, .max_send_sge = 1 } }, got;
+	struct init_attr init = { .qp_context = &gid,
+				  .send_cq = cq,
+				  .recv_cq = cq,
+				  .srq = srq,
+				  .qp_type = IBV_QPT_RC,
+				  .cap = { .max_send_wr = 4, .max_send_sge = 1 } },
+			 got;
 	struct qp *a = old_create_qp(pd, &init), *b = old_create_qp(pd, &init);
 	CHECK(a && b && a->qp_num != b->qp_num && a->srq == srq && a->qp_context == &gid);
 	connect_qp(a, b->qp_num, &gid);

@@ -13,7 +13,9 @@ def skip(reason):
 
 def version():
     """The rdma-core release that the system's pkg-config file of libibverbs names, or None."""
-    for path in glob.glob("/usr/lib/*/pkgconfig/libibverbs.pc") + glob.glob("/usr/lib*/pkgconfig/libibverbs.pc"):
+    for path in glob.glob("/usr/lib/*/pkgconfig/libibverbs.pc") + glob.glob(
+        "/usr/lib*/pkgconfig/libibverbs.pc"
+    ):
         with open(path) as f:
             for line in f:
                 if line.startswith("Version:"):

@@ -38,7 +38,16 @@ ROWS = [
     ("libionic.so.1", "ionic_dv_pd_set_sqcmb", ctypes.c_int, ERROR, None),
 ]
 # Of these some link a vendor's library in every distribution.
-PROGRAMS = ["ib_send_lat", "ib_write_bw", "ib_atomic_bw", "ibv_devinfo", "ibv_rc_pingpong", "ucx_info", "fi_info", "rping"]
+PROGRAMS = [
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_atomic_bw",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ucx_info",
+    "fi_info",
+    "rping",
+]
 
 
 def answer(folder, library, function, kind):
@@ -51,11 +60,18 @@ def answer(folder, library, function, kind):
 def unresolved(folder, path):
     """What the loader does not find for a program, or takes from a vendor's library that is not ours."""
     env = {**os.environ, "LD_LIBRARY_PATH": folder, "LD_BIND_NOW": "1"}
-    out = subprocess.run(["ldd", "-r", path], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+    out = subprocess.run(
+        ["ldd", "-r", path], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    ).stdout
     own = {row[0] for row in ROWS} | {"libibverbs.so.1", "librdmacm.so.1"}
     lines = [line.strip() for line in out.splitlines()]
-    return [line for line in lines if "undefined" in line or "not found" in line or
-            (line.split(" ")[0] in own and f"=> {folder}/" not in line)]
+    return [
+        line
+        for line in lines
+        if "undefined" in line
+        or "not found" in line
+        or (line.split(" ")[0] in own and f"=> {folder}/" not in line)
+    ]
 
 
 def main():
@@ -64,12 +80,21 @@ def main():
     for library, function, kind, value, error in ROWS:
         got, number = answer(folder, library, function, kind)
         wrong = got != value or (error is not None and number != error)
-        cases.add(f"{library}: {function}", harness.Outcome("FAIL", f"answers {got}, errno {number}") if wrong else harness.Outcome("ok"))
+        cases.add(
+            f"{library}: {function}",
+            harness.Outcome("FAIL", f"answers {got}, errno {number}") if wrong else harness.Outcome("ok"),
+        )
     for program in PROGRAMS:
         path = shutil.which(program)
         problems = unresolved(folder, path) if path else []
-        cases.add(f"{program} finds every symbol here", harness.Outcome("skip", "it is not installed") if not path else
-                  harness.Outcome("FAIL", " | ".join(problems)) if problems else harness.Outcome("ok"))
+        cases.add(
+            f"{program} finds every symbol here",
+            harness.Outcome("skip", "it is not installed")
+            if not path
+            else harness.Outcome("FAIL", " | ".join(problems))
+            if problems
+            else harness.Outcome("ok"),
+        )
     sys.exit(cases.finish())
 
 

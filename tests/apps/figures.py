@@ -6,7 +6,8 @@ MIB = 1 << 20
 
 
 def latency_us(output, size):
-    """perftest's typical latency in µs for a size, or None: one way for SEND and WRITE, there and back for others."""
+    """perftest's typical latency in µs for a size, or None: one way for SEND and WRITE, there and back for
+    others."""
     row = re.search(rf"^ *{size} +\d+ +[\d.]+ +[\d.]+ +([\d.]+)", output, re.MULTILINE)
     return float(row.group(1)) if row else None
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs unmodified RDMA programs in pairs through `verbatim run` and judges what they did.
 
-A Case names a server and a client command line, the exit statuses that they must end with and patterns that their
-output must show; in all of these {dev}, {gid} and {local} (its address) stand for the own endpoint's, {addr} and {port}
-for the server's. Each program runs in a process group of its own with its output in a file of its own; whatever
-happens, both groups are gone when run_case returns.
+A Case names a server and a client command line, the exit statuses that they must end with and patterns that
+their output must show; in all of these {dev}, {gid} and {local} (its address) stand for the own endpoint's,
+{addr} and {port} for the server's. Each program runs in a process group of its own with its output in a file
+of its own; whatever happens, both groups are gone when run_case returns.
 
-A server counts as ready when it listens: on a TCP socket, or on a port of the connection manager, which is a datagram
-socket with a name of the library's. The kernel tells both, so nothing is guessed from time. A case may name a pattern
-in the server's output instead.
-"""
+A server counts as ready when it listens: on a TCP socket, or on a port of the connection manager, which is a
+datagram socket with a name of the library's. The kernel tells both, so nothing is guessed from time. A case
+may name a pattern in the server's output instead. """
 import dataclasses
 import fcntl
 import functools
@@ -35,14 +34,14 @@ ARPHRD_ETHER = 1
 
 READY_LIMIT_S = 60.0
 READY_SAMPLE_S = 0.02
-MOST_SLOWER = 4.0        # whatever the load: limits are many times what a case needs alone
-STAY_S = 0.2             # how long a server that stays is watched after its last client
-QUOTED_LINES = 5                      # of each program of a failed case
+MOST_SLOWER = 4.0  # whatever the load: limits are many times what a case needs alone
+STAY_S = 0.2  # how long a server that stays is watched after its last client
+QUOTED_LINES = 5  # of each program of a failed case
 
 
 class Limit:
-    """A time limit, which ends what hangs. It grows with the machine's load, up to MOST_SLOWER times: what waits for a processor does not
-    hang."""
+    """A time limit, which ends what hangs. It grows with the machine's load, up to MOST_SLOWER times: what
+    waits for a processor does not hang."""
 
     def __init__(self, seconds, grows=True):
         self.seconds = seconds
@@ -51,18 +50,23 @@ class Limit:
 
     def left(self):
         """Seconds, or 0."""
-        slower = min(MOST_SLOWER, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))) if self.grows else 1.0
+        slower = (
+            min(MOST_SLOWER, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
+            if self.grows
+            else 1.0
+        )
         return max(0.0, self.start + slower * self.seconds - time.monotonic())
 
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
     """What a program needs to know to talk over one device."""
+
     label: str
     dev: str
     addr: str
     gid: int
-    prefix: tuple = ()                # the command that runs its programs, such as nsenter, with arguments
+    prefix: tuple = ()  # the command that runs its programs, such as nsenter, with arguments
 
     def start(self, build, command, log_path):
         return Program(build, command, log_path, self.prefix)
@@ -71,26 +75,28 @@ class Endpoint:
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    server: str = ""                  # "" when one program runs alone
+    server: str = ""  # "" when one program runs alone
     client: str = ""
-    client_shows: tuple = ()          # regular expressions (multi-line), each must be found
+    client_shows: tuple = ()  # regular expressions (multi-line), each must be found
     server_shows: tuple = ()
-    never_shows: tuple = ()           # neither side may
-    mistakes: str = ""                # what VERBATIM_CHECK rightly finds in it: a regular expression behind "verbatim: check "
-    server_ready: str = ""            # what a server shows when it is ready, if it does not listen on anything
+    never_shows: tuple = ()  # neither side may
+    mistakes: str = (
+        ""  # what VERBATIM_CHECK rightly finds in it: a regular expression behind "verbatim: check "
+    )
+    server_ready: str = ""  # what a server shows when it is ready, if it does not listen on anything
     client_exit: int = 0
     server_exit: int = 0
-    clients: int = 1                  # run one after the other
-    server_stays: bool = False        # the server must still run after the last client; it is ended then
-    server_may_wait: bool = False     # it may end, or wait without an end; it is ended then
-    only: str = ""                    # label of the one endpoint to run on
-    not_here: str = ""                # why this machine's packages cannot run it
-    limit_s: float = 120.0            # against hanging: two programs that poll get slow on a busy machine
+    clients: int = 1  # run one after the other
+    server_stays: bool = False  # the server must still run after the last client; it is ended then
+    server_may_wait: bool = False  # it may end, or wait without an end; it is ended then
+    only: str = ""  # label of the one endpoint to run on
+    not_here: str = ""  # why this machine's packages cannot run it
+    limit_s: float = 120.0  # against hanging: two programs that poll get slow on a busy machine
 
 
 @dataclasses.dataclass
 class Outcome:
-    status: str                       # "ok", "FAIL", "skip"
+    status: str  # "ok", "FAIL", "skip"
     reason: str = ""
     server_output: str = ""
     client_output: str = ""
@@ -153,7 +159,8 @@ TCP_LISTEN, UNIX_UNCONNECTED = "0A", "01"
 
 
 def _rows(pid, table):
-    """The lines of a table of the network namespace that a process is in; none where there is no such protocol."""
+    """The lines of a table of the network namespace that a process is in; none where there is no such
+    protocol."""
     try:
         text = pathlib.Path(f"/proc/{pid}/net/{table}").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -162,8 +169,8 @@ def _rows(pid, table):
 
 
 def listeners(pid):
-    """The inodes of the sockets that take connections in a process's network namespace. A bound port of the connection manager
-    that does not listen yet is connected; its name is any bytes."""
+    """The inodes of the sockets that take connections in a process's network namespace. A bound port of the
+    connection manager that does not listen yet is connected; its name is any bytes."""
     for line in _rows(pid, "tcp") + _rows(pid, "tcp6"):
         fields = line.split()
         if fields[3] == TCP_LISTEN:
@@ -202,7 +209,8 @@ LEFT_BY = (
 
 
 class Program:
-    """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it by exec."""
+    """A program under `verbatim run`, in its own process group, its output in a file. A prefix must become it
+    by exec."""
 
     def __init__(self, build, command, log_path, prefix=()):
         self.command = command
@@ -213,7 +221,8 @@ class Program:
         self.log.flush()
         self.header = self.log.tell()
         self.process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+            argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
     def argv(self, build, prefix):
         return [*prefix, os.path.join(build, "verbatim"), "run", *self.command.split()]
@@ -232,18 +241,23 @@ class Program:
         return self.process.poll()
 
     def listens(self, port=0):
-        """Does it, or a process that it has started, hold a socket on which somebody would find it? That may be a UDP socket with the
-        given port."""
+        """Does it, or a process that it has started, hold a socket on which somebody would find it? That may
+        be a UDP socket with the given port."""
         try:
             pid = self.process.pid
-            held = {os.readlink(fd) for each in (pid, *descendants(pid)) for fd in pathlib.Path(f"/proc/{each}/fd").iterdir()}
+            held = {
+                os.readlink(fd)
+                for each in (pid, *descendants(pid))
+                for fd in pathlib.Path(f"/proc/{each}/fd").iterdir()
+            }
             found = itertools.chain(listeners(pid), bound_datagram_sockets(pid, port) if port else ())
             return not held.isdisjoint(f"socket:[{inode}]" for inode in found)
         except OSError:
-            return False    # a descriptor went, or the process did: look again
+            return False  # a descriptor went, or the process did: look again
 
     def wait_ready(self, shows="", port=0):
-        """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not come to it)."""
+        """Returns when the program listens, or has shown a pattern if one is given (or ended, or does not
+        come to it)."""
         limit = Limit(READY_LIMIT_S)
         while limit.left() and self.process.poll() is None:
             if re.search(shows, self.output(), re.MULTILINE) if shows else self.listens(port):
@@ -251,7 +265,8 @@ class Program:
             time.sleep(READY_SAMPLE_S)
 
     def end(self, how=signal.SIGKILL):
-        """Ends the whole group and returns the exit status. To be called once: the group's id may be reused."""
+        """Ends the whole group and returns the exit status. To be called once: the group's id may be
+        reused."""
         try:
             os.killpg(self.process.pid, how)
         except ProcessLookupError:
@@ -289,14 +304,16 @@ def _fill(template, values):
 
 def _judge_output(case, sides, outcome):
     """What is wrong with the two outputs, or ""."""
-    for who, values, output, wanted in (("client", sides[1][1], outcome.client_output, case.client_shows),
-                                        ("server", sides[0][1], outcome.server_output, case.server_shows)):
+    for who, values, output, wanted in (
+        ("client", sides[1][1], outcome.client_output, case.client_shows),
+        ("server", sides[0][1], outcome.server_output, case.server_shows),
+    ):
         for pattern in wanted:
             if not re.search(_fill(pattern, values), output, re.MULTILINE):
                 return f"{who} does not show /{_fill(pattern, values)}/"
         for pattern in case.never_shows:
             if found := re.search(_fill(pattern, values), output, re.MULTILINE):
-                return f"{who} shows \"{found.group(0)}\""
+                return f'{who} shows "{found.group(0)}"'
     return ""
 
 
@@ -308,7 +325,11 @@ def last_words(output):
 
 def missing_programs(*commands):
     """Those of the commands' programs that are not installed, with env(1) in front or without."""
-    programs = [next(word for word in command.split() if word != "env" and "=" not in word) for command in commands if command]
+    programs = [
+        next(word for word in command.split() if word != "env" and "=" not in word)
+        for command in commands
+        if command
+    ]
     return [program for program in programs if not shutil.which(program)] + ucx_without_verbs(programs)
 
 
@@ -319,7 +340,11 @@ def ucx_has_verbs():
 
 def ucx_without_verbs(programs):
     """Debian's UCX 1.23 has no module for verbs."""
-    return ["UCX's libuct_ib"] if any(program.startswith("ucx_") for program in programs) and not ucx_has_verbs() else []
+    return (
+        ["UCX's libuct_ib"]
+        if any(program.startswith("ucx_") for program in programs) and not ucx_has_verbs()
+        else []
+    )
 
 
 # libfabric asks for the name by itself.
@@ -334,13 +359,17 @@ def localhost_has_a_name():
 
 
 def checked(case):
-    """The same under VERBATIM_CHECK: no mistake is found but those that it makes; with more time, since each post is looked at."""
+    """The same under VERBATIM_CHECK: no mistake is found but those that it makes; with more time, since each
+    post is looked at."""
     unless = f"(?!{case.mistakes})" if case.mistakes else ""
-    return dataclasses.replace(case, never_shows=(*case.never_shows, f"verbatim: check {unless}.*"), limit_s=3 * case.limit_s)
+    return dataclasses.replace(
+        case, never_shows=(*case.never_shows, f"verbatim: check {unless}.*"), limit_s=3 * case.limit_s
+    )
 
 
 def run_case(build, case, endpoint, log_dir, client=None):
-    """Runs one case and judges it. The server runs on an endpoint, the client there too or on one of its own."""
+    """Runs one case and judges it. The server runs on an endpoint, the client there too or on one of its
+    own."""
     if os.environ.get("VERBATIM_CHECK"):
         case = checked(case)
     for program in missing_programs(case.server, case.client):
@@ -351,8 +380,9 @@ def run_case(build, case, endpoint, log_dir, client=None):
         return Outcome("skip", "localhost has no name here")
     client = client or endpoint
     values = {"addr": endpoint.addr, "port": free_port()}
-    sides = [(side, values | {"dev": side.dev, "gid": side.gid, "local": side.addr})
-             for side in (endpoint, client)]
+    sides = [
+        (side, values | {"dev": side.dev, "gid": side.gid, "local": side.addr}) for side in (endpoint, client)
+    ]
     stem = os.path.join(log_dir, re.sub(r"[^\w.-]+", "_", f"{case.name}.{endpoint.label}"))
     outcome = Outcome("ok")
     start = time.monotonic()
@@ -376,7 +406,8 @@ def run_case(build, case, endpoint, log_dir, client=None):
 
 
 def _run_programs(build, case, sides, stem, programs):
-    """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or ""."""
+    """Starts the programs, adding each to the list, and waits for their ends; what is wrong with those, or
+    ""."""
     (server_side, server_values), (client_side, client_values) = sides
     limit = Limit(case.limit_s)
     if case.server:
@@ -384,8 +415,10 @@ def _run_programs(build, case, sides, stem, programs):
         programs.append(server)
         server.wait_ready(case.server_ready, server_values["port"])
         if server.ended() is not None:
-            return f"server {describe_exit(server.ended())} before a client came" \
-                   f"{last_words(server.output())}"
+            return (
+                f"server {describe_exit(server.ended())} before a client came"
+                f"{last_words(server.output())}"
+            )
     for turn in range(case.clients):
         client = client_side.start(build, _fill(case.client, client_values), f"{stem}.client{turn or ''}.log")
         programs.append(client)
@@ -395,8 +428,9 @@ def _run_programs(build, case, sides, stem, programs):
     return _judge_server(case, server, limit) if case.server else ""
 
 
-# Programs that at their end sometimes fail by themselves: exit status, and what they have said by then. One thread of rping destroys the
-# channel that the other, which may have been waiting for a processor since the last event, is about to ask for the next.
+# Programs that at their end sometimes fail by themselves: exit status, and what they have said by then. One
+# thread of rping destroys the channel that the other, which may have been waiting for a processor since the
+# last event, is about to ask for the next.
 OWN_RACES = {"rping": (255, r"DISCONNECT EVENT\.\.\.[\s\S]*^rdma_get_cm_event: Bad file descriptor\s*\Z")}
 
 
@@ -404,7 +438,9 @@ def _ended_as_wanted(program, status, wanted):
     if status == wanted:
         return True
     race_status, said = OWN_RACES.get(program.command.split()[0], (None, ""))
-    return status is not None and status == race_status and bool(re.search(said, program.output(), re.MULTILINE))
+    return (
+        status is not None and status == race_status and bool(re.search(said, program.output(), re.MULTILINE))
+    )
 
 
 def _judge_server(case, server, limit):
@@ -427,19 +463,28 @@ def quoted(who, output, limit=QUOTED_LINES):
 
 @functools.cache
 def release(package):
-    """The first number of an installed package's version: of those of rdma-core its release, such as 44. 0: it is not installed."""
-    said = subprocess.run(["dpkg-query", "--show", "--showformat=${Version}", package], capture_output=True, text=True, check=False)
+    """The first number of an installed package's version: of those of rdma-core its release, such as 44. 0:
+    it is not installed."""
+    said = subprocess.run(
+        ["dpkg-query", "--show", "--showformat=${Version}", package],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     number = re.match(r"(?:\d+:)?(\d+)", said.stdout)
     return int(number.group(1)) if number else 0
 
 
 @functools.cache
 def ucx_perftest():
-    """The command. Builds with MPI wait for mpirun unless -P 0 tells them not to, and leave Open MPI's shared memory behind."""
+    """The command. Builds with MPI wait for mpirun unless -P 0 tells them not to, and leave Open MPI's shared
+    memory behind."""
     if not shutil.which("ucx_perftest"):
         return "ucx_perftest"
     command = "env OMPI_MCA_btl=self ucx_perftest"
-    said = subprocess.run([*command.split(), "-h"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    said = subprocess.run(
+        [*command.split(), "-h"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return f"{command} -P 0" if "-P <0|1>" in said.stdout else "ucx_perftest"
 
 
@@ -457,14 +502,21 @@ def isolate():
 
 def add_selection(parser):
     """The options by which a suite runs some of its cases."""
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="a regular expression over names of cases")
-    parser.add_argument("--tier", choices=TIERS, help="what `make check` runs, or what `make check-all` runs beyond it; else both")
+    parser.add_argument(
+        "patterns", nargs="*", metavar="PATTERN", help="a regular expression over names of cases"
+    )
+    parser.add_argument(
+        "--tier",
+        choices=TIERS,
+        help="what `make check` runs, or what `make check-all` runs beyond it; else both",
+    )
 
 
 def selected(options, name, is_quick):
     """Is a case among those to run?"""
-    return (not options.tier or (options.tier == "quick") == is_quick) and \
-        (not options.patterns or any(re.search(pattern, name) for pattern in options.patterns))
+    return (not options.tier or (options.tier == "quick") == is_quick) and (
+        not options.patterns or any(re.search(pattern, name) for pattern in options.patterns)
+    )
 
 
 class Report:
@@ -472,8 +524,11 @@ class Report:
 
     def __init__(self, *again):
         """again: the command that, with a pattern, runs a case once more; in this environment."""
-        settings = [f"{name}={value}" for name, value in os.environ.items()
-                    if name.startswith("VERBATIM_") and not name.startswith("VERBATIM_TEST")]
+        settings = [
+            f"{name}={value}"
+            for name, value in os.environ.items()
+            if name.startswith("VERBATIM_") and not name.startswith("VERBATIM_TEST")
+        ]
         self.again = [ISOLATED, *["env"] * bool(settings), *settings, *again] if again else []
         self.count = {"ok": 0, "FAIL": 0, "skip": 0}
         self.start = time.monotonic()
@@ -492,8 +547,11 @@ class Report:
 
     def finish(self):
         print(f"1..{sum(self.count.values())}")
-        print(f"# {self.count['ok']} ok, {self.count['FAIL']} FAIL, {self.count['skip']} skipped "
-              f"in {time.monotonic() - self.start:.0f} s", flush=True)
+        print(
+            f"# {self.count['ok']} ok, {self.count['FAIL']} FAIL, {self.count['skip']} skipped "
+            f"in {time.monotonic() - self.start:.0f} s",
+            flush=True,
+        )
         return 1 if self.count["FAIL"] else 0
 
 
@@ -501,7 +559,7 @@ def log_directory(build, name):
     path = os.path.join(build, "apps-logs", name)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
-    os.environ["TMPDIR"] = os.path.abspath(path)    # of programs' files
+    os.environ["TMPDIR"] = os.path.abspath(path)  # of programs' files
     return path
 
 

@@ -40,38 +40,79 @@ with socket.create_server(("127.0.0.1", 0)):
 """,
     "mistaken": "#!/bin/sh\necho verbatim: check call: ibv_dealloc_pd: busy\n",
     "crash": "#!/bin/sh\nkill -SEGV $$\n",
-    "rping": "#!/bin/sh\necho \"$1 EVENT...\"\necho rdma_get_cm_event: Bad file descriptor\nexit 255\n",
+    "rping": '#!/bin/sh\necho "$1 EVENT..."\necho rdma_get_cm_event: Bad file descriptor\nexit 255\n',
 }
 
 EXPECTED = [
-    (Case("pair", server="good-server {port}", client="good-client {port} hello", client_shows=("^answer hello$",),
-          server_shows=("^served hello$",)), "ok", ""),
+    (
+        Case(
+            "pair",
+            server="good-server {port}",
+            client="good-client {port} hello",
+            client_shows=("^answer hello$",),
+            server_shows=("^served hello$",),
+        ),
+        "ok",
+        "",
+    ),
     (Case("alone", client="end-with 0", client_shows=("^before",)), "ok", ""),
     (Case("wanted_status", client="end-with 3", client_exit=3), "ok", ""),
-    (Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True), "ok", ""),
+    (
+        Case("server_stays", server="hang {dir}/pid", client="end-with 0", clients=3, server_stays=True),
+        "ok",
+        "",
+    ),
     (Case("not_installed", server="no-such-program", client="end-with 0"), "skip", "not installed"),
     (Case("client_status", server="hang {dir}/pid", client="end-with 3"), "FAIL", "client ended with 3"),
     (Case("own_race", client="rping DISCONNECT"), "ok", ""),
     (Case("own_race_too_early", client="rping CONNECT"), "FAIL", "client ended with 255"),
     (Case("client_crash", client="crash"), "FAIL", "killed by SIGSEGV"),
     (Case("client_hangs", client="hang {dir}/pid", limit_s=0.5), "FAIL", "did not end in time"),
-    (Case("server_status", server="good-server {port}", client="good-client {port} hello", server_exit=1), "FAIL",
-     "server ended with 0"),
-    (Case("server_hangs", server="hang {dir}/pid", client="end-with 0", limit_s=5), "FAIL", "server did not end"),
+    (
+        Case("server_status", server="good-server {port}", client="good-client {port} hello", server_exit=1),
+        "FAIL",
+        "server ended with 0",
+    ),
+    (
+        Case("server_hangs", server="hang {dir}/pid", client="end-with 0", limit_s=5),
+        "FAIL",
+        "server did not end",
+    ),
     (Case("server_early_end", server="end-with 0", client="end-with 0"), "FAIL", "before a client came"),
-    (Case("server_should_stay", server="good-server {port}", client="good-client {port} x", clients=1,
-          server_stays=True), "FAIL", "though it should stay"),
+    (
+        Case(
+            "server_should_stay",
+            server="good-server {port}",
+            client="good-client {port} x",
+            clients=1,
+            server_stays=True,
+        ),
+        "FAIL",
+        "though it should stay",
+    ),
     (Case("client_shows", client="end-with 0", client_shows=("nothing like it",)), "FAIL", "does not show"),
-    (Case("server_shows", server="good-server {port}", client="good-client {port} x", server_shows=("absent",)), "FAIL",
-     "server does not show"),
+    (
+        Case(
+            "server_shows",
+            server="good-server {port}",
+            client="good-client {port} x",
+            server_shows=("absent",),
+        ),
+        "FAIL",
+        "server does not show",
+    ),
     (Case("never_shows", client="end-with 0", never_shows=("bef[a-z]*",)), "FAIL", 'client shows "before"'),
     (Case("mistake_without_checks", client="mistaken"), "ok", ""),
 ]
 EXPECTED_OF_CHECKS = [
     (Case("no_mistake", client="end-with 0"), "ok", ""),
-    (Case("mistake", client="mistaken"), "FAIL", "client shows \"verbatim: check call: ibv_dealloc_pd: busy\""),
+    (Case("mistake", client="mistaken"), "FAIL", 'client shows "verbatim: check call: ibv_dealloc_pd: busy"'),
     (Case("known_mistake", client="mistaken", mistakes="call: ibv_(dealloc_pd|destroy_cq): busy"), "ok", ""),
-    (Case("other_mistake", client="mistaken", mistakes="call: ibv_destroy_cq: busy"), "FAIL", "ibv_dealloc_pd: busy"),
+    (
+        Case("other_mistake", client="mistaken", mistakes="call: ibv_destroy_cq: busy"),
+        "FAIL",
+        "ibv_dealloc_pd: busy",
+    ),
 ]
 
 
@@ -111,8 +152,10 @@ def main():
         for case, status, reason in EXPECTED + EXPECTED_OF_CHECKS:
             if case is EXPECTED_OF_CHECKS[0][0]:
                 os.environ["VERBATIM_CHECK"] = "1"
-            values = vars(case) | {"server": case.server.replace("{dir}", folder),
-                                   "client": case.client.replace("{dir}", folder)}
+            values = vars(case) | {
+                "server": case.server.replace("{dir}", folder),
+                "client": case.client.replace("{dir}", folder),
+            }
             outcome = harness.run_case(folder, Case(**values), lo, folder)
             check(f"run_case__{case.name}", outcome.status == status and reason in outcome.reason, outcome)
 
@@ -148,14 +191,36 @@ def main():
         found = set(harness.listeners(os.getpid()))
         check("listeners__tcp_and_ports", [inode in found for inode in inodes] == [True, True, False], inodes)
 
-        log = subprocess.run([sys.executable, "-c", "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
-                              "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join('012345678')));"
-                              "r.add('c', h.Outcome('skip', 'absent'));"
-                              "exit(r.finish())"], cwd=os.path.dirname(os.path.abspath(__file__)),
-                             capture_output=True, text=True, check=False)
-        check("report__tap", log.returncode == 1 and log.stdout.splitlines()[:12] == [
-            "ok 1 - a", "not ok 2 - b", "# FAIL b: why", "# server: one", "# server: two",
-            *(f"# client: {n}" for n in range(4, 9)), "ok 3 - c # SKIP absent", "1..3"], log)
+        log = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "import harness as h; r = h.Report(); r.add('a', h.Outcome('ok'));"
+                "r.add('b', h.Outcome('FAIL', 'why', 'one\\ntwo\\n---\\n', '\\n'.join('012345678')));"
+                "r.add('c', h.Outcome('skip', 'absent'));"
+                "exit(r.finish())",
+            ],
+            cwd=os.path.dirname(os.path.abspath(__file__)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        check(
+            "report__tap",
+            log.returncode == 1
+            and log.stdout.splitlines()[:12]
+            == [
+                "ok 1 - a",
+                "not ok 2 - b",
+                "# FAIL b: why",
+                "# server: one",
+                "# server: two",
+                *(f"# client: {n}" for n in range(4, 9)),
+                "ok 3 - c # SKIP absent",
+                "1..3",
+            ],
+            log,
+        )
     print(f"1..{number}")
     return 1 if failed else 0
 

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# What `make install` leaves: nothing that shadows rdma-core, a command that finds its libraries wherever the tree
-# stands, pkg-config files that a program can be built with.
-# usage: install.sh BUILD_DIR
+# What `make install` leaves: nothing that shadows rdma-core, a command that finds its libraries wherever the
+# tree stands, pkg-config files that a program can be built with. usage: install.sh BUILD_DIR
 set -u
 build=$(realpath "$1")
 work=$(mktemp -d "$build/install.XXXXXX") || exit 99
@@ -76,7 +75,8 @@ check build__verbatim_names compile "$libdir/pkgconfig" verbatim-rdmacm verbatim
 check run__verbatim_names "$root/bin/verbatim" run "$work/program"
 check build__opt_in compile "$private/pkgconfig" librdmacm libibverbs
 check run__opt_in "$root/bin/verbatim" run "$work/program"
-# A CMake project that looks for rdma-core in either of the usual ways is pointed here by the environment alone.
+# A CMake project that looks for rdma-core in either of the usual ways is pointed here by the environment
+# alone.
 cmake_project() { # NAME VARIABLE...
 	local name=$1
 	shift

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""SIGKILL to one of two programs in the middle of ib_write_bw, over and over: the other must end by itself with an
-error completion, and the next pair must run.
+"""SIGKILL to one of two programs in the middle of ib_write_bw, over and over: the other must end by itself
+with an error completion, and the next pair must run.
 
-Both sides send (-b), so that the survivor, whichever it is, has work of its own outstanding. The server is the victim
-in even rounds, the client in odd ones; the moment is random (the seed is printed and can be given again).
-usage: kill.py BUILD_DIR [--rounds N] [--seed N]
-"""
+Both sides send (-b), so that the survivor, whichever it is, has work of its own outstanding. The server is
+the victim in even rounds, the client in odd ones; the moment is random (the seed is printed and can be given
+again). usage: kill.py BUILD_DIR [--rounds N] [--seed N] """
 import argparse
 import os
 import random
@@ -17,9 +16,12 @@ import time
 import harness
 
 TRAFFIC = "ib_write_bw -F -N -b -d {dev} -x {gid} -p {port} -s 65536 -D 300"
-HEALTHY = harness.Case("next pair", server="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200",
-                       client="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200 {addr}",
-                       client_shows=(r"^ *65536 +200 ",))
+HEALTHY = harness.Case(
+    "next pair",
+    server="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200",
+    client="ib_write_bw -F -d {dev} -x {gid} -p {port} -n 200 {addr}",
+    client_shows=(r"^ *65536 +200 ",),
+)
 TRAFFIC_LIMIT_S = 60.0
 SURVIVOR_LIMIT_S = 60.0
 ERROR_COMPLETION = ("Completion with error", "Failed status")
@@ -36,7 +38,8 @@ def cpu_ticks(program):
 
 
 def wait_for_traffic(programs):
-    """Both have burnt a quarter of a second of CPU time: they post and poll (connecting takes next to none)."""
+    """Both have burnt a quarter of a second of CPU time: they post and poll (connecting takes next to
+    none)."""
     enough = os.sysconf("SC_CLK_TCK") // 4
     start = [cpu_ticks(program) for program in programs]
     limit = harness.Limit(TRAFFIC_LIMIT_S)
@@ -78,13 +81,17 @@ def kill_one_of(build, endpoint, log_dir, number, delay, programs):
     if status is None or status <= 0:
         return f"surviving {role} {harness.describe_exit(status)}"
     if not any(text in survivor.output() for text in ERROR_COMPLETION):
-        return f"surviving {role} ended with {status} without an error completion" \
-               f"{harness.last_words(survivor.output())}"
+        return (
+            f"surviving {role} ended with {status} without an error completion"
+            f"{harness.last_words(survivor.output())}"
+        )
     return ""
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
@@ -103,11 +110,15 @@ def main():
         delay = dice.uniform(0.0, 0.5)
         victim = "client" if number % 2 else "server"
         outcome = kill_one(options.build, endpoint, log_dir, number, delay)
-        outcome.reason += f"\n# again: {sys.argv[0]} {options.build} --seed {options.seed}" if outcome.reason else ""
+        outcome.reason += (
+            f"\n# again: {sys.argv[0]} {options.build} --seed {options.seed}" if outcome.reason else ""
+        )
         report.add(f"kill the {victim} after {delay:.3f} s, round {number}", outcome)
         if number % 5 == 4:
-            report.add(f"a new pair runs after round {number}",
-                       harness.run_case(options.build, HEALTHY, endpoint, log_dir))
+            report.add(
+                f"a new pair runs after round {number}",
+                harness.run_case(options.build, HEALTHY, endpoint, log_dir),
+            )
     return report.finish()
 
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# nginx with curl and wrk, whose sockets a preload library makes rsockets: files are compared, errors counted, and none of wrk's
-# connections may be one of TCP. A curl without the library is served too.
-# usage: nginx.sh PRELOAD ADDRESS PORT DIRECTIVE=VALUE
+# nginx with curl and wrk, whose sockets a preload library makes rsockets: files are compared, errors counted,
+# and none of wrk's connections may be one of TCP. A curl without the library is served too. usage: nginx.sh
+# PRELOAD ADDRESS PORT DIRECTIVE=VALUE
 preload=$1 address=$2 port=$3
 folder=$(realpath "$(mktemp -d "${TMPDIR:-.}/nginx.XXXXXX")") || exit 1
 mkdir "$folder/html" "$folder/logs"

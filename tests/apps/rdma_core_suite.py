@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """rdma-core's own test-suite, as Debian's python3-pyverbs brings it, on this library.
 
-All modules run in one process under `verbatim run`; a test that crashes or hangs is recorded as such, and what is left of each module
-goes on in a process of its own. The result is compared, test by test and in both directions, with what is expected of this release of
-rdma-core, rdma-core/RELEASE.txt beside this file: a test that fails is a failure, and so is one that is skipped, or passes, against what
-is written there. A test that fails through the suite's own fault is written with the reason behind its name, and skipped; it is a failure
-to pass. Of another release the nearest earlier one's expectations are taken: tests that these do not have are new, and no
-failures, whatever they give. The table per module is left in BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt.
-usage: rdma_core_suite.py BUILD_DIR [--update] [--device DEV --gid N] [PATTERN...]
-"""
+All modules run in one process under `verbatim run`; a test that crashes or hangs is recorded as such, and
+what is left of each module goes on in a process of its own. The result is compared, test by test and in both
+directions, with what is expected of this release of rdma-core, rdma-core/RELEASE.txt beside this file: a test
+that fails is a failure, and so is one that is skipped, or passes, against what is written there. A test that
+fails through the suite's own fault is written with the reason behind its name, and skipped; it is a failure
+to pass. Of another release the nearest earlier one's expectations are taken: tests that these do not have are
+new, and no failures, whatever they give. The table per module is left in
+BUILD_DIR/apps-logs/rdma-core-suite/table.md, the reasons in results.txt. usage: rdma_core_suite.py BUILD_DIR
+[--update] [--device DEV --gid N] [PATTERN...] """
 import argparse
 import collections
 import functools
@@ -27,11 +28,13 @@ import sys
 import harness
 
 SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
-PYTHON = "/usr/bin/python3"                       # the one that Debian's pyverbs is built for
+PYTHON = "/usr/bin/python3"  # the one that Debian's pyverbs is built for
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE / "rdma-core"
 VENDOR = re.compile(r"test_(mlx5|efa|efadv|cuda)")
-MACHINE = re.compile(r"huge pages|dmabuf|/dev/dri|root")   # reasons to skip that depend on the machine, not on the library
+MACHINE = re.compile(
+    r"huge pages|dmabuf|/dev/dri|root"
+)  # reasons to skip that depend on the machine, not on the library
 TEST_LIMIT_S = 120.0
 NOT_RUN = ("error", "was not run")
 
@@ -50,10 +53,26 @@ class Driver:
 
     def __init__(self, options, folder, modules, patterns, log):
         receive, send = os.pipe()
-        command = [os.path.join(options.build, "verbatim"), "run", PYTHON, str(HERE / "suite_driver.py"), str(folder),
-                   str(send), options.device, str(options.gid), ",".join(modules), *patterns]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                        pass_fds=(send,), start_new_session=True)
+        command = [
+            os.path.join(options.build, "verbatim"),
+            "run",
+            PYTHON,
+            str(HERE / "suite_driver.py"),
+            str(folder),
+            str(send),
+            options.device,
+            str(options.gid),
+            ",".join(modules),
+            *patterns,
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(send,),
+            start_new_session=True,
+        )
         os.close(send)
         self.receive = receive
         self.pending = b""
@@ -84,7 +103,8 @@ class Driver:
 
 
 def run_some(options, folder, modules, patterns, log, results):
-    """Runs tests until one of them takes the process down: those of some modules whose ids match a pattern."""
+    """Runs tests until one of them takes the process down: those of some modules whose ids match a
+    pattern."""
     driver = Driver(options, folder, modules, patterns, log)
     current = None
     try:
@@ -105,7 +125,10 @@ def run_some(options, folder, modules, patterns, log, results):
     if current:
         results[current] = ("crash", f"process {harness.describe_exit(status)}")
     elif status != 0:
-        results[f"tests.{modules[0]}"] = ("crash", f"process {harness.describe_exit(status)} outside of a test")
+        results[f"tests.{modules[0]}"] = (
+            "crash",
+            f"process {harness.describe_exit(status)} outside of a test",
+        )
 
 
 def run_modules(options, folder, modules, log):
@@ -113,7 +136,11 @@ def run_modules(options, folder, modules, log):
     results = {}
     run_some(options, folder, modules, options.patterns, log, results)
     for module in modules:
-        while left := [test for test, result in results.items() if result == NOT_RUN and test.startswith(f"tests.{module}.")]:
+        while left := [
+            test
+            for test, result in results.items()
+            if result == NOT_RUN and test.startswith(f"tests.{module}.")
+        ]:
             run_some(options, folder, [module], [f"^{re.escape(test)}$" for test in left], log, results)
             if results[left[0]] == NOT_RUN:
                 break
@@ -130,7 +157,9 @@ def on_the_wire():
 
 
 def vendor_tests(folder, module):
-    return len(re.findall(r"^    def test_", (folder / f"{module}.py").read_text(encoding="utf-8"), re.MULTILINE))
+    return len(
+        re.findall(r"^    def test_", (folder / f"{module}.py").read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def table(results, vendor):
@@ -142,7 +171,9 @@ def table(results, vendor):
     lines = ["| module | ok | skipped | failed | error |", "| --- | --- | --- | --- | --- |"]
     for module, counter in sorted(rows.items(), key=lambda row: (row[0] == "all of these", row[0])):
         errors = counter["error"] + counter["crash"] + counter["timeout"]
-        lines.append(f"| {module} | {counter['ok']} | {counter['skipped']} | {counter['failed']} | {errors} |")
+        lines.append(
+            f"| {module} | {counter['ok']} | {counter['skipped']} | {counter['failed']} | {errors} |"
+        )
     lines.append("")
     lines.append(f"Not run: {sum(vendor.values())} tests for one vendor's devices, in {len(vendor)} modules.")
     return "\n".join(lines) + "\n"
@@ -157,15 +188,20 @@ def read_expected(number):
 
 def read_rows(number):
     """{test: (status, why this is the suite's own fault)}; the reason is empty but for tests that fail."""
-    rows = (line.split(maxsplit=2) for line in (EXPECTED / f"{number}.txt").read_text(encoding="utf-8").splitlines()
-            if not line.startswith("#"))
+    rows = (
+        line.split(maxsplit=2)
+        for line in (EXPECTED / f"{number}.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    )
     return {test: (status, " ".join(why)) for status, test, *why in rows}
 
 
 def write_expected(results, number):
     """Reasons are written by hand, and kept."""
     before = read_rows(number) if (EXPECTED / f"{number}.txt").exists() else {}
-    lines = [f"# What rdma-core {number}'s test-suite gives on this library, one test a line; rdma_core_suite.py --update."]
+    lines = [
+        f"# What rdma-core {number}'s test-suite gives on this library, one test a line; rdma_core_suite.py --update."
+    ]
     for test, (status, reason) in sorted(results.items()):
         either = status == "skipped" and MACHINE.search(reason)
         known, why = before.get(test, ("", ""))
@@ -204,11 +240,16 @@ def run_suite(options, log_dir):
     modules = unpack(folder)
     vendor = {module: vendor_tests(folder, module) for module in modules if VENDOR.match(module)}
     with open(log_dir / "suite.log", "wb") as log:
-        return run_modules(options, folder, [module for module in modules if module not in vendor], log), vendor
+        return (
+            run_modules(options, folder, [module for module in modules if module not in vendor], log),
+            vendor,
+        )
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build")
     parser.add_argument("patterns", nargs="*")
     parser.add_argument("--update", action="store_true", help="write what is found as what is expected")
@@ -229,12 +270,17 @@ def main():
         report.add("rdma-core's suite", harness.Outcome("skip", "no python3-pyverbs with its documentation"))
         return report.finish()
     harness.require_library(options.build)
-    log_dir = pathlib.Path(harness.log_directory(options.build, "rdma-core-suite" + ("-wire" if on_the_wire() else "")))
+    log_dir = pathlib.Path(
+        harness.log_directory(options.build, "rdma-core-suite" + ("-wire" if on_the_wire() else ""))
+    )
     results, vendor = run_suite(options, log_dir)
     (log_dir / "table.md").write_text(table(results, vendor), encoding="utf-8")
     (log_dir / "results.txt").write_text(
-        "".join(f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())),
-        encoding="utf-8")
+        "".join(
+            f"{status} {test}\n    {reason.strip()}\n" for test, (status, reason) in sorted(results.items())
+        ),
+        encoding="utf-8",
+    )
     number = harness.release("python3-pyverbs")
     if options.update:
         write_expected(results, number)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# redis-server with redis-benchmark and redis-cli, whose sockets a preload library makes rsockets: counts and values are checked, and
-# that no connection of theirs was one of TCP. At the end a client without the library reads over TCP what was written.
-# usage: redis.sh PRELOAD ADDRESS PORT
+# redis-server with redis-benchmark and redis-cli, whose sockets a preload library makes rsockets: counts and
+# values are checked, and that no connection of theirs was one of TCP. At the end a client without the library
+# reads over TCP what was written. usage: redis.sh PRELOAD ADDRESS PORT
 preload=$1 address=$2 port=$3
 folder=$(mktemp -d "${TMPDIR:-.}/redis.XXXXXX") || exit 1
 LD_PRELOAD=$preload redis-server --bind "$address" --port "$port" --save '' --dir "$folder" --daemonize no --protected-mode no > "$folder/log" &

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Two programs as an ordinary user without any capability, in a user, network, mount and pid namespace of their own
-# with an empty /tmp and no /dev/shm, as in a locked-down container.
+# Two programs as an ordinary user without any capability, in a user, network, mount and pid namespace of
+# their own with an empty /tmp and no /dev/shm, as in a locked-down container.
 #
 #   root --setpriv--> uid 65534 --unshare--> uid 0 of a new user namespace, which prepares:
 #     lo up · /tmp: an empty tmpfs (holds the copied libraries) · /dev: null, zero, full, random, urandom and no more

@@ -89,8 +89,11 @@ def fails(code, function, *args):
 
 @case
 def names__of_both_families():
-    for family, address, at, shown in ((socket.AF_INET, "127.0.0.1", "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "::1", "::1"),
-                                       (socket.AF_INET6, "::", "127.0.0.1", "::ffff:127.0.0.1")):
+    for family, address, at, shown in (
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1", "::1"),
+        (socket.AF_INET6, "::", "127.0.0.1", "::ffff:127.0.0.1"),
+    ):
         listener = listen(family, address)
         client = connect(listener, socket.AF_INET6 if at == "::1" else socket.AF_INET, at)
         server, peer = listener.accept()
@@ -140,7 +143,9 @@ def stdio__over_sockets():
     c = ctypes.CDLL(None)
     c.fdopen.restype = ctypes.c_void_p
     stream = ctypes.c_void_p(c.fdopen(os.dup(b.fileno()), b"r+"))
-    assert stream.value and fcntl.fcntl(c.fileno(stream), fcntl.F_GETFD) >= 0 and c.fileno(stream) != b.fileno()
+    assert (
+        stream.value and fcntl.fcntl(c.fileno(stream), fcntl.F_GETFD) >= 0 and c.fileno(stream) != b.fileno()
+    )
     c.dprintf(a.fileno(), b"number %d\n", 17)
     line = ctypes.create_string_buffer(99)
     assert c.fgets(line, 99, stream) and line.value == b"number 17\n"
@@ -186,7 +191,10 @@ def flags__of_fcntl_and_ioctl():
         pass
     a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     assert a.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert a.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0 and a.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM
+    assert (
+        a.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+        and a.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM
+    )
     a.close()
     b.close()
     listener = listen()
@@ -232,8 +240,10 @@ def connect__without_waiting():
 
 @case
 def connect__falls_back_to_tcp():
-    script = ("import socket, sys; l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); print(l.getsockname()[1], flush=True);"
-              "s = l.accept()[0]; s.sendall(s.recv(9)); s.close()")
+    script = (
+        "import socket, sys; l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); print(l.getsockname()[1], flush=True);"
+        "s = l.accept()[0]; s.sendall(s.recv(9)); s.close()"
+    )
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=plain) as server:
         s = socket.create_connection(("127.0.0.1", int(server.stdout.readline())), WAIT_S)
@@ -285,7 +295,10 @@ def epoll__from_before_it_is_connected():
     s = socket.socket()
     s.setblocking(False)
     epoll.register(s, select.EPOLLOUT | select.EPOLLET)
-    assert epoll.poll(0) in ([], [(s.fileno(), select.EPOLLOUT | select.EPOLLHUP)])  # as Linux tells of such a socket
+    assert epoll.poll(0) in (
+        [],
+        [(s.fileno(), select.EPOLLOUT | select.EPOLLHUP)],
+    )  # as Linux tells of such a socket
     s.connect_ex(listener.getsockname())
     seen = {}
     while seen.keys() != {s.fileno(), listener.fileno()}:
@@ -320,7 +333,10 @@ def fork__leaves_the_parents_alone():
             traceback.print_exc()
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert subprocess.run(["echo", "through exec"], stdout=subprocess.PIPE, check=True).stdout == b"through exec\n"
+    assert (
+        subprocess.run(["echo", "through exec"], stdout=subprocess.PIPE, check=True).stdout
+        == b"through exec\n"
+    )
     a.send(b"y")
     assert b.recv(1) == b"y"
     a.close()
@@ -373,8 +389,10 @@ def exit__delivers_what_was_written():
 @case
 def killed__peer_is_an_end():
     listener = listen()
-    script = (f"import socket, time; s = socket.create_connection(('127.0.0.1', {listener.getsockname()[1]})); s.sendall(b'x');"
-              "time.sleep(100)")
+    script = (
+        f"import socket, time; s = socket.create_connection(('127.0.0.1', {listener.getsockname()[1]})); s.sendall(b'x');"
+        "time.sleep(100)"
+    )
     peer = subprocess.Popen([sys.executable, "-c", script])
     s, _ = listener.accept()
     assert receive(s, 1) == b"x" and is_rdma(s)
@@ -431,14 +449,23 @@ def ask(script, config="", **variables):
         f.flush()
         env = {**os.environ, "VERBATIM_SOCKETS_CONFIG": f.name, **variables}
         head = "import socket, select\ndef rdma(s):\n try: return s.getsockopt(0x10000, 0)\n except OSError: return 0\n"
-        return subprocess.run([sys.executable, "-c", head + script], env=env, stdout=subprocess.PIPE, check=True,
-                              universal_newlines=True).stdout.strip()
+        return subprocess.run(
+            [sys.executable, "-c", head + script],
+            env=env,
+            stdout=subprocess.PIPE,
+            check=True,
+            universal_newlines=True,
+        ).stdout.strip()
 
 
-PAIR = ("l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); select.select([l], [], [], 0);"
-        "c = socket.create_connection(l.getsockname()); s = l.accept()[0]; print(rdma(c))")
-DATAGRAMS = ("a = socket.socket(type=socket.SOCK_DGRAM); b = socket.socket(type=socket.SOCK_DGRAM); b.bind(('127.0.0.1', 0));"
-             "a.sendto(b'x', b.getsockname()); print(b.recv(9).decode(), rdma(a) > 0)")
+PAIR = (
+    "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); select.select([l], [], [], 0);"
+    "c = socket.create_connection(l.getsockname()); s = l.accept()[0]; print(rdma(c))"
+)
+DATAGRAMS = (
+    "a = socket.socket(type=socket.SOCK_DGRAM); b = socket.socket(type=socket.SOCK_DGRAM); b.bind(('127.0.0.1', 0));"
+    "a.sendto(b'x', b.getsockname()); print(b.recv(9).decode(), rdma(a) > 0)"
+)
 
 
 @case

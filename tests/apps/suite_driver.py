@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs tests of rdma-core's suite inside one process and tells what happens over a pipe, one JSON object per line:
-{"test": ID} for each that is going to run, then {"start": ID} before a test and
-{"end": ID, "status": ok|skipped|failed|error, "reason": TEXT} after it.
+"""Runs tests of rdma-core's suite inside one process and tells what happens over a pipe, one JSON object per
+line: {"test": ID} for each that is going to run, then {"start": ID} before a test and {"end": ID, "status":
+ok|skipped|failed|error, "reason": TEXT} after it.
 
-Nothing of the suite is changed: it asks sysfs which network interface a device belongs to, and `verbatim run` answers.
-usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE,... [PATTERN_OF_IDS...]
+Nothing of the suite is changed: it asks sysfs which network interface a device belongs to, and `verbatim run`
+answers. usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MODULE,... [PATTERN_OF_IDS...]
 """
 import importlib
 import importlib.util
@@ -81,7 +81,11 @@ def main():
     with os.fdopen(int(pipe_fd), "w", encoding="utf-8") as pipe:
         result = Teller(pipe)
         loaded = map(unittest.defaultTestLoader.loadTestsFromModule, load(folder, modules.split(",")))
-        wanted = [test for test in each_test(loaded) if not patterns or any(re.search(p, test.id()) for p in patterns)]
+        wanted = [
+            test
+            for test in each_test(loaded)
+            if not patterns or any(re.search(p, test.id()) for p in patterns)
+        ]
         for test in wanted:
             result.tell(test=test.id())
         unittest.TestSuite(wanted).run(result)

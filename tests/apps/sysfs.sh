@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# What programs find under /sys/class/infiniband when `verbatim run` starts them: scripts, Debian's tools, and each file call there is.
-# usage: sysfs.sh BUILD_DIR PATH_OF_SYSFS_CALLS
+# What programs find under /sys/class/infiniband when `verbatim run` starts them: scripts, Debian's tools, and
+# each file call there is. usage: sysfs.sh BUILD_DIR PATH_OF_SYSFS_CALLS
 set -u
 verbatim=$(realpath "$1")/verbatim
 calls=$(realpath "$2")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# For tests in shell: each case is a line of TAP; at the end count says how many there were, failed whether one did.
+# For tests in shell: each case is a line of TAP; at the end count says how many there were, failed whether
+# one did.
 count=0 failed=0
 check() { # NAME EXPECTED ACTUAL
 	count=$((count + 1))

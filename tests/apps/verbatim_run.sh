@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# `verbatim run`: the environment, exit statuses, signals, streams and messages of the program that it becomes.
-# usage: verbatim_run.sh PATH_OF_VERBATIM
+# `verbatim run`: the environment, exit statuses, signals, streams and messages of the program that it
+# becomes. usage: verbatim_run.sh PATH_OF_VERBATIM
 set -u
 verbatim=$(realpath "$1")
 libdir=$(dirname "$verbatim")/lib

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Each mistake of mistakes.c is named by its check, with its place; not without the check, and not where it is not made.
+"""Each mistake of mistakes.c is named by its check, with its place; not without the check, and not where it
+is not made.
 
 usage: checks.py MISTAKES BUILD_DIR [PATTERN]
 """
@@ -13,50 +14,182 @@ MISTAKES, BUILD = sys.argv[1:3]
 PATTERN = sys.argv[3] if len(sys.argv) > 3 else ""
 LIMIT_S = 90
 
-# Name: the check, what its sentence says, and the page. The place is the function of the same name, or "" where none is known.
+# Name: the check, what its sentence says, and the page. The place is the function of the same name, or ""
+# where none is known.
 EXPECTED = {
-    "send_buffer": ("send-buffer", r"QP 0x\w+, send wr_id 0x7: its 64 bytes at 0x\w+ were changed", "ibv_post_send"),
-    "send_buffer_wr": ("send-buffer", r"send wr_id 0x7: its 256 bytes .* by a peer that may write there", "ibv_post_send"),
+    "send_buffer": (
+        "send-buffer",
+        r"QP 0x\w+, send wr_id 0x7: its 64 bytes at 0x\w+ were changed",
+        "ibv_post_send",
+    ),
+    "send_buffer_wr": (
+        "send-buffer",
+        r"send wr_id 0x7: its 256 bytes .* by a peer that may write there",
+        "ibv_post_send",
+    ),
     "read_then_send": None,
     "dead_lkey": ("lkey", r"registered in dead_lkey.* and deregistered in dead_lkey", "ibv_reg_mr"),
     "never_a_key": ("lkey", r"key 0x12345678 is no key of a region or window", "ibv_reg_mr"),
-    "wrong_domain": ("lkey", r"is of protection domain \d+ \(registered in wrong_domain.*used in protection domain \d+", "ibv_reg_mr"),
-    "not_writable": ("lkey", r"receive wr_id 0x9.*lacks IBV_ACCESS_LOCAL_WRITE: it was registered with no rights in not_writable", "ibv_reg_mr"),
+    "wrong_domain": (
+        "lkey",
+        r"is of protection domain \d+ \(registered in wrong_domain.*used in protection domain \d+",
+        "ibv_reg_mr",
+    ),
+    "not_writable": (
+        "lkey",
+        r"receive wr_id 0x9.*lacks IBV_ACCESS_LOCAL_WRITE: it was registered with no rights in not_writable",
+        "ibv_reg_mr",
+    ),
     "out_of_bounds": ("lkey", r"4097 bytes at \w+ are not within the 4096 bytes at", "ibv_reg_mr"),
     "window_as_lkey": ("lkey", r"is a memory window's", "ibv_reg_mr"),
-    "dead_rkey": ("rkey", r"QP 0x\w+, request of QP 0x\w+.*registered in dead_rkey.*deregistered in dead_rkey", "ibv_reg_mr", ""),
-    "rkey_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it was registered with IBV_ACCESS_LOCAL_WRITE \| REMOTE_READ", "ibv_reg_mr", ""),
+    "dead_rkey": (
+        "rkey",
+        r"QP 0x\w+, request of QP 0x\w+.*registered in dead_rkey.*deregistered in dead_rkey",
+        "ibv_reg_mr",
+        "",
+    ),
+    "rkey_rights": (
+        "rkey",
+        r"lacks IBV_ACCESS_REMOTE_WRITE: it was registered with IBV_ACCESS_LOCAL_WRITE \| REMOTE_READ",
+        "ibv_reg_mr",
+        "",
+    ),
     "rkey_bounds": ("rkey", r"64 bytes at \w+ are not within the 4096 bytes", "ibv_reg_mr", ""),
-    "queue_pair_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_READ\) do not allow it: IBV_ACCESS_REMOTE_WRITE is needed", "ibv_reg_mr", ""),
-    "flush_rights": ("rkey", r"qp_access_flags \(IBV_ACCESS_REMOTE_WRITE\) do not allow it: IBV_ACCESS_FLUSH_GLOBAL is needed", "ibv_reg_mr", ""),
-    "window_rights": ("rkey", r"lacks IBV_ACCESS_REMOTE_WRITE: it is a memory window's that was bound with IBV_ACCESS_REMOTE_READ", "ibv_reg_mr", ""),
+    "queue_pair_rights": (
+        "rkey",
+        r"qp_access_flags \(IBV_ACCESS_REMOTE_READ\) do not allow it: IBV_ACCESS_REMOTE_WRITE is needed",
+        "ibv_reg_mr",
+        "",
+    ),
+    "flush_rights": (
+        "rkey",
+        r"qp_access_flags \(IBV_ACCESS_REMOTE_WRITE\) do not allow it: IBV_ACCESS_FLUSH_GLOBAL is needed",
+        "ibv_reg_mr",
+        "",
+    ),
+    "window_rights": (
+        "rkey",
+        r"lacks IBV_ACCESS_REMOTE_WRITE: it is a memory window's that was bound with IBV_ACCESS_REMOTE_READ",
+        "ibv_reg_mr",
+        "",
+    ),
     "stale_window": ("rkey", r"is a memory window's, and the window is not bound with it", "ibv_reg_mr", ""),
-    "unmapped_target": ("rkey", r"registered in unmapped_target.* is not there any more: it was unmapped.*ibv_dereg_mr", "ibv_reg_mr", ""),
-    "unmapped_receive": ("receive-buffer", r"registered in unmapped_receive.* is not there any more.*ibv_dereg_mr", "ibv_post_recv", ""),
-    "deregistered_under_way": ("deregistered", r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it", "ibv_dereg_mr"),
+    "unmapped_target": (
+        "rkey",
+        r"registered in unmapped_target.* is not there any more: it was unmapped.*ibv_dereg_mr",
+        "ibv_reg_mr",
+        "",
+    ),
+    "unmapped_receive": (
+        "receive-buffer",
+        r"registered in unmapped_receive.* is not there any more.*ibv_dereg_mr",
+        "ibv_post_recv",
+        "",
+    ),
+    "deregistered_under_way": (
+        "deregistered",
+        r"is deregistered while QP 0x\w+, send wr_id 0x7, uses it",
+        "ibv_dereg_mr",
+    ),
     "datagram_header": ("receive-buffer", r"receive wr_id 0x9 has 32 bytes.*40 bytes", "ibv_post_recv"),
-    "short_receive": ("receive-buffer", r"receive wr_id 0x9, 16 bytes: a message of QP 0x\w+, 64 bytes.*longer", "ibv_post_recv", ""),
-    "short_datagram": ("receive-buffer", r"receive wr_id 0x9, 64 bytes: a datagram .* needs 104, GRH included", "ibv_post_recv", ""),
-    "no_receive": ("no-receive", r"no receive is posted \(0 were, all are used\): it is tried again for [\d.]+ ms", "ibv_post_recv", ""),
+    "short_receive": (
+        "receive-buffer",
+        r"receive wr_id 0x9, 16 bytes: a message of QP 0x\w+, 64 bytes.*longer",
+        "ibv_post_recv",
+        "",
+    ),
+    "short_datagram": (
+        "receive-buffer",
+        r"receive wr_id 0x9, 64 bytes: a datagram .* needs 104, GRH included",
+        "ibv_post_recv",
+        "",
+    ),
+    "no_receive": (
+        "no-receive",
+        r"no receive is posted \(0 were, all are used\): it is tried again for [\d.]+ ms",
+        "ibv_post_recv",
+        "",
+    ),
     "no_receive_for_long": ("no-receive", r"has waited for a second", "ibv_post_recv", ""),
-    "queue_room": ("cq-room", r"5 completions are to come to a completion queue of 4 entries", "ibv_create_cq", "receive"),
-    "queue_overrun": ("cq-room", r"found a full completion queue \(4 entries\)", "ibv_create_cq", "make_world"),
+    "queue_room": (
+        "cq-room",
+        r"5 completions are to come to a completion queue of 4 entries",
+        "ibv_create_cq",
+        "receive",
+    ),
+    "queue_overrun": (
+        "cq-room",
+        r"found a full completion queue \(4 entries\)",
+        "ibv_create_cq",
+        "make_world",
+    ),
     "queue_resize": ("call", r"cannot have 2 entries: .* those that wait must fit", "ibv_resize_cq"),
-    "never_signaled": ("unsignaled", r"the send queue is full, and none of its 8 requests has a completion", "ibv_post_send"),
-    "never_polled": ("unpolled", r"the send queue is full again, and its completion queue has never been polled", "ibv_poll_cq"),
-    "unseen_error": ("unpolled", r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR", "ibv_poll_cq", "make_world"),
-    "lost_send": ("lost-send", r"is destroyed with 1 sends under way \(the oldest: wr_id 0x7\)", "ibv_destroy_qp"),
-    "unacked_event": ("unacked-event", r"while 1 events that ibv_get_cq_event gave are not acknowledged", "ibv_ack_cq_events", "make_world"),
-    "psn_mismatch": ("peer", r"the one's sq_psn is 0x001234, the other's rq_psn 0x000001", "ibv_modify_qp", ""),
+    "never_signaled": (
+        "unsignaled",
+        r"the send queue is full, and none of its 8 requests has a completion",
+        "ibv_post_send",
+    ),
+    "never_polled": (
+        "unpolled",
+        r"the send queue is full again, and its completion queue has never been polled",
+        "ibv_poll_cq",
+    ),
+    "unseen_error": (
+        "unpolled",
+        r"has not seen that its send wr_id 0x7 failed with IBV_WC_RNR_RETRY_EXC_ERR",
+        "ibv_poll_cq",
+        "make_world",
+    ),
+    "lost_send": (
+        "lost-send",
+        r"is destroyed with 1 sends under way \(the oldest: wr_id 0x7\)",
+        "ibv_destroy_qp",
+    ),
+    "unacked_event": (
+        "unacked-event",
+        r"while 1 events that ibv_get_cq_event gave are not acknowledged",
+        "ibv_ack_cq_events",
+        "make_world",
+    ),
+    "psn_mismatch": (
+        "peer",
+        r"the one's sq_psn is 0x001234, the other's rq_psn 0x000001",
+        "ibv_modify_qp",
+        "",
+    ),
     "mtu_mismatch": ("peer", r"the one's path_mtu is 4096 bytes, the other's 1024", "ibv_modify_qp", ""),
-    "read_depth": ("peer", r"the one's max_rd_atomic is 16, the other's max_dest_rd_atomic 4", "ibv_modify_qp", ""),
+    "read_depth": (
+        "peer",
+        r"the one's max_rd_atomic is 16, the other's max_dest_rd_atomic 4",
+        "ibv_modify_qp",
+        "",
+    ),
     "silent_peer": ("completion", r"IBV_WC_RETRY_EXC_ERR: the remote queue pair", "ibv_poll_cq"),
-    "two_pollers": ("threads", r"ibv_poll_cq: the completion queue .* is used by two threads at once", "ibv_create_cq_ex", "poll_much"),
-    "two_posters": ("threads", r"ibv_post_send: the queue pair .* is used by two threads at once", "ibv_alloc_td", "post_much"),
-    "missing_attributes": ("call", r"RESET to INIT needs IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX, IBV_QP_PORT", "ibv_modify_qp"),
+    "two_pollers": (
+        "threads",
+        r"ibv_poll_cq: the completion queue .* is used by two threads at once",
+        "ibv_create_cq_ex",
+        "poll_much",
+    ),
+    "two_posters": (
+        "threads",
+        r"ibv_post_send: the queue pair .* is used by two threads at once",
+        "ibv_alloc_td",
+        "post_much",
+    ),
+    "missing_attributes": (
+        "call",
+        r"RESET to INIT needs IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX, IBV_QP_PORT",
+        "ibv_modify_qp",
+    ),
     "surplus_attribute": ("call", r"RESET to INIT does not take IBV_QP_QKEY, IBV_QP_SQ_PSN", "ibv_modify_qp"),
     "no_grh": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_create_ah"),
-    "no_grh_in_modify": ("call", r"ah_attr.is_global: RoCE addresses its peers by GID", "ibv_modify_qp", "try_rtr"),
+    "no_grh_in_modify": (
+        "call",
+        r"ah_attr.is_global: RoCE addresses its peers by GID",
+        "ibv_modify_qp",
+        "try_rtr",
+    ),
     "gid_index": ("call", r"sgid_index: the port's GID table has no such entry", "ibv_modify_qp", "try_rtr"),
     "inline_probe": None,
     "inline_too_long": ("call", r"more inline data than the queue pair's max_inline_data", "ibv_post_send"),
@@ -64,8 +197,17 @@ EXPECTED = {
     "post_too_early": ("call", r"the queue pair is not connected", "ibv_post_send"),
 }
 # What has to do with a connection's path is tried over UDP, too.
-ON_THE_WIRE = ("send_buffer", "send_buffer_wr", "read_then_send", "dead_lkey", "dead_rkey", "rkey_bounds", "deregistered_under_way", "never_polled",
-               "unseen_error")
+ON_THE_WIRE = (
+    "send_buffer",
+    "send_buffer_wr",
+    "read_then_send",
+    "dead_lkey",
+    "dead_rkey",
+    "rkey_bounds",
+    "deregistered_under_way",
+    "never_polled",
+    "unseen_error",
+)
 count = failed = 0
 
 
@@ -85,7 +227,9 @@ def run(argv, setting=None, wire=False):
         env["VERBATIM_CHECK"] = setting
     if wire:
         env["VERBATIM_LOCAL"] = "off"
-    done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
+    )
     return done.returncode, done.stderr.decode(errors="replace")
 
 
@@ -97,11 +241,14 @@ def named(name, check, sentence, page, place=None):
     """A pattern of the finding as it is printed."""
     place = name if place is None else place
     at = rf"\n    [^\n]* in [^\n]*\b{place}\b[^\n]*" if place else ""
-    return rf"verbatim: check {check}: [^\n]*{sentence}[^\n]*{at}\n    see {page}\(3\), verbatim-checks\(7\)\n"
+    return (
+        rf"verbatim: check {check}: [^\n]*{sentence}[^\n]*{at}\n    see {page}\(3\), verbatim-checks\(7\)\n"
+    )
 
 
 def run_until_named(name, expected, wire=False):
-    """What is wrong, or "". Before a buffer is touched the adapter's thread may have its turn: then the next run shows it."""
+    """What is wrong, or "". Before a buffer is touched the adapter's thread may have its turn: then the next
+    run shows it."""
     for _ in range(5 if expected[0] == "send-buffer" else 1):
         status, said = run([MISTAKES, name, "wrong"], "1", wire)
         if status == 0 and re.search(named(name, *expected), said):
@@ -112,19 +259,28 @@ def run_until_named(name, expected, wire=False):
 def test_mistake(name, expected):
     report(f"{name}: is named", run_until_named(name, expected))
     status, said = run([MISTAKES, name, "wrong"], f"-{expected[0]}")
-    report(f"{name}: not without its check", "" if status == 0 and f"check {expected[0]}" not in said else said or str(status))
+    report(
+        f"{name}: not without its check",
+        "" if status == 0 and f"check {expected[0]}" not in said else said or str(status),
+    )
     report(f"{name}: nothing is said without checks", silence(*run([MISTAKES, name, "wrong"])))
 
 
 def test_on_the_wire(name, expected, setting):
     if expected:
         report(f"{name}: is named over UDP", run_until_named(name, expected, wire=True))
-    report(f"{name}: silent over UDP where it is not made", silence(*run([MISTAKES, name, "right"], setting, wire=True)))
+    report(
+        f"{name}: silent over UDP where it is not made",
+        silence(*run([MISTAKES, name, "right"], setting, wire=True)),
+    )
 
 
 def test_settings():
     fatal, said = run([MISTAKES, "no_grh", "wrong"], "1,fatal")
-    report("fatal ends the program", "" if fatal == -6 and said.count("verbatim: check") == 1 else f"{fatal}\n{said}")
+    report(
+        "fatal ends the program",
+        "" if fatal == -6 and said.count("verbatim: check") == 1 else f"{fatal}\n{said}",
+    )
     report("fatal ends none that is right", silence(*run([MISTAKES, "no_grh", "right"], "fatal")))
     status, said = run([MISTAKES, "no_grh", "wrong"], "lkey,rkey")
     report("those that are not named are silent", silence(status, said))
@@ -135,7 +291,9 @@ def test_settings():
     status, said = run([MISTAKES, "no_grh", "right"], "nonsense")
     report("an unknown word is told", "" if status == 0 and "no word 'nonsense'" in said else said)
     status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check", MISTAKES, "no_grh", "wrong"])
-    report("verbatim run --check", "" if status == 0 and "check call" in said and "1 finding\n" in said else said)
+    report(
+        "verbatim run --check", "" if status == 0 and "check call" in said and "1 finding\n" in said else said
+    )
     status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check=-call", MISTAKES, "no_grh", "wrong"])
     report("verbatim run --check=-call", silence(status, said))
     status, said = run([os.path.join(BUILD, "verbatim"), "run", "--check=fatal", MISTAKES, "no_grh", "wrong"])

@@ -5,18 +5,20 @@
  * whatever the system has. What is expected to be said: checks.py.
  */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include "world.h"
 
-#define CASES(X)                                                                                                      \
+#define CASES(X) \
 	X(send_buffer) X(send_buffer_wr) X(read_then_send) X(dead_lkey) X(never_a_key) X(wrong_domain) X(not_writable) X(out_of_bounds) \
-	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive)  \
-	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled)                       \
-	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth)                 \
-	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify)       \
+	X(window_as_lkey) X(dead_rkey) X(rkey_rights) X(rkey_bounds) X(queue_pair_rights) X(flush_rights) X(window_rights) X(stale_window) X(unmapped_target) X(unmapped_receive) X(deregistered_under_way) X(datagram_header) X(short_receive) \
+	X(short_datagram) X(no_receive) X(no_receive_for_long) X(queue_room) X(queue_overrun) X(queue_resize) X(never_signaled) \
+	X(never_polled) X(unseen_error) X(lost_send) X(unacked_event) X(psn_mismatch) X(mtu_mismatch) X(read_depth) \
+	X(silent_peer) X(two_pollers) X(two_posters) X(missing_attributes) X(surplus_attribute) X(no_grh) X(no_grh_in_modify) \
 	X(gid_index) X(inline_probe) X(inline_too_long) X(too_many_entries) X(post_too_early)
 
 #define X(name) void name(bool wrong);
@@ -48,8 +50,13 @@ void send_buffer_wr(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_qp_init_attr_ex init = {
-		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = w.pd, .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
+		.send_cq = w.a.cq,
+		.recv_cq = w.a.cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = w.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(w.ctx, &init);
 	MUST(qp);
@@ -160,8 +167,12 @@ void window_as_lkey(bool wrong)
 	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.a.buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	struct ibv_mw *mw = ibv_alloc_mw(w.pd, IBV_MW_TYPE_1);
 	struct ibv_mw_bind bind = {
-		.wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
-		.bind_info = { .mr = mr, .addr = (uintptr_t)w.a.buffer, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE },
+		.wr_id = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr,
+			       .addr = (uintptr_t)w.a.buffer,
+			       .length = 64,
+			       .mw_access_flags = IBV_ACCESS_REMOTE_WRITE },
 	};
 	MUST(mr && mw && !ibv_bind_mw(w.a.qp, mw, &bind));
 	done(w.a.cq);
@@ -233,8 +244,12 @@ void queue_pair_rights(bool wrong)
 static void bind_to_b(struct world *w, struct ibv_mw *mw, struct ibv_mr *mr, unsigned access)
 {
 	struct ibv_mw_bind bind = {
-		.wr_id = 1, .send_flags = IBV_SEND_SIGNALED,
-		.bind_info = { .mr = mr, .addr = (uintptr_t)w->b.buffer, .length = 64, .mw_access_flags = access },
+		.wr_id = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr,
+			       .addr = (uintptr_t)w->b.buffer,
+			       .length = 64,
+			       .mw_access_flags = access },
 	};
 	MUST(!ibv_bind_mw(w->b.qp, mw, &bind));
 	done(w->b.cq);
@@ -259,8 +274,13 @@ void flush_rights(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_qp_init_attr_ex init = {
-		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = w.pd, .send_ops_flags = IBV_QP_EX_WITH_FLUSH,
+		.send_cq = w.a.cq,
+		.recv_cq = w.a.cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = w.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_FLUSH,
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(w.ctx, &init);
 	struct ibv_mr *mr = ibv_reg_mr(w.pd, w.b.buffer, 4096, IBV_ACCESS_FLUSH_GLOBAL);
@@ -583,11 +603,44 @@ void silent_peer(bool wrong)
 
 /* ---- threads ---- */
 
-static void *poll_much(void *cq)
+static atomic_uint begun, ended; /* of the threads that use one object */
+static unsigned at_once;         /* how many of them do */
+
+/* Often, and as long as another does. */
+static void use_much(void (*use)(void *object), void *object)
+{
+	atomic_fetch_add(&begun, 1);
+	while (atomic_load(&begun) < at_once)
+		sched_yield();
+	for (int i = 0; i < 20000; i++)
+		use(object);
+	atomic_fetch_add(&ended, 1);
+	while (atomic_load(&ended) < at_once)
+		use(object);
+}
+
+static void use_by_two(void *(*use)(void *object), void *object, bool together)
+{
+	pthread_t threads[2];
+	at_once = together ? 2 : 1;
+	for (int i = 0; i < 2; i++) {
+		MUST(!pthread_create(&threads[i], NULL, use, object));
+		if (!together)
+			pthread_join(threads[i], NULL);
+	}
+	for (int i = 0; i < 2 && together; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void poll_once(void *cq)
 {
 	struct ibv_wc wc;
-	for (int i = 0; i < 20000; i++)
-		ibv_poll_cq(cq, 1, &wc);
+	ibv_poll_cq(cq, 1, &wc);
+}
+
+static void *poll_much(void *cq)
+{
+	use_much(poll_once, cq);
 	return NULL;
 }
 
@@ -598,24 +651,21 @@ void two_pollers(bool wrong)
 					    .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
 					    .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w.ctx, &init);
-	pthread_t threads[2];
 	MUST(cq);
-	for (int i = 0; i < 2; i++) {
-		MUST(!pthread_create(&threads[i], NULL, poll_much, ibv_cq_ex_to_cq(cq)));
-		if (!wrong)
-			pthread_join(threads[i], NULL);
-	}
-	for (int i = 0; i < 2 && wrong; i++)
-		pthread_join(threads[i], NULL);
+	use_by_two(poll_much, ibv_cq_ex_to_cq(cq), wrong);
 	MUST(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 	end_world(&w);
 }
 
-static void *post_much(void *qp)
+static void post_once(void *qp)
 {
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
-	for (int i = 0; i < 20000; i++)
-		ibv_post_send(qp, &wr, &bad);
+	ibv_post_send(qp, &wr, &bad);
+}
+
+static void *post_much(void *qp)
+{
+	use_much(post_once, qp);
 	return NULL;
 }
 
@@ -628,20 +678,13 @@ void two_posters(bool wrong)
 	struct ibv_parent_domain_init_attr init = { .pd = w.pd, .td = td };
 	struct ibv_pd *parent = ibv_alloc_parent_domain(w.ctx, &init), *pd = w.pd;
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
-	pthread_t threads[2];
 	MUST(td && parent);
 	w.pd = parent;
 	struct ibv_qp *qp = make_qp(&w, w.a.cq, &(struct wish){ .unsignaled = true }, IBV_QPT_RC);
 	w.pd = pd;
 	to_init(qp, 0);
 	MUST(!ibv_modify_qp(qp, &a, IBV_QP_STATE));
-	for (int i = 0; i < 2; i++) {
-		MUST(!pthread_create(&threads[i], NULL, post_much, qp));
-		if (!wrong)
-			pthread_join(threads[i], NULL);
-	}
-	for (int i = 0; i < 2 && wrong; i++)
-		pthread_join(threads[i], NULL);
+	use_by_two(post_much, qp, wrong);
 	MUST(!ibv_destroy_qp(qp) && !ibv_dealloc_pd(parent) && !ibv_dealloc_td(td));
 	end_world(&w);
 }
@@ -710,8 +753,14 @@ void inline_probe(bool wrong)
 {
 	struct world w = make_world((struct wish){ 0 });
 	struct ibv_qp_init_attr init = {
-		.send_cq = w.a.cq, .recv_cq = w.a.cq, .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 1 << 20 },
+		.send_cq = w.a.cq,
+		.recv_cq = w.a.cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = 1 << 20 },
 	};
 	MUST(!wrong && !ibv_create_qp(w.pd, &init));
 	end_world(&w);

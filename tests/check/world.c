@@ -19,8 +19,15 @@ static struct ibv_context *open_loopback(void)
 struct ibv_qp *make_qp(struct world *w, struct ibv_cq *cq, const struct wish *wish, enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr init = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = type, .sq_sig_all = !wish->unsignaled,
-		.cap = { .max_send_wr = wish->send_wr ? wish->send_wr : 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 32 },
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = type,
+		.sq_sig_all = !wish->unsignaled,
+		.cap = { .max_send_wr = wish->send_wr ? wish->send_wr : 8,
+			 .max_recv_wr = 8,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = 32 },
 	};
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
 	MUST(qp);

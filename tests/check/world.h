@@ -20,7 +20,11 @@
 		}                                                                             \
 	} while (0)
 
-enum { BUFFER_BYTES = 4096, ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum {
+	BUFFER_BYTES = 4096,
+	ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		 IBV_ACCESS_REMOTE_ATOMIC
+};
 
 struct side {
 	struct ibv_cq *cq;

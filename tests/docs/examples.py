@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The programs in examples/ and of docs/tutorial.md: each is compiled against our headers and libraries and against rdma-core's, and
-run with what it was built for, through shared memory, over the wire, and under VERBATIM_CHECK, which finds nothing in them.
+"""The programs in examples/ and of docs/tutorial.md: each is compiled against our headers and libraries and
+against rdma-core's, and run with what it was built for, through shared memory, over the wire, and under
+VERBATIM_CHECK, which finds nothing in them.
 
 usage: examples.py BUILD_DIR SOURCE_DIR [PATTERN...]
 """
@@ -23,7 +24,7 @@ HEADERS = ("ours", "rdma-core")
 WAYS = {"local": "VERBATIM_LOCAL=on", "wire": "VERBATIM_LOCAL=off", "checked": "VERBATIM_CHECK=1"}
 LIMIT_S = 60.0
 # A ring of four and three clients at once, by a shell that fails if any of them does.
-RING = "for r in 0 1 2 3; do {program} {port} {addr} $r 4 & pids=\"$pids $!\"; done; for p in $pids; do wait $p || exit 1; done"
+RING = 'for r in 0 1 2 3; do {program} {port} {addr} $r 4 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
 LOCK = "{program} {port} {addr} 1 & a=$!; {program} {port} {addr} 2 & b=$!; {program} {port} {addr} 3 && wait $a && wait $b"
 
 
@@ -31,21 +32,45 @@ def cases(name, program, work):
     """Of one program; work: a folder for its files."""
     pair = {"server": f"{program} {{port}}", "client": f"{program} {{port}} {{addr}}"}
     if name == "ping":
-        yield Case(name, **pair, client_shows=("^1000 messages came back",), server_shows=("^answered 1000 messages$",))
+        yield Case(
+            name,
+            **pair,
+            client_shows=("^1000 messages came back",),
+            server_shows=("^answered 1000 messages$",),
+        )
     elif name == "kv":
         yield Case(name, **pair, client_shows=("^1000 keys found$",), server_shows=("^served 1000 keys$",))
     elif name == "copy":
-        yield Case(name, server=f"{program} {{port}} {work}/copied", client=f"{program} {{port}} {work}/original {{addr}}",
-                   client_shows=("^sent 5000001 bytes$",), server_shows=("^received 5000001 bytes$",))
+        yield Case(
+            name,
+            server=f"{program} {{port}} {work}/copied",
+            client=f"{program} {{port}} {work}/original {{addr}}",
+            client_shows=("^sent 5000001 bytes$",),
+            server_shows=("^received 5000001 bytes$",),
+        )
     elif name == "allreduce":
-        yield Case(name, client=script(work, name, RING.replace("{program}", program)),
-                   client_shows=tuple(f"^rank {rank} of 4 has the sums$" for rank in range(4)))
+        yield Case(
+            name,
+            client=script(work, name, RING.replace("{program}", program)),
+            client_shows=tuple(f"^rank {rank} of 4 has the sums$" for rank in range(4)),
+        )
     elif name == "lock":
-        yield Case(name, server=f"{program} {{port}} 3", client=script(work, name, LOCK.replace("{program}", program)),
-                   server_shows=("^3 clients added 300$",))
+        yield Case(
+            name,
+            server=f"{program} {{port}} 3",
+            client=script(work, name, LOCK.replace("{program}", program)),
+            server_shows=("^3 clients added 300$",),
+        )
     elif name == "tutorial":
-        yield Case(name, **pair, client_shows=("^the server had: hello from the client$", "^the server has now: WRITTEN BY THE CLIENT$"),
-                   server_shows=("^my memory says: WRITTEN BY THE CLIENT$",))
+        yield Case(
+            name,
+            **pair,
+            client_shows=(
+                "^the server had: hello from the client$",
+                "^the server has now: WRITTEN BY THE CLIENT$",
+            ),
+            server_shows=("^my memory says: WRITTEN BY THE CLIENT$",),
+        )
     else:
         raise AssertionError(f"no case for examples/{name}.c")
 
@@ -64,8 +89,18 @@ def tutorial(source):
 
 def compile_command(headers, source, build, code, program):
     if headers == "ours":
-        return ["cc", *FLAGS, f"-I{source}/include", code, "-o", program, f"-L{build}/lib", "-lrdmacm", "-libverbs",
-                f"-Wl,-rpath-link,{build}/lib"]
+        return [
+            "cc",
+            *FLAGS,
+            f"-I{source}/include",
+            code,
+            "-o",
+            program,
+            f"-L{build}/lib",
+            "-lrdmacm",
+            "-libverbs",
+            f"-Wl,-rpath-link,{build}/lib",
+        ]
     return ["cc", *FLAGS, code, "-o", program, "-lrdmacm", "-libverbs"]
 
 
@@ -90,15 +125,24 @@ def main():
                     report.add(title, harness.Outcome("skip", "librdmacm-dev is not installed"))
                     continue
                 program = os.path.join(work, f"{name}.{headers}")
-                done = subprocess.run(list(map(str, compile_command(headers, source, build, code, program))), capture_output=True,
-                                      text=True, check=False)
-                report.add(f"{title}__compiles", harness.Outcome("FAIL" if done.returncode else "ok", done.stderr[:2000]))
+                done = subprocess.run(
+                    list(map(str, compile_command(headers, source, build, code, program))),
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                report.add(
+                    f"{title}__compiles",
+                    harness.Outcome("FAIL" if done.returncode else "ok", done.stderr[:2000]),
+                )
                 if done.returncode:
                     continue
                 for way, setting in WAYS.items():
                     end = dataclasses.replace(endpoint, label=f"{headers}.{way}", prefix=("env", setting))
                     for case in cases(name, program, work):
-                        case = dataclasses.replace(harness.checked(case) if way == "checked" else case, limit_s=LIMIT_S)
+                        case = dataclasses.replace(
+                            harness.checked(case) if way == "checked" else case, limit_s=LIMIT_S
+                        )
                         outcome = harness.run_case(str(build), case, end, log_dir)
                         if name == "copy" and outcome.status == "ok":
                             outcome = compared(work)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checks the manual pages: that they are complete, format without warnings, declare what the headers declare, and that their
-examples compile and, where they are programs, run.
+"""Checks the manual pages: that they are complete, format without warnings, declare what the headers declare,
+and that their examples compile and, where they are programs, run.
 
 Usage: man_examples.py BUILD_DIRECTORY SOURCE_DIRECTORY [PAGE...]
 With PAGEs (such as ibv_post_send) only these are looked at.
@@ -21,25 +21,47 @@ SECTIONS = {
 
 FOREIGN = "a program that runs on these libraries and brings its own page"
 LEFT_OUT = {
-    **dict.fromkeys((
-        "ibv_asyncwatch.1 ibv_devices.1 ibv_devinfo.1 ibv_rc_pingpong.1 ibv_srq_pingpong.1 ibv_uc_pingpong.1 ibv_ud_pingpong.1 "
-        "ibv_xsrq_pingpong.1 cmtime.1 mckey.1 rcopy.1 rdma_client.1 rdma_server.1 rdma_xclient.1 rdma_xserver.1 riostream.1 "
-        "rping.1 rstream.1 ucmatose.1 udaddy.1 udpong.1").split(), FOREIGN),
+    **dict.fromkeys(
+        (
+            "ibv_asyncwatch.1 ibv_devices.1 ibv_devinfo.1 ibv_rc_pingpong.1 ibv_srq_pingpong.1 ibv_uc_pingpong.1 ibv_ud_pingpong.1 "
+            "ibv_xsrq_pingpong.1 cmtime.1 mckey.1 rcopy.1 rdma_client.1 rdma_server.1 rdma_xclient.1 rdma_xserver.1 riostream.1 "
+            "rping.1 rstream.1 ucmatose.1 udaddy.1 udpong.1"
+        ).split(),
+        FOREIGN,
+    )
 }
 
 # Exported, but not for programs.
 NO_PAGE = {
-    **dict.fromkeys((
-        "ibv_copy_ah_attr_from_kern ibv_copy_qp_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern").split(),
-        "translates structures of the kernel's interface, for librdmacm"),
-    **dict.fromkeys("ibv_get_sysfs_path ibv_read_sysfs_file ibv_register_driver ibv_dontfork_range ibv_dofork_range".split(),
-        "no public header declares it"),
+    **dict.fromkeys(
+        (
+            "ibv_copy_ah_attr_from_kern ibv_copy_qp_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern"
+        ).split(),
+        "translates structures of the kernel's interface, for librdmacm",
+    ),
+    **dict.fromkeys(
+        "ibv_get_sysfs_path ibv_read_sysfs_file ibv_register_driver ibv_dontfork_range ibv_dofork_range".split(),
+        "no public header declares it",
+    ),
 }
 
 VERB = re.compile(r"^(ibv_\w+|rdma_\w+|mult_to_\w+|mbps_to_\w+|r[a-z]+)$")
 INLINE = re.compile(r"static inline[^;{]*?\b(ibv_\w+|rdma_\w+)\(")
-ESCAPES = {"\\-": "-", "\\e": "\\", "\\(rs": "\\", "\\&": "", "\\(aq": "'", "\\(dq": '"', "\\(ga": "`", "\\(ha": "^", "\\(ti": "~",
-           "\\fB": "", "\\fI": "", "\\fR": "", "\\fP": ""}
+ESCAPES = {
+    "\\-": "-",
+    "\\e": "\\",
+    "\\(rs": "\\",
+    "\\&": "",
+    "\\(aq": "'",
+    "\\(dq": '"',
+    "\\(ga": "`",
+    "\\(ha": "^",
+    "\\(ti": "~",
+    "\\fB": "",
+    "\\fI": "",
+    "\\fR": "",
+    "\\fP": "",
+}
 ESCAPE = re.compile("|".join(sorted(map(re.escape, ESCAPES), key=len, reverse=True)))
 
 
@@ -86,7 +108,11 @@ class Page:
 
     def declarations(self):
         """Of functions, in the synopsis."""
-        text = "\n".join(plain(line) for line in self.under("SYNOPSIS") if not re.match(r"\.(PP|nf|fi|sp|P|LP|in|RS|RE)\b", line))
+        text = "\n".join(
+            plain(line)
+            for line in self.under("SYNOPSIS")
+            if not re.match(r"\.(PP|nf|fi|sp|P|LP|in|RS|RE)\b", line)
+        )
         text = re.sub(r"(?m)^\.[BI]R?\s+\"?|^#.*$", "", text)
         text = re.sub(r"(?s)/\*.*?\*/|\b(?:struct|enum|union) \w+ \{.*?^\};", "", text, flags=re.M)
         return [" ".join(d.split()) for d in text.split(";") if "(" in d]
@@ -106,11 +132,14 @@ class Tests:
 
 
 def run(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **options)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **options
+    )
     return done.returncode, done.stdout.splitlines()
 
 
 # ---- what there must be ----
+
 
 def exported(source):
     """Public functions of the two version scripts."""
@@ -139,11 +168,14 @@ def missing(source, man):
     problems = [f"listed, but not there: {name}" for name in sorted(listed - have - LEFT_OUT.keys())]
     problems += [f"left out, but there: {name}" for name in sorted(have & LEFT_OUT.keys())]
     functions = exported(source) | inline_verbs(source)
-    problems += [f"no page of {name}" for name in sorted(functions - NO_PAGE.keys()) if f"{name}.3" not in have]
+    problems += [
+        f"no page of {name}" for name in sorted(functions - NO_PAGE.keys()) if f"{name}.3" not in have
+    ]
     return problems
 
 
 # ---- what a page must be ----
+
 
 def lint(page):
     problems = []
@@ -170,6 +202,7 @@ def form(page):
 def synopsis(page, headers):
     def squeeze(text):
         return re.sub(r"\s*([*(),])\s*", r"\1", " ".join(text.split()))
+
     return [f"no header declares: {d}" for d in page.declarations() if squeeze(d) not in headers]
 
 
@@ -183,8 +216,11 @@ def see_also(page, man):
     """References to our own pages must lead somewhere."""
     text = " ".join(plain(line) for line in page.lines)
     names = re.findall(r"\b((?:ibv|rdma|mult_to|mbps_to)_\w+|rsocket|verbatim) ?\(([137])\)", text)
-    return [f"refers to {n}({s}), which is not there" for n, s in sorted(set(names))
-            if not (man / f"man{s}" / f"{n}.{s}").exists() and f"{n}.{s}" not in LEFT_OUT]
+    return [
+        f"refers to {n}({s}), which is not there"
+        for n, s in sorted(set(names))
+        if not (man / f"man{s}" / f"{n}.{s}").exists() and f"{n}.{s}" not in LEFT_OUT
+    ]
 
 
 FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
@@ -197,8 +233,14 @@ def compiled(source, build, code, work):
     command = ["cc", *FLAGS, f"-I{source / 'include'}", str(path)]
     is_program = bool(re.search(r"^int main\(", code, re.M))
     if is_program:
-        command += ["-o", str(program), str(build / "lib" / "librdmacm.so.1"), str(build / "lib" / "libibverbs.so.1"), "-pthread",
-                    f"-Wl,-rpath-link,{build / 'lib'}"]
+        command += [
+            "-o",
+            str(program),
+            str(build / "lib" / "librdmacm.so.1"),
+            str(build / "lib" / "libibverbs.so.1"),
+            "-pthread",
+            f"-Wl,-rpath-link,{build / 'lib'}",
+        ]
     else:
         command += ["-fsyntax-only"]
     status, output = run(command)
@@ -209,7 +251,9 @@ def ran(build, program, work):
     """Twice: the second time under checks, which find no mistake in it."""
     for options in [], ["--check"]:
         try:
-            status, output = run([str(build / "verbatim"), "run", *options, str(program)], timeout=120, cwd=work)
+            status, output = run(
+                [str(build / "verbatim"), "run", *options, str(program)], timeout=120, cwd=work
+            )
         except subprocess.TimeoutExpired:
             return ["it did not end"]
         if status or any(line.startswith("verbatim: check ") for line in output):

@@ -16,7 +16,8 @@
 #include "host/private.h"
 
 enum order_op {
-	CONNECT, LISTEN, BIND,   /* of link, visit or desk; BIND: of a slot's inbox, from which it sends then */
+	/* of link, visit or desk; BIND: of a slot's inbox, from which it sends then */
+	CONNECT, LISTEN, BIND,
 	SEND,
 };
 

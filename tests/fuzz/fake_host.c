@@ -26,7 +26,8 @@
 #include "host/memory/touch.h"
 #include "local/shared.h"
 
-enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104, PORT_FD = 105, WAITER_FD = 106 };
+enum { PEER_PID = 4242, LINK_FD = 100, ARENA_FD = 101, EVENT_FD = 102, OWN_ARENA_FD = 103, INBOX_FD = 104,
+	PORT_FD = 105, WAITER_FD = 106 };
 enum { MAX_PORTS = 8, MAX_TIMERS = 128, MAX_PASSES = 64, MAX_LINK_BYTES = 256, MAX_INBOX_BYTES = 8192 };
 
 struct fake_host fake;
@@ -493,8 +494,13 @@ void fake_link_hang_up(void)
 void fake_link_hello(void)
 {
 	const struct vb_arena_head *head = (const void *)fake_arena;
-	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = VB_LINK_VERSION, .first_slot = FAKE_PEER_SLOT, .nonce = head->nonce,
-		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_MOST, .arena_address = FAKE_ARENA };
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC,
+				       .version = VB_LINK_VERSION,
+				       .first_slot = FAKE_PEER_SLOT,
+				       .nonce = head->nonce,
+				       .bells = VB_ARENA_HEAP,
+				       .arena_bytes = VB_ARENA_MOST,
+				       .arena_address = FAKE_ARENA };
 
 	fake_link_message(&hello, sizeof(hello), 3);
 }
@@ -646,10 +652,22 @@ int vb_netif_list(struct vb_netif **list, unsigned *count)
 	if (!*list)
 		return -ENOMEM;
 	if (!fake.has_no_ethernet)
-		(*list)[n++] = (struct vb_netif){ .name = "eth0", .index = 2, .mtu = 9000, .mac = { 2, 0, 0, 0, 0, (uint8_t)(1 + fake.mac) },
-			.up = true, .running = true, .naddrs = 1, .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
-	(*list)[n++] = (struct vb_netif){ .name = "lo", .index = 1, .mtu = 65536, .loopback = true, .up = true, .running = true,
-		.naddrs = 1, .addrs = { { .ip = v4(127, 0, 0, 1), .prefix_len = 8 } } };
+		(*list)[n++] = (struct vb_netif){ .name = "eth0",
+						  .index = 2,
+						  .mtu = 9000,
+						  .mac = { 2, 0, 0, 0, 0, (uint8_t)(1 + fake.mac) },
+						  .up = true,
+						  .running = true,
+						  .naddrs = 1,
+						  .addrs = { { .ip = v4(10, 0, 0, 1), .prefix_len = 24 } } };
+	(*list)[n++] = (struct vb_netif){ .name = "lo",
+					  .index = 1,
+					  .mtu = 65536,
+					  .loopback = true,
+					  .up = true,
+					  .running = true,
+					  .naddrs = 1,
+					  .addrs = { { .ip = v4(127, 0, 0, 1), .prefix_len = 8 } } };
 	*count = n;
 	return 0;
 }

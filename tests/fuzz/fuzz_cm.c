@@ -156,8 +156,10 @@ static void begin(struct fuzz_input *in)
 		return;
 	struct vb_cm_endpoint ep = endpoint_of(in, c);
 	struct vb_cm_route to = route_of(take(in));
-	struct vb_cm_req_info info = { .service_id = 1, .ca_guid = take(in), .qpn = take(in), .starting_psn = take32(in),
-		.qkey = take(in), .transport = take(in) % 5, .retry_count = take(in) % 9, .local_cm_response_timeout = take(in) % 33,
+	struct vb_cm_req_info info = { .service_id = 1, .ca_guid = take(in), .qpn = take(in),
+		.starting_psn = take32(in),
+		.qkey = take(in), .transport = take(in) % 5, .retry_count = take(in) % 9,
+		.local_cm_response_timeout = take(in) % 33,
 		.remote_cm_response_timeout = take(in) % 33, .max_cm_retries = take(in) % 17,
 		.path = { .mtu = take(in) % 7, .packet_lifetime = take(in) % 33, .flow_label = take(in) } };
 	gid_of(take(in), info.path.remote_gid);

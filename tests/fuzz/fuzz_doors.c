@@ -158,8 +158,13 @@ static void say(struct connection *c, size_t bytes, const uint8_t *things, unsig
 
 static void say_hello(struct connection *c)
 {
-	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = VB_LINK_VERSION, .first_slot = KIN_SLOT, .nonce = arena->nonce,
-		.bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_LEAST, .arena_address = (uintptr_t)arena };
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC,
+				       .version = VB_LINK_VERSION,
+				       .first_slot = KIN_SLOT,
+				       .nonce = arena->nonce,
+				       .bells = VB_ARENA_HEAP,
+				       .arena_bytes = VB_ARENA_LEAST,
+				       .arena_address = (uintptr_t)arena };
 
 	memcpy(said, &hello, sizeof(hello));
 	say(c, sizeof(hello), (uint8_t[]){ ARENA, BELL, BELL }, 3);
@@ -176,8 +181,12 @@ static void say_ready(struct connection *c)
 static void say_segment(struct connection *c)
 {
 	uint8_t what = take(w.in), which = take(w.in);
-	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = what % 5, .key = which & 1 ? program.mr.key : which, .serial = which % 4,
-		.bytes = SEGMENT_BYTES, .writable = what >> 7 };
+	struct vb_link_segment m = { .magic = VB_LINK_MAGIC,
+				     .what = what % 5,
+				     .key = which & 1 ? program.mr.key : which,
+				     .serial = which % 4,
+				     .bytes = SEGMENT_BYTES,
+				     .writable = what >> 7 };
 
 	memcpy(said, &m, sizeof(m));
 	say(c, sizeof(m), (uint8_t[]){ SEGMENT }, m.what == 2);
@@ -186,8 +195,12 @@ static void say_segment(struct connection *c)
 static void ask_question(struct connection *c)
 {
 	uint8_t what = take(w.in);
-	struct vb_question q = { .magic = VB_VISIT_MAGIC, .what = what & 1 ? VB_ASK_CAPTURE : VB_ASK_STATE, .kinds = what & 2 ? UINT32_MAX : what,
-		.filter = { .snap = what & 4 ? 64 : UINT32_MAX, .qpn = what & 8 ? ear.qp.qpn : 0, .opcodes = { UINT64_MAX, UINT64_MAX } } };
+	struct vb_question q = { .magic = VB_VISIT_MAGIC,
+				 .what = what & 1 ? VB_ASK_CAPTURE : VB_ASK_STATE,
+				 .kinds = what & 2 ? UINT32_MAX : what,
+				 .filter = { .snap = what & 4 ? 64 : UINT32_MAX,
+					     .qpn = what & 8 ? ear.qp.qpn : 0,
+					     .opcodes = { UINT64_MAX, UINT64_MAX } } };
 
 	memcpy(said, &q, sizeof(q));
 	say(c, sizeof(q), (uint8_t[]){ what & 1 ? RING : what & 16 ? SEGMENT : 7 }, 1);

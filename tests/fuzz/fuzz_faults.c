@@ -16,8 +16,14 @@ static void ask(void)
 	static const uint8_t peer[16];
 	memset(&state, 0, sizeof(state));
 	for (unsigned site = VB_FAULT_PACKET; site <= VB_FAULT_MESSAGE; site++) {
-		struct vb_fault_subject s = { .site = (enum vb_fault_site)site, .elapsed_ns = UINT64_MAX, .packets = UINT32_MAX,
-					      .completion = UINT32_MAX, .verb = "ibv_post_send", .message = 0x10, .qp = 1, .port = 1,
+		struct vb_fault_subject s = { .site = (enum vb_fault_site)site,
+					      .elapsed_ns = UINT64_MAX,
+					      .packets = UINT32_MAX,
+					      .completion = UINT32_MAX,
+					      .verb = "ibv_post_send",
+					      .message = 0x10,
+					      .qp = 1,
+					      .port = 1,
 					      .peer = peer };
 		struct vb_fault_bite bite;
 		unsigned cursor = 0;

@@ -133,8 +133,13 @@ static void deliver_inbox(const uint8_t *packet, size_t len, uint8_t how)
 
 static void deliver_udp(uint8_t *packet, size_t len, uint8_t how)
 {
-	struct vb_udp_packet udp = { .addr = { .src = v4(how & 16 ? LOCALHOST : OTHER), .dst = v4(how & 32 ? GROUP : OWN),
-		.udp_sport = 0xc123 }, .bytes = packet, .len = len + VB_ICRC_BYTES, .ifindex = 2, .congested = how & 8 };
+	struct vb_udp_packet udp = { .addr = { .src = v4(how & 16 ? LOCALHOST : OTHER),
+					       .dst = v4(how & 32 ? GROUP : OWN),
+					       .udp_sport = 0xc123 },
+				     .bytes = packet,
+				     .len = len + VB_ICRC_BYTES,
+				     .ifindex = 2,
+				     .congested = how & 8 };
 	struct vb_icrc_route route = { .ip_version = 4,
 				       .source_port = 0xc123,
 				       .destination_port = VB_ROCE_PORT };

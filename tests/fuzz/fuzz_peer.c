@@ -20,7 +20,12 @@
 #include "proto/ud.h"
 #include "rig.h"
 
-enum { MAX_STEPS = 200, CHECK_EVERY = 8, PEER_INDEX = 5, PEER_QPN = FAKE_PEER_SLOT << VB_SLOT_SHIFT | PEER_INDEX };
+enum {
+	MAX_STEPS = 200,
+	CHECK_EVERY = 8,
+	PEER_INDEX = 5,
+	PEER_QPN = FAKE_PEER_SLOT << VB_SLOT_SHIFT | PEER_INDEX
+};
 enum { RING_MASK = 15, SLOT_BYTES = 128, KEYS = 4 };
 enum { LOCALHOST = 0x7f000001 };
 
@@ -131,8 +136,13 @@ static uint32_t some_length(uint8_t b) { return b < 128 ? b : (b & 127) * 128u; 
 
 static void publish(void)
 {
-	static const uint8_t opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const uint8_t opcodes[] = { IBV_WR_SEND,
+					   IBV_WR_SEND_WITH_IMM,
+					   IBV_WR_RDMA_WRITE,
+					   IBV_WR_RDMA_WRITE_WITH_IMM,
+					   IBV_WR_RDMA_READ,
+					   IBV_WR_ATOMIC_CMP_AND_SWP,
+					   IBV_WR_ATOMIC_FETCH_AND_ADD };
 	struct vb_shm_slot *s = at(RING + (w.position & RING_MASK) * SLOT_BYTES);
 	uint8_t opcode = take(w.in), zone = take(w.in), shape = take(w.in);
 
@@ -363,8 +373,12 @@ static void say_ready(bool can_copy)
 static void say_segment(void)
 {
 	uint8_t what = take(w.in), which = take(w.in);
-	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = what % 5, .key = which & 8 ? some_rkey(which) : 0x101,
-		.serial = which % 4, .bytes = what & 32 ? which : FAKE_MEMORY_BYTES, .writable = !(what & 64) };
+	struct vb_link_segment m = { .magic = VB_LINK_MAGIC,
+				     .what = what % 5,
+				     .key = which & 8 ? some_rkey(which) : 0x101,
+				     .serial = which % 4,
+				     .bytes = what & 32 ? which : FAKE_MEMORY_BYTES,
+				     .writable = !(what & 64) };
 
 	fake_link_message(&m, sizeof(m), what & 128 ? which >> 6 : m.what == 2);
 	keys()[1].segment = which >> 4 & 3;

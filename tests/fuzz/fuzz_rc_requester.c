@@ -141,12 +141,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(&w, 0, sizeof(w));
 	w.now = 1000000;
-	vb_rc_req_init(&w.req, &(struct vb_rc_req_config){ .to = { .qpn = 1, .pkey = VB_PKEY_DEFAULT,
-		.service = VB_SERVICE_RC }, .mtu = MTU,
-		.first_psn = take32(&in), .max_window = 4u << take(&in) % 10, .max_rd_atomic = 1 + take(&in) % 16,
-		.retry_count = take(&in) % 8, .rnr_retry = take(&in) % 8,
-			.ack_timeout_ns = (uint64_t)take(&in) << 20, .place = place },
-		w.slots, SLOTS);
+	vb_rc_req_init(&w.req,
+		       &(struct vb_rc_req_config){
+			       .to = { .qpn = 1, .pkey = VB_PKEY_DEFAULT, .service = VB_SERVICE_RC },
+			       .mtu = MTU,
+			       .first_psn = take32(&in),
+			       .max_window = 4u << take(&in) % 10,
+			       .max_rd_atomic = 1 + take(&in) % 16,
+			       .retry_count = take(&in) % 8,
+			       .rnr_retry = take(&in) % 8,
+			       .ack_timeout_ns = (uint64_t)take(&in) << 20,
+			       .place = place },
+		       w.slots, SLOTS);
 	for (unsigned i = 0; in.left && i < MAX_STEPS; i++) {
 		uint8_t step = take(&in);
 		switch (step % 8) {

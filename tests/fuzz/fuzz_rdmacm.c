@@ -130,8 +130,13 @@ static void destroy(struct id *id)
 static void call(struct rdma_cm_id *cm)
 {
 	uint8_t choice = take(w.in), data[200] = "data";
-	struct rdma_conn_param param = { .qp_num = 0x7005, .retry_count = 7, .rnr_retry_count = 7, .private_data = data,
-		.private_data_len = take(w.in) % 200, .responder_resources = choice & 15, .initiator_depth = choice >> 4 };
+	struct rdma_conn_param param = { .qp_num = 0x7005,
+					 .retry_count = 7,
+					 .rnr_retry_count = 7,
+					 .private_data = data,
+					 .private_data_len = take(w.in) % 200,
+					 .responder_resources = choice & 15,
+					 .initiator_depth = choice >> 4 };
 	struct sockaddr_in to = address_of(choice & 64 ? FAKE_OWN_ADDRESS : FAKE_OTHER_ADDRESS, PORT);
 
 	if (!cm)

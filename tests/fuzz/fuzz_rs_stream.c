@@ -142,8 +142,15 @@ static void user_maps(struct fuzz_input *in)
 static void begin(struct fuzz_input *in)
 {
 	struct vb_rs_stream_config c = {
-		.send_queue = QUEUE, .receive_queue = QUEUE, .send_bytes = RING, .receive_bytes = RING, .iomap_entries = IOMAP,
-		.tables = &tables.t, .unread = unread, .tables_address = 0x1000, .buffer_address = 0x100000,
+		.send_queue = QUEUE,
+		.receive_queue = QUEUE,
+		.send_bytes = RING,
+		.receive_bytes = RING,
+		.iomap_entries = IOMAP,
+		.tables = &tables.t,
+		.unread = unread,
+		.tables_address = 0x1000,
+		.buffer_address = 0x100000,
 	};
 	struct vb_rs_offer o;
 	uint8_t changes = take(in);

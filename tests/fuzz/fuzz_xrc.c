@@ -76,8 +76,15 @@ static size_t make_up(struct fuzz_input *in)
 {
 	enum rig_zone zone = take(in) % ZONES;
 	struct vb_xrc_request r = {
-		.version = VB_XRC_VERSION, .op = take(in) % (VB_XRC_CLOSE_QP + 2), .qpn = GUEST_QPN, .src_qpn = 9, .access = ALL, .srqn = w.srq.number,
-		.kind = take(in) % 4, .rkey = zone < SECRET ? rig.mrs[zone].key : take32(in), .address = (uintptr_t)rig_at(zone) + take(in) * 33u,
+		.version = VB_XRC_VERSION,
+		.op = take(in) % (VB_XRC_CLOSE_QP + 2),
+		.qpn = GUEST_QPN,
+		.src_qpn = 9,
+		.access = ALL,
+		.srqn = w.srq.number,
+		.kind = take(in) % 4,
+		.rkey = zone < SECRET ? rig.mrs[zone].key : take32(in),
+		.address = (uintptr_t)rig_at(zone) + take(in) * 33u,
 		.length = take(in) * 33u,
 	};
 	uint8_t odd = take(in);

@@ -14,8 +14,13 @@ struct program program;
 
 void add_end(struct end *e, enum ibv_qp_type type, struct vb_pd *pd)
 {
-	struct vb_qp_init_attr init = { .type = type, .send_cq = &e->cq, .recv_cq = &e->cq, .sq_sig_all = true,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct vb_qp_init_attr init = {
+		.type = type,
+		.send_cq = &e->cq,
+		.recv_cq = &e->cq,
+		.sq_sig_all = true,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 
 	memset(e, 0, sizeof(*e));
 	must(vb_cq_init(&e->cq, &program.ctx, NULL, NULL, 64) == 0);
@@ -43,8 +48,15 @@ static int to_init(struct end *e)
 int connect_end(struct end *e, uint32_t address, uint32_t qpn)
 {
 	int mask = IBV_QP_STATE, connected = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = qpn, .max_dest_rd_atomic = 4, .max_rd_atomic = 4,
-		.min_rnr_timer = 1, .retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 1 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
+				    .path_mtu = IBV_MTU_256,
+				    .dest_qp_num = qpn,
+				    .max_dest_rd_atomic = 4,
+				    .max_rd_atomic = 4,
+				    .min_rnr_timer = 1,
+				    .retry_cnt = 7,
+				    .rnr_retry = 7,
+				    .ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 1 } };
 	uint8_t *gid = attr.ah_attr.grh.dgid.raw;
 
 	gid[10] = gid[11] = 0xff;
@@ -110,7 +122,11 @@ void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *at, uint32_t lkey, 
 	  uint64_t remote, uint32_t rkey)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)at, .length = bytes, .lkey = lkey };
-	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1, .wr.rdma = { remote, rkey } }, *bad;
+	struct ibv_send_wr wr = { .opcode = opcode,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .wr.rdma = { remote, rkey } },
+			   *bad;
 
 	e->posted += vb_qp_post_send(&e->qp, &wr, &bad) == 0;
 }

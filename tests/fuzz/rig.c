@@ -128,8 +128,14 @@ void rig_set_up(void)
 
 struct rig_qp *rig_add_qp(enum ibv_qp_type type)
 {
-	struct vb_qp_init_attr init = { .type = type, .send_cq = &rig.cq, .recv_cq = &rig.cq, .sq_sig_all = true,
-		.cap = { .max_send_wr = MAX_POSTED, .max_recv_wr = MAX_POSTED, .max_send_sge = 4, .max_recv_sge = 4 } };
+	struct vb_qp_init_attr init = { .type = type,
+					.send_cq = &rig.cq,
+					.recv_cq = &rig.cq,
+					.sq_sig_all = true,
+					.cap = { .max_send_wr = MAX_POSTED,
+						 .max_recv_wr = MAX_POSTED,
+						 .max_send_sge = 4,
+						 .max_recv_sge = 4 } };
 	unsigned i = 0;
 
 	while (i < RIG_QPS && rig.qps[i].exists)
@@ -216,8 +222,10 @@ static int to_rts(struct rig_qp *q, struct ibv_qp_attr *attr)
 
 int rig_connect(struct rig_qp *q, uint32_t address, uint32_t dest_qpn, uint8_t rnr_retry)
 {
-	struct ibv_qp_attr attr = { .path_mtu = IBV_MTU_256, .dest_qp_num = dest_qpn, .rq_psn = 100, .sq_psn = 100,
-		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 8, .retry_cnt = 2, .rnr_retry = rnr_retry,
+	struct ibv_qp_attr attr = { .path_mtu = IBV_MTU_256, .dest_qp_num = dest_qpn, .rq_psn = 100,
+	.sq_psn = 100,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 8, .retry_cnt = 2,
+		.rnr_retry = rnr_retry,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 1 } } };
 	uint8_t *gid = attr.ah_attr.grh.dgid.raw;
 
@@ -271,8 +279,14 @@ static void aim(struct fuzz_input *in, struct ibv_send_wr *wr)
 
 void rig_post_send(struct rig_qp *q, struct fuzz_input *in, struct ibv_ah *ah, uint32_t qpn)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND,
+						      IBV_WR_SEND_WITH_IMM,
+						      IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_WRITE_WITH_IMM,
+						      IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_CMP_AND_SWP,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_SEND };
 	uint8_t choice = take(in);
 	struct ibv_send_wr wr = { .wr_id = q->sends++, .opcode = opcodes[choice % 8], .imm_data = choice },
 			   *bad;

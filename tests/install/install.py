@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Debian package in a fresh Debian 12, and a release in a home directory. Speaks TAP; `make check-install`.
+"""The Debian package in a fresh Debian 12, and a release in a home directory. Speaks TAP; `make
+check-install`.
 
-Needs root (chroot), the network at its first run (packages are kept in BUILD_DIR/install/cache), debootstrap, debhelper. What
-is missing is said, and what needs it is skipped. Everything is made in BUILD_DIR/install; nothing else of the machine changes.
+Needs root (chroot), the network at its first run (packages are kept in BUILD_DIR/install/cache), debootstrap,
+debhelper. What is missing is said, and what needs it is skipped. Everything is made in BUILD_DIR/install;
+nothing else of the machine changes.
 
 usage: install.py BUILD_DIR
 """
@@ -40,10 +42,21 @@ class Failed(Exception):
 
 
 def run(*command, **options):
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", timeout=LIMIT_S, check=False, **options)
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=LIMIT_S,
+        check=False,
+        **options,
+    )
     if done.returncode:
-        raise Failed(f"{' '.join(map(str, command))[:200]}: ended with {done.returncode}\n{done.stdout[-3000:]}")
+        raise Failed(
+            f"{' '.join(map(str, command))[:200]}: ended with {done.returncode}\n{done.stdout[-3000:]}"
+        )
     return done.stdout
 
 
@@ -91,7 +104,8 @@ class Install:
         self.archive = next(self.work.glob("verbatim-*.tar.gz"))
 
     def home(self):
-        """An ordinary user unpacks, builds and installs below the home directory, and runs programs from there."""
+        """An ordinary user unpacks, builds and installs below the home directory, and runs programs from
+        there."""
         need("rping", "ib_send_bw", "setpriv", "unshare")
         if os.geteuid():
             raise Missing("to become an ordinary user takes root")
@@ -100,7 +114,14 @@ class Install:
         home.mkdir(parents=True)
         run("tar", "xf", self.archive, "-C", home)
         run("chown", "-R", f"{ORDINARY}:{ORDINARY}", home)
-        user = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "env", f"HOME={home}"]
+        user = [
+            "setpriv",
+            f"--reuid={ORDINARY}",
+            f"--regid={ORDINARY}",
+            "--clear-groups",
+            "env",
+            f"HOME={home}",
+        ]
         try:
             run(*user, "test", "-w", home)
         except Failed:
@@ -108,7 +129,18 @@ class Install:
         source = next(home.glob("verbatim-*/"))
         # As where cmocka is not installed: without the tests, which take several times as long to build.
         run(*user, "make", "-C", source, "install", f"PREFIX={home}/.local", "JOBS=2", "have_cmocka=false")
-        run(*user, "unshare", "--user", "--map-root-user", "--net", "sh", "-c", PAIRS, "sh", f"{home}/.local/bin/verbatim run")
+        run(
+            *user,
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--net",
+            "sh",
+            "-c",
+            PAIRS,
+            "sh",
+            f"{home}/.local/bin/verbatim run",
+        )
         run(*user, "make", "-C", source, "uninstall", f"PREFIX={home}/.local")
         left = run("find", home / ".local", "!", "-type", "d")
         assert not left, f"left after uninstall:\n{left}"
@@ -122,7 +154,14 @@ class Install:
         folder.mkdir(parents=True)
         run("tar", "xf", self.archive, "-C", folder)
         source = next(folder.glob("verbatim-*/"))
-        run("dpkg-buildpackage", "-us", "-uc", "-b", cwd=source, env=os.environ | {"DEB_BUILD_OPTIONS": "parallel=2"})
+        run(
+            "dpkg-buildpackage",
+            "-us",
+            "-uc",
+            "-b",
+            cwd=source,
+            env=os.environ | {"DEB_BUILD_OPTIONS": "parallel=2"},
+        )
         self.package = next(folder.glob("verbatim_*.deb"))
 
     def lintian(self):
@@ -150,7 +189,15 @@ class Install:
             shutil.rmtree(pristine, ignore_errors=True)
             self.cache.mkdir(parents=True, exist_ok=True)
             try:
-                run("debootstrap", "--variant=minbase", f"--cache-dir={self.cache}", f"--include={PROGRAMS},iproute2", SUITE, pristine, MIRROR)
+                run(
+                    "debootstrap",
+                    "--variant=minbase",
+                    f"--cache-dir={self.cache}",
+                    f"--include={PROGRAMS},iproute2",
+                    SUITE,
+                    pristine,
+                    MIRROR,
+                )
             except Failed as reason:
                 if "Couldn't download" in str(reason) or "Failed getting" in str(reason):
                     raise Missing(f"{MIRROR} cannot be reached") from None
@@ -165,8 +212,25 @@ class Install:
         if not self.root.exists():
             raise Missing("no chroot")
         prepare = 'root=$1; shift; mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"; exec chroot "$root" "$@"'
-        return run("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", prepare, "sh", self.root, *command,
-                   env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
+        return run(
+            "unshare",
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            prepare,
+            "sh",
+            self.root,
+            *command,
+            env={
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME": "/root",
+                "DEBIAN_FRONTEND": "noninteractive",
+                "LC_ALL": "C",
+            },
+        )
 
     def install(self):
         if not self.root.exists():
@@ -191,8 +255,12 @@ class Install:
 
     def completion(self):
         self.have_install()
-        said = self.inside("bash", "-c", ". /usr/share/bash-completion/completions/verbatim; COMP_WORDS=(verbatim ru); COMP_CWORD=1; "
-                           "_verbatim; echo ${COMPREPLY[@]}")
+        said = self.inside(
+            "bash",
+            "-c",
+            ". /usr/share/bash-completion/completions/verbatim; COMP_WORDS=(verbatim ru); COMP_CWORD=1; "
+            "_verbatim; echo ${COMPREPLY[@]}",
+        )
         assert said.split() == ["run"], said
 
     def recipes(self):
@@ -202,10 +270,11 @@ class Install:
         blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", text)
         assert blocks, "docs/ci.md has no commands"
         for block in blocks:
-            self.inside("bash", "-ec", "sudo() { \"$@\"; }\nip link set lo up\ncd /tmp\n" + block)
+            self.inside("bash", "-ec", 'sudo() { "$@"; }\nip link set lo up\ncd /tmp\n' + block)
 
     def container(self):
-        """The Dockerfile of docs/ci.md, as it stands, on an image made of what debootstrap left instead of a registry's."""
+        """The Dockerfile of docs/ci.md, as it stands, on an image made of what debootstrap left instead of a
+        registry's."""
         self.have_package()
         need("buildah")
         if not (self.work / "pristine" / "complete").exists():
@@ -214,16 +283,29 @@ class Install:
         place = self.work / "container"
         shutil.rmtree(place, ignore_errors=True)
         (place / "context").mkdir(parents=True)
-        (place / "context" / "Dockerfile").write_text(re.search(r"(?ms)^```dockerfile\n(.*?)^```", text)[1], encoding="utf-8")
+        (place / "context" / "Dockerfile").write_text(
+            re.search(r"(?ms)^```dockerfile\n(.*?)^```", text)[1], encoding="utf-8"
+        )
         shutil.copy(self.package, place / "context")
         buildah = ["buildah", "--root", place / "root", "--runroot", place / "run", "--storage-driver", "vfs"]
         try:
             run(*buildah, "from", "--name", "base", "scratch")
             run(*buildah, "add", "base", self.work / "pristine", "/")
             run(*buildah, "commit", "base", "docker.io/library/debian:12")
-            run(*buildah, "bud", "--isolation", "chroot", "--pull-never", "-t", "verbatim-recipe", place / "context")
+            run(
+                *buildah,
+                "bud",
+                "--isolation",
+                "chroot",
+                "--pull-never",
+                "-t",
+                "verbatim-recipe",
+                place / "context",
+            )
             container = run(*buildah, "from", "--pull-never", "localhost/verbatim-recipe").split()[-1]
-            said = run(*buildah, "run", "--isolation", "chroot", container, "--", "verbatim", "run", "ibv_devices")
+            said = run(
+                *buildah, "run", "--isolation", "chroot", container, "--", "verbatim", "run", "ibv_devices"
+            )
             assert "vb_lo" in said, said
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -234,8 +316,12 @@ class Install:
         folder = self.root / "usr/share/doc/verbatim"
         pages = [folder / "README.md", *folder.glob("docs/**/*.md")]
         assert len(pages) > 1, "no documents"
-        missing = [f"{page}: {link}" for page in pages for link in re.findall(r"\]\(([^):#]+)\)", page.read_text(encoding="utf-8"))
-                   if not (page.parent / link).exists()]
+        missing = [
+            f"{page}: {link}"
+            for page in pages
+            for link in re.findall(r"\]\(([^):#]+)\)", page.read_text(encoding="utf-8"))
+            if not (page.parent / link).exists()
+        ]
         assert not missing, "\n".join(missing)
 
     def remove(self):
@@ -245,8 +331,21 @@ class Install:
         assert not left, "differs after removal:\n" + "\n".join(sorted(left)[:50])
 
     def all(self):
-        for part in (self.release, self.home, self.build_package, self.lintian, self.fresh, self.install, self.programs,
-                     self.beside_rdma_core, self.completion, self.documents, self.recipes, self.container, self.remove):
+        for part in (
+            self.release,
+            self.home,
+            self.build_package,
+            self.lintian,
+            self.fresh,
+            self.install,
+            self.programs,
+            self.beside_rdma_core,
+            self.completion,
+            self.documents,
+            self.recipes,
+            self.container,
+            self.remove,
+        ):
             self.report(part.__name__, part)
         print(f"1..{self.count}")
         return 1 if self.failed else 0

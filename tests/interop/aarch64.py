@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""This library on 64-bit ARM: Debian's programs and tests of ours in guests (guest.py) with Debian's kernels of 4 and 16 KiB pages.
+"""This library on 64-bit ARM: Debian's programs and tests of ours in guests (guest.py) with Debian's kernels
+of 4 and 16 KiB pages.
 
-What qemu-user cannot do is there: userfaultfd, membarrier, process_vm_readv, a kernel's own pages. Programs run against each other in
-the guest, through shared memory and over UDP.
+What qemu-user cannot do is there: userfaultfd, membarrier, process_vm_readv, a kernel's own pages. Programs
+run against each other in the guest, through shared memory and over UDP.
 
 usage: aarch64.py BUILD_DIR [PATTERN...]     BUILD_DIR: of the cross build (cross/aarch64-linux-gnu.ini)
 """
@@ -24,15 +25,38 @@ ITERATIONS = 50
 KERNELS = {"4k": "Debian 12's kernel, pages of 4 KiB", "16k": "Debian 13's kernel, pages of 16 KiB"}
 
 # Tests of ours: what depends on the kernel or on pages. A pattern picks cases of a conformance program.
-UNIT = ("base_lock", "host_copy", "host_rpc", "host_fence", "host_life", "host_link", "host_loop", "host_remap", "host_shm", "host_slot",
-        "host_udp", "local_choice", "local_peer")
-CONFORMANCE = (("rc/test_rc_memory", ""), ("rc/test_rc_regions", ""), ("rc/test_rc_send", "two processes"), ("rc/test_rc_one_sided", "two processes"),
-               ("rc/test_rc_death", "mapped"), ("verbs/test_verbs_fork", ""), ("verbs/test_verbs_objects", ""), ("verbs/test_verbs_domains", ""))
+UNIT = (
+    "base_lock",
+    "host_copy",
+    "host_rpc",
+    "host_fence",
+    "host_life",
+    "host_link",
+    "host_loop",
+    "host_remap",
+    "host_shm",
+    "host_slot",
+    "host_udp",
+    "local_choice",
+    "local_peer",
+)
+CONFORMANCE = (
+    ("rc/test_rc_memory", ""),
+    ("rc/test_rc_regions", ""),
+    ("rc/test_rc_send", "two processes"),
+    ("rc/test_rc_one_sided", "two processes"),
+    ("rc/test_rc_death", "mapped"),
+    ("verbs/test_verbs_fork", ""),
+    ("verbs/test_verbs_objects", ""),
+    ("verbs/test_verbs_domains", ""),
+)
 TEST_LIMIT_S = 900
 
 
 def cases():
-    yield programs.Case("ibv_devinfo", client="ibv_devinfo -d {dev}", client_shows=(r"PORT_ACTIVE", r"fw_ver:\s+verbatim"))
+    yield programs.Case(
+        "ibv_devinfo", client="ibv_devinfo -d {dev}", client_shows=(r"PORT_ACTIVE", r"fw_ver:\s+verbatim")
+    )
     yield programs.pingpong("ibv_rc_pingpong", "-n 200 -c", limit_s=LIMIT_S)
     yield programs.rping("-C 20", limit_s=LIMIT_S)
     yield programs.rping("-C 5 -S 65535", limit_s=LIMIT_S)
@@ -43,10 +67,13 @@ def cases():
 
 class ArmEndpoint(GuestEndpoint):
     """Programs run on our libraries in the guest."""
+
     settings = ""
 
     def start(self, build, command, log_path):
-        return super().start(build, f"{self.settings} {os.path.join(build, 'verbatim')} run {command}".strip(), log_path)
+        return super().start(
+            build, f"{self.settings} {os.path.join(build, 'verbatim')} run {command}".strip(), log_path
+        )
 
 
 class ArmWireEndpoint(ArmEndpoint):
@@ -62,6 +89,7 @@ class Aarch64(suite.Suite):
     def part(self, pages):
         def run():
             self.with_guest(pages)
+
         run.__name__ = KERNELS[pages]
         return run
 
@@ -71,14 +99,18 @@ class Aarch64(suite.Suite):
         with hosts.Network() as network:
             here = network.host("here")
             try:
-                with contextlib.closing(Guest(os.path.join(directory, pages), here, add_tap(here), machine=ARM64)) as guest:
+                with contextlib.closing(
+                    Guest(os.path.join(directory, pages), here, add_tap(here), machine=ARM64)
+                ) as guest:
                     guest.set_up_network()
                     self.all_cases(guest, KERNELS[pages])
             except GuestFailure as failure:
                 self.add(f"{KERNELS[pages]}: the guest lives", str(failure))
 
     def all_cases(self, guest, kernel):
-        print(f"# {kernel}: {guest.run('uname', '-r').strip()}, {guest.run('getconf', 'PAGE_SIZE').strip()} bytes a page")
+        print(
+            f"# {kernel}: {guest.run('uname', '-r').strip()}, {guest.run('getconf', 'PAGE_SIZE').strip()} bytes a page"
+        )
         for line in guest.run(os.path.join(self.build, "verbatim"), "doctor").splitlines():
             print(f"# {line}")
         for name in UNIT:
@@ -92,17 +124,31 @@ class Aarch64(suite.Suite):
         title = f"{os.path.basename(test)} {pattern}".strip()
         if not self.selected(f"{title} {kernel}"):
             return
-        command = ["env", "CMOCKA_MESSAGE_OUTPUT=TAP", os.path.join(self.build, "tests", test), *([pattern] if pattern else [])]
+        command = [
+            "env",
+            "CMOCKA_MESSAGE_OUTPUT=TAP",
+            os.path.join(self.build, "tests", test),
+            *([pattern] if pattern else []),
+        ]
         status, output = guest.call("run", command, TEST_LIMIT_S, limit_s=2 * TEST_LIMIT_S)
-        with open(os.path.join(self.log_dir, f"{os.path.basename(test)}.{kernel.split()[-2]}.log"), "w", encoding="utf-8") as log:
+        with open(
+            os.path.join(self.log_dir, f"{os.path.basename(test)}.{kernel.split()[-2]}.log"),
+            "w",
+            encoding="utf-8",
+        ) as log:
             log.write(output)
         if status == 77:
-            self.report.add(f"{title}, {kernel}", harness.Outcome("skip", harness.last_words(output).strip(" ()")))
+            self.report.add(
+                f"{title}, {kernel}", harness.Outcome("skip", harness.last_words(output).strip(" ()"))
+            )
             return
         results = re.findall(r"^(not ok|ok) \d+ (# SKIP )?-? ?(.*)", output, re.MULTILINE)
         for verdict, skipped, name in results:
             outcome = "skip" if skipped else "ok" if verdict == "ok" else "FAIL"
-            self.report.add(f"{title}: {name}, {kernel}", harness.Outcome(outcome, "as the test says" if outcome == "skip" else ""))
+            self.report.add(
+                f"{title}: {name}, {kernel}",
+                harness.Outcome(outcome, "as the test says" if outcome == "skip" else ""),
+            )
         if status and not any(verdict == "not ok" and not skipped for verdict, skipped, _ in results):
             self.add(f"{title}, {kernel}", f"ended with {status}{harness.last_words(output)}")
 
@@ -113,7 +159,10 @@ class Aarch64(suite.Suite):
             end = kind("arm64", "vb_eth0", guest.v4, gid, guest=guest)
             for case in cases():
                 if self.selected(f"{case.name} {label} {kernel}"):
-                    self.report.add(f"{case.name} {label}, {kernel}", harness.run_case(self.build, case, end, self.log_dir))
+                    self.report.add(
+                        f"{case.name} {label}, {kernel}",
+                        harness.run_case(self.build, case, end, self.log_dir),
+                    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs programs in the guest for guest.py: one request, one answer, each a line of JSON on the control port.
 
-The programs are Debian's own on Debian's libraries. Their output stays in the guest's memory and is asked for. When the
-other end hangs up, or fails, the guest powers off.
-"""
+The programs are Debian's own on Debian's libraries. Their output stays in the guest's memory and is asked
+for. When the other end hangs up, or fails, the guest powers off. """
 import json
 import os
 import pathlib
@@ -33,11 +32,14 @@ class GuestProgram(harness.Program):
         return super().listens(port) or (self._has_listening_id() and not self._is_in_write())
 
     def _has_listening_id(self):
-        known = subprocess.run(["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False).stdout
+        known = subprocess.run(
+            ["rdma", "resource", "show", "cm_id"], capture_output=True, text=True, check=False
+        ).stdout
         return bool(re.search(rf"state LISTEN .*pid {self.process.pid} ", known))
 
     def _is_in_write(self):
-        """Commands to the connection manager are write()s, and the state changes before the one that listens is done."""
+        """Commands to the connection manager are write()s, and the state changes before the one that listens
+        is done."""
         try:
             call = pathlib.Path(f"/proc/{self.process.pid}/syscall").read_text(encoding="ascii")
         except OSError:
@@ -53,8 +55,14 @@ class Agent:
 
     def run(self, command, limit_s=60):
         """A command to its end: (exit status, output)."""
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=limit_s, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit_s,
+            check=False,
+        )
         return done.returncode, done.stdout.decode(errors="replace")
 
     def start(self, command):
@@ -84,7 +92,7 @@ def serve(port):
             answer = {"failure": str(failure)}
         line = json.dumps(answer).encode() + b"\n"
         while line:
-            line = line[os.write(port, line):]
+            line = line[os.write(port, line) :]
 
 
 def open_port():
@@ -100,7 +108,9 @@ def open_port():
 
 
 if __name__ == "__main__":
-    os.environ.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8")
+    os.environ.update(
+        PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8"
+    )
     try:
         serve(open_port())
     finally:

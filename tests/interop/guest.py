@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A guest with a stock kernel of Debian's, on the tap device of a host of tests/net: one of this machine's kind with the kernel's rdma_rxe, or
-an arm64 one, for verbatim itself.
+"""A guest with a stock kernel of Debian's, on the tap device of a host of tests/net: one of this machine's
+kind with the kernel's rdma_rxe, or an arm64 one, for verbatim itself.
 
             ┌ host a, a namespace ┐          ┌ guest, in qemu ──────────────┐
             │ verbatim      eth0 ═╪══ tap ═══╪═ eth0  rxe0 (rdma_rxe)       │
@@ -8,10 +8,10 @@ an arm64 one, for verbatim itself.
             │ qemu, this process ─┼─ port ───┼─ agent.py                    │
             └─────────────────────┘          └──────────────────────────────┘
 
-The processor is emulated, unless another accelerator is asked for: no module and no virtualisation of this machine is used. The
-guest's root is this machine's, or for arm64 a folder of it, read-only, with a layer of memory over it, so nothing is installed anywhere
-and nothing is left. Its end is that of this process. kernel.sh prepares what it boots, arm64_root.sh the folder.
-"""
+The processor is emulated, unless another accelerator is asked for: no module and no virtualisation of this
+machine is used. The guest's root is this machine's, or for arm64 a folder of it, read-only, with a layer of
+memory over it, so nothing is installed anywhere and nothing is left. Its end is that of this process.
+kernel.sh prepares what it boots, arm64_root.sh the folder. """
 import dataclasses
 import json
 import os
@@ -24,7 +24,7 @@ import harness
 from hosts import Interface, NotHere, run
 
 BOOT_LIMIT_S = 300
-ANSWER_LIMIT_S = 300     # beyond what a request waits for by itself
+ANSWER_LIMIT_S = 300  # beyond what a request waits for by itself
 MEMORY_MIB = 1536
 MTU = 1500
 MAC = "52:54:00:77:00:{:02x}"
@@ -37,7 +37,9 @@ class GuestFailure(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What is emulated: the command, with the machine and its processor, and where that one's kernel says what it does."""
+    """What is emulated: the command, with the machine and its processor, and where that one's kernel says
+    what it does."""
+
     qemu: tuple
     console: str
 
@@ -47,15 +49,23 @@ ARM64 = Machine(("qemu-system-aarch64", "-M", "virt", "-cpu", "neoverse-n1"), "t
 
 
 def prepare(directory, machine=PC):
-    """What it boots, in a directory of the build tree: for PC a kernel and a ramdisk, for ARM64 what arm64.sh says."""
-    for program in (machine.qemu[0], "cpio", "depmod", "apt-get", *(("busybox",) if machine is PC else ("xz",))):
+    """What it boots, in a directory of the build tree: for PC a kernel and a ramdisk, for ARM64 what arm64.sh
+    says."""
+    for program in (
+        machine.qemu[0],
+        "cpio",
+        "depmod",
+        "apt-get",
+        *(("busybox",) if machine is PC else ("xz",)),
+    ):
         run("sh", "-c", f"command -v {program}")
     script = "kernel.sh" if machine is PC else "arm64.sh"
     run(os.path.join(os.path.dirname(os.path.abspath(__file__)), script), directory)
 
 
 class Guest:
-    """A guest that boots; set_up() waits for it. Its cable ends in a tap device of `host`; `number` is its last byte of addresses."""
+    """A guest that boots; set_up() waits for it. Its cable ends in a tap device of `host`; `number` is its
+    last byte of addresses."""
 
     def __init__(self, directory, host, tap, number=2, accelerator=EMULATED, machine=PC):
         self.machine = machine
@@ -69,15 +79,45 @@ class Guest:
             kernel = os.path.join(directory, "kernel", "boot", f"vmlinuz-{version.read().strip()}")
         ours, theirs = socket.socketpair()
         fd = theirs.fileno()
-        self.qemu = host.popen([
-            *self.machine.qemu, "-accel", accelerator, "-smp", "2", "-m", str(MEMORY_MIB),
-            "-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-serial", f"file:{self.console}",
-            "-kernel", kernel, "-initrd", os.path.join(directory, "initrd.img"),
-            "-append", f"console={self.machine.console} panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
-            "-virtfs", "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
-            "-device", "virtio-serial", "-chardev", f"socket,id=control,fd={fd}", "-device", "virtserialport,chardev=control",
-            "-netdev", f"tap,id=cable,ifname={tap},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=cable,mac={self.mac}"], pass_fds=(fd,), stdin=subprocess.DEVNULL)
+        self.qemu = host.popen(
+            [
+                *self.machine.qemu,
+                "-accel",
+                accelerator,
+                "-smp",
+                "2",
+                "-m",
+                str(MEMORY_MIB),
+                "-nodefaults",
+                "-display",
+                "none",
+                "-monitor",
+                "none",
+                "-no-reboot",
+                "-serial",
+                f"file:{self.console}",
+                "-kernel",
+                kernel,
+                "-initrd",
+                os.path.join(directory, "initrd.img"),
+                "-append",
+                f"console={self.machine.console} panic=-1 oops=panic mitigations=off quiet net.ifnames=0 tsc=nowatchdog nowatchdog",
+                "-virtfs",
+                "local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap",
+                "-device",
+                "virtio-serial",
+                "-chardev",
+                f"socket,id=control,fd={fd}",
+                "-device",
+                "virtserialport,chardev=control",
+                "-netdev",
+                f"tap,id=cable,ifname={tap},script=no,downscript=no",
+                "-device",
+                f"virtio-net-pci,netdev=cable,mac={self.mac}",
+            ],
+            pass_fds=(fd,),
+            stdin=subprocess.DEVNULL,
+        )
         theirs.close()
         self.control = ours
         self.answers = ours.makefile("rb")
@@ -138,7 +178,7 @@ class Guest:
         """As that of a host, whose programs run on a build of ours."""
         addr = self.v6 if ipv6 else self.v4
         wanted = socket.inet_pton(socket.AF_INET6, addr if ipv6 else f"::ffff:{addr}")
-        gids = self.run("sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && grep . ?")    # the first ten
+        gids = self.run("sh", "-c", "cd /sys/class/infiniband/rxe0/ports/1/gids && grep . ?")  # the first ten
         for line in gids.splitlines():
             index, gid = line.split(":", 1)
             if socket.inet_pton(socket.AF_INET6, gid) == wanted:
@@ -173,6 +213,7 @@ def add_tap(host):
 @dataclasses.dataclass
 class Cable:
     """A link whose one end is a host's."""
+
     host: object
     tap: str
     number: int = 1

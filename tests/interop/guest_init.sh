@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The guest's first process: under a root that is this machine's, or a folder of it, read-only, with a layer of memory over it, it becomes
-# agent.py. kernel.sh puts two lines before this: the interpreter, and where the kernel's modules and these tests are, which folder
-# becomes the root, and what of this machine is shown in that one, too.
+# The guest's first process: under a root that is this machine's, or a folder of it, read-only, with a layer
+# of memory over it, it becomes agent.py. kernel.sh puts two lines before this: the interpreter, and where the
+# kernel's modules and these tests are, which folder becomes the root, and what of this machine is shown in
+# that one, too.
 export PATH=/bin
 mount -t proc proc /proc
 mount -t devtmpfs dev /dev

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Unmodified programs between this library and the Linux kernel's rdma_rxe, which runs in a guest (guest.py).
 
-Every case runs both ways: the server here and the client on the kernel, and the other way round. All frames between the two
-are captured and judged like those between two of our own hosts. The kernel must not have met an error then. Last come some cases
-with loss.
-One boot serves all cases; counts of iterations are small, because the guest's processor is emulated.
+Every case runs both ways: the server here and the client on the kernel, and the other way round. All frames
+between the two are captured and judged like those between two of our own hosts. The kernel must not have met
+an error then. Last come some cases with loss. One boot serves all cases; counts of iterations are small,
+because the guest's processor is emulated.
 
 usage: interop.py BUILD_DIR [PATTERN...]
 """
@@ -29,11 +29,15 @@ OTHER_PORT = 7471
 CONNECTED_BY_CM = ("REQ", "REP", "RTU", "DREQ", "DREP")
 LIMIT_S = 180.0
 
-# But for DREQ (a MAD for QP 1 with attribute 0x15): the kernel stops repeating it when its owner goes, and then the other end rightly waits.
-LOSS = "table netdev harm {{ chain in {{ type filter hook ingress device eth0 priority 0; " \
-       "udp dport 4791 @th,104,24 1 @th,352,16 0x15 counter accept; {but_for}" \
-       "udp dport 4791 numgen random mod 100 < 2 counter drop; }}; }}"
-# ibv_rc_pingpong's client goes as soon as it has the last message. The kernel then repeats no ACK, and a server that misses it rightly fails.
+# But for DREQ (a MAD for QP 1 with attribute 0x15): the kernel stops repeating it when its owner goes, and
+# then the other end rightly waits.
+LOSS = (
+    "table netdev harm {{ chain in {{ type filter hook ingress device eth0 priority 0; "
+    "udp dport 4791 @th,104,24 1 @th,352,16 0x15 counter accept; {but_for}"
+    "udp dport 4791 numgen random mod 100 < 2 counter drop; }}; }}"
+)
+# ibv_rc_pingpong's client goes as soon as it has the last message. The kernel then repeats no ACK, and a
+# server that misses it rightly fails.
 BUT_FOR_ACKS = "udp dport 4791 @th,64,8 0x11 counter accept; "
 
 # What rxe0 counts and no case provokes. It has no counter for a wrong ICRC, but complains of it in its log.
@@ -56,8 +60,15 @@ def perftest(program, options=""):
 def mckey(group):
     options = f"-m {group} -b {{local}} -C 10 -S 500"
     done = ("^return status 0$",)
-    return programs.cm_pair(f"stdbuf -oL mckey {options}", f"mckey {options} -s", f"mckey -m {group}", client_shows=done,
-                            server_shows=done, server_ready="^mckey: joined dgid", limit_s=LIMIT_S)
+    return programs.cm_pair(
+        f"stdbuf -oL mckey {options}",
+        f"mckey {options} -s",
+        f"mckey -m {group}",
+        client_shows=done,
+        server_shows=done,
+        server_ready="^mckey: joined dgid",
+        limit_s=LIMIT_S,
+    )
 
 
 def pingpong_items():
@@ -71,21 +82,36 @@ def pingpong_items():
 
 def cm_items():
     ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
-    long_ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_RESPONSE_MIDDLE", "RC WRITE_MIDDLE", "RC ACKNOWLEDGE")
+    long_ping = (
+        *CONNECTED_BY_CM,
+        "RC SEND_ONLY",
+        "RC READ_RESPONSE_MIDDLE",
+        "RC WRITE_MIDDLE",
+        "RC ACKNOWLEDGE",
+    )
     for ipv6 in (False, True):
         yield Item(rping("-C 20"), ping, ipv6)
         yield Item(rping("-C 5 -S 65535"), long_ping, ipv6)
         yield Item(ucmatose_case("-c 4 -C 5 -S 3000"), (*CONNECTED_BY_CM, "RC SEND_FIRST"), ipv6)
         yield Item(udaddy_case("-c 3 -C 5"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"), ipv6)
     # Somebody listens elsewhere: without any program of ours, there is nobody to say no.
-    yield Item(programs.Case("rping nobody listens", server=f"rping -s -P -a {{addr}} -p {OTHER_PORT}", server_stays=True,
-                             client="rping -c -a {addr} -p {port} -C 1", client_exit=255,
-                             client_shows=("RDMA_CM_EVENT_REJECTED",)), ("REQ", "REJ"))
+    yield Item(
+        programs.Case(
+            "rping nobody listens",
+            server=f"rping -s -P -a {{addr}} -p {OTHER_PORT}",
+            server_stays=True,
+            client="rping -c -a {addr} -p {port} -C 1",
+            client_exit=255,
+            client_shows=("RDMA_CM_EVENT_REJECTED",),
+        ),
+        ("REQ", "REJ"),
+    )
     yield Item(mckey("239.77.0.1"), ("UD SEND_ONLY_IMM",))
 
 
 def rsocket_items():
-    """The kernel's side is rdma-core's librdmacm. Its datagram sockets do not work on RoCE (lone_items). Its rpoll tells of the end before the last bytes were read, which rstream -T a does not survive."""
+    """The kernel's side is rdma-core's librdmacm. Its datagram sockets do not work on RoCE (lone_items). Its
+    rpoll tells of the end before the last bytes were read, which rstream -T a does not survive."""
     done = (*CONNECTED_BY_CM[:3], "RC WRITE_ONLY_IMM", "RC ACKNOWLEDGE")
     for options in ("-T v -I 10 -C 5 -S 5000", "-T b -T v -I 2 -C 2 -S 300000", "-T b -I 20 -C 2 -S 64"):
         yield Item(programs.stream("rstream", options, limit_s=LIMIT_S), done)
@@ -93,15 +119,30 @@ def rsocket_items():
 
 
 def lone_items():
-    """On the kernel alone: rdma-core's datagram sockets make address handles without a GRH, which every RoCE device refuses."""
-    yield Item(programs.Case("udpong on the kernel", server="udpong -b {addr} -p {port} -T e -C 5 -S 100", server_stays=True,
-                             server_ready="^name", client="udpong -s {addr} -p {port} -T e -C 5 -S 100", client_exit=255,
-                             client_shows=("rconnect",), limit_s=LIMIT_S), ())
+    """On the kernel alone: rdma-core's datagram sockets make address handles without a GRH, which every RoCE
+    device refuses."""
+    yield Item(
+        programs.Case(
+            "udpong on the kernel",
+            server="udpong -b {addr} -p {port} -T e -C 5 -S 100",
+            server_stays=True,
+            server_ready="^name",
+            client="udpong -s {addr} -p {port} -T e -C 5 -S 100",
+            client_exit=255,
+            client_shows=("rconnect",),
+            limit_s=LIMIT_S,
+        ),
+        (),
+    )
 
 
 # perftest's operations: what is seen of small messages, and of large ones (atomics: of the answers)
-OPERATIONS = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
-              "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
+OPERATIONS = {
+    "send": ("SEND_ONLY", "SEND_MIDDLE"),
+    "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
+    "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"),
+    "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE"),
+}
 
 
 def perftest_items():
@@ -110,12 +151,15 @@ def perftest_items():
         yield Item(perftest(f"ib_{operation}_bw"), (f"RC {long}",))
     yield Item(perftest("ib_atomic_lat", "-A CMP_AND_SWAP"), ("RC COMPARE_SWAP",))
     for operation in ("send", "write"):
-        yield Item(perftest(f"ib_{operation}_lat", f"-c UC {UNACKNOWLEDGED}"), (f"UC {OPERATIONS[operation][0]}",))
+        yield Item(
+            perftest(f"ib_{operation}_lat", f"-c UC {UNACKNOWLEDGED}"), (f"UC {OPERATIONS[operation][0]}",)
+        )
     yield Item(perftest("ib_send_lat", f"-c UD {UNACKNOWLEDGED}"), ("UD SEND_ONLY",))
 
 
 def from_kernel_items():
-    """With -R, the server tells the client to connect and listens only then: too late, if the server is the slow guest."""
+    """With -R, the server tells the client to connect and listens only then: too late, if the server is the
+    slow guest."""
     for operation, (_, long) in OPERATIONS.items():
         yield Item(perftest(f"ib_{operation}_bw", "-R"), (f"RC {long}", *CONNECTED_BY_CM[:3]))
     yield Item(perftest("ib_send_bw", f"-c UD {UNACKNOWLEDGED} -R"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"))
@@ -140,7 +184,8 @@ def lossy_items():
 
 class Interop(suite.Suite):
     NAME = "interop"
-    # The kernel sends IPv6 without a UDP checksum; that we do not is for the suites between our own hosts to see.
+    # The kernel sends IPv6 without a UDP checksum; that we do not is for the suites between our own hosts to
+    # see.
     TSHARK_OPTIONS = ("-o", "udp.ignore_ipv6_zero_checksum:TRUE")
 
     def parts(self):

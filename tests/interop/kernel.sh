@@ -6,7 +6,8 @@
 #   initrd.img                                                 mounts what guest_init.sh names and goes on there
 #   version                                                    VERSION: all is there
 #
-# Nothing is done twice: the package is fetched once, the ramdisk is made anew if this script has changed since.
+# Nothing is done twice: the package is fetched once, the ramdisk is made anew if this script has changed
+# since.
 #
 # usage: kernel.sh DIRECTORY [PACKAGE [ROOT]]
 #   DIRECTORY  an absolute path; the guest finds its modules there

@@ -13,32 +13,68 @@ import harness
 import packets
 from hosts import NotHere
 
-# Whole UDP datagrams, and fragments, of which there must be none. TCP is how some programs exchange their QP numbers. An empty
-# datagram to port 9 has the kernel look for a neighbour (src/rdmacm/neighbour.c).
+# Whole UDP datagrams, and fragments, of which there must be none. TCP is how some programs exchange their QP
+# numbers. An empty datagram to port 9 has the kernel look for a neighbour (src/rdmacm/neighbour.c).
 FILTER = "(udp and not dst port 9) or (ip and ip[6:2] & 0x3fff != 0)"
 BUFFER_MIB = 64
 FLUSH_S = 0.6
 
 EXPERT_ERROR = 0x800000
-# The guesses by which tshark takes payload for what runs over RDMA elsewhere: random bytes may look like any of it.
-GUESSES = ("smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband.eoib", "infiniband_sdp", "fcoib",
-           "drbd")
-ALWAYS = ("frame.number", "_ws.malformed", "_ws.expert.severity", "_ws.expert.message", "infiniband.bth.opcode",
-          "infiniband.mad.attributeid", "infiniband.invariant.crc", "frame.protocols")
-# A guess that cannot be disabled: a payload that begins with the number of an EtherType and two zeros. packets.py has checked the packet.
+# The guesses by which tshark takes payload for what runs over RDMA elsewhere: random bytes may look like any
+# of it.
+GUESSES = (
+    "smc",
+    "smb_direct",
+    "rpcordma",
+    "nvme-rdma",
+    "lnet",
+    "iser",
+    "infiniband.eoib",
+    "infiniband_sdp",
+    "fcoib",
+    "drbd",
+)
+ALWAYS = (
+    "frame.number",
+    "_ws.malformed",
+    "_ws.expert.severity",
+    "_ws.expert.message",
+    "infiniband.bth.opcode",
+    "infiniband.mad.attributeid",
+    "infiniband.invariant.crc",
+    "frame.protocols",
+)
+# A guess that cannot be disabled: a payload that begins with the number of an EtherType and two zeros.
+# packets.py has checked the packet.
 GUESSED = ":infiniband:ethertype"
 # tshark (4.0) does not show the ICRC of these opcodes' packets: packets.py alone checks it.
 XRC = range(0xA0, 0xC0)
 PRIVATE = "infiniband.cm.req.ip_cm"
 CM_FIELDS = {
-    "REQ": ("infiniband.cm.req", "infiniband.cm.req.serviceid", "infiniband.cm.req.localqpn", "infiniband.cm.req.startpsn",
-            "infiniband.cm.req.transpsvctype", "infiniband.cm.req.serviceid.dport", f"{PRIVATE}.majv", f"{PRIVATE}.ipv",
-            f"{PRIVATE}.sport"),
-    "REP": ("infiniband.cm.rep", "infiniband.cm.rep.remotecommid", "infiniband.cm.rep.localqpn",
-            "infiniband.cm.rep.startpsn"),
+    "REQ": (
+        "infiniband.cm.req",
+        "infiniband.cm.req.serviceid",
+        "infiniband.cm.req.localqpn",
+        "infiniband.cm.req.startpsn",
+        "infiniband.cm.req.transpsvctype",
+        "infiniband.cm.req.serviceid.dport",
+        f"{PRIVATE}.majv",
+        f"{PRIVATE}.ipv",
+        f"{PRIVATE}.sport",
+    ),
+    "REP": (
+        "infiniband.cm.rep",
+        "infiniband.cm.rep.remotecommid",
+        "infiniband.cm.rep.localqpn",
+        "infiniband.cm.rep.startpsn",
+    ),
     "RTU": ("infiniband.cm.rtu.localcommid", "infiniband.cm.rtu.remotecommid"),
     "REJ": ("infiniband.cm.rej.localcommid", "infiniband.cm.rej.remotecommid", "infiniband.cm.rej.reason"),
-    "DREQ": ("infiniband.cm.dreq.localcommid", "infiniband.cm.dreq.remotecommid", "infiniband.cm.req.remoteqpneecn"),
+    "DREQ": (
+        "infiniband.cm.dreq.localcommid",
+        "infiniband.cm.dreq.remotecommid",
+        "infiniband.cm.req.remoteqpneecn",
+    ),
     "DREP": ("infiniband.cm.drsp.localcommid", "infiniband.cm.drsp.remotecommid"),
 }
 
@@ -53,8 +89,12 @@ class Capture:
         self.path = path
         self.log = f"{path}.log"
         with open(self.log, "wb") as log:
-            self.dumpcap = host.popen(["dumpcap", "-q", "-P", "-i", interface, "-B", str(BUFFER_MIB), "-f", FILTER,
-                                       "-w", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.dumpcap = host.popen(
+                ["dumpcap", "-q", "-P", "-i", interface, "-B", str(BUFFER_MIB), "-f", FILTER, "-w", path],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         limit = harness.Limit(10)
         while not os.path.exists(path) or os.path.getsize(path) < 24:
             if self.dumpcap.poll() is not None or not limit.left():
@@ -81,9 +121,22 @@ class Capture:
 
 
 def tshark_problems(path, options=()):
-    """[(frame number, problem)]: malformed packets, errors, CM messages without their fields; and the frames it saw."""
+    """[(frame number, problem)]: malformed packets, errors, CM messages without their fields; and the frames
+    it saw."""
     fields = list(dict.fromkeys(ALWAYS + sum(CM_FIELDS.values(), ())))
-    command = ["tshark", "-n", *options, "-r", path, "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]
+    command = [
+        "tshark",
+        "-n",
+        *options,
+        "-r",
+        path,
+        "-T",
+        "fields",
+        "-E",
+        "separator=/t",
+        "-E",
+        "occurrence=a",
+    ]
     for guess in GUESSES:
         command += ["--disable-protocol", guess]
     for field in fields:
@@ -104,7 +157,9 @@ def _row_problems(row):
         return
     if row["_ws.malformed"]:
         yield f"malformed: {row['_ws.malformed']}"
-    if any(int(severity, 0) >= EXPERT_ERROR for severity in row["_ws.expert.severity"].split(",") if severity):
+    if any(
+        int(severity, 0) >= EXPERT_ERROR for severity in row["_ws.expert.severity"].split(",") if severity
+    ):
         yield f"error: {row['_ws.expert.message']}"
     if not row["infiniband.bth.opcode"]:
         yield "no infiniband.bth.opcode"
@@ -137,7 +192,8 @@ class Reading:
         return [packet for packet in self.packets if start <= packet.time <= end]
 
     def judge(self, start, end, expected):
-        """What is wrong with the packets of a time, or "". Each of the expected opcodes or CM messages must be among them."""
+        """What is wrong with the packets of a time, or "". Each of the expected opcodes or CM messages must
+        be among them."""
         seen = self.between(start, end)
         names = {packet.opcode for packet in seen} | {packet.cm.name for packet in seen if packet.cm}
         missing = [name for name in expected if name not in names]
@@ -146,6 +202,8 @@ class Reading:
         bad = [(packet, self.problems[packet.number]) for packet in seen if self.problems.get(packet.number)]
         if bad:
             packet, problems = bad[0]
-            return f"{len(bad)} of {len(seen)} packets are wrong; frame {packet.number}, {packet.opcode}: " \
-                   f"{'; '.join(problems)}"
+            return (
+                f"{len(bad)} of {len(seen)} packets are wrong; frame {packet.number}, {packet.opcode}: "
+                f"{'; '.join(problems)}"
+            )
         return ""

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The judgement of captures judged: packets made here, right ones and spoilt ones, each must be found. Speaks TAP.
+"""The judgement of captures judged: packets made here, right ones and spoilt ones, each must be found. Speaks
+TAP.
 
 The packets are built from scratch, and the CRC is computed bit by bit.
 """
@@ -17,31 +18,33 @@ ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 
 
 def crc_by_bits(data):
-    register = 0xffffffff
+    register = 0xFFFFFFFF
     for byte in data:
         for bit in range(8):
             feedback = (register ^ byte >> bit) & 1
-            register = register >> 1 ^ (0xedb88320 if feedback else 0)
-    return register ^ 0xffffffff
+            register = register >> 1 ^ (0xEDB88320 if feedback else 0)
+    return register ^ 0xFFFFFFFF
 
 
-def bth(opcode, pad=0, qpn=0x11, psn=7, flags=0x40, pkey=0xffff):
+def bth(opcode, pad=0, qpn=0x11, psn=7, flags=0x40, pkey=0xFFFF):
     return struct.pack(">BBHII", opcode, flags | pad << 4, pkey, qpn, 0x80000000 | psn)
 
 
-def frame(packet, version=4, port=4791, source=0xc123, fragment=0x4000):
+def frame(packet, version=4, port=4791, source=0xC123, fragment=0x4000):
     """An Ethernet frame around a packet from the BTH on; the ICRC is added."""
     udp_bytes = 8 + len(packet) + 4
     udp = struct.pack(">HHHH", source, port, udp_bytes, 0x5678)
-    masked_udp = struct.pack(">HHHH", source, port, udp_bytes, 0xffff)
+    masked_udp = struct.pack(">HHHH", source, port, udp_bytes, 0xFFFF)
     if version == 4:
         addresses = bytes((10, 77, 1, 1, 10, 77, 1, 2))
         ip = struct.pack(">BBHHHBBH", 0x45, 0x02, 20 + udp_bytes, 5, fragment, 64, 17, 0x1234) + addresses
-        masked_ip = struct.pack(">BBHHHBBH", 0x45, 0xff, 20 + udp_bytes, 5, fragment, 0xff, 17, 0xffff) + addresses
+        masked_ip = (
+            struct.pack(">BBHHHBBH", 0x45, 0xFF, 20 + udp_bytes, 5, fragment, 0xFF, 17, 0xFFFF) + addresses
+        )
     else:
-        addresses = bytes((0xfd, 0x77)) + bytes(13) + b"\1" + bytes((0xfd, 0x77)) + bytes(13) + b"\2"
+        addresses = bytes((0xFD, 0x77)) + bytes(13) + b"\1" + bytes((0xFD, 0x77)) + bytes(13) + b"\2"
         ip = struct.pack(">IHBB", 0x60012345, udp_bytes, 17, 64) + addresses
-        masked_ip = struct.pack(">IHBB", 0x6fffffff, udp_bytes, 17, 0xff) + addresses
+        masked_ip = struct.pack(">IHBB", 0x6FFFFFFF, udp_bytes, 17, 0xFF) + addresses
     masked = b"\xff" * 8 + masked_ip + masked_udp + packet[:4] + b"\xff" + packet[5:]
     return ETHERNET[version] + ip + udp + packet + struct.pack("<I", crc_by_bits(masked))
 
@@ -53,13 +56,19 @@ def mad(attribute, content=b"", size=256, qkey=0x80010000, version=2):
 
 
 def flip(data, at):
-    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1:]
+    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 
 
 SEND = bth(0x04) + b"data" * 8
 # The service id of the RDMA IP CM service, TCP port space, port 5; a private data header for IPv4.
-REQ = struct.pack(">IIQ", 0x1001, 0, 0x1060005) + bytes(124) + bytes((0x00, 0x40, 0x12, 0x34)) + bytes(28) + bytes(4)
-RC_ACK = bth(0x11) + struct.pack(">I", 0x1f000001)
+REQ = (
+    struct.pack(">IIQ", 0x1001, 0, 0x1060005)
+    + bytes(124)
+    + bytes((0x00, 0x40, 0x12, 0x34))
+    + bytes(28)
+    + bytes(4)
+)
+RC_ACK = bth(0x11) + struct.pack(">I", 0x1F000001)
 
 RIGHT = {
     "send_only": frame(SEND),
@@ -67,10 +76,10 @@ RIGHT = {
     "padded": frame(bth(0x04, pad=3) + b"data" + b"d\0\0\0"),
     "ethertype": frame(bth(0x04, pad=2) + b"\x89\x02" + bytes(2)),
     "ack": frame(RC_ACK),
-    "write": frame(bth(0x0a) + struct.pack(">QII", 4096, 7, 4) + b"data"),
-    "read": frame(bth(0x0c) + struct.pack(">QII", 4096, 7, 4)),
+    "write": frame(bth(0x0A) + struct.pack(">QII", 4096, 7, 4) + b"data"),
+    "read": frame(bth(0x0C) + struct.pack(">QII", 4096, 7, 4)),
     "fetch_add": frame(bth(0x14) + struct.pack(">QIQQ", 4096, 7, 1, 0)),
-    "atomic_ack": frame(bth(0x12) + struct.pack(">IQ", 0x1f000001, 9)),
+    "atomic_ack": frame(bth(0x12) + struct.pack(">IQ", 0x1F000001, 9)),
     "uc_send": frame(bth(0x24) + b"data"),
     "ud_send": frame(bth(0x64) + struct.pack(">II", 0x11111111, 0x12) + b"data"),
     "req": frame(mad(0x10, REQ)),
@@ -81,31 +90,31 @@ WRONG = {
     "payload": (flip(RIGHT["send_only"], -8), "ICRC"),
     "identification": (flip(RIGHT["send_only"], 14 + 5), "ICRC"),
     "opcode": (frame(bth(0x18) + b"data"), "opcode 0x18"),
-    "service": (frame(bth(0xe4) + b"data"), "opcode 0xe4"),
-    "uc_read": (frame(bth(0x2c) + bytes(16)), "opcode 0x2c"),
+    "service": (frame(bth(0xE4) + b"data"), "opcode 0xe4"),
+    "uc_read": (frame(bth(0x2C) + bytes(16)), "opcode 0x2c"),
     "port": (frame(SEND, port=4792), "destination port 4792"),
     "source_port": (frame(SEND, source=4791), "source port 4791"),
     "fragment": (frame(SEND, fragment=0x2000), "fragment"),
     "not_padded": (frame(bth(0x04) + b"dat"), "multiple of 4"),
     "padding": (frame(bth(0x04, pad=1) + b"data"), "padding"),
-    "too_short": (frame(bth(0x0a) + bytes(8)), "too few"),
+    "too_short": (frame(bth(0x0A) + bytes(8)), "too few"),
     "ack_with_payload": (frame(RC_ACK + b"data"), "RC ACKNOWLEDGE with 4"),
     "version": (frame(bth(0x04, flags=0x41) + b"data"), "transport version"),
-    "pkey": (frame(bth(0x04, pkey=0x7fff) + b"data"), "P_Key"),
+    "pkey": (frame(bth(0x04, pkey=0x7FFF) + b"data"), "P_Key"),
     "cut_off": (RIGHT["send_only"][:-6], "captured"),
     "mad_length": (frame(mad(0x10, size=128)), "a MAD of 128"),
     "mad_version": (frame(mad(0x10, REQ, version=1)), "MAD header"),
     "mad_attribute": (frame(mad(0x77)), "CM attribute 0x0077"),
     "mad_qkey": (frame(mad(0x10, REQ, qkey=1)), "Q_Key"),
-    "stranger": (frame(mad(0x14, struct.pack(">II", 1, 0xbad))), "never given"),
-    "tshark_truncated_reth": (frame(bth(0x0a) + bytes(8)), "tshark: malformed"),
+    "stranger": (frame(mad(0x14, struct.pack(">II", 1, 0xBAD))), "never given"),
+    "tshark_truncated_reth": (frame(bth(0x0A) + bytes(8)), "tshark: malformed"),
     "tshark_no_ip_cm": (frame(mad(0x10, struct.pack(">IIQ", 1, 0, 0x77))), "tshark: REQ without"),
 }
 
 
 def write_pcap(path, frames):
     with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for number, data in enumerate(frames):
             file.write(struct.pack("<IIII", 1000 + number, 0, len(data), len(data)) + data)
 
@@ -135,11 +144,19 @@ def main():
             tap.check(f"right__{name}", not reading.problems.get(number), reading.problems.get(number))
         for number, (name, (_, wanted)) in enumerate(WRONG.items(), len(RIGHT) + 1):
             found = reading.problems.get(number, [])
-            tap.check(f"wrong__{name}", any(wanted in problem for problem in found), f"{wanted} not in {found}")
+            tap.check(
+                f"wrong__{name}", any(wanted in problem for problem in found), f"{wanted} not in {found}"
+            )
         last = 999.5 + len(RIGHT)
         names = {packet.opcode for packet in reading.between(0, last)}
-        tap.check("opcodes__named", {"RC SEND_ONLY", "RC ACKNOWLEDGE", "UC SEND_ONLY", "UD SEND_ONLY"} <= names, names)
-        tap.check("judge__clean", reading.judge(0, last, ("RC SEND_ONLY", "REQ")) == "", reading.judge(0, last, ()))
+        tap.check(
+            "opcodes__named",
+            {"RC SEND_ONLY", "RC ACKNOWLEDGE", "UC SEND_ONLY", "UD SEND_ONLY"} <= names,
+            names,
+        )
+        tap.check(
+            "judge__clean", reading.judge(0, last, ("RC SEND_ONLY", "REQ")) == "", reading.judge(0, last, ())
+        )
         tap.check("judge__missing", "no REP" in reading.judge(0, last, ("REP",)))
         tap.check("judge__wrong", "ICRC" in reading.judge(last, last + 1, ()))
     print(f"1..{tap.number}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hosts to test between: network namespaces, joined by veth pairs, directly or through a switch that misbehaves.
+"""Hosts to test between: network namespaces, joined by veth pairs, directly or through a switch that
+misbehaves.
 
             ┌ a ────────┐                     ┌ b ────────┐
             │ eth0      │─────── direct ──────│ eth0      │
@@ -12,9 +13,9 @@
        │ eth0      │───│ eth0       eth1 │───│ eth0      │
        └───────────┘   └─────────────────┘   └───────────┘
 
-A namespace has no name: a process of ours holds it, which ends when its standard input does, that is, with us. So nothing of
-the machine is touched, any number of runs go side by side, and nothing can be left behind. An ordinary user must be root of a user
-namespace (harness.isolate).
+A namespace has no name: a process of ours holds it, which ends when its standard input does, that is, with
+us. So nothing of the machine is touched, any number of runs go side by side, and nothing can be left behind.
+An ordinary user must be root of a user namespace (harness.isolate).
 
 Link number N has 10.77.N.0/24 and fd77:N::/64; hosts have the last byte 1 or 2.
 """
@@ -31,10 +32,11 @@ import harness
 
 CARRIER_LIMIT_S = 10.0
 HELD = "echo held && exec cat"
-# Segments leave a host one by one, so that a switch loses packets and a capture holds them, not whole batches.
+# Segments leave a host one by one, so that a switch loses packets and a capture holds them, not whole
+# batches.
 SEGMENT_EARLY = "tx-udp-segmentation off tso off gro off tx off"
 
-os.environ["PATH"] += ":/usr/sbin:/sbin"    # of nft, ethtool
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # of nft, ethtool
 
 
 class NotHere(Exception):
@@ -76,8 +78,13 @@ class Host:
     def __init__(self, name):
         self.name = name
         self.interfaces = []
-        self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", HELD], stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.holder = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", HELD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if self.holder.stdout.readline() != "held\n":
             raise NotHere(f"no network namespace: {self.holder.communicate()[1].strip()}")
         self.prefix = ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/proc/{self.holder.pid}/ns/net")
@@ -95,8 +102,12 @@ class Host:
     def add_interface(self, link, mtu):
         """Prepares the interface that a link has brought here."""
         last = 1 + link.hosts.index(self)
-        interface = Interface(f"eth{len(self.interfaces)}", f"10.77.{link.number}.{last}", f"fd77:{link.number}::{last}",
-                              link.number)
+        interface = Interface(
+            f"eth{len(self.interfaces)}",
+            f"10.77.{link.number}.{last}",
+            f"fd77:{link.number}::{last}",
+            link.number,
+        )
         self.run("ip", "link", "set", link.end_of(self), "name", interface.name)
         # No duplicate address detection: addresses are there at once.
         self.sysctl(f"ipv6/conf/{interface.name}/accept_dad", 0)
@@ -131,12 +142,24 @@ class Host:
         addr = interface.v6 if ipv6 else interface.v4
         prefix = self.prefix
         if user is not None:
-            prefix = (*prefix, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--pdeathsig", "KILL")
-        return harness.Endpoint(self.name, f"vb_{interface.name}", addr, self._gid_index(build, interface, addr), prefix)
+            prefix = (
+                *prefix,
+                "setpriv",
+                f"--reuid={user}",
+                f"--regid={user}",
+                "--clear-groups",
+                "--pdeathsig",
+                "KILL",
+            )
+        return harness.Endpoint(
+            self.name, f"vb_{interface.name}", addr, self._gid_index(build, interface, addr), prefix
+        )
 
     def _gid_index(self, build, interface, addr):
         """The index of an address in the device's GID table, as ibv_devinfo shows it."""
-        table = self.run(os.path.join(build, "verbatim"), "run", "ibv_devinfo", "-v", "-d", f"vb_{interface.name}")
+        table = self.run(
+            os.path.join(build, "verbatim"), "run", "ibv_devinfo", "-v", "-d", f"vb_{interface.name}"
+        )
         return gid_index(table, addr)
 
     def close(self):
@@ -147,7 +170,8 @@ class Host:
 
 
 class Switch(Host):
-    """Forwards frames between two ports and does harm to RoCE packets on the way, in both directions alike."""
+    """Forwards frames between two ports and does harm to RoCE packets on the way, in both directions
+    alike."""
 
     PORTS = ("a0", "b0")
     DETOUR = ("d0", "d1")
@@ -160,32 +184,51 @@ class Switch(Host):
 
     def misbehave(self, loss=0.0, duplicates=0.0, late=0.0):
         """Shares of packets (0 to 1) that are lost, come twice, come late."""
-        chains = [self._chain(way, loss, duplicates, late) for way in zip(self.PORTS, reversed(self.PORTS), self.DETOUR)]
-        self.run("nft", "-f", "-", input="table netdev harm\ndelete table netdev harm\n"
-                 "table netdev harm {\n" + "\n".join(chains) + "\n}\n")
+        chains = [
+            self._chain(way, loss, duplicates, late)
+            for way in zip(self.PORTS, reversed(self.PORTS), self.DETOUR)
+        ]
+        self.run(
+            "nft",
+            "-f",
+            "-",
+            input="table netdev harm\ndelete table netdev harm\n"
+            "table netdev harm {\n" + "\n".join(chains) + "\n}\n",
+        )
         if late and not self.delay:
             self._start_delay()
 
     @staticmethod
     def _chain(way, loss, duplicates, late):
         here, there, detour = way
-        rules = [f"udp dport 4791 numgen random mod 100000 < {round(share * 100000)} counter {verdict} comment {kind}"
-                 for kind, share, verdict in (("loss", loss, "drop"), ("duplicates", duplicates, f"dup to {there}"),
-                                              ("late", late, f"fwd to {detour}")) if share]
+        rules = [
+            f"udp dport 4791 numgen random mod 100000 < {round(share * 100000)} counter {verdict} comment {kind}"
+            for kind, share, verdict in (
+                ("loss", loss, "drop"),
+                ("duplicates", duplicates, f"dup to {there}"),
+                ("late", late, f"fwd to {detour}"),
+            )
+            if share
+        ]
         lines = "\n".join([f"type filter hook ingress device {here} priority 0", *rules, f"fwd to {there}"])
         return f"chain from_{here} {{\n{lines}\n}}"
 
     def harm_done(self):
         """{kind: packets} since misbehave() was called, of both directions."""
         done = {}
-        for count, kind in re.findall(r'counter packets (\d+) .* comment "(\w+)"', self.run("nft", "list", "ruleset")):
+        for count, kind in re.findall(
+            r'counter packets (\d+) .* comment "(\w+)"', self.run("nft", "list", "ruleset")
+        ):
             done[kind] = done.get(kind, 0) + int(count)
         return done
 
     def _start_delay(self):
         ways = [f"{self.DETOUR[1]}:{self.PORTS[1]}", f"{self.DETOUR[0]}:{self.PORTS[0]}"]
-        self.delay = self.popen([sys.executable, pathlib.Path(__file__).with_name("delay.py"), *ways],
-                                stdout=subprocess.PIPE, text=True)
+        self.delay = self.popen(
+            [sys.executable, pathlib.Path(__file__).with_name("delay.py"), *ways],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         if self.delay.stdout.readline() != "ready\n":
             raise NotHere("delay.py does not start")
 
@@ -227,8 +270,19 @@ class Network:
         return self.hosts[-1]
 
     def _veth(self, first, first_name, second, second_name):
-        first.run("ip", "link", "add", first_name, "type", "veth", "peer", "name", second_name,
-                  "netns", str(second.holder.pid))
+        first.run(
+            "ip",
+            "link",
+            "add",
+            first_name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            second_name,
+            "netns",
+            str(second.holder.pid),
+        )
 
     def join(self, first, second, mtu=1500):
         """A direct link."""

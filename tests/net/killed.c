@@ -71,7 +71,11 @@ static void say(const char *what)
 static void post(struct connection *c, enum ibv_wr_opcode opcode)
 {
 	struct ibv_sge piece = { (uintptr_t)memory, BYTES, here.mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = (uintptr_t)c, .sg_list = &piece, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
+	struct ibv_send_wr *bad, wr = { .wr_id = (uintptr_t)c,
+					.sg_list = &piece,
+					.num_sge = 1,
+					.opcode = opcode,
+					.send_flags = IBV_SEND_SIGNALED,
 					.wr.rdma = { c->peer.addr, c->peer.rkey } };
 	errno = ibv_post_send(c->id->qp, &wr, &bad);
 	must(!errno, "ibv_post_send");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Peers on another host that are killed without a word: who is connected to one is told, whether the host has other processes of ours
-or none, whether something is outstanding or nothing. And peers that only seem to be: stopped ones, one whose host hands the port
-over to another user, one of whom somebody lies.
+"""Peers on another host that are killed without a word: who is connected to one is told, whether the host has
+other processes of ours or none, whether something is outstanding or nothing. And peers that only seem to be:
+stopped ones, one whose host hands the port over to another user, one of whom somebody lies.
 
 usage: killed.py BUILD_DIR [--check] [PATTERN...]
 """
@@ -20,8 +20,8 @@ import harness
 import suite
 
 PORT = 7471
-LIMIT_S = 20.0          # the connection's own timeouts are longer
-LONG_ENOUGH_S = 4.0     # to be taken for dead
+LIMIT_S = 20.0  # the connection's own timeouts are longer
+LONG_ENOUGH_S = 4.0  # to be taken for dead
 USERS = (54321, 54322)
 MANY = 200
 
@@ -35,9 +35,17 @@ class Peer:
 
     def __init__(self, build, host, words, user=None):
         prefix = host.endpoint(build, user=user).prefix
-        command = [*prefix, os.path.join(build, "verbatim"), "run", os.path.join(build, "tests", "net", "killed"), *words]
+        command = [
+            *prefix,
+            os.path.join(build, "verbatim"),
+            "run",
+            os.path.join(build, "tests", "net", "killed"),
+            *words,
+        ]
         self.name = f"{words[0]} on {host.name}"
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
+        )
         self.said = ""
 
     def tell(self, word):
@@ -59,15 +67,15 @@ class Peer:
         limit = harness.Limit(LIMIT_S)
         while not (found := re.search(rf"^{word}$", self.said, re.MULTILINE)):
             if not limit.left() or not self.listen(limit.left()):
-                raise Failed(f"{self.name} has not said \"{word}\", but \"{self.said}\"")
-        self.said = self.said[found.end():]
+                raise Failed(f'{self.name} has not said "{word}", but "{self.said}"')
+        self.said = self.said[found.end() :]
 
     def expect_nothing(self, seconds):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and self.listen(left):
             pass
         if self.said.strip():
-            raise Failed(f"{self.name} has said \"{self.said}\"")
+            raise Failed(f'{self.name} has said "{self.said}"')
 
     def end(self):
         self.process.kill()
@@ -88,14 +96,44 @@ class Killed(suite.Suite):
             self.a, self.b = network.host("a"), network.host("b")
             network.join(self.a, self.b)
             for work in ("", "hang", "stream"):
-                with_work = {"": "idle", "hang": "with one request open", "stream": "in the middle of a stream"}[work]
+                with_work = {
+                    "": "idle",
+                    "hang": "with one request open",
+                    "stream": "in the middle of a stream",
+                }[work]
                 for role in ("server", "client"):
                     self.case(f"a {role} that is alone, {with_work}", self.killed, role, work, ())
-                    self.case(f"a {role} beside a holder of the port, {with_work}", self.killed, role, work, ("before",))
-                    self.case(f"a {role} that holds the port first, {with_work}", self.killed, role, work, ("after",))
+                    self.case(
+                        f"a {role} beside a holder of the port, {with_work}",
+                        self.killed,
+                        role,
+                        work,
+                        ("before",),
+                    )
+                    self.case(
+                        f"a {role} that holds the port first, {with_work}",
+                        self.killed,
+                        role,
+                        work,
+                        ("after",),
+                    )
             self.case("a server that is alone, over IPv6", self.killed, "server", "", (), ipv6=True)
-            self.case(f"a server with {MANY} connections that is alone", self.killed, "server", "", (), connections=MANY)
-            self.case(f"a server with {MANY} connections beside another process", self.killed, "server", "", ("before",), connections=MANY)
+            self.case(
+                f"a server with {MANY} connections that is alone",
+                self.killed,
+                "server",
+                "",
+                (),
+                connections=MANY,
+            )
+            self.case(
+                f"a server with {MANY} connections beside another process",
+                self.killed,
+                "server",
+                "",
+                ("before",),
+                connections=MANY,
+            )
             for beside in ((), ("before",)):
                 self.case(f"a server that is stopped, {'not ' * bool(beside)}alone", self.stopped, beside)
             self.case("another user's process takes the port", self.handed_over)
@@ -179,10 +217,19 @@ class Killed(suite.Suite):
         self.must_work(server, client)
 
     def slandered(self):
-        """Each message of the connection manager to the server is said to have found nobody. So the connection is made before."""
+        """Each message of the connection manager to the server is said to have found nobody. So the
+        connection is made before."""
         server, client = self.pair(self.a)
-        liar = self.a.popen([sys.executable, os.path.join(os.path.dirname(__file__), "liar.py"), self.a.interfaces[0].name,
-                             self.a.interfaces[0].v4], stdout=subprocess.PIPE, text=True)
+        liar = self.a.popen(
+            [
+                sys.executable,
+                os.path.join(os.path.dirname(__file__), "liar.py"),
+                self.a.interfaces[0].name,
+                self.a.interfaces[0].v4,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             for peer in (client, server):
                 peer.expect_nothing(LONG_ENOUGH_S)

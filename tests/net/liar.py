@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Says by ICMP of each message of the connection manager that comes to an address that nobody has the port, as a host's kernel would.
+"""Says by ICMP of each message of the connection manager that comes to an address that nobody has the port,
+as a host's kernel would.
 
 usage: liar.py INTERFACE ADDRESS
 """
@@ -18,13 +19,19 @@ PORT_UNREACHABLE = (3, 3)
 
 def checksum(data):
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xffff) + (total >> 16)
-    return ~(total + (total >> 16)) & 0xffff
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF
 
 
 def unreachable(packet):
     """The ICMP message that quotes an IPv4 packet."""
-    return b"".join((bytes(PORT_UNREACHABLE), struct.pack("!HI", checksum(bytes(PORT_UNREACHABLE) + b"\0" * 6 + packet), 0), packet))
+    return b"".join(
+        (
+            bytes(PORT_UNREACHABLE),
+            struct.pack("!HI", checksum(bytes(PORT_UNREACHABLE) + b"\0" * 6 + packet), 0),
+            packet,
+        )
+    )
 
 
 def main():
@@ -34,7 +41,7 @@ def main():
     mouth = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     while True:
         packet = ear.recv(65536)[ETHERNET_BYTES:]
-        _, dport, length = struct.unpack("!HHH", packet[IP_BYTES:IP_BYTES + 6])
+        _, dport, length = struct.unpack("!HHH", packet[IP_BYTES : IP_BYTES + 6])
         if packet[16:20] == socket.inet_aton(address) and dport == UDP_PORT and length == MAD_UDP_BYTES:
             mouth.sendto(unreachable(packet), (socket.inet_ntoa(packet[12:16]), 0))
             print("lied", flush=True)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Debian's unmodified programs between two hosts whose switch loses, doubles and delays RoCE packets: all data must be right.
+"""Debian's unmodified programs between two hosts whose switch loses, doubles and delays RoCE packets: all
+data must be right.
 
-usage: loss.py BUILD_DIR [PATTERN...]
-A pattern is a regular expression over the names of cases; logs and captures stay in BUILD_DIR/apps-logs/loss. Only programs that
-use reliable connections: others have a right to what a switch does to them.
-"""
+usage: loss.py BUILD_DIR [PATTERN...] A pattern is a regular expression over the names of cases; logs and
+captures stay in BUILD_DIR/apps-logs/loss. Only programs that use reliable connections: others have a right to
+what a switch does to them. """
 import sys
 
 import hosts
@@ -22,16 +22,22 @@ LIMIT_S = 60.0
 def items(share):
     """The programs, with the fewer rounds the more is lost."""
     few, some, many = (2, 5, 20) if share > 0.1 else (5, 20, 60)
-    return [Item(case, ()) for case in (
-        rping(f"-C {many} -S 3000", limit_s=LIMIT_S),
-        rping(f"-C {some} -S 65535", limit_s=LIMIT_S),
-        pingpong("ibv_rc_pingpong", f"-c -n {2 * many}", limit_s=LIMIT_S),
-        pingpong("ibv_rc_pingpong", f"-c -s 100001 -n {some}", limit_s=LIMIT_S),
-        pingpong("ibv_srq_pingpong", f"-c -n {some}", limit_s=LIMIT_S),
-        ucmatose_case(f"-c {few} -C 10 -S 5000", limit_s=LIMIT_S),
-        *(perftest(f"ib_{operation}_bw", iterations=2 * some, limit_s=LIMIT_S)
-          for operation in ("send", "write", "read", "atomic")),
-        perftest("ib_write_bw", "-R", iterations=2 * some, limit_s=LIMIT_S))]
+    return [
+        Item(case, ())
+        for case in (
+            rping(f"-C {many} -S 3000", limit_s=LIMIT_S),
+            rping(f"-C {some} -S 65535", limit_s=LIMIT_S),
+            pingpong("ibv_rc_pingpong", f"-c -n {2 * many}", limit_s=LIMIT_S),
+            pingpong("ibv_rc_pingpong", f"-c -s 100001 -n {some}", limit_s=LIMIT_S),
+            pingpong("ibv_srq_pingpong", f"-c -n {some}", limit_s=LIMIT_S),
+            ucmatose_case(f"-c {few} -C 10 -S 5000", limit_s=LIMIT_S),
+            *(
+                perftest(f"ib_{operation}_bw", iterations=2 * some, limit_s=LIMIT_S)
+                for operation in ("send", "write", "read", "atomic")
+            ),
+            perftest("ib_write_bw", "-R", iterations=2 * some, limit_s=LIMIT_S),
+        )
+    ]
 
 
 class Loss(suite.Suite):
@@ -90,8 +96,10 @@ class Loss(suite.Suite):
                     self.report.add(f"{case.name} {topic}", outcome)
                     rates.append(figures.bandwidth_bytes(outcome.client_output, BANDWIDTH_BYTES))
                 if len(rates) == 2 and all(rates):
-                    print(f"# ib_write_bw, MTU {mtu}: {figures.show_rate(rates[0])} without loss, "
-                          f"{figures.show_rate(rates[1])} with 1 % lost: {rates[1] / rates[0]:.0%}")
+                    print(
+                        f"# ib_write_bw, MTU {mtu}: {figures.show_rate(rates[0])} without loss, "
+                        f"{figures.show_rate(rates[1])} with 1 % lost: {rates[1] / rates[0]:.0%}"
+                    )
 
 
 if __name__ == "__main__":

@@ -217,8 +217,14 @@ static void post_receive(unsigned number, unsigned slot)
 
 static void make_qp(unsigned number, struct introduction *about)
 {
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-		.cap = { .max_send_wr = 2 * DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr init = { .send_cq = cq,
+					 .recv_cq = cq,
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 2 * DEPTH,
+						  .max_recv_wr = DEPTH,
+						  .max_send_sge = 1,
+						  .max_recv_sge = 1 } };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
 				    .port_num = 1,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
@@ -241,12 +247,23 @@ static void make_qp(unsigned number, struct introduction *about)
 static void connect_qp(struct connection *connection, const struct introduction *own)
 {
 	const struct introduction *peer = &connection->peer;
-	struct ibv_qp_attr to_receive = { .qp_state = IBV_QPS_RTR, .path_mtu = mtu, .dest_qp_num = ntohl(peer->qpn),
-		.rq_psn = ntohl(peer->psn), .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1,
-			     .grh = { .hop_limit = 64, .sgid_index = (uint8_t)options.gid_index } } };
-	struct ibv_qp_attr to_send = { .qp_state = IBV_QPS_RTS, .sq_psn = ntohl(own->psn), .timeout = 18, .retry_cnt = 7,
-		.rnr_retry = 7, .max_rd_atomic = 1 };
+	struct ibv_qp_attr to_receive = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = mtu,
+		.dest_qp_num = ntohl(peer->qpn),
+		.rq_psn = ntohl(peer->psn),
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .hop_limit = 64, .sgid_index = (uint8_t)options.gid_index } }
+	};
+	struct ibv_qp_attr to_send = { .qp_state = IBV_QPS_RTS,
+				       .sq_psn = ntohl(own->psn),
+				       .timeout = 18,
+				       .retry_cnt = 7,
+				       .rnr_retry = 7,
+				       .max_rd_atomic = 1 };
 
 	memcpy(to_receive.ah_attr.grh.dgid.raw, peer->gid, sizeof(peer->gid));
 	check(ibv_modify_qp(connection->qp, &to_receive,
@@ -289,9 +306,14 @@ static void begin_round(unsigned number)
 	struct ibv_send_wr send = {
 		.wr_id = number, .sg_list = &message, .num_sge = 1, .opcode = IBV_WR_SEND
 	};
-	struct ibv_send_wr write = { .wr_id = number, .next = &send, .sg_list = &block, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = { .remote_addr = be64toh(connection->peer.block_in) + slot * BLOCK_BYTES,
-			     .rkey = ntohl(connection->peer.rkey) } };
+	struct ibv_send_wr write = { .wr_id = number,
+				     .next = &send,
+				     .sg_list = &block,
+				     .num_sge = 1,
+				     .opcode = IBV_WR_RDMA_WRITE,
+				     .wr.rdma = { .remote_addr = be64toh(connection->peer.block_in) +
+								 slot * BLOCK_BYTES,
+						  .rkey = ntohl(connection->peer.rkey) } };
 	struct ibv_send_wr *bad;
 
 	fill(b->block_out[slot], BLOCK_BYTES, true, number, round);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""1,000 connections between two hosts at once: they carry data, they are idle at no cost, they carry data again.
+"""1,000 connections between two hosts at once: they carry data, they are idle at no cost, they carry data
+again.
 
 usage: many.py BUILD_DIR [PATTERN...]
 """
@@ -29,8 +30,14 @@ class Many(suite.Suite):
         """many.c on both sides."""
         command = f"{os.path.join(self.build, 'tests', 'net', 'many')} -d {{dev}} -g {{gid}} -p {{port}} -n {CONNECTIONS} {options}"
         shows = ("^all data right$",)
-        return harness.Case(f"{CONNECTIONS} connections", server=command, client=f"{command} {{addr}}", client_shows=shows,
-                            server_shows=shows, limit_s=LIMIT_S)
+        return harness.Case(
+            f"{CONNECTIONS} connections",
+            server=command,
+            client=f"{command} {{addr}}",
+            client_shows=shows,
+            server_shows=shows,
+            limit_s=LIMIT_S,
+        )
 
     def connections(self):
         with hosts.Network() as network:
@@ -46,8 +53,12 @@ class Many(suite.Suite):
                         for line in re.findall(r"^\d+ (?:idle )?connections.*$", output, re.MULTILINE):
                             print(f"# {who}: {line}")
             switch.misbehave()
-            self.run_items("between two hosts", a, b,
-                           [Item(ucmatose_case(f"-c {CONNECTIONS} -C 10 -S 3000", limit_s=LIMIT_S), ())])
+            self.run_items(
+                "between two hosts",
+                a,
+                b,
+                [Item(ucmatose_case(f"-c {CONNECTIONS} -C 10 -S 3000", limit_s=LIMIT_S), ())],
+            )
 
 
 if __name__ == "__main__":

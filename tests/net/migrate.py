@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""
-A virtual machine moves from one QEMU to another over RDMA: the firmware runs for a while, is stopped, and the memory of both is compared.
-Prints one line when it is the same.
+""" A virtual machine moves from one QEMU to another over RDMA: the firmware runs for a while, is stopped, and
+the memory of both is compared. Prints one line when it is the same.
 
 usage: migrate.py ADDRESS:PORT FOLDER FROM... -- TO...
 FROM and TO: what starts a program on either host.
@@ -15,7 +14,18 @@ import sys
 import time
 
 MEMORY_MIB = 32
-MACHINE = ["qemu-system-x86_64", "-machine", "pc,accel=tcg", "-cpu", "qemu64", "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none"]
+MACHINE = [
+    "qemu-system-x86_64",
+    "-machine",
+    "pc,accel=tcg",
+    "-cpu",
+    "qemu64",
+    "-m",
+    str(MEMORY_MIB),
+    "-nodefaults",
+    "-display",
+    "none",
+]
 LIMIT_S = 60
 
 
@@ -24,7 +34,9 @@ class Machine:
         self.memory = folder / f"{name}.memory"
         path = folder / f"{name}.qmp"
         path.unlink(missing_ok=True)
-        self.process = subprocess.Popen([*prefix, *MACHINE, "-qmp", f"unix:{path},server=on,wait=off", *options])
+        self.process = subprocess.Popen(
+            [*prefix, *MACHINE, "-qmp", f"unix:{path},server=on,wait=off", *options]
+        )
         connection = socket.socket(socket.AF_UNIX)
         self.wait_for(lambda: path.exists() and connection.connect_ex(str(path)) == 0)
         self.channel = connection.makefile("rw")
@@ -61,7 +73,7 @@ class Machine:
 def main():
     place, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     between = sys.argv.index("--")
-    target = Machine(sys.argv[between + 1:], folder, "target", "-incoming", f"rdma:{place}")
+    target = Machine(sys.argv[between + 1 :], folder, "target", "-incoming", f"rdma:{place}")
     source = Machine(sys.argv[3:between], folder, "source", "-S")
     source.ask("cont")
     time.sleep(1)  # some firmware: whatever it has written by then is compared
@@ -69,7 +81,11 @@ def main():
     before = source.save_memory()
     source.ask("migrate", uri=f"rdma:{place}")
     source.wait_for(lambda: source.ask("query-migrate").get("status") in ("completed", "failed"))
-    if source.ask("query-migrate")["status"] != "completed" or target.save_memory() != before or not any(before):
+    if (
+        source.ask("query-migrate")["status"] != "completed"
+        or target.save_memory() != before
+        or not any(before)
+    ):
         sys.exit("the memory has not moved")
     if source.end() or target.end():
         sys.exit("QEMU did not end well")

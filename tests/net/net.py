@@ -44,7 +44,13 @@ def pingpong_items():
 
 def cm_items():
     ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_REQUEST", "RC WRITE_ONLY", "RC ACKNOWLEDGE")
-    long_ping = (*CONNECTED_BY_CM, "RC SEND_ONLY", "RC READ_RESPONSE_MIDDLE", "RC WRITE_MIDDLE", "RC ACKNOWLEDGE")
+    long_ping = (
+        *CONNECTED_BY_CM,
+        "RC SEND_ONLY",
+        "RC READ_RESPONSE_MIDDLE",
+        "RC WRITE_MIDDLE",
+        "RC ACKNOWLEDGE",
+    )
     for ipv6 in (False, True):
         yield Item(rping("-C 100"), ping, ipv6)
         yield Item(rping("-C 20 -S 65535"), long_ping, ipv6)
@@ -52,11 +58,27 @@ def cm_items():
         yield Item(udaddy_case("-c 5"), ("SIDR_REQ", "SIDR_REP", "UD SEND_ONLY"), ipv6)
     yield Item(ucmatose_case("-m"), CONNECTED_BY_CM)
     yield Item(rping("-C 20", "-P", clients=3, server_stays=True), ping)
-    yield Item(programs.cm_pair("rdma_server -s {addr} -p {port}", "rdma_client -s {addr} -p {port}",
-                                "rdma_client/rdma_server", client_shows=("^rdma_client: end 0$",),
-                                server_shows=("^rdma_server: end 0$",)), ("REQ", "REP", "RTU", "RC SEND_ONLY"))
-    yield Item(harness.Case("rping nobody listens", server="rping -s -a {addr} -p {port}", client=WRONG_PORT, client_exit=255,
-                            client_shows=("RDMA_CM_EVENT_REJECTED",), server_stays=True), ("REQ", "REJ"))
+    yield Item(
+        programs.cm_pair(
+            "rdma_server -s {addr} -p {port}",
+            "rdma_client -s {addr} -p {port}",
+            "rdma_client/rdma_server",
+            client_shows=("^rdma_client: end 0$",),
+            server_shows=("^rdma_server: end 0$",),
+        ),
+        ("REQ", "REP", "RTU", "RC SEND_ONLY"),
+    )
+    yield Item(
+        harness.Case(
+            "rping nobody listens",
+            server="rping -s -a {addr} -p {port}",
+            client=WRONG_PORT,
+            client_exit=255,
+            client_shows=("RDMA_CM_EVENT_REJECTED",),
+            server_stays=True,
+        ),
+        ("REQ", "REJ"),
+    )
     yield Item(mckey_case("-C 20 -S 500"), ("UD SEND_ONLY_IMM",))
     yield Item(mckey_case("-c 3 -C 5"), ("UD SEND_ONLY_IMM",))
     yield Item(mckey_case("-C 20 -S 500", "ff0e::77:1"), ("UD SEND_ONLY_IMM",), ipv6=True)
@@ -68,7 +90,12 @@ def cm_items():
 
 def rsocket_items():
     stream = (*CONNECTED_BY_CM[:3], "RC WRITE_ONLY_IMM", "RC ACKNOWLEDGE")
-    for options in ("-T v -I 10 -C 5 -S 5000", "-T b -T v -I 2 -C 2 -S 300000", "-T n -T a -T v -I 20 -C 2 -S 3000", "-T f -T v -I 5 -C 5 -S 64"):
+    for options in (
+        "-T v -I 10 -C 5 -S 5000",
+        "-T b -T v -I 2 -C 2 -S 300000",
+        "-T n -T a -T v -I 20 -C 2 -S 3000",
+        "-T f -T v -I 5 -C 5 -S 64",
+    ):
         yield Item(programs.stream("rstream", options), () if "-T f" in options else stream)
     yield Item(programs.stream("riostream", "-T v -C 10 -S 3000"), stream)
     yield Item(programs.rcopy(8), stream)
@@ -80,8 +107,12 @@ def datagram_socket_items():
 
 
 def perftest_items():
-    operations = {"send": ("SEND_ONLY", "SEND_MIDDLE"), "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
-                  "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"), "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE")}
+    operations = {
+        "send": ("SEND_ONLY", "SEND_MIDDLE"),
+        "write": ("WRITE_ONLY", "WRITE_MIDDLE"),
+        "read": ("READ_REQUEST", "READ_RESPONSE_MIDDLE"),
+        "atomic": ("FETCH_ADD", "ATOMIC_ACKNOWLEDGE"),
+    }
     for operation, (short, long) in operations.items():
         by_tool = {"lat": short, "bw": long}
         for tool, opcode in by_tool.items():
@@ -93,7 +124,10 @@ def perftest_items():
                 yield Item(uc, (f"UC {short}",))
     for tool in ("lat", "bw"):
         for options in ("", " -R"):
-            yield Item(perftest(f"ib_send_{tool}", f"-c UD {UNACKNOWLEDGED}{options}", iterations=FEW), ("UD SEND_ONLY",))
+            yield Item(
+                perftest(f"ib_send_{tool}", f"-c UD {UNACKNOWLEDGED}{options}", iterations=FEW),
+                ("UD SEND_ONLY",),
+            )
 
 
 def items():
@@ -111,10 +145,14 @@ def big_mtu_items():
 
 class Net(suite.Suite):
     NAME = "net"
-    QUICK = (r"^(ibv_\w+|ibv_ud_pingpong -s 1024|rping -C 100|rping nobody listens|rdma_client/rdma_server|rstream -T v -I 10 .*|riostream .*|"
-             r"rcopy .*|cmtime -c 100|rdma_xclient -c r|mckey -m 239.77.0.1 -C 20 -S 500|ib_\w+ -n 50|udpong -C .*) between two hosts$",
-             r"^(rping -C 20 -S 65535|ucmatose|udaddy|mckey) .*over IPv6 between two hosts$", r"nobody there between", r"^three at once:",
-             r"^rping -C 50 -S 5000 through a router$")
+    QUICK = (
+        r"^(ibv_\w+|ibv_ud_pingpong -s 1024|rping -C 100|rping nobody listens|rdma_client/rdma_server|rstream -T v -I 10 .*|riostream .*|"
+        r"rcopy .*|cmtime -c 100|rdma_xclient -c r|mckey -m 239.77.0.1 -C 20 -S 500|ib_\w+ -n 50|udpong -C .*) between two hosts$",
+        r"^(rping -C 20 -S 65535|ucmatose|udaddy|mckey) .*over IPv6 between two hosts$",
+        r"nobody there between",
+        r"^three at once:",
+        r"^rping -C 50 -S 5000 through a router$",
+    )
 
     def parts(self):
         return (self.all_parts,)
@@ -131,8 +169,13 @@ class Net(suite.Suite):
 
     def nobody_answers(self, name):
         """A host that says nothing, not even by ICMP: the client tries as often as it should."""
-        case = harness.Case(name, client=WRONG_PORT, client_exit=255, limit_s=NOBODY_ANSWERS_LIMIT_S,
-                            client_shows=(f"RDMA_CM_EVENT_UNREACHABLE, error -{errno.ETIMEDOUT}",))
+        case = harness.Case(
+            name,
+            client=WRONG_PORT,
+            client_exit=255,
+            limit_s=NOBODY_ANSWERS_LIMIT_S,
+            client_shows=(f"RDMA_CM_EVENT_UNREACHABLE, error -{errno.ETIMEDOUT}",),
+        )
         with hosts.Network() as network:
             a, b = network.host("a"), network.host("b")
             network.join(a, b)
@@ -140,12 +183,28 @@ class Net(suite.Suite):
             return self.run_item(Item(case, ()), a, b)
 
     def nobody_there(self):
-        """The kernel of a host on which no process has a device says so by ICMP: connections, datagrams, sockets."""
+        """The kernel of a host on which no process has a device says so by ICMP: connections, datagrams,
+        sockets."""
         gone = f"RDMA_CM_EVENT_UNREACHABLE, (error|error:) -{errno.EHOSTUNREACH}"
-        table = [Item(harness.Case("rping nobody there", client=WRONG_PORT, client_exit=255, client_shows=(gone,)), (), ipv6)
-                 for ipv6 in (False, True)]
-        table.append(Item(harness.Case("udaddy nobody there", client="udaddy -s {addr}", client_exit=256 - errno.EHOSTUNREACH,
-                                       client_shows=("UNREACHABLE",)), ()))
+        table = [
+            Item(
+                harness.Case("rping nobody there", client=WRONG_PORT, client_exit=255, client_shows=(gone,)),
+                (),
+                ipv6,
+            )
+            for ipv6 in (False, True)
+        ]
+        table.append(
+            Item(
+                harness.Case(
+                    "udaddy nobody there",
+                    client="udaddy -s {addr}",
+                    client_exit=256 - errno.EHOSTUNREACH,
+                    client_shows=("UNREACHABLE",),
+                ),
+                (),
+            )
+        )
         with hosts.Network() as network:
             a, b = network.host("a"), network.host("b")
             network.join(a, b)
@@ -165,23 +224,53 @@ class Net(suite.Suite):
     def three_at_once(self, a, b):
         ends = a.endpoint(self.build), b.endpoint(self.build)
         back = tuple(reversed(ends))
-        self.at_once("three at once", [(rping(MANY_PINGS), *ends), (pingpong("ibv_rc_pingpong", "-c -n 3000"), *ends),
-                                       (perftest("ib_write_bw", iterations=2000), *ends)])
-        self.at_once("three at once, both ways", [(rping(MANY_PINGS), *ends), (rping(MANY_PINGS), *back),
-                                                  (perftest("ib_read_bw", "-R", iterations=1000), *back)])
+        self.at_once(
+            "three at once",
+            [
+                (rping(MANY_PINGS), *ends),
+                (pingpong("ibv_rc_pingpong", "-c -n 3000"), *ends),
+                (perftest("ib_write_bw", iterations=2000), *ends),
+            ],
+        )
+        self.at_once(
+            "three at once, both ways",
+            [
+                (rping(MANY_PINGS), *ends),
+                (rping(MANY_PINGS), *back),
+                (perftest("ib_read_bw", "-R", iterations=1000), *back),
+            ],
+        )
 
     def two_users(self, a, b):
         if os.environ[harness.ISOLATED_BY] not in ("root", "network"):
             raise hosts.NotHere("to be a second user takes root")
         ours, client = a.endpoint(self.build), b.endpoint(self.build)
         theirs = a.endpoint(self.build, user=OTHER_USER)
-        hosts.run("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups", "test", "-r",
-                  os.path.join(self.build, "lib", "libibverbs.so.1"))
-        self.at_once("two users", [(rping(MANY_PINGS), ours, client), (rping(MANY_PINGS), theirs, client),
-                                   (pingpong("ibv_rc_pingpong", "-c"), theirs, client)])
-        self.at_once("two users, clients", [(pingpong("ibv_rc_pingpong", "-c"), client, ours),
-                                            (rping(MANY_PINGS), client, theirs),
-                                            (perftest("ib_write_bw", "-R", iterations=1000), client, theirs)])
+        hosts.run(
+            "setpriv",
+            f"--reuid={OTHER_USER}",
+            f"--regid={OTHER_USER}",
+            "--clear-groups",
+            "test",
+            "-r",
+            os.path.join(self.build, "lib", "libibverbs.so.1"),
+        )
+        self.at_once(
+            "two users",
+            [
+                (rping(MANY_PINGS), ours, client),
+                (rping(MANY_PINGS), theirs, client),
+                (pingpong("ibv_rc_pingpong", "-c"), theirs, client),
+            ],
+        )
+        self.at_once(
+            "two users, clients",
+            [
+                (pingpong("ibv_rc_pingpong", "-c"), client, ours),
+                (rping(MANY_PINGS), client, theirs),
+                (perftest("ib_write_bw", "-R", iterations=1000), client, theirs),
+            ],
+        )
 
     def big_mtu(self):
         with hosts.Network() as network:
@@ -190,8 +279,12 @@ class Net(suite.Suite):
             name = "active MTU 4096"
             if self.selected(name):
                 shows = (r"active_mtu:\s+4096",)
-                outcome = harness.run_case(self.build, harness.Case(name, client="ibv_devinfo -d {dev}",
-                                           client_shows=shows), a.endpoint(self.build), self.log_dir)
+                outcome = harness.run_case(
+                    self.build,
+                    harness.Case(name, client="ibv_devinfo -d {dev}", client_shows=shows),
+                    a.endpoint(self.build),
+                    self.log_dir,
+                )
                 self.report.add(name, outcome)
             for host in (a, b):
                 host.offloads(hosts.SEGMENT_EARLY)
@@ -202,8 +295,11 @@ class Net(suite.Suite):
         with hosts.Network() as network:
             a, b = network.host("a"), network.host("b")
             network.join(a, b)
-            for item in (Item(rping("-C 1000 -S 65535"), ()), Item(pingpong("ibv_rc_pingpong", "-c -s 1048576 -n 50"), ()),
-                         Item(rping("-C 1000 -S 65535"), (), ipv6=True)):
+            for item in (
+                Item(rping("-C 1000 -S 65535"), ()),
+                Item(pingpong("ibv_rc_pingpong", "-c -s 1048576 -n 50"), ()),
+                Item(rping("-C 1000 -S 65535"), (), ipv6=True),
+            ):
                 name = f"{item.name} in batches"
                 if self.selected(name):
                     self.report.add(name, self.run_item(item, a, b, "batches"))
@@ -220,14 +316,21 @@ class Net(suite.Suite):
                 host.route_through(a)
                 host.offloads(hosts.SEGMENT_EARLY)
             # Not ibv_rc_pingpong: it asks for a hop limit of 1.
-            table = [Item(rping("-C 50 -S 5000"), CONNECTED_BY_CM), Item(rping("-C 50"), CONNECTED_BY_CM, ipv6=True),
-                     Item(perftest("ib_send_bw", iterations=FEW), ("RC SEND_MIDDLE",)),
-                     Item(udaddy_case(""), ("SIDR_REQ", "SIDR_REP"))]
+            table = [
+                Item(rping("-C 50 -S 5000"), CONNECTED_BY_CM),
+                Item(rping("-C 50"), CONNECTED_BY_CM, ipv6=True),
+                Item(perftest("ib_send_bw", iterations=FEW), ("RC SEND_MIDDLE",)),
+                Item(udaddy_case(""), ("SIDR_REQ", "SIDR_REP")),
+            ]
             self.captured("through a router", b, c, table)
-            self.at_once("three hosts", [
-                (rping(MANY_PINGS), a.endpoint(self.build), b.endpoint(self.build)),
-                (rping(MANY_PINGS), a.endpoint(self.build, number=1), c.endpoint(self.build)),
-                (rping(MANY_PINGS), b.endpoint(self.build), c.endpoint(self.build))])
+            self.at_once(
+                "three hosts",
+                [
+                    (rping(MANY_PINGS), a.endpoint(self.build), b.endpoint(self.build)),
+                    (rping(MANY_PINGS), a.endpoint(self.build, number=1), c.endpoint(self.build)),
+                    (rping(MANY_PINGS), b.endpoint(self.build), c.endpoint(self.build)),
+                ],
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the suites between hosts share: running programs between two hosts, capturing what they send, the command line."""
+"""What the suites between hosts share: running programs between two hosts, capturing what they send, the
+command line."""
 import argparse
 import concurrent.futures
 import dataclasses
@@ -17,10 +18,11 @@ import harness
 @dataclasses.dataclass(frozen=True)
 class Item:
     """A case, and what must be seen on the wire: opcodes, CM messages."""
+
     case: harness.Case
     wire: tuple = ()
     ipv6: bool = False
-    tcp_over_ipv4: bool = False   # with ipv6: for programs that exchange addresses over IPv4 alone
+    tcp_over_ipv4: bool = False  # with ipv6: for programs that exchange addresses over IPv4 alone
 
     @property
     def name(self):
@@ -31,14 +33,16 @@ class Suite:
     """What the suites share. Names of cases are "program options topic"."""
 
     NAME = ""
-    QUICK = ()            # patterns of the names of cases that `make check` runs
+    QUICK = ()  # patterns of the names of cases that `make check` runs
     TSHARK_OPTIONS = ()
 
     def __init__(self, options):
         self.options = options
         self.build = options.build
         self.report = harness.Report(sys.argv[0], options.build)
-        self.log_dir = harness.log_directory(options.build, "-".join(filter(None, (self.NAME, options.tier, "checked" * options.check))))
+        self.log_dir = harness.log_directory(
+            options.build, "-".join(filter(None, (self.NAME, options.tier, "checked" * options.check)))
+        )
 
     def is_quick(self, name):
         """Does a case belong to `make check`?"""
@@ -50,7 +54,10 @@ class Suite:
     def run_item(self, item, server, client, label=""):
         ends = [host.endpoint(self.build, ipv6=item.ipv6) for host in (server, client)]
         if item.tcp_over_ipv4:
-            ends = [dataclasses.replace(end, addr=host.interfaces[0].v4) for end, host in zip(ends, (server, client))]
+            ends = [
+                dataclasses.replace(end, addr=host.interfaces[0].v4)
+                for end, host in zip(ends, (server, client))
+            ]
         if label or item.ipv6:
             ends[0] = dataclasses.replace(ends[0], label=f"{label}{'.v6' if item.ipv6 else ''}")
         return harness.run_case(self.build, item.case, ends[0], self.log_dir, ends[1])
@@ -63,7 +70,8 @@ class Suite:
                 self.report.add(f"{item.name} {topic}", outcome)
 
     def captured(self, topic, server, client, table, at=None):
-        """Runs a table of items one by one while a host's interface, the client's, is captured, then judges both."""
+        """Runs a table of items one by one while a host's interface, the client's, is captured, then judges
+        both."""
         chosen = [item for item in table if self.selected(f"{item.name} {topic}")]
         if not chosen:
             return
@@ -89,7 +97,10 @@ class Suite:
             if outcome.status == "skip":
                 continue
             self.add(f"{item.name} {topic}, captured", reading.judge(start, end, item.wire))
-        self.add(f"capture {topic} as a whole", "; ".join(reading.problems.get(0, ())) or reading.judge(0, float("inf"), ()))
+        self.add(
+            f"capture {topic} as a whole",
+            "; ".join(reading.problems.get(0, ())) or reading.judge(0, float("inf"), ()),
+        )
 
     def at_once(self, name, runs):
         """Runs (case, server endpoint, client endpoint) all at the same time."""
@@ -121,10 +132,14 @@ class Suite:
 
 def run(suite_class, description):
     """The main function of a suite: the exit status."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build")
     harness.add_selection(parser)
-    parser.add_argument("--check", action="store_true", help="under VERBATIM_CHECK, which is to find what is known alone")
+    parser.add_argument(
+        "--check", action="store_true", help="under VERBATIM_CHECK, which is to find what is known alone"
+    )
     options = parser.parse_intermixed_args()
     options.build = os.path.abspath(options.build)
     if options.check:

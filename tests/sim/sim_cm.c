@@ -355,9 +355,14 @@ static void user_connect(unsigned from)
 	unsigned to = pick(w.num_endpoints), token = w.num_tokens;
 	struct vb_cm_route route = route_to(to);
 	struct vb_cm_req_info info = {
-		.service_id = 1 + pick(3), .ca_guid = from + 100, .qpn = e->next_qpn++, .starting_psn = pick(1 << 24),
-		.local_cm_response_timeout = RESPONSE, .remote_cm_response_timeout = RESPONSE,
-		.max_cm_retries = (uint8_t)(w.profile->fair ? 15 : 3 + pick(13)), .path = { .mtu = 3, .packet_lifetime = LIFETIME },
+		.service_id = 1 + pick(3),
+		.ca_guid = from + 100,
+		.qpn = e->next_qpn++,
+		.starting_psn = pick(1 << 24),
+		.local_cm_response_timeout = RESPONSE,
+		.remote_cm_response_timeout = RESPONSE,
+		.max_cm_retries = (uint8_t)(w.profile->fair ? 15 : 3 + pick(13)),
+		.path = { .mtu = 3, .packet_lifetime = LIFETIME },
 	};
 	struct vb_cm_sidr_info sidr = { .service_id = info.service_id,
 					.timeout_ns = 3 * MAX_DELAY_NS,

@@ -34,8 +34,23 @@
 #include "proto/rc/rc_responder.h"
 #include "sim.h"
 
-enum { MAX_CONNECTIONS = 5, MAX_REQUESTS = 320, SLOTS = 16, MEMORY = 32768, MAX_MESSAGE = 24576, ATOMIC_AREA = 64, WORDS = 4 };
-enum { MAX_STEPS = 400000, BASE = 0x10000, SHARED = BASE + MEMORY, RKEY = 77, FIRST_QPN = 100, QPN_STEP = 64 };
+enum {
+	MAX_CONNECTIONS = 5,
+	MAX_REQUESTS = 320,
+	SLOTS = 16,
+	MEMORY = 32768,
+	MAX_MESSAGE = 24576,
+	ATOMIC_AREA = 64,
+	WORDS = 4
+};
+enum {
+	MAX_STEPS = 400000,
+	BASE = 0x10000,
+	SHARED = BASE + MEMORY,
+	RKEY = 77,
+	FIRST_QPN = 100,
+	QPN_STEP = 64
+};
 enum { FEW = 200 };	/* packets sent again that may be chance */
 
 struct profile {
@@ -73,7 +88,8 @@ static const struct profile profiles[] = {
 	  .buffers = 64, .deepest = 4 },
 	{ "partitions", { .loss = 20, .delay = 30 * US, .cuts = 4 }, .buffers = 64, .deepest = 1 },
 	{ "everything", { .loss = 50, .runs = 2, .doubling = 50, .corruption = 20, .late = 50, .delay = 100 * US, .jitter = 100 * US,
-	  .far = 5, .per_byte_ps = 2000, .queue = 100, .cuts = 2 }, .receives = 3, .buffers = 16, .deepest = 3 },
+	  .far = 5, .per_byte_ps = 2000, .queue = 100, .cuts = 2 }, .receives = 3, .buffers = 16,
+	  .deepest = 3 },
 	{ "refused requests", { .loss = 50, .doubling = 30, .late = 30, .delay = 20 * US }, .buffers = 64, .deepest = 4,
 	  .refused = true },
 	{ "death", { .loss = 20, .delay = 20 * US }, .buffers = 64, .deepest = 4, .dies = true },
@@ -653,9 +669,17 @@ static void set_up_end(struct end *end, struct end *peer, uint32_t mtu, unsigned
 		.max_rd_atomic = (uint8_t)depth, .retry_count = 7, .rnr_retry = VB_RNR_RETRY_FOREVER,
 		.ack_timeout_ns = p->dies || p->refused ? 8 * MS : 0, .place = place, .ctx = end },
 			end->slots, SLOTS);
-	vb_rc_resp_init(&end->resp, &(struct vb_rc_resp_config){ .to = to, .mtu = mtu, .first_psn = peer_psn,
-		.receives = p->credits ? count_receives : NULL, .max_rd_atomic = (uint8_t)depth, .rnr_timer = (uint8_t)(1 + sim_pick(12)), .ops = &ops,
-		.buffer_take = buffer_take, .buffer_give = buffer_give, .ctx = end });
+	vb_rc_resp_init(&end->resp,
+			&(struct vb_rc_resp_config){ .to = to,
+						     .mtu = mtu,
+						     .first_psn = peer_psn,
+						     .receives = p->credits ? count_receives : NULL,
+						     .max_rd_atomic = (uint8_t)depth,
+						     .rnr_timer = (uint8_t)(1 + sim_pick(12)),
+						     .ops = &ops,
+						     .buffer_take = buffer_take,
+						     .buffer_give = buffer_give,
+						     .ctx = end });
 }
 
 static void connect(struct end *a, struct end *b)

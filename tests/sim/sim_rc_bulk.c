@@ -164,8 +164,12 @@ static uint64_t run(const struct path *path)
 	vb_rc_req_init(&w.req, &(struct vb_rc_req_config){ .to = to, .mtu = MTU, .max_window = 1024,
 		.max_rd_atomic = 16, .retry_count = 7,
 		.rnr_retry = 7, .place = place }, w.slots, SLOTS);
-	vb_rc_resp_init(&w.resp, &(struct vb_rc_resp_config){ .to = to, .mtu = MTU, .max_rd_atomic = 16, .ops = &ops,
-		.buffer_take = buffer_take, .buffer_give = buffer_give });
+	vb_rc_resp_init(&w.resp, &(struct vb_rc_resp_config){ .to = to,
+							      .mtu = MTU,
+							      .max_rd_atomic = 16,
+							      .ops = &ops,
+							      .buffer_take = buffer_take,
+							      .buffer_give = buffer_give });
 	while (w.done < MESSAGES) {
 		send_all();
 		uint64_t next = vb_min_u64(vb_rc_req_deadline(&w.req), vb_min_u64(next_arrival(&w.there),

@@ -22,7 +22,14 @@
 #include "proto/rsocket/rs_datagram.h"
 #include "sim.h"
 
-enum { MAX_SOCKETS = 5, MAX_SENT = 300, MAX_BAG = 2 * MAX_SENT, LETTER_BYTES = 64, ID_BYTES = 4, STRANGER = MAX_SOCKETS };
+enum {
+	MAX_SOCKETS = 5,
+	MAX_SENT = 300,
+	MAX_BAG = 2 * MAX_SENT,
+	LETTER_BYTES = 64,
+	ID_BYTES = 4,
+	STRANGER = MAX_SOCKETS
+};
 
 struct socket {
 	struct vb_rs_name name;

@@ -247,8 +247,12 @@ static void begin(unsigned size)
 			.send_bytes = VB_RS_MIN_BYTES * (1 + sim_pick(MAX_RING / VB_RS_MIN_BYTES)),
 			.receive_bytes = VB_RS_MIN_BYTES * (1 + sim_pick(MAX_RING / VB_RS_MIN_BYTES)),
 			.iomap_entries = sim_pick(MAX_IOMAP + 1),
-			.tables = &e->tables.t, .unread = e->unread, .tables_address = TABLES_AT, .buffer_address = RING_AT,
-			.tables_key = 7, .buffer_key = 7,
+			.tables = &e->tables.t,
+			.unread = e->unread,
+			.tables_address = TABLES_AT,
+			.buffer_address = RING_AT,
+			.tables_key = 7,
+			.buffer_key = 7,
 		};
 		e->inline_bytes = sim_pick(3) ? sim_pick(MAX_INLINE + 1) : 0;
 		e->to_write = sim_pick(4) ? sim_pick(200 * size) : 0;

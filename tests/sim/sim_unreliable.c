@@ -25,8 +25,15 @@
 #include "proto/ud.h"
 #include "sim.h"
 
-enum { MAX_FLOWS = 6, MAX_MESSAGES = 120, MEMORY = 16384, LONGEST = 6000, BASE = 0x4000, RKEY = 5, FLOW_QPN = 100, UD_QPN = 500 };
-enum { UD_MTU = 1024, UD_ID_BYTES = 8, QKEY = 0x1111, MAX_DATAGRAMS = MAX_MESSAGES, AVERAGE_PAUSE = 50 * 1000 };
+enum { MAX_FLOWS = 6, MAX_MESSAGES = 120, MEMORY = 16384, LONGEST = 6000, BASE = 0x4000, RKEY = 5,
+	FLOW_QPN = 100, UD_QPN = 500 };
+enum {
+	UD_MTU = 1024,
+	UD_ID_BYTES = 8,
+	QKEY = 0x1111,
+	MAX_DATAGRAMS = MAX_MESSAGES,
+	AVERAGE_PAUSE = 50 * 1000
+};
 
 struct profile {
 	const char *name;
@@ -297,9 +304,13 @@ static void send_datagram(void)
 
 	d->from = sim_pick(w.num_hosts);
 	d->to = sim_pick(w.num_hosts);
-	d->send = (struct vb_ud_send){ .destination_qpn = UD_QPN + d->to, .source_qpn = UD_QPN + d->from, .psn = number,
-		.qkey = sim_happens(100) ? QKEY + 1 : QKEY, .has_imm = sim_pick(2), .solicited = sim_pick(2),
-		.payload_bytes = UD_ID_BYTES + sim_pick(UD_MTU - UD_ID_BYTES + 1) };
+	d->send = (struct vb_ud_send){ .destination_qpn = UD_QPN + d->to,
+				       .source_qpn = UD_QPN + d->from,
+				       .psn = number,
+				       .qkey = sim_happens(100) ? QKEY + 1 : QKEY,
+				       .has_imm = sim_pick(2),
+				       .solicited = sim_pick(2),
+				       .payload_bytes = UD_ID_BYTES + sim_pick(UD_MTU - UD_ID_BYTES + 1) };
 	d->send.imm = d->send.has_imm ? (uint32_t)sim_random() : 0;
 	size_t header = vb_ud_build(bytes, &d->send, &pad);
 	for (uint32_t i = 0; i < d->send.payload_bytes; i++)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses packets, is read back from the
-file: by the judge of packets that the network tests have, which knows nothing of the library, and by tshark.
+"""verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses
+packets, is read back from the file: by the judge of packets that the network tests have, which knows nothing
+of the library, and by tshark.
 
 usage: capture.py BUILD_DIR [PATTERN]
 """
@@ -27,7 +28,7 @@ VERBATIM = os.path.join(BUILD, "verbatim")
 LIMIT_S = 60.0
 OUT, IN = 2, 1
 ETHERNET = b"\0" * 12
-WARNING = 0x600000       # of tshark's severities; what is below it, such as a hop limit of 1, is no mistake
+WARNING = 0x600000  # of tshark's severities; what is below it, such as a hop limit of 1, is no mistake
 CASES = []
 
 
@@ -62,8 +63,12 @@ class Capture:
         at = 0
         while at < len(data):
             kind, length = struct.unpack_from("<II", data, at)
-            expect(length % 4 == 0 and struct.unpack_from("<I", data, at + length - 4)[0] == length, True, f"lengths of the block at {at}")
-            self._block(kind, data[at + 8:at + length - 4])
+            expect(
+                length % 4 == 0 and struct.unpack_from("<I", data, at + length - 4)[0] == length,
+                True,
+                f"lengths of the block at {at}",
+            )
+            self._block(kind, data[at + 8 : at + length - 4])
             at += length
 
     @staticmethod
@@ -71,7 +76,7 @@ class Capture:
         found, at = {}, 0
         while at < len(data):
             code, length = struct.unpack_from("<HH", data, at)
-            found[code] = data[at + 4:at + 4 + length]
+            found[code] = data[at + 4 : at + 4 + length]
             at += 4 + (length + 3 & ~3)
         return found
 
@@ -81,28 +86,47 @@ class Capture:
             self.interfaces.append(self._options(body[8:])[2].decode())
         elif kind == 5:
             options = self._options(body[12:])
-            self.statistics[self.interfaces[struct.unpack_from("<I", body)[0]]] = [int.from_bytes(options[c], "little") for c in (4, 5)]
+            self.statistics[self.interfaces[struct.unpack_from("<I", body)[0]]] = [
+                int.from_bytes(options[c], "little") for c in (4, 5)
+            ]
         elif kind == 6:
             interface, high, low, kept, length = struct.unpack_from("<IIIII", body)
-            ip = body[20:20 + kept]
-            options = self._options(body[20 + (kept + 3 & ~3):])
+            ip = body[20 : 20 + kept]
+            options = self._options(body[20 + (kept + 3 & ~3) :])
             number = len(self.packets) + 1
             frame = ETHERNET + struct.pack(">H", wire.ETHERTYPES[ip[0] >> 4]) + ip
             packet = wire.Packet(number, high << 32 | low, frame) if kept == length else None
-            self.packets.append(Captured(self.interfaces[interface], int.from_bytes(options[2], "little"), high << 32 | low, kept == length,
-                                         options[1].decode(), int.from_bytes(options.get(4, b""), "little"), packet, ip))
+            self.packets.append(
+                Captured(
+                    self.interfaces[interface],
+                    int.from_bytes(options[2], "little"),
+                    high << 32 | low,
+                    kept == length,
+                    options[1].decode(),
+                    int.from_bytes(options.get(4, b""), "little"),
+                    packet,
+                    ip,
+                )
+            )
         else:
-            expect(kind, 0x0a0d0d0a, "block")
+            expect(kind, 0x0A0D0D0A, "block")
 
     def judge(self):
         """Each packet is right, and they are in the order of time."""
         for captured in self.packets:
             # A flow whose port is taken on this host has another: it is but entropy.
-            problems = [p for p in captured.packet.problems if "source port" not in p] if captured.whole else ["cut"]
+            problems = (
+                [p for p in captured.packet.problems if "source port" not in p] if captured.whole else ["cut"]
+            )
             expect(problems, [], f"packet {captured.packet.number if captured.whole else '?'}")
-        # A thread that loses its processor between looking at the clock and noting a packet may be too late for its turn.
+        # A thread that loses its processor between looking at the clock and noting a packet may be too late
+        # for its turn.
         late = sum(one.time > other.time for one, other in zip(self.packets, self.packets[1:]))
-        expect(late <= len(self.packets) // 50, True, f"{late} of {len(self.packets)} packets are out of the order of time")
+        expect(
+            late <= len(self.packets) // 50,
+            True,
+            f"{late} of {len(self.packets)} packets are out of the order of time",
+        )
         return self
 
     def names(self, direction=OUT | IN):
@@ -113,10 +137,28 @@ def dissected(path):
     """tshark's opinion: (frames, complaints)."""
     if not shutil.which("tshark"):
         return None
+
     def rows(condition):
-        out = subprocess.run(["tshark", "-r", path, "-Y", condition, "-T", "fields", "-e", "frame.number", "-e", "_ws.expert.message"],
-                             capture_output=True, text=True, check=True).stdout
+        out = subprocess.run(
+            [
+                "tshark",
+                "-r",
+                path,
+                "-Y",
+                condition,
+                "-T",
+                "fields",
+                "-e",
+                "frame.number",
+                "-e",
+                "_ws.expert.message",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         return out.splitlines()
+
     return len(rows("infiniband.bth.opcode")), rows(f"_ws.malformed or _ws.expert.severity >= {WARNING}")
 
 
@@ -127,7 +169,8 @@ def check_dissection(capture):
 
 
 def check_sequences(capture, direction=OUT):
-    """Requests of each flow have consecutive PSNs from the first on, and each that asks is answered once with its PSN."""
+    """Requests of each flow have consecutive PSNs from the first on, and each that asks is answered once with
+    its PSN."""
     expected, asked, answered = {}, collections.Counter(), collections.Counter()
     for c in capture.packets:
         p = c.packet
@@ -135,7 +178,11 @@ def check_sequences(capture, direction=OUT):
         if p.service != wire.RC:
             continue
         if is_answer:
-            if c.direction != direction and p.name != "READ_RESPONSE_FIRST" and p.name != "READ_RESPONSE_MIDDLE":
+            if (
+                c.direction != direction
+                and p.name != "READ_RESPONSE_FIRST"
+                and p.name != "READ_RESPONSE_MIDDLE"
+            ):
                 answered[c.interface, p.psn] += 1
             continue
         if c.direction != direction:
@@ -143,22 +190,25 @@ def check_sequences(capture, direction=OUT):
         flow = c.interface, p.destination_qpn
         expect(p.psn, expected.get(flow, p.psn), f"PSN of packet {p.number} ({p.name})")
         taken = read_packets(c) if p.name == "READ_REQUEST" else 1
-        expected[flow] = p.psn + taken & 0xffffff
+        expected[flow] = p.psn + taken & 0xFFFFFF
         if p.name.endswith(("ONLY", "LAST", "IMM", "INV", "REQUEST", "SWAP", "ADD", "FLUSH", "ATOMIC_WRITE")):
-            asked[c.interface, p.psn + taken - 1 & 0xffffff] += 1
+            asked[c.interface, p.psn + taken - 1 & 0xFFFFFF] += 1
     expect(answered, asked, "each message is answered once")
     expect(bool(asked), True, "messages")
 
 
 OVER_UDP = "over UDP"
-# A packet of the wire that another process of this host has received; the kernel learns whose is whose, which may be late, or lost.
+# A packet of the wire that another process of this host has received; the kernel learns whose is whose, which
+# may be late, or lost.
 HANDED_OVER = "handed over within this host"
 
 
 def check_comments(capture, way):
     """Each names its process, which way the packet went, and by what."""
     for c in capture.packets:
-        expect(c.comment.split(", ", 1)[0], f"{'from' if c.direction == OUT else 'to'} {c.interface}", "comment")
+        expect(
+            c.comment.split(", ", 1)[0], f"{'from' if c.direction == OUT else 'to'} {c.interface}", "comment"
+        )
     ways = {c.comment.split(", ")[1] for c in capture.packets if c.packet.service == wire.RC}
     expect(ways - {HANDED_OVER} if way == OVER_UDP else ways, {way}, "ways in comments")
 
@@ -189,7 +239,9 @@ def run_both(name, server, client, *options, status=0):
         limit = harness.Limit(LIMIT_S)
         for program in reversed(programs):
             if (ended := program.wait(limit)) != status:
-                raise Failure(f"{program.command} {harness.describe_exit(ended)}", *(each.output() for each in programs))
+                raise Failure(
+                    f"{program.command} {harness.describe_exit(ended)}", *(each.output() for each in programs)
+                )
     return [Capture(path).judge() for path in found]
 
 
@@ -201,8 +253,19 @@ class Captor(harness.Program):
         super().__init__(BUILD, command, log_path)
 
     def argv(self, build, prefix):
-        by_lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []    # of one that hangs, too, it is seen how far it has come
-        return [*prefix, "env", "VERBATIM_DEBUG=1", VERBATIM, "run", *self.capture_options, *by_lines, *self.command.split()]
+        by_lines = (
+            ["stdbuf", "-oL"] if shutil.which("stdbuf") else []
+        )  # of one that hangs, too, it is seen how far it has come
+        return [
+            *prefix,
+            "env",
+            "VERBATIM_DEBUG=1",
+            VERBATIM,
+            "run",
+            *self.capture_options,
+            *by_lines,
+            *self.command.split(),
+        ]
 
 
 def ping(options, addr="127.0.0.1"):
@@ -210,6 +273,7 @@ def ping(options, addr="127.0.0.1"):
 
 
 # ---- what is shown ----
+
 
 @case
 def local_rping():
@@ -219,13 +283,29 @@ def local_rping():
         check_sequences(capture)
         expect(len(capture.interfaces), 1, "interfaces")
         expect(re.fullmatch(r"rping\[\d+\]", capture.interfaces[0]) is not None, True, capture.interfaces[0])
-        expect({c.packet.cm.name for c in capture.packets if c.packet.cm} >= {"REQ", "REP", "RTU", "DREQ"}, True, "connection management")
+        expect(
+            {c.packet.cm.name for c in capture.packets if c.packet.cm} >= {"REQ", "REP", "RTU", "DREQ"},
+            True,
+            "connection management",
+        )
     # A ping is a READ and a WRITE of the server, and two SENDs of each side.
     expect(server.names(OUT)["READ_REQUEST"], 10, "READs")
     expect(server.names(IN)["READ_RESPONSE_ONLY"], 10, "answers to READs")
     expect(server.names(OUT)["WRITE_ONLY"], 10, "WRITEs")
-    expect(client.names(OUT)["SEND_ONLY"] - sum(1 for c in client.packets if c.packet.cm and c.direction == OUT), 20, "SENDs of the client")
-    expect(sum(1 for c in server.packets if c.packet.service == wire.RC and c.packet.name == "SEND_ONLY" and c.direction == IN), 20, "arrivals")
+    expect(
+        client.names(OUT)["SEND_ONLY"] - sum(1 for c in client.packets if c.packet.cm and c.direction == OUT),
+        20,
+        "SENDs of the client",
+    )
+    expect(
+        sum(
+            1
+            for c in server.packets
+            if c.packet.service == wire.RC and c.packet.name == "SEND_ONLY" and c.direction == IN
+        ),
+        20,
+        "arrivals",
+    )
     for capture in server, client:
         check_comments(capture, "through shared memory")
 
@@ -236,10 +316,21 @@ def local_messages_of_many_packets():
     check_sequences(server)
     check_sequences(client)
     check_dissection(server)
-    expect(server.names(OUT)["WRITE_MIDDLE"] > 10 and server.names(IN)["READ_RESPONSE_MIDDLE"] > 10, True, "middle packets")
-    data = b"".join(c.ip[28 + 12 + (4 if c.packet.name[-5:] in ("FIRST", "_LAST") else 0):-4] for c in server.packets
-                    if c.packet.name.startswith("READ_RESPONSE"))
-    expect(b"rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ" in data.replace(b"\0", b""), True, "the bytes that were read")
+    expect(
+        server.names(OUT)["WRITE_MIDDLE"] > 10 and server.names(IN)["READ_RESPONSE_MIDDLE"] > 10,
+        True,
+        "middle packets",
+    )
+    data = b"".join(
+        c.ip[28 + 12 + (4 if c.packet.name[-5:] in ("FIRST", "_LAST") else 0) : -4]
+        for c in server.packets
+        if c.packet.name.startswith("READ_RESPONSE")
+    )
+    expect(
+        b"rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ" in data.replace(b"\0", b""),
+        True,
+        "the bytes that were read",
+    )
 
 
 @case
@@ -252,16 +343,25 @@ def local_by_each_way():
 
 
 def sent(capture, *names):
-    return [c.packet.psn for c in capture.packets if c.direction == OUT and c.packet.service == wire.RC and c.packet.name in names]
+    return [
+        c.packet.psn
+        for c in capture.packets
+        if c.direction == OUT and c.packet.service == wire.RC and c.packet.name in names
+    ]
 
 
 def arrived(capture, *names):
-    return [c.packet.psn for c in capture.packets if c.direction == IN and c.packet.service == wire.RC and c.packet.name in names]
+    return [
+        c.packet.psn
+        for c in capture.packets
+        if c.direction == IN and c.packet.service == wire.RC and c.packet.name in names
+    ]
 
 
 @case
 def local_both_ends_agree():
-    """What a requester says it sent through the ring has the same PSNs at the responder, whatever it executed itself in between."""
+    """What a requester says it sent through the ring has the same PSNs at the responder, whatever it executed
+    itself in between."""
     server, client = run_both("local_agree", *ping("-C 20 -S 5000"))
     expect(arrived(client, "SEND_ONLY"), sent(server, "SEND_ONLY"), "server to client")
     expect(arrived(server, "SEND_ONLY"), sent(client, "SEND_ONLY"), "client to server")
@@ -286,15 +386,25 @@ def local_atomics():
 @case
 def flushes_and_atomic_writes():
     """No program posts these: two cases of our own do. Both are answered like a READ of nothing."""
-    for test, case_name, name, count in (("builders", "flushes", "FLUSH", 2), ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100)):
+    for test, case_name, name, count in (
+        ("builders", "flushes", "FLUSH", 2),
+        ("regions", "atomic_write__a_word", "ATOMIC_WRITE", 100),
+    ):
         path = log(f"{name}.pcapng")
         program = os.path.join(BUILD, "tests", "conformance", "rc", f"test_rc_{test}")
-        done = subprocess.run([VERBATIM, "run", f"--capture={path}", "--", program, f"{case_name} (two processes)"],
-                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            [VERBATIM, "run", f"--capture={path}", "--", program, f"{case_name} (two processes)"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
         expect(done.returncode, 0, f"exit status of {case_name} ({done.stdout[-200:]})")
         capture = Capture(path).judge()
         for direction, packet in ((OUT, name), (IN, "READ_RESPONSE_ONLY")):
-            expect(capture.names(direction)[packet] >= count, True, f"{packet} among {capture.names(direction)}")
+            expect(
+                capture.names(direction)[packet] >= count, True, f"{packet} among {capture.names(direction)}"
+            )
 
 
 @case
@@ -304,7 +414,9 @@ def local_refusal():
     server, client = run_both("refusal", f"{command} 100", f"{command} 4000 127.0.0.1", status=1)
     for capture, direction in ((server, OUT), (client, IN)):
         naks = [c for c in capture.packets if c.packet.name == "ACKNOWLEDGE" and c.ip[28 + 12] >> 5 == 3]
-        expect([(c.direction, c.ip[28 + 12] & 31) for c in naks], [(direction, 1)], "one NAK: invalid request")
+        expect(
+            [(c.direction, c.ip[28 + 12] & 31) for c in naks], [(direction, 1)], "one NAK: invalid request"
+        )
         expect(naks[0].packet.psn, sent(client, "SEND_FIRST", "SEND_ONLY")[0], "its PSN is the request's")
     check_dissection(client)
 
@@ -318,7 +430,11 @@ def local_other_services():
     check_dissection(client)
     command = "ibv_xsrq_pingpong -g 0 -d vb_lo -p 18595 -n 20"
     server, client = run_both("xrc", command, command + " 127.0.0.1")
-    expect(sum(1 for c in client.packets if c.packet.service == wire.XRC and c.direction == OUT) > 20, True, "XRC requests")
+    expect(
+        sum(1 for c in client.packets if c.packet.service == wire.XRC and c.direction == OUT) > 20,
+        True,
+        "XRC requests",
+    )
     command = "ib_write_bw -F -d vb_lo -x 0 -p 18594 -n 50 -s 65536 -q 2"
     if not harness.missing_programs(command):
         server, client = run_both("bandwidth", command, command + " 127.0.0.1", "--buffer=64")
@@ -332,7 +448,11 @@ def wire_without_loss():
     for capture in server, client:
         check_dissection(capture)
         check_comments(capture, OVER_UDP)
-    expect(sorted(arrived(client, "SEND_ONLY")), sorted(sent(server, "SEND_ONLY")), "what the server sent the client got")
+    expect(
+        sorted(arrived(client, "SEND_ONLY")),
+        sorted(sent(server, "SEND_ONLY")),
+        "what the server sent the client got",
+    )
 
 
 @case
@@ -352,7 +472,8 @@ def wire_that_loses():
         check_comments(capture, OVER_UDP)
     gone = collections.Counter(sent(server, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
     came = collections.Counter(arrived(client, "SEND_ONLY", "WRITE_FIRST", "WRITE_LAST", "READ_REQUEST"))
-    # A READ that is asked for again goes on where its answer stopped. If the rest comes after all, that request may be lost for good.
+    # A READ that is asked for again goes on where its answer stopped. If the rest comes after all, that
+    # request may be lost for good.
     reads = set(sent(server, "READ_REQUEST"))
     resumed = {psn for psn in reads if reads & {psn - 1, psn - 2}}
     expect(set(came) - set(gone), set(), "what came had been sent")
@@ -381,13 +502,17 @@ PING_SERVER, PING_CLIENT = ping("")
 @contextlib.contextmanager
 def pinging(client=PING_CLIENT + " -C 100000000"):
     with running(PING_SERVER, client) as pids:
-        wait_for(lambda: all(pid in processes() and processes()[pid]["qps"] for pid in pids), "both are connected")
+        wait_for(
+            lambda: all(pid in processes() and processes()[pid]["qps"] for pid in pids), "both are connected"
+        )
         yield pids
 
 
 def captured(name, *options):
     path = log(f"{name}.pcapng")
-    done = subprocess.run([VERBATIM, "capture", *options, path], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(
+        [VERBATIM, "capture", *options, path], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
     expect(done.returncode, 0, f"exit status ({done.stderr})")
     return Capture(path), done.stderr
 
@@ -403,16 +528,32 @@ def attached_to_what_runs():
         expect("500 packets of 2 processes" in said, True, said)
         check_agreement(capture, server, client)
         again, _ = captured("attached_again", "--packets=100", f"--pid={server}", "--quiet")
-        expect((again.judge().interfaces, len(again.packets)), ([f"rping[{server}]"], 100), "a second time, one process")
+        expect(
+            (again.judge().interfaces, len(again.packets)),
+            ([f"rping[{server}]"], 100),
+            "a second time, one process",
+        )
 
 
 def check_agreement(capture, server, client):
     """SENDs of one are arrivals of the other with the same PSN, but for those at the ends of the capture."""
     for one, other in ((server, client), (client, server)):
-        out = [c.packet.psn for c in capture.packets if c.interface == f"rping[{one}]" and c.direction == OUT and c.packet.name == "SEND_ONLY"]
-        into = [c.packet.psn for c in capture.packets if c.interface == f"rping[{other}]" and c.direction == IN and c.packet.name == "SEND_ONLY"]
+        out = [
+            c.packet.psn
+            for c in capture.packets
+            if c.interface == f"rping[{one}]" and c.direction == OUT and c.packet.name == "SEND_ONLY"
+        ]
+        into = [
+            c.packet.psn
+            for c in capture.packets
+            if c.interface == f"rping[{other}]" and c.direction == IN and c.packet.name == "SEND_ONLY"
+        ]
         common = set(out) & set(into)
-        expect(len(common) >= min(len(out), len(into)) - 3, True, f"{len(common)} of {len(out)} and {len(into)} SENDs have the same PSN")
+        expect(
+            len(common) >= min(len(out), len(into)) - 3,
+            True,
+            f"{len(common)} of {len(out)} and {len(into)} SENDs have the same PSN",
+        )
 
 
 @case
@@ -437,8 +578,13 @@ def capture_ends_with_its_end():
     with pinging() as (server, client):
         tool = subprocess.Popen([VERBATIM, "capture", log("killed.pcapng")], stderr=subprocess.DEVNULL)
         wait_for(lambda: capturing(client), "the capture runs")
-        second = subprocess.run([VERBATIM, "capture", f"--pid={client}", "--seconds=1", log("second.pcapng")], capture_output=True, text=True,
-                                check=False, timeout=LIMIT_S)
+        second = subprocess.run(
+            [VERBATIM, "capture", f"--pid={client}", "--seconds=1", log("second.pcapng")],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
         expect("captured by another already" in second.stderr, True, second.stderr)
         tool.kill()
         tool.wait()
@@ -457,7 +603,9 @@ def capturing(pid):
 @case
 def captured_process_dies():
     with pinging() as (server, client):
-        tool = subprocess.Popen([VERBATIM, "capture", f"--pid={client}", log("died.pcapng")], stderr=subprocess.PIPE, text=True)
+        tool = subprocess.Popen(
+            [VERBATIM, "capture", f"--pid={client}", log("died.pcapng")], stderr=subprocess.PIPE, text=True
+        )
         wait_for(lambda: capturing(client), "the capture runs")
         time.sleep(0.1)
         os.kill(client, signal.SIGKILL)
@@ -485,9 +633,13 @@ def drops_are_counted_and_told():
         return "ib_write_bw is not installed"
     traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18593 -D 600"
     with running(traffic, traffic + " 127.0.0.1") as (server, client):
-        wait_for(lambda: client in processes() and looked("stats", str(client))[0]["sends_done"] > 0, "traffic")
+        wait_for(
+            lambda: client in processes() and looked("stats", str(client))[0]["sends_done"] > 0, "traffic"
+        )
         path = log("drops.pcapng")
-        tool = subprocess.Popen([VERBATIM, "capture", "--buffer=1", f"--pid={client}", path], stderr=subprocess.PIPE, text=True)
+        tool = subprocess.Popen(
+            [VERBATIM, "capture", "--buffer=1", f"--pid={client}", path], stderr=subprocess.PIPE, text=True
+        )
         wait_for(lambda: capturing(client), "the capture runs")
         tool.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
@@ -497,7 +649,11 @@ def drops_are_counted_and_told():
         said = tool.communicate(timeout=LIMIT_S)[1]
         capture = Capture(path).judge()
         received, dropped = capture.statistics[capture.interfaces[0]]
-        expect(dropped > 0 and received == dropped + len(capture.packets), True, f"{received} noted, {dropped} dropped, {len(capture.packets)} kept")
+        expect(
+            dropped > 0 and received == dropped + len(capture.packets),
+            True,
+            f"{received} noted, {dropped} dropped, {len(capture.packets)} kept",
+        )
         expect(f"{dropped} dropped" in said, True, said)
         expect(0 < sum(c.dropped for c in capture.packets) <= dropped, True, "drops before packets")
         del server
@@ -506,26 +662,54 @@ def drops_are_counted_and_told():
 
 # ---- run ----
 
+
 @case
 def run__statuses_and_streams():
     def status(*args, **options):
-        done = subprocess.run([VERBATIM, "run", f"--capture={log('run.pcapng')}", *args], capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S, **options)
+        done = subprocess.run(
+            [VERBATIM, "run", f"--capture={log('run.pcapng')}", *args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+            **options,
+        )
         return done.returncode, done.stdout, done.stderr
+
     expect(status("sh", "-c", "exit 42"), (42, "", ""), "exit status")
     expect(status("sh", "-c", "kill -TERM $$")[0], 143, "killed by a signal")
     expect(status("cat", input="through"), (0, "through", ""), "streams")
     expect(status("no-such-program")[0], 127, "not found")
     expect(Capture(log("run.pcapng")).packets, [], "a program without devices")
-    expect(subprocess.run([VERBATIM, "run", "--capture=/nonexistent/x", "true"], capture_output=True, check=False).returncode, 125, "no file")
+    expect(
+        subprocess.run(
+            [VERBATIM, "run", "--capture=/nonexistent/x", "true"], capture_output=True, check=False
+        ).returncode,
+        125,
+        "no file",
+    )
     for option in "--qp=x", "--opcode=nonsense", "--snap=1", "--direction=up", "--buffer=0", "--capture=":
-        expect(subprocess.run([VERBATIM, "run", option, "true"], capture_output=True, check=False).returncode, 125, option)
+        expect(
+            subprocess.run([VERBATIM, "run", option, "true"], capture_output=True, check=False).returncode,
+            125,
+            option,
+        )
 
 
 @case
 def run__signals_reach_the_program():
-    with subprocess.Popen([VERBATIM, "run", f"--capture={log('signal.pcapng')}", "sh", "-c", "trap 'echo got; exit 7' TERM; echo up; while :; do sleep 0.1; done"],
-                          stdout=subprocess.PIPE, text=True) as tool:
+    with subprocess.Popen(
+        [
+            VERBATIM,
+            "run",
+            f"--capture={log('signal.pcapng')}",
+            "sh",
+            "-c",
+            "trap 'echo got; exit 7' TERM; echo up; while :; do sleep 0.1; done",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as tool:
         expect(tool.stdout.readline(), "up\n", "it runs")
         tool.terminate()
         expect((tool.wait(LIMIT_S), tool.stdout.read()), (7, "got\n"), "the program's own way")
@@ -535,7 +719,13 @@ def run__signals_reach_the_program():
 def run__all_that_it_starts():
     script = "rping -s -a 127.0.0.1 -p 7477 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7477 -C 5; wait"
     path = log("children.pcapng")
-    done = subprocess.run([VERBATIM, "run", f"--capture={path}", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(
+        [VERBATIM, "run", f"--capture={path}", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
     capture = Capture(path).judge()
     expect((done.returncode, len(capture.interfaces)), (0, 2), f"both processes ({done.stderr})")
     check_sequences(capture)
@@ -545,23 +735,49 @@ def run__all_that_it_starts():
 def nobody_captures():
     """The variable without a capture: a program goes its way."""
     environment = os.environ | {"VERBATIM_CAPTURE": "verbatim/capture/0", "VERBATIM_DEBUG": "1"}
-    done = subprocess.run([VERBATIM, "run", "ibv_devinfo"], capture_output=True, text=True, check=False, timeout=LIMIT_S, env=environment)
+    done = subprocess.run(
+        [VERBATIM, "run", "ibv_devinfo"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+        env=environment,
+    )
     expect((done.returncode, "nobody captures" in done.stderr), (0, True), done.stderr)
 
 
 @case
 def who_is_not_there_is_told():
     path = log("absent.pcapng")
-    done = subprocess.run([VERBATIM, "capture", "--pid=1", path], capture_output=True, text=True, check=False, timeout=LIMIT_S)
-    expect((done.returncode, "process 1 is not one" in done.stderr, Capture(path).packets), (1, True, []), done.stderr)
+    done = subprocess.run(
+        [VERBATIM, "capture", "--pid=1", path], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+    expect(
+        (done.returncode, "process 1 is not one" in done.stderr, Capture(path).packets),
+        (1, True, []),
+        done.stderr,
+    )
     with pinging() as (server, _):
         capture, said = captured("present", "--packets", "5", "--pid", "1", "--pid", str(server))
-        expect((len(capture.packets), "process 1 is not one" in said, "of 1 process in" in said), (5, True, True), said)
+        expect(
+            (len(capture.packets), "process 1 is not one" in said, "of 1 process in" in said),
+            (5, True, True),
+            said,
+        )
 
 
 @case
 def usage():
-    for args in ([], ["a", "b"], ["--nonsense", "a"], ["--pid=x", "a"], ["--seconds=-1", "a"], ["--seconds=5x", "a"], ["--pid=5x", "a"], ["--opcode=", "a"]):
+    for args in (
+        [],
+        ["a", "b"],
+        ["--nonsense", "a"],
+        ["--pid=x", "a"],
+        ["--seconds=-1", "a"],
+        ["--seconds=5x", "a"],
+        ["--pid=5x", "a"],
+        ["--opcode=", "a"],
+    ):
         done = subprocess.run([VERBATIM, "capture", *args], capture_output=True, check=False, timeout=LIMIT_S)
         expect(done.returncode, 125, f"capture {' '.join(args)}")
 
@@ -573,5 +789,6 @@ if __name__ == "__main__":
         print("1..0 # SKIP rping, ibv_ud_pingpong, ibv_xsrq_pingpong and ip are needed")
         sys.exit(77)
     import look
+
     LOGS = look.LOGS = harness.log_directory(BUILD, "capture")
     sys.exit(run_cases(CASES))

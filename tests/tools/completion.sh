@@ -48,7 +48,8 @@ offers program_behind_a_setting "only-this-program" run --check = fatal only-thi
 offers help_of_a_command "stats" --help st
 offers nothing "" nonsense x
 
-# Each command that the program has is offered, and each option that a command has; a pattern of words that its text gives, as values.
+# Each command that the program has is offered, and each option that a command has; a pattern of words that
+# its text gives, as values.
 for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 	offers "command__$command" "$command" "$command"
 	options=$(verbatim "$command" --help | grep -o -e '^  --[^ ]*')

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim doctor: each thing that a machine can forbid is forbidden once, in a namespace or a process of its own, and must be found.
+"""verbatim doctor: each thing that a machine can forbid is forbidden once, in a namespace or a process of its
+own, and must be found.
 
 usage: doctor.py BUILD_DIR [PATTERN]
 """
@@ -26,8 +27,10 @@ VERBATIM = os.path.join(BUILD, "verbatim")
 CASES = []
 # seccomp: a filter that answers one system call with an error
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-RET_ALLOW, RET_ERRNO, EPERM = 0x7fff0000, 0x00050000, 1
-SYSTEM_CALLS = {"x86_64": {"process_vm_readv": 310, "memfd_create": 319, "userfaultfd": 323}}.get(os.uname().machine, {})
+RET_ALLOW, RET_ERRNO, EPERM = 0x7FFF0000, 0x00050000, 1
+SYSTEM_CALLS = {"x86_64": {"process_vm_readv": 310, "memfd_create": 319, "userfaultfd": 323}}.get(
+    os.uname().machine, {}
+)
 
 
 def case(function):
@@ -37,13 +40,24 @@ def case(function):
 
 def doctor(*args, prefix=(), before=None, env=None):
     """(exit status, {name: finding})"""
-    done = subprocess.run([*prefix, VERBATIM, "doctor", "--json", *args], capture_output=True, text=True, check=False, preexec_fn=before,
-                          env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | (env or {}), timeout=60)
+    done = subprocess.run(
+        [*prefix, VERBATIM, "doctor", "--json", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=before,
+        env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | (env or {}),
+        timeout=60,
+    )
     try:
         report = json.loads(done.stdout)
     except ValueError:
         raise Failure(f"no JSON: {done.stdout[:100]} {done.stderr[:200]}") from None
-    expect(report["status"], max((c["status"] for c in report["checks"]), key=["ok", "note", "bad"].index), "the worst of all")
+    expect(
+        report["status"],
+        max((c["status"] for c in report["checks"]), key=["ok", "note", "bad"].index),
+        "the worst of all",
+    )
     for check in report["checks"]:
         expect(bool(check["found"]), True, f"{check['name']}: something is found")
         expect(bool(check["means"]), check["status"] != "ok", f"{check['name']}: a meaning")
@@ -53,15 +67,21 @@ def doctor(*args, prefix=(), before=None, env=None):
 
 def forbid(name):
     """What a child does to lose a system call."""
+
     def before():
-        code = [struct.pack("HBBI", 0x20, 0, 0, 0), struct.pack("HBBI", 0x15, 0, 1, SYSTEM_CALLS[name]),
-                struct.pack("HBBI", 0x06, 0, 0, RET_ERRNO | EPERM), struct.pack("HBBI", 0x06, 0, 0, RET_ALLOW)]
+        code = [
+            struct.pack("HBBI", 0x20, 0, 0, 0),
+            struct.pack("HBBI", 0x15, 0, 1, SYSTEM_CALLS[name]),
+            struct.pack("HBBI", 0x06, 0, 0, RET_ERRNO | EPERM),
+            struct.pack("HBBI", 0x06, 0, 0, RET_ALLOW),
+        ]
         instructions = ctypes.create_string_buffer(b"".join(code))
         program = ctypes.create_string_buffer(struct.pack("H6xP", len(code), ctypes.addressof(instructions)))
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0):
             os._exit(99)
+
     return before
 
 
@@ -71,15 +91,22 @@ def here():
     expect(len(checks) > 15, True, "checks")
     text = subprocess.run([VERBATIM, "doctor"], capture_output=True, text=True, check=False).stdout
     expect(len(re.findall(r"^(ok|note|bad) +\S", text, re.MULTILINE)), len(checks), "lines")
-    expect(subprocess.run([VERBATIM, "doctor", "--nonsense"], capture_output=True, check=False).returncode, 125, "usage")
+    expect(
+        subprocess.run([VERBATIM, "doctor", "--nonsense"], capture_output=True, check=False).returncode,
+        125,
+        "usage",
+    )
 
 
 @case
 def seccomp():
     if not SYSTEM_CALLS:
         return "system calls' numbers are not known here"
-    for name, check, status in (("process_vm_readv", "copies between processes", "note"), ("userfaultfd", "mapped memory", None),
-                                ("memfd_create", "shared memory", "bad")):
+    for name, check, status in (
+        ("process_vm_readv", "copies between processes", "note"),
+        ("userfaultfd", "mapped memory", None),
+        ("memfd_create", "shared memory", "bad"),
+    ):
         found = doctor(before=forbid(name))
         expect("filter" in found["system calls"]["found"], True, "seccomp is noticed")
         if status:
@@ -93,7 +120,11 @@ def port_is_held():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("0.0.0.0", 4791))
         found = doctor()["UDP port 4791"]
-        expect((found["status"], "other program" in found["found"], "ss -aunp" in found["mend"]), ("bad", True, True), found["found"])
+        expect(
+            (found["status"], "other program" in found["found"], "ss -aunp" in found["mend"]),
+            ("bad", True, True),
+            found["found"],
+        )
 
 
 SOME_USER, OTHER_USER = 65532, 65533
@@ -108,6 +139,7 @@ def become(user):
 
 class Holder:
     """A process of another user that calls a function and keeps what it returns."""
+
     def __init__(self, take):
         self.end, its_end = socket.socketpair()
         resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
@@ -145,7 +177,8 @@ def hold_slots():
 
 
 def program(user, act):
-    """What a program of a user says in which act(libibverbs, librdmacm) is called, and what it is told with VERBATIM_DEBUG=1."""
+    """What a program of a user says in which act(libibverbs, librdmacm) is called, and what it is told with
+    VERBATIM_DEBUG=1."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -153,7 +186,12 @@ def program(user, act):
         os.dup2(write, 2)
         become(user)
         os.environ["VERBATIM_DEBUG"] = "1"
-        act(*(ctypes.CDLL(os.path.join(BUILD, "lib", name), use_errno=True, mode=ctypes.RTLD_GLOBAL) for name in ("libibverbs.so.1", "librdmacm.so.1")))
+        act(
+            *(
+                ctypes.CDLL(os.path.join(BUILD, "lib", name), use_errno=True, mode=ctypes.RTLD_GLOBAL)
+                for name in ("libibverbs.so.1", "librdmacm.so.1")
+            )
+        )
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as said:
@@ -164,23 +202,32 @@ def program(user, act):
 
 def open_device(user):
     """Says "open", or the errno."""
+
     def act(verbs, _):
         verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
         verbs.ibv_open_device.restype = ctypes.c_void_p
         verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
         device = verbs.ibv_get_device_list(None)[0]
         os.write(1, b"open" if verbs.ibv_open_device(device) else b"errno %d" % ctypes.get_errno())
+
     return program(user, act)
 
 
 def bind_id(user):
     """Says "bound", or the errno."""
+
     def act(_, cm):
         cm.rdma_create_event_channel.restype = ctypes.c_void_p
         identifier, tcp, address = ctypes.c_void_p(), 0x106, struct.pack("=HHI8x", socket.AF_INET, 0, 0)
-        done = cm.rdma_create_id(ctypes.c_void_p(cm.rdma_create_event_channel()), ctypes.byref(identifier), None, tcp) == 0 \
+        done = (
+            cm.rdma_create_id(
+                ctypes.c_void_p(cm.rdma_create_event_channel()), ctypes.byref(identifier), None, tcp
+            )
+            == 0
             and cm.rdma_bind_addr(identifier, address) == 0
+        )
         os.write(1, b"bound" if done else b"errno %d" % ctypes.get_errno())
+
     return program(user, act)
 
 
@@ -192,7 +239,9 @@ def can_be_others():
     """And start the command, which may lie in root's home."""
     if os.geteuid() or os.environ[harness.ISOLATED_BY] != "root":
         return False
-    return not subprocess.run(["setpriv", f"--reuid={SOME_USER}", "--clear-groups", "test", "-x", VERBATIM], check=False).returncode
+    return not subprocess.run(
+        ["setpriv", f"--reuid={SOME_USER}", "--clear-groups", "test", "-x", VERBATIM], check=False
+    ).returncode
 
 
 def expect_holder(found, holder, user):
@@ -242,17 +291,33 @@ def port_is_shared():
 def firewall():
     if not shutil.which("nft"):
         return "nft is not installed"
-    for rules, names_rule in (("chain c { type filter hook input priority 0; udp dport 4791 drop; }", True),
-                              ("chain c { type filter hook input priority 0; policy drop; iif lo accept; }", False)):
-        made = subprocess.run(["nft", "-f", "-"], input=f"table inet t {{\n{rules}\n}}\n", text=True, capture_output=True, check=False)
+    for rules, names_rule in (
+        ("chain c { type filter hook input priority 0; udp dport 4791 drop; }", True),
+        ("chain c { type filter hook input priority 0; policy drop; iif lo accept; }", False),
+    ):
+        made = subprocess.run(
+            ["nft", "-f", "-"],
+            input=f"table inet t {{\n{rules}\n}}\n",
+            text=True,
+            capture_output=True,
+            check=False,
+        )
         if made.returncode:
             return f"nft: {made.stderr.strip()[:100]}"
         try:
             checks = doctor()
         finally:
             subprocess.run(["nft", "flush", "ruleset"], check=True)
-        expect((checks["firewall"]["status"], "a rule" in checks["firewall"]["found"] and "drop" in checks["firewall"]["found"] and names_rule),
-               ("bad", names_rule), checks["firewall"]["found"])
+        expect(
+            (
+                checks["firewall"]["status"],
+                "a rule" in checks["firewall"]["found"]
+                and "drop" in checks["firewall"]["found"]
+                and names_rule,
+            ),
+            ("bad", names_rule),
+            checks["firewall"]["found"],
+        )
         if names_rule:
             expect(checks["UDP port 4791"]["status"], "bad", "the packet that was tried")
     expect(doctor()["firewall"]["status"], "ok", "without rules")
@@ -264,7 +329,9 @@ def loopback_is_down():
     if os.environ[harness.ISOLATED_BY] == "no":
         return "no network of its own"
     found = doctor(prefix=("unshare", "--net"))
-    expect((found["interfaces"]["status"], "lo up" in found["interfaces"]["mend"]), ("bad", True), "no interface")
+    expect(
+        (found["interfaces"]["status"], "lo up" in found["interfaces"]["mend"]), ("bad", True), "no interface"
+    )
     return ""
 
 
@@ -273,21 +340,40 @@ def limits():
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
     found = doctor(before=few)
-    expect((found["descriptors"]["status"], found["processors"]["status"]), ("note", "note"), "few descriptors, one processor")
+    expect(
+        (found["descriptors"]["status"], found["processors"]["status"]),
+        ("note", "note"),
+        "few descriptors, one processor",
+    )
     expect(found["processors"]["found"][0], "1", "processors")
-    expect("shares memory with 1 others" in found["descriptors"]["means"], True, found["descriptors"]["means"])
+    expect(
+        "shares memory with 1 others" in found["descriptors"]["means"], True, found["descriptors"]["means"]
+    )
     found = doctor(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)))
-    expect((found["descriptors"]["status"], "some 20 " in found["descriptors"]["means"]), ("bad", True), "no descriptors")
+    expect(
+        (found["descriptors"]["status"], "some 20 " in found["descriptors"]["means"]),
+        ("bad", True),
+        "no descriptors",
+    )
     for most, status, means in ((2 << 30, "note", "take the wire"), (400 << 20, "bad", "no device opens")):
         found = doctor(before=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))["address space"]
-        expect((found["status"], means in found["means"], "ulimit" in found["mend"]), (status, True, True), found)
+        expect(
+            (found["status"], means in found["means"], "ulimit" in found["mend"]), (status, True, True), found
+        )
     if can_be_others():
+
         def be_alone():
             resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
             become(SOME_USER)
+
         found = doctor(before=be_alone)["threads"]
-        expect((found["status"], "EAGAIN" in found["means"], "ulimit -u" in found["mend"]), ("bad", True, True), found)
+        expect(
+            (found["status"], "EAGAIN" in found["means"], "ulimit -u" in found["mend"]),
+            ("bad", True, True),
+            found,
+        )
     for name in ("descriptors", "threads", "address space"):
         expect(doctor()[name]["status"], "ok", f"{name}, without limits")
     if os.environ[harness.ISOLATED_BY] == "no":
@@ -301,24 +387,52 @@ def limits():
 @case
 def environment():
     found = doctor(env={"VERBATIM_LOKAL": "off", "LD_PRELOAD": "/nonexistent/libibverbs.so.1"})
-    expect(("VERBATIM_LOKAL" in found["settings"]["means"], found["settings"]["status"]), (True, "note"), "a misspelt setting")
+    expect(
+        ("VERBATIM_LOKAL" in found["settings"]["means"], found["settings"]["status"]),
+        (True, "note"),
+        "a misspelt setting",
+    )
     expect(found["other libraries"]["status"], "note", "LD_PRELOAD")
     found = doctor(env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib"), "VERBATIM_LOCAL": "off"})
-    expect("without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"])
+    expect(
+        "without verbatim run" in found["other libraries"]["found"], True, found["other libraries"]["found"]
+    )
     expect(found["settings"]["status"], "ok", "a setting")
     for page in pathlib.Path(__file__).resolve().parents[2].glob("man/man7/*.7"):
         for name in sorted(set(re.findall(r"VERBATIM_[A-Z_]+", page.read_text(encoding="utf-8")))):
-            expect(f"{name} is no setting" in doctor(env={name: "1"})["settings"]["means"], False, f"{name} of {page.name}")
+            expect(
+                f"{name} is no setting" in doctor(env={name: "1"})["settings"]["means"],
+                False,
+                f"{name} of {page.name}",
+            )
 
 
 # A setting, and whether it means something.
 SETTINGS = (
-    ("VERBATIM_COPY=fast", False), ("VERBATIM_COPY=link", True), ("VERBATIM_COPY=mapped", True), ("VERBATIM_COPY=process_vm", True),
-    ("VERBATIM_COPY=process_v", False), ("VERBATIM_COPY=", True), ("VERBATIM_LOCAL=no", False), ("VERBATIM_LOCAL=OFF", False),
-    ("VERBATIM_LOCAL=on", True), ("VERBATIM_LINK=ib", False), ("VERBATIM_LINK=infiniband", True), ("VERBATIM_GSO=0", False),
-    ("VERBATIM_GSO=off", True), ("VERBATIM_ICRC=off", False), ("VERBATIM_ICRC=ignore", True), ("VERBATIM_SYSFS=none", False),
-    ("VERBATIM_SYSFS=off", True), ("VERBATIM_CHECK=lkey,rkye", False), ("VERBATIM_CHECK=-lkey,fatal", True), ("VERBATIM_CHECK=0", True),
-    ("VERBATIM_CHECK=-fatal", False), ("VERBATIM_LOKAL=off", False), ("VERBATIM_=", False), ("VERBATIM_TEST_SEED=1", True),
+    ("VERBATIM_COPY=fast", False),
+    ("VERBATIM_COPY=link", True),
+    ("VERBATIM_COPY=mapped", True),
+    ("VERBATIM_COPY=process_vm", True),
+    ("VERBATIM_COPY=process_v", False),
+    ("VERBATIM_COPY=", True),
+    ("VERBATIM_LOCAL=no", False),
+    ("VERBATIM_LOCAL=OFF", False),
+    ("VERBATIM_LOCAL=on", True),
+    ("VERBATIM_LINK=ib", False),
+    ("VERBATIM_LINK=infiniband", True),
+    ("VERBATIM_GSO=0", False),
+    ("VERBATIM_GSO=off", True),
+    ("VERBATIM_ICRC=off", False),
+    ("VERBATIM_ICRC=ignore", True),
+    ("VERBATIM_SYSFS=none", False),
+    ("VERBATIM_SYSFS=off", True),
+    ("VERBATIM_CHECK=lkey,rkye", False),
+    ("VERBATIM_CHECK=-lkey,fatal", True),
+    ("VERBATIM_CHECK=0", True),
+    ("VERBATIM_CHECK=-fatal", False),
+    ("VERBATIM_LOKAL=off", False),
+    ("VERBATIM_=", False),
+    ("VERBATIM_TEST_SEED=1", True),
     ("VERBATIM_DEBUG=0", True),
 )
 
@@ -329,16 +443,34 @@ def settings_that_mean_nothing():
     for setting, means_something in SETTINGS:
         name, value = setting.split("=")
         finding = doctor(env={name: value})["settings"]
-        expect((finding["status"], name in finding["means"]), ("ok", False) if means_something else ("note", True), f"{setting}: {finding}")
-        done = subprocess.run([VERBATIM, "run", "ibv_devices"], capture_output=True, text=True, check=False, timeout=60,
-                              env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | {name: value})
+        expect(
+            (finding["status"], name in finding["means"]),
+            ("ok", False) if means_something else ("note", True),
+            f"{setting}: {finding}",
+        )
+        done = subprocess.run(
+            [VERBATIM, "run", "ibv_devices"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={k: v for k, v in os.environ.items() if not k.startswith("VERBATIM_")} | {name: value},
+        )
         lines = [line for line in done.stderr.splitlines() if line.startswith("verbatim: VERBATIM_")]
-        expect((done.returncode, [line.split()[1] for line in lines]), (0, [] if means_something else [name]), f"{setting}: {done.stderr}")
+        expect(
+            (done.returncode, [line.split()[1] for line in lines]),
+            (0, [] if means_something else [name]),
+            f"{setting}: {done.stderr}",
+        )
 
 
 @case
 def settings_that_cannot_be_read():
-    for setting in ("VERBATIM_FAULTS=droop", "VERBATIM_FAULTS=@/nonexistent", "VERBATIM_SOCKETS_CONFIG=/nonexistent"):
+    for setting in (
+        "VERBATIM_FAULTS=droop",
+        "VERBATIM_FAULTS=@/nonexistent",
+        "VERBATIM_SOCKETS_CONFIG=/nonexistent",
+    ):
         name, value = setting.split("=")
         finding = doctor(env={name: value})["settings"]
         expect((finding["status"], name in finding["means"]), ("note", True), f"{setting}: {finding}")
@@ -349,8 +481,16 @@ def programs():
     expect(doctor("rping")["program"]["status"], "ok", "an ordinary program")
     expect(doctor("no-such-program")["program"]["status"], "bad", "a program that is not there")
     static = os.path.join(LOGS, "static")
-    if subprocess.run(["cc", "-static", "-x", "c", "-", "-o", static], input="int main(void) { return 0; }", text=True, check=False,
-                      capture_output=True).returncode == 0:
+    if (
+        subprocess.run(
+            ["cc", "-static", "-x", "c", "-", "-o", static],
+            input="int main(void) { return 0; }",
+            text=True,
+            check=False,
+            capture_output=True,
+        ).returncode
+        == 0
+    ):
         expect("statically" in doctor(static)["program"]["found"], True, "a static program")
     raised = os.path.join(LOGS, "raised")
     shutil.copy(shutil.which("true"), raised)
@@ -360,7 +500,11 @@ def programs():
         return "a program of another user cannot be made"
     os.chmod(raised, 0o4755)
     found = doctor(raised)["program"]
-    expect((found["status"], "LD_LIBRARY_PATH" in found["means"]), ("bad", True), "a program that raises privileges")
+    expect(
+        (found["status"], "LD_LIBRARY_PATH" in found["means"]),
+        ("bad", True),
+        "a program that raises privileges",
+    )
     return ""
 
 

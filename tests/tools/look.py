@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim ps, show and stats: real programs are looked at while they run, stand, spin, end; and processes that lie to those who look.
+"""verbatim ps, show and stats: real programs are looked at while they run, stand, spin, end; and processes
+that lie to those who look.
 
 usage: look.py BUILD_DIR [PATTERN]
 """
@@ -81,7 +82,9 @@ def running(*commands):
     programs = []
     try:
         for number, command in enumerate(commands):
-            programs.append(harness.Program(BUILD, command, os.path.join(LOGS, f"{len(os.listdir(LOGS))}.{number}.log")))
+            programs.append(
+                harness.Program(BUILD, command, os.path.join(LOGS, f"{len(os.listdir(LOGS))}.{number}.log"))
+            )
             if number < len(commands) - 1 or len(commands) == 1:
                 programs[-1].wait_ready()
         yield [program.process.pid for program in programs]
@@ -107,6 +110,7 @@ def pinging():
 
 
 # ---- what is there ----
+
 
 @case
 def ps__nothing_runs():
@@ -151,7 +155,11 @@ def show__ids_and_memory():
         expect(ids[1]["destination"], shown(client)["ids"][0]["source"], "addresses")
         expect(ids[1]["qpn"], shown(server)["qps"][0]["qpn"], "queue pair")
         regions = shown(client)["mrs"]
-        expect(any(r["access"] == "local_write,remote_write,remote_read" and r["bytes"] == 64 for r in regions), True, "rights and sizes")
+        expect(
+            any(r["access"] == "local_write,remote_write,remote_read" and r["bytes"] == 64 for r in regions),
+            True,
+            "rights and sizes",
+        )
         expect(all(r["mapped"] in ("yes", "no", "never") for r in regions), True, "mapped")
 
 
@@ -189,7 +197,9 @@ def show__wire():
 @case
 def stats__watched():
     with pinging() as (server, client):
-        watch = subprocess.Popen([VERBATIM, "stats", "--json", "--watch=0.2", str(client)], stdout=subprocess.PIPE, text=True)
+        watch = subprocess.Popen(
+            [VERBATIM, "stats", "--json", "--watch=0.2", str(client)], stdout=subprocess.PIPE, text=True
+        )
         try:
             lines = [json.loads(watch.stdout.readline()) for _ in range(3)]
         finally:
@@ -202,12 +212,23 @@ def stats__watched():
 @case
 def fields__are_in_the_manual():
     manual = (pathlib.Path(__file__).resolve().parents[2] / "man/man1/verbatim.1").read_text(encoding="utf-8")
-    said = set(re.findall(r"\\fB(\w+)\\fR", manual[manual.index(".SS Fields"):manual.index(".SS Captures")]))
+    said = set(
+        re.findall(r"\\fB(\w+)\\fR", manual[manual.index(".SS Fields") : manual.index(".SS Captures")])
+    )
     with running("ibv_srq_pingpong -p 18599") as (pid,), pinging() as (server, _):
         wait_for(lambda: pid in processes() and len(shown(pid)["qps"]) == 16, "16 queue pairs")
-        found = [*looked("stats"), *(row for process in looked("show", str(pid), str(server)) for kind in process.values()
-                                     for row in (kind if isinstance(kind, list) else [kind]))]
-        expect(sorted({name for row in found for name in row} - said), [], "fields without a word in the manual")
+        found = [
+            *looked("stats"),
+            *(
+                row
+                for process in looked("show", str(pid), str(server))
+                for kind in process.values()
+                for row in (kind if isinstance(kind, list) else [kind])
+            ),
+        ]
+        expect(
+            sorted({name for row in found for name in row} - said), [], "fields without a word in the manual"
+        )
         expect(len(found) > 20, True, "rows")
 
 
@@ -228,7 +249,9 @@ def ps__who_is_not_there_is_told():
     done = subprocess.run([VERBATIM, "ps", "1"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     expect((done.returncode, done.stdout, "process 1 is not" in done.stderr), (1, "", True), done.stderr)
     with pinging() as (server, _):
-        expect(sorted(row["pid"] for row in looked("ps", str(server), "1", status=1)), [server], "who is there")
+        expect(
+            sorted(row["pid"] for row in looked("ps", str(server), "1", status=1)), [server], "who is there"
+        )
 
 
 @case
@@ -237,7 +260,13 @@ def ps__without_proc():
         return "no mounts of its own"
     hidden = f"mount -n -t tmpfs none /run && mount -n --bind /run /proc && exec {VERBATIM} ps --json"
     with pinging() as (server, client):
-        done = subprocess.run(["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", hidden], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(
+            ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", hidden],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
         found = json.loads(done.stdout)["processes"] if done.returncode == 0 else done.stderr
         expect(sorted(row["pid"] for row in found), sorted((server, client)), "who is there")
         expect([row["trouble"] for row in found], ["", ""], "answers")
@@ -247,7 +276,14 @@ def ps__without_proc():
 @case
 def ps__output_that_cannot_be_written():
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([VERBATIM, "ps", "--json"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(
+            [VERBATIM, "ps", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
     expect((done.returncode, "could not be written" in done.stderr), (1, True), done.stderr)
 
 
@@ -260,7 +296,11 @@ def usage():
     verbatim("ps", "--json=1", status=125)
     verbatim("ps", "-x", status=125)
     verbatim("ps", "--", "--json", status=125)
-    expect(verbatim("show", "qps", "--json"), verbatim("show", "--json", "--", "qps"), "options before and behind")
+    expect(
+        verbatim("show", "qps", "--json"),
+        verbatim("show", "--json", "--", "qps"),
+        "options before and behind",
+    )
     verbatim("show", "nonsense", status=125)
     verbatim("ps", "qps", status=125)
     verbatim("ps", "--watch=0", status=125)
@@ -269,13 +309,16 @@ def usage():
 
 # ---- processes that do not answer, and others' ----
 
+
 @case
 def ps__stopped_process():
     with pinging() as (server, client):
         os.kill(client, signal.SIGSTOP)
         wait_for(lambda: processes()[client]["run_state"] == "T", "it stands")
         row = processes()[client]
-        expect((row["name"], "stopped" in row["trouble"]), ("rping", True), f"what is known ({row['trouble']})")
+        expect(
+            (row["name"], "stopped" in row["trouble"]), ("rping", True), f"what is known ({row['trouble']})"
+        )
         expect(processes()[server]["trouble"], "", "the other one")
         expect("stopped" in verbatim("show", str(client), status=1), True, "told")
         os.kill(client, signal.SIGCONT)
@@ -288,7 +331,9 @@ def ps__spinning_process():
     if harness.missing_programs(spin):
         return "ib_write_bw is not installed"
     with running(spin, spin + " 127.0.0.1") as (server, client):
-        wait_for(lambda: client in processes() and [q["state"] for q in shown(client)["qps"]] == ["RTS"], "traffic")
+        wait_for(
+            lambda: client in processes() and [q["state"] for q in shown(client)["qps"]] == ["RTS"], "traffic"
+        )
         for _ in range(5):
             expect(processes()[client]["trouble"], "", "answer")
     return None
@@ -299,7 +344,14 @@ def ps__many_at_once():
     with pinging() as (server, client):
         asking = [subprocess.Popen([VERBATIM, "show", "--json"], stdout=subprocess.PIPE) for _ in range(8)]
         for one in asking:
-            expect({p["process"]["trouble"] for p in json.loads(one.communicate(timeout=LIMIT_S)[0])["processes"]}, {""}, "answers")
+            expect(
+                {
+                    p["process"]["trouble"]
+                    for p in json.loads(one.communicate(timeout=LIMIT_S)[0])["processes"]
+                },
+                {""},
+                "answers",
+            )
 
 
 def listener(slot):
@@ -313,7 +365,11 @@ def listener(slot):
 def ps__silent_listener():
     with listener(4001):
         found = looked("ps", "--timeout=0.3")
-        expect([(row["pid"], row["trouble"]) for row in found], [(os.getpid(), "no answer in time")], "who says nothing")
+        expect(
+            [(row["pid"], row["trouble"]) for row in found],
+            [(os.getpid(), "no answer in time")],
+            "who says nothing",
+        )
 
 
 def answering(server, answer, records):
@@ -340,7 +396,10 @@ def ps__liars():
         "record beyond the end": (good, struct.pack("=HHI", 3, 65535, 0) * 8),
         "short records": (good, struct.pack("=HHI", 3, 8, 0) * 8),
         "noise": (good, bytes(range(256)) * 300),
-        "names without end": (good, b"".join(struct.pack("=HHI", kind, 2000, 0) + b"\xff" * 1992 for kind in range(1, 8))),
+        "names without end": (
+            good,
+            b"".join(struct.pack("=HHI", kind, 2000, 0) + b"\xff" * 1992 for kind in range(1, 8)),
+        ),
     }
     for name, (answer, records) in lies.items():
         with listener(4002) as server:
@@ -353,17 +412,30 @@ def ps__liars():
 
 @case
 def ps__another_user():
-    if os.geteuid() != 0 or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode
+    ):
         return "there is no other user to be"
     with running(PING_SERVER) as (server,):
         wait_for(lambda: server in processes(), "the server")
-        own = subprocess.run(["setpriv", "--reuid", str(OTHER_USER), VERBATIM, "show", "--json"], capture_output=True, text=True, check=True)
+        own = subprocess.run(
+            ["setpriv", "--reuid", str(OTHER_USER), VERBATIM, "show", "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         found = json.loads(own.stdout)["processes"]
         expect([p["process"]["trouble"] for p in found], ["another user's"], "what the other user sees")
         expect([p["qps"] + p["mrs"] + p["ids"] + p["devices"] for p in found], [[]], "records")
         # One who asks nevertheless is turned away.
-        said = subprocess.run(["setpriv", "--reuid", str(OTHER_USER), sys.executable, "-c", ASK], input=str(processes()[server]["slot"]),
-                              capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            ["setpriv", "--reuid", str(OTHER_USER), sys.executable, "-c", ASK],
+            input=str(processes()[server]["slot"]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         expect(said.stdout.strip(), "b'' 0", "the process's answer")
     return None
 
@@ -398,7 +470,7 @@ def ask(s, question, *fds):
 
 
 def question(what=1, magic=MAGIC):
-    bytes_of_it = struct.pack("=QII", magic, what, 0xff)
+    bytes_of_it = struct.pack("=QII", magic, what, 0xFF)
     return bytes_of_it.ljust(QUESTION_BYTES, b"\0")
 
 
@@ -411,8 +483,13 @@ def visit__bad_questions():
         wait_for(lambda: server in processes(), "the server")
         slot = processes()[server]["slot"]
         memfd, (out, inward) = os.memfd_create("answer"), os.pipe()
-        for text, bad in (("empty", b"x"), ("short", question()[:12]), ("long", question() + b"x"), ("magic", question(magic=7)),
-                          ("unknown", question(what=99))):
+        for text, bad in (
+            ("empty", b"x"),
+            ("short", question()[:12]),
+            ("long", question() + b"x"),
+            ("magic", question(magic=7)),
+            ("unknown", question(what=99)),
+        ):
             with visit(slot) as s:
                 expect(ask(s, bad, memfd), b"", f"{text}: hang-up")
         with visit(slot) as s:
@@ -420,7 +497,11 @@ def visit__bad_questions():
         with visit(slot) as s:
             expect(struct.unpack("=QiIQ", ask(s, question(), inward))[1], -1, "a pipe is refused (EPERM)")
         with visit(slot) as s:
-            expect(struct.unpack("=QiIQ", ask(s, question(), memfd, memfd, memfd))[1], 0, "surplus descriptors are closed")
+            expect(
+                struct.unpack("=QiIQ", ask(s, question(), memfd, memfd, memfd))[1],
+                0,
+                "surplus descriptors are closed",
+            )
             expect(struct.unpack("=QiIQ", ask(s, question(), memfd))[1], 0, "a second question")
         crowd = [visit(slot) for _ in range(40)]
         wait_for(lambda: "turned" in looked("ps")[0]["trouble"], "too many visitors")
@@ -437,7 +518,15 @@ def run_case(function):
     start = time.monotonic()
     try:
         reason = function()
-    except (Failure, subprocess.SubprocessError, KeyError, IndexError, OSError, ValueError, struct.error) as problem:
+    except (
+        Failure,
+        subprocess.SubprocessError,
+        KeyError,
+        IndexError,
+        OSError,
+        ValueError,
+        struct.error,
+    ) as problem:
         return harness.Outcome("FAIL", f"{type(problem).__name__}: {problem}", *getattr(problem, "said", ()))
     print(f"# {time.monotonic() - start:.1f} s")
     return harness.Outcome("skip", reason) if reason else harness.Outcome("ok")

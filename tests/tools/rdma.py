@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""rdma(8), unmodified, under `verbatim run`: what it shows is what is there; and requests that it would not make.
+"""rdma(8), unmodified, under `verbatim run`: what it shows is what is there; and requests that it would not
+make.
 
 usage: rdma.py BUILD_DIR [PATTERN]
 """
@@ -26,7 +27,9 @@ def case(function):
 
 
 def rdma(*args, status=0, user=()):
-    done = subprocess.run([*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(
+        [*user, VERBATIM, "run", "rdma", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
     expect(done.returncode, status, f"exit status of rdma {' '.join(args)} ({done.stderr.strip()})")
     return done.stdout if status == 0 else done.stderr
 
@@ -56,8 +59,11 @@ def devices__are_those_of_the_tree():
 @case
 def links__name_their_interfaces():
     link = next(row for row in rows("link") if row["ifname"] == "vb_lo")
-    expect((link["port"], link["state"], link["physical_state"], link["netdev"], link["netdev_index"]),
-           (1, "ACTIVE", "LINK_UP", "lo", 1), "the link of vb_lo")
+    expect(
+        (link["port"], link["state"], link["physical_state"], link["netdev"], link["netdev_index"]),
+        (1, "ACTIVE", "LINK_UP", "lo", 1),
+        "the link of vb_lo",
+    )
     expect([row["netdev"] for row in rows("link", "show", "vb_lo/1")], ["lo"], "one link")
 
 
@@ -66,29 +72,51 @@ def resources__of_two_processes():
     with pinging() as (server, client):
         for pid in server, client:
             ours = shown(pid)
-            qp, = of_process(pid, "resource", "show", "qp")
-            expect((qp["ifname"], qp["lqpn"], qp["rqpn"], qp["type"], qp["state"]),
-                   ("vb_lo", int(ours["qps"][0]["qpn"], 16), int(ours["qps"][0]["peer_qpn"], 16), "RC", "RTS"), "the queue pair")
+            (qp,) = of_process(pid, "resource", "show", "qp")
+            expect(
+                (qp["ifname"], qp["lqpn"], qp["rqpn"], qp["type"], qp["state"]),
+                ("vb_lo", int(ours["qps"][0]["qpn"], 16), int(ours["qps"][0]["peer_qpn"], 16), "RC", "RTS"),
+                "the queue pair",
+            )
             expect(qp["comm"], "rping", "the program")
-            cq, = of_process(pid, "resource", "show", "cq")
+            (cq,) = of_process(pid, "resource", "show", "cq")
             expect(cq["cqe"], ours["cqs"][0]["capacity"], "entries of the completion queue")
             regions = of_process(pid, "resource", "show", "mr")
-            expect(sorted(mr["mrlen"] for mr in regions), sorted(mr["bytes"] for mr in ours["mrs"]), "lengths of regions")
+            expect(
+                sorted(mr["mrlen"] for mr in regions),
+                sorted(mr["bytes"] for mr in ours["mrs"]),
+                "lengths of regions",
+            )
             domains = of_process(pid, "resource", "show", "pd")
             expect(len(domains), len(ours["pds"]), "domains")
-            expect({mr["pdn"] for mr in regions} | {qp["pdn"]} <= {pd["pdn"] for pd in domains}, True, "domains are known")
-            expect(cq["ctxn"] in {ctx["ctxn"] for ctx in of_process(pid, "resource", "show", "ctx")}, True, "the context is known")
-        state = [sorted(row["state"] for row in of_process(pid, "resource", "show", "cm_id")) for pid in (server, client)]
+            expect(
+                {mr["pdn"] for mr in regions} | {qp["pdn"]} <= {pd["pdn"] for pd in domains},
+                True,
+                "domains are known",
+            )
+            expect(
+                cq["ctxn"] in {ctx["ctxn"] for ctx in of_process(pid, "resource", "show", "ctx")},
+                True,
+                "the context is known",
+            )
+        state = [
+            sorted(row["state"] for row in of_process(pid, "resource", "show", "cm_id"))
+            for pid in (server, client)
+        ]
         expect(state, [["CONNECT", "LISTEN"], ["CONNECT"]], "identifiers")
-        listening = next(row for row in of_process(server, "resource", "show", "cm_id") if row["state"] == "LISTEN")
-        source = listening["src-addr"], str(listening.get("src-port", ""))  # versions differ in what the port is behind
+        listening = next(
+            row for row in of_process(server, "resource", "show", "cm_id") if row["state"] == "LISTEN"
+        )
+        source = listening["src-addr"], str(
+            listening.get("src-port", "")
+        )  # versions differ in what the port is behind
         expect((listening["ps"], ":".join(filter(None, source))), ("TCP", "127.0.0.1:7475"), "who listens")
 
 
 @case
 def resources__one_and_the_sum():
     with pinging() as (server, _):
-        qp, = of_process(server, "resource", "show", "qp")
+        (qp,) = of_process(server, "resource", "show", "qp")
         found = rows("resource", "show", "qp", "link", "vb_lo/1", "lqpn", str(qp["lqpn"]))
         expect([row["lqpn"] for row in found], [qp["lqpn"]], "the queue pair asked for")
         total = next(row for row in rows("resource") if row["ifname"] == "vb_lo")
@@ -103,10 +131,14 @@ def resources__more_than_a_socket_holds():
     if harness.missing_programs(flood):
         return "ib_write_bw is needed"
     with running(flood, flood + " 127.0.0.1") as pids:
+
         def numbers(pid):
             return [row["lqpn"] for row in of_process(pid, "resource", "show", "qp")]
+
         for pid in pids:
-            wait_for(lambda pid=pid: len(set(numbers(pid))) == len(numbers(pid)) == MANY, f"{MANY} queue pairs")
+            wait_for(
+                lambda pid=pid: len(set(numbers(pid))) == len(numbers(pid)) == MANY, f"{MANY} queue pairs"
+            )
     return None
 
 
@@ -120,8 +152,12 @@ def statistics__are_the_counters_of_the_tree():
 
 @case
 def changes__are_refused():
-    for change in (("dev", "set", "vb_lo", "name", "other"), ("link", "add", "rxe0", "type", "rxe", "netdev", "lo"),
-                   ("link", "delete", "vb_lo"), ("system", "set", "netns", "shared")):
+    for change in (
+        ("dev", "set", "vb_lo", "name", "other"),
+        ("link", "add", "rxe0", "type", "rxe", "netdev", "lo"),
+        ("link", "delete", "vb_lo"),
+        ("system", "set", "netns", "shared"),
+    ):
         expect("not permitted" in rdma(*change, status=1), True, f"refusal of {' '.join(change)}")
     expect("vb_lo" in [row["ifname"] for row in rows("dev")], True, "the device is still there")
 
@@ -164,7 +200,12 @@ print(json.dumps(found))
 
 
 def message(command, flags, body=b"", client=5, length=None):
-    return struct.pack("=IHHII", 16 + len(body) if length is None else length, client << 10 | command, flags, 77, 0) + body
+    return (
+        struct.pack(
+            "=IHHII", 16 + len(body) if length is None else length, client << 10 | command, flags, 77, 0
+        )
+        + body
+    )
 
 
 def attribute(kind, value, length=None):
@@ -181,25 +222,54 @@ def requests__of_any_shape():
         "shorter than a header": (message(get, request | dump, length=8), []),
         "no request": (message(get, dump), []),
         "no device": (message(get, request | ack), [(2, -22)]),
-        "a device that is not there": (message(get, request | ack, attribute(1, struct.pack("=I", 999))), [(2, -22)]),
-        "a port that is not there": (message(qps, request | dump, attribute(1, struct.pack("=I", 0)) + attribute(3, struct.pack("=I", 9))),
-                                     [(2, -22)]),
-        "an attribute beyond the end": (message(get, request | ack, attribute(1, b"\0\0\0\0", length=400)), [(2, -22)]),
+        "a device that is not there": (
+            message(get, request | ack, attribute(1, struct.pack("=I", 999))),
+            [(2, -22)],
+        ),
+        "a port that is not there": (
+            message(
+                qps, request | dump, attribute(1, struct.pack("=I", 0)) + attribute(3, struct.pack("=I", 9))
+            ),
+            [(2, -22)],
+        ),
+        "an attribute beyond the end": (
+            message(get, request | ack, attribute(1, b"\0\0\0\0", length=400)),
+            [(2, -22)],
+        ),
         "an attribute without a value": (message(get, request | ack, attribute(1, b"")), [(2, -22)]),
-        "an attribute of length 0": (message(get, request | ack, attribute(1, b"\0\0\0\0", length=0)), [(2, -22)]),
+        "an attribute of length 0": (
+            message(get, request | ack, attribute(1, b"\0\0\0\0", length=0)),
+            [(2, -22)],
+        ),
         "another client": (message(get, request | ack, client=4), [(2, -22)]),
         "a command that is not there": (message(200, request | ack), [(2, -95)]),
-        "one that is right": (message(get, request | ack, attribute(1, struct.pack("=I", 0))), [(5 << 10 | get, 0), (2, 0)]),
+        "one that is right": (
+            message(get, request | ack, attribute(1, struct.pack("=I", 0))),
+            [(5 << 10 | get, 0), (2, 0)],
+        ),
         "two in a datagram": (message(get, request | ack, client=4) * 2, [(2, -22)] * 2),
-        "all queue pairs of none": (message(qps, request | dump, attribute(1, struct.pack("=I", 0))), [(3, 0)]),
+        "all queue pairs of none": (
+            message(qps, request | dump, attribute(1, struct.pack("=I", 0))),
+            [(3, 0)],
+        ),
     }
-    done = subprocess.run([VERBATIM, "run", sys.executable, "-c", RAW], input=json.dumps([raw.hex() for raw, _ in wanted.values()]),
-                          capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(
+        [VERBATIM, "run", sys.executable, "-c", RAW],
+        input=json.dumps([raw.hex() for raw, _ in wanted.values()]),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
     if done.returncode:
         raise Failure(done.stderr.strip()[-300:])
     for (name, (_, answers)), said in zip(wanted.items(), json.loads(done.stdout)):
         expect([(kind, error) for kind, error, *_ in said], answers, name)
-        expect(all(is_whole and seq == 77 and is_for_us for _, _, is_whole, seq, is_for_us in said), True, f"{name}: lengths and addresses")
+        expect(
+            all(is_whole and seq == 77 and is_for_us for _, _, is_whole, seq, is_for_us in said),
+            True,
+            f"{name}: lengths and addresses",
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,14 @@
 
 #include "proto/cm/cm_internal.h"
 
-enum { A_ID = 0x00100001, P_ID = 0x00200001, A_QPN = 0x000111, P_QPN = 0x000222, SERVICE = 0x01061234, RETRIES = 3 };
+enum {
+	A_ID = 0x00100001,
+	P_ID = 0x00200001,
+	A_QPN = 0x000111,
+	P_QPN = 0x000222,
+	SERVICE = 0x01061234,
+	RETRIES = 3
+};
 enum { LIFETIME = 4, RESPONSE = 10, SERVICE_TIMEOUT = 12 };	/* exponents */
 
 #define PATH_NS     (2 * vb_cm_timeout_ns(LIFETIME))
@@ -75,7 +82,8 @@ static inline struct vb_cm_req_info req_info(const struct world *w)
 	struct vb_cm_req_info info = {
 		.service_id = SERVICE, .ca_guid = 0xa1a2a3a4a5a6a7a8, .qpn = A_QPN, .starting_psn = 0x123456,
 		.responder_resources = 4, .initiator_depth = 5, .retry_count = 6, .rnr_retry_count = 7,
-		.flow_control = true, .local_cm_response_timeout = RESPONSE, .remote_cm_response_timeout = RESPONSE,
+		.flow_control = true, .local_cm_response_timeout = RESPONSE,
+		.remote_cm_response_timeout = RESPONSE,
 		.max_cm_retries = RETRIES,
 		.path = { .pkey = 0xffff, .mtu = 3, .rate = 3, .hop_limit = 64, .packet_lifetime = LIFETIME,
 			  .local_ack_timeout = LIFETIME + 1 },

@@ -65,8 +65,9 @@ static inline bool netns_add_wire(void)
 {
 	if (if_nametoindex("wire"))
 		return true;
-	int status = system("exec 2>&1; ip link add wire type veth peer name other && ip link set wire up && ip link set other up &&"
-			    " ip addr add 10.9.0.1/24 dev wire && ip addr add fd09::1/64 dev wire nodad");
+	int status = system(
+		"exec 2>&1; ip link add wire type veth peer name other && ip link set wire up && ip link set other up &&"
+		" ip addr add 10.9.0.1/24 dev wire && ip addr add fd09::1/64 dev wire nodad");
 	if (status != 0)
 		printf("# no veth: ip failed with %#x\n", status);
 	return status == 0;

@@ -271,14 +271,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(channel__empty, make_channel, free_channel),
-		cmocka_unit_test_setup_teardown(channel__readable_while_events_wait, make_channel, free_channel),
+		cmocka_unit_test_setup_teardown(channel__readable_while_events_wait, make_channel,
+						free_channel),
 		cmocka_unit_test_setup_teardown(channel__queues_take_turns, make_channel, free_channel),
 		cmocka_unit_test_setup_teardown(channel__forget_drops_queued, make_channel, free_channel),
 		cmocka_unit_test_setup_teardown(channel__forget_waits_for_acks, make_channel, free_channel),
 		cmocka_unit_test_setup_teardown(channel__blocking_get, make_channel, free_channel),
 		cmocka_unit_test_setup_teardown(channel__busy_while_used, make_channel, free_channel),
 		cmocka_unit_test_setup_teardown(async__in_order, make_context, free_context),
-		cmocka_unit_test_setup_teardown(async__forget_drops_the_source_only, make_context, free_context),
+		cmocka_unit_test_setup_teardown(async__forget_drops_the_source_only, make_context,
+						free_context),
 		cmocka_unit_test_setup_teardown(async__forget_waits_for_acks, make_context, free_context),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

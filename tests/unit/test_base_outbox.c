@@ -57,8 +57,12 @@ static void absent(const void *p)
 		vb_outbox_send(&w.box, &answer, 0);
 }
 
-static const struct vb_outbox_type type = { .message_bytes = sizeof(struct message), .max_waiting = 20, .send = send_one,
-	.is_for_same = same, .is_patient = patient, .absent = absent };
+static const struct vb_outbox_type type = { .message_bytes = sizeof(struct message),
+					    .max_waiting = 20,
+					    .send = send_one,
+					    .is_for_same = same,
+					    .is_patient = patient,
+					    .absent = absent };
 
 static int set_up(void **state)
 {

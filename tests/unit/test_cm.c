@@ -47,11 +47,11 @@ static void connect__refuses_bad_arguments_and_changes_nothing(void **state)
 	uint8_t data[93] = { 0 };
 	unsigned total, destroyed;
 
-#define REFUSED(change) do {                                                                                         \
-		bad = good;                                                                                           \
-		change;                                                                                               \
-		assert_int_equal(vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &bad, NULL, 0, &w->a.out),       \
-				 -EINVAL);                                                                            \
+#define REFUSED(change) do {                                                                          \
+		bad = good;                                                                           \
+		change;                                                                               \
+		int err = vb_cm_connect(w->a.t, &w->a.c, 1, &ep, &w->p.route, &bad, NULL, 0, &w->a.out); \
+		assert_int_equal(err, -EINVAL);                                                       \
 	} while (0)
 	REFUSED(bad.qpn = 1 << 24);
 	REFUSED(bad.starting_psn = 1 << 24);

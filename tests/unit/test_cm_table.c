@@ -128,7 +128,11 @@ static void rectangle__illegal_calls_change_nothing(void **state)
 /* What vb_cm_destroy says to the peer, and whether the connection is gone at once. */
 static void destroy__tells_the_peer_in_every_state(void **state)
 {
-	static const struct { enum vb_cm_state state; int message; bool released; } cases[VB_CM_STATE_COUNT] = {
+	static const struct {
+		enum vb_cm_state state;
+		int message;
+		bool released;
+	} cases[VB_CM_STATE_COUNT] = {
 		{ VB_CM_IDLE, 0, true },
 		{ VB_CM_REQ_SENT, VB_CM_ATTR_REJ, true },
 		{ VB_CM_MRA_REQ_RCVD, VB_CM_ATTR_REJ, true },

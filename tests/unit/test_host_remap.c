@@ -2,6 +2,8 @@
 /* Pages that move into a memfd and back under a program that uses them. */
 #include "host/memory/remap.h"
 
+#include "../kernel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -420,6 +422,65 @@ static void remap__threads_that_use_the_memory_lose_nothing(void **state)
 	munmap(p, BYTES);
 }
 
+/* What the program does while its pages are being copied into the memfd. */
+static struct {
+	void (*act)(uint8_t *at);
+	uint8_t *at;
+} meanwhile;
+
+/* In place of the C library's: what copies the pages. */
+ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
+{
+	void (*act)(uint8_t *at) = meanwhile.act;
+	meanwhile.act = NULL;
+	if (act)
+		act(meanwhile.at);
+	return syscall(SYS_pwrite64, fd, from, bytes, offset);
+}
+
+static void map_anew(uint8_t *at)
+{
+	if (mmap(at, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at)
+		memset(at, 0x66, PAGE);
+}
+
+static void unmap_pages(uint8_t *at) { munmap(at, PAGE); }
+
+/* The page has another fate than its neighbours, which keep what they had. */
+static void move_while(void (*act)(uint8_t *at), size_t page)
+{
+	uint8_t *p = map(BYTES);
+	fill(p, BYTES, 3);
+	meanwhile.at = p + page * PAGE;
+	meanwhile.act = act;
+	struct call c = move_in(p, BYTES);
+	assert_null(meanwhile.act);
+	assert_int_equal(c.err, -EFAULT);
+	for (size_t i = 0; i < BYTES; i++)
+		if (i / PAGE != page)
+			assert_int_equal(p[i], (uint8_t)(i * 7 + i / 251 + 3));
+	if (act == map_anew)
+		for (size_t i = 0; i < PAGE; i++)
+			assert_int_equal(p[page * PAGE + i], 0x66);
+	else
+		assert_int_equal(vb_mem_check(p + page * PAGE, PAGE, false), -EFAULT);
+	assert_false(is_moved(p + PAGE));
+	assert_false(is_moved(p + BYTES - PAGE));
+	fill(p, page * PAGE, 4);
+	fill(p + (page + 1) * PAGE, BYTES - (page + 1) * PAGE, 4);
+	munmap(p, BYTES);
+}
+
+static void remap__what_the_program_does_meanwhile_counts(void **state)
+{
+	if (vb_remap_way() != VB_REMAP_ANYTIME)
+		SKIP("pages cannot be moved beside other threads here");
+	for (size_t page = 0; page < PAGES; page += 5) {
+		move_while(map_anew, page);
+		move_while(unmap_pages, page);
+	}
+}
+
 static __thread uint8_t own_word[8];
 
 /* 0: as it should be; 77: pages can be moved beside any thread, or not at all. */
@@ -472,6 +533,7 @@ int main(void)
 		cmocka_unit_test(remap__a_child_gets_copies),
 		cmocka_unit_test(remap__spares_the_storage_of_who_waits),
 		cmocka_unit_test(remap__threads_that_use_the_memory_lose_nothing),
+		cmocka_unit_test(remap__what_the_program_does_meanwhile_counts),
 	};
 	if (!can_move()) {
 		printf("1..0 # SKIP no userfaultfd of the full kind here, and this process has other threads than its own\n");

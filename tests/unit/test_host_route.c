@@ -137,7 +137,8 @@ static void ready__once_the_neighbour_is_known(void **state)
 {
 	assert_false(is_ready("10.9.0.78"));
 	assert_false(is_ready("fd09::78"));
-	must_run("ip neigh add 10.9.0.78 lladdr 02:00:00:00:00:78 dev wire; ip neigh add fd09::78 lladdr 02:00:00:00:00:78 dev wire");
+	must_run(
+		"ip neigh add 10.9.0.78 lladdr 02:00:00:00:00:78 dev wire; ip neigh add fd09::78 lladdr 02:00:00:00:00:78 dev wire");
 	assert_true(is_ready("10.9.0.78"));
 	assert_true(is_ready("fd09::78"));
 	must_run("ip neigh del 10.9.0.78 dev wire; ip neigh del fd09::78 dev wire");

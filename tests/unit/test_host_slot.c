@@ -325,8 +325,16 @@ static void inbox__drops_malformed_messages(void **state)
 static void inbox__trusts_only_exact_slot_names(void **state)
 {
 	static const char *const names[] = {
-		NULL, "verbatim/slot/", "verbatim/slot/0", "verbatim/slot/07", "verbatim/slot/4096", "verbatim/slot/99999",
-		"verbatim/slot/12x", "verbatim/slot/-1", "verbatim/port/12", "verbatim/slot/1 ",
+		NULL,
+		"verbatim/slot/",
+		"verbatim/slot/0",
+		"verbatim/slot/07",
+		"verbatim/slot/4096",
+		"verbatim/slot/99999",
+		"verbatim/slot/12x",
+		"verbatim/slot/-1",
+		"verbatim/port/12",
+		"verbatim/slot/1 ",
 	};
 	uint8_t good[8192];
 	size_t n = capture_message(good, sizeof good);

@@ -62,8 +62,12 @@ static void say_hello(int fd, const int *bells)
 	head->version = VB_LINK_VERSION;
 	head->nonce = 7;
 	atomic_store(&head->asleep, 2);
-	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC, .version = VB_LINK_VERSION, .first_slot = VB_SLOT_COUNT - 3, .nonce = 7,
-				       .bells = VB_ARENA_HEAP, .arena_bytes = VB_ARENA_LEAST };
+	struct vb_link_hello hello = { .magic = VB_LINK_MAGIC,
+				       .version = VB_LINK_VERSION,
+				       .first_slot = VB_SLOT_COUNT - 3,
+				       .nonce = 7,
+				       .bells = VB_ARENA_HEAP,
+				       .arena_bytes = VB_ARENA_LEAST };
 	struct ready ready = { .magic = VB_LINK_MAGIC };
 	int fds[3] = { memfd, bells[0], bells[1] };
 	assert_int_equal(vb_link_send(fd, &hello, sizeof(hello), fds, 3), 0);

@@ -48,8 +48,12 @@ static void work(void)
 static void send_to(uint32_t qpn, uint32_t bytes)
 {
 	struct ibv_sge sge = { (uintptr_t)rig_at(SOURCES), bytes, rig.mrs[SOURCES].key };
-	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
-					.wr.ud = { .ah = &here.pub, .remote_qpn = qpn, .remote_qkey = QKEY } };
+	struct ibv_send_wr *bad,
+		wr = { .sg_list = &sge,
+		       .num_sge = 1,
+		       .opcode = IBV_WR_SEND,
+		       .send_flags = IBV_SEND_SIGNALED,
+		       .wr.ud = { .ah = &here.pub, .remote_qpn = qpn, .remote_qkey = QKEY } };
 	assert_int_equal(vb_qp_post_send(&left->qp, &wr, &bad), 0);
 }
 

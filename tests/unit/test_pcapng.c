@@ -133,8 +133,14 @@ static void packet__keeps_its_bytes(void **state)
 		uint32_t len;
 		FILE *out = open_memstream(&f.bytes, &f.len);
 		struct pcapng p = { .out = out };
-		pcapng_packet(&p, &(struct pcapng_packet){ .interface = 3, .time_ns = 0x123456789abcdef0, .bytes = "abcdefghi", .kept = n, .len = 100,
-							   .goes_out = n & 1, .dropped = n > 4 ? 5 : 0, .comment = n > 2 ? "said" : NULL });
+		pcapng_packet(&p, &(struct pcapng_packet){ .interface = 3,
+							   .time_ns = 0x123456789abcdef0,
+							   .bytes = "abcdefghi",
+							   .kept = n,
+							   .len = 100,
+							   .goes_out = n & 1,
+							   .dropped = n > 4 ? 5 : 0,
+							   .comment = n > 2 ? "said" : NULL });
 		fclose(out);
 		const char *b = next_block(&f, 6, &len), *options = b + 20 + ((n + 3) & ~3u), *end = b + len;
 		uint16_t none;
@@ -194,8 +200,14 @@ static uint32_t ones_sum(uint32_t s, const uint8_t *p, size_t n)
 
 static struct vb_capture_packet captured(bool v4, uint32_t len, uint32_t kept, unsigned flags)
 {
-	struct vb_capture_packet p = { .len = len, .kept = kept, .source_port = 0xc123, .ip_id = v4 ? 7 : 0, .traffic_class = 0x22,
-				       .hop_limit = 9, .flow_label = 0x54321, .flags = (uint8_t)flags };
+	struct vb_capture_packet p = { .len = len,
+				       .kept = kept,
+				       .source_port = 0xc123,
+				       .ip_id = v4 ? 7 : 0,
+				       .traffic_class = 0x22,
+				       .hop_limit = 9,
+				       .flow_label = 0x54321,
+				       .flags = (uint8_t)flags };
 	memset(p.source, v4 ? 0 : 0x20, 16);
 	memset(p.destination, v4 ? 0 : 0x30, 16);
 	if (v4) {
@@ -282,10 +294,14 @@ static void frame__cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(section__begins_the_file), cmocka_unit_test(interface__has_name_and_resolution),
-		cmocka_unit_test(packet__keeps_its_bytes),  cmocka_unit_test(statistics__tell_drops),
-		cmocka_unit_test(frame__ipv4_is_as_on_a_wire), cmocka_unit_test(frame__ipv6_is_as_on_a_wire),
-		cmocka_unit_test(frame__keeps_an_icrc),     cmocka_unit_test(frame__cut),
+		cmocka_unit_test(section__begins_the_file),
+		cmocka_unit_test(interface__has_name_and_resolution),
+		cmocka_unit_test(packet__keeps_its_bytes),
+		cmocka_unit_test(statistics__tell_drops),
+		cmocka_unit_test(frame__ipv4_is_as_on_a_wire),
+		cmocka_unit_test(frame__ipv6_is_as_on_a_wire),
+		cmocka_unit_test(frame__keeps_an_icrc),
+		cmocka_unit_test(frame__cut),
 	};
 	return cmocka_run_group_tests_name("pcapng", tests, NULL, NULL);
 }

@@ -98,9 +98,14 @@ static int setup(void **state)
 	memset(&f, 0, sizeof(f));
 	f.receives = 4;
 	f.max_buffers = 8;
-	vb_rc_resp_init(&f.resp, &(struct vb_rc_resp_config){ .to = *to_peer(), .mtu = MTU,
-		.first_psn = FIRST_PSN, .max_rd_atomic = 2,
-		.rnr_timer = RNR_TIMER, .ops = &ops, .buffer_take = buffer_take, .buffer_give = buffer_give });
+	vb_rc_resp_init(&f.resp, &(struct vb_rc_resp_config){ .to = *to_peer(),
+							      .mtu = MTU,
+							      .first_psn = FIRST_PSN,
+							      .max_rd_atomic = 2,
+							      .rnr_timer = RNR_TIMER,
+							      .ops = &ops,
+							      .buffer_take = buffer_take,
+							      .buffer_give = buffer_give });
 	vb_uc_resp_init(&f.uc, &(struct vb_uc_resp_config){ .mtu = MTU, .first_psn = FIRST_PSN,
 		.pkey = VB_PKEY_DEFAULT, .ops = &ops });
 	return 0;

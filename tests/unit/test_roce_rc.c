@@ -20,7 +20,14 @@
 #include "wire/packet.h"
 #include "wire/syndrome.h"
 
-enum { OTHER = 0x0a000002, OTHER_QPN = 0x9005, FIRST_PSN = 100, MTU = 256, MOST = 64, INBOX_MAGIC = 0x76620001 };
+enum {
+	OTHER = 0x0a000002,
+	OTHER_QPN = 0x9005,
+	FIRST_PSN = 100,
+	MTU = 256,
+	MOST = 64,
+	INBOX_MAGIC = 0x76620001
+};
 
 static struct {
 	struct rig_qp *q;

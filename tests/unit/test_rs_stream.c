@@ -10,7 +10,15 @@
 
 #include "proto/rsocket/rs_stream.h"
 
-enum { QUEUE = 16, RING = 1024, IOMAP = 2, TABLES_AT = 0x1000, BUFFER_AT = 0x100000, TABLES_KEY = 77, BUFFER_KEY = 88 };
+enum {
+	QUEUE = 16,
+	RING = 1024,
+	IOMAP = 2,
+	TABLES_AT = 0x1000,
+	BUFFER_AT = 0x100000,
+	TABLES_KEY = 77,
+	BUFFER_KEY = 88
+};
 
 static struct vb_rs_stream s;
 static uint32_t unread[QUEUE];
@@ -22,9 +30,17 @@ static union {
 static void init(void)
 {
 	struct vb_rs_stream_config c = {
-		.send_queue = QUEUE, .receive_queue = QUEUE, .send_bytes = RING, .receive_bytes = RING, .iomap_entries = IOMAP,
-		.tables = &tables.t, .unread = unread, .tables_address = TABLES_AT, .buffer_address = BUFFER_AT,
-		.tables_key = TABLES_KEY, .buffer_key = BUFFER_KEY,
+		.send_queue = QUEUE,
+		.receive_queue = QUEUE,
+		.send_bytes = RING,
+		.receive_bytes = RING,
+		.iomap_entries = IOMAP,
+		.tables = &tables.t,
+		.unread = unread,
+		.tables_address = TABLES_AT,
+		.buffer_address = BUFFER_AT,
+		.tables_key = TABLES_KEY,
+		.buffer_key = BUFFER_KEY,
 	};
 
 	memset(&tables, 0, sizeof(tables));

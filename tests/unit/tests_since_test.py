@@ -67,7 +67,7 @@ PROJECT = {
 }
 EVERY = {"a", "b", "b-corpus", "twice", "one", "two", "alone", "commanded", "pages"}
 WITH_LIBRARY = {"a", "one", "two", "twice", "commanded"}
-SUITE = {"one", "two", "alone", "commanded", "twice"}        # twice: the other of that name is in tests/net
+SUITE = {"one", "two", "alone", "commanded", "twice"}  # twice: the other of that name is in tests/net
 
 # name: (changed files, tests)
 PICKS = {
@@ -112,8 +112,9 @@ class Project:
         file.chmod(0o755)
 
     def run(self, *command):
-        return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                              check=False)
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
 
     def must(self, *command):
         done = self.run(*command)

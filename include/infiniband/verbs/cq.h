@@ -119,7 +119,9 @@ struct ibv_comp_channel {
 	int			refcnt;		/* CQs that report to it */
 };
 
-/* A completion queue for cqe completions. mutex, cond and the counts belong to the library. ibv_create_cq(3) */
+/*
+ * A completion queue for cqe completions. mutex, cond and the counts belong to the library. ibv_create_cq(3)
+ */
 struct ibv_cq {
 	struct ibv_context	*context;
 	struct ibv_comp_channel	*channel;
@@ -139,13 +141,15 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context);
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel);
 
 /*
- * Make a queue for at least cqe completions (cq->cqe says how many), reporting to channel unless that is NULL.
- * cq_context comes back with each event. EINVAL: cqe or comp_vector out of range. ibv_create_cq(3)
+ * Make a queue for at least cqe completions (cq->cqe says how many), reporting to channel unless that is
+ * NULL. cq_context comes back with each event. EINVAL: cqe or comp_vector out of range. ibv_create_cq(3)
  */
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector);
 
-/* Change its size to at least cqe; what is in it stays. EINVAL: more completions are in it. ibv_resize_cq(3) */
+/*
+ * Change its size to at least cqe; what is in it stays. EINVAL: more completions are in it. ibv_resize_cq(3)
+ */
 int ibv_resize_cq(struct ibv_cq *cq, int cqe);
 
 /* Release it, after waiting for unacknowledged events. EBUSY: a work queue still uses it. ibv_create_cq(3) */

@@ -132,7 +132,9 @@ enum ibv_device_cap_flags {
 	IBV_DEVICE_MANAGED_FLOW_STEERING	= 1 << 29,
 };
 
-/* Bits of ibv_device_attr_ex.device_cap_flags_ex that do not fit into an enumeration. ibv_query_device_ex(3) */
+/*
+ * Bits of ibv_device_attr_ex.device_cap_flags_ex that do not fit into an enumeration. ibv_query_device_ex(3)
+ */
 #define IBV_DEVICE_RAW_SCATTER_FCS		(1ULL << 34)
 #define IBV_DEVICE_PCI_WRITE_END_PADDING	(1ULL << 36)
 #define IBV_DEVICE_CC_DMA_BOUNCE		(1ULL << 41)
@@ -284,7 +286,9 @@ enum ibv_tm_cap_flags {
 	IBV_TM_CAP_RC	= 1 << 0,
 };
 
-/* Tag matching: rendezvous header bytes, tags per list, outstanding list operations, SGEs per tagged buffer. */
+/*
+ * Tag matching: rendezvous header bytes, tags per list, outstanding list operations, SGEs per tagged buffer.
+ */
 struct ibv_tm_caps {
 	uint32_t	max_rndv_hdr_size;
 	uint32_t	max_num_tags;
@@ -323,7 +327,8 @@ struct ibv_device_attr_ex {
 	struct ibv_odp_caps		odp_caps;
 	uint64_t			completion_timestamp_mask;	/* valid bits; 0: no timestamps */
 	uint64_t			hca_core_clock;			/* kHz; 0: none */
-	uint64_t			device_cap_flags_ex;	/* the flags of orig_attr and the 64-bit ones */
+	/* the flags of orig_attr and the 64-bit ones */
+	uint64_t			device_cap_flags_ex;
 	struct ibv_tso_caps		tso_caps;
 	struct ibv_rss_caps		rss_caps;
 	uint32_t			max_wq_type_rq;
@@ -427,7 +432,8 @@ struct ibv_port_attr {
 	uint8_t			link_layer;		/* IBV_LINK_LAYER_* */
 	uint8_t			flags;			/* IBV_QPF_* */
 	uint16_t		port_cap_flags2;	/* enum ibv_port_cap_flags2 */
-	uint32_t		active_speed_ex;	/* active_speed with the bits that it has no room for; 0: older libraries */
+	/* active_speed with the bits that it has no room for; 0: older libraries */
+	uint32_t		active_speed_ex;
 };
 
 /*

@@ -362,7 +362,8 @@ static inline int ibv_attach_counters_point_flow(struct ibv_counters *counters,
 }
 
 /* Read the first ncounters values. ibv_read_counters(3) */
-static inline int ibv_read_counters(struct ibv_counters *counters, uint64_t *counters_value, uint32_t ncounters,
+static inline int ibv_read_counters(struct ibv_counters *counters, uint64_t *counters_value,
+	uint32_t ncounters,
 				    uint32_t flags)
 {
 	return verbs_call_op_(counters->context, read_counters, counters, counters_value, ncounters, flags);

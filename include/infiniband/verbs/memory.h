@@ -124,8 +124,8 @@ static inline int ibv_close_xrcd(struct ibv_xrcd *xrcd)
 }
 
 /*
- * Rights on a region. Local reading is always allowed; remote writes and atomics need LOCAL_WRITE beside them.
- * ZERO_BASED: addresses count from the region's start. ibv_reg_mr(3)
+ * Rights on a region. Local reading is always allowed; remote writes and atomics need LOCAL_WRITE beside
+ * them. ZERO_BASED: addresses count from the region's start. ibv_reg_mr(3)
  */
 enum ibv_access_flags {
 	IBV_ACCESS_LOCAL_WRITE		= 1 << 0,
@@ -237,7 +237,9 @@ enum ibv_rereg_mr_err_code {
  */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 
-/* End a region; no peer touches the memory afterwards. EBUSY: a memory window is bound to it. ibv_reg_mr(3) */
+/*
+ * End a region; no peer touches the memory afterwards. EBUSY: a memory window is bound to it. ibv_reg_mr(3)
+ */
 int ibv_dereg_mr(struct ibv_mr *mr);
 
 /*
@@ -365,7 +367,8 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t dm_handle);
 void ibv_unimport_dm(struct ibv_dm *dm);
 
 /* Copy length bytes between the program's memory and device memory from dm_offset on. ibv_alloc_dm(3) */
-static inline int ibv_memcpy_to_dm(struct ibv_dm *dm, uint64_t dm_offset, const void *host_addr, size_t length)
+static inline int ibv_memcpy_to_dm(struct ibv_dm *dm, uint64_t dm_offset, const void *host_addr,
+	size_t length)
 {
 	return dm->memcpy_to_dm(dm, dm_offset, host_addr, length);
 }

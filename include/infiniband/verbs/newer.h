@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What rdma-core has had since the release that the other headers are of (44): DMA handles, one call for all kinds of regions,
- * buffers, the speed of a port, completion counters. A program that uses any of it needs a library that has it. Part of
- * <infiniband/verbs.h>.
+ * What rdma-core has had since the release that the other headers are of (44): DMA handles, one call for all
+ * kinds of regions, buffers, the speed of a port, completion counters. A program that uses any of it needs a
+ * library that has it. Part of <infiniband/verbs.h>.
  *
  * Calls that give an int return 0 or an errno value, calls that give a pointer NULL with errno set.
  */
@@ -163,10 +163,11 @@ int ibv_read_comp_cntr(struct ibv_comp_cntr *comp_cntr, uint64_t *value);
 int ibv_read_err_comp_cntr(struct ibv_comp_cntr *comp_cntr, uint64_t *value);
 
 /*
- * From now on completions of qp count, until it is destroyed. In RESET or INIT (else EINVAL). EBUSY: another counter has one of
- * these operations. ibv_qp_attach_comp_cntr(3)
+ * From now on completions of qp count, until it is destroyed. In RESET or INIT (else EINVAL). EBUSY: another
+ * counter has one of these operations. ibv_qp_attach_comp_cntr(3)
  */
-int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *comp_cntr, struct ibv_qp_attach_comp_cntr_attr *attr);
+int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *comp_cntr,
+	struct ibv_qp_attach_comp_cntr_attr *attr);
 
 #ifdef __cplusplus
 }

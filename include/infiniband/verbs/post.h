@@ -316,8 +316,12 @@ static inline void ibv_wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint
 	qp->wr_atomic_write(qp, rkey, remote_addr, atomic_wr);
 }
 
-/* type: enum ibv_placement_type; level: enum ibv_selectivity_level, with IBV_FLUSH_MR address and length do not count. */
-static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+/*
+ * type: enum ibv_placement_type; level: enum ibv_selectivity_level, with IBV_FLUSH_MR address and length do
+ * not count.
+ */
+static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
+	uint8_t type,
 				uint8_t level)
 {
 	qp->wr_flush(qp, rkey, remote_addr, len, type, level);

@@ -155,7 +155,9 @@ enum ibv_mig_state {
 	IBV_MIG_ARMED,
 };
 
-/* Which members of ibv_qp_attr are meant. Each transition requires some and allows others. ibv_modify_qp(3) */
+/*
+ * Which members of ibv_qp_attr are meant. Each transition requires some and allows others. ibv_modify_qp(3)
+ */
 enum ibv_qp_attr_mask {
 	IBV_QP_STATE			= 1 << 0,
 	IBV_QP_CUR_STATE		= 1 << 1,
@@ -211,7 +213,9 @@ struct ibv_qp_attr {
 	uint32_t		rate_limit;		/* kbit/s; 0: none */
 };
 
-/* Rate limiting: kbit/s, the largest burst and the usual packet in bytes (0: default). comp_mask must be 0. */
+/*
+ * Rate limiting: kbit/s, the largest burst and the usual packet in bytes (0: default). comp_mask must be 0.
+ */
 struct ibv_qp_rate_limit_attr {
 	uint32_t	rate_limit;
 	uint32_t	max_burst_sz;
@@ -304,13 +308,15 @@ const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 /* What ibv_query_qp_data_in_order() is asked. */
 enum ibv_query_qp_data_in_order_flags {
 	IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS	= 1 << 0,
-	IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY	= 1 << 1,	/* without regard to the processor's own order */
+	/* without regard to the processor's own order */
+	IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY	= 1 << 1,
 };
 
 /* What it answers to RETURN_CAPS. */
 enum ibv_query_qp_data_in_order_caps {
 	IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG		= 1 << 0,
-	IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES	= 1 << 1,	/* each aligned block of 128 bytes for itself */
+	/* each aligned block of 128 bytes for itself */
+	IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES	= 1 << 1,
 };
 
 /*

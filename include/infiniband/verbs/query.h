@@ -32,7 +32,9 @@ void ibv_free_device_list(struct ibv_device **list);
 /* The name, such as "vb_eth0"; lives as long as the device. ibv_get_device_name(3) */
 const char *ibv_get_device_name(struct ibv_device *device);
 
-/* A number that stays with the device while the system runs, or -1 if there is none. ibv_get_device_index(3) */
+/*
+ * A number that stays with the device while the system runs, or -1 if there is none. ibv_get_device_index(3)
+ */
 int ibv_get_device_index(struct ibv_device *device);
 
 /* The node GUID in network order; 0 if it cannot be read. ibv_get_device_guid(3) */

@@ -195,7 +195,8 @@ struct ibv_wq {
 	uint32_t		handle;
 	enum ibv_wq_state	state;
 	enum ibv_wq_type	wq_type;
-	int (*post_recv)(struct ibv_wq *current, struct ibv_recv_wr *recv_wr, struct ibv_recv_wr **bad_recv_wr);
+	int (*post_recv)(struct ibv_wq *current, struct ibv_recv_wr *recv_wr,
+		struct ibv_recv_wr **bad_recv_wr);
 	pthread_mutex_t		mutex;
 	pthread_cond_t		cond;
 	uint32_t		events_completed;
@@ -259,8 +260,8 @@ struct ibv_rwq_ind_table {
 };
 
 /* Make a table; it lives until ibv_destroy_rwq_ind_table(). ibv_create_rwq_ind_table(3) */
-static inline struct ibv_rwq_ind_table *ibv_create_rwq_ind_table(struct ibv_context *context,
-								 struct ibv_rwq_ind_table_init_attr *init_attr)
+static inline struct ibv_rwq_ind_table *
+ibv_create_rwq_ind_table(struct ibv_context *context, struct ibv_rwq_ind_table_init_attr *init_attr)
 {
 	return verbs_make_op_(context, create_rwq_ind_table, context, init_attr);
 }

@@ -8,7 +8,8 @@
 #include "base/log.h"
 #include "host/memory/memory.h"
 
-enum { MIN_SHIFT = 6, MAX_SHIFT = 33, PIECE_SHIFT = 20 /* opened at a time */, PIECES = VB_ARENA_MOST >> PIECE_SHIFT,
+enum { MIN_SHIFT = 6, MAX_SHIFT = 33, PIECE_SHIFT = 20 /* opened at a time */,
+	PIECES = VB_ARENA_MOST >> PIECE_SHIFT,
        SHARES = 256 /* of the address space */, SPARE = 2 /* arenas for which there must be room */ };
 
 struct vb_arena_head *vb_arena;
@@ -78,7 +79,9 @@ void vb_arena_look_for_room(void)
 {
 	if (vb_links_are_refused() || vb_shm_has_room(SPARE * share_of(vb_address_space())))
 		return;
-	vb_explain("link", "no address space is left for the memory of further processes: connections to them take the wire");
+	vb_explain(
+		"link",
+		"no address space is left for the memory of further processes: connections to them take the wire");
 	vb_links_refuse();
 }
 

@@ -43,7 +43,8 @@ _Static_assert(sizeof(struct vb_key) == VB_KEY_BYTES, "layout");
 
 /* Rights beside enum ibv_access_flags. */
 #define VB_KEY_LOCAL (1u << 30) /* good as lkey: a region's key, not a window's */
-#define VB_KEY_NULL  (1u << 31) /* va is VB_NULL_BYTES of zeros and as many to be overwritten, whatever the address */
+/* va is VB_NULL_BYTES of zeros and as many to be overwritten, whatever the address */
+#define VB_KEY_NULL  (1u << 31)
 
 enum { VB_NULL_BYTES = 1 << 20 };
 

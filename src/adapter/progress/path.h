@@ -16,7 +16,8 @@
 struct vb_prefetch_hint;
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
-enum vb_post_result { VB_POST_NOT /* nothing has happened */, VB_POST_SENT /* it waits for the peer's answer */, VB_POST_DONE /* with success */ };
+enum vb_post_result { VB_POST_NOT /* nothing has happened */,
+	VB_POST_SENT /* it waits for the peer's answer */, VB_POST_DONE /* with success */ };
 enum vb_claim { VB_CLAIM_NONE, VB_CLAIM_SENDS /* sq.lock is held */, VB_CLAIM_ARRIVALS /* resp_lock is */ };
 
 struct vb_path_ops {

@@ -374,7 +374,9 @@ static int shared_select(void *ctx, uint32_t srqn)
 		return err;
 	x->away_srqn = srqn;
 	err = vb_xrc_remote_select(x->qp, srqn);
-	return err ? refuse(x, err, "no process that shares the XRC domain has a shared receive queue of this number") : 0;
+	return err ? refuse(x, err,
+			    "no process that shares the XRC domain has a shared receive queue of this number") :
+		     0;
 }
 
 static int away_refused(struct vb_execution *x, int err)

@@ -440,7 +440,8 @@ static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr 
 	case IBV_WR_RDMA_WRITE:
 		return sq->head == sq->tail;
 	case IBV_WR_RDMA_READ:
-		return sq->head == sq->tail && vb_qp_attr(qp, max_rd_atomic) && !(wr->send_flags & IBV_SEND_INLINE);
+		return sq->head == sq->tail && vb_qp_attr(qp, max_rd_atomic) &&
+		       !(wr->send_flags & IBV_SEND_INLINE);
 	default:
 		return false;
 	}

@@ -156,8 +156,13 @@ static void complete_op(struct vb_srq *srq, uint64_t wr_id, enum ibv_wc_opcode o
 {
 	struct vb_tags *t = srq->tags;
 	t->operator.rq.tail++;
-	vb_cq_push(srq->cq, &(struct vb_cqe){ .wr_id = wr_id, .qp = &t->operator, .opcode = opcode, .status = status, .is_recv = 1,
-					      .wc_flags = vb_tag_list_lag(&t->list) ? IBV_WC_TM_SYNC_REQ : 0 });
+	vb_cq_push(srq->cq,
+		   &(struct vb_cqe){ .wr_id = wr_id,
+				     .qp = &t->operator,
+				     .opcode = opcode,
+				     .status = status,
+				     .is_recv = 1,
+				     .wc_flags = vb_tag_list_lag(&t->list) ? IBV_WC_TM_SYNC_REQ : 0 });
 }
 
 /* Its completion is there before that of a message that takes the tag. rq.lock is held. */

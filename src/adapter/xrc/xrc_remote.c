@@ -175,7 +175,12 @@ int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, si
 void vb_xrc_remote_done(struct vb_qp *qp, const struct vb_received *r)
 {
 	uint64_t how = (r->is_write ? VB_XRC_IS_WRITE : 0) | (r->solicited ? VB_XRC_IS_SOLICITED : 0);
-	(void)call(qp, (struct vb_xrc_request){ .op = VB_XRC_DONE, .kind = r->tail, .length = r->bytes, .operands = { r->tail_value, how } }, 0, 0);
+	(void)call(qp,
+		   (struct vb_xrc_request){ .op = VB_XRC_DONE,
+					    .kind = r->tail,
+					    .length = r->bytes,
+					    .operands = { r->tail_value, how } },
+		   0, 0);
 }
 
 void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status)
@@ -183,7 +188,11 @@ void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status)
 	struct vb_xrc_remote *remote = qp->remote;
 	if (!remote || !remote->at)
 		return;
-	struct vb_xrc_request end = { .version = VB_XRC_VERSION, .op = VB_XRC_END, .kind = status, .qpn = qp->qpn, .srqn = remote->srqn,
+	struct vb_xrc_request end = { .version = VB_XRC_VERSION,
+				      .op = VB_XRC_END,
+				      .kind = status,
+				      .qpn = qp->qpn,
+				      .srqn = remote->srqn,
 				      .src_qpn = qp->attr.dest_qp_num };
 	if (vb_link_send(remote->at->fd, &end, sizeof(end), NULL, 0))
 		drop(remote, remote->at);
@@ -192,7 +201,13 @@ void vb_xrc_remote_end(struct vb_qp *qp, enum ibv_wc_status status)
 int vb_xrc_remote_check(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint64_t length,
 			enum vb_access access)
 {
-	return call(qp, (struct vb_xrc_request){ .op = VB_XRC_CHECK, .rkey = rkey, .address = address, .length = length, .kind = access }, 0, 0);
+	return call(qp,
+		    (struct vb_xrc_request){ .op = VB_XRC_CHECK,
+					     .rkey = rkey,
+					     .address = address,
+					     .length = length,
+					     .kind = access },
+		    0, 0);
 }
 
 int vb_xrc_remote_write(struct vb_qp *qp, uint32_t rkey, uint64_t address, const void *bytes, size_t n)
@@ -216,8 +231,13 @@ int vb_xrc_remote_read(struct vb_qp *qp, uint32_t rkey, uint64_t address, void *
 int vb_xrc_remote_atomic(struct vb_qp *qp, uint32_t rkey, uint64_t address, uint8_t kind,
 			 uint64_t swap_or_add, uint64_t compare, uint64_t *original)
 {
-	int err = call(qp, (struct vb_xrc_request){ .op = VB_XRC_ATOMIC, .rkey = rkey, .address = address, .kind = kind,
-						    .operands = { swap_or_add, compare } }, 0, 0);
+	int err = call(qp,
+		       (struct vb_xrc_request){ .op = VB_XRC_ATOMIC,
+						.rkey = rkey,
+						.address = address,
+						.kind = kind,
+						.operands = { swap_or_add, compare } },
+		       0, 0);
 	if (!err)
 		*original = qp->remote->answer.head.value;
 	return err;

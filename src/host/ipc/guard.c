@@ -123,15 +123,15 @@ static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _At
 			 "syscall\n"
 			 "2:\tjmp 6f\n\t"
 			 ".long " TEXT(SIGNATURE) "\n"
-			 "4:\tmov %[again], %%eax\n\t"
-			 "cltq\n\t"
-			 "jmp 6f\n"
-			 "5:\tmov %[cancelled], %%eax\n\t"
-			 "cltq\n"
-			 "6:"
+						  "4:\tmov %[again], %%eax\n\t"
+						  "cltq\n\t"
+						  "jmp 6f\n"
+						  "5:\tmov %[cancelled], %%eax\n\t"
+						  "cltq\n"
+						  "6:"
 			 : "+a"(result), [sequence] "=m"(*sequence)
-			 : [stop] "m"(*stop), "D"(pid), "S"(local), "d"(nlocal), "r"(r10), "r"(r8), "r"(r9), [again] "i"(-EAGAIN),
-			   [cancelled] "i"(-ECANCELED)
+			 : [stop] "m"(*stop), "D"(pid), "S"(local), "d"(nlocal), "r"(r10), "r"(r8),
+			   "r"(r9), [again] "i"(-EAGAIN), [cancelled] "i"(-ECANCELED)
 			 : "rcx", "r11", "cc", "memory");
 	return result;
 }
@@ -160,13 +160,13 @@ static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _At
 			 "svc #0\n"
 			 "2:\tb 6f\n\t"
 			 ".inst " TEXT(SIGNATURE) "\n"
-			 "4:\tmov x0, %[again]\n\t"
-			 "b 6f\n"
-			 "5:\tmov x0, %[cancelled]\n"
-			 "6:"
+						  "4:\tmov x0, %[again]\n\t"
+						  "b 6f\n"
+						  "5:\tmov x0, %[cancelled]\n"
+						  "6:"
 			 : "+r"(x0), [sequence] "=m"(*sequence)
-			 : [stop] "Q"(*stop), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8), [again] "i"(-EAGAIN),
-			   [cancelled] "i"(-ECANCELED)
+			 : [stop] "Q"(*stop), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5),
+			   "r"(x8), [again] "i"(-EAGAIN), [cancelled] "i"(-ECANCELED)
 			 : "x9", "cc", "memory");
 	return x0;
 }

@@ -122,8 +122,12 @@ static void prepare_buffers(void)
 		r->iov[0] = (struct iovec){ &r->header, sizeof r->header };
 		r->iov[1] = (struct iovec){ r->payload, sizeof r->payload };
 		headers[i].msg_hdr = (struct msghdr){
-			.msg_name = &r->from, .msg_namelen = sizeof r->from, .msg_iov = r->iov, .msg_iovlen = 2,
-			.msg_control = r->control, .msg_controllen = sizeof r->control,
+			.msg_name = &r->from,
+			.msg_namelen = sizeof r->from,
+			.msg_iov = r->iov,
+			.msg_iovlen = 2,
+			.msg_control = r->control,
+			.msg_controllen = sizeof r->control,
 		};
 	}
 }

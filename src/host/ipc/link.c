@@ -77,8 +77,10 @@ void vb_link_explain_lack(int err)
 {
 	static atomic_bool said;
 	if (!atomic_exchange(&said, true))
-		vb_explain_limit("link", "memory is not shared with all processes: %s%s; connections to the others take the wire", strerror(-err),
-				 what_is_short(err));
+		vb_explain_limit(
+			"link",
+			"memory is not shared with all processes: %s%s; connections to the others take the wire",
+			strerror(-err), what_is_short(err));
 }
 
 /* ---- connecting ---- */

@@ -34,6 +34,7 @@ enum {
 	EVENTS_PER_TURN = 64,
 	/* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
 	TIMERS_PER_TURN = 256,
+	TIMERS_NS = 1000000, /* for the timers of a turn, after the first */
 	NS_PER_MS = 1000000,
 	NS_PER_S = 1000000000,
 	SLICE_NS = 100000,
@@ -267,10 +268,16 @@ void vb_timer_cancel(struct vb_timer *t)
 	pthread_mutex_unlock(&lock);
 }
 
+/*
+ * A callback that sends may lose the processor to who receives. So what arrives here is looked at after few
+ * callbacks if these take long.
+ */
 static void fire_timers(uint64_t now)
 {
 	pthread_mutex_lock(&lock);
 	for (unsigned fired = 0; fired < TIMERS_PER_TURN; fired++) {
+		if (fired && vb_now_ns() - now >= TIMERS_NS)
+			break;
 		struct vb_heap_node *first = vb_heap_first(&timers);
 		if (!first || first->key > now)
 			break;
@@ -506,7 +513,9 @@ int vb_loop_run_locked(void)
 	}
 	pthread_mutex_unlock(&lock);
 	if (err)
-		vb_explain_limit("host", "connections need a thread, and none can be had now (RLIMIT_NPROC, or pids.max of the control group)");
+		vb_explain_limit(
+			"host",
+			"connections need a thread, and none can be had now (RLIMIT_NPROC, or pids.max of the control group)");
 	return err ? -EAGAIN : 0;
 }
 

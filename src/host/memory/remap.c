@@ -77,6 +77,7 @@ static struct {
 	enum vb_remap_way way;
 	bool known;
 	int uffd;
+	void *nothing; /* a page that cannot be read */
 	unsigned generation;
 } self = { .uffd = -1 };
 
@@ -127,6 +128,19 @@ static int protect(uintptr_t at, size_t bytes, bool on)
 	return self.uffd >= 0 && ioctl(self.uffd, UFFDIO_WRITEPROTECT, &w) < 0 ? -errno : 0;
 }
 
+/*
+ * Is this still the empty range that was trapped? The program may have unmapped it meanwhile, or mapped
+ * something else there. The kernel fills pages of a trapped range alone, else says ENOENT. What it is to fill
+ * them with it reads later, which fails.
+ */
+static bool is_trapped(uintptr_t at, size_t bytes)
+{
+	struct uffdio_copy c = {
+		.dst = at, .src = (uintptr_t)self.nothing, .len = bytes, .mode = UFFDIO_COPY_MODE_DONTWAKE
+	};
+	return self.uffd < 0 || (ioctl(self.uffd, UFFDIO_COPY, &c) < 0 && errno == EFAULT);
+}
+
 static void trap_no_more(uintptr_t at, size_t bytes)
 {
 	struct uffdio_range r = { at, bytes };
@@ -139,8 +153,10 @@ enum vb_remap_way vb_remap_way(void)
 {
 	if (self.known && self.generation == vb_host_generation())
 		return self.way;
+	if (!self.nothing)
+		self.nothing = map(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	vb_host_lock();
-	self.uffd = open_trap();
+	self.uffd = self.nothing == MAP_FAILED ? -1 : open_trap();
 	if (self.uffd >= 0)
 		vb_fd_own(self.uffd);
 	vb_host_unlock();
@@ -164,7 +180,8 @@ bool vb_remap_may_now(void)
 
 /* ---- the thread that waits ---- */
 
-enum { MAX_SPARED = 64, THREAD_BYTES = 4096 /* as much as the C library's struct of a thread takes at most */ };
+enum { MAX_SPARED = 64,
+	THREAD_BYTES = 4096 /* as much as the C library's struct of a thread takes at most */ };
 
 static struct {
 	unsigned n;
@@ -431,10 +448,29 @@ static int settle_in(void *at, size_t bytes, unsigned advice, const char *aside,
 	int err = may_be_pinned() ? -EBUSY : copy_populated(aside, bytes, fd, offset);
 	if (err)
 		return err;
+	if (!is_trapped((uintptr_t)at, bytes))
+		return -EFAULT;
 	if (map(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED)
 		return -errno;
 	advise(at, bytes, advice);
 	return 0;
+}
+
+/*
+ * Back over the empty range, which with it ceases to be a trap. Pages whose place the program has unmapped
+ * meanwhile are gone.
+ */
+static void put_back(char *aside, uintptr_t at, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), half = bytes / page / 2 * page;
+	if (is_trapped(at, bytes)) {
+		move_pages_to(aside, bytes, 0, (void *)at);
+	} else if (!half) {
+		unmap(aside, bytes);
+	} else {
+		put_back(aside, at, half);
+		put_back(aside + half, at + half, bytes - half);
+	}
 }
 
 int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t offset)
@@ -453,8 +489,8 @@ int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t of
 		goto unmap_aside;
 	}
 	err = settle_in((void *)at, bytes, advice, aside, fd, offset);
-	if (err) { /* back, over the empty range, which with it ceases to be a trap */
-		move_pages_to(aside, bytes, 0, (void *)at);
+	if (err) {
+		put_back(aside, at, bytes);
 		wake(at, bytes);
 		return err;
 	}
@@ -545,7 +581,9 @@ static int settle_back(int fd, const struct vb_vma *v, unsigned advice)
 	if (err)
 		return err;
 	advise(aside, bytes, advice);
-	err = move_pages_to(aside, bytes, 0, (void *)v->start);
+	err = protect(v->start, bytes, true); /* -ENOENT: it is mapped there no more */
+	if (!err)
+		err = move_pages_to(aside, bytes, 0, (void *)v->start);
 	if (err)
 		unmap(aside, bytes);
 	return err;

@@ -68,7 +68,8 @@ bool vb_remap_is_own_stack(const void *addr, size_t bytes);
 int vb_remap_open(size_t bytes, int *fd);
 /*
  * Moves the pages of one piece, or a part of it of at most VB_REMAP_SLICE, to fd's offset. -EBUSY: pages may
- * be pinned. After an error everything is as before.
+ * be pinned; -EFAULT: the program unmapped some of them meanwhile, or mapped others there. After an error
+ * everything is as before.
  */
 int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t offset);
 /*

@@ -100,8 +100,12 @@ size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
 	struct iovec iov = { frame, room };
 	struct sockaddr_ll from;
 	for (;;) {
-		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
-				    .msg_control = control, .msg_controllen = sizeof(control) };
+		struct msghdr m = { .msg_name = &from,
+				    .msg_namelen = sizeof(from),
+				    .msg_iov = &iov,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
+				    .msg_controllen = sizeof(control) };
 		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
 		if (n <= 0)
 			return 0;

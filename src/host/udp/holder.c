@@ -171,8 +171,13 @@ static uid_t user_of(unsigned long inode)
 		struct nlmsghdr header;
 		struct unix_diag_req ask;
 	} request = {
-		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST },
-		.ask = { .sdiag_family = AF_UNIX, .udiag_states = UINT32_MAX, .udiag_ino = (uint32_t)inode, .udiag_show = SHOW_UID,
+		.header = { .nlmsg_len = sizeof(request),
+			    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.ask = { .sdiag_family = AF_UNIX,
+			 .udiag_states = UINT32_MAX,
+			 .udiag_ino = (uint32_t)inode,
+			 .udiag_show = SHOW_UID,
 			 .udiag_cookie = { UINT32_MAX, UINT32_MAX } },
 	};
 	union {

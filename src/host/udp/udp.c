@@ -134,8 +134,11 @@ __attribute__((cold)) static void explain_taken(bool ipv4)
 		return;
 	said = true;
 	vb_owner_of_sockets(&holder.inode, 1, holder.uid, owner);
-	vb_explain("host", "UDP port %d is held by %s: what comes over the wire comes there first, to be read, and is handed on if that is a "
-		   "process on verbatim", VB_ROCE_PORT, holder.inode ? owner : "the kernel (rdma_rxe)");
+	vb_explain(
+		"host",
+		"UDP port %d is held by %s: what comes over the wire comes there first, to be read, and is handed on if that is a "
+		"process on verbatim",
+		VB_ROCE_PORT, holder.inode ? owner : "the kernel (rdma_rxe)");
 }
 
 static void receiver_try_locked(struct receiver *r)

@@ -67,16 +67,16 @@ struct vb_cm_send {
  */
 
 /* X(NAME, name) */
-#define VB_CM_EVENTS(X)                                                                                              \
-	X(REQUEST, "request")			/* vb_cm_request took a REQ: info.req */                              \
-	X(SIDR_REQUEST, "sidr request")		/* vb_cm_request took a SIDR_REQ: info.sidr_req */                    \
-	X(REP, "rep")				/* active: the peer accepted: info.rep; now vb_cm_establish */        \
-	X(ESTABLISHED, "established")		/* passive: RTU came, or vb_cm_notify_established */                  \
-	X(REJECTED, "rejected")			/* before ESTABLISHED: status is the REJ reason */                    \
+#define VB_CM_EVENTS(X)                                                                              \
+	X(REQUEST, "request")			/* vb_cm_request took a REQ: info.req */             \
+	X(SIDR_REQUEST, "sidr request")		/* vb_cm_request took a SIDR_REQ: info.sidr_req */   \
+	X(REP, "rep")				/* active: the peer accepted: info.rep; now vb_cm_establish */ \
+	X(ESTABLISHED, "established")		/* passive: RTU came, or vb_cm_notify_established */ \
+	X(REJECTED, "rejected")			/* before ESTABLISHED: status is the REJ reason */   \
 	X(UNREACHABLE, "unreachable")		/* retries used up or peer died: status is -ETIMEDOUT/-ECONNRESET */ \
-	X(DISCONNECTED, "disconnected")		/* status 0; -ETIMEDOUT: DREQ never answered; -ECONNRESET: died */   \
-	X(TIMEWAIT_EXIT, "timewait exit")	/* the QP number may be used again */                                 \
-	X(SIDR_REP, "sidr rep")			/* status is the SIDR status: info.sidr_rep */                        \
+	X(DISCONNECTED, "disconnected")		/* status 0; -ETIMEDOUT: DREQ never answered; -ECONNRESET: died */ \
+	X(TIMEWAIT_EXIT, "timewait exit")	/* the QP number may be used again */                \
+	X(SIDR_REP, "sidr rep")			/* status is the SIDR status: info.sidr_rep */       \
 	X(RELEASE, "release")			/* destroyed and done: the memory belongs to the caller again */
 
 enum vb_cm_event_type {

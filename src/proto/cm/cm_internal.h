@@ -11,10 +11,10 @@
  */
 
 /* Rows. RX_APR stands for all answers to a LAP, which is never sent here. */
-#define VB_CM_INPUTS(X)                                                                                              \
-	X(CONNECT) X(SIDR_CONNECT) X(REQUEST) X(SIDR_REQUEST) X(MRA) X(ACCEPT) X(REJECT) X(ESTABLISH) X(NOTIFY)       \
-	X(DISCONNECT) X(SIDR_REPLY) X(DESTROY) X(PEER_DIED) X(STALE)                                                  \
-	X(RX_REQ) X(RX_MRA_REQ) X(RX_MRA_REP) X(RX_REJ) X(RX_REP) X(RX_RTU) X(RX_DREQ) X(RX_DREP)                     \
+#define VB_CM_INPUTS(X)                                                                           \
+	X(CONNECT) X(SIDR_CONNECT) X(REQUEST) X(SIDR_REQUEST) X(MRA) X(ACCEPT) X(REJECT) X(ESTABLISH) X(NOTIFY) \
+	X(DISCONNECT) X(SIDR_REPLY) X(DESTROY) X(PEER_DIED) X(STALE)                              \
+	X(RX_REQ) X(RX_MRA_REQ) X(RX_MRA_REP) X(RX_REJ) X(RX_REP) X(RX_RTU) X(RX_DREQ) X(RX_DREP) \
 	X(RX_SIDR_REQ) X(RX_SIDR_REP) X(RX_LAP) X(RX_APR) X(TIMER)
 
 enum vb_cm_input {
@@ -48,7 +48,13 @@ struct vb_cm_step {
 /* Does what a move is for; true: go to its next state, false: to its other one. */
 typedef bool vb_cm_action(struct vb_cm_conn *c, struct vb_cm_step *s);
 
-enum vb_cm_move_kind { VB_CM_MOVE_ILLEGAL, VB_CM_MOVE_IGNORE, VB_CM_MOVE_DUPLICATE, VB_CM_MOVE_STAY, VB_CM_MOVE_GO };
+enum vb_cm_move_kind {
+	VB_CM_MOVE_ILLEGAL,
+	VB_CM_MOVE_IGNORE,
+	VB_CM_MOVE_DUPLICATE,
+	VB_CM_MOVE_STAY,
+	VB_CM_MOVE_GO
+};
 
 struct vb_cm_move {
 	enum vb_cm_move_kind kind;
@@ -71,14 +77,14 @@ int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *
  * ---------------------------------------------------------
  */
 
-vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req, vb_cm_do_take_sidr_req,
-	vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject, vb_cm_do_abort, vb_cm_do_send_rtu,
-	vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_send_drep, vb_cm_do_send_sidr_rep, vb_cm_do_unreachable,
-	vb_cm_do_patience, vb_cm_do_rejected, vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_before_rtu,
-	vb_cm_do_dreq_crossed,
-	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req, vb_cm_do_stale_rep,
-	vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq, vb_cm_do_timewait_exit, vb_cm_do_ask,
-	vb_cm_do_forgotten;
+vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req,
+	vb_cm_do_take_sidr_req, vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject,
+	vb_cm_do_abort, vb_cm_do_send_rtu, vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_send_drep,
+	vb_cm_do_send_sidr_rep, vb_cm_do_unreachable, vb_cm_do_patience, vb_cm_do_rejected,
+	vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_before_rtu, vb_cm_do_dreq_crossed,
+	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req,
+	vb_cm_do_stale_rep, vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq,
+	vb_cm_do_timewait_exit, vb_cm_do_ask, vb_cm_do_forgotten;
 
 /* Sends the kept message again. */
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);

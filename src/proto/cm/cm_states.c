@@ -156,7 +156,8 @@ static uint64_t until_repetition_ns(const struct vb_cm_conn *c)
 {
 	unsigned repetitions = c->max_retries - c->retries_left;
 
-	return repetitions < EARLY_REPETITIONS ? c->timeout_ns >> (EARLY_REPETITIONS - repetitions) : c->timeout_ns;
+	return repetitions < EARLY_REPETITIONS ? c->timeout_ns >> (EARLY_REPETITIONS - repetitions) :
+						 c->timeout_ns;
 }
 
 /* How long a state lasts before its timer; VB_CM_NEVER: it has none. */

@@ -90,8 +90,12 @@ static uint32_t srqn_of(const struct vb_packet *packet)
 static int execute_read(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
-	struct vb_rc_saved read = { .first = resp->expected, .sent = resp->expected, .address = vb_reth_address(reth),
-				    .rkey = vb_reth_rkey(reth), .length = vb_reth_length(reth), .srqn = srqn_of(packet) };
+	struct vb_rc_saved read = { .first = resp->expected,
+				    .sent = resp->expected,
+				    .address = vb_reth_address(reth),
+				    .rkey = vb_reth_rkey(reth),
+				    .length = vb_reth_length(reth),
+				    .srqn = srqn_of(packet) };
 	struct vb_rc_saved *at = next_saved(resp);
 
 	if (!at || read.length > VB_MAX_MESSAGE_BYTES)
@@ -378,8 +382,12 @@ static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const stru
 
 	if (!saved || saved->is_atomic || saved->sent <= psn)
 		return VB_RC_IGNORED;	/* unknown, or its answer is still to be sent */
-	struct vb_rc_saved part = { .first = psn, .sent = psn, .address = vb_reth_address(reth), .rkey = saved->rkey,
-				    .length = vb_reth_length(reth), .srqn = saved->srqn };
+	struct vb_rc_saved part = { .first = psn,
+				    .sent = psn,
+				    .address = vb_reth_address(reth),
+				    .rkey = saved->rkey,
+				    .length = vb_reth_length(reth),
+				    .srqn = saved->srqn };
 	uint64_t offset = (psn - saved->first) * resp->config.mtu;
 	if (vb_reth_rkey(reth) != saved->rkey || part.address != saved->address + offset ||
 	    part.length > saved->length - offset)

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "proto/rc/rc_window.h"
 
-enum { MOST_DOUBLINGS = 9, FEW_LOST = 4 /* however small the window */, MANY_LOST = 8 /* one of so many */, BUNCH = 8,
-	PACE_BURST = 32 /* packets that may go at once */ };
+enum {
+	MOST_DOUBLINGS = 9,
+	FEW_LOST = 4,    /* however small the window */
+	MANY_LOST = 8,   /* one of so many */
+	BUNCH = 8,
+	PACE_BURST = 32, /* packets that may go at once */
+};
 
 #define FIRST_PATIENCE_NS UINT64_C(10000000)
-#define LEAST_PATIENCE_NS UINT64_C(1000000)	/* a peer that has to be scheduled first answers within it, mostly */
+#define LEAST_PATIENCE_NS UINT64_C(1000000)	/* mostly enough for a peer that has to be scheduled first */
 #define LEAST_PROBE_NS    UINT64_C(50000)
 #define MOST_PATIENCE_NS  UINT64_C(500000000)
 #define NO_QUEUE_NS       UINT64_C(100000)	/* round trips differ by that for other reasons */
 #define LEAST_AGE_NS      UINT64_C(10000000000)	/* paths change */
-#define PACE_BURST_NS     UINT64_C(1000000)	/* and what is due within it: shorter round trips know no pace */
+#define PACE_BURST_NS     UINT64_C(1000000)	/* and what is due within it: no pace for short round trips */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {

@@ -16,7 +16,15 @@
 #define VB_MAX_MESSAGE_BYTES (UINT32_C(1) << 31)
 
 /* An atomic write has its data with it. It and a flush are answered like a READ of nothing. */
-enum vb_request_kind { VB_REQ_SEND, VB_REQ_WRITE, VB_REQ_READ, VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD, VB_REQ_ATOMIC_WRITE, VB_REQ_FLUSH };
+enum vb_request_kind {
+	VB_REQ_SEND,
+	VB_REQ_WRITE,
+	VB_REQ_READ,
+	VB_REQ_COMPARE_SWAP,
+	VB_REQ_FETCH_ADD,
+	VB_REQ_ATOMIC_WRITE,
+	VB_REQ_FLUSH
+};
 
 /* How much is flushed, and where to: FETH's fields in one number. */
 static inline uint32_t vb_flush(unsigned placement, unsigned selectivity)

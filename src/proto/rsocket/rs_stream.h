@@ -26,8 +26,8 @@
  *	failure                      ENDED        ENDED        BROKEN
  *
  * What has arrived can be read in any state. Invariants: consumed <= received <= granted <= consumed + ring;
- * bytes of unread messages
- * = received - consumed; at most receive_queue messages are unread; what is under way fits the ring and the send queue.
+ * bytes of unread messages = received - consumed; at most receive_queue messages are unread; what is under
+ * way fits the ring and the send queue.
  *
  * A peer is not trusted: messages that break the rules are -EPROTO and change nothing; of the tables it
  * writes each entry is copied once and then judged. Addresses and keys in them are the peer's own memory,

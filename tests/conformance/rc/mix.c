@@ -21,7 +21,8 @@ struct mood {
 static unsigned below(struct mix *m, unsigned limit) { return rc_below(&m->random, limit); }
 static bool chance(struct mix *m, unsigned percent) { return below(m, 100) < percent; }
 static unsigned one_of(struct mix *m, const unsigned *values, unsigned n) { return values[below(m, n)]; }
-#define ONE_OF(m, ...) one_of(m, (const unsigned[]){ __VA_ARGS__ }, sizeof((unsigned[]){ __VA_ARGS__ }) / sizeof(unsigned))
+#define ONE_OF(m, ...) \
+	one_of(m, (const unsigned[]){ __VA_ARGS__ }, sizeof((unsigned[]){ __VA_ARGS__ }) / sizeof(unsigned))
 
 /* ---- queue pairs and their queues ---- */
 
@@ -35,8 +36,13 @@ static void draw_end(struct mix *m, struct mix_end *end)
 	unsigned srqs = ONE_OF(m, 0, 0, 30, 100);
 	for (unsigned q = 0; q < m->qps; q++)
 		end->qp[q] = (struct mix_qp){
-			.group = below(m, end->groups), .scq = below(m, end->cqs), .rcq = below(m, end->cqs), .srq = chance(m, srqs),
-			.sends = ONE_OF(m, 1, 2, 5, 16, MIX_SENDS), .recvs = ONE_OF(m, 1, 2, 8, MIX_SENDS), .inline_bytes = ONE_OF(m, 0, 64, 220),
+			.group = below(m, end->groups),
+			.scq = below(m, end->cqs),
+			.rcq = below(m, end->cqs),
+			.srq = chance(m, srqs),
+			.sends = ONE_OF(m, 1, 2, 5, 16, MIX_SENDS),
+			.recvs = ONE_OF(m, 1, 2, 8, MIX_SENDS),
+			.inline_bytes = ONE_OF(m, 0, 64, 220),
 		};
 }
 

@@ -30,18 +30,18 @@ enum {
 enum { MESSAGE = 1, PAYLOAD = 2, FETCHES = 4, LOCAL = 8, HAS_IMM = 16 };
 
 /* kind, work request, its completion, how often, properties */
-#define MIX_KINDS(X) \
-	X(SEND, IBV_WR_SEND, IBV_WC_SEND, 30, MESSAGE | PAYLOAD) \
-	X(SEND_IMM, IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, 8, MESSAGE | PAYLOAD | HAS_IMM) \
-	X(SEND_INV, IBV_WR_SEND_WITH_INV, IBV_WC_SEND, 2, MESSAGE | PAYLOAD) \
-	X(WRITE, IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, 20, PAYLOAD) \
+#define MIX_KINDS(X)                                                                                \
+	X(SEND, IBV_WR_SEND, IBV_WC_SEND, 30, MESSAGE | PAYLOAD)                                    \
+	X(SEND_IMM, IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, 8, MESSAGE | PAYLOAD | HAS_IMM)              \
+	X(SEND_INV, IBV_WR_SEND_WITH_INV, IBV_WC_SEND, 2, MESSAGE | PAYLOAD)                        \
+	X(WRITE, IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, 20, PAYLOAD)                                 \
 	X(WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE, 8, MESSAGE | PAYLOAD | HAS_IMM) \
-	X(READ, IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, 12, FETCHES) \
-	X(ADD, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD, 4, FETCHES) \
-	X(SWAP, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP, 4, FETCHES) \
+	X(READ, IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, 12, FETCHES)                                    \
+	X(ADD, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD, 4, FETCHES)                           \
+	X(SWAP, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP, 4, FETCHES)                            \
 	X(TALLY, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD, 3, FETCHES) /* to a word that all queue pairs add to */ \
-	X(BIND, IBV_WR_BIND_MW, IBV_WC_BIND_MW, 4, LOCAL) \
-	X(UNBIND, IBV_WR_LOCAL_INV, IBV_WC_LOCAL_INV, 4, LOCAL) \
+	X(BIND, IBV_WR_BIND_MW, IBV_WC_BIND_MW, 4, LOCAL)                                           \
+	X(UNBIND, IBV_WR_LOCAL_INV, IBV_WC_LOCAL_INV, 4, LOCAL)                                     \
 	X(DRAIN, 0, 0, 1, 0) /* no request: to SQD, and back when all before it is done */
 
 #define MIX_ENUM(kind, ...) kind,

@@ -221,7 +221,11 @@ void mix_give_shared(struct party *p, unsigned n)
 {
 	pthread_mutex_lock(&p->srq_lock);
 	for (; n && p->srq_given < p->m->srq_messages[d_of(p)]; n--, p->srq_given++)
-		MUST_EQ(p, rc_post_recv(p->e, NULL, p->srq_given, p->m->srq_at[d_of(p)] + (uint64_t)p->srq_given * MIX_SRQ_BYTES, MIX_SRQ_BYTES), 0);
+		MUST_EQ(p,
+			rc_post_recv(p->e, NULL, p->srq_given,
+				     p->m->srq_at[d_of(p)] + (uint64_t)p->srq_given * MIX_SRQ_BYTES,
+				     MIX_SRQ_BYTES),
+			0);
 	pthread_mutex_unlock(&p->srq_lock);
 }
 

@@ -53,10 +53,15 @@ struct rlimit rc_use_up_descriptors(void)
 struct params params(void)
 {
 	return (struct params){
-		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4, .max_recv_sge = 4, .max_inline_data = 64 },
+		.cap = { .max_send_wr = 64,
+			 .max_recv_wr = 64,
+			 .max_send_sge = 4,
+			 .max_recv_sge = 4,
+			 .max_inline_data = 64 },
 		.cqe = 256,
 		.bytes = 65536,
-		.mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			     IBV_ACCESS_REMOTE_ATOMIC,
 		.qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.timeout = 18, /* a second, eight times: a peer that waits for a processor has not gone */
 		.retry_cnt = 7,
@@ -196,8 +201,12 @@ uint32_t rc_psn(const struct ibv_qp *qp, const struct end *e)
 struct card rc_swap_cards(struct end *e, struct ibv_qp *qp)
 {
 	connections[qp->qp_num % 1024]++;
-	struct card mine = { .qpn = qp->qp_num, .psn = rc_psn(qp, e), .rkey = e->mr->rkey, .addr = (uintptr_t)e->buf,
-			     .bytes = e->p.bytes }, theirs;
+	struct card mine = { .qpn = qp->qp_num,
+			     .psn = rc_psn(qp, e),
+			     .rkey = e->mr->rkey,
+			     .addr = (uintptr_t)e->buf,
+			     .bytes = e->p.bytes },
+		    theirs;
 	CHECK_EQ(ibv_query_gid(e->ctx, 1, 0, &mine.gid), 0);
 	tell_bytes(e, &mine, sizeof(mine));
 	hear_bytes(e, &theirs, sizeof(theirs));

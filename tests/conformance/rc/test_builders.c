@@ -29,8 +29,14 @@ static void build(struct end *e, struct built *b)
 	rc_open(e, &p);
 	CHECK(b->cq = ibv_create_cq_ex(e->ctx, &cq_attr));
 	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC, .send_cq = e->scq, .recv_cq = ibv_cq_ex_to_cq(b->cq), .pd = e->pd, .sq_sig_all = 1, .cap = p.cap,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = OPS,
+		.qp_type = IBV_QPT_RC,
+		.send_cq = e->scq,
+		.recv_cq = ibv_cq_ex_to_cq(b->cq),
+		.pd = e->pd,
+		.sq_sig_all = 1,
+		.cap = p.cap,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = OPS,
 	};
 	CHECK(b->qp = ibv_create_qp_ex(e->ctx, &attr));
 	CHECK(b->ex = ibv_qp_to_qp_ex(b->qp));

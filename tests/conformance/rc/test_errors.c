@@ -336,7 +336,11 @@ static void local__requests_that_make_no_sense(struct end *e)
 	reconnect(e);
 	if (!e->passive) {
 		struct ibv_sge read = { (uintptr_t)e->buf, 8, e->mr->lkey };
-		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_READ, .sge = &read, .nsge = 1, .flags = IBV_SEND_INLINE }), EINVAL);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_READ,
+						  .sge = &read,
+						  .nsge = 1,
+						  .flags = IBV_SEND_INLINE }),
+			 EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = 77, .len = 8 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4 }), EINVAL);
 		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .len = 16 }), EINVAL);
@@ -683,7 +687,15 @@ static void receive__memory_taken_away(struct end *e)
 /* ---- the responder's faults, one by one (IB vol. 1, 9.9.3) ---- */
 
 enum cause {
-	BAD_RECEIVE, SHORT, NONE_POSTED, NO_KEY, NO_KEY_NOR_RECEIVE, NO_RIGHT, MISALIGNED, NO_READS, KEY_TO_INVALIDATE,
+	BAD_RECEIVE,
+	SHORT,
+	NONE_POSTED,
+	NO_KEY,
+	NO_KEY_NOR_RECEIVE,
+	NO_RIGHT,
+	MISALIGNED,
+	NO_READS,
+	KEY_TO_INVALIDATE,
 };
 enum { ALIVE = -1, NO_EVENT = -2 };
 

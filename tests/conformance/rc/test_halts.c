@@ -28,12 +28,14 @@
 #include <unistd.h>
 
 enum {
-	TRIALS = 12, WARM_UPS = 2, CONNECTIONS = 3, DEPTH = 8, SLOT = 16 * 1024, LONG = 256 * 1024, MAX_LIFE = 16,
+	TRIALS = 12, WARM_UPS = 2, CONNECTIONS = 3, DEPTH = 8, SLOT = 16 * 1024, LONG = 256 * 1024,
+	MAX_LIFE = 16,
 	SOURCE = DEPTH * SLOT, /* behind the receives: what is sent, */
 	RESULT = SOURCE + LONG, /* what is fetched, by each request to a place of its own, */
 	TARGET = RESULT + DEPTH * LONG, /* and what the peer writes */
 	BYTES = TARGET + LONG,
-	MAX_DELAY_US = 30000, MAX_LATE_MS = 50, LONGEST_CALL_MS = 2000, BOUND_MS = 20000, SETTLE_MS = 400, PATIENCE_MS = 60000,
+	MAX_DELAY_US = 30000, MAX_LATE_MS = 50, LONGEST_CALL_MS = 2000, BOUND_MS = 20000, SETTLE_MS = 400,
+	PATIENCE_MS = 60000,
 	REVOKED = 0x5a, IDLE_US = 100, ACK_TIMEOUT = 14, RETRIES = 2, MAX_DESCRIPTORS = 256,
 };
 
@@ -205,8 +207,12 @@ static bool agree(struct side *s, struct connection *c,
 	if (!make_resources(s, c))
 		return false;
 	struct place own = { (uintptr_t)c->buf, c->mr->rkey };
-	struct rdma_conn_param param = { .private_data = &own, .private_data_len = sizeof(own), .responder_resources = 4, .initiator_depth = 4,
-					 .retry_count = RETRIES, .rnr_retry_count = 7 };
+	struct rdma_conn_param param = { .private_data = &own,
+					 .private_data_len = sizeof(own),
+					 .responder_resources = 4,
+					 .initiator_depth = 4,
+					 .retry_count = RETRIES,
+					 .rnr_retry_count = 7 };
 	for (uint64_t slot = 0; slot < DEPTH; slot++)
 		receive(c, slot);
 	return !TIMED(call(c->id, &param));
@@ -310,8 +316,12 @@ static void post_some(struct side *s, struct connection *c)
 		uint8_t *from = fetches ? result_of(c, r) : c->buf + SOURCE + r->at;
 		uint64_t there = r->at + (fetches ? SOURCE : TARGET);
 		struct ibv_sge sge = { (uintptr_t)from, r->len, c->mr->lkey };
-		struct ibv_send_wr wr = { .opcode = r->opcode, .imm_data = htonl(r->at), .sg_list = &sge, .num_sge = 1,
-					  .wr.rdma = { c->peer.at + there, c->peer.rkey } }, *bad;
+		struct ibv_send_wr wr = { .opcode = r->opcode,
+					  .imm_data = htonl(r->at),
+					  .sg_list = &sge,
+					  .num_sge = 1,
+					  .wr.rdma = { c->peer.at + there, c->peer.rkey } },
+				   *bad;
 		if (TIMED(ibv_post_send(c->id->qp, &wr, &bad)))
 			return;
 		c->posted++;

@@ -464,13 +464,18 @@ static void make_side(struct party *p, struct side *s)
 {
 	struct group *g = &p->group[s->plan->group];
 	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC, .send_cq = g->cq[s->plan->scq], .recv_cq = g->cq[s->plan->rcq], .srq = s->plan->srq ? p->e->srq : NULL,
+		.qp_type = IBV_QPT_RC, .send_cq = g->cq[s->plan->scq], .recv_cq = g->cq[s->plan->rcq],
+		.srq = s->plan->srq ? p->e->srq : NULL,
 		.pd = p->e->pd, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.cap = { .max_send_wr = s->plan->sends, .max_recv_wr = s->plan->recvs, .max_send_sge = MIX_PIECES, .max_recv_sge = MIX_PIECES,
+		.cap = { .max_send_wr = s->plan->sends, .max_recv_wr = s->plan->recvs,
+		.max_send_sge = MIX_PIECES, .max_recv_sge = MIX_PIECES,
 			 .max_inline_data = s->plan->inline_bytes },
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-				  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-				  IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+		IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+				  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+				  	IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+				  IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+				  	IBV_QP_EX_WITH_SEND_WITH_INV,
 	};
 	MUST(p, s->qp = ibv_create_qp_ex(p->e->ctx, &attr));
 }

@@ -29,8 +29,12 @@ static int post_bind(struct end *e, struct ibv_mw *mw, uint32_t rkey, struct ibv
 		     uint64_t bytes, unsigned access)
 {
 	struct ibv_send_wr *bad, wr = {
-		.wr_id = 77, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
-		.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = { mr, (uintptr_t)e->buf + at, bytes, access } },
+		.wr_id = 77,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = { .mw = mw,
+			     .rkey = rkey,
+			     .bind_info = { mr, (uintptr_t)e->buf + at, bytes, access } },
 	};
 	return ibv_post_send(e->qp, &wr, &bad);
 }
@@ -152,8 +156,12 @@ static void window_2__bound_and_invalidated(struct end *e)
 		rc_reconnect(e);
 		rkey = (uint32_t)hear(e);
 		struct ibv_sge sge = { (uintptr_t)e->buf, 16, e->mr->lkey };
-		struct ibv_send_wr *bad, wr = { .wr_id = 9, .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge,
-						.num_sge = 1, .invalidate_rkey = rkey };
+		struct ibv_send_wr *bad, wr = { .wr_id = 9,
+						.opcode = IBV_WR_SEND_WITH_INV,
+						.send_flags = IBV_SEND_SIGNALED,
+						.sg_list = &sge,
+						.num_sge = 1,
+						.invalidate_rkey = rkey };
 		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
 		CHECK_EQ(rc_expect(e->scq, 9, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
 		hear(e);

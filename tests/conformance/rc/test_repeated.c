@@ -176,8 +176,14 @@ static void window__invalidated_by_the_requester(struct end *e)
 		CHECK(mw);
 		uint32_t rkey = ibv_inc_rkey(mw->rkey);
 		struct ibv_send_wr *bad, wr = {
-			.wr_id = 1, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
-			.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = { e->mr, (uintptr_t)e->buf, HALF, reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE } },
+			.wr_id = 1,
+			.opcode = IBV_WR_BIND_MW,
+			.send_flags = IBV_SEND_SIGNALED,
+			.bind_mw = { .mw = mw,
+				     .rkey = rkey,
+				     .bind_info = { e->mr, (uintptr_t)e->buf, HALF,
+						    reads ? IBV_ACCESS_REMOTE_READ :
+							    IBV_ACCESS_REMOTE_WRITE } },
 		};
 		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
 		rc_expect(e->scq, 1, IBV_WC_SUCCESS);
@@ -196,8 +202,12 @@ static void window__invalidated_by_the_requester(struct end *e)
 		uint32_t rkey = hear(e);
 		again_and_again(e, rkey);
 		struct ibv_sge sge = { (uintptr_t)e->buf, WORD, e->mr->lkey };
-		struct ibv_send_wr *bad, wr = { .wr_id = 3, .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED,
-						.invalidate_rkey = rkey, .sg_list = &sge, .num_sge = 1 };
+		struct ibv_send_wr *bad, wr = { .wr_id = 3,
+						.opcode = IBV_WR_SEND_WITH_INV,
+						.send_flags = IBV_SEND_SIGNALED,
+						.invalidate_rkey = rkey,
+						.sg_list = &sge,
+						.num_sge = 1 };
 		CHECK_EQ(ibv_post_send(e->qp, &wr, &bad), 0);
 		rc_expect(e->scq, 3, IBV_WC_SUCCESS);
 		meet(e);
@@ -357,7 +367,11 @@ static void own__inline(struct end *e)
 	}
 	if (!e->passive) {
 		struct ibv_sge sge = { (uintptr_t)words, sizeof(words), e->mr->lkey };
-		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE, .sge = &sge, .nsge = 1, .flags = IBV_SEND_INLINE }), ENOMEM);
+		CHECK_EQ(rc_post(e, &(struct op){ .opcode = IBV_WR_RDMA_WRITE,
+						  .sge = &sge,
+						  .nsge = 1,
+						  .flags = IBV_SEND_INLINE }),
+			 ENOMEM);
 	}
 	meet(e);
 	if (e->passive)
@@ -371,7 +385,11 @@ static void own__not_inline(struct end *e)
 	struct params p = params();
 	start(e, &p);
 	if (!e->passive) {
-		struct op op = { .id = 1, .opcode = IBV_WR_RDMA_READ, .len = WORD, .remote_at = WORD, .flags = IBV_SEND_INLINE };
+		struct op op = { .id = 1,
+				 .opcode = IBV_WR_RDMA_READ,
+				 .len = WORD,
+				 .remote_at = WORD,
+				 .flags = IBV_SEND_INLINE };
 		again_and_again(e, e->peer.rkey);
 		CHECK_EQ(rc_post(e, &op), EINVAL);
 		rc_expect_none(e->scq);

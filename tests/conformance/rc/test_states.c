@@ -203,8 +203,16 @@ static void sqd__ends_in_error_or_reset(struct end *e)
 /* All that SQD lets a program change; told as it was set, and the connection goes on with it. */
 static void change_all(struct end *e)
 {
-	struct ibv_qp_attr now = query(e->qp), a = { .qp_state = IBV_QPS_SQD, .timeout = 13, .retry_cnt = 6, .rnr_retry = 5, .max_rd_atomic = 3,
-		.max_dest_rd_atomic = 5, .min_rnr_timer = 9, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_READ, .ah_attr = now.ah_attr };
+	struct ibv_qp_attr now = query(e->qp), a = { .qp_state = IBV_QPS_SQD,
+						     .timeout = 13,
+						     .retry_cnt = 6,
+						     .rnr_retry = 5,
+						     .max_rd_atomic = 3,
+						     .max_dest_rd_atomic = 5,
+						     .min_rnr_timer = 9,
+						     .port_num = 1,
+						     .qp_access_flags = IBV_ACCESS_REMOTE_READ,
+						     .ah_attr = now.ah_attr };
 	int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		   IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_PORT |
 		   IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PKEY_INDEX;

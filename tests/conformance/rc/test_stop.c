@@ -38,7 +38,11 @@ static void post_some(struct end *e, uint64_t *rng, unsigned *in_flight)
 		uint32_t n = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD     ? 8 :
 			     opcode == IBV_WR_SEND || rc_below(rng, 2) ? 1 + rc_below(rng, SLOT) :
 									 LONG;
-		if (rc_post(e, &(struct op){ .id = *in_flight, .opcode = opcode, .at = fetches ? OWN + LONG : OWN, .len = n, .remote_at = TARGET }))
+		if (rc_post(e, &(struct op){ .id = *in_flight,
+					     .opcode = opcode,
+					     .at = fetches ? OWN + LONG : OWN,
+					     .len = n,
+					     .remote_at = TARGET }))
 			return;
 		++*in_flight;
 	}

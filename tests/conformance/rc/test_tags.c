@@ -7,7 +7,13 @@
 #include <errno.h>
 #include <infiniband/tm_types.h>
 
-enum { TAGS = 32, OPS = 16, SLOT = 4096, HEAD = sizeof(struct ibv_tmh), BOTH_HEADS = HEAD + sizeof(struct ibv_rvh) };
+enum {
+	TAGS = 32,
+	OPS = 16,
+	SLOT = 4096,
+	HEAD = sizeof(struct ibv_tmh),
+	BOTH_HEADS = HEAD + sizeof(struct ibv_rvh)
+};
 enum { MATCHED = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID };
 
 static const uint64_t ALL = UINT64_MAX;
@@ -142,8 +148,14 @@ static int post_op(struct end *e, struct ibv_ops_wr *wr)
 
 static struct ibv_ops_wr add_of(struct ibv_sge *sge, uint64_t id, uint64_t tag, uint64_t mask)
 {
-	return (struct ibv_ops_wr){ .wr_id = id, .opcode = IBV_WR_TAG_ADD, .flags = IBV_OPS_SIGNALED,
-		.tm.add = { .recv_wr_id = id, .sg_list = sge, .num_sge = sge ? 1 : 0, .tag = tag, .mask = mask } };
+	return (struct ibv_ops_wr){ .wr_id = id,
+				    .opcode = IBV_WR_TAG_ADD,
+				    .flags = IBV_OPS_SIGNALED,
+				    .tm.add = { .recv_wr_id = id,
+						.sg_list = sge,
+						.num_sge = sge ? 1 : 0,
+						.tag = tag,
+						.mask = mask } };
 }
 
 static struct ibv_sge sge_of(struct end *e, uint64_t at, uint32_t len)
@@ -922,8 +934,10 @@ static void tags__refuses_queues(struct end *e)
 	CHECK(tcq = ibv_create_cq_ex(e->ctx, &cq));
 	struct ibv_srq_init_attr_ex good = {
 		.attr = { .max_wr = 4, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
-		.srq_type = IBV_SRQT_TM, .pd = e->pd, .cq = ibv_cq_ex_to_cq(tcq), .tm_cap = { dev.tm_caps.max_num_tags, dev.tm_caps.max_ops },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+		IBV_SRQ_INIT_ATTR_TM,
+		.srq_type = IBV_SRQT_TM, .pd = e->pd, .cq = ibv_cq_ex_to_cq(tcq),
+		.tm_cap = { dev.tm_caps.max_num_tags, dev.tm_caps.max_ops },
 	}, bad = good;
 #define REFUSED(change, error)                                   \
 	bad = good;                                              \
@@ -947,7 +961,11 @@ static void tags__refuses_queues(struct end *e)
 	CHECK_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(tcq)), EBUSY);
 
 	struct ibv_pd *other = ibv_alloc_pd(e->ctx);
-	struct ibv_qp_init_attr init = { .send_cq = e->scq, .recv_cq = e->rcq, .srq = srq, .cap = { .max_send_wr = 1 }, .qp_type = IBV_QPT_UD };
+	struct ibv_qp_init_attr init = { .send_cq = e->scq,
+					 .recv_cq = e->rcq,
+					 .srq = srq,
+					 .cap = { .max_send_wr = 1 },
+					 .qp_type = IBV_QPT_UD };
 	CHECK(!ibv_create_qp(e->pd, &init));
 	CHECK_EQ(errno, EINVAL);
 	init.qp_type = IBV_QPT_RC;

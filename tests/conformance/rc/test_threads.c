@@ -140,8 +140,13 @@ static void *post_on_own_qp(void *arg)
 		while (atomic_load(&me->sent[me->number]) < n)
 			sched_yield();
 		rc_fill(e->buf + at, SLOT, e->seed + n);
-		CHECK_EQ(rc_post(&mine, &(struct op){ .qp = me->qp, .id = me->number, .opcode = IBV_WR_RDMA_WRITE, .at = at, .len = SLOT,
-						      .remote_at = 16384 + at }), 0);
+		CHECK_EQ(rc_post(&mine, &(struct op){ .qp = me->qp,
+						      .id = me->number,
+						      .opcode = IBV_WR_RDMA_WRITE,
+						      .at = at,
+						      .len = SLOT,
+						      .remote_at = 16384 + at }),
+			 0);
 	}
 	return NULL;
 }

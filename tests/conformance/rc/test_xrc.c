@@ -182,8 +182,13 @@ static void qp__opened_again(struct end *e)
 	struct xrc x;
 	start(e, &x);
 	if (e->passive) {
-		struct ibv_qp_open_attr attr = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
-				IBV_QP_OPEN_ATTR_CONTEXT, .qp_num = x.qp->qp_num, .xrcd = x.xrcd, .qp_context = &x, .qp_type = IBV_QPT_XRC_RECV };
+		struct ibv_qp_open_attr attr = { .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+							      IBV_QP_OPEN_ATTR_TYPE |
+							      IBV_QP_OPEN_ATTR_CONTEXT,
+						 .qp_num = x.qp->qp_num,
+						 .xrcd = x.xrcd,
+						 .qp_context = &x,
+						 .qp_type = IBV_QPT_XRC_RECV };
 		struct ibv_qp *again = ibv_open_qp(e->ctx, &attr);
 		CHECK(again && again->qp_num == x.qp->qp_num && again->qp_context == &x);
 		attr.qp_num ^= 1;

@@ -21,8 +21,13 @@ void make_queue(struct end *e, struct ibv_xrcd *xrcd, struct queue *q)
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 				   IBV_ACCESS_REMOTE_ATOMIC);
 	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = RECEIVES, .max_sge = 2 }, .srq_type = IBV_SRQT_XRC, .pd = q->pd, .xrcd = xrcd, .cq = q->cq,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.attr = { .max_wr = RECEIVES, .max_sge = 2 },
+		.srq_type = IBV_SRQT_XRC,
+		.pd = q->pd,
+		.xrcd = xrcd,
+		.cq = q->cq,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
 	};
 	CHECK(q->mr && q->cq);
 	CHECK(q->srq = ibv_create_srq_ex(e->ctx, &attr));
@@ -50,9 +55,14 @@ struct ibv_qp *make_xrc_qp(struct end *e, struct xrc *x)
 					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
 					    .xrcd = x->xrcd };
 	if (!e->passive)
-		attr = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_SEND, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = e->pd,
-						     .send_ops_flags = IBV_QP_EX_WITH_SEND,
-						     .send_cq = e->scq, .cap = { .max_send_wr = 64, .max_send_sge = 4, .max_inline_data = 64 } };
+		attr = (struct ibv_qp_init_attr_ex){
+			.qp_type = IBV_QPT_XRC_SEND,
+			.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+			.pd = e->pd,
+			.send_ops_flags = IBV_QP_EX_WITH_SEND,
+			.send_cq = e->scq,
+			.cap = { .max_send_wr = 64, .max_send_sge = 4, .max_inline_data = 64 }
+		};
 	return ibv_create_qp_ex(e->ctx, &attr);
 }
 
@@ -60,9 +70,12 @@ void connect_xrc_qp(struct end *e, struct xrc *x)
 {
 	x->peer = rc_swap_cards(e, x->qp);
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = x->peer.qpn, .rq_psn = x->peer.psn,
-		.max_dest_rd_atomic = 8, .min_rnr_timer = 12, .timeout = 18, .retry_cnt = 7, .rnr_retry = e->p.rnr_retry, .max_rd_atomic = 8,
-		.sq_psn = rc_psn(x->qp, e), .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = x->peer.gid, .hop_limit = 64 } },
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = x->peer.qpn,
+		.rq_psn = x->peer.psn,
+		.max_dest_rd_atomic = 8, .min_rnr_timer = 12, .timeout = 18, .retry_cnt = 7,
+		.rnr_retry = e->p.rnr_retry, .max_rd_atomic = 8,
+		.sq_psn = rc_psn(x->qp, e), .ah_attr = { .is_global = 1, .port_num = 1,
+		.grh = { .dgid = x->peer.gid, .hop_limit = 64 } },
 	};
 	int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int responder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -85,8 +98,13 @@ int post_xrc(struct end *e, struct xrc *x, uint64_t id, enum ibv_wr_opcode opcod
 	     uint32_t srqn, uint64_t remote, uint32_t rkey)
 {
 	struct ibv_sge sge = { (uintptr_t)e->buf + at, n, e->mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,
-					.imm_data = htonl(99), .qp_type.xrc.remote_srqn = srqn };
+	struct ibv_send_wr *bad, wr = { .wr_id = id,
+					.opcode = opcode,
+					.send_flags = IBV_SEND_SIGNALED,
+					.sg_list = &sge,
+					.num_sge = 1,
+					.imm_data = htonl(99),
+					.qp_type.xrc.remote_srqn = srqn };
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = remote;
 		wr.wr.atomic.rkey = rkey;

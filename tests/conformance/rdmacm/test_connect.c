@@ -6,8 +6,13 @@
 
 enum { REQ_DATA = 56, REP_DATA = 196, REJ_DATA = 148, SIDR_REQ_DATA = 180, SIDR_REP_DATA = 136 };
 
-enum { REJECTED_INVALID_SERVICE_ID = 8, REJECTED_CONSUMER = 28, REJECTED_VENDOR_OPTION = 35, SIDR_UNSUPPORTED = 1,
-       SIDR_REJECTED = 2 };
+enum {
+	REJECTED_INVALID_SERVICE_ID = 8,
+	REJECTED_CONSUMER = 28,
+	REJECTED_VENDOR_OPTION = 35,
+	SIDR_UNSUPPORTED = 1,
+	SIDR_REJECTED = 2
+};
 
 static uint8_t pattern[256];
 
@@ -77,8 +82,12 @@ static void life_on(const char *ip)
 	assert_data(event->param.conn.private_data, event->param.conn.private_data_len, REQ_DATA, 10);
 	assert_ok(rdma_ack_cm_event(event));
 
-	struct rdma_conn_param answer = { .private_data = pattern, .private_data_len = 20, .responder_resources = 1,
-					  .initiator_depth = 4, .rnr_retry_count = 6, .qp_num = some_param().qp_num };
+	struct rdma_conn_param answer = { .private_data = pattern,
+					  .private_data_len = 20,
+					  .responder_resources = 1,
+					  .initiator_depth = 4,
+					  .rnr_retry_count = 6,
+					  .qp_num = some_param().qp_num };
 	assert_ok(rdma_accept(p.server, &answer));
 	event = expect(p.client_ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	assert_ptr_equal(event->id, p.client);

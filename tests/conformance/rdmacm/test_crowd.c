@@ -40,15 +40,16 @@ static struct {
 static bool in_child;
 
 /* Both processes end the test this way; cmocka's assertions belong to the parent. */
-#define CHECK(condition)                                                                                              \
-	do {                                                                                                          \
-		if (!(condition)) {                                                                                   \
-			fprintf(stderr, "# %s: %s:%d: %s (%s)\n", in_child ? "server" : "client", __FILE__, __LINE__, \
-				#condition, strerror(errno));                                                         \
-			if (in_child)                                                                                 \
-				_exit(1);                                                                             \
-			fail();                                                                                       \
-		}                                                                                                     \
+#define CHECK(condition)                                          \
+	do {                                                      \
+		if (!(condition)) {                               \
+			fprintf(stderr, "# %s: %s:%d: %s (%s)\n", \
+				in_child ? "server" : "client", __FILE__, __LINE__, \
+				#condition, strerror(errno)); \
+			if (in_child)                             \
+				_exit(1);                         \
+			fail();                                   \
+		}                                                 \
 	} while (0)
 
 static unsigned connections(void)
@@ -141,9 +142,10 @@ static void check_holdings(unsigned round, struct holdings *before)
 {
 	struct holdings now = holdings_at_rest();
 
-	print_message("# %s, round %u: %u connections; then %u files, %u threads, %zu KiB of heap, %zu KiB resident\n",
-		      in_child ? "server" : "client", round, me.count, now.files, now.threads, now.heap_bytes >> 10,
-		      now.resident_bytes >> 10);
+	print_message(
+		"# %s, round %u: %u connections; then %u files, %u threads, %zu KiB of heap, %zu KiB resident\n",
+		in_child ? "server" : "client", round, me.count, now.files, now.threads, now.heap_bytes >> 10,
+		now.resident_bytes >> 10);
 	fflush(NULL); /* a child that fails writes nothing later */
 	CHECK(round < 2 || !is_more(round, &now, before));
 	*before = now;
@@ -194,8 +196,13 @@ static void open_device(struct ibv_context *verbs)
 
 static void make_qp(struct end *end)
 {
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = MESSAGE_BYTES } };
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1,
+					 .cap = { .max_send_wr = 1,
+						  .max_recv_wr = 1,
+						  .max_send_sge = 1,
+						  .max_recv_sge = 1,
+						  .max_inline_data = MESSAGE_BYTES } };
 	struct ibv_recv_wr wr = { .wr_id = end->number, .num_sge = 1 }, *bad;
 
 	open_device(end->id->verbs);
@@ -209,8 +216,12 @@ static void make_qp(struct end *end)
 static void post_send(const struct end *end)
 {
 	struct ibv_sge sge = { (uintptr_t)me.out[end->number], MESSAGE_BYTES, 0 };
-	struct ibv_send_wr wr = { .wr_id = end->number, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE, .sg_list = &sge,
-				  .num_sge = 1 }, *bad;
+	struct ibv_send_wr wr = { .wr_id = end->number,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_INLINE,
+				  .sg_list = &sge,
+				  .num_sge = 1 },
+			   *bad;
 
 	CHECK(ibv_post_send(end->id->qp, &wr, &bad) == 0);
 }

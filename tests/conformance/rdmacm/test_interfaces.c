@@ -128,9 +128,10 @@ static void interface__takes_its_groups_along(void **state)
 /* The kernel has work of its own to do until the address can be used. */
 static int add_link_local(void **state)
 {
-	return system("ip -6 addr replace " LINK_LOCAL "/64 dev wire nodad &&"
-		      " for i in $(seq 200); do"
-		      " if [ -z \"$(ip -6 addr show dev wire tentative)\" ]; then exit 0; fi; sleep 0.05; done; exit 1");
+	return system(
+		"ip -6 addr replace " LINK_LOCAL "/64 dev wire nodad &&"
+		" for i in $(seq 200); do"
+		" if [ -z \"$(ip -6 addr show dev wire tentative)\" ]; then exit 0; fi; sleep 0.05; done; exit 1");
 }
 
 static struct rdma_addrinfo *link_local(const char *node, int flags)

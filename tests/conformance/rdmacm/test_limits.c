@@ -24,12 +24,13 @@ static struct shared {
 } *shared;
 
 /* In children, in place of cmocka's assertions. */
-#define CHECK(condition)                                                                                            \
-	do {                                                                                                        \
-		if (!(condition)) {                                                                                 \
-			fprintf(stderr, "# %d: %s:%d: %s (%s)\n", getpid(), __FILE__, __LINE__, #condition, strerror(errno)); \
-			_exit(1);                                                                                   \
-		}                                                                                                   \
+#define CHECK(condition)            \
+	do {                        \
+		if (!(condition)) { \
+			fprintf(stderr, "# %d: %s:%d: %s (%s)\n", \
+				getpid(), __FILE__, __LINE__, #condition, strerror(errno)); \
+			_exit(1);   \
+		}                   \
 	} while (0)
 
 static void await(const atomic_uint *count, unsigned least)
@@ -75,7 +76,11 @@ static void receive(struct ibv_qp *qp, const struct ibv_mr *mr, void *to, uint64
 static void send_back(struct ibv_qp *qp, const struct ibv_mr *mr, void *from, uint64_t wr_id)
 {
 	struct ibv_sge sge = { (uintptr_t)from, MESSAGE_BYTES, mr->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad, wr = { .wr_id = wr_id,
+					.sg_list = &sge,
+					.num_sge = 1,
+					.opcode = IBV_WR_SEND,
+					.send_flags = IBV_SEND_SIGNALED };
 	CHECK((errno = ibv_post_send(qp, &wr, &bad)) == 0);
 }
 

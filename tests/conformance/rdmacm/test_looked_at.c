@@ -66,8 +66,12 @@ static void *keep_looking(void *arg)
 static void live(void)
 {
 	/* Each call writes the id's completion queues into its own. */
-	struct ibv_qp_init_attr of_client = { .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-					 .qp_type = IBV_QPT_RC }, of_server = of_client;
+	struct ibv_qp_init_attr of_client = { .cap = { .max_send_wr = 1,
+						       .max_recv_wr = 1,
+						       .max_send_sge = 1,
+						       .max_recv_sge = 1 },
+					      .qp_type = IBV_QPT_RC },
+				of_server = of_client;
 	struct rdma_conn_param param = { .retry_count = 7 };
 	struct pair p = listening_pair("127.0.0.1", RDMA_PS_TCP);
 

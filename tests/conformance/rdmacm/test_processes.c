@@ -12,12 +12,13 @@
 enum { ROCE_PORT = 4791, REJECTIONS = 10, CONSUMER_DEFINED = 28 };
 
 /* In a child: cmocka's assertions belong to the parent. */
-#define CHILD_CHECK(condition)                                                                          \
-	do {                                                                                            \
-		if (!(condition)) {                                                                     \
-			fprintf(stderr, "# child: %s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, strerror(errno)); \
-			_exit(1);                                                                       \
-		}                                                                                       \
+#define CHILD_CHECK(condition)      \
+	do {                        \
+		if (!(condition)) { \
+			fprintf(stderr, "# child: %s:%d: %s (%s)\n", \
+				__FILE__, __LINE__, #condition, strerror(errno)); \
+			_exit(1);   \
+		}                   \
 	} while (0)
 
 /* LeakSanitizer's question at exit: a child has memory that only its parent knew of. */

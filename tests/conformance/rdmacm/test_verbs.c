@@ -20,9 +20,13 @@ struct wired {
 
 static struct ibv_qp_init_attr qp_attr(void)
 {
-	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-					  .cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES,
-						   .max_recv_sge = SGES, .max_inline_data = 64 } };
+	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC,
+					  .sq_sig_all = 1,
+					  .cap = { .max_send_wr = DEPTH,
+						   .max_recv_wr = DEPTH,
+						   .max_send_sge = SGES,
+						   .max_recv_sge = SGES,
+						   .max_inline_data = 64 } };
 }
 
 static void add_qp(struct rdma_cm_id *id)
@@ -644,8 +648,12 @@ static void xrc__sends_to_the_srq(void **state)
 	expect_acked(p.server_ch, RDMA_CM_EVENT_ESTABLISHED, 0);
 
 	struct ibv_sge sge = { (uintptr_t)out, sizeof(out), out_mr->lkey };
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
-				  .qp_type.xrc.remote_srqn = srqn }, *bad;
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .qp_type.xrc.remote_srqn = srqn },
+			   *bad;
 	assert_int_equal(ibv_post_send(p.client->qp, &wr, &bad), 0);
 	assert_int_equal(rdma_get_recv_comp(p.server, &wc), 1);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);

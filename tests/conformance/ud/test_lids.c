@@ -33,8 +33,13 @@ static struct ibv_qp_attr to_lid(struct end *e, struct ibv_qp *qp, uint16_t lid)
 {
 	struct card peer = rc_swap_cards(e, qp);
 	return (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer.qpn, .rq_psn = peer.psn, .max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12, .ah_attr = { .dlid = lid, .port_num = 1 },
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = peer.qpn,
+		.rq_psn = peer.psn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .dlid = lid, .port_num = 1 },
 	};
 }
 

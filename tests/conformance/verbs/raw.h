@@ -13,8 +13,16 @@ static UNUSED struct ibv_qp_init_attr_ex raw_attr(struct world *w, struct ibv_cq
 						  struct ibv_cq *recv_cq)
 {
 	return (struct ibv_qp_init_attr_ex){
-		.send_cq = send_cq, .recv_cq = recv_cq, .qp_type = IBV_QPT_RAW_PACKET, .sq_sig_all = 1, .pd = w->pd,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES, .max_recv_sge = SGES, .max_inline_data = INLINE },
+		.send_cq = send_cq,
+		.recv_cq = recv_cq,
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.sq_sig_all = 1,
+		.pd = w->pd,
+		.cap = { .max_send_wr = DEPTH,
+			 .max_recv_wr = DEPTH,
+			 .max_send_sge = SGES,
+			 .max_recv_sge = SGES,
+			 .max_inline_data = INLINE },
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
 }
@@ -81,7 +89,11 @@ static UNUSED void build(uint8_t *f, uint8_t address, uint16_t port)
 static UNUSED void send_frame(struct world *w, struct ibv_qp *qp, uint8_t address, uint16_t port)
 {
 	struct ibv_sge sge = sge_at(w, 0, FRAME);
-	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad, wr = { .wr_id = 1,
+					.sg_list = &sge,
+					.num_sge = 1,
+					.opcode = IBV_WR_SEND,
+					.send_flags = IBV_SEND_SIGNALED };
 	build((uint8_t *)w->buffer, address, port);
 	assert_errno(0, ibv_post_send(qp, &wr, &bad));
 	assert_int_equal(next_wc(qp->send_cq).opcode, IBV_WC_SEND);
@@ -103,10 +115,13 @@ struct rule {
 static UNUSED struct rule rule_for(uint16_t port, uint16_t priority)
 {
 	struct rule r = {
-		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(r), .num_of_specs = 2, .port = 1, .priority = priority },
-		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(r.eth), .val = { .dst_mac = { 1, 0x50, 0x56, 0x11, 0x22, 0x33 } },
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(r), .num_of_specs = 2, .port = 1,
+		.priority = priority },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(r.eth), .val = { .dst_mac = { 1, 0x50,
+		0x56, 0x11, 0x22, 0x33 } },
 			 .mask = { .dst_mac = { 255, 255, 255, 255, 255, 255 } } },
-		.udp = { .type = IBV_FLOW_SPEC_UDP, .size = sizeof(r.udp), .val = { .src_port = htons(own(port)) }, .mask = { .src_port = 0xffff } },
+		.udp = { .type = IBV_FLOW_SPEC_UDP, .size = sizeof(r.udp),
+		.val = { .src_port = htons(own(port)) }, .mask = { .src_port = 0xffff } },
 	};
 	return r;
 }

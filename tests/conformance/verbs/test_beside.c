@@ -18,9 +18,17 @@ void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *dst, struct ibv_sa_path_
 
 static void copy__members_of_the_same_name(void **state)
 {
-	struct ib_uverbs_qp_attr from = { .qp_state = IBV_QPS_RTS, .qkey = 5, .sq_psn = 6, .max_send_wr = 7, .max_inline_data = 8, .timeout = 14,
-					  .ah_attr = { .grh = { .flow_label = 9, .hop_limit = 10 }, .is_global = 1, .port_num = 1 },
-					  .alt_ah_attr = { .dlid = 11 }, .alt_timeout = 12 };
+	struct ib_uverbs_qp_attr from = {
+		.qp_state = IBV_QPS_RTS,
+		.qkey = 5,
+		.sq_psn = 6,
+		.max_send_wr = 7,
+		.max_inline_data = 8,
+		.timeout = 14,
+		.ah_attr = { .grh = { .flow_label = 9, .hop_limit = 10 }, .is_global = 1, .port_num = 1 },
+		.alt_ah_attr = { .dlid = 11 },
+		.alt_timeout = 12
+	};
 	struct ibv_qp_attr to = { 0 };
 	ibv_copy_qp_attr_from_kern(&to, &from);
 	assert_int_equal(to.qp_state, IBV_QPS_RTS);
@@ -31,7 +39,11 @@ static void copy__members_of_the_same_name(void **state)
 	struct ibv_ah_attr ah = { 0 };
 	ibv_copy_ah_attr_from_kern(&ah, &from.ah_attr);
 	assert_memory_equal(&ah, &to.ah_attr, sizeof(ah));
-	struct ib_user_path_rec rec = { .dgid = { 1, 2, 3 }, .pkey = 0xffff, .mtu = 4, .packet_life_time = 13 }, back = { 0 };
+	struct ib_user_path_rec rec = { .dgid = { 1, 2, 3 },
+					.pkey = 0xffff,
+					.mtu = 4,
+					.packet_life_time = 13 },
+				back = { 0 };
 	struct ibv_sa_path_rec path = { 0 };
 	ibv_copy_path_rec_from_kern(&path, &rec);
 	assert_true(path.dgid.raw[2] == 3 && path.pkey == 0xffff && path.mtu == 4 &&
@@ -86,25 +98,25 @@ void *_verbs_init_and_alloc_context(void);
 void *verbs_open_device(void);
 extern bool verbs_allow_disassociate_destroy;
 
-#define REFUSED(X) \
-	X(execute_ioctl) X(ibv_cmd_advise_mr) X(ibv_cmd_alloc_dm) X(ibv_cmd_alloc_mw) X(ibv_cmd_alloc_pd) \
-	X(ibv_cmd_attach_mcast) X(ibv_cmd_close_xrcd) X(ibv_cmd_create_ah) X(ibv_cmd_create_counters) \
+#define REFUSED(X)                                                                                         \
+	X(execute_ioctl) X(ibv_cmd_advise_mr) X(ibv_cmd_alloc_dm) X(ibv_cmd_alloc_mw) X(ibv_cmd_alloc_pd)  \
+	X(ibv_cmd_attach_mcast) X(ibv_cmd_close_xrcd) X(ibv_cmd_create_ah) X(ibv_cmd_create_counters)      \
 	X(ibv_cmd_create_cq) X(ibv_cmd_create_cq_ex) X(ibv_cmd_create_flow) X(ibv_cmd_create_flow_action_esp) \
 	X(ibv_cmd_create_qp) X(ibv_cmd_create_qp_ex) X(ibv_cmd_create_qp_ex2) X(ibv_cmd_create_rwq_ind_table) \
-	X(ibv_cmd_create_srq) X(ibv_cmd_create_srq_ex) X(ibv_cmd_create_wq) X(ibv_cmd_dealloc_mw) \
-	X(ibv_cmd_dealloc_pd) X(ibv_cmd_dereg_mr) X(ibv_cmd_destroy_ah) X(ibv_cmd_destroy_counters) \
+	X(ibv_cmd_create_srq) X(ibv_cmd_create_srq_ex) X(ibv_cmd_create_wq) X(ibv_cmd_dealloc_mw)          \
+	X(ibv_cmd_dealloc_pd) X(ibv_cmd_dereg_mr) X(ibv_cmd_destroy_ah) X(ibv_cmd_destroy_counters)        \
 	X(ibv_cmd_destroy_cq) X(ibv_cmd_destroy_flow) X(ibv_cmd_destroy_flow_action) X(ibv_cmd_destroy_qp) \
 	X(ibv_cmd_destroy_rwq_ind_table) X(ibv_cmd_destroy_srq) X(ibv_cmd_destroy_wq) X(ibv_cmd_detach_mcast) \
-	X(ibv_cmd_free_dm) X(ibv_cmd_get_context) X(ibv_cmd_modify_cq) X(ibv_cmd_modify_flow_action_esp) \
+	X(ibv_cmd_free_dm) X(ibv_cmd_get_context) X(ibv_cmd_modify_cq) X(ibv_cmd_modify_flow_action_esp)   \
 	X(ibv_cmd_modify_qp) X(ibv_cmd_modify_qp_ex) X(ibv_cmd_modify_srq) X(ibv_cmd_modify_wq) X(ibv_cmd_open_qp) \
 	X(ibv_cmd_open_xrcd) X(ibv_cmd_poll_cq) X(ibv_cmd_post_recv) X(ibv_cmd_post_send) X(ibv_cmd_post_srq_recv) \
-	X(ibv_cmd_query_context) X(ibv_cmd_query_device_any) X(ibv_cmd_query_mr) X(ibv_cmd_query_port) \
-	X(ibv_cmd_query_qp) X(ibv_cmd_query_srq) X(ibv_cmd_read_counters) X(ibv_cmd_reg_dm_mr) \
-	X(ibv_cmd_reg_dmabuf_mr) X(ibv_cmd_reg_mr) X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr) \
-	X(ibv_cmd_resize_cq) \
+	X(ibv_cmd_query_context) X(ibv_cmd_query_device_any) X(ibv_cmd_query_mr) X(ibv_cmd_query_port)     \
+	X(ibv_cmd_query_qp) X(ibv_cmd_query_srq) X(ibv_cmd_read_counters) X(ibv_cmd_reg_dm_mr)             \
+	X(ibv_cmd_reg_dmabuf_mr) X(ibv_cmd_reg_mr) X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr)            \
+	X(ibv_cmd_resize_cq)                                                                               \
 	X(ibv_cmd_alloc_dmah) X(ibv_cmd_create_comp_cntr) X(ibv_cmd_create_cq_ex2) X(ibv_cmd_destroy_comp_cntr) \
 	X(ibv_cmd_export_dmabuf_fd) X(ibv_cmd_free_dmah) X(ibv_cmd_inc_comp_cntr) X(ibv_cmd_inc_err_comp_cntr) \
-	X(ibv_cmd_qp_attach_comp_cntr) X(ibv_cmd_query_comp_cntr_caps) X(ibv_cmd_query_port_speed) \
+	X(ibv_cmd_qp_attach_comp_cntr) X(ibv_cmd_query_comp_cntr_caps) X(ibv_cmd_query_port_speed)         \
 	X(ibv_cmd_read_comp_cntr) X(ibv_cmd_read_err_comp_cntr) X(ibv_cmd_reg_mr_ex) X(ibv_cmd_set_comp_cntr) \
 	X(ibv_cmd_set_err_comp_cntr)
 

@@ -34,8 +34,12 @@ static void heap_give(struct ibv_pd *pd, void *context, void *p, uint64_t type)
 
 static struct ibv_pd *parent_with(struct world *w, struct heap *heap)
 {
-	struct ibv_parent_domain_init_attr attr = { .pd = w->pd, .alloc = heap_take, .free = heap_give, .pd_context = heap,
-		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
+	struct ibv_parent_domain_init_attr attr = { .pd = w->pd,
+						    .alloc = heap_take,
+						    .free = heap_give,
+						    .pd_context = heap,
+						    .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+								 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT };
 	heap->pd = ibv_alloc_parent_domain(w->ctx, &attr);
 	assert_non_null(heap->pd);
 	return heap->pd;
@@ -129,9 +133,15 @@ static void thread_domain__leaves_locks_out(void **state)
 					       .parent_domain = pd };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(w->ctx, &cq_attr);
 	assert_non_null(cq);
-	struct ibv_qp_init_attr_ex init = { .send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq), .qp_type = IBV_QPT_RC, .pd = pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 2, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = ibv_cq_ex_to_cq(cq),
+		.recv_cq = ibv_cq_ex_to_cq(cq),
+		.qp_type = IBV_QPT_RC,
+		.pd = pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+		.cap = { .max_send_wr = 2, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+	};
 	struct ibv_qp *qp = ibv_create_qp_ex(w->ctx, &init);
 	assert_non_null(qp);
 	bring_to(w, qp, IBV_QPS_RTS, qp->qp_num);

@@ -19,8 +19,10 @@ enum {
 static struct ibv_qp *make_qp_ex(struct world *w, struct ibv_cq *cq, uint64_t ops)
 {
 	struct ibv_qp_init_attr_ex attr = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .pd = w->pd, .send_ops_flags = ops,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES, .max_recv_sge = SGES, .max_inline_data = INLINE },
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .pd = w->pd,
+		.send_ops_flags = ops,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES,
+		.max_recv_sge = SGES, .max_inline_data = INLINE },
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 	};
 	return ibv_create_qp_ex(w->ctx, &attr);
@@ -69,7 +71,12 @@ static void cq__reads_everything(void **state)
 	assert_errno(ENOENT, ibv_start_poll(x.cq, &attr));
 	assert_errno(0, post_recv(w, x.b, 1));
 	struct ibv_sge sge = sge_at(w, 1024, 16);
-	struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(77) }, *bad;
+	struct ibv_send_wr wr = { .wr_id = 2,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND_WITH_IMM,
+				  .imm_data = htonl(77) },
+			   *bad;
 	assert_errno(0, ibv_post_send(x.a, &wr, &bad));
 	start_poll(&x);
 	for (int i = 0; i < 2; i++) {

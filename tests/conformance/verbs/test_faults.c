@@ -38,8 +38,15 @@ static void calls__fail_once(void **state)
 static void wr_complete__fails_and_forgets(void **state)
 {
 	struct world *w = *state;
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC, .send_cq = w->cq, .recv_cq = w->cq, .pd = w->pd, .sq_sig_all = 1,
-		.cap = qp_attr(w).cap, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND };
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC,
+					    .send_cq = w->cq,
+					    .recv_cq = w->cq,
+					    .pd = w->pd,
+					    .sq_sig_all = 1,
+					    .cap = qp_attr(w).cap,
+					    .comp_mask =
+						    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					    .send_ops_flags = IBV_QP_EX_WITH_SEND };
 	struct ibv_qp *a = ibv_create_qp_ex(w->ctx, &attr), *b = make_qp(w, NULL);
 	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(a);
 	bring_to(w, a, IBV_QPS_RTS, b->qp_num);

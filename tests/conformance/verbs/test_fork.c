@@ -58,9 +58,13 @@ static struct inherited inherited;
 static void make_queues(struct world *w, struct inherited *i)
 {
 	struct ibv_srq_init_attr basic = { .attr = { .max_wr = 4, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = w->pd, .cq = w->cq,
-		.tm_cap = { .max_num_tags = 4, .max_ops = 4 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 },
+					     .srq_type = IBV_SRQT_TM,
+					     .pd = w->pd,
+					     .cq = w->cq,
+					     .tm_cap = { .max_num_tags = 4, .max_ops = 4 },
+					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
 	struct ibv_wq_init_attr wq = {
 		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq
 	};
@@ -76,9 +80,14 @@ static void make_inherited(struct world *w, struct inherited *i)
 					   .fd = -1,
 					   .oflags = O_CREAT };
 	struct ibv_comp_cntr_init_attr cntr = { .type = IBV_COMP_CNTR_TYPE_WRS };
-	struct ibv_qp_init_attr_ex qp = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 1, .max_send_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp_init_attr_ex qp = { .send_cq = w->cq,
+					  .recv_cq = w->cq,
+					  .qp_type = IBV_QPT_RC,
+					  .pd = w->pd,
+					  .send_ops_flags = IBV_QP_EX_WITH_SEND,
+					  .cap = { .max_send_wr = 1, .max_send_sge = 1 },
+					  .comp_mask =
+						  IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
 	make_queues(w, i);
 	assert_non_null(i->cq = ibv_create_cq_ex(w->ctx, &cq));
 	assert_non_null(i->xrcd = ibv_open_xrcd(w->ctx, &xrcd));

@@ -95,9 +95,13 @@ static void queues__without_memory(void **state)
 {
 	struct world *w = *state;
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 8, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = w->pd, .cq = w->cq,
-		.tm_cap = { .max_num_tags = 4, .max_ops = 4 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex tags = { .attr = { .max_wr = 4, .max_sge = 1 },
+					     .srq_type = IBV_SRQT_TM,
+					     .pd = w->pd,
+					     .cq = w->cq,
+					     .tm_cap = { .max_num_tags = 4, .max_ops = 4 },
+					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
 	struct ibv_srq_attr larger = { .max_wr = 100 };
 	struct ibv_qp_init_attr attr = qp_attr(w);
 	struct ibv_ah_attr ah_attr = connect_attr(w, 0).ah_attr;
@@ -115,9 +119,15 @@ static void queues__without_memory(void **state)
 
 static struct ibv_qp *make_qp_ex(struct world *w)
 {
-	struct ibv_qp_init_attr_ex attr = { .send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .pd = w->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND, .cap = { .max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 4, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = w->cq,
+		.recv_cq = w->cq,
+		.qp_type = IBV_QPT_RC,
+		.pd = w->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+		.cap = { .max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 4, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+	};
 	return ibv_create_qp_ex(w->ctx, &attr);
 }
 
@@ -213,8 +223,13 @@ static void xrc__without_memory(void **state)
 	struct ibv_qp_init_attr_ex receive = { .qp_type = IBV_QPT_XRC_RECV,
 					       .comp_mask = IBV_QP_INIT_ATTR_XRCD,
 					       .xrcd = xrcd };
-	struct ibv_srq_init_attr_ex srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_XRC, .pd = w->pd, .cq = w->cq, .xrcd = xrcd,
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_XRCD };
+	struct ibv_srq_init_attr_ex srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 },
+						 .srq_type = IBV_SRQT_XRC,
+						 .pd = w->pd,
+						 .cq = w->cq,
+						 .xrcd = xrcd,
+						 .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+							      IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_XRCD };
 	struct ibv_srq *srq;
 	null_when_out(ENOMEM, srq = ibv_create_srq_ex(w->ctx, &srq_attr),
 		      assert_errno(0, ibv_destroy_srq(srq)));

@@ -224,7 +224,11 @@ static void send__inline_is_copied_at_once(void **state)
 	uint8_t mine[INLINE];
 	struct ibv_sge sge[2] = { { .addr = (uintptr_t)mine, .length = 20 },
 				  { .addr = (uintptr_t)mine + 20, .length = INLINE - 20 } };
-	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE }, *bad;
+	struct ibv_send_wr wr = { .sg_list = sge,
+				  .num_sge = 2,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_INLINE },
+			   *bad;
 	for (int i = 0; i < INLINE; i++)
 		mine[i] = (uint8_t)i;
 	assert_errno(0, ibv_post_send(x.a, &wr, &bad));

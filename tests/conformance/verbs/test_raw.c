@@ -505,10 +505,16 @@ static void rss__spreads_by_flow(void **state)
 	struct ibv_rwq_ind_table *table = ibv_create_rwq_ind_table(w->ctx, &table_attr);
 	assert_non_null(table);
 	assert_errno(EBUSY, ibv_destroy_wq(wqs[0]));
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RAW_PACKET, .pd = w->pd, .rwq_ind_tbl = table,
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.pd = w->pd,
+		.rwq_ind_tbl = table,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ, .rx_hash_key_len = sizeof(key), .rx_hash_key = key,
-				  .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 } };
+		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+				  .rx_hash_key_len = sizeof(key),
+				  .rx_hash_key = key,
+				  .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 }
+	};
 	struct ibv_qp *qp = ibv_create_qp_ex(w->ctx, &attr);
 	assert_non_null(qp);
 	attr.rx_hash_conf.rx_hash_key_len = 39;
@@ -541,7 +547,12 @@ static void wq__flags(void **state)
 		SKIP(NO_VLAN_TAGS);
 	struct world *w = *state;
 	struct ibv_qp *sender = make_sender(w); /* or there is no right to packet sockets */
-	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = w->pd, .cq = w->cq, .comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
+	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ,
+					 .max_wr = 4,
+					 .max_sge = 1,
+					 .pd = w->pd,
+					 .cq = w->cq,
+					 .comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
 					 .create_flags = IBV_WQ_FLAGS_DELAY_DROP };
 	assert_null_errno(EOPNOTSUPP, ibv_create_wq(w->ctx, &attr));
 	attr.create_flags = IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
@@ -560,9 +571,15 @@ static void wq__flags(void **state)
 	struct ibv_rwq_ind_table *table = ibv_create_rwq_ind_table(w->ctx, &ind);
 	uint8_t key[40] = { 1 };
 	struct ibv_qp_init_attr_ex rss = {
-		.qp_type = IBV_QPT_RAW_PACKET, .pd = w->pd, .rwq_ind_tbl = table, .create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_CREATE_FLAGS,
-		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ, .rx_hash_key_len = 40, .rx_hash_key = key,
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.pd = w->pd,
+		.rwq_ind_tbl = table,
+		.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH |
+			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+				  .rx_hash_key_len = 40,
+				  .rx_hash_key = key,
 				  .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 },
 	};
 	assert_null_errno(EINVAL, ibv_create_qp_ex(w->ctx, &rss)); /* it is the work queues' to say */

@@ -114,9 +114,13 @@ static void post_send__refused(void **state)
 static void tag_list__refuses_when_full(void **state)
 {
 	struct world *w = *state;
-	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 4, .max_sge = 1 }, .srq_type = IBV_SRQT_TM, .pd = w->pd, .cq = w->cq,
-		.tm_cap = { .max_num_tags = 1, .max_ops = 8 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
+	struct ibv_srq_init_attr_ex attr = { .attr = { .max_wr = 4, .max_sge = 1 },
+					     .srq_type = IBV_SRQT_TM,
+					     .pd = w->pd,
+					     .cq = w->cq,
+					     .tm_cap = { .max_num_tags = 1, .max_ops = 8 },
+					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+							  IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM };
 	struct ibv_sge sge = sge_at(w, 0, 64);
 	struct ibv_ops_wr *bad, wr = { .opcode = IBV_WR_TAG_ADD,
 				       .tm.add = { .sg_list = &sge, .num_sge = 1, .tag = 5, .mask = ~0ull } };
@@ -315,8 +319,12 @@ static void without_rights(void)
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
 	struct ibv_flow_attr rule = { .type = IBV_FLOW_ATTR_SNIFFER, .size = sizeof(rule), .port = 1 };
-	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
-					 .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 	struct ibv_qp *made_before = ibv_create_qp(pd, &attr); /* where there is the right */
 	give_up_packet_sockets();
 	assert_null_errno(EPERM, ibv_create_qp(pd, &attr));

@@ -308,10 +308,15 @@ static struct ibv_qp *make_spreader(struct world *w, struct spread *s, uint64_t 
 	static uint8_t key[40];
 	for (unsigned i = 0; i < sizeof(key); i++)
 		key[i] = (uint8_t)(i * 37 + 11);
-	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RAW_PACKET, .pd = w->pd, .rwq_ind_tbl = s->table,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ, .rx_hash_key_len = sizeof(key), .rx_hash_key = key,
-				  .rx_hash_fields_mask = fields } };
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RAW_PACKET,
+					    .pd = w->pd,
+					    .rwq_ind_tbl = s->table,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
+							 IBV_QP_INIT_ATTR_RX_HASH,
+					    .rx_hash_conf = { .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+							      .rx_hash_key_len = sizeof(key),
+							      .rx_hash_key = key,
+							      .rx_hash_fields_mask = fields } };
 	return ibv_create_qp_ex(w->ctx, &attr);
 }
 

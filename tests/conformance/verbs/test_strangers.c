@@ -10,8 +10,22 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-enum { OTHER_USER = 65533, NOT_POSSIBLE = 77, QKEY = 0x11111111, FIRST_PSN = 0, BYTES = 8, RECEIVES = 4, GRH = 40 };
-enum { SEND_ONLY = 0x04, WRITE_ONLY = 0x0a, UC_SEND_ONLY = 0x24, UD_SEND_ONLY = 0x64, INBOX_MAGIC = 0x76620001 };
+enum {
+	OTHER_USER = 65533,
+	NOT_POSSIBLE = 77,
+	QKEY = 0x11111111,
+	FIRST_PSN = 0,
+	BYTES = 8,
+	RECEIVES = 4,
+	GRH = 40
+};
+enum {
+	SEND_ONLY = 0x04,
+	WRITE_ONLY = 0x0a,
+	UC_SEND_ONLY = 0x24,
+	UD_SEND_ONLY = 0x64,
+	INBOX_MAGIC = 0x76620001
+};
 
 struct victim {
 	uint32_t rc, uc, ud; /* queue pairs */
@@ -151,8 +165,13 @@ static struct ibv_qp *make_receiver(struct world *w, enum ibv_qp_type type)
 
 static void listen_to(struct ibv_qp *qp, enum ibv_qp_type type, const uint8_t peer[16], uint32_t qpn)
 {
-	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qpn, .rq_psn = FIRST_PSN, .max_dest_rd_atomic = 1,
-				   .min_rnr_timer = 12, .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } } };
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR,
+				   .path_mtu = IBV_MTU_1024,
+				   .dest_qp_num = qpn,
+				   .rq_psn = FIRST_PSN,
+				   .max_dest_rd_atomic = 1,
+				   .min_rnr_timer = 12,
+				   .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } } };
 	memcpy(rtr.ah_attr.grh.dgid.raw, peer, 16);
 	int mask = IBV_QP_STATE;
 	if (type != IBV_QPT_UD)
@@ -198,7 +217,11 @@ static void meet_a_stranger(struct world *w, const uint8_t peer[16])
 	listen_to(uc, IBV_QPT_UC, peer, peers_slot << 12 | 2);
 	listen_to(ud, IBV_QPT_UD, peer, 0);
 	memset(w->buffer, 0, BUFFER);
-	struct victim v = { .rc = rc->qp_num, .uc = uc->qp_num, .ud = ud->qp_num, .rkey = w->mr->rkey, .addr = (uintptr_t)w->buffer + 1024,
+	struct victim v = { .rc = rc->qp_num,
+			    .uc = uc->qp_num,
+			    .ud = ud->qp_num,
+			    .rkey = w->mr->rkey,
+			    .addr = (uintptr_t)w->buffer + 1024,
 			    .peers_slot = peers_slot };
 	assert_int_equal(write(pair[0], &v, sizeof(v)), sizeof(v));
 	struct ibv_wc wc = await(w->cq);

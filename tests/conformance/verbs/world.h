@@ -30,8 +30,14 @@
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* INLINE is more than SGES entries take up, so that no more than asked for is granted. */
-enum { DEPTH = 8, SGES = 3, INLINE = 64, BUFFER = 4096, ANY_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum {
+	DEPTH = 8,
+	SGES = 3,
+	INLINE = 64,
+	BUFFER = 4096,
+	ANY_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		     IBV_ACCESS_REMOTE_ATOMIC
+};
 
 /* In a forked child there is no cmocka to go back to: what fails there ends it. */
 static UNUSED bool is_forked_child;
@@ -58,20 +64,20 @@ static UNUSED bool is_forked_child;
 	} while (0)
 
 /* A call returns -1 and sets this errno. */
-#define assert_minus1_errno(err, call)                                                                          \
-	do {                                                                                                    \
-		errno = 0;                                                                                      \
-		int ret_ = (call);                                                                              \
-		int errno_ = errno;                                                                             \
-		if (ret_ != -1 || errno_ != (err))                                                              \
+#define assert_minus1_errno(err, call)             \
+	do {                                       \
+		errno = 0;                         \
+		int ret_ = (call);                 \
+		int errno_ = errno;                \
+		if (ret_ != -1 || errno_ != (err)) \
 			FAILS("%s: %d, errno %s; expected -1, %s", #call, ret_, strerror(errno_), strerror(err)); \
 	} while (0)
 
 /* A call returns this errno value (0: none). */
-#define assert_errno(err, call)                                                                                 \
-	do {                                                                                                    \
-		int ret_ = (call);                                                                              \
-		if (ret_ != (err))                                                                              \
+#define assert_errno(err, call)    \
+	do {                       \
+		int ret_ = (call); \
+		if (ret_ != (err)) \
 			FAILS("%s: %d (%s), expected %d (%s)", #call, ret_, strerror(ret_), (err), strerror(err)); \
 	} while (0)
 
@@ -137,8 +143,14 @@ static UNUSED int end_world(void **state)
 static UNUSED struct ibv_qp_init_attr qp_attr(struct world *w)
 {
 	return (struct ibv_qp_init_attr){
-		.send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES, .max_recv_sge = SGES,
+		.send_cq = w->cq,
+		.recv_cq = w->cq,
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = DEPTH,
+			 .max_recv_wr = DEPTH,
+			 .max_send_sge = SGES,
+			 .max_recv_sge = SGES,
 			 .max_inline_data = INLINE },
 	};
 }
@@ -156,9 +168,12 @@ static UNUSED struct ibv_qp *make_qp(struct world *w, struct ibv_srq *srq)
 static UNUSED struct ibv_qp_attr connect_attr(struct world *w, uint32_t dest)
 {
 	struct ibv_qp_attr a = {
-		.port_num = 1, .qp_access_flags = ANY_ACCESS & ~IBV_ACCESS_LOCAL_WRITE, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest,
-		.rq_psn = 11, .sq_psn = 11, .max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 12, .timeout = 14,
-		.retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } },
+		.port_num = 1, .qp_access_flags = ANY_ACCESS & ~IBV_ACCESS_LOCAL_WRITE,
+		.path_mtu = IBV_MTU_1024, .dest_qp_num = dest,
+		.rq_psn = 11, .sq_psn = 11, .max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 12,
+		.timeout = 14,
+		.retry_cnt = 7, .rnr_retry = 7, .ah_attr = { .is_global = 1, .port_num = 1,
+		.grh = { .hop_limit = 64 } },
 	};
 	assert_int_equal(ibv_query_gid(w->ctx, 1, 0, &a.ah_attr.grh.dgid), 0);
 	return a;
@@ -234,7 +249,12 @@ static UNUSED int post_recv(struct world *w, struct ibv_qp *qp, uint64_t wr_id)
 static UNUSED int post_send(struct world *w, struct ibv_qp *qp, uint64_t wr_id, unsigned flags)
 {
 	struct ibv_sge sge = sge_at(w, 1024, 16);
-	struct ibv_send_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags }, *bad;
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = flags },
+			   *bad;
 	return ibv_post_send(qp, &wr, &bad);
 }
 
