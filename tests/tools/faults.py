@@ -296,16 +296,22 @@ def is_shown(fault, programs):
     )
 
 
+def client_ended(fault, client, status):
+    if fault.client_exit in (None, status):
+        return ""
+    return f"client {harness.describe_exit(status)}{harness.last_words(client.output())}"
+
+
 def settle(fault, programs, limit):
     """Waits for the client's end; where its status does not count, both sides having shown what they should
     is enough."""
     while limit.left():
         status = programs[-1].ended()
         if (status is not None or fault.client_exit is None) and is_shown(fault, programs):
-            return "" if fault.client_exit in (None, status) else f"client {harness.describe_exit(status)}"
+            return client_ended(fault, programs[-1], status)
         if status is not None and (not fault.server_shows or programs[0].ended() is not None):
             time.sleep(0.2)  # the last words of the other side
-            return "" if fault.client_exit in (None, status) else f"client {harness.describe_exit(status)}"
+            return client_ended(fault, programs[-1], status)
         time.sleep(0.05)
     return "did not end in time"
 
