@@ -257,6 +257,7 @@ struct vb_cq {
 	/* The completions that were there when it was armed, and may stay. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */
+		uint32_t told_head, told_tail; /* those that the last event of this kind told of */
 		uint32_t times;         /* that it was armed with some there */
 		uint64_t since_ns;
 		uintptr_t thread;       /* vb_lock_self of who armed it */
@@ -283,7 +284,9 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
 /*
  * The next completion gives an event. So do those that are there, as with hardware that learns how far the
  * program has polled: if they are there still when the program waits. Most arm and then poll, and would else
- * be woken for nothing.
+ * be woken for nothing. If the program has polled nothing since such an event, and nothing has come, the next
+ * one takes its time (LOOK_NS): a thread that arms for each event and leaves polling to another thread would
+ * never find the channel empty.
  */
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 /* The program waits: does what was there when it was armed give the event now? The channel's lock is held. */

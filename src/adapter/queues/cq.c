@@ -225,12 +225,19 @@ static bool has_left_locked(const struct vb_cq *cq)
 	return false;
 }
 
+static void tell_left_locked(struct vb_cq *cq)
+{
+	cq->armed = 0;
+	cq->left.told_head = cq->head;
+	cq->left.told_tail = cq->tail;
+}
+
 bool vb_cq_take_left(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
 	bool event = has_left_locked(cq);
 	if (event)
-		cq->armed = 0;
+		tell_left_locked(cq);
 	vb_unlock(&cq->lock);
 	return event;
 }
@@ -250,7 +257,7 @@ static void left_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (is_due && is_same)
 		cq->left.looks = looks;
 	if (event)
-		cq->armed = 0;
+		tell_left_locked(cq);
 	cq->left.is_watched = has_left && !event;
 	vb_unlock(&cq->lock);
 	if (has_left && !event)
@@ -282,10 +289,11 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
-	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq);
+	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq),
+	     is_told = cq->left.told_head == cq->head && cq->left.told_tail == cq->tail;
 	uint64_t since_ns = cq->left.since_ns;
 	vb_unlock(&cq->lock);
-	if (has_some)
+	if (has_some && !is_told)
 		vb_channel_note_left(cq->channel, cq);
 	if (watch)
 		vb_timer_set(&cq->left.timer, since_ns + LOOK_NS);

@@ -252,6 +252,41 @@ static void notify__of_those_there__by_poll(struct end *e) { take_one_by_one(e, 
 static void notify__of_those_there__by_epoll(struct end *e) { take_one_by_one(e, wait_by_epoll); }
 static void notify__of_those_there__non_blocking(struct end *e) { take_one_by_one(e, wait_by_trying); }
 
+/*
+ * A thread takes events until there is none, arms for each, and leaves polling to another thread, as libdapl's
+ * does: it comes to an end. The one that is still there gives its event later.
+ */
+static void notify__of_one_there__has_an_end(struct end *e)
+{
+	enum { MANY = 1000 };
+	struct params p = notify_params();
+	struct ibv_cq *cq;
+	void *context;
+	int events = 0;
+	rc_start(e, &p);
+	if (e->passive)
+		post_receives(e, 1);
+	meet(e);
+	if (!e->passive) {
+		POST(e, .opcode = IBV_WR_SEND, .len = 8);
+		rc_expect(e->scq, 0, IBV_WC_SUCCESS);
+	}
+	meet(e);
+	if (e->passive) {
+		CHECK_EQ(fcntl(e->channel->fd, F_SETFL, fcntl(e->channel->fd, F_GETFL) | O_NONBLOCK), 0);
+		CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		for (; events < MANY && !ibv_get_cq_event(e->channel, &cq, &context); events++) {
+			ibv_ack_cq_events(cq, 1);
+			CHECK_EQ(ibv_req_notify_cq(e->rcq, 0), 0);
+		}
+		CHECK(events > 0 && events < MANY);
+		wait_by_poll(e);
+		expect_cq_event(e, e->rcq);
+		rc_expect(e->rcq, 0, IBV_WC_SUCCESS);
+	}
+	rc_finish(e);
+}
+
 static void *run_until(void *is_over)
 {
 	while (!atomic_load((atomic_bool *)is_over))
@@ -673,6 +708,7 @@ static const struct body bodies[] = {
 	BODY(notify__of_those_there__by_poll),
 	BODY(notify__of_those_there__by_epoll),
 	BODY(notify__of_those_there__non_blocking),
+	BODY(notify__of_one_there__has_an_end),
 	BODY(notify__of_solicited_ones_there),
 	BODY(notify__not_while_a_processor_is_lacking),
 	BODY(notify__usual_loop_is_woken_once),
