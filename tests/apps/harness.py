@@ -135,26 +135,6 @@ _first_port = 20000 + os.getpid() % 8000
 _ports = itertools.cycle([*range(_first_port, 31000), *range(20000, _first_port)])
 
 
-def _any_tcp_socket():
-    """One whose port is IPv4's and IPv6's, if there is IPv6."""
-    try:
-        return socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-    except OSError:
-        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-
-
-def free_port():
-    """A port that nobody listens on in TCP and that this run has not handed out before. For any thread."""
-    while True:
-        port = next(_ports)
-        with _any_tcp_socket() as probe:
-            try:
-                probe.bind(("", port))
-                return port
-            except OSError:
-                continue
-
-
 TCP_LISTEN, UNIX_UNCONNECTED = "0A", "01"
 
 
@@ -181,12 +161,24 @@ def listeners(pid):
             yield fields[6]
 
 
-def bound_datagram_sockets(pid, port):
-    """The inodes of the UDP sockets of a process's network namespace that have this port."""
-    for line in _rows(pid, "udp") + _rows(pid, "udp6"):
+def _sockets_of_port(pid, protocol, port):
+    """The fields of a process's network namespace's sockets that have this port, by IPv4 or IPv6."""
+    for line in _rows(pid, protocol) + _rows(pid, protocol + "6"):
         fields = line.split()
         if int(fields[1].rsplit(":", 1)[1], 16) == port:
-            yield fields[9]
+            yield fields
+
+
+def bound_datagram_sockets(pid, port):
+    """The inodes of the UDP sockets of a process's network namespace that have this port."""
+    return (fields[9] for fields in _sockets_of_port(pid, "udp", port))
+
+
+def free_port():
+    """A port that no TCP socket listens on or is connected by, and that this run has not handed out before.
+    For any thread. Nothing is bound to find out: a process that another thread starts meanwhile would hold
+    the port for a moment."""
+    return next(port for port in _ports if not any(_sockets_of_port(os.getpid(), "tcp", port)))
 
 
 def descendants(pid):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import harness
@@ -134,6 +135,30 @@ def alive(pid):
         return False
 
 
+def refused_while_others_start(ports):
+    """How many of the free ports could not be bound at once, while other threads start processes."""
+    is_over = threading.Event()
+
+    def start_processes():
+        while not is_over.is_set():
+            subprocess.run(["true"], check=True)
+
+    starters = [threading.Thread(target=start_processes) for _ in range(3)]
+    for starter in starters:
+        starter.start()
+    refused = 0
+    for _ in range(ports):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+            try:
+                server.bind(("", harness.free_port()))
+            except OSError:
+                refused += 1
+    is_over.set()
+    for starter in starters:
+        starter.join()
+    return refused
+
+
 def main():
     number = failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -181,6 +206,13 @@ def main():
 
         ports = {harness.free_port() for _ in range(50)}
         check("free_port__differs", len(ports) == 50, ports)
+
+        taken = harness.free_port() + 1
+        with socket.create_server(("", taken)):
+            check("free_port__passes_over_a_listener", harness.free_port() != taken, taken)
+
+        refused = refused_while_others_start(200)
+        check("free_port__stays_free_while_processes_are_started", not refused, refused)
 
         tcp = socket.create_server(("127.0.0.1", 0))
         port, deaf = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
