@@ -253,8 +253,8 @@ static void notify__of_those_there__by_epoll(struct end *e) { take_one_by_one(e,
 static void notify__of_those_there__non_blocking(struct end *e) { take_one_by_one(e, wait_by_trying); }
 
 /*
- * A thread takes events until there is none, arms for each, and leaves polling to another thread, as libdapl's
- * does: it comes to an end. The one that is still there gives its event later.
+ * A thread takes events until there is none, arms for each, and leaves polling to another thread, as
+ * libdapl's does: it comes to an end. The one that is still there gives its event later.
  */
 static void notify__of_one_there__has_an_end(struct end *e)
 {
