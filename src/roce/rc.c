@@ -53,7 +53,8 @@ enum {
 	SOON_NS = 20000,     /* a post so long after an arrival answers it, */
 	SOON_SHARE = 8,      /* or within this part of a round trip: of slow machines and long ways */
 	ANSWERS = 2,         /* in a row make a habit */
-	LAST_ACKS = 5, /* repetitions; of one packet in five lost, they let one session in 15,000 end badly */
+	/* Repetitions: where one packet in five is lost, one session in ten million ends badly. */
+	LAST_ACKS = 9,
 };
 
 struct connection {

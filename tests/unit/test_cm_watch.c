@@ -344,6 +344,8 @@ static void returned__for_some_time_ends_all_with_the_host(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		connect_to(s, i, THERE, true);
 	connect_to(s, 3, BESIDE, true);
+	pass_with(s, SECOND, returned);
+	assert_over(s, 0);
 	pass_with(s, 2ull * SECOND, returned);
 	assert_over(s, 0xf);
 }
@@ -357,6 +359,19 @@ static void returned__is_refuted_by_any_answer(void **state)
 
 	connect_to(s, 1, THERE, true); /* which the active side answers */
 	pass_with(s, 100ull * SECOND, returned_now_and_then);
+	assert_over(s, 0);
+}
+
+/* What goes there is returned, but for one message in a while: that peer hardly gets a processor. */
+static void returned__is_refuted_late(void **state)
+{
+	struct scene *s = *state;
+
+	connect_to(s, 1, THERE, true); /* which the active side answers */
+	for (unsigned i = 0; i < 50; i++) {
+		pass_with(s, 3ull * SECOND / 2, returned);
+		befall(s, ANSWERED);
+	}
 	assert_over(s, 0);
 }
 
@@ -408,7 +423,7 @@ static void returned__packets_of_queue_pairs_count(void **state)
 
 	connect_to(s, 0, THERE, true);
 	connect_to(s, 2, THERE, true);
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 5; i++) {
 		vb_cm_packet_returned(s->here.t, s->now, s->pairs[2].near.remote_qpn, s->there.gid);
 		pass_with(s, SECOND / 2, lost);
 	}
@@ -429,6 +444,7 @@ int main(void)
 		CASE(unknown__one_by_one_asks_all_but_now_and_then),
 		CASE(returned__for_some_time_ends_all_with_the_host),
 		CASE(returned__is_refuted_by_any_answer),
+		CASE(returned__is_refuted_late),
 		CASE(returned__once_is_soon_forgotten),
 		CASE(returned__many_times_at_once_is_no_proof),
 		CASE(returned__something_else_does_not_count),

@@ -39,7 +39,11 @@ enum {
 	 */
 	DOUBT_ASK_NS = 250000000,
 	DOUBT_ENDS_NS = 2000000000,
-	SURE_NS = 600000000, /* another user's process tries to get the port every 250 ms */
+	/*
+	 * A living process has asked a few times within this, even if it hardly gets a processor. A process
+	 * of another user has got the port: it tries every 250 ms.
+	 */
+	SURE_NS = 4 * ASK_NS,
 };
 
 static bool is_asker(const struct vb_cm_conn *c) { return c->by_host.pprev != NULL; }
