@@ -33,12 +33,11 @@ extern bool vb_check_enabled;
 
 /* Before a device is opened. */
 void vb_check_start(void);
-bool vb_check_is_on(enum vb_check check);
-/* Does a finding end the program? */
-bool vb_check_is_fatal(void);
 
 /* ---- report.c ---- */
 
+/* Before the first report: which checks count, and whether a finding ends the program. */
+void vb_check_choose(const bool on[VB_CHECK_COUNT], bool ends_program);
 /* Where something was done; `did` goes before the place: "posted", "registered". */
 struct vb_place {
 	const char *did;

@@ -20,6 +20,14 @@ static const struct {
 #undef X
 };
 
+static bool is_on[VB_CHECK_COUNT], is_fatal;
+
+void vb_check_choose(const bool on[VB_CHECK_COUNT], bool ends_program)
+{
+	memcpy(is_on, on, sizeof(is_on));
+	is_fatal = ends_program;
+}
+
 /* What was said already. */
 static struct {
 	pthread_mutex_t lock;
@@ -101,7 +109,7 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 {
 	char sentence[1024];
 	int saved_errno = errno;
-	if (!vb_check_is_on(check))
+	if (!is_on[check])
 		return;
 	pthread_mutex_lock(&said.lock);
 	bool is_new = is_new_locked(identity(check, place, object)), first = is_new && said.count == 1;
@@ -112,7 +120,7 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 		atexit(tell_count);
 	vsnprintf(sentence, sizeof(sentence), fmt, args);
 	print(check, page, place, sentence);
-	if (vb_check_is_fatal())
+	if (is_fatal)
 		abort();
 	errno = saved_errno;
 }

@@ -25,9 +25,6 @@ static const char *const names[] = {
 #undef X
 };
 
-bool vb_check_is_on(enum vb_check check) { return is_on[check]; }
-bool vb_check_is_fatal(void) { return is_fatal; }
-
 static bool is_word(const char *at, size_t len, const char *word)
 {
 	return strlen(word) == len && strncmp(at, word, len) == 0;
@@ -81,6 +78,7 @@ static void read_setting(const char *value)
 	set_all(!names_some(value));
 	for (const char *at = value; *at; at += strcspn(at, ","), at += *at == ',')
 		take_word(at, strcspn(at, ","));
+	vb_check_choose(is_on, is_fatal);
 }
 
 static const struct vb_watcher watcher = {
