@@ -210,6 +210,8 @@ void vb_verbs_device_release(struct vb_verbs_device *device);
 /* A device that is closed while objects made on it exist stays until the last of them goes. */
 void vb_verbs_context_hold(struct ibv_context *pub);
 void vb_verbs_context_release(struct ibv_context *pub);
+/* A child that is forked from now on finds it disabled. */
+void vb_verbs_context_enlist(struct vb_verbs_context *context);
 
 /* cmd_fd: the context's from now on, or -1 for one of its own. */
 struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd);
