@@ -47,13 +47,13 @@ static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
 	const struct vb_taken_slot *r = &l->cur;
-	const struct vb_rwqe *w = &l->rwqe;
+	const struct vb_rwqe *w = &l->execution.rwqe;
 	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
 	uint64_t va;
 	if (r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
 	    r->opcode == IBV_WR_SEND_WITH_INV)
-		return l->resp.have_rwqe && copy_list(&list, offset, bytes, to);
+		return l->execution.have_rwqe && copy_list(&list, offset, bytes, to);
 	if (vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr + offset, bytes, 0,
 			 vb_qp_domain(l->qp), l->qp->qpn, &va) != VB_KEY_OK)
 		return false;

@@ -145,7 +145,8 @@ static uint32_t most_entries(const struct vb_qp *qp)
 
 static struct vb_local_qp *make(const struct vb_qp *qp)
 {
-	size_t bytes = offsetof(struct vb_local_qp, rwqe.sge) + most_entries(qp) * sizeof(struct ibv_sge);
+	size_t bytes = offsetof(struct vb_local_qp, execution.rwqe.sge) +
+		       most_entries(qp) * sizeof(struct ibv_sge);
 	struct vb_local_qp *l = aligned_alloc(VB_CACHE_LINE, vb_align_up(bytes, VB_CACHE_LINE));
 	return l ? memset(l, 0, bytes) : NULL;
 }
@@ -157,7 +158,7 @@ static struct vb_local_qp *make_with_ring(struct vb_qp *qp)
 	struct vb_local_qp *l = vb_arena_open(block, VB_QP_BLOCK) ? NULL : make(qp);
 	if (!l)
 		return NULL;
-	l->qp = qp;
+	l->qp = l->execution.qp = qp;
 	l->their_qpn = qp->attr.dest_qp_num;
 	l->mine = vb_arena_at(block);
 	l->req.slot_bytes = slot_bytes_for(&qp->sq);
@@ -395,16 +396,8 @@ static void let_go_or_remember(struct vb_local_qp *l, const struct pair *p)
 /* The receive that is taken, if one is. */
 static void end_receive(struct vb_local_qp *l)
 {
-	enum ibv_wc_status status = l->resp.receive_status ? l->resp.receive_status : IBV_WC_WR_FLUSH_ERR;
-	if (!l->resp.have_rwqe)
-		return;
-	l->resp.have_rwqe = false;
-	if (l->resp.is_remote)
-		vb_xrc_remote_end(l->qp, status);
-	else
-		vb_receive_complete(
-			l->qp,
-			&(struct vb_cqe){ .wr_id = l->rwqe.wr_id, .opcode = IBV_WC_RECV, .status = status });
+	struct vb_execution *x = &l->execution;
+	vb_execution_end_receive(x, x->receive_status ? x->receive_status : IBV_WC_WR_FLUSH_ERR);
 }
 
 /* sq.lock and resp_lock are held, so this side is in no busy section. */
@@ -478,7 +471,8 @@ static bool request(struct vb_qp *qp)
 	return true;
 }
 
-void vb_local_settle(struct vb_qp *qp)
+/* The peer has died: takes its last acks and executes what it had sent. */
+static void settle(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	if (!atomic_load(&l->theirs))
@@ -680,5 +674,6 @@ static void forget(void)
 __attribute__((constructor)) static void offer(void)
 {
 	vb_host_at_fork(forget);
+	vb_peer_on_death(settle);
 	vb_path_register(&local_path);
 }

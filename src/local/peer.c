@@ -319,6 +319,10 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 	return found;
 }
 
+static void (*settle_qp)(struct vb_qp *qp);
+
+void vb_peer_on_death(void (*settle)(struct vb_qp *qp)) { settle_qp = settle; }
+
 static struct vb_qp *next_unsettled(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
@@ -363,7 +367,7 @@ static void die(struct vb_peer *p)
 			by_slot[i] = NULL;
 	pthread_mutex_unlock(&peers_lock);
 	for (struct vb_qp *qp; (qp = next_unsettled(p));) {
-		vb_local_settle(qp);
+		settle_qp(qp);
 		vb_qp_unref(qp);
 	}
 	vb_ud_ring_end(p, was_up);

@@ -75,6 +75,12 @@ struct vb_peer {
 };
 
 /*
+ * When a peer dies, `settle` is called for each of its QPs, with a reference and without a lock. Said before
+ * any peer is there.
+ */
+void vb_peer_on_death(void (*settle)(struct vb_qp *qp));
+
+/*
  * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference;
  * or NULL: by the wire, and then the slot is declined until vb_peer_decline_no_more. Waits until the other
  * end has agreed, which its progress thread does at once, or has hung up; for VB_PEER_PATIENCE_NS, and for

@@ -11,7 +11,7 @@
 #include "adapter/memory/busy.h"
 #include "adapter/memory/key.h"
 #include "adapter/progress/path.h"
-#include "adapter/queues/queue.h"
+#include "adapter/queues/execute.h"
 #include "adapter/xrc/xrc_server.h"
 #include "host/memory/fence.h"
 #include "local/peer.h"
@@ -100,11 +100,8 @@ struct vb_local_qp {
 		atomic_bool serving;                /* the peer's requester of their_epoch is bound to us */
 		atomic_bool active;                 /* there is a request that is worked on, cur, */
 		atomic_bool waits;                  /* which cannot go on by itself */
-		bool have_rwqe;
 		/* the request is for a queue of another process, and so is the receive (xrc_remote.c) */
 		bool is_remote;
-		/* enum ibv_wc_status: what that receive failed with; SUCCESS: it did not */
-		uint8_t receive_status;
 		bool rnr_armed;
 		atomic_bool rnr_expired;
 		atomic_bool is_bell_delayed;        /* an ack's (local/doorbell.h) */
@@ -140,7 +137,7 @@ struct vb_local_qp {
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
-	bool settled;                               /* under vb_progress_lock: vb_local_settle was called */
+	bool settled;                               /* under vb_progress_lock: knows that the peer died */
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
@@ -148,8 +145,8 @@ struct vb_local_qp {
 	struct vb_peer *reader;
 	const _Atomic(uint32_t) *read_in;           /* its busy word, */
 	uint32_t read_since;                        /* and what that was */
-	/* the receive that is taken. Last: there is memory for the entries that one can have */
-	struct vb_rwqe rwqe;
+	/* Last: there is memory for the entries that a receive can have. */
+	struct vb_execution execution;
 };
 _Static_assert(offsetof(struct vb_local_qp, to_write) <= 2 * VB_CACHE_LINE, "two cache lines");
 _Static_assert(VB_SLOT_MAX_BYTES <= UINT16_MAX && 2 * VB_MAX_WR - 1 <= UINT16_MAX,
@@ -218,8 +215,6 @@ void vb_fence_users(void);
  * reference or a lock of the QP.
  */
 bool vb_local_find_theirs(struct vb_local_qp *l);
-/* When the peer has died: takes its last acks and executes what it had sent. No lock held; a reference is. */
-void vb_local_settle(struct vb_qp *qp);
 
 /* Will who revokes, on either side, make the fence that the user leaves out? */
 static inline bool vb_busy_is_light(const struct vb_local_qp *l)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "adapter/queues/completion.h"
-#include "adapter/queues/execute.h"
+#include "adapter/queues/payload.h"
 #include "adapter/status.h"
 #include "base/copy.h"
 #include "base/log.h"

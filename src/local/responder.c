@@ -9,10 +9,8 @@
 #include <string.h>
 
 #include "adapter/queues/completion.h"
-#include "adapter/memory/flush.h"
 #include "adapter/queues/tags.h"
 #include "adapter/watcher.h"
-#include "adapter/memory/window.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "host/memory/touch.h"
@@ -33,30 +31,25 @@ static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why
 	return STEP_FAIL;
 }
 
-enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive,
-			  const char *why)
+enum step vb_serve_refuse(struct failure *f, int err, const char *why)
 {
-	const struct vb_refusal *refusal = vb_refusal_of(nak);
-	*f = (struct failure){
-		.nak = refusal->requester, .receive = receive, .refusal = refusal, .why = why
-	};
+	const struct vb_refusal *refusal = vb_refusal_of(vb_nak_of(err));
+	*f = (struct failure){ .nak = refusal->requester, .refusal = refusal, .why = why };
 	return STEP_FAIL;
 }
 
-static enum step fail_access(struct failure *f, const char *why)
-{
-	return vb_serve_refuse(f, VB_NAK_REMOTE_ACCESS, IBV_WC_SUCCESS, why);
-}
+static enum step fail_request(struct failure *f, const char *why) { return vb_serve_refuse(f, -EINVAL, why); }
 
-static enum step fail_request(struct failure *f, const char *why)
+/* What a step of the execution has returned. */
+static enum step outcome(const struct vb_local_qp *l, int err, struct failure *f)
 {
-	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_SUCCESS, why);
+	return vb_likely(!err) ? STEP_DONE : vb_serve_refuse(f, err, l->execution.why);
 }
 
 /* For the requester the message is done. */
 enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
 {
-	vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_SUCCESS, why);
+	fail_request(f, why);
 	f->nak = IBV_WC_SUCCESS;
 	return STEP_FAIL;
 }
@@ -223,7 +216,6 @@ void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
 
 enum step vb_serve_have_receive(struct vb_local_qp *l)
 {
-	l->resp.have_rwqe = true;
 	if (vb_unlikely(l->resp.rnr_armed)) {
 		vb_timer_cancel(&l->rnr);
 		l->resp.rnr_armed = false;
@@ -234,10 +226,10 @@ enum step vb_serve_have_receive(struct vb_local_qp *l)
 
 static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
-	if (l->resp.have_rwqe)
+	struct vb_execution *x = &l->execution;
+	if (x->have_rwqe)
 		return STEP_DONE;
-	return vb_likely(vb_receive_take(l->qp, &l->rwqe)) ? vb_serve_have_receive(l) :
-							     vb_serve_not_ready(l, f);
+	return vb_likely(vb_execution_take(x)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
 }
 
 /* ---- payload ---- */
@@ -256,35 +248,18 @@ uint64_t vb_serve_slice(struct vb_local_qp *l)
 	const struct vb_taken_slot *r = &l->cur;
 	uint64_t rest = r->length - r->done;
 	if (r->flags & VB_SHM_STAGED) {
-		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE)
-							       : vb_stream_available(l, VB_STREAM_REQUEST);
+		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE) :
+								 vb_stream_available(l, VB_STREAM_REQUEST);
 		return ready == UINT64_MAX ? ready : vb_min_u64(rest, ready);
 	}
 	return vb_min_u64(rest, VB_SLICE_BYTES);
 }
 
-/* The receive's program took its memory away, or the target's, as follows. */
-static enum step fail_unmapped_receive(const struct vb_local_qp *l, struct failure *f)
-{
-	const struct vb_rwqe *w = &l->rwqe;
-	return vb_serve_refuse(f, VB_NAK_REMOTE_OPERATIONAL, IBV_WC_LOC_PROT_ERR,
-			       vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
-}
-
-static enum step fail_unmapped_target(const struct vb_local_qp *l, uint64_t length, unsigned access,
-				      struct failure *f)
-{
-	const struct vb_taken_slot *r = &l->cur;
-	return fail_access(f, vb_key_story(VB_KEY_UNMAPPED, r->rkey, r->remote_addr, length, access,
-					   vb_qp_domain(l->qp)));
-}
-
-static enum step pulled(const struct vb_local_qp *l, int err, struct failure *f)
+static enum step pulled(int err, struct failure *f)
 {
 	if (vb_likely(!err))
 		return STEP_DONE;
-	return err == -EFAULT ? fail_unmapped_receive(l, f) :
-				fail_request(f, "the peer's byte stream is malformed");
+	return err == -EFAULT ? STEP_UNMAPPED : fail_request(f, "the peer's byte stream is malformed");
 }
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
@@ -294,10 +269,10 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	struct vb_ranges from;
 	unsigned bad;
 	if (r->flags & VB_SHM_STAGED)
-		return pulled(l, vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
+		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
 	if (r->flags & VB_SHM_INLINE) {
 		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
-		return pulled(l, vb_ranges_copy(ours, &from), f);
+		return pulled(vb_ranges_copy(ours, &from), f);
 	}
 	enum vb_key_fault fault =
 		vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
@@ -308,7 +283,7 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	if (vb_likely(!err || err == -EAGAIN))
 		return err ? STEP_MORE : STEP_DONE;
 	if (!vb_ranges_are_mapped(ours, true))
-		return fail_unmapped_receive(l, f);
+		return STEP_UNMAPPED;
 	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
@@ -326,27 +301,6 @@ enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 
 /* ---- the operations ---- */
 
-static enum step fail_too_long(struct failure *f)
-{
-	return vb_serve_refuse(f, VB_NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR,
-			       "the message is longer than the receive buffer");
-}
-
-/* Bytes of the receive that is taken. */
-static enum step ranges_of_receive(struct vb_ranges *to, const struct vb_rwqe *w, uint64_t offset, uint64_t n,
-				   struct failure *f)
-{
-	unsigned bad;
-	enum vb_key_fault fault = vb_ranges_of_list(to, vb_arena, w->pd, w->sge, w->nsge, offset, n,
-						    IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (vb_likely(fault == VB_KEY_OK))
-		return STEP_DONE;
-	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
-	return vb_serve_refuse(f, VB_NAK_REMOTE_OPERATIONAL, IBV_WC_LOC_PROT_ERR,
-			       vb_key_story(fault, sge->lkey, sge->addr, sge->length,
-					    VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
-}
-
 /*
  * The message's next bytes to where they belong; its first `skip` bytes, which have been moved, do not count
  * there.
@@ -355,12 +309,13 @@ static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct 
 {
 	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges to;
-	if (r->length - skip > l->rwqe.length)
-		return fail_too_long(f);
+	int err = vb_execution_fits(&l->execution, r->length - skip);
 	uint64_t n = vb_serve_slice(l);
-	if (n == UINT64_MAX)
+	if (!err && n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	enum step step = ranges_of_receive(&to, &l->rwqe, r->done - skip, n, f);
+	if (!err)
+		err = vb_execution_receive_ranges(&l->execution, r->done - skip, n, &to);
+	enum step step = outcome(l, err, f);
 	if (step == STEP_DONE && n)
 		step = vb_serve_pull(l, &to, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
@@ -392,13 +347,13 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 			    struct failure *f)
 {
 	struct vb_ranges to, from;
-	if (l->cur.length - skip > l->rwqe.length)
-		return fail_too_long(f);
-	enum step step = ranges_of_receive(&to, &l->rwqe, 0, bytes - skip, f);
-	if (step != STEP_DONE)
-		return step;
+	int err = vb_execution_fits(&l->execution, l->cur.length - skip);
+	if (!err)
+		err = vb_execution_receive_ranges(&l->execution, 0, bytes - skip, &to);
+	if (err)
+		return outcome(l, err, f);
 	vb_ranges_of_bytes(&from, head + skip, bytes - skip);
-	return vb_ranges_copy(&to, &from) ? fail_unmapped_receive(l, f) : STEP_DONE;
+	return vb_ranges_copy(&to, &from) ? STEP_UNMAPPED : STEP_DONE;
 }
 
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
@@ -407,11 +362,11 @@ static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 	struct vb_taken_slot *r = &l->cur;
 	uint8_t *head = vb_tag_receiver_head(qp);
 	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
-	bool whole = bytes == r->length, is_new = !l->resp.have_rwqe;
+	bool whole = bytes == r->length, is_new = !l->execution.have_rwqe;
 	enum step step = bring_head(l, head, bytes, f);
 	if (step != STEP_DONE)
 		return step;
-	if (is_new && !vb_tags_take(qp, head, bytes, whole, &l->rwqe))
+	if (is_new && !vb_execution_take_tagged(&l->execution, head, bytes, whole))
 		return vb_serve_not_ready(l, f);
 	uint64_t skip = vb_tags_skip(qp);
 	if (is_new)
@@ -431,48 +386,22 @@ static enum step do_send(struct vb_local_qp *l, struct failure *f)
 	return step == STEP_DONE ? place_next(l, 0, f) : step;
 }
 
-/* The peer's earlier accesses through the window are behind it: they came before on this connection. */
 static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = do_send(l, f);
-	if (step != STEP_DONE)
-		return step;
-	enum vb_key_fault fault = vb_window_invalidate_remotely(l->cur.imm, vb_qp_domain(l->qp), l->qp->qpn);
-	return fault == VB_KEY_OK ? STEP_DONE : vb_serve_refuse_invalidation(f, vb_key_fault_text(fault));
+	if (step == STEP_DONE && vb_execution_invalidate(&l->execution, l->cur.imm))
+		return vb_serve_refuse_invalidation(f, l->execution.why);
+	return step;
 }
 
-static enum step check_rights(const struct vb_local_qp *l, unsigned access, struct failure *f)
-{
-	return vb_likely(vb_qp_attr(l->qp, qp_access_flags) & access) ?
-		       STEP_DONE :
-		       fail_request(f, vb_rights_story(l->qp, access));
-}
-
-/*
- * The one check of what the peer asks for in our memory: rights of the QP, then key, domain, rights and
- * bounds of the region.
- */
-static enum step target(struct vb_local_qp *l, uint64_t length, unsigned access, uint64_t *va,
-			struct failure *f)
+/* Where the request's target is in this process, of which the next slice follows. */
+static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	enum step step = check_rights(l, access, f);
-	if (step != STEP_DONE || !length)
-		return step;
-	enum vb_key_fault fault = vb_key_check(vb_key_table(vb_arena), r->rkey, r->remote_addr, length,
-					       access, vb_qp_domain(l->qp), l->qp->qpn, va);
-	return vb_likely(fault == VB_KEY_OK) ?
-		       STEP_DONE :
-		       fail_access(f, vb_key_story(fault, r->rkey, r->remote_addr, length, access,
-						   vb_qp_domain(l->qp)));
-}
-
-/* The part of the target, which has been checked, that a slice is about. */
-static void ranges_of_target(struct vb_ranges *out, const struct vb_taken_slot *r, uint64_t va,
-			     uint64_t bytes)
-{
-	vb_ranges_of_bytes(out, (void *)(uintptr_t)(va + r->done), bytes);
-	out->on_demand = bytes && vb_key_is_on_demand(vb_key_table(vb_arena), r->rkey);
+	return outcome(l,
+		       vb_execution_translate(&l->execution, vb_qp_domain(l->qp), r->rkey, r->remote_addr,
+					      r->length, right, va),
+		       f);
 }
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
@@ -480,17 +409,14 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges to;
 	uint64_t va = 0;
-	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_WRITE, &va, f);
+	enum step step = target(l, IBV_ACCESS_REMOTE_WRITE, &va, f);
 	if (step != STEP_DONE || r->done == r->length)
 		return step;
 	uint64_t n = vb_serve_slice(l);
 	if (n == UINT64_MAX)
 		return fail_request(f, "the peer's byte stream is malformed");
-	ranges_of_target(&to, r, va, n);
+	vb_execution_target_ranges(&to, r->rkey, va + r->done, n);
 	step = n ? vb_serve_pull(l, &to, f) : STEP_DONE;
-	if (step == STEP_FAIL && f->receive)
-		/* it was no receive buffer */
-		return fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_WRITE, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
@@ -501,7 +427,7 @@ bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
 
 static enum step do_short_write_with_immediate(struct vb_local_qp *l, struct failure *f)
 {
-	enum step step = check_rights(l, IBV_ACCESS_REMOTE_WRITE, f);
+	enum step step = outcome(l, vb_execution_check_right(&l->execution, IBV_ACCESS_REMOTE_WRITE), f);
 	if (step == STEP_DONE)
 		step = need_receive(l, f);
 	return step == STEP_DONE ? do_write_data(l, f) : step;
@@ -521,7 +447,7 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 {
 	int err = from->bytes ? vb_stream_put(l, VB_STREAM_RESPONSE, from) : 0;
 	if (err == -EFAULT)
-		return fail_unmapped_target(l, l->cur.length, IBV_ACCESS_REMOTE_READ, f);
+		return STEP_UNMAPPED;
 	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : STEP_DONE;
 }
 
@@ -543,7 +469,7 @@ enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, str
 		return err ? STEP_MORE : STEP_DONE;
 	return vb_ranges_are_mapped(ours, false) ?
 		       fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) :
-		       fail_unmapped_target(l, r->length, IBV_ACCESS_REMOTE_READ, f);
+		       STEP_UNMAPPED;
 }
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
@@ -551,7 +477,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	struct vb_taken_slot *r = &l->cur;
 	struct vb_ranges from;
 	uint64_t va = 0;
-	enum step step = target(l, r->length, IBV_ACCESS_REMOTE_READ, &va, f);
+	enum step step = target(l, IBV_ACCESS_REMOTE_READ, &va, f);
 	if (step != STEP_DONE || r->done == r->length)
 		return step;
 	uint64_t n = vb_serve_slice(l);
@@ -559,70 +485,65 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 		return fail_request(f, "the peer's byte stream is malformed");
 	/* others see what the requests before it have stored: as vb_order_read */
 	atomic_thread_fence(memory_order_seq_cst);
-	ranges_of_target(&from, r, va, n);
+	vb_execution_target_ranges(&from, r->rkey, va + r->done, n);
 	step = vb_serve_push(l, &from, f);
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
-/* The word that an atomic is about, which is there. */
-static enum step find_word(struct vb_local_qp *l, unsigned access, _Atomic(uint64_t) **word,
-			   struct failure *f)
-{
-	struct vb_taken_slot *r = &l->cur;
-	uint64_t va = 0;
-	if (r->remote_addr % 8)
-		return fail_request(f, "the address of an atomic is not a multiple of 8");
-	enum step step = target(l, 8, access, &va, f);
-	if (step != STEP_DONE)
-		return step;
-	if (va % 8)
-		return fail_request(f, "the memory of an atomic is not aligned to 8 bytes");
-	*word = (void *)(uintptr_t)va;
-	return STEP_DONE;
-}
-
 static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 {
-	_Atomic(uint64_t) *word;
+	const struct vb_taken_slot *r = &l->cur;
 	uint64_t value, found;
-	enum step step = find_word(l, IBV_ACCESS_REMOTE_WRITE, &word, f);
-	if (step != STEP_DONE)
-		return step;
-	memcpy(&value, l->cur.payload, sizeof(value));
-	if (vb_touch_atomically(word, VB_TOUCH_STORE, value, 0, &found))
-		return fail_unmapped_target(l, sizeof(value), IBV_ACCESS_REMOTE_WRITE, f);
-	return STEP_DONE;
+	memcpy(&value, r->payload, sizeof(value));
+	return outcome(l,
+		       vb_execution_atomic(&l->execution, r->rkey, r->remote_addr, VB_REQ_ATOMIC_WRITE, value,
+					   0, &found),
+		       f);
+}
+
+void vb_serve_found(struct vb_local_qp *l, uint64_t found)
+{
+	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
+			      memory_order_relaxed);
 }
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
-	_Atomic(uint64_t) *word;
-	uint64_t found;
-	enum step step = find_word(l, IBV_ACCESS_REMOTE_ATOMIC, &word, f);
-	if (step != STEP_DONE)
-		return step;
+	const struct vb_taken_slot *r = &l->cur;
 	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-	if (vb_touch_atomically(word, adds ? VB_TOUCH_ADD : VB_TOUCH_COMPARE_SWAP,
-				adds ? r->compare_add : r->swap, r->compare_add, &found))
-		return fail_unmapped_target(l, sizeof(found), IBV_ACCESS_REMOTE_ATOMIC, f);
-	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
-			      memory_order_relaxed);
-	return STEP_DONE;
+	uint64_t found;
+	int err = vb_execution_atomic(&l->execution, r->rkey, r->remote_addr,
+				      adds ? VB_REQ_FETCH_ADD : VB_REQ_COMPARE_SWAP,
+				      adds ? r->compare_add : r->swap, r->compare_add, &found);
+	if (!err)
+		vb_serve_found(l, found);
+	return outcome(l, err, f);
 }
 
 static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	unsigned rights = vb_flush_rights(r->swap & 0xff), level = r->swap >> 8 & 0xff;
-	if (!rights || level > IBV_FLUSH_MR)
-		return fail_request(f, "a flush to nowhere, or of what is neither a range nor a region");
-	if (rights & ~vb_qp_attr(l->qp, qp_access_flags))
-		return fail_request(f, vb_rights_story(l->qp, rights));
-	enum vb_key_fault fault =
-		vb_flush_check(r->rkey, r->remote_addr, r->compare_add, level == IBV_FLUSH_MR, rights,
-			       vb_qp_domain(l->qp), l->qp->qpn);
-	return fault == VB_KEY_OK ? STEP_DONE : fail_access(f, vb_key_fault_text(fault));
+	return outcome(l,
+		       vb_execution_flush(&l->execution, r->rkey, r->remote_addr, r->compare_add,
+					  vb_flush_placement(r->swap), vb_flush_selectivity(r->swap)),
+		       f);
+}
+
+static bool is_send(unsigned opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+
+static enum step fail_unmapped(struct vb_local_qp *l, struct failure *f)
+{
+	const struct vb_taken_slot *r = &l->cur;
+	struct vb_execution *x = &l->execution;
+	unsigned right = r->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	return outcome(l,
+		       is_send(r->opcode) ?
+			       vb_execution_receive_is_unmapped(x) :
+			       vb_execution_target_is_unmapped(x, r->rkey, r->remote_addr, r->length, right),
+		       f);
 }
 
 static enum step execute(struct vb_local_qp *l, struct failure *f)
@@ -630,10 +551,8 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 	unsigned opcode = l->cur.opcode;
 	if (vb_unlikely(l->resp.is_remote))
 		return STEP_AWAY;
-	if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
-		return do_send(l, f);
-	if (opcode == IBV_WR_SEND_WITH_INV)
-		return do_send_invalidate(l, f);
+	if (is_send(opcode))
+		return opcode == IBV_WR_SEND_WITH_INV ? do_send_invalidate(l, f) : do_send(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return do_write(l, f);
 	if (!vb_qp_attr(l->qp, max_dest_rd_atomic))
@@ -647,23 +566,26 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 
 /* ---- results ---- */
 
-static void complete_receive(struct vb_local_qp *l)
+struct vb_received vb_serve_received(const struct vb_local_qp *l)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	bool send = r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM ||
-		    r->opcode == IBV_WR_SEND_WITH_INV;
-	struct vb_cqe e = {
-		.wr_id = l->rwqe.wr_id,
-		.opcode = send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
-		.byte_len = r->length,
-		.imm = r->imm,
-		.wc_flags = imm ? IBV_WC_WITH_IMM : r->opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : 0,
-		.src_qp = l->their_qpn,
-		.solicited = r->flags & VB_SHM_SOLICITED ? 1 : 0,
+	bool has_imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
+	return (struct vb_received){
+		.bytes = r->length,
+		.tail_value = r->imm,
+		.tail = has_imm	    ? VB_TAIL_IMM :
+			invalidates ? VB_TAIL_INVALIDATE :
+				      VB_TAIL_NONE,
+		.is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
+		.solicited = r->flags & VB_SHM_SOLICITED,
 	};
-	l->resp.have_rwqe = false;
-	vb_receive_complete(l->qp, &e);
+}
+
+static void complete_receive(struct vb_local_qp *l)
+{
+	struct vb_received received = vb_serve_received(l);
+	vb_execution_complete(&l->execution, &received);
 }
 
 /* The slot at resp.next is executed. */
@@ -684,9 +606,9 @@ static void finish(struct vb_local_qp *l)
 	vb_show_served(l, IBV_WC_SUCCESS);
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	acknowledge(l);
-	if (l->resp.have_rwqe && vb_unlikely(l->resp.is_remote))
+	if (l->execution.have_rwqe && vb_unlikely(l->resp.is_remote))
 		vb_xrc_remote_finish(l);
-	else if (l->resp.have_rwqe)
+	else if (l->execution.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
 		vb_xrc_release(l->qp);
@@ -697,12 +619,13 @@ static void finish(struct vb_local_qp *l)
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
 	const struct vb_taken_slot *r = &l->cur;
-	const struct vb_rwqe *w = &l->rwqe;
+	const struct vb_execution *x = &l->execution;
+	const struct vb_rwqe *w = &x->rwqe;
 	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	if (f->nak == IBV_WC_RNR_RETRY_EXC_ERR)
 		vb_explain_limit("responder", "QP 0x%06x, request of QP 0x%06x: %s", l->qp->qpn, l->their_qpn,
 				 f->why);
-	else if (f->receive != IBV_WC_SUCCESS && l->resp.have_rwqe)
+	else if (x->have_rwqe && x->receive_status != IBV_WC_SUCCESS)
 		vb_explain(
 			"receiver",
 			"QP 0x%06x, receive wr_id 0x%llx, %llu bytes: a message of QP 0x%06x, %u bytes: %s",
@@ -722,10 +645,12 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
 		 epoch = l->resp.their_epoch;
-	bool told = l->resp.have_rwqe && f->refusal; /* by its completion */
+	struct vb_execution *x = &l->execution;
+	bool told = x->have_rwqe && f->refusal; /* by its completion */
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
-	l->resp.receive_status = f->receive || !f->refusal ? f->receive : f->refusal->receive;
+	if (f->refusal && x->receive_status == IBV_WC_SUCCESS)
+		x->receive_status = f->refusal->receive;
 	atomic_store_explicit(&l->resp.active, false, memory_order_relaxed);
 	l->to_receive.is_made = false;
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
@@ -748,10 +673,7 @@ static bool take_told(struct vb_local_qp *l)
 }
 
 /* A send completes before the receive of the answer to it. */
-static inline bool complete_told(struct vb_local_qp *l)
-{
-	return !vb_requester_is_told(l) || take_told(l);
-}
+static inline bool complete_told(struct vb_local_qp *l) { return !vb_requester_is_told(l) || take_told(l); }
 
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
 static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool holds)
@@ -771,7 +693,7 @@ static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r,
 static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
-	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->resp.have_rwqe &&
+	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->execution.have_rwqe &&
 	       !vb_qp_is_shown(qp);
 }
 
@@ -825,6 +747,8 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 		step = find_queue(l, f);
 	if (step == STEP_DONE)
 		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
+	if (vb_unlikely(step == STEP_UNMAPPED))
+		step = fail_unmapped(l, f);
 	if (vb_is_cut_by(l->peer))
 		return STEP_IDLE;
 	if (step == STEP_DONE)

@@ -10,23 +10,27 @@
 #include "adapter/refusal.h"
 #include "local/qp.h"
 
-/* STEP_AWAY: the request is another process's, which nobody waits for in a busy section. */
-enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_AWAY };
+/*
+ * STEP_UNMAPPED: this process's program has taken away the memory where bytes were to go, or come from.
+ * STEP_AWAY: the request is another process's, which nobody waits for in a busy section.
+ */
+enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_UNMAPPED, STEP_AWAY };
 
 /* What a failed request means for both ends. */
 struct failure {
-	enum ibv_wc_status nak;            /* for the requester; SUCCESS: what it asked for is done */
-	/* what is wrong with the receive that is taken; SUCCESS: nothing */
-	enum ibv_wc_status receive;
-	const struct vb_refusal *refusal;  /* what it means for this QP, which breaks; NULL: nothing */
+	enum ibv_wc_status nak;		  /* for the requester; SUCCESS: what it asked for is done */
+	const struct vb_refusal *refusal; /* what it means for this QP, which breaks; NULL: nothing */
 	const char *why;
 };
 
-/* Fills it in. STEP_FAIL. */
-enum step vb_serve_refuse(struct failure *f, enum vb_nak_code nak, enum ibv_wc_status receive,
-			  const char *why);
+/* err: what a step of the execution has returned (adapter/queues/execute.h). Fills it in. STEP_FAIL. */
+enum step vb_serve_refuse(struct failure *f, int err, const char *why);
 /* The same of a SEND whose data are there, but not what it asks for beside. */
 enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);
+/* The message that completes a receive. */
+struct vb_received vb_serve_received(const struct vb_local_qp *l);
+/* What an atomic has found, for the requester. */
+void vb_serve_found(struct vb_local_qp *l, uint64_t found);
 
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);

@@ -15,30 +15,24 @@ enum { LOOK_AGAIN_NS = 1000000 }; /* for a receive: its post rings in the other 
 
 static const char WHY[] = "the process that has the shared receive queue refused it";
 
-static enum step failed(int err, enum ibv_wc_status receive, struct failure *f)
-{
-	enum vb_nak_code nak = VB_NAK_REMOTE_OPERATIONAL;
-	if (err == -EINVAL || err == -EMSGSIZE)
-		nak = VB_NAK_INVALID_REQUEST;
-	else if (err == -EACCES)
-		nak = VB_NAK_REMOTE_ACCESS;
-	return vb_serve_refuse(f, nak, receive, WHY);
-}
+/* err is what the other process has answered, or what is wrong with the request. */
+static enum step failed(int err, struct failure *f) { return vb_serve_refuse(f, err, WHY); }
 
-static enum step answered(int err, struct failure *f)
-{
-	return err ? failed(err, IBV_WC_SUCCESS, f) : STEP_DONE;
-}
+static enum step answered(int err, struct failure *f) { return err ? failed(err, f) : STEP_DONE; }
 
 static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
-	if (l->resp.have_rwqe)
+	struct vb_execution *x = &l->execution;
+	if (x->have_rwqe)
 		return STEP_DONE;
 	int err = vb_xrc_remote_take(l->qp);
-	if (!err)
+	if (!err) {
+		x->have_rwqe = true;
+		x->receive_status = IBV_WC_SUCCESS;
 		return vb_serve_have_receive(l);
+	}
 	if (err != -EAGAIN)
-		return failed(err, IBV_WC_SUCCESS, f);
+		return failed(err, f);
 	enum step step = vb_serve_not_ready(l, f);
 	if (step == STEP_WAIT)
 		vb_timer_set(&l->again, vb_now_ns() + LOOK_AGAIN_NS);
@@ -83,17 +77,16 @@ static enum step moved(struct vb_local_qp *l, uint64_t n)
 static enum step do_send(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_taken_slot *r = &l->cur;
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	enum step step = need_receive(l, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
 	if (n == UINT64_MAX)
-		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+		return failed(-EINVAL, f);
 	if (step == STEP_DONE)
 		step = carry(l, n, vb_serve_pull, f);
-	int err =
-		step == STEP_DONE && n ? vb_xrc_remote_place(l->qp, r->done, l->piece->bytes, n, &status) : 0;
-	if (err)
-		return failed(err, status, f);
+	if (step == STEP_DONE && n)
+		step = answered(
+			vb_xrc_remote_place(l->qp, r->done, l->piece->bytes, n, &l->execution.receive_status),
+			f);
 	if (step == STEP_DONE)
 		step = moved(l, n);
 	if (step != STEP_DONE || r->opcode != IBV_WR_SEND_WITH_INV)
@@ -113,7 +106,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 	struct vb_taken_slot *r = &l->cur;
 	if (vb_serve_takes_receive_first(l)) {
 		int err = vb_xrc_remote_check(l->qp, 0, 0, 0, VB_ACCESS_WRITE);
-		enum step step = err ? failed(err, IBV_WC_SUCCESS, f) : need_receive(l, f);
+		enum step step = err ? failed(err, f) : need_receive(l, f);
 		if (step != STEP_DONE)
 			return step;
 	}
@@ -121,7 +114,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 		enum step step = check(l, VB_ACCESS_WRITE, f);
 		uint64_t n = step == STEP_DONE ? piece(l) : 0;
 		if (n == UINT64_MAX)
-			return failed(-EINVAL, IBV_WC_SUCCESS, f);
+			return failed(-EINVAL, f);
 		if (step == STEP_DONE)
 			step = carry(l, n, vb_serve_pull, f);
 		if (step == STEP_DONE && n)
@@ -142,7 +135,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 	enum step step = check(l, VB_ACCESS_READ, f);
 	uint64_t n = step == STEP_DONE ? piece(l) : 0;
 	if (n == UINT64_MAX)
-		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+		return failed(-EINVAL, f);
 	if (step == STEP_DONE && n)
 		step = answered(
 			vb_xrc_remote_read(l->qp, r->rkey, r->remote_addr + r->done, l->piece->bytes, n), f);
@@ -157,7 +150,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 	bool swaps = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 	uint64_t found = 0;
 	if (r->remote_addr % 8)
-		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+		return failed(-EINVAL, f);
 	enum step step =
 		answered(vb_xrc_remote_check(l->qp, r->rkey, r->remote_addr, 8, VB_ACCESS_ATOMIC), f);
 	if (step == STEP_DONE)
@@ -167,8 +160,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 						     &found),
 				f);
 	if (step == STEP_DONE)
-		atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
-				      memory_order_relaxed);
+		vb_serve_found(l, found);
 	return step;
 }
 
@@ -180,7 +172,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		return do_write(l, f);
 	if (!vb_qp_attr(l->qp, max_dest_rd_atomic) || opcode == IBV_WR_ATOMIC_WRITE || opcode == IBV_WR_FLUSH)
-		return failed(-EINVAL, IBV_WC_SUCCESS, f);
+		return failed(-EINVAL, f);
 	return opcode == IBV_WR_RDMA_READ ? do_read(l, f) : do_atomic(l, f);
 }
 
@@ -189,22 +181,12 @@ enum step vb_xrc_remote_serve(struct vb_local_qp *l, struct failure *f)
 	int err = vb_xrc_remote_select(l->qp, l->cur.srqn);
 	if (!err && !l->piece && !(l->piece = malloc(sizeof(*l->piece))))
 		err = -ENOMEM;
-	return err ? failed(err, IBV_WC_SUCCESS, f) : execute(l, f);
+	return err ? failed(err, f) : execute(l, f);
 }
 
 void vb_xrc_remote_finish(struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->cur;
-	bool imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
-	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
-	l->resp.have_rwqe = false;
-	vb_xrc_remote_done(l->qp, &(struct vb_received){
-					  .bytes = r->length,
-					  .tail_value = r->imm,
-					  .tail = imm	      ? VB_TAIL_IMM :
-						  invalidates ? VB_TAIL_INVALIDATE :
-								VB_TAIL_NONE,
-					  .is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
-					  .solicited = r->flags & VB_SHM_SOLICITED,
-				  });
+	struct vb_received received = vb_serve_received(l);
+	l->execution.have_rwqe = false;
+	vb_xrc_remote_done(l->qp, &received);
 }

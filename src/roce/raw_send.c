@@ -17,7 +17,7 @@
 #include "adapter/memory/ranges.h"
 #include "base/log.h"
 #include "host/net/raw.h"
-#include "adapter/queues/execute.h"
+#include "adapter/queues/payload.h"
 #include "roce/raw.h"
 #include "roce/service.h"
 #include "wire/frame.h"

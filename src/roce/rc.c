@@ -34,6 +34,7 @@
 #include "proto/rc/rc_responder.h"
 #include "roce/buffers.h"
 #include "adapter/queues/execute.h"
+#include "adapter/queues/payload.h"
 #include "roce/delayed_ack.h"
 #include "roce/service.h"
 #include "wire/syndrome.h"
@@ -663,7 +664,7 @@ static void begin_responder(struct connection *c)
 		.first_psn = a->rq_psn,
 		.max_rd_atomic = a->max_dest_rd_atomic,
 		.rnr_timer = a->min_rnr_timer,
-		.ops = c->qp->xrcd && c->qp->xrcd->share ? &vb_shared_execution_ops : &vb_execution_ops,
+		.ops = &vb_execution_ops,
 		.receives = c->qp->srq || c->qp->xrcd ? NULL : count_receives,
 		.buffer_take = take_buffer,
 		.buffer_give = give_buffer,

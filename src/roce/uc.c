@@ -13,6 +13,7 @@
 #include "proto/psn.h"
 #include "proto/rc/uc.h"
 #include "adapter/queues/execute.h"
+#include "adapter/queues/payload.h"
 #include "roce/service.h"
 
 enum { SLICE_PACKETS = 256 };

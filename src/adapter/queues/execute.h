@@ -1,54 +1,92 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the engines do in memory. Of the responder: receives are taken, requests of the peer checked and
- * carried out, all through vb_key_check. Of the requester: payload is gathered when a packet is sent, answers
- * are placed where the request wants them.
+ * What a responder does with a request, step by step. Each way by which requests come drives these steps:
+ *
+ *	local/responder.c	the ring of a peer on this host
+ *	execute_ops.c		packets, by the engines of proto/rc
+ *	xrc/xrc_server.c	another process, for a shared receive queue of this one
+ *
+ * All that a peer asks for in this process's memory goes through vb_execution_translate.
+ *
+ * A step returns 0, or the negative errno of what is refused (proto/rc/message.h). Then `why` is a sentence
+ * for the log. If the receive that is taken is at fault, receive_status says what is wrong with it. Under
+ * resp_lock. Steps that are about memory run while it is held: in a busy section (local/qp.h) or under
+ * vb_memory_hold.
  */
 #ifndef VB_ADAPTER_EXECUTE_H
 #define VB_ADAPTER_EXECUTE_H
 
 #include "adapter/memory/key.h"
+#include "adapter/memory/ranges.h"
 #include "adapter/queues/queue.h"
 #include "proto/rc/message.h"
 
-/* The responder's half, under resp_lock. */
 struct vb_execution {
 	struct vb_qp *qp;
 	bool have_rwqe;
-	struct vb_rwqe rwqe;
 	enum ibv_wc_status receive_status; /* SUCCESS, or what is wrong with the receive that was taken */
-	const char *why;                   /* the last refusal's sentence; NULL: none */
-	uint32_t away_srqn;                /* the queue of another process that was selected last */
+	const char *why;		   /* the last refusal's sentence; NULL: none */
+	uint32_t away_srqn;		   /* the queue of another process that was selected last */
+	struct vb_rwqe rwqe;		   /* the last: it may be cut short behind its list */
 };
 
-/*
- * ctx is the struct vb_execution. The second one is for an XRC queue pair of a domain that processes share.
- */
-extern const struct vb_responder_ops vb_execution_ops, vb_shared_execution_ops;
+/* ---- the receive ---- */
 
-/* Copies what a READ response carries; false: it may not be read any more. */
-bool vb_execution_read(struct vb_execution *execution, uint32_t srqn, uint32_t rkey, uint64_t address,
-		       void *to, size_t bytes);
+/* Takes the next receive. False: none is posted. */
+bool vb_execution_take(struct vb_execution *x);
+/* The same for a message to a queue that matches tags; `head` is its beginning, whole: all of it. */
+bool vb_execution_take_tagged(struct vb_execution *x, const void *head, size_t bytes, bool whole);
+/* Is the receive long enough for a message of this many bytes? */
+int vb_execution_fits(struct vb_execution *x, uint64_t bytes) VB_MUST_USE;
+/* Bytes [offset, offset + bytes) of the receive. */
+int vb_execution_receive_ranges(struct vb_execution *x, uint64_t offset, uint64_t bytes,
+				struct vb_ranges *out) VB_MUST_USE;
+/* A copy there failed: the program has taken its memory away. */
+int vb_execution_receive_is_unmapped(struct vb_execution *x) VB_MUST_USE;
+/* Completes the receive by a message. */
+void vb_execution_complete(struct vb_execution *x, const struct vb_received *received);
+/* Completes the receive that is taken, if one is, without a message. */
+void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status);
+
+/* ---- the memory that a request names ---- */
+
+/* Does the queue pair allow such accesses (an enum ibv_access_flags)? */
+int vb_execution_check_right(struct vb_execution *x, unsigned right) VB_MUST_USE;
+/*
+ * The one check: the rights of the queue pair, then key, domain pd, rights and bounds of the region. *va:
+ * where the range is in this process. length 0: no key counts, and *va stays as it is.
+ */
+int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t length,
+			   unsigned right, uint64_t *va) VB_MUST_USE;
+/* Of a translated range, or a part of it. */
+void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes);
+/* A copy there failed: the region's program has taken its memory away. */
+int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
+				    unsigned right) VB_MUST_USE;
+
+/* ---- whole operations ---- */
+
+/* kind, swap_or_add: as in struct vb_responder_ops. */
+int vb_execution_atomic(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint8_t kind,
+			uint64_t swap_or_add, uint64_t compare, uint64_t *original) VB_MUST_USE;
+/* placement, level: enum ibv_placement_type, enum ibv_selectivity_level; anything is allowed. */
+int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
+		       unsigned placement, unsigned level) VB_MUST_USE;
+/* The peer's earlier accesses through the window are over: they came before on this connection. */
+int vb_execution_invalidate(struct vb_execution *x, uint32_t rkey) VB_MUST_USE;
+
+/* ---- for the engines of proto/rc ---- */
+
+/* ctx is the struct vb_execution. These hold the memory themselves. */
+extern const struct vb_responder_ops vb_execution_ops;
+
+/* What follows is for this shared receive queue of this process. -ENOENT: there is none. */
+int vb_execution_select_here(struct vb_execution *x, uint32_t srqn) VB_MUST_USE;
+
+/* Copies what a READ response carries; false: it may not be read any more. Holds the memory itself. */
+bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+		       size_t bytes);
 /* After each packet: an XRC queue that no message is under way for is let go. */
-void vb_execution_settle(struct vb_execution *execution);
-/* Completes the receive that is taken, if one is. */
-void vb_execution_end_receive(struct vb_execution *execution, enum ibv_wc_status status);
-
-/*
- * Notes in a request, and explains, that an entry of its list cannot be used so. sq.lock is held, as below.
- */
-void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad);
-/*
- * May all that a SEND or WRITE carries be read? vb_payload_fail has noted it if not. Asked before a peer sees
- * a part of it, or is waited for: what is wrong here comes before all that can be wrong there. True of
- * requests that carry nothing.
- */
-bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe);
-/*
- * Payload [offset, offset + bytes) of a request that was posted, or places such of its answer. False: not
- * accessible, which vb_payload_fail has noted.
- */
-bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes);
-bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes);
+void vb_execution_settle(struct vb_execution *x);
 
 #endif

@@ -134,9 +134,8 @@ static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const
 		   size_t sent_bytes, struct vb_xrc_reply *reply, void *data, size_t *data_bytes)
 {
 	const struct vb_responder_ops *ops = &vb_execution_ops;
-	int err = ops->select(x, r->srqn);
-	if (err)
-		return err;
+	if (vb_execution_select_here(x, r->srqn))
+		return -EINVAL;
 	switch (r->op) {
 	case VB_XRC_TAKE:
 		return take(x);

@@ -10,7 +10,10 @@
 #ifndef VB_PROTO_MESSAGE_H
 #define VB_PROTO_MESSAGE_H
 
+#include <errno.h>
+
 #include "proto/rc/request.h"
+#include "wire/syndrome.h"
 
 enum vb_access { VB_ACCESS_READ, VB_ACCESS_WRITE, VB_ACCESS_ATOMIC };
 
@@ -24,10 +27,20 @@ struct vb_received {
 	bool solicited;
 };
 
+/* The NAK that an operation's negative errno becomes. */
+static inline enum vb_nak_code vb_nak_of(int err)
+{
+	switch (err) {
+	case -EINVAL:
+	case -EMSGSIZE: return VB_NAK_INVALID_REQUEST;
+	case -EACCES: return VB_NAK_REMOTE_ACCESS;
+	}
+	return VB_NAK_REMOTE_OPERATIONAL;
+}
+
 /*
- * Negative returns and what they become: -EAGAIN (receive_take alone) an RNR NAK; -EINVAL, -EMSGSIZE invalid
- * request; -EACCES remote access error; anything else remote operational error. UC drops the message for each
- * of them. A call that fails must have changed nothing that the program may look at.
+ * Negative returns become what vb_nak_of says; -EAGAIN (receive_take alone) an RNR NAK. UC drops the message
+ * for each of them. A call that fails must have changed nothing that the program may look at.
  */
 struct vb_responder_ops {
 	/*

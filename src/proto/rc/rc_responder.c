@@ -226,15 +226,7 @@ static uint8_t ack(const struct vb_rc_resp *resp)
 							resp->message.has_receive));
 }
 
-static uint8_t syndrome_of(int rc)
-{
-	switch (rc) {
-	case -EINVAL:
-	case -EMSGSIZE: return vb_syndrome(VB_AETH_NAK, VB_NAK_INVALID_REQUEST);
-	case -EACCES: return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS);
-	}
-	return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_OPERATIONAL);
-}
+static uint8_t syndrome_of(int rc) { return vb_syndrome(VB_AETH_NAK, vb_nak_of(rc)); }
 
 /*
  * --- arrival

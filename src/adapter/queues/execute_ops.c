@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The steps of execution as the engines of proto/rc call them. Of a queue pair whose XRC domain is shared, a
+ * request may be for a shared receive queue of another process; that process is asked to do it then.
+ */
+#include <errno.h>
+
+#include "adapter/queues/execute.h"
+#include "adapter/queues/tags.h"
+#include "adapter/watcher.h"
+#include "adapter/xrc/xrc_remote.h"
+
+static int refuse(struct vb_execution *x, int err, const char *why)
+{
+	x->why = why;
+	return err;
+}
+
+/* ---- the shared receive queue that a request is for ---- */
+
+/* Is it another process's? It was selected. */
+static bool is_away(const struct vb_execution *x) { return vb_unlikely(x->qp->xrcd != NULL) && !x->qp->srq; }
+
+static int away_refused(struct vb_execution *x, int err)
+{
+	return err ? refuse(x, err, "the process that has the shared receive queue refused it") : 0;
+}
+
+int vb_execution_select_here(struct vb_execution *x, uint32_t srqn)
+{
+	if (x->have_rwqe && srqn != (is_away(x) ? x->away_srqn : x->qp->srq->number))
+		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	return vb_xrc_select(x->qp, srqn) ?
+		       0 :
+		       refuse(x, -ENOENT, "the XRC domain has no shared receive queue of this number");
+}
+
+static int select_queue(void *ctx, uint32_t srqn)
+{
+	struct vb_execution *x = ctx;
+	int err = vb_execution_select_here(x, srqn);
+	if (err != -ENOENT)
+		return err;
+	x->away_srqn = srqn;
+	return vb_xrc_remote_select(x->qp, srqn);
+}
+
+void vb_execution_settle(struct vb_execution *x)
+{
+	if (vb_unlikely(x->qp->xrcd != NULL) && !x->have_rwqe)
+		vb_xrc_release(x->qp);
+}
+
+/* ---- receives ---- */
+
+static int take_away(struct vb_execution *x)
+{
+	int err = vb_xrc_remote_take(x->qp);
+	if (err)
+		return away_refused(x, err);
+	x->have_rwqe = true;
+	x->receive_status = IBV_WC_SUCCESS;
+	return 0;
+}
+
+static bool take(struct vb_execution *x, const struct vb_packet *packet)
+{
+	if (vb_likely(!x->qp->tags) || packet->row->operation != VB_OP_SEND)
+		return vb_execution_take(x);
+	return vb_execution_take_tagged(x, packet->payload, packet->payload_bytes, packet->row->flags.last);
+}
+
+static int receive_take(void *ctx, const struct vb_packet *packet)
+{
+	struct vb_execution *x = ctx;
+	if (is_away(x))
+		return take_away(x);
+	if (take(x, packet))
+		return 0;
+	if (vb_unlikely(vb_watcher != NULL))
+		vb_watcher->starved(x->qp, UINT64_MAX); /* it is the peer that knows */
+	return -EAGAIN;
+}
+
+static int place_held(struct vb_execution *x, uint64_t offset, const void *bytes, size_t len)
+{
+	struct vb_ranges to, from;
+	int err = vb_execution_receive_ranges(x, offset, len, &to);
+	if (err)
+		return err;
+	vb_ranges_of_bytes(&from, bytes, len);
+	return vb_unlikely(vb_ranges_copy(&to, &from)) ? vb_execution_receive_is_unmapped(x) : 0;
+}
+
+static int place(struct vb_execution *x, uint64_t offset, const void *bytes, size_t len)
+{
+	int err = vb_execution_fits(x, offset + len);
+	if (err)
+		return err;
+	unsigned held = vb_memory_hold();
+	err = place_held(x, offset, bytes, len);
+	vb_memory_release(held);
+	return err;
+}
+
+/* Headers are in the first packet: every other one has as much as fits. */
+static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	uint64_t skip = vb_unlikely(x->qp->tags != NULL) ? vb_tags_skip(x->qp) : 0;
+	if (is_away(x))
+		return away_refused(x, vb_xrc_remote_place(x->qp, offset, bytes, len, &x->receive_status));
+	if (vb_likely(!skip))
+		return place(x, offset, bytes, len);
+	if (skip == UINT64_MAX)
+		return 0;
+	if (offset)
+		return place(x, offset - skip, bytes, len);
+	return place(x, 0, (const uint8_t *)bytes + skip, len - skip);
+}
+
+static void receive_done(void *ctx, const struct vb_received *received)
+{
+	struct vb_execution *x = ctx;
+	if (!is_away(x) || received->is_refused) {
+		vb_execution_complete(x, received);
+		return;
+	}
+	x->have_rwqe = false;
+	vb_xrc_remote_done(x->qp, received);
+}
+
+/* ---- memory ---- */
+
+static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access)
+{
+	static const unsigned rights[] = {
+		[VB_ACCESS_READ] = IBV_ACCESS_REMOTE_READ,
+		[VB_ACCESS_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+		[VB_ACCESS_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC,
+	};
+	uint64_t va;
+	struct vb_execution *x = ctx;
+	if (is_away(x))
+		return away_refused(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access));
+	return vb_execution_translate(x, vb_qp_domain(x->qp), rkey, addr, len, rights[access], &va);
+}
+
+/* Between memory that a request names, in a domain, and bytes of this process. */
+static int move(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, unsigned right,
+		void *bytes, size_t len)
+{
+	struct vb_ranges target, flat;
+	uint64_t va = 0;
+	bool reads = right == IBV_ACCESS_REMOTE_READ;
+	unsigned held = vb_memory_hold();
+	int err = vb_execution_translate(x, pd, rkey, addr, len, right, &va);
+	if (!err) {
+		vb_execution_target_ranges(&target, rkey, va, len);
+		vb_ranges_of_bytes(&flat, bytes, len);
+		err = vb_ranges_copy(reads ? &flat : &target, reads ? &target : &flat);
+		if (vb_unlikely(err))
+			err = vb_execution_target_is_unmapped(x, rkey, addr, len, right);
+	}
+	vb_memory_release(held);
+	return err;
+}
+
+static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
+{
+	struct vb_execution *x = ctx;
+	if (is_away(x))
+		return away_refused(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len));
+	return move(x, vb_qp_domain(x->qp), rkey, addr, IBV_ACCESS_REMOTE_WRITE, (void *)(uintptr_t)bytes,
+		    len);
+}
+
+static bool read_away(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+		      size_t bytes)
+{
+	return !vb_xrc_remote_select(qp, srqn) && !vb_xrc_remote_read(qp, rkey, address, to, bytes);
+}
+
+bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+		       size_t bytes)
+{
+	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
+	if (vb_unlikely(!pd) && x->qp->xrcd->share)
+		return read_away(x->qp, srqn, rkey, address, to, bytes);
+	return !move(x, pd, rkey, address, IBV_ACCESS_REMOTE_READ, to, bytes);
+}
+
+static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
+		  uint64_t compare, uint64_t *original)
+{
+	struct vb_execution *x = ctx;
+	if (is_away(x))
+		return away_refused(
+			x, vb_xrc_remote_atomic(x->qp, rkey, addr, kind, swap_or_add, compare, original));
+	unsigned held = vb_memory_hold();
+	int err = vb_execution_atomic(x, rkey, addr, kind, swap_or_add, compare, original);
+	vb_memory_release(held);
+	return err;
+}
+
+static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t how)
+{
+	struct vb_execution *x = ctx;
+	if (is_away(x))
+		return away_refused(x, -EINVAL); /* it has no such question */
+	return vb_execution_flush(x, rkey, addr, len, vb_flush_placement(how), vb_flush_selectivity(how));
+}
+
+static int invalidate(void *ctx, uint32_t rkey)
+{
+	struct vb_execution *x = ctx;
+	return is_away(x) ? away_refused(x, vb_xrc_remote_invalidate(x->qp, rkey)) :
+			    vb_execution_invalidate(x, rkey);
+}
+
+const struct vb_responder_ops vb_execution_ops = {
+	.select = select_queue,
+	.receive_take = receive_take,
+	.receive_place = receive_place,
+	.receive_done = receive_done,
+	.check = check,
+	.write = write_data,
+	.atomic = atomic,
+	.flush = flush,
+	.invalidate = invalidate,
+};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/queues/payload.h"
+
+#include <string.h>
+
+#include "adapter/memory/arena.h"
+#include "adapter/memory/ranges.h"
+#include "base/log.h"
+
+void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad)
+{
+	const struct ibv_sge *sge = &sqe->sge[bad];
+	vb_explain("requester",
+		   "send wr_id 0x%llx, scatter/gather entry %u (address 0x%llx, length %u, lkey 0x%x): %s",
+		   (unsigned long long)sqe->wr_id, bad, (unsigned long long)sge->addr, sge->length, sge->lkey,
+		   vb_key_fault_text(fault));
+	vb_sqe_fail(sqe, IBV_WC_LOC_PROT_ERR, bad);
+}
+
+static bool carries_list(const struct vb_sqe *sqe)
+{
+	switch (sqe->opcode) {
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_FLUSH:
+		return false;
+	default:
+		return !(sqe->flags & IBV_SEND_INLINE);
+	}
+}
+
+bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe)
+{
+	struct vb_ranges list;
+	unsigned bad;
+	if (!carries_list(sqe) ||
+	    (sqe->nsge == 1 && vb_likely(vb_key_find(sqe->sge, 0, qp->pd->number) != NULL)))
+		return true;
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge, 0,
+						    sqe->length, 0, &bad);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		vb_payload_fail(sqe, fault, bad);
+	return fault == VB_KEY_OK;
+}
+
+static bool copy_listed(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *bytes, size_t n,
+			bool into_list)
+{
+	struct vb_ranges list, flat;
+	unsigned bad;
+	vb_ranges_of_bytes(&flat, bytes, n);
+	unsigned held = vb_memory_hold();
+	enum vb_key_fault fault = vb_ranges_of_list(&list, vb_arena, qp->pd->number, sqe->sge, sqe->nsge,
+						    offset, n, into_list ? IBV_ACCESS_LOCAL_WRITE : 0, &bad);
+	if (vb_likely(fault == VB_KEY_OK) &&
+	    vb_unlikely(vb_ranges_copy(into_list ? &list : &flat, into_list ? &flat : &list)))
+		fault = VB_KEY_UNMAPPED;
+	vb_memory_release(held);
+	if (vb_unlikely(fault != VB_KEY_OK))
+		vb_payload_fail(sqe, fault, bad);
+	return fault == VB_KEY_OK;
+}
+
+bool vb_payload_gather(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, void *to, size_t bytes)
+{
+	if (!(sqe->flags & IBV_SEND_INLINE))
+		return copy_listed(qp, sqe, offset, to, bytes, false);
+	memcpy(to, sqe->inline_data + offset, bytes);
+	return true;
+}
+
+bool vb_payload_place(struct vb_qp *qp, struct vb_sqe *sqe, uint64_t offset, const void *from, size_t bytes)
+{
+	return copy_listed(qp, sqe, offset, (void *)(uintptr_t)from, bytes, true);
+}
