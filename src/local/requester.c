@@ -254,7 +254,10 @@ static bool fetches(const struct vb_sqe *sqe)
 	return sqe->opcode == IBV_WR_RDMA_READ || is_atomic(sqe);
 }
 
-/* Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. */
+/*
+ * Copies the payload into the slot; false: a local key is wrong, which is noted in the entry. In a busy
+ * section.
+ */
 static bool gather(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_shm_slot *slot)
 {
 	struct vb_ranges from, to;
@@ -306,7 +309,9 @@ static int place_payload(struct vb_local_qp *l, struct vb_sqe *sqe, struct vb_sh
 static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
 	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
+	vb_busy_begin(l, VB_STREAM_REQUEST);
 	int flags = place_payload(l, sqe, slot);
+	vb_busy_end(l, VB_STREAM_REQUEST);
 	if (vb_unlikely(flags < 0))
 		return false;
 	if (vb_unlikely(l->qp->type == IBV_QPT_XRC_SEND))
@@ -346,7 +351,7 @@ static struct vb_sqe *sqe_at_ring(struct vb_local_qp *l, uint32_t position)
 	return vb_sq_at(&l->qp->sq, l->qp->sq.head + (position - acked(l)));
 }
 
-/* Puts what fits of one entry; true: all of it has been put. */
+/* Puts what fits of one entry; true: all of it has been put. In a busy section. */
 static bool stage_entry(struct vb_local_qp *l, struct vb_sqe *sqe, bool *put)
 {
 	struct vb_ranges from;
@@ -383,11 +388,13 @@ static bool stage(struct vb_local_qp *l)
 	bool put = false;
 	if (l->peer->copy != VB_COPY_LINK)
 		return false;
+	vb_busy_begin(l, VB_STREAM_REQUEST);
 	for (; l->staging != l->req.published; l->staging++, l->staged = 0) {
 		struct vb_sqe *sqe = sqe_at_ring(l, l->staging);
 		if (is_staged(l, l->staging, sqe) && !stage_entry(l, sqe, &put))
 			break;
 	}
+	vb_busy_end(l, VB_STREAM_REQUEST);
 	return put;
 }
 
@@ -525,39 +532,39 @@ static bool has_session(const struct vb_local_qp *l)
 /* Scatters what an atomic found; false: the buffer is wrong, or it cannot be known any more. */
 static bool take_atomic(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	struct vb_ranges from, to;
-	unsigned bad;
 	uint64_t found = atomic_load_explicit(&vb_theirs_of(l)->atomics[l->atomics_taken % VB_SHM_ATOMICS],
 					      memory_order_relaxed);
 	if (!has_session(l))
 		return false;
 	l->atomics_taken++;
 	l->atomics_out--;
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge, 0,
-						    sizeof(found), IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (fault != VB_KEY_OK)
-		return fail_sqe(sqe, fault, bad), false;
-	vb_ranges_of_bytes(&from, &found, sizeof(found));
-	if (vb_ranges_copy(&to, &from))
-		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
-	return true;
+	return vb_payload_place(l->qp, sqe, 0, &found, sizeof(found));
+}
+
+/* The next n bytes of the response stream to where the READ wants them. In a busy section. */
+static int take_piece(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t n)
+{
+	struct vb_ranges to;
+	unsigned bad;
+	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
+						    l->req.moved, n, IBV_ACCESS_LOCAL_WRITE, &bad);
+	if (fault == VB_KEY_OK)
+		return vb_stream_take(l, VB_STREAM_RESPONSE, &to);
+	fail_sqe(sqe, fault, bad);
+	return -EACCES;
 }
 
 /* Takes what has come of a READ through the response stream; true: all of it. */
 static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
 {
-	struct vb_ranges to;
-	unsigned bad;
 	uint64_t available = vb_stream_available(l, VB_STREAM_RESPONSE),
 		 n = vb_min_u64(available, sqe->length - l->req.moved);
 	if (!n)
 		return l->req.moved == sqe->length;
-	enum vb_key_fault fault = vb_ranges_of_list(&to, vb_arena, l->qp->pd->number, sqe->sge, sqe->nsge,
-						    l->req.moved, n, IBV_ACCESS_LOCAL_WRITE, &bad);
-	if (fault != VB_KEY_OK)
-		return fail_sqe(sqe, fault, bad), false;
-	int err = available == UINT64_MAX ? -EPROTO : vb_stream_take(l, VB_STREAM_RESPONSE, &to);
-	if (!has_session(l))
+	vb_busy_begin(l, VB_STREAM_REQUEST);
+	int err = available == UINT64_MAX ? -EPROTO : take_piece(l, sqe, n);
+	vb_busy_end(l, VB_STREAM_REQUEST);
+	if (err == -EACCES || !has_session(l))
 		return false;
 	if (err == -EFAULT)
 		return fail_sqe(sqe, VB_KEY_UNMAPPED, 0), false;
