@@ -4,11 +4,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- several threads post and poll ---- */
@@ -331,6 +335,107 @@ static void withdraw__of_queued_memory(struct end *e)
 	rc_finish(e);
 }
 
+/* ---- memory of this side that goes while another thread moves bytes ---- */
+
+enum {
+	LONG = 256 * 1024, PAGE = 4096, MARK = 0x77,
+	STALLS_AT = LONG / 2, /* behind what a post moves by itself */
+	STALL_MS = 20,
+};
+
+/*
+ * A page whose first user waits in the middle of a copy. Not on paths where the kernel may make the copy: it
+ * does not wait for ordinary users' handlers.
+ */
+struct stall {
+	int fd; /* of userfaultfd(2) */
+	uint8_t *page;
+	atomic_bool is_met;
+};
+
+static bool begin_stall(struct stall *s, uint8_t *page)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .range = { (uintptr_t)page, PAGE },
+					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	*s = (struct stall){ .page = page };
+	s->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	return s->fd >= 0 && !ioctl(s->fd, UFFDIO_API, &api) &&
+	       !madvise(page, PAGE, MADV_DONTNEED) && !ioctl(s->fd, UFFDIO_REGISTER, &range);
+}
+
+static void *let_go_on(void *arg)
+{
+	struct stall *s = arg;
+	struct uffd_msg fault;
+	struct uffdio_zeropage zero = { .range = { (uintptr_t)s->page, PAGE } };
+	CHECK_EQ(read(s->fd, &fault, sizeof(fault)), sizeof(fault));
+	atomic_store(&s->is_met, true);
+	rc_pause_ms(STALL_MS);
+	CHECK_EQ(ioctl(s->fd, UFFDIO_ZEROPAGE, &zero), 0);
+	return NULL;
+}
+
+static void *poll_one(void *arg)
+{
+	struct end *e = arg;
+	struct ibv_wc wc = rc_wait(e->scq);
+	CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_LOC_PROT_ERR);
+	return NULL;
+}
+
+/* Another thread carries out the request while this one deregisters its memory, and uses that. */
+static void request_and_withdraw(struct end *e, enum ibv_wr_opcode opcode, uint8_t *memory)
+{
+	pthread_t poller, handler;
+	struct stall stall;
+	bool stalls = e->copies_by_link || e->wire;
+	struct ibv_mr *mr = ibv_reg_mr(e->pd, memory, LONG, e->p.mr_access);
+	CHECK(mr);
+	if (stalls && !begin_stall(&stall, memory + STALLS_AT))
+		rc_skip("no userfaultfd for an ordinary user's own page faults");
+	if (stalls)
+		CHECK(!pthread_create(&handler, NULL, let_go_on, &stall));
+	CHECK(!pthread_create(&poller, NULL, poll_one, e));
+	struct ibv_sge sge = { (uintptr_t)memory, LONG, mr->lkey };
+	POST(e, .id = 1, .opcode = opcode, .sge = &sge, .nsge = 1);
+	while (stalls && !atomic_load(&stall.is_met))
+		sched_yield();
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	rc_set(memory + STALLS_AT + PAGE, LONG - STALLS_AT - PAGE, MARK);
+	pthread_join(poller, NULL);
+	if (stalls) {
+		pthread_join(handler, NULL);
+		close(stall.fd);
+	}
+}
+
+static void withdraw_meanwhile(struct end *e, enum ibv_wr_opcode opcode)
+{
+	struct params p = params();
+	p.bytes = LONG;
+	rc_start(e, &p);
+	uint8_t *memory = rc_map(LONG);
+	for (unsigned i = 0; i < 3; i++) {
+		rc_set(e->buf, LONG, 0);
+		rc_set(memory, LONG, 0);
+		meet(e);
+		if (!e->passive)
+			request_and_withdraw(e, opcode, memory);
+		meet(e);
+		if (e->passive)
+			VERIFY_BYTE(e->buf, LONG, 0);
+		else
+			VERIFY_BYTE(memory + STALLS_AT + PAGE, LONG - STALLS_AT - PAGE, MARK);
+		rc_reconnect(e);
+	}
+	munmap(memory, LONG);
+	rc_finish(e);
+}
+
+static void withdraw__of_what_a_read_fills(struct end *e) { withdraw_meanwhile(e, IBV_WR_RDMA_READ); }
+static void withdraw__of_what_a_write_carries(struct end *e) { withdraw_meanwhile(e, IBV_WR_RDMA_WRITE); }
+
 /* ---- control and traffic at once ---- */
 
 static void *poll_until_told(void *arg)
@@ -388,5 +493,7 @@ static const struct body bodies[] = {
 	BODY(withdraw__by_reset),
 	BODY(withdraw__by_destroy),
 	BODY(withdraw__of_queued_memory),
+	BODY(withdraw__of_what_a_read_fills),
+	BODY(withdraw__of_what_a_write_carries),
 };
 RC_MAIN(bodies)
