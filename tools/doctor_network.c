@@ -20,7 +20,7 @@
 #include "command.h"
 #include "describe.h"
 #include "doctor.h"
-#include "host/udp/holder.h"
+#include "host/net/holder.h"
 #include "host/host.h"
 #include "host/udp/udp_probe.h"
 

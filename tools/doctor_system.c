@@ -19,7 +19,7 @@
 #include "command.h"
 #include "doctor.h"
 #include "faults/plan.h"
-#include "host/share.h"
+#include "host/loop/share.h"
 
 enum { NEEDED_DESCRIPTORS = 20, ENOUGH_PEERS = 64, ENOUGH_DESCRIPTORS = 1024, LITTLE_MEMORY_MIB = 256 };
 #define LEAST_SPACE   (1ull << 30) /* a process's own memory to show, and its libraries */

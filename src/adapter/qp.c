@@ -19,7 +19,7 @@
 #include "adapter/memory/window.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "host/memory/touch.h"
 
 enum { MAX_QPN = 0xffffff, MAX_RETRY = 7, MAX_TIMER = 31 };

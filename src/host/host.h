@@ -20,7 +20,6 @@
 #ifndef VB_HOST_H
 #define VB_HOST_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +28,7 @@
 
 #include "base/base.h"
 #include "base/heap.h"
+#include "host/net/address.h"
 
 /*
  * A QP number is a slot number and an index: slot << VB_SLOT_SHIFT | index. Slot 0 is never taken: it holds
@@ -83,6 +83,10 @@ bool vb_link_is_infiniband(void);
  * read.
  */
 int vb_file_read(const char *path, char *text, size_t size);
+/* The first line of a file; false: there is none. */
+bool vb_file_line(const char *path, char *line, size_t room);
+/* The number in a file of /proc or /sys; 0: there is none. */
+unsigned long long vb_file_number(const char *path);
 
 /*
  * Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most
@@ -452,12 +456,6 @@ struct vb_netif {
 	/* as the kernel orders them: IPv4 first, then IPv6; see vb_netif_list */
 	struct vb_netif_addr addrs[VB_NETIF_MAX_ADDRS];
 };
-
-/* Of either family. */
-static inline bool vb_ip_is_multicast(const struct in6_addr *ip)
-{
-	return IN6_IS_ADDR_V4MAPPED(ip) ? ip->s6_addr[12] >> 4 == 0xe : IN6_IS_ADDR_MULTICAST(ip);
-}
 
 /*
  * A malloc'ed array of the usable interfaces (loopback, Ethernet that is up, any that has an address): by

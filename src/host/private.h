@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of this folder share. Order at start and fork: see life.c. */
+/* What the files of this folder share, by rooms from the lowest on. */
 #ifndef VB_HOST_PRIVATE_H
 #define VB_HOST_PRIVATE_H
 
@@ -7,8 +7,16 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/list.h"
 #include "host/host.h"
 #include "host/kernel.h"
+
+/*
+ * Of each part: its start, under the host lock, and ..._forget, by which a forked child forgets it
+ * (async-signal-safe). life.c calls them.
+ */
+
+/* ---- loop ---- */
 
 /*
  * The one lock of everything that a fork must find whole: it is held across fork(). Sections are short, never
@@ -17,8 +25,9 @@
  */
 void vb_host_lock(void);
 void vb_host_unlock(void);
+/* In a forked child. */
+void vb_host_count_generation(void);
 
-/* Each part's start (under the host lock) and what a forked child does to forget it (async-signal-safe). */
 int vb_loop_open_locked(void);
 void vb_loop_close_locked(void);
 /* Again: no effect. */
@@ -26,33 +35,22 @@ int vb_loop_run_locked(void);
 void vb_loop_fork_begin(void);
 void vb_loop_fork_end(void);
 void vb_loop_forget(void);
-int vb_slot_start_locked(void);
-void vb_slot_forget(void);
-void vb_netif_start_locked(void);
-void vb_netif_forget(void);
-void vb_shm_forget(void);
-void vb_fd_forget(void);
-void vb_setting_forget(void);
-void vb_udp_forget(void);
-
-void vb_fd_close_locked(int fd);
-
 /*
  * True if the watch whose callback runs now was stopped since the callback began: its owner may have freed
  * it.
  */
 bool vb_loop_callback_is_stopped(void);
 
-/* An abstract socket address. */
-struct vb_name {
-	struct sockaddr_un un;
-	socklen_t bytes;
-};
+void vb_fd_close_locked(int fd);
+void vb_fd_forget(void);
+void vb_setting_forget(void);
 
-struct vb_name vb_name_of_inbox(uint32_t slot);
-struct vb_name vb_name_of_link(uint32_t slot);
-/* The slot number in an inbox's name; 0 unless it is exactly one. */
-uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
+/* ---- memory, net ---- */
+
+void vb_shm_forget(void);
+
+void vb_netif_start_locked(void);
+void vb_netif_forget(void);
 
 /*
  * recvmsg and recvmmsg without the C library, whose calls are points at which a thread can be cancelled: that
@@ -62,63 +60,93 @@ uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
 ssize_t vb_receive_message(int fd, struct msghdr *m, int flags);
 int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags);
 
+/* ---- ipc: slots and inboxes ---- */
+
+/* An abstract socket address. */
+struct vb_name {
+	struct sockaddr_un un;
+	socklen_t bytes;
+};
+
+/* -EINVAL: the text is empty or too long. */
+int vb_name_of_text(const char *text, struct vb_name *name);
+struct vb_name vb_name_of_inbox(uint32_t slot);
+struct vb_name vb_name_of_link(uint32_t slot);
+struct vb_name vb_name_of_inspection(uint32_t slot);
+/* The slot number in an inbox's name; 0 unless it is exactly one. */
+uint32_t vb_name_parse_inbox(const struct sockaddr_un *un, socklen_t bytes);
+
+/* From now on the slot is this process's. The first one stays vb_slot_first. */
+void vb_slot_add(uint32_t slot, int inbox);
+/* The descriptor of a slot's inbox; -1: the slot is not this process's. */
+int vb_slot_inbox(uint32_t slot);
+void vb_slot_forget(void);
+
+int vb_slot_start_locked(void);
+void vb_slot_take_forget(void);
+
 /*
  * A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The
  * descriptor is the host's.
  */
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
-/* The descriptor of a slot's inbox; -1: the slot is not this process's. */
-int vb_slot_inbox(uint32_t slot);
-/*
- * Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own?
- * (sender.c) The progress thread's.
- */
-bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst);
 /*
  * Receives some waiting messages of a watched inbox; handler NULL: by QP number to the handlers of
  * vb_inbox_set_handler.
  */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
+/*
+ * Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own?
+ * (sender.c) The progress thread's.
+ */
+bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst);
+/* Has this process a socket of its own at UDP port 4791? Then nobody else receives for it. */
+void vb_sender_note_port(bool ipv4, bool ours);
 
-struct vb_name vb_name_of_inspections(uint32_t slot);
+/* ---- ipc: links ---- */
+
+/* Could a process share memory with this one, as far as its number tells? (access.c) */
+bool vb_process_may_share(pid_t pid);
+/*
+ * Who is at the other end of a socket? -EPERM: a process that may not share memory with this one; -EMFILE, …:
+ * this process cannot find out.
+ */
+int vb_link_check_peer(int fd, struct vb_peer_cred *peer);
 
 /* A listener for SEQPACKET connections from processes of the same user. */
-struct vb_door {
+struct vb_listener {
+	struct vb_list all; /* of those that listen */
 	struct vb_watch watch;
 	struct vb_timer retry;
 	void (*accepted)(int fd, const struct vb_peer_cred *cred); /* owns fd */
 	/* a socket that takes the listener's place when this process is out of descriptors; -1: none */
 	int spare;
-	bool is_closed;  /* it has: for a while nobody comes in */
+	bool is_paused;  /* it has: for a while connections are refused */
 };
 
-void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred));
+void vb_listener_init(struct vb_listener *l, void (*accepted)(int fd, const struct vb_peer_cred *cred));
 /* Takes the name, and listens or, where !listens, only holds it. The descriptor, watch.fd, is the host's. */
-int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens);
-void vb_door_close_locked(struct vb_door *door);
-/* The kernel notes who this process is now, for those who connect. */
-void vb_door_listen_again(struct vb_door *door);
+int vb_listener_open_locked(struct vb_listener *l, const struct vb_name *name, bool listens);
+/* The kernel hangs up on all who connect. The name stays taken. */
+void vb_listener_shut_locked(struct vb_listener *l);
+void vb_listener_close_locked(struct vb_listener *l);
+void vb_listener_forget(void);
 
 int vb_link_socket_locked(int *fd);
-/*
- * May the process at the other end of a socket share memory with this one (kin.c)? -EPERM: no; -EMFILE, …:
- * this process cannot find out.
- */
-int vb_kin_check(int link, const struct vb_peer_cred *peer);
-/* Is it a process that could share memory with this one, as far as its number tells? */
-bool vb_kin_is_process(pid_t pid);
-/* As vb_kin_check, telling who it is. */
-int vb_link_check_peer(int fd, struct vb_peer_cred *peer);
-/* As vb_link_connect, to a listener by its name. */
-int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
+/* The descriptor of a listener that nobody watches yet; !listens: it only holds the name. */
+int vb_listen_locked(const struct vb_name *name, bool listens, int *fd);
 /* -EPERM: one that was turned away, as another user's are; else as accept(2). */
 int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 /* Gives an accepted link to the acceptor, if there is one. */
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
+/* As vb_link_connect, to a listener by its name. */
+int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
 
-/* Visits (inspection.c); that they cannot be had is no error. */
-void vb_inspections_start_locked(uint32_t slot);
-void vb_inspections_show_user_locked(void);
-void vb_inspections_forget(void);
+/* Inspection sessions (inspection.c); that they cannot be had is no error. */
+void vb_inspection_start_locked(uint32_t slot);
+
+/* ---- udp ---- */
+
+void vb_udp_forget(void);
 
 #endif

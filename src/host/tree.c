@@ -291,24 +291,3 @@ void vb_tree_write(struct vb_tree *tree, bool is_all)
 		sweep(tree, root, "");
 	close(root);
 }
-
-/* ---- what the kernel tells ---- */
-
-bool vb_file_line(const char *path, char *line, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, line, room - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n < 0)
-		return false;
-	line[n] = 0;
-	line[strcspn(line, "\n")] = 0;
-	return true;
-}
-
-unsigned long long vb_file_number(const char *path)
-{
-	char line[32];
-	return vb_file_line(path, line, sizeof(line)) ? strtoull(line, NULL, 10) : 0;
-}

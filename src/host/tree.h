@@ -44,9 +44,4 @@ void vb_tree_add(struct vb_tree *tree, enum vb_tree_kind kind, const char *text,
 void vb_tree_write(struct vb_tree *tree, bool is_all);
 void vb_tree_free(struct vb_tree *tree);
 
-/* The number in a file of /proc or /sys; 0: there is none. */
-unsigned long long vb_file_number(const char *path);
-/* The first line of a file; false: there is none. */
-bool vb_file_line(const char *path, char *line, size_t room);
-
 #endif

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "host/ipc/guard.h"
 #include "host/pace.h"
-#include "host/share.h"
+#include "host/loop/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"
 

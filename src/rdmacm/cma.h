@@ -39,7 +39,7 @@
 #include "base/log.h"
 #include "host/host.h"
 #include "host/loop/notifier.h"
-#include "host/ipc/privilege.h"
+#include "host/net/privilege.h"
 #include "host/net/route.h"
 #include "proto/cm/gsi.h"
 

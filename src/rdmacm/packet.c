@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "rdmacm/agent.h"
 #include "roce/gsi.h"
 

@@ -10,7 +10,7 @@
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "base/lock.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "roce/deliver.h"
 #include "roce/fault.h"
 #include "roce/forward.h"

@@ -23,7 +23,7 @@
 #include "adapter/peer.h"
 #include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "base/log.h"
 #include "proto/ud.h"
 #include "roce/mcast.h"

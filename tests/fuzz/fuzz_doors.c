@@ -241,7 +241,7 @@ static struct vb_name name_of(enum door door)
 	if (door == LINK)
 		return vb_name_of_link(vb_slot_first());
 	if (door == VISIT)
-		return vb_name_of_inspections(vb_slot_first());
+		return vb_name_of_inspection(vb_slot_first());
 	memcpy(name.un.sun_path + 1, desk_name, sizeof(desk_name) - 1);
 	name.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(desk_name));
 	return name;

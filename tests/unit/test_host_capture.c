@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 
 enum { DATA = VB_CAPTURE_MIN_BYTES, BTH = 12 };
 

@@ -14,7 +14,7 @@
 #include "../between.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "roce/deliver.h"
 #include "roce/fault.h"
 #include "roce/forward.h"

@@ -10,7 +10,7 @@
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "adapter/inspection/registry.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "host/udp/udp.h"
 
 enum { KEYS_AT_ONCE = 16384, LOCK_TRIES = 1000 };

@@ -13,7 +13,7 @@
 #include "adapter/memory/arena.h"
 #include "adapter/progress/progress.h"
 #include "base/log.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 
 enum { MAX_VISITORS = 16, PIECE_BYTES = 64 << 10, CALL_PATIENCE_MS = 1000 };
 

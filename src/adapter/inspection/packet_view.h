@@ -8,7 +8,7 @@
 #define VB_ADAPTER_SHOW_H
 
 #include "adapter/object.h"
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 
 struct vb_request; /* proto/rc/request.h */
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
-#include "host/share.h"
+#include "host/loop/share.h"
 
 enum {
 	MAX_SEGMENTS = 1024,

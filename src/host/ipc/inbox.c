@@ -5,7 +5,7 @@
  * its name. Receiving is the progress thread's alone (its buffers are static). A port that does not listen
  * yet is connected to a socket that has gone.
  */
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 #include "host/private.h"
 
 #include <errno.h>

@@ -1,43 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Links: SEQPACKET connections between processes of one user. The kernel tells each side who the other is; a
- * link whose other end may not share memory with this process (kin.c) is closed before anybody sees it. A
- * process that refuses links (VERBATIM_LOCAL=off) has its listeners' names, but does not listen.
- *
- * A process that is out of descriptors cannot accept a connection, not even to close it, and whoever made it
- * would wait. So a door has a spare socket: it takes the listener's place, at which the kernel hangs up on
- * all who are waiting, and whoever comes next is refused. Once there can be another spare, it listens again.
- */
+/* Links: SEQPACKET connections between processes of one user, and the messages that go over them. */
 #include "host/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/log.h"
 #include "base/waits.h"
 
-enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, BUFFER_BYTES = 1 << 20, ACCEPT_RETRY_NS = 100000000 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 static _Atomic(void (*)(int, const struct vb_peer_cred *)) acceptor;
 
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred))
 {
 	atomic_store(&acceptor, accepted);
-}
-
-int vb_link_socket_locked(int *fd)
-{
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s < 0)
-		return -errno;
-	vb_fd_own(s);
-	*fd = s;
-	return 0;
 }
 
 static void set_buffers(int fd)
@@ -47,40 +26,15 @@ static void set_buffers(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
 
-int vb_link_check_peer(int fd, struct vb_peer_cred *cred)
+void vb_link_accepted(int fd, const struct vb_peer_cred *cred)
 {
-	struct ucred peer;
-	socklen_t bytes = sizeof peer;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return -errno;
-	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
-	return vb_kin_check(fd, cred);
-}
-
-/* ---- what a process lacks ---- */
-
-static const char *what_is_short(int err)
-{
-	switch (err) {
-	case -EMFILE:
-		return " (RLIMIT_NOFILE)";
-	case -ETOOMANYREFS:
-		return ": descriptors of this user are under way (RLIMIT_NOFILE)";
-	case -ENOMEM:
-		return " (RLIMIT_AS?)";
-	default:
-		return "";
+	void (*accepted)(int, const struct vb_peer_cred *) = atomic_load(&acceptor);
+	if (!accepted) {
+		vb_fd_close(fd);
+		return;
 	}
-}
-
-void vb_link_explain_lack(int err)
-{
-	static atomic_bool said;
-	if (!atomic_exchange(&said, true))
-		vb_explain_limit(
-			"link",
-			"memory is not shared with all processes: %s%s; connections to the others take the wire",
-			strerror(-err), what_is_short(err));
+	set_buffers(fd);
+	accepted(fd, cred);
 }
 
 /* ---- connecting ---- */
@@ -121,151 +75,6 @@ bool vb_slot_is_of(uint32_t slot, uid_t user)
 	if (!err)
 		vb_fd_close(fd);
 	return cred.uid == user;
-}
-
-/* ---- accepting ---- */
-
-int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
-{
-	VB_UNCANCELLED;
-	vb_host_lock();
-	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
-	if (!err)
-		vb_fd_own(s);
-	vb_host_unlock();
-	if (err)
-		return err;
-	*fd = s;
-	err = vb_link_check_peer(s, cred);
-	if (err)
-		vb_fd_close(s);
-	return err;
-}
-
-/* ACCEPTS_PER_TURN: there may be more; 0: there are none; -EMFILE, … if descriptors ran out. */
-static int accept_some(struct vb_door *door)
-{
-	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
-		struct vb_peer_cred cred;
-		int fd, err = vb_link_accept(door->watch.fd, &fd, &cred);
-		if (!err)
-			door->accepted(fd, &cred);
-		else if (err != -EPERM)
-			return err == -EAGAIN || err == -ECONNABORTED || err == -EINTR || err == -EINVAL ?
-				       0 :
-				       err;
-	}
-	return ACCEPTS_PER_TURN;
-}
-
-/*
- * The name is free for a moment. Nobody else's it can be while the slot is this process's, but for who wants
- * to be taken for it: he is looked at.
- */
-static void replace_listener_locked(struct vb_door *door)
-{
-	struct vb_name name = { .bytes = sizeof name.un };
-	if (door->spare < 0 || getsockname(door->watch.fd, (struct sockaddr *)&name.un, &name.bytes) < 0 ||
-	    dup3(door->spare, door->watch.fd, O_CLOEXEC) < 0)
-		return;
-	vb_fd_close_locked(door->spare);
-	door->spare = -1;
-	door->is_closed = true;
-	(void)bind(door->watch.fd, (const struct sockaddr *)&name.un, name.bytes);
-}
-
-static void close_for_now(struct vb_door *door, int err)
-{
-	vb_link_explain_lack(err);
-	vb_host_lock();
-	replace_listener_locked(door);
-	vb_host_unlock();
-	vb_timer_set(&door->retry, vb_now_ns() + ACCEPT_RETRY_NS);
-}
-
-/*
- * Whoever waits there would wake the thread again at once; and so would a listener that was shut down, as
- * links are refused.
- */
-static void door_ready(struct vb_watch *w, uint32_t epoll_events)
-{
-	struct vb_door *door = w->arg;
-	int err = accept_some(door);
-	if (err == ACCEPTS_PER_TURN || (!err && !(epoll_events & EPOLLHUP)))
-		return;
-	vb_watch_stop(w);
-	if (err)
-		close_for_now(door, err);
-}
-
-static int open_again_locked(struct vb_door *door)
-{
-	int err = door->is_closed ? vb_link_socket_locked(&door->spare) : 0;
-	if (err || !door->is_closed)
-		return err;
-	door->is_closed = false;
-	return listen(door->watch.fd, BACKLOG) < 0 ? -errno : 0;
-}
-
-static void accept_again(struct vb_timer *t, uint64_t now_ns)
-{
-	struct vb_door *door = t->arg;
-	if (vb_links_are_refused())
-		return;
-	vb_host_lock();
-	int err = open_again_locked(door);
-	vb_host_unlock();
-	if (err || vb_watch_start(&door->watch, EPOLLIN))
-		vb_timer_set(&door->retry, now_ns + ACCEPT_RETRY_NS);
-}
-
-void vb_door_init(struct vb_door *door, void (*accepted)(int fd, const struct vb_peer_cred *cred))
-{
-	*door = (struct vb_door){
-		.watch = { .fd = -1, .ready = door_ready, .arg = door },
-		.retry = { .fire = accept_again, .arg = door },
-		.accepted = accepted,
-		.spare = -1,
-	};
-}
-
-int vb_door_open_locked(struct vb_door *door, const struct vb_name *name, bool listens)
-{
-	int s = -1, err = vb_link_socket_locked(&s);
-	if (err)
-		return err;
-	if (bind(s, (const struct sockaddr *)&name->un, name->bytes) < 0 ||
-	    (listens && listen(s, BACKLOG) < 0))
-		err = -errno;
-	if (err)
-		vb_fd_close_locked(s);
-	else
-		door->watch.fd = s;
-	return err;
-}
-
-void vb_door_close_locked(struct vb_door *door)
-{
-	vb_fd_close_locked(door->watch.fd);
-	vb_fd_close_locked(door->spare);
-	door->watch.fd = door->spare = -1;
-}
-
-void vb_door_listen_again(struct vb_door *door)
-{
-	if (door->watch.fd >= 0 && !door->is_closed)
-		(void)listen(door->watch.fd, BACKLOG);
-}
-
-void vb_link_accepted(int fd, const struct vb_peer_cred *cred)
-{
-	void (*accepted)(int, const struct vb_peer_cred *) = atomic_load(&acceptor);
-	if (!accepted) {
-		vb_fd_close(fd);
-		return;
-	}
-	set_buffers(fd);
-	accepted(fd, cred);
 }
 
 /* ---- messages ---- */

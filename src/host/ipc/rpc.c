@@ -20,12 +20,12 @@ enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
 
 /* What an event is about begins with one of these. */
 struct source {
-	enum { DOOR, STOP, CLIENT } kind;
+	enum { LISTENER, STOP, CLIENT } kind;
 	int fd;
 };
 
 struct vb_rpc_server {
-	struct source door, stop;
+	struct source listener, stop;
 	struct vb_list clients;
 	const struct vb_rpc_ops *ops;
 	void *owner;
@@ -41,17 +41,6 @@ struct client {
 	void *arg;
 };
 
-static int name_of(const char *text, struct vb_name *name)
-{
-	size_t bytes = strlen(text);
-	if (!bytes || bytes > VB_RPC_NAME)
-		return -EINVAL;
-	*name = (struct vb_name){ .un.sun_family = AF_UNIX };
-	memcpy(name->un.sun_path + 1, text, bytes);
-	name->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes);
-	return 0;
-}
-
 static int watch(struct vb_rpc_server *s, struct source *source)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = source };
@@ -60,48 +49,48 @@ static int watch(struct vb_rpc_server *s, struct source *source)
 
 /* ---- clients ---- */
 
-static void show_out(struct vb_rpc_server *s, struct client *g)
+static void remove_client(struct vb_rpc_server *s, struct client *c)
 {
-	vb_list_del(&g->node);
-	if (g->arg)
-		s->ops->leave(g->arg);
-	vb_fd_close(g->source.fd);
-	free(g);
+	vb_list_del(&c->node);
+	if (c->arg)
+		s->ops->leave(c->arg);
+	vb_fd_close(c->source.fd);
+	free(c);
 }
 
-static void take_in(struct vb_rpc_server *s, int fd)
+static void add_client(struct vb_rpc_server *s, int fd)
 {
-	struct client *g = calloc(1, sizeof(*g));
-	if (!g) {
+	struct client *c = calloc(1, sizeof(*c));
+	if (!c) {
 		vb_fd_close(fd);
 		return;
 	}
-	g->source = (struct source){ .kind = CLIENT, .fd = fd };
-	g->arg = s->ops->come(s->owner);
-	vb_list_add_tail(&s->clients, &g->node);
-	if (!g->arg || watch(s, &g->source))
-		show_out(s, g);
+	c->source = (struct source){ .kind = CLIENT, .fd = fd };
+	c->arg = s->ops->come(s->owner);
+	vb_list_add_tail(&s->clients, &c->node);
+	if (!c->arg || watch(s, &c->source))
+		remove_client(s, c);
 }
 
-/* Where descriptors have run out the client stays at the door, which would wake the thread again at once. */
-static void open_door(struct vb_rpc_server *s)
+/* Where descriptors have run out the client keeps waiting, and would wake the thread again at once. */
+static void accept_client(struct vb_rpc_server *s)
 {
 	struct vb_peer_cred cred;
-	int fd, err = vb_link_accept(s->door.fd, &fd, &cred);
+	int fd, err = vb_link_accept(s->listener.fd, &fd, &cred);
 	if (!err)
-		take_in(s, fd);
+		add_client(s, fd);
 	else if (err == -EMFILE || err == -ENFILE)
 		vb_sleep_ns(OUT_OF_DESCRIPTORS_NS);
 }
 
-static void serve(struct vb_rpc_server *s, struct client *g)
+static void serve(struct vb_rpc_server *s, struct client *c)
 {
-	ssize_t n = vb_link_recv(g->source.fd, s->request, sizeof(s->request), NULL, NULL);
+	ssize_t n = vb_link_recv(c->source.fd, s->request, sizeof(s->request), NULL, NULL);
 	if (n == -EAGAIN)
 		return;
-	size_t bytes = n > 0 ? s->ops->ask(g->arg, s->request, (size_t)n, s->reply) : 0;
-	if (n <= 0 || (bytes && vb_link_send(g->source.fd, s->reply, bytes, NULL, 0)))
-		show_out(s, g);
+	size_t bytes = n > 0 ? s->ops->ask(c->arg, s->request, (size_t)n, s->reply) : 0;
+	if (n <= 0 || (bytes && vb_link_send(c->source.fd, s->reply, bytes, NULL, 0)))
+		remove_client(s, c);
 }
 
 static void *run(void *arg)
@@ -114,13 +103,13 @@ static void *run(void *arg)
 		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
 			continue;
 		source = event.data.ptr;
-		if (source->kind == DOOR)
-			open_door(s);
+		if (source->kind == LISTENER)
+			accept_client(s);
 		else if (source->kind == CLIENT)
 			serve(s, vb_container_of(source, struct client, source));
 	} while (!source || source != &s->stop);
 	while (!vb_list_is_empty(&s->clients))
-		show_out(s, vb_container_of(s->clients.next, struct client, node));
+		remove_client(s, vb_container_of(s->clients.next, struct client, node));
 	return NULL;
 }
 
@@ -128,8 +117,6 @@ static void *run(void *arg)
 
 static int open_descriptors_locked(struct vb_rpc_server *s, const struct vb_name *name)
 {
-	struct vb_door door;
-	vb_door_init(&door, NULL);
 	s->epfd = vb_epoll_open();
 	int err = s->epfd < 0 ? -errno : 0;
 	vb_fd_own(s->epfd);
@@ -138,14 +125,13 @@ static int open_descriptors_locked(struct vb_rpc_server *s, const struct vb_name
 		err = -errno;
 	vb_fd_own(s->stop.fd);
 	if (!err)
-		err = vb_door_open_locked(&door, name, true);
-	s->door = (struct source){ .kind = DOOR, .fd = door.watch.fd };
+		err = vb_listen_locked(name, true, &s->listener.fd);
 	return err;
 }
 
 static void give_up(struct vb_rpc_server *s)
 {
-	vb_fd_close(s->door.fd);
+	vb_fd_close(s->listener.fd);
 	vb_fd_close(s->stop.fd);
 	vb_fd_close(s->epfd);
 	free(s);
@@ -154,14 +140,14 @@ static void give_up(struct vb_rpc_server *s)
 static int start(struct vb_rpc_server *s, const char *text)
 {
 	struct vb_name name;
-	int err = name_of(text, &name);
+	int err = vb_name_of_text(text, &name);
 	if (err)
 		return err;
 	vb_host_lock();
 	err = open_descriptors_locked(s, &name);
 	vb_host_unlock();
 	if (!err)
-		err = watch(s, &s->door);
+		err = watch(s, &s->listener);
 	if (!err)
 		err = watch(s, &s->stop);
 	return err ? err : vb_thread_start(&s->thread, run, s);
@@ -172,7 +158,8 @@ int vb_rpc_open(const char *name, const struct vb_rpc_ops *ops, void *owner, str
 	struct vb_rpc_server *s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	s->door.fd = s->stop.fd = s->epfd = -1;
+	s->listener = (struct source){ .kind = LISTENER, .fd = -1 };
+	s->stop.fd = s->epfd = -1;
 	s->ops = ops;
 	s->owner = owner;
 	vb_list_init(&s->clients);
@@ -214,7 +201,7 @@ int vb_rpc_connect(const char *text, int *fd)
 {
 	struct vb_peer_cred cred;
 	struct vb_name name;
-	int err = name_of(text, &name);
+	int err = vb_name_of_text(text, &name);
 	return err ? err : vb_link_connect_to(&name, fd, &cred);
 }
 

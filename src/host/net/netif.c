@@ -22,20 +22,13 @@
 
 /* ---- one interface ---- */
 
-static struct in6_addr v4_mapped(struct in_addr v4)
-{
-	struct in6_addr ip = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
-	memcpy(&ip.s6_addr[12], &v4, sizeof v4);
-	return ip;
-}
-
 /* False if ifa holds no IP address. */
 static bool address_of(const struct ifaddrs *ifa, struct in6_addr *ip)
 {
 	if (!ifa->ifa_addr)
 		return false;
 	if (ifa->ifa_addr->sa_family == AF_INET)
-		*ip = v4_mapped(((const struct sockaddr_in *)ifa->ifa_addr)->sin_addr);
+		*ip = vb_ip_from_v4(&((const struct sockaddr_in *)ifa->ifa_addr)->sin_addr);
 	else if (ifa->ifa_addr->sa_family == AF_INET6)
 		*ip = ((const struct sockaddr_in6 *)ifa->ifa_addr)->sin6_addr;
 	else
@@ -235,7 +228,7 @@ static bool cache_has_locked(const struct in6_addr *ip)
 
 bool vb_netif_is_local(const struct in6_addr *ip)
 {
-	if (IN6_IS_ADDR_LOOPBACK(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 127))
+	if (vb_ip_is_loopback(ip))
 		return true;
 	uint64_t now = vb_now_ns();
 	vb_host_lock();

@@ -23,54 +23,28 @@ enum { DISCARD_PORT = 9 };
 
 /* ---- a socket's view ---- */
 
-static socklen_t address(const struct in6_addr *ip, uint32_t scope, uint16_t port,
-			 struct sockaddr_storage *ss)
-{
-	struct sockaddr_in *sin = (struct sockaddr_in *)ss;
-	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)ss;
-
-	memset(ss, 0, sizeof(*ss));
-	if (IN6_IS_ADDR_V4MAPPED(ip)) {
-		sin->sin_family = AF_INET;
-		sin->sin_port = htons(port);
-		memcpy(&sin->sin_addr, &ip->s6_addr[12], 4);
-		return sizeof(*sin);
-	}
-	sin6->sin6_family = AF_INET6;
-	sin6->sin6_port = htons(port);
-	sin6->sin6_addr = *ip;
-	sin6->sin6_scope_id = scope;
-	return sizeof(*sin6);
-}
-
-static void v4_mapped(struct in6_addr *ip, const void *v4)
-{
-	memset(ip, 0, sizeof(*ip));
-	memset(&ip->s6_addr[10], 0xff, 2);
-	memcpy(&ip->s6_addr[12], v4, 4);
-}
-
-static void local_end(const struct sockaddr_storage *ss, struct in6_addr *src)
-{
-	if (ss->ss_family == AF_INET6)
-		*src = ((const struct sockaddr_in6 *)ss)->sin6_addr;
-	else
-		v4_mapped(src, &((const struct sockaddr_in *)ss)->sin_addr);
-}
-
 static bool is_v4(const struct in6_addr *ip) { return IN6_IS_ADDR_V4MAPPED(ip); }
+
+static union vb_ip_address address(const struct in6_addr *ip, uint32_t scope, uint16_t port)
+{
+	union vb_ip_address a = vb_ip_address(ip, is_v4(ip), port);
+	if (!is_v4(ip))
+		a.v6.sin6_scope_id = scope;
+	return a;
+}
 
 /* The discard port is for connecting, which sends nothing. Negative errno, or the descriptor. */
 static int connected_socket(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source)
 {
-	struct sockaddr_storage to, from;
-	socklen_t len = address(dst, scope, DISCARD_PORT, &to);
-	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	union vb_ip_address to = address(dst, scope, DISCARD_PORT), from;
+	int fd = socket(to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -errno;
-	if ((source && bind(fd, (struct sockaddr *)&from, address(source, scope, 0, &from)) != 0) ||
-	    connect(fd, (struct sockaddr *)&to, len) != 0) {
+	if (source)
+		from = address(source, scope, 0);
+	if ((source && bind(fd, &from.any, vb_ip_address_bytes(is_v4(source))) != 0) ||
+	    connect(fd, &to.any, vb_ip_address_bytes(is_v4(dst))) != 0) {
 		int err = -errno;
 		close(fd);
 		return err;
@@ -148,7 +122,7 @@ static void read_hop(struct vb_route *r, const struct rtattr *attr)
 	if (attr->rta_type == RTA_OIF && bytes >= sizeof(uint32_t))
 		memcpy(&r->ifindex, data, sizeof(uint32_t));
 	else if (attr->rta_type == RTA_GATEWAY && bytes == 4)
-		v4_mapped(&r->next_hop, data);
+		r->next_hop = vb_ip_from_v4(data);
 	else if (attr->rta_type == RTA_GATEWAY && bytes == 16)
 		memcpy(&r->next_hop, data, 16);
 	else if (attr->rta_type == RTA_VIA && bytes == sizeof(*via) + 16 && via->rtvia_family == AF_INET6)
@@ -179,8 +153,8 @@ int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_a
 		  struct vb_route *route)
 {
 	VB_UNCANCELLED;
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
+	union vb_ip_address local;
+	socklen_t len = sizeof(local);
 	int fd = connected_socket(dst, scope, source), err = 0;
 
 	if (fd < 0)
@@ -188,12 +162,12 @@ int vb_route_find(const struct in6_addr *dst, uint32_t scope, const struct in6_a
 	*route = (struct vb_route){
 		.destination = *dst, .next_hop = *dst, .ifindex = scope, .mtu = path_mtu(fd, is_v4(dst))
 	};
-	if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0)
+	if (getsockname(fd, &local.any, &len) != 0)
 		err = -errno;
 	close(fd);
 	if (err)
 		return err;
-	local_end(&ss, &route->source);
+	route->source = is_v4(dst) ? vb_ip_from_v4(&local.v4.sin_addr) : local.v6.sin6_addr;
 	find_hop(route, scope);
 	return 0;
 }

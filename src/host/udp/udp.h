@@ -17,7 +17,6 @@
 #include "host/host.h"
 
 enum {
-	VB_ROCE_PORT = 4791,
 	VB_ROCE_FIRST_SOURCE_PORT = 0xc000, /* and all from there on: a flow's entropy */
 	VB_UDP_MAX_SEGMENTS = 64,
 	VB_UDP_MAX_BYTES = 65000,  /* of one vb_udp_send */

@@ -18,7 +18,7 @@ static bool is_ipv4(const struct membership *m) { return IN6_IS_ADDR_V4MAPPED(&m
 /* While another user has the port there is nothing to join with: that is done when the socket opens. */
 static int change(bool joins, const struct membership *m)
 {
-	union vb_udp_address address = vb_udp_address(&m->group, is_ipv4(m), 0);
+	union vb_ip_address address = vb_ip_address(&m->group, is_ipv4(m), 0);
 	struct ip_mreqn v4 = { .imr_multiaddr = address.v4.sin_addr, .imr_ifindex = (int)m->ifindex };
 	struct ipv6_mreq v6 = { .ipv6mr_multiaddr = m->group, .ipv6mr_interface = m->ifindex };
 	int fd = vb_udp_receiver(is_ipv4(m));

@@ -11,6 +11,7 @@
 
 #include "host/private.h"
 #include "host/udp/udp.h"
+#include "host/udp/udp_probe.h"
 
 /* Linux's, where the C library's headers lack them. */
 #ifndef IPV6_FLOWINFO
@@ -34,41 +35,6 @@
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
-
-union vb_udp_address {
-	struct sockaddr any;
-	struct sockaddr_in v4;
-	struct sockaddr_in6 v6;
-};
-
-static inline socklen_t vb_udp_address_bytes(bool ipv4)
-{
-	return ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
-
-/* ip is v4-mapped if ipv4; all zeros is the wildcard of both. */
-static inline union vb_udp_address vb_udp_address(const struct in6_addr *ip, bool ipv4, uint16_t port)
-{
-	union vb_udp_address a;
-	memset(&a, 0, sizeof a);
-	if (ipv4) {
-		a.v4.sin_family = AF_INET;
-		a.v4.sin_port = htons(port);
-		memcpy(&a.v4.sin_addr, &ip->s6_addr[12], 4);
-	} else {
-		a.v6.sin6_family = AF_INET6;
-		a.v6.sin6_port = htons(port);
-		a.v6.sin6_addr = *ip;
-	}
-	return a;
-}
-
-static inline struct in6_addr vb_udp_from_v4(struct in_addr v4)
-{
-	struct in6_addr ip = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
-	memcpy(&ip.s6_addr[12], &v4, sizeof v4);
-	return ip;
-}
 
 /* An integer option that the kernel may not know. */
 static inline void vb_udp_set_option(int fd, int level, int name, int value)
@@ -138,19 +104,30 @@ void vb_udp_rejoin_locked(bool ipv4);
 void vb_udp_member_forget(void);
 
 /*
- * The receiving socket, or why there is none: -EADDRINUSE while another user has the port, or another
- * negative errno.
+ * The receiving socket, or why there is none: -EADDRINUSE while another user has the port (udp.c tries
+ * again), or another negative errno.
  */
 int vb_udp_receiver(bool ipv4);
+void vb_udp_set_receiver(bool ipv4, int fd);
+/* Receives. The callback of the sockets' watches. */
+void vb_udp_socket_ready(struct vb_watch *w, uint32_t epoll_events);
+void vb_udp_receive_forget(void);
 
 /* Steering: learns soon which socket is whose. For when one was opened. */
 void vb_udp_steer_start(void);
 /* Waits until that is done, some ms at most. Not in the progress thread, and without the host lock. */
 void vb_udp_steer_settle(void);
+void vb_udp_steer_forget(void);
+
 /* The first byte of what is not RoCE, but perhaps a probe. */
 enum { VB_UDP_NO_ROCE = 0xff };
+
+struct vb_udp_answer {
+	struct vb_udp_probe head;
+	uint16_t slots[VB_SLOT_COUNT]; /* slot_count of them are sent, the first one stands for the process */
+};
+
 /* True if p was a probe, which is done with then; the answer goes out by fd. */
 bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p);
-void vb_udp_steer_forget(void);
 
 #endif

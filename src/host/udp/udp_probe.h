@@ -22,6 +22,7 @@ struct vb_udp_probe {
 	uint32_t slot_count;
 	uint64_t cookie; /* of the learner's, repeated */
 };
+enum { VB_LOOPBACK_IFINDEX = 1 }; /* by which probes come in */
 _Static_assert(sizeof(struct vb_udp_probe) == 24, "what the BPF program looks at");
 
 #endif

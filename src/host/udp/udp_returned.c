@@ -109,14 +109,14 @@ static bool has_come_back(struct msghdr *m)
 	return false;
 }
 
-static struct in6_addr host_of(const union vb_udp_address *to)
+static struct in6_addr host_of(const union vb_ip_address *to)
 {
-	return to->any.sa_family == AF_INET ? vb_udp_from_v4(to->v4.sin_addr) : to->v6.sin6_addr;
+	return to->any.sa_family == AF_INET ? vb_ip_from_v4(&to->v4.sin_addr) : to->v6.sin6_addr;
 }
 
 static bool take_one(int fd)
 {
-	union vb_udp_address to;
+	union vb_ip_address to;
 	uint8_t quote[QUOTE_BYTES];
 	__attribute__((aligned(_Alignof(struct cmsghdr)))) char control[CONTROL_BYTES];
 	struct iovec iov = { quote, sizeof quote };

@@ -12,7 +12,7 @@
  * Sockets are only added, under the host lock; the tables are read by anybody.
  */
 #include "host/udp/udp_private.h"
-#include "host/share.h"
+#include "host/loop/share.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -105,9 +105,9 @@ static void set_send_options(int fd, bool ipv4)
 /* Port 0: any. The port that it got goes to *port. */
 static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t *port)
 {
-	union vb_udp_address address = vb_udp_address(source, ipv4, *port);
+	union vb_ip_address address = vb_ip_address(source, ipv4, *port);
 	socklen_t bytes = sizeof address;
-	if (bind(fd, &address.any, vb_udp_address_bytes(ipv4)) < 0 ||
+	if (bind(fd, &address.any, vb_ip_address_bytes(ipv4)) < 0 ||
 	    getsockname(fd, &address.any, &bytes) < 0)
 		return -errno;
 	*port = ntohs(ipv4 ? address.v4.sin_port : address.v6.sin6_port);
@@ -260,7 +260,7 @@ uint16_t vb_udp_source_port(const struct vb_inbox_addr *addr)
 struct outgoing {
 	struct msghdr header;
 	struct iovec iov;
-	union vb_udp_address to;
+	union vb_ip_address to;
 	union {
 		char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 2 * CMSG_SPACE(sizeof(int)) +
 			   CMSG_SPACE(sizeof(uint16_t))];
@@ -310,9 +310,9 @@ static void outgoing_init(struct outgoing *o, const struct sender *s, const stru
 			  unsigned ifindex, bool ipv4)
 {
 	memset(&o->control, 0, sizeof o->control);
-	o->to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
+	o->to = vb_ip_address(&addr->dst, ipv4, VB_ROCE_PORT);
 	o->header = (struct msghdr){ .msg_name = &o->to,
-				     .msg_namelen = vb_udp_address_bytes(ipv4),
+				     .msg_namelen = vb_ip_address_bytes(ipv4),
 				     .msg_iov = &o->iov,
 				     .msg_iovlen = 1,
 				     .msg_control = &o->control };
@@ -366,9 +366,9 @@ static int transmit(int fd, const struct msghdr *m)
 static int path_mtu(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
 {
 	VB_UNCANCELLED;
-	union vb_udp_address from = vb_udp_address(&addr->src, ipv4, 0),
-			     to = vb_udp_address(&addr->dst, ipv4, VB_ROCE_PORT);
-	socklen_t bytes = sizeof(int), name_bytes = vb_udp_address_bytes(ipv4);
+	union vb_ip_address from = vb_ip_address(&addr->src, ipv4, 0),
+			     to = vb_ip_address(&addr->dst, ipv4, VB_ROCE_PORT);
+	socklen_t bytes = sizeof(int), name_bytes = vb_ip_address_bytes(ipv4);
 	int mtu = 0, fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;

@@ -26,7 +26,6 @@
  * receives.
  */
 #include "host/udp/udp_private.h"
-#include "host/udp/udp_probe.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -44,56 +43,10 @@ enum {
 	SETTLE_LOOK_NS = 100000, /* one each */
 	MIN_PAUSE_NS = 100000000,
 	MAX_PAUSE_SHIFT = 7,
-	LOOPBACK_IFINDEX = 1,
 	NO_PLACE = UINT16_MAX,
 };
 
 #define ANY_SOCKET UINT32_MAX
-
-struct answer {
-	struct vb_udp_probe head;
-	uint16_t slots[VB_SLOT_COUNT]; /* slot_count of them are sent, the first one stands for the process */
-};
-
-/* ---- answering ---- */
-
-static bool is_loopback(const struct in6_addr *ip)
-{
-	return IN6_IS_ADDR_LOOPBACK(ip) || (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 127);
-}
-
-static uint32_t fill_slots(uint16_t *slots)
-{
-	uint32_t n = 0;
-	slots[n++] = htons((uint16_t)vb_slot_first());
-	for (uint32_t slot = 1; slot < VB_SLOT_COUNT; slot++)
-		if (vb_slot_is_mine(slot) && slot != vb_slot_first())
-			slots[n++] = htons((uint16_t)slot);
-	return n;
-}
-
-bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p)
-{
-	VB_UNCANCELLED;
-	static struct answer answer; /* one thread at a time receives */
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&p->addr.src);
-	union vb_udp_address to = vb_udp_address(&p->addr.src, ipv4, p->addr.udp_sport);
-
-	if (p->len != sizeof answer.head)
-		return false;
-	memcpy(&answer.head, p->bytes, sizeof answer.head);
-	if (answer.head.magic[0] != htonl(VB_PROBE_MAGIC) ||
-	    answer.head.magic[1] != htonl(VB_PROBE_STEER_MAGIC))
-		return false;
-	if (p->ifindex != LOOPBACK_IFINDEX || !is_loopback(&p->addr.src) || p->addr.udp_sport == VB_ROCE_PORT)
-		return true;
-	uint32_t n = fill_slots(answer.slots);
-	answer.head.magic[0] = htonl(VB_PROBE_ANSWER_MAGIC);
-	answer.head.slot_count = htonl(n);
-	sendto(fd, &answer, sizeof answer.head + n * sizeof answer.slots[0], MSG_DONTWAIT | MSG_NOSIGNAL,
-	       &to.any, vb_udp_address_bytes(ipv4));
-	return true;
-}
 
 /* ---- the program ---- */
 
@@ -132,7 +85,7 @@ static void emit_probes(struct program *p)
 	emit_load(p, offsetof(struct vb_udp_probe, magic[1]));
 	emit_unless_skip(p, VB_PROBE_STEER_MAGIC, 4);
 	emit_load(p, (uint32_t)(SKF_AD_OFF + SKF_AD_IFINDEX));
-	emit_unless_skip(p, LOOPBACK_IFINDEX, 2);
+	emit_unless_skip(p, VB_LOOPBACK_IFINDEX, 2);
 	emit_load(p, offsetof(struct vb_udp_probe, place));
 	emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0));
 }
@@ -242,7 +195,7 @@ static const struct in6_addr *loopback(bool ipv4)
 
 static int open_learner(struct learner *l)
 {
-	union vb_udp_address address = vb_udp_address(loopback(l->ipv4), l->ipv4, 0);
+	union vb_ip_address address = vb_ip_address(loopback(l->ipv4), l->ipv4, 0);
 	vb_host_lock();
 	int fd = socket(l->ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	vb_fd_own(fd);
@@ -250,7 +203,7 @@ static int open_learner(struct learner *l)
 	if (fd < 0)
 		return -errno;
 	l->watch.fd = fd;
-	if (bind(fd, &address.any, vb_udp_address_bytes(l->ipv4)) < 0)
+	if (bind(fd, &address.any, vb_ip_address_bytes(l->ipv4)) < 0)
 		return -errno;
 	return vb_watch_start(&l->watch, EPOLLIN);
 }
@@ -278,7 +231,7 @@ static void end(struct learner *l)
 
 static void begin_round(struct learner *l)
 {
-	union vb_udp_address to = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
+	union vb_ip_address to = vb_ip_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
 	struct vb_udp_probe probe = { .magic = { htonl(VB_PROBE_MAGIC), htonl(VB_PROBE_STEER_MAGIC) } };
 
 	vb_random(&l->cookie, sizeof l->cookie);
@@ -288,7 +241,7 @@ static void begin_round(struct learner *l)
 	for (uint32_t place = 0; place < l->places; place++) {
 		probe.place = htonl(place);
 		sendto(l->watch.fd, &probe, sizeof probe, MSG_DONTWAIT | MSG_NOSIGNAL, &to.any,
-		       vb_udp_address_bytes(l->ipv4));
+		       vb_ip_address_bytes(l->ipv4));
 	}
 	vb_timer_set(&l->timeout, vb_now_ns() + COLLECT_NS);
 }
@@ -347,7 +300,7 @@ static bool note_slot(struct learner *l, uint16_t slot, uint32_t place)
 	return fresh;
 }
 
-static bool is_for(const struct learner *l, const struct answer *a, size_t bytes)
+static bool is_for(const struct learner *l, const struct vb_udp_answer *a, size_t bytes)
 {
 	return bytes > sizeof a->head && a->head.magic[0] == htonl(VB_PROBE_ANSWER_MAGIC) &&
 	       a->head.magic[1] == htonl(VB_PROBE_STEER_MAGIC) && a->head.cookie == l->cookie &&
@@ -355,7 +308,7 @@ static bool is_for(const struct learner *l, const struct answer *a, size_t bytes
 	       bytes == sizeof a->head + (uint64_t)ntohl(a->head.slot_count) * sizeof a->slots[0];
 }
 
-static void take_answer(struct learner *l, const struct answer *a)
+static void take_answer(struct learner *l, const struct vb_udp_answer *a)
 {
 	uint32_t place = ntohl(a->head.place);
 	l->answers++;
@@ -364,9 +317,9 @@ static void take_answer(struct learner *l, const struct answer *a)
 		note_slot(l, ntohs(a->slots[i]), place);
 }
 
-static bool comes_from_port(const struct learner *l, const union vb_udp_address *from)
+static bool comes_from_port(const struct learner *l, const union vb_ip_address *from)
 {
-	union vb_udp_address expected = vb_udp_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
+	union vb_ip_address expected = vb_ip_address(loopback(l->ipv4), l->ipv4, VB_ROCE_PORT);
 	if (l->ipv4)
 		return from->v4.sin_port == expected.v4.sin_port &&
 		       from->v4.sin_addr.s_addr == expected.v4.sin_addr.s_addr;
@@ -377,11 +330,11 @@ static bool comes_from_port(const struct learner *l, const union vb_udp_address 
 /* Some of them: who floods the socket must not hold the progress thread. */
 static void answers_ready(struct vb_watch *w, uint32_t epoll_events)
 {
-	static struct answer answer;
+	static struct vb_udp_answer answer;
 	struct learner *l = vb_container_of(w, struct learner, watch);
 
 	for (unsigned i = 0; i < ANSWERS_PER_TURN; i++) {
-		union vb_udp_address from;
+		union vb_ip_address from;
 		socklen_t from_bytes = sizeof from;
 		ssize_t n = recvfrom(w->fd, &answer, sizeof answer, MSG_DONTWAIT, &from.any, &from_bytes);
 		if (n < 0)

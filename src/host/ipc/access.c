@@ -140,15 +140,14 @@ static const char *why_not(int link, const struct vb_peer_cred *peer, int *lack)
 	return why;
 }
 
-bool vb_kin_is_process(pid_t pid)
+bool vb_process_may_share(pid_t pid)
 {
 	int lack;
 	return !why_not_that(pid, geteuid(), &lack);
 }
 
-int vb_kin_check(int link, const struct vb_peer_cred *peer)
+static int check_access(int link, const struct vb_peer_cred *peer)
 {
-	VB_UNCANCELLED;
 	static _Atomic pid_t said; /* of whom, last: who has many queue pairs hears it once */
 	int lack = 0;
 	const char *why = why_not(link, peer, &lack);
@@ -157,4 +156,15 @@ int vb_kin_check(int link, const struct vb_peer_cred *peer)
 	if (why && atomic_exchange(&said, peer->pid) != peer->pid)
 		vb_explain_limit("link", "no memory is shared with process %d: %s", (int)peer->pid, why);
 	return why ? -EPERM : 0;
+}
+
+int vb_link_check_peer(int link, struct vb_peer_cred *cred)
+{
+	VB_UNCANCELLED;
+	struct ucred peer;
+	socklen_t bytes = sizeof peer;
+	if (getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		return -errno;
+	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
+	return check_access(link, cred);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "host/udp/holder.h"
+#include "host/net/holder.h"
 
 #include <ctype.h>
 #include <dirent.h>

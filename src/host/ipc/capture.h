@@ -39,5 +39,7 @@ void vb_capture_stop(void);
 /* How often a capture has started: who keeps numbers for it begins anew then. */
 unsigned vb_capture_serial(void);
 void vb_capture_count(uint64_t *packets, uint64_t *dropped);
+/* A forked child has no capture. */
+void vb_capture_forget(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What peers may cost. */
-#include "host/share.h"
+#include "host/loop/share.h"
 
 #include <sys/resource.h>
 

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "host/udp/holder.h"
-#include "host/udp/udp_private.h"
+#include "host/net/holder.h"
+#include "host/private.h"
 
 enum {
 	MAX_HOLDERS = 64,
@@ -95,7 +95,7 @@ static bool is_kin(pid_t pid)
 	static bool is_one;
 	if (is_news(&asked, HOLDS_NS) || pid != last) {
 		last = pid;
-		is_one = vb_kin_is_process(pid);
+		is_one = vb_process_may_share(pid);
 	}
 	return is_one;
 }
@@ -107,6 +107,10 @@ static struct {
 	unsigned count[2]; /* [0] IPv6, [1] IPv4 */
 	struct vb_holder of[2][MAX_HOLDERS];
 } holders;
+
+static atomic_bool is_ours[2]; /* this process has a socket there; [0] IPv6, [1] IPv4 */
+
+void vb_sender_note_port(bool ipv4, bool ours) { atomic_store(&is_ours[ipv4], ours); }
 
 static void look_for_holders(uint64_t holds_ns)
 {
@@ -140,7 +144,7 @@ static bool is_listed(uid_t uid, const struct in6_addr *dst)
 
 static bool has_port(uid_t uid, const struct in6_addr *dst)
 {
-	if (vb_udp_receiver(IN6_IS_ADDR_V4MAPPED(dst)) >= 0)
+	if (atomic_load(&is_ours[IN6_IS_ADDR_V4MAPPED(dst)]))
 		return false;
 	look_for_holders(HOLDS_NS);
 	if (!is_listed(uid, dst))

@@ -1,51 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Start of the host, and what a fork does to it.
+ * Start of the host's parts, and what a fork does to them.
  *
- * Start: epoll, then a slot (its sockets are watched), then the rtnetlink socket, then the progress thread.
- * What was started stays for the life of the process. Without a thread there is a host, too; it gets its
- * thread when it is asked for again.
+ * Start: epoll, then a slot (its sockets are watched), then the listener for inspection, then the rtnetlink
+ * socket, then the progress thread. What was started stays for the life of the process. The host works
+ * without its thread too; the next one who asks for the thread makes it try again.
  *
  * fork(): the host's and the loop's lock are held across it, so the child finds every table whole. The child
- * closes the host's descriptors, replaces shared mappings, forgets all state (locks are made anew: their
- * holders do not exist there) and counts a generation. All of this is a few dozen system calls at most, for
- * the sake of children that only exec.
+ * closes the host's descriptors, replaces shared mappings, makes the locks anew (their holders do not exist
+ * there), forgets all other state and counts a generation. All of this is a few dozen system calls at most,
+ * for the sake of children that only exec.
  */
 #include "host/private.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <unistd.h>
 
-#include "base/cancel.h"
+#include "host/ipc/capture.h"
 
 enum { MAX_CHILD_HANDLERS = 64 };
 
-static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 static uint64_t references;
-static atomic_uint generation;
 static void (*child_handlers[MAX_CHILD_HANDLERS])(void);
 static _Atomic(void (*)(void)) before_hook, parent_hook, child_hook;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static int cancel_state; /* of who holds host_lock */
-
-void vb_host_lock(void)
-{
-	int before = vb_cancel_off();
-	pthread_mutex_lock(&host_lock);
-	cancel_state = before;
-}
-
-void vb_host_unlock(void)
-{
-	int before = cancel_state;
-	pthread_mutex_unlock(&host_lock);
-	vb_cancel_restore(&before);
-}
-
-unsigned vb_host_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
 
 static void call_hook(_Atomic(void (*)(void)) *hook)
 {
@@ -60,11 +39,14 @@ static void in_child(void)
 	vb_host_unlock(); /* this thread took it before the fork */
 	started = false;
 	references = 0;
-	atomic_fetch_add(&generation, 1);
+	vb_host_count_generation();
 	vb_fd_forget();
 	vb_shm_forget();
 	vb_loop_forget();
 	vb_slot_forget();
+	vb_slot_take_forget();
+	vb_listener_forget();
+	vb_capture_forget();
 	vb_netif_forget();
 	vb_setting_forget();
 	vb_udp_forget();
@@ -122,6 +104,7 @@ static int start_locked(void)
 		vb_loop_close_locked();
 		return err;
 	}
+	vb_inspection_start_locked(vb_slot_first());
 	vb_netif_start_locked();
 	started = true;
 	return 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "host/ipc/privilege.h"
+#include "host/net/privilege.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "host/udp/udp_private.h"
+#include "host/host.h"
 
 enum { DEFAULT_START = 1024 };
 
@@ -25,11 +25,11 @@ static unsigned unprivileged_start(void)
  */
 static bool kernel_lets_bind(bool ipv4, uint16_t port)
 {
-	union vb_udp_address address = vb_udp_address(&in6addr_any, ipv4, port);
+	union vb_ip_address address = vb_ip_address(&in6addr_any, ipv4, port);
 	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	bool is_let = bind(fd, &address.any, vb_udp_address_bytes(ipv4)) == 0 || errno != EACCES;
+	bool is_let = bind(fd, &address.any, vb_ip_address_bytes(ipv4)) == 0 || errno != EACCES;
 	close(fd);
 	return is_let;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "host/capture.h"
+#include "host/ipc/capture.h"
 
 #include <errno.h>
 #include <string.h>
@@ -105,7 +105,7 @@ void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *p
 
 /* ---- life ---- */
 
-static void forget(void)
+void vb_capture_forget(void)
 {
 	vb_lock_init(&lock);
 	ring = NULL;
@@ -133,7 +133,6 @@ int vb_capture_start(int memfd, const struct vb_capture_filter *wanted)
 	int err = map_ring(memfd, &mapped, &bytes);
 	if (err)
 		return err;
-	vb_host_at_fork(forget);
 	vb_lock(&lock);
 	bool is_free = !ring;
 	if (is_free) {
