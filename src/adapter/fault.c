@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "base/lock.h"
 #include "base/log.h"

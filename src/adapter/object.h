@@ -43,6 +43,7 @@ enum {
 };
 
 struct vb_context;
+struct vb_device;
 struct vb_cq;
 struct vb_qp;
 struct vb_srq;
@@ -121,6 +122,17 @@ int vb_mr_find(uint32_t key, uint32_t pd, uint64_t *length);
 /* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key stays. */
 int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access);
 
+/* ---- memory windows ---- */
+
+struct vb_window {
+	struct vb_pd *pd;
+	uint32_t key; /* the one that it had first: names the entry (adapter/memory/window.h) */
+};
+
+int vb_window_init(struct vb_window *w, struct vb_pd *pd, enum ibv_mw_type type);
+/* Bound or not. Returns after the last access through it has ended. */
+int vb_window_fini(struct vb_window *w);
+
 /* ---- completion channels and asynchronous events ---- */
 
 /* What ibv_get_cq_event hands out one by one. notifier.fd is readable while events wait. */
@@ -137,14 +149,6 @@ int vb_channel_init(struct vb_channel *ch);
 int vb_channel_fini(struct vb_channel *ch);
 /* Waits (unless fd is O_NONBLOCK: -EAGAIN) for an event; -EINTR as read(2). */
 int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
-/* Queues an event of cq. */
-void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
-/*
- * The program has armed cq, in which completions are: whoever waits next looks whether they are there still.
- */
-void vb_channel_note_left(struct vb_channel *ch, struct vb_cq *cq);
-/* Before a CQ goes: drops its queued events and waits until those handed out are acknowledged. */
-void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
 
 /* An asynchronous event's subject; kind says which member of ibv_async_event.element it is. */
 enum vb_async_kind { VB_ASYNC_CQ, VB_ASYNC_QP, VB_ASYNC_SRQ, VB_ASYNC_PORT, VB_ASYNC_DEVICE };
@@ -164,6 +168,9 @@ struct vb_context {
 	struct vb_list node;   /* in the device's list of contexts */
 	struct vb_registered registered;
 };
+
+int vb_context_init(struct vb_context *ctx, struct vb_device *dev);
+void vb_context_fini(struct vb_context *ctx);
 
 /* Queues an event. object: the vb_cq, vb_qp or vb_srq (NULL for port and device events, number = port). */
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_async_kind kind, void *object,
@@ -289,8 +296,6 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
  * never find the channel empty.
  */
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
-/* The program waits: does what was there when it was armed give the event now? The channel's lock is held. */
-bool vb_cq_take_left(struct vb_cq *cq);
 /* One event for `count` completions that give events, or for fewer after `period_ns`. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
@@ -350,6 +355,11 @@ struct vb_srq {
 
 /* attr: asked in, granted out */
 int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr);
+/*
+ * Makes an SRQ that was initialised one of the domain's, with completions in cq. -ENOMEM: no number is left;
+ * or it cannot be shared.
+ */
+int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq);
 int vb_srq_fini(struct vb_srq *srq);
 int vb_srq_modify(struct vb_srq *srq, const struct ibv_srq_attr *attr, int mask);
 void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr);
@@ -459,7 +469,7 @@ struct vb_qp_init_attr {
 
 enum {
 	VB_WATCH_DRAIN = 1, /* raise SQ_DRAINED when nothing is in flight */
-	VB_WATCH_COUNT = 2, /* it counts (counter.h) */
+	VB_WATCH_COUNT = 2, /* it counts (adapter/queues/counter.h) */
 };
 
 struct vb_qp {
@@ -526,6 +536,11 @@ int vb_qp_fini(struct vb_qp *qp); /* waits for its asynchronous events to be ack
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 /* everything that it has; the caller picks by mask */
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr);
+/*
+ * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those
+ * who know a QP that the program may be destroying at the same time.
+ */
+VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
 /*
  * As ibv_post_send and ibv_post_recv: 0 or a positive errno, *bad the first request not taken. A list of
  * sends without bad: all or none.

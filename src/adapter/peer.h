@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What librdmacm and the wire ask of the adapter beyond the public calls. */
+/* What librdmacm and the wire ask of the local path. */
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
@@ -26,25 +26,5 @@ int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struc
  * progress thread asks, which then has done its own part of making the link.
  */
 bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
-
-/*
- * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those
- * who know a QP that the program may be destroying at the same time.
- */
-VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
-
-/*
- * Has changed(arg) called when interfaces, their addresses or link addresses have changed, after the devices
- * have followed. From the progress thread, without locks. One subscriber per process; a second call replaces
- * the first.
- */
-VB_EXPORT void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg);
-
-/*
- * The pages of a region, named by its lkey, move to where peers can map them (adapter/memory/segment.h) when
- * a peer has used them for a while, and not already when a connection is made: for regions of connections
- * that may be short. Until it is deregistered.
- */
-VB_EXPORT void vb_segment_when_asked(uint32_t key);
 
 #endif

@@ -8,15 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/qp_state.h"
 #include "adapter/queues/queue.h"
 #include "adapter/memory/segment.h"
-#include "adapter/inspection/counter.h"
+#include "adapter/queues/counter.h"
 #include "adapter/queues/tags.h"
 #include "adapter/memory/window.h"
+#include "adapter/start.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "host/ipc/capture.h"
@@ -160,7 +162,7 @@ static void disconnect(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 	if (qp->xrcd) {
 		vb_lock(&qp->resp_lock);
-		vb_xrc_release(qp);
+		vb_srq_release(qp);
 		vb_xrc_remote_forget(qp);
 		vb_unlock(&qp->resp_lock);
 	} else if (qp->srq) {
@@ -468,4 +470,13 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr)
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.head != qp->sq.sent;
 	vb_unlock(&qp->sq.lock);
 	pthread_mutex_unlock(&qp->ctl);
+}
+
+void vb_qp_fail_number(uint32_t qpn)
+{
+	struct vb_qp *qp = vb_qpn_get(qpn);
+	if (!qp)
+		return;
+	vb_qp_break(qp, -1);
+	vb_qp_unref(qp);
 }

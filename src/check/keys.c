@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "adapter/memory/window.h"
 #include "check/check.h"

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
-#include "adapter/status.h"
+#include "adapter/queues/status.h"
 #include "check/check.h"
 
 /* ---- queue pairs ---- */

@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "adapter/progress/path.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
-#include "adapter/status.h"
-#include "adapter/watcher.h"
+#include "adapter/queues/status.h"
+#include "adapter/queues/observer.h"
 #include "check/check.h"
 
 /* ---- what is posted ---- */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "adapter/watcher.h"
+#include "adapter/queues/observer.h"
 #include "base/log.h"
 #include "check/check.h"
 
@@ -81,12 +81,11 @@ static void read_setting(const char *value)
 	vb_check_choose(is_on, is_fatal);
 }
 
-static const struct vb_watcher watcher = {
+static const struct vb_observer observer = {
 	.send_failed = vb_check_send_failed,
 	.cq_overran = vb_check_cq_overran,
 	.starved = vb_check_starved,
-	.key_story = vb_check_key_story,
-	.rights_story = vb_check_rights_story,
+	.explain_rights = vb_check_rights_story,
 };
 
 /* Whatever VERBATIM_DEBUG is: who has set it believes that it counts. */
@@ -109,7 +108,8 @@ __attribute__((constructor)) static void read_environment(void)
 		return;
 	read_setting(value);
 	vb_check_enabled = true;
-	vb_watcher = &watcher;
+	vb_observer = &observer;
+	vb_key_explained_by = vb_check_key_story;
 	vb_explain_listen(vb_check_explained);
 }
 

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
+#include "adapter/memory/hold.h"
 #include "adapter/progress/path.h"
 #include "adapter/inspection/inspect.h"
 #include "adapter/progress/prefetch.h"
+#include "adapter/progress/qpn.h"
+#include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "host/pace.h"
@@ -490,6 +493,8 @@ static void settle(struct vb_qp *qp)
 static void run(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
+	if (vb_unlikely(qp->tags != NULL))
+		vb_tags_run(qp);
 	bool is_there = vb_local_find_theirs(l), arrived = is_there && vb_responder_has_news(l);
 	if (((is_there && vb_requester_is_idle(l)) || request(qp)) && arrived)
 		serve(qp);
@@ -660,7 +665,6 @@ static struct vb_path_ops local_path = {
 	.sleep = vb_doorbell_poll_end,
 	.settle = vb_doorbell_ring_delayed,
 	.is_pending = vb_peers_are_ringing,
-	.quiesce = quiesce,
 	.describe = describe,
 };
 
@@ -675,5 +679,6 @@ __attribute__((constructor)) static void offer(void)
 {
 	vb_host_at_fork(forget);
 	vb_peer_on_death(settle);
+	vb_memory_set_peers(quiesce);
 	vb_path_register(&local_path);
 }

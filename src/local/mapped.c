@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/progress/path.h"
+#include "adapter/memory/hold.h"
 #include "adapter/queues/queue.h"
 #include "adapter/memory/segment.h"
 #include "base/log.h"
@@ -221,7 +221,7 @@ static void drop(struct vb_peer *p, uint64_t serial)
 	if (!serial || atomic_load(&at->serial) != serial)
 		return;
 	atomic_store(&at->serial, VB_KEY_NO_SEGMENT);
-	if (!vb_path_quiesce_until(vb_now_ns() + UNMAP_NS))
+	if (!vb_memory_quiesce_until(vb_now_ns() + UNMAP_NS))
 		return;
 	vb_shm_unmap(at->base, at->bytes);
 	atomic_store(&at->serial, 0);

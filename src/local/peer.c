@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include "adapter/peer.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "adapter/progress/prefetch.h"
 #include "base/log.h"

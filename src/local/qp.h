@@ -11,8 +11,8 @@
 #include "adapter/memory/busy.h"
 #include "adapter/memory/key.h"
 #include "adapter/progress/path.h"
-#include "adapter/queues/execute.h"
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/execution/execute.h"
+#include "adapter/xrc/xrc_protocol.h"
 #include "host/memory/fence.h"
 #include "local/peer.h"
 

@@ -11,7 +11,7 @@
 
 #include "adapter/queues/completion.h"
 #include "adapter/queues/payload.h"
-#include "adapter/status.h"
+#include "adapter/queues/status.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "host/memory/touch.h"

@@ -10,7 +10,7 @@
 
 #include "adapter/queues/completion.h"
 #include "adapter/queues/tags.h"
-#include "adapter/watcher.h"
+#include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
 #include "host/memory/touch.h"
@@ -191,8 +191,8 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
-	if (vb_unlikely(vb_watcher != NULL))
-		vb_watcher->starved(
+	if (vb_unlikely(vb_observer != NULL))
+		vb_observer->starved(
 			l->qp, retries >= 7 ? UINT64_MAX :
 					      retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
 	if (retries >= 7)
@@ -611,7 +611,7 @@ static void finish(struct vb_local_qp *l)
 	else if (l->execution.have_rwqe)
 		complete_receive(l);
 	if (vb_unlikely(l->qp->xrcd != NULL))
-		vb_xrc_release(l->qp);
+		vb_srq_release(l->qp);
 	if (vb_unlikely(!l->qp->comm_est))
 		vb_qp_established(l->qp);
 }

@@ -7,7 +7,7 @@
 #define VB_LOCAL_SERVE_H
 
 #include "adapter/memory/ranges.h"
-#include "adapter/refusal.h"
+#include "adapter/execution/refusal.h"
 #include "local/qp.h"
 
 /*

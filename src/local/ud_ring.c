@@ -8,6 +8,7 @@
 #include "adapter/progress/path.h"
 #include "adapter/peer.h"
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
 #include "local/peer.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/peer.h"
+#include "adapter/device/device.h"
 #include "rdmacm/cma.h"
 #include "rdmacm/fork.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/peer.h"
+#include "adapter/object.h"
 #include "rdmacm/cma.h"
 
 /* ---- attributes for a transition, as the connection stands ---- */

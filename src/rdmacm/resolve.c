@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "rdmacm/cma.h"
 
 /* ---- binding ---- */

@@ -2,6 +2,7 @@
 #include "roce/deliver.h"
 
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "roce/fault.h"
 #include "roce/mcast.h"
 #include "roce/service.h"

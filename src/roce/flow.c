@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "base/log.h"
 #include "roce/service.h"
 

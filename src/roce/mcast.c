@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/progress/progress.h"
 #include "base/log.h"
 #include "roce/service.h"

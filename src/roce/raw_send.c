@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/device.h"
+#include "adapter/device/device.h"
+#include "adapter/memory/hold.h"
 #include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"
 #include "base/log.h"

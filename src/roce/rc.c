@@ -26,14 +26,15 @@
 
 #include "adapter/fault.h"
 #include "adapter/progress/progress.h"
-#include "adapter/refusal.h"
-#include "adapter/inspection/packet_view.h"
+#include "adapter/execution/refusal.h"
+#include "adapter/queues/request.h"
+#include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc.h"
 #include "base/log.h"
 #include "proto/rc/cnp.h"
 #include "proto/rc/rc_responder.h"
 #include "roce/buffers.h"
-#include "adapter/queues/execute.h"
+#include "adapter/execution/execute.h"
 #include "adapter/queues/payload.h"
 #include "roce/delayed_ack.h"
 #include "roce/service.h"
@@ -619,6 +620,13 @@ static void answer(struct vb_qp *qp)
 		finish_responding(c);
 }
 
+static void run(struct vb_qp *qp)
+{
+	if (vb_unlikely(qp->tags != NULL))
+		vb_tags_run(qp);
+	answer(qp);
+}
+
 void vb_rc_acknowledge(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->path) != &vb_rc_service.path)
@@ -795,7 +803,7 @@ struct vb_roce_service vb_rc_service = {
 		.unlink = unlink_qp,
 		.detach = detach,
 		.send = send_posted,
-		.run = answer,
+		.run = run,
 		.describe = describe,
 	},
 	.arrived = arrived,

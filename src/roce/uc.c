@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #include "adapter/progress/progress.h"
-#include "adapter/inspection/packet_view.h"
 #include "base/log.h"
 #include "proto/psn.h"
 #include "proto/rc/uc.h"
-#include "adapter/queues/execute.h"
+#include "adapter/execution/execute.h"
 #include "adapter/queues/payload.h"
+#include "adapter/queues/request.h"
 #include "roce/service.h"
 
 enum { SLICE_PACKETS = 256 };

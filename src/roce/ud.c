@@ -19,7 +19,8 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/device.h"
+#include "adapter/device/device.h"
+#include "adapter/memory/hold.h"
 #include "adapter/peer.h"
 #include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "adapter/peer.h"
+#include "adapter/memory/segment.h"
 #include "rsocket/rs.h"
 
 enum { BATCH = 16 };

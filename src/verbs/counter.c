@@ -3,7 +3,7 @@
  * Completion counters. What peers do to this side's memory cannot be counted: within a host they do it by
  * themselves, and this side's processor takes no part in it.
  */
-#include "adapter/inspection/counter.h"
+#include "adapter/queues/counter.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "adapter/qp_state.h"
 #include "host/net/raw.h"
 #include "roce/mcast.h"
 #include "verbs/fault.h"
 #include "adapter/xrc/xrc_remote.h"
+#include "adapter/xrc_server.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */

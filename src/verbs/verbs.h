@@ -19,10 +19,9 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/fault.h"
 #include "adapter/object.h"
-#include "adapter/memory/window.h"
 #include "adapter/xrc/xrc.h"
 #include "base/base.h"
 #include "base/log.h"

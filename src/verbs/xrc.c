@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/xrc_server.h"
 #include "verbs/verbs.h"
 
 struct domain {

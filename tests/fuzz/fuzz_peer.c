@@ -14,6 +14,7 @@
  */
 #include "adapter/memory/key.h"
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "fake_host.h"
 #include "local/mapped.h"
 #include "local/shared.h"

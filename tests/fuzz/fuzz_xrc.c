@@ -5,7 +5,7 @@
  * posted into memory that anybody may change; the rest of the memory stays as the rights say, and no secret
  * is in an answer.
  */
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/xrc_server.h"
 #include "fake_host.h"
 #include "rig.h"
 

@@ -5,8 +5,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
-#include "adapter/progress/progress.h"
+#include "adapter/device/device.h"
+#include "adapter/start.h"
 
 struct program program;
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/progress/progress.h"
 #include "fake_host.h"
 

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 
 enum { MAX_STEPS = 400, REST_S = 120, LONGEST_CUT_MS = 6000, SHORTEST_SCRIPT = 100, MANY_SEEDS = 500 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapter/object.h"
+#include "adapter/queues/cq_events.h"
 
 static bool is_readable(int fd)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 
 static struct vb_device *loopback(void)
 {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 
 static struct in6_addr ip(const char *text)
 {

@@ -13,7 +13,7 @@
 
 #include "../sanitized.h"
 #include "adapter/progress/path.h"
-#include "adapter/progress/progress.h"
+#include "adapter/start.h"
 #include "local/peer.h"
 
 enum { LOCAL = 1, WIRE, NO_LIMIT = 90 };

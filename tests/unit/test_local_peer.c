@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a peer says on its link, with descriptors as the kernel has them (fuzz_peer has all the rest). */
+#include "adapter/start.h"
 #include "child.h"
 
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "adapter/progress/progress.h"
 #include "local/shared.h"
 
 struct ready {

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "adapter/inspection/inspect.h"
 #include "adapter/memory/key.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "adapter/inspection/registry.h"
+#include "adapter/progress/qpn.h"
 #include "host/ipc/capture.h"
 #include "host/udp/udp.h"
 

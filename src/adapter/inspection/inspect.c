@@ -12,6 +12,7 @@
 
 #include "adapter/memory/arena.h"
 #include "adapter/progress/progress.h"
+#include "adapter/progress/qpn.h"
 #include "base/log.h"
 #include "host/ipc/capture.h"
 

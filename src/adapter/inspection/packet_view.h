@@ -10,11 +10,6 @@
 #include "adapter/object.h"
 #include "host/ipc/capture.h"
 
-struct vb_request; /* proto/rc/request.h */
-
-/* A send queue entry as the engines have it. */
-void vb_request_of_sqe(const struct vb_sqe *sqe, struct vb_request *r);
-
 struct vb_shown {
 	struct vb_qp *qp;
 	const struct vb_sqe *what; /* as the requester posted it */

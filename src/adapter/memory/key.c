@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/watcher.h"
+#include "adapter/memory/key.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -41,19 +41,13 @@ const char *vb_key_fault_text(enum vb_key_fault fault)
 	return text[fault];
 }
 
-const struct vb_watcher *vb_watcher;
+vb_key_explainer *vb_key_explained_by;
 
-const char *vb_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-			 unsigned access, uint32_t pd)
+const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			   unsigned access, uint32_t pd)
 {
-	return vb_watcher ? vb_watcher->key_story(fault, key, addr, length, access, pd) :
-			    vb_key_fault_text(fault);
-}
-
-const char *vb_rights_story(const struct vb_qp *qp, unsigned access)
-{
-	return vb_watcher ? vb_watcher->rights_story(qp, access) :
-			    "the target queue pair's qp_access_flags do not allow it";
+	return vb_key_explained_by ? vb_key_explained_by(fault, key, addr, length, access, pd) :
+				     vb_key_fault_text(fault);
 }
 
 /* A forked child starts with an empty table, and numbers of its own. */

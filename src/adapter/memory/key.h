@@ -9,7 +9,7 @@
  * and remote keys, on behalf of this process's program or of a peer.
  *
  * Revocation: whoever uses a translation is inside a busy section (local/shared.h) from before the check
- * until the last access. vb_key_revoke clears the key first; then vb_path_quiesce waits for all busy
+ * until the last access. vb_key_revoke clears the key first; then vb_memory_quiesce waits for all busy
  * sections; only then is the entry free.
  */
 #ifndef VB_ADAPTER_KEY_H
@@ -68,6 +68,15 @@ enum vb_key_fault {
 };
 
 const char *vb_key_fault_text(enum vb_key_fault fault);
+
+/*
+ * Why an access through a key of this process was refused: the fault's sentence, or what the checks (src/check)
+ * know beyond it. Good until the thread's next call.
+ */
+typedef const char *vb_key_explainer(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+				     unsigned access, uint32_t pd);
+vb_key_explainer vb_key_explain;
+extern vb_key_explainer *vb_key_explained_by; /* NULL, or set by a constructor */
 
 static inline const struct vb_key *vb_key_table(const struct vb_arena_head *arena)
 {

@@ -2,11 +2,8 @@
 #include "adapter/memory/ranges.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
-#include "adapter/watcher.h"
 #include "base/copy.h"
 #include "host/host.h"
 #include "host/memory/touch.h"
@@ -88,7 +85,7 @@ bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable)
 	return true;
 }
 
-const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access)
+const char *vb_ranges_explain_unmapped(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access)
 {
 	const struct vb_key *table = vb_key_table(vb_arena);
 	uint64_t va;
@@ -96,7 +93,7 @@ const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, uns
 		if (vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va) ==
 			    VB_KEY_OK &&
 		    vb_mem_check((void *)(uintptr_t)va, s->length, access & IBV_ACCESS_LOCAL_WRITE))
-			return vb_key_story(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length,
+			return vb_key_explain(VB_KEY_UNMAPPED, s->lkey, s->addr, s->length,
 					    access | VB_KEY_LOCAL, pd);
 	return vb_key_fault_text(VB_KEY_UNMAPPED);
 }
@@ -193,56 +190,4 @@ int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 	if (vb_likely(!to->on_demand && !from->on_demand) && vb_likely(!copy_present(to, from)))
 		return 0;
 	return copy_by_kernel(to, from);
-}
-
-/* ---- holding memory ---- */
-
-/*
- * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits
- * sends newcomers to the other counter and waits for the old one to run empty, twice: a holder may have read
- * `phase` long before it counts itself.
- */
-static struct {
-	VB_ALIGNED_LINE atomic_uint count;
-} holders[2];
-static VB_ALIGNED_LINE atomic_uint phase;
-static pthread_mutex_t quiesce_lock = PTHREAD_MUTEX_INITIALIZER;
-
-unsigned vb_memory_hold(void)
-{
-	unsigned mine = atomic_load_explicit(&phase, memory_order_relaxed) % 2;
-	atomic_fetch_add(&holders[mine].count, 1);
-	/* before keys are looked at: pairs with vb_memory_quiesce */
-	atomic_thread_fence(memory_order_seq_cst);
-	return mine;
-}
-
-void vb_memory_release(unsigned mine)
-{
-	atomic_fetch_sub_explicit(&holders[mine].count, 1, memory_order_release);
-}
-
-void vb_memory_quiesce(void)
-{
-	pthread_mutex_lock(&quiesce_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* behind what was revoked: pairs with vb_memory_hold */
-	for (unsigned turn = 0; turn < 2; turn++) {
-		unsigned old = atomic_fetch_add(&phase, 1) % 2;
-		while (atomic_load(&holders[old].count))
-			sched_yield();
-	}
-	pthread_mutex_unlock(&quiesce_lock);
-}
-
-/* Threads of the parent may have held it. */
-static void forget(void)
-{
-	atomic_store(&holders[0].count, 0);
-	atomic_store(&holders[1].count, 0);
-	pthread_mutex_init(&quiesce_lock, NULL);
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-	vb_host_at_fork(forget);
 }

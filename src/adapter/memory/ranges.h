@@ -2,7 +2,7 @@
 /*
  * Gather/scatter lists as memory ranges. A list is translated through the key table of the process that owns
  * it, which is the access check; the ranges are good while the memory is held, inside a busy section
- * (local/qp.h) or between vb_memory_hold and vb_memory_release.
+ * (local/qp.h) or between vb_memory_hold and vb_memory_release (hold.h).
  */
 #ifndef VB_ADAPTER_RANGES_H
 #define VB_ADAPTER_RANGES_H
@@ -48,19 +48,9 @@ void vb_ranges_split_last(struct vb_ranges *to);
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
 /*
- * Why memory that a list names could not be used: what vb_key_story says of the first entry that is not
+ * Why memory that a list names could not be used: what vb_key_explain says of the first entry that is not
  * there.
  */
-const char *vb_ranges_unmapped_story(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access);
-
-/*
- * While held, memory of this process that a key check has allowed stays allowed: revocation waits. For paths
- * that read and write registered memory on their own, not through the shared arena's busy sections. Held for
- * short; not across waits. What hold returns is for release.
- */
-unsigned vb_memory_hold(void);
-void vb_memory_release(unsigned held);
-/* Waits until all who hold at the call have released. */
-void vb_memory_quiesce(void);
+const char *vb_ranges_explain_unmapped(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access);
 
 #endif

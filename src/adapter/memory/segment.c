@@ -5,8 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "adapter/progress/path.h"
-#include "adapter/peer.h"
+#include "adapter/memory/hold.h"
 #include "base/log.h"
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
@@ -113,7 +112,7 @@ static bool hold_peers(uint64_t patience_ns)
 {
 	/* Sequentially consistent: pairs with the start of a busy section, after which peers look at it. */
 	atomic_store(&vb_arena->moving, 1);
-	if (vb_path_quiesce_until(vb_now_ns() + patience_ns))
+	if (vb_memory_quiesce_until(vb_now_ns() + patience_ns))
 		return true;
 	atomic_store(&vb_arena->moving, 0);
 	return false;

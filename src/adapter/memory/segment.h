@@ -45,6 +45,12 @@ void vb_segment_want(uint32_t key);
 /* Peers may soon ask for regions of this protection domain: those that are quickly moved move now. */
 void vb_segment_want_domain(uint32_t pd);
 /*
+ * The pages of a region, named by its lkey, move to where peers can map them when
+ * a peer has used them for a while, and not already when a connection is made: for regions of connections
+ * that may be short. Until it is deregistered.
+ */
+VB_EXPORT void vb_segment_when_asked(uint32_t key);
+/*
  * The segment that a key names. In the progress thread; the descriptor is good until that does something
  * else.
  */

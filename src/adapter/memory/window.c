@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "adapter/progress/path.h"
-#include "adapter/progress/progress.h"
+#include "adapter/memory/hold.h"
 
 enum {
 	GRANTS = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
@@ -38,27 +37,6 @@ static bool is_live(uint32_t key)
 	return key && atomic_load_explicit(&entry(key)->key, memory_order_relaxed) == key;
 }
 
-/* ---- the window's object ---- */
-
-int vb_window_init(struct vb_window *w, struct vb_pd *pd, enum ibv_mw_type type)
-{
-	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
-		return -EINVAL;
-	int err = vb_adapter_open();
-	if (!err)
-		err = vb_key_take(&w->key);
-	if (err)
-		return err;
-	w->pd = pd;
-	pthread_mutex_lock(&lock);
-	entry(w->key)->window = type;
-	entry(w->key)->region = 0;
-	atomic_store(&entry(w->key)->pd, pd->number);
-	pthread_mutex_unlock(&lock);
-	atomic_fetch_add(&pd->refs, 1);
-	return 0;
-}
-
 /* From its return on no check finds the window; accesses may be under way. */
 static void unbind_locked(struct vb_key *k)
 {
@@ -71,18 +49,27 @@ static void unbind_locked(struct vb_key *k)
 		atomic_fetch_sub(&bound_by_qp, 1);
 }
 
-int vb_window_fini(struct vb_window *w)
+/* ---- making and ending ---- */
+
+void vb_window_begin(uint32_t key, enum ibv_mw_type type, uint32_t pd)
 {
-	struct vb_key *k = entry(w->key);
+	pthread_mutex_lock(&lock);
+	entry(key)->window = type;
+	entry(key)->region = 0;
+	atomic_store(&entry(key)->pd, pd);
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_window_end(uint32_t key)
+{
+	struct vb_key *k = entry(key);
 	pthread_mutex_lock(&lock);
 	uint32_t last = atomic_load(&k->key);
 	unbind_locked(k);
 	k->window = 0;
 	pthread_mutex_unlock(&lock);
-	vb_path_quiesce();
-	vb_key_release(last ? last : w->key);
-	atomic_fetch_sub(&w->pd->refs, 1);
-	return 0;
+	vb_memory_quiesce();
+	vb_key_release(last ? last : key);
 }
 
 /* ---- binding ---- */
@@ -155,7 +142,7 @@ static const char *bind_window(const struct vb_qp *qp, const struct vb_sqe *sqe)
 	while (!(why = why_not(k, sqe, qp->pd->number, &va)) && k->region) {
 		unbind_locked(k);
 		pthread_mutex_unlock(&lock);
-		vb_path_quiesce();
+		vb_memory_quiesce();
 		pthread_mutex_lock(&lock);
 	}
 	if (!why && sqe->bind.bytes)
@@ -197,7 +184,7 @@ static const char *invalidate_locally(const struct vb_qp *qp, uint32_t key)
 		return "only a type 2 window can be invalidated, not a region or a type 1 window";
 	if (fault != VB_KEY_OK)
 		return vb_key_fault_text(fault);
-	vb_path_quiesce();
+	vb_memory_quiesce();
 	return NULL;
 }
 

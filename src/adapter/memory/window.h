@@ -11,7 +11,7 @@
  * A window is an entry of the key table. Of type 1 it is good for all queue pairs of its domain, and each
  * bind makes a new key; of type 2 for the one that bound it alone (type 2B), with the tag that the program
  * chose. What a bound window shows stays: its region can be neither changed nor deregistered. The window's
- * state is under one lock of the process.
+ * state is under one lock of the process. Its object is in object.h.
  */
 #ifndef VB_ADAPTER_WINDOW_H
 #define VB_ADAPTER_WINDOW_H
@@ -19,14 +19,13 @@
 #include "adapter/memory/key.h"
 #include "adapter/object.h"
 
-struct vb_window {
-	struct vb_pd *pd;
-	uint32_t key; /* the one that it had first: names the entry */
-};
-
-int vb_window_init(struct vb_window *w, struct vb_pd *pd, enum ibv_mw_type type);
-/* Bound or not. Returns after the last access through it has ended. */
-int vb_window_fini(struct vb_window *w);
+/* Makes an entry that was taken a window of domain pd, which is not bound. */
+void vb_window_begin(uint32_t key, enum ibv_mw_type type, uint32_t pd);
+/*
+ * Gives its entry back, by the key that it had first, bound or not. Returns after the last access through it
+ * has ended.
+ */
+void vb_window_end(uint32_t key);
 
 /*
  * What a work request does, in its turn on the send queue of qp: IBV_WR_BIND_MW, IBV_WR_LOCAL_INV.

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress/path.h"
 
-#include "adapter/memory/ranges.h"
-
 enum {
 	MAX_PATHS = 8,
 	NEAR_POLLS = 255,  /* after something was taken from shared memory, */
@@ -124,18 +122,4 @@ bool vb_path_is_pending(void)
 		if (paths[i]->is_pending && paths[i]->is_pending())
 			return true;
 	return false;
-}
-
-bool vb_path_quiesce_until(uint64_t deadline_ns)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (paths[i]->quiesce && !paths[i]->quiesce(deadline_ns))
-			return false;
-	vb_memory_quiesce();
-	return true;
-}
-
-void vb_path_quiesce(void)
-{
-	vb_path_quiesce_until(UINT64_MAX);
 }

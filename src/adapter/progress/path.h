@@ -5,7 +5,7 @@
  * arrives. A QP gets its path on the way to RTR and loses it on the way to RESET, ERR or destruction.
  *
  * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch,
- * claim_news (and take_news), poll, take, sleep, settle, is_pending, quiesce or describe leaves it NULL.
+ * claim_news (and take_news), poll, take, sleep, settle, is_pending or describe leaves it NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -68,7 +68,10 @@ struct vb_path_ops {
 	void (*hint_prefetch)(struct vb_qp *qp, enum ibv_wr_opcode opcode, struct vb_prefetch_hint *hint);
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
-	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
+	/*
+	 * Goes on with work that vb_progress_later has queued, of which rendezvous are a part (vb_tags_run). No
+	 * lock held; path_state stays.
+	 */
 	void (*run)(struct vb_qp *qp);
 	/*
 	 * Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As
@@ -108,11 +111,6 @@ struct vb_path_ops {
 	 * sleeps.
 	 */
 	bool (*is_pending)(void);
-	/*
-	 * Returns true once every access that was in flight at the call, in any process, has ended; false if
-	 * the deadline came before.
-	 */
-	bool (*quiesce)(uint64_t deadline_ns);
 	/*
 	 * What there is to say of the connection: peer_pid, copy, again, retries. A reference is held, no
 	 * lock.
@@ -177,8 +175,5 @@ bool vb_path_poll_all(void);
 void vb_path_sleep(void);
 void vb_path_settle(void);
 bool vb_path_is_pending(void);
-void vb_path_quiesce(void);
-/* False: it takes longer. */
-bool vb_path_quiesce_until(uint64_t deadline_ns);
 
 #endif

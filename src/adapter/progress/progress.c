@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress/progress.h"
 
-#include <errno.h>
 #include <sched.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/inspection/inspect.h"
 #include "adapter/progress/path.h"
 #include "adapter/memory/segment.h"
-#include "adapter/queues/tags.h"
 #include "adapter/progress/prefetch.h"
 #include "base/ticks.h"
-#include "host/memory/fence.h"
-#include "host/memory/touch.h"
 
 enum {
 	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
@@ -52,8 +47,6 @@ struct round {
 
 static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node */
 static struct vb_list rounds = VB_LIST_INIT(rounds);       /* under vb_progress_lock, as the run queue */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool started;
 
 /* Counters that several threads may bump without atomic read-modify-write: a lost increment is harmless. */
 static atomic_uint polls;       /* rounds by pollers */
@@ -163,8 +156,6 @@ static void fetch(struct vb_qp *qp)
 static void run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
-	if (vb_unlikely(qp->tags != NULL))
-		vb_tags_run(qp);
 	if (path)
 		path->run(qp);
 }
@@ -522,46 +513,11 @@ static void forget(void)
 	atomic_store(&spinning, false);
 	atomic_store(&is_led, false);
 	atomic_store(&vb_progress_ticks, false);
-	started = false;
-	pthread_mutex_init(&start_lock, NULL);
 }
 
-static int start_locked(void)
+void vb_progress_start(void)
 {
-	static bool hooked;
-	int err = vb_host_open();
-	if (!err)
-		err = vb_arena_start();
-	if (err)
-		return err;
-	if (!hooked)
-		vb_host_at_fork(forget);
-	hooked = true;
-	atomic_store(&vb_arena->slots[0], vb_slot_first());
-	atomic_store(&vb_arena->fences, vb_fence_prepare());
+	vb_host_at_fork(forget);
 	fall_asleep();
 	vb_loop_set_pass(pass);
-	vb_copy_allow_peers();
-	vb_touch_prepare();
-	vb_arena_look_for_room();
-	started = true;
-	return 0;
-}
-
-int vb_adapter_open(void)
-{
-	pthread_mutex_lock(&start_lock);
-	int err = started ? 0 : start_locked();
-	pthread_mutex_unlock(&start_lock);
-	return err;
-}
-
-int vb_adapter_start(void)
-{
-	int err = vb_adapter_open();
-	if (!err)
-		err = vb_host_run();
-	if (!err)
-		vb_inspect_start();
-	return err;
 }

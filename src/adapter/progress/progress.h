@@ -18,13 +18,8 @@
 
 #include "adapter/object.h"
 
-/*
- * Starts host, arena and progress for this process, once. 0 or a negative errno; -EAGAIN: there can be no
- * thread now, which connections need.
- */
-int vb_adapter_start(void);
-/* All of it but the thread. */
-int vb_adapter_open(void);
+/* Peers can ring, and the progress thread has work, from here on; once the arena is there. */
+void vb_progress_start(void);
 
 /* Guards the run queue, the QPN table and the paths' arrival queues. Held for tens of ns. */
 extern struct vb_lock vb_progress_lock;
@@ -87,31 +82,5 @@ void vb_qp_drain(struct vb_qp *qp);
 
 static inline void vb_qp_ref(struct vb_qp *qp) { atomic_fetch_add(&qp->refs, 1); }
 static inline void vb_qp_unref(struct vb_qp *qp) { atomic_fetch_sub(&qp->refs, 1); }
-
-/* ---- QP numbers ---- */
-
-/* Gives the QP a number that has rested as long as possible. */
-int vb_qpn_take(struct vb_qp *qp);
-/* From its return on vb_qpn_find does not find it. */
-void vb_qpn_drop(struct vb_qp *qp);
-/* vb_progress_lock is held. NULL: not ours, or no such QP. */
-struct vb_qp *vb_qpn_find(uint32_t qpn);
-/*
- * The same with a reference, for who does not hold the lock. A forked child's parent's queue pairs are not
- * found.
- */
-struct vb_qp *vb_qpn_get(uint32_t qpn);
-/*
- * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a
- * stretch has none. False: that was all.
- */
-bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp);
-/*
- * How many numbers of its slot were handed out before this one: tells this process's queue pairs by the order
- * of their creation.
- */
-uint32_t vb_qpn_place(uint32_t qpn);
-/* The offset of its control block in this process's arena. */
-uint64_t vb_qpn_block(uint32_t qpn);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
+#include "adapter/memory/hold.h"
 #include "adapter/memory/ranges.h"
 #include "base/log.h"
 

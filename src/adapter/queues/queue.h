@@ -3,6 +3,8 @@
 #ifndef VB_ADAPTER_QUEUE_H
 #define VB_ADAPTER_QUEUE_H
 
+#include <errno.h>
+
 #include "adapter/object.h"
 
 /*
@@ -53,6 +55,8 @@ enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_
  */
 bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
 void vb_srq_raise_limit(struct vb_srq *srq);
+/* A receiving XRC queue pair lets its queue go, if it has one. resp_lock is held. */
+void vb_srq_release(struct vb_qp *qp);
 /* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
 void vb_srq_feed(struct vb_srq *srq);
 /* A receive as it lies in its queue. */
@@ -66,6 +70,38 @@ struct vb_receive {
 static inline struct vb_receive *vb_receive_at(const struct vb_rq *rq, uint32_t position)
 {
 	return (struct vb_receive *)(rq->slots + (size_t)(position & rq->mask) * rq->stride);
+}
+
+static inline int vb_rq_post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
+{
+	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_acquire);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
+		return ENOMEM;
+	struct vb_receive *s = vb_receive_at(rq, tail);
+	s->wr_id = wr->wr_id;
+	s->nsge = wr->num_sge;
+	for (int i = 0; i < wr->num_sge; i++)
+		vb_sge_copy(&s->sge[i], &wr->sg_list[i]);
+	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
+	return 0;
+}
+
+/* 0 or an errno value, *bad the first request not taken. */
+static inline int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int err = 0;
+	vb_lock(&rq->lock);
+	for (; wr; wr = wr->next) {
+		err = vb_rq_post_one_locked(rq, wr);
+		if (vb_unlikely(err)) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_unlock(&rq->lock);
+	return err;
 }
 
 /*
@@ -125,7 +161,11 @@ static inline uint8_t *vb_sqe_header(const struct vb_sq *sq, const struct vb_sqe
 }
 
 /* Why a posted request cannot be carried out whatever the peer says. */
-void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge);
+static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
+{
+	sqe->status = status;
+	sqe->bad_sge = bad_sge;
+}
 
 /*
  * Is it done by this side alone (a window's bind or invalidation)? Its turn comes when all before it is
@@ -183,5 +223,7 @@ void vb_qp_established(struct vb_qp *qp);
 void vb_qp_peer_lost(struct vb_qp *qp);
 /* Completes a receive: fills in whose it is; imm in network order. */
 void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e);
+/* The error state: receives that wait complete as flushed. resp_lock is held. */
+void vb_receives_flush(struct vb_qp *qp);
 
 #endif

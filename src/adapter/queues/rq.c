@@ -4,17 +4,10 @@
  * ring for both.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "adapter/queues/completion.h"
-#include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queues/queue.h"
-#include "adapter/inspection/counter.h"
-#include "adapter/queues/tags.h"
-#include "adapter/xrc/xrc.h"
-#include "base/log.h"
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -59,63 +52,6 @@ static uint32_t waiting_in(const struct vb_rq *rq) { return tail_of(rq) - head_o
 uint32_t vb_receives_waiting(const struct vb_qp *qp)
 {
 	return waiting_in(qp->srq ? &qp->srq->rq : &qp->rq);
-}
-
-static int post_one_locked(struct vb_rq *rq, const struct ibv_recv_wr *wr)
-{
-	uint32_t tail = tail_of(rq);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
-		return EINVAL;
-	if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
-		return ENOMEM;
-	struct vb_receive *s = vb_receive_at(rq, tail);
-	s->wr_id = wr->wr_id;
-	s->nsge = wr->num_sge;
-	for (int i = 0; i < wr->num_sge; i++)
-		vb_sge_copy(&s->sge[i], &wr->sg_list[i]);
-	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
-	return 0;
-}
-
-static inline int post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	int err = 0;
-	vb_lock(&rq->lock);
-	for (; wr; wr = wr->next) {
-		err = post_one_locked(rq, wr);
-		if (vb_unlikely(err)) {
-			*bad = wr;
-			break;
-		}
-	}
-	vb_unlock(&rq->lock);
-	return err;
-}
-
-/* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
-__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
-					     struct ibv_recv_wr **bad)
-{
-	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND ||
-			atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
-		*bad = wr;
-		vb_explain("ibv_post_recv", "%s",
-			   qp->srq || qp->type >= IBV_QPT_XRC_SEND ?
-				   "the queue pair takes its receives from an SRQ: post them there" :
-				   "the queue pair is in RESET: move it to INIT first");
-		return EINVAL;
-	}
-	int err = post(&qp->rq, wr, bad);
-	if (vb_unlikely(err == ENOMEM))
-		vb_explain_limit(
-			"ibv_post_recv",
-			"the receive queue is full: max_recv_wr requests wait to be used and polled");
-	else if (vb_unlikely(err))
-		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
-	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) ||
-			atomic_load(&qp->state) == IBV_QPS_ERR))
-		vb_qp_notice_receive(qp);
-	return err;
 }
 
 static inline void copy_out(const struct vb_receive *r, struct vb_rwqe *out)
@@ -273,58 +209,7 @@ enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_
 	return qp->srq ? take_shared_if_fits(qp, bytes, out) : take_own_if_fits(qp, bytes, out);
 }
 
-void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
-{
-	e->qp = qp;
-	e->is_recv = 1;
-	e->is_srq = qp->srq != NULL;
-	if (e->is_srq)
-		e->srq = qp->srq;
-	if (vb_unlikely(qp->counts_receives))
-		vb_counter_add(qp, IBV_WC_RECV, e->status, e->byte_len);
-	if (vb_unlikely(qp->tags != NULL)) {
-		vb_tags_complete(qp, e);
-		return;
-	}
-	if (vb_likely(qp->recv_cq != NULL))
-		vb_cq_push(qp->recv_cq, e);
-	else
-		vb_xrc_complete(qp, e);
-}
-
 /* ---- shared receive queues ---- */
-
-int vb_srq_init(struct vb_srq *srq, struct vb_pd *pd, struct ibv_srq_attr *attr)
-{
-	if (attr->max_wr > VB_MAX_WR || attr->max_sge > VB_MAX_SGE || !attr->max_wr ||
-	    attr->srq_limit > attr->max_wr)
-		return -EINVAL;
-	memset(srq, 0, sizeof(*srq));
-	if (!attr->max_sge)
-		attr->max_sge = 1;
-	int err = vb_rq_init(&srq->rq, pd, attr->max_wr, attr->max_sge);
-	if (err)
-		return err;
-	srq->ctx = pd->ctx;
-	srq->pd = pd;
-	vb_list_init(&srq->starved);
-	atomic_fetch_add(&pd->refs, 1);
-	vb_registry_add(VB_REGISTRY_SRQS, &srq->registered);
-	return 0;
-}
-
-int vb_srq_fini(struct vb_srq *srq)
-{
-	if (srq->xrcd ? !vb_xrc_srq_leave(srq) : atomic_load(&srq->refs) != 0)
-		return -EBUSY;
-	vb_registry_remove(&srq->registered);
-	vb_async_forget(srq->ctx, &srq->async);
-	if (srq->tags)
-		vb_tags_fini(srq);
-	vb_rq_fini(&srq->rq);
-	atomic_fetch_sub(&srq->pd->refs, 1);
-	return 0;
-}
 
 /* Makes room for max_wr receives, keeping those that wait. */
 static int resize(struct vb_srq *srq, uint32_t max_wr)
@@ -401,7 +286,19 @@ void vb_srq_feed(struct vb_srq *srq)
 
 int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	int err = post(&srq->rq, wr, bad);
+	int err = vb_rq_post(&srq->rq, wr, bad);
 	vb_srq_feed(srq);
 	return err;
+}
+
+void vb_srq_release(struct vb_qp *qp)
+{
+	struct vb_srq *srq = qp->srq;
+	if (!srq)
+		return;
+	vb_lock(&srq->rq.lock);
+	vb_list_del(&qp->srq_node);
+	vb_unlock(&srq->rq.lock);
+	qp->srq = NULL;
+	atomic_fetch_sub(&srq->refs, 1);
 }

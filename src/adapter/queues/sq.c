@@ -9,15 +9,13 @@
 
 #include "adapter/queues/completion.h"
 #include "adapter/progress/path.h"
-#include "adapter/progress/progress.h"
 #include "adapter/queues/queue.h"
-#include "adapter/status.h"
-#include "adapter/inspection/counter.h"
+#include "adapter/queues/status.h"
+#include "adapter/queues/counter.h"
 #include "adapter/queues/tags.h"
 #include "adapter/progress/prefetch.h"
-#include "adapter/watcher.h"
+#include "adapter/queues/observer.h"
 #include "adapter/memory/window.h"
-#include "adapter/xrc/xrc.h"
 #include "base/log.h"
 #include "proto/ud.h"
 
@@ -55,12 +53,6 @@ static const struct opcode *opcode_of(const struct vb_qp *qp, unsigned opcode)
 	    !(opcodes[opcode].types & 1 << qp->type))
 		return NULL;
 	return &opcodes[opcode];
-}
-
-void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
-{
-	sqe->status = status;
-	sqe->bad_sge = bad_sge;
 }
 
 /* ---- posting ---- */
@@ -200,7 +192,7 @@ static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 }
 
 /* Reports at execution, in order, what a hardware adapter would report there. */
-static void foresee(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
+static void fail_early(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
 	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !vb_qp_attr(qp, max_rd_atomic))
 		vb_sqe_fail(sqe, IBV_WC_LOC_QP_OP_ERR, 0);
@@ -251,7 +243,7 @@ static int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		err = check_word(sqe, op);
 	if (vb_unlikely(err))
 		return err;
-	foresee(qp, sqe, op);
+	fail_early(qp, sqe, op);
 	sq->tail++;
 	return 0;
 }
@@ -306,8 +298,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
 			   (unsigned long long)sqe->wr_id, vb_wc_status_name(status), why);
-	if (vb_watcher && status != IBV_WC_WR_FLUSH_ERR)
-		vb_watcher->send_failed(qp, sqe, status, why);
+	if (vb_observer && status != IBV_WC_WR_FLUSH_ERR)
+		vb_observer->send_failed(qp, sqe, status, why);
 	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_counter_add(qp, opcodes[sqe->opcode].completion, status, 0);
 	push_completion(qp, sqe, status);
@@ -318,24 +310,6 @@ static void flush_sends(struct vb_qp *qp)
 	while (qp->sq.head != qp->sq.tail)
 		fail_oldest(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	qp->sq.sent = qp->sq.head;
-}
-
-static void flush_receives(struct vb_qp *qp)
-{
-	struct vb_rwqe rwqe;
-	if (qp->xrcd) {
-		vb_xrc_release(qp);
-		return;
-	}
-	if (qp->tags)
-		vb_tags_flush(qp);
-	if (qp->srq) {
-		vb_async_raise(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, VB_ASYNC_QP, qp, &qp->async, 0);
-		return;
-	}
-	while (vb_rq_take(&qp->rq, &rwqe))
-		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = rwqe.wr_id, .status = IBV_WC_WR_FLUSH_ERR,
-							  .opcode = IBV_WC_RECV });
 }
 
 /*
@@ -354,7 +328,7 @@ void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 		fail_oldest(qp, status, why);
 	flush_sends(qp);
 	if (!was_error)
-		flush_receives(qp);
+		vb_receives_flush(qp);
 	vb_unlock(&qp->resp_lock);
 }
 
@@ -548,16 +522,4 @@ int vb_qp_post_send(struct vb_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	int err = vb_likely(wr && try_post(qp, wr)) ? 0 : post_all(qp, wr, bad);
 	vb_unlock(&qp->sq.lock);
 	return err;
-}
-
-void vb_qp_notice_receive(struct vb_qp *qp)
-{
-	const struct vb_path_ops *path = atomic_load(&qp->path);
-	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
-		vb_lock(&qp->resp_lock);
-		flush_receives(qp);
-		vb_unlock(&qp->resp_lock);
-	} else if (path && path->receive) {
-		path->receive(qp);
-	}
 }

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "adapter/memory/arena.h"
 #include "adapter/progress/progress.h"
-#include "adapter/queues/completion.h"
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/queues/queue.h"
+#include "adapter/xrc/xrc_protocol.h"
 
 /* The numbers of one of this process's slots: no queue of another process of the host has them. */
 struct block {
@@ -67,7 +68,7 @@ static bool place(struct vb_srq *srq)
 	return srq->number;
 }
 
-static int number(struct vb_srq *srq)
+int vb_xrc_number_take(struct vb_srq *srq)
 {
 	int err = 0;
 	pthread_mutex_lock(&grow_lock);
@@ -85,23 +86,11 @@ static void drop_locked(const struct vb_srq *srq)
 			blocks[i]->srqs[srq->number % VB_SLOT_QPS] = NULL;
 }
 
-int vb_xrc_srq_join(struct vb_srq *srq, struct vb_xrcd *xrcd, struct vb_cq *cq)
+void vb_xrc_number_drop(const struct vb_srq *srq)
 {
-	srq->xrcd = xrcd;
-	srq->cq = cq;
-	int err = number(srq);
-	if (err)
-		return err;
-	err = xrcd->share ? vb_xrc_server_number(xrcd->share, VB_XRC_QUEUES, srq->number) : 0;
-	if (err) {
-		vb_lock(&vb_progress_lock);
-		drop_locked(srq);
-		vb_unlock(&vb_progress_lock);
-		return err;
-	}
-	atomic_fetch_add(&xrcd->refs, 1);
-	atomic_fetch_add(&cq->refs, 1);
-	return 0;
+	vb_lock(&vb_progress_lock);
+	drop_locked(srq);
+	vb_unlock(&vb_progress_lock);
 }
 
 /* Those that use it do no more than wait for a receive: from the return on nobody finds it. */
@@ -145,7 +134,7 @@ static void turn_away(struct vb_srq *srq)
 		}
 		vb_lock(&qp->resp_lock);
 		if (qp->srq == srq)
-			vb_xrc_release(qp);
+			vb_srq_release(qp);
 		vb_unlock(&qp->resp_lock);
 		vb_progress_later(qp);
 		vb_qp_unref(qp);
@@ -169,34 +158,13 @@ bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
 {
 	if (qp->srq && qp->srq->number == srqn)
 		return true;
-	vb_xrc_release(qp);
+	vb_srq_release(qp);
 	vb_lock(&vb_progress_lock);
 	qp->srq = find_locked(srqn, qp->xrcd->number);
 	if (qp->srq)
 		atomic_fetch_add(&qp->srq->refs, 1);
 	vb_unlock(&vb_progress_lock);
 	return qp->srq;
-}
-
-void vb_xrc_release(struct vb_qp *qp)
-{
-	struct vb_srq *srq = qp->srq;
-	if (!srq)
-		return;
-	vb_lock(&srq->rq.lock);
-	vb_list_del(&qp->srq_node);
-	vb_unlock(&srq->rq.lock);
-	qp->srq = NULL;
-	atomic_fetch_sub(&srq->refs, 1);
-}
-
-void vb_xrc_complete(struct vb_qp *qp, const struct vb_cqe *cqe)
-{
-	struct vb_srq *srq = qp->srq;
-	atomic_fetch_add(&srq->completing, 1);
-	vb_xrc_release(qp);
-	vb_cq_push(srq->cq, cqe);
-	atomic_fetch_sub(&srq->completing, 1);
 }
 
 uint32_t vb_xrc_pd(const struct vb_qp *qp, uint32_t srqn)
@@ -217,6 +185,12 @@ void vb_xrc_forget(struct vb_qp *qp)
 			vb_cq_forget(srq->cq, qp);
 	}
 	vb_unlock(&vb_progress_lock);
+}
+
+void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
+			char name[VB_RPC_NAME])
+{
+	snprintf(name, VB_RPC_NAME, "%s/%c%u", share->name, what, number >> VB_SLOT_SHIFT);
 }
 
 /* A forked child has none of its parent's queues, and other slots. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The client's side of shared domains (xrc_server.h). */
+/* The client's side of shared domains (xrc_protocol.h). */
 #include "adapter/xrc/xrc_remote.h"
 
 #include <errno.h>

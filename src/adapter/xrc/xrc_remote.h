@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests for shared receive queues of other processes (xrc_server.h), on behalf of a receiving queue pair
+ * Requests for shared receive queues of other processes (xrc_protocol.h), on behalf of a receiving queue pair
  * of this one.
  *
  * Each call waits for the other process's answer, some seconds at most, so it must not be made in a busy
@@ -12,7 +12,7 @@
 #ifndef VB_ADAPTER_XRC_REMOTE_H
 #define VB_ADAPTER_XRC_REMOTE_H
 
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/xrc/xrc_protocol.h"
 #include "proto/rc/message.h"
 
 /* Turns to the queue, until the next call. */

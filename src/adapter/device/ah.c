@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 #include "base/log.h"
 
 enum { MAX_SL = 15 };

@@ -39,9 +39,15 @@ struct vb_device {
 int vb_device_list(struct vb_device ***list, unsigned *count);
 void vb_device_get(struct vb_device *dev);
 void vb_device_put(struct vb_device *dev);
+/* From the first call on, and in forked children, devices follow their interfaces. */
+void vb_device_follow_network(void);
 
-int vb_context_init(struct vb_context *ctx, struct vb_device *dev);
-void vb_context_fini(struct vb_context *ctx);
+/*
+ * Has changed(arg) called when interfaces, their addresses or link addresses have changed, after the devices
+ * have followed. From the progress thread, without locks. One subscriber per process; a second call replaces
+ * the first.
+ */
+VB_EXPORT void vb_netif_change_subscribe(void (*changed)(void *arg), void *arg);
 
 void vb_device_attr(struct vb_device *dev, struct ibv_device_attr *attr);
 void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 
-#include "adapter/memory/flush.h"
-#include "adapter/memory/key.h"
-#include "adapter/object.h"
-#include "adapter/progress/path.h"
-#include "adapter/progress/progress.h"
+#include "adapter/memory/hold.h"
 #include "adapter/memory/segment.h"
 #include "adapter/memory/window.h"
+#include "adapter/object.h"
+#include "adapter/start.h"
 #include "host/memory/memory.h"
 #include "host/memory/remap.h"
 
@@ -94,7 +92,7 @@ int vb_mr_fini(struct vb_mr *mr)
 {
 	if (!vb_region_end(mr->key))
 		return -EBUSY;
-	vb_path_quiesce();
+	vb_memory_quiesce();
 	vb_segment_leave(mr->key);
 	vb_segment_settle();
 	vb_key_release(mr->key);
@@ -121,7 +119,7 @@ int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint
 	unsigned more = atomic_load(&vb_key_at(vb_key_table(vb_arena), mr->key)->access) & VB_KEY_NULL;
 	if (!vb_region_end(mr->key))
 		return -EBUSY;
-	vb_path_quiesce();
+	vb_memory_quiesce();
 	vb_segment_leave(mr->key);
 	vb_segment_settle();
 	publish(&next, more);

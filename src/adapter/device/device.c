@@ -3,7 +3,7 @@
  * The registry of devices, and what the network tells about them. Locks: the registry's, then a device's,
  * then those of a context's event queue.
  */
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,9 +11,6 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/fault.h"
-#include "adapter/peer.h"
-#include "adapter/progress/progress.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 /* each holds a reference while its interface is there */
@@ -279,7 +276,7 @@ void vb_device_raise(const char *name, enum ibv_event_type type)
 	pthread_mutex_unlock(&registry_lock);
 }
 
-/* ---- forks ---- */
+/* ---- start and forks ---- */
 
 /* The child has none of its parent's contexts; devices it may open anew. */
 static void forget_parent(void)
@@ -295,56 +292,10 @@ static void forget_parent(void)
 	}
 }
 
-/* ---- contexts ---- */
-
-int vb_context_init(struct vb_context *ctx, struct vb_device *dev)
+void vb_device_follow_network(void)
 {
-	int err = vb_adapter_start();
-	if (err == -EAGAIN) /* for what needs no thread: queue pairs ask again */
-		err = vb_adapter_open();
-	if (err)
-		return err;
 	vb_host_at_fork(forget_parent);
 	vb_netif_watch(network_changed, NULL);
-	err = vb_notifier_init(&ctx->async_notifier);
-	if (err)
-		return err;
-	ctx->device = dev;
-	ctx->generation = vb_host_generation();
-	pthread_mutex_init(&ctx->async_lock, NULL);
-	pthread_cond_init(&ctx->async_acked, NULL);
-	vb_list_init(&ctx->async_events);
-	vb_device_get(dev);
-	pthread_mutex_lock(&dev->lock);
-	vb_list_add_tail(&dev->contexts, &ctx->node);
-	pthread_mutex_unlock(&dev->lock);
-	vb_registry_add(VB_REGISTRY_CONTEXTS, &ctx->registered);
-	if (vb_faults_on)
-		vb_fault_begin();
-	return 0;
-}
-
-static void free_events(struct vb_context *ctx)
-{
-	struct vb_list *node;
-	while ((node = vb_list_pop(&ctx->async_events)))
-		free(vb_container_of(node, struct vb_async_event, node));
-}
-
-/* One that a forked child inherited is in no list there, and nobody waits for its locks. */
-void vb_context_fini(struct vb_context *ctx)
-{
-	if (ctx->generation == vb_host_generation()) {
-		vb_registry_remove(&ctx->registered);
-		pthread_mutex_lock(&ctx->device->lock);
-		vb_list_del(&ctx->node);
-		pthread_mutex_unlock(&ctx->device->lock);
-		pthread_cond_destroy(&ctx->async_acked);
-		pthread_mutex_destroy(&ctx->async_lock);
-	}
-	free_events(ctx);
-	vb_notifier_fini(&ctx->async_notifier);
-	vb_device_put(ctx->device);
 }
 
 /* ---- queries ---- */

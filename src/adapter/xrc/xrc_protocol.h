@@ -21,8 +21,8 @@
  * pair's owner goes the connection: a receive that had been taken is flushed, and further handles are of no
  * use.
  */
-#ifndef VB_ADAPTER_XRC_SERVER_H
-#define VB_ADAPTER_XRC_SERVER_H
+#ifndef VB_ADAPTER_XRC_PROTOCOL_H
+#define VB_ADAPTER_XRC_PROTOCOL_H
 
 #include "adapter/xrc/xrc.h"
 #include "host/ipc/rpc.h"
@@ -81,21 +81,7 @@ struct vb_xrc_server {
 
 enum vb_xrc_what { VB_XRC_QUEUES = 'q', VB_XRC_HANDLES = 'h' };
 
-/* Its name is filled in. *others: does another process of the host have it too? */
-int vb_xrc_server_open(struct vb_xrc_server *share, uint32_t number, bool *others);
-/* The domain has no queues and queue pairs of this process any more. */
-void vb_xrc_server_close(struct vb_xrc_server *share);
-/* Others can find the queue, or the queue pair, that has this number. */
-int vb_xrc_server_number(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number);
 void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
 			char name[VB_RPC_NAME]);
-
-/* The verbs' part: handles on receiving queue pairs of a domain, by number. Set once. */
-struct vb_xrc_handles {
-	void *(*open)(uint32_t qpn, uint32_t xrcd); /* NULL: there is none */
-	void (*close)(void *handle);
-	struct vb_qp *(*qp)(void *handle);
-};
-void vb_xrc_set_handles(const struct vb_xrc_handles *handles);
 
 #endif

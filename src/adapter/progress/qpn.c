@@ -7,14 +7,14 @@
  * A slot's indexes have a random order: who knows some numbers cannot tell the others. They are shuffled in
  * groups, and within these, so that control blocks of QPs that were made one after another share pages.
  */
+#include "adapter/progress/qpn.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/peer.h"
-#include "adapter/progress/progress.h"
-#include "adapter/queues/queue.h"
 #include "adapter/progress/prefetch.h"
+#include "adapter/progress/progress.h"
 
 enum {
 	STRETCH = 512, /* numbers looked at under the lock */
@@ -208,15 +208,6 @@ struct vb_qp *vb_qpn_get(uint32_t qpn)
 		vb_qp_ref(qp);
 	vb_unlock(&vb_progress_lock);
 	return qp;
-}
-
-void vb_qp_fail_number(uint32_t qpn)
-{
-	struct vb_qp *qp = vb_qpn_get(qpn);
-	if (!qp)
-		return;
-	vb_qp_break(qp, -1);
-	vb_qp_unref(qp);
 }
 
 uint64_t vb_qpn_block(uint32_t qpn)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's side of shared domains (xrc_server.h): does for clients, one queue pair of theirs each, what
+ * The owner's side of shared domains (xrc/xrc_protocol.h): does for clients, one queue pair of theirs each, what
  * the engines do for this process's own. A client's queue pair is shown to this process's queues as one with
  * its number and no path.
  *
  * All that a client says is checked here or, as every request of a peer, by vb_execution_ops.
  */
-#include "adapter/xrc/xrc_server.h"
+#include "adapter/xrc_server.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/queues/execute.h"
+#include "adapter/execution/execute.h"
 #include "adapter/progress/progress.h"
+#include "adapter/start.h"
 
 enum { MAX_QPN = 0xffffff };
 
@@ -63,7 +64,7 @@ static void leave(void *arg)
 {
 	struct client *g = arg;
 	vb_execution_end_receive(&g->execution, IBV_WC_WR_FLUSH_ERR);
-	vb_xrc_release(&g->qp);
+	vb_srq_release(&g->qp);
 	/* a poll that has taken it up as its hot queue pair has looked at it by the return */
 	vb_xrc_forget(&g->qp);
 	vb_qp_drain(&g->qp);
@@ -254,13 +255,7 @@ static const struct vb_rpc_ops handle_ops = { .come = holder_comes,
 					      .ask = ask_handle,
 					      .leave = holder_leaves };
 
-/* ---- names ---- */
-
-void vb_xrc_server_name(const struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number,
-			char name[VB_RPC_NAME])
-{
-	snprintf(name, VB_RPC_NAME, "%s/%c%u", share->name, what, number >> VB_SLOT_SHIFT);
-}
+/* ---- servers ---- */
 
 static int open_server_locked(struct vb_xrc_server *share, enum vb_xrc_what what, uint32_t number)
 {

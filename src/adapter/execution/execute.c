@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/queues/execute.h"
+#include "adapter/execution/execute.h"
 
 #include <errno.h>
 
@@ -7,8 +7,8 @@
 #include "adapter/memory/flush.h"
 #include "adapter/memory/window.h"
 #include "adapter/queues/tags.h"
-#include "adapter/refusal.h"
-#include "adapter/watcher.h"
+#include "adapter/execution/refusal.h"
+#include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "host/memory/touch.h"
 
@@ -61,7 +61,7 @@ int vb_execution_receive_ranges(struct vb_execution *x, uint64_t offset, uint64_
 		return 0;
 	const struct ibv_sge *sge = &w->sge[bad < w->nsge ? bad : 0];
 	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      vb_key_story(fault, sge->lkey, sge->addr, sge->length,
+			      vb_key_explain(fault, sge->lkey, sge->addr, sge->length,
 					   VB_KEY_LOCAL | IBV_ACCESS_LOCAL_WRITE, w->pd));
 }
 
@@ -69,7 +69,7 @@ int vb_execution_receive_is_unmapped(struct vb_execution *x)
 {
 	const struct vb_rwqe *w = &x->rwqe;
 	return refuse_receive(x, -EIO, IBV_WC_LOC_PROT_ERR,
-			      vb_ranges_unmapped_story(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
+			      vb_ranges_explain_unmapped(w->pd, w->sge, w->nsge, IBV_ACCESS_LOCAL_WRITE));
 }
 
 void vb_execution_complete(struct vb_execution *x, const struct vb_received *r)
@@ -113,11 +113,18 @@ void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 
 /* ---- the memory that a request names ---- */
 
+/* Why the queue pair's own access flags refuse a peer. */
+static const char *explain_rights(const struct vb_qp *qp, unsigned access)
+{
+	return vb_observer ? vb_observer->explain_rights(qp, access) :
+			     "the target queue pair's qp_access_flags do not allow it";
+}
+
 int vb_execution_check_right(struct vb_execution *x, unsigned right)
 {
 	return vb_likely(vb_qp_attr(x->qp, qp_access_flags) & right) ?
 		       0 :
-		       refuse(x, -EINVAL, vb_rights_story(x->qp, right));
+		       refuse(x, -EINVAL, explain_rights(x->qp, right));
 }
 
 int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t length,
@@ -130,7 +137,7 @@ int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, u
 		vb_key_check(vb_key_table(vb_arena), rkey, addr, length, right, pd, x->qp->qpn, va);
 	return vb_likely(fault == VB_KEY_OK) ?
 		       0 :
-		       refuse(x, -EACCES, vb_key_story(fault, rkey, addr, length, right, pd));
+		       refuse(x, -EACCES, vb_key_explain(fault, rkey, addr, length, right, pd));
 }
 
 void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes)
@@ -143,7 +150,7 @@ int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint6
 				    unsigned right)
 {
 	return refuse(x, -EACCES,
-		      vb_key_story(VB_KEY_UNMAPPED, rkey, addr, length, right, vb_qp_domain(x->qp)));
+		      vb_key_explain(VB_KEY_UNMAPPED, rkey, addr, length, right, vb_qp_domain(x->qp)));
 }
 
 /* ---- whole operations ---- */
@@ -175,7 +182,7 @@ int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uin
 	if (!rights || level > IBV_FLUSH_MR)
 		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~vb_qp_attr(x->qp, qp_access_flags))
-		return refuse(x, -EINVAL, vb_rights_story(x->qp, rights));
+		return refuse(x, -EINVAL, explain_rights(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, length, level == IBV_FLUSH_MR, rights,
 						 vb_qp_domain(x->qp), x->qp->qpn);
 	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));

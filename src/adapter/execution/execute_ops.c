@@ -5,9 +5,10 @@
  */
 #include <errno.h>
 
-#include "adapter/queues/execute.h"
+#include "adapter/execution/execute.h"
+#include "adapter/memory/hold.h"
 #include "adapter/queues/tags.h"
-#include "adapter/watcher.h"
+#include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
 
 static int refuse(struct vb_execution *x, int err, const char *why)
@@ -48,7 +49,7 @@ static int select_queue(void *ctx, uint32_t srqn)
 void vb_execution_settle(struct vb_execution *x)
 {
 	if (vb_unlikely(x->qp->xrcd != NULL) && !x->have_rwqe)
-		vb_xrc_release(x->qp);
+		vb_srq_release(x->qp);
 }
 
 /* ---- receives ---- */
@@ -77,8 +78,8 @@ static int receive_take(void *ctx, const struct vb_packet *packet)
 		return take_away(x);
 	if (take(x, packet))
 		return 0;
-	if (vb_unlikely(vb_watcher != NULL))
-		vb_watcher->starved(x->qp, UINT64_MAX); /* it is the peer that knows */
+	if (vb_unlikely(vb_observer != NULL))
+		vb_observer->starved(x->qp, UINT64_MAX); /* it is the peer that knows */
 	return -EAGAIN;
 }
 

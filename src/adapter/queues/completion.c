@@ -1,78 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues: a ring under a lock that producers and pollers hold for a few entries' time. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "adapter/queues/completion.h"
+
+#include <errno.h>
+
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
-#include "adapter/watcher.h"
+#include "adapter/queues/cq_events.h"
+#include "adapter/queues/observer.h"
 
-/*
- * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in
- * these intervals, twice at least, until it is seen to wait. A program that means to poll next, and has no
- * processor to do so, would take an event for nothing else.
- */
-enum { LOOK_NS = 5000000 };
-
-static void moderation_fired(struct vb_timer *timer, uint64_t now_ns);
-static void left_fired(struct vb_timer *timer, uint64_t now_ns);
-
-int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
-	       uint32_t cqe)
-{
-	if (!cqe || cqe > VB_MAX_CQE)
-		return -EINVAL;
-	int err = vb_adapter_open();
-	if (err)
-		return err;
-	memset(cq, 0, sizeof(*cq));
-	uint32_t entries = vb_pow2_at_least(cqe);
-	err = vb_queue_memory_take(&cq->memory, pd, entries * sizeof(*cq->ring));
-	if (err)
-		return err;
-	cq->ring = cq->memory.at;
-	cq->pd = pd;
-	if (pd)
-		atomic_fetch_add(&pd->refs, 1);
-	cq->ctx = ctx;
-	cq->channel = channel;
-	cq->mask = entries - 1;
-	cq->capacity = cqe;
-	vb_lock_init(&cq->lock);
-	vb_list_init(&cq->event_node);
-	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
-	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
-	vb_list_init(&cq->left.node);
-	pthread_mutex_init(&cq->events_lock, NULL);
-	pthread_cond_init(&cq->events_cond, NULL);
-	if (channel)
-		atomic_fetch_add(&channel->refs, 1);
-	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
-	return 0;
-}
-
-int vb_cq_fini(struct vb_cq *cq)
-{
-	if (atomic_load(&cq->refs))
-		return -EBUSY;
-	vb_registry_remove(&cq->registered);
-	vb_async_forget(cq->ctx, &cq->async);
-	vb_timer_cancel(&cq->moderation);
-	vb_timer_cancel(&cq->left.timer);
-	if (cq->channel) {
-		vb_channel_forget(cq->channel, cq);
-		atomic_fetch_sub(&cq->channel->refs, 1);
-	}
-	pthread_cond_destroy(&cq->events_cond);
-	pthread_mutex_destroy(&cq->events_lock);
-	vb_queue_memory_give(&cq->memory, cq->pd);
-	if (cq->pd)
-		atomic_fetch_sub(&cq->pd->refs, 1);
-	return 0;
-}
+const struct vb_observer *vb_observer;
 
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 {
@@ -209,98 +146,6 @@ int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out)
 	return poll(cq, n, (struct sink){ .wcs = out });
 }
 
-static bool wakes(const struct vb_cq *cq, const struct vb_cqe *e)
-{
-	return cq->armed == 1 ||
-	       (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
-}
-
-/* ---- completions that were there when the CQ was armed ---- */
-
-static bool has_left_locked(const struct vb_cq *cq)
-{
-	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
-		if (wakes(cq, &cq->ring[i & cq->mask]))
-			return true;
-	return false;
-}
-
-static void tell_left_locked(struct vb_cq *cq)
-{
-	cq->armed = 0;
-	cq->left.told_head = cq->head;
-	cq->left.told_tail = cq->tail;
-}
-
-bool vb_cq_take_left(struct vb_cq *cq)
-{
-	vb_lock(&cq->lock);
-	bool event = has_left_locked(cq);
-	if (event)
-		tell_left_locked(cq);
-	vb_unlock(&cq->lock);
-	return event;
-}
-
-static void left_fired(struct vb_timer *timer, uint64_t now_ns)
-{
-	struct vb_cq *cq = timer->arg;
-	vb_lock(&cq->lock);
-	uint32_t times = cq->left.times;
-	struct vb_thread_looks looks = cq->left.looks;
-	bool is_due = has_left_locked(cq) && now_ns >= cq->left.since_ns + LOOK_NS;
-	vb_unlock(&cq->lock);
-	bool has_moved_on = is_due && vb_thread_has_moved_on(&looks);
-	vb_lock(&cq->lock);
-	bool is_same = cq->left.times == times, has_left = has_left_locked(cq),
-	     event = has_left && is_same && has_moved_on;
-	if (is_due && is_same)
-		cq->left.looks = looks;
-	if (event)
-		tell_left_locked(cq);
-	cq->left.is_watched = has_left && !event;
-	vb_unlock(&cq->lock);
-	if (has_left && !event)
-		vb_timer_set(timer, now_ns + LOOK_NS);
-	if (event)
-		vb_channel_notify(cq->channel, cq);
-}
-
-/*
- * That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be
- * set.
- */
-static bool note_left_locked(struct vb_cq *cq)
-{
-	bool is_new = !cq->left.is_watched;
-	uintptr_t thread = vb_lock_self();
-	pid_t tid = is_new || cq->left.thread != thread ? gettid() : cq->left.looks.tid;
-	cq->left.looks = (struct vb_thread_looks){ .tid = tid };
-	cq->left.thread = thread;
-	cq->left.times++;
-	cq->left.end = cq->tail;
-	cq->left.since_ns = vb_now_ns();
-	cq->left.is_watched = true;
-	return is_new;
-}
-
-int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
-{
-	vb_lock(&cq->lock);
-	if (cq->armed != 1)
-		cq->armed = solicited_only ? 2 : 1;
-	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq),
-	     is_told = cq->left.told_head == cq->head && cq->left.told_tail == cq->tail;
-	uint64_t since_ns = cq->left.since_ns;
-	vb_unlock(&cq->lock);
-	if (has_some && !is_told)
-		vb_channel_note_left(cq->channel, cq);
-	if (watch)
-		vb_timer_set(&cq->left.timer, since_ns + LOOK_NS);
-	vb_progress_arm();
-	return 0;
-}
-
 /* ---- arrival ---- */
 
 static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
@@ -312,42 +157,6 @@ static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 		to->timestamp_ns = vb_now_ns();
 }
 
-/* An event may wait for more, until there are as many as wanted or the oldest has waited long enough. */
-static bool is_enough(struct vb_cq *cq)
-{
-	if (++cq->held >= cq->moderate_count) {
-		cq->held = 0;
-		return true;
-	}
-	if (cq->held == 1)
-		vb_timer_set(&cq->moderation, vb_now_ns() + cq->moderate_ns);
-	return false;
-}
-
-/* The time of those that wait is up. */
-static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
-{
-	struct vb_cq *cq = timer->arg;
-	vb_lock(&cq->lock);
-	bool event = cq->held && cq->armed;
-	cq->held = 0;
-	if (event)
-		cq->armed = 0;
-	vb_unlock(&cq->lock);
-	if (event && cq->channel)
-		vb_channel_notify(cq->channel, cq);
-}
-
-/* What waits already does not wait for the new terms. */
-void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
-{
-	vb_lock(&cq->lock);
-	cq->moderate_count = count;
-	cq->moderate_ns = period_ns;
-	vb_unlock(&cq->lock);
-	moderation_fired(&cq->moderation, 0);
-}
-
 void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	if (vb_unlikely(cq->tail - cq->head >= cq->capacity) && cq->ignores_overrun)
@@ -355,7 +164,7 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	struct vb_qp *qp = cqe->qp;
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
-	bool event = wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || is_enough(cq));
+	bool event = vb_cq_wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || vb_cq_has_enough(cq));
 	if (lost)
 		cq->overrun = true;
 	else
@@ -367,8 +176,8 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
-		if (vb_watcher)
-			vb_watcher->cq_overran(cq, qp);
+		if (vb_observer)
+			vb_observer->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);
 	}
 }

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "adapter/device.h"
+#include "adapter/device/device.h"
 
 /* Room for a RoCEv2 packet's headers and trailer: IPv6, UDP, BTH, RETH, immediate data, ICRC (bytes). */
 enum { PACKET_OVERHEAD = 40 + 8 + 12 + 16 + 4 + 4 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/status.h"
+#include "adapter/queues/status.h"
 
 #include "base/base.h"
 

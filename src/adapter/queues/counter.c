@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/inspection/counter.h"
+#include "adapter/queues/counter.h"
 
 #include <errno.h>
 

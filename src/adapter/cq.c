@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "adapter/object.h"
+#include "adapter/queues/cq_events.h"
+#include "adapter/start.h"
+
+int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
+	       uint32_t cqe)
+{
+	if (!cqe || cqe > VB_MAX_CQE)
+		return -EINVAL;
+	int err = vb_adapter_open();
+	if (err)
+		return err;
+	memset(cq, 0, sizeof(*cq));
+	uint32_t entries = vb_pow2_at_least(cqe);
+	err = vb_queue_memory_take(&cq->memory, pd, entries * sizeof(*cq->ring));
+	if (err)
+		return err;
+	cq->ring = cq->memory.at;
+	cq->pd = pd;
+	if (pd)
+		atomic_fetch_add(&pd->refs, 1);
+	cq->ctx = ctx;
+	cq->channel = channel;
+	cq->mask = entries - 1;
+	cq->capacity = cqe;
+	vb_lock_init(&cq->lock);
+	vb_cq_events_init(cq);
+	if (channel)
+		atomic_fetch_add(&channel->refs, 1);
+	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
+	return 0;
+}
+
+int vb_cq_fini(struct vb_cq *cq)
+{
+	if (atomic_load(&cq->refs))
+		return -EBUSY;
+	vb_registry_remove(&cq->registered);
+	vb_async_forget(cq->ctx, &cq->async);
+	vb_cq_events_fini(cq);
+	if (cq->channel)
+		atomic_fetch_sub(&cq->channel->refs, 1);
+	vb_queue_memory_give(&cq->memory, cq->pd);
+	if (cq->pd)
+		atomic_fetch_sub(&cq->pd->refs, 1);
+	return 0;
+}

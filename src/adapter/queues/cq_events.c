@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Events of completion queues: which completions give one, and the channels that hand them out. A CQ with events
+ * stands in its channel's list once, with a count; the notifier is raised while the list is not empty.
+ * events_queued and events_raised (handed out) are under the channel's lock, events_acked under the CQ's
+ * events_lock.
+ */
+#include "adapter/queues/cq_events.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "adapter/progress/progress.h"
+#include "base/cancel.h"
+
+/*
+ * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in
+ * these intervals, twice at least, until it is seen to wait. A program that means to poll next, and has no
+ * processor to do so, would take an event for nothing else.
+ */
+enum { LOOK_NS = 5000000 };
+
+/* ---- completions that were there when the CQ was armed ---- */
+
+static bool has_left_locked(const struct vb_cq *cq)
+{
+	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
+		if (vb_cq_wakes(cq, &cq->ring[i & cq->mask]))
+			return true;
+	return false;
+}
+
+static void tell_left_locked(struct vb_cq *cq)
+{
+	cq->armed = 0;
+	cq->left.told_head = cq->head;
+	cq->left.told_tail = cq->tail;
+}
+
+static bool take_left(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool event = has_left_locked(cq);
+	if (event)
+		tell_left_locked(cq);
+	vb_unlock(&cq->lock);
+	return event;
+}
+
+/* ---- channels ---- */
+
+int vb_channel_init(struct vb_channel *ch)
+{
+	pthread_mutex_init(&ch->lock, NULL);
+	vb_list_init(&ch->events);
+	vb_list_init(&ch->left);
+	atomic_init(&ch->refs, 0);
+	return vb_notifier_init(&ch->notifier);
+}
+
+int vb_channel_fini(struct vb_channel *ch)
+{
+	if (atomic_load(&ch->refs))
+		return -EBUSY;
+	vb_notifier_fini(&ch->notifier);
+	pthread_mutex_destroy(&ch->lock);
+	return 0;
+}
+
+/* Readable while there are events. True: it became so just now. */
+static bool settle_locked(struct vb_channel *ch)
+{
+	bool has = !vb_list_is_empty(&ch->events), news = has && !vb_notifier_is_raised(&ch->notifier);
+	if (news)
+		vb_notifier_raise(&ch->notifier);
+	else if (!has)
+		vb_notifier_clear(&ch->notifier);
+	return news;
+}
+
+/* What a thread that led has left is for all. Leaves the lock. */
+static void share_locked(struct vb_channel *ch)
+{
+	bool news = settle_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+	if (news)
+		vb_notifier_wake(&ch->notifier);
+}
+
+static void queue_locked(struct vb_channel *ch, struct vb_cq *cq)
+{
+	if (!cq->events_queued++)
+		vb_list_add_tail(&ch->events, &cq->event_node);
+}
+
+static void queue_left_locked(struct vb_channel *ch)
+{
+	for (struct vb_list *node; (node = vb_list_pop(&ch->left));) {
+		struct vb_cq *cq = vb_container_of(node, struct vb_cq, left.node);
+		if (take_left(cq))
+			queue_locked(ch, cq);
+	}
+}
+
+/* CQs take turns. */
+static struct vb_cq *take_locked(struct vb_channel *ch)
+{
+	struct vb_list *node = vb_list_pop(&ch->events);
+	if (!node)
+		return NULL;
+	struct vb_cq *cq = vb_container_of(node, struct vb_cq, event_node);
+	if (--cq->events_queued)
+		vb_list_add_tail(&ch->events, node);
+	cq->events_raised++;
+	return cq;
+}
+
+static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
+{
+	pthread_mutex_lock(&ch->lock);
+	if (vb_list_is_empty(&ch->events))
+		queue_left_locked(ch);
+	struct vb_cq *cq = take_locked(ch);
+	*sequence = vb_notifier_sequence(&ch->notifier);
+	share_locked(ch);
+	return cq;
+}
+
+/* ---- waiting ---- */
+
+static bool has_event(void *arg)
+{
+	struct vb_channel *ch = arg;
+	pthread_mutex_lock(&ch->lock);
+	bool has = !vb_list_is_empty(&ch->events);
+	pthread_mutex_unlock(&ch->lock);
+	return has;
+}
+
+static void stop_leading(struct vb_channel *ch)
+{
+	atomic_store(&ch->is_led, false);
+	vb_progress_lead_no_more();
+}
+
+static void cancelled(void *arg)
+{
+	struct vb_channel *ch = arg;
+	stop_leading(ch);
+	pthread_mutex_lock(&ch->lock);
+	share_locked(ch);
+}
+
+static int wait_for_event(struct vb_channel *ch, uint32_t sequence)
+{
+	int err = vb_notifier_may_wait(&ch->notifier);
+	if (err)
+		return err;
+	if (!vb_progress_lead())
+		return vb_notifier_wait(&ch->notifier, sequence);
+	pthread_cleanup_push(cancelled, ch);
+	atomic_store(&ch->is_led, true); /* before the look at the list: pairs with vb_channel_notify */
+	err = vb_progress_lead_until(has_event, ch);
+	pthread_cleanup_pop(0);
+	stop_leading(ch);
+	return err;
+}
+
+int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq)
+{
+	uint32_t sequence;
+	int err = 0;
+	while (!err && !(*cq = take(ch, &sequence)))
+		err = wait_for_event(ch, sequence);
+	return err;
+}
+
+/* ---- events ---- */
+
+/* The thread that leads for the channel takes the event itself, and at once. */
+void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
+{
+	bool is_mine = vb_progress_leads_for(ch);
+	pthread_mutex_lock(&ch->lock);
+	queue_locked(ch, cq);
+	if (!is_mine)
+		vb_notifier_raise(&ch->notifier);
+	pthread_mutex_unlock(&ch->lock);
+	if (is_mine)
+		return;
+	vb_notifier_wake(&ch->notifier);
+	if (atomic_load(&ch->is_led))
+		vb_loop_wake_waiter();
+}
+
+/* Whoever waits next looks whether they are there still. */
+static void note_left(struct vb_channel *ch, struct vb_cq *cq)
+{
+	pthread_mutex_lock(&ch->lock);
+	if (vb_list_is_empty(&cq->left.node))
+		vb_list_add_tail(&ch->left, &cq->left.node);
+	pthread_mutex_unlock(&ch->lock);
+}
+
+void vb_cq_ack_events(struct vb_cq *cq, unsigned n)
+{
+	pthread_mutex_lock(&cq->events_lock);
+	cq->events_acked += n;
+	pthread_cond_broadcast(&cq->events_cond);
+	pthread_mutex_unlock(&cq->events_lock);
+}
+
+/* ---- arming ---- */
+
+static void left_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	uint32_t times = cq->left.times;
+	struct vb_thread_looks looks = cq->left.looks;
+	bool is_due = has_left_locked(cq) && now_ns >= cq->left.since_ns + LOOK_NS;
+	vb_unlock(&cq->lock);
+	bool has_moved_on = is_due && vb_thread_has_moved_on(&looks);
+	vb_lock(&cq->lock);
+	bool is_same = cq->left.times == times, has_left = has_left_locked(cq),
+	     event = has_left && is_same && has_moved_on;
+	if (is_due && is_same)
+		cq->left.looks = looks;
+	if (event)
+		tell_left_locked(cq);
+	cq->left.is_watched = has_left && !event;
+	vb_unlock(&cq->lock);
+	if (has_left && !event)
+		vb_timer_set(timer, now_ns + LOOK_NS);
+	if (event)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/*
+ * That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be
+ * set.
+ */
+static bool note_left_locked(struct vb_cq *cq)
+{
+	bool is_new = !cq->left.is_watched;
+	uintptr_t thread = vb_lock_self();
+	pid_t tid = is_new || cq->left.thread != thread ? gettid() : cq->left.looks.tid;
+	cq->left.looks = (struct vb_thread_looks){ .tid = tid };
+	cq->left.thread = thread;
+	cq->left.times++;
+	cq->left.end = cq->tail;
+	cq->left.since_ns = vb_now_ns();
+	cq->left.is_watched = true;
+	return is_new;
+}
+
+int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
+{
+	vb_lock(&cq->lock);
+	if (cq->armed != 1)
+		cq->armed = solicited_only ? 2 : 1;
+	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq),
+	     is_told = cq->left.told_head == cq->head && cq->left.told_tail == cq->tail;
+	uint64_t since_ns = cq->left.since_ns;
+	vb_unlock(&cq->lock);
+	if (has_some && !is_told)
+		note_left(cq->channel, cq);
+	if (watch)
+		vb_timer_set(&cq->left.timer, since_ns + LOOK_NS);
+	vb_progress_arm();
+	return 0;
+}
+
+/* ---- moderation ---- */
+
+/* An event may wait for more, until there are as many as wanted or the oldest has waited long enough. */
+bool vb_cq_has_enough(struct vb_cq *cq)
+{
+	if (++cq->held >= cq->moderate_count) {
+		cq->held = 0;
+		return true;
+	}
+	if (cq->held == 1)
+		vb_timer_set(&cq->moderation, vb_now_ns() + cq->moderate_ns);
+	return false;
+}
+
+/* The time of those that wait is up. */
+static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
+{
+	struct vb_cq *cq = timer->arg;
+	vb_lock(&cq->lock);
+	bool event = cq->held && cq->armed;
+	cq->held = 0;
+	if (event)
+		cq->armed = 0;
+	vb_unlock(&cq->lock);
+	if (event && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+}
+
+/* What waits already does not wait for the new terms. */
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
+{
+	vb_lock(&cq->lock);
+	cq->moderate_count = count;
+	cq->moderate_ns = period_ns;
+	vb_unlock(&cq->lock);
+	moderation_fired(&cq->moderation, 0);
+}
+
+/* ---- a CQ's part ---- */
+
+void vb_cq_events_init(struct vb_cq *cq)
+{
+	vb_list_init(&cq->event_node);
+	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
+	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
+	vb_list_init(&cq->left.node);
+	pthread_mutex_init(&cq->events_lock, NULL);
+	pthread_cond_init(&cq->events_cond, NULL);
+}
+
+/* Drops its queued events and waits until those handed out are acknowledged. */
+static void forget(struct vb_channel *ch, struct vb_cq *cq)
+{
+	pthread_mutex_lock(&ch->lock);
+	vb_list_del(&cq->left.node);
+	vb_list_del(&cq->event_node);
+	cq->events_queued = 0;
+	uint32_t handed_out = cq->events_raised;
+	settle_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+
+	pthread_mutex_lock(&cq->events_lock);
+	while ((int32_t)(handed_out - cq->events_acked) > 0)
+		vb_cond_wait(&cq->events_cond, &cq->events_lock);
+	pthread_mutex_unlock(&cq->events_lock);
+}
+
+void vb_cq_events_fini(struct vb_cq *cq)
+{
+	vb_timer_cancel(&cq->moderation);
+	vb_timer_cancel(&cq->left.timer);
+	if (cq->channel)
+		forget(cq->channel, cq);
+	pthread_cond_destroy(&cq->events_cond);
+	pthread_mutex_destroy(&cq->events_lock);
+}

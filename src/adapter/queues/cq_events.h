@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Events of completion queues, as the queues use them (the calls are in adapter/object.h). */
+#ifndef VB_ADAPTER_CQ_EVENTS_H
+#define VB_ADAPTER_CQ_EVENTS_H
+
+#include "adapter/object.h"
+
+/* What they need of a CQ whose channel is set. */
+void vb_cq_events_init(struct vb_cq *cq);
+/* Waits for its events to be acknowledged. */
+void vb_cq_events_fini(struct vb_cq *cq);
+
+/* Does the CQ's arming ask for an event of this completion? cq->lock is held, as below. */
+static inline bool vb_cq_wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+{
+	return cq->armed == 1 ||
+	       (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
+}
+
+/* One more completion waits for an event: is that enough for it? */
+bool vb_cq_has_enough(struct vb_cq *cq);
+/* Queues an event of cq. No lock held. */
+void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The receives of queue pairs: posting, completion, and what the error state makes of them. */
+#include "adapter/progress/path.h"
+#include "adapter/queues/completion.h"
+#include "adapter/queues/counter.h"
+#include "adapter/queues/queue.h"
+#include "adapter/queues/tags.h"
+#include "base/log.h"
+
+/* ---- completion ---- */
+
+/* A request to an XRC queue is over: the queue can be destroyed as soon as the completion can be polled. */
+static void complete_xrc(struct vb_qp *qp, const struct vb_cqe *cqe)
+{
+	struct vb_srq *srq = qp->srq;
+	atomic_fetch_add(&srq->completing, 1);
+	vb_srq_release(qp);
+	vb_cq_push(srq->cq, cqe);
+	atomic_fetch_sub(&srq->completing, 1);
+}
+
+void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
+{
+	e->qp = qp;
+	e->is_recv = 1;
+	e->is_srq = qp->srq != NULL;
+	if (e->is_srq)
+		e->srq = qp->srq;
+	if (vb_unlikely(qp->counts_receives))
+		vb_counter_add(qp, IBV_WC_RECV, e->status, e->byte_len);
+	if (vb_unlikely(qp->tags != NULL)) {
+		vb_tags_complete(qp, e);
+		return;
+	}
+	if (vb_likely(qp->recv_cq != NULL))
+		vb_cq_push(qp->recv_cq, e);
+	else
+		complete_xrc(qp, e);
+}
+
+void vb_receives_flush(struct vb_qp *qp)
+{
+	struct vb_rwqe rwqe;
+	if (qp->xrcd) {
+		vb_srq_release(qp);
+		return;
+	}
+	if (qp->tags)
+		vb_tags_flush(qp);
+	if (qp->srq) {
+		vb_async_raise(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, VB_ASYNC_QP, qp, &qp->async, 0);
+		return;
+	}
+	while (vb_rq_take(&qp->rq, &rwqe))
+		vb_receive_complete(qp, &(struct vb_cqe){ .wr_id = rwqe.wr_id, .status = IBV_WC_WR_FLUSH_ERR,
+							  .opcode = IBV_WC_RECV });
+}
+
+/* ---- posting ---- */
+
+/* Kept out of line: a post would save the registers that it needs. */
+__attribute__((noinline)) void vb_qp_notice_receive(struct vb_qp *qp)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
+		vb_lock(&qp->resp_lock);
+		vb_receives_flush(qp);
+		vb_unlock(&qp->resp_lock);
+	} else if (path && path->receive) {
+		path->receive(qp);
+	}
+}
+
+/* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
+__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
+					     struct ibv_recv_wr **bad)
+{
+	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND ||
+			atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
+		*bad = wr;
+		vb_explain("ibv_post_recv", "%s",
+			   qp->srq || qp->type >= IBV_QPT_XRC_SEND ?
+				   "the queue pair takes its receives from an SRQ: post them there" :
+				   "the queue pair is in RESET: move it to INIT first");
+		return EINVAL;
+	}
+	int err = vb_rq_post(&qp->rq, wr, bad);
+	if (vb_unlikely(err == ENOMEM))
+		vb_explain_limit(
+			"ibv_post_recv",
+			"the receive queue is full: max_recv_wr requests wait to be used and polled");
+	else if (vb_unlikely(err))
+		vb_explain("ibv_post_recv", "num_sge is beyond the queue's max_recv_sge");
+	if (vb_unlikely(atomic_load_explicit(&qp->rq.starved, memory_order_relaxed) ||
+			atomic_load(&qp->state) == IBV_QPS_ERR))
+		vb_qp_notice_receive(qp);
+	return err;
+}
