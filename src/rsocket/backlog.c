@@ -14,7 +14,7 @@
 
 #include "base/thread.h"
 #include "base/waits.h"
-#include "rsocket/rs.h"
+#include "rsocket/calls.h"
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static int watch = -1; /* epoll of the listeners' channels; the data are their numbers */

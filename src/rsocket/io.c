@@ -2,7 +2,7 @@
 /* The public calls that move bytes: all are one read or one write of a list of buffers. */
 #include <limits.h>
 
-#include "rsocket/rs.h"
+#include "rsocket/calls.h"
 
 #define LIST_LIMITS "a list of buffers has at most IOV_MAX pieces, and SSIZE_MAX bytes in all"
 

@@ -11,10 +11,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "rsocket/rs.h"
-
-#define NS_PER_S  UINT64_C(1000000000)
-#define NS_PER_US UINT64_C(1000)
+#include "rsocket/calls.h"
 
 enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16, LONGEST_TIME_S = 1000000000 };
 
@@ -416,13 +413,16 @@ VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	struct vb_cma_addr src;
+	struct vb_rs_port *port;
+	const uint8_t *data;
 
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock);
 	vb_rs_progress_locked(s);
 	*unread = vb_rs_is_stream(s) ? (int)(s->stream.received - s->stream.consumed) :
-				       (int)vb_rs_datagram_next_bytes(s);
+				       (int)vb_rs_datagram_next_locked(s, &src, &data, &port);
 	*unsent = (int)s->stream.ring_used;
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);

@@ -11,11 +11,7 @@
 #include "base/fdsets.h"
 #include "base/lock.h"
 #include "base/waits.h"
-#include "rsocket/rs.h"
-
-#define NS_PER_US UINT64_C(1000)
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
+#include "rsocket/calls.h"
 
 /* One of the program's descriptors. */
 struct watched {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rsocket/rs.h"
+#include "rsocket/core/rs.h"
 
 #define FOLDER "/etc/rdma/rsocket/"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsocket/datagram.h"
+#include "rsocket/datagram/datagram.h"
 
 enum { MAX_EARLY = 64, MAX_DESTS = 4096, MAX_IOV = 64 };
 
@@ -190,6 +190,6 @@ bool vb_rs_udp_take(struct vb_rs *s)
 		take_udp(s, data, (size_t)n, &from);
 		any = true;
 	}
-	s->datagram->udp_news = any;
+	s->datagram->udp_is_due = any;
 	return any;
 }

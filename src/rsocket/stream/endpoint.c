@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What carries a connection's bytes: QP, CQ, registered rings. Posting and polling. */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "adapter/peer.h"
-#include "rsocket/rs.h"
+#include "rsocket/core/wake.h"
+#include "rsocket/stream/stream.h"
 
 enum { BATCH = 16 };
 
@@ -57,27 +57,6 @@ static int register_memory(struct vb_rs_endpoint *e, struct ibv_pd *pd)
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	e->tables_mr = reg(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return e->send_mr && e->receive_mr && e->tables_mr ? 0 : -ENOMEM;
-}
-
-/* ---- completion queues ---- */
-
-int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel,
-		    struct ibv_cq **cq)
-{
-	*channel = ibv_create_comp_channel(id->verbs);
-	if (!*channel)
-		return -errno;
-	fcntl((*channel)->fd, F_SETFL, O_NONBLOCK);
-	*cq = ibv_create_cq(id->verbs, (int)cqes, NULL, *channel, 0);
-	return *cq ? 0 : -errno;
-}
-
-bool vb_rs_cq_take_event(struct ibv_comp_channel *channel)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	return !ibv_get_cq_event(channel, &cq, &context);
 }
 
 /* ---- life ---- */

@@ -5,8 +5,8 @@
  * UDP, with a header that names ours; it answers with a header that names its own, and from then on the queue
  * pairs talk to each other.
  *
- *	rsendto ─▶ destination known? ──yes─▶ UD header + data ─▶ queue pair ─▶ rrecvfrom          (datagram.c)
- *	                              ──no──▶ UDP header + data ─▶ UDP socket ─▶ rrecvfrom, and an answer (datagram_udp.c)
+ *	rsendto ─▶ destination known? ──yes─▶ UD header + data ─▶ queue pair ─▶ rrecvfrom          (datagram_io.c)
+ *	                              ──no──▶ UDP header + data ─▶ UDP socket ─▶ rrecvfrom, and an answer (destination.c)
  *
  * Whoever calls does this work, also what came over UDP. What comes from there is anybody's: it is checked;
  * destinations, and early datagrams that nobody took, are bounded. `lock` of the socket guards all.
@@ -19,7 +19,7 @@
 
 #include "proto/rsocket/rs_datagram.h"
 #include "rdmacm/cma.h"
-#include "rsocket/rs.h"
+#include "rsocket/core/rs.h"
 
 enum {
 	VB_RS_SLOT_BYTES   = VB_RS_LOW_WATER, /* of a datagram with its header */
@@ -28,6 +28,9 @@ enum {
 	VB_RS_BUCKETS      = 256,
 	VB_RS_BATCH        = 16,
 };
+
+/* The bit of a work request's id that says that it is a send. It holds also if the request fails. */
+#define VB_RS_IS_SEND (UINT64_C(1) << 32)
 
 /* A local address. */
 struct vb_rs_port {
@@ -79,9 +82,9 @@ struct vb_rs_datagram {
 	unsigned num_early, num_dests;
 	struct vb_rs_dest *buckets[VB_RS_BUCKETS];
 	struct vb_cma_addr peer; /* of rconnect; family 0: none */
-	unsigned looks;
-	bool udp_news;
-	bool is_deaf, is_mute;   /* rshutdown, rclose */
+	unsigned empty_polls;    /* of the CQs since the UDP socket was read */
+	bool udp_is_due;         /* something may wait at the UDP socket */
+	bool reading_is_shut, writing_is_shut; /* rshutdown, rclose */
 };
 
 static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct vb_cma_addr *b)
@@ -89,7 +92,7 @@ static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct 
 	return a->port == b->port && !memcmp(&a->ip, &b->ip, sizeof(a->ip));
 }
 
-/* ---- ports (datagram_port.c) ---- */
+/* ---- ports (port.c) ---- */
 
 /* The port of a local address, made at its first use. 0 or a negative errno. */
 int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out);
@@ -97,7 +100,7 @@ int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p);
 int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
 
-/* ---- destinations and UDP (datagram_udp.c) ---- */
+/* ---- destinations and UDP (destination.c) ---- */
 
 /* With the port that reaches it. 0 or a negative errno. Other destinations may be gone afterwards. */
 int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_dest **out);
@@ -107,5 +110,29 @@ ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const str
 		       enum vb_rs_udp_op op);
 /* Takes what came. True: something did; destinations may be gone then. */
 bool vb_rs_udp_take(struct vb_rs *s);
+
+/* ---- sockets (datagram.c) ---- */
+
+/* Makes the UDP socket, s->fd. 0 or a negative errno. */
+int vb_rs_datagram_open(struct vb_rs *s);
+/* With the last reference. */
+void vb_rs_datagram_free(struct vb_rs *s);
+
+/* Under the lock; as socket/socket.h has it of sockets. */
+bool vb_rs_datagram_progress_locked(struct vb_rs *s);
+unsigned vb_rs_datagram_sleep_fds_locked(struct vb_rs *s, struct pollfd fds[VB_RS_SLEEP_FDS]);
+void vb_rs_datagram_sleep_events_locked(struct vb_rs *s);
+short vb_rs_datagram_revents_locked(struct vb_rs *s, short events);
+bool vb_rs_datagram_is_readable(struct vb_rs *s);
+bool vb_rs_datagram_is_writable(struct vb_rs *s);
+/* As shutdown(2); who waits is woken. */
+void vb_rs_datagram_shut_locked(struct vb_rs *s, int how);
+/*
+ * The datagram that has waited longest, until vb_rs_datagram_release_locked: its bytes (0 also: none), where
+ * they are, who sent it, and the port that it came to (NULL: it came over UDP).
+ */
+size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data,
+				  struct vb_rs_port **port);
+void vb_rs_datagram_release_locked(struct vb_rs *s, struct vb_rs_port *port);
 
 #endif
