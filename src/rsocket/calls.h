@@ -9,8 +9,8 @@
 
 /* Under the lock. As shutdown(2), of a stream that is no listener. */
 int vb_rs_stream_shut_locked(struct vb_rs *s, int how);
-/* Under the lock. The same before it is closed: calls on it that block return. */
-void vb_rs_stream_leave_locked(struct vb_rs *s);
+/* Under the lock, before it is closed: the same in both directions. Calls on it that block return. */
+void vb_rs_stream_end_locked(struct vb_rs *s);
 /* Closes a connection that has no number, and drops the reference. */
 void vb_rs_drop(struct vb_rs *s);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a connection: the peer gets all that was written, and is told that no more comes. */
+/* The end of a connection: the peer gets all that was written, and then SHUTDOWN or DISCONNECT. */
 #include "rsocket/calls.h"
 
-/* How long a close waits for a peer that takes nothing any more, unless SO_LINGER says. */
+/* How long a close waits for a peer that does not read, unless SO_LINGER says. */
 enum { CLOSE_TIMEOUT_S = 10 };
 
 static bool is_delivered(struct vb_rs *s)
 {
-	return s->stream.link != VB_RS_UP || vb_rs_stream_is_quiet(&s->stream);
+	return s->stream.link != VB_RS_UP || vb_rs_stream_is_idle(&s->stream);
 }
 
 /* Signals do not end it. What is not delivered in time is lost. */
@@ -51,24 +51,24 @@ int vb_rs_stream_shut_locked(struct vb_rs *s, int how)
 	return 0;
 }
 
-/* SO_LINGER with no time: the connection is cut. */
-static void end_locked(struct vb_rs *s)
+/* SO_LINGER with a time of 0 aborts the connection. */
+static void disconnect_locked(struct vb_rs *s)
 {
 	const struct vb_rs_options *o = &s->options;
-	bool cuts = o->lingers && o->linger_s <= 0;
+	bool aborts = o->lingers && o->linger_s <= 0;
 
-	if (s->channel && !cuts) /* raccept gave it */
+	if (s->channel && !aborts) /* raccept gave it */
 		await_accepted_locked(s);
 	if (s->state != VB_RS_CONNECTED)
 		return;
-	if (!cuts && s->stream.link == VB_RS_UP)
+	if (!aborts && s->stream.link == VB_RS_UP)
 		(void)vb_rs_stream_shut_locked(s, SHUT_RDWR);
 	vb_rs_stream_break(&s->stream); /* calls on it that block return */
 }
 
-void vb_rs_stream_leave_locked(struct vb_rs *s)
+void vb_rs_stream_end_locked(struct vb_rs *s)
 {
-	end_locked(s);
+	disconnect_locked(s);
 	if (vb_rs_is_opening(s)) {
 		s->state = VB_RS_FAILED;
 		s->error = EBADF;
@@ -79,7 +79,7 @@ void vb_rs_stream_leave_locked(struct vb_rs *s)
 void vb_rs_drop(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
-	vb_rs_stream_leave_locked(s);
+	vb_rs_stream_end_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_keepalive_stop(s);
 	vb_rs_discard(s);

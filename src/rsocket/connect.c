@@ -27,7 +27,7 @@ static int begin_locked(struct vb_rs *s, const struct sockaddr *addr, socklen_t 
 	int err = 0;
 
 	if (vb_rs_is_opening(s))
-		vb_rs_progress_locked(s); /* a program may do nothing but ask again */
+		vb_rs_progress_locked(s); /* a program may poll by this call alone */
 	switch (s->state) {
 	case VB_RS_CONNECTED:
 	case VB_RS_ACCEPTING:
@@ -92,8 +92,8 @@ static bool has_request(struct vb_rs *s)
 	return s->state != VB_RS_LISTENING || s->num_ready;
 }
 
-/* From now on its events are its own. Its number, or a negative errno: then it is gone. */
-static int number_child(struct vb_rs *child)
+/* Gives it a channel of its own, and so a number. Returns that, or a negative errno: then it is freed. */
+static int publish_child(struct vb_rs *child)
 {
 	VB_UNCANCELLED;
 	int err = vb_rs_id_migrate(child);
@@ -134,7 +134,7 @@ VB_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 		fd = accept_locked(s, &child);
 		pthread_mutex_unlock(&s->lock);
 		if (!fd)
-			fd = number_child(child);
+			fd = publish_child(child);
 	}
 	vb_rs_put(s);
 	if (fd >= 0 && addr && addrlen)

@@ -37,7 +37,7 @@ static bool is_wanted(const struct vb_rs_datagram *d, const struct vb_cma_addr *
 	return !d->peer.family || vb_rs_is_same_name(&d->peer, src);
 }
 
-/* There is something to receive, or nothing to be waited for. */
+/* Would a receive not wait? */
 static bool can_receive(struct vb_rs *s)
 {
 	return s->datagram->reading_is_shut || vb_rs_datagram_is_readable(s);
@@ -139,11 +139,11 @@ static ssize_t send_locked(struct vb_rs *s, const struct vb_cma_addr *to, const 
 			   dest->port->largest - dest->port->header_bytes);
 		return -EMSGSIZE;
 	}
-	if (!vb_rs_is_reached(dest) && vb_rs_udp_take(s)) /* an answer may wait there */
+	if (!vb_rs_dest_has_qp(dest) && vb_rs_udp_take(s)) /* an answer may wait there */
 		err = vb_rs_dest_get(s, to, &dest);
 	if (err)
 		return err;
-	if (!vb_rs_is_reached(dest))
+	if (!vb_rs_dest_has_qp(dest))
 		return vb_rs_udp_send(s, dest, iov, iovcnt, VB_RS_UDP_DATA);
 	if (!dest->port->num_free) {
 		err = vb_rs_wait_locked(s, vb_rs_datagram_is_writable, vb_rs_may_block(s, flags),

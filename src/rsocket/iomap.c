@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory that the peer writes without us: riomap registers it and, with the next transfer, writes where it is
- * into the peer's I/O map; riowrite finds the place in ours. An entry that was unmapped stays with the peer;
- * its key leads nowhere then.
+ * Memory that the peer writes directly. riomap registers it; before the next transfer its place is written
+ * into the peer's I/O map. riowrite looks its target up in our map. An entry that was unmapped stays in the
+ * peer's map, with a key that is not valid any more.
  */
 #include <string.h>
 
@@ -55,24 +55,24 @@ VB_EXPORT int riounmap(int socket, void *buf, size_t len)
 	return (int)vb_rs_result(err);
 }
 
-/* ---- telling the peer ---- */
+/* ---- announcing mappings to the peer ---- */
 
-static bool can_tell(struct vb_rs *s)
+static bool can_announce(struct vb_rs *s)
 {
 	return !vb_rs_is_writable(s) || vb_rs_stream_has_credit(&s->stream);
 }
 
-static struct vb_rs_mapping *next_to_send(struct vb_rs *s)
+static struct vb_rs_mapping *next_to_announce(struct vb_rs *s)
 {
 	struct vb_rs_mapping *m;
 
 	vb_list_for_each(m, &s->mappings, node)
-		if (m->is_to_send)
+		if (m->is_new)
 			return m;
 	return NULL;
 }
 
-static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
+static int announce_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 {
 	struct vb_rs_iomap entry = {
 		.offset = m->offset,
@@ -84,27 +84,27 @@ static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 
 	if (!vb_rs_stream_send_iomap(&s->stream, (uint32_t)m->index, &entry, &w))
 		return vb_rs_write_error(s);
-	m->is_to_send = false;
+	m->is_new = false;
 	return vb_rs_post(s, &w, NULL);
 }
 
-/* The list may change while it is waited: each time it is looked at anew. */
-static int tell_all_locked(struct vb_rs *s, bool may_block)
+/* The list may change during each wait. */
+static int announce_all_locked(struct vb_rs *s, bool may_block)
 {
 	struct vb_rs_mapping *m;
 
-	while (next_to_send(s)) {
-		int err = can_tell(s) ? 0 :
-					vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns,
-							  &s->writer);
+	while (next_to_announce(s)) {
+		int err = can_announce(s) ? 0 :
+					    vb_rs_wait_locked(s, can_announce, may_block,
+							      s->options.send_timeout_ns, &s->writer);
 
-		m = next_to_send(s);
+		m = next_to_announce(s);
 		if (!err && m)
-			err = tell_locked(s, m);
+			err = announce_locked(s, m);
 		if (err)
 			return err;
 	}
-	s->has_mappings_to_send = false;
+	s->has_new_mappings = false;
 	return 0;
 }
 
@@ -112,8 +112,8 @@ int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
 {
 	pthread_mutex_lock(&s->lock);
 	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
-	if (!err && s->has_mappings_to_send)
-		err = tell_all_locked(s, may_block);
+	if (!err && s->has_new_mappings)
+		err = announce_all_locked(s, may_block);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }
@@ -137,7 +137,7 @@ static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64
 		return vb_rs_write_error(s);
 	uint64_t wanted = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
 	uint64_t bytes = vb_min_u64(wanted, vb_rs_stream_direct_room(&s->stream));
-	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as stream.c's */
+	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as in stream_io.c */
 	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, *is_inline, map, offset, w);
 	return 0;
 }

@@ -79,7 +79,7 @@ static void set_interest(struct vb_rs_member *m, const struct epoll_event *event
 	m->interest = event->events;
 	m->data = event->data;
 	/* What is there already is reported once. */
-	m->seen_arrivals = m->socket->arrivals - 1;
+	m->seen_changes = m->socket->changes - 1;
 	m->was_full = true;
 }
 

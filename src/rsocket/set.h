@@ -47,7 +47,7 @@ struct vb_rs_member {
 	unsigned endpoints;             /* of the socket, when fds were added */
 	/* what an edge-triggered program knows */
 	uint64_t seen_bytes;
-	unsigned seen_arrivals, seen_refusals;
+	unsigned seen_changes, seen_full_writes;
 	bool was_full;
 };
 

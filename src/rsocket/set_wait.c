@@ -12,9 +12,9 @@ enum { BATCH = 64, OWN_EVENTS = EPOLLERR | EPOLLHUP };
 
 static bool has_edge(const struct vb_rs_member *m, const struct vb_rs *s, uint32_t revents)
 {
-	bool is_new = s->stream.received != m->seen_bytes || s->arrivals != m->seen_arrivals;
+	bool is_new = s->stream.received != m->seen_bytes || s->changes != m->seen_changes;
 	bool has_room =
-		revents & (EPOLLOUT | EPOLLWRNORM) && (m->was_full || s->refusals != m->seen_refusals);
+		revents & (EPOLLOUT | EPOLLWRNORM) && (m->was_full || s->full_writes != m->seen_full_writes);
 
 	return is_new || has_room;
 }
@@ -33,8 +33,8 @@ static uint32_t events_locked(struct vb_rs_member *m)
 		if (!revents || !has_edge(m, s, revents))
 			revents = 0;
 		m->seen_bytes = s->stream.received;
-		m->seen_arrivals = s->arrivals;
-		m->seen_refusals = s->refusals;
+		m->seen_changes = s->changes;
+		m->seen_full_writes = s->full_writes;
 		m->was_full = !has_room;
 	}
 	return asked ? revents : revents & (m->interest & EPOLLONESHOT ? 0 : OWN_EVENTS);

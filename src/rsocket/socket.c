@@ -11,7 +11,7 @@ static bool is_supported(int domain, int type, int protocol)
 		return false;
 	if (type == SOCK_STREAM)
 		return !protocol || protocol == IPPROTO_TCP;
-	/* their names are UDP sockets' */
+	/* UDP sockets give datagram sockets their names */
 	return type == SOCK_DGRAM && domain != AF_IB && (!protocol || protocol == IPPROTO_UDP);
 }
 
@@ -24,8 +24,8 @@ static int open_socket(struct vb_rs *s)
 }
 
 /*
- * SOCK_NONBLOCK and SOCK_CLOEXEC are refused as rdma-core refuses them: a preload library then makes an
- * ordinary socket, which is what this library's own ones must be.
+ * SOCK_NONBLOCK and SOCK_CLOEXEC are refused, as in rdma-core: a preload library then makes an ordinary
+ * socket, as this library's own sockets must be.
  */
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
@@ -46,7 +46,7 @@ VB_EXPORT int rsocket(int domain, int type, int protocol)
 	return err ? vb_rs_fail(-err, "%s", strerror(-err)) : fd;
 }
 
-/* ---- ends ---- */
+/* ---- shutdown and close ---- */
 
 static int shutdown_locked(struct vb_rs *s, int how)
 {
@@ -88,9 +88,9 @@ static void close_socket(struct vb_rs *s)
 	else if (s->state == VB_RS_LISTENING)
 		vb_rs_backlog_shut_locked(s);
 	else
-		vb_rs_stream_leave_locked(s);
+		vb_rs_stream_end_locked(s);
 	pthread_mutex_unlock(&s->lock);
-	vb_rs_keepalive_stop(s); /* it does not begin any more */
+	vb_rs_keepalive_stop(s); /* it cannot start again */
 	vb_rs_backlog_close(s);
 }
 

@@ -64,7 +64,7 @@ static int await_room_locked(struct vb_rs *s, bool may_block)
 	int err = vb_rs_can_write(s) ? 0 :
 		  vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
 
-	s->refusals += err != 0;
+	s->full_writes += err != 0;
 	if (err)
 		return err;
 	return vb_rs_is_writable(s) ? 0 : vb_rs_write_error(s);
@@ -78,8 +78,8 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 			   bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
 	uint8_t *at = here(c, &contiguous);
 	/*
-	 * What the ring's end cut takes its room there: inline it would be cut again at the same place, for
-	 * ever.
+	 * A piece that the end of the ring cuts must use ring bytes: inline it would be cut again at the same
+	 * place, for ever.
 	 */
 	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= contiguous;
 
@@ -88,7 +88,7 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 	return (uint32_t)bytes;
 }
 
-/* Under the writer's lock, without the other. */
+/* Under the writer's lock alone. */
 static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, const uint8_t *payload)
 {
 	if (payload)
@@ -146,7 +146,7 @@ static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, 
 	if (err)
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
-	/* then it is the end */
+	/* no bytes: it is the end */
 	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
 }
 
@@ -174,10 +174,7 @@ static bool can_peek_all(struct vb_rs *s)
 	       vb_rs_stream_is_full(&s->stream);
 }
 
-/*
- * Nothing is taken, so it stays readable. What has come since is looked for; with `all` it is waited for, as
- * far as it can come.
- */
+/* Consumes nothing. Copies what has come; with `all` it waits first, as long as more can come. */
 static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	uint32_t bytes, offset;
@@ -198,7 +195,7 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 	return err ? err : (ssize_t)total;
 }
 
-/* The first piece may be waited for; what is there goes along; with MSG_WAITALL all of it is waited for. */
+/* Waits for the first piece, and takes what is there with it; with MSG_WAITALL it waits for all of it. */
 static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	size_t total = c->left;

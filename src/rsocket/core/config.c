@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The administrator's defaults: one number per file. What is not there, or no number, or out of range, is
- * left as it is.
+ * The administrator's defaults: one number per file. A file that is missing or holds no number changes
+ * nothing; a number out of range is replaced by the nearest.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What sets (set.c) are told of their members: those that something happened to are *pending* until a wait
- * on the set examines them. A socket lists its memberships, so that whoever changes it can make them pending.
+ * Members of sets (set.c) that something happened to are *pending* until a wait on the set examines them. A
+ * socket lists its memberships, so that whoever changes it can make them pending.
  */
 #ifndef VB_RSOCKET_PENDING_H
 #define VB_RSOCKET_PENDING_H

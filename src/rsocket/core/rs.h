@@ -13,9 +13,9 @@
  * waiting makes progress, and calls that block wait.
  *
  * The number of a socket is a descriptor that it owns: its event channel's, or its UDP socket's. So no other
- * descriptor has the number, and ordinary descriptors may stand beside it in rpoll. Numbers start beyond those
- * that a program opens first: rdma-core's librspreload opens a descriptor for each socket before the socket,
- * and counts on the lower number for it, whatever our threads open and close meanwhile.
+ * descriptor has the number, and ordinary descriptors may stand beside it in rpoll. Numbers start beyond
+ * those that a program opens first: rdma-core's librspreload opens a descriptor for each socket before the
+ * socket, and counts on the lower number for it, whatever our threads open and close meanwhile.
  *
  * No thread serves sockets, except listeners (backlog.c): a thread that waits polls the CQ for polling_time,
  * then arms it and sleeps in poll(2). It may find what another thread waits for. So sleepers are listed, each
@@ -154,8 +154,8 @@ struct vb_rs {
 	pthread_mutex_t lock, reader, writer;
 	struct vb_list sleepers;      /* struct vb_rs_sleeper (core/wake.h) */
 	struct vb_list memberships;   /* in sets: struct vb_rs_membership (core/pending.h) */
-	unsigned refusals;            /* writes that found no room */
-	unsigned arrivals;            /* of requests, and changes of the connection's state */
+	unsigned full_writes;         /* writes that found no room */
+	unsigned changes;             /* of the connection's state, and requests that arrived */
 	struct vb_rs_options options;
 	int error;                    /* SO_ERROR: positive errno */
 
@@ -174,7 +174,7 @@ struct vb_rs {
 	bool keepalive_runs;
 	struct vb_timer keepalive;
 	struct vb_list mappings;      /* riomap: struct vb_rs_mapping (stream/mapping.c) */
-	bool has_mappings_to_send;
+	bool has_new_mappings;
 
 	/* a listener's connections that raccept has not taken yet (backlog.c); their node there */
 	struct vb_list ready, in_backlog;

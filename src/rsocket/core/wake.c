@@ -26,7 +26,7 @@ static void make_key(void)
 	pthread_key_create(&key, close_own);
 }
 
-/* A child's is another's still: both would take each other's news. */
+/* A child shares the parent's eventfd: each would read what is meant for the other. */
 static void drop_inherited(void)
 {
 	if (own.is_open && own.generation != vb_host_generation())
@@ -46,7 +46,7 @@ int vb_rs_thread_fd(void)
 	own.generation = vb_host_generation();
 	own.is_open = true;
 	pthread_once(&key_once, make_key);
-	pthread_setspecific(key, &own); /* anything that is not NULL: the destructor runs */
+	pthread_setspecific(key, &own); /* any value but NULL makes the destructor run */
 	return fd;
 }
 

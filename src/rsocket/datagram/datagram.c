@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Datagram sockets: life, completions, and what has arrived. */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@ int vb_rs_datagram_open(struct vb_rs *s)
 	if (!d)
 		return -ENOMEM;
 	vb_list_init(&d->ports);
-	vb_list_init(&d->early);
+	vb_list_init(&d->udp_received);
 	d->epfd = vb_epoll_open();
 	s->datagram = d;
 	s->fd = vb_fd_lift(socket(s->domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
@@ -39,8 +38,8 @@ void vb_rs_datagram_free(struct vb_rs *s)
 	if (!d)
 		return;
 	vb_rs_dests_free(s);
-	while ((node = vb_list_pop(&d->early)))
-		free(vb_container_of(node, struct vb_rs_early, node));
+	while ((node = vb_list_pop(&d->udp_received)))
+		free(vb_container_of(node, struct vb_rs_udp_received, node));
 	while ((node = vb_list_pop(&d->ports)))
 		vb_rs_port_free(s, vb_container_of(node, struct vb_rs_port, node));
 	if (d->epfd >= 0)
@@ -135,14 +134,14 @@ void vb_rs_datagram_sleep_events_locked(struct vb_rs *s)
 		}
 	}
 	s->datagram->udp_is_due = true;
-	vb_rs_wake_locked(s); /* others sleep on with unarmed CQs */
+	vb_rs_wake_locked(s); /* other sleepers have unarmed CQs now */
 }
 
 bool vb_rs_datagram_is_readable(struct vb_rs *s)
 {
 	struct vb_rs_port *p;
 
-	if (!vb_list_is_empty(&s->datagram->early))
+	if (!vb_list_is_empty(&s->datagram->udp_received))
 		return true;
 	vb_list_for_each(p, &s->datagram->ports, node)
 		if (p->num_ready)
@@ -180,7 +179,7 @@ void vb_rs_datagram_shut_locked(struct vb_rs *s, int how)
 {
 	s->datagram->reading_is_shut |= how != SHUT_WR;
 	s->datagram->writing_is_shut |= how != SHUT_RD;
-	s->arrivals++;
+	s->changes++;
 	vb_rs_wake_locked(s);
 }
 
@@ -200,8 +199,9 @@ size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, cons
 	struct vb_rs_port *p;
 
 	*port = NULL;
-	if (!vb_list_is_empty(&d->early)) {
-		struct vb_rs_early *e = vb_container_of(d->early.next, struct vb_rs_early, node);
+	if (!vb_list_is_empty(&d->udp_received)) {
+		struct vb_rs_udp_received *e =
+			vb_container_of(d->udp_received.next, struct vb_rs_udp_received, node);
 		*src = e->src;
 		*data = e->data;
 		return e->bytes;
@@ -226,8 +226,8 @@ void vb_rs_datagram_release_locked(struct vb_rs *s, struct vb_rs_port *port)
 	struct vb_rs_datagram *d = s->datagram;
 
 	if (!port) {
-		free(vb_container_of(vb_list_pop(&d->early), struct vb_rs_early, node));
-		d->num_early--;
+		free(vb_container_of(vb_list_pop(&d->udp_received), struct vb_rs_udp_received, node));
+		d->num_udp_received--;
 		return;
 	}
 	(void)vb_rs_port_post_receive(port, port->ready[port->first_ready].slot);

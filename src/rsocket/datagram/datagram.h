@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Datagram sockets. A UDP socket gives the name and the number; data go between UD queue pairs, one for each
+ * Datagram sockets. A UDP socket gives the name and the number. Data go between UD queue pairs, one for each
  * local address that is used (a port). A destination whose queue pair is not known gets its datagrams over
- * UDP, with a header that names ours; it answers with a header that names its own, and from then on the queue
- * pairs talk to each other.
+ * UDP, with a header that names our queue pair. It answers with a header that names its own; after that, data
+ * go between the queue pairs.
  *
  *	rsendto ─▶ destination known? ──yes─▶ UD header + data ─▶ queue pair ─▶ rrecvfrom          (datagram_io.c)
  *	                              ──no──▶ UDP header + data ─▶ UDP socket ─▶ rrecvfrom, and an answer (destination.c)
  *
- * Whoever calls does this work, also what came over UDP. What comes from there is anybody's: it is checked;
- * destinations, and early datagrams that nobody took, are bounded. `lock` of the socket guards all.
+ * The calling threads do this work, also for what came over UDP. Anybody may have sent that: it is checked,
+ * and there is a limit to the destinations, and to the datagrams that came over UDP and wait to be read. The
+ * socket's `lock` guards all.
  */
 #ifndef VB_RSOCKET_DATAGRAM_H
 #define VB_RSOCKET_DATAGRAM_H
@@ -55,10 +56,10 @@ struct vb_rs_dest {
 	struct vb_cma_addr addr;
 	struct vb_rs_port *port;
 	struct vb_rs_peer peer;
-	struct ibv_ah *ah; /* NULL: its queue pair is not known, or out of reach */
+	struct ibv_ah *ah; /* NULL: its queue pair is not known, or cannot be reached */
 };
 
-static inline bool vb_rs_is_reached(const struct vb_rs_dest *dest) { return dest->ah && dest->peer.qpn; }
+static inline bool vb_rs_dest_has_qp(const struct vb_rs_dest *dest) { return dest->ah && dest->peer.qpn; }
 
 static inline struct vb_rs_name vb_rs_name_of(const struct vb_cma_addr *addr)
 {
@@ -68,8 +69,8 @@ static inline struct vb_rs_name vb_rs_name_of(const struct vb_cma_addr *addr)
 	return name;
 }
 
-/* What came over UDP. */
-struct vb_rs_early {
+/* A datagram that came over UDP. */
+struct vb_rs_udp_received {
 	struct vb_list node;
 	struct vb_cma_addr src;
 	uint32_t bytes;
@@ -78,8 +79,8 @@ struct vb_rs_early {
 
 struct vb_rs_datagram {
 	int epfd;
-	struct vb_list ports, early;
-	unsigned num_early, num_dests;
+	struct vb_list ports, udp_received;
+	unsigned num_udp_received, num_dests;
 	struct vb_rs_dest *buckets[VB_RS_BUCKETS];
 	struct vb_cma_addr peer; /* of rconnect; family 0: none */
 	unsigned empty_polls;    /* of the CQs since the UDP socket was read */
@@ -96,19 +97,19 @@ static inline bool vb_rs_is_same_name(const struct vb_cma_addr *a, const struct 
 
 /* The port of a local address, made at its first use. 0 or a negative errno. */
 int vb_rs_port_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_port **out);
-/* It is in no list. */
+/* The port is in no list. */
 void vb_rs_port_free(struct vb_rs *s, struct vb_rs_port *p);
 int vb_rs_port_post_receive(struct vb_rs_port *p, uint32_t slot);
 
 /* ---- destinations and UDP (destination.c) ---- */
 
-/* With the port that reaches it. 0 or a negative errno. Other destinations may be gone afterwards. */
+/* The destination of this address. 0 or a negative errno. Frees all others if there are too many. */
 int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs_dest **out);
 void vb_rs_dests_free(struct vb_rs *s);
 /* Bytes or a negative errno. */
 ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const struct iovec *iov, int iovcnt,
 		       enum vb_rs_udp_op op);
-/* Takes what came. True: something did; destinations may be gone then. */
+/* Takes what came. True: something did; then it may have freed destinations. */
 bool vb_rs_udp_take(struct vb_rs *s);
 
 /* ---- sockets (datagram.c) ---- */
@@ -125,11 +126,11 @@ void vb_rs_datagram_sleep_events_locked(struct vb_rs *s);
 short vb_rs_datagram_revents_locked(struct vb_rs *s, short events);
 bool vb_rs_datagram_is_readable(struct vb_rs *s);
 bool vb_rs_datagram_is_writable(struct vb_rs *s);
-/* As shutdown(2); who waits is woken. */
+/* As shutdown(2). Wakes whoever waits. */
 void vb_rs_datagram_shut_locked(struct vb_rs *s, int how);
 /*
- * The datagram that has waited longest, until vb_rs_datagram_release_locked: its bytes (0 also: none), where
- * they are, who sent it, and the port that it came to (NULL: it came over UDP).
+ * The next datagram to be received, until vb_rs_datagram_release_locked: its bytes (0 also: none), where they
+ * are, who sent it, and the port that it came to (NULL: it came over UDP).
  */
 size_t vb_rs_datagram_next_locked(struct vb_rs *s, struct vb_cma_addr *src, const uint8_t **data,
 				  struct vb_rs_port **port);

@@ -58,8 +58,8 @@ struct vb_rs *vb_rs_create(int domain, int type)
 }
 
 /*
- * The thread that serves listeners may have an event of its id in hands: what that meets then is no endpoint,
- * and the id waits until it is acknowledged. In a child the lock may be held for ever.
+ * The thread that serves listeners may be handling an event of the id: under the lock it finds no endpoint,
+ * and rdma_destroy_id waits for its ack. In a child the lock may stay held for ever.
  */
 static void free_endpoint(struct vb_rs *s)
 {

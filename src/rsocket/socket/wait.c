@@ -63,7 +63,7 @@ static int poll_cancelled(struct sleep *sleep, struct pollfd *fds, nfds_t n, int
 	return ready < 0 ? -errno : ready;
 }
 
-/* One sleep, also after which nothing may have happened. 0, -EINTR, or why there can be no sleep. */
+/* Sleeps once; nothing need have happened then. 0, -EINTR, or why it cannot sleep. */
 static int sleep_locked(struct vb_rs *s, uint64_t deadline, pthread_mutex_t *held)
 {
 	struct pollfd fds[VB_RS_SLEEP_FDS + 1];
@@ -101,7 +101,7 @@ static bool spin_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), uint
 	return false;
 }
 
-/* As signal(7) has it: where a time was set, a signal ends the call in any case. */
+/* See signal(7): a signal always ends a call with a timeout. */
 static bool goes_on(int err, uint64_t deadline)
 {
 	return err == -EINTR && deadline == VB_RS_NEVER && vb_goes_on_after_signal();

@@ -16,7 +16,7 @@ enum { RESOLVE_MS = 2000, ATTEMPTS = 4 };
 
 /* ---- ids ---- */
 
-/* An id that fails an option has the socket work without it. */
+/* A socket works without the options that its id refuses. */
 static void apply_options(struct vb_rs *s)
 {
 	int on = 1;
@@ -99,8 +99,8 @@ static void fail_locked(struct vb_rs *s, int err)
 	vb_explain("rconnect", "socket %d, %s: %s", s->fd, state_text(s->state), strerror(err));
 	s->state = VB_RS_FAILED;
 	s->error = err;
-	s->arrivals++;
-	vb_rs_stream_break(&s->stream); /* what is flushed now says nothing new */
+	s->changes++;
+	vb_rs_stream_break(&s->stream); /* completions that are flushed now change nothing */
 }
 
 void vb_rs_resolve_locked(struct vb_rs *s)
@@ -110,7 +110,7 @@ void vb_rs_resolve_locked(struct vb_rs *s)
 		fail_locked(s, errno == ENODEV ? ENETUNREACH : errno);
 }
 
-/* A path that the program gave stands for a resolution, where paths can be given. */
+/* A path that the program set makes a resolution unnecessary, if the id takes it. */
 static void resolve_route_locked(struct vb_rs *s)
 {
 	s->state = VB_RS_RESOLVING_ROUTE;
@@ -144,14 +144,14 @@ static void request_locked(struct vb_rs *s)
 static void connected_locked(struct vb_rs *s)
 {
 	s->state = VB_RS_CONNECTED;
-	s->arrivals++;
+	s->changes++;
 	vb_rs_keepalive_locked(s);
 	vb_rs_flush_locked(s); /* the second half of the receive ring */
 }
 
-static void meet_locked(struct vb_rs *s, const struct rdma_cm_event *event)
+static void take_offer_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 {
-	int err = vb_rs_stream_meet(&s->stream, event->param.conn.private_data,
+	int err = vb_rs_stream_take_offer(&s->stream, event->param.conn.private_data,
 				    event->param.conn.private_data_len);
 
 	if (!err) {
@@ -162,8 +162,8 @@ static void meet_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 	(void)rdma_disconnect(s->id);
 }
 
-/* What arrived before it is still good. */
-static void lost_locked(struct vb_rs *s, int err)
+/* What arrived before can still be read. */
+static void disconnected_locked(struct vb_rs *s, int err)
 {
 	if (s->state == VB_RS_ACCEPTING)
 		connected_locked(s);
@@ -204,7 +204,7 @@ static void take_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (s->state == VB_RS_CONNECTING)
-			meet_locked(s, event);
+			take_offer_locked(s, event);
 		else if (s->state == VB_RS_ACCEPTING)
 			connected_locked(s);
 		return;
@@ -216,13 +216,13 @@ static void take_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 		fail_locked(s, event->status == -EHOSTUNREACH ? EHOSTUNREACH : ETIMEDOUT);
 		return;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		lost_locked(s, ECONNRESET);
+		disconnected_locked(s, ECONNRESET);
 		return;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		lost_locked(s, ENODEV);
+		disconnected_locked(s, ENODEV);
 		return;
 	default:
-		return; /* no news for a socket: TIMEWAIT_EXIT, ADDR_CHANGE */
+		return; /* of no interest to a socket: TIMEWAIT_EXIT, ADDR_CHANGE */
 	}
 }
 
@@ -239,7 +239,7 @@ bool vb_rs_events_progress_locked(struct vb_rs *s)
 	struct rdma_cm_event *event;
 	bool any = false;
 
-	/* What waits in a backlog has no channel. */
+	/* A connection in a backlog has no channel. */
 	while (s->channel && !rdma_get_cm_event(s->channel, &event)) {
 		take_locked(s, event);
 		rdma_ack_cm_event(event);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SO_KEEPALIVE: after keep_idle_s, and each such time, a write of nothing goes to the peer's adapter. If that
- * does not answer, the queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have nothing
- * to say.
+ * SO_KEEPALIVE: every keep_idle_s an empty write goes to the peer's adapter. If that does not answer, the
+ * queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have no effect.
  */
 #include "rsocket/core/wake.h"
 #include "rsocket/stream/stream.h"
@@ -10,7 +9,7 @@
 /* When the lock was held. */
 #define RETRY_NS (10 * NS_PER_MS)
 
-/* In the progress thread, which waits for no lock that a program may hold for long. */
+/* In the progress thread, which must not wait for a lock that a program may hold for long. */
 static void fire(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_rs *s = timer->arg;

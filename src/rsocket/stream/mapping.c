@@ -43,8 +43,8 @@ int vb_rs_mapping_add_locked(struct vb_rs *s, void *buf, size_t len, int prot, u
 	}
 	m->offset = offset;
 	m->index = index;
-	m->is_to_send = index >= 0;
-	s->has_mappings_to_send |= m->is_to_send;
+	m->is_new = index >= 0;
+	s->has_new_mappings |= m->is_new;
 	vb_list_add_tail(&s->mappings, &m->node);
 	return 0;
 }

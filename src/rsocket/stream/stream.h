@@ -17,7 +17,7 @@ struct vb_rs_mapping {
 	struct ibv_mr *mr;
 	uint64_t offset;
 	int index;        /* of the peer's map; VB_RS_NOT_OFFERED: for local use alone */
-	bool is_to_send;
+	bool is_new;
 };
 
 /* Under the lock. As riomap; the peer does not know of it yet. */
