@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests are taken as they come, by a thread that serves all listeners of the process, so that a peer's
- * rconnect need not wait for the program's raccept: it finds the connections in the listener's backlog. When
- * a backlog is full its requests wait in the listener's event channel; when the listener is shut down they
- * are refused. A connection has its events there and no number until raccept takes it: then it gets an event
- * channel of its own, which is its number.
+ * One thread serves all listeners of the process. It accepts requests as they come, so that a peer's rconnect
+ * need not wait for the program's raccept, which finds the connections in the listener's backlog. When a
+ * backlog is full its requests wait in the listener's event channel. When the listener is shut down they are
+ * refused. A connection in the backlog has its events in that channel, and no number. raccept gives it a
+ * channel of its own, whose descriptor is its number.
  *
- * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A child starts
- * its own.
+ * The thread exists from the first rlisten on. It holds no lock while it makes a connection. A forked child
+ * starts a thread of its own.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/thread.h"
 #include "base/waits.h"
-#include "rsocket/rs.h"
+#include "rsocket/calls.h"
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static int watch = -1; /* epoll of the listeners' channels; the data are their numbers */
+static int listeners = -1; /* epoll of their channels; the data are their numbers */
 static unsigned generation;
 
 /* ---- a request becomes a socket ---- */
 
-static void inherit(struct vb_rs *child, struct vb_rs *listener)
+static void copy_options(struct vb_rs *child, struct vb_rs *listener)
 {
 	pthread_mutex_lock(&listener->lock);
 	child->options = listener->options;
@@ -38,7 +38,8 @@ static int answer(struct vb_rs *child, const struct rdma_conn_param *request)
 	int err = vb_rs_endpoint_create(child);
 
 	if (!err)
-		err = vb_rs_stream_meet(&child->stream, request->private_data, request->private_data_len);
+		err = vb_rs_stream_take_offer(&child->stream, request->private_data,
+					      request->private_data_len);
 	if (err)
 		return err;
 	vb_rs_stream_offer(&child->stream, &offer);
@@ -67,7 +68,7 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 		rdma_destroy_id(id);
 		return NULL;
 	}
-	inherit(child, listener);
+	copy_options(child, listener);
 	child->id = id;
 	id->context = child;
 	int err = answer(child, request);
@@ -79,10 +80,7 @@ static struct vb_rs *take_request(struct vb_rs *listener, struct rdma_cm_id *id,
 	return NULL;
 }
 
-/*
- * Requests, and what happens to the connections that wait: until the event is acknowledged, its id and so its
- * socket stay.
- */
+/* A request, or an event of a connection that waits: its id, and so its socket, stay until the ack. */
 static struct vb_rs *take_event(struct vb_rs *s, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param request = event->param.conn;
@@ -105,7 +103,7 @@ static struct vb_rs *take_event(struct vb_rs *s, struct rdma_cm_event *event)
 }
 
 /* False: no request waits. */
-static bool accept_next(struct vb_rs *s, struct vb_rs **child)
+static bool take_next(struct vb_rs *s, struct vb_rs **child)
 {
 	struct rdma_cm_event *event;
 
@@ -117,33 +115,33 @@ static bool accept_next(struct vb_rs *s, struct vb_rs **child)
 
 /* ---- the backlog ---- */
 
-static void control(struct vb_rs *s, int op, uint32_t events)
+static void set_events(struct vb_rs *s, int op, uint32_t events)
 {
 	struct epoll_event event = { .events = events, .data.fd = s->fd };
 
-	vb_epoll_ctl(watch, op, s->channel->fd, &event);
+	vb_epoll_ctl(listeners, op, s->channel->fd, &event);
 }
 
 static bool is_full(const struct vb_rs *s) { return s->num_ready >= s->backlog; }
 
-/* The child's reference goes to the backlog; false: nobody listens any more. */
-static bool keep(struct vb_rs *s, struct vb_rs *child)
+/* The child's reference goes to the backlog; false: the listener was shut. */
+static bool add(struct vb_rs *s, struct vb_rs *child)
 {
 	pthread_mutex_lock(&s->lock);
 	bool listens = s->state == VB_RS_LISTENING;
 	if (listens) {
 		vb_list_add_tail(&s->ready, &child->in_backlog);
 		s->num_ready++;
-		s->arrivals++;
+		s->changes++;
 		if (is_full(s))
-			control(s, EPOLL_CTL_MOD, 0);
+			set_events(s, EPOLL_CTL_MOD, 0);
 		vb_rs_wake_locked(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return listens;
 }
 
-/* When the listener is shut all requests are taken, to be refused. */
+/* A listener that was shut takes all requests, and refuses them. */
 static bool takes_more(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
@@ -156,8 +154,8 @@ static void serve(struct vb_rs *s)
 {
 	struct vb_rs *child;
 
-	while (takes_more(s) && accept_next(s, &child))
-		if (child && !keep(s, child))
+	while (takes_more(s) && take_next(s, &child))
+		if (child && !add(s, child))
 			vb_rs_drop(child);
 }
 
@@ -187,7 +185,7 @@ static int start_thread(void)
 	if (err)
 		close(epfd);
 	else
-		watch = epfd;
+		listeners = epfd;
 	return err;
 }
 
@@ -202,18 +200,18 @@ static int start(void)
 
 	vb_host_at_fork(forget);
 	pthread_mutex_lock(&starting);
-	if (watch >= 0 && generation != vb_host_generation()) {
-		close(watch); /* the parent's */
-		watch = -1;
+	if (listeners >= 0 && generation != vb_host_generation()) {
+		close(listeners); /* the parent's */
+		listeners = -1;
 	}
-	if (watch < 0)
+	if (listeners < 0)
 		err = start_thread();
 	generation = vb_host_generation();
 	pthread_mutex_unlock(&starting);
 	return err;
 }
 
-/* ---- what listeners do with it ---- */
+/* ---- calls on listeners ---- */
 
 int vb_rs_backlog_open_locked(struct vb_rs *s, int length)
 {
@@ -224,7 +222,7 @@ int vb_rs_backlog_open_locked(struct vb_rs *s, int length)
 	if (err)
 		return err;
 	s->backlog = length < LEAST ? LEAST : length > MOST ? MOST : (unsigned)length;
-	control(s, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, is_full(s) ? 0 : EPOLLIN);
+	set_events(s, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, is_full(s) ? 0 : EPOLLIN);
 	return 0;
 }
 
@@ -237,15 +235,15 @@ struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s)
 	bool was_full = is_full(s);
 	s->num_ready--;
 	if (was_full && !is_full(s))
-		control(s, EPOLL_CTL_MOD, EPOLLIN);
+		set_events(s, EPOLL_CTL_MOD, EPOLLIN);
 	return vb_container_of(first, struct vb_rs, in_backlog);
 }
 
 void vb_rs_backlog_shut_locked(struct vb_rs *s)
 {
-	s->state = VB_RS_RETIRED; /* threads in raccept leave it */
-	s->arrivals++;
-	control(s, EPOLL_CTL_MOD, EPOLLIN);
+	s->state = VB_RS_RETIRED; /* raccept in other threads returns */
+	s->changes++;
+	set_events(s, EPOLL_CTL_MOD, EPOLLIN);
 	vb_rs_wake_locked(s);
 }
 
@@ -269,5 +267,5 @@ void vb_rs_backlog_close(struct vb_rs *s)
 {
 	vb_rs_backlog_empty(s);
 	if (s->backlog)
-		control(s, EPOLL_CTL_DEL, 0); /* until the last reference goes the channel stays */
+		set_events(s, EPOLL_CTL_DEL, 0); /* the channel stays until the last reference goes */
 }

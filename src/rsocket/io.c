@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The public calls that move bytes: all are one read or one write of a list of buffers. */
+/* The public calls that move bytes: each is one read or one write of a list of buffers. */
 #include <limits.h>
 
-#include "rsocket/rs.h"
+#include "rsocket/calls.h"
 
 #define LIST_LIMITS "a list of buffers has at most IOV_MAX pieces, and SSIZE_MAX bytes in all"
 
-/* As of readv(2): so many pieces, and so many bytes in all, can a list have. */
+/* The limits of readv(2). */
 static int check_list(const struct iovec *iov, size_t count)
 {
 	size_t bytes = 0;
@@ -19,7 +19,7 @@ static int check_list(const struct iovec *iov, size_t count)
 	return 0;
 }
 
-/* What one buffer cannot hold is not asked of it: the call moves less, as read(2) does. */
+/* One call moves at most SSIZE_MAX bytes, as read(2) does. */
 static struct iovec one_piece(const void *buf, size_t len)
 {
 	return (struct iovec){ (void *)(uintptr_t)buf, len < SSIZE_MAX ? len : SSIZE_MAX };
@@ -120,7 +120,7 @@ VB_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 	ssize_t n = receive(__func__, socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name,
 			    msg->msg_name ? &msg->msg_namelen : NULL, &msg->msg_flags);
 	if (n >= 0)
-		msg->msg_controllen = 0; /* nothing ancillary ever comes */
+		msg->msg_controllen = 0; /* there is no ancillary data */
 	return n;
 }
 

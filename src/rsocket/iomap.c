@@ -1,70 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory that the peer writes without us: riomap registers it and, with the next transfer, writes where it is
- * into the peer's I/O map; riowrite finds the place in ours. An entry that was unmapped stays with the peer;
- * its key leads nowhere then.
+ * Memory that the peer writes directly. riomap registers it; before the next transfer its place is written
+ * into the peer's I/O map. riowrite looks its target up in our map. An entry that was unmapped stays in the
+ * peer's map, with a key that is not valid any more.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "rsocket/rs.h"
-
-enum { NOT_OFFERED = -1, FIRST_PIECE = 4096, LONGEST_PIECE = 65536 };
-
-struct vb_rs_mapping {
-	struct vb_list node;
-	struct ibv_mr *mr;
-	uint64_t offset;
-	int index;        /* of the peer's map, or NOT_OFFERED: for local use alone */
-	bool is_to_send;
-};
+#include "rsocket/calls.h"
 
 /* ---- mapping ---- */
-
-static bool is_index_taken(struct vb_rs *s, int index)
-{
-	struct vb_rs_mapping *m;
-
-	vb_list_for_each(m, &s->mappings, node)
-		if (m->index == index)
-			return true;
-	return false;
-}
-
-/* -ENOSPC: the peer's map is full. */
-static int free_index(struct vb_rs *s)
-{
-	uint32_t n = vb_rs_stream_peer_iomap(&s->stream);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (!is_index_taken(s, (int)i))
-			return (int)i;
-	return -ENOSPC;
-}
-
-static int map_locked(struct vb_rs *s, void *buf, size_t len, int prot, uint64_t offset)
-{
-	int access = IBV_ACCESS_LOCAL_WRITE | (prot & PROT_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0);
-	int index = prot & PROT_WRITE ? free_index(s) : NOT_OFFERED;
-
-	if (prot & PROT_WRITE && index < 0)
-		return -ENOMEM;
-	struct vb_rs_mapping *m = calloc(1, sizeof(*m));
-	if (!m)
-		return -ENOMEM;
-	m->mr = ibv_reg_mr(s->id->pd, buf, len, access);
-	if (!m->mr) {
-		int err = -errno;
-		free(m);
-		return err;
-	}
-	m->offset = offset;
-	m->index = index;
-	m->is_to_send = index >= 0;
-	s->has_mappings_to_send |= m->is_to_send;
-	vb_list_add_tail(&s->mappings, &m->node);
-	return 0;
-}
 
 /* Both ends' offers are known while a connection is being accepted. */
 static int check_locked(struct vb_rs *s, size_t len, int prot)
@@ -91,30 +35,10 @@ VB_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 	pthread_mutex_lock(&s->lock);
 	err = check_locked(s, len, prot);
 	if (!err)
-		err = map_locked(s, buf, len, prot, (uint64_t)offset);
+		err = vb_rs_mapping_add_locked(s, buf, len, prot, (uint64_t)offset);
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);
 	return err ? (off_t)vb_rs_result(err) : offset;
-}
-
-static void free_mapping(struct vb_rs_mapping *m)
-{
-	vb_list_del(&m->node);
-	ibv_dereg_mr(m->mr);
-	free(m);
-}
-
-static int unmap_locked(struct vb_rs *s, const void *buf, size_t len)
-{
-	struct vb_rs_mapping *m;
-
-	vb_list_for_each(m, &s->mappings, node) {
-		if (m->mr->addr == buf && m->mr->length == len) {
-			free_mapping(m);
-			return 0;
-		}
-	}
-	return -EINVAL;
 }
 
 VB_EXPORT int riounmap(int socket, void *buf, size_t len)
@@ -125,39 +49,30 @@ VB_EXPORT int riounmap(int socket, void *buf, size_t len)
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock);
-	int err = unmap_locked(s, buf, len);
+	int err = vb_rs_mapping_remove_locked(s, buf, len);
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);
 	return (int)vb_rs_result(err);
 }
 
-void vb_rs_mappings_free(struct vb_rs *s)
+/* ---- announcing mappings to the peer ---- */
+
+static bool can_announce(struct vb_rs *s)
+{
+	return !vb_rs_is_writable(s) || vb_rs_stream_has_credit(&s->stream);
+}
+
+static struct vb_rs_mapping *next_to_announce(struct vb_rs *s)
 {
 	struct vb_rs_mapping *m;
 
 	vb_list_for_each(m, &s->mappings, node)
-		free_mapping(m);
-}
-
-/* ---- telling the peer ---- */
-
-static bool can_tell(struct vb_rs *s)
-{
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
-	       vb_rs_stream_has_credit(&s->stream);
-}
-
-static struct vb_rs_mapping *next_to_send(struct vb_rs *s)
-{
-	struct vb_rs_mapping *m;
-
-	vb_list_for_each(m, &s->mappings, node)
-		if (m->is_to_send)
+		if (m->is_new)
 			return m;
 	return NULL;
 }
 
-static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
+static int announce_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 {
 	struct vb_rs_iomap entry = {
 		.offset = m->offset,
@@ -169,36 +84,45 @@ static int tell_locked(struct vb_rs *s, struct vb_rs_mapping *m)
 
 	if (!vb_rs_stream_send_iomap(&s->stream, (uint32_t)m->index, &entry, &w))
 		return vb_rs_write_error(s);
-	m->is_to_send = false;
+	m->is_new = false;
 	return vb_rs_post(s, &w, NULL);
 }
 
-/* The list may change while it is waited: each time it is looked at anew. */
-int vb_rs_send_mappings_locked(struct vb_rs *s, bool may_block)
+/* The list may change during each wait. */
+static int announce_all_locked(struct vb_rs *s, bool may_block)
 {
 	struct vb_rs_mapping *m;
 
-	while (next_to_send(s)) {
-		int err = can_tell(s) ? 0 :
-					vb_rs_wait_locked(s, can_tell, may_block, s->options.send_timeout_ns,
-							  &s->writer);
+	while (next_to_announce(s)) {
+		int err = can_announce(s) ? 0 :
+					    vb_rs_wait_locked(s, can_announce, may_block,
+							      s->options.send_timeout_ns, &s->writer);
 
-		m = next_to_send(s);
+		m = next_to_announce(s);
 		if (!err && m)
-			err = tell_locked(s, m);
+			err = announce_locked(s, m);
 		if (err)
 			return err;
 	}
-	s->has_mappings_to_send = false;
+	s->has_new_mappings = false;
 	return 0;
+}
+
+int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
+{
+	pthread_mutex_lock(&s->lock);
+	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
+	if (!err && s->has_new_mappings)
+		err = announce_all_locked(s, may_block);
+	pthread_mutex_unlock(&s->lock);
+	return err;
 }
 
 /* ---- riowrite ---- */
 
 static bool can_write_directly(struct vb_rs *s)
 {
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
-	       vb_rs_stream_direct_room(&s->stream) > 0;
+	return !vb_rs_is_writable(s) || vb_rs_stream_direct_room(&s->stream) > 0;
 }
 
 static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most,
@@ -209,11 +133,11 @@ static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64
 
 	if (err)
 		return err;
-	if (s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP)
+	if (!vb_rs_is_writable(s))
 		return vb_rs_write_error(s);
 	uint64_t wanted = vb_min_u64(most, map->segment.bytes - (offset - map->offset));
 	uint64_t bytes = vb_min_u64(wanted, vb_rs_stream_direct_room(&s->stream));
-	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as stream.c's */
+	*is_inline = bytes == wanted && bytes <= s->end.max_inline; /* as in stream_io.c */
 	vb_rs_stream_send_direct(&s->stream, (uint32_t)bytes, *is_inline, map, offset, w);
 	return 0;
 }
@@ -245,7 +169,7 @@ static ssize_t write_piece(struct vb_rs *s, const uint8_t *from, size_t most, ui
 
 static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uint64_t offset, bool may_block)
 {
-	size_t done = 0, most = FIRST_PIECE;
+	size_t done = 0, most = VB_RS_FIRST_PIECE;
 	ssize_t n = vb_rs_prepare_write(s, may_block);
 
 	if (n)
@@ -255,7 +179,7 @@ static ssize_t write_all(struct vb_rs *s, const uint8_t *from, size_t count, uin
 		if (n <= 0)
 			break;
 		done += (size_t)n;
-		if (most < LONGEST_PIECE)
+		if (most < VB_RS_LONGEST_PIECE)
 			most *= 2;
 	}
 	return n < 0 && !done ? n : (ssize_t)done;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Options. A datagram socket's go to its UDP socket as well, so what that refuses is refused. Sizes can be
- * set until the queue pair is made, which is when a connection is asked for or taken.
+ * Options. Those of a datagram socket go to its UDP socket as well, which may refuse them. Sizes can be set
+ * until the queue pair is made: when a connection is requested or accepted.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,10 +11,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "rsocket/rs.h"
-
-#define NS_PER_S  UINT64_C(1000000000)
-#define NS_PER_US UINT64_C(1000)
+#include "rsocket/calls.h"
 
 enum { LARGEST_BUFFER = 1 << 29, MOST_ROUTES = 16, LONGEST_TIME_S = 1000000000 };
 
@@ -32,7 +29,7 @@ enum kind {
 	SEGMENT,       /* TCP_MAXSEG */
 	SOCKET_TYPE, SOCKET_DOMAIN, SOCKET_PROTOCOL, SOCKET_LISTENS,
 	SERVICE_TYPE,  /* IP_TOS */
-	IGNORED,       /* has nothing to say here */
+	IGNORED,       /* has no effect here */
 };
 
 #define AT(member) offsetof(struct vb_rs_options, member)
@@ -87,8 +84,8 @@ static const struct option *find(int level, int name)
 
 static void *member(struct vb_rs *s, const struct option *o) { return (char *)&s->options + o->detail; }
 
-/* Nothing of the queue pair can change any more. */
-static bool is_settled(const struct vb_rs *s)
+/* Is the queue pair made, or being made? */
+static bool is_fixed(const struct vb_rs *s)
 {
 	return vb_rs_is_stream(s) && (s->state == VB_RS_CONNECTED || vb_rs_is_opening(s));
 }
@@ -103,7 +100,7 @@ static int set_flag_locked(struct vb_rs *s, enum vb_rs_flag flag, int on)
 		s->options.flags |= 1u << flag;
 	else
 		s->options.flags &= ~(1u << flag);
-	/* A bound id does not change any more, and the program need not care. */
+	/* A bound id cannot change any more, which is no error. */
 	if (s->id && (flag == VB_RS_REUSEADDR || flag == VB_RS_V6ONLY) && s->state == VB_RS_IDLE)
 		(void)rdma_set_option(s->id, RDMA_OPTION_ID, level_name, &on, sizeof(on));
 	if (flag == VB_RS_KEEPS_ALIVE && vb_rs_is_stream(s))
@@ -123,8 +120,8 @@ static int set_integer_locked(struct vb_rs *s, const struct option *o, int value
 
 static int set_buffer(struct vb_rs *s, const struct option *o, int value)
 {
-	if (is_settled(s) || s->end.cq)
-		return 0; /* too late, and as the kernel's a request */
+	if (is_fixed(s) || s->end.cq)
+		return 0; /* too late; as in the kernel, a size is only a request */
 	uint32_t asked = value < VB_RS_LOW_WATER ? VB_RS_LOW_WATER :
 			 value > LARGEST_BUFFER	 ? LARGEST_BUFFER :
 						   (uint32_t)value;
@@ -134,7 +131,7 @@ static int set_buffer(struct vb_rs *s, const struct option *o, int value)
 
 static int set_queue(struct vb_rs *s, const struct option *o, int value)
 {
-	if (is_settled(s) || value < 0)
+	if (is_fixed(s) || value < 0)
 		return -EINVAL;
 	*(uint16_t *)member(s, o) = (uint16_t)(value > VB_RS_MAX_QUEUE ? VB_RS_MAX_QUEUE : value);
 	return 0;
@@ -142,7 +139,7 @@ static int set_queue(struct vb_rs *s, const struct option *o, int value)
 
 static int set_iomap_size(struct vb_rs *s, int value)
 {
-	if (is_settled(s) || value < 0)
+	if (is_fixed(s) || value < 0)
 		return -EINVAL;
 	s->options.iomap_entries = vb_rs_iomap_entries(vb_rs_iomap_code((uint32_t)value));
 	return 0;
@@ -150,7 +147,7 @@ static int set_iomap_size(struct vb_rs *s, int value)
 
 static int set_route(struct vb_rs *s, const void *val, socklen_t len)
 {
-	if (is_settled(s) || !len || len % sizeof(struct ibv_path_data) ||
+	if (is_fixed(s) || !len || len % sizeof(struct ibv_path_data) ||
 	    len > MOST_ROUTES * sizeof(struct ibv_path_data))
 		return -EINVAL;
 	void *route = malloc(len);
@@ -229,7 +226,7 @@ static int set_locked(struct vb_rs *s, const struct option *o, const void *val, 
 		return set_iomap_size(s, value);
 	case SERVICE_TYPE:
 		return set_service_type(s, value);
-	case SEGMENT: /* the path's MTU, whatever is asked */
+	case SEGMENT: /* always the path's MTU */
 	case IGNORED:
 		return 0;
 	default:
@@ -410,19 +407,22 @@ VB_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 	return (int)vb_rs_result(err);
 }
 
-/* ---- what waits ---- */
+/* ---- bytes that wait ---- */
 
 VB_EXPORT int vb_rs_count_bytes(int socket, int *unread, int *unsent)
 {
 	VB_DEFERRED;
 	struct vb_rs *s = vb_rs_get_checked(socket, __func__);
+	struct vb_cma_addr src;
+	struct vb_rs_port *port;
+	const uint8_t *data;
 
 	if (!s)
 		return -1;
 	pthread_mutex_lock(&s->lock);
 	vb_rs_progress_locked(s);
 	*unread = vb_rs_is_stream(s) ? (int)(s->stream.received - s->stream.consumed) :
-				       (int)vb_rs_datagram_next_bytes(s);
+				       (int)vb_rs_datagram_next_locked(s, &src, &data, &port);
 	*unsent = (int)s->stream.ring_used;
 	pthread_mutex_unlock(&s->lock);
 	vb_rs_put(s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting on many: sockets among ordinary descriptors. First all are looked at for polling_time, then every
- * socket is made ready to be slept on, and one poll(2) waits for the descriptors of all. It wakes up for much
- * that is no news to the program (credits, steps of a connection): then all begins anew.
+ * Waiting on many: sockets among ordinary descriptors. A wait polls all for polling_time. Then it gets every
+ * socket ready to be slept on, and one ppoll(2) waits for the descriptors of all. That also wakes up for what
+ * the program need not know (credits, steps of a connection): then the sleep is repeated.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -11,23 +11,19 @@
 #include "base/fdsets.h"
 #include "base/lock.h"
 #include "base/waits.h"
-#include "rsocket/rs.h"
-
-#define NS_PER_US UINT64_C(1000)
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
+#include "rsocket/calls.h"
 
 /* One of the program's descriptors. */
-struct watched {
+struct entry {
 	struct vb_rs *socket;         /* NULL: an ordinary descriptor */
 	struct vb_rs_sleeper sleeper;
 	bool sleeps;
 	unsigned first, num;          /* its descriptors in polled */
 };
 
-/* Grows and stays with the thread, so that polling does not allocate. */
+/* A thread keeps it, so that polling does not allocate. */
 struct workspace {
-	struct watched *watched;
+	struct entry *entries;
 	struct pollfd *polled;        /* for a poll(2) of the kernel */
 	nfds_t size;
 };
@@ -39,7 +35,7 @@ static void free_workspace(void *p)
 {
 	struct workspace *w = p;
 
-	free(w->watched);
+	free(w->entries);
 	free(w->polled);
 	free(w);
 }
@@ -68,35 +64,35 @@ static struct workspace *get_workspace(nfds_t nfds)
 	if (!w || (w->size >= nfds && w->size))
 		return w;
 	nfds = nfds < 16 ? 16 : nfds * 2;
-	struct watched *watched = calloc(nfds, sizeof(*watched));
+	struct entry *entries = calloc(nfds, sizeof(*entries));
 	struct pollfd *polled = calloc(nfds * VB_RS_SLEEP_FDS + 1, sizeof(*polled));
-	if (!watched || !polled) {
-		free(watched);
+	if (!entries || !polled) {
+		free(entries);
 		free(polled);
 		return NULL;
 	}
-	free(w->watched);
+	free(w->entries);
 	free(w->polled);
-	*w = (struct workspace){ watched, polled, nfds };
+	*w = (struct workspace){ entries, polled, nfds };
 	return w;
 }
 
-/* ---- looking ---- */
+/* ---- polling ---- */
 
 static void find_sockets(struct workspace *w, const struct pollfd *fds, nfds_t nfds)
 {
 	for (nfds_t i = 0; i < nfds; i++)
-		w->watched[i] = (struct watched){ .socket = fds[i].fd < 0 ? NULL : vb_rs_get(fds[i].fd) };
+		w->entries[i] = (struct entry){ .socket = fds[i].fd < 0 ? NULL : vb_rs_get(fds[i].fd) };
 }
 
-static void forget_sockets(struct workspace *w, nfds_t nfds)
+static void put_sockets(struct workspace *w, nfds_t nfds)
 {
 	for (nfds_t i = 0; i < nfds; i++)
-		if (w->watched[i].socket)
-			vb_rs_put(w->watched[i].socket);
+		if (w->entries[i].socket)
+			vb_rs_put(w->entries[i].socket);
 }
 
-static short look_at(struct vb_rs *s, short events)
+static short poll_socket(struct vb_rs *s, short events)
 {
 	if (vb_rs_is_inherited(s))
 		return POLLNVAL;
@@ -107,32 +103,32 @@ static short look_at(struct vb_rs *s, short events)
 	return revents;
 }
 
-/* The ordinary ones, all in one call. */
-static int look_at_ordinary(struct workspace *w, struct pollfd *fds, nfds_t nfds)
+/* All ordinary descriptors in one call. */
+static int poll_ordinary(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 {
 	VB_UNCANCELLED;
 	nfds_t n = 0;
 	int ready = 0;
 
 	for (nfds_t i = 0; i < nfds; i++)
-		if (!w->watched[i].socket)
+		if (!w->entries[i].socket)
 			w->polled[n++] = (struct pollfd){ .fd = fds[i].fd, .events = fds[i].events };
 	if (n && (ready = vb_poll(w->polled, n, 0)) < 0)
 		return -errno;
 	for (nfds_t i = nfds; i-- > 0;)
-		if (!w->watched[i].socket)
+		if (!w->entries[i].socket)
 			fds[i].revents = w->polled[--n].revents;
 	return ready;
 }
 
-static int look(struct workspace *w, struct pollfd *fds, nfds_t nfds)
+static int poll_once(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 {
-	int ready = look_at_ordinary(w, fds, nfds);
+	int ready = poll_ordinary(w, fds, nfds);
 
 	for (nfds_t i = 0; i < nfds && ready >= 0; i++) {
-		if (!w->watched[i].socket)
+		if (!w->entries[i].socket)
 			continue;
-		fds[i].revents = look_at(w->watched[i].socket, fds[i].events);
+		fds[i].revents = poll_socket(w->entries[i].socket, fds[i].events);
 		ready += fds[i].revents != 0;
 	}
 	return ready;
@@ -141,7 +137,7 @@ static int look(struct workspace *w, struct pollfd *fds, nfds_t nfds)
 /* ---- sleeping ---- */
 
 /* False: something happened to it. */
-static bool begin_sleep(struct workspace *w, struct watched *one, const struct pollfd *fd, nfds_t *n,
+static bool begin_sleep(struct workspace *w, struct entry *one, const struct pollfd *fd, nfds_t *n,
 			int thread_fd)
 {
 	struct vb_rs *s = one->socket;
@@ -155,23 +151,23 @@ static bool begin_sleep(struct workspace *w, struct watched *one, const struct p
 	pthread_mutex_lock(&s->lock);
 	one->num = vb_rs_sleep_begin_locked(s, &one->sleeper, &w->polled[*n]);
 	one->sleeps = one->num > 0;
-	/* What another thread took from the CQ since we looked. */
+	/* Another thread may have taken completions since we polled. */
 	bool is_ready = vb_rs_revents_locked(s, fd->events) != 0;
 	pthread_mutex_unlock(&s->lock);
 	*n += one->num;
 	return one->sleeps && !is_ready;
 }
 
-static void end_sleep(struct workspace *w, struct watched *one)
+static void end_sleep(struct workspace *w, struct entry *one)
 {
-	unsigned news = 0;
+	unsigned readable = 0;
 
 	if (!one->socket || !one->sleeps)
 		return;
 	for (unsigned i = 0; i < one->num; i++)
-		news |= (w->polled[one->first + i].revents != 0) << i;
+		readable |= (w->polled[one->first + i].revents != 0) << i;
 	pthread_mutex_lock(&one->socket->lock);
-	vb_rs_sleep_end_locked(one->socket, &one->sleeper, news);
+	vb_rs_sleep_end_locked(one->socket, &one->sleeper, readable);
 	pthread_mutex_unlock(&one->socket->lock);
 	one->sleeps = false;
 }
@@ -187,8 +183,8 @@ static void cancelled(void *arg)
 	struct workspace *w = sleep->workspace;
 
 	for (nfds_t i = 0; i < sleep->nfds; i++)
-		end_sleep(w, &w->watched[i]);
-	forget_sockets(w, sleep->nfds);
+		end_sleep(w, &w->entries[i]);
+	put_sockets(w, sleep->nfds);
 }
 
 /* n descriptors of the workspace, for nfds of the program's. */
@@ -213,7 +209,7 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 
 	if (thread_fd < 0)
 		return thread_fd;
-	while (i < nfds && begin_sleep(w, &w->watched[i], &fds[i], &n, thread_fd))
+	while (i < nfds && begin_sleep(w, &w->entries[i], &fds[i], &n, thread_fd))
 		i++;
 	for (nfds_t k = 0; k < n; k++)
 		w->polled[k].revents = 0;
@@ -225,7 +221,7 @@ static int sleep_on_all(struct workspace *w, const struct pollfd *fds, nfds_t nf
 			vb_rs_thread_fd_clear(thread_fd);
 	}
 	for (i = 0; i < nfds; i++)
-		end_sleep(w, &w->watched[i]);
+		end_sleep(w, &w->entries[i]);
 	return err;
 }
 
@@ -245,16 +241,16 @@ static int wait_for_any(struct workspace *w, struct pollfd *fds, nfds_t nfds, ui
 			const sigset_t *mask)
 {
 	uint64_t now = vb_now_ns(), spin_until = now + vb_rs_config()->polling_us * NS_PER_US;
-	int ready = look(w, fds, nfds);
+	int ready = poll_once(w, fds, nfds);
 
 	while (!ready && (now = vb_now_ns()) < spin_until && now < deadline) {
 		vb_pause();
-		ready = look(w, fds, nfds);
+		ready = poll_once(w, fds, nfds);
 	}
 	while (!ready && (deadline == VB_RS_NEVER || vb_now_ns() < deadline)) {
 		int err = sleep_on_all(w, fds, nfds, sleep_ns(deadline), mask);
 
-		ready = look(w, fds, nfds);
+		ready = poll_once(w, fds, nfds);
 		if (err && !ready)
 			return err;
 	}
@@ -271,10 +267,10 @@ static int poll_all(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const 
 		return -ENOMEM;
 	find_sockets(w, fds, nfds);
 	int ready = !timeout_ns ?
-			    look(w, fds, nfds) :
+			    poll_once(w, fds, nfds) :
 			    wait_for_any(w, fds, nfds,
 					 timeout_ns == VB_RS_NEVER ? VB_RS_NEVER : now + timeout_ns, mask);
-	forget_sockets(w, nfds);
+	put_sockets(w, nfds);
 	return ready;
 }
 

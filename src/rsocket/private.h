@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls of librdmacm at its private version node, for the preload library (src/preload): what rsocket.h has
- * no call for.
+ * Calls that rsocket.h lacks, for the preload library (src/preload): librdmacm has them at its private
+ * version node.
  */
 #ifndef VB_RSOCKET_PRIVATE_H
 #define VB_RSOCKET_PRIVATE_H
@@ -13,15 +13,13 @@
 
 #define VB_RS_NEVER UINT64_MAX
 
-/*
- * rpoll and repoll_wait with ppoll's and epoll_pwait's mask (or NULL) and times in ns; VB_RS_NEVER: no end.
- */
+/* rpoll and repoll_wait with a time in ns (VB_RS_NEVER: no end), and a mask (as ppoll(2) has it) or NULL. */
 int vb_rpoll(struct pollfd *fds, nfds_t nfds, uint64_t timeout_ns, const sigset_t *mask);
 int vb_repoll_wait(int epfd, struct epoll_event *events, int maxevents, uint64_t timeout_ns,
 		   const sigset_t *mask);
 /*
- * Bytes that wait to be read (of a datagram socket: of the next one), and those that the peer's adapter has
- * not taken yet. 0 or -1.
+ * Counts bytes that wait to be read (of a datagram socket: in the next datagram), and those that the peer's
+ * adapter has not acknowledged. 0 or -1.
  */
 int vb_rs_count_bytes(int socket, int *unread, int *unsent);
 

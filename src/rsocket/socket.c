@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Making, shutting and closing sockets, and their names. */
-#include <infiniband/ib.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#include "rsocket/rs.h"
-
-#define NS_PER_S   UINT64_C(1000000000)
-/* How long a close waits for a peer that takes nothing any more, unless SO_LINGER says. */
-#define FAREWELL_S 10
+#include "rsocket/calls.h"
 
 static bool is_supported(int domain, int type, int protocol)
 {
@@ -16,21 +11,21 @@ static bool is_supported(int domain, int type, int protocol)
 		return false;
 	if (type == SOCK_STREAM)
 		return !protocol || protocol == IPPROTO_TCP;
-	/* their names are UDP sockets' */
+	/* UDP sockets give datagram sockets their names */
 	return type == SOCK_DGRAM && domain != AF_IB && (!protocol || protocol == IPPROTO_UDP);
 }
 
 static int open_socket(struct vb_rs *s)
 {
-	if (!vb_rs_is_stream(s))
-		return vb_rs_datagram_open(s);
-	int err = vb_rs_connect_open(s);
-	return err ? err : vb_rs_publish(s, s->channel->fd);
+	bool is_stream = vb_rs_is_stream(s);
+	int err = is_stream ? vb_rs_id_create(s) : vb_rs_datagram_open(s);
+
+	return err ? err : vb_rs_publish(s, is_stream ? s->channel->fd : s->fd);
 }
 
 /*
- * SOCK_NONBLOCK and SOCK_CLOEXEC are refused as rdma-core refuses them: a preload library then makes an
- * ordinary socket, which is what this library's own ones must be.
+ * SOCK_NONBLOCK and SOCK_CLOEXEC are refused, as in rdma-core: a preload library then makes an ordinary
+ * socket, as this library's own sockets must be.
  */
 VB_EXPORT int rsocket(int domain, int type, int protocol)
 {
@@ -51,39 +46,7 @@ VB_EXPORT int rsocket(int domain, int type, int protocol)
 	return err ? vb_rs_fail(-err, "%s", strerror(-err)) : fd;
 }
 
-/* ---- ends ---- */
-
-static bool is_delivered(struct vb_rs *s)
-{
-	return s->stream.link != VB_RS_UP || vb_rs_stream_is_quiet(&s->stream);
-}
-
-/* Whatever signals come meanwhile: what is not delivered in time is lost. */
-static void await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s))
-{
-	const struct vb_rs_options *o = &s->options;
-	uint64_t now = vb_now_ns(),
-		 end = now + (uint64_t)(o->lingers && o->linger_s > 0 ? o->linger_s : FAREWELL_S) * NS_PER_S;
-
-	while (now < end && vb_rs_wait_locked(s, is_ready, true, end - now, NULL) == -EINTR)
-		now = vb_now_ns();
-}
-
-static void deliver_locked(struct vb_rs *s)
-{
-	vb_rs_flush_locked(s);
-	vb_rs_wake_locked(s);
-	await_locked(s, is_delivered);
-}
-
-static bool is_accepted(struct vb_rs *s) { return s->state != VB_RS_ACCEPTING; }
-
-/* What raccept gave is a connection to the program before the peer has said so. */
-static void await_accepted_locked(struct vb_rs *s)
-{
-	if (s->state == VB_RS_ACCEPTING)
-		await_locked(s, is_accepted);
-}
+/* ---- shutdown and close ---- */
 
 static int shutdown_locked(struct vb_rs *s, int how)
 {
@@ -97,15 +60,7 @@ static int shutdown_locked(struct vb_rs *s, int how)
 		vb_rs_backlog_shut_locked(s);
 		return 0;
 	}
-	await_accepted_locked(s);
-	if (s->state != VB_RS_CONNECTED)
-		return -ENOTCONN;
-	if (how != SHUT_WR)
-		vb_rs_stream_shut_reading(&s->stream);
-	if (how != SHUT_RD)
-		vb_rs_stream_shut_writing(&s->stream);
-	deliver_locked(s);
-	return 0;
+	return vb_rs_stream_shut_locked(s, how);
 }
 
 VB_EXPORT int rshutdown(int socket, int how)
@@ -125,48 +80,18 @@ VB_EXPORT int rshutdown(int socket, int how)
 	return (int)vb_rs_result(err);
 }
 
-/* SO_LINGER with no time: the connection is cut. */
-static void leave_locked(struct vb_rs *s)
-{
-	const struct vb_rs_options *o = &s->options;
-	bool cuts = o->lingers && o->linger_s <= 0;
-
-	if (s->channel && !cuts) /* raccept gave it */
-		await_accepted_locked(s);
-	if (s->state != VB_RS_CONNECTED)
-		return;
-	if (!cuts && s->stream.link == VB_RS_UP) {
-		vb_rs_stream_shut_reading(&s->stream);
-		vb_rs_stream_shut_writing(&s->stream);
-		deliver_locked(s);
-	}
-	/* Threads that are inside another call on it leave. */
-	vb_rs_stream_break(&s->stream);
-}
-
 static void close_socket(struct vb_rs *s)
 {
 	pthread_mutex_lock(&s->lock);
-	if (vb_rs_is_stream(s))
-		leave_locked(s);
-	else
+	if (!vb_rs_is_stream(s))
 		vb_rs_datagram_shut_locked(s, SHUT_RDWR);
-	if (s->state == VB_RS_LISTENING)
+	else if (s->state == VB_RS_LISTENING)
 		vb_rs_backlog_shut_locked(s);
-	if (vb_rs_is_opening(s)) {
-		s->state = VB_RS_FAILED;
-		s->error = EBADF;
-	}
-	vb_rs_wake_locked(s);
+	else
+		vb_rs_stream_end_locked(s);
 	pthread_mutex_unlock(&s->lock);
-	vb_rs_keepalive_stop(s); /* it does not begin any more */
+	vb_rs_keepalive_stop(s); /* it cannot start again */
 	vb_rs_backlog_close(s);
-}
-
-void vb_rs_drop(struct vb_rs *s)
-{
-	close_socket(s);
-	vb_rs_discard(s);
 }
 
 VB_EXPORT int rclose(int socket)
@@ -189,35 +114,12 @@ VB_EXPORT int rclose(int socket)
 
 /* ---- names ---- */
 
-static socklen_t length_of(const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_IB)
-		return sizeof(struct sockaddr_ib);
-	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-}
-
-bool vb_rs_is_whole_address(const struct sockaddr *addr, socklen_t len)
-{
-	if (!addr || len < sizeof(sa_family_t))
-		return false;
-	return addr->sa_family == AF_UNSPEC || len >= length_of(addr);
-}
-
-/* As getsockname(2): cut to what fits, and the whole length told. */
-static void tell(const struct sockaddr *sa, struct sockaddr *addr, socklen_t *len)
-{
-	socklen_t whole = length_of(sa);
-
-	memcpy(addr, sa, *len < whole ? *len : whole);
-	*len = whole;
-}
-
 static void local_name(struct vb_rs *s, struct sockaddr *addr, socklen_t *len)
 {
 	struct sockaddr_storage none = { .ss_family = (sa_family_t)s->domain };
 	struct sockaddr *local = rdma_get_local_addr(s->id);
 
-	tell(local->sa_family ? local : (struct sockaddr *)&none, addr, len);
+	vb_rs_copy_address(local->sa_family ? local : (struct sockaddr *)&none, addr, len);
 }
 
 VB_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -254,7 +156,7 @@ VB_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 	else if (!vb_rs_is_stream(s))
 		err = getpeername(s->fd, addr, addrlen) ? -errno : 0;
 	else if (s->state == VB_RS_CONNECTED || s->state == VB_RS_ACCEPTING)
-		tell(rdma_get_peer_addr(s->id), addr, addrlen);
+		vb_rs_copy_address(rdma_get_peer_addr(s->id), addr, addrlen);
 	else
 		err = -ENOTCONN;
 	pthread_mutex_unlock(&s->lock);

@@ -20,7 +20,7 @@ static void hear_udp(const uint8_t *message, size_t bytes, bool ipv4)
 	if (!length)
 		return;
 	must(length <= bytes && length == (ipv4 ? VB_RS_UDP_IPV4_BYTES : VB_RS_UDP_IPV6_BYTES));
-	must(vb_rs_peer_hear(&peer, &h) == (vb_rs_udp_op(&h) == VB_RS_UDP_DATA));
+	must(vb_rs_peer_learn(&peer, &h) == (vb_rs_udp_op(&h) == VB_RS_UDP_DATA));
 	must(peer.qpn == vb_rs_udp_qpn(&h) && peer.qpn < 1 << 24);
 	if (ipv4) {
 		name.ip[10] = name.ip[11] = 0xff;

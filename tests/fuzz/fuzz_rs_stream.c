@@ -40,7 +40,7 @@ static void check(void)
 	must(s.requests_free <= QUEUE - VB_RS_CONTROLS && s.controls_free <= VB_RS_CONTROLS);
 	must(s.requests_free + s.controls_free + num_ids == QUEUE);
 	must(s.ring_used <= RING && s.ring_next < RING);
-	must(s.link == VB_RS_UP || s.link == VB_RS_LEFT ||
+	must(s.link == VB_RS_UP || s.link == VB_RS_CLOSED ||
 	     (s.incoming != VB_RS_OPEN && s.outgoing != VB_RS_OPEN));
 }
 
@@ -161,7 +161,7 @@ static void begin(struct fuzz_input *in)
 	vb_rs_stream_offer(&s, &o);
 	for (unsigned i = changes % 8; i > 0; i--)
 		o.b[take(in) % sizeof(o.b)] = take(in);
-	if (vb_rs_stream_meet(&s, o.b, changes & 0x80 ? take(in) % (sizeof(o.b) + 1) : sizeof(o.b)))
+	if (vb_rs_stream_take_offer(&s, o.b, changes & 0x80 ? take(in) % (sizeof(o.b) + 1) : sizeof(o.b)))
 		vb_rs_stream_break(&s);
 }
 

@@ -143,7 +143,7 @@ static void take_udp(const struct letter *l)
 	if (!header)
 		return;
 	CHECK(header <= l->bytes, "a header of %u bytes in %zu", header, l->bytes);
-	if (!vb_rs_peer_hear(&s->peers[l->from], &h))
+	if (!vb_rs_peer_learn(&s->peers[l->from], &h))
 		return;
 	w.heard++;
 	arrived(l, l->data + header, l->bytes - header);

@@ -262,7 +262,7 @@ static void begin(unsigned size)
 		struct vb_rs_offer o;
 
 		vb_rs_stream_offer(&ends[!i].s, &o);
-		CHECK(vb_rs_stream_meet(&ends[i].s, o.b, sizeof(o.b)) == 0, "the offer is refused");
+		CHECK(vb_rs_stream_take_offer(&ends[i].s, o.b, sizeof(o.b)) == 0, "the offer is refused");
 	}
 	flush(0);
 	flush(1);
@@ -322,7 +322,7 @@ static void check_end(void)
 		      (unsigned long long)e->read, (unsigned long long)ends[!i].written);
 		CHECK(e->s.link != VB_RS_UP && e->s.incoming != VB_RS_OPEN,
 		      "end %u does not know that it is over", i);
-		CHECK(e->num == 0 && vb_rs_stream_is_quiet(&e->s) && !e->s.ring_used,
+		CHECK(e->num == 0 && vb_rs_stream_is_idle(&e->s) && !e->s.ring_used,
 		      "end %u has work left", i);
 	}
 }

@@ -61,7 +61,7 @@ static int setup(void **state)
 	(void)state;
 	init();
 	struct vb_rs_offer o = some_offer();
-	return vb_rs_stream_meet(&s, o.b, sizeof(o.b));
+	return vb_rs_stream_take_offer(&s, o.b, sizeof(o.b));
 }
 
 static uint32_t message(enum vb_rs_message type, uint32_t value) { return vb_rs_message_make(type, value); }
@@ -88,12 +88,12 @@ static void meet__refuses(void **state)
 	(void)state;
 	init();
 	o = some_offer();
-	assert_int_equal(vb_rs_stream_meet(&s, o.b, sizeof(o.b) - 1), -EPROTO);
+	assert_int_equal(vb_rs_stream_take_offer(&s, o.b, sizeof(o.b) - 1), -EPROTO);
 	vb_rs_offer_set_version(&o, 2);
-	assert_int_equal(vb_rs_stream_meet(&s, o.b, sizeof(o.b)), -ENOTSUP);
+	assert_int_equal(vb_rs_stream_take_offer(&s, o.b, sizeof(o.b)), -ENOTSUP);
 	o = some_offer();
 	vb_rs_offer_set_num_segments(&o, 1);
-	assert_int_equal(vb_rs_stream_meet(&s, o.b, sizeof(o.b)), -EPROTO);
+	assert_int_equal(vb_rs_stream_take_offer(&s, o.b, sizeof(o.b)), -EPROTO);
 }
 
 static void iomap_size__is_coded_in_eight_bits(void **state)
@@ -131,7 +131,7 @@ static void control__in_the_byte_order_of_the_reader(void **state)
 	init();
 	struct vb_rs_offer o = some_offer();
 	vb_rs_offer_set_flags(&o, vb_rs_offer_flags(&o) ^ VB_RS_FLAG_BIG_ENDIAN);
-	assert_int_equal(vb_rs_stream_meet(&s, o.b, sizeof(o.b)), 0);
+	assert_int_equal(vb_rs_stream_take_offer(&s, o.b, sizeof(o.b)), 0);
 	assert_true(vb_rs_stream_control(&s, &w));
 	assert_int_equal(w.entry.segment.bytes, __builtin_bswap32(RING / 2));
 	assert_int_equal(w.entry.segment.address, __builtin_bswap64(BUFFER_AT + RING / 2));
@@ -192,7 +192,7 @@ static void send__needs_the_queue_and_the_ring(void **state)
 	vb_rs_stream_send(&s, room, false, &w[0]);
 	/* half of the ring is its low water here */
 	assert_int_equal(vb_rs_stream_direct_room(&s), RING - room);
-	assert_false(vb_rs_stream_is_quiet(&s));
+	assert_false(vb_rs_stream_is_idle(&s));
 }
 
 static void receive__credits_return(void **state)
@@ -321,15 +321,15 @@ static void ends__as_the_table_says(void **state)
 	} rows[] = {
 		{ { DELIVERY }, 1, VB_RS_OPEN, VB_RS_OPEN, VB_RS_UP, NOTHING },
 		{ { SHUTDOWN_COMES, DELIVERY }, 2, VB_RS_ENDED, VB_RS_OPEN, VB_RS_UP, NOTHING },
-		{ { DISCONNECT_COMES, DELIVERY }, 2, VB_RS_ENDED, VB_RS_ENDED, VB_RS_GONE, NOTHING },
+		{ { DISCONNECT_COMES, DELIVERY }, 2, VB_RS_ENDED, VB_RS_ENDED, VB_RS_PEER_CLOSED, NOTHING },
 		{ { SHUT_WRITING, DELIVERY }, 2, VB_RS_OPEN, VB_RS_SHUT, VB_RS_UP, VB_RS_SHUTDOWN },
 		{ { SHUT_READING, DELIVERY }, 2, VB_RS_SHUT, VB_RS_OPEN, VB_RS_UP, NOTHING },
-		{ { SHUT_READING, DELIVERY, SHUT_WRITING, DELIVERY }, 4, VB_RS_SHUT, VB_RS_SHUT, VB_RS_LEFT, VB_RS_DISCONNECT },
-		{ { SHUT_BOTH, DELIVERY }, 2, VB_RS_SHUT, VB_RS_SHUT, VB_RS_LEFT, VB_RS_DISCONNECT },
-		{ { SHUT_WRITING, DELIVERY, SHUTDOWN_COMES }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_GONE, VB_RS_SHUTDOWN },
-		{ { SHUT_WRITING, SHUTDOWN_COMES, DELIVERY }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_LEFT, VB_RS_SHUTDOWN },
-		{ { SHUTDOWN_COMES, SHUT_WRITING, DELIVERY }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_LEFT, VB_RS_DISCONNECT },
-		{ { SHUT_WRITING, DELIVERY, SHUT_BOTH, DELIVERY }, 4, VB_RS_SHUT, VB_RS_SHUT, VB_RS_LEFT, VB_RS_DISCONNECT },
+		{ { SHUT_READING, DELIVERY, SHUT_WRITING, DELIVERY }, 4, VB_RS_SHUT, VB_RS_SHUT, VB_RS_CLOSED, VB_RS_DISCONNECT },
+		{ { SHUT_BOTH, DELIVERY }, 2, VB_RS_SHUT, VB_RS_SHUT, VB_RS_CLOSED, VB_RS_DISCONNECT },
+		{ { SHUT_WRITING, DELIVERY, SHUTDOWN_COMES }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_PEER_CLOSED, VB_RS_SHUTDOWN },
+		{ { SHUT_WRITING, SHUTDOWN_COMES, DELIVERY }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_CLOSED, VB_RS_SHUTDOWN },
+		{ { SHUTDOWN_COMES, SHUT_WRITING, DELIVERY }, 3, VB_RS_ENDED, VB_RS_SHUT, VB_RS_CLOSED, VB_RS_DISCONNECT },
+		{ { SHUT_WRITING, DELIVERY, SHUT_BOTH, DELIVERY }, 4, VB_RS_SHUT, VB_RS_SHUT, VB_RS_CLOSED, VB_RS_DISCONNECT },
 		{ { FAILURE, DELIVERY }, 2, VB_RS_ENDED, VB_RS_ENDED, VB_RS_BROKEN, NOTHING },
 	};
 

@@ -110,7 +110,7 @@ uint32_t vb_rs_udp_header_parse(const void *message, size_t bytes, bool ipv4, st
 
 /* ---- peers ---- */
 
-bool vb_rs_peer_hear(struct vb_rs_peer *peer, const struct vb_rs_udp *header)
+bool vb_rs_peer_learn(struct vb_rs_peer *peer, const struct vb_rs_udp *header)
 {
 	peer->qpn = (uint32_t)vb_rs_udp_qpn(header);
 	return vb_rs_udp_op(header) == VB_RS_UDP_DATA;

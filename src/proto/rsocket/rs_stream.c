@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* Write ids: the kind, and the bytes of the send ring that return with it. */
+/* Write ids: the kind, and the bytes of the send ring that its completion frees. */
 enum kind { SENT_DATA, SENT_CONTROL, SENT_DISCONNECT };
 enum { KIND_SHIFT = 32 };
 
@@ -46,13 +46,13 @@ void vb_rs_stream_offer(const struct vb_rs_stream *s, struct vb_rs_offer *offer)
 	vb_rs_offer_set_buffer_bytes(offer, half(s));
 }
 
-/* One entry cannot hold a second segment while the first is in use. */
+/* Two segments are granted at a time, and each needs an entry. */
 static bool is_workable(const struct vb_rs_offer *o)
 {
 	return vb_rs_offer_num_segments(o) >= VB_RS_SEGMENTS && vb_rs_offer_num_segments(o) <= UINT16_MAX;
 }
 
-int vb_rs_stream_meet(struct vb_rs_stream *s, const void *bytes, size_t len)
+int vb_rs_stream_take_offer(struct vb_rs_stream *s, const void *bytes, size_t len)
 {
 	struct vb_rs_offer o;
 
@@ -70,7 +70,7 @@ int vb_rs_stream_meet(struct vb_rs_stream *s, const void *bytes, size_t len)
 	s->peer_segments = vb_rs_offer_num_segments(&o);
 	s->peer_iomap =
 		flags & VB_RS_FLAG_IOMAP ? vb_rs_iomap_entries((uint8_t)vb_rs_offer_iomap_size(&o)) : 0;
-	s->next_grant = 1; /* the offer was the first */
+	s->next_grant = 1; /* the offer had the first */
 	s->allowed = (uint16_t)vb_rs_offer_credits(&o);
 	s->target = (struct vb_rs_segment){ vb_rs_offer_buffer_address(&o), vb_rs_offer_buffer_key(&o),
 					    vb_rs_offer_buffer_bytes(&o) };
@@ -80,19 +80,16 @@ int vb_rs_stream_meet(struct vb_rs_stream *s, const void *bytes, size_t len)
 
 /* ---- sending ---- */
 
-/*
- * The next segment, once the peer has published it. Emptied here, so that it is seen again only when it was
- * written again.
- */
+/* The next segment, once the peer has written it. Empties the entry, to notice the next write to it. */
 static void load_target(struct vb_rs_stream *s)
 {
 	volatile struct vb_rs_segment *entry = &s->config.tables->segments[s->next_target];
 	struct vb_rs_segment copy = { .bytes = entry->bytes };
 
-	s->has_news = copy.bytes != 0;
-	if (!s->has_news)
+	s->credit_came = copy.bytes != 0;
+	if (!s->credit_came)
 		return;
-	/* the peer's WRITE may be under way, which ends with the bytes */
+	/* the peer's WRITE may be in progress; `bytes` is the last that it writes */
 	atomic_thread_fence(memory_order_acquire);
 	copy.address = entry->address;
 	copy.key = entry->key;
@@ -121,12 +118,12 @@ uint32_t vb_rs_stream_room(struct vb_rs_stream *s)
 
 	if (!room || s->sent == s->allowed)
 		return 0;
-	if (!s->target.bytes && s->has_news)
+	if (!s->target.bytes && s->credit_came)
 		load_target(s);
 	return vb_min_u32(room, vb_min_u32(s->target.bytes, VB_RS_MOST_BYTES));
 }
 
-/* A source in the ring, and its place in the queue. */
+/* Takes a request of the send queue, and the ring's bytes unless the write is inline. */
 static void take_request(struct vb_rs_stream *s, uint32_t bytes, bool is_inline, struct vb_rs_write *out)
 {
 	uint32_t ring_bytes = is_inline ? 0 : bytes;
@@ -222,7 +219,7 @@ void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id)
 		return;
 	case SENT_DISCONNECT:
 		if (s->link == VB_RS_UP)
-			s->link = VB_RS_LEFT;
+			s->link = VB_RS_CLOSED;
 		s->controls_free++;
 		return;
 	case SENT_CONTROL:
@@ -233,20 +230,17 @@ void vb_rs_stream_sent(struct vb_rs_stream *s, uint64_t id)
 
 /* ---- control messages ---- */
 
-/*
- * May the next half go out? Also the entry that it goes to must have been used up, however short the peer's
- * list is.
- */
+/* May the next half be granted? The peer must have used up the entry that it goes to, too. */
 static bool grant_is_due(const struct vb_rs_stream *s)
 {
-	uint64_t under_way = s->granted / half(s) - s->received / half(s);
+	uint64_t in_use = s->granted / half(s) - s->received / half(s);
 
-	return s->granted + half(s) <= s->consumed + s->config.receive_bytes && under_way < s->peer_segments;
+	return s->granted + half(s) <= s->consumed + s->config.receive_bytes && in_use < s->peer_segments;
 }
 
 static bool credit_is_due(const struct vb_rs_stream *s)
 {
-	return (uint16_t)(s->finished - s->promised) >= s->config.receive_queue / 2;
+	return (uint16_t)(s->finished - s->credited) >= s->config.receive_queue / 2;
 }
 
 static void message_only(struct vb_rs_write *out, enum kind kind, uint32_t message)
@@ -260,10 +254,10 @@ static void make_credit(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
 	message_only(out, SENT_CONTROL,
 		     vb_rs_message_make(VB_RS_CREDIT, (uint16_t)(s->finished + s->config.receive_queue)));
-	s->promised = s->finished;
+	s->credited = s->finished;
 }
 
-/* Credits come along. */
+/* The CREDIT message also brings credits. */
 static void make_grant(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
 	struct vb_rs_segment *entry = &out->entry.segment;
@@ -281,16 +275,16 @@ static void make_grant(struct vb_rs_stream *s, struct vb_rs_write *out)
 	s->next_grant = (s->next_grant + 1) % s->peer_segments;
 }
 
-static void make_farewell(struct vb_rs_stream *s, struct vb_rs_write *out)
+static void make_end(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
-	bool is_last = s->farewell == VB_RS_DISCONNECT || s->incoming == VB_RS_ENDED;
+	bool is_last = s->end_message == VB_RS_DISCONNECT || s->incoming == VB_RS_ENDED;
 
 	message_only(out, is_last ? SENT_DISCONNECT : SENT_CONTROL,
-		     vb_rs_message_make(VB_RS_CONTROL, s->farewell));
-	s->has_farewell = false;
+		     vb_rs_message_make(VB_RS_CONTROL, s->end_message));
+	s->end_is_due = false;
 }
 
-/* A write of nothing, without a message: the peer's adapter alone answers. */
+/* An empty write without a message: only the peer's adapter answers. */
 static void make_keepalive(struct vb_rs_stream *s, struct vb_rs_write *out)
 {
 	message_only(out, SENT_CONTROL, 0);
@@ -306,8 +300,8 @@ bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out)
 		make_grant(s, out);
 	else if (credit_is_due(s))
 		make_credit(s, out);
-	else if (s->has_farewell)
-		make_farewell(s, out);
+	else if (s->end_is_due)
+		make_end(s, out);
 	else if (s->keepalive_due)
 		make_keepalive(s, out);
 	else
@@ -316,10 +310,10 @@ bool vb_rs_stream_control(struct vb_rs_stream *s, struct vb_rs_write *out)
 	return true;
 }
 
-bool vb_rs_stream_is_quiet(const struct vb_rs_stream *s)
+bool vb_rs_stream_is_idle(const struct vb_rs_stream *s)
 {
 	return s->requests_free == (uint32_t)s->config.send_queue - VB_RS_CONTROLS &&
-	       s->controls_free == VB_RS_CONTROLS && !s->has_farewell;
+	       s->controls_free == VB_RS_CONTROLS && !s->end_is_due;
 }
 
 /* ---- receiving ---- */
@@ -341,11 +335,11 @@ static void receive_control(struct vb_rs_stream *s, uint32_t what)
 {
 	if (what == VB_RS_DISCONNECT) {
 		s->incoming = s->outgoing = VB_RS_ENDED;
-		s->link = VB_RS_GONE;
+		s->link = VB_RS_PEER_CLOSED;
 	} else if (what == VB_RS_SHUTDOWN) {
 		s->incoming = VB_RS_ENDED;
-		if (s->outgoing != VB_RS_OPEN && !s->has_farewell) /* else the peer still waits for it */
-			s->link = VB_RS_GONE;
+		if (s->outgoing != VB_RS_OPEN && !s->end_is_due) /* else the peer does not know yet */
+			s->link = VB_RS_PEER_CLOSED;
 	}
 }
 
@@ -353,17 +347,17 @@ int vb_rs_stream_receive(struct vb_rs_stream *s, uint32_t message)
 {
 	uint32_t value = vb_rs_message_value(message);
 
-	if (s->link == VB_RS_GONE || s->link == VB_RS_BROKEN)
+	if (s->link == VB_RS_PEER_CLOSED || s->link == VB_RS_BROKEN)
 		return 0;
 	switch (vb_rs_message_type(message)) {
 	case VB_RS_DATA:
 		return receive_data(s, value);
 	case VB_RS_CREDIT:
 		s->allowed = (uint16_t)value;
-		s->has_news = true;
+		s->credit_came = true;
 		return 0;
 	case VB_RS_IOMAP:
-		s->finished++; /* it took a credit, and there is nothing to read */
+		s->finished++; /* returns its credit: there is nothing to read */
 		return 0;
 	case VB_RS_CONTROL:
 		receive_control(s, value);
@@ -389,7 +383,7 @@ uint32_t vb_rs_stream_readable(const struct vb_rs_stream *s, uint32_t *offset)
 bool vb_rs_stream_is_full(const struct vb_rs_stream *s)
 {
 	bool has_room = s->granted != s->received || grant_is_due(s);
-	uint16_t credits_used = (uint16_t)(s->finished + s->num_unread - s->promised);
+	uint16_t credits_used = (uint16_t)(s->finished + s->num_unread - s->credited);
 
 	return !has_room || (credits_used >= s->config.receive_queue && !credit_is_due(s));
 }
@@ -414,10 +408,10 @@ void vb_rs_stream_consume(struct vb_rs_stream *s, uint32_t bytes)
 
 /* ---- ends ---- */
 
-static void say(struct vb_rs_stream *s, enum vb_rs_control farewell)
+static void plan_end(struct vb_rs_stream *s, enum vb_rs_control end_message)
 {
-	s->has_farewell = true;
-	s->farewell = farewell;
+	s->end_is_due = true;
+	s->end_message = end_message;
 }
 
 void vb_rs_stream_shut_reading(struct vb_rs_stream *s)
@@ -426,7 +420,7 @@ void vb_rs_stream_shut_reading(struct vb_rs_stream *s)
 		return;
 	s->incoming = VB_RS_SHUT;
 	if (s->outgoing != VB_RS_OPEN)
-		say(s, VB_RS_DISCONNECT);
+		plan_end(s, VB_RS_DISCONNECT);
 }
 
 void vb_rs_stream_shut_writing(struct vb_rs_stream *s)
@@ -434,7 +428,7 @@ void vb_rs_stream_shut_writing(struct vb_rs_stream *s)
 	if (s->outgoing != VB_RS_OPEN)
 		return;
 	s->outgoing = VB_RS_SHUT;
-	say(s, s->incoming == VB_RS_OPEN ? VB_RS_SHUTDOWN : VB_RS_DISCONNECT);
+	plan_end(s, s->incoming == VB_RS_OPEN ? VB_RS_SHUTDOWN : VB_RS_DISCONNECT);
 }
 
 void vb_rs_stream_break(struct vb_rs_stream *s)

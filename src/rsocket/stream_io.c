@@ -2,10 +2,7 @@
 /* Moving the bytes of a stream. */
 #include <string.h>
 
-#include "rsocket/rs.h"
-
-/* A long write is cut: the first pieces are short, so that the peer has something to do early. */
-enum { FIRST_PIECE = 4096, LONGEST_PIECE = 65536 };
+#include "rsocket/calls.h"
 
 /* A place in a list of buffers. */
 struct cursor {
@@ -62,26 +59,15 @@ static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t byte
 
 /* ---- writing ---- */
 
-bool vb_rs_can_write(struct vb_rs *s)
-{
-	return s->stream.outgoing != VB_RS_OPEN || s->stream.link != VB_RS_UP ||
-	       vb_rs_stream_room(&s->stream) > 0;
-}
-
-int vb_rs_write_error(const struct vb_rs *s)
-{
-	return s->stream.outgoing == VB_RS_SHUT ? -EPIPE : -ECONNRESET;
-}
-
 static int await_room_locked(struct vb_rs *s, bool may_block)
 {
 	int err = vb_rs_can_write(s) ? 0 :
 		  vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
 
-	s->refusals += err != 0;
+	s->full_writes += err != 0;
 	if (err)
 		return err;
-	return s->stream.outgoing == VB_RS_OPEN && s->stream.link == VB_RS_UP ? 0 : vb_rs_write_error(s);
+	return vb_rs_is_writable(s) ? 0 : vb_rs_write_error(s);
 }
 
 /* Takes room for the next piece. Returns its bytes; *payload: the program's own if they go inline. */
@@ -92,8 +78,8 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 			   bytes = vb_min_u64(wanted, vb_rs_stream_room(&s->stream));
 	uint8_t *at = here(c, &contiguous);
 	/*
-	 * What the ring's end cut takes its room there: inline it would be cut again at the same place, for
-	 * ever.
+	 * A piece that the end of the ring cuts must use ring bytes: inline it would be cut again at the same
+	 * place, for ever.
 	 */
 	bool is_inline = bytes == wanted && bytes <= s->end.max_inline && bytes <= contiguous;
 
@@ -102,7 +88,7 @@ static uint32_t reserve_locked(struct vb_rs *s, struct cursor *c, size_t most, s
 	return (uint32_t)bytes;
 }
 
-/* Under the writer's lock, without the other. */
+/* Under the writer's lock alone. */
 static int put(struct vb_rs *s, struct cursor *c, const struct vb_rs_write *w, const uint8_t *payload)
 {
 	if (payload)
@@ -131,27 +117,17 @@ static int write_piece(struct vb_rs *s, struct cursor *c, size_t most, bool may_
 	return err ? err : put(s, c, &w, payload);
 }
 
-int vb_rs_prepare_write(struct vb_rs *s, bool may_block)
-{
-	pthread_mutex_lock(&s->lock);
-	int err = vb_rs_await_connection_locked(s, may_block, s->options.send_timeout_ns, &s->writer);
-	if (!err && s->has_mappings_to_send)
-		err = vb_rs_send_mappings_locked(s, may_block);
-	pthread_mutex_unlock(&s->lock);
-	return err;
-}
-
 ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags)
 {
 	struct cursor c = cursor_of(iov, iovcnt);
-	size_t total = c.left, most = FIRST_PIECE;
+	size_t total = c.left, most = VB_RS_FIRST_PIECE;
 	bool may_block = vb_rs_may_block(s, flags);
 
 	pthread_mutex_lock(&s->writer);
 	int err = vb_rs_prepare_write(s, may_block);
 	while (!err && c.left) {
 		err = write_piece(s, &c, most, may_block);
-		if (most < LONGEST_PIECE)
+		if (most < VB_RS_LONGEST_PIECE)
 			most *= 2;
 	}
 	pthread_mutex_unlock(&s->writer);
@@ -160,24 +136,17 @@ ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt,
 
 /* ---- reading ---- */
 
-static bool can_read(struct vb_rs *s)
-{
-	uint32_t offset;
-
-	return s->stream.incoming != VB_RS_OPEN || vb_rs_stream_readable(&s->stream, &offset) > 0;
-}
-
 /* Where to read next. 0 bytes and no error: the end. */
 static int await_bytes_locked(struct vb_rs *s, bool may_block, uint32_t *bytes, uint32_t *offset)
 {
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
 	if (*bytes)
 		return 0;
-	int err = vb_rs_wait_locked(s, can_read, may_block, s->options.receive_timeout_ns, &s->reader);
+	int err = vb_rs_wait_locked(s, vb_rs_can_read, may_block, s->options.receive_timeout_ns, &s->reader);
 	if (err)
 		return err;
 	*bytes = vb_rs_stream_readable(&s->stream, offset);
-	/* then it is the end */
+	/* no bytes: it is the end */
 	return *bytes || s->stream.link != VB_RS_BROKEN ? 0 : -vb_rs_take_error_locked(s);
 }
 
@@ -205,10 +174,7 @@ static bool can_peek_all(struct vb_rs *s)
 	       vb_rs_stream_is_full(&s->stream);
 }
 
-/*
- * Nothing is taken, so it stays readable. What has come since is looked for; with `all` it is waited for, as
- * far as it can come.
- */
+/* Consumes nothing. Copies what has come; with `all` it waits first, as long as more can come. */
 static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	uint32_t bytes, offset;
@@ -229,7 +195,7 @@ static ssize_t peek(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 	return err ? err : (ssize_t)total;
 }
 
-/* The first piece may be waited for; what is there goes along; with MSG_WAITALL all of it is waited for. */
+/* Waits for the first piece, and takes what is there with it; with MSG_WAITALL it waits for all of it. */
 static ssize_t read_pieces(struct vb_rs *s, struct cursor *c, bool may_block, bool all)
 {
 	size_t total = c->left;
@@ -261,49 +227,4 @@ ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, 
 				       read_pieces(s, &c, may_block, flags & MSG_WAITALL);
 	pthread_mutex_unlock(&s->reader);
 	return n;
-}
-
-/* ---- poll ---- */
-
-/* The end is told when what came before it was read: a program that sees POLLHUP may read no more. */
-static short stream_revents_locked(struct vb_rs *s, short events)
-{
-	uint32_t offset;
-	bool has_bytes = events & POLLIN && vb_rs_stream_readable(&s->stream, &offset);
-	short revents = 0;
-
-	if (can_read(s))
-		revents |= POLLIN | POLLRDNORM;
-	if (vb_rs_can_write(s)) /* also what fails at once */
-		revents |= POLLOUT | POLLWRNORM;
-	if (s->stream.incoming != VB_RS_OPEN)
-		revents |= POLLRDHUP;
-	revents &= events;
-	if (s->stream.link != VB_RS_UP && !has_bytes)
-		revents |= s->stream.link == VB_RS_BROKEN ? POLLHUP | POLLERR : POLLHUP;
-	return revents;
-}
-
-short vb_rs_revents_locked(struct vb_rs *s, short events)
-{
-	if (!vb_rs_is_stream(s))
-		return vb_rs_datagram_revents_locked(s, events);
-	switch (s->state) {
-	case VB_RS_CONNECTED:
-		return stream_revents_locked(s, events);
-	case VB_RS_FAILED:
-		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM)) | POLLERR | POLLHUP);
-	case VB_RS_RETIRED:
-		return (short)((events & (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM | POLLRDHUP)) | POLLHUP);
-	case VB_RS_LISTENING:
-		return s->num_ready ? (short)(events & (POLLIN | POLLRDNORM)) : 0;
-	case VB_RS_IDLE:
-	case VB_RS_BOUND:
-	case VB_RS_RESOLVING_ADDRESS:
-	case VB_RS_RESOLVING_ROUTE:
-	case VB_RS_CONNECTING:
-	case VB_RS_ACCEPTING:
-		return 0;
-	}
-	return 0;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whom datagrams go to, and what is said over UDP until the queue pairs know each other. */
+/* Destinations, and the exchange over UDP until both queue pairs are known. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "rsocket/datagram.h"
+#include "rsocket/datagram/datagram.h"
 
-enum { MAX_EARLY = 64, MAX_DESTS = 4096, MAX_IOV = 64 };
+enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096, MAX_IOV = 64 };
 
 /* ---- destinations ---- */
 
@@ -50,7 +49,7 @@ static struct vb_rs_dest *find_dest(struct vb_rs_datagram *d, const struct vb_cm
 	return dest;
 }
 
-/* The name of the UDP socket; a wildcard address is replaced by the one that routing would choose. */
+/* The name of the UDP socket. Routing chooses the address in place of a wildcard. */
 static int source_for(struct vb_rs *s, const struct vb_cma_addr *to, struct vb_cma_addr *out)
 {
 	struct sockaddr_storage ss = { .ss_family = (sa_family_t)s->domain };
@@ -61,7 +60,7 @@ static int source_for(struct vb_rs *s, const struct vb_cma_addr *to, struct vb_c
 		return -errno;
 	int err = vb_cma_addr_parse((struct sockaddr *)&ss, out);
 	if (!err && !out->port) {
-		/* The port number goes with every datagram, so there must be one. */
+		/* Every datagram carries the port number, so there must be one. */
 		if (bind(s->fd, (struct sockaddr *)&ss, len))
 			return -errno;
 		return source_for(s, to, out);
@@ -92,7 +91,7 @@ int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 	if (err)
 		return err;
 	if (d->num_dests >= MAX_DESTS)
-		vb_rs_dests_free(s); /* those in use come back by themselves */
+		vb_rs_dests_free(s); /* those in use are made again */
 	struct vb_rs_dest *dest = calloc(1, sizeof(*dest));
 	if (!dest)
 		return -ENOMEM;
@@ -105,8 +104,8 @@ int vb_rs_dest_get(struct vb_rs *s, const struct vb_cma_addr *addr, struct vb_rs
 	return 0;
 }
 
-/* The peer's queue pair is at the address that its UDP messages come from. */
-static void reach(struct vb_rs_dest *dest)
+/* The peer's queue pair has the address that its UDP messages come from. */
+static void make_ah(struct vb_rs_dest *dest)
 {
 	struct ibv_ah_attr attr = { 0 };
 	union ibv_gid dgid;
@@ -142,18 +141,19 @@ ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const str
 	return n < 0 ? -errno : n - (ssize_t)header_bytes;
 }
 
-static void keep_early(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data,
+static void queue_received(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data,
 		       size_t bytes)
 {
-	struct vb_rs_early *e = d->num_early < MAX_EARLY ? malloc(sizeof(*e) + bytes) : NULL;
+	struct vb_rs_udp_received *e =
+		d->num_udp_received < MAX_UDP_RECEIVED ? malloc(sizeof(*e) + bytes) : NULL;
 
 	if (!e)
-		return; /* lost, as datagrams are */
+		return; /* datagrams may be lost */
 	e->src = *src;
 	e->bytes = (uint32_t)bytes;
 	memcpy(e->data, data, bytes);
-	vb_list_add_tail(&d->early, &e->node);
-	d->num_early++;
+	vb_list_add_tail(&d->udp_received, &e->node);
+	d->num_udp_received++;
 }
 
 static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const struct sockaddr_storage *from)
@@ -166,12 +166,12 @@ static void take_udp(struct vb_rs *s, const uint8_t *data, size_t bytes, const s
 	if (!header_bytes || vb_cma_addr_parse((const struct sockaddr *)from, &src) ||
 	    vb_rs_dest_get(s, &src, &dest))
 		return;
-	bool answers = vb_rs_peer_hear(&dest->peer, &h);
-	reach(dest);
+	bool answers = vb_rs_peer_learn(&dest->peer, &h);
+	make_ah(dest);
 	if (!answers)
 		return;
 	(void)vb_rs_udp_send(s, dest, NULL, 0, VB_RS_UDP_CONTROL);
-	keep_early(s->datagram, &src, data + header_bytes, bytes - header_bytes);
+	queue_received(s->datagram, &src, data + header_bytes, bytes - header_bytes);
 }
 
 bool vb_rs_udp_take(struct vb_rs *s)
@@ -190,6 +190,6 @@ bool vb_rs_udp_take(struct vb_rs *s)
 		take_udp(s, data, (size_t)n, &from);
 		any = true;
 	}
-	s->datagram->udp_news = any;
+	s->datagram->udp_is_due = any;
 	return any;
 }

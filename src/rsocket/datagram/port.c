@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/waits.h"
-#include "rsocket/datagram.h"
+#include "rsocket/datagram/datagram.h"
 
 enum { MIN_SLOTS = 16 };
 

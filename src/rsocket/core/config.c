@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The administrator's defaults: one number per file. What is not there, or no number, or out of range, is
- * left as it is.
+ * The administrator's defaults: one number per file. A file that is missing or holds no number changes
+ * nothing; a number out of range is replaced by the nearest.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rsocket/rs.h"
+#include "rsocket/core/rs.h"
 
 #define FOLDER "/etc/rdma/rsocket/"
 

@@ -2,24 +2,13 @@
 /* The sockets of a process, found by their numbers. */
 #include <stdlib.h>
 
-#include "rsocket/rs.h"
+#include "rsocket/socket/socket.h"
 
 static void finish(struct vb_numbered *n);
 
 static struct vb_numbers sockets = { .object_bytes = sizeof(struct vb_rs),
 				     .finish = finish,
 				     .lock = VB_LOCK_INIT };
-
-const char *vb_rs_state_text(enum vb_rs_state state)
-{
-	static const char *const texts[] = {
-#define X(name, text) text,
-		VB_RS_STATES(X)
-#undef X
-	};
-
-	return (unsigned)state < VB_ARRAY_LEN(texts) ? texts[state] : "?";
-}
 
 static void forget(void)
 {
@@ -60,7 +49,7 @@ struct vb_rs *vb_rs_create(int domain, int type)
 	pthread_mutex_init(&s->reader, NULL);
 	pthread_mutex_init(&s->writer, NULL);
 	vb_list_init(&s->sleepers);
-	vb_list_init(&s->watchers);
+	vb_list_init(&s->memberships);
 	vb_list_init(&s->mappings);
 	vb_list_init(&s->ready);
 	vb_list_init(&s->in_backlog);
@@ -69,8 +58,8 @@ struct vb_rs *vb_rs_create(int domain, int type)
 }
 
 /*
- * The thread that serves listeners may have an event of its id in hands: what that meets then is no endpoint,
- * and the id waits until it is acknowledged. In a child the lock may be held for ever.
+ * The thread that serves listeners may be handling an event of the id: under the lock it finds no endpoint,
+ * and rdma_destroy_id waits for its ack. In a child the lock may stay held for ever.
  */
 static void free_endpoint(struct vb_rs *s)
 {
@@ -95,7 +84,7 @@ static void finish(struct vb_numbered *n)
 		if (s->channel)
 			rdma_destroy_event_channel(s->channel);
 	} else {
-		vb_rs_datagram_close(s);
+		vb_rs_datagram_free(s);
 	}
 	free(s->options.route);
 	pthread_mutex_destroy(&s->lock);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SO_KEEPALIVE: after keep_idle_s, and each such time, a write of nothing goes to the peer's adapter. If that
- * does not answer, the queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have nothing
- * to say.
+ * SO_KEEPALIVE: every keep_idle_s an empty write goes to the peer's adapter. If that does not answer, the
+ * queue pair's retries end the connection; so TCP_KEEPINTVL and TCP_KEEPCNT have no effect.
  */
-#include "rsocket/rs.h"
+#include "rsocket/core/wake.h"
+#include "rsocket/stream/stream.h"
 
-#define NS_PER_S   UINT64_C(1000000000)
-/* The lock was taken: again in 10 ms. */
-#define LATER_NS   UINT64_C(10000000)
+/* When the lock was held. */
+#define RETRY_NS (10 * NS_PER_MS)
 
-/* In the progress thread, which waits for no lock that a program may hold for long. */
+/* In the progress thread, which must not wait for a lock that a program may hold for long. */
 static void fire(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_rs *s = timer->arg;
 
 	if (pthread_mutex_trylock(&s->lock)) {
-		vb_timer_set(timer, now_ns + LATER_NS);
+		vb_timer_set(timer, now_ns + RETRY_NS);
 		return;
 	}
 	if (s->keepalive_runs && s->stream.link == VB_RS_UP) {
 		vb_rs_stream_keep_alive(&s->stream);
 		vb_rs_flush_locked(s);
-		vb_rs_progress_locked(s);
+		if (vb_rs_endpoint_progress_locked(s))
+			vb_rs_wake_locked(s);
 		vb_timer_set(timer, now_ns + (uint64_t)s->options.keep_idle_s * NS_PER_S);
 	}
 	pthread_mutex_unlock(&s->lock);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What carries a connection's bytes: QP, CQ, registered rings. Posting and polling. */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "adapter/memory/segment.h"
-#include "rsocket/rs.h"
+#include "rsocket/core/wake.h"
+#include "rsocket/stream/stream.h"
 
 enum { BATCH = 16 };
 
 /* ---- memory ---- */
 
-/* Whole pages, zero, not there before they are used. NULL: ENOMEM. */
+/* Whole pages, zeroed, allocated at their first use. NULL: ENOMEM. */
 static void *map_pages(size_t *bytes)
 {
 	*bytes = vb_align_up(*bytes, (uint64_t)sysconf(_SC_PAGESIZE));
@@ -40,7 +40,7 @@ static int map_memory(struct vb_rs_endpoint *e, const struct vb_rs_stream_config
 	return e->send_ring && e->receive_ring && e->tables && e->unread ? 0 : -ENOMEM;
 }
 
-/* Many a socket is closed before it was worth while to move its memory to where the peer can map it. */
+/* Its memory moves to where the peer can map it once the peer asks: many sockets are closed before. */
 static struct ibv_mr *reg(struct ibv_pd *pd, void *at, size_t bytes, unsigned access)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, at, bytes, access);
@@ -57,27 +57,6 @@ static int register_memory(struct vb_rs_endpoint *e, struct ibv_pd *pd)
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	e->tables_mr = reg(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return e->send_mr && e->receive_mr && e->tables_mr ? 0 : -ENOMEM;
-}
-
-/* ---- completion queues ---- */
-
-int vb_rs_cq_create(struct rdma_cm_id *id, unsigned cqes, struct ibv_comp_channel **channel,
-		    struct ibv_cq **cq)
-{
-	*channel = ibv_create_comp_channel(id->verbs);
-	if (!*channel)
-		return -errno;
-	fcntl((*channel)->fd, F_SETFL, O_NONBLOCK);
-	*cq = ibv_create_cq(id->verbs, (int)cqes, NULL, *channel, 0);
-	return *cq ? 0 : -errno;
-}
-
-bool vb_rs_cq_take_event(struct ibv_comp_channel *channel)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	return !ibv_get_cq_event(channel, &cq, &context);
 }
 
 /* ---- life ---- */
@@ -98,7 +77,7 @@ static uint32_t ring_size(uint32_t asked)
 				     VB_RS_MIN_BYTES);
 }
 
-/* The entries that we write to the peer's tables are inline always. */
+/* Entries of the peer's tables are always written inline. */
 static int create_qp(struct vb_rs *s, const struct vb_rs_stream_config *c)
 {
 	struct vb_rs_endpoint *e = &s->end;
@@ -201,7 +180,7 @@ static void dereg(struct ibv_mr *mr)
 		ibv_dereg_mr(mr);
 }
 
-/* In a child what is the adapter's is the parent's; the descriptor is a copy. */
+/* In a child the adapter's objects are the parent's, and the descriptor is a copy. */
 static void release_verbs(struct vb_rs *s)
 {
 	struct vb_rs_endpoint *e = &s->end;
@@ -272,7 +251,7 @@ void vb_rs_break_locked(struct vb_rs *s, int err)
 		return;
 	vb_rs_stream_break(&s->stream);
 	s->error = err;
-	s->arrivals++;
+	s->changes++;
 	vb_rs_wake_locked(s);
 }
 
@@ -315,7 +294,7 @@ static void take_receive_locked(struct vb_rs *s, const struct ibv_wc *wc)
 	int err = wc->wc_flags & IBV_WC_WITH_IMM ? vb_rs_stream_receive(&s->stream, ntohl(wc->imm_data)) :
 						   -EPROTO;
 
-	s->arrivals += incoming != s->stream.incoming || link != s->stream.link;
+	s->changes += incoming != s->stream.incoming || link != s->stream.link;
 	if (!err)
 		return;
 	vb_explain("rsocket", "the peer of socket %d broke the protocol: message 0x%08x", s->fd,
@@ -329,7 +308,7 @@ static unsigned take_completion_locked(struct vb_rs *s, const struct ibv_wc *wc)
 	bool is_receive = wc->opcode & IBV_WC_RECV;
 
 	if (wc->status != IBV_WC_SUCCESS) {
-		/* The opcode of a failed completion is undefined; what fails, fails with all behind it. */
+		/* A failed completion has no opcode. All requests behind it fail as well. */
 		vb_rs_break_locked(s, reason_of(wc->status));
 		return 0;
 	}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Public calls, and what blocks in them. Functions that return int or ssize_t give a negative errno. */
+#ifndef VB_RSOCKET_CALLS_H
+#define VB_RSOCKET_CALLS_H
+
+#include "rsocket/socket/socket.h"
+
+/* ---- the end of a connection (close.c) ---- */
+
+/* Under the lock. As shutdown(2), of a stream that is no listener. */
+int vb_rs_stream_shut_locked(struct vb_rs *s, int how);
+/* Under the lock, before it is closed: the same in both directions. Calls on it that block return. */
+void vb_rs_stream_end_locked(struct vb_rs *s);
+/* Closes a connection that has no number, and drops the reference. */
+void vb_rs_drop(struct vb_rs *s);
+
+/* ---- backlogs (backlog.c) ---- */
+
+/* Takes the listener's requests from now on, up to `length` before raccept. Again: another length. */
+int vb_rs_backlog_open_locked(struct vb_rs *s, int length);
+/* The oldest connection, with a reference; NULL: none. */
+struct vb_rs *vb_rs_backlog_take_locked(struct vb_rs *s);
+/* The listener stops: its peers are refused from now on, and vb_rs_backlog_empty is due. */
+void vb_rs_backlog_shut_locked(struct vb_rs *s);
+/* Closes all connections that wait. s is shut, or was no listener. */
+void vb_rs_backlog_empty(struct vb_rs *s);
+/* The same; and the socket is closed. */
+void vb_rs_backlog_close(struct vb_rs *s);
+
+/* ---- connecting (connect.c) ---- */
+
+/* Under the lock. Waits while a connection is opening; held: as vb_rs_wait_locked's. */
+int vb_rs_await_connection_locked(struct vb_rs *s, bool may_block, uint64_t timeout_ns,
+				  pthread_mutex_t *held);
+
+/* ---- streams (stream_io.c, iomap.c) ---- */
+
+/* A long write is cut: the first pieces are short, so that the peer can start early. */
+enum { VB_RS_FIRST_PIECE = 4096, VB_RS_LONGEST_PIECE = 65536 };
+
+/* Before a write, without a lock: waits for the connection, and sends the peer mappings new to it. */
+int vb_rs_prepare_write(struct vb_rs *s, bool may_block);
+/* Bytes of iov. */
+ssize_t vb_rs_stream_read(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
+ssize_t vb_rs_stream_write(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags);
+
+/* ---- datagrams (datagram_io.c) ---- */
+
+int vb_rs_datagram_bind(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
+int vb_rs_datagram_connect(struct vb_rs *s, const struct sockaddr *addr, socklen_t len);
+ssize_t vb_rs_datagram_receive(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			       struct sockaddr *src, socklen_t *len, int *msg_flags);
+ssize_t vb_rs_datagram_send(struct vb_rs *s, const struct iovec *iov, int iovcnt, int flags,
+			    const struct sockaddr *dest, socklen_t len);
+
+/* ---- sets (set.c) ---- */
+
+/* A socket that is closed is in no set. Its number is withdrawn. */
+void vb_rs_leave_sets(struct vb_rs *s);
+/* -EBADF: it is no set. */
+int vb_rs_set_close(int fd);
+
+#endif
