@@ -57,6 +57,8 @@ bool vb_srq_take_locked(struct vb_qp *qp, struct vb_rwqe *out, bool *limit_hit);
 void vb_srq_raise_limit(struct vb_srq *srq);
 /* A receiving XRC queue pair lets its queue go, if it has one. resp_lock is held. */
 void vb_srq_release(struct vb_qp *qp);
+/* The same with the receive's completion, to the queue's own CQ. */
+void vb_srq_complete(struct vb_qp *qp, const struct vb_cqe *cqe);
 /* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
 void vb_srq_feed(struct vb_srq *srq);
 /* A receive as it lies in its queue. */

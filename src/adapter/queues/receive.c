@@ -9,16 +9,6 @@
 
 /* ---- completion ---- */
 
-/* A request to an XRC queue is over: the queue can be destroyed as soon as the completion can be polled. */
-static void complete_xrc(struct vb_qp *qp, const struct vb_cqe *cqe)
-{
-	struct vb_srq *srq = qp->srq;
-	atomic_fetch_add(&srq->completing, 1);
-	vb_srq_release(qp);
-	vb_cq_push(srq->cq, cqe);
-	atomic_fetch_sub(&srq->completing, 1);
-}
-
 void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 {
 	e->qp = qp;
@@ -35,7 +25,7 @@ void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 	if (vb_likely(qp->recv_cq != NULL))
 		vb_cq_push(qp->recv_cq, e);
 	else
-		complete_xrc(qp, e);
+		vb_srq_complete(qp, e);
 }
 
 void vb_receives_flush(struct vb_qp *qp)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "adapter/progress/progress.h"
-#include "adapter/queues/queue.h"
+#include "adapter/queues/completion.h"
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -301,4 +301,14 @@ void vb_srq_release(struct vb_qp *qp)
 	vb_unlock(&srq->rq.lock);
 	qp->srq = NULL;
 	atomic_fetch_sub(&srq->refs, 1);
+}
+
+/* The queue can be destroyed as soon as the completion can be polled. */
+void vb_srq_complete(struct vb_qp *qp, const struct vb_cqe *cqe)
+{
+	struct vb_srq *srq = qp->srq;
+	atomic_fetch_add(&srq->completing, 1);
+	vb_srq_release(qp);
+	vb_cq_push(srq->cq, cqe);
+	atomic_fetch_sub(&srq->completing, 1);
 }
