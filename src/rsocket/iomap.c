@@ -94,9 +94,8 @@ static int announce_all_locked(struct vb_rs *s, bool may_block)
 	struct vb_rs_mapping *m;
 
 	while (next_to_announce(s)) {
-		int err = can_announce(s) ? 0 :
-					    vb_rs_wait_locked(s, can_announce, may_block,
-							      s->options.send_timeout_ns, &s->writer);
+		int err = vb_rs_await_locked(s, can_announce, may_block, s->options.send_timeout_ns,
+					     &s->writer);
 
 		m = next_to_announce(s);
 		if (!err && m)
@@ -128,8 +127,8 @@ static bool can_write_directly(struct vb_rs *s)
 static int reserve_locked(struct vb_rs *s, const struct vb_rs_iomap *map, uint64_t offset, size_t most,
 			  bool may_block, struct vb_rs_write *w, bool *is_inline)
 {
-	int err = can_write_directly(s) ? 0 :
-		  vb_rs_wait_locked(s, can_write_directly, may_block, s->options.send_timeout_ns, &s->writer);
+	int err = vb_rs_await_locked(s, can_write_directly, may_block, s->options.send_timeout_ns,
+				     &s->writer);
 
 	if (err)
 		return err;

@@ -61,8 +61,7 @@ static void copy(struct cursor *c, uint8_t *to, const uint8_t *from, size_t byte
 
 static int await_room_locked(struct vb_rs *s, bool may_block)
 {
-	int err = vb_rs_can_write(s) ? 0 :
-		  vb_rs_wait_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
+	int err = vb_rs_await_locked(s, vb_rs_can_write, may_block, s->options.send_timeout_ns, &s->writer);
 
 	s->full_writes += err != 0;
 	if (err)

@@ -142,7 +142,7 @@ ssize_t vb_rs_udp_send(struct vb_rs *s, const struct vb_rs_dest *dest, const str
 }
 
 static void queue_received(struct vb_rs_datagram *d, const struct vb_cma_addr *src, const uint8_t *data,
-		       size_t bytes)
+			   size_t bytes)
 {
 	struct vb_rs_udp_received *e =
 		d->num_udp_received < MAX_UDP_RECEIVED ? malloc(sizeof(*e) + bytes) : NULL;

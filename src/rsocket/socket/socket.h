@@ -73,5 +73,11 @@ void vb_rs_sleep_end_locked(struct vb_rs *s, struct vb_rs_sleeper *sleeper, unsi
  */
 int vb_rs_wait_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block, uint64_t timeout_ns,
 		      pthread_mutex_t *held);
+/* The same, which is over at once if s is ready without progress. */
+static inline int vb_rs_await_locked(struct vb_rs *s, bool (*is_ready)(struct vb_rs *s), bool may_block,
+				     uint64_t timeout_ns, pthread_mutex_t *held)
+{
+	return is_ready(s) ? 0 : vb_rs_wait_locked(s, is_ready, may_block, timeout_ns, held);
+}
 
 #endif

@@ -152,7 +152,7 @@ static void connected_locked(struct vb_rs *s)
 static void take_offer_locked(struct vb_rs *s, const struct rdma_cm_event *event)
 {
 	int err = vb_rs_stream_take_offer(&s->stream, event->param.conn.private_data,
-				    event->param.conn.private_data_len);
+					  event->param.conn.private_data_len);
 
 	if (!err) {
 		connected_locked(s);
