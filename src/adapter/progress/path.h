@@ -4,8 +4,9 @@
  * order from sq.sent on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what
  * arrives. A QP gets its path on the way to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch,
- * claim_news (and take_news), poll, take, sleep, settle, is_pending, quiesce or describe leaves it NULL.
+ * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, arrived,
+ * fetch, claim_news (and take_news), poll, take, sleep, settle, is_pending, quiesce or describe leaves it
+ * NULL.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -13,6 +14,7 @@
 #include "adapter/progress/progress.h"
 #include "host/inspect.h"
 
+struct vb_packet;
 struct vb_prefetch_hint;
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
@@ -70,6 +72,11 @@ struct vb_path_ops {
 	void (*receive)(struct vb_qp *qp);
 	/* Goes on with work that vb_progress_later has queued. No lock held; path_state stays. */
 	void (*run)(struct vb_qp *qp);
+	/*
+	 * A packet for the QP has come, by UDP or an inbox: hostile input. True: the QP has an answer to
+	 * send, for which run is called at the end of the batch, so that one answers many packets. As run.
+	 */
+	bool (*arrived)(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet);
 	/*
 	 * Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As
 	 * run.
