@@ -6,7 +6,7 @@
 set -u
 cd "$1/src" || exit 99
 
-declare -A rank=([base]=0 [host]=1 [wire]=2 [faults]=3 [proto]=4 [adapter]=5 [local]=6 [roce]=6 [check]=7 [verbs]=8 [rdmacm]=9 [rsocket]=10 [preload]=11 [answers]=2 [vendors]=1)
+declare -A rank=([base]=0 [host]=1 [wire]=2 [faults]=3 [proto]=4 [adapter]=5 [local]=6 [roce]=6 [ud]=7 [check]=8 [verbs]=9 [rdmacm]=10 [rsocket]=11 [preload]=12 [answers]=2 [vendors]=1)
 impure='^(sys/.*|pthread\.h|time\.h|stdio\.h)$'
 
 # includes FILE: one "kind target" per line, kind being q for "..." and s for <...>
@@ -65,7 +65,7 @@ report() { # STATUS NAME
 	fi
 }
 
-for layer in base host wire faults proto adapter local roce check verbs rdmacm rsocket preload answers vendors; do
+for layer in base host wire faults proto adapter local roce ud check verbs rdmacm rsocket preload answers vendors; do
 	[[ -d $layer ]] || continue
 	bad=0
 	for file in "$layer"/*.[ch] "$layer"/*/*.[ch]; do
