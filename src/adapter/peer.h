@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What librdmacm and the wire ask of the local path. */
+/* What librdmacm asks of the local path. */
 #ifndef VB_ADAPTER_PEER_H
 #define VB_ADAPTER_PEER_H
 
 #include "host/host.h"
-#include "host/pace.h"
 
 /*
  * Has died(arg, slot) called for each slot of a process that was linked to this one and is gone, however it
@@ -13,18 +12,5 @@
  * call replaces the first. A link that this process closed itself is no death.
  */
 VB_EXPORT void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), void *arg);
-
-/*
- * Puts a packet, from the BTH on and without ICRC, into memory that the process with that slot reads, if
- * there is a link to it or can be one. At most VB_INBOX_MAX_IOV pieces. Any thread; makes the link, without
- * waiting for it, at first. -EAGAIN: no room, or no link yet: nothing was sent, try again. -ENOTCONN: it has
- * none with this process, its inbox is the way to it.
- */
-int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
-/*
- * There has been no room for long: is it not worth to wait for the process any longer (host/ipc/guard.h)? The
- * progress thread asks, which then has done its own part of making the link.
- */
-bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
 
 #endif

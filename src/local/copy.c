@@ -95,7 +95,8 @@ int vb_copy_in(const struct vb_peer *peer, const struct vb_ranges *ours, const s
 
 /* ---- streams ---- */
 
-uint8_t *vb_stage(struct vb_local_qp *l, enum vb_stream stream)
+/* The request (or response) stream of this side, made at first use; NULL if the arena is full. */
+static uint8_t *stage(struct vb_local_qp *l, enum vb_stream stream)
 {
 	if (l->stage[stream])
 		return l->stage[stream];
@@ -153,7 +154,7 @@ int vb_stream_take(struct vb_local_qp *l, enum vb_stream stream, const struct vb
 
 int vb_stream_put(struct vb_local_qp *l, enum vb_stream stream, const struct vb_ranges *from)
 {
-	uint8_t *base = vb_stage(l, stream);
+	uint8_t *base = stage(l, stream);
 	uint64_t put = atomic_load_explicit(&l->mine->put[stream], memory_order_relaxed);
 	struct vb_ranges to;
 	if (!base)

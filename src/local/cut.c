@@ -4,12 +4,30 @@
 #include <sched.h>
 
 #include "base/log.h"
+#include "host/memory/fence.h"
 #include "host/pace.h"
 
 enum {
 	SPINS = 64,
 	PAUSE_NS = 200000,  /* between two looks at the word, once it has not changed for a while */
 };
+
+/*
+ * A process may forbid itself the heavy fence after it
+ * was prepared: users make full ones from then on, and what they did before has come through by the time that
+ * they are looked at.
+ */
+void vb_fence_users(void)
+{
+	vb_arena_next_generation();
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
+		return;
+	if (vb_unlikely(!vb_fence_heavy())) {
+		atomic_store(&vb_arena->fences, 0);
+		vb_fence_others();
+	}
+}
 
 static void pause_for(const struct vb_patience *w)
 {

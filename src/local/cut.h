@@ -25,6 +25,12 @@
 #include "local/peer.h"
 
 /*
+ * Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and
+ * with vb_doorbell_ring.
+ */
+void vb_fence_users(void);
+
+/*
  * Waits until a busy section that was open at the call has ended, or its process has, or the link to it was
  * cut. peer: NULL for a section of this process, which is waited for without a limit. False: the deadline
  * came first. vb_progress_lock is not held.

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "local/doorbell.h"
 
+#include "adapter/progress/prefetch.h"
+#include "adapter/progress/qpn.h"
+#include "adapter/queues/queue.h"
+#include "local/cut.h"
 #include "local/slots.h"
+#include "local/ud_ring.h"
 
 /* ---- polled QPs ---- */
 
@@ -40,7 +45,7 @@ void vb_doorbell_poll_begin(struct vb_local_qp *l)
 	atomic_store_explicit(&l->hits, 0, memory_order_relaxed);
 }
 
-bool vb_doorbell_poll_locked(void)
+static bool look_at_polled(void)
 {
 	bool found = false;
 	for (unsigned i = 0; i < npolled; i++) {
@@ -73,6 +78,92 @@ static void end_polling_locked(struct vb_local_qp *l)
 		atomic_store(&l->mine->polled, 0);
 		return;
 	}
+}
+
+/* ---- hearing ---- */
+
+enum {
+	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
+	LISTEN_PEERS = 8,
+	BELL_BATCH = 32,
+};
+
+/*
+ * A process may ring on one of two links for QPs that are attached to the other (both connected at the same
+ * time).
+ */
+static void wake_process(uint64_t nonce)
+{
+	for (unsigned i = 0; i < atomic_load(&vb_npeers); i++) {
+		if (vb_peers[i]->nonce != nonce)
+			continue;
+		vb_peer_wake_qps_locked(vb_peers[i]);
+		vb_ud_ring_look_locked(vb_peers[i]);
+	}
+}
+
+/* With many QPs none is in a near cache: those that several bells name are fetched all at once. */
+static void fetch_called(const struct vb_peer *p)
+{
+	for (uint32_t at = p->heard; at - p->heard < BELL_BATCH; at++) {
+		uint64_t bell = atomic_load_explicit(&p->in->bell[at % VB_BELLS], memory_order_relaxed);
+		struct vb_qp *qp =
+			(uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
+		if (!qp)
+			return;
+		vb_prefetch_qp(qp);
+		vb_fetch_to_write(&qp->resp_lock);
+		vb_fetch_to_write(&qp->rq);
+	}
+}
+
+static bool listen_to(struct vb_peer *p)
+{
+	bool found = false;
+	fetch_called(p);
+	for (int i = 0; i < BELL_BATCH; i++) {
+		uint64_t bell = atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
+		int32_t ahead = (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
+		if (ahead < 0)
+			break;
+		found = true;
+		if (vb_unlikely(ahead > 0)) { /* overtaken by a lap: look at everything instead */
+			p->heard = atomic_load(&p->in->tail);
+			wake_process(p->nonce);
+			break;
+		}
+		p->heard++;
+		uint32_t qpn = (uint32_t)bell & 0xffffff;
+		if (vb_unlikely(qpn == VB_BELL_FOR_ALL))
+			wake_process(p->nonce);
+		struct vb_qp *qp = vb_qpn_find(qpn);
+		if (vb_likely(qp != NULL))
+			vb_progress_later_locked(qp);
+	}
+	return found;
+}
+
+bool vb_doorbell_look_locked(void)
+{
+	static unsigned next;
+	bool found = look_at_polled();
+	unsigned n = atomic_load_explicit(&vb_npeers, memory_order_relaxed);
+	for (unsigned i = 0; i < n && i < LISTEN_PEERS; i++) {
+		next = next + 1 < n ? next + 1 : 0;
+		found |= listen_to(vb_peers[next]);
+	}
+	return found;
+}
+
+bool vb_doorbell_is_pending(void)
+{
+	bool pending = false;
+	vb_lock(&vb_progress_lock);
+	for (unsigned i = 0; i < atomic_load(&vb_npeers) && !pending; i++)
+		pending = atomic_load(&vb_peers[i]->in->tail) != vb_peers[i]->heard ||
+			  vb_ud_ring_is_waiting_locked(vb_peers[i]);
+	vb_unlock(&vb_progress_lock);
+	return pending;
 }
 
 /* ---- delayed doorbells ---- */

@@ -73,8 +73,13 @@ static inline void vb_doorbell_note_news(struct vb_local_qp *l)
 		vb_doorbell_poll_begin(l);
 }
 
-/* Queues those that have news; true if there were some. vb_progress_lock is held. */
-bool vb_doorbell_poll_locked(void);
+/*
+ * Queues the polled QPs that have news, and those that bells name; true if there were some. vb_progress_lock
+ * is held.
+ */
+bool vb_doorbell_look_locked(void);
+/* Are there bells, or datagrams? No lock held. */
+bool vb_doorbell_is_pending(void);
 /* Peers must ring from its return on; what they have done before is queued. No lock held. */
 void vb_doorbell_poll_end(void);
 

@@ -21,6 +21,7 @@
 #include "local/cut.h"
 #include "local/doorbell.h"
 #include "local/mapped.h"
+#include "local/serve.h"
 #include "local/slots.h"
 
 enum { REMAINS_NS = 500000000 /* between two looks whether somebody still reads them */ };
@@ -184,7 +185,7 @@ static int attach(struct vb_qp *qp)
 	l->peer = peer;
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
-	l->rnr = (struct vb_timer){ .fire = vb_responder_rnr_fired, .arg = l };
+	l->rnr = (struct vb_timer){ .fire = vb_serve_rnr_fired, .arg = l };
 	l->again = (struct vb_timer){ .fire = vb_xrc_remote_look_again, .arg = l };
 	vb_list_init(&l->node);
 	vb_list_init(&l->attached_node);
@@ -315,23 +316,6 @@ static void update(struct vb_qp *qp)
 	if (state == IBV_QPS_SQD)
 		vb_requester_await_acks(l);
 	ring_peer(l);
-}
-
-/*
- * Behind a revocation, before its users are looked for. A process may forbid itself the heavy fence after it
- * was prepared: users make full ones from then on, and what they did before has come through by the time that
- * they are looked at.
- */
-void vb_fence_users(void)
-{
-	vb_arena_next_generation();
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&vb_arena->fences, memory_order_relaxed))
-		return;
-	if (vb_unlikely(!vb_fence_heavy())) {
-		atomic_store(&vb_arena->fences, 0);
-		vb_fence_others();
-	}
 }
 
 /*
@@ -474,7 +458,7 @@ static bool request(struct vb_qp *qp)
 	return true;
 }
 
-/* The peer has died: takes its last acks and executes what it had sent. */
+/* Takes the last acks of a peer that has died, and executes what it had sent. */
 static void settle(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
@@ -484,6 +468,33 @@ static void settle(struct vb_qp *qp)
 	request_locked(qp);
 	vb_lock(&qp->resp_lock);
 	serve_locked(qp);
+}
+
+/* With a reference. */
+static struct vb_qp *next_unsettled(struct vb_peer *p)
+{
+	struct vb_local_qp *l;
+	struct vb_qp *found = NULL;
+	vb_lock(&vb_progress_lock);
+	vb_list_for_each(l, &p->qps, node) {
+		if (found || l->settled)
+			continue;
+		l->settled = true;
+		vb_qp_ref(l->qp);
+		found = l->qp;
+	}
+	vb_unlock(&vb_progress_lock);
+	return found;
+}
+
+/* What the dead process had acknowledged and sent counts at once. */
+static void peer_died(struct vb_peer *p, bool was_up)
+{
+	for (struct vb_qp *qp; (qp = next_unsettled(p));) {
+		settle(qp);
+		vb_qp_unref(qp);
+	}
+	vb_ud_ring_end(p, was_up);
 }
 
 /*
@@ -636,12 +647,6 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	VB_RECORD_NAME(record->copy, copy_name(l->peer));
 }
 
-static bool look(void)
-{
-	bool found = vb_doorbell_poll_locked();
-	return vb_peers_listen() || found;
-}
-
 static struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
@@ -660,11 +665,10 @@ static struct vb_path_ops local_path = {
 	.fetch = fetch,
 	.claim_news = claim_news,
 	.take_news = take_news,
-	.poll = look,
-	.take = vb_ud_ring_take,
+	.poll = vb_doorbell_look_locked,
 	.sleep = vb_doorbell_poll_end,
 	.settle = vb_doorbell_ring_delayed,
-	.is_pending = vb_peers_are_ringing,
+	.is_pending = vb_doorbell_is_pending,
 	.describe = describe,
 };
 
@@ -678,7 +682,7 @@ static void forget(void)
 __attribute__((constructor)) static void offer(void)
 {
 	vb_host_at_fork(forget);
-	vb_peer_on_death(settle);
 	vb_memory_set_peers(quiesce);
+	vb_peer_set_death_handler(peer_died);
 	vb_path_register(&local_path);
 }

@@ -149,25 +149,7 @@ void vb_mapped_offer(struct vb_peer *p)
 	}
 }
 
-/* Calls visit for all peers with a mapping table that are UP; in the progress thread, where they end. */
-static void each_peer(void (*visit)(struct vb_peer *p, uint64_t arg), uint64_t arg)
-{
-	static struct vb_peer *peers[VB_SLOT_COUNT + 1];
-	unsigned n = vb_peers_list(peers, VB_ARRAY_LEN(peers));
-	for (unsigned i = 0; i < n; i++) {
-		if (peers[i]->mapped && atomic_load(&peers[i]->state) == VB_PEER_UP)
-			visit(peers[i], arg);
-		vb_peer_put(peers[i]);
-	}
-}
-
-static void offer_if_due(struct vb_peer *p, uint64_t unused)
-{
-	if (atomic_exchange(&p->offer_due, false))
-		vb_mapped_offer(p);
-}
-
-static void tell_gone(struct vb_peer *p, uint64_t serial)
+void vb_mapped_tell_gone(struct vb_peer *p, uint64_t serial)
 {
 	struct vb_link_segment m = { .magic = VB_LINK_MAGIC, .what = GONE, .serial = serial };
 	if (p->mapped->given[serial % VB_MAPPINGS])
@@ -184,9 +166,6 @@ void vb_mapped_withdraw(struct vb_peer *p)
 	if (p->mapped)
 		vb_segment_withdraw(was_given, p->mapped->given);
 }
-
-static void segments_changed(void) { each_peer(offer_if_due, 0); }
-static void segment_retired(uint64_t serial) { each_peer(tell_gone, serial); }
 
 /* ---- taking ---- */
 
@@ -257,9 +236,4 @@ int vb_mapped_take_message(struct vb_peer *p, const struct vb_link_segment *m, c
 	default:
 		return -EPROTO;
 	}
-}
-
-__attribute__((constructor)) static void prepare(void)
-{
-	vb_segment_on_change(segments_changed, segment_retired);
 }

@@ -72,6 +72,9 @@ void vb_mapped_expect(struct vb_peer *peer, uint32_t pd);
 /* Gives what there is; in the progress thread, when the link is UP. */
 void vb_mapped_offer(struct vb_peer *peer);
 
+/* A segment of ours is private memory again: tells the peer, if it was given it. In the progress thread. */
+void vb_mapped_tell_gone(struct vb_peer *peer, uint64_t serial);
+
 /*
  * The link was cut: the memory that this peer was given becomes private again, though keys name it
  * (vb_segment_settle).

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "adapter/memory/segment.h"
 #include "adapter/peer.h"
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
-#include "adapter/progress/prefetch.h"
 #include "base/log.h"
 #include "host/ipc/guard.h"
 #include "host/pace.h"
@@ -18,10 +18,6 @@
 #include "local/qp.h"
 
 enum {
-	MAX_PEERS = VB_SLOT_COUNT,
-	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
-	LISTEN_PEERS = 8,
-	BELL_BATCH = 32,
 	CONNECT_TRIES = 1000, /* 1 ms apart */
 	AGREE_NAP_NS = 20000,
 	LOOK_NS = 10000000,
@@ -36,13 +32,9 @@ struct ready {
 	uint32_t reserved;
 };
 
-/*
- * Under vb_progress_lock: the peers whose arena is mapped, in no order. Each is here before it can be UP at
- * its own end.
- */
-static struct vb_peer *listened[MAX_PEERS + 1]; /* and this process itself */
-static atomic_uint nlistened;
-static unsigned next_listened;
+/* Each is here before it can be UP at its own end. */
+struct vb_peer *vb_peers[VB_MAX_PEERS];
+atomic_uint vb_npeers;
 
 /*
  * Under peers_lock, which comes before vb_progress_lock: which peer to use for which slot, and how many QPs
@@ -113,7 +105,8 @@ void vb_peer_put(struct vb_peer *p)
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
 	vb_mapped_close(p);
-	vb_ud_ring_close(p);
+	if (p->ud_ring.ring)
+		vb_arena_free((uint64_t)(p->ud_ring.ring - (uint8_t *)vb_arena), VB_UD_RING_BYTES);
 	if (p->arena && p != self)
 		vb_shm_unmap(p->arena, p->arena_bytes);
 	if (p->fd >= 0) {
@@ -129,11 +122,11 @@ void vb_peer_put(struct vb_peer *p)
 static int listen_to(struct vb_peer *p)
 {
 	vb_lock(&vb_progress_lock);
-	unsigned n = atomic_load(&nlistened);
-	bool fits = n < MAX_PEERS || p == self;
+	unsigned n = atomic_load(&vb_npeers);
+	bool fits = n < VB_MAX_PEERS - 1 || p == self;
 	if (fits) {
-		listened[n] = p;
-		atomic_store(&nlistened, n + 1);
+		vb_peers[n] = p;
+		atomic_store(&vb_npeers, n + 1);
 	}
 	vb_unlock(&vb_progress_lock);
 	return fits ? 0 : -ENOSPC;
@@ -141,12 +134,12 @@ static int listen_to(struct vb_peer *p)
 
 static void listen_no_more_locked(struct vb_peer *p)
 {
-	unsigned n = atomic_load(&nlistened);
+	unsigned n = atomic_load(&vb_npeers);
 	for (unsigned i = 0; i < n; i++) {
-		if (listened[i] != p)
+		if (vb_peers[i] != p)
 			continue;
-		listened[i] = listened[n - 1];
-		atomic_store(&nlistened, n - 1);
+		vb_peers[i] = vb_peers[n - 1];
+		atomic_store(&vb_npeers, n - 1);
 		return;
 	}
 }
@@ -249,7 +242,7 @@ static int take_hello(struct vb_peer *p, const struct vb_link_hello *h, int *fds
 	return vb_link_send(p->fd, &r, sizeof(r), NULL, 0);
 }
 
-static void wake_all_locked(struct vb_peer *p)
+void vb_peer_wake_qps_locked(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
 	vb_list_for_each(l, &p->qps, node)
@@ -278,7 +271,7 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 		vb_mapped_open(p);
 	atomic_store(&p->state, VB_PEER_UP);
 	vb_lock(&vb_progress_lock);
-	wake_all_locked(p);
+	vb_peer_wake_qps_locked(p);
 	ring_all_locked(p);
 	vb_unlock(&vb_progress_lock);
 	vb_mapped_offer(p);
@@ -320,26 +313,6 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 	return found;
 }
 
-static void (*settle_qp)(struct vb_qp *qp);
-
-void vb_peer_on_death(void (*settle)(struct vb_qp *qp)) { settle_qp = settle; }
-
-static struct vb_qp *next_unsettled(struct vb_peer *p)
-{
-	struct vb_local_qp *l;
-	struct vb_qp *found = NULL;
-	vb_lock(&vb_progress_lock);
-	vb_list_for_each(l, &p->qps, node) {
-		if (found || l->settled)
-			continue;
-		l->settled = true;
-		vb_qp_ref(l->qp);
-		found = l->qp;
-	}
-	vb_unlock(&vb_progress_lock);
-	return found;
-}
-
 static void bury(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_peer *p = timer->arg;
@@ -350,10 +323,13 @@ static void bury(struct vb_timer *timer, uint64_t now_ns)
 	vb_peer_put(p);
 }
 
+static void (*death_handler)(struct vb_peer *p, bool was_up);
+
+void vb_peer_set_death_handler(void (*died)(struct vb_peer *p, bool was_up)) { death_handler = died; }
+
 /*
- * What the dead process had acknowledged and sent counts at once, on all QPs. Errors come a little later, as
- * they would on a wire: programs that are just finishing, too, rarely expect one among their last
- * completions.
+ * Errors come a little later, as they would on a wire: programs that are just finishing, too, rarely expect
+ * one among their last completions.
  */
 static void die(struct vb_peer *p)
 {
@@ -367,11 +343,7 @@ static void die(struct vb_peer *p)
 		if (by_slot[i] == p)
 			by_slot[i] = NULL;
 	pthread_mutex_unlock(&peers_lock);
-	for (struct vb_qp *qp; (qp = next_unsettled(p));) {
-		settle_qp(qp);
-		vb_qp_unref(qp);
-	}
-	vb_ud_ring_end(p, was_up);
+	death_handler(p, was_up);
 	announce(p);
 	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
@@ -391,10 +363,10 @@ static struct vb_peer *next_uncut(uint64_t nonce)
 {
 	struct vb_peer *found = NULL;
 	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; !found && i < atomic_load(&nlistened); i++) {
-		if (listened[i] != self && listened[i]->nonce == nonce &&
-		    !atomic_load(&listened[i]->is_cut)) {
-			found = listened[i];
+	for (unsigned i = 0; !found && i < atomic_load(&vb_npeers); i++) {
+		if (vb_peers[i] != self && vb_peers[i]->nonce == nonce &&
+		    !atomic_load(&vb_peers[i]->is_cut)) {
+			found = vb_peers[i];
 			atomic_fetch_add(&found->refs, 1);
 		}
 	}
@@ -556,9 +528,9 @@ static struct vb_peer *find_owner_locked(uint32_t slot, enum vb_peer_state state
 {
 	struct vb_peer *found = NULL;
 	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; !found && i < atomic_load(&nlistened); i++)
-		if (listened[i] != self && owns_slot(listened[i], slot) && is_in(listened[i], state))
-			found = listened[i];
+	for (unsigned i = 0; !found && i < atomic_load(&vb_npeers); i++)
+		if (vb_peers[i] != self && owns_slot(vb_peers[i], slot) && is_in(vb_peers[i], state))
+			found = vb_peers[i];
 	vb_unlock(&vb_progress_lock);
 	return found;
 }
@@ -737,114 +709,56 @@ void vb_peer_wake(struct vb_peer *p)
 	wake_owner(p, asleep & VB_ASLEEP_LEADER);
 }
 
-unsigned vb_peers_list(struct vb_peer **peers, unsigned max)
+const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer)
+{
+	for (unsigned i = 0; i < atomic_load(&vb_npeers); i++) {
+		const struct vb_shm_qp *block = vb_peer_block(vb_peers[i], qpn);
+		if (!block)
+			continue;
+		*peer = vb_peers[i];
+		atomic_fetch_add(&vb_peers[i]->refs, 1);
+		return block;
+	}
+	return NULL;
+}
+
+/* ---- segments ---- */
+
+/* All but this process, with references; how many. */
+static unsigned list_others(struct vb_peer **peers)
 {
 	unsigned n = 0;
 	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; i < atomic_load(&nlistened) && n < max; i++) {
-		if (listened[i] == self)
+	for (unsigned i = 0; i < atomic_load(&vb_npeers); i++) {
+		if (vb_peers[i] == self)
 			continue;
-		peers[n++] = listened[i];
-		atomic_fetch_add(&listened[i]->refs, 1);
+		peers[n++] = vb_peers[i];
+		atomic_fetch_add(&vb_peers[i]->refs, 1);
 	}
 	vb_unlock(&vb_progress_lock);
 	return n;
 }
 
-/*
- * A process may ring on one of two links for QPs that are attached to the other (both connected at the same
- * time).
- */
-static void wake_process_locked(uint64_t nonce)
+/* Calls visit for all that have mappings and are UP; in the progress thread, where they end. */
+static void each_mapped(void (*visit)(struct vb_peer *p, uint64_t serial), uint64_t serial)
 {
-	for (unsigned i = 0; i < atomic_load(&nlistened); i++) {
-		if (listened[i]->nonce != nonce)
-			continue;
-		wake_all_locked(listened[i]);
-		vb_ud_ring_look_locked(listened[i]);
+	static struct vb_peer *peers[VB_MAX_PEERS];
+	unsigned n = list_others(peers);
+	for (unsigned i = 0; i < n; i++) {
+		if (peers[i]->mapped && atomic_load(&peers[i]->state) == VB_PEER_UP)
+			visit(peers[i], serial);
+		vb_peer_put(peers[i]);
 	}
 }
 
-/*
- * With many QPs none is in a near cache: those that several bells name are fetched all at once.
- * vb_progress_lock is held.
- */
-static void fetch_called(const struct vb_peer *p)
+static void offer_if_due(struct vb_peer *p, uint64_t unused)
 {
-	for (uint32_t at = p->heard; at - p->heard < BELL_BATCH; at++) {
-		uint64_t bell = atomic_load_explicit(&p->in->bell[at % VB_BELLS], memory_order_relaxed);
-		struct vb_qp *qp =
-			(uint32_t)(bell >> 32) == at + 1 ? vb_qpn_find((uint32_t)bell & 0xffffff) : NULL;
-		if (!qp)
-			return;
-		vb_prefetch_qp(qp);
-		vb_fetch_to_write(&qp->resp_lock);
-		vb_fetch_to_write(&qp->rq);
-	}
+	if (atomic_exchange(&p->offer_due, false))
+		vb_mapped_offer(p);
 }
 
-static bool listen_to_one(struct vb_peer *p)
-{
-	bool found = false;
-	fetch_called(p);
-	for (int i = 0; i < BELL_BATCH; i++) {
-		uint64_t bell = atomic_load_explicit(&p->in->bell[p->heard % VB_BELLS], memory_order_acquire);
-		int32_t ahead = (int32_t)((uint32_t)(bell >> 32) - (p->heard + 1));
-		if (ahead < 0)
-			break;
-		found = true;
-		if (vb_unlikely(ahead > 0)) { /* overtaken by a lap: look at everything instead */
-			p->heard = atomic_load(&p->in->tail);
-			wake_process_locked(p->nonce);
-			break;
-		}
-		p->heard++;
-		uint32_t qpn = (uint32_t)bell & 0xffffff;
-		if (vb_unlikely(qpn == VB_BELL_FOR_ALL))
-			wake_process_locked(p->nonce);
-		struct vb_qp *qp = vb_qpn_find(qpn);
-		if (vb_likely(qp != NULL))
-			vb_progress_later_locked(qp);
-	}
-	return found;
-}
-
-bool vb_peers_listen(void)
-{
-	bool found = false;
-	unsigned n = atomic_load_explicit(&nlistened, memory_order_relaxed);
-	for (unsigned i = 0; i < n && i < LISTEN_PEERS; i++) {
-		next_listened = next_listened + 1 < n ? next_listened + 1 : 0;
-		found |= listen_to_one(listened[next_listened]);
-	}
-	return found;
-}
-
-bool vb_peers_are_ringing(void)
-{
-	bool ringing = false;
-	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; i < atomic_load(&nlistened) && !ringing; i++)
-		ringing = atomic_load(&listened[i]->in->tail) != listened[i]->heard ||
-			  vb_ud_ring_is_waiting_locked(listened[i]);
-	vb_unlock(&vb_progress_lock);
-	return ringing;
-}
-
-struct vb_peer *vb_peers_at(unsigned i) { return i < atomic_load(&nlistened) ? listened[i] : NULL; }
-
-const struct vb_shm_qp *vb_peers_find_block(uint32_t qpn, struct vb_peer **peer)
-{
-	for (unsigned i = 0; i < atomic_load(&nlistened); i++) {
-		const struct vb_shm_qp *block = vb_peer_block(listened[i], qpn);
-		if (!block)
-			continue;
-		*peer = listened[i];
-		atomic_fetch_add(&listened[i]->refs, 1);
-		return block;
-	}
-	return NULL;
-}
+static void segments_changed(void) { each_mapped(offer_if_due, 0); }
+static void segment_retired(uint64_t serial) { each_mapped(vb_mapped_tell_gone, serial); }
 
 /* A forked child has no peers. What the parent had stays allocated: its QPs may still be looked at. */
 static void forget(void)
@@ -853,12 +767,13 @@ static void forget(void)
 	memset(by_slot, 0, sizeof(by_slot));
 	memset(declined, 0, sizeof(declined));
 	atomic_store(&nlinks, 0);
-	atomic_store(&nlistened, 0);
+	atomic_store(&vb_npeers, 0);
 	self = NULL;
 }
 
 __attribute__((constructor)) static void prepare(void)
 {
 	vb_link_set_acceptor(accepted);
+	vb_segment_on_change(segments_changed, segment_retired);
 	vb_host_at_fork(forget);
 }

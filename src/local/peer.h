@@ -36,7 +36,10 @@
 #include "local/ud_ring.h"
 #include "adapter/progress/progress.h"
 
-enum { VB_PEER_PATIENCE_NS = 800000000 };
+enum {
+	VB_PEER_PATIENCE_NS = 800000000,
+	VB_MAX_PEERS = VB_SLOT_COUNT + 1, /* this process itself included */
+};
 
 enum vb_peer_state { VB_PEER_CONNECTING, VB_PEER_UP, VB_PEER_DEAD };
 
@@ -75,10 +78,10 @@ struct vb_peer {
 };
 
 /*
- * When a peer dies, `settle` is called for each of its QPs, with a reference and without a lock. Said before
- * any peer is there.
+ * Who hears, in the progress thread and without a lock, that a peer has died, before its QPs fail. Set by a
+ * constructor.
  */
-void vb_peer_on_death(void (*settle)(struct vb_qp *qp));
+void vb_peer_set_death_handler(void (*died)(struct vb_peer *peer, bool was_up));
 
 /*
  * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference;
@@ -120,15 +123,11 @@ void vb_peer_cut(struct vb_peer *peer);
 /* Also true when the link has hung up and the progress thread has not noticed yet. */
 bool vb_peer_is_dead(const struct vb_peer *peer);
 
-/* All peers whose arena is mapped, but this process, with references; how many. */
-unsigned vb_peers_list(struct vb_peer **peers, unsigned max);
-
-/* Takes what bells there are and queues the QPs; true if there were some. vb_progress_lock is held. */
-bool vb_peers_listen(void);
-/* Are there bells, or datagrams? */
-bool vb_peers_are_ringing(void);
-/* Those that are listened to, one by one: NULL behind the last. vb_progress_lock is held. */
-struct vb_peer *vb_peers_at(unsigned i);
+/* Those whose arena is mapped, in no order. Under vb_progress_lock. */
+extern struct vb_peer *vb_peers[VB_MAX_PEERS];
+extern atomic_uint vb_npeers;
+/* All QPs that are attached to the peer have something to look at. vb_progress_lock is held. */
+void vb_peer_wake_qps_locked(struct vb_peer *peer);
 /*
  * The control block of QP qpn, by whichever link its process has to us, and that link with a reference (also
  * in *peer); NULL: no link shows it, and so its process cannot reach our memory. vb_progress_lock is held.

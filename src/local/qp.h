@@ -199,16 +199,8 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l);
 bool vb_responder_has_news(const struct vb_local_qp *l);
 /* Fetches the slots that are next, and the receive, into the cache. Without locks. */
 void vb_responder_fetch(const struct vb_local_qp *l);
-void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
-void vb_xrc_remote_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- shared by both ---- */
-
-/*
- * Behind a revocation, before those are looked for who use what was revoked: pairs with vb_busy_begin, and
- * with vb_doorbell_ring.
- */
-void vb_fence_users(void);
 
 /*
  * Looks the peer's control block up once its link is UP; false: not known yet. Any thread that holds a
@@ -237,8 +229,5 @@ static inline void vb_busy_end(struct vb_local_qp *l, enum vb_stream half)
 {
 	vb_busy_word_end(&l->mine->busy[half]);
 }
-
-/* The request (or response) stream of this side, made at first use; NULL if the arena is full. */
-uint8_t *vb_stage(struct vb_local_qp *l, enum vb_stream stream);
 
 #endif

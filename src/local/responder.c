@@ -24,71 +24,12 @@
 #include "local/translation.h"
 #include "wire/timers.h"
 
-/* The requester's fault, or time: this QP goes on. */
-static enum step fail(struct failure *f, enum ibv_wc_status nak, const char *why)
-{
-	*f = (struct failure){ .nak = nak, .why = why };
-	return STEP_FAIL;
-}
-
-enum step vb_serve_refuse(struct failure *f, int err, const char *why)
-{
-	const struct vb_refusal *refusal = vb_refusal_of(vb_nak_of(err));
-	*f = (struct failure){ .nak = refusal->requester, .refusal = refusal, .why = why };
-	return STEP_FAIL;
-}
-
 static enum step fail_request(struct failure *f, const char *why) { return vb_serve_refuse(f, -EINVAL, why); }
 
 /* What a step of the execution has returned. */
 static enum step outcome(const struct vb_local_qp *l, int err, struct failure *f)
 {
 	return vb_likely(!err) ? STEP_DONE : vb_serve_refuse(f, err, l->execution.why);
-}
-
-/* For the requester the message is done. */
-enum step vb_serve_refuse_invalidation(struct failure *f, const char *why)
-{
-	fail_request(f, why);
-	f->nak = IBV_WC_SUCCESS;
-	return STEP_FAIL;
-}
-
-/* ---- sessions ---- */
-
-/* Does the peer's requester send to this QP's epoch? It is so before its first slot. */
-static bool is_bound_to(const struct vb_local_qp *l)
-{
-	return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch;
-}
-
-/* Takes up a requester that is bound, from its first slot on. */
-static __attribute__((noinline)) bool take_up(struct vb_local_qp *l, uint32_t mode)
-{
-	const struct vb_shm_qp *t = vb_theirs_of(l);
-	if (!is_bound_to(l) || atomic_load(&t->dest_qpn) != l->qp->qpn || atomic_load(&l->resp.next))
-		return false;
-	uint32_t mask = atomic_load(&t->ring_mask), bytes = atomic_load(&t->slot_bytes);
-	if (bytes < VB_SLOT_MIN_BYTES || bytes > VB_SLOT_MAX_BYTES || bytes % VB_CACHE_LINE ||
-	    mask & (mask + 1) || mask >= 2 * VB_MAX_WR)
-		return false;
-	l->resp.ring = vb_peer_range(l->peer, atomic_load(&t->ring), (uint64_t)(mask + 1) * bytes);
-	l->resp.ring_mask = mask;
-	l->resp.slot_bytes = bytes;
-	l->resp.their_epoch = vb_mode_epoch(mode);
-	/* pairs with has_news */
-	atomic_store_explicit(&l->resp.serving, l->resp.ring != NULL, memory_order_release);
-	return l->resp.ring != NULL;
-}
-
-bool vb_serve_may(struct vb_local_qp *l)
-{
-	uint32_t mode = atomic_load_explicit(&vb_theirs_of(l)->mode, memory_order_acquire);
-	if (!(mode & VB_SHM_REQUESTS) || vb_is_cut_by(l->peer))
-		return false;
-	if (vb_likely(atomic_load_explicit(&l->resp.serving, memory_order_relaxed)))
-		return vb_mode_epoch(mode) == l->resp.their_epoch;
-	return take_up(l, mode);
 }
 
 /* ---- the next request ---- */
@@ -185,118 +126,12 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 
 /* ---- receives ---- */
 
-/*
- * No receive is posted: wait for one, as long as the requester's rnr_retry and this QP's min_rnr_timer say.
- */
-enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
-{
-	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
-	if (vb_unlikely(vb_observer != NULL))
-		vb_observer->starved(
-			l->qp, retries >= 7 ? UINT64_MAX :
-					      retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
-	if (retries >= 7)
-		return STEP_WAIT;
-	if (!retries || atomic_load(&l->resp.rnr_expired))
-		return fail(f, IBV_WC_RNR_RETRY_EXC_ERR, "no receive was posted in time");
-	if (!l->resp.rnr_armed) {
-		l->resp.rnr_armed = true;
-		vb_timer_set(&l->rnr,
-			     vb_now_ns() + retries * vb_rnr_timer_ns(vb_qp_attr(l->qp, min_rnr_timer)));
-	}
-	return STEP_WAIT;
-}
-
-void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
-{
-	struct vb_local_qp *l = timer->arg;
-	atomic_store(&l->resp.rnr_expired, true);
-	vb_progress_later(l->qp);
-}
-
-enum step vb_serve_have_receive(struct vb_local_qp *l)
-{
-	if (vb_unlikely(l->resp.rnr_armed)) {
-		vb_timer_cancel(&l->rnr);
-		l->resp.rnr_armed = false;
-		atomic_store(&l->resp.rnr_expired, false);
-	}
-	return STEP_DONE;
-}
-
 static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_execution *x = &l->execution;
 	if (x->have_rwqe)
 		return STEP_DONE;
 	return vb_likely(vb_execution_take(x)) ? vb_serve_have_receive(l) : vb_serve_not_ready(l, f);
-}
-
-/* ---- payload ---- */
-
-/*
- * The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the
- * first.
- */
-static struct ibv_sge *their_list(const struct vb_taken_slot *r, struct ibv_sge *list)
-{
-	return memcpy(list, r->payload, r->nsge * sizeof(*list));
-}
-
-uint64_t vb_serve_slice(struct vb_local_qp *l)
-{
-	const struct vb_taken_slot *r = &l->cur;
-	uint64_t rest = r->length - r->done;
-	if (r->flags & VB_SHM_STAGED) {
-		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE) :
-								 vb_stream_available(l, VB_STREAM_REQUEST);
-		return ready == UINT64_MAX ? ready : vb_min_u64(rest, ready);
-	}
-	return vb_min_u64(rest, VB_SLICE_BYTES);
-}
-
-static enum step pulled(int err, struct failure *f)
-{
-	if (vb_likely(!err))
-		return STEP_DONE;
-	return err == -EFAULT ? STEP_UNMAPPED : fail_request(f, "the peer's byte stream is malformed");
-}
-
-enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
-{
-	struct vb_taken_slot *r = &l->cur;
-	struct ibv_sge list[VB_MAX_SGE];
-	struct vb_ranges from;
-	unsigned bad;
-	if (r->flags & VB_SHM_STAGED)
-		return pulled(vb_stream_take(l, VB_STREAM_REQUEST, ours), f);
-	if (r->flags & VB_SHM_INLINE) {
-		vb_ranges_of_bytes(&from, r->payload + r->done, ours->bytes);
-		return pulled(vb_ranges_copy(ours, &from), f);
-	}
-	enum vb_key_fault fault =
-		vb_peer_list(&from, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
-			     r->done, ours->bytes, false, &bad);
-	if (fault != VB_KEY_OK)
-		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	int err = vb_copy_in(l->peer, ours, &from);
-	if (vb_likely(!err || err == -EAGAIN))
-		return err ? STEP_MORE : STEP_DONE;
-	if (!vb_ranges_are_mapped(ours, true))
-		return STEP_UNMAPPED;
-	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
-}
-
-/* After a slice: finished, or to be continued; the peer is told when its stream has moved. */
-enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
-{
-	struct vb_taken_slot *r = &l->cur;
-	r->done += bytes;
-	if ((r->flags & VB_SHM_STAGED) && bytes)
-		vb_peer_ring(l->peer, l->their_qpn);
-	if (r->done == r->length)
-		return STEP_DONE;
-	return r->flags & VB_SHM_STAGED ? STEP_WAIT : STEP_MORE;
 }
 
 /* ---- the operations ---- */
@@ -420,11 +255,6 @@ static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 	return step == STEP_DONE ? vb_serve_moved(l, n) : step;
 }
 
-bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
-{
-	return l->cur.opcode == IBV_WR_RDMA_WRITE_WITH_IMM && l->cur.length <= 128u << l->qp->attr.path_mtu;
-}
-
 static enum step do_short_write_with_immediate(struct vb_local_qp *l, struct failure *f)
 {
 	enum step step = outcome(l, vb_execution_check_right(&l->execution, IBV_ACCESS_REMOTE_WRITE), f);
@@ -441,35 +271,6 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 	if (step != STEP_DONE || l->cur.opcode == IBV_WR_RDMA_WRITE)
 		return step;
 	return need_receive(l, f);
-}
-
-static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *from, struct failure *f)
-{
-	int err = from->bytes ? vb_stream_put(l, VB_STREAM_RESPONSE, from) : 0;
-	if (err == -EFAULT)
-		return STEP_UNMAPPED;
-	return err ? fail(f, IBV_WC_REM_OP_ERR, "out of memory") : STEP_DONE;
-}
-
-enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
-{
-	const struct vb_taken_slot *r = &l->cur;
-	struct ibv_sge list[VB_MAX_SGE];
-	struct vb_ranges to;
-	unsigned bad;
-	if (r->flags & VB_SHM_STAGED)
-		return stage_response(l, ours, f);
-	enum vb_key_fault fault =
-		vb_peer_list(&to, l->peer, atomic_load(&vb_theirs_of(l)->pd), their_list(r, list), r->nsge,
-			     r->done, ours->bytes, true, &bad);
-	if (fault != VB_KEY_OK)
-		return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(fault));
-	int err = vb_copy_out(l->peer, &to, ours);
-	if (vb_likely(!err || err == -EAGAIN))
-		return err ? STEP_MORE : STEP_DONE;
-	return vb_ranges_are_mapped(ours, false) ?
-		       fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) :
-		       STEP_UNMAPPED;
 }
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
@@ -499,12 +300,6 @@ static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 		       vb_execution_atomic(&l->execution, r->rkey, r->remote_addr, VB_REQ_ATOMIC_WRITE, value,
 					   0, &found),
 		       f);
-}
-
-void vb_serve_found(struct vb_local_qp *l, uint64_t found)
-{
-	atomic_store_explicit(&l->mine->atomics[l->atomics_executed++ % VB_SHM_ATOMICS], found,
-			      memory_order_relaxed);
 }
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
@@ -565,22 +360,6 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 }
 
 /* ---- results ---- */
-
-struct vb_received vb_serve_received(const struct vb_local_qp *l)
-{
-	const struct vb_taken_slot *r = &l->cur;
-	bool has_imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
-	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
-	return (struct vb_received){
-		.bytes = r->length,
-		.tail_value = r->imm,
-		.tail = has_imm	    ? VB_TAIL_IMM :
-			invalidates ? VB_TAIL_INVALIDATE :
-				      VB_TAIL_NONE,
-		.is_write = r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
-		.solicited = r->flags & VB_SHM_SOLICITED,
-	};
-}
 
 static void complete_receive(struct vb_local_qp *l)
 {
@@ -826,7 +605,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 bool vb_responder_has_news(const struct vb_local_qp *l)
 {
 	if (!atomic_load_explicit(&l->resp.serving, memory_order_acquire))
-		return is_bound_to(l);
+		return vb_serve_is_bound(l);
 	return atomic_load_explicit(&l->resp.active, memory_order_relaxed) || vb_slot_has_come(l);
 }
 

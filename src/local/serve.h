@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the two halves of the responder share: responder.c, for this process's queues, and xrc_remote.c, for
- * those of others.
+ * What serving a request takes, whoever's queue it is for: this process's (responder.c), or another one's
+ * (xrc_remote.c).
  */
 #ifndef VB_LOCAL_SERVE_H
 #define VB_LOCAL_SERVE_H
 
 #include "adapter/memory/ranges.h"
 #include "adapter/execution/refusal.h"
-#include "local/qp.h"
+#include "local/reach.h"
 
 /*
  * STEP_UNMAPPED: this process's program has taken away the memory where bytes were to go, or come from.
@@ -32,6 +32,12 @@ struct vb_received vb_serve_received(const struct vb_local_qp *l);
 /* What an atomic has found, for the requester. */
 void vb_serve_found(struct vb_local_qp *l, uint64_t found);
 
+/* Does the peer's requester send to this QP's epoch? It is so before its first slot. */
+static inline bool vb_serve_is_bound(const struct vb_local_qp *l)
+{
+	return atomic_load(&vb_theirs_of(l)->bound_epoch) == l->epoch;
+}
+
 /* Inside a busy section: is the requester there, and the one whom we serve? */
 bool vb_serve_may(struct vb_local_qp *l);
 /*
@@ -48,6 +54,7 @@ enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes);
 bool vb_serve_takes_receive_first(const struct vb_local_qp *l);
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f);
 enum step vb_serve_have_receive(struct vb_local_qp *l);
+void vb_serve_rnr_fired(struct vb_timer *timer, uint64_t now_ns);
 
 /*
  * Goes on with the request that is worked on, which is for a queue of another process
@@ -56,5 +63,6 @@ enum step vb_serve_have_receive(struct vb_local_qp *l);
 enum step vb_xrc_remote_serve(struct vb_local_qp *l, struct failure *f);
 /* The receive that was taken there is complete. */
 void vb_xrc_remote_finish(struct vb_local_qp *l);
+void vb_xrc_remote_look_again(struct vb_timer *timer, uint64_t now_ns);
 
 #endif

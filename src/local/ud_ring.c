@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "adapter/progress/path.h"
-#include "adapter/peer.h"
 #include "adapter/progress/progress.h"
 #include "adapter/progress/qpn.h"
 #include "adapter/queues/queue.h"
@@ -173,7 +172,7 @@ static int send_to(struct vb_peer *p, const struct vb_inbox_addr *addr, const st
 	return err;
 }
 
-int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
+int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt)
 {
 	struct way *w = way_to(slot);
 	size_t bytes = 0;
@@ -189,7 +188,7 @@ int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struc
 	return err;
 }
 
-bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
+bool vb_ud_ring_gives_up(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
 {
 	struct way *w = way_to(slot);
 	pid_t pid = 0;
@@ -234,11 +233,10 @@ static void know(struct vb_peer *p)
 
 static void look_for_rings(void)
 {
-	struct vb_peer *p;
 	atomic_store(&is_news, false);
 	vb_lock(&vb_progress_lock);
-	for (unsigned i = 0; (p = vb_peers_at(i)); i++)
-		know(p);
+	for (unsigned i = 0; i < atomic_load(&vb_npeers); i++)
+		know(vb_peers[i]);
 	vb_unlock(&vb_progress_lock);
 }
 
@@ -430,12 +428,6 @@ void vb_ud_ring_end(struct vb_peer *p, bool was_up)
 	}
 	vb_unlock(&taking);
 	give_back(p, was_up);
-}
-
-void vb_ud_ring_close(struct vb_peer *p)
-{
-	if (p->ud_ring.ring)
-		vb_arena_free((uint64_t)(p->ud_ring.ring - (uint8_t *)vb_arena), VB_UD_RING_BYTES);
 }
 
 /* A forked child has no peers. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams between processes of one host (and within one): a ring of lines in the sender's arena for each
- * link, made for the first datagram; vb_peer_ud_ring (adapter/peer.h) puts them there. Its format is in
- * local/shared.h.
+ * link, made for the first datagram. Its format is in local/shared.h.
  *
  *	sender                                         receiver
  *	writes a record, its head last ------------->  sees tag == expected position + 1, copies the record, then looks at it
@@ -22,6 +21,7 @@
 #define VB_LOCAL_UD_RING_H
 
 #include "base/lock.h"
+#include "host/pace.h"
 #include "local/shared.h"
 
 struct vb_peer;
@@ -40,6 +40,19 @@ struct vb_ud_ring {
 	atomic_bool broken;                 /* it held what is no record: it is not looked at again */
 };
 
+/*
+ * Puts a packet, from the BTH on and without ICRC, into memory that the process with that slot reads, if
+ * there is a link to it or can be one. At most VB_INBOX_MAX_IOV pieces. Any thread; makes the link, without
+ * waiting for it, at first. -EAGAIN: no room, or no link yet: nothing was sent, try again. -ENOTCONN: it has
+ * none with this process, its inbox is the way to it.
+ */
+int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
+/*
+ * There has been no room for long: is it not worth waiting for the process any longer (host/pace.h)? The
+ * progress thread asks, which has done its own part of making the link by then.
+ */
+bool vb_ud_ring_gives_up(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
+
 /* The peer has rung for all: it may have a ring that is not known yet. vb_progress_lock is held. */
 void vb_ud_ring_look_locked(struct vb_peer *peer);
 /* Takes what there is, some of each peer's; true if there was something. No lock held. */
@@ -51,7 +64,5 @@ bool vb_ud_ring_is_waiting_locked(const struct vb_peer *peer);
  * held.
  */
 void vb_ud_ring_end(struct vb_peer *peer, bool was_up);
-/* Frees the ring. Nobody uses the peer. */
-void vb_ud_ring_close(struct vb_peer *peer);
 
 #endif

@@ -23,8 +23,8 @@
 #include "rdmacm/fault.h"
 #include "rdmacm/fork.h"
 #include "rdmacm/packet.h"
-#include "roce/gsi.h"
 #include "roce/port.h"
+#include "ud/gsi.h"
 
 enum {
 	MAX_WAITING = 1 << 16, /* in the outbox: some 20 MB */

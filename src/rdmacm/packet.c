@@ -6,7 +6,7 @@
 
 #include "host/ipc/capture.h"
 #include "rdmacm/agent.h"
-#include "roce/gsi.h"
+#include "ud/gsi.h"
 
 /* What the machine carries around as an opaque route. */
 struct route {

@@ -2,7 +2,6 @@
 #include "roce/delayed_ack.h"
 
 #include "adapter/progress/progress.h"
-#include "roce/service.h"
 
 enum {
 	PLACES = 8,         /* a queue pair's is found by its number */
@@ -49,12 +48,16 @@ void vb_delayed_ack_drop(struct vb_qp *qp)
 		vb_qp_unref(qp);
 }
 
-static void acknowledge(struct place *p)
+static void (*acknowledge)(struct vb_qp *qp);
+
+void vb_delayed_ack_set_handler(void (*due)(struct vb_qp *qp)) { acknowledge = due; }
+
+static void take(struct place *p)
 {
 	struct vb_qp *qp = atomic_exchange(&p->qp, NULL);
 	if (!qp)
 		return;
-	vb_rc_acknowledge(qp);
+	acknowledge(qp);
 	vb_qp_unref(qp);
 }
 
@@ -68,7 +71,7 @@ void vb_delayed_ack_send(void)
 			continue;
 		uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed);
 		if (!waits || vb_now_ns() >= since + PATIENCE_NS)
-			acknowledge(p);
+			take(p);
 		else
 			oldest = vb_min_u64(oldest, since);
 	}
@@ -89,5 +92,5 @@ __attribute__((destructor)) static void send_the_last(void)
 {
 	for (struct place *p = places; p < places + PLACES; p++)
 		if (atomic_load(&p->qp))
-			acknowledge(p);
+			take(p);
 }

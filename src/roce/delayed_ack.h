@@ -12,6 +12,8 @@
 
 #include "adapter/object.h"
 
+/* Who sends what is due of a queue pair, if it still is. No lock held. Set by a constructor. */
+void vb_delayed_ack_set_handler(void (*due)(struct vb_qp *qp));
 /* Takes a reference. False: its place is taken, so it is not put off. resp_lock may be held. */
 bool vb_delayed_ack_put(struct vb_qp *qp, uint64_t now_ns);
 /* It has been sent, or the queue pair goes. Cheap if it is not there. */

@@ -1,23 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/deliver.h"
 
-#include "adapter/progress/progress.h"
+#include "adapter/progress/path.h"
 #include "adapter/progress/qpn.h"
-#include "roce/fault.h"
 #include "roce/mcast.h"
-#include "roce/service.h"
-
-static struct vb_roce_service *const services[] = { &vb_rc_service, &vb_uc_service, &vb_ud_service };
-
-/* The service that carries the QP now; NULL if none does. */
-static const struct vb_roce_service *service_of(const struct vb_qp *qp)
-{
-	const struct vb_path_ops *path = atomic_load(&qp->path);
-	for (size_t i = 0; path && i < VB_ARRAY_LEN(services); i++)
-		if (path == &services[i]->path)
-			return services[i];
-	return NULL;
-}
+#include "roce/packet_faults.h"
 
 /* The batch has a reference to it. */
 static struct vb_qp *find_in_batch(const struct vb_roce_batch *batch, uint32_t qpn)
@@ -50,8 +37,8 @@ void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch
 	struct vb_qp *qp = known ? known : vb_qpn_get(packet.destination_qpn);
 	if (!qp)
 		return;
-	const struct vb_roce_service *service = service_of(qp);
-	bool answers = service && service->arrived(qp, msg, &packet);
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	bool answers = path && path->arrived && path->arrived(qp, msg, &packet);
 	if (known)
 		return;
 	if (answers)
@@ -63,9 +50,9 @@ void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch
 void vb_roce_batch_end(struct vb_roce_batch *batch)
 {
 	for (unsigned i = 0; i < batch->count; i++) {
-		const struct vb_roce_service *service = service_of(batch->qps[i]);
-		if (service)
-			service->answer(batch->qps[i]);
+		const struct vb_path_ops *path = atomic_load(&batch->qps[i]->path);
+		if (path)
+			path->run(batch->qps[i]);
 		vb_qp_unref(batch->qps[i]);
 	}
 	batch->count = 0;
@@ -102,9 +89,7 @@ static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 	vb_roce_batch_end(&batch);
 }
 
-__attribute__((constructor)) static void offer(void)
+__attribute__((constructor)) static void listen_to_inbox(void)
 {
 	vb_inbox_set_handler(0, inbox_arrived, NULL);
-	for (size_t i = 0; i < VB_ARRAY_LEN(services); i++)
-		vb_path_register(&services[i]->path);
 }

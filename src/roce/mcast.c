@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "adapter/device/device.h"
-#include "adapter/progress/progress.h"
+#include "adapter/progress/path.h"
 #include "base/log.h"
-#include "roce/service.h"
+#include "roce/port.h"
 
 enum { DELIVER_BATCH = 32 };
 
@@ -120,8 +120,9 @@ void vb_mcast_deliver(const struct vb_inbox_msg *msg, const struct vb_packet *pa
 	do {
 		n = members(&msg->addr.dst, &skip, found);
 		for (unsigned i = 0; i < n; i++) {
-			if (atomic_load(&found[i]->path) == &vb_ud_service.path)
-				vb_ud_service.arrived(found[i], msg, packet);
+			const struct vb_path_ops *path = atomic_load(&found[i]->path);
+			if (path)
+				path->arrived(found[i], msg, packet);
 			vb_qp_unref(found[i]);
 		}
 	} while (n == DELIVER_BATCH);

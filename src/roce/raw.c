@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/memory/arena.h"
 #include "adapter/device/device.h"
+#include "adapter/memory/arena.h"
 #include "adapter/memory/hold.h"
-#include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queues/queue.h"
 #include "base/log.h"
 #include "host/net/raw.h"
-#include "roce/service.h"
 #include "wire/frame.h"
 
 enum {

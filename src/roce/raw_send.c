@@ -11,16 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/memory/arena.h"
 #include "adapter/device/device.h"
+#include "adapter/memory/arena.h"
 #include "adapter/memory/hold.h"
-#include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/payload.h"
 #include "base/log.h"
 #include "host/net/raw.h"
-#include "adapter/queues/payload.h"
 #include "roce/raw.h"
-#include "roce/service.h"
 #include "wire/frame.h"
 
 enum { DEFAULT_BURST = 65536, NS_PER_S = 1000000000 };

@@ -25,19 +25,20 @@
 #include <string.h>
 
 #include "adapter/fault.h"
-#include "adapter/progress/progress.h"
-#include "adapter/execution/refusal.h"
 #include "adapter/queues/request.h"
+#include "adapter/progress/path.h"
+#include "adapter/execution/execute.h"
+#include "adapter/queues/payload.h"
+#include "adapter/execution/refusal.h"
 #include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc.h"
 #include "base/log.h"
 #include "proto/rc/cnp.h"
 #include "proto/rc/rc_responder.h"
 #include "roce/buffers.h"
-#include "adapter/execution/execute.h"
-#include "adapter/queues/payload.h"
+#include "roce/burst.h"
 #include "roce/delayed_ack.h"
-#include "roce/service.h"
+#include "roce/qp_route.h"
 #include "wire/syndrome.h"
 #include "wire/timers.h"
 
@@ -528,7 +529,7 @@ static void repeat_last_ack(struct connection *c)
 /* A lock is held: the route may be modified under traffic. */
 static bool is_from_peer(const struct connection *c, const struct vb_inbox_msg *msg)
 {
-	return vb_likely(vb_flow_matches(&c->route, &msg->addr));
+	return vb_likely(vb_qp_route_matches(&c->route, &msg->addr));
 }
 
 static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg,
@@ -627,9 +628,12 @@ static void run(struct vb_qp *qp)
 	answer(qp);
 }
 
-void vb_rc_acknowledge(struct vb_qp *qp)
+static struct vb_path_ops rc_path;
+
+/* What was put off is due. */
+static void acknowledge(struct vb_qp *qp)
 {
-	if (atomic_load(&qp->path) != &vb_rc_service.path)
+	if (atomic_load(&qp->path) != &rc_path)
 		return;
 	struct connection *c = of(qp);
 	vb_lock(&qp->resp_lock);
@@ -699,7 +703,7 @@ static void begin_requester(struct connection *c)
 
 static int attach(struct vb_qp *qp)
 {
-	int err = vb_flow_open(qp);
+	int err = vb_qp_route_open(qp);
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;
@@ -712,7 +716,7 @@ static int attach(struct vb_qp *qp)
 	c->qp = c->execution.qp = qp;
 	c->timer = (struct vb_timer){ .fire = timer_fired, .arg = c };
 	c->timer_at = VB_RC_NEVER;
-	vb_flow_route(qp, &c->route);
+	vb_qp_route(qp, &c->route);
 	c->requests_take = &c->route;
 	begin_responder(c);
 	qp->path_state = c;
@@ -728,7 +732,7 @@ static void update(struct vb_qp *qp)
 	struct connection *c = of(qp);
 	const struct ibv_qp_attr *a = &qp->attr;
 	vb_lock(&qp->resp_lock);
-	vb_flow_route(qp, &c->route);
+	vb_qp_route(qp, &c->route);
 	c->responder.config.rnr_timer = a->min_rnr_timer;
 	c->responder.config.max_rd_atomic = a->max_dest_rd_atomic;
 	vb_unlock(&qp->resp_lock);
@@ -792,20 +796,23 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	vb_unlock(&qp->sq.lock);
 }
 
-struct vb_roce_service vb_rc_service = {
-	.path = {
-		.name = "RC",
-		.rank = VB_PATH_WIRE,
-		.claims = claims,
-		.attach = attach,
-		.update = update,
-		.stop = stop,
-		.unlink = unlink_qp,
-		.detach = detach,
-		.send = send_posted,
-		.run = run,
-		.describe = describe,
-	},
+static struct vb_path_ops rc_path = {
+	.name = "RC",
+	.rank = VB_PATH_WIRE,
+	.claims = claims,
+	.attach = attach,
+	.update = update,
+	.stop = stop,
+	.unlink = unlink_qp,
+	.detach = detach,
+	.send = send_posted,
+	.run = run,
+	.describe = describe,
 	.arrived = arrived,
-	.answer = answer,
 };
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_delayed_ack_set_handler(acknowledge);
+	vb_path_register(&rc_path);
+}

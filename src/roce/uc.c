@@ -7,14 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "adapter/progress/progress.h"
+#include "adapter/queues/request.h"
+#include "adapter/progress/path.h"
+#include "adapter/execution/execute.h"
+#include "adapter/queues/payload.h"
 #include "base/log.h"
 #include "proto/psn.h"
 #include "proto/rc/uc.h"
-#include "adapter/execution/execute.h"
-#include "adapter/queues/payload.h"
-#include "adapter/queues/request.h"
-#include "roce/service.h"
+#include "roce/burst.h"
+#include "roce/qp_route.h"
 
 enum { SLICE_PACKETS = 256 };
 
@@ -126,7 +127,7 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	struct connection *c = of(qp);
 	bool broken = false;
 	vb_lock(&qp->resp_lock);
-	if (vb_qp_listens(qp) && vb_flow_matches(&c->route, &msg->addr)) {
+	if (vb_qp_listens(qp) && vb_qp_route_matches(&c->route, &msg->addr)) {
 		if (vb_uc_resp_receive(&c->responder, packet))
 			vb_qp_established(qp);
 		else
@@ -147,7 +148,7 @@ static bool claims(struct vb_qp *qp)
 
 static int attach(struct vb_qp *qp)
 {
-	int err = vb_flow_open(qp);
+	int err = vb_qp_route_open(qp);
 	struct connection *c = err ? NULL : calloc(1, sizeof(*c));
 	if (!c)
 		return err ? err : -ENOMEM;
@@ -156,7 +157,7 @@ static int attach(struct vb_qp *qp)
 	c->to = (struct vb_packet_to){ .qpn = qp->attr.dest_qp_num,
 				       .pkey = VB_PKEY_DEFAULT,
 				       .service = VB_SERVICE_UC };
-	vb_flow_route(qp, &c->route);
+	vb_qp_route(qp, &c->route);
 	struct vb_uc_resp_config config = { .mtu = c->mtu,
 					    .first_psn = qp->attr.rq_psn,
 					    .pkey = VB_PKEY_DEFAULT,
@@ -173,7 +174,7 @@ static void update(struct vb_qp *qp)
 {
 	struct connection *c = of(qp);
 	vb_lock(&qp->resp_lock);
-	vb_flow_route(qp, &c->route);
+	vb_qp_route(qp, &c->route);
 	vb_unlock(&qp->resp_lock);
 	if (!c->sends && atomic_load(&qp->state) == IBV_QPS_RTS) {
 		c->psn = qp->attr.sq_psn;
@@ -194,17 +195,20 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-struct vb_roce_service vb_uc_service = {
-	.path = {
-		.name = "UC",
-		.rank = VB_PATH_WIRE,
-		.claims = claims,
-		.attach = attach,
-		.update = update,
-		.stop = stop,
-		.detach = detach,
-		.send = send_posted,
-		.run = run,
-	},
+static struct vb_path_ops uc_path = {
+	.name = "UC",
+	.rank = VB_PATH_WIRE,
+	.claims = claims,
+	.attach = attach,
+	.update = update,
+	.stop = stop,
+	.detach = detach,
+	.send = send_posted,
+	.run = run,
 	.arrived = arrived,
 };
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_path_register(&uc_path);
+}

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "adapter/progress/progress.h"
-#include "roce/service.h"
 
 enum { PATIENCE_NS = 30000, PLACES = 8, QPS = 2 * PLACES, NEVER = 0 };
 
@@ -26,7 +25,7 @@ static uint64_t timer_at, now;
 static bool is_polled, is_progress_thread;
 static void (*at_fork)(void);
 
-void vb_rc_acknowledge(struct vb_qp *qp)
+static void acknowledge(struct vb_qp *qp)
 {
 	assert_true(atomic_load(&qp->refs) > 0);
 	acknowledged[nacknowledged++] = qp;
@@ -53,6 +52,7 @@ static int begin(void **state)
 	now = 1000000;
 	is_polled = true;
 	is_progress_thread = false;
+	vb_delayed_ack_set_handler(acknowledge);
 	return 0;
 }
 

@@ -4,8 +4,10 @@
  * order from sq.sent on, completes them with vb_sq_complete or vb_qp_fail, and takes receives for what
  * arrives. A QP gets its path on the way to RTR and loses it on the way to RESET, ERR or destruction.
  *
- * A path that has nothing to do for unclaim, update, unlink, try_post, hint_prefetch, receive, fetch,
- * claim_news (and take_news), poll, take, sleep, settle, is_pending or describe leaves it NULL.
+ * All paths have claims, attach, stop, detach, send and run; several have update, unlink, arrived, claim_news
+ * (with take_news) and describe. The others are of shared memory, where a peer reads what a post wrote, and
+ * writes without a system call: take is UD's, the rest the local path's. The adapter asks by this table what
+ * only one path can do, too, because it knows none of them. A path leaves NULL what it has nothing to do for.
  */
 #ifndef VB_ADAPTER_PATH_H
 #define VB_ADAPTER_PATH_H
@@ -13,6 +15,7 @@
 #include "adapter/progress/progress.h"
 #include "host/inspect.h"
 
+struct vb_packet;
 struct vb_prefetch_hint;
 
 enum vb_path_rank { VB_PATH_LOCAL, VB_PATH_WIRE };
@@ -74,6 +77,11 @@ struct vb_path_ops {
 	 */
 	void (*run)(struct vb_qp *qp);
 	/*
+	 * A packet for the QP has come, by UDP or an inbox: hostile input. True: the QP has an answer to
+	 * send, for which run is called at the end of the batch, so that one answers many packets. As run.
+	 */
+	bool (*arrived)(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_packet *packet);
+	/*
 	 * Several QPs are about to be run: what this one will look at is fetched into the cache meanwhile. As
 	 * run.
 	 */
@@ -92,8 +100,8 @@ struct vb_path_ops {
 	 */
 	bool (*poll)(void);
 	/*
-	 * Takes what others have put into shared memory for no QP of this path; true if there was something.
-	 * No lock held. One path's at most, and asked only once that has set vb_path_takes.
+	 * Takes what others have put into shared memory, for any QP; true if there was something. No lock
+	 * held. One path's at most, and asked only once vb_path_takes is set.
 	 */
 	bool (*take)(void);
 	/*
@@ -118,7 +126,9 @@ struct vb_path_ops {
 	void (*describe)(struct vb_qp *qp, struct vb_record_qp *record);
 };
 
-/* Input and output that all QPs share, driven by threads that poll and by the progress thread. */
+/*
+ * The RoCE port's input and output, which all QPs share. Threads that poll drive it, and the progress thread.
+ */
 struct vb_path_io {
 	/* Takes what has arrived; true if there was something. No lock held. */
 	bool (*pump)(void);

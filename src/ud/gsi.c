@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/gsi.h"
+#include "ud/gsi.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/outbox.h"
+#include "roce/packet_faults.h"
+#include "roce/receive.h"
 
 _Static_assert((int)VB_CM_QPN_INDEX_BITS == (int)VB_SLOT_SHIFT, "slots are told by both");
 
@@ -258,7 +260,7 @@ static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
 	       vb_slot_is_belied(vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT, src);
 }
 
-void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex)
+static void receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 {
 	struct arrival a = { .addr = msg->addr, .ifindex = ifindex };
 	struct vb_cm_msg cm;
@@ -327,6 +329,7 @@ __attribute__((constructor)) static void begin(void)
 {
 	vb_outbox_init(&waiting.outbox, &outbox_type);
 	waiting.timer.fire = try_again;
+	vb_roce_set_gsi_handler(receive);
 	vb_udp_set_returned_handler(take_returned);
 	vb_host_at_fork(forget);
 }

@@ -4,9 +4,9 @@
 
 #include "adapter/device/device.h"
 #include "base/log.h"
-#include "roce/service.h"
+#include "roce/qp_route.h"
 
-unsigned vb_flow_ifindex(const struct vb_qp *qp, const struct in6_addr *destination)
+unsigned vb_qp_route_ifindex(const struct vb_qp *qp, const struct in6_addr *destination)
 {
 	bool v4_multicast = IN6_IS_ADDR_V4MAPPED(destination) && destination->s6_addr[12] >> 4 == 0xe;
 	bool needs = v4_multicast || IN6_IS_ADDR_LINKLOCAL(destination) || IN6_IS_ADDR_MULTICAST(destination);
@@ -41,7 +41,7 @@ static int check(const struct vb_qp *qp)
 	return 0;
 }
 
-int vb_flow_open(const struct vb_qp *qp)
+int vb_qp_route_open(const struct vb_qp *qp)
 {
 	struct vb_roce_route route;
 	int err = check(qp);
@@ -49,14 +49,14 @@ int vb_flow_open(const struct vb_qp *qp)
 		err = vb_roce_open();
 	if (err)
 		return err;
-	vb_flow_route(qp, &route);
+	vb_qp_route(qp, &route);
 	err = vb_udp_prepare(&route.addr);
 	if (err)
 		vb_explain_limit("ibv_modify_qp", "no socket can be had to send from: %s", strerror(-err));
 	return err;
 }
 
-void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)
+void vb_qp_route(const struct vb_qp *qp, struct vb_roce_route *route)
 {
 	const struct ibv_global_route *grh = &qp->attr.ah_attr.grh;
 	struct vb_inbox_addr addr = {
@@ -67,11 +67,11 @@ void vb_flow_route(const struct vb_qp *qp, struct vb_roce_route *route)
 		.udp_sport = vb_roce_source_port(grh->flow_label, qp->qpn, qp->attr.dest_qp_num),
 	};
 	memcpy(&addr.dst, &grh->dgid, sizeof(addr.dst));
-	vb_roce_route_init(route, &addr, vb_flow_ifindex(qp, &addr.dst));
+	vb_roce_route_init(route, &addr, vb_qp_route_ifindex(qp, &addr.dst));
 	route->qpn = qp->qpn;
 }
 
-bool vb_flow_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr)
+bool vb_qp_route_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr)
 {
 	return IN6_ARE_ADDR_EQUAL(&route->addr.dst, &addr->src) &&
 	       IN6_ARE_ADDR_EQUAL(&route->addr.src, &addr->dst);

@@ -5,14 +5,21 @@
  * back on its way out is sent by a timer; on its way in it goes through this process's own inbox afterwards.
  * Only with vb_faults_on_wire.
  */
-#ifndef VB_ROCE_FAULT_H
-#define VB_ROCE_FAULT_H
+#ifndef VB_ROCE_PACKET_FAULTS_H
+#define VB_ROCE_PACKET_FAULTS_H
 
 #include "adapter/fault.h"
 #include "roce/port.h"
 
-/* As vb_roce_transmit. */
 int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
+
+/* As vb_udp_send. */
+static inline int vb_roce_transmit(const struct vb_roce_route *route, const void *bytes, size_t len,
+				   size_t segment)
+{
+	return vb_unlikely(vb_faults_on_wire) ? vb_roce_transmit_faulty(route, bytes, len, segment) :
+						vb_roce_transmit_now(route, bytes, len, segment);
+}
 
 /* How many times a packet is to be delivered now: 0, 1 or 2. */
 unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/fault.h"
+#include "roce/packet_faults.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,6 @@
 #include "wire/packet.h"
 
 enum {
-	MAX_PACKET_BYTES = 4096 + 128,
 	MAX_HELD = 1 << 14,       /* packets; what is beyond is lost */
 	OVERTAKE_NS = 10000000,   /* a packet that nobody overtakes goes on after that */
 };
@@ -245,7 +244,7 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 /* One by one, so each has the IPv4 identification 0 instead of its place among the others. */
 int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment)
 {
-	uint8_t packet[MAX_PACKET_BYTES];
+	uint8_t packet[VB_ROCE_PACKET_BYTES];
 	int err = 0;
 	for (size_t at = 0; at < len && !err; at += segment) {
 		size_t n = vb_min_u64(segment, len - at);

@@ -11,11 +11,11 @@
  * second later; so does a request that finds nobody listening, because servers close a listener and open it
  * anew while their clients connect again.
  */
-#ifndef VB_ROCE_GSI_H
-#define VB_ROCE_GSI_H
+#ifndef VB_UD_GSI_H
+#define VB_UD_GSI_H
 
 #include "proto/cm/gsi.h"
-#include "roce/port.h"
+#include "host/host.h"
 
 /*
  * Sends a message to another host; opens the RoCE port if need be. addr.udp_sport is not looked at; ifindex
@@ -46,11 +46,5 @@ VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const 
  * is in their socket then is lost. Any thread, without locks.
  */
 VB_EXPORT void vb_gsi_hand_on(void);
-
-/*
- * A packet for QP 1 that came in over UDP, ICRC checked and taken off: to this process's CM, or passed on.
- * One thread at a time.
- */
-void vb_gsi_receive(const struct vb_inbox_msg *msg, unsigned ifindex);
 
 #endif

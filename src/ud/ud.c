@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it
- * goes through shared memory (adapter/peer.h) or, where there is none, to the inbox of the slot that the
+ * goes through shared memory (local/ud_ring.h) or, where there is none, to the inbox of the slot that the
  * destination QP number names (host/host.h), unless VERBATIM_LOCAL is off; to others, and to groups, through
  * the RoCE port. Each is a network port: what arrives is checked, and what finds nobody, the wrong Q_Key, no
  * receive or one that is too short is dropped in silence.
@@ -18,17 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/memory/arena.h"
 #include "adapter/device/device.h"
+#include "adapter/memory/arena.h"
 #include "adapter/memory/hold.h"
-#include "adapter/peer.h"
-#include "adapter/progress/progress.h"
 #include "adapter/memory/ranges.h"
-#include "host/ipc/capture.h"
+#include "adapter/progress/path.h"
+#include "adapter/queues/queue.h"
 #include "base/log.h"
+#include "host/ipc/capture.h"
+#include "local/ud_ring.h"
 #include "proto/ud.h"
-#include "roce/mcast.h"
-#include "roce/service.h"
+#include "roce/burst.h"
+#include "roce/qp_route.h"
 
 enum {
 	RETRY_NS = 30000,        /* between two tries where there was no room; later LOOK_NS */
@@ -127,7 +128,7 @@ static int put_on_host(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 		iov[n++] = data->iov[i];
 	iov[n++] = (struct iovec){ (void *)zeros, pad };
 	uint64_t time_ns = vb_capture_is_on() ? vb_now_ns() : 0;
-	err = vb_peer_ud_ring(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
+	err = vb_ud_ring_send(to->qpn >> VB_SLOT_SHIFT, &addr, iov, (int)n);
 	if (err == -ENOTCONN)
 		err = vb_inbox_send_from(qp->qpn >> VB_SLOT_SHIFT, to->qpn >> VB_SLOT_SHIFT, &addr, iov,
 					 (int)n);
@@ -155,7 +156,7 @@ static void turn_to(struct datagrams *d, const struct vb_datagram_to *to)
 		return;
 	vb_burst_flush(d->burst); /* what is in it still uses the old route */
 	addr.udp_sport = vb_roce_source_port(to->flow_label, d->qp->qpn, to->qpn);
-	vb_roce_route_init(&d->route, &addr, vb_flow_ifindex(d->qp, &to->dst));
+	vb_roce_route_init(&d->route, &addr, vb_qp_route_ifindex(d->qp, &to->dst));
 }
 
 static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct vb_datagram_to *to,
@@ -297,7 +298,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (d->looks_since_ns != since)
 		d->patience = (struct vb_patience){ 0 };
 	d->looks_since_ns = since;
-	if (!vb_peer_ud_ring_is_vain(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
+	if (!vb_ud_ring_gives_up(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
 		vb_timer_set(timer, now_ns + LOOK_NS);
 		return;
 	}
@@ -490,19 +491,23 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
-struct vb_roce_service vb_ud_service = {
-	.path = {
-		.name = "UD",
-		.rank = VB_PATH_WIRE,
-		.claims = claims,
-		.attach = attach,
-		.stop = stop,
-		.unlink = unlink_qp,
-		.detach = detach,
-		.send = send_all,
-		.run = run,
-		.claim_news = claim_news,
-		.take_news = take_news,
-	},
+static struct vb_path_ops ud_path = {
+	.name = "UD",
+	.rank = VB_PATH_WIRE,
+	.claims = claims,
+	.attach = attach,
+	.stop = stop,
+	.unlink = unlink_qp,
+	.detach = detach,
+	.send = send_all,
+	.run = run,
+	.claim_news = claim_news,
+	.take_news = take_news,
+	.take = vb_ud_ring_take,
 	.arrived = arrived,
 };
+
+__attribute__((constructor)) static void offer(void)
+{
+	vb_path_register(&ud_path);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/burst.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "adapter/progress/progress.h"
+#include "base/lock.h"
+#include "roce/packet_faults.h"
+
+enum {
+	BURSTS = 4,   /* threads that send at the same time; others wait */
+	MAX_RUNS = 8, /* sends of a burst */
+};
+
+/* What one send takes. */
+struct run {
+	size_t bytes, segment; /* in all; of each packet but the last, which may be shorter */
+};
+
+/*
+ * Packets of one length, the last of which may be shorter, are one send. A longer one begins another, behind
+ * those: whoever fills a burst holds a lock, and has to send when he has let go of it.
+ */
+struct vb_burst {
+	struct vb_lock lock;
+	const struct vb_roce_route *flow; /* what it was when the burst was begun is in `route` */
+	struct vb_roce_route route;
+	struct vb_icrc_known known; /* route's */
+	size_t at, bytes, segment; /* of the last run: where it begins; what is committed */
+	unsigned count, most;      /* its packets; most: that one send takes */
+	bool closed;               /* the last packet was shorter */
+	unsigned num_earlier;
+	struct run earlier[MAX_RUNS - 1];
+	size_t open_bytes; /* of the packet that was begun, ICRC included */
+	size_t open_body;  /* of these, before the padding */
+	uint8_t data[VB_UDP_MAX_BYTES + VB_ROCE_PACKET_BYTES];
+};
+
+static struct vb_burst bursts[BURSTS];
+
+/* The kernel numbers the packets of one send, and only these. */
+static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run)
+{
+	for (size_t at = 0; at < run->bytes;) {
+		size_t n = vb_min_u64(run->bytes - at, run->segment);
+		vb_icrc_sign(&b->route.icrc, &b->known, data + at, n, 0);
+		if (vb_roce_transmit(&b->route, data + at, n, n) == -EAGAIN)
+			return; /* the rest would meet the same */
+		at += n;
+	}
+}
+
+static void send_run(struct vb_burst *b, uint8_t *data, const struct run *run)
+{
+	vb_progress_is_working();
+	if (vb_roce_transmit(&b->route, data, run->bytes, run->segment) == -EOPNOTSUPP)
+		send_singly(b, data, run);
+}
+
+void vb_burst_flush(struct vb_burst *b)
+{
+	uint8_t *data = b->data;
+	if (!b->count)
+		return;
+	for (unsigned i = 0; vb_unlikely(i < b->num_earlier); data += b->earlier[i++].bytes)
+		send_run(b, data, &b->earlier[i]);
+	send_run(b, data, &(struct run){ b->bytes, b->segment });
+	b->at = b->bytes = b->count = b->num_earlier = 0;
+	b->closed = false;
+}
+
+static bool fits(const struct vb_burst *b, const struct vb_roce_route *route, size_t bytes)
+{
+	return !b->count || (route == b->flow && !b->closed && b->at + b->bytes + bytes <= sizeof(b->data) &&
+			     (bytes <= b->segment ? b->bytes + bytes <= VB_UDP_MAX_BYTES && b->count < b->most
+						  : b->num_earlier < MAX_RUNS - 1));
+}
+
+/* The packet at hand is longer than those before it. */
+static void begin_run(struct vb_burst *b)
+{
+	b->earlier[b->num_earlier++] = (struct run){ b->bytes, b->segment };
+	b->at += b->bytes;
+	b->bytes = b->count = 0;
+}
+
+/* It is often the one before. */
+static void take_route(struct vb_burst *b, const struct vb_roce_route *route)
+{
+	if (memcmp(&b->route.icrc, &route->icrc, sizeof(route->icrc)))
+		b->known = (struct vb_icrc_known){ 0 };
+	b->route = *route;
+}
+
+uint8_t *vb_burst_begin(struct vb_burst *b, const struct vb_roce_route *route, const void *header,
+			size_t header_bytes, size_t payload_bytes)
+{
+	size_t body = header_bytes + payload_bytes, bytes = vb_align_up(body, 4) + VB_ICRC_BYTES;
+	if (!fits(b, route, bytes))
+		vb_burst_flush(b);
+	if (!b->count) {
+		take_route(b, route);
+		b->most = vb_udp_segments();
+	}
+	b->flow = route;
+	b->open_bytes = bytes;
+	b->open_body = body;
+	uint8_t *packet = b->data + b->at + b->bytes;
+	memcpy(packet, header, header_bytes);
+	return packet + header_bytes;
+}
+
+bool vb_burst_commit(struct vb_burst *b)
+{
+	uint8_t *packet = b->data + b->at + b->bytes;
+	memset(packet + b->open_body, 0, b->open_bytes - VB_ICRC_BYTES - b->open_body);
+	if (b->count && b->open_bytes > b->segment)
+		begin_run(b);
+	vb_icrc_sign(&b->route.icrc, &b->known, packet, b->open_bytes, (uint16_t)b->count);
+	if (!b->count)
+		b->segment = b->open_bytes;
+	b->closed = b->open_bytes < b->segment;
+	b->bytes += b->open_bytes;
+	b->count++;
+	return !b->closed && b->at + b->bytes + b->segment <= VB_UDP_MAX_BYTES && b->count < b->most &&
+	       b->num_earlier < MAX_RUNS - 1;
+}
+
+struct vb_burst *vb_burst_take(void)
+{
+	for (unsigned i = 0;; i = (i + 1) % BURSTS) {
+		if (vb_lock_try(&bursts[i].lock))
+			return &bursts[i];
+		if (i == BURSTS - 1)
+			sched_yield();
+	}
+}
+
+void vb_burst_give(struct vb_burst *b)
+{
+	vb_burst_flush(b);
+	vb_unlock(&b->lock);
+}
+
+bool vb_bursts_are_used(void)
+{
+	for (unsigned i = 0; i < BURSTS; i++)
+		if (vb_lock_is_taken(&bursts[i].lock))
+			return true;
+	return false;
+}
+
+/* What the parent's bursts held is its own to send. */
+static void forget(void)
+{
+	for (unsigned i = 0; i < BURSTS; i++) {
+		vb_lock_init(&bursts[i].lock);
+		bursts[i].at = bursts[i].bytes = bursts[i].count = bursts[i].num_earlier = 0;
+		bursts[i].closed = false;
+	}
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bursts: packets of one flow, with their ICRC, that go out in one system call. */
+#ifndef VB_ROCE_BURST_H
+#define VB_ROCE_BURST_H
+
+#include "roce/port.h"
+
+struct vb_burst;
+
+/*
+ * A burst for this thread alone until it is given back. Waits for one if all are in use: hold it for short,
+ * and take no lock but vb_memory_hold's meanwhile.
+ */
+struct vb_burst *vb_burst_take(void);
+/* Sends what is in it. Packets that cannot be sent are lost, as on a wire. */
+void vb_burst_flush(struct vb_burst *burst);
+/* Flushes it first. */
+void vb_burst_give(struct vb_burst *burst);
+
+/*
+ * Begins a packet: copies its headers, returns where its payload_bytes go, which the caller fills.
+ * vb_burst_commit then adds padding and ICRC; a packet that is not committed is forgotten. Of the packets up
+ * to a flush, the first one's route is copied, and holds for those with the same pointer. A packet has at
+ * most 4096 bytes of payload.
+ */
+uint8_t *vb_burst_begin(struct vb_burst *burst, const struct vb_roce_route *route, const void *header,
+			size_t header_bytes, size_t payload_bytes);
+/* False: there is no room for another packet like the first; to begin one would flush. */
+bool vb_burst_commit(struct vb_burst *burst);
+
+/* A hint: is a thread sending? */
+bool vb_bursts_are_used(void);
+
+#endif

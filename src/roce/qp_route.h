@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where the packets of a connected QP go. */
+#ifndef VB_ROCE_QP_ROUTE_H
+#define VB_ROCE_QP_ROUTE_H
+
+#include "adapter/object.h"
+#include "roce/port.h"
+
+/*
+ * Makes what its packets are sent by. -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or
+ * has no source address; or what the sockets of the wire lack.
+ */
+int vb_qp_route_open(const struct vb_qp *qp);
+void vb_qp_route(const struct vb_qp *qp, struct vb_roce_route *route);
+/* Is it from the QP's peer, to the QP's address? */
+bool vb_qp_route_matches(const struct vb_roce_route *route, const struct vb_inbox_addr *addr);
+/* The way out for addresses that do not say it themselves: the device's interface; 0 for others. */
+unsigned vb_qp_route_ifindex(const struct vb_qp *qp, const struct in6_addr *destination);
+
+#endif
