@@ -46,7 +46,7 @@ bool vb_doorbell_poll_locked(void)
 	for (unsigned i = 0; i < npolled; i++) {
 		if (!vb_responder_is_called(polled[i]) && !vb_requester_has_news(polled[i]))
 			continue;
-		vb_progress_later_locked(polled[i]->qp);
+		vb_progress_schedule_locked(polled[i]->qp);
 		found = true;
 	}
 	return found;
@@ -60,7 +60,7 @@ void vb_doorbell_poll_end(void)
 	if (npolled)
 		vb_fence_users();
 	while (npolled)
-		vb_progress_later_locked(polled[--npolled]->qp);
+		vb_progress_schedule_locked(polled[--npolled]->qp);
 	vb_unlock(&vb_progress_lock);
 }
 

@@ -74,7 +74,7 @@ void vb_mapped_offer(struct vb_peer *peer);
 
 /*
  * The link was cut: the memory that this peer was given becomes private again, though keys name it
- * (vb_segment_settle).
+ * (vb_segment_await_private).
  */
 void vb_mapped_withdraw(struct vb_peer *peer);
 

@@ -253,7 +253,7 @@ static void wake_all_locked(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
 	vb_list_for_each(l, &p->qps, node)
-		vb_progress_later_locked(l->qp);
+		vb_progress_schedule_locked(l->qp);
 }
 
 /*
@@ -804,7 +804,7 @@ static bool listen_to_one(struct vb_peer *p)
 			wake_process_locked(p->nonce);
 		struct vb_qp *qp = vb_qpn_find(qpn);
 		if (vb_likely(qp != NULL))
-			vb_progress_later_locked(qp);
+			vb_progress_schedule_locked(qp);
 	}
 	return found;
 }

@@ -211,7 +211,7 @@ void vb_responder_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_local_qp *l = timer->arg;
 	atomic_store(&l->resp.rnr_expired, true);
-	vb_progress_later(l->qp);
+	vb_progress_schedule(l->qp);
 }
 
 enum step vb_serve_have_receive(struct vb_local_qp *l)
@@ -694,7 +694,7 @@ static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
 	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->execution.have_rwqe &&
-	       !vb_qp_is_shown(qp);
+	       !vb_qp_is_captured(qp);
 }
 
 /*

@@ -161,7 +161,7 @@ static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run
 
 static void send_run(struct vb_burst *b, uint8_t *data, const struct run *run)
 {
-	vb_progress_is_working();
+	vb_progress_note_work();
 	if (vb_roce_transmit(&b->route, data, run->bytes, run->segment) == -EOPNOTSUPP)
 		send_singly(b, data, run);
 }
@@ -345,7 +345,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 
 static void batch_done(void)
 {
-	vb_progress_has_taken();
+	vb_progress_note_arrivals();
 	vb_roce_batch_end(&batch);
 }
 
@@ -416,7 +416,7 @@ static bool is_sending(void)
 
 static bool is_busy(void) { return vb_udp_is_receiving() || is_sending(); }
 
-static const struct vb_path_io io = { .pump = pump, .watch = watch, .is_busy = is_busy };
+static const struct vb_path_io io = { .pump = pump, .set_wakeup = watch, .is_busy = is_busy };
 
 /* ---- opening ---- */
 
