@@ -73,10 +73,11 @@ const char *vb_key_fault_text(enum vb_key_fault fault);
  * Why an access through a key of this process was refused: the fault's sentence, or what the checks
  * (src/check) know beyond it. Good until the thread's next call.
  */
-typedef const char *vb_key_explainer(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-				     unsigned access, uint32_t pd);
-vb_key_explainer vb_key_explain;
-extern vb_key_explainer *vb_key_explained_by; /* NULL, or set by a constructor */
+const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			   unsigned access, uint32_t pd);
+/* The checks' part of it: NULL, or set by a constructor. */
+extern const char *(*vb_key_explain_more)(enum vb_key_fault fault, uint32_t key, uint64_t addr,
+					  uint64_t length, unsigned access, uint32_t pd);
 
 static inline const struct vb_key *vb_key_table(const struct vb_arena_head *arena)
 {

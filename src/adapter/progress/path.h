@@ -120,8 +120,8 @@ struct vb_path_io {
 	/* Takes what has arrived; true if there was something. No lock held. */
 	bool (*pump)(void);
 	/*
-	 * Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if
-	 * nobody needs its polls.
+	 * Shall the progress thread wake up for arrivals? Not while a program polls. True: it wakes up in any
+	 * case, so nobody needs the poller's polls.
 	 */
 	bool (*set_wakeup)(bool wake);
 	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
