@@ -485,7 +485,7 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	bool sq_sig_all;
 	atomic_bool is_captured;     /* a capture runs: adapter/inspection/packet_view.h */
-	/* VB_WATCH_*, under sq.lock: what a completed send calls for beside its completion */
+	/* VB_AFTER_SEND_*, under sq.lock: what a completed send calls for beside its completion */
 	uint8_t after_send;
 	bool counts_receives;     /* (counter.h) */
 	struct vb_lock resp_lock; /* held to execute the peer's requests */

@@ -258,13 +258,14 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
-	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_backlog_locked(cq),
+	bool has_some = cq->channel && cq->head != cq->tail,
+	     starts_timer = has_some && note_backlog_locked(cq),
 	     is_reported = cq->backlog.reported_head == cq->head && cq->backlog.reported_tail == cq->tail;
 	uint64_t since_ns = cq->backlog.since_ns;
 	vb_unlock(&cq->lock);
 	if (has_some && !is_reported)
 		note_backlog(cq->channel, cq);
-	if (watch)
+	if (starts_timer)
 		vb_timer_set(&cq->backlog.timer, since_ns + LOOK_NS);
 	vb_progress_arm();
 	return 0;
