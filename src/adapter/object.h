@@ -268,7 +268,7 @@ struct vb_cq {
 		uint64_t since_ns;
 		uintptr_t thread;       /* vb_lock_self of the thread that armed it */
 		struct vb_thread_looks looks;
-		bool is_timed;        /* timer is set */
+		bool is_timed;          /* timer is set */
 		struct vb_timer timer;
 		struct vb_list node;    /* in channel->backlogs, under its lock */
 	} backlog;
@@ -484,7 +484,7 @@ struct vb_qp {
 	uint32_t qpn;
 	enum ibv_qp_type type;
 	bool sq_sig_all;
-	atomic_bool is_captured;     /* a capture runs: adapter/inspection/packet_view.h */
+	atomic_bool is_captured;  /* a capture runs: adapter/inspection/packet_view.h */
 	/* VB_AFTER_SEND_*, under sq.lock: what a completed send calls for beside its completion */
 	uint8_t after_send;
 	bool counts_receives;     /* (counter.h) */

@@ -43,16 +43,16 @@ static struct vb_list rounds = VB_LIST_INIT(rounds);       /* under vb_progress_
 /* Several threads bump these counters without atomic read-modify-write: a lost increment is harmless. */
 static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
-static atomic_uint empty_polls;   /* rounds in a row that found nothing */
+static atomic_uint empty_polls; /* rounds in a row that found nothing */
 static atomic_uint hot_polls;   /* polls that found news of a hot QP */
 static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
-static atomic_bool took_arrivals;      /* the progress thread took arrivals since its last pass */
+static atomic_bool took_arrivals; /* the progress thread took arrivals since its last pass */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
-static bool was_missed;         /* and has seen none once */
+static bool was_missed;         /* and has seen no polls once */
 /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
 static uint64_t unwoken_ns;
 static atomic_uint sleep_generation;
