@@ -210,7 +210,7 @@ void vb_fault_begin(void)
 
 /* ---- calls ---- */
 
-/* What a device that has failed still does is to be given up. */
+/* A device that has failed can only be closed and its objects destroyed. */
 static bool needs_device(const char *call)
 {
 	static const char *const words[] = { "ibv_alloc",  "ibv_create", "ibv_reg", "ibv_open",
@@ -327,7 +327,7 @@ static bool parse(void)
 	return false;
 }
 
-static void settle(void)
+static void apply_plan(void)
 {
 	state = calloc(1, sizeof(*state));
 	is_bad = !state;
@@ -361,6 +361,6 @@ __attribute__((constructor)) static void read_setting(void)
 	is_bad = !take_text(setting) || !parse();
 	if (is_bad)
 		return;
-	settle();
+	apply_plan();
 	vb_host_at_fork(forget);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h), asked by those to whom
- * something happens. What is done to ports and devices is done here; packets, completions, receives and
- * messages are their layers' (roce/fault.h, verbs/fault.c, rdmacm/fault.h).
+ * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h). Faults of ports and devices
+ * are made here; those of packets, completions, receives and messages in their layers (roce/fault.h,
+ * verbs/fault.c, rdmacm/fault.h), which ask the plan.
  *
- * vb_faults_on is set before main and never changes, so who looks at it pays a branch; posts and polls do not
- * look, but are exchanged in a context's tables. An expression that cannot be read is said so on standard
- * error when the library is loaded, and every call that can fail then does, with EINVAL: no program runs
+ * vb_faults_on is set before main and never changes: looking at it costs a branch. Posts and polls do not
+ * look; a context's tables have other functions instead. If the expression cannot be read, the library says
+ * so on standard error when it is loaded, and every call that can fail fails with EINVAL: no program runs
  * without the faults that it was meant to have.
  *
  * Counts, the clock and what is down or gone start anew in a forked child. All functions may be called by any
@@ -34,8 +34,7 @@ bool vb_fault_has(uint32_t kinds);
 VB_EXPORT unsigned vb_fault_ask(struct vb_fault_subject *subject, struct vb_fault_bite bites[VB_FAULT_RULES]);
 
 /*
- * What a call of this name meets: 0, perhaps late, or a negative errno. qpn: of the queue pair that it is on;
- * 0: of none.
+ * What happens to a call of this name: 0, perhaps late, or a negative errno. qpn: its queue pair's; 0: none.
  */
 VB_EXPORT int vb_fault_meet(const char *call, uint32_t qpn);
 
@@ -47,10 +46,7 @@ static inline int vb_fault_call(const char *call, uint32_t qpn)
 /* The number that rules know a queue pair by: they are counted as they are created. 0: of none. */
 uint32_t vb_fault_qp(uint32_t qpn);
 
-/*
- * Is nothing to go from one of these addresses to the other, or come back, because the link is down or the
- * peer has vanished?
- */
+/* Is the way between these addresses cut: is the link down, or has the peer vanished? */
 VB_EXPORT bool vb_fault_is_cut(const struct in6_addr *own, const struct in6_addr *peer);
 /* Until when nothing goes out or comes in; 0 or past: it does. */
 uint64_t vb_fault_frozen_until(void);
@@ -61,11 +57,10 @@ bool vb_fault_repeats(enum vb_fault_direction direction, bool answers, uint32_t 
 void vb_fault_forget_psns(uint32_t qpn);
 
 /*
- * A completion of this queue pair is shown as failed: its queue, or all of it, goes the way that a failed
- * request of that queue takes it.
+ * A completion of this queue pair was made to fail: its queue, or all of it, fails as after a real failure.
  */
 void vb_qp_fail_queue(uint32_t qpn, bool is_recv);
-/* Completions of that queue that wait to be polled were not carried out after all. */
+/* Completions of that queue that wait to be polled become flushed ones. */
 void vb_cq_flush(struct vb_cq *cq, uint32_t qpn, bool is_recv);
 
 #endif

@@ -7,8 +7,8 @@
  *
  * Threading: every object may be used by several threads. Locks, in the order in which they may nest:
  *   ctl (mutex: create, modify, destroy)  >  qp->sq.lock  >  qp->resp_lock  >  rq/srq lock  >  cq->lock  >  channel/async lock
- * Object life: an object counts its users (refs); vb_X_fini fails with -EBUSY and changes nothing while there
- * are any.
+ * Lifetime: an object counts its users (refs). While there are any, vb_X_fini fails with -EBUSY and changes
+ * nothing.
  */
 #ifndef VB_ADAPTER_OBJECT_H
 #define VB_ADAPTER_OBJECT_H
@@ -63,7 +63,7 @@ struct vb_pd {
 	uint32_t number; /* unique in the process, never 0 */
 	atomic_uint refs;
 	struct vb_registered registered;
-	/* Where the memory of queues comes from; NULL: the heap. take may say VB_USE_DEFAULT. */
+	/* Where the memory of queues comes from; NULL: the heap. take may return VB_USE_DEFAULT. */
 	void *(*take)(struct vb_pd *pd, size_t bytes, size_t alignment);
 	void (*give)(struct vb_pd *pd, void *memory);
 };
@@ -80,7 +80,7 @@ int vb_queue_memory_take(struct vb_queue_memory *m, struct vb_pd *pd, size_t byt
 void vb_queue_memory_give(struct vb_queue_memory *m, struct vb_pd *pd);
 
 int vb_pd_init(struct vb_pd *pd, struct vb_context *ctx);
-/* Another handle on a domain, whose users count on this one. */
+/* Another handle on a domain; its own users count on it. */
 void vb_pd_init_alias(struct vb_pd *pd, struct vb_context *ctx, uint32_t number);
 int vb_pd_fini(struct vb_pd *pd);
 
@@ -112,14 +112,14 @@ int vb_mr_init(struct vb_mr *mr, struct vb_pd *pd, void *addr, uint64_t length, 
 	       unsigned access);
 /* Returns after the last access in flight has ended. -EBUSY: memory windows are bound to it. */
 int vb_mr_fini(struct vb_mr *mr);
-/* A region of any address that reads as zeros and keeps nothing of what is written. */
+/* A region of any address: reads give zeros, and writes are dropped. */
 int vb_mr_init_null(struct vb_mr *mr, struct vb_pd *pd);
 /* As ibv_advise_mr: 0 or a negative errno. */
 int vb_mr_advise(struct vb_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		 const struct ibv_sge *list, uint32_t n);
-/* How long is the region that has this key, in this domain? -ENOENT: there is none. */
+/* The length of the region with this key in this domain. -ENOENT: there is none. */
 int vb_mr_find(uint32_t key, uint32_t pd, uint64_t *length);
-/* Changes what flags (IBV_REREG_MR_*) name. On failure nothing has changed. The key stays. */
+/* Changes what flags (IBV_REREG_MR_*) name; the key stays. A failure changes nothing. */
 int vb_mr_change(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, uint64_t length, unsigned access);
 
 /* ---- memory windows ---- */
@@ -140,7 +140,7 @@ struct vb_channel {
 	struct vb_notifier notifier;
 	pthread_mutex_t lock;
 	struct vb_list events; /* vb_cq.event_node */
-	struct vb_list left;   /* vb_cq.left.node */
+	struct vb_list backlogs; /* vb_cq.backlog.node */
 	atomic_uint refs;      /* CQs */
 	atomic_bool is_led;    /* a thread that waits for its events leads (adapter/progress/progress.h) */
 };
@@ -153,7 +153,7 @@ int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq);
 /* An asynchronous event's subject; kind says which member of ibv_async_event.element it is. */
 enum vb_async_kind { VB_ASYNC_CQ, VB_ASYNC_QP, VB_ASYNC_SRQ, VB_ASYNC_PORT, VB_ASYNC_DEVICE };
 
-/* Counts a CQ's, QP's or SRQ's unacknowledged events so that its destruction can wait for them. */
+/* Counts the unacknowledged events of a CQ, QP or SRQ: its destruction waits for them. */
 struct vb_async_source {
 	uint32_t raised, acked; /* under the context's async lock */
 };
@@ -193,10 +193,7 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source);
 
 /* ---- completion queues ---- */
 
-/*
- * One completion. What only some consumers want (timestamp) is filled where it costs nothing or was asked
- * for.
- */
+/* One completion. */
 struct vb_cqe {
 	uint64_t wr_id;
 	struct vb_qp *qp;      /* may be gone once the completion is out of its CQ */
@@ -211,7 +208,7 @@ struct vb_cqe {
 		uint32_t cvlan;    /* of a frame: the tag that was taken out */
 	};
 	union {
-		/* of a send: so many of the program's entries are free again once it is polled */
+		/* of a send: the program's entries up to this one are free again once it is polled */
 		uint32_t sq_position;
 		struct vb_srq *srq;   /* of a shared receive: whose it was */
 		uint64_t tag;         /* with IBV_WC_TM_MATCH, which is no shared receive: the message's */
@@ -240,10 +237,13 @@ struct vb_cq {
 	bool want_timestamp;
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
 	atomic_bool overrun;        /* written under lock */
-	_Atomic(uint32_t) posted;   /* number of the QP that was posted to last (prefetch.h): a hint */
-	/* the program sees to it that there is none; if there is one, the oldest completion goes */
+	_Atomic(uint32_t) posted;   /* a hint: number of the QP that was posted to last (prefetch.h) */
+	/*
+	 * the program prevents overruns (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN); on one, the oldest completion
+	 * goes
+	 */
 	bool ignores_overrun;
-	struct vb_qp *hot;          /* looked at first by a poll that finds nothing */
+	struct vb_qp *hot;          /* had the last completion: an empty poll looks at it first */
 	struct vb_cqe spare;        /* a completion that cannot simply go into the ring (completion.h) */
 	atomic_uint refs;
 	struct vb_list event_node;
@@ -254,25 +254,24 @@ struct vb_cq {
 	struct vb_pd *pd;           /* where its memory comes from; NULL: the heap */
 	struct vb_queue_memory memory;
 	/*
-	 * Moderation: of completions that give events, how many wait for one together, and for how long at
-	 * most. Under lock.
+	 * Moderation: how many completions share an event, and how long the first waits at most. Under lock.
 	 */
 	uint32_t moderate_count;    /* 0 and 1: none waits */
 	uint64_t moderate_ns;
-	uint32_t held;              /* that wait now */
+	uint32_t held;              /* completions that wait now */
 	struct vb_timer moderation;
-	/* The completions that were there when it was armed, and may stay. Under lock, but node. */
+	/* The completions that were there when it was armed. Under lock, but node. */
 	struct {
 		uint32_t end;           /* where they end */
-		uint32_t told_head, told_tail; /* those that the last event of this kind told of */
+		uint32_t reported_head, reported_tail; /* for which the last such event was */
 		uint32_t times;         /* that it was armed with some there */
 		uint64_t since_ns;
-		uintptr_t thread;       /* vb_lock_self of who armed it */
+		uintptr_t thread;       /* vb_lock_self of the thread that armed it */
 		struct vb_thread_looks looks;
-		bool is_watched;        /* timer is set */
+		bool is_timed;          /* timer is set */
 		struct vb_timer timer;
-		struct vb_list node;    /* in channel->left, under its lock */
-	} left;
+		struct vb_list node;    /* in channel->backlogs, under its lock */
+	} backlog;
 	struct vb_registered registered;
 	struct vb_checked_cq *checked; /* the checks' (check/check.h); NULL while there are none */
 };
@@ -283,28 +282,27 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 int vb_cq_fini(struct vb_cq *cq); /* waits for its events to be acknowledged */
 int vb_cq_resize(struct vb_cq *cq, uint32_t cqe); /* -EINVAL if more completions wait than would fit */
 /*
- * Takes up to n completions in order; drives the adapter when there is none. Returns how many, or -EIO after
- * an overrun.
+ * Takes up to n completions in order; makes progress if there is none. Returns how many, or -EIO after an
+ * overrun.
  */
 int vb_cq_poll(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 int vb_cq_poll_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *out);
 /*
- * The next completion gives an event. So do those that are there, as with hardware that learns how far the
- * program has polled: if they are there still when the program waits. Most arm and then poll, and would else
- * be woken for nothing. If the program has polled nothing since such an event, and nothing has come, the next
- * one takes its time (LOOK_NS): a thread that arms for each event and leaves polling to another thread would
- * never find the channel empty.
+ * The next completion gives an event. Completions that are there give one, too, if the program waits without
+ * polling them: most programs arm and then poll, and would else be woken for nothing. If the program has
+ * polled nothing since such an event, and nothing has come, the next one is delayed (LOOK_NS): else a thread
+ * that arms for each event and leaves polling to another thread would never find the channel empty.
  */
 int vb_cq_arm(struct vb_cq *cq, bool solicited_only);
-/* One event for `count` completions that give events, or for fewer after `period_ns`. */
+/* Completions share an event: `count` of them, or fewer after `period_ns`. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n);
 /* For producers: vb_cq_push (adapter/queues/completion.h). */
-/* Forgets a QP that is being reset or destroyed: its completions and its being hot. */
+/* Drops the completions of a QP that is being reset or destroyed; it is hot no more. */
 void vb_cq_purge(struct vb_cq *cq, struct vb_qp *qp);
-/* Its being hot alone. */
+/* The same, but keeps its completions. */
 void vb_cq_forget(struct vb_cq *cq, struct vb_qp *qp);
-/* Forgets the completions of an SRQ that goes. */
+/* Drops the completions of an SRQ that is being destroyed. */
 void vb_cq_purge_srq(struct vb_cq *cq, struct vb_srq *srq);
 
 /* ---- receive queues: a QP's own, or an SRQ's ---- */
@@ -318,8 +316,8 @@ struct vb_rwqe {
 };
 
 /*
- * A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. All that
- * a receive looks at is in 64 bytes.
+ * A slot is free again when the completion of a receive is polled: tail - polled is at most max_wr. A receive
+ * reads one cache line of this.
  */
 struct vb_rq {
 	struct vb_lock lock;
@@ -329,7 +327,7 @@ struct vb_rq {
 	/* taken; written under lock, of a QP's own queue by its responder alone (resp_lock) */
 	atomic_uint head;
 	atomic_uint polled;
-	/* a responder waits for the next post (of an SRQ: those in vb_srq.starved do) */
+	/* a responder waits for the next post (of an SRQ: those in vb_srq.starved) */
 	atomic_bool starved;
 	struct vb_pd *pd;     /* where their memory comes from */
 	struct vb_queue_memory memory;
@@ -343,7 +341,7 @@ struct vb_srq {
 	uint32_t limit;           /* 0: not armed */
 	struct vb_list starved;   /* vb_qp.srq_node of responders that wait, under rq.lock */
 	atomic_uint refs;         /* queue pairs; an XRC queue's: those that work on a request for it */
-	/* an XRC queue's: those that have left, and are handing their completion over */
+	/* an XRC queue's: those that have let it go and still push their completion */
 	atomic_uint completing;
 	struct vb_xrcd *xrcd;     /* an XRC queue's (xrc.h), with its CQ and number; else NULL */
 	struct vb_cq *cq;
@@ -430,14 +428,14 @@ enum { VB_SQE_OWN = 1 << 7 };
 struct vb_datagram_to {
 	struct in6_addr src, dst;
 	uint32_t qpn;
-	/* the one that is sent, whatever becomes of the queue pair's while the datagram waits */
+	/* as at the post: the queue pair's may change while the datagram waits */
 	uint32_t qkey;
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
 	bool is_local;
 };
 
-/* All that a send looks at is in 64 bytes. */
+/* A send reads one cache line of this. */
 struct vb_sq {
 	struct vb_lock lock;
 	uint8_t *slots;
@@ -446,9 +444,9 @@ struct vb_sq {
 	uint32_t tail;          /* posted */
 	uint32_t sent;          /* handed to the path, in order */
 	uint32_t head;          /* completed, in order */
-	atomic_uint retired;    /* the program's entries whose completions are polled, which count no more */
-	uint32_t own_posted;    /* of the positions up to tail: not the program's */
-	uint32_t own_done;      /* of those up to head */
+	atomic_uint retired;    /* the program's entries that are free again: a completion was polled */
+	uint32_t own_posted;    /* the adapter's own entries among those up to tail */
+	uint32_t own_done;      /* among those up to head */
 	/* bytes at the end of an entry for the header of a segment that is to be cut up */
 	uint32_t header_room;
 	struct vb_queue_memory memory;
@@ -468,14 +466,14 @@ struct vb_qp_init_attr {
 };
 
 enum {
-	VB_WATCH_DRAIN = 1, /* raise SQ_DRAINED when nothing is in flight */
-	VB_WATCH_COUNT = 2, /* it counts (adapter/queues/counter.h) */
+	VB_AFTER_SEND_DRAIN = 1, /* raise SQ_DRAINED when nothing is in flight */
+	VB_AFTER_SEND_COUNT = 2, /* it counts (adapter/queues/counter.h) */
 };
 
 struct vb_qp {
 	/*
-	 * What a message looks at: a line for all, one for arrivals, one for sends, one for receives, where
-	 * the whole is aligned to a line.
+	 * Cache lines that a message touches: one for all, one for arrivals, one for sends, one for receives,
+	 * if the whole is aligned to a line.
 	 */
 	_Atomic(const struct vb_path_ops *) path; /* NULL until connected */
 	void *path_state;
@@ -486,19 +484,19 @@ struct vb_qp {
 	uint32_t qpn;
 	enum ibv_qp_type type;
 	bool sq_sig_all;
-	atomic_bool is_shown;     /* a capture runs: adapter/inspection/packet_view.h */
-	/* VB_WATCH_*, under sq.lock: what a completed send is more than a completion */
-	uint8_t watched;
+	atomic_bool is_captured;  /* a capture runs: adapter/inspection/packet_view.h */
+	/* VB_AFTER_SEND_*, under sq.lock: what a completed send calls for beside its completion */
+	uint8_t after_send;
 	bool counts_receives;     /* (counter.h) */
-	struct vb_lock resp_lock; /* whoever executes the peer's requests */
+	struct vb_lock resp_lock; /* held to execute the peer's requests */
 	struct vb_list run_node;  /* waiting for progress */
-	atomic_uint refs;         /* threads that use it now, beside those that run it (progress.c) */
+	atomic_uint refs;         /* threads that use it now; those that run it do not count (progress.c) */
 	/* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
 	bool comm_est;
 	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
 	struct vb_xrcd *xrcd;
 	struct vb_sq sq;
-	/* What fills the line; of pointers, which have one size wherever this runs. */
+	/* Fills the line with pointers, which have one size on all supported machines. */
 	struct vb_context *ctx;
 	struct vb_list srq_node;
 	struct vb_checked_qp *checked; /* the checks' (check/check.h); NULL while there are none */
@@ -509,9 +507,9 @@ struct vb_qp {
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;
 	_Atomic(uint32_t) qkey;   /* attr.qkey, for posts and arrivals */
-	/* slot of this host that has no link because this QP takes the wire to it; 0: none. Under ctl */
+	/* slot to which this QP takes the wire, so that no link is made to it; 0: none. Under ctl */
 	uint16_t declined;
-	atomic_bool deaf;         /* datagrams have waited for a receive in vain (local/ud_ring.c) */
+	atomic_bool deaf;         /* datagrams have waited too long for a receive (local/ud_ring.c) */
 	atomic_uint mcast;        /* multicast groups and steering rules that lead here */
 	atomic_uint create_flags; /* enum ibv_qp_create_flags */
 	atomic_uint burst_bytes;  /* beside attr.rate_limit; 0: the default */
@@ -523,7 +521,7 @@ struct vb_qp {
 _Static_assert(offsetof(struct vb_qp, resp_lock) == 64 && offsetof(struct vb_qp, sq) == 128 &&
 	       offsetof(struct vb_qp, rq) % VB_CACHE_LINE == 0, "lines");
 
-/* A number that ibv_modify_qp may change while another thread uses the QP. */
+/* An attribute that ibv_modify_qp may change while another thread uses the QP. */
 #define vb_qp_attr(qp, member) __atomic_load_n(&(qp)->attr.member, __ATOMIC_RELAXED)
 
 /* pd: NULL for an XRC_RECV QP. */
@@ -537,8 +535,8 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 /* everything that it has; the caller picks by mask */
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr);
 /*
- * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those
- * who know a QP that the program may be destroying at the same time.
+ * Moves the QP with this number, if there is one, to the error state, as ibv_modify_qp would. The program may
+ * be destroying it at the same time.
  */
 VB_EXPORT void vb_qp_fail_number(uint32_t qpn);
 /*

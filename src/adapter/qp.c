@@ -130,7 +130,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 		free_queues(qp);
 		return err;
 	}
-	atomic_store(&qp->is_shown, vb_capture_is_on()); /* once a capture that begins now can find it */
+	atomic_store(&qp->is_captured, vb_capture_is_on()); /* once a capture that begins now can find it */
 	hold_users(qp, 1);
 	return 0;
 }
@@ -193,7 +193,7 @@ int vb_qp_fini(struct vb_qp *qp)
 	vb_windows_forget(qp->qpn);
 	vb_qp_detach_counters(qp);
 	pthread_mutex_unlock(&qp->ctl);
-	vb_segment_settle();
+	vb_segment_await_private();
 	vb_async_forget(qp->ctx, &qp->async);
 	free_queues(qp);
 	hold_users(qp, -1);
@@ -209,7 +209,7 @@ static void reset(struct vb_qp *qp)
 	vb_lock(&qp->sq.lock);
 	qp->sq.tail = qp->sq.sent = qp->sq.head = qp->sq.own_posted = qp->sq.own_done = 0;
 	atomic_store(&qp->sq.retired, 0);
-	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
+	qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
 	vb_unlock(&qp->sq.lock);
 	qp->comm_est = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
@@ -381,7 +381,7 @@ static int take_path(struct vb_qp *qp)
 }
 
 /* Lets what was posted go, or holds it back, by the new state; tells the path. */
-static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static void apply_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (!path)
@@ -389,7 +389,7 @@ static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state ne
 	vb_lock(&qp->sq.lock);
 	if (cur != IBV_QPS_SQD && next == IBV_QPS_SQD && qp->attr.en_sqd_async_notify) {
 		if (qp->sq.head != qp->sq.sent)
-			qp->watched |= VB_WATCH_DRAIN;
+			qp->after_send |= VB_AFTER_SEND_DRAIN;
 		else
 			vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 	}
@@ -398,7 +398,7 @@ static void settle(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state ne
 	if (next == IBV_QPS_RTS && qp->sq.sent != qp->sq.tail)
 		path->send(qp);
 	vb_unlock(&qp->sq.lock);
-	vb_progress_later(qp);
+	vb_progress_schedule(qp);
 }
 
 static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state cur,
@@ -426,7 +426,7 @@ static int move(struct vb_qp *qp, const struct ibv_qp_attr *a, int mask, enum ib
 	uint32_t expected = cur;
 	if (!atomic_compare_exchange_strong(&qp->state, &expected, next))
 		return -EINVAL;
-	settle(qp, cur, next);
+	apply_state(qp, cur, next);
 	return 0;
 }
 
@@ -455,7 +455,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (!err)
 		err = move(qp, attr, mask, cur, next);
 	pthread_mutex_unlock(&qp->ctl);
-	vb_segment_settle();
+	vb_segment_await_private();
 	vb_segment_yield();
 	return err;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The owner's side of shared domains (xrc/xrc_protocol.h): does for clients, one queue pair of theirs each, what
- * the engines do for this process's own. A client's queue pair is shown to this process's queues as one with
- * its number and no path.
+ * The owner's side of shared domains (xrc/xrc_protocol.h): does for clients, one queue pair of theirs each,
+ * what the engines do for this process's own. A client's queue pair is shown to this process's queues as one
+ * with its number and no path.
  *
  * All that a client says is checked here or, as every request of a peer, by vb_execution_ops.
  */
@@ -48,27 +48,27 @@ void vb_xrc_set_handles(const struct vb_xrc_handles *of_verbs) { handles = of_ve
 static void *come(void *owner)
 {
 	struct vb_xrc_server *share = owner;
-	struct client *g = calloc(1, sizeof(*g));
-	if (!g)
+	struct client *c = calloc(1, sizeof(*c));
+	if (!c)
 		return NULL;
-	g->qp.type = IBV_QPT_XRC_RECV;
-	g->qp.xrcd = &share->xrcd;
-	vb_lock_init(&g->qp.resp_lock);
-	vb_list_init(&g->qp.srq_node);
-	vb_list_init(&g->qp.run_node);
-	g->execution.qp = &g->qp;
-	return g;
+	c->qp.type = IBV_QPT_XRC_RECV;
+	c->qp.xrcd = &share->xrcd;
+	vb_lock_init(&c->qp.resp_lock);
+	vb_list_init(&c->qp.srq_node);
+	vb_list_init(&c->qp.run_node);
+	c->execution.qp = &c->qp;
+	return c;
 }
 
 static void leave(void *arg)
 {
-	struct client *g = arg;
-	vb_execution_end_receive(&g->execution, IBV_WC_WR_FLUSH_ERR);
-	vb_srq_release(&g->qp);
+	struct client *c = arg;
+	vb_execution_end_receive(&c->execution, IBV_WC_WR_FLUSH_ERR);
+	vb_srq_release(&c->qp);
 	/* a poll that has taken it up as its hot queue pair has looked at it by the return */
-	vb_xrc_forget(&g->qp);
-	vb_qp_drain(&g->qp);
-	free(g);
+	vb_xrc_forget(&c->qp);
+	vb_qp_drain(&c->qp);
+	free(c);
 }
 
 /* ---- requests for queues ---- */
@@ -159,20 +159,20 @@ static int execute(struct vb_execution *x, const struct vb_xrc_request *r, const
 	return 0;
 }
 
-static int answer(struct client *g, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes,
+static int answer(struct client *c, const struct vb_xrc_request *r, const void *sent, size_t sent_bytes,
 		  struct vb_xrc_reply *reply, void *data, size_t *data_bytes)
 {
-	struct vb_execution *x = &g->execution;
+	struct vb_execution *x = &c->execution;
 	if (r->version != VB_XRC_VERSION || r->op >= VB_XRC_OPEN_QP || !is_one(r, sent_bytes))
 		return -EINVAL;
-	g->qp.qpn = r->qpn & MAX_QPN;
-	g->qp.attr.dest_qp_num = r->src_qpn & MAX_QPN;
-	g->qp.attr.qp_access_flags = r->access;
+	c->qp.qpn = r->qpn & MAX_QPN;
+	c->qp.attr.dest_qp_num = r->src_qpn & MAX_QPN;
+	c->qp.attr.qp_access_flags = r->access;
 	x->receive_status = IBV_WC_SUCCESS;
 	if (r->op == VB_XRC_END)
 		vb_execution_end_receive(x, r->kind ? (enum ibv_wc_status)r->kind : IBV_WC_WR_FLUSH_ERR);
 	int err = r->op == VB_XRC_END ? 0 : execute(x, r, sent, sent_bytes, reply, data, data_bytes);
-	vb_execution_settle(x);
+	vb_execution_release_queue(x);
 	reply->receive_status = x->receive_status;
 	return err;
 }

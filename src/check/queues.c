@@ -73,7 +73,7 @@ static void check_lost(struct vb_qp *qp)
 	vb_check_let_go(qp);
 	for (int i = 0;
 	     i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 		vb_sleep_ns(LOOK_NS);
 	}
 	if (n && sends_under_way(qp))

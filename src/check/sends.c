@@ -250,7 +250,7 @@ static void front_send(struct vb_qp *qp)
 		return;
 	}
 	note(qp, qp->checked);
-	vb_progress_later(qp);
+	vb_progress_schedule(qp);
 }
 
 /* sq.lock is held. */

@@ -109,7 +109,7 @@ __attribute__((constructor)) static void read_environment(void)
 	read_setting(value);
 	vb_check_enabled = true;
 	vb_observer = &observer;
-	vb_key_explained_by = vb_check_key_story;
+	vb_key_explain_more = vb_check_key_story;
 	vb_explain_listen(vb_check_explained);
 }
 

@@ -70,9 +70,9 @@ static bool is_atomic(unsigned opcode)
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-static struct vb_shown message_of(struct requester *r, uint32_t psn, uint32_t msn)
+static struct vb_captured message_of(struct requester *r, uint32_t psn, uint32_t msn)
 {
-	return (struct vb_shown){ .qp = r->l->qp,
+	return (struct vb_captured){ .qp = r->l->qp,
 				  .what = r->sqe,
 				  .psn = psn,
 				  .msn = msn & PSN_MASK,
@@ -112,9 +112,9 @@ void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, position);
 	tell_psn(l, position);
-	struct vb_shown m = message_of(&r, l->shown.psn, 0);
-	vb_show_request(&m);
-	l->shown.psn = (l->shown.psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+	struct vb_captured m = message_of(&r, l->shown.psn, 0);
+	vb_capture_request(&m);
+	l->shown.psn = (l->shown.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 static uint64_t found_by(struct requester *r)
@@ -129,26 +129,27 @@ void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, en
 	struct requester r = { .l = l, .sqe = sqe };
 	if (l->shown.req_serial != vb_capture_serial() || (int32_t)(position - l->shown.first) < 0)
 		return;
-	struct vb_shown m = message_of(&r, l->shown.answered_psn, l->shown.msn + (status == IBV_WC_SUCCESS));
+	struct vb_captured m =
+		message_of(&r, l->shown.answered_psn, l->shown.msn + (status == IBV_WC_SUCCESS));
 	if (status != IBV_WC_SUCCESS) {
-		vb_show_nak(&m, status);
+		vb_capture_nak(&m, status);
 		return;
 	}
 	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
-	vb_show_answer(&m);
+	vb_capture_answer(&m);
 	l->shown.msn++;
-	l->shown.answered_psn = (l->shown.answered_psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+	l->shown.answered_psn = (l->shown.answered_psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, l->req.published);
-	struct vb_shown m = message_of(&r, l->shown.psn, ++l->shown.msn);
+	struct vb_captured m = message_of(&r, l->shown.psn, ++l->shown.msn);
 	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
-	vb_show_request(&m);
-	vb_show_answer(&m);
-	l->shown.psn = (l->shown.psn + vb_shown_packets(l->qp, sqe)) & PSN_MASK;
+	vb_capture_request(&m);
+	vb_capture_answer(&m);
+	l->shown.psn = (l->shown.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 /* ---- the responder ---- */
@@ -193,21 +194,21 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 	struct vb_sqe what = entry_of(&l->cur);
 	uint32_t position = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
 		 psn = expected_psn(l, position);
-	struct vb_shown m = { .qp = l->qp,
+	struct vb_captured m = { .qp = l->qp,
 			      .what = &what,
 			      .psn = psn,
 			      .msn = l->shown.served & PSN_MASK,
 			      .fetch = fetch_target,
 			      .ctx = l };
 	if (status != IBV_WC_SUCCESS) {
-		vb_show_nak(&m, status);
+		vb_capture_nak(&m, status);
 		return;
 	}
 	if (is_atomic(what.opcode))
 		m.original = atomic_load_explicit(
 			&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
-	vb_show_request(&m);
+	vb_capture_request(&m);
 	m.msn = ++l->shown.served & PSN_MASK;
-	vb_show_answer(&m);
-	l->shown.expected = (psn + vb_shown_packets(l->qp, &what)) & PSN_MASK;
+	vb_capture_answer(&m);
+	l->shown.expected = (psn + vb_captured_packets(l->qp, &what)) & PSN_MASK;
 }

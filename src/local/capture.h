@@ -26,7 +26,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status) __attri
 /* An entry goes through the ring: after its place is counted, before the peer can see it. */
 static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
-	if (vb_qp_is_shown(l->qp))
+	if (vb_qp_is_captured(l->qp))
 		vb_capture_published(l, sqe);
 }
 
@@ -37,21 +37,21 @@ static inline void vb_show_published(struct vb_local_qp *l, const struct vb_sqe 
 static inline void vb_show_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe,
 					enum ibv_wc_status status)
 {
-	if (vb_qp_is_shown(l->qp))
+	if (vb_qp_is_captured(l->qp))
 		vb_capture_acknowledged(l, sqe, status);
 }
 
 /* This side has done all of it. */
 static inline void vb_show_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
-	if (vb_qp_is_shown(l->qp))
+	if (vb_qp_is_captured(l->qp))
 		vb_capture_executed_here(l, sqe);
 }
 
 /* The current request has been executed, or refused with this status; the peer does not know yet. */
 static inline void vb_show_served(struct vb_local_qp *l, enum ibv_wc_status status)
 {
-	if (vb_qp_is_shown(l->qp))
+	if (vb_qp_is_captured(l->qp))
 		vb_capture_served(l, status);
 }
 

@@ -51,7 +51,7 @@ static bool look_at_polled(void)
 	for (unsigned i = 0; i < npolled; i++) {
 		if (!vb_responder_is_called(polled[i]) && !vb_requester_has_news(polled[i]))
 			continue;
-		vb_progress_later_locked(polled[i]->qp);
+		vb_progress_schedule_locked(polled[i]->qp);
 		found = true;
 	}
 	return found;
@@ -65,7 +65,7 @@ void vb_doorbell_poll_end(void)
 	if (npolled)
 		vb_fence_users();
 	while (npolled)
-		vb_progress_later_locked(polled[--npolled]->qp);
+		vb_progress_schedule_locked(polled[--npolled]->qp);
 	vb_unlock(&vb_progress_lock);
 }
 
@@ -138,7 +138,7 @@ static bool listen_to(struct vb_peer *p)
 			wake_process(p->nonce);
 		struct vb_qp *qp = vb_qpn_find(qpn);
 		if (vb_likely(qp != NULL))
-			vb_progress_later_locked(qp);
+			vb_progress_schedule_locked(qp);
 	}
 	return found;
 }

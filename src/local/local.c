@@ -422,7 +422,7 @@ static void serve_locked(struct vb_qp *qp)
 	if (vb_unlikely(v.broken))
 		vb_qp_ref(qp);
 	else if (vb_unlikely(v.more))
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 	vb_unlock(&qp->resp_lock);
 	if (vb_unlikely(v.broken)) {
 		vb_qp_break(qp, v.event);
@@ -667,7 +667,7 @@ static struct vb_path_ops local_path = {
 	.take_news = take_news,
 	.poll = vb_doorbell_look_locked,
 	.sleep = vb_doorbell_poll_end,
-	.settle = vb_doorbell_ring_delayed,
+	.ring_delayed = vb_doorbell_ring_delayed,
 	.is_pending = vb_doorbell_is_pending,
 	.describe = describe,
 };

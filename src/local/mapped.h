@@ -77,7 +77,7 @@ void vb_mapped_tell_gone(struct vb_peer *peer, uint64_t serial);
 
 /*
  * The link was cut: the memory that this peer was given becomes private again, though keys name it
- * (vb_segment_settle).
+ * (vb_segment_await_private).
  */
 void vb_mapped_withdraw(struct vb_peer *peer);
 

@@ -246,7 +246,7 @@ void vb_peer_wake_qps_locked(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
 	vb_list_for_each(l, &p->qps, node)
-		vb_progress_later_locked(l->qp);
+		vb_progress_schedule_locked(l->qp);
 }
 
 /*

@@ -16,7 +16,7 @@
 /* Is it the kind of connection that try_post is for, and in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
 {
-	return l->qp->type == IBV_QPT_RC && !vb_qp_is_shown(l->qp) && vb_theirs_of(l) && l->req.bound &&
+	return l->qp->type == IBV_QPT_RC && !vb_qp_is_captured(l->qp) && vb_theirs_of(l) && l->req.bound &&
 	       !l->req.waiting && l->peer->copy != VB_COPY_LINK;
 }
 

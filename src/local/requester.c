@@ -78,7 +78,7 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_local_qp *l = timer->arg;
 	atomic_store(&l->expired, true);
-	vb_progress_later(l->qp);
+	vb_progress_schedule(l->qp);
 }
 
 /* Is the request whose turn it is one that has failed before the peer hears of it? Then so has the QP. */
@@ -428,7 +428,7 @@ static bool send_one(struct vb_local_qp *l, bool *published)
 		return true;
 	}
 	if (h == HERE_MORE) {
-		vb_progress_later(l->qp);
+		vb_progress_schedule(l->qp);
 		return false;
 	}
 	if (vb_likely(sqe->status == VB_SQE_PENDING)) {

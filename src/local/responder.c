@@ -473,7 +473,7 @@ static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
 	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->execution.have_rwqe &&
-	       !vb_qp_is_shown(qp);
+	       !vb_qp_is_captured(qp);
 }
 
 /*

@@ -94,7 +94,7 @@ void vb_serve_rnr_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_local_qp *l = timer->arg;
 	atomic_store(&l->resp.rnr_expired, true);
-	vb_progress_later(l->qp);
+	vb_progress_schedule(l->qp);
 }
 
 enum step vb_serve_have_receive(struct vb_local_qp *l)

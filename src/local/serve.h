@@ -23,7 +23,7 @@ struct failure {
 	const char *why;
 };
 
-/* err: what a step of the execution has returned (adapter/queues/execute.h). Fills it in. STEP_FAIL. */
+/* err: what a step of the execution has returned (adapter/execution/execute.h). Fills it in. STEP_FAIL. */
 enum step vb_serve_refuse(struct failure *f, int err, const char *why);
 /* The same of a SEND whose data are there, but not what it asks for beside. */
 enum step vb_serve_refuse_invalidation(struct failure *f, const char *why);

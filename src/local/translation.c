@@ -64,7 +64,7 @@ static bool begin(struct vb_translation *t, const struct vb_local_qp *l)
 	t->our_generation = atomic_load(&vb_arena->generation);
 	t->their_generation = atomic_load(&l->peer->arena->generation);
 	return t->our_generation != VB_GENERATION_LAST && t->their_generation != VB_GENERATION_LAST &&
-	       !vb_qp_is_shown(l->qp);
+	       !vb_qp_is_captured(l->qp);
 }
 
 static bool is_due(struct vb_translation *t, uint32_t lkey, uint32_t rkey)

@@ -400,7 +400,7 @@ bool vb_ud_ring_take(void)
 	}
 	vb_unlock(&taking);
 	if (found)
-		vb_progress_has_taken();
+		vb_progress_note_arrivals();
 	return found;
 }
 

@@ -42,7 +42,7 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
 void vb_xrc_remote_look_again(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_local_qp *l = timer->arg;
-	vb_progress_later(l->qp);
+	vb_progress_schedule(l->qp);
 }
 
 /* Bytes of the next piece; UINT64_MAX: the peer's byte stream is malformed. */

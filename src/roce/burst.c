@@ -54,7 +54,7 @@ static void send_singly(struct vb_burst *b, uint8_t *data, const struct run *run
 
 static void send_run(struct vb_burst *b, uint8_t *data, const struct run *run)
 {
-	vb_progress_is_working();
+	vb_progress_note_work();
 	if (vb_roce_transmit(&b->route, data, run->bytes, run->segment) == -EOPNOTSUPP)
 		send_singly(b, data, run);
 }

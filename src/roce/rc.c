@@ -241,7 +241,7 @@ static void request_at(struct connection *c, uint64_t now)
 		return;
 	set_timer(c);
 	if (n == SLICE_PACKETS)
-		vb_progress_later(c->qp);
+		vb_progress_schedule(c->qp);
 }
 
 /* A request that cannot be carried out still has its turn: what was posted before it completes first. */
@@ -508,7 +508,7 @@ static void finish_responding(struct connection *c)
 	if (vb_unlikely(breaks))
 		vb_qp_break(qp, event);
 	else if (n == SLICE_PACKETS)
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 }
 
 /*
@@ -540,7 +540,7 @@ static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg
 	vb_lock(&qp->resp_lock);
 	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
 		verdict = vb_rc_resp_receive(&c->responder, packet);
-	vb_execution_settle(&c->execution);
+	vb_execution_release_queue(&c->execution);
 	atomic_store_explicit(&c->owes_ack, c->responder.ack_due, memory_order_relaxed);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
 		vb_qp_established(qp);

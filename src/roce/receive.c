@@ -126,7 +126,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 
 static void batch_done(void)
 {
-	vb_progress_has_taken();
+	vb_progress_note_arrivals();
 	vb_roce_batch_end(&batch);
 }
 
@@ -185,7 +185,7 @@ static bool watch(bool wake)
 
 static bool is_busy(void) { return vb_udp_is_receiving() || vb_bursts_are_used(); }
 
-static const struct vb_path_io io = { .pump = pump, .watch = watch, .is_busy = is_busy };
+static const struct vb_path_io io = { .pump = pump, .set_wakeup = watch, .is_busy = is_busy };
 
 static void forget(void) { batch.count = 0; }
 

@@ -91,7 +91,7 @@ static void send_posted(struct vb_qp *qp)
 	}
 	vb_burst_give(burst);
 	if (sq->sent != sq->tail && atomic_load(&qp->state) == IBV_QPS_RTS)
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 }
 
 static void run(struct vb_qp *qp)

@@ -275,14 +275,14 @@ static void send_all(struct vb_qp *qp)
 	d->burst = NULL;
 	if (n == SLICE_DATAGRAMS && sq->sent != sq->tail) {
 		atomic_store(&d->blocked, true);
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 	}
 }
 
 static void retry_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct datagrams *d = timer->arg;
-	vb_progress_later(d->qp);
+	vb_progress_schedule(d->qp);
 }
 
 /*
@@ -307,7 +307,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 		"QP 0x%06x: no room at the process of QPs 0x%03x..., which does nothing: datagrams are dropped",
 		d->qp->qpn, atomic_load(&d->stuck_slot));
 	atomic_store(&d->vain_since_ns, since);
-	vb_progress_later(d->qp);
+	vb_progress_schedule(d->qp);
 }
 
 /* sq.lock is held, and released. */

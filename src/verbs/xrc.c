@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's inode:
- * then whoever opens it with that file shares it, in this process and, by adapter/xrc/xrc_server.h, in others
- * of this user.
+ * then whoever opens it with that file shares it, in this process and, by adapter/xrc/xrc_protocol.h, in
+ * others of this user.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A guest who shares an XRC domain and says anything (adapter/xrc/xrc_server.h), to the process that has a
+ * A guest who shares an XRC domain and says anything (adapter/xrc/xrc_protocol.h), to the process that has a
  * queue in it: well-formed requests with some members from the input, and bytes as they come. Receives are
  * posted into memory that anybody may change; the rest of the memory stays as the rights say, and no secret
  * is in an answer.

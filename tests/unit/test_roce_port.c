@@ -112,8 +112,8 @@ uint64_t vb_now_ns(void)
 }
 
 void vb_delayed_ack_send(void) { }
-void vb_progress_is_working(void) { }
-void vb_progress_has_taken(void) { }
+void vb_progress_note_work(void) { }
+void vb_progress_note_arrivals(void) { }
 void vb_path_set_io(const struct vb_path_io *io) { polled.io = io; }
 
 static void (*children[4])(void);

@@ -23,7 +23,7 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, enum vb_as
 	vb_notifier_wake(&ctx->async_notifier);
 }
 
-static void settle_locked(struct vb_context *ctx)
+static void update_notifier_locked(struct vb_context *ctx)
 {
 	if (vb_list_is_empty(&ctx->async_events))
 		vb_notifier_clear(&ctx->async_notifier);
@@ -37,7 +37,7 @@ static struct vb_async_event *take_locked(struct vb_context *ctx)
 	struct vb_async_event *event = vb_container_of(node, struct vb_async_event, node);
 	if (event->source)
 		event->source->raised++;
-	settle_locked(ctx);
+	update_notifier_locked(ctx);
 	return event;
 }
 
@@ -75,7 +75,7 @@ void vb_async_forget(struct vb_context *ctx, struct vb_async_source *source)
 		vb_list_del(&event->node);
 		free(event);
 	}
-	settle_locked(ctx);
+	update_notifier_locked(ctx);
 	while ((int32_t)(source->raised - source->acked) > 0)
 		vb_cond_wait(&ctx->async_acked, &ctx->async_lock);
 	pthread_mutex_unlock(&ctx->async_lock);

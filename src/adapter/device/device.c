@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The registry of devices, and what the network tells about them. Locks: the registry's, then a device's,
+ * The registry of devices, which follow their network interfaces. Locks: the registry's, then a device's,
  * then those of a context's event queue.
  */
 #include "adapter/device/device.h"
@@ -132,7 +132,7 @@ static bool is_listed(const struct vb_device *dev, const struct vb_netif *list, 
 	return false;
 }
 
-/* The registry lets go of devices whose interface has gone; those who use them keep them. */
+/* Drops the registry's reference to devices whose interface has gone; their users keep theirs. */
 static void drop_missing_locked(const struct vb_netif *list, unsigned count)
 {
 	struct vb_device *dev;

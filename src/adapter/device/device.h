@@ -55,10 +55,7 @@ void vb_port_attr(struct vb_device *dev, struct ibv_port_attr *attr);
 uint32_t vb_port_mbps(struct vb_device *dev);
 /* -EINVAL beyond the table, -ENODATA for a hole (gid is zero then). */
 int vb_device_gid(struct vb_device *dev, unsigned index, struct in6_addr *gid);
-/*
- * Is it in the GID table of one of this host's devices that are known? An EUI-64 GID may be no address of the
- * interface.
- */
+/* Is it a GID of one of this host's known devices? An EUI-64 GID need not be an address of the interface. */
 bool vb_device_gid_is_local(const struct in6_addr *gid);
 
 /* ---- faults on purpose: name is a device's, or "" for all ---- */
@@ -76,8 +73,7 @@ void vb_device_raise(const char *name, enum ibv_event_type type);
  */
 uint16_t vb_device_lid(const struct vb_device *dev);
 /*
- * A destination that is this port's own LID gets the GIDs that it stands for, is_global aside; whatever else
- * stays as it is.
+ * Fills in the GIDs that this port's own LID stands for; is_global and other destinations stay as they are.
  */
 void vb_ah_complete(struct vb_device *dev, struct ibv_ah_attr *attr);
 /*

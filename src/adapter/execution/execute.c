@@ -12,12 +12,6 @@
 #include "adapter/xrc/xrc_remote.h"
 #include "host/memory/touch.h"
 
-static int refuse(struct vb_execution *x, int err, const char *why)
-{
-	x->why = why;
-	return err;
-}
-
 /* ---- the receive ---- */
 
 static bool note_taken(struct vb_execution *x, bool taken)
@@ -39,7 +33,7 @@ bool vb_execution_take_tagged(struct vb_execution *x, const void *head, size_t b
 static int refuse_receive(struct vb_execution *x, int err, enum ibv_wc_status status, const char *why)
 {
 	x->receive_status = status;
-	return refuse(x, err, why);
+	return vb_execution_refuse(x, err, why);
 }
 
 int vb_execution_fits(struct vb_execution *x, uint64_t bytes)
@@ -95,15 +89,12 @@ void vb_execution_complete(struct vb_execution *x, const struct vb_received *r)
 	vb_receive_complete(x->qp, &e);
 }
 
-/* Is the queue that the receive was taken from another process's? */
-static bool is_away(const struct vb_execution *x) { return x->qp->xrcd && !x->qp->srq; }
-
 void vb_execution_end_receive(struct vb_execution *x, enum ibv_wc_status status)
 {
 	if (!x->have_rwqe)
 		return;
 	x->have_rwqe = false;
-	if (vb_unlikely(is_away(x))) {
+	if (vb_execution_is_remote(x)) {
 		vb_xrc_remote_end(x->qp, status);
 		return;
 	}
@@ -124,7 +115,7 @@ int vb_execution_check_right(struct vb_execution *x, unsigned right)
 {
 	return vb_likely(vb_qp_attr(x->qp, qp_access_flags) & right) ?
 		       0 :
-		       refuse(x, -EINVAL, explain_rights(x->qp, right));
+		       vb_execution_refuse(x, -EINVAL, explain_rights(x->qp, right));
 }
 
 int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t addr, uint64_t length,
@@ -137,7 +128,7 @@ int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, u
 		vb_key_check(vb_key_table(vb_arena), rkey, addr, length, right, pd, x->qp->qpn, va);
 	return vb_likely(fault == VB_KEY_OK) ?
 		       0 :
-		       refuse(x, -EACCES, vb_key_explain(fault, rkey, addr, length, right, pd));
+		       vb_execution_refuse(x, -EACCES, vb_key_explain(fault, rkey, addr, length, right, pd));
 }
 
 void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes)
@@ -149,7 +140,7 @@ void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t v
 int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
 				    unsigned right)
 {
-	return refuse(x, -EACCES,
+	return vb_execution_refuse(x, -EACCES,
 		      vb_key_explain(VB_KEY_UNMAPPED, rkey, addr, length, right, vb_qp_domain(x->qp)));
 }
 
@@ -164,12 +155,12 @@ int vb_execution_atomic(struct vb_execution *x, uint32_t rkey, uint64_t addr, ui
 							    VB_TOUCH_ADD;
 	uint64_t va = 0;
 	if (addr % 8)
-		return refuse(x, -EINVAL, "the address of an atomic is not a multiple of 8");
+		return vb_execution_refuse(x, -EINVAL, "the address of an atomic is not a multiple of 8");
 	int err = vb_execution_translate(x, vb_qp_domain(x->qp), rkey, addr, 8, right, &va);
 	if (err)
 		return err;
 	if (va % 8)
-		return refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
+		return vb_execution_refuse(x, -EINVAL, "the memory of an atomic is not aligned to 8 bytes");
 	return vb_touch_atomically((void *)(uintptr_t)va, op, swap_or_add, compare, original) ?
 		       vb_execution_target_is_unmapped(x, rkey, addr, 8, right) :
 		       0;
@@ -180,19 +171,19 @@ int vb_execution_flush(struct vb_execution *x, uint32_t rkey, uint64_t addr, uin
 {
 	unsigned rights = vb_flush_rights(placement);
 	if (!rights || level > IBV_FLUSH_MR)
-		return refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
+		return vb_execution_refuse(x, -EINVAL, "a flush to nowhere, or of what is neither a range nor a region");
 	if (rights & ~vb_qp_attr(x->qp, qp_access_flags))
-		return refuse(x, -EINVAL, explain_rights(x->qp, rights));
+		return vb_execution_refuse(x, -EINVAL, explain_rights(x->qp, rights));
 	enum vb_key_fault fault = vb_flush_check(rkey, addr, length, level == IBV_FLUSH_MR, rights,
 						 vb_qp_domain(x->qp), x->qp->qpn);
-	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+	return fault == VB_KEY_OK ? 0 : vb_execution_refuse(x, -EACCES, vb_key_fault_text(fault));
 }
 
 int vb_execution_invalidate(struct vb_execution *x, uint32_t rkey)
 {
 	enum vb_key_fault fault = vb_window_invalidate_remotely(rkey, vb_qp_domain(x->qp), x->qp->qpn);
 	if (fault == VB_KEY_ACCESS)
-		return refuse(x, -EACCES,
+		return vb_execution_refuse(x, -EACCES,
 			      "a peer can invalidate a type 2 window, not a region or a type 1 window");
-	return fault == VB_KEY_OK ? 0 : refuse(x, -EACCES, vb_key_fault_text(fault));
+	return fault == VB_KEY_OK ? 0 : vb_execution_refuse(x, -EACCES, vb_key_fault_text(fault));
 }

@@ -4,14 +4,13 @@
  *
  *	local/responder.c	the ring of a peer on this host
  *	execute_ops.c		packets, by the engines of proto/rc
- *	xrc/xrc_server.c	another process, for a shared receive queue of this one
+ *	xrc_server.c		another process, for a shared receive queue of this one
  *
  * All that a peer asks for in this process's memory goes through vb_execution_translate.
  *
- * A step returns 0, or the negative errno of what is refused (proto/rc/message.h). Then `why` is a sentence
- * for the log. If the receive that is taken is at fault, receive_status says what is wrong with it. Under
- * resp_lock. Steps that are about memory run while it is held: in a busy section (local/qp.h) or under
- * vb_memory_hold.
+ * A step returns 0, or the negative errno of a refusal (proto/rc/message.h). Then `why` is a sentence for the
+ * log. If the receive that was taken is at fault, receive_status says why. resp_lock is held. Steps that
+ * access memory run in a busy section (local/qp.h) or under vb_memory_hold.
  */
 #ifndef VB_ADAPTER_EXECUTE_H
 #define VB_ADAPTER_EXECUTE_H
@@ -26,9 +25,21 @@ struct vb_execution {
 	bool have_rwqe;
 	enum ibv_wc_status receive_status; /* SUCCESS, or what is wrong with the receive that was taken */
 	const char *why;		   /* the last refusal's sentence; NULL: none */
-	uint32_t away_srqn;		   /* the queue of another process that was selected last */
+	uint32_t remote_srqn;		   /* the last queue of another process that was selected */
 	struct vb_rwqe rwqe;		   /* the last: it may be cut short behind its list */
 };
+
+/* Is the shared receive queue that was selected another process's? */
+static inline bool vb_execution_is_remote(const struct vb_execution *x)
+{
+	return vb_unlikely(x->qp->xrcd != NULL) && !x->qp->srq;
+}
+
+static inline int vb_execution_refuse(struct vb_execution *x, int err, const char *why)
+{
+	x->why = why;
+	return err;
+}
 
 /* ---- the receive ---- */
 
@@ -41,7 +52,7 @@ int vb_execution_fits(struct vb_execution *x, uint64_t bytes) VB_MUST_USE;
 /* Bytes [offset, offset + bytes) of the receive. */
 int vb_execution_receive_ranges(struct vb_execution *x, uint64_t offset, uint64_t bytes,
 				struct vb_ranges *out) VB_MUST_USE;
-/* A copy there failed: the program has taken its memory away. */
+/* A copy there failed: the program has unmapped its memory. */
 int vb_execution_receive_is_unmapped(struct vb_execution *x) VB_MUST_USE;
 /* Completes the receive by a message. */
 void vb_execution_complete(struct vb_execution *x, const struct vb_received *received);
@@ -60,7 +71,7 @@ int vb_execution_translate(struct vb_execution *x, uint32_t pd, uint32_t rkey, u
 			   unsigned right, uint64_t *va) VB_MUST_USE;
 /* Of a translated range, or a part of it. */
 void vb_execution_target_ranges(struct vb_ranges *out, uint32_t rkey, uint64_t va, uint64_t bytes);
-/* A copy there failed: the region's program has taken its memory away. */
+/* A copy there failed: the region's program has unmapped its memory. */
 int vb_execution_target_is_unmapped(struct vb_execution *x, uint32_t rkey, uint64_t addr, uint64_t length,
 				    unsigned right) VB_MUST_USE;
 
@@ -86,7 +97,7 @@ int vb_execution_select_here(struct vb_execution *x, uint32_t srqn) VB_MUST_USE;
 /* Copies what a READ response carries; false: it may not be read any more. Holds the memory itself. */
 bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
 		       size_t bytes);
-/* After each packet: an XRC queue that no message is under way for is let go. */
-void vb_execution_settle(struct vb_execution *x);
+/* After each packet: lets an XRC queue go unless a message for it is under way. */
+void vb_execution_release_queue(struct vb_execution *x);
 
 #endif

@@ -11,29 +11,20 @@
 #include "adapter/queues/observer.h"
 #include "adapter/xrc/xrc_remote.h"
 
-static int refuse(struct vb_execution *x, int err, const char *why)
-{
-	x->why = why;
-	return err;
-}
-
 /* ---- the shared receive queue that a request is for ---- */
 
-/* Is it another process's? It was selected. */
-static bool is_away(const struct vb_execution *x) { return vb_unlikely(x->qp->xrcd != NULL) && !x->qp->srq; }
-
-static int away_refused(struct vb_execution *x, int err)
+static int remote_result(struct vb_execution *x, int err)
 {
-	return err ? refuse(x, err, "the process that has the shared receive queue refused it") : 0;
+	return err ? vb_execution_refuse(x, err, "the process that has the shared receive queue refused it") : 0;
 }
 
 int vb_execution_select_here(struct vb_execution *x, uint32_t srqn)
 {
-	if (x->have_rwqe && srqn != (is_away(x) ? x->away_srqn : x->qp->srq->number))
-		return refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
+	if (x->have_rwqe && srqn != (vb_execution_is_remote(x) ? x->remote_srqn : x->qp->srq->number))
+		return vb_execution_refuse(x, -EINVAL, "a message changes its shared receive queue on the way");
 	return vb_xrc_select(x->qp, srqn) ?
 		       0 :
-		       refuse(x, -ENOENT, "the XRC domain has no shared receive queue of this number");
+		       vb_execution_refuse(x, -ENOENT, "the XRC domain has no shared receive queue of this number");
 }
 
 static int select_queue(void *ctx, uint32_t srqn)
@@ -42,11 +33,11 @@ static int select_queue(void *ctx, uint32_t srqn)
 	int err = vb_execution_select_here(x, srqn);
 	if (err != -ENOENT)
 		return err;
-	x->away_srqn = srqn;
+	x->remote_srqn = srqn;
 	return vb_xrc_remote_select(x->qp, srqn);
 }
 
-void vb_execution_settle(struct vb_execution *x)
+void vb_execution_release_queue(struct vb_execution *x)
 {
 	if (vb_unlikely(x->qp->xrcd != NULL) && !x->have_rwqe)
 		vb_srq_release(x->qp);
@@ -54,11 +45,11 @@ void vb_execution_settle(struct vb_execution *x)
 
 /* ---- receives ---- */
 
-static int take_away(struct vb_execution *x)
+static int take_remotely(struct vb_execution *x)
 {
 	int err = vb_xrc_remote_take(x->qp);
 	if (err)
-		return away_refused(x, err);
+		return remote_result(x, err);
 	x->have_rwqe = true;
 	x->receive_status = IBV_WC_SUCCESS;
 	return 0;
@@ -74,8 +65,8 @@ static bool take(struct vb_execution *x, const struct vb_packet *packet)
 static int receive_take(void *ctx, const struct vb_packet *packet)
 {
 	struct vb_execution *x = ctx;
-	if (is_away(x))
-		return take_away(x);
+	if (vb_execution_is_remote(x))
+		return take_remotely(x);
 	if (take(x, packet))
 		return 0;
 	if (vb_unlikely(vb_observer != NULL))
@@ -109,8 +100,8 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 {
 	struct vb_execution *x = ctx;
 	uint64_t skip = vb_unlikely(x->qp->tags != NULL) ? vb_tags_skip(x->qp) : 0;
-	if (is_away(x))
-		return away_refused(x, vb_xrc_remote_place(x->qp, offset, bytes, len, &x->receive_status));
+	if (vb_execution_is_remote(x))
+		return remote_result(x, vb_xrc_remote_place(x->qp, offset, bytes, len, &x->receive_status));
 	if (vb_likely(!skip))
 		return place(x, offset, bytes, len);
 	if (skip == UINT64_MAX)
@@ -123,7 +114,7 @@ static int receive_place(void *ctx, uint64_t offset, const void *bytes, size_t l
 static void receive_done(void *ctx, const struct vb_received *received)
 {
 	struct vb_execution *x = ctx;
-	if (!is_away(x) || received->is_refused) {
+	if (!vb_execution_is_remote(x) || received->is_refused) {
 		vb_execution_complete(x, received);
 		return;
 	}
@@ -142,8 +133,8 @@ static int check(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_
 	};
 	uint64_t va;
 	struct vb_execution *x = ctx;
-	if (is_away(x))
-		return away_refused(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access));
+	if (vb_execution_is_remote(x))
+		return remote_result(x, vb_xrc_remote_check(x->qp, rkey, addr, len, access));
 	return vb_execution_translate(x, vb_qp_domain(x->qp), rkey, addr, len, rights[access], &va);
 }
 
@@ -170,13 +161,13 @@ static int move(struct vb_execution *x, uint32_t pd, uint32_t rkey, uint64_t add
 static int write_data(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len)
 {
 	struct vb_execution *x = ctx;
-	if (is_away(x))
-		return away_refused(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len));
+	if (vb_execution_is_remote(x))
+		return remote_result(x, vb_xrc_remote_write(x->qp, rkey, addr, bytes, len));
 	return move(x, vb_qp_domain(x->qp), rkey, addr, IBV_ACCESS_REMOTE_WRITE, (void *)(uintptr_t)bytes,
 		    len);
 }
 
-static bool read_away(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
+static bool read_remotely(struct vb_qp *qp, uint32_t srqn, uint32_t rkey, uint64_t address, void *to,
 		      size_t bytes)
 {
 	return !vb_xrc_remote_select(qp, srqn) && !vb_xrc_remote_read(qp, rkey, address, to, bytes);
@@ -187,7 +178,7 @@ bool vb_execution_read(struct vb_execution *x, uint32_t srqn, uint32_t rkey, uin
 {
 	uint32_t pd = x->qp->xrcd ? vb_xrc_pd(x->qp, srqn) : x->qp->pd->number;
 	if (vb_unlikely(!pd) && x->qp->xrcd->share)
-		return read_away(x->qp, srqn, rkey, address, to, bytes);
+		return read_remotely(x->qp, srqn, rkey, address, to, bytes);
 	return !move(x, pd, rkey, address, IBV_ACCESS_REMOTE_READ, to, bytes);
 }
 
@@ -195,8 +186,8 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 		  uint64_t compare, uint64_t *original)
 {
 	struct vb_execution *x = ctx;
-	if (is_away(x))
-		return away_refused(
+	if (vb_execution_is_remote(x))
+		return remote_result(
 			x, vb_xrc_remote_atomic(x->qp, rkey, addr, kind, swap_or_add, compare, original));
 	unsigned held = vb_memory_hold();
 	int err = vb_execution_atomic(x, rkey, addr, kind, swap_or_add, compare, original);
@@ -207,15 +198,15 @@ static int atomic(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_
 static int flush(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t how)
 {
 	struct vb_execution *x = ctx;
-	if (is_away(x))
-		return away_refused(x, -EINVAL); /* it has no such question */
+	if (vb_execution_is_remote(x))
+		return remote_result(x, -EINVAL); /* it has no such question */
 	return vb_execution_flush(x, rkey, addr, len, vb_flush_placement(how), vb_flush_selectivity(how));
 }
 
 static int invalidate(void *ctx, uint32_t rkey)
 {
 	struct vb_execution *x = ctx;
-	return is_away(x) ? away_refused(x, vb_xrc_remote_invalidate(x->qp, rkey)) :
+	return vb_execution_is_remote(x) ? remote_result(x, vb_xrc_remote_invalidate(x->qp, rkey)) :
 			    vb_execution_invalidate(x, rkey);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What this process tells of the adapter's objects. */
+/* Records of the adapter's objects. */
 #include <string.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 
 enum { KEYS_AT_ONCE = 16384, LOCK_TRIES = 1000 };
 
-static bool tell_process(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_process(struct vb_dump *dump, uint64_t *cursor)
 {
 	struct vb_record_process *r = vb_dump_add(dump, VB_RECORD_PROCESS, sizeof(*r));
 	struct vb_udp_counts udp;
@@ -44,7 +44,7 @@ static bool tell_process(struct vb_dump *dump, uint64_t *cursor)
 
 /* ---- devices ---- */
 
-static bool tell_context(struct vb_registered *registered, void *arg)
+static bool describe_context(struct vb_registered *registered, void *arg)
 {
 	struct vb_device *dev = vb_container_of(registered, struct vb_context, registered)->device;
 	struct vb_record_device *r = vb_dump_add(arg, VB_RECORD_DEVICE, sizeof(*r));
@@ -63,14 +63,14 @@ static bool tell_context(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_devices(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_devices(struct vb_dump *dump, uint64_t *cursor)
 {
-	return vb_registry_look(VB_REGISTRY_CONTEXTS, cursor, tell_context, dump);
+	return vb_registry_look(VB_REGISTRY_CONTEXTS, cursor, describe_context, dump);
 }
 
 /* ---- protection domains ---- */
 
-static bool tell_pd(struct vb_registered *registered, void *arg)
+static bool describe_pd(struct vb_registered *registered, void *arg)
 {
 	struct vb_pd *pd = vb_container_of(registered, struct vb_pd, registered);
 	struct vb_record_pd *r = vb_dump_add(arg, VB_RECORD_PD, sizeof(*r));
@@ -84,14 +84,14 @@ static bool tell_pd(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_pds(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_pds(struct vb_dump *dump, uint64_t *cursor)
 {
-	return vb_registry_look(VB_REGISTRY_PDS, cursor, tell_pd, dump);
+	return vb_registry_look(VB_REGISTRY_PDS, cursor, describe_pd, dump);
 }
 
 /* ---- queues ---- */
 
-/* Not for long: who has it may be waiting for this thread. */
+/* Gives up soon: the thread that holds it may be waiting for this one. */
 static bool try_hard(struct vb_lock *lock)
 {
 	for (unsigned i = 0; i < LOCK_TRIES; i++, vb_pause())
@@ -100,7 +100,7 @@ static bool try_hard(struct vb_lock *lock)
 	return false;
 }
 
-static bool tell_cq(struct vb_registered *registered, void *arg)
+static bool describe_cq(struct vb_registered *registered, void *arg)
 {
 	struct vb_cq *cq = vb_container_of(registered, struct vb_cq, registered);
 	struct vb_record_cq *r = vb_dump_add(arg, VB_RECORD_CQ, sizeof(*r));
@@ -123,12 +123,12 @@ static bool tell_cq(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_cqs(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_cqs(struct vb_dump *dump, uint64_t *cursor)
 {
-	return vb_registry_look(VB_REGISTRY_CQS, cursor, tell_cq, dump);
+	return vb_registry_look(VB_REGISTRY_CQS, cursor, describe_cq, dump);
 }
 
-static bool tell_srq(struct vb_registered *registered, void *arg)
+static bool describe_srq(struct vb_registered *registered, void *arg)
 {
 	struct vb_srq *srq = vb_container_of(registered, struct vb_srq, registered);
 	struct vb_record_srq *r = vb_dump_add(arg, VB_RECORD_SRQ, sizeof(*r));
@@ -152,18 +152,15 @@ static bool tell_srq(struct vb_registered *registered, void *arg)
 	return true;
 }
 
-static bool tell_srqs(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_srqs(struct vb_dump *dump, uint64_t *cursor)
 {
-	return vb_registry_look(VB_REGISTRY_SRQS, cursor, tell_srq, dump);
+	return vb_registry_look(VB_REGISTRY_SRQS, cursor, describe_srq, dump);
 }
 
 /* ---- queue pairs ---- */
 
-/*
- * What ibv_modify_qp sets. Whoever changes the pair now is not waited for: it may be waiting for this look to
- * end.
- */
-static void tell_attributes(struct vb_qp *qp, struct vb_record_qp *r)
+/* What ibv_modify_qp sets. A thread that changes the QP may be waiting for this look to end: so try only. */
+static void describe_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 {
 	struct in6_addr gid;
 	if (pthread_mutex_trylock(&qp->ctl)) {
@@ -186,7 +183,7 @@ static void tell_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 	pthread_mutex_unlock(&qp->ctl);
 }
 
-static void tell_queues(struct vb_qp *qp, struct vb_record_qp *r)
+static void describe_queues(struct vb_qp *qp, struct vb_record_qp *r)
 {
 	if (try_hard(&qp->sq.lock)) {
 		r->posted = qp->sq.tail;
@@ -207,7 +204,7 @@ static void tell_queues(struct vb_qp *qp, struct vb_record_qp *r)
 }
 
 /* The path and its state stay while somebody refers to the QP. */
-static void tell_path(struct vb_qp *qp, struct vb_record_qp *r)
+static void describe_path(struct vb_qp *qp, struct vb_record_qp *r)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (!path)
@@ -217,7 +214,7 @@ static void tell_path(struct vb_qp *qp, struct vb_record_qp *r)
 		path->describe(qp, r);
 }
 
-static void tell_qp(struct vb_qp *qp, struct vb_record_qp *r)
+static void describe_qp(struct vb_qp *qp, struct vb_record_qp *r)
 {
 	r->qpn = qp->qpn;
 	r->type = qp->type;
@@ -227,12 +224,12 @@ static void tell_qp(struct vb_qp *qp, struct vb_record_qp *r)
 	r->send_cq = qp->send_cq ? qp->send_cq->registered.serial : 0;
 	r->recv_cq = qp->recv_cq ? qp->recv_cq->registered.serial : 0;
 	r->srq = qp->srq && !qp->xrcd ? qp->srq->registered.serial : 0;
-	tell_attributes(qp, r);
-	tell_queues(qp, r);
-	tell_path(qp, r);
+	describe_attributes(qp, r);
+	describe_queues(qp, r);
+	describe_path(qp, r);
 }
 
-static bool tell_qps(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_qps(struct vb_dump *dump, uint64_t *cursor)
 {
 	while (dump->room - dump->used >= sizeof(struct vb_record_qp)) {
 		struct vb_qp *qp;
@@ -240,7 +237,7 @@ static bool tell_qps(struct vb_dump *dump, uint64_t *cursor)
 			return false;
 		if (!qp)
 			return true;
-		tell_qp(qp, vb_dump_add(dump, VB_RECORD_QP, sizeof(struct vb_record_qp)));
+		describe_qp(qp, vb_dump_add(dump, VB_RECORD_QP, sizeof(struct vb_record_qp)));
 		vb_qp_unref(qp);
 	}
 	return true;
@@ -253,7 +250,7 @@ static uint32_t mapped_state(uint64_t segment)
 	return segment == VB_KEY_NO_SEGMENT ? VB_MR_NO_PAGES : segment ? VB_MR_MAPPED : VB_MR_MAY_BE_MAPPED;
 }
 
-static void tell_key(const struct vb_key *k, uint32_t key, struct vb_record_mr *r)
+static void describe_key(const struct vb_key *k, uint32_t key, struct vb_record_mr *r)
 {
 	r->key = key;
 	r->pd = atomic_load(&k->pd);
@@ -268,7 +265,7 @@ static void tell_key(const struct vb_key *k, uint32_t key, struct vb_record_mr *
 	r->length = atomic_load(&k->length);
 }
 
-static bool tell_keys(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_keys(struct vb_dump *dump, uint64_t *cursor)
 {
 	uint32_t end = vb_arena_is_made() ? vb_key_end() : 0;
 	for (unsigned seen = 0; ++*cursor < end; seen++) {
@@ -276,7 +273,7 @@ static bool tell_keys(struct vb_dump *dump, uint64_t *cursor)
 		uint32_t key = atomic_load(&k->key);
 		struct vb_record_mr *r = key ? vb_dump_add(dump, VB_RECORD_MR, sizeof(*r)) : NULL;
 		if (r)
-			tell_key(k, key, r);
+			describe_key(k, key, r);
 		if (seen == KEYS_AT_ONCE || (key && !r))
 			return *cursor -= key && !r, true;
 	}
@@ -285,11 +282,11 @@ static bool tell_keys(struct vb_dump *dump, uint64_t *cursor)
 
 __attribute__((constructor)) static void offer(void)
 {
-	vb_inspect_offer(VB_RECORD_PROCESS, tell_process);
-	vb_inspect_offer(VB_RECORD_DEVICE, tell_devices);
-	vb_inspect_offer(VB_RECORD_QP, tell_qps);
-	vb_inspect_offer(VB_RECORD_PD, tell_pds);
-	vb_inspect_offer(VB_RECORD_CQ, tell_cqs);
-	vb_inspect_offer(VB_RECORD_SRQ, tell_srqs);
-	vb_inspect_offer(VB_RECORD_MR, tell_keys);
+	vb_inspect_offer(VB_RECORD_PROCESS, describe_process);
+	vb_inspect_offer(VB_RECORD_DEVICE, describe_devices);
+	vb_inspect_offer(VB_RECORD_QP, describe_qps);
+	vb_inspect_offer(VB_RECORD_PD, describe_pds);
+	vb_inspect_offer(VB_RECORD_CQ, describe_cqs);
+	vb_inspect_offer(VB_RECORD_SRQ, describe_srqs);
+	vb_inspect_offer(VB_RECORD_MR, describe_keys);
 }

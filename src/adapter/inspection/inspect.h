@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Answers to those who look into this process (formats: host/inspect.h). The progress thread gives them, a
- * piece at a time, so that its other work goes on in between. What an object is asked for is read under the
- * object's own lock, one object at a time, and only if nobody has it: a program is not kept waiting, and what
- * it is just changing is left out.
+ * Answers to commands that inspect this process (formats: host/inspect.h). The progress thread gives them
+ * piece by piece, between its other work. It reads each object under the object's own lock, and only if that
+ * is free: no program waits for it, and objects that are being changed are left out.
  */
 #ifndef VB_ADAPTER_INSPECT_H
 #define VB_ADAPTER_INSPECT_H
@@ -36,10 +35,10 @@ static inline void vb_record_name(char *to, size_t room, const char *from)
  */
 typedef bool vb_dump_source(struct vb_dump *dump, uint64_t *cursor);
 
-/* Once the progress thread runs: whoever captures from the beginning on is called, the first time. */
+/* The progress thread runs. The first time, connects to the command that captures from the beginning on. */
 void vb_inspect_start(void);
 
-/* Who tells of a kind; once for each. */
+/* Registers the source of a kind of records; once for each. */
 VB_EXPORT void vb_inspect_offer(enum vb_record_kind kind, vb_dump_source *source);
 
 #endif

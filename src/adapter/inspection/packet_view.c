@@ -26,7 +26,7 @@ static struct vb_request request_of(const struct vb_sqe *what)
 	return r;
 }
 
-uint32_t vb_shown_packets(const struct vb_qp *qp, const struct vb_sqe *what)
+uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what)
 {
 	struct vb_request r = request_of(what);
 	return vb_request_packets(&r, mtu_of(qp));
@@ -52,7 +52,7 @@ static void address(const struct vb_qp *qp, bool goes_out, struct vb_inbox_addr 
 	};
 }
 
-static void note(const struct vb_shown *m, bool goes_out, const struct vb_packet_out *out,
+static void note(const struct vb_captured *m, bool goes_out, const struct vb_packet_out *out,
 		 const uint8_t *payload)
 {
 	static const uint8_t zeros[4];
@@ -69,7 +69,7 @@ static void note(const struct vb_shown *m, bool goes_out, const struct vb_packet
 	vb_capture_packet(&n, pieces, 3);
 }
 
-static struct vb_packet_to to(const struct vb_shown *m, bool goes_out)
+static struct vb_packet_to to(const struct vb_captured *m, bool goes_out)
 {
 	bool xrc = m->qp->type == IBV_QPT_XRC_SEND || m->qp->type == IBV_QPT_XRC_RECV;
 	return (struct vb_packet_to){ .qpn = goes_out ? m->qp->attr.dest_qp_num : m->qp->qpn,
@@ -79,7 +79,7 @@ static struct vb_packet_to to(const struct vb_shown *m, bool goes_out)
 
 /* ---- messages ---- */
 
-void vb_show_request(const struct vb_shown *m)
+void vb_capture_request(const struct vb_captured *m)
 {
 	struct vb_request r = request_of(m->what);
 	struct vb_packet_to where = to(m, m->by_requester);
@@ -98,7 +98,7 @@ void vb_show_request(const struct vb_shown *m)
 }
 
 /* Begins an answer, with its AETH if the opcode has one. */
-static const struct vb_opcode_row *begin_answer(const struct vb_shown *m, unsigned bits, uint32_t psn,
+static const struct vb_opcode_row *begin_answer(const struct vb_captured *m, unsigned bits, uint32_t psn,
 						uint32_t payload, uint8_t syndrome, struct vb_packet_out *out)
 {
 	struct vb_packet_to where = to(m, !m->by_requester);
@@ -118,7 +118,7 @@ static unsigned response_bits(uint32_t i, uint32_t count)
 	return i ? VB_OPB_READ_RESPONSE_MIDDLE : VB_OPB_READ_RESPONSE_FIRST;
 }
 
-static void show_responses(const struct vb_shown *m, uint32_t length, uint8_t syndrome)
+static void show_responses(const struct vb_captured *m, uint32_t length, uint8_t syndrome)
 {
 	uint32_t mtu = mtu_of(m->qp), count = length ? (length - 1) / mtu + 1 : 1;
 	uint8_t payload[MAX_MTU];
@@ -133,7 +133,7 @@ static void show_responses(const struct vb_shown *m, uint32_t length, uint8_t sy
 	}
 }
 
-void vb_show_answer(const struct vb_shown *m)
+void vb_capture_answer(const struct vb_captured *m)
 {
 	uint8_t syndrome = vb_syndrome(VB_AETH_ACK, VB_AETH_NO_CREDITS);
 	struct vb_request r = request_of(m->what);
@@ -174,7 +174,7 @@ static uint8_t syndrome_of(const struct vb_qp *qp, enum ibv_wc_status status)
 	return vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_OPERATIONAL);
 }
 
-void vb_show_nak(const struct vb_shown *m, enum ibv_wc_status status)
+void vb_capture_nak(const struct vb_captured *m, enum ibv_wc_status status)
 {
 	struct vb_packet_out out;
 	begin_answer(m, VB_OPB_ACKNOWLEDGE, m->psn, 0, syndrome_of(m->qp, status), &out);

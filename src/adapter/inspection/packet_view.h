@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What went through shared memory, as the RoCEv2 packets that it stands for, for a capture: a message and its
- * answer are cut as the wire would have them, with the connection's addresses, path MTU and numbers. Nothing
- * here changes what it shows. Callers ask vb_qp_is_shown first.
+ * Captures of shared memory: a message and its answer as the RoCEv2 packets that the wire would carry, with
+ * the connection's addresses, path MTU and PSNs. Callers ask vb_qp_is_captured first.
  */
 #ifndef VB_ADAPTER_SHOW_H
 #define VB_ADAPTER_SHOW_H
@@ -10,7 +9,7 @@
 #include "adapter/object.h"
 #include "host/ipc/capture.h"
 
-struct vb_shown {
+struct vb_captured {
 	struct vb_qp *qp;
 	const struct vb_sqe *what; /* as the requester posted it */
 	uint32_t psn;              /* of its first packet */
@@ -25,17 +24,17 @@ struct vb_shown {
 	void *ctx;
 };
 
-static inline bool vb_qp_is_shown(const struct vb_qp *qp)
+static inline bool vb_qp_is_captured(const struct vb_qp *qp)
 {
-	return vb_unlikely(atomic_load_explicit(&qp->is_shown, memory_order_relaxed));
+	return vb_unlikely(atomic_load_explicit(&qp->is_captured, memory_order_relaxed));
 }
 
 /* PSNs that it takes. */
-uint32_t vb_shown_packets(const struct vb_qp *qp, const struct vb_sqe *what);
-void vb_show_request(const struct vb_shown *m);
+uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what);
+void vb_capture_request(const struct vb_captured *m);
 /* Its ACK, or the answers to a READ or an atomic. */
-void vb_show_answer(const struct vb_shown *m);
+void vb_capture_answer(const struct vb_captured *m);
 /* The NAK that gives the requester this status. */
-void vb_show_nak(const struct vb_shown *m, enum ibv_wc_status status);
+void vb_capture_nak(const struct vb_captured *m, enum ibv_wc_status status);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Registries list the objects that nothing else lists, for those who look into the process (inspect.h).
- * An object is in its registry from its creation to its destruction, which waits for a look at it. A
- * forked child starts with empty registries.
+ * Registries list objects for inspection (inspect.h) that no other table lists. An object is in its registry
+ * from its creation to its destruction, which waits for a look at it. A forked child starts with empty
+ * registries.
  */
 #ifndef VB_ADAPTER_REGISTRY_H
 #define VB_ADAPTER_REGISTRY_H

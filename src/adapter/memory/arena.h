@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The arena: the one piece of memory that a process shows to its peers, a sealed memfd. Its owner alone
- * writes it; peers map it read-only, so no peer can spoil it, and whatever they read in it they must not
- * believe before checking.
+ * The arena: the memory that a process shares with its peers, a sealed memfd. Its owner alone writes it.
+ * Peers map it read-only, so they cannot corrupt it, and check what they read before they use it.
  *
  *	page 0            struct vb_arena_head
  *	VB_ARENA_KEYS     the key table, VB_KEY_COUNT entries
  *	VB_ARENA_QPS      per slot of the process VB_SLOT_QPS control blocks of VB_QP_BLOCK bytes (format: local/shared.h)
  *	VB_ARENA_HEAP     blocks of a power of two of bytes, handed out by vb_arena_alloc: queues, bells, stages
  *
- * Only what is touched costs memory. Who looks through all writable memory of a process, as valgrind does for
- * leaks, would touch all of it: so its owner, too, can write only what it has opened. Offsets, never
- * pointers, cross the process boundary.
+ * Only touched pages cost memory. Tools that read all writable memory of a process (valgrind's leak check)
+ * would touch all of it, so even the owner can write only what it has opened. Offsets, never pointers, cross
+ * the process boundary.
  *
- * It has 16 GiB, or where that is little of the address space that processes have, a share of it: peers map
- * all of it, and some hundred shall find room.
+ * It has 16 GiB, or less where the address space is small: peers map all of it, and hundreds must fit.
  */
 #ifndef VB_ADAPTER_ARENA_H
 #define VB_ADAPTER_ARENA_H
@@ -42,7 +40,9 @@ struct vb_arena_head {
 	uint32_t reserved;
 	/* random: names this process's arena, whatever happens to pids and slots */
 	uint64_t nonce;
-	/* pages of the owner's memory move: leave it alone, try again (adapter/memory/segment.h) */
+	/*
+	 * pages of the owner's memory move: peers must not touch it, and try again (adapter/memory/segment.h)
+	 */
 	_Atomic(uint32_t) moving;
 	/* the owner makes a heavy fence before it waits for its users (host/memory/fence.h) */
 	_Atomic(uint32_t) fences;
@@ -76,16 +76,15 @@ _Static_assert(offsetof(struct vb_arena_head, asleep) == 320, "layout");
 extern struct vb_arena_head *vb_arena;
 
 int vb_arena_start(void);
-/* Nothing that was found before may be relied on by whoever begins a busy section after this. */
+/* Busy sections that begin after this do not rely on earlier checks. */
 void vb_arena_next_generation(void);
-/* For who may come before vb_arena_start has returned: from "true" on vb_arena may be used. */
+/* True: vb_arena may be used. For callers that may run before vb_arena_start has returned. */
 bool vb_arena_is_made(void);
 int vb_arena_fd(void);
-/* What this process's has from beginning to end: VB_ARENA_LEAST to VB_ARENA_MOST. */
+/* The size of this process's arena: VB_ARENA_LEAST to VB_ARENA_MOST. */
 uint64_t vb_arena_bytes(void);
 /*
- * Unless there is room for further arenas of peers, this process takes the wire to those that it has no link
- * to, and they do to it.
+ * Without address space for further arenas of peers, this process and new peers take the wire to each other.
  */
 void vb_arena_look_for_room(void);
 
@@ -103,7 +102,7 @@ static inline void *vb_arena_at(uint64_t offset) { return (char *)vb_arena + off
  */
 uint64_t vb_arena_alloc(size_t bytes);
 void vb_arena_free(uint64_t offset, size_t bytes);
-/* Bytes of the heap that were ever handed out. */
+/* Bytes of the heap that were handed out at some time. */
 uint64_t vb_arena_in_use(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Busy words: odd while its one writer uses memory that its owner may revoke. Whoever revokes does so first,
- * and then waits until an odd word has changed; between, and between making it odd and checking that the use
- * is allowed, there are fences (host/memory/fence.h).
+ * A busy word is odd while its one writer uses memory that the owner may revoke. The owner revokes first, and
+ * then waits until an odd word has changed. The writer makes the word odd first, and then checks that the use
+ * is allowed. Between the two steps each side makes a fence (host/memory/fence.h).
  */
 #ifndef VB_ADAPTER_BUSY_H
 #define VB_ADAPTER_BUSY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * FLUSH: what a peer has written is to be where it can be relied on. Requests are executed in order and
- * memory is coherent, so what is global is so already; the rights are all that there is to look at. Nobody
- * here knows of memory that outlives a loss of power: no region has that right.
+ * FLUSH: a peer wants its writes globally visible, or persistent. Requests are executed in order and memory
+ * is coherent, so writes are globally visible already, and only the rights need a check. No region has the
+ * right to be persistent.
  */
 #ifndef VB_ADAPTER_FLUSH_H
 #define VB_ADAPTER_FLUSH_H

@@ -7,9 +7,9 @@
 #include "host/host.h"
 
 /*
- * Holders are counted in the counter that `phase` names when they begin, and always leave that one. Who waits
- * sends newcomers to the other counter and waits for the old one to run empty, twice: a holder may have read
- * `phase` long before it counts itself.
+ * A holder counts itself in the counter that `phase` names when it begins, and later leaves the same one. A
+ * waiter directs new holders to the other counter and waits until the old one is 0, twice: a holder may have
+ * read `phase` long before it counts itself.
  */
 static struct {
 	VB_ALIGNED_LINE atomic_uint count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting until nobody accesses memory by a key that was revoked. Two kinds of access are waited for: those of
- * this process's threads between vb_memory_hold and vb_memory_release, and those of peers that have mapped
+ * Waiting until nobody accesses memory by a key that was revoked. Two kinds of access are waited for: those
+ * of this process's threads between vb_memory_hold and vb_memory_release, and those of peers that have mapped
  * memory of this process, in their busy sections (busy.h).
  */
 #ifndef VB_ADAPTER_HOLD_H
@@ -18,8 +18,8 @@ unsigned vb_memory_hold(void);
 void vb_memory_release(unsigned held);
 
 /*
- * Set once, by a constructor. await returns true once every access of a busy section that was in flight at the
- * call, in any process, has ended; false if the deadline came before.
+ * Set once, by a constructor. await returns true once every access of a busy section that was in flight at
+ * the call, in any process, has ended; false if the deadline came before.
  */
 void vb_memory_set_peers(bool (*await)(uint64_t deadline_ns));
 

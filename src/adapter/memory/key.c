@@ -41,12 +41,13 @@ const char *vb_key_fault_text(enum vb_key_fault fault)
 	return text[fault];
 }
 
-vb_key_explainer *vb_key_explained_by;
+const char *(*vb_key_explain_more)(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+				   unsigned access, uint32_t pd);
 
 const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
 			   unsigned access, uint32_t pd)
 {
-	return vb_key_explained_by ? vb_key_explained_by(fault, key, addr, length, access, pd) :
+	return vb_key_explain_more ? vb_key_explain_more(fault, key, addr, length, access, pd) :
 				     vb_key_fault_text(fault);
 }
 

@@ -3,14 +3,14 @@
  * Memory keys. A key is an index into its owner's key table (20 bits) between the halves of a random tag (the
  * upper 4 bits, and the lower 8, which are the program's to choose where it binds a window of type 2). The
  * tag changes with each use of the entry, so a stale key is noticed, and where indexes begin is random, too:
- * a peer knows the keys that it was told. The table lies in the arena: the owner writes it, peers read it.
+ * a peer knows only keys that it was given. The table lies in the arena: the owner writes it, peers read it.
  *
  * vb_key_check is the one check that every access to registered memory goes through, whoever makes it: local
  * and remote keys, on behalf of this process's program or of a peer.
  *
- * Revocation: whoever uses a translation is inside a busy section (local/shared.h) from before the check
- * until the last access. vb_key_revoke clears the key first; then vb_memory_quiesce waits for all busy
- * sections; only then is the entry free.
+ * Revocation: a translation is used inside a busy section (local/shared.h) or while memory is held (hold.h),
+ * from before the check until the last access. vb_key_revoke clears the key, then vb_memory_quiesce waits for
+ * these, and only then is the entry free.
  */
 #ifndef VB_ADAPTER_KEY_H
 #define VB_ADAPTER_KEY_H
@@ -26,7 +26,7 @@ struct vb_key {
 	/* the only queue pair that it is for (a type 2 window); 0: any of its domain */
 	_Atomic(uint32_t) qpn;
 	_Atomic(uint64_t) iova, length, va;
-	/* Of the owner's business with windows (window.h), written under its lock. */
+	/* For windows (window.h), written under their lock. */
 	_Atomic(uint32_t) window;      /* enum ibv_mw_type; 0: no window */
 	union {
 		_Atomic(uint32_t) region;  /* what a bound window shows: that region's key; 0: not bound */
@@ -70,13 +70,14 @@ enum vb_key_fault {
 const char *vb_key_fault_text(enum vb_key_fault fault);
 
 /*
- * Why an access through a key of this process was refused: the fault's sentence, or what the checks (src/check)
- * know beyond it. Good until the thread's next call.
+ * Why an access through a key of this process was refused: the fault's sentence, or what the checks
+ * (src/check) know beyond it. Good until the thread's next call.
  */
-typedef const char *vb_key_explainer(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
-				     unsigned access, uint32_t pd);
-vb_key_explainer vb_key_explain;
-extern vb_key_explainer *vb_key_explained_by; /* NULL, or set by a constructor */
+const char *vb_key_explain(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+			   unsigned access, uint32_t pd);
+/* The checks' part of it: NULL, or set by a constructor. */
+extern const char *(*vb_key_explain_more)(enum vb_key_fault fault, uint32_t key, uint64_t addr,
+					  uint64_t length, unsigned access, uint32_t pd);
 
 static inline const struct vb_key *vb_key_table(const struct vb_arena_head *arena)
 {
@@ -88,10 +89,7 @@ static inline const struct vb_key *vb_key_at(const struct vb_key *table, uint32_
 	return &table[(key >> 8) & (VB_KEY_COUNT - 1)];
 }
 
-/*
- * The pages of such a region may come and go: who touches them in this address space must ask the kernel to
- * do it.
- */
+/* The pages of such a region may come and go: in this address space only the kernel may touch them. */
 static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
 {
 	return atomic_load_explicit(&vb_key_at(table, key)->access, memory_order_relaxed) &
@@ -133,8 +131,8 @@ static inline enum vb_key_fault vb_key_check(const struct vb_key *table, uint32_
 }
 
 /*
- * The same for one piece of this process's own memory that is simply there: where it is. NULL: the long way
- * refuses it, or sees to what is special about it.
+ * The same for one piece of this process's own memory; NULL also for regions that are null or on demand,
+ * which vb_ranges_of_list handles.
  */
 static inline void *vb_key_find(const struct ibv_sge *s, unsigned access, uint32_t pd)
 {

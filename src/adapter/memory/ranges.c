@@ -15,7 +15,7 @@ static uint64_t null_at(const struct vb_key *key, unsigned access)
 	return access & IBV_ACCESS_LOCAL_WRITE ? zeros + VB_NULL_BYTES : zeros;
 }
 
-/* Rights that only few regions have change where the bytes are, or how they are touched. */
+/* Null regions and regions on demand: where the bytes are, or how they are touched. */
 static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsigned access, uint64_t va)
 {
 	unsigned has = atomic_load_explicit(&key->access, memory_order_relaxed);
@@ -165,8 +165,8 @@ void vb_ranges_split_last(struct vb_ranges *r)
 }
 
 /*
- * The kernel touches the pages, which fails where there are none. Where it may not copy, it is asked whether
- * they are there.
+ * The kernel's copy fails where there are no pages. Where it may not copy at all, look whether they are
+ * mapped.
  */
 static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *from)
 {
@@ -182,7 +182,7 @@ static int copy_by_kernel(const struct vb_ranges *to, const struct vb_ranges *fr
 	return vb_touch_is_lost() ? copy_with(copy_plainly, to, from) : copy_present(to, from);
 }
 
-/* What looks as if it were not there is asked for once more: it is the kernel that knows. */
+/* If touching memory fails, the kernel decides: its own copy is tried. */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from)
 {
 	if (vb_unlikely(!to->bytes))

@@ -15,7 +15,7 @@
 /* Memory ranges in one address space, in order. */
 struct vb_ranges {
 	unsigned count;
-	bool on_demand; /* some of it may not be there: only the kernel can tell while it copies */
+	bool on_demand; /* some pages may be absent: the kernel must copy */
 	bool mapped; /* ranges of another process, by their addresses in this one */
 	uint64_t bytes;
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -33,18 +33,16 @@ void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t byt
 
 /*
  * Copies between ranges of this process, which are equally long; the last bytes of each become visible last.
- * -EFAULT: some memory is not there, whether it is on demand or was taken away (host/memory/touch.h), and an
+ * -EFAULT: some memory is not there, on demand or unmapped (host/memory/touch.h), and an
  * unknown part was copied; else 0.
  */
 int vb_ranges_copy(const struct vb_ranges *to, const struct vb_ranges *from) VB_MUST_USE;
 /*
- * The kernel copies range by range, in order: a range of its own, where there is room for it, keeps the last
- * bytes last.
+ * Puts the last bytes into a range of their own, if there is room: the kernel copies range by range, in
+ * order.
  */
 void vb_ranges_split_last(struct vb_ranges *to);
-/*
- * Is all of it mapped in this process (and writable)? Asked after a copy failed, to know whose fault it was.
- */
+/* Is all of it mapped in this process (and writable)? After a failed copy this tells whose fault it was. */
 bool vb_ranges_are_mapped(const struct vb_ranges *ours, bool writable);
 
 /*

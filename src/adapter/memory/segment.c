@@ -108,11 +108,11 @@ static void unname(const struct segment *s)
 
 /* ---- moving ---- */
 
-static bool hold_peers(uint64_t patience_ns)
+static bool hold_peers(uint64_t timeout_ns)
 {
 	/* Sequentially consistent: pairs with the start of a busy section, after which peers look at it. */
 	atomic_store(&vb_arena->moving, 1);
-	if (vb_memory_quiesce_until(vb_now_ns() + patience_ns))
+	if (vb_memory_quiesce_until(vb_now_ns() + timeout_ns))
 		return true;
 	atomic_store(&vb_arena->moving, 0);
 	return false;
@@ -321,7 +321,7 @@ static bool is_idle_locked(void)
 	return !moving && !atomic_load(&withdrawing) && wants_head == wants_tail;
 }
 
-/* In slices, so that the progress thread does other work in between. */
+/* One slice at a time, so that the progress thread does other work in between. */
 static void fire(struct vb_timer *timer, uint64_t now_ns)
 {
 	pthread_mutex_lock(&lock);
@@ -473,7 +473,7 @@ void vb_segment_safe_point(void)
 	vb_loop_call(work_off, NULL);
 }
 
-/* *done goes to the stack of a thread that may sleep in a trap: written when all has been moved. */
+/* done is on the stack of a thread that may sleep in a trap, so it is written after all has been moved. */
 static void dissolve_unused(void *done)
 {
 	pthread_mutex_lock(&lock);
@@ -482,11 +482,8 @@ static void dissolve_unused(void *done)
 	*(bool *)done = all;
 }
 
-/*
- * A peer in the middle of an access may have to wait for a processor longer than this side's progress can;
- * the caller's call can wait.
- */
-static void dissolve_patiently(void)
+/* The calling thread waits: a peer in the middle of an access may get no processor for long. */
+static void dissolve_and_wait(void)
 {
 	bool done = false;
 	for (unsigned tries = 0; !done && tries < MAX_TRIES; tries++)
@@ -523,7 +520,7 @@ void vb_segment_leave(uint32_t key)
 		*asked_word(key, &bit) &= ~bit;
 	pthread_mutex_unlock(&lock);
 	if (unused)
-		dissolve_patiently();
+		dissolve_and_wait();
 }
 
 /* ---- links that are cut ---- */
@@ -549,13 +546,13 @@ void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const 
 	pthread_mutex_unlock(&lock);
 }
 
-void vb_segment_settle(void)
+void vb_segment_await_private(void)
 {
 	if (!vb_unlikely(atomic_load_explicit(&withdrawing, memory_order_relaxed)))
 		return;
 	if (vb_remap_way() == VB_REMAP_ALONE)
 		vb_remap_spare_caller();
-	dissolve_patiently();
+	dissolve_and_wait();
 }
 
 /* ---- forks ---- */

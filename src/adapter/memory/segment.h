@@ -35,19 +35,18 @@ struct vb_segment {
 };
 
 /*
- * Set once; called in the progress thread: when what was wanted has been done as far as it can be, and when a
- * segment is gone.
+ * Set once; the progress thread calls them: when all requests are done or have failed, and when a segment is
+ * gone.
  */
 void vb_segment_on_change(void (*changed)(void), void (*retired)(uint64_t serial));
 
 /* A peer asks for a key's pages. Any thread; the answer is in the key's entry, some time later or never. */
 void vb_segment_want(uint32_t key);
-/* Peers may soon ask for regions of this protection domain: those that are quickly moved move now. */
+/* Peers may soon ask for regions of this protection domain: small ones move now. */
 void vb_segment_want_domain(uint32_t pd);
 /*
- * The pages of a region, named by its lkey, move to where peers can map them when
- * a peer has used them for a while, and not already when a connection is made: for regions of connections
- * that may be short. Until it is deregistered.
+ * Until it is deregistered, the region with this lkey moves only when a peer has used it for a while, not
+ * already when a connection is made: for regions of connections that may be short.
  */
 VB_EXPORT void vb_segment_when_asked(uint32_t key);
 /*
@@ -68,13 +67,12 @@ void vb_segment_refuse(uint32_t key);
 void vb_segment_leave(uint32_t key);
 
 /*
- * Those segments for which `which` says so, of their serial numbers, become private memory again, now or as
- * soon as pages can be moved. The keys that name them stay; peers that use them much will ask for them again.
- * Nobody calls it in the middle of moving pages.
+ * Segments whose serial numbers `which` selects become private memory again, now or as soon as pages can be
+ * moved. Their keys stay; peers that use them much will ask for them again. Never called while pages move.
  */
 void vb_segment_withdraw(bool (*which)(uint64_t serial, const void *arg), const void *arg);
-/* Waits until what was withdrawn is private memory. No lock held. */
-void vb_segment_settle(void);
+/* Waits until withdrawn segments are private memory. No lock held. */
+void vb_segment_await_private(void);
 
 /*
  * Where pages can be moved only while the program's one thread waits, it does so here: called from within

@@ -28,15 +28,12 @@ void vb_window_begin(uint32_t key, enum ibv_mw_type type, uint32_t pd);
 void vb_window_end(uint32_t key);
 
 /*
- * What a work request does, in its turn on the send queue of qp: IBV_WR_BIND_MW, IBV_WR_LOCAL_INV.
+ * Executes a work request of the send queue of qp: IBV_WR_BIND_MW, IBV_WR_LOCAL_INV.
  * IBV_WC_SUCCESS, or IBV_WC_MW_BIND_ERR with a sentence. After an invalidation the last access through the
  * key has ended. sq.lock is held.
  */
 enum ibv_wc_status vb_window_execute(const struct vb_qp *qp, const struct vb_sqe *sqe, const char **why);
-/*
- * The peer of queue pair qpn asks for it. Only accesses of that peer can go through the key, and it has them
- * behind itself.
- */
+/* The peer of queue pair qpn asks for it. Only that peer uses the key, and its accesses are over. */
 enum vb_key_fault vb_window_invalidate_remotely(uint32_t key, uint32_t pd, uint32_t qpn);
 /* Type 2 windows that were bound on a queue pair end with it. */
 void vb_windows_forget(uint32_t qpn);

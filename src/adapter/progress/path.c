@@ -3,7 +3,7 @@
 
 enum {
 	MAX_PATHS = 8,
-	NEAR_POLLS = 255,  /* after something was taken from shared memory, */
+	SHM_POLLS = 255,  /* after something was taken from shared memory, */
 	/* one of so many polls makes the system calls that it takes to look at the network */
 	NETWORK_EVERY = 16,
 };
@@ -52,22 +52,22 @@ static const struct vb_path_io *shared_io;
 
 void vb_path_set_io(const struct vb_path_io *io) { shared_io = io; }
 
-atomic_uint vb_path_near_polls; /* lost counts are harmless */
+atomic_uint vb_path_shm_polls; /* lost counts are harmless */
 
-static bool take_near(void)
+static bool take_shm(void)
 {
 	bool taken = take();
-	if (taken && atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed) < NETWORK_EVERY)
-		atomic_store_explicit(&vb_path_near_polls, NEAR_POLLS, memory_order_relaxed);
+	if (taken && atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed) < NETWORK_EVERY)
+		atomic_store_explicit(&vb_path_shm_polls, SHM_POLLS, memory_order_relaxed);
 	return taken;
 }
 
-static bool is_network_left(void)
+static bool skips_network(void)
 {
-	unsigned n = atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed);
 	if (vb_likely(!n))
 		return false;
-	atomic_store_explicit(&vb_path_near_polls, n - 1, memory_order_relaxed);
+	atomic_store_explicit(&vb_path_shm_polls, n - 1, memory_order_relaxed);
 	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
 }
 
@@ -75,8 +75,8 @@ static bool pump_network(void) { return shared_io && shared_io->pump(); }
 
 static bool pump_both(void)
 {
-	bool near = take_near();
-	return (!is_network_left() && pump_network()) || near;
+	bool from_shm = take_shm();
+	return (!skips_network() && pump_network()) || from_shm;
 }
 
 bool vb_path_pump(void)
@@ -85,12 +85,12 @@ bool vb_path_pump(void)
 											 pump_network();
 }
 
-bool vb_path_take_near(void)
+bool vb_path_take_shm(void)
 {
-	return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_near();
+	return atomic_load_explicit(&vb_path_takes, memory_order_relaxed) && take_shm();
 }
 
-bool vb_path_watch(bool wake) { return !shared_io || shared_io->watch(wake); }
+bool vb_path_set_wakeup(bool wake) { return !shared_io || shared_io->set_wakeup(wake); }
 
 bool vb_path_is_busy(void) { return shared_io && shared_io->is_busy(); }
 
@@ -109,11 +109,11 @@ void vb_path_sleep(void)
 			paths[i]->sleep();
 }
 
-void vb_path_settle(void)
+void vb_path_ring_delayed(void)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (paths[i]->settle)
-			paths[i]->settle();
+		if (paths[i]->ring_delayed)
+			paths[i]->ring_delayed();
 }
 
 bool vb_path_is_pending(void)

@@ -72,8 +72,8 @@ struct vb_path_ops {
 	/* A receive was posted for a starved responder. No lock held. */
 	void (*receive)(struct vb_qp *qp);
 	/*
-	 * Goes on with work that vb_progress_later has queued, of which rendezvous are a part (vb_tags_run). No
-	 * lock held; path_state stays.
+	 * Goes on with work that vb_progress_schedule has queued, of which rendezvous are a part
+	 * (vb_tags_run). No lock held; path_state stays.
 	 */
 	void (*run)(struct vb_qp *qp);
 	/*
@@ -87,15 +87,15 @@ struct vb_path_ops {
 	 */
 	void (*fetch)(struct vb_qp *qp);
 	/*
-	 * Has something happened to the QP? If so, and if it can be had without waiting, its sq.lock or
-	 * resp_lock is taken, which keeps the QP. A few loads if not: a CQ's lock is held, under which
-	 * path_state stays.
+	 * Has something happened to the QP? If so, takes its sq.lock or resp_lock, which keeps the QP, unless
+	 * that one is held. If not, this costs a few loads. A CQ's lock is held, under which path_state
+	 * stays.
 	 */
 	enum vb_claim (*claim_news)(struct vb_qp *qp);
 	/* Takes what was claimed, and releases it; the CQ's lock is not held. */
 	void (*take_news)(struct vb_qp *qp, enum vb_claim claim);
 	/*
-	 * Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_later for
+	 * Looks for arrivals; true if there were some. Holds vb_progress_lock. Calls vb_progress_schedule for
 	 * the QPs concerned.
 	 */
 	bool (*poll)(void);
@@ -104,16 +104,13 @@ struct vb_path_ops {
 	 * held. One path's at most, and asked only once vb_path_takes is set.
 	 */
 	bool (*take)(void);
-	/*
-	 * Asked after arena->asleep was set: nobody polls any more, so peers must ring. What they did without
-	 * ringing is queued.
-	 */
+	/* arena->asleep was set: peers must ring from now on. Queues what they did before without ringing. */
 	void (*sleep)(void);
 	/*
-	 * The program waits, or has for a tick not come back: what was put off while vb_progress_is_ticking
-	 * is done.
+	 * The program waits, or has not come back for a tick: rings what was delayed
+	 * (vb_progress_is_ticking).
 	 */
-	void (*settle)(void);
+	void (*ring_delayed)(void);
 	/*
 	 * Is there anything that a poll would find? Asked after arena->asleep was set, before the thread
 	 * sleeps.
@@ -133,10 +130,10 @@ struct vb_path_io {
 	/* Takes what has arrived; true if there was something. No lock held. */
 	bool (*pump)(void);
 	/*
-	 * Shall the progress thread wake up for arrivals? Not while a program polls. Whether it does: true if
-	 * nobody needs its polls.
+	 * Shall the progress thread wake up for arrivals? Not while a program polls. True: it wakes up in any
+	 * case, so nobody needs the poller's polls.
 	 */
-	bool (*watch)(bool wake);
+	bool (*set_wakeup)(bool wake);
 	/* A hint: a thread is in the middle of taking arrivals, or of sending. */
 	bool (*is_busy)(void);
 };
@@ -144,22 +141,21 @@ struct vb_path_io {
 /* Set once, by a constructor. */
 void vb_path_set_io(const struct vb_path_io *io);
 /*
- * Takes what there is, of a path's and of io's. A thread that polls leaves io alone most times while the
- * path's goes on coming.
+ * Takes what has arrived in shared memory and at io. While the former goes on coming, polls mostly skip io.
  */
 bool vb_path_pump(void);
 extern atomic_bool vb_path_takes;
-/* That are left until it is forgotten that the path's came. */
-extern atomic_uint vb_path_near_polls;
-bool vb_path_take_near(void); /* nothing in a forked child, until it has a path that takes */
-/* For polls between two rounds: takes the path's alone, and that only if some came a few rounds ago. */
+/* Polls for which arrivals in shared memory are still expected. */
+extern atomic_uint vb_path_shm_polls;
+bool vb_path_take_shm(void); /* nothing in a forked child, until it has a path that takes */
+/* For polls between two rounds: looks at shared memory alone, and only if something came there lately. */
 static inline bool vb_path_peek(void)
 {
-	return vb_unlikely(atomic_load_explicit(&vb_path_near_polls, memory_order_relaxed)) &&
-	       vb_path_take_near();
+	return vb_unlikely(atomic_load_explicit(&vb_path_shm_polls, memory_order_relaxed)) &&
+	       vb_path_take_shm();
 }
 
-bool vb_path_watch(bool wake);
+bool vb_path_set_wakeup(bool wake);
 bool vb_path_is_busy(void);
 
 /* One of a QP's locks, for claim_news. A QP leaves its path under both, so it cannot while one is held. */
@@ -183,7 +179,7 @@ const struct vb_path_ops *vb_path_choose(struct vb_qp *qp);
 void vb_path_unclaim(struct vb_qp *qp);
 bool vb_path_poll_all(void);
 void vb_path_sleep(void);
-void vb_path_settle(void);
+void vb_path_ring_delayed(void);
 bool vb_path_is_pending(void);
 
 #endif

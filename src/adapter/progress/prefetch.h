@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Prefetching for programs with many queue pairs. Of thousands none is in a near cache, and a post waits
- * most for the queue pair's own memory. Programs go through their queue pairs in much the same order again
- * and again. So each queue pair has a hint, which remembers the queue pair that was posted to after it, and
- * where that one's post will look. This is fetched some posts ahead.
+ * Prefetching for programs with many queue pairs. Thousands do not fit into a near cache, so a post waits
+ * mostly for the queue pair's own memory. Programs go through their queue pairs in much the same order again
+ * and again. So each queue pair has a hint: the queue pair that was posted to after it, and the addresses
+ * that its post touches. They are fetched some posts ahead.
  *
  * A hint is a guess, and its queue pair may be gone: addresses in it are fetched, never looked at. Hints
  * live as long as the process, one for each queue pair number. Programs with few queue pairs, or that post

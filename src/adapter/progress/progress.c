@@ -10,35 +10,27 @@
 #include "base/ticks.h"
 
 enum {
-	SPIN_POLLS = 32,       /* fruitless polls, none of them after arming, that make a poller, */
-	/* and of a program that was taken for one and was not, as ever more are asked of it */
-	MOST_SPIN_POLLS = 8192,
-	/*
-	 * fruitless polls without a pause in between, about a microsecond's: meanwhile an answer from near
-	 * would have come
-	 */
-	EAGER_POLLS = 64,
-	PATIENT_POLLS = 512,   /* some ten us of polling in vain; from then on other threads are let in, */
-	YIELD_EVERY = 32,      /* each time after so many polls */
-	TICK_NS    = 1000000,  /* how often the progress thread looks whether the poller is still there, */
-	/* and if arrivals are left to the poller alone: it may have gone to spin on its memory */
-	DEAF_TICK_NS = 100000,
+	SPIN_POLLS = 32,       /* empty polls since the last arming that make a busy poller */
+	MOST_SPIN_POLLS = 8192, /* the same for a program that has stopped polling without arming */
+	PAUSE_AFTER = 64,      /* empty polls: about a microsecond, in which an answer from near would come */
+	YIELD_AFTER = 512,     /* empty polls, some ten us: from then on other threads run, */
+	YIELD_EVERY = 32,      /* each time after so many more */
+	RING_AFTER = 4,        /* empty polls: the program waits for something, and so may its peers */
+	TICK_NS    = 1000000,  /* how often the progress thread checks that the poller is still there */
+	/* the same if arrivals do not wake the progress thread: the poller may spin on its memory instead */
+	UNWOKEN_TICK_NS = 100000,
 	HOT_POLLS  = 16,       /* of so many polls that find news of a hot QP one looks further, */
-	/* and of those that do not, one each 0.2 us: a line that its writer is busy with is left to him */
+	/* and of those that find none, one each 0.2 us: reading a line more often slows its writer */
 	ROUND_PER_US = 5,
 	CLOCK_EVERY = 4,       /* one of so many looks at the clock for that */
 	RUN_BATCH  = 16,       /* QPs taken off the run queue at once */
 	PASS_ROUNDS = 64,
-	LEADS_TO_TICK = 16, /* waits of leaders after which it is worth while to tick for them */
-	VAIN_POLLS = 4,        /* in a row: the program waits for something, and so may its peers */
+	LEADS_TO_TICK = 16, /* waits of leaders after which the progress thread ticks for them */
 };
 
 struct vb_lock vb_progress_lock = VB_LOCK_INIT;
 
-/*
- * The QPs that a thread has taken off the run queue and works on, which stay until it is through: no QP needs
- * to count that.
- */
+/* The QPs that a thread has taken off the run queue and works on. They stay until it is done. */
 struct round {
 	struct vb_list node;
 	unsigned n;
@@ -48,21 +40,21 @@ struct round {
 static struct vb_list run_queue = VB_LIST_INIT(run_queue); /* vb_qp.run_node */
 static struct vb_list rounds = VB_LIST_INIT(rounds);       /* under vb_progress_lock, as the run queue */
 
-/* Counters that several threads may bump without atomic read-modify-write: a lost increment is harmless. */
+/* Several threads bump these counters without atomic read-modify-write: a lost increment is harmless. */
 static atomic_uint polls;       /* rounds by pollers */
 static atomic_uint spins;       /* of these since the last arming or wake-up */
-static atomic_uint fruitless;   /* rounds in a row that found nothing */
+static atomic_uint empty_polls; /* rounds in a row that found nothing */
 static atomic_uint hot_polls;   /* polls that found news of a hot QP */
 static atomic_bool contended;   /* a QP's turn was put off because another thread had its lock */
 static _Atomic(uint64_t) round_ticks; /* when a poller last looked further */
 static atomic_uint spin_polls = SPIN_POLLS; /* so many make a poller now */
-static atomic_bool needed;      /* the progress thread took arrivals since its last pass */
+static atomic_bool took_arrivals; /* the progress thread took arrivals since its last pass */
 static atomic_bool spinning;    /* a thread polls in a loop: the progress thread stands aside */
 static unsigned seen_polls;     /* by the progress thread, */
 static uint64_t next_look_ns;   /* which looks again then, however often it wakes up meanwhile; 0: at once, */
-static bool has_doubts;         /* and has seen none once */
+static bool was_missed;         /* and has seen no polls once */
 /* its last sleep while arrivals were left to the poller; 0: they are not. Its own */
-static uint64_t deaf_ns;
+static uint64_t unwoken_ns;
 static atomic_uint sleep_generation;
 static atomic_bool is_led;      /* a thread leads */
 static _Thread_local bool leads_here; /* it is this thread */
@@ -106,17 +98,17 @@ static bool run_queue_is_empty(void)
 	return empty;
 }
 
-void vb_progress_later_locked(struct vb_qp *qp)
+void vb_progress_schedule_locked(struct vb_qp *qp)
 {
 	if (!vb_list_is_empty(&qp->run_node))
 		return;
 	vb_list_add_tail(&run_queue, &qp->run_node);
 }
 
-void vb_progress_later(struct vb_qp *qp)
+void vb_progress_schedule(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);
-	vb_progress_later_locked(qp);
+	vb_progress_schedule_locked(qp);
 	vb_unlock(&vb_progress_lock);
 	/* pass() looks at the queue under the lock, after fall_asleep: behind the insertion, or so that
 	 * this load is behind fall_asleep. */
@@ -127,10 +119,10 @@ void vb_progress_later(struct vb_qp *qp)
 void vb_progress_retry(struct vb_qp *qp)
 {
 	atomic_store_explicit(&contended, true, memory_order_relaxed);
-	vb_progress_later(qp);
+	vb_progress_schedule(qp);
 }
 
-/* Who has the lock may be waiting for this thread's processor. */
+/* The thread that holds the lock may be waiting for this one's processor. */
 static void let_holder_run(void)
 {
 	if (vb_likely(!atomic_load_explicit(&contended, memory_order_relaxed)))
@@ -160,7 +152,7 @@ static void run(struct vb_qp *qp)
 		path->run(qp);
 }
 
-/* With many QPs none is in a near cache: what several will look at is fetched at once. */
+/* With many QPs none is in a near cache: fetch what several will touch at once. */
 static void run_all(const struct round *r)
 {
 	for (unsigned i = 0; r->n > 1 && i < r->n; i++)
@@ -236,16 +228,16 @@ static void note_poll(void)
 	vb_loop_wake(); /* so that the progress thread starts to tick */
 }
 
-/* Whoever a poller waits for may be waiting for the poller's processor. */
-static void give_way(void)
+/* The thread that a poller waits for may be waiting for the poller's processor. */
+static void back_off(void)
 {
-	bump(&fruitless);
-	unsigned n = atomic_load_explicit(&fruitless, memory_order_relaxed);
-	if (n > EAGER_POLLS)
+	bump(&empty_polls);
+	unsigned n = atomic_load_explicit(&empty_polls, memory_order_relaxed);
+	if (n > PAUSE_AFTER)
 		vb_pause();
-	if (n == VAIN_POLLS)
-		vb_path_settle();
-	if (n > PATIENT_POLLS && n % YIELD_EVERY == 0)
+	if (n == RING_AFTER)
+		vb_path_ring_delayed();
+	if (n > YIELD_AFTER && n % YIELD_EVERY == 0)
 		sched_yield();
 }
 
@@ -254,14 +246,14 @@ bool vb_progress_is_due(void)
 	bump(&hot_polls);
 	if (atomic_load_explicit(&hot_polls, memory_order_relaxed) % HOT_POLLS == 0)
 		return true;
-	atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+	atomic_store_explicit(&empty_polls, 0, memory_order_relaxed);
 	return false;
 }
 
-/* Is it time to look further than at the QP whose news was expected? */
+/* Is it time to look further than at the hot QP? */
 static bool is_round_due(void)
 {
-	if (atomic_load_explicit(&fruitless, memory_order_relaxed) % CLOCK_EVERY)
+	if (atomic_load_explicit(&empty_polls, memory_order_relaxed) % CLOCK_EVERY)
 		return false;
 	uint64_t now = vb_ticks();
 	if (now - atomic_load_explicit(&round_ticks, memory_order_relaxed) < vb_ticks_us() / ROUND_PER_US)
@@ -281,9 +273,9 @@ bool vb_progress_poll(bool found)
 	else
 		found = vb_path_peek();
 	if (found)
-		atomic_store_explicit(&fruitless, 0, memory_order_relaxed);
+		atomic_store_explicit(&empty_polls, 0, memory_order_relaxed);
 	else
-		give_way();
+		back_off();
 	let_holder_run();
 	return found;
 }
@@ -307,19 +299,19 @@ static void sleep_as_leader(void)
 {
 	atomic_store(&vb_arena->asleep, next_sleep() | VB_ASLEEP_LEADER);
 	vb_path_sleep();
-	vb_path_settle();
+	vb_path_ring_delayed();
 }
 
-/* A thread that leads is here again: its signal handler has jumped out of the wait. */
-static void mend_lead(void)
+/* A leading thread may be here again: its signal handler has jumped out of the wait. */
+static void end_abandoned_lead(void)
 {
 	if (vb_unlikely(leads_here))
-		vb_progress_lead_no_more();
+		vb_progress_lead_end();
 }
 
 bool vb_progress_lead(void)
 {
-	mend_lead();
+	end_abandoned_lead();
 	leads_here = vb_arena && !atomic_exchange(&is_led, true);
 	return leads_here;
 }
@@ -329,7 +321,7 @@ bool vb_progress_leads_for(const void *arg) { return rounds_for == arg; }
 int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 {
 	int err = 0;
-	vb_path_watch(true);
+	vb_path_set_wakeup(true);
 	while (!err && !is_over(arg)) {
 		sleep_as_leader();
 		if (!is_work_waiting() && !is_over(arg))
@@ -343,10 +335,10 @@ int vb_progress_lead_until(bool (*is_over)(void *arg), void *arg)
 }
 
 /*
- * While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick finds that
- * it has not.
+ * While the progress thread ticks, nobody need ring: the program comes back soon, or the next tick takes
+ * over.
  */
-void vb_progress_lead_no_more(void)
+void vb_progress_lead_end(void)
 {
 	leads_here = false;
 	atomic_store(&vb_arena->asleep, 0);
@@ -364,33 +356,30 @@ void vb_progress_lead_no_more(void)
 
 void vb_progress_arm(void)
 {
-	mend_lead();
+	end_abandoned_lead();
 	atomic_store(&spins, 0);
 	atomic_store(&spinning, false);
 	if (!atomic_load(&vb_arena->asleep))
 		fall_asleep();
-	vb_path_settle();
-	vb_path_watch(true);
-	/* What came before peers could know that they must ring. */
+	vb_path_ring_delayed();
+	vb_path_set_wakeup(true);
+	/* for what came before peers could know that they must ring */
 	if (is_work_waiting())
 		vb_loop_wake();
 }
 
-/*
- * The longer it has been right to leave arrivals to the poller, the later the next look: what it may cost is
- * a share of that time.
- */
-static uint64_t deaf_tick_ns(void)
+/* Grows while the poller takes all arrivals: what a late look costs stays a share of that time. */
+static uint64_t unwoken_tick_ns(void)
 {
-	deaf_ns = vb_min_u64(deaf_ns ? deaf_ns * 5 / 4 : DEAF_TICK_NS, TICK_NS);
-	return deaf_ns;
+	unwoken_ns = vb_min_u64(unwoken_ns ? unwoken_ns * 5 / 4 : UNWOKEN_TICK_NS, TICK_NS);
+	return unwoken_ns;
 }
 
 /*
- * Something had arrived for which no thread polled. Who polls in short bouts, and looks at its memory between
- * them, is not to be taken for a poller: the progress thread hears for it.
+ * Something had arrived for which no thread polled. A program that polls in short bouts, and spins on its
+ * memory in between, must not count as a busy poller.
  */
-static void was_needed(bool was_polled)
+static void note_unpolled_arrivals(bool was_polled)
 {
 	atomic_store(&spins, 0);
 	if (was_polled)
@@ -410,7 +399,7 @@ static bool keep_ticking(void)
 	unsigned n = atomic_load(&leads);
 	bool more = n != seen_leads;
 	seen_leads = n;
-	/* who puts something off has done so by the return, or finds that he may not */
+	/* whoever delays a doorbell has done so by the return, or finds that it may not */
 	vb_lock(&vb_progress_lock);
 	atomic_store(&vb_progress_ticks, more);
 	vb_unlock(&vb_progress_lock);
@@ -418,24 +407,24 @@ static bool keep_ticking(void)
 }
 
 /*
- * Is somebody still there who polls? He may have had no processor since the last look, if this thread has
- * used it: so he is given another chance. Who is in the middle of a system call polls.
+ * Does a thread still poll? It may have had no processor since the last look, if this thread has used it; so
+ * it gets a second chance. A thread in the middle of a system call polls.
  */
 static bool is_polled(unsigned n)
 {
-	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !has_doubts;
-	has_doubts = !polled;
+	bool polled = n != seen_polls || vb_path_is_busy(), is_trusted = polled || !was_missed;
+	was_missed = !polled;
 	return is_trusted;
 }
 
 /* True: nobody needs the poller's polls. */
 static bool leave_to_poller(void)
 {
-	vb_path_settle();
-	bool hears = vb_path_watch(false);
+	vb_path_ring_delayed();
+	bool is_covered = vb_path_set_wakeup(false);
 	if (!atomic_load(&spinning)) /* armed meanwhile: pairs with vb_progress_arm */
-		hears = vb_path_watch(true);
-	return hears;
+		is_covered = vb_path_set_wakeup(true);
+	return is_covered;
 }
 
 /* The progress thread's part. */
@@ -449,43 +438,43 @@ static uint64_t pass(uint64_t now_ns)
 	}
 	if (spins_now && is_polled(n)) {
 		seen_polls = n;
-		if (!has_doubts)
+		if (!was_missed)
 			ask_for_fewer_polls();
-		next_look_ns = now_ns + (leave_to_poller() ? TICK_NS : deaf_tick_ns());
+		next_look_ns = now_ns + (leave_to_poller() ? TICK_NS : unwoken_tick_ns());
 		return next_look_ns;
 	}
 	next_look_ns = 0;
-	has_doubts = false;
-	deaf_ns = 0;
-	vb_path_watch(true);
+	was_missed = false;
+	unwoken_ns = 0;
+	vb_path_set_wakeup(true);
 	seen_polls = n;
 	bool was_polled = atomic_exchange(&spinning, false), ticks = keep_ticking();
 	if (!(atomic_load(&vb_arena->asleep) & VB_ASLEEP_LEADER))
 		atomic_store(&vb_arena->asleep, 0);
 	bool found = make_rounds();
-	if (atomic_exchange(&needed, false) || found)
-		was_needed(was_polled);
+	if (atomic_exchange(&took_arrivals, false) || found)
+		note_unpolled_arrivals(was_polled);
 	fall_asleep_if_awake();
-	vb_path_settle();
+	vb_path_ring_delayed();
 	return is_work_waiting() ? 0 : ticks ? now_ns + TICK_NS : UINT64_MAX;
 }
 
 bool vb_progress_is_polled(void) { return atomic_load(&spinning); }
 unsigned vb_progress_polls(void) { return atomic_load_explicit(&polls, memory_order_relaxed); }
 
-void vb_progress_has_taken(void)
+void vb_progress_note_arrivals(void)
 {
 	if (vb_loop_is_current())
-		atomic_store_explicit(&needed, true, memory_order_relaxed);
+		atomic_store_explicit(&took_arrivals, true, memory_order_relaxed);
 }
 
-void vb_progress_is_working(void)
+void vb_progress_note_work(void)
 {
 	if (!vb_loop_is_current())
 		bump(&polls);
 }
 
-/* Who has it may queue it again before letting go. */
+/* A thread that runs the QP may queue it again before it is done. */
 static bool is_let_go(struct vb_qp *qp)
 {
 	vb_lock(&vb_progress_lock);

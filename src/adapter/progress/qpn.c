@@ -4,8 +4,8 @@
  * over all slots, so that a number rests as long as possible before it names another QP; a further slot is
  * taken when three quarters are in use.
  *
- * A slot's indexes have a random order: who knows some numbers cannot tell the others. They are shuffled in
- * groups, and within these, so that control blocks of QPs that were made one after another share pages.
+ * A slot's indexes have a random order: nobody can guess a number from others. Groups are shuffled, and
+ * indexes within each group, so that control blocks of QPs that were made one after another share pages.
  */
 #include "adapter/progress/qpn.h"
 

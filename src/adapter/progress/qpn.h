@@ -11,20 +11,14 @@ int vb_qpn_take(struct vb_qp *qp);
 void vb_qpn_drop(struct vb_qp *qp);
 /* vb_progress_lock is held. NULL: not ours, or no such QP. */
 struct vb_qp *vb_qpn_find(uint32_t qpn);
-/*
- * The same with a reference, for who does not hold the lock. A forked child's parent's queue pairs are not
- * found.
- */
+/* The same without the lock; returns a reference. A forked child does not find its parent's queue pairs. */
 struct vb_qp *vb_qpn_get(uint32_t qpn);
 /*
- * Goes through all of them: *qp is one at or behind *cursor (0 at first), with a reference, or NULL if a
- * stretch has none. False: that was all.
+ * Iterates over all: *qp is the next at or behind *cursor (0 at first), with a reference, or NULL if the
+ * looked at stretch has none. False: that was all.
  */
 bool vb_qpn_next(uint64_t *cursor, struct vb_qp **qp);
-/*
- * How many numbers of its slot were handed out before this one: tells this process's queue pairs by the order
- * of their creation.
- */
+/* The order of creation: how many numbers of its slot were handed out before this one. */
 uint32_t vb_qpn_place(uint32_t qpn);
 /* The offset of its control block in this process's arena. */
 uint64_t vb_qpn_block(uint32_t qpn);

@@ -33,7 +33,7 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t cqe)
 		cq->ring = ring;
 		cq->mask = entries - 1;
 		cq->capacity = cqe;
-		cq->left.end -= cq->head;
+		cq->backlog.end -= cq->head;
 		cq->head = 0;
 		cq->tail = waiting;
 	}
@@ -164,7 +164,8 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	struct vb_qp *qp = cqe->qp;
 	bool lost = cq->tail - cq->head >= cq->capacity;
 	bool first = lost && !cq->overrun;
-	bool event = vb_cq_wakes(cq, cqe) && (vb_likely(cq->moderate_count <= 1) || vb_cq_has_enough(cq));
+	bool event = vb_cq_wants_event(cq, cqe) &&
+		     (vb_likely(cq->moderate_count <= 1) || vb_cq_event_is_due(cq));
 	if (lost)
 		cq->overrun = true;
 	else

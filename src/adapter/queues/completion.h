@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How a completion gets into its CQ. A producer that is in a hurry writes it where it belongs, between
- * vb_cq_open and vb_cq_close: what is written to the stack in small pieces, and copied in large ones, waits
- * for the pieces to reach the cache.
+ * How a completion gets into its CQ. Hot producers build it in place, between vb_cq_open and vb_cq_close:
+ * copying it from the stack defeats store forwarding.
  */
 #ifndef VB_ADAPTER_COMPLETION_H
 #define VB_ADAPTER_COMPLETION_H
 
 #include "adapter/queues/queue.h"
 
-/* The rest of vb_cq_close where there is more to it. cq->lock is held, and released. */
+/* vb_cq_close for completions that need more than a store. cq->lock is held, and released. */
 void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe);
 
 /* Where the next completion goes. cq->lock is held from its return on, until vb_cq_close. */
@@ -22,8 +21,8 @@ static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 }
 
 /*
- * All of it but qp_num has been written. On overrun it is lost, the CQ is broken for good and
- * IBV_EVENT_CQ_ERR is raised.
+ * The caller has written all of it but qp_num. On overrun the completion is lost, the CQ is broken for good,
+ * and IBV_EVENT_CQ_ERR is raised.
  */
 static inline void vb_cq_close(struct vb_cq *cq, struct vb_cqe *cqe)
 {
@@ -55,12 +54,11 @@ static inline void vb_cq_push_send(struct vb_qp *qp, uint64_t wr_id, unsigned op
 }
 
 /*
- * As vb_sq_complete, quicker where the entry is a SEND of the program's, of whose completion nobody else is
- * told.
+ * As vb_sq_complete, faster if the entry is a SEND of the program's whose completion calls for nothing else.
  */
 static inline void vb_sq_complete_likely_send(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
-	if (vb_unlikely(sqe->opcode != IBV_WR_SEND || (sqe->flags & VB_SQE_OWN) || qp->watched)) {
+	if (vb_unlikely(sqe->opcode != IBV_WR_SEND || (sqe->flags & VB_SQE_OWN) || qp->after_send)) {
 		vb_sq_complete(qp);
 		return;
 	}

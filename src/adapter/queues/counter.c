@@ -71,7 +71,7 @@ static int check(struct vb_qp *qp, unsigned ops)
 static void start_counting_sends(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);
-	qp->watched |= VB_WATCH_COUNT;
+	qp->after_send |= VB_AFTER_SEND_COUNT;
 	vb_unlock(&qp->sq.lock);
 }
 

@@ -2,7 +2,7 @@
 /*
  * Counts of completed work (ibv_comp_cntr): requests or bytes that went well, and requests that failed.
  * Several queue pairs may add to one. A queue pair that counts nothing pays for none of it: what it does at a
- * completion anyway is to look at vb_qp.watched.
+ * completion anyway is to look at vb_qp.after_send.
  */
 #ifndef VB_ADAPTER_COUNTER_H
 #define VB_ADAPTER_COUNTER_H
@@ -23,7 +23,7 @@ void vb_counter_add(struct vb_qp *qp, unsigned wc_opcode, enum ibv_wc_status sta
  * cannot be counted.
  */
 int vb_qp_attach_counter(struct vb_qp *qp, struct vb_counter *counter, unsigned ops);
-/* Of a queue pair that goes. */
+/* For a queue pair that is being destroyed. */
 void vb_qp_detach_counters(struct vb_qp *qp);
 
 enum {

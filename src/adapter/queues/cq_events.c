@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Events of completion queues: which completions give one, and the channels that hand them out. A CQ with events
- * stands in its channel's list once, with a count; the notifier is raised while the list is not empty.
+ * Events of completion queues: which completions give one, and the channels that hand them out. A CQ with
+ * events stands in its channel's list once, with a count; the notifier is raised while the list is not empty.
  * events_queued and events_raised (handed out) are under the channel's lock, events_acked under the CQ's
  * events_lock.
  */
@@ -14,35 +14,35 @@
 #include "base/cancel.h"
 
 /*
- * Who waits for a channel's descriptor by poll(2) does not say so. So the thread that armed is looked at in
- * these intervals, twice at least, until it is seen to wait. A program that means to poll next, and has no
- * processor to do so, would take an event for nothing else.
+ * A thread that waits for a channel's descriptor by poll(2) cannot be noticed at the call. So the thread that
+ * armed is looked at in these intervals, twice at least, until it is seen to wait. An event at once would
+ * wake programs for nothing that mean to poll next and have no processor yet.
  */
 enum { LOOK_NS = 5000000 };
 
 /* ---- completions that were there when the CQ was armed ---- */
 
-static bool has_left_locked(const struct vb_cq *cq)
+static bool has_backlog_locked(const struct vb_cq *cq)
 {
-	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->left.end - i) > 0; i++)
-		if (vb_cq_wakes(cq, &cq->ring[i & cq->mask]))
+	for (uint32_t i = cq->head; i != cq->tail && (int32_t)(cq->backlog.end - i) > 0; i++)
+		if (vb_cq_wants_event(cq, &cq->ring[i & cq->mask]))
 			return true;
 	return false;
 }
 
-static void tell_left_locked(struct vb_cq *cq)
+static void report_backlog_locked(struct vb_cq *cq)
 {
 	cq->armed = 0;
-	cq->left.told_head = cq->head;
-	cq->left.told_tail = cq->tail;
+	cq->backlog.reported_head = cq->head;
+	cq->backlog.reported_tail = cq->tail;
 }
 
-static bool take_left(struct vb_cq *cq)
+static bool take_backlog(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
-	bool event = has_left_locked(cq);
+	bool event = has_backlog_locked(cq);
 	if (event)
-		tell_left_locked(cq);
+		report_backlog_locked(cq);
 	vb_unlock(&cq->lock);
 	return event;
 }
@@ -53,7 +53,7 @@ int vb_channel_init(struct vb_channel *ch)
 {
 	pthread_mutex_init(&ch->lock, NULL);
 	vb_list_init(&ch->events);
-	vb_list_init(&ch->left);
+	vb_list_init(&ch->backlogs);
 	atomic_init(&ch->refs, 0);
 	return vb_notifier_init(&ch->notifier);
 }
@@ -68,7 +68,7 @@ int vb_channel_fini(struct vb_channel *ch)
 }
 
 /* Readable while there are events. True: it became so just now. */
-static bool settle_locked(struct vb_channel *ch)
+static bool update_notifier_locked(struct vb_channel *ch)
 {
 	bool has = !vb_list_is_empty(&ch->events), news = has && !vb_notifier_is_raised(&ch->notifier);
 	if (news)
@@ -78,10 +78,10 @@ static bool settle_locked(struct vb_channel *ch)
 	return news;
 }
 
-/* What a thread that led has left is for all. Leaves the lock. */
+/* Events that a leading thread has left are for all threads. Releases the lock. */
 static void share_locked(struct vb_channel *ch)
 {
-	bool news = settle_locked(ch);
+	bool news = update_notifier_locked(ch);
 	pthread_mutex_unlock(&ch->lock);
 	if (news)
 		vb_notifier_wake(&ch->notifier);
@@ -93,16 +93,16 @@ static void queue_locked(struct vb_channel *ch, struct vb_cq *cq)
 		vb_list_add_tail(&ch->events, &cq->event_node);
 }
 
-static void queue_left_locked(struct vb_channel *ch)
+static void queue_backlogs_locked(struct vb_channel *ch)
 {
-	for (struct vb_list *node; (node = vb_list_pop(&ch->left));) {
-		struct vb_cq *cq = vb_container_of(node, struct vb_cq, left.node);
-		if (take_left(cq))
+	for (struct vb_list *node; (node = vb_list_pop(&ch->backlogs));) {
+		struct vb_cq *cq = vb_container_of(node, struct vb_cq, backlog.node);
+		if (take_backlog(cq))
 			queue_locked(ch, cq);
 	}
 }
 
-/* CQs take turns. */
+/* Round robin. */
 static struct vb_cq *take_locked(struct vb_channel *ch)
 {
 	struct vb_list *node = vb_list_pop(&ch->events);
@@ -119,7 +119,7 @@ static struct vb_cq *take(struct vb_channel *ch, uint32_t *sequence)
 {
 	pthread_mutex_lock(&ch->lock);
 	if (vb_list_is_empty(&ch->events))
-		queue_left_locked(ch);
+		queue_backlogs_locked(ch);
 	struct vb_cq *cq = take_locked(ch);
 	*sequence = vb_notifier_sequence(&ch->notifier);
 	share_locked(ch);
@@ -140,7 +140,7 @@ static bool has_event(void *arg)
 static void stop_leading(struct vb_channel *ch)
 {
 	atomic_store(&ch->is_led, false);
-	vb_progress_lead_no_more();
+	vb_progress_lead_end();
 }
 
 static void cancelled(void *arg)
@@ -177,7 +177,7 @@ int vb_channel_get(struct vb_channel *ch, struct vb_cq **cq)
 
 /* ---- events ---- */
 
-/* The thread that leads for the channel takes the event itself, and at once. */
+/* The thread that leads for the channel takes the event itself: nobody need be woken. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 {
 	bool is_mine = vb_progress_leads_for(ch);
@@ -193,12 +193,12 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 		vb_loop_wake_waiter();
 }
 
-/* Whoever waits next looks whether they are there still. */
-static void note_left(struct vb_channel *ch, struct vb_cq *cq)
+/* The next thread that waits checks whether they are still there. */
+static void note_backlog(struct vb_channel *ch, struct vb_cq *cq)
 {
 	pthread_mutex_lock(&ch->lock);
-	if (vb_list_is_empty(&cq->left.node))
-		vb_list_add_tail(&ch->left, &cq->left.node);
+	if (vb_list_is_empty(&cq->backlog.node))
+		vb_list_add_tail(&ch->backlogs, &cq->backlog.node);
 	pthread_mutex_unlock(&ch->lock);
 }
 
@@ -212,45 +212,44 @@ void vb_cq_ack_events(struct vb_cq *cq, unsigned n)
 
 /* ---- arming ---- */
 
-static void left_fired(struct vb_timer *timer, uint64_t now_ns)
+static void backlog_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_cq *cq = timer->arg;
 	vb_lock(&cq->lock);
-	uint32_t times = cq->left.times;
-	struct vb_thread_looks looks = cq->left.looks;
-	bool is_due = has_left_locked(cq) && now_ns >= cq->left.since_ns + LOOK_NS;
+	uint32_t times = cq->backlog.times;
+	struct vb_thread_looks looks = cq->backlog.looks;
+	bool is_due = has_backlog_locked(cq) && now_ns >= cq->backlog.since_ns + LOOK_NS;
 	vb_unlock(&cq->lock);
 	bool has_moved_on = is_due && vb_thread_has_moved_on(&looks);
 	vb_lock(&cq->lock);
-	bool is_same = cq->left.times == times, has_left = has_left_locked(cq),
-	     event = has_left && is_same && has_moved_on;
+	bool is_same = cq->backlog.times == times, has_backlog = has_backlog_locked(cq),
+	     event = has_backlog && is_same && has_moved_on;
 	if (is_due && is_same)
-		cq->left.looks = looks;
+		cq->backlog.looks = looks;
 	if (event)
-		tell_left_locked(cq);
-	cq->left.is_watched = has_left && !event;
+		report_backlog_locked(cq);
+	cq->backlog.is_timed = has_backlog && !event;
 	vb_unlock(&cq->lock);
-	if (has_left && !event)
+	if (has_backlog && !event)
 		vb_timer_set(timer, now_ns + LOOK_NS);
 	if (event)
 		vb_channel_notify(cq->channel, cq);
 }
 
 /*
- * That the program waits with them there, it says (vb_channel_get), or looks tell. True: the timer is to be
- * set.
+ * Whether the program waits, vb_channel_get or looks at the thread find out. True: the caller sets the timer.
  */
-static bool note_left_locked(struct vb_cq *cq)
+static bool note_backlog_locked(struct vb_cq *cq)
 {
-	bool is_new = !cq->left.is_watched;
+	bool is_new = !cq->backlog.is_timed;
 	uintptr_t thread = vb_lock_self();
-	pid_t tid = is_new || cq->left.thread != thread ? gettid() : cq->left.looks.tid;
-	cq->left.looks = (struct vb_thread_looks){ .tid = tid };
-	cq->left.thread = thread;
-	cq->left.times++;
-	cq->left.end = cq->tail;
-	cq->left.since_ns = vb_now_ns();
-	cq->left.is_watched = true;
+	pid_t tid = is_new || cq->backlog.thread != thread ? gettid() : cq->backlog.looks.tid;
+	cq->backlog.looks = (struct vb_thread_looks){ .tid = tid };
+	cq->backlog.thread = thread;
+	cq->backlog.times++;
+	cq->backlog.end = cq->tail;
+	cq->backlog.since_ns = vb_now_ns();
+	cq->backlog.is_timed = true;
 	return is_new;
 }
 
@@ -259,22 +258,22 @@ int vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 	vb_lock(&cq->lock);
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
-	bool has_some = cq->channel && cq->head != cq->tail, watch = has_some && note_left_locked(cq),
-	     is_told = cq->left.told_head == cq->head && cq->left.told_tail == cq->tail;
-	uint64_t since_ns = cq->left.since_ns;
+	bool has_some = cq->channel && cq->head != cq->tail,
+	     starts_timer = has_some && note_backlog_locked(cq),
+	     is_reported = cq->backlog.reported_head == cq->head && cq->backlog.reported_tail == cq->tail;
+	uint64_t since_ns = cq->backlog.since_ns;
 	vb_unlock(&cq->lock);
-	if (has_some && !is_told)
-		note_left(cq->channel, cq);
-	if (watch)
-		vb_timer_set(&cq->left.timer, since_ns + LOOK_NS);
+	if (has_some && !is_reported)
+		note_backlog(cq->channel, cq);
+	if (starts_timer)
+		vb_timer_set(&cq->backlog.timer, since_ns + LOOK_NS);
 	vb_progress_arm();
 	return 0;
 }
 
 /* ---- moderation ---- */
 
-/* An event may wait for more, until there are as many as wanted or the oldest has waited long enough. */
-bool vb_cq_has_enough(struct vb_cq *cq)
+bool vb_cq_event_is_due(struct vb_cq *cq)
 {
 	if (++cq->held >= cq->moderate_count) {
 		cq->held = 0;
@@ -285,7 +284,7 @@ bool vb_cq_has_enough(struct vb_cq *cq)
 	return false;
 }
 
-/* The time of those that wait is up. */
+/* The oldest completion has waited long enough. */
 static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_cq *cq = timer->arg;
@@ -299,7 +298,7 @@ static void moderation_fired(struct vb_timer *timer, uint64_t now_ns)
 		vb_channel_notify(cq->channel, cq);
 }
 
-/* What waits already does not wait for the new terms. */
+/* Completions that wait give their event now: the old terms end. */
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
 {
 	vb_lock(&cq->lock);
@@ -315,8 +314,8 @@ void vb_cq_events_init(struct vb_cq *cq)
 {
 	vb_list_init(&cq->event_node);
 	cq->moderation = (struct vb_timer){ .fire = moderation_fired, .arg = cq };
-	cq->left.timer = (struct vb_timer){ .fire = left_fired, .arg = cq };
-	vb_list_init(&cq->left.node);
+	cq->backlog.timer = (struct vb_timer){ .fire = backlog_fired, .arg = cq };
+	vb_list_init(&cq->backlog.node);
 	pthread_mutex_init(&cq->events_lock, NULL);
 	pthread_cond_init(&cq->events_cond, NULL);
 }
@@ -325,11 +324,11 @@ void vb_cq_events_init(struct vb_cq *cq)
 static void forget(struct vb_channel *ch, struct vb_cq *cq)
 {
 	pthread_mutex_lock(&ch->lock);
-	vb_list_del(&cq->left.node);
+	vb_list_del(&cq->backlog.node);
 	vb_list_del(&cq->event_node);
 	cq->events_queued = 0;
 	uint32_t handed_out = cq->events_raised;
-	settle_locked(ch);
+	update_notifier_locked(ch);
 	pthread_mutex_unlock(&ch->lock);
 
 	pthread_mutex_lock(&cq->events_lock);
@@ -341,7 +340,7 @@ static void forget(struct vb_channel *ch, struct vb_cq *cq)
 void vb_cq_events_fini(struct vb_cq *cq)
 {
 	vb_timer_cancel(&cq->moderation);
-	vb_timer_cancel(&cq->left.timer);
+	vb_timer_cancel(&cq->backlog.timer);
 	if (cq->channel)
 		forget(cq->channel, cq);
 	pthread_cond_destroy(&cq->events_cond);

@@ -11,14 +11,14 @@ void vb_cq_events_init(struct vb_cq *cq);
 void vb_cq_events_fini(struct vb_cq *cq);
 
 /* Does the CQ's arming ask for an event of this completion? cq->lock is held, as below. */
-static inline bool vb_cq_wakes(const struct vb_cq *cq, const struct vb_cqe *e)
+static inline bool vb_cq_wants_event(const struct vb_cq *cq, const struct vb_cqe *e)
 {
 	return cq->armed == 1 ||
 	       (cq->armed == 2 && ((e->is_recv && e->solicited) || e->status != IBV_WC_SUCCESS));
 }
 
-/* One more completion waits for an event: is that enough for it? */
-bool vb_cq_has_enough(struct vb_cq *cq);
+/* One more completion waits for a moderated event. True: as many wait as one event is for. */
+bool vb_cq_event_is_due(struct vb_cq *cq);
 /* Queues an event of cq. No lock held. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the adapter tells the checks (src/check), which look for mistakes of the program: the few things that go
- * wrong and of which only the adapter knows the reason. There is an observer only where VERBATIM_CHECK is set;
- * work that succeeds never calls it.
+ * What the adapter tells the checks (src/check), which look for mistakes of the program: the few things that
+ * go wrong and of which only the adapter knows the reason. There is an observer only where VERBATIM_CHECK is
+ * set; work that succeeds never calls it.
  */
 #ifndef VB_ADAPTER_OBSERVER_H
 #define VB_ADAPTER_OBSERVER_H

@@ -14,9 +14,8 @@
  */
 void vb_payload_fail(struct vb_sqe *sqe, enum vb_key_fault fault, unsigned bad);
 /*
- * May all that a SEND or WRITE carries be read? vb_payload_fail has noted it if not. Asked before a peer sees
- * a part of it, or is waited for: what is wrong here comes before all that can be wrong there. True of
- * requests that carry nothing.
+ * May all that a SEND or WRITE carries be read? If not, vb_payload_fail has noted it. Asked before the peer
+ * sees a part of it, as local errors come first. True for requests that carry nothing.
  */
 bool vb_payload_is_readable(const struct vb_qp *qp, struct vb_sqe *sqe);
 /*

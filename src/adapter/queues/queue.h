@@ -8,8 +8,8 @@
 #include "adapter/object.h"
 
 /*
- * Copies an entry piece by piece, as programs write them: one load of several that were just stored would
- * wait for them.
+ * Copies an entry member by member, as programs write it: one wide load of members that were just stored
+ * defeats store forwarding.
  */
 static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
 {
@@ -24,12 +24,9 @@ static inline void vb_sge_copy(struct ibv_sge *to, const struct ibv_sge *from)
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge);
 void vb_rq_fini(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
-/*
- * A receive may have been posted: in the error state it is flushed, behind those before it; else a responder
- * may have waited for it.
- */
+/* A receive may have been posted. In the error state it is flushed; else a starved responder goes on. */
 void vb_qp_notice_receive(struct vb_qp *qp);
-/* May packets for this QP be looked at in this state? */
+/* Does the QP accept packets in this state? */
 static inline bool vb_qp_listens(const struct vb_qp *qp)
 {
 	enum ibv_qp_state state = atomic_load(&qp->state);
@@ -44,10 +41,7 @@ uint32_t vb_receives_waiting(const struct vb_qp *qp);
  */
 bool vb_receive_take(struct vb_qp *qp, struct vb_rwqe *out);
 enum vb_fit { VB_FIT_NONE, VB_FIT_SHORT, VB_FIT_TAKEN };
-/*
- * The same for who waits for no receive. One that has no room for so many bytes stays where it is; *out tells
- * of it.
- */
+/* The same without waiting for a receive. A receive with too little room stays queued; *out describes it. */
 enum vb_fit vb_receive_take_if_fits(struct vb_qp *qp, uint64_t bytes, struct vb_rwqe *out);
 /*
  * The same of an SRQ whose lock is held. *limit_hit: the caller raises the event (vb_srq_raise_limit) when it
@@ -59,8 +53,8 @@ void vb_srq_raise_limit(struct vb_srq *srq);
 void vb_srq_release(struct vb_qp *qp);
 /* The same with the receive's completion, to the queue's own CQ. */
 void vb_srq_complete(struct vb_qp *qp, const struct vb_cqe *cqe);
-/* Queues the responders that wait for something to be posted to an SRQ, if there are some. */
-void vb_srq_feed(struct vb_srq *srq);
+/* Schedules the responders that wait for a post to an SRQ. */
+void vb_srq_wake_starved(struct vb_srq *srq);
 /* A receive as it lies in its queue. */
 struct vb_receive {
 	uint64_t wr_id;
@@ -162,7 +156,7 @@ static inline uint8_t *vb_sqe_header(const struct vb_sq *sq, const struct vb_sqe
 	return (uint8_t *)(uintptr_t)sqe + sq->stride - sq->header_room;
 }
 
-/* Why a posted request cannot be carried out whatever the peer says. */
+/* Marks a posted request as one that fails on this side, whatever the peer answers. */
 static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, unsigned bad_sge)
 {
 	sqe->status = status;
@@ -170,7 +164,7 @@ static inline void vb_sqe_fail(struct vb_sqe *sqe, enum ibv_wc_status status, un
 }
 
 /*
- * Is it done by this side alone (a window's bind or invalidation)? Its turn comes when all before it is
+ * Does this side alone execute it (a window's bind or invalidation)? It waits until all before it is
  * complete.
  */
 static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
@@ -184,14 +178,14 @@ static inline bool vb_sqe_is_local(const struct vb_sqe *sqe)
  */
 bool vb_sq_execute(struct vb_qp *qp);
 
-/* Completions of a queue pair whose CQ has overrun get lost: it cannot go on. */
+/* Has one of its CQs overrun? Then its completions get lost, and it cannot go on. */
 static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
 {
 	return atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
 	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
 }
 
-/* Will the program hear of its success? */
+/* Does the program get a completion if it succeeds? */
 static inline bool vb_sq_signals(const struct vb_qp *qp, unsigned send_flags)
 {
 	return qp->sq_sig_all || (send_flags & IBV_SEND_SIGNALED);

@@ -48,7 +48,7 @@ void vb_receives_flush(struct vb_qp *qp)
 
 /* ---- posting ---- */
 
-/* Kept out of line: a post would save the registers that it needs. */
+/* Out of line: else every post would save the registers that it needs. */
 __attribute__((noinline)) void vb_qp_notice_receive(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
@@ -61,7 +61,7 @@ __attribute__((noinline)) void vb_qp_notice_receive(struct vb_qp *qp)
 	}
 }
 
-/* Whether any was taken matters to nobody: who is told for nothing finds nothing. */
+/* It notifies even if no request was posted: the responder then finds nothing. */
 __attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
 					     struct ibv_recv_wr **bad)
 {

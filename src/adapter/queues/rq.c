@@ -268,17 +268,17 @@ void vb_srq_query(struct vb_srq *srq, struct ibv_srq_attr *attr)
 	vb_unlock(&srq->rq.lock);
 }
 
-/* Those that come back empty-handed wait for the next post. */
+/* Responders that find no receive wait again. */
 static void feed_starved(struct vb_srq *srq)
 {
 	vb_lock(&srq->rq.lock);
 	atomic_store_explicit(&srq->rq.starved, false, memory_order_relaxed);
 	for (struct vb_list *node; (node = vb_list_pop(&srq->starved));)
-		vb_progress_later(vb_container_of(node, struct vb_qp, srq_node));
+		vb_progress_schedule(vb_container_of(node, struct vb_qp, srq_node));
 	vb_unlock(&srq->rq.lock);
 }
 
-void vb_srq_feed(struct vb_srq *srq)
+void vb_srq_wake_starved(struct vb_srq *srq)
 {
 	if (atomic_load_explicit(&srq->rq.starved, memory_order_relaxed))
 		feed_starved(srq);
@@ -287,7 +287,7 @@ void vb_srq_feed(struct vb_srq *srq)
 int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = vb_rq_post(&srq->rq, wr, bad);
-	vb_srq_feed(srq);
+	vb_srq_wake_starved(srq);
 	return err;
 }
 

@@ -134,15 +134,13 @@ static int fill_segment(const struct vb_sq *sq, struct vb_sqe *sqe, const struct
 	return 0;
 }
 
-/*
- * The program chooses the low byte. The rest says which window it is, whatever the program makes of mw->rkey.
- */
+/* The program chooses the low byte. The handle names the window, whatever the program writes to mw->rkey. */
 static uint32_t key_of_bind(const struct ibv_send_wr *wr)
 {
 	return (wr->bind_mw.mw->handle & ~0xffu) | (wr->bind_mw.rkey & 0xff);
 }
 
-/* 0 or an errno value. What the window and the region are like counts when the request's turn comes. */
+/* 0 or an errno value. The window and the region are checked at execution. */
 static int fill_bind(struct vb_sqe *sqe, const struct ibv_send_wr *wr)
 {
 	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
@@ -175,7 +173,7 @@ static void fill_remote(struct vb_qp *qp, struct vb_sqe *sqe, const struct ibv_s
 	}
 }
 
-/* Whatever is answered with a word, or is one; a flush is answered, and has no bytes of its own. */
+/* Is its answer or its payload one word? A flush has an answer and no payload. */
 static bool is_word(const struct opcode *op, unsigned opcode)
 {
 	return op->atomic || opcode == IBV_WR_ATOMIC_WRITE;
@@ -191,7 +189,7 @@ static int check_word(const struct vb_sqe *sqe, const struct opcode *op)
 				      "a flush has no pieces of its own");
 }
 
-/* Reports at execution, in order, what a hardware adapter would report there. */
+/* Marks what must fail, but as on hardware only at execution, in order. */
 static void fail_early(struct vb_qp *qp, struct vb_sqe *sqe, const struct opcode *op)
 {
 	if ((is_word(op, sqe->opcode) || sqe->opcode == IBV_WR_RDMA_READ) && !vb_qp_attr(qp, max_rd_atomic))
@@ -260,11 +258,11 @@ static void push_completion(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv
 
 static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 {
-	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
+	if ((qp->after_send & VB_AFTER_SEND_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_counter_add(qp, opcodes[sqe->opcode].completion, IBV_WC_SUCCESS, sqe->length);
-	if (!(qp->watched & VB_WATCH_DRAIN) || qp->sq.head != qp->sq.sent)
+	if (!(qp->after_send & VB_AFTER_SEND_DRAIN) || qp->sq.head != qp->sq.sent)
 		return;
-	qp->watched &= (uint8_t)~VB_WATCH_DRAIN;
+	qp->after_send &= (uint8_t)~VB_AFTER_SEND_DRAIN;
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
@@ -273,7 +271,7 @@ void vb_sq_complete(struct vb_qp *qp)
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
-	if (vb_unlikely(qp->watched))
+	if (vb_unlikely(qp->after_send))
 		note_completed(qp, sqe);
 }
 
@@ -300,7 +298,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 			   (unsigned long long)sqe->wr_id, vb_wc_status_name(status), why);
 	if (vb_observer && status != IBV_WC_WR_FLUSH_ERR)
 		vb_observer->send_failed(qp, sqe, status, why);
-	if ((qp->watched & VB_WATCH_COUNT) && !(sqe->flags & VB_SQE_OWN))
+	if ((qp->after_send & VB_AFTER_SEND_COUNT) && !(sqe->flags & VB_SQE_OWN))
 		vb_counter_add(qp, opcodes[sqe->opcode].completion, status, 0);
 	push_completion(qp, sqe, status);
 }
@@ -312,11 +310,7 @@ static void flush_sends(struct vb_qp *qp)
 	qp->sq.sent = qp->sq.head;
 }
 
-/*
- * The way into the error state: no more traffic, then everything that waits is flushed in order. status: what
- * becomes of the oldest send that the peer has not finished, and why for the log. sq.lock is held; harmless
- * in the error state.
- */
+/* Traffic stops first, then all that waits is flushed in order. Harmless in the error state. */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_wc_status status, const char *why)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
@@ -344,7 +338,7 @@ void vb_qp_break(struct vb_qp *qp, int event)
 {
 	vb_lock(&qp->sq.lock);
 	uint32_t state = atomic_load(&qp->state);
-	/* not one that the program resets meanwhile */
+	/* the program may be resetting it */
 	bool alive = state != IBV_QPS_ERR && state != IBV_QPS_RESET;
 	if (alive)
 		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);
@@ -384,18 +378,16 @@ static bool is_broken(const struct vb_qp *qp)
 	       vb_qp_loses_completions(qp);
 }
 
-/* ---- posting past the queue ---- */
+/* ---- the fast path ---- */
 
-/*
- * Bytes of a request that asks for nothing but a completion and stands alone; 0: it is another one, or none.
- */
+/* Bytes of a single request that wants at most a completion; 0: it is no such request. */
 static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	/* else the compiler makes one load of it and the opcode: see vb_sge_copy */
+	/* volatile, so that the compiler does not load it together with the opcode: see vb_sge_copy */
 	const volatile int *entries = &wr->num_sge;
 	uint64_t length = 0;
 	int n = *entries;
-	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->watched) ||
+	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->after_send) ||
 	    vb_unlikely(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)))
 		return 0;
 	for (int i = 0; i < n; i++)
@@ -405,7 +397,7 @@ static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_sen
 		       0;
 }
 
-static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+static inline bool is_in_order(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_sq *sq = &qp->sq;
 	switch (wr->opcode) {
@@ -421,7 +413,7 @@ static inline bool is_its_turn(const struct vb_qp *qp, const struct ibv_send_wr 
 	}
 }
 
-/* The bytes are on their way: what is still wanted of the request. */
+/* The bytes are on their way: keeps what the completion needs of the request. */
 static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uint32_t length)
 {
 	struct vb_sqe *sqe = vb_sq_at(sq, sq->tail);
@@ -434,7 +426,7 @@ static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uin
 	sq->sent = ++sq->tail;
 }
 
-/* It is done, and needs no entry. */
+/* The request is done, and needs no entry. */
 static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
@@ -449,14 +441,14 @@ static inline void prefetch_next(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 		vb_prefetch_next(qp, opcode);
 }
 
-/* False: nothing has happened, and the request goes through the queue. sq.lock is held. */
+/* Fast path. False: no side effects; the request goes through the queue. sq.lock is held. */
 static inline bool try_post(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	uint32_t length;
 	if (vb_unlikely(!path || !path->try_post ||
 			atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS) ||
-	    vb_unlikely(!(length = plain_length(qp, wr)) || !is_its_turn(qp, wr) || !has_room(&qp->sq) ||
+	    vb_unlikely(!(length = plain_length(qp, wr)) || !is_in_order(qp, wr) || !has_room(&qp->sq) ||
 			vb_qp_loses_completions(qp)))
 		return false;
 	enum vb_post_result posted = path->try_post(qp, wr, length);
@@ -480,7 +472,7 @@ static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *en
 			wr->bind_mw.mw->rkey = key_of_bind(wr);
 }
 
-/* sq.lock is held. Kept out of line: the registers that it needs would be saved for every post. */
+/* sq.lock is held. Out of line: else every post would save the registers that it needs. */
 static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr,
 					      struct ibv_send_wr **bad)
 {

@@ -50,7 +50,7 @@ struct vb_tag_receiver {
 	enum fate fate;
 	uint64_t tag, wr_id;
 	uint32_t app_ctx;
-	bool remind;
+	bool wants_sync;
 	int entry; /* of a rendezvous */
 	/* Rendezvous that wait, by entry; the first is looked at without the lock. */
 	_Atomic(int32_t) first;
@@ -192,7 +192,7 @@ int vb_tags_post(struct vb_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **
 	vb_unlock(&srq->rq.lock);
 	if (err)
 		*bad = wr;
-	vb_srq_feed(srq);
+	vb_srq_wake_starved(srq);
 	return err;
 }
 
@@ -218,7 +218,7 @@ uint8_t *vb_tag_receiver_head(struct vb_qp *qp) { return qp->tags->head; }
 
 /* What a message says of itself. */
 struct request {
-	enum { WITHOUT_TAG, EAGER, READS, SENSELESS } kind;
+	enum { WITHOUT_TAG, EAGER, READS, MALFORMED } kind;
 	uint64_t tag, address;
 	uint32_t app_ctx, rkey, length;
 };
@@ -233,7 +233,7 @@ static struct request parse(const uint8_t *head, size_t bytes, bool whole)
 		return q;
 	q.tag = vb_tmh_tag(tmh);
 	q.app_ctx = vb_tmh_app_ctx(tmh);
-	q.kind = vb_tmh_opcode(tmh) == IBV_TMH_EAGER ? EAGER : SENSELESS;
+	q.kind = vb_tmh_opcode(tmh) == IBV_TMH_EAGER ? EAGER : MALFORMED;
 	if (q.kind == EAGER || !whole || bytes < VB_RENDEZVOUS_BYTES || bytes > VB_RENDEZVOUS_MAX_BYTES)
 		return q;
 	q.address = vb_rvh_address(rvh);
@@ -244,7 +244,7 @@ static struct request parse(const uint8_t *head, size_t bytes, bool whole)
 	return q;
 }
 
-static void lend_buffer(const struct buffer *b, struct vb_rwqe *out)
+static void use_buffer(const struct buffer *b, struct vb_rwqe *out)
 {
 	out->nsge = b->nsge;
 	out->length = b->bytes;
@@ -262,7 +262,7 @@ static bool keep_for_reading(struct vb_qp *qp, struct buffer *b, const struct re
 {
 	if (q->kind != READS || (q->length <= b->bytes && !may_read(qp))) {
 		qp->tags->fate = q->kind == READS ? UNREADABLE : MATCHED;
-		lend_buffer(b, out);
+		use_buffer(b, out);
 		return false;
 	}
 	out->nsge = 0; /* nothing of the request itself is placed */
@@ -309,7 +309,7 @@ static bool take_receive_locked(struct vb_qp *qp, const struct request *q, struc
 		return true;
 	qp->tags->fate = UNEXPECTED;
 	vb_tag_list_note_unexpected(&t->list);
-	qp->tags->remind = vb_tag_list_lag(&t->list) > SYNC_LAG;
+	qp->tags->wants_sync = vb_tag_list_lag(&t->list) > SYNC_LAG;
 	return true;
 }
 
@@ -345,7 +345,7 @@ uint64_t vb_tags_skip(const struct vb_qp *qp)
 
 /* ---- completions of receives ---- */
 
-static void await_reading(struct vb_qp *qp, int entry)
+static void queue_read(struct vb_qp *qp, int entry)
 {
 	struct vb_tags *t = qp->srq->tags;
 	struct vb_tag_receiver *r = qp->tags;
@@ -357,18 +357,18 @@ static void await_reading(struct vb_qp *qp, int entry)
 		buffer_at(t, r->last)->next = entry;
 	r->last = entry;
 	vb_unlock(&qp->srq->rq.lock);
-	vb_progress_later(qp);
+	vb_progress_schedule(qp);
 }
 
-static void give_entry(struct vb_qp *qp, int entry)
+static void release_entry(struct vb_qp *qp, int entry)
 {
 	vb_lock(&qp->srq->rq.lock);
 	vb_tag_list_give(&qp->srq->tags->list, entry);
 	vb_unlock(&qp->srq->rq.lock);
-	vb_srq_feed(qp->srq);
+	vb_srq_wake_starved(qp->srq);
 }
 
-static void say_matched(const struct vb_tag_receiver *r, struct vb_cqe *e)
+static void fill_matched(const struct vb_tag_receiver *r, struct vb_cqe *e)
 {
 	e->is_srq = 0;
 	e->tag = r->tag;
@@ -380,16 +380,16 @@ static void say_matched(const struct vb_tag_receiver *r, struct vb_cqe *e)
 		e->byte_len -= VB_TMH_BYTES;
 }
 
-static void say_rendezvous(struct vb_qp *qp, struct vb_cqe *e)
+static void complete_request(struct vb_qp *qp, struct vb_cqe *e)
 {
 	struct vb_tag_receiver *r = qp->tags;
 	bool goes_on = e->status == IBV_WC_SUCCESS;
 	e->byte_len = buffer_at(qp->srq->tags, r->entry)->length;
 	vb_cq_push(qp->srq->cq, e);
 	if (goes_on)
-		await_reading(qp, r->entry);
+		queue_read(qp, r->entry);
 	else
-		give_entry(qp, r->entry);
+		release_entry(qp, r->entry);
 }
 
 void vb_tags_complete(struct vb_qp *qp, struct vb_cqe *e)
@@ -401,13 +401,13 @@ void vb_tags_complete(struct vb_qp *qp, struct vb_cqe *e)
 	else if (fate != PLAIN)
 		e->opcode = IBV_WC_TM_RECV;
 	if (fate >= MATCHED)
-		say_matched(r, e);
-	else if (fate == UNEXPECTED && r->remind)
+		fill_matched(r, e);
+	else if (fate == UNEXPECTED && r->wants_sync)
 		e->wc_flags |= IBV_WC_TM_SYNC_REQ;
 	if (fate == UNREADABLE && e->status == IBV_WC_SUCCESS)
 		e->status = IBV_WC_TM_RNDV_INCOMPLETE;
 	if (fate == RENDEZVOUS)
-		say_rendezvous(qp, e);
+		complete_request(qp, e);
 	else
 		vb_cq_push(qp->srq->cq, e);
 	r->fate = PLAIN;
@@ -492,7 +492,7 @@ void vb_tags_run(struct vb_qp *qp)
 }
 
 /* The second completion of a rendezvous. */
-static void end_reading(struct vb_qp *qp, int entry, enum ibv_wc_status status)
+static void complete_read(struct vb_qp *qp, int entry, enum ibv_wc_status status)
 {
 	const struct buffer *b = buffer_at(qp->srq->tags, entry);
 	struct vb_cqe e = {
@@ -505,7 +505,7 @@ static void end_reading(struct vb_qp *qp, int entry, enum ibv_wc_status status)
 		.src_qp = qp->attr.dest_qp_num,
 		.is_recv = 1,
 	};
-	give_entry(qp, entry);
+	release_entry(qp, entry);
 	vb_cq_push(qp->srq->cq, &e);
 }
 
@@ -514,30 +514,30 @@ void vb_tags_sent(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status
 	struct vb_tag_receiver *r = qp->tags;
 	qp->sq.own_done++;
 	if (sqe->opcode == IBV_WR_RDMA_READ) {
-		end_reading(qp, (int)sqe->wr_id, status);
+		complete_read(qp, (int)sqe->wr_id, status);
 		return;
 	}
 	r->posted--;
 	if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR)
 		vb_async_raise(qp->ctx, IBV_EVENT_QP_FATAL, VB_ASYNC_QP, qp, &qp->async, 0);
 	if (atomic_load_explicit(&r->first, memory_order_relaxed) != VB_TAG_NONE)
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 }
 
 void vb_tags_flush(struct vb_qp *qp)
 {
 	for (int entry; (entry = next_waiting(qp)) != VB_TAG_NONE;)
-		end_reading(qp, entry, IBV_WC_WR_FLUSH_ERR);
+		complete_read(qp, entry, IBV_WC_WR_FLUSH_ERR);
 }
 
 void vb_tags_forget(struct vb_qp *qp)
 {
 	for (int entry; (entry = next_waiting(qp)) != VB_TAG_NONE;)
-		give_entry(qp, entry);
+		release_entry(qp, entry);
 	for (uint32_t i = qp->sq.head; i != qp->sq.tail; i++) {
 		const struct vb_sqe *sqe = vb_sq_at(&qp->sq, i);
 		if ((sqe->flags & VB_SQE_OWN) && sqe->opcode == IBV_WR_RDMA_READ)
-			give_entry(qp, (int)sqe->wr_id);
+			release_entry(qp, (int)sqe->wr_id);
 	}
 	qp->tags->posted = 0;
 	qp->tags->fate = PLAIN;

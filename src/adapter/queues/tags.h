@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Shared receive queues that match tags (ibv_create_srq_ex with IBV_SRQT_TM). Next to its receives such a
- * queue has a list of tagged buffers (proto/tag_list.h). What becomes of a message that is sent to it is said
- * by the headers at its beginning (wire/tag.h):
+ * queue has a list of tagged buffers (proto/tag_list.h). The headers at the beginning of a message
+ * (wire/tag.h) decide where it goes:
  *
  *	eager, a tag matches         the tag's buffer, without the header            TM_RECV, TM_MATCH | TM_DATA_VALID
  *	rendezvous, a tag matches    the adapter reads the data into the buffer      TM_RECV, TM_MATCH; later TM_RECV, TM_DATA_VALID;
@@ -12,15 +12,14 @@
  *
  * A rendezvous request whose headers make no sense is unexpected. One that this queue pair may not read for
  * (max_rd_atomic 0) goes into the tag's buffer as it is, with IBV_WC_TM_RNDV_INCOMPLETE. A message, or the
- * data of a rendezvous, beyond the tag's buffer is what it is for a receive: a local length error, and the
- * connection ends.
+ * data of a rendezvous, that is longer than the tag's buffer is a local length error, and the connection
+ * ends.
  *
- * A rendezvous is two entries of the queue pair's own send queue, a READ and behind it a fenced SEND, next to
- * the program's and at its expense in nothing but time: places for them are set aside. The tag's entry keeps
- * its buffer until the READ is done.
+ * A rendezvous is two entries in the queue pair's send queue, a READ and a fenced SEND. They have places of
+ * their own beside the program's. The tag's entry keeps its buffer until the READ is done.
  *
- * Who owns what: the list, the buffers and what waits to be read are under srq->rq.lock; what is said about
- * the message that is being received is the responder's (resp_lock); what was posted is under sq.lock.
+ * Locks: srq->rq.lock for the list, the buffers and rendezvous that wait; resp_lock for the message that is
+ * being received; sq.lock for what was posted.
  */
 #ifndef VB_ADAPTER_TAGS_H
 #define VB_ADAPTER_TAGS_H
@@ -50,10 +49,7 @@ int vb_tags_post(struct vb_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **
 int vb_tag_receiver_init(struct vb_qp *qp);
 void vb_tag_receiver_fini(struct vb_qp *qp);
 
-/*
- * The beginning of the message that a responder is about to receive, where it cannot be had in one piece
- * otherwise.
- */
+/* Room for the beginning of a message that a responder receives, if that is not in one piece. */
 uint8_t *vb_tag_receiver_head(struct vb_qp *qp);
 
 /*
@@ -70,7 +66,7 @@ uint64_t vb_tags_skip(const struct vb_qp *qp);
 /* Makes a receive's completion what it is for such a queue, and pushes it. */
 void vb_tags_complete(struct vb_qp *qp, struct vb_cqe *e);
 
-/* Posts rendezvous that wait, if there are some. No lock held. */
+/* Posts rendezvous that wait. No lock held: a responder's lock comes after the send queue's. */
 void vb_tags_run(struct vb_qp *qp);
 /* One of the adapter's own entries is done. sq.lock is held. */
 void vb_tags_sent(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status);

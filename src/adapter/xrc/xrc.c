@@ -93,7 +93,7 @@ void vb_xrc_number_drop(const struct vb_srq *srq)
 	vb_unlock(&vb_progress_lock);
 }
 
-/* Those that use it do no more than wait for a receive: from the return on nobody finds it. */
+/* True: its users only wait for a receive, and from the return on nobody finds it. */
 static bool drop_if_idle(struct vb_srq *srq)
 {
 	struct vb_list *node;
@@ -123,8 +123,8 @@ static struct vb_qp *next_waiting(struct vb_srq *srq)
 	return qp;
 }
 
-/* What waits in a dropped queue is to find that it has gone. */
-static void turn_away(struct vb_srq *srq)
+/* Requests that wait in a dropped queue run again, and find that it has gone. */
+static void evict_waiting(struct vb_srq *srq)
 {
 	while (atomic_load(&srq->refs) || atomic_load(&srq->completing)) {
 		struct vb_qp *qp = next_waiting(srq);
@@ -136,7 +136,7 @@ static void turn_away(struct vb_srq *srq)
 		if (qp->srq == srq)
 			vb_srq_release(qp);
 		vb_unlock(&qp->resp_lock);
-		vb_progress_later(qp);
+		vb_progress_schedule(qp);
 		vb_qp_unref(qp);
 	}
 }
@@ -145,7 +145,7 @@ bool vb_xrc_srq_leave(struct vb_srq *srq)
 {
 	if (!drop_if_idle(srq))
 		return false;
-	turn_away(srq);
+	evict_waiting(srq);
 	vb_cq_purge_srq(srq->cq, srq);
 	atomic_fetch_sub(&srq->xrcd->refs, 1);
 	atomic_fetch_sub(&srq->cq->refs, 1);

@@ -5,8 +5,8 @@
  * the queue that it is for; the queue's protection domain counts for it.
  *
  * A receiving queue pair's srq is the queue of the request that it works on: chosen by vb_xrc_select, held
- * until the request's completion (vb_receive_complete) or vb_srq_release. resp_lock covers all three. The queue
- * can be destroyed as soon as the completion can be polled.
+ * until the request's completion (vb_receive_complete) or vb_srq_release. resp_lock covers all three. The
+ * queue can be destroyed as soon as the completion can be polled.
  */
 #ifndef VB_ADAPTER_XRC_H
 #define VB_ADAPTER_XRC_H

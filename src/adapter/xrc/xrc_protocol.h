@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What processes that share an XRC domain ask each other. A queue and a queue pair are memory of the process
- * that made them, so each stays its owner's business alone:
+ * Requests between processes that share an XRC domain. Queues and queue pairs are memory of the process that
+ * made them, and only that process works on them:
  *
  *	the owner of a receiving queue pair   takes the peer's requests in order, and answers them (NAKs, acks, PSNs)
  *	the owner of a shared receive queue   takes its receives, checks and moves memory, completes: for requests that the first brings it
@@ -11,15 +11,14 @@
  * client of the queue pair's owner, which keeps it as long.
  *
  * The domain is the server's name: file and device, then what it is for, and the slot that the queue's or
- * queue pair's number is of. Whoever is not of this user, or has another file, finds no such name.
+ * queue pair's number is of. Other users, and processes with another file, find no such name.
  *
- * Who asks for a queue holds his queue pair's resp_lock meanwhile; so the server of queues takes no queue
- * pair's lock. That of handles does, and may have to wait for a server of queues thereby; whoever asks it
- * holds no lock of the kind.
+ * A client holds its queue pair's resp_lock while it waits for a server of queues, so that server takes no
+ * queue pair's lock. The server of handles does, and may wait for a server of queues thereby; its clients
+ * hold no such lock.
  *
- * Who goes when: with a queue's owner goes the queue, and a request for it is an invalid one. With a queue
- * pair's owner goes the connection: a receive that had been taken is flushed, and further handles are of no
- * use.
+ * When a queue's owner ends, the queue is gone, and a request for it is invalid. When a queue pair's owner
+ * ends, the connection is gone: receives that it had taken are flushed, and further handles fail.
  */
 #ifndef VB_ADAPTER_XRC_PROTOCOL_H
 #define VB_ADAPTER_XRC_PROTOCOL_H

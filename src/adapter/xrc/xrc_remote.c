@@ -116,7 +116,7 @@ static struct connection *connect_to(struct vb_xrc_remote *remote, const struct 
 }
 
 /* A process that has ended may have a successor in its slot. */
-static struct connection *turn_to(struct vb_xrc_remote *remote, const struct vb_xrc_server *share,
+static struct connection *connection_of(struct vb_xrc_remote *remote, const struct vb_xrc_server *share,
 				  uint32_t slot)
 {
 	struct connection *c = find(remote, slot);
@@ -139,7 +139,7 @@ int vb_xrc_remote_select(struct vb_qp *qp, uint32_t srqn)
 	if (remote->at && remote->srqn == srqn && !vb_link_has_hung_up(remote->at->fd))
 		return 0;
 	remote->srqn = srqn;
-	remote->at = turn_to(remote, share, slot);
+	remote->at = connection_of(remote, share, slot);
 	int err = remote->at ? call(qp, (struct vb_xrc_request){ .op = VB_XRC_SELECT }, 0, 0) : -EINVAL;
 	if (err)
 		remote->at = NULL;
