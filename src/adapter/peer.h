@@ -4,7 +4,7 @@
 #define VB_ADAPTER_PEER_H
 
 #include "host/host.h"
-#include "host/pace.h"
+#include "host/activity.h"
 
 /*
  * Has died(arg, slot) called for each slot of a process that was linked to this one and is gone, however it
@@ -25,7 +25,7 @@ int vb_peer_ud_ring(uint32_t slot, const struct vb_inbox_addr *addr, const struc
  * There has been no room for long: is it not worth to wait for the process any longer (host/ipc/guard.h)? The
  * progress thread asks, which then has done its own part of making the link.
  */
-bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
+bool vb_peer_ud_ring_is_vain(uint32_t slot, struct vb_process_wait *patience, uint64_t now_ns);
 
 /*
  * Moves the QP with this number to the error state, as ibv_modify_qp would, if there still is one: for those

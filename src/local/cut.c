@@ -4,14 +4,14 @@
 #include <sched.h>
 
 #include "base/log.h"
-#include "host/pace.h"
+#include "host/activity.h"
 
 enum {
 	SPINS = 64,
 	PAUSE_NS = 200000,  /* between two looks at the word, once it has not changed for a while */
 };
 
-static void pause_for(const struct vb_patience *w)
+static void pause_for(const struct vb_process_wait *w)
 {
 	if (w->looks)
 		vb_sleep_ns(PAUSE_NS);
@@ -21,7 +21,7 @@ static void pause_for(const struct vb_patience *w)
 
 bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64_t deadline_ns)
 {
-	struct vb_patience w = { 0 };
+	struct vb_process_wait w = { 0 };
 	uint32_t seen = atomic_load(busy);
 	for (unsigned spins = 1; seen % 2 && atomic_load(busy) == seen; spins++) {
 		if (spins < SPINS)
@@ -34,7 +34,7 @@ bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64
 			continue;
 		if (spins % SPINS == 0 && vb_peer_is_dead(peer))
 			return true;
-		if (vb_patience_is_over(&w, peer->pid, now)) {
+		if (vb_process_wait_is_over(&w, peer->pid, now)) {
 			vb_explain(
 				"link",
 				"process %d stopped in the middle of an access to this process's memory: its connections to here end",

@@ -121,7 +121,7 @@ void vb_host_at_fork(void (*child)(void)) { in_child = child; }
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
 static uint32_t belied; /* a slot in whose name others speak */
-bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
+bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
 
 static void note(unsigned *count, const struct vb_inbox_msg *msg)
 {

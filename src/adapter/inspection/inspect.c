@@ -81,7 +81,7 @@ static void leave(struct visitor *v)
 
 static void answer(struct visitor *v, int error)
 {
-	struct vb_answer a = { .magic = VB_VISIT_MAGIC, .error = error, .bytes = v->bytes };
+	struct vb_answer a = { .magic = VB_INSPECTION_MAGIC, .error = error, .bytes = v->bytes };
 	vb_fd_close(v->memfd);
 	v->memfd = -1;
 	if (vb_link_send(v->watch.fd, &a, sizeof(a), NULL, 0))
@@ -141,7 +141,7 @@ static void begin_capture(struct visitor *v, const struct vb_capture_filter *fil
 /* Questions that are none end the visit. A visitor captures once. */
 static bool is_question(const struct visitor *v, const struct vb_question *q, ssize_t bytes)
 {
-	if (bytes != sizeof(*q) || q->magic != VB_VISIT_MAGIC || v->memfd >= 0)
+	if (bytes != sizeof(*q) || q->magic != VB_INSPECTION_MAGIC || v->memfd >= 0)
 		return false;
 	return q->what == VB_ASK_STATE || (q->what == VB_ASK_CAPTURE && !v->captures);
 }
