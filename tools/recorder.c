@@ -95,7 +95,7 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
 {
 	struct vb_question q = {
-		.magic = VB_VISIT_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter,
+		.magic = VB_INSPECTION_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter,
 	};
 	struct process p = { .fd = fd };
 	char interface[96];
@@ -160,7 +160,7 @@ static void hear(struct source *s)
 		return;
 	if (n <= 0)
 		end_source(s, s->answered ? NULL : "it ended, or turned the question away");
-	else if (n != sizeof(a) || a.magic != VB_VISIT_MAGIC || s->answered)
+	else if (n != sizeof(a) || a.magic != VB_INSPECTION_MAGIC || s->answered)
 		end_source(s, "it speaks another language");
 	else if (a.error)
 		end_source(s, a.error == -EBUSY ? "it is captured by another already" : "it refuses");

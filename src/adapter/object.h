@@ -22,7 +22,7 @@
 #include "base/lock.h"
 #include "host/host.h"
 #include "host/loop/notifier.h"
-#include "host/pace.h"
+#include "host/activity.h"
 
 /* Limits that the adapter reports and enforces. */
 enum {

@@ -191,7 +191,7 @@ static size_t ask(void *client, const void *request, size_t bytes, void *reply)
 	return r.op == VB_XRC_END ? 0 : sizeof(head) + data_bytes;
 }
 
-static const struct vb_rpc_ops queue_ops = { .come = come, .ask = ask, .leave = leave };
+static const struct vb_rpc_ops queue_ops = { .connect = come, .call = ask, .disconnect = leave };
 
 /* ---- handles ---- */
 
@@ -251,9 +251,9 @@ static size_t ask_handle(void *holder, const void *request, size_t bytes, void *
 	return sizeof(head) + sizeof(attr);
 }
 
-static const struct vb_rpc_ops handle_ops = { .come = holder_comes,
-					      .ask = ask_handle,
-					      .leave = holder_leaves };
+static const struct vb_rpc_ops handle_ops = { .connect = holder_comes,
+					      .call = ask_handle,
+					      .disconnect = holder_leaves };
 
 /* ---- servers ---- */
 

@@ -69,7 +69,7 @@ static bool reach(struct process *p)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
-	int len = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, VB_VISIT_NAME "%u", p->slot);
+	int len = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, VB_INSPECTION_NAME "%u", p->slot);
 
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&un,
@@ -117,7 +117,7 @@ static void add(struct processes *all, uint32_t slot)
 /* The slot in a name of /proc/net/unix; 0: the name is another. */
 static uint32_t slot_of(const char *line)
 {
-	static const char prefix[] = "@" VB_VISIT_NAME;
+	static const char prefix[] = "@" VB_INSPECTION_NAME;
 	const char *name = strstr(line, prefix);
 	unsigned long slot = name ? strtoul(name + sizeof(prefix) - 1, NULL, 10) : 0;
 
@@ -162,7 +162,7 @@ int process_question(const struct process *p, const struct vb_question *q, int f
 
 static void ask(struct process *p, uint32_t kinds)
 {
-	struct vb_question q = { .magic = VB_VISIT_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
+	struct vb_question q = { .magic = VB_INSPECTION_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
 	int err = 0;
 
 	p->memfd = memfd_create("verbatim-answer", MFD_CLOEXEC);
@@ -201,7 +201,7 @@ static void hear(struct process *p)
 		return;
 	if (n <= 0)
 		strcpy(p->trouble, "it ended, or turned the question away");
-	else if (n != sizeof(a) || a.magic != VB_VISIT_MAGIC)
+	else if (n != sizeof(a) || a.magic != VB_INSPECTION_MAGIC)
 		strcpy(p->trouble, "it speaks another language");
 	else if (a.error)
 		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small helpers that know nothing of RDMA or of the machine. */
+/* Small helpers without any knowledge of RDMA. */
 #ifndef VB_BASE_H
 #define VB_BASE_H
 
@@ -17,11 +17,13 @@
 #define VB_MUST_USE                        __attribute__((warn_unused_result))
 #define VB_CACHE_LINE                      64
 #define VB_ALIGNED_LINE                    __attribute__((aligned(VB_CACHE_LINE)))
-/* Exported from libibverbs for librdmacm alone, at the private version node. */
+/* Exported from libibverbs to librdmacm, at the private version node. */
 #define VB_EXPORT                          __attribute__((visibility("default")))
 
-/* Exports a function or object, which is declared before, under a name at a version node. The
- * attribute is what link-time optimisation understands. */
+/*
+ * Exports a declared function or object under a name at a version node. Link-time optimisation understands
+ * only the attribute.
+ */
 #if defined(__has_attribute) && __has_attribute(symver)
 #define VB_SYMVER(function, name, node) \
 	extern __typeof__(function) function __attribute__((symver(name "@" node)))
@@ -47,8 +49,8 @@ static inline bool vb_is_within(uint64_t offset, uint64_t length, uint64_t size)
 static inline uint64_t vb_align_up(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
 /*
- * Before an atomic operation that is to come behind all stores before it, also where it only looks: x86's are
- * full fences by themselves, the C11 model's and ARM's are not.
+ * Orders an atomic operation after all earlier stores, also if it fails to exchange. On x86 atomic operations
+ * are full fences themselves; in C11 and on ARM they are not.
  */
 static inline void vb_fence_before_atomic(void)
 {
@@ -58,14 +60,14 @@ static inline void vb_fence_before_atomic(void)
 }
 
 /*
- * Fetches a line that will soon be read, or written: then it is also taken from who has it. The address may
- * be any; one where nothing is mapped takes a while, NULL too.
+ * Prefetches a cache line that will soon be read, or written (then it is taken from other processors). Any
+ * address is allowed, but unmapped ones, NULL included, cost time.
  */
 static inline void vb_fetch(const void *at) { __builtin_prefetch(at); }
 static inline void vb_fetch_to_write(const void *at)
 {
 #if defined(__x86_64__)
-	/* compilers make it a fetch for reading, as old processors have no other */
+	/* compilers emit a prefetch for reading, as old processors have no other */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
 #else
 	__builtin_prefetch(at, 1);

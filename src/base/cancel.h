@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Cancelled threads. A thread ends where it waits for an event, and nowhere else: one that ended in another
- * system call could hold locks, descriptors, or an event that it was about to hand out. The C library makes
- * most calls points at which it may end.
+ * Cancellation of threads. A thread may be cancelled where it waits for an event, and nowhere else: in
+ * another system call it could hold locks, descriptors, or an event that it was about to return. In the C
+ * library most system calls are cancellation points.
  */
 #ifndef VB_BASE_CANCEL_H
 #define VB_BASE_CANCEL_H
@@ -22,7 +22,7 @@ static inline void vb_cancel_restore(const int *before)
 	pthread_setcancelstate(*before, &now);
 }
 
-/* From here to the end of the block the thread is not cancelled. */
+/* From here to the end of the block the thread cannot be cancelled. */
 #define VB_UNCANCELLED \
 	__attribute__((cleanup(vb_cancel_restore), unused)) const int vb_cancel_before = vb_cancel_off()
 
@@ -41,8 +41,8 @@ static inline void vb_cancel_restore_type(const int *before)
 }
 
 /*
- * To the end of the block the thread is cancelled where it waits, whatever it has asked for. Some programs'
- * threads are cancelled asynchronously, which the kernel's calls put up with (iperf3).
+ * To the end of the block the thread is cancelled only where it waits. Some programs (iperf3) choose
+ * asynchronous cancellation, which plain system calls tolerate.
  */
 #define VB_DEFERRED \
 	__attribute__((cleanup(vb_cancel_restore_type), unused)) \
@@ -53,7 +53,7 @@ static inline void vb_cancel_unlock(void *mutex)
 	pthread_mutex_unlock(mutex);
 }
 
-/* As pthread_cond_wait; but a thread that is cancelled in it leaves the mutex to others. */
+/* As pthread_cond_wait, but a thread that is cancelled in it unlocks the mutex. */
 static inline void vb_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	pthread_cleanup_push(vb_cancel_unlock, mutex);

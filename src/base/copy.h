@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies of a request's bytes, which programs may look at while they come. Any lengths and alignments; no
+ * Copies of a request's bytes, which programs may read while they arrive. Any lengths and alignments; no
  * overlap.
  */
 #ifndef VB_COPY_H
@@ -12,8 +12,8 @@
 #include "base/base.h"
 
 /*
- * The last eight bytes in one store, behind all others, and so are four; else the last byte is behind the
- * others: programs poll on them. n is not 0.
+ * Programs poll on the last bytes. So the last eight bytes are one store, after all others; so are just four.
+ * In shorter copies the last byte comes after the others. n is not 0.
  */
 static inline void vb_copy_ordered(void *to, const void *from, size_t n)
 {
@@ -36,15 +36,14 @@ static inline void vb_copy_ordered(void *to, const void *from, size_t n)
 }
 
 /*
- * Requests take their turns: what one stores, and what the program had stored before it, is seen before what
- * the next one stores; and what is loaded behind one is not older than what it has loaded. On x86 that costs
- * nothing.
+ * Orders requests: the stores of one, and the program's stores before it, become visible before those of the
+ * next; and later loads are not older than its loads. Free on x86.
  */
 static inline void vb_copy_begin(void) { atomic_thread_fence(memory_order_release); }
 static inline void vb_copy_end(void) { atomic_thread_fence(memory_order_acquire); }
 
-/* As vb_copy_ordered, of a request's bytes. */
-static inline void vb_copy_in_turn(void *to, const void *from, size_t n)
+/* vb_copy_ordered for one request among others. */
+static inline void vb_copy_between_fences(void *to, const void *from, size_t n)
 {
 	vb_copy_begin();
 	vb_copy_ordered(to, from, n);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A min-heap of intrusive nodes (a pairing heap): never allocates, so insertion cannot fail. Insertion is
- * O(1), removal O(log n) amortized. Equal keys come out in any order. Thread-safety is the caller's.
+ * O(1), removal O(log n) amortized. Equal keys come out in any order. The caller provides thread-safety.
  *
- * A node knows by a stamp whether it is queued; vb_heap_forget changes the heap's stamp and thereby unqueues
- * all nodes without touching them (they may be garbage or belong to another process by then). A zeroed node
- * is not queued.
+ * A stamp tells whether a node is queued. vb_heap_forget changes the heap's stamp and thereby unqueues all
+ * nodes without touching them: their memory may be reused by then, or belong to another process. A zeroed
+ * node is not queued.
  */
 #ifndef VB_HEAP_H
 #define VB_HEAP_H

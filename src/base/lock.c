@@ -10,37 +10,37 @@ enum {
 	SPINS = 64,
 	YIELDS = 16,
 	NAP_NS = 1000,
-	TIMES = 256,   /* taken so often in a row by one thread, it becomes that thread's, */
-	MOST_LOST = 16 /* twice as often each time that it was taken away, but for so many times */
+	TIMES = 256,       /* in a row that a thread takes a lock to own it; */
+	MOST_REVOKED = 16, /* doubled at each revocation, so many times at most */
 };
 
 void (*vb_lock_fence)(void);
 
-/* `held` is this thread's in what follows. Relaxed: who may become the owner is written by holders alone. */
-static bool deserves_ownership(struct vb_lock *l, uintptr_t self)
+/* In what follows this thread has `held`. Relaxed: only holders write who may become the owner. */
+static bool is_due_to_own(struct vb_lock *l, uintptr_t self)
 {
-	uintptr_t heir = atomic_load_explicit(&l->owner, memory_order_relaxed);
-	if (heir == self)
-		return ++l->times >= (uint32_t)TIMES << l->lost && vb_lock_fence;
-	if (!l->has_heir)
+	uintptr_t candidate = atomic_load_explicit(&l->owner, memory_order_relaxed);
+	if (candidate == self)
+		return ++l->times >= (uint32_t)TIMES << l->revoked && vb_lock_fence;
+	if (!l->is_candidate_fixed)
 		atomic_store_explicit(&l->owner, self, memory_order_relaxed);
 	l->times = 0;
 	return false;
 }
 
-/* From ordinarily held to being inside as the owner. */
+/* From holding the lock by `held` to holding it as the owner. */
 static void become_owner(struct vb_lock *l, uintptr_t self)
 {
 	l->times = 0;
-	l->has_heir = true;
+	l->is_candidate_fixed = true;
 	atomic_store_explicit(&l->inside, true, memory_order_relaxed);
 	atomic_store_explicit(&l->owner, self | VB_LOCK_OWNS, memory_order_relaxed);
 	atomic_store_explicit(&l->held, 0, memory_order_release);
 }
 
-static void dispossess(struct vb_lock *l, uintptr_t owner)
+static void revoke(struct vb_lock *l, uintptr_t owner)
 {
-	l->lost += l->lost < MOST_LOST;
+	l->revoked += l->revoked < MOST_REVOKED;
 	atomic_store_explicit(&l->owner, owner & ~(uintptr_t)VB_LOCK_OWNS, memory_order_relaxed);
 	vb_lock_fence();
 }
@@ -54,17 +54,17 @@ bool vb_lock_try_ordinarily(struct vb_lock *l, uintptr_t self)
 		return false;
 	uintptr_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
 	if ((owner & VB_LOCK_OWNS) && owner != (self | VB_LOCK_OWNS))
-		dispossess(l, owner);
+		revoke(l, owner);
 	if (atomic_load_explicit(&l->inside, memory_order_acquire)) {
 		atomic_store_explicit(&l->held, 0, memory_order_release);
 		return false;
 	}
-	if (deserves_ownership(l, self))
+	if (is_due_to_own(l, self))
 		become_owner(l, self);
 	return true;
 }
 
-/* To yield may be in vain: to a thread of lower priority, and for a thread that has slept much. */
+/* Yielding may not help: the holder may have lower priority, or the scheduler favour this thread. */
 static void nap(void)
 {
 	VB_UNCANCELLED;

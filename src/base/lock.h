@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A spin lock for sections of tens of nanoseconds that never block. A waiter yields its processor after a
- * short spin, because the holder may have been preempted, and sleeps for some microseconds at a time where
- * that does not help.
+ * A biased spin lock, for sections of tens of nanoseconds that never block. A waiter yields its processor
+ * after a short spin, because the holder may have been preempted. Where that does not help, it sleeps for
+ * some microseconds at a time.
  *
- * A lock that one thread takes again and again becomes that thread's own: it then takes it with a plain
- * store, which costs a tenth of a locked instruction and does not wait for earlier stores. Another thread
- * that wants such a lock takes `held`, takes the ownership away, makes the fence that the owner leaves out,
- * and waits for the owner to leave. So either the owner sees that it is no owner any more, or the other sees
- * it inside. It takes twice as long each time until the owner has the lock back. No other thread can have it:
- * `inside` is written by one thread alone, which may find out late that it is not the owner any more.
+ * A thread that takes a lock again and again becomes its owner. An owner takes the lock with a plain store,
+ * which costs a tenth of a locked instruction and does not wait for earlier stores. Another thread that wants
+ * the lock takes `held`, revokes the ownership, makes the fence that the owner leaves out, and waits until
+ * the owner is outside. So either the owner sees that it has lost the ownership, or the other thread sees it
+ * inside. Each time the owner must take the lock twice as often to own it again. No other thread can ever own
+ * it: `inside` has a single writer, which may notice late that it lost the ownership.
  *
  *	owner                       another thread
- *	inside = true               owner = another, or not yet
+ *	inside = true               owner = no owner
  *	(compiler fence)            vb_lock_fence: a fence of all processors
- *	is it still the owner?      is somebody inside?
+ *	is it still the owner?      is the owner inside?
  */
 #ifndef VB_LOCK_H
 #define VB_LOCK_H
@@ -24,16 +24,19 @@
 #include <stdint.h>
 
 struct vb_lock {
-	/* the thread that takes it by `inside` alone; without VB_LOCK_OWNS, who may become the owner */
+	/* with VB_LOCK_OWNS: the owner, which takes the lock by `inside`; without: the candidate */
 	_Atomic(uintptr_t) owner;
-	/* the thread that has taken it, or tries to, in the ordinary way; 0: none */
+	/* the thread that has taken it, or tries to, not as the owner; 0: none */
 	_Atomic(uintptr_t) held;
-	/* that the owner to be has taken it in a row in the ordinary way; under the lock, as what follows */
+	/* in a row that the candidate has taken it by `held`; under the lock, as what follows */
 	uint32_t times;
-	uint8_t lost;              /* times that ownership was taken away */
-	/* it is settled who may become the owner; before that, it is who took it last */
-	bool has_heir;
-	/* its owner has it; or takes itself for the owner, and is about to see that it is not */
+	uint8_t revoked;           /* times that the ownership was revoked */
+	/*
+	 * the candidate was the owner and stays the only one; before, it is the thread that took the lock
+	 * last
+	 */
+	bool is_candidate_fixed;
+	/* the owner has it; or a former owner is about to notice that it lost the ownership */
 	atomic_bool inside;
 };
 
@@ -42,8 +45,8 @@ enum { VB_LOCK_OWNS = 1 }; /* no thread's number has this bit */
 #define VB_LOCK_INIT { 0 }
 
 /*
- * Makes all other processors that run this process go through a full fence. NULL, as at first: no lock gets
- * an owner.
+ * Makes all other processors that run this process execute a full fence. NULL, the initial value: no lock
+ * gets an owner.
  */
 extern void (*vb_lock_fence)(void);
 
@@ -102,7 +105,7 @@ static inline void vb_lock(struct vb_lock *l)
 		vb_lock_wait(l, self);
 }
 
-/* A hint: a thread has it, or is about to. */
+/* A hint: a thread has it, or is about to take it. */
 static inline bool vb_lock_is_taken(const struct vb_lock *l)
 {
 	return atomic_load_explicit(&l->held, memory_order_relaxed) ||
@@ -111,7 +114,7 @@ static inline bool vb_lock_is_taken(const struct vb_lock *l)
 
 static inline void vb_unlock(struct vb_lock *l)
 {
-	/* A former owner that was inside when it lost the lock does not find itself in `held`. */
+	/* an owner that lost the ownership while it was inside is not in `held` */
 	if (atomic_load_explicit(&l->held, memory_order_relaxed) == vb_lock_self())
 		atomic_store_explicit(&l->held, 0, memory_order_release);
 	else

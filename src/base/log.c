@@ -32,7 +32,7 @@ void vb_say(const char *text, size_t bytes)
 	VB_UNCANCELLED;
 	int saved_errno = errno;
 	ssize_t written = write(STDERR_FILENO, text, bytes);
-	(void)written; /* nobody is left to tell */
+	(void)written; /* there is nobody to report an error to */
 	errno = saved_errno;
 }
 

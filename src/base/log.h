@@ -8,9 +8,8 @@
  *
  * Otherwise it costs one predictable branch and its arguments are not evaluated. Thread-safe; errno is kept.
  *
- * Some refusals are met by programs that do nothing wrong: who asks what the device has, or posts until a
- * queue is full. These are vb_explain_limit's, and for the rest the same. A listener hears of the others,
- * which are somebody's mistake.
+ * vb_explain_limit is the same for refusals that correct programs meet: those that probe what the device has,
+ * or post until a queue is full. A listener gets only the sentences of vb_explain, which are mistakes.
  */
 #ifndef VB_LOG_H
 #define VB_LOG_H
@@ -38,12 +37,12 @@ VB_EXPORT void vb_explain_limit_line(const char *call, const char *fmt, ...)
 	__attribute__((cold, format(printf, 2, 3)));
 
 /*
- * Is called with each sentence of vb_explain by the thread that met it, which may hold locks. From then on
- * sentences are printed only if VERBATIM_DEBUG is set. Set once, by a constructor.
+ * From now on calls listener with each sentence of vb_explain, in the thread of the failed call, which may
+ * hold locks. Sentences are then printed only if VERBATIM_DEBUG is set. Set once, by a constructor.
  */
 void vb_explain_listen(void (*listener)(const char *call, const char *sentence));
 
-/* Writes to standard error at once, whatever becomes of it. errno is kept. */
+/* Writes to standard error, and ignores failures. errno is kept. */
 void vb_say(const char *text, size_t bytes);
 
 #endif

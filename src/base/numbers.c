@@ -45,7 +45,7 @@ struct vb_numbered *vb_numbers_create(struct vb_numbers *t)
 	struct vb_numbered *n = take_recycled(t);
 
 	if (n)
-		/* of the head, late ones may be using the count */
+		/* not the head: late lookups may be using its count */
 		memset(n + 1, 0, t->object_bytes - sizeof(*n));
 	else
 		n = calloc(1, t->object_bytes);
@@ -82,7 +82,7 @@ struct vb_numbered *vb_numbers_get(struct vb_numbers *t, int number)
 
 void vb_numbers_put(struct vb_numbers *t, struct vb_numbered *n)
 {
-	/* is_closed, once: a late one's reference may be the last several times. */
+	/* is_closed is exchanged: with late lookups, several references may be the last one */
 	if (atomic_fetch_sub(&n->refs, 1) != 1 || !atomic_exchange(&n->is_closed, false))
 		return;
 	t->finish(n);

@@ -13,12 +13,12 @@ struct waiting {
 	char message[];
 };
 
-/* In the list while messages wait for it. */
+/* Listed while messages wait for it. */
 struct receiver {
 	struct vb_list node;
 	struct vb_list messages; /* oldest first */
 	uint64_t next_ns, pause_ns;
-	uint64_t took_ns;        /* when it last took one, or began to have no room */
+	uint64_t took_ns;        /* when it last accepted one, or began to have no room */
 	uint64_t absent_ns;      /* since when it is absent; 0: it is there */
 };
 
@@ -127,7 +127,7 @@ void vb_outbox_send(struct vb_outbox *o, const void *message, uint64_t now_ns)
 		return;
 	}
 	int err = o->type->send(message);
-	if (err == -ECONNREFUSED && !o->type->is_patient(message))
+	if (err == -ECONNREFUSED && !o->type->waits_if_absent(message))
 		o->type->absent(message);
 	else if (err == -EAGAIN || err == -ECONNREFUSED)
 		wait(o, message, err, now_ns);
@@ -160,13 +160,13 @@ static bool is_worth_waiting(const struct vb_outbox *o, const struct receiver *r
 {
 	const struct waiting *w = first_of(r);
 
-	return o->type->is_patient(w->message) &&
+	return o->type->waits_if_absent(w->message) &&
 	       now_ns < vb_max_u64(w->since_ns, r->absent_ns) + VB_OUTBOX_ABSENT_NS;
 }
 
 /*
- * Whoever had no time to try since the receiver was found to be absent says so of what is too old, as it
- * would have in time.
+ * Reports messages as absent that became too old after their receiver was found to be absent: an attempt in
+ * time would have done so.
  */
 static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
@@ -179,7 +179,7 @@ static void drop_old(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 	}
 }
 
-/* Returns why it stopped; 0: nothing waits any more. */
+/* Returns why it stopped; 0: no message waits any more. */
 static int send_waiting(struct vb_outbox *o, struct receiver *r, uint64_t now_ns)
 {
 	bool is_absent = false;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages whose receiver has no room for them, or is not there yet. Per receiver they keep their order:
- * while one waits, those after it wait behind it, and each attempt ends at the first that finds no room.
- * Attempts follow each other quickly while the receiver takes something, and less often while it does not.
+ * A queue of messages whose receiver has no room for them, or is not there yet. Each receiver gets its
+ * messages in order: while one waits, those after it wait behind it, and each attempt ends at the first that
+ * finds no room. Attempts are frequent while the receiver accepts messages, and rarer while it does not.
  *
- * A receiver that takes nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. One that is
- * absent is waited for by patient messages for VB_OUTBOX_ABSENT_NS. A type of messages may have an age beyond
- * which it is worse to arrive than to be lost.
+ * A receiver that accepts nothing for VB_OUTBOX_FULL_NS loses what waits for it, as on any network. Some
+ * messages wait for an absent receiver, for VB_OUTBOX_ABSENT_NS. Beyond its type's age a message is dropped,
+ * as it would do harm.
  *
- * Pure: time is an argument in ns, sending is a function of the owner's. Thread-safety is the owner's. The
- * owner's functions may call vb_outbox_send, and no other of these.
+ * Pure: time is an argument in ns, and the owner provides the function that sends. The owner provides
+ * thread-safety, too. Its functions may call vb_outbox_send, and no other of these.
  */
 #ifndef VB_OUTBOX_H
 #define VB_OUTBOX_H
@@ -22,14 +22,14 @@
 
 struct vb_outbox_type {
 	size_t message_bytes; /* a message is copied as it is */
-	unsigned max_waiting; /* more are lost */
-	uint64_t max_age_ns;  /* older ones are lost; 0: they are not */
+	unsigned max_waiting; /* more are dropped */
+	uint64_t max_age_ns;  /* older ones are dropped; 0: none are */
 	/* 0: sent. -EAGAIN: no room. -ECONNREFUSED: nobody is there. Anything else: lost. */
 	int (*send)(const void *message);
 	bool (*is_for_same)(const void *a, const void *b);
-	/* Is it worth waiting for a receiver that is not there? */
-	bool (*is_patient)(const void *message);
-	/* Nobody was there, in time. */
+	/* Does the message wait for a receiver that is not there? */
+	bool (*waits_if_absent)(const void *message);
+	/* The receiver was not there in time. */
 	void (*absent)(const void *message);
 };
 
@@ -43,7 +43,7 @@ void vb_outbox_init(struct vb_outbox *o, const struct vb_outbox_type *type);
 /* Frees what waits. */
 void vb_outbox_clear(struct vb_outbox *o);
 void vb_outbox_send(struct vb_outbox *o, const void *message, uint64_t now_ns);
-/* Whether messages for this one's receiver wait. */
+/* Do messages wait for this one's receiver? */
 bool vb_outbox_waits_for(const struct vb_outbox *o, const void *message);
 /* When vb_outbox_try is due. */
 uint64_t vb_outbox_deadline(const struct vb_outbox *o);

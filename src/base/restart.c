@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* A thread's own mistakes: nobody sleeps meanwhile, and handlers of them are there to report a crash. */
+/* Signals of a thread's own faults do not interrupt sleeps; their handlers report crashes. */
 static bool is_crash(int number)
 {
 	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL ||
@@ -18,7 +18,7 @@ static enum effect effect_of(int number)
 {
 	struct sigaction action;
 
-	if (is_crash(number) || sigaction(number, NULL, &action)) /* some are libc's own */
+	if (is_crash(number) || sigaction(number, NULL, &action)) /* the C library keeps some to itself */
 		return NONE;
 	if (!(action.sa_flags & SA_SIGINFO) && (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN))
 		return NONE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Numbers that do not repeat and that nobody can foretell: 0, 1, 2, ... in a random order. A Feistel network
- * whose round functions are tables of random numbers maps numbers of 20 bits to each other.
+ * A random permutation of numbers of 20 bits: applied to 0, 1, 2, ... it yields unpredictable numbers that do
+ * not repeat. It is a Feistel network whose round functions are tables of random numbers.
  */
 #ifndef VB_SCATTER_H
 #define VB_SCATTER_H
@@ -11,10 +11,10 @@
 enum { VB_SCATTER_ROUNDS = 4, VB_SCATTER_HALF_BITS = 10 };
 
 struct vb_scatter {
-	uint16_t random[VB_SCATTER_ROUNDS][1 << VB_SCATTER_HALF_BITS]; /* to be filled with random bytes */
+	uint16_t random[VB_SCATTER_ROUNDS][1 << VB_SCATTER_HALF_BITS]; /* random bytes, of the user */
 };
 
-/* Of n, the lower 20 bits count. */
+/* Uses the lower 20 bits of n. */
 static inline uint32_t vb_scatter(const struct vb_scatter *s, uint32_t n)
 {
 	const uint32_t mask = (1u << VB_SCATTER_HALF_BITS) - 1;

@@ -11,7 +11,7 @@ int vb_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 	pthread_t detached;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSEGV); /* the thread's own faults: while they are blocked, they end the process */
+	sigdelset(&all, SIGSEGV); /* the thread's own faults: blocked, they would end the process */
 	sigdelset(&all, SIGBUS);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, thread ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);

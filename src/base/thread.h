@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of the libraries' own. Signals are for the program's threads, so these block all. */
+/* Threads of the libraries. Signals are for the program's threads, so these threads block them. */
 #ifndef VB_BASE_THREAD_H
 #define VB_BASE_THREAD_H
 

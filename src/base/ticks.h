@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processor's own counter: a time that costs a few nanoseconds to ask for, for what need not be exact. It
- * has no unit: vb_ticks_us of them are about a microsecond on current machines, within a factor of four.
+ * The processor's time-stamp counter: a clock that takes a few nanoseconds to read, where precision does not
+ * matter. It has no unit: vb_ticks_us ticks are about a microsecond on current machines, within a factor of
+ * four.
  */
 #ifndef VB_TICKS_H
 #define VB_TICKS_H
 
 #include <stdint.h>
 
-#if defined(VB_TICKS_FAKE) /* where time does as it is told */
+#if defined(VB_TICKS_FAKE) /* tests set the time */
 static inline uint64_t vb_ticks_us(void) { return 1000; }
 uint64_t vb_ticks(void);
 #elif defined(__x86_64__) || defined(__i386__)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting for descriptors, where preload libraries do not reach. rdma-core's librspreload stands before
- * libc's calls for our libraries, too: newer ones lead every epoll_create1, epoll_ctl and epoll_wait to
- * repoll_create and its siblings, which would come back to where they are made from epoll; and older ones'
- * poll crashes on a negative descriptor.
+ * Waiting for descriptors, past preload libraries. rdma-core's librspreload intercepts libc's calls from our
+ * libraries, too. Newer versions turn epoll_create1, epoll_ctl and epoll_wait into repoll_create and its
+ * siblings, which use epoll themselves: an endless recursion. The poll of older ones crashes on a negative
+ * descriptor.
  */
 #ifndef VB_BASE_WAITS_H
 #define VB_BASE_WAITS_H

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The machine below the adapter: everything here is a system call in the end, and nothing above this folder
- * makes one on its own account. What it models: one process's presence on one host (network namespace):
+ * What the adapter and librdmacm need of the kernel. The folder models one process on one host (network
+ * namespace). Its rooms, each of which uses only those after it:
  *
- *   slots    this process's shares of the QP number space. A slot is two abstract Unix sockets that carry its number:
- *            a datagram socket, the inbox, and a SEQPACKET listener for links. The kernel is the registry: binding
- *            takes a slot atomically and the slot dies with its process.
- *   ports    further abstract datagram sockets (bound rdma_cm ports) that share the inbox's format and handler type.
- *   shm      sealed memfds: written by their owner alone, mapped read-only by peers.
- *   copy     process_vm_readv/writev between processes.
- *   netif    interfaces and their addresses, with change notices.
- *   loop     the progress thread: descriptors, timers and the adapter's pass.
+ *   (life.c) starts the parts below, and forgets them in a forked child.
+ *   udp      UDP port 4791 (udp/udp.h).
+ *   ipc      slots: this process's shares of the QP number space. A slot is two abstract Unix sockets that carry its
+ *            number: a datagram socket, the inbox, and a SEQPACKET listener for links. The kernel is the registry:
+ *            binding takes a slot atomically, and the slot ends with its process.
+ *            ports: further abstract datagram sockets (bound rdma_cm ports), with the inbox's format and handler type.
+ *            copies between processes (process_vm_readv, process_vm_writev).
+ *   net      interfaces and their addresses, with change notices; routes.
+ *   memory   sealed memfds, which their owner alone writes and peers map read-only; mappings.
+ *   loop     the host's lock, clock and descriptors; the progress thread: descriptors, timers, the adapter's pass.
  *
  * Handlers that are "set once" (pass, inbox handlers, link acceptor, netif watcher) survive a fork.
  *
@@ -42,44 +44,45 @@
 /* ---- life ---- */
 
 /*
- * Takes a slot, so that this process has numbers to give: the host without its thread, for which nothing
- * arrives and no time passes. -EMFILE, -ENOMEM, -EADDRNOTAVAIL (no free slot).
+ * Starts the host without its thread: it takes a slot, so that this process has QP numbers. Nothing is
+ * received and no timer fires yet. -EMFILE, -ENOMEM, -EADDRNOTAVAIL (no free slot).
  */
 int vb_host_open(void);
-/* Its thread, if it has none yet. -EAGAIN: there can be none now. */
+/* Starts the progress thread, unless it runs. -EAGAIN: no thread can be had now. */
 int vb_host_run(void);
 /*
- * Takes a reference on this process's host; the first one opens it and starts the progress thread (all
- * signals blocked, named "verbatim"). What vb_host_open and vb_host_run say. The host stays for the life of
- * the process once started (vb_host_put only counts): a program that opens and closes a device in a loop
- * keeps its slot. In a forked child the parent's host is forgotten without a trace in the parent (descriptors
- * closed, shared mappings replaced by private zero pages), and the next vb_host_get starts a new one.
+ * Takes a reference on this process's host. The first one opens it and starts the progress thread (named
+ * "verbatim"; it blocks all signals). Errors as of vb_host_open and vb_host_run. Once started, the host stays
+ * for the life of the process (vb_host_put only counts): a program that opens and closes a device in a loop
+ * keeps its slot. A forked child forgets the parent's host, which the parent does not notice: the child
+ * closes the descriptors and replaces shared mappings by private zero pages. The child's next vb_host_get
+ * starts a new host.
  */
 VB_EXPORT int vb_host_get(void);
 VB_EXPORT void vb_host_put(void);
 
 /*
- * Counts the forks above this process: changes in a child. Objects remember it to notice that they were
- * inherited.
+ * The number of forks above this process, which differs in a child. Objects remember it to notice that they
+ * were inherited.
  */
 VB_EXPORT unsigned vb_host_generation(void);
 
 /*
- * VERBATIM_LOCAL=off: this process speaks to all others, those of its own host and itself included, as to
- * another host, over UDP. It refuses links, so its peers come to the same answer. Read from the environment
- * once, at the latest when the host starts; a forked child reads it anew. Needs no started host. Cheap.
+ * VERBATIM_LOCAL=off: this process uses UDP with all others, also with those of its own host and with itself.
+ * It refuses links, so its peers use UDP too. Read from the environment once, at the latest when the host
+ * starts; a forked child reads it anew. Needs no started host. Cheap.
  */
 VB_EXPORT bool vb_local_is_off(void);
-/* From now on, whatever the setting says; before the host starts. */
+/* Overrides the setting. To be called before the host starts. */
 void vb_local_turn_off(void);
 /*
- * VERBATIM_LINK=infiniband: ports say that they are InfiniBand's, and have LIDs. Read once, a forked child
+ * VERBATIM_LINK=infiniband: ports report an InfiniBand link layer, and have LIDs. Read once; a forked child
  * reads it anew. Cheap.
  */
 bool vb_link_is_infiniband(void);
 
 /*
- * A file of text as a string. -EFBIG: it does not fit; -EINVAL: it holds zero bytes; or why it cannot be
+ * Reads a text file as a string. -EFBIG: it does not fit. -EINVAL: it holds zero bytes. Else the error of the
  * read.
  */
 int vb_file_read(const char *path, char *text, size_t size);
@@ -89,32 +92,33 @@ bool vb_file_line(const char *path, char *line, size_t room);
 unsigned long long vb_file_number(const char *path);
 
 /*
- * Registers a function that a forked child runs (in the atfork handler: only async-signal-safe work). At most
- * 64; again: no effect.
+ * Registers a function that a forked child runs, in the atfork handler: only async-signal-safe work. At most
+ * 64. Registering one again has no effect.
  */
 VB_EXPORT void vb_host_at_fork(void (*child)(void));
 /*
- * What the thread that forks does before, with no lock of the host's held and the progress thread at work;
- * afterwards in the parent; and, before anything else of the library, in the child. Set once.
+ * The thread that forks calls `before` ahead of the fork, with no lock of the host held and the progress
+ * thread at work. Afterwards it calls `parent`, or in the child `child`, before anything else of the library.
+ * Set once.
  */
 void vb_host_around_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
 /*
- * Descriptors that functions of this header return (links, accepted or received descriptors, memfds) are the
- * host's: a forked child closes those that are still open. So close them with vb_fd_close alone, and never in
- * a child that inherited their number (compare vb_host_generation). vb_fd_own gives the host a descriptor
- * that was made elsewhere.
+ * The host owns the descriptors that functions of this header return (links, accepted or received
+ * descriptors, memfds): a forked child closes those that are still open. So close them only with vb_fd_close,
+ * and never in a child that inherited their number (compare vb_host_generation). vb_fd_own gives the host a
+ * descriptor that was made elsewhere.
  */
 void vb_fd_own(int fd);
 void vb_fd_close(int fd);
 /*
- * Gives a descriptor that nobody knows yet a number of at least `least`, which it returns; it stays where it
- * is if the limit forbids that.
+ * Moves a new descriptor to a number of at least `least` and returns that number. If the limit forbids it,
+ * the descriptor keeps its number.
  */
 VB_EXPORT int vb_fd_lift(int fd, int least);
 /*
- * An epoll set of the libraries' own, closed on exec. Its number is at least what vb_fd_keep_sets_above was
- * told last. -1 and errno.
+ * An epoll set for the libraries' own use, closed on exec. Its number is at least the last argument of
+ * vb_fd_keep_sets_above. -1 and errno.
  */
 VB_EXPORT int vb_epoll_open(void);
 VB_EXPORT void vb_fd_keep_sets_above(int least);
@@ -122,7 +126,7 @@ VB_EXPORT void vb_fd_keep_sets_above(int least);
 /* ---- clock ---- */
 VB_EXPORT uint64_t vb_now_ns(void);
 
-/* Lets other threads run for a while. */
+/* Sleeps for about so long. */
 VB_EXPORT void vb_sleep_ns(uint64_t ns);
 
 /* Fills buf from getrandom(2), without blocking. */
@@ -139,15 +143,14 @@ struct vb_watch {
 };
 
 /*
- * Watches w->fd (level-triggered EPOLL* events); w stays the caller's and must stay valid until
- * vb_watch_stop. For a watch that is started already it changes the events. -ENOTCONN: the host was not
- * started.
+ * Watches w->fd for EPOLL* events (level-triggered). The caller keeps w valid until vb_watch_stop. For a
+ * watch that runs already it changes the events. -ENOTCONN: the host was not started.
  */
 VB_EXPORT int vb_watch_start(struct vb_watch *w, uint32_t epoll_events);
 /*
- * After it returns no callback of w runs or will run (called from within a callback: it returns at once).
- * Waits for a running callback: the caller must hold no lock that the callback takes. A watch that never ran
- * is left alone.
+ * After it returns no callback of w runs or will run. It waits for a running callback, so the caller must
+ * hold no lock that the callback takes; within a callback it returns at once. A watch that never ran may be
+ * passed.
  */
 VB_EXPORT void vb_watch_stop(struct vb_watch *w);
 
@@ -159,8 +162,8 @@ struct vb_timer {
 };
 
 /*
- * (Re)arms t; one-shot. Cheap; wakes the progress thread only if t becomes the earliest. Ignored while t is
- * being cancelled.
+ * Arms t, or changes its deadline; it fires once. Cheap: wakes the progress thread only if t becomes the
+ * earliest. Ignored while t is being cancelled.
  */
 VB_EXPORT void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns);
 /*
@@ -171,36 +174,36 @@ VB_EXPORT void vb_timer_cancel(struct vb_timer *t);
 
 /* Makes the progress thread run its pass soon (eventfd write; async-signal-safe). */
 VB_EXPORT void vb_loop_wake(void);
-/* The eventfd behind vb_loop_wake: peers get it to ring (write 8 bytes). Valid while the host lives. */
+/* The eventfd behind vb_loop_wake, which peers get and write to. Valid while the host lives. */
 VB_EXPORT int vb_loop_eventfd(void);
 /*
- * A second eventfd, for a thread that waits in the progress thread's stead, one at a time: what wakes it, for
- * peers; the same for this process; and the wait, until it has been written (0), or -EINTR after a signal
- * handler without SA_RESTART, as read(2). A cancellation point.
+ * A second eventfd, for a thread that waits in place of the progress thread, one at a time. Peers write to
+ * the eventfd; this process calls vb_loop_wake_waiter. vb_loop_wait returns 0 once it was written, or -EINTR
+ * after a signal handler without SA_RESTART, as read(2) does. It is a cancellation point.
  */
 VB_EXPORT int vb_loop_waiter_eventfd(void);
 VB_EXPORT void vb_loop_wake_waiter(void);
 VB_EXPORT int vb_loop_wait(void);
-/* Rings another process's eventfd, got over a link. */
+/* Writes to another process's eventfd, received over a link. */
 void vb_eventfd_ring(int fd);
 /* True in the progress thread. */
 VB_EXPORT bool vb_loop_is_current(void);
 
 /*
- * The adapter's pass, run by the progress thread after each wake-up's descriptors and timers. It returns when
- * it wants to run again at the latest: a deadline in ns, 0 for at once, UINT64_MAX for "only when woken". One
- * function, set once.
+ * The adapter's pass, which the progress thread runs after the descriptors and timers of each wake-up. It
+ * returns when it wants to run again at the latest: a deadline in ns, 0 for at once, UINT64_MAX for "only
+ * when woken". Set once.
  */
 void vb_loop_set_pass(uint64_t (*pass)(uint64_t now_ns));
 
 /*
- * Has the progress thread call function(arg), and waits until it has returned. Meanwhile no signal handler
- * runs in the calling thread and it touches no memory but what function does. From the progress thread itself
- * it is a plain call. The caller must hold no lock that the progress thread may want. -ENOTCONN: the host was
- * not started; nothing was called.
+ * Makes the progress thread call function(arg), and waits until that returns. Meanwhile the calling thread
+ * runs no signal handler and touches no memory. In the progress thread itself it is a plain call. The caller
+ * must hold no lock that the progress thread may want. -ENOTCONN: the host was not started, and nothing was
+ * called.
  */
 VB_EXPORT int vb_loop_call(void (*function)(void *arg), void *arg);
-/* In the progress thread: does another thread wait in vb_loop_call now? */
+/* Does a thread wait in vb_loop_call now? For the progress thread. */
 bool vb_loop_has_caller(void);
 
 /* ---- slots, inboxes, ports ---- */
@@ -227,9 +230,10 @@ struct vb_inbox_addr {
  * limit and the header were checked. sender_slot is the slot whose inbox socket sent it, 0 if the sender is
  * no slot's inbox.
  *
- * is_believed: the sender is one who may bring messages of others (this process's user, root, who has the
- * RoCE port), or it came by a way that only these have. Else it claims to be of this host, sender_slot is not
- * 0, and the receiver has to see that it speaks of nothing but what belongs to that slot's user.
+ * is_trusted: the sender may forward messages of others (it is this process's user, root, or the holder of
+ * the RoCE port), or the message came by a way that only these have. Else its source is an address of this
+ * host, sender_slot is not 0, and the receiver must check that it names nothing but what belongs to that
+ * slot's user.
  */
 struct vb_inbox_msg {
 	struct vb_inbox_addr addr;
@@ -237,7 +241,7 @@ struct vb_inbox_msg {
 	size_t payload_bytes;
 	uint32_t sender_slot;
 	uid_t sender_uid; /* the kernel's word (SCM_CREDENTIALS), of messages from inboxes; else (uid_t)-1 */
-	bool is_believed;
+	bool is_trusted;
 };
 
 /* The largest payload: a packet of MTU 4096 with all headers that can stand before its data. */
@@ -246,8 +250,8 @@ enum { VB_INBOX_MAX_BYTES = 4096 + 128, VB_INBOX_MAX_IOV = 15 };
 typedef void vb_inbox_handler(void *arg, const struct vb_inbox_msg *msg);
 
 /*
- * What is done with packets for QP qpn_low (1: CM) and, for qpn_low 0, all other QPs. Set once per kind
- * before traffic.
+ * Who gets packets for QP 1 (qpn 1: CM) and for all other QPs (qpn 0). Set once for each of the two, before
+ * traffic.
  */
 VB_EXPORT void vb_inbox_set_handler(uint32_t qpn, vb_inbox_handler *handler, void *arg);
 
@@ -258,8 +262,8 @@ static inline uint32_t vb_inbox_qpn(const struct vb_inbox_msg *msg)
 }
 
 /*
- * Gives a message to the handler that the BTH's destination QP has, in this thread; at least a BTH long.
- * False: it has none.
+ * Calls the handler for the BTH's destination QP, in this thread. The message is at least a BTH long. False:
+ * there is no handler.
  */
 bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
 
@@ -271,8 +275,8 @@ bool vb_inbox_deliver(const struct vb_inbox_msg *msg);
 VB_EXPORT int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov,
 			    int iovcnt);
 /*
- * The same from the inbox of one of this process's slots, of which the message speaks: the receiver believes
- * others of no other.
+ * The same from the inbox of one of this process's slots. Receivers that do not trust this process accept
+ * only messages about the slot that they come from.
  */
 int vb_inbox_send_from(uint32_t from, uint32_t slot, const struct vb_inbox_addr *addr,
 		       const struct iovec *iov, int iovcnt);
@@ -290,12 +294,12 @@ struct vb_port {
 
 /* -EADDRINUSE if the name is taken. Before vb_port_listen senders get -ECONNREFUSED. */
 VB_EXPORT int vb_port_bind(struct vb_port *port, const void *name, size_t name_bytes);
-/* Starts delivering messages to handler. After an error the port is good for vb_port_close alone. */
+/* Starts delivering messages to handler. After an error only vb_port_close may follow. */
 VB_EXPORT int vb_port_listen(struct vb_port *port, vb_inbox_handler *handler, void *arg);
 VB_EXPORT void vb_port_close(struct vb_port *port);
 /*
- * As vb_inbox_send, to the port with that name; it comes from this process's first inbox (so the receiver can
- * answer by slot).
+ * As vb_inbox_send, to the port with that name. The message comes from this process's first inbox, so the
+ * receiver can answer by slot.
  */
 VB_EXPORT int vb_port_send(const void *name, size_t name_bytes, const struct vb_inbox_addr *addr,
 			   const struct iovec *iov, int iovcnt);
@@ -305,8 +309,8 @@ VB_EXPORT bool vb_port_is_bound(const void *name, size_t name_bytes);
 /* ---- links: SEQPACKET connections between processes ---- */
 
 /*
- * Of all that processes show each other: arenas, and what goes over links. It is part of the links' names:
- * processes of builds that would not understand each other find no link, and take the wire.
+ * The version of all that processes share: arenas, and messages over links. It is part of the links' names,
+ * so processes of incompatible builds find no link, and take the wire.
  */
 enum { VB_LINK_VERSION = 6 };
 
@@ -317,46 +321,45 @@ struct vb_peer_cred {
 
 /*
  * Connects to the process that owns a slot (non-blocking descriptor, CLOEXEC). -ECONNREFUSED: no such
- * process, or it refuses links. -EPERM: one that may not share memory with this one, such as another user's;
- * if it is that one which finds so, it hangs up. -EAGAIN: its backlog is full, try later. Else: what this
- * process lacks.
+ * process, or it refuses links. -EPERM: it may not share memory with this one, as another user's; a peer that
+ * finds so itself hangs up. -EAGAIN: its backlog is full, try later. Else: what this process lacks.
  */
 int vb_link_connect(uint32_t slot, int *fd, struct vb_peer_cred *cred);
 /*
- * Peers see the user who this process was when it last listened. If it is another one now, this makes them
- * see that. Cheap.
+ * Peers see the user that this process had when it last listened. If the user has changed, this makes them
+ * see the new one. Cheap.
  */
 void vb_link_show_user(void);
 /*
- * Did somebody else say what came over UDP from this address, and names this slot as its sender's? A process
- * of this host that takes links sends nothing but connections that way to its own host. Whoever receives from
- * UDP asks, one thread at a time.
+ * Is a message over UDP from this address forged, that names this slot as its sender's? A process of this
+ * host that takes links sends its own host nothing by UDP but packets of connections. For the thread that
+ * receives from UDP.
  */
-bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src);
-/* Is it a slot of a process of this user, who takes links from some? */
+bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src);
+/* Does a process of this user have the slot, and listen for links? */
 VB_EXPORT bool vb_slot_is_of(uint32_t slot, uid_t user);
 /*
- * From here on nobody gets a new link to this process, as with VERBATIM_LOCAL=off; those that there are stay.
- * Not in a forked child.
+ * From now on this process accepts no new link, as with VERBATIM_LOCAL=off. Existing links stay. A forked
+ * child accepts links again.
  */
 void vb_links_refuse(void);
 bool vb_links_are_refused(void);
-/* With VERBATIM_DEBUG, once: this process lacks what links to all others would take. */
+/* Says once, with VERBATIM_DEBUG, that this process lacks the resources for links to all others. */
 void vb_link_explain_lack(int err);
-/* Who gets accepted connections (peers of other users were already turned away). The handler owns fd. */
+/* Who gets accepted connections. Peers of other users were refused already. The handler owns fd. */
 void vb_link_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 
 /*
- * Is what came over a link an eventfd, and not what would block or kill who writes to it? True where /proc
- * does not tell.
+ * Is a descriptor that came over a link an eventfd? Others could block or kill a process that writes to them.
+ * True where /proc does not tell.
  */
 bool vb_link_is_eventfd(int fd);
 
-/* Both ends find that the other one has hung up. The descriptor stays. */
+/* Hangs up, for both ends. The descriptor stays open. */
 void vb_link_end(int fd);
-/* Has the other end gone? Asks the kernel; for those who cannot wait for the progress thread to notice. */
+/* Has the other end hung up? Asks the kernel, so it may know before the progress thread does. */
 bool vb_link_has_hung_up(int fd);
-/* Is there something that the progress thread has not heard yet, be it that? */
+/* Is there a message, or a hang-up, that the progress thread has not read yet? */
 bool vb_link_has_news(int fd);
 
 #define VB_LINK_MAX_FDS 4
@@ -370,29 +373,30 @@ int vb_link_send(int fd, const void *msg, size_t bytes, const int *fds, int nfds
  */
 ssize_t vb_link_recv(int fd, void *msg, size_t bytes, int *fds, int *nfds);
 
-/* ---- visits: connections from programs that look into this process (inspect.h) ---- */
+/* ---- inspection sessions: connections of programs that look into this process (inspect.h) ---- */
 
 /*
- * Who gets them, from processes of this user alone; messages go as over links. The handler owns fd. Set once.
+ * Who gets them. They come only from processes of this user; messages go as over links. The handler owns fd.
+ * Set once.
  */
 void vb_inspection_set_acceptor(void (*accepted)(int fd, const struct vb_peer_cred *cred));
 /*
- * The other way round: calls at an abstract socket of a process of this user, and waits for its first
+ * The other way round: connects to an abstract socket of a process of this user, and waits for its first
  * message.
  */
-int vb_inspection_call(const char *name, unsigned patience_ms, int *fd);
-/* Appends to a memfd that a visitor passed. -EPERM: it is none. Does not block. */
+int vb_inspection_call(const char *name, unsigned wait_ms, int *fd);
+/* Appends to a memfd that the inspecting program passed. -EPERM: it is none. Does not block. */
 int vb_inspection_write(int memfd, const void *bytes, size_t n);
 
 /* ---- shared memory ---- */
 
 /*
  * A memfd of `bytes` (sparse: only touched pages cost), mapped here and sealed so that nobody can shrink,
- * grow or newly map it writable (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only.
- * Unmapped in a forked child (see above).
+ * grow or newly map it writable (F_SEAL_SHRINK|GROW|FUTURE_WRITE|SEAL). Pages start as zero, and read-only. A
+ * forked child has private zero pages there.
  */
 int vb_shm_create(size_t bytes, const char *name, int *fd, void **addr);
-/* Is so much address space left in one piece? */
+/* Is there one free piece of address space of so many bytes? */
 bool vb_shm_has_room(size_t bytes);
 /* Lets this process write to whole pages of it. 0 or -ENOMEM. */
 int vb_shm_open(void *addr, size_t bytes);
@@ -404,31 +408,31 @@ int vb_shm_map_peer(int fd, size_t bytes, const void **addr);
 /* The same, writable if asked for: -EACCES or -EPERM if the memfd does not allow that. */
 int vb_shm_map_segment(int fd, size_t bytes, bool writable, void **addr);
 void vb_shm_unmap(const void *addr, size_t bytes);
-/* What a descriptor's file has now; 0: nothing, or it has no size. */
+/* The present size of a descriptor's file; 0: it is empty, or has no size. */
 size_t vb_shm_size(int fd);
 
 /*
- * Is [addr, addr+bytes) mapped, and (writable) can it be written? 0 or -EFAULT. Costs O(mappings), checks
- * writability at the two ends.
+ * Is [addr, addr+bytes) mapped, and (writable) can it be written? 0 or -EFAULT. Costs O(mappings), and checks
+ * writability only at the two ends.
  */
 int vb_mem_check(const void *addr, size_t bytes, bool writable);
 
 /* ---- copies between processes ---- */
 
 /*
- * Moves bytes as process_vm_readv/writev do, all of it or nothing known: returns 0, -EFAULT (some address is
- * not mapped here or there; *done says how much was moved), -ESRCH (the process is gone), -EPERM. Any iovec
- * counts and sizes (split inside); it ends with the shorter of the two lists.
+ * Copies as process_vm_readv/writev do, up to the end of the shorter of the two lists, which may be of any
+ * length. 0, -EFAULT (some address is not mapped here or there; *done is what was copied before it), -ESRCH
+ * (the process is gone), -EPERM.
  */
 int vb_copy_from_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
 		      size_t nremote, size_t *done);
 /*
- * -ECANCELED: once *stop is not 0 nothing is written any more (host/ipc/guard.h); NULL, for this process's
- * own memory: nothing says so.
+ * Once *stop is not 0 nothing more is written (host/ipc/guard.h): -ECANCELED. stop is NULL for this process's
+ * own memory.
  */
 int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const struct iovec *remote,
 		    size_t nremote, const _Atomic(uint32_t) *stop, size_t *done);
-/* This process's number, as vb_copy_* take it. */
+/* This process's PID, as vb_copy_* take it. */
 pid_t vb_copy_self(void);
 /*
  * Lets peers of the same user copy from and to this process where Yama's ptrace_scope is 1 (prctl
@@ -468,8 +472,8 @@ VB_EXPORT int vb_netif_list(struct vb_netif **list, unsigned *count);
  */
 VB_EXPORT int vb_netif_watch(void (*changed)(void *arg), void *arg);
 /*
- * Is this one of this network namespace's own addresses (loopback 127/8 included)? Served from a cache that
- * netif changes refresh; refreshed on each miss.
+ * Is it an address of this network namespace (127/8 included)? Answered from a cache, which changes of
+ * interfaces and misses refresh.
  */
 VB_EXPORT bool vb_netif_is_local(const struct in6_addr *ip);
 

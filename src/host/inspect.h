@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process tells of itself, and how it is asked: the formats that the libraries and the `verbatim`
- * command share.
+ * Inspection: the formats in which processes report their state to the `verbatim` command.
  *
- * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. A visitor
- * of the same user sends a struct vb_question, with one memfd; the progress thread answers. So nothing is
- * paid while nobody asks, and a process whose program spins answers too, one that is stopped does not. With
- * VERBATIM_CAPTURE=NAME in its environment a process calls at the abstract socket NAME when it starts, as if
- * who listens there had come to visit, and waits a short while for the question.
+ * Each process listens on the abstract SEQPACKET socket "verbatim/visit/N", N being its first slot. An
+ * inspecting program of the same user (the client) sends a struct vb_question, with one memfd; the progress
+ * thread answers. So inspection costs nothing while nobody asks. A process whose program spins answers too, a
+ * stopped one does not. With VERBATIM_CAPTURE=NAME in its environment a process connects to the abstract
+ * socket NAME when it starts. The listener there is then the client, and the process waits a short while for
+ * its question.
  *
  *	VB_ASK_STATE     the process appends records to the memfd, then sends a struct vb_answer
- *	VB_ASK_CAPTURE   the memfd is a struct vb_capture_ring; a struct vb_answer says whether the process fills it now. It does until the
- *	                 connection ends.
+ *	VB_ASK_CAPTURE   the memfd is a struct vb_capture_ring; a struct vb_answer says whether the process fills it now,
+ *	                 until the connection ends
  *
- * Records are of any order and of growing size: a reader takes as many bytes of each as it knows, and skips
- * kinds that it does not know. Everything is in the host's byte order, and hostile input to the reader: names
- * may lack their terminator.
+ * Records come in any order, and later versions may lengthen them: a reader takes as many bytes of each as it
+ * knows, and skips kinds that it does not know. Everything is in the host's byte order. It is hostile input
+ * to the reader: names may lack their terminator.
  */
 #ifndef VB_HOST_INSPECT_H
 #define VB_HOST_INSPECT_H
@@ -23,8 +23,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define VB_VISIT_MAGIC 0x3174697369764256ull /* "VBvisit1" */
-#define VB_VISIT_NAME  "verbatim/visit/"     /* followed by the slot */
+#define VB_INSPECTION_MAGIC 0x3174697369764256ull /* "VBvisit1" */
+#define VB_INSPECTION_NAME  "verbatim/visit/"     /* followed by the slot */
 #define VB_CAPTURE_VARIABLE "VERBATIM_CAPTURE"
 
 enum { VB_ASK_STATE = 1, VB_ASK_CAPTURE = 2 };
@@ -54,7 +54,7 @@ _Static_assert(sizeof(struct vb_answer) == 24, "layout");
 
 enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 
-/* X(NAME, what it tells of) */
+/* X(NAME, what it describes) */
 #define VB_RECORDS(X)            \
 	X(PROCESS, process)      \
 	X(DEVICE, device)        \
@@ -126,7 +126,7 @@ struct vb_record_qp {
 	uint32_t recv_posted, recv_taken;
 	uint64_t again;          /* packets sent more than once */
 	uint32_t retries;        /* used since the last progress */
-	uint32_t busy;           /* it is being changed: what changes is not told */
+	uint32_t busy;           /* it is being changed: the record leaves out what changes */
 };
 
 struct vb_record_cq {
@@ -198,9 +198,9 @@ VB_RECORDS(X)
 /* ---- capture ---- */
 
 /*
- * A ring that one process fills and the visitor empties. The writer puts a whole packet and then moves head;
- * the reader moves tail. A packet for which there is no room is counted. All counts are bytes from the
- * beginning, modulo 2^64. A packet may wrap.
+ * A ring that one process fills and the client empties. The writer puts a whole packet and then moves head;
+ * the reader moves tail. A packet that finds no room is counted. head and tail count bytes since the start,
+ * modulo 2^64. A packet may wrap.
  */
 #define VB_CAPTURE_MAGIC 0x3172756374704256ull
 
@@ -213,7 +213,7 @@ struct vb_capture_ring {
 	_Atomic(uint64_t) head;  /* written by the process */
 	_Atomic(uint64_t) packets, dropped;
 	uint64_t reserved2[5];
-	_Atomic(uint64_t) tail;  /* written by the visitor */
+	_Atomic(uint64_t) tail;  /* written by the client */
 	uint64_t reserved3[7];
 	/* data at VB_CAPTURE_DATA */
 };
@@ -221,7 +221,7 @@ _Static_assert(sizeof(struct vb_capture_ring) == 192, "layout");
 
 enum {
 	VB_CAPTURE_OUT = 1,      /* else in */
-	/* stands for what went through shared memory; its PSNs are of such packets alone */
+	/* stands for a message through shared memory; PSNs count such packets alone */
 	VB_CAPTURE_LOCAL = 2,
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
 	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */

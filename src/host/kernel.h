@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers of the kernel's that older system headers do not have: those of Ubuntu 22.04, or of glibc 2.31. */
+/* Constants of the kernel that the headers of Ubuntu 22.04 or of glibc 2.31 lack. */
 #ifndef VB_HOST_KERNEL_H
 #define VB_HOST_KERNEL_H
 

@@ -53,9 +53,8 @@ void vb_netif_start_locked(void);
 void vb_netif_forget(void);
 
 /*
- * recvmsg and recvmmsg without the C library, whose calls are points at which a thread can be cancelled: that
- * costs time in each, and would end one that holds locks. The second does not wait; where it is forbidden, as
- * sandboxes do that know the first alone, the first serves.
+ * recvmsg and recvmmsg as system calls. The C library's are cancellation points, which costs time and could
+ * end a thread that holds locks. The second does not wait. In sandboxes that forbid recvmmsg it uses recvmsg.
  */
 ssize_t vb_receive_message(int fd, struct msghdr *m, int flags);
 int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags);
@@ -86,8 +85,8 @@ int vb_slot_start_locked(void);
 void vb_slot_take_forget(void);
 
 /*
- * A bound datagram socket that receives credentials; refuses: but no messages, until it is disconnected. The
- * descriptor is the host's.
+ * A bound datagram socket that receives credentials. refuses: senders get -ECONNREFUSED until the socket is
+ * disconnected. The host owns the descriptor.
  */
 int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
 /*
@@ -96,16 +95,16 @@ int vb_inbox_open_locked(const struct vb_name *name, bool refuses, int *fd);
  */
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg);
 /*
- * Is a message for dst that a user sent believed whatever it says, or only of what is the sender's own?
- * (sender.c) The progress thread's.
+ * May a user forward messages of others to dst, or does he speak only for himself? (sender.c) For the
+ * progress thread.
  */
-bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst);
-/* Has this process a socket of its own at UDP port 4791? Then nobody else receives for it. */
+bool vb_sender_is_trusted(const struct ucred *sender, const struct in6_addr *dst);
+/* Has this process a socket of its own at UDP port 4791? Then no other user receives for it. */
 void vb_sender_note_port(bool ipv4, bool ours);
 
 /* ---- ipc: links ---- */
 
-/* Could a process share memory with this one, as far as its number tells? (access.c) */
+/* Could a process share memory with this one, as far as its PID tells? (access.c) */
 bool vb_process_may_share(pid_t pid);
 /*
  * Who is at the other end of a socket? -EPERM: a process that may not share memory with this one; -EMFILE, …:
@@ -135,14 +134,14 @@ void vb_listener_forget(void);
 int vb_link_socket_locked(int *fd);
 /* The descriptor of a listener that nobody watches yet; !listens: it only holds the name. */
 int vb_listen_locked(const struct vb_name *name, bool listens, int *fd);
-/* -EPERM: one that was turned away, as another user's are; else as accept(2). */
+/* -EPERM: it was refused, as those of other users; else as accept(2). */
 int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred);
 /* Gives an accepted link to the acceptor, if there is one. */
 void vb_link_accepted(int fd, const struct vb_peer_cred *cred);
 /* As vb_link_connect, to a listener by its name. */
 int vb_link_connect_to(const struct vb_name *name, int *fd, struct vb_peer_cred *cred);
 
-/* Inspection sessions (inspection.c); that they cannot be had is no error. */
+/* Inspection sessions (inspection.c). No error where they cannot be had. */
 void vb_inspection_start_locked(uint32_t slot);
 
 /* ---- udp ---- */

@@ -45,7 +45,7 @@ void vb_trace_take(struct vb_trace *trace)
 	enum { OWN_FRAMES = 12 };
 	void *all[VB_TRACE_FRAMES + OWN_FRAMES];
 	int n = backtrace(all, VB_TRACE_FRAMES + OWN_FRAMES), i = 0;
-	while (i < n && !is_own(all[i])) /* a sanitizer's, which stands in for backtrace */
+	while (i < n && !is_own(all[i])) /* those of a sanitizer's backtrace */
 		i++;
 	while (i < n && is_own(all[i]))
 		i++;
@@ -76,7 +76,7 @@ static struct {
 	const char *(*line_info)(void *, uint64_t *, int *, int *, uint64_t *, uint64_t *);
 } dw;
 
-/* What is in the program's own files: nothing is looked for elsewhere, least of all in the network. */
+/* Only the program's own files are read. Nothing is searched elsewhere, such as on the network. */
 static int find_nothing(void *module, void **userdata, const char *name, uint64_t base, const char *file,
 			const char *link, uint32_t crc, char **found)
 {
@@ -138,7 +138,7 @@ bool vb_trace_is_of(const struct vb_trace *trace, const char *file)
 	return trace->count && is_in(trace->frames[0], file);
 }
 
-/* A verb that is inline says nothing of the line that it was called from. */
+/* The line of an inline verb is in its header, and not in the program. */
 static bool is_verb(const char *file)
 {
 	return file && (strstr(file, "/infiniband/") || strstr(file, "/rdma/"));
@@ -175,7 +175,7 @@ void vb_trace_text(const struct vb_trace *trace, unsigned most, char *text, size
 	size_t used = 0;
 	*text = 0;
 	for (unsigned i = 0; i < trace->count && i < most && used + 1 < size; i++) {
-		/* who calls main, or a thread's function, says nothing */
+		/* the callers of main or of a thread's function are of no use */
 		if (i && is_in(trace->frames[i], "libc.so"))
 			return;
 		int n = snprintf(text + used, size - used, "%s", i ? " < " : "");

@@ -16,9 +16,9 @@
 
 #define USERS ".users"
 
-/* ---- the place ---- */
+/* ---- the folder ---- */
 
-/* A folder of this user's alone; what another one has put there is refused. */
+/* A folder of this user alone; one that another user made is refused. */
 static bool own_folder(const char *path)
 {
 	struct stat st;
@@ -32,7 +32,7 @@ static bool own_folder(const char *path)
 	return false;
 }
 
-/* ---- what is to be there ---- */
+/* ---- entries ---- */
 
 void vb_tree_add(struct vb_tree *tree, enum vb_tree_kind kind, const char *text, const char *path, ...)
 {
@@ -115,7 +115,7 @@ static bool rewrite_counter(int root, const struct vb_tree_entry *e)
 	return done;
 }
 
-/* Made under a name that nobody looks at, then put into its place. */
+/* Made under a temporary name, then renamed. */
 static bool place(int root, const struct vb_tree_entry *e)
 {
 	char name[64];
@@ -192,8 +192,8 @@ static bool is_same(int fd, const char *path)
 }
 
 /*
- * Who uses a tree holds its `.users` shared: the file there, for a sweeper may have taken one away meanwhile.
- * -1: it cannot be had.
+ * Locks the tree's `.users`: shared for users, exclusively for a process that removes it. The file locked
+ * must still be the one at the path, as a removal may have come between. -1: it cannot be locked.
  */
 static int take_users(const char *root, int how)
 {
@@ -232,7 +232,7 @@ static void sweep_others(const char *folder, const char *own)
 		closedir(dir);
 }
 
-/* A process has one tree, that of its namespace, as long as it lives; a child shares its parent's hold. */
+/* A process has one tree, that of its namespace, as long as it lives. A child shares its parent's lock. */
 static bool hold(const char *folder, const char *root)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

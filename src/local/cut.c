@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "host/memory/fence.h"
-#include "host/pace.h"
+#include "host/activity.h"
 
 enum {
 	SPINS = 64,
@@ -29,7 +29,7 @@ void vb_fence_users(void)
 	}
 }
 
-static void pause_for(const struct vb_patience *w)
+static void pause_for(const struct vb_process_wait *w)
 {
 	if (w->looks)
 		vb_sleep_ns(PAUSE_NS);
@@ -39,7 +39,7 @@ static void pause_for(const struct vb_patience *w)
 
 bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64_t deadline_ns)
 {
-	struct vb_patience w = { 0 };
+	struct vb_process_wait w = { 0 };
 	uint32_t seen = atomic_load(busy);
 	for (unsigned spins = 1; seen % 2 && atomic_load(busy) == seen; spins++) {
 		if (spins < SPINS)
@@ -52,7 +52,7 @@ bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64
 			continue;
 		if (spins % SPINS == 0 && vb_peer_is_dead(peer))
 			return true;
-		if (vb_patience_is_over(&w, peer->pid, now)) {
+		if (vb_process_wait_is_over(&w, peer->pid, now)) {
 			vb_explain(
 				"link",
 				"process %d stopped in the middle of an access to this process's memory: its connections to here end",

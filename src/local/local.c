@@ -16,7 +16,7 @@
 #include "adapter/queues/tags.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "base/log.h"
-#include "host/pace.h"
+#include "host/activity.h"
 #include "local/copy.h"
 #include "local/cut.h"
 #include "local/doorbell.h"
@@ -247,7 +247,8 @@ static void give_back(const struct remains *r)
 
 static bool are_read(const struct remains *r)
 {
-	return atomic_load(r->read_in) == r->read_since && vb_process_pace(r->reader->pid) != VB_PACE_UNKNOWN;
+	return atomic_load(r->read_in) == r->read_since &&
+	       vb_process_activity(r->reader->pid) != VB_ACTIVITY_UNKNOWN;
 }
 
 static void look_at_remains(struct vb_timer *timer, uint64_t now_ns)

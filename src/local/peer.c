@@ -12,7 +12,7 @@
 #include "adapter/queues/queue.h"
 #include "base/log.h"
 #include "host/ipc/guard.h"
-#include "host/pace.h"
+#include "host/activity.h"
 #include "host/loop/share.h"
 #include "local/mapped.h"
 #include "local/qp.h"
@@ -603,12 +603,13 @@ int vb_peer_try(uint32_t slot, struct vb_peer **peer)
  */
 static void await_agreement(const struct vb_peer *p, uint64_t until_ns)
 {
-	struct vb_patience patience = { 0 };
+	struct vb_process_wait patience = { 0 };
 	uint64_t now = vb_now_ns();
 	for (; atomic_load(&p->state) == VB_PEER_CONNECTING && !vb_loop_is_current() &&
 	       now < until_ns + LATE_NS;
 	     now = vb_now_ns()) {
-		if (now > until_ns && !vb_link_has_news(p->fd) && vb_patience_is_over(&patience, p->pid, now))
+		if (now > until_ns && !vb_link_has_news(p->fd) &&
+		    vb_process_wait_is_over(&patience, p->pid, now))
 			return;
 		vb_sleep_ns(now > until_ns ? LOOK_NS : AGREE_NAP_NS);
 	}

@@ -188,7 +188,7 @@ int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struc
 	return err;
 }
 
-bool vb_ud_ring_gives_up(uint32_t slot, struct vb_patience *patience, uint64_t now_ns)
+bool vb_ud_ring_gives_up(uint32_t slot, struct vb_process_wait *patience, uint64_t now_ns)
 {
 	struct way *w = way_to(slot);
 	pid_t pid = 0;
@@ -198,7 +198,7 @@ bool vb_ud_ring_gives_up(uint32_t slot, struct vb_patience *patience, uint64_t n
 	if (w->peer)
 		pid = w->peer->pid;
 	vb_unlock(&w->lock);
-	return vb_patience_is_over(patience, pid, now_ns);
+	return vb_process_wait_is_over(patience, pid, now_ns);
 }
 
 /* ---- taking ---- */
@@ -281,7 +281,7 @@ static void copy_record(const struct vb_ud_ring *m, uint32_t bytes, struct vb_in
 		.payload = packet,
 		.payload_bytes = bytes,
 		.sender_uid = (uid_t)-1,
-		.is_believed = true, /* linked processes are of one user */
+		.is_trusted = true, /* linked processes are of one user */
 	};
 }
 

@@ -21,7 +21,7 @@
 #define VB_LOCAL_UD_RING_H
 
 #include "base/lock.h"
-#include "host/pace.h"
+#include "host/activity.h"
 #include "local/shared.h"
 
 struct vb_peer;
@@ -48,10 +48,10 @@ struct vb_ud_ring {
  */
 int vb_ud_ring_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct iovec *iov, int iovcnt);
 /*
- * There has been no room for long: is it not worth waiting for the process any longer (host/pace.h)? The
+ * There has been no room for long: is it not worth waiting for the process any longer (host/activity.h)? The
  * progress thread asks, which has done its own part of making the link by then.
  */
-bool vb_ud_ring_gives_up(uint32_t slot, struct vb_patience *patience, uint64_t now_ns);
+bool vb_ud_ring_gives_up(uint32_t slot, struct vb_process_wait *patience, uint64_t now_ns);
 
 /* The peer has rung for all: it may have a ring that is not known yet. vb_progress_lock is held. */
 void vb_ud_ring_look_locked(struct vb_peer *peer);

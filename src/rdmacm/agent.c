@@ -177,7 +177,7 @@ static const struct vb_outbox_type outbox_type = {
 	.max_waiting = MAX_WAITING,
 	.send = try_send,
 	.is_for_same = is_for_same,
-	.is_patient = is_patient,
+	.waits_if_absent = is_patient,
 	.absent = undeliverable_locked,
 };
 

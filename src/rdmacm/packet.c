@@ -147,7 +147,7 @@ void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
 	(void)arg;
 	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx.msg))
 		return;
-	if (!msg->is_believed && !names_senders_own(msg, &rx.msg))
+	if (!msg->is_trusted && !names_senders_own(msg, &rx.msg))
 		return;
 	if (back.is_local) {
 		uint32_t id = vb_cm_msg_sender_id(&rx.msg);

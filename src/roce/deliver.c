@@ -80,7 +80,7 @@ static bool is_senders_own(const struct vb_inbox_msg *msg)
 static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
 	struct vb_roce_batch batch = { .count = 0 };
-	if (vb_unlikely(!msg->is_believed) && !is_senders_own(msg))
+	if (vb_unlikely(!msg->is_trusted) && !is_senders_own(msg))
 		return;
 	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
 		vb_roce_deliver(msg, &batch);

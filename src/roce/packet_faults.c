@@ -131,7 +131,7 @@ static void release(struct held *h)
 					    .payload = h->packet,
 					    .payload_bytes = h->bytes,
 					    .sender_uid = (uid_t)-1,
-					    .is_believed = true };
+					    .is_trusted = true };
 		vb_forward(h->qpn >> VB_SLOT_SHIFT, &msg);
 	} else {
 		vb_roce_transmit_now(&h->route, h->packet, h->bytes, h->bytes);

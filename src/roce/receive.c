@@ -95,7 +95,7 @@ static bool is_forged(const struct vb_udp_packet *p)
 	    p->len < VB_BTH_BYTES + sizeof(struct vb_deth) + VB_ICRC_BYTES ||
 	    vb_bth_destination_qpn((const struct vb_bth *)p->bytes) == VB_MULTICAST_QPN)
 		return false;
-	return vb_slot_is_belied(vb_deth_source_qpn((const struct vb_deth *)(p->bytes + VB_BTH_BYTES)) >>
+	return vb_slot_is_spoofed(vb_deth_source_qpn((const struct vb_deth *)(p->bytes + VB_BTH_BYTES)) >>
 					 VB_SLOT_SHIFT,
 				 &p->addr.src);
 }
@@ -113,7 +113,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 		.payload = p->bytes,
 		.payload_bytes = p->len - VB_ICRC_BYTES,
 		.sender_uid = (uid_t)-1,
-		.is_believed = true,
+		.is_trusted = true,
 	};
 	uint32_t qpn = vb_bth_destination_qpn((const struct vb_bth *)p->bytes), slot = qpn >> VB_SLOT_SHIFT;
 	if (qpn == VB_GSI_QPN)

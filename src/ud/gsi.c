@@ -102,7 +102,7 @@ static bool deliver(const struct arrival *a, uint32_t slot)
 				    .payload_bytes = sizeof(a->packet),
 				    .sender_slot = slot,
 				    .sender_uid = (uid_t)-1,
-				    .is_believed = true };
+				    .is_trusted = true };
 	return vb_inbox_deliver(&msg);
 }
 
@@ -164,7 +164,7 @@ static void settle_absent(const void *message)
 
 static const struct vb_outbox_type outbox_type = {
 	.message_bytes = sizeof(struct arrival), .max_waiting = MAX_WAITING, .max_age_ns = MAX_AGE_NS,
-	.send = hand_over, .is_for_same = is_for_same, .is_patient = is_patient, .absent = settle_absent,
+	.send = hand_over, .is_for_same = is_for_same, .waits_if_absent = is_patient, .absent = settle_absent,
 };
 
 static void set_timer_locked(void)
@@ -256,8 +256,8 @@ static bool find_receiver(struct arrival *a, const struct vb_cm_msg *msg)
 /* In the name of a process of this host that would have said it by an inbox. */
 static bool is_forged(const struct vb_cm_msg *cm, const struct in6_addr *src)
 {
-	return vb_slot_is_belied(vb_cm_id_slot(vb_cm_msg_sender_id(cm)), src) ||
-	       vb_slot_is_belied(vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT, src);
+	return vb_slot_is_spoofed(vb_cm_id_slot(vb_cm_msg_sender_id(cm)), src) ||
+	       vb_slot_is_spoofed(vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT, src);
 }
 
 static void receive(const struct vb_inbox_msg *msg, unsigned ifindex)

@@ -49,7 +49,7 @@ struct datagrams {
 	atomic_bool blocked;     /* the oldest send waits for `retry` */
 	struct vb_timer retry, look;
 	/* Of the looks at the receiver, and the stuck_since_ns that they are for. */
-	struct vb_patience patience;
+	struct vb_process_wait patience;
 	uint64_t looks_since_ns;
 	_Atomic(uint64_t) vain_since_ns; /* it is not worth to wait */
 	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
@@ -296,7 +296,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 	if (!since)
 		return;
 	if (d->looks_since_ns != since)
-		d->patience = (struct vb_patience){ 0 };
+		d->patience = (struct vb_process_wait){ 0 };
 	d->looks_since_ns = since;
 	if (!vb_ud_ring_gives_up(atomic_load(&d->stuck_slot), &d->patience, now_ns)) {
 		vb_timer_set(timer, now_ns + LOOK_NS);

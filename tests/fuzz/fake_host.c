@@ -12,7 +12,7 @@
 #include "base/ticks.h"
 #include "fuzz.h"
 #include "host/ipc/guard.h"
-#include "host/pace.h"
+#include "host/activity.h"
 #include "host/loop/share.h"
 #include "host/memory/fence.h"
 #include "host/ipc/capture.h"
@@ -178,9 +178,9 @@ int vb_slot_take(uint32_t *slot) { return -EADDRNOTAVAIL; }
 uint32_t vb_slot_first(void) { return FAKE_OWN_SLOT; }
 bool vb_slot_is_mine(uint32_t slot) { return slot == FAKE_OWN_SLOT; }
 int vb_slot_inbox(uint32_t slot) { return -1; }
-bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return false; }
+bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src) { return false; }
 bool vb_slot_is_of(uint32_t slot, uid_t user) { return false; }
-bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst)
+bool vb_sender_is_trusted(const struct ucred *sender, const struct in6_addr *dst)
 {
 	return !fake.sends_as_stranger;
 }
@@ -401,9 +401,9 @@ void vb_link_end(int fd) { fake.has_hung_up = true; }
 
 bool vb_guard_is_there(void) { return true; }
 
-enum vb_pace vb_process_pace(pid_t pid) { return VB_PACE_UNKNOWN; }
+enum vb_activity vb_process_activity(pid_t pid) { return VB_ACTIVITY_UNKNOWN; }
 bool vb_thread_has_moved_on(struct vb_thread_looks *looks) { return true; }
-bool vb_patience_is_over(struct vb_patience *patience, pid_t pid, uint64_t now_ns) { return true; }
+bool vb_process_wait_is_over(struct vb_process_wait *patience, pid_t pid, uint64_t now_ns) { return true; }
 
 bool vb_link_has_hung_up(int fd)
 {
@@ -544,7 +544,7 @@ void vb_link_explain_lack(int err) { }
 unsigned vb_fd_share(void) { return 1024; }
 bool vb_links_are_refused(void) { return false; }
 enum vb_remap_way vb_remap_way(void) { return VB_REMAP_ANYTIME; }
-void vb_remap_spare_caller(void) { }
+void vb_remap_exclude_caller(void) { }
 bool vb_remap_may_now(void) { return true; }
 int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan) { return -EPERM; }
 bool vb_remap_is_own_stack(const void *addr, size_t bytes) { return false; }

@@ -121,7 +121,7 @@ static const struct vb_rpc_ops desk_ops = { come, ask, leave };
 static void port_hears(void *arg, const struct vb_inbox_msg *msg)
 {
 	must(msg->payload_bytes >= VB_BTH_BYTES && msg->payload_bytes <= VB_INBOX_MAX_BYTES);
-	must(msg->is_believed || (msg->sender_slot == STRANGER_SLOT && msg->sender_uid == OTHER_USER));
+	must(msg->is_trusted || (msg->sender_slot == STRANGER_SLOT && msg->sender_uid == OTHER_USER));
 }
 
 /* ---- what is said ---- */
@@ -195,7 +195,7 @@ static void say_segment(struct connection *c)
 static void ask_question(struct connection *c)
 {
 	uint8_t what = take(w.in);
-	struct vb_question q = { .magic = VB_VISIT_MAGIC,
+	struct vb_question q = { .magic = VB_INSPECTION_MAGIC,
 				 .what = what & 1 ? VB_ASK_CAPTURE : VB_ASK_STATE,
 				 .kinds = what & 2 ? UINT32_MAX : what,
 				 .filter = { .snap = what & 4 ? 64 : UINT32_MAX,

@@ -40,7 +40,7 @@ static void begin(void)
 static void show_out(unsigned i)
 {
 	if (w.guests[i])
-		fake_desk_ops->leave(w.guests[i]);
+		fake_desk_ops->disconnect(w.guests[i]);
 	w.guests[i] = NULL;
 }
 
@@ -115,8 +115,8 @@ static size_t take_raw(struct fuzz_input *in)
 static void say(struct fuzz_input *in, unsigned i, size_t bytes)
 {
 	if (!w.guests[i])
-		must(w.guests[i] = fake_desk_ops->come(fake_desk_owner));
-	size_t n = fake_desk_ops->ask(w.guests[i], request, bytes, reply);
+		must(w.guests[i] = fake_desk_ops->connect(fake_desk_owner));
+	size_t n = fake_desk_ops->call(w.guests[i], request, bytes, reply);
 	must(n <= sizeof(reply));
 	rig_left(reply, n);
 }

@@ -30,7 +30,7 @@ static void check(void (*copy)(void *, const void *, size_t))
 }
 
 static void copy__ordered(void **state) { check(vb_copy_ordered); }
-static void copy__in_turn(void **state) { check(vb_copy_in_turn); }
+static void copy__in_turn(void **state) { check(vb_copy_between_fences); }
 
 int main(void)
 {

@@ -61,7 +61,7 @@ static const struct vb_outbox_type type = { .message_bytes = sizeof(struct messa
 					    .max_waiting = 20,
 					    .send = send_one,
 					    .is_for_same = same,
-					    .is_patient = patient,
+					    .waits_if_absent = patient,
 					    .absent = absent };
 
 static int set_up(void **state)

@@ -10,7 +10,7 @@
 #include <sys/user.h>
 
 #include "host/ipc/guard.h"
-#include "host/pace.h"
+#include "host/activity.h"
 
 enum { ROUNDS = 200, PIECE = 64 };
 
@@ -93,7 +93,7 @@ static void guard__holds_for_who_was_stopped(void **state)
 		uint64_t writes = atomic_load(&shared->writes);
 		assert_true(WAIT_FOR(atomic_load(&shared->writes) > writes + (uint64_t)i % 50));
 		kill(writer.pid, SIGSTOP);
-		assert_true(WAIT_FOR(vb_process_pace(writer.pid) == VB_PACE_HALTED));
+		assert_true(WAIT_FOR(vb_process_activity(writer.pid) == VB_ACTIVITY_HALTED));
 		atomic_store(&shared->stop, 1);
 		memset(target, 0, PIECE);
 		uint64_t refusals = atomic_load(&shared->refusals);

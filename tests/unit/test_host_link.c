@@ -308,7 +308,7 @@ static void see_off(void *guest) { }
 
 static void open_desk(uint32_t slot)
 {
-	static const struct vb_rpc_ops ops = { .come = let_in, .ask = welcome, .leave = see_off };
+	static const struct vb_rpc_ops ops = { .connect = let_in, .call = welcome, .disconnect = see_off };
 	static struct vb_rpc_server *desk;
 	char name[VB_RPC_NAME];
 	snprintf(name, sizeof name, "verbatim/desk/%u", slot);

@@ -500,7 +500,7 @@ static int move_own_storage(void)
 	if (vb_loop_call(call_may_now, &may) || !may)
 		return 77;
 	fill(other.at, PAGE, 1);
-	vb_remap_spare_caller();
+	vb_remap_exclude_caller();
 	if (vb_loop_call(call_in, &own) || vb_loop_call(call_in, &thread) || vb_loop_call(call_in, &other))
 		return 1;
 	return own.err == -EPERM && thread.err == -EPERM && !other.err && is_moved(other.at) ? 0 : 2;

@@ -50,7 +50,7 @@ static void send_nameless(uint32_t slot, struct in6_addr src, uint32_t tag)
 enum { TAGS = 16, LAST = TAGS - 1 };
 
 static struct {
-	atomic_bool came, is_believed;
+	atomic_bool came, is_trusted;
 	atomic_uint sender_slot;
 } seen[TAGS];
 
@@ -58,7 +58,7 @@ static void note(void *arg, const struct vb_inbox_msg *msg)
 {
 	uint32_t tag;
 	memcpy(&tag, msg->payload + TAG_AT, sizeof(tag));
-	seen[tag % TAGS].is_believed = msg->is_believed;
+	seen[tag % TAGS].is_trusted = msg->is_trusted;
 	seen[tag % TAGS].sender_slot = msg->sender_slot;
 	seen[tag % TAGS].came = true;
 }
@@ -112,7 +112,7 @@ static void another_user__speaks_for_its_own_slot(void **state)
 	assert_int_equal(hear(c.sock), 1);
 	have_all();
 	assert_true(seen[LOCAL].came);
-	assert_false(seen[LOCAL].is_believed);
+	assert_false(seen[LOCAL].is_trusted);
 	assert_int_equal(seen[LOCAL].sender_slot, slot);
 	assert_false(seen[REMOTE].came);
 	assert_false(seen[NAMELESS_REMOTE].came);
@@ -136,7 +136,7 @@ static void the_same_user__brings_anything(void **state)
 	assert_int_equal(hear(c.sock), 1);
 	have_all();
 	for (int tag = REMOTE; tag <= NAMELESS_LOCAL; tag++)
-		assert_true(seen[tag].came && seen[tag].is_believed);
+		assert_true(seen[tag].came && seen[tag].is_trusted);
 	assert_int_equal(child_end(&c), 0);
 }
 
@@ -166,13 +166,13 @@ static void have_the_port(int sock)
 }
 
 /* Is what it sends believed now? */
-static bool is_believed(struct child *c)
+static bool is_trusted(struct child *c)
 {
 	set_handler(NULL);
 	say(c->sock, vb_slot_first());
 	assert_int_equal(hear(c->sock), 1);
 	have_all();
-	return seen[REMOTE].came && seen[REMOTE].is_believed && seen[NAMELESS_LOCAL].came;
+	return seen[REMOTE].came && seen[REMOTE].is_trusted && seen[NAMELESS_LOCAL].came;
 }
 
 static void who_has_the_port__brings_anything_while_he_has_it(void **state)
@@ -181,10 +181,10 @@ static void who_has_the_port__brings_anything_while_he_has_it(void **state)
 	uint64_t slot;
 	if (is_impossible(&c, &slot))
 		SKIP("this process cannot become another user");
-	assert_true(WAIT_FOR(is_believed(&c))); /* it is not looked up each time */
+	assert_true(WAIT_FOR(is_trusted(&c))); /* it is not looked up each time */
 	say(c.sock, 0);
 	assert_int_equal(hear(c.sock), 1);
-	assert_true(WAIT_FOR(!is_believed(&c)));
+	assert_true(WAIT_FOR(!is_trusted(&c)));
 	assert_int_equal(child_end(&c), 0);
 }
 
@@ -209,7 +209,7 @@ static void who_has_another_address__is_not_believed(void **state)
 	uint64_t slot;
 	if (is_impossible(&c, &slot))
 		SKIP("this process cannot become another user");
-	assert_false(is_believed(&c));
+	assert_false(is_trusted(&c));
 	assert_int_equal(child_end(&c), 0);
 }
 
@@ -226,7 +226,7 @@ static void receive(int sock)
 	CHILD_CHECK(WAIT_FOR(seen[LAST].came));
 	uint64_t kinds = 0;
 	for (int tag = REMOTE; tag <= NAMELESS_LOCAL; tag++)
-		kinds |= (uint64_t)(seen[tag].came && seen[tag].is_believed) << tag;
+		kinds |= (uint64_t)(seen[tag].came && seen[tag].is_trusted) << tag;
 	say(sock, kinds);
 	hear(sock);
 }
@@ -299,17 +299,17 @@ static void bring_oneself(int sock)
 	say(c.sock, vb_slot_first());
 	CHILD_CHECK(WAIT_FOR(seen[NAMELESS_LOCAL].came)); /* while that process is there */
 	CHILD_CHECK(child_end(&c) == 0);
-	say(sock, (uint64_t)(seen[REMOTE].came && seen[REMOTE].is_believed));
+	say(sock, (uint64_t)(seen[REMOTE].came && seen[REMOTE].is_trusted));
 	hear(sock);
 }
 
 static void users_without_numbers__are_the_same_to_themselves(void **state)
 {
 	struct child c = child_start(bring_oneself);
-	uint64_t is_believed;
-	if (is_impossible(&c, &is_believed))
+	uint64_t is_trusted;
+	if (is_impossible(&c, &is_trusted))
 		SKIP("this process cannot become another user, or enter a namespace");
-	assert_int_equal(is_believed, 1);
+	assert_int_equal(is_trusted, 1);
 	assert_int_equal(child_end(&c), 0);
 }
 

@@ -129,7 +129,7 @@ static void in_child(void)
 bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
 static uint32_t belied; /* a slot in whose name others speak */
-bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
+bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
 
 static void note(unsigned *count, const struct vb_inbox_msg *msg)
 {

@@ -83,7 +83,7 @@ static void close_session(struct session *s)
 
 static void answer(struct session *s, int error)
 {
-	struct vb_answer a = { .magic = VB_VISIT_MAGIC, .error = error, .bytes = s->bytes };
+	struct vb_answer a = { .magic = VB_INSPECTION_MAGIC, .error = error, .bytes = s->bytes };
 	vb_fd_close(s->memfd);
 	s->memfd = -1;
 	if (vb_link_send(s->watch.fd, &a, sizeof(a), NULL, 0))
@@ -143,7 +143,7 @@ static void begin_capture(struct session *s, const struct vb_capture_filter *fil
 /* Anything else ends the session. A session captures once. */
 static bool is_question(const struct session *s, const struct vb_question *q, ssize_t bytes)
 {
-	if (bytes != sizeof(*q) || q->magic != VB_VISIT_MAGIC || s->memfd >= 0)
+	if (bytes != sizeof(*q) || q->magic != VB_INSPECTION_MAGIC || s->memfd >= 0)
 		return false;
 	return q->what == VB_ASK_STATE || (q->what == VB_ASK_CAPTURE && !s->captures);
 }

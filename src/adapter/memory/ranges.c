@@ -150,7 +150,7 @@ static int copy_present(const struct vb_ranges *to, const struct vb_ranges *from
 
 static int copy_plainly(void *to, const void *from, size_t bytes)
 {
-	vb_copy_in_turn(to, from, bytes);
+	vb_copy_between_fences(to, from, bytes);
 	return 0;
 }
 

@@ -469,7 +469,7 @@ void vb_segment_safe_point(void)
 {
 	if (vb_loop_is_current() || !atomic_exchange(&vb_segment_waits, false))
 		return;
-	vb_remap_spare_caller();
+	vb_remap_exclude_caller();
 	vb_loop_call(work_off, NULL);
 }
 
@@ -551,7 +551,7 @@ void vb_segment_await_private(void)
 	if (!vb_unlikely(atomic_load_explicit(&withdrawing, memory_order_relaxed)))
 		return;
 	if (vb_remap_way() == VB_REMAP_ALONE)
-		vb_remap_spare_caller();
+		vb_remap_exclude_caller();
 	dissolve_and_wait();
 }
 

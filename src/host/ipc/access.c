@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Kin: who may see this process's memory, and show his. As for ptrace(2), that is not whoever has the same
- * number as user. Both processes are the same user by real, effective and saved number, in the same user
- * namespace, and neither hides its memory, as programs do that have, or had, rights of others. Each process
- * looks at itself and at the other; a link is made if both find nothing against it.
+ * Which processes may share memory with this one. As for ptrace(2), the same user number does not suffice.
+ * Both processes must have the same real, effective and saved user, in the same user namespace, and neither
+ * may hide its memory, as programs do that have or had other rights. Each process checks itself and the
+ * other; a link needs both checks.
  *
- * The kernel tells all of it in /proc: it lets a process look at /proc/PID/ns/user that may read the other's
- * memory. Where there is no /proc, it is asked by an attempt at that.
+ * /proc has all of it: the kernel shows /proc/PID/ns/user only to processes that may read the other's memory.
+ * Without /proc, this file tries to read that memory.
  *
- * A number may have become another process's since the link was made. A pidfd of the link's own peer is alive
- * as long as it has not.
+ * Since the link was made, the peer's PID may have become another process's. It has not while a pidfd of the
+ * link's peer is alive.
  */
 #include "host/private.h"
 
@@ -55,7 +55,7 @@ static bool namespace_of(const char *process, struct stat *st)
 	return stat(path, st) == 0;
 }
 
-/* Does this process lack what it takes to find out? Then that says nothing of the other. */
+/* Does this process lack the resources for the check? Then nothing is known of the other. */
 static bool is_short(int err) { return err == -EMFILE || err == -ENFILE || err == -ENOMEM; }
 
 static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
@@ -73,7 +73,7 @@ static bool is_by_all_numbers(const char *process, uid_t user, int *lack)
 	       effective == user && saved == user;
 }
 
-/* At an address where nothing is: the kernel says so to whom it would let read. */
+/* Reads where nothing is mapped: the kernel says EFAULT to those whom it would let read. */
 static bool may_read_memory(pid_t pid)
 {
 	char byte;
@@ -101,7 +101,7 @@ static const char *why_not_that(pid_t pid, uid_t user, int *lack)
 
 /* ---- both ---- */
 
-/* -1: this kernel has none, or this process lacks what it takes; -2: the peer has gone. */
+/* -1: this kernel has no such pidfd, or this process lacks a resource (*lack); -2: the peer has gone. */
 static int open_pidfd(int link, int *lack)
 {
 	int pidfd = -1;
@@ -148,12 +148,12 @@ bool vb_process_may_share(pid_t pid)
 
 static int check_access(int link, const struct vb_peer_cred *peer)
 {
-	static _Atomic pid_t said; /* of whom, last: who has many queue pairs hears it once */
+	static _Atomic pid_t reported; /* the last process reported: many queue pairs cause one report */
 	int lack = 0;
 	const char *why = why_not(link, peer, &lack);
 	if (lack)
 		return lack;
-	if (why && atomic_exchange(&said, peer->pid) != peer->pid)
+	if (why && atomic_exchange(&reported, peer->pid) != peer->pid)
 		vb_explain_limit("link", "no memory is shared with process %d: %s", (int)peer->pid, why);
 	return why ? -EPERM : 0;
 }

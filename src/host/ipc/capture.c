@@ -19,7 +19,7 @@ static atomic_uint serial;
 
 /* ---- the ring ---- */
 
-/* May wrap. What lies behind the reader's mark is the writer's. */
+/* May wrap. The writer owns what the reader has read. */
 static void put(uint64_t at, const void *bytes, size_t n)
 {
 	uint8_t *data = (uint8_t *)ring + VB_CAPTURE_DATA;
@@ -28,7 +28,7 @@ static void put(uint64_t at, const void *bytes, size_t n)
 	memcpy(data, (const uint8_t *)bytes + first, n - first);
 }
 
-/* A reader's mark that cannot be leaves no room. */
+/* An impossible tail leaves no room. */
 static bool has_room(size_t bytes)
 {
 	/* pairs with the reader's release */
@@ -112,7 +112,7 @@ void vb_capture_forget(void)
 	atomic_store(&vb_capture_flag, false);
 }
 
-/* The size of the ring in a memfd, which its first page says. */
+/* Maps the ring in a memfd; its data follows the first page. */
 static int map_ring(int memfd, struct vb_capture_ring **out, uint64_t *bytes)
 {
 	size_t size = vb_shm_size(memfd);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets that this process sends and gets, noted for a visitor while one captures (formats: inspect.h). Who
- * has a packet in hand asks vb_capture_is_on, a load of a flag that hardly ever changes, and only then notes
- * it. One capture at a time; the ring is the visitor's, and nothing in it is believed but how far the visitor
- * has read.
+ * Captures: copies of the packets that this process sends and receives, for an inspecting program (formats:
+ * inspect.h). Code that handles a packet asks vb_capture_is_on, a load of a flag that rarely changes, and
+ * only then records the packet. One capture at a time. The ring belongs to the inspecting program; from it
+ * this file reads only how far the program has read.
  *
- * Notes may come from any thread. They wait for each other, so that the ring has one writer.
+ * Any thread may record. A lock makes the ring's writers one.
  */
 #ifndef VB_HOST_CAPTURE_H
 #define VB_HOST_CAPTURE_H
@@ -33,10 +33,10 @@ struct vb_capture_note {
 VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces,
 				 unsigned count);
 
-/* 0; -EBUSY: there is a capture; -EINVAL or -EPERM: it is no ring. The descriptor stays the caller's. */
+/* 0. -EBUSY: there is a capture. -EINVAL or -EPERM: it is no ring. The caller keeps the descriptor. */
 int vb_capture_start(int memfd, const struct vb_capture_filter *filter);
 void vb_capture_stop(void);
-/* How often a capture has started: who keeps numbers for it begins anew then. */
+/* How often a capture has started, for code that counts within one capture. */
 unsigned vb_capture_serial(void);
 void vb_capture_count(uint64_t *packets, uint64_t *dropped);
 /* A forked child has no capture. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies between processes in steps of the kernel: each call moves what a window of both lists covers. The
- * kernel may stop early anywhere and tell only the count; the reason comes with the next call, which starts
- * at the obstacle.
+ * Copies between processes. Each system call copies what a window of both lists covers. The kernel may stop
+ * early anywhere and return only the count; the next call starts there, and returns the reason.
  */
 #include "host/ipc/guard.h"
 #include "host/private.h"
@@ -105,8 +104,7 @@ int vb_copy_to_peer(pid_t pid, const struct iovec *local, size_t nlocal, const s
 }
 
 /*
- * Not inherited by children, and refused where there is no Yama: neither matters, so it is simply said each
- * time.
+ * Children do not inherit it, so it is set each time. Kernels without Yama refuse it, which does no harm.
  */
 void vb_copy_allow_peers(void) { prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 

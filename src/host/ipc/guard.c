@@ -26,11 +26,11 @@ struct area {
 };
 
 /*
- * glibc has one for each thread from 2.35 on, so far from its thread pointer; 0 where it has none, as users
- * may wish.
+ * From 2.35 on glibc registers one for each thread, at this distance from the thread pointer. 0: it does not,
+ * as users can choose.
  */
 static ptrdiff_t glibc_offset;
-/* Where glibc has none: the thread's own, until it ends. */
+/* Where glibc has none: this file's own, one for each thread. */
 static pthread_key_t own;
 static bool has_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -50,7 +50,7 @@ static void *thread_pointer(void) { return __builtin_thread_pointer(); }
 
 #ifdef SIGNATURE
 
-/* The kernel checks that these four bytes come before where it sends an interrupted thread. */
+/* The kernel checks that these four bytes precede the address to which it sends an interrupted thread. */
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
@@ -86,7 +86,7 @@ static struct area *register_own(void)
 	return NULL;
 }
 
-/* The calling thread's; NULL: it has none, and can have none. */
+/* The calling thread's area; NULL: it can have none. */
 static struct area *find_area(void)
 {
 	pthread_once(&once, look_for_glibc);
@@ -99,8 +99,8 @@ static struct area *find_area(void)
 }
 
 /*
- * From 1 to 2 lies what is restarted at 4. The kernel call is its last instruction, so that a thread which
- * has entered the kernel is out of it. The result is as the kernel gives it: a count or a negative errno.
+ * The sequence from 1 to 2 is restarted at 4. The system call is its last instruction, so a thread that has
+ * entered the kernel has left it. Returns what the kernel does: a count or a negative errno.
  */
 #if defined(__x86_64__)
 static __attribute__((noinline)) long write_unless(uint64_t *sequence, const _Atomic(uint32_t) *stop,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writing another process's memory, unless that one has said that it must not be written any more.
+ * Writing another process's memory, unless that process has forbidden it by a word in memory.
  *
- * A look at its word and process_vm_writev are two steps, and a thread can be stopped between them for as
- * long as it pleases a debugger, a freezer or SIGSTOP. So the two are one restartable sequence (rseq(2)): a
- * thread that was interrupted behind the look, and has not entered the kernel, goes back and looks again.
- * Within the call nothing stops it before its bytes are written.
+ * Between the load of the word and process_vm_writev a debugger, a freezer or SIGSTOP can stop a thread for
+ * any time. So the two are one restartable sequence (rseq(2)): a thread that was interrupted after the load,
+ * and has not entered the kernel, goes back and loads again. Within the call nothing stops it before its
+ * bytes are written.
  */
 #ifndef VB_HOST_GUARD_H
 #define VB_HOST_GUARD_H
@@ -13,14 +13,14 @@
 #include "host/host.h"
 
 /*
- * Can the calling thread do this? Linux 4.18, x86-64 and arm64, and nobody else uses the thread's restartable
- * sequences against glibc's rules.
+ * Can the calling thread do this? It takes Linux 4.18 on x86-64 or arm64, and that nobody else uses the
+ * thread's restartable sequences against glibc's rules.
  */
 bool vb_guard_is_there(void);
 
 /*
- * process_vm_writev(2) with one difference: once *stop is not 0 nothing is written, and errno is ECANCELED.
- * Only where vb_guard_is_there; EPERM else.
+ * process_vm_writev(2) with one difference: once *stop is not 0 it writes nothing, and errno is ECANCELED.
+ * Without vb_guard_is_there errno is EPERM.
  */
 ssize_t vb_guarded_write(pid_t pid, const struct iovec *local, unsigned long nlocal,
 			 const struct iovec *remote, unsigned long nremote, const _Atomic(uint32_t) *stop);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Inboxes and ports: abstract datagram sockets. Each message is a header, below, and a RoCEv2 packet from the
- * BTH on. All sending is done from one of the process's inboxes, so the receiver knows the sender's slot by
- * its name. Receiving is the progress thread's alone (its buffers are static). A port that does not listen
- * yet is connected to a socket that has gone.
+ * BTH on. All messages leave from one of the process's inboxes, whose name tells the receiver the sender's
+ * slot. Only the progress thread receives (its buffers are static). A port that does not listen yet is
+ * connected to a socket that has gone.
  */
 #include "host/ipc/capture.h"
 #include "host/private.h"
@@ -15,7 +15,7 @@
 
 #include "base/cancel.h"
 
-/* Of one host, so in its byte order. */
+/* In the host's byte order: both ends are on one host. */
 struct inbox_header {
 	uint32_t magic;
 	uint32_t flow_label;
@@ -30,7 +30,7 @@ enum {
 	INBOX_MAGIC = 0x76620001, /* "vb", format 1 */
 	BTH_BYTES = 12,
 	BATCH = 16,
-	BATCHES_PER_TURN = 4,
+	BATCHES_PER_ROUND = 4,
 	BUFFER_BYTES = 4 << 20,
 };
 
@@ -101,8 +101,8 @@ int vb_inbox_send(uint32_t slot, const struct vb_inbox_addr *addr, const struct 
 /* ---- receiving ---- */
 
 /*
- * One received message; the control buffer has no room for descriptors, so the kernel drops what a peer
- * passes.
+ * One received message. The control buffer has no room for descriptors, so the kernel closes those that a
+ * peer passes.
  */
 struct received {
 	struct inbox_header header;
@@ -146,13 +146,13 @@ static struct ucred sender_of(struct msghdr *m)
 }
 
 /*
- * Only who may bring others' messages has one from another host; and whoever else sends must be somebody
- * here.
+ * Only trusted senders forward messages of other hosts. Others must have a slot, and a source address of this
+ * host.
  */
-static bool is_credible(struct vb_inbox_msg *msg, const struct ucred *sender)
+static bool is_acceptable(struct vb_inbox_msg *msg, const struct ucred *sender)
 {
-	msg->is_believed = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_believed(sender, &msg->addr.dst);
-	return msg->is_believed || (msg->sender_slot && vb_netif_is_local(&msg->addr.src));
+	msg->is_trusted = vb_slot_is_mine(msg->sender_slot) || vb_sender_is_trusted(sender, &msg->addr.dst);
+	return msg->is_trusted || (msg->sender_slot && vb_netif_is_local(&msg->addr.src));
 }
 
 /* False if the message is to be dropped. */
@@ -174,7 +174,7 @@ static bool parse(struct received *r, const struct mmsghdr *m, struct vb_inbox_m
 		.sender_slot = vb_name_parse_inbox(&r->from, m->msg_hdr.msg_namelen),
 		.sender_uid = sender.uid,
 	};
-	return is_credible(msg, &sender);
+	return is_acceptable(msg, &sender);
 }
 
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_inbox_msg *msg)
@@ -197,7 +197,7 @@ bool vb_inbox_deliver(const struct vb_inbox_msg *msg)
 	return handler;
 }
 
-/* False once the socket's owner stopped its watch, and with it perhaps the life of handler and arg. */
+/* False once the socket's owner stopped its watch: handler and arg may be gone with it. */
 static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handler *handler, void *arg)
 {
 	struct vb_inbox_msg msg;
@@ -216,7 +216,7 @@ static bool deliver(struct received *r, const struct mmsghdr *m, vb_inbox_handle
 void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
 {
 	VB_UNCANCELLED;
-	for (unsigned batch = 0; batch < BATCHES_PER_TURN; batch++) {
+	for (unsigned batch = 0; batch < BATCHES_PER_ROUND; batch++) {
 		prepare_buffers();
 		int n = vb_receive_messages(fd, headers, BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		for (int i = 0; i < n; i++)
@@ -229,7 +229,7 @@ void vb_inbox_receive(int fd, vb_inbox_handler *handler, void *arg)
 
 /* ---- sockets ---- */
 
-/* A connected datagram socket takes messages from its peer alone, and this one's is gone. */
+/* A connected datagram socket receives from its peer alone, and this one's is gone. */
 static int refuse_all(int s)
 {
 	struct sockaddr_un nobody = { .sun_family = AF_UNIX };

@@ -41,7 +41,7 @@ void vb_inspection_start_locked(uint32_t slot)
 		vb_listener_close_locked(&listener);
 }
 
-/* A file of another kind may block whoever writes it. */
+/* Writing to a file of another kind may block. */
 static bool is_memory(int fd)
 {
 	struct statfs fs;

@@ -20,7 +20,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 
-enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 16, ACCEPT_RETRY_NS = 100000000 };
+enum { BACKLOG = 1024, ACCEPTS_PER_ROUND = 16, ACCEPT_RETRY_NS = 100000000 };
 
 static struct vb_list listeners = VB_LIST_INIT(listeners); /* those that listen; under the host lock */
 static _Atomic uid_t shown_user; /* whom peers see in them; written under the host lock */
@@ -53,8 +53,8 @@ static const char *what_is_short(int err)
 
 void vb_link_explain_lack(int err)
 {
-	static atomic_bool said;
-	if (!atomic_exchange(&said, true))
+	static atomic_bool is_reported;
+	if (!atomic_exchange(&is_reported, true))
 		vb_explain_limit(
 			"link",
 			"memory is not shared with all processes: %s%s; connections to the others take the wire",
@@ -80,10 +80,10 @@ int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
 	return err;
 }
 
-/* ACCEPTS_PER_TURN: there may be more; 0: there are none; -EMFILE, … if descriptors ran out. */
+/* ACCEPTS_PER_ROUND: there may be more; 0: there are none; -EMFILE, … if descriptors ran out. */
 static int accept_some(struct vb_listener *l)
 {
-	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
+	for (unsigned i = 0; i < ACCEPTS_PER_ROUND; i++) {
 		struct vb_peer_cred cred;
 		int fd, err = vb_link_accept(l->watch.fd, &fd, &cred);
 		if (!err)
@@ -93,7 +93,7 @@ static int accept_some(struct vb_listener *l)
 				       0 :
 				       err;
 	}
-	return ACCEPTS_PER_TURN;
+	return ACCEPTS_PER_ROUND;
 }
 
 /*
@@ -126,7 +126,7 @@ static void listener_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	struct vb_listener *l = w->arg;
 	int err = accept_some(l);
-	if (err == ACCEPTS_PER_TURN || (!err && !(epoll_events & EPOLLHUP)))
+	if (err == ACCEPTS_PER_ROUND || (!err && !(epoll_events & EPOLLHUP)))
 		return;
 	vb_watch_stop(w);
 	if (err)

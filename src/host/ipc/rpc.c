@@ -16,9 +16,9 @@
 #include "base/waits.h"
 #include "host/private.h"
 
-enum { PATIENCE_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
+enum { REPLY_WAIT_MS = 5000, OUT_OF_DESCRIPTORS_NS = 10000000 };
 
-/* What an event is about begins with one of these. */
+/* Each descriptor of the server's epoll set, and whose it is. */
 struct source {
 	enum { LISTENER, STOP, CLIENT } kind;
 	int fd;
@@ -53,7 +53,7 @@ static void remove_client(struct vb_rpc_server *s, struct client *c)
 {
 	vb_list_del(&c->node);
 	if (c->arg)
-		s->ops->leave(c->arg);
+		s->ops->disconnect(c->arg);
 	vb_fd_close(c->source.fd);
 	free(c);
 }
@@ -66,13 +66,13 @@ static void add_client(struct vb_rpc_server *s, int fd)
 		return;
 	}
 	c->source = (struct source){ .kind = CLIENT, .fd = fd };
-	c->arg = s->ops->come(s->owner);
+	c->arg = s->ops->connect(s->owner);
 	vb_list_add_tail(&s->clients, &c->node);
 	if (!c->arg || watch(s, &c->source))
 		remove_client(s, c);
 }
 
-/* Where descriptors have run out the client keeps waiting, and would wake the thread again at once. */
+/* Out of descriptors, the waiting client would wake the thread again at once: sleep a little. */
 static void accept_client(struct vb_rpc_server *s)
 {
 	struct vb_peer_cred cred;
@@ -88,7 +88,7 @@ static void serve(struct vb_rpc_server *s, struct client *c)
 	ssize_t n = vb_link_recv(c->source.fd, s->request, sizeof(s->request), NULL, NULL);
 	if (n == -EAGAIN)
 		return;
-	size_t bytes = n > 0 ? s->ops->ask(c->arg, s->request, (size_t)n, s->reply) : 0;
+	size_t bytes = n > 0 ? s->ops->call(c->arg, s->request, (size_t)n, s->reply) : 0;
 	if (n <= 0 || (bytes && vb_link_send(c->source.fd, s->reply, bytes, NULL, 0)))
 		remove_client(s, c);
 }
@@ -98,7 +98,9 @@ static void *run(void *arg)
 	struct vb_rpc_server *s = arg;
 	struct source *source = NULL;
 	do {
-		/* one at a time: a client that goes takes none with him that is still to be looked at */
+		/*
+		 * one at a time: serving a client may free it, and no fetched event may point to a freed one
+		 */
 		struct epoll_event event;
 		if (vb_epoll_wait(s->epfd, &event, 1, -1) != 1)
 			continue;
@@ -208,7 +210,7 @@ int vb_rpc_connect(const char *text, int *fd)
 ssize_t vb_rpc_call(int fd, const void *message, size_t bytes, void *answer, size_t room)
 {
 	VB_UNCANCELLED;
-	uint64_t deadline = vb_now_ns() + PATIENCE_MS * 1000000ull;
+	uint64_t deadline = vb_now_ns() + REPLY_WAIT_MS * 1000000ull;
 	int err = vb_link_send(fd, message, bytes, NULL, 0);
 	for (uint64_t now = vb_now_ns(); !err && now < deadline; now = vb_now_ns()) {
 		struct pollfd there = { .fd = fd, .events = POLLIN };
@@ -219,6 +221,6 @@ ssize_t vb_rpc_call(int fd, const void *message, size_t bytes, void *answer, siz
 			return n ? n : -EPIPE;
 	}
 	if (!err)
-		shutdown(fd, SHUT_RDWR); /* a late answer is not to be taken for the next one */
+		shutdown(fd, SHUT_RDWR); /* or a late answer would pass for the next one */
 	return err ? err : -ETIMEDOUT;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whom an inbox believes. The kernel says which user sent a message. This process's own user could do as he
- * likes with it anyhow, and so could root. Whoever has the RoCE port gets what other hosts send, for all
- * processes, so he is to bring it. Anybody else speaks for himself alone.
+ * Which senders an inbox trusts. The kernel says which user sent a message. This process's own user can
+ * control the process anyway, and so can root. The user who holds the RoCE port receives what other hosts
+ * send to all processes, and forwards it. A message of any other user counts for that user alone.
  *
- * Who has the port is looked up in the kernel's tables, and holds for a while; nobody else's sockets can have
- * it while this process has one of its own. A user who does not have it makes the tables be read again, but
- * not often, however much he sends.
+ * The kernel's tables say who holds the port. The answer is kept for a while. While this process has a socket
+ * at the port, no other user can. Messages of a user who does not hold the port make the tables be read
+ * again, but not often, however many they are.
  *
- * All of that is the progress thread's, which receives.
+ * Only the progress thread, which receives, uses all of that.
  *
- * UDP tells no user. But what a process that takes links has to say to its own host, it says by inboxes, but
- * for connections that cannot be linked. Which do, is in the kernel's table of Unix sockets; this is
- * whoever's who receives from UDP.
+ * UDP does not name users. But a process that takes links uses inboxes within its host, except for
+ * connections that cannot have a link. The kernel's table of Unix sockets says which processes take links.
+ * That part belongs to whoever receives from UDP.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,25 +27,25 @@ enum {
 	AGAIN_NS = 20000000,
 };
 
-/* When something was asked of the kernel; a forked child asks anew. */
-struct asked {
+/* When the kernel was last asked for something. A forked child asks again. */
+struct query {
 	uint64_t at_ns;
 	unsigned generation;
 };
 
-/* True: it was asked longer ago, and is asked now. */
-static bool is_news(struct asked *asked, uint64_t holds_ns)
+/* True: the last query is too old, and the caller makes it again now. */
+static bool is_due(struct query *last, uint64_t holds_ns)
 {
 	uint64_t now = vb_now_ns();
-	if (asked->at_ns && asked->generation == vb_host_generation() && now - asked->at_ns < holds_ns)
+	if (last->at_ns && last->generation == vb_host_generation() && now - last->at_ns < holds_ns)
 		return false;
-	*asked = (struct asked){ now, vb_host_generation() };
+	*last = (struct query){ now, vb_host_generation() };
 	return true;
 }
 
 /* ---- users ---- */
 
-/* Of users whom a user namespace has no number for the kernel says this one. */
+/* The number that the kernel gives for users who have none in this user namespace. */
 static uid_t overflow_uid(void)
 {
 	unsigned uid = 65534;
@@ -55,7 +55,7 @@ static uid_t overflow_uid(void)
 	return uid;
 }
 
-/* Has this user namespace a number for each user, as the first one has? */
+/* Has this user namespace a number for each user, as the initial one has? */
 static bool all_users_are_known(void)
 {
 	unsigned inside, outside, count;
@@ -64,46 +64,46 @@ static bool all_users_are_known(void)
 	       sscanf(text, "%u %u %u", &inside, &outside, &count) == 3 && count == UINT32_MAX;
 }
 
-/* False: the number may be one user's, or that of all who have none here. */
+/* False: the number may stand for one user, or for all who have none here. */
 static bool is_known(uid_t uid)
 {
 	static bool all;
 	static uid_t overflow;
-	static struct asked asked;
-	if (is_news(&asked, UINT64_MAX)) { /* a process with threads enters no other */
+	static struct query last;
+	if (is_due(&last, UINT64_MAX)) { /* a process with threads cannot change its namespace */
 		overflow = overflow_uid();
 		all = all_users_are_known();
 	}
 	return uid != overflow || all;
 }
 
-/* A program changes its user rarely, and before it has anything to hide from the one that it was. */
+/* A program changes its user rarely, and before it has secrets from the old one. */
 static uid_t own_user(void)
 {
 	static uid_t user;
-	static struct asked asked;
-	if (is_news(&asked, HOLDS_NS))
+	static struct query last;
+	if (is_due(&last, HOLDS_NS))
 		user = geteuid();
 	return user;
 }
 
-/* For users without a number: their own processes are told by what else the kernel knows of them. */
-static bool is_kin(pid_t pid)
+/* For users without a number: do the process's other rights say that it is of this user? */
+static bool is_own_process(pid_t pid)
 {
-	static struct asked asked;
-	static pid_t last;
-	static bool is_one;
-	if (is_news(&asked, HOLDS_NS) || pid != last) {
-		last = pid;
-		is_one = vb_process_may_share(pid);
+	static struct query last;
+	static pid_t asked;
+	static bool is_own;
+	if (is_due(&last, HOLDS_NS) || pid != asked) {
+		asked = pid;
+		is_own = vb_process_may_share(pid);
 	}
-	return is_one;
+	return is_own;
 }
 
 /* ---- the port ---- */
 
 static struct {
-	struct asked asked;
+	struct query last;
 	unsigned count[2]; /* [0] IPv6, [1] IPv4 */
 	struct vb_holder of[2][MAX_HOLDERS];
 } holders;
@@ -114,7 +114,7 @@ void vb_sender_note_port(bool ipv4, bool ours) { atomic_store(&is_ours[ipv4], ou
 
 static void look_for_holders(uint64_t holds_ns)
 {
-	if (!is_news(&holders.asked, holds_ns))
+	if (!is_due(&holders.last, holds_ns))
 		return;
 	for (int ipv4 = 0; ipv4 < 2; ipv4++)
 		holders.count[ipv4] = vb_holders_of_udp(ipv4, VB_ROCE_PORT, holders.of[ipv4], MAX_HOLDERS);
@@ -127,7 +127,7 @@ static bool takes(const struct vb_holder *h, const struct in6_addr *dst)
 	return is_any || IN6_ARE_ADDR_EQUAL(&h->address, dst);
 }
 
-/* A socket of IPv6 may take what comes over IPv4, but for addresses that one of IPv4 has. */
+/* An IPv6 socket may receive IPv4 packets too, except to addresses that an IPv4 socket has. */
 static bool is_listed(uid_t uid, const struct in6_addr *dst)
 {
 	bool any = false;
@@ -157,24 +157,24 @@ static bool has_port(uid_t uid, const struct in6_addr *dst)
 static bool takes_links(uint32_t slot)
 {
 	static uint64_t slots[VB_SLOT_COUNT / 64];
-	static struct asked asked;
-	if (is_news(&asked, HOLDS_NS)) {
+	static struct query last;
+	if (is_due(&last, HOLDS_NS)) {
 		memset(slots, 0, sizeof slots);
 		vb_holders_of_links(VB_LINK_VERSION, slots, VB_SLOT_COUNT);
 	}
 	return slot < VB_SLOT_COUNT && (slots[slot / 64] >> slot % 64 & 1);
 }
 
-bool vb_slot_is_belied(uint32_t slot, const struct in6_addr *src)
+bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src)
 {
 	return slot && takes_links(slot) && vb_netif_is_local(src);
 }
 
 /* ---- both ---- */
 
-bool vb_sender_is_believed(const struct ucred *sender, const struct in6_addr *dst)
+bool vb_sender_is_trusted(const struct ucred *sender, const struct in6_addr *dst)
 {
 	if (vb_unlikely(!is_known(sender->uid)))
-		return is_kin(sender->pid);
+		return is_own_process(sender->pid);
 	return sender->uid == 0 || sender->uid == own_user() || has_port(sender->uid, dst);
 }

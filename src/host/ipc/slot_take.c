@@ -59,15 +59,15 @@ static int slot_open_locked(struct slot *s, uint32_t number)
 	return err;
 }
 
-static void slot_leave(struct slot *s)
+static void slot_unwatch(struct slot *s)
 {
 	vb_watch_stop(&s->inbox);
 	vb_watch_stop(&s->links.watch);
 }
 
 /*
- * Once the progress thread runs, not under the host lock: on failure it waits for callbacks, which may need
- * that lock.
+ * While the progress thread runs, not to be called under the host lock: on failure it waits for callbacks,
+ * which may need that lock.
  */
 static int slot_serve(struct slot *s)
 {
@@ -75,14 +75,13 @@ static int slot_serve(struct slot *s)
 	if (!err && takes_links())
 		err = vb_watch_start(&s->links.watch, EPOLLIN);
 	if (err) {
-		slot_leave(s);
+		slot_unwatch(s);
 		return err;
 	}
 	vb_slot_add(s->number, s->inbox.fd);
 	return 0;
 }
 
-/* Whoever has them may mean it. */
 __attribute__((cold)) static void explain_none_free(void)
 {
 	static unsigned long inodes[VB_SLOT_COUNT];
@@ -100,7 +99,7 @@ static int slot_take_locked(struct slot **slot)
 	if (slot_count == MAX_SLOTS)
 		return -EADDRNOTAVAIL;
 	struct slot *s = &slots[slot_count];
-	uint32_t start; /* anywhere, so that a dead process's slot is not the next one's at once */
+	uint32_t start; /* at random, so that a dead process's slot is not reused at once */
 	vb_random(&start, sizeof start);
 	for (uint32_t i = 0; i < VB_SLOT_COUNT; i++) {
 		uint32_t number = (start % VB_SLOT_COUNT + i) % VB_SLOT_COUNT;
@@ -139,7 +138,7 @@ int vb_slot_take(uint32_t *slot)
 
 bool vb_links_are_refused(void) { return atomic_load(&links_are_refused); }
 
-/* The names stay taken, as no other process shall have them. */
+/* The names stay taken, so that no other process can take them. */
 void vb_links_refuse(void)
 {
 	vb_host_lock();

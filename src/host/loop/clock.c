@@ -34,10 +34,7 @@ void vb_random(void *buf, size_t bytes)
 		p += n;
 		bytes -= (size_t)n;
 	}
-	/*
-	 * Early in a machine's boot the kernel has none yet; what is needed here is only that processes
-	 * differ.
-	 */
+	/* Early in a machine's boot the kernel has none yet. Then processes must only differ. */
 	uint64_t state = vb_now_ns() ^ (uint64_t)getpid() << 40 ^ (uintptr_t)buf;
 	while (bytes) {
 		uint64_t word = mix(&state);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which descriptors are the host's. A forked child closes them at once: a copy of a slot's inbox in a child
+ * The descriptors that the host owns. A forked child closes them at once: a copy of a slot's inbox in a child
  * would keep the slot taken after the parent's death, and a copy of a link would hide that death from the
  * peer.
  */
@@ -36,7 +36,7 @@ void vb_fd_close_locked(int fd)
 	close(fd);
 }
 
-/* A fork between unmarking and closing would leave the child a descriptor that it does not know of. */
+/* A fork between unmarking and closing would leave an open descriptor in the child. */
 void vb_fd_close(int fd)
 {
 	vb_host_lock();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The progress thread. One turn: sleep until a descriptor, a timer, the pass's deadline or the eventfd;
- * dispatch the descriptors; fire the timers that are due; run the adapter's pass.
+ * The progress thread. One round: sleep until a descriptor, a timer, the pass's deadline or the eventfd; call
+ * the watches of the descriptors; fire the timers that are due; run the adapter's pass.
  *
  * Watches are looked up by descriptor in a table and carry a serial number that the epoll event repeats, so
  * an event that was fetched before its watch was stopped finds nothing. Timers are in a heap. Both, and what
  * runs now, are under `lock`; callbacks run without it. Whoever stops the watch or cancels the timer that
  * runs now waits for `idle`.
  *
- * wait_until is what the thread sleeps for, 0 while it is awake: a new earliest timer rings only if the
- * thread would oversleep it.
+ * wait_until is the time until which the thread sleeps, 0 while it is awake: a new earliest timer wakes the
+ * thread only if that would oversleep it.
  */
 #include "host/private.h"
 
@@ -31,10 +31,10 @@
 #include "base/waits.h"
 
 enum {
-	EVENTS_PER_TURN = 64,
+	EVENTS_PER_ROUND = 64,
 	/* a timer that re-arms itself for the past must not keep descriptors and pass waiting */
-	TIMERS_PER_TURN = 256,
-	TIMERS_NS = 1000000, /* for the timers of a turn, after the first */
+	TIMERS_PER_ROUND = 256,
+	TIMERS_NS = 1000000, /* for the timers of a round, after the first */
 	NS_PER_MS = 1000000,
 	NS_PER_S = 1000000000,
 	SLICE_NS = 100000,
@@ -49,8 +49,8 @@ static size_t watches_size;
 static uint32_t last_serial;
 static struct vb_heap timers = VB_HEAP_INIT;
 /*
- * Who waits in vb_timer_cancel: its timer is not armed meanwhile, or a callback that re-arms itself could go
- * on for ever.
+ * A thread that waits in vb_timer_cancel. Its timer cannot be armed meanwhile, or a callback that re-arms
+ * itself could keep the thread waiting for ever.
  */
 struct canceller {
 	const struct vb_timer *timer;
@@ -77,7 +77,7 @@ static void ring_own(const atomic_int *eventfd)
 	int fd = atomic_load_explicit(eventfd, memory_order_relaxed);
 	int saved_errno = errno;
 	uint64_t one = 1;
-	/* A full counter is as good as a written one. */
+	/* a full counter wakes the reader, too */
 	if (fd >= 0 && write(fd, &one, sizeof one) < 0)
 		errno = saved_errno;
 }
@@ -89,7 +89,7 @@ void vb_eventfd_ring(int fd)
 {
 	VB_UNCANCELLED;
 	uint64_t one = 1;
-	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: it has been rung enough */
+	ssize_t n = write(fd, &one, sizeof one); /* EAGAIN: the counter is full, so the reader wakes anyway */
 	(void)n;
 }
 
@@ -143,7 +143,7 @@ static int table_reserve_locked(int fd)
 	return 0;
 }
 
-/* w->fd is read only if w is known to be started: otherwise it may be anything. */
+/* Reads w->fd only if w was started: before that it may be anything. */
 static bool is_started_locked(const struct vb_watch *w)
 {
 	return w->serial && w->fd >= 0 && (size_t)w->fd < watches_size && watches[w->fd] == w;
@@ -248,7 +248,7 @@ void vb_timer_set(struct vb_timer *t, uint64_t deadline_ns)
 		oversleeps = deadline_ns < wait_until;
 	}
 	if (oversleeps)
-		wait_until = deadline_ns; /* the next timer need not ring again */
+		wait_until = deadline_ns; /* the next timer need not wake the thread again */
 	pthread_mutex_unlock(&lock);
 	if (oversleeps)
 		vb_loop_wake();
@@ -269,13 +269,13 @@ void vb_timer_cancel(struct vb_timer *t)
 }
 
 /*
- * A callback that sends may lose the processor to who receives. So what arrives here is looked at after few
- * callbacks if these take long.
+ * A callback that sends may lose the processor to a receiver. So if callbacks take long, few of them run
+ * before the thread looks at its descriptors again.
  */
 static void fire_timers(uint64_t now)
 {
 	pthread_mutex_lock(&lock);
-	for (unsigned fired = 0; fired < TIMERS_PER_TURN; fired++) {
+	for (unsigned fired = 0; fired < TIMERS_PER_ROUND; fired++) {
 		if (fired && vb_now_ns() - now >= TIMERS_NS)
 			break;
 		struct vb_heap_node *first = vb_heap_first(&timers);
@@ -296,8 +296,8 @@ static void fire_timers(uint64_t now)
 /* ---- calls ---- */
 
 /*
- * One at a time, under call_lock. The caller's stack may be memory that the function moves: it waits on
- * static storage alone.
+ * One at a time, under call_lock. The function may move the pages of the caller's stack, so the caller waits
+ * on static storage only.
  */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*call_function)(void *);
@@ -371,7 +371,7 @@ static int wait_ms(struct epoll_event *events, uint64_t until, uint64_t now)
 		uint64_t rounded = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
 		ms = rounded > 1000000 ? 1000000 : (int)rounded;
 	}
-	return vb_epoll_wait(epoll_fd, events, EVENTS_PER_TURN, ms);
+	return vb_epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, ms);
 }
 
 /* Sleeps with the resolution that the kernel offers: ns since Linux 5.11, else ms rounded up. */
@@ -385,7 +385,7 @@ static int wait_events(struct epoll_event *events, uint64_t until)
 		struct {
 			int64_t sec, ns;
 		} t = { (int64_t)((until - now) / NS_PER_S), (int64_t)((until - now) % NS_PER_S) };
-		int n = (int)syscall(SYS_epoll_pwait2, epoll_fd, events, EVENTS_PER_TURN, &t, NULL, 0);
+		int n = (int)syscall(SYS_epoll_pwait2, epoll_fd, events, EVENTS_PER_ROUND, &t, NULL, 0);
 		if (n >= 0 || (errno != ENOSYS && errno != EPERM))
 			return n;
 		no_pwait2 = true;
@@ -400,10 +400,10 @@ static void drain_event_fd(void)
 {
 	uint64_t count;
 	ssize_t n = read(vb_loop_eventfd(), &count, sizeof count);
-	(void)n; /* nothing in it: somebody else's wake-up was read with the last one */
+	(void)n; /* it may be empty: the last read took several wake-ups */
 }
 
-/* As the kernel has it (linux/sched/types.h), up to what its first version knew. */
+/* The first version of the kernel's struct sched_attr (linux/sched/types.h). */
 struct sched_attributes {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -413,8 +413,8 @@ struct sched_attributes {
 };
 
 /*
- * This thread works for microseconds, mostly when the program's threads hold all processors. Who asks for
- * short slices is let in at once by Linux from 6.12 on; others take no notice.
+ * This thread works for microseconds at a time, often while the program's threads occupy all processors. From
+ * 6.12 on Linux lets threads with short slices preempt others at once. Older kernels ignore the request.
  */
 static void ask_for_short_slices(void)
 {
@@ -424,13 +424,13 @@ static void ask_for_short_slices(void)
 		return;
 	a.size = sizeof a;
 	a.runtime_ns = SLICE_NS;
-	syscall(SYS_sched_setattr, 0, &a, 0); /* a sandbox may refuse it: then not */
+	syscall(SYS_sched_setattr, 0, &a, 0); /* a sandbox may refuse it, which does no harm */
 #endif
 }
 
 __attribute__((noreturn)) static void *loop_main(void *unused)
 {
-	struct epoll_event events[EVENTS_PER_TURN];
+	struct epoll_event events[EVENTS_PER_ROUND];
 	uint64_t deadline = 0;
 
 	ask_for_short_slices();
@@ -523,8 +523,8 @@ void vb_loop_fork_begin(void) { pthread_mutex_lock(&lock); }
 void vb_loop_fork_end(void) { pthread_mutex_unlock(&lock); }
 
 /*
- * The descriptors were closed already. Inherited timers and watches are recognized as not queued and not
- * started.
+ * The descriptors were closed already. From now on inherited timers count as not armed, and inherited watches
+ * as not started.
  */
 void vb_loop_forget(void)
 {

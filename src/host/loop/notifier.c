@@ -43,8 +43,8 @@ void vb_notifier_raise(struct vb_notifier *n)
 }
 
 /*
- * The load is behind raise's increment, as the kernel's look at the sequence is behind the waiter's: one of
- * the two sees the other.
+ * This load follows raise's increment, and the kernel's load of the sequence follows the waiter's increment.
+ * So one of the two sees the other.
  */
 void vb_notifier_wake(struct vb_notifier *n)
 {
@@ -57,7 +57,7 @@ void vb_notifier_clear(struct vb_notifier *n)
 	VB_UNCANCELLED;
 	eventfd_t raises;
 
-	/* The descriptor may be blocking, so read it only where that returns at once. */
+	/* the descriptor may block: read it only if the read returns at once */
 	if (!n->raised)
 		return;
 	n->raised = false;
@@ -72,14 +72,14 @@ int vb_notifier_may_wait(const struct vb_notifier *n)
 	return flags & O_NONBLOCK ? -EAGAIN : 0;
 }
 
-/* A plain futex wait, because the kernel restarts it under SA_RESTART, which it never does for poll. */
+/* A plain futex wait: the kernel restarts it under SA_RESTART, but never restarts poll. */
 int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence)
 {
 	int cancel_type, refusal = vb_notifier_may_wait(n);
 
 	if (refusal)
 		return refusal;
-	atomic_fetch_add(&n->waiters, 1); /* a thread that is cancelled here costs wakes that wake nobody */
+	atomic_fetch_add(&n->waiters, 1); /* stays if the thread is cancelled: that costs needless wakes */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &cancel_type);
 	long r = futex(n, FUTEX_WAIT, sequence);
 	int err = r < 0 ? errno : 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A descriptor that says "something waits here", for queues whose consumers may poll(2) it, make it
- * non-blocking, or block. It is readable from the first raise after a clear on; each raise is a new edge for
- * edge-triggered pollers.
+ * A descriptor that signals "the queue is not empty". Consumers may poll(2) it, make it non-blocking, or
+ * block. It is readable from the first raise after a clear on. Each raise is a new edge for edge-triggered
+ * pollers.
  *
- * The owner guards its queue with a lock of its own and calls raise and clear under it, and wake after a
- * raise, best when it has left the lock: who wakes up wants that. A consumer that found the queue empty takes
- * vb_notifier_sequence under that lock, leaves the lock and waits: no raise in between is missed.
+ * The owner guards its queue with a lock of its own, and calls raise and clear under it. After a raise it
+ * calls wake, best without the lock, which the woken thread wants. A consumer that found the queue empty
+ * reads vb_notifier_sequence under the lock, releases the lock and waits: so it misses no raise.
  */
 #ifndef VB_HOST_NOTIFIER_H
 #define VB_HOST_NOTIFIER_H
@@ -38,7 +38,7 @@ static inline bool vb_notifier_is_raised(const struct vb_notifier *n) { return n
 /* -EAGAIN: the program made the descriptor O_NONBLOCK. */
 VB_EXPORT int vb_notifier_may_wait(const struct vb_notifier *n);
 /*
- * Sleeps until there was a raise after `sequence` was taken: 0. -EAGAIN at once if it may not wait; -EINTR
+ * Sleeps until there was a raise after `sequence` was read. 0; -EAGAIN at once if it may not wait; -EINTR
  * after a signal handler without SA_RESTART, as read(2). A cancellation point.
  */
 VB_EXPORT int vb_notifier_wait(struct vb_notifier *n, uint32_t sequence);

@@ -7,7 +7,7 @@
 
 enum answer { UNKNOWN, NO, YES };
 
-/* Has the variable this value? */
+/* A variable and the value that turns the setting on. */
 struct setting {
 	const char *variable, *value;
 	_Atomic(enum answer) answer;
@@ -24,7 +24,7 @@ static bool read_setting(struct setting *s, bool anyway)
 		const char *value = getenv(s->variable);
 		enum answer unknown = UNKNOWN;
 		a = anyway || (value && !strcmp(value, s->value)) ? YES : NO;
-		/* another thread read it before */
+		/* another thread was first */
 		if (!atomic_compare_exchange_strong(&s->answer, &unknown, a))
 			a = unknown;
 	}

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What peers may cost. */
 #include "host/loop/share.h"
 
 #include <sys/resource.h>
@@ -8,7 +7,7 @@
 
 enum { PROGRAMS_OWN = 64, LITTLE_SHARE = 16, MOST = 1 << 20 };
 
-/* A program with few descriptors has use for them, and the wire needs none for a peer. */
+/* A program with few descriptors needs them itself, and the wire needs none for a peer. */
 unsigned vb_fd_share(void)
 {
 	struct rlimit files;

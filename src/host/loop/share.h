@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How much of what this process may have it spends on its peers. */
+/* How much of its limits a process spends on its peers. */
 #ifndef VB_HOST_SHARE_H
 #define VB_HOST_SHARE_H
 
 enum { VB_LINK_FDS = 3 }; /* descriptors that a link to a process keeps */
 
 /*
- * Descriptors, by RLIMIT_NOFILE: a sixteenth of the first 64 and half of all beyond. The rest is the
- * program's.
+ * Descriptors for peers, by RLIMIT_NOFILE: a sixteenth of the first 64 and half of all beyond. The rest is
+ * left to the program.
  */
 unsigned vb_fd_share(void);
 

@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "host/host.h"
 
-enum { STORE_NS = 10000000 }; /* after which any processor's stores are seen */
+enum { STORE_NS = 10000000 }; /* after which any processor's stores are visible */
 
 atomic_bool vb_fence_is_prepared;
 
@@ -20,7 +20,7 @@ bool vb_fence_heavy(void)
 bool vb_fence_prepare(void)
 {
 #ifdef __SANITIZE_THREAD__
-	bool works = false; /* ThreadSanitizer knows of full fences alone */
+	bool works = false; /* ThreadSanitizer understands only full fences */
 #else
 	bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
 		     vb_fence_heavy();

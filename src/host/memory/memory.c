@@ -46,11 +46,11 @@ int vb_null_pages(size_t bytes, void **pages)
 /* ---- access ---- */
 
 /*
- * What may be done with an address, asked of the kernel without a signal handler and without changing a byte:
+ * Asks the kernel what may be done with an address, without a signal handler and without changing a byte:
  *   mapped    msync(MS_ASYNC) does nothing since Linux 2.6.19 but walk the mappings and report holes
  *   readable  rt_sigprocmask with an invalid `how` reads the new mask before it looks at `how`
  *   writable  FUTEX_WAKE_OP with "or 0" is an atomic read-modify-write; it wakes nobody but waiters for words below -2048
- * The first and the last page are asked for as such, those between them only whether they are mapped.
+ * The first and the last page are checked fully; those between them only for being mapped.
  */
 enum { KERNEL_SIGSET_BYTES = 8, NO_SUCH_HOW = -1 };
 
@@ -141,7 +141,7 @@ uint64_t vb_page_bytes(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The first stack, where the kernel has left this, is at the upper end. */
+/* The main stack, which holds these bytes, is at the upper end. */
 uint64_t vb_address_space(void)
 {
 	uint64_t near_the_end = getauxval(AT_RANDOM);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls are made directly: what sanitizers put before mmap and mremap would take the move for one of
- * the program's own.
+ * System calls are made directly: the sanitizers' wrappers of mmap and mremap would take the move for the
+ * program's own.
  */
 #include "host/memory/remap.h"
 
@@ -94,7 +94,7 @@ static int open_uffd(void)
 	return fd;
 }
 
-/* The full kind, that can trap first accesses to private memory and writes to shared memory. -1: no. */
+/* The full kind, which can trap first accesses to private memory and writes to shared memory. -1: none. */
 static int open_trap(void)
 {
 	struct uffdio_api api = { .api = UFFD_API,
@@ -130,8 +130,8 @@ static int protect(uintptr_t at, size_t bytes, bool on)
 
 /*
  * Is this still the empty range that was trapped? The program may have unmapped it meanwhile, or mapped
- * something else there. The kernel fills pages of a trapped range alone, else says ENOENT. What it is to fill
- * them with it reads later, which fails.
+ * something else there. The kernel fills only pages of a trapped range, and else says ENOENT. In a trapped
+ * range it then reads the source, which fails with EFAULT.
  */
 static bool is_trapped(uintptr_t at, size_t bytes)
 {
@@ -141,7 +141,7 @@ static bool is_trapped(uintptr_t at, size_t bytes)
 	return self.uffd < 0 || (ioctl(self.uffd, UFFDIO_COPY, &c) < 0 && errno == EFAULT);
 }
 
-static void trap_no_more(uintptr_t at, size_t bytes)
+static void end_trap(uintptr_t at, size_t bytes)
 {
 	struct uffdio_range r = { at, bytes };
 	if (self.uffd >= 0)
@@ -180,49 +180,49 @@ bool vb_remap_may_now(void)
 
 /* ---- the thread that waits ---- */
 
-enum { MAX_SPARED = 64,
+enum { MAX_EXCLUDED = 64,
 	THREAD_BYTES = 4096 /* as much as the C library's struct of a thread takes at most */ };
 
 static struct {
 	unsigned n;
 	bool overflow;
-	struct vb_remap_piece block[MAX_SPARED];
-} spared;
+	struct vb_remap_piece block[MAX_EXCLUDED];
+} excluded;
 
-static void spare(uintptr_t at, size_t bytes)
+static void exclude(uintptr_t at, size_t bytes)
 {
-	if (spared.n < MAX_SPARED)
-		spared.block[spared.n++] = (struct vb_remap_piece){ at, bytes };
+	if (excluded.n < MAX_EXCLUDED)
+		excluded.block[excluded.n++] = (struct vb_remap_piece){ at, bytes };
 	else
-		spared.overflow = true;
+		excluded.overflow = true;
 }
 
-static int spare_module(struct dl_phdr_info *module, size_t size, void *unused)
+static int exclude_module(struct dl_phdr_info *module, size_t size, void *unused)
 {
 	for (unsigned i = 0; i < module->dlpi_phnum; i++)
 		if (module->dlpi_phdr[i].p_type == PT_TLS && module->dlpi_tls_data)
-			spare((uintptr_t)module->dlpi_tls_data, module->dlpi_phdr[i].p_memsz);
+			exclude((uintptr_t)module->dlpi_tls_data, module->dlpi_phdr[i].p_memsz);
 	return 0;
 }
 
-void vb_remap_spare_caller(void)
+void vb_remap_exclude_caller(void)
 {
 	if (vb_remap_way() != VB_REMAP_ALONE)
 		return;
-	spared.n = 0;
-	spared.overflow = false;
-	spare((uintptr_t)pthread_self(), THREAD_BYTES); /* glibc's pthread_t is the address of that struct */
-	dl_iterate_phdr(spare_module, NULL);
+	excluded.n = 0;
+	excluded.overflow = false;
+	exclude((uintptr_t)pthread_self(), THREAD_BYTES); /* glibc's pthread_t is that struct's address */
+	dl_iterate_phdr(exclude_module, NULL);
 }
 
-static bool is_spared(uintptr_t at, size_t bytes)
+static bool is_excluded(uintptr_t at, size_t bytes)
 {
 	if (vb_remap_way() != VB_REMAP_ALONE)
 		return false;
-	for (unsigned i = 0; i < spared.n; i++)
-		if (at < spared.block[i].at + spared.block[i].bytes && spared.block[i].at < at + bytes)
+	for (unsigned i = 0; i < excluded.n; i++)
+		if (at < excluded.block[i].at + excluded.block[i].bytes && excluded.block[i].at < at + bytes)
 			return true;
-	return spared.overflow;
+	return excluded.overflow;
 }
 
 /* ---- pinned pages ---- */
@@ -231,13 +231,8 @@ static bool is_spared(uintptr_t at, size_t bytes)
 static bool status_is_zero(const char *field)
 {
 	static char status[8192];
-	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n < 0)
+	if (vb_file_read("/proc/self/status", status, sizeof status))
 		return false;
-	status[n] = 0;
 	const char *at = strstr(status, field);
 	if (!at)
 		return true; /* a kernel that does not count it */
@@ -339,7 +334,7 @@ int vb_remap_check(uintptr_t at, size_t bytes, struct vb_remap_plan *plan)
 	plan->pieces = plan->advice = 0;
 	if (!bytes || (at | bytes) % vb_page_bytes() || at + bytes < at)
 		return -EINVAL;
-	if (is_spared(at, bytes))
+	if (is_excluded(at, bytes))
 		return -EPERM;
 	int err = vb_vma_each(true, check_vma, &c);
 	if (!err)
@@ -442,8 +437,8 @@ static int copy_populated(const char *from, size_t bytes, int fd, uint64_t offse
 	return err;
 }
 
-/* The range is empty and trapped, its pages are at `aside`. */
-static int settle_in(void *at, size_t bytes, unsigned advice, const char *aside, int fd, uint64_t offset)
+/* The range is empty and trapped; its pages are at `aside`. */
+static int finish_in(void *at, size_t bytes, unsigned advice, const char *aside, int fd, uint64_t offset)
 {
 	int err = may_be_pinned() ? -EBUSY : copy_populated(aside, bytes, fd, offset);
 	if (err)
@@ -457,8 +452,8 @@ static int settle_in(void *at, size_t bytes, unsigned advice, const char *aside,
 }
 
 /*
- * Back over the empty range, which with it ceases to be a trap. Pages whose place the program has unmapped
- * meanwhile are gone.
+ * Moves the pages back over the empty range, which ends the trap. Pages whose place the program has unmapped
+ * meanwhile are dropped.
  */
 static void put_back(char *aside, uintptr_t at, size_t bytes)
 {
@@ -485,10 +480,10 @@ int vb_remap_in(uintptr_t at, size_t bytes, unsigned advice, int fd, uint64_t of
 		goto unmap_aside;
 	err = move_pages_to((void *)at, bytes, MREMAP_DONTUNMAP, aside);
 	if (err) {
-		trap_no_more(at, bytes);
+		end_trap(at, bytes);
 		goto unmap_aside;
 	}
-	err = settle_in((void *)at, bytes, advice, aside, fd, offset);
+	err = finish_in((void *)at, bytes, advice, aside, fd, offset);
 	if (err) {
 		put_back(aside, at, bytes);
 		wake(at, bytes);
@@ -556,7 +551,7 @@ static int copy_data(int fd, uint64_t offset, size_t bytes, char *to)
 	return 0;
 }
 
-/* Private pages with what the file has; of what is mapped beyond its end there is nothing. */
+/* Private pages with the file's contents; zeros beyond its end. */
 static int copy_aside(int fd, const struct vb_vma *v, void **aside)
 {
 	size_t bytes = v->end - v->start;
@@ -573,7 +568,7 @@ static int copy_aside(int fd, const struct vb_vma *v, void **aside)
 	return err;
 }
 
-static int settle_back(int fd, const struct vb_vma *v, unsigned advice)
+static int finish_back(int fd, const struct vb_vma *v, unsigned advice)
 {
 	size_t bytes = v->end - v->start;
 	void *aside;
@@ -581,7 +576,7 @@ static int settle_back(int fd, const struct vb_vma *v, unsigned advice)
 	if (err)
 		return err;
 	advise(aside, bytes, advice);
-	err = protect(v->start, bytes, true); /* -ENOENT: it is mapped there no more */
+	err = protect(v->start, bytes, true); /* -ENOENT: it is no longer mapped there */
 	if (!err)
 		err = move_pages_to(aside, bytes, 0, (void *)v->start);
 	if (err)
@@ -597,10 +592,10 @@ static int piece_back(int fd, const struct vb_vma *v, unsigned advice)
 		return err;
 	err = protect(v->start, bytes, true);
 	if (!err)
-		err = settle_back(fd, v, advice);
+		err = finish_back(fd, v, advice);
 	if (err) {
 		protect(v->start, bytes, false);
-		trap_no_more(v->start, bytes);
+		end_trap(v->start, bytes);
 	}
 	wake(v->start, bytes);
 	return err;

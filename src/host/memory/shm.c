@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sealed memfds. The owner maps one before it seals it, so its own mapping is the only one that will ever be
- * writable, where it opens it; peers map it read-only. Segments (remap.h) may be writable. All mappings are
- * listed, so that a forked child can put private zero pages over them: it must neither write into its
- * parent's queues nor crash on pointers that it inherited.
+ * Sealed memfds. The owner maps one before it seals it. So only its own mapping can ever be writable, in the
+ * parts that it opens; peers map it read-only. Segments (remap.h) may be writable. All mappings are listed,
+ * so that a forked child can put private zero pages over them: it must neither write into its parent's queues
+ * nor crash on pointers that it inherited.
  */
 #include "host/private.h"
 
@@ -37,7 +37,7 @@ static int map_listed(int fd, size_t bytes, int prot, void **addr)
 	void *p = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	int err = p == MAP_FAILED ? -errno : 0;
 	if (!err) {
-		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: a core dump would drown in it */
+		madvise(p, bytes, MADV_DONTDUMP); /* sparse and huge: keep it out of core dumps */
 		*m = (struct mapping){ .addr = p, .bytes = bytes };
 		vb_list_add_tail(&mappings, &m->all);
 	}
@@ -94,7 +94,7 @@ static int create_fd(size_t bytes, const char *name, int *fd)
 	return 0;
 }
 
-/* Before Linux 5.1 nothing forbids a peer's writable mapping but a descriptor that cannot write. */
+/* Before Linux 5.1 only a read-only descriptor prevents a peer's writable mapping. */
 static int reopen_read_only(int *fd)
 {
 	char path[32];
@@ -163,7 +163,7 @@ size_t vb_shm_size(int fd)
 }
 
 /*
- * A file that can shrink, or whose holes cannot be filled (huge pages), would kill its reader with SIGBUS:
+ * A file that can shrink, or whose holes cannot be filled (huge pages), could kill its reader with SIGBUS. So
  * only plain shmem of fixed size is mapped.
  */
 static int check_peer_fd(int fd, size_t bytes)

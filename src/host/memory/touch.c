@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Every access is made by instructions of this library alone: functions that keep nothing on the stack, which
- * the handler lets go on at their last two instructions, which say -EFAULT; and single stores, of which a
- * table says where they go on. So nothing is noted before an access, and the handler needs to know nothing of
- * the thread. On other processors the signals count as lost.
+ * Only instructions of this library make these accesses. Some are in functions that keep nothing on the
+ * stack: after a fault the handler continues at their last two instructions, which return -EFAULT. Others are
+ * single loads and stores, for which a table has the place to continue. So nothing is recorded before an
+ * access, and the handler needs no state of the thread. On other processors the handlers count as replaced.
  */
 #include "host/memory/touch.h"
 
@@ -23,7 +23,7 @@
 
 /*
  * Copies have to: rdi, from: rsi, bytes: rdx; stores stay in order. Atomics have word: rdi, value: rsi,
- * compare: rdx, found: rcx. String moves take a while to begin, and are the fastest for many bytes.
+ * compare: rdx, found: rcx. String moves start slowly, and are the fastest for many bytes.
  */
 __asm__(".text\n"
 	".p2align 4\n"
@@ -235,9 +235,9 @@ typedef int atomic_access(_Atomic(uint64_t) *word, uint64_t value, uint64_t comp
 atomic_access vb_touch_swap_if, vb_touch_add, vb_touch_exchange;
 void vb_touch_fails(void);
 enum { IS_LOST_ANYWAY = false };
-_Static_assert(EFAULT == 14, "what vb_touch_bytes says");
+_Static_assert(EFAULT == 14, "what vb_touch_bytes returns");
 
-/* A line of the table, in which places are distances from where they stand. */
+/* A line of the table. Places are relative to their own addresses. */
 struct line {
 	int32_t place, resume;
 };
@@ -248,7 +248,7 @@ extern const struct line last[] __asm__("__stop_vb_touch_table") __attribute__((
 
 static uintptr_t at(const int32_t *distance) { return (uintptr_t)distance + (uintptr_t)(intptr_t)*distance; }
 
-/* Is it in a function that knows how to go on, or in the table? Then it goes on there. */
+/* Did an access of this file, or one in the table, fault? Then continues at its error exit. */
 static bool leave(ucontext_t *c)
 {
 	uintptr_t place = place_of(c);
@@ -313,8 +313,8 @@ static bool is_handler(const struct sigaction *a)
 }
 
 /*
- * It was not handled before. Back to where it came from, which raises it once more; what somebody has sent is
- * sent again.
+ * There was no handler before. Restores the default and returns: the fault is raised again. A signal that
+ * somebody sent is sent again.
  */
 static void do_default(int sig, const siginfo_t *info)
 {
@@ -327,8 +327,8 @@ static void do_default(int sig, const siginfo_t *info)
 }
 
 /*
- * With the signals blocked that the kernel would have blocked. A handler may not come back: then it has a
- * mask of its own to put back.
+ * Blocks the signals that the kernel would have blocked. A handler that does not return (longjmp) restores
+ * its own mask.
  */
 static void call(const struct sigaction *old, int sig, siginfo_t *info, void *context)
 {
@@ -355,7 +355,7 @@ static void pass_on(int sig, siginfo_t *info, void *context)
 	call(&old, sig, info, context);
 }
 
-/* A code above 0 is the kernel's, of a fault of this thread's. */
+/* A code above 0: the kernel reports a fault of this thread. */
 static void faulted(int sig, siginfo_t *info, void *context)
 {
 	int saved_errno = errno;
@@ -365,7 +365,7 @@ static void faulted(int sig, siginfo_t *info, void *context)
 	errno = saved_errno;
 }
 
-/* On the stack that the handler before had; without one, on a stack for signals, where the thread has any. */
+/* On the stack of the previous handler. If there was none: on the thread's signal stack, if it has one. */
 static void take(int sig)
 {
 	struct sigaction *old = before_of(sig);

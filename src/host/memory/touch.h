@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Registered memory that the program has taken away without a word: unmapped, made inaccessible, of a file
- * that was cut short. A NIC would have it pinned; here a peer's request for it must fail, and not end the
- * process that the peer asks.
- *
- * So these accesses fail with -EFAULT where plain ones would raise SIGSEGV or SIGBUS. Where memory is there,
- * that costs nothing: the signals' handler is this file's. It looks which instruction faulted. A fault of
- * other code it passes on: to the handler that was there before, as the kernel would have called it, or to
- * the default.
- *
- * A program that sets a handler of its own later has the signals then. It is looked for when queue pairs are
- * connected; from then on copies fail at once, and the kernel is to be asked to make them, which knows what
- * is there (vb_copy_to_peer). A thread that has blocked the signals cannot be helped: the kernel ends the
+ * Access to registered memory that the program may have unmapped, protected or truncated without
+ * deregistering it. A NIC would have pinned it. Here a peer's request for it must fail, but not end this
  * process.
+ *
+ * So these accesses fail with -EFAULT where plain ones would raise SIGSEGV or SIGBUS. Accesses that succeed
+ * cost nothing extra: this file handles the signals, and looks which instruction faulted. It passes a fault
+ * of other code on: to the handler that was there before, as the kernel would have called it, or to the
+ * default.
+ *
+ * A program that later sets a handler of its own replaces this one. Connecting a queue pair notices that.
+ * From then on copies here fail at once, and callers let the kernel copy, which checks addresses
+ * (vb_copy_to_peer). In a thread that has blocked the signals a fault ends the process: the kernel does that.
  */
 #ifndef VB_HOST_TOUCH_H
 #define VB_HOST_TOUCH_H
@@ -22,23 +21,23 @@
 
 #include "base/copy.h"
 
-/* Takes the signals, the first time. */
+/* Sets the signal handlers, the first time. */
 void vb_touch_prepare(void);
-/* Looks whether the program has taken them back. */
+/* Looks whether the program has replaced them. */
 void vb_touch_look(void);
-/* Has it? Then vb_touch_copy always fails. */
+/* The program has replaced the handlers: vb_touch_copy always fails. */
 extern atomic_bool vb_touch_lost;
 static inline bool vb_touch_is_lost(void)
 {
 	return vb_unlikely(atomic_load_explicit(&vb_touch_lost, memory_order_relaxed));
 }
 
-/* What vb_touch_copy does unless it is lost. */
+/* The copy itself. For vb_touch_copy. */
 int vb_touch_bytes(void *to, const void *from, size_t bytes);
 
 /*
  * Copies eight bytes by one load and one store. False: one of them faulted. The table tells the handler where
- * each goes on.
+ * each continues.
  */
 #define VB_TOUCH_LINE(label)                       \
 	".pushsection vb_touch_table, \"a\"\n"      \
@@ -66,7 +65,7 @@ faulted:
 #endif
 }
 
-/* As vb_copy_in_turn (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
+/* As vb_copy_between_fences (base/copy.h). bytes is not 0. -EFAULT: an unknown part was copied. */
 static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t bytes)
 {
 	int err;
@@ -83,7 +82,7 @@ static inline VB_MUST_USE int vb_touch_copy(void *to, const void *from, size_t b
 
 enum vb_touch_op { VB_TOUCH_STORE, VB_TOUCH_ADD, VB_TOUCH_COMPARE_SWAP };
 
-/* An atomic operation of this process's, and what it found. -EFAULT. */
+/* An atomic operation on memory of this process, and the value before it. -EFAULT. */
 int vb_touch_atomically(_Atomic(uint64_t) *word, enum vb_touch_op op, uint64_t value, uint64_t compare,
 			uint64_t *found) VB_MUST_USE;
 

@@ -35,7 +35,7 @@ static int next_char(void)
 	return (unsigned char)in.buffer[in.at++];
 }
 
-/* The next line without its end; what does not fit is left out. */
+/* The next line without its end, cut to what fits. */
 static bool next_line(void)
 {
 	size_t n = 0;
@@ -49,7 +49,7 @@ static bool next_line(void)
 	return true;
 }
 
-/* A number at *at, behind which *at is left; base 10 or 16. */
+/* Parses a number of base 10 or 16, and moves *at behind it. */
 static uint64_t number(const char **at, unsigned base)
 {
 	uint64_t n = 0;
@@ -114,7 +114,7 @@ static unsigned flag_of(const char name[2])
 	return VB_VMA_SPECIAL;
 }
 
-/* Up to and with the line of flags, which is the last of a mapping. False: there is none. */
+/* Reads up to the line of flags, the last of a mapping. False: there is none. */
 static bool read_flags(struct vb_vma *v)
 {
 	while (next_line()) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The process's mappings as /proc/self/maps and smaps tell them. Allocates nothing; one reader at a time. */
+/* The process's mappings, from /proc/self/maps and smaps. Allocates nothing; one reader at a time. */
 #ifndef VB_HOST_VMA_H
 #define VB_HOST_VMA_H
 
@@ -25,8 +25,8 @@ struct vb_vma {
 };
 
 /*
- * Calls visit for each mapping in the order of addresses until it returns false. flags costs a walk of the
- * page tables. Negative errno.
+ * Calls visit for each mapping in the order of addresses, until it returns false. flags: fills vma->flags,
+ * which costs a walk of the page tables. 0 or a negative errno.
  */
 int vb_vma_each(bool flags, bool (*visit)(void *arg, const struct vb_vma *vma), void *arg);
 

@@ -134,7 +134,7 @@ static pid_t find_process(const unsigned long *inodes, unsigned count)
 	return found;
 }
 
-/* What a line of /proc/PID/status that begins so says. */
+/* Parses the line of /proc/PID/status that begins with key. */
 static void read_status(pid_t pid, const char *key, const char *format, void *value)
 {
 	char path[64], line[256];

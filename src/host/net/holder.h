@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who has what processes on verbatim need of the network namespace, UDP port 4791 and slots, as the kernel's
- * tables in /proc say. Which user that is, anybody may know; which process, only root and that user.
+ * Who holds the UDP port 4791 and the slots of the network namespace, as the kernel's tables in /proc say.
+ * All users may see which user it is; only root and that user may see which process.
  */
 #ifndef VB_HOST_HOLDER_H
 #define VB_HOST_HOLDER_H
@@ -18,10 +18,10 @@ struct vb_holder {
 	unsigned long inode;     /* 0: the kernel's own */
 };
 
-/* The sockets of one IP version that have a port, up to max of them. None where /proc does not tell. */
+/* The sockets of one IP version at a port, up to max of them. None where /proc does not tell. */
 unsigned vb_holders_of_udp(bool ipv4, uint16_t port, struct vb_holder *list, unsigned max);
 
-/* The sockets that have slots, up to max of them, as inodes. */
+/* The inodes of the sockets that are slots' inboxes, up to max of them. */
 unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max);
 
 /*
@@ -30,8 +30,8 @@ unsigned vb_holders_of_slots(unsigned long *inodes, unsigned max);
 void vb_holders_of_links(unsigned version, uint64_t *slots, unsigned count);
 
 /*
- * Whoever has most of some sockets, in words: "process 17 (ibdaemon) of user 1000". user: of the first,
- * (uid_t)-1 if it is to be found out.
+ * Describes the process that has most of some sockets: "process 17 (ibdaemon) of user 1000". user: that of
+ * the first socket, or (uid_t)-1 to find it out.
  */
 enum { VB_OWNER_TEXT = 128 };
 void vb_owner_of_sockets(const unsigned long *inodes, unsigned count, uid_t user, char text[VB_OWNER_TEXT]);

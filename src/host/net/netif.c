@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces and addresses as getifaddrs(3) tells them, and rtnetlink for the news of changes. While there
- * are none, the last list of interfaces holds. Where the kernel refuses rtnetlink groups there is no news:
- * then nothing is kept of interfaces, and the address cache expires by time instead.
+ * Interfaces and addresses from getifaddrs(3), and their changes from rtnetlink. The last list of interfaces
+ * is cached until there is a change. Where the kernel refuses rtnetlink groups, lists are not cached, and the
+ * cache of addresses expires by time.
  */
 #include "host/private.h"
 
@@ -56,7 +56,7 @@ static uint8_t prefix_of(const struct ifaddrs *ifa)
 	return (uint8_t)bits;
 }
 
-/* Its place among addresses: IPv4, then link-local IPv6, then other IPv6; the kernel's order within each. */
+/* Addresses are ordered: IPv4, then link-local IPv6, then other IPv6; the kernel's order within each. */
 static unsigned address_class(const struct in6_addr *ip)
 {
 	return IN6_IS_ADDR_V4MAPPED(ip) ? 0 : IN6_IS_ADDR_LINKLOCAL(ip) ? 1 : 2;
@@ -107,8 +107,7 @@ static bool is_link(const struct ifaddrs *ifa)
 }
 
 /*
- * An address bears its label, which may be "eth0:1": only what stands before the colon is the interface's
- * name.
+ * The name of an address is its label, such as "eth0:1". The interface's name is what precedes the colon.
  */
 static bool has_name(const struct ifaddrs *ifa, const char *name)
 {
@@ -191,8 +190,8 @@ static struct {
 } cache; /* under the host lock */
 
 static atomic_bool cache_is_stale;
-/* Under the host lock: the list that is kept; the rtnetlink socket works. */
-static bool kept_is_stale, news_come;
+/* Under the host lock: the cached list is outdated; the rtnetlink socket works. */
+static bool list_is_stale, has_notices;
 
 static int compare_ips(const void *a, const void *b) { return memcmp(a, b, sizeof(struct in6_addr)); }
 
@@ -233,7 +232,7 @@ bool vb_netif_is_local(const struct in6_addr *ip)
 	uint64_t now = vb_now_ns();
 	vb_host_lock();
 	uint64_t age = cache.read_at_ns ? now - cache.read_at_ns : UINT64_MAX;
-	if (atomic_load(&cache_is_stale) || age == UINT64_MAX || (!news_come && age > EXPIRE_NS)) {
+	if (atomic_load(&cache_is_stale) || age == UINT64_MAX || (!has_notices && age > EXPIRE_NS)) {
 		cache_read_locked(now);
 		age = 0;
 	}
@@ -246,7 +245,7 @@ bool vb_netif_is_local(const struct in6_addr *ip)
 	return found;
 }
 
-/* ---- news ---- */
+/* ---- changes ---- */
 
 static _Atomic(void (*)(void *)) changed_handler;
 static void *_Atomic changed_arg;
@@ -257,18 +256,18 @@ static bool is_change(const struct nlmsghdr *h)
 	       h->nlmsg_type == RTM_NEWADDR || h->nlmsg_type == RTM_DELADDR;
 }
 
-/* Taken and marked at once: whoever lists interfaces sees the news in the socket, or the mark. */
-static ssize_t take_news(int fd, void *bytes, size_t size)
+/* Reads and marks at once: whoever lists interfaces sees the notice in the socket, or the mark. */
+static ssize_t receive_notices(int fd, void *bytes, size_t size)
 {
 	vb_host_lock();
 	ssize_t n = recv(fd, bytes, size, MSG_DONTWAIT);
 	int err = n < 0 ? errno : 0;
-	kept_is_stale |= err != EAGAIN;
+	list_is_stale |= err != EAGAIN;
 	vb_host_unlock();
 	return n < 0 ? -err : n;
 }
 
-/* An overrun (ENOBUFS) lost messages: that is a change, too. */
+/* An overrun (ENOBUFS) lost messages, and so counts as a change. */
 static bool read_changes(int fd)
 {
 	static union {
@@ -278,7 +277,7 @@ static bool read_changes(int fd)
 	bool changed = false;
 
 	for (;;) {
-		ssize_t n = take_news(fd, &buffer, sizeof buffer);
+		ssize_t n = receive_notices(fd, &buffer, sizeof buffer);
 		if (n == -ENOBUFS) {
 			changed = true;
 			continue;
@@ -291,7 +290,7 @@ static bool read_changes(int fd)
 	}
 }
 
-static void news_ready(struct vb_watch *w, uint32_t epoll_events)
+static void notices_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	if (!read_changes(w->fd))
 		return;
@@ -301,7 +300,7 @@ static void news_ready(struct vb_watch *w, uint32_t epoll_events)
 		changed(atomic_load(&changed_arg));
 }
 
-static struct vb_watch news = { .fd = -1, .ready = news_ready };
+static struct vb_watch notices = { .fd = -1, .ready = notices_ready };
 
 int vb_netif_watch(void (*changed)(void *arg), void *arg)
 {
@@ -318,30 +317,30 @@ void vb_netif_start_locked(void)
 	if (fd < 0)
 		return;
 	vb_fd_own(fd);
-	news.fd = fd;
+	notices.fd = fd;
 	if (bind(fd, (const struct sockaddr *)&groups, sizeof groups) < 0 ||
-	    vb_watch_start(&news, EPOLLIN) < 0) {
+	    vb_watch_start(&notices, EPOLLIN) < 0) {
 		vb_fd_close_locked(fd);
-		news.fd = -1;
+		notices.fd = -1;
 		return;
 	}
-	news_come = true;
+	has_notices = true;
 	atomic_store(&cache_is_stale, true); /* they may be older than the subscription */
-	kept_is_stale = true;
+	list_is_stale = true;
 }
 
 void vb_netif_forget(void)
 {
-	news_come = false;
+	has_notices = false;
 	atomic_store(&cache_is_stale, true);
 }
 
-/* ---- the list, kept ---- */
+/* ---- the cached list ---- */
 
 static struct {
 	struct vb_netif *list; /* NULL: none */
 	unsigned count;
-} kept; /* under the host lock */
+} last; /* under the host lock */
 
 static int copy_of(const struct vb_netif *from, unsigned n, struct vb_netif **list, unsigned *count)
 {
@@ -354,40 +353,40 @@ static int copy_of(const struct vb_netif *from, unsigned n, struct vb_netif **li
 	return 0;
 }
 
-static bool has_news_locked(void)
+static bool has_unread_locked(void)
 {
 	char byte;
-	return recv(news.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
+	return recv(notices.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
 }
 
-/* The kernel queues news before the change returns to who made it. */
-static bool kept_holds_locked(void)
+/* The kernel queues notices before the call that makes a change returns. */
+static bool last_holds_locked(void)
 {
-	return news_come && kept.list && !has_news_locked() && !kept_is_stale;
+	return has_notices && last.list && !has_unread_locked() && !list_is_stale;
 }
 
 static int renew_locked(void)
 {
 	struct vb_netif *list = NULL;
 	unsigned count = 0;
-	kept_is_stale = false; /* before reading: what changes meanwhile makes it stale again */
+	list_is_stale = false; /* before reading: what changes meanwhile makes it stale again */
 	int err = read_list(&list, &count);
 	if (err) {
-		kept_is_stale = true;
+		list_is_stale = true;
 		return err;
 	}
-	free(kept.list);
-	kept.list = list;
-	kept.count = count;
+	free(last.list);
+	last.list = list;
+	last.count = count;
 	return 0;
 }
 
 int vb_netif_list(struct vb_netif **list, unsigned *count)
 {
 	vb_host_lock();
-	int err = kept_holds_locked() ? 0 : renew_locked();
+	int err = last_holds_locked() ? 0 : renew_locked();
 	if (!err)
-		err = copy_of(kept.list, kept.count, list, count);
+		err = copy_of(last.list, last.count, list, count);
 	vb_host_unlock();
 	return err;
 }

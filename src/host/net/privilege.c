@@ -20,8 +20,9 @@ static unsigned unprivileged_start(void)
 }
 
 /*
- * Whether the right is one over this network namespace the kernel alone knows, which looks for it before it
- * looks whether the port is free. So who has it has a socket there for a moment.
+ * Only the kernel knows whether the process has the capability for this network namespace. It checks that
+ * before it checks whether the port is free. So with the capability there is a socket at the port for a
+ * moment.
  */
 static bool kernel_lets_bind(bool ipv4, uint16_t port)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel keeps for those who have a right to it. */
+/* What the kernel allows only with a capability. */
 #ifndef VB_HOST_PRIVILEGE_H
 #define VB_HOST_PRIVILEGE_H
 
@@ -9,8 +9,7 @@
 #include "base/base.h"
 
 /*
- * May this process bind ports of this number? Below net.ipv4.ip_unprivileged_port_start that takes
- * CAP_NET_BIND_SERVICE.
+ * May this process bind this port? Below net.ipv4.ip_unprivileged_port_start that takes CAP_NET_BIND_SERVICE.
  */
 VB_EXPORT bool vb_may_bind_port(uint16_t port);
 

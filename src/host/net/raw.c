@@ -12,10 +12,10 @@
 #include "base/cancel.h"
 #include "host/host.h"
 
-static int set_up(int fd, unsigned ifindex, bool hears)
+static int set_up(int fd, unsigned ifindex, bool receives)
 {
 	struct sockaddr_ll at = { .sll_family = AF_PACKET,
-				  .sll_protocol = hears ? htons(ETH_P_ALL) : 0,
+				  .sll_protocol = receives ? htons(ETH_P_ALL) : 0,
 				  .sll_ifindex = (int)ifindex };
 	struct packet_mreq all = { .mr_ifindex = (int)ifindex, .mr_type = PACKET_MR_PROMISC };
 	int on = 1;
@@ -23,20 +23,23 @@ static int set_up(int fd, unsigned ifindex, bool hears)
 		return 0;
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)))
 		return -errno;
-	if (!hears)
+	if (!receives)
 		return 0;
-	/* A rule may be for any address. The kernel takes VLAN tags out of frames; they come beside them. */
+	/*
+	 * A flow rule may be for any address. The kernel removes VLAN tags, and passes them as control
+	 * messages.
+	 */
 	setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all));
 	setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on));
 	return 0;
 }
 
-int vb_raw_open(unsigned ifindex, bool hears, int *fd)
+int vb_raw_open(unsigned ifindex, bool receives, int *fd)
 {
 	*fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (*fd < 0)
 		return errno == EACCES ? -EPERM : -errno;
-	int err = set_up(*fd, ifindex, hears);
+	int err = set_up(*fd, ifindex, receives);
 	if (!err) {
 		vb_fd_own(*fd);
 		return 0;
@@ -56,7 +59,7 @@ int vb_raw_send(int fd, unsigned ifindex, const struct iovec *iov, unsigned n)
 	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 && errno == EFAULT ? -EFAULT : 0;
 }
 
-/* Puts the tag that the kernel took out where it was, behind the two addresses. */
+/* Puts the VLAN tag, which the kernel removed, back behind the two addresses. */
 static size_t insert_vlan(uint8_t *frame, size_t bytes, size_t room, uint16_t tpid, uint16_t tci)
 {
 	enum { ADDRESSES = 12, TAG = 4 };
@@ -84,10 +87,7 @@ static size_t restore(struct msghdr *m, uint8_t *frame, size_t bytes, size_t roo
 	return bytes;
 }
 
-/*
- * Group frames that go out come back, as through an adapter's own switch. What goes out on the loopback comes
- * in by itself.
- */
+/* Group frames that go out come back, as through an adapter's own switch. Loopback returns them itself. */
 static bool comes_back(const struct sockaddr_ll *from, const uint8_t *frame, size_t bytes)
 {
 	return from->sll_hatype != ARPHRD_LOOPBACK && bytes && (frame[0] & 1);
@@ -109,7 +109,7 @@ size_t vb_raw_receive(int fd, void *frame, size_t room, bool *is_own)
 		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
 		if (n <= 0)
 			return 0;
-		/* What goes out on the loopback comes in as well, and is of this host either way. */
+		/* What comes in on loopback is of this host, too. */
 		*is_own = from.sll_pkttype == PACKET_OUTGOING || from.sll_hatype == ARPHRD_LOOPBACK;
 		if (from.sll_pkttype != PACKET_OUTGOING || comes_back(&from, frame, (size_t)n))
 			return restore(&m, frame, (size_t)n, room);

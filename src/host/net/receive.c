@@ -38,16 +38,15 @@ static int receive_each(int fd, struct mmsghdr *m, unsigned n, int flags)
 }
 
 /*
- * What a filter of system calls answers with. A socket's own errors may look so, too: then all that is lost
- * is some speed.
+ * What a system call filter may answer. If it was the socket's own error, only some speed is lost.
  */
-static bool says_forbidden(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
+static bool is_forbidding(int err) { return err == EPERM || err == EACCES || err == ENOSYS; }
 
 int vb_receive_messages(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
 	if (vb_likely(!atomic_load_explicit(&is_forbidden, memory_order_relaxed))) {
 		int got = receive_many(fd, m, n, flags);
-		if (vb_likely(got >= 0 || !says_forbidden(errno)))
+		if (vb_likely(got >= 0 || !is_forbidding(errno)))
 			return got;
 		atomic_store_explicit(&is_forbidden, true, memory_order_relaxed);
 	}

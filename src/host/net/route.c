@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A connected datagram socket tells whether there is a route, its source address and its MTU; rtnetlink the
- * rest, which not every sandbox has: without it the next hop counts as ready.
+ * A connected datagram socket shows whether there is a route, its source address and its MTU. rtnetlink has
+ * the rest. Some sandboxes lack it: then the next hop counts as ready.
  */
 #include "host/net/route.h"
 
@@ -33,7 +33,7 @@ static union vb_ip_address address(const struct in6_addr *ip, uint32_t scope, ui
 	return a;
 }
 
-/* The discard port is for connecting, which sends nothing. Negative errno, or the descriptor. */
+/* Connecting sends nothing to the discard port. Negative errno, or the descriptor. */
 static int connected_socket(const struct in6_addr *dst, uint32_t scope, const struct in6_addr *source)
 {
 	union vb_ip_address to = address(dst, scope, DISCARD_PORT), from;

@@ -11,14 +11,14 @@
 
 struct vb_route {
 	struct in6_addr destination, source; /* IPv4 as ::ffff:a.b.c.d */
-	/* whose link address packets need: the destination's or a gateway's */
+	/* the destination or a gateway: packets go to its link address */
 	struct in6_addr next_hop;
-	unsigned ifindex;                    /* the way out; 0: unknown */
-	unsigned mtu;                        /* bytes that an IP packet may have; 0: unknown */
+	unsigned ifindex;                    /* outgoing; 0: unknown */
+	unsigned mtu;                        /* most bytes of an IP packet; 0: unknown */
 };
 
 /*
- * The way to dst, from `source` or, if that is NULL, from the address that the kernel would choose. scope:
+ * Finds the route to dst, from `source` or, if that is NULL, from the address that the kernel chooses. scope:
  * interface index for a link-local dst, else 0. -ENETUNREACH, -EHOSTUNREACH, -EINVAL (a link-local dst
  * without scope), … No packet is sent.
  */
@@ -26,9 +26,9 @@ VB_EXPORT int vb_route_find(const struct in6_addr *dst, uint32_t scope, const st
 			    struct vb_route *route);
 
 /*
- * Is the next hop's link address known, so that packets leave now? True also where there is none to know
- * (loopback, tunnels, multicast) and where the kernel does not say. False: vb_route_kick makes the kernel ask
- * for it.
+ * Is the next hop's link address known, so that packets leave at once? True also where none is needed
+ * (loopback, tunnels, multicast) and where the kernel does not say. False: vb_route_kick makes the kernel
+ * resolve it.
  */
 VB_EXPORT bool vb_route_is_ready(const struct vb_route *route);
 /* Sends an empty datagram to the destination's discard port. */

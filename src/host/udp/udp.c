@@ -85,15 +85,14 @@ static int open_receiver_locked(bool ipv4)
 	return fd;
 }
 
-/* Once. */
 __attribute__((cold)) static void explain_taken(bool ipv4)
 {
-	static bool said;
+	static bool is_reported;
 	struct vb_holder holder;
 	char owner[VB_OWNER_TEXT];
-	if (said || !vb_holders_of_udp(ipv4, VB_ROCE_PORT, &holder, 1))
+	if (is_reported || !vb_holders_of_udp(ipv4, VB_ROCE_PORT, &holder, 1))
 		return;
-	said = true;
+	is_reported = true;
 	vb_owner_of_sockets(&holder.inode, 1, holder.uid, owner);
 	vb_explain(
 		"host",
@@ -151,15 +150,15 @@ int vb_udp_open(void)
 	int err = is_open ? 0 : open_locked();
 	vb_host_unlock();
 	if (!err)
-		vb_udp_steer_settle();
+		vb_udp_steer_wait();
 	return err;
 }
 
 bool vb_udp_is_open(void) { return atomic_load_explicit(&is_open, memory_order_relaxed); }
 
 /*
- * An event mask of 0 instead of the watch's end: that would wait for a callback that runs, which may want the
- * caller's locks.
+ * An event mask of 0, because vb_watch_stop would wait for a callback that runs, which may want the caller's
+ * locks.
  */
 void vb_udp_watch(bool wake)
 {

@@ -15,7 +15,7 @@ static size_t membership_count, membership_room;
 
 static bool is_ipv4(const struct membership *m) { return IN6_IS_ADDR_V4MAPPED(&m->group); }
 
-/* While another user has the port there is nothing to join with: that is done when the socket opens. */
+/* While another user has the port there is no socket yet. It joins when it opens. */
 static int change(bool joins, const struct membership *m)
 {
 	union vb_ip_address address = vb_ip_address(&m->group, is_ipv4(m), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the UDP port share. */
+/* What the files of this room share. */
 #ifndef VB_HOST_UDP_PRIVATE_H
 #define VB_HOST_UDP_PRIVATE_H
 
@@ -55,10 +55,7 @@ static inline void vb_udp_attach(int fd, int option, struct sock_filter *code, u
 	setsockopt(fd, SOL_SOCKET, option, &program, sizeof program);
 }
 
-/*
- * The calls themselves: the C library's are points at which a thread can be cancelled, which costs time in
- * each, and would end one that holds locks.
- */
+/* The system call: the C library's is a cancellation point (see vb_receive_message). */
 static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 {
 #ifdef SYS_sendmsg
@@ -68,7 +65,7 @@ static inline ssize_t vb_udp_sendmsg(int fd, const struct msghdr *m, int flags)
 #endif
 }
 
-/* The same where there is nothing beside one piece and an address, which takes the kernel less time. */
+/* The same for one piece and an address, which takes the kernel less time. */
 static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags, const void *to,
 				    socklen_t to_bytes)
 {
@@ -80,26 +77,25 @@ static inline ssize_t vb_udp_sendto(int fd, const struct iovec *piece, int flags
 }
 
 /*
- * Sending's part of vb_udp_count, and what a forked child does to forget its sockets, which were closed
- * already.
+ * The sending part of vb_udp_count and of vb_udp_forget.
  */
 void vb_udp_count_sent(struct vb_udp_counts *counts);
 void vb_udp_send_forget(void);
 
 /*
- * A socket that sends as all do and receives nothing, on a port of its own. A descriptor, not yet the host's,
- * or a negative errno.
+ * A socket that only sends, on a port of its own. Returns a descriptor, which the host does not own yet, or a
+ * negative errno.
  */
 int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port);
 /*
- * One datagram through such a socket, with all of its addressing but the source port. Errors that are left of
- * earlier ones do no harm.
+ * Sends one datagram through such a socket, with all of its addressing but the source port. Pending errors of
+ * earlier datagrams do no harm.
  */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
 			size_t len);
 void vb_udp_returned_forget(void);
 
-/* Joins a new receiving socket to the groups that there are. */
+/* Joins a new receiving socket to the present groups. */
 void vb_udp_rejoin_locked(bool ipv4);
 void vb_udp_member_forget(void);
 
@@ -113,13 +109,13 @@ void vb_udp_set_receiver(bool ipv4, int fd);
 void vb_udp_socket_ready(struct vb_watch *w, uint32_t epoll_events);
 void vb_udp_receive_forget(void);
 
-/* Steering: learns soon which socket is whose. For when one was opened. */
+/* Steering: learns soon which socket is whose. To be called when one was opened. */
 void vb_udp_steer_start(void);
-/* Waits until that is done, some ms at most. Not in the progress thread, and without the host lock. */
-void vb_udp_steer_settle(void);
+/* Waits for that, 30 ms at most. Not in the progress thread, and without the host lock. */
+void vb_udp_steer_wait(void);
 void vb_udp_steer_forget(void);
 
-/* The first byte of what is not RoCE, but perhaps a probe. */
+/* The first byte of probes, and of no RoCE packet. */
 enum { VB_UDP_NO_ROCE = 0xff };
 
 struct vb_udp_answer {
@@ -127,7 +123,7 @@ struct vb_udp_answer {
 	uint16_t slots[VB_SLOT_COUNT]; /* slot_count of them are sent, the first one stands for the process */
 };
 
-/* True if p was a probe, which is done with then; the answer goes out by fd. */
+/* True if p was a probe. The answer is sent through fd. */
 bool vb_udp_answer_probe(int fd, const struct vb_udp_packet *p);
 
 #endif

@@ -177,7 +177,7 @@ static int receive_one(int fd)
 	return n >= 0;
 }
 
-/* Asking for more than there is costs another look, which a single message should not wait for. */
+/* Asking for more than there is makes the kernel look again, which would delay a single message. */
 static int receive_some(int fd, int most)
 {
 	for (; prepared < most; prepared++)
@@ -211,14 +211,14 @@ static bool begin_receiving(void)
 }
 
 /*
- * A thread that polls asks the socket that had something last each time, the other one now and then: in vain
- * costs one call.
+ * A polling thread always asks the socket that had something last, and rarely the other one: an empty poll
+ * costs one system call.
  */
 static bool receive_batch(bool from_both)
 {
-	static unsigned hot, turn; /* under `receiving` */
+	static unsigned hot, rounds; /* under `receiving` */
 	bool any = receive_from(&receivers[hot]);
-	if ((from_both || ++turn % COLD_EVERY == 0) && receive_from(&receivers[!hot])) {
+	if ((from_both || ++rounds % COLD_EVERY == 0) && receive_from(&receivers[!hot])) {
 		hot = !hot;
 		any = true;
 	}
@@ -231,8 +231,8 @@ static void end_receiving(void)
 }
 
 /*
- * False: another thread is at it. What the batch's end sends wakes others, who shall not find the sockets
- * taken if they get this processor.
+ * False: another thread is receiving. The lock is released before batch_handler, whose sends may wake threads
+ * that want to receive.
  */
 static bool receive(bool from_both, bool *any)
 {
@@ -255,16 +255,17 @@ bool vb_udp_receive(void)
 bool vb_udp_is_receiving(void) { return atomic_load_explicit(&receiving, memory_order_relaxed); }
 
 /*
- * Who is at it may be waiting for this thread's processor, and the packets that have come would wake this
- * thread at once. A thread that has slept much may yield for milliseconds before another one gets its turn.
+ * The thread that receives may be waiting for this one's processor, and the packets that are there would wake
+ * this thread again at once. Yielding may not help for milliseconds: the scheduler favours threads that
+ * slept.
  */
 void vb_udp_socket_ready(struct vb_watch *w, uint32_t epoll_events)
 {
-	static unsigned in_vain; /* the progress thread's; in a row */
+	static unsigned failures; /* in a row; for the progress thread */
 	bool any;
 	if (receive(true, &any))
-		in_vain = 0;
-	else if (++in_vain <= YIELDS)
+		failures = 0;
+	else if (++failures <= YIELDS)
 		sched_yield();
 	else
 		vb_sleep_ns(NAP_NS);

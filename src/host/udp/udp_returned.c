@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages that come back: the kernel of the host that they went to says by ICMP that nobody has the RoCE
- * port there. Only messages whose sender can do something about it leave through these sockets, one per IP
- * version, because after an ICMP message the next send of a socket fails, whomever it is for; such a send is
- * done again.
+ * Returned datagrams: by ICMP, a host says that nobody has the RoCE port there. After an ICMP message the
+ * next send of a socket fails, whatever its destination, and must be repeated. So only messages whose sender
+ * can use that leave through these sockets, one per IP version.
  *
- * Sockets are made under the host lock. One that was opened stays open, so its descriptor is read without.
+ * Sockets are opened under the host lock, and stay open: their descriptors are read without it.
  */
 #include "host/udp/udp_private.h"
 
@@ -13,12 +12,12 @@
 #include <linux/errqueue.h>
 
 enum {
-	QUEUE_BYTES = 1 << 16,  /* of what ICMP said */
+	QUEUE_BYTES = 1 << 16,  /* of ICMP messages */
 	CONTROL_BYTES = 512,
 	QUOTE_BYTES = 1 << 10,
 };
 
-struct postman {
+struct returnable {
 	atomic_int fd; /* -1: not opened yet */
 	uint16_t port;
 	struct vb_watch watch;
@@ -27,7 +26,7 @@ struct postman {
 static void take_returned(struct vb_watch *w, uint32_t epoll_events);
 
 /* [0] IPv6, [1] IPv4 */
-static struct postman postmen[2] = { { .fd = -1, .watch.ready = take_returned },
+static struct returnable sockets[2] = { { .fd = -1, .watch.ready = take_returned },
 				     { .fd = -1, .watch.ready = take_returned } };
 
 static void (*_Atomic returned_handler)(const struct in6_addr *host, const void *bytes, size_t len);
@@ -39,7 +38,7 @@ void vb_udp_set_returned_handler(void (*returned)(const struct in6_addr *host, c
 
 /* ---- opening ---- */
 
-static int open_socket_locked(struct postman *p, bool ipv4)
+static int open_socket_locked(struct returnable *p, bool ipv4)
 {
 	int fd = vb_udp_sending_socket_locked(ipv4, &p->port), one = 1;
 
@@ -52,7 +51,7 @@ static int open_socket_locked(struct postman *p, bool ipv4)
 		return -ENOPROTOOPT;
 	}
 	p->watch.fd = fd;
-	int err = vb_watch_start(&p->watch, 0); /* errors are told unasked */
+	int err = vb_watch_start(&p->watch, 0); /* epoll always reports errors */
 	if (err) {
 		close(fd);
 		return err;
@@ -63,7 +62,7 @@ static int open_socket_locked(struct postman *p, bool ipv4)
 
 uint16_t vb_udp_returnable_port(bool ipv4)
 {
-	struct postman *p = &postmen[ipv4];
+	struct returnable *p = &sockets[ipv4];
 
 	if (atomic_load_explicit(&p->fd, memory_order_acquire) < 0) {
 		vb_host_lock();
@@ -81,20 +80,20 @@ uint16_t vb_udp_returnable_port(bool ipv4)
 int vb_udp_send_returnable(const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes, size_t len)
 {
 	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&addr->dst);
-	int fd = atomic_load_explicit(&postmen[ipv4].fd, memory_order_acquire);
+	int fd = atomic_load_explicit(&sockets[ipv4].fd, memory_order_acquire);
 
 	return fd < 0 ? -ENOTCONN : vb_udp_send_through(fd, addr, ifindex, bytes, len);
 }
 
 /* ---- what comes back ---- */
 
-static bool says_nobody(const struct sock_extended_err *e)
+static bool is_port_unreachable(const struct sock_extended_err *e)
 {
 	return e->ee_errno == ECONNREFUSED &&
 	       (e->ee_origin == SO_EE_ORIGIN_ICMP || e->ee_origin == SO_EE_ORIGIN_ICMP6);
 }
 
-static bool has_come_back(struct msghdr *m)
+static bool is_returned(struct msghdr *m)
 {
 	struct sock_extended_err e;
 
@@ -104,7 +103,7 @@ static bool has_come_back(struct msghdr *m)
 		if (!is_error || c->cmsg_len < CMSG_LEN(sizeof e))
 			continue;
 		memcpy(&e, CMSG_DATA(c), sizeof e);
-		return says_nobody(&e);
+		return is_port_unreachable(&e);
 	}
 	return false;
 }
@@ -126,14 +125,14 @@ static bool take_one(int fd)
 
 	if (n < 0)
 		return errno == EINTR;
-	if (m.msg_namelen && has_come_back(&m) && returned_handler) {
+	if (m.msg_namelen && is_returned(&m) && returned_handler) {
 		struct in6_addr host = host_of(&to);
 		returned_handler(&host, quote, (size_t)n);
 	}
 	return true;
 }
 
-/* An error without a message in the queue is taken away, or it would be told again and again. */
+/* An error without a message in the queue is cleared, or epoll would report it again and again. */
 static void take_returned(struct vb_watch *w, uint32_t epoll_events)
 {
 	int error;
@@ -146,6 +145,6 @@ static void take_returned(struct vb_watch *w, uint32_t epoll_events)
 
 void vb_udp_returned_forget(void)
 {
-	atomic_store(&postmen[0].fd, -1);
-	atomic_store(&postmen[1].fd, -1);
+	atomic_store(&sockets[0].fd, -1);
+	atomic_store(&sockets[1].fd, -1);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sending. One unconnected socket per source port: with DF set and no peer the kernel writes IPv4
- * identification 0, counted up over the segments of one send, which is what the ICRC needs. Nothing is ever
- * read from these sockets: a filter drops what comes in. They do not share their ports (SO_REUSEPORT), or
- * another program's datagrams could end here: if the wanted port is taken, another of those that RoCEv2 sends
- * from does, because it carries nothing but entropy.
+ * identification 0, and counts up over the segments of one send. The ICRC needs that. Nothing is ever read
+ * from these sockets: a filter drops what comes in. They do not share their ports (SO_REUSEPORT), or they
+ * could receive another program's datagrams. If the wanted port is taken, another source port of RoCEv2's
+ * range serves as well: the port is nothing but entropy.
  *
- * What a send must tell the kernel costs it time, a source address most of all. So a socket has the
- * addressing of the flow that it was opened for, and sends of other flows say in what they differ.
+ * Control messages of a send cost time, a source address most of all. So a socket has the addressing of the
+ * flow that it was opened for, and sends of other flows pass only what differs.
  *
  * Sockets are only added, under the host lock; the tables are read by anybody.
  */
@@ -27,7 +27,7 @@ enum {
 	SEND_BUFFER_BYTES = 4 << 20,
 	ROOM_WAIT_MS = 2,
 	MAX_TRIES = 4,    /* of a port */
-	MAX_STRANGE = 256, /* failures of a send that are not its own */
+	MAX_FOREIGN = 256, /* failures of a send that earlier datagrams caused */
 	DEFAULT_HOP_LIMIT = 64,
 	UDP_HEADER_BYTES = 8,
 	IPV4_HEADER_BYTES = 20,
@@ -37,7 +37,7 @@ enum {
 struct sender {
 	int fd;
 	uint16_t port;
-	/* What the socket sends with if it is not told otherwise; source all zeros: the kernel chooses. */
+	/* What the socket sends with by default; source all zeros: the kernel chooses. */
 	struct in6_addr source;
 	uint8_t traffic_class, hop_limit;
 };
@@ -55,7 +55,7 @@ static _Atomic uint64_t packets_out, send_failures;
 
 static atomic_bool segmentation_refused, labels_refused;
 
-static atomic_int switched_off = -1; /* by the environment; -1: not looked yet */
+static atomic_int switched_off = -1; /* by the environment; -1: not read yet */
 
 static bool is_switched_off(void)
 {
@@ -114,7 +114,7 @@ static int bind_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t 
 	return 0;
 }
 
-/* To a port of those that RoCEv2 sends from, if one of some can be had. */
+/* Binds a random port of RoCEv2's range, or any port if some tries fail. */
 static int bind_flow_port(int fd, bool ipv4, const struct in6_addr *source, uint16_t *port)
 {
 	int err = -EADDRINUSE;
@@ -142,7 +142,7 @@ int vb_udp_sending_socket_locked(bool ipv4, uint16_t *port)
 	return err;
 }
 
-/* To the wanted port if it can be had; the one of the receivers never can. */
+/* Binds the wanted port, if it is free; never the one of the receivers. */
 static int bind_wanted_port(struct sender *s, bool ipv4, uint16_t wanted)
 {
 	s->port = wanted;
@@ -150,7 +150,7 @@ static int bind_wanted_port(struct sender *s, bool ipv4, uint16_t wanted)
 	return err == -EADDRINUSE || err == -EACCES ? bind_flow_port(s->fd, ipv4, &s->source, &s->port) : err;
 }
 
-/* To the wanted source, all zeros for any, if it is the host's. */
+/* Binds the wanted source, if it is the host's; all zeros: any. */
 static int bind_sender(struct sender *s, bool ipv4, uint16_t wanted)
 {
 	int err = bind_wanted_port(s, ipv4, wanted);
@@ -171,8 +171,8 @@ static bool set_number(int fd, int level, int name, int value)
 }
 
 /*
- * A traffic class or hop limit that the socket will not have is told with each send: 0 is no hop limit, and
- * all have another class.
+ * If the socket refuses a traffic class or hop limit, its 0 stays here. That differs from the flow's, so each
+ * send passes the value.
  */
 static void take_addressing(struct sender *s, bool ipv4, const struct vb_inbox_addr *addr)
 {
@@ -216,7 +216,7 @@ static const struct sender *sender_find(bool ipv4, uint16_t port)
 	return NULL;
 }
 
-/* Never a port that another socket of this process has: that is taken, as another program's. */
+/* A port of another socket of this process is as taken as another program's. */
 static const struct sender *sender_for_locked(bool ipv4, const struct vb_inbox_addr *addr)
 {
 	const struct sender *s = sender_find(ipv4, addr->udp_sport);
@@ -294,7 +294,7 @@ static void add_number(struct msghdr *m, bool ipv4, int type_v4, int type_v6, in
 	add_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? type_v4 : type_v6, &value, sizeof value);
 }
 
-/* A socket's hop limit is for one receiver, not for a group. */
+/* A socket's hop limit holds for unicast alone. */
 static void add_addressing(struct msghdr *m, const struct sender *s, const struct vb_inbox_addr *addr,
 			   unsigned ifindex, bool ipv4)
 {
@@ -360,7 +360,7 @@ static int transmit(int fd, const struct msghdr *m)
 }
 
 /*
- * The path's MTU as the kernel knows it, or a negative errno if there is no path from addr's source to its
+ * The path's MTU as the kernel knows it, or a negative errno: there is no path from addr's source to its
  * destination.
  */
 static int path_mtu(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4)
@@ -389,8 +389,8 @@ static bool may_mean_no_segmentation(int err)
 }
 
 /*
- * The kernel says EINVAL for too long a segment, for an address that is not ours any more, and for what it
- * cannot do.
+ * The kernel says EINVAL for too long a segment, for an address that is no longer this host's, and where it
+ * cannot segment.
  */
 static int explain_refusal(const struct vb_inbox_addr *addr, unsigned ifindex, bool ipv4, size_t segment,
 			   int err)
@@ -436,7 +436,7 @@ static int send_segments(const struct vb_inbox_addr *addr, unsigned ifindex, con
 	const struct sender *s = sender_for(ipv4, addr);
 	if (!s)
 		return -EAFNOSUPPORT;
-	int err = check_lengths(len, segment); /* after the socket: opening it tells what the kernel can do */
+	int err = check_lengths(len, segment); /* after the socket: opening it shows what the kernel can do */
 	if (err)
 		return err;
 	outgoing_init(&o, s, addr, ifindex, ipv4);
@@ -459,14 +459,14 @@ int vb_udp_send(const struct vb_inbox_addr *addr, unsigned ifindex, const void *
 		size_t segment)
 {
 	int err = send_segments(addr, ifindex, bytes, len, segment);
-	count(err, err ? 0 : (len + segment - 1) / segment); /* a segment of 0 bytes is an error */
+	count(err, err ? 0 : (len + segment - 1) / segment); /* err: the segment may be 0 bytes */
 	return err;
 }
 
 /*
- * A failure may be the word of an ICMP message about an earlier datagram: each can fail a send when it comes,
- * and once more when the one before it is taken from the queue. While that is emptied, one send may meet them
- * all.
+ * A failure may come from an ICMP message about an earlier datagram. Each message can fail a send when it
+ * arrives, and again when the one before it leaves the error queue. While the progress thread empties the
+ * queue, one send may meet them all.
  */
 int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifindex, const void *bytes,
 			size_t len)
@@ -479,7 +479,7 @@ int vb_udp_send_through(int fd, const struct vb_inbox_addr *addr, unsigned ifind
 	int err, tries = 0;
 	do
 		err = transmit_labelled(fd, &o, ipv4);
-	while (err && err != -EAGAIN && ++tries < MAX_STRANGE);
+	while (err && err != -EAGAIN && ++tries < MAX_FOREIGN);
 	count(err, 1);
 	return err;
 }

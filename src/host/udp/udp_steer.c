@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Steering. All processes' sockets on port 4791 form a group in the kernel, in the order of their binding;
- * when one closes, the last one moves to its place. A classic BPF program, one for the group, is given a
- * packet from the BTH on and returns the place of the socket that shall get it; a place that does not exist
- * means: any, by a hash of the flow. Nobody can ask the kernel who is where. So the program also knows
- * probes: datagrams that came by the loopback interface, begin with a magic number and are for the place that
- * they name. Whoever gets one answers with its slots.
+ * Steering. All processes' sockets on port 4791 form a group in the kernel, in the order of their binding.
+ * When one closes, the last one moves to its place. The group has one classic BPF program. It gets a packet
+ * from the BTH on and returns the place of the socket that receives it; a place that does not exist means:
+ * any, by a hash of the flow. The kernel does not say which process is where. So the program also knows
+ * probes: datagrams that came by the loopback interface, begin with a magic number, and go to the place that
+ * they name. Whoever gets one answers with its slots (udp_probe.c).
  *
  * Learning, once per IP version: a temporary socket sends probes for places 0, 1, 2, ... and collects
- * answers. A probe for a place that does not exist comes to anybody, and so does each one while the group has
- * no program; a process is at the lowest place that it answered for. If every answer is from one process,
- * there may be no program: then one that knows nothing but probes is attached, and it is all done once more.
- * In the end the program with all slots is attached, for all processes. It replaces what others attached; the
+ * answers. A probe for a place that does not exist reaches any process, and so does each one while the group
+ * has no program. A process is at the lowest place that it answered for. If all answers are from one process,
+ * the group may have no program: then one that knows only probes is attached, and learning starts once more.
+ * In the end the program with all slots is attached, for all processes. It replaces what others attached: the
  * last one to learn knows best.
  *
- * What is wrong in it (a process came or went, an answer was lost) costs speed: the packet's receiver hands
- * it on to the owner's inbox and reports it here (vb_udp_misdirected), and the table is learned again; more
- * and more rarely while that changes nothing.
+ * A wrong table (a process came or went, an answer was lost) costs speed. The packet's receiver forwards it
+ * to the owner's inbox and reports it here (vb_udp_misdirected). Then the table is learned again; more and
+ * more rarely while that changes nothing.
  *
- * A probe may be anybody's on this host. It gets one answer, to a loopback address, that tells what anybody
- * can find out by binding names (slots are abstract sockets). An answer counts if it comes from port 4791 of
- * the loopback address, which is of this user or of root, and repeats the random number of this attempt.
+ * Any process of this host may probe. It gets one answer, at a loopback address, with what anybody can find
+ * out by binding names (slots are abstract sockets). An answer counts if it comes from port 4791 of the
+ * loopback address, which is of this user or of root, and repeats the random number of this attempt.
  *
- * All state is the progress thread's, but for what says when to learn; probes are answered by whoever
- * receives.
+ * Only the progress thread uses the state, except for what says when to learn.
  */
 #include "host/udp/udp_private.h"
 
@@ -35,12 +34,12 @@
 
 enum {
 	MAX_PLACES = 512,
-	FIRST_PLACES = 4,       /* probed at first; more as long as each has its own process */
+	FIRST_PLACES = 4,       /* probed at first; twice as many while each has its own process */
 	MAX_STEERED = 1024,     /* slots in the program: two instructions each, of 4096 */
-	ANSWERS_PER_TURN = 16,
+	ANSWERS_PER_ROUND = 16,
 	COLLECT_NS = 20000000,  /* after which answers are lost */
-	SETTLE_LOOKS = 300,     /* for the first time, */
-	SETTLE_LOOK_NS = 100000, /* one each */
+	WAIT_LOOKS = 300,       /* for the first table */
+	WAIT_LOOK_NS = 100000,
 	MIN_PAUSE_NS = 100000000,
 	MAX_PAUSE_SHIFT = 7,
 	NO_PLACE = UINT16_MAX,
@@ -163,7 +162,7 @@ static void attach_program(int receiver, const struct table *t)
 
 struct learner {
 	bool ipv4;
-	struct vb_watch watch;      /* fd -1: not at it */
+	struct vb_watch watch;      /* fd -1: not learning */
 	struct vb_timer timeout;
 	uint64_t cookie;
 	uint32_t places;            /* probed in this round */
@@ -210,7 +209,7 @@ static int open_learner(struct learner *l)
 
 static bool is_learning(void) { return learners[0].watch.fd >= 0 || learners[1].watch.fd >= 0; }
 
-/* After the last of the two: when to learn again at the earliest. */
+/* After the last of the two: notes when to learn again at the earliest. */
 static void note_end(void)
 {
 	pause_shift = changed ? 0 : pause_shift + (pause_shift < MAX_PAUSE_SHIFT);
@@ -327,13 +326,13 @@ static bool comes_from_port(const struct learner *l, const union vb_ip_address *
 	       IN6_ARE_ADDR_EQUAL(&from->v6.sin6_addr, &expected.v6.sin6_addr);
 }
 
-/* Some of them: who floods the socket must not hold the progress thread. */
+/* A bounded number: a flood of answers must not occupy the progress thread. */
 static void answers_ready(struct vb_watch *w, uint32_t epoll_events)
 {
 	static struct vb_udp_answer answer;
 	struct learner *l = vb_container_of(w, struct learner, watch);
 
-	for (unsigned i = 0; i < ANSWERS_PER_TURN; i++) {
+	for (unsigned i = 0; i < ANSWERS_PER_ROUND; i++) {
 		union vb_ip_address from;
 		socklen_t from_bytes = sizeof from;
 		ssize_t n = recvfrom(w->fd, &answer, sizeof answer, MSG_DONTWAIT, &from.any, &from_bytes);
@@ -362,13 +361,13 @@ void vb_udp_steer_start(void)
 }
 
 /*
- * Packets on their way through another process are overtaken by those that come straight, once the way is
- * known. What is not reliable does without what was overtaken, so a program should not begin before.
+ * Once the table is learned, packets that come directly overtake those that another process still forwards.
+ * Unreliable connections drop what was overtaken, so a program should start only afterwards.
  */
-void vb_udp_steer_settle(void)
+void vb_udp_steer_wait(void)
 {
-	for (unsigned i = 0; i < SETTLE_LOOKS && atomic_load(&due) && !vb_loop_is_current(); i++)
-		vb_sleep_ns(SETTLE_LOOK_NS);
+	for (unsigned i = 0; i < WAIT_LOOKS && atomic_load(&due) && !vb_loop_is_current(); i++)
+		vb_sleep_ns(WAIT_LOOK_NS);
 }
 
 void vb_udp_misdirected(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "host/pace.h"
+#include "host/activity.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -10,17 +10,14 @@
 #include "base/cancel.h"
 
 enum {
-	/*
-	 * in a row that find the process halted: one may meet all its threads between two waits for each
-	 * other
-	 */
+	/* in a row that find the process halted: a single look may find all threads asleep by chance */
 	LOOKS = 3,
-	LOOK_NS = 10000000, /* apart */
+	LOOK_NS = 10000000, /* from one look to the next */
 	BLIND_LOOKS = 100,  /* where /proc does not tell: 1 s */
-	MAX_LOOKS = 1000,   /* of who has the time, and does not use it: 10 s */
+	MAX_LOOKS = 1000,   /* at a process that could run: 10 s */
 };
 
-/* The letter behind the name, which may have anything in it. */
+/* The letter behind the last parenthesis: the name before it may hold any character. */
 static char state_of(pid_t pid, const char *thread)
 {
 	char path[64], text[512];
@@ -35,40 +32,40 @@ static char state_of(pid_t pid, const char *thread)
 	return end && end[1] == ' ' ? end[2] : 0;
 }
 
-enum vb_pace vb_process_pace(pid_t pid)
+enum vb_activity vb_process_activity(pid_t pid)
 {
 	VB_UNCANCELLED;
 	char path[32];
-	enum vb_pace pace = VB_PACE_UNKNOWN;
+	enum vb_activity activity = VB_ACTIVITY_UNKNOWN;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = pid > 0 ? opendir(path) : NULL;
-	for (struct dirent *d; threads && pace != VB_PACE_RUNNING && (d = readdir(threads));) {
+	for (struct dirent *d; threads && activity != VB_ACTIVITY_RUNNING && (d = readdir(threads));) {
 		char state = d->d_name[0] == '.' ? 0 : state_of(pid, d->d_name);
 		if (state)
-			pace = strchr("RD", state) ? VB_PACE_RUNNING : VB_PACE_HALTED;
+			activity = strchr("RD", state) ? VB_ACTIVITY_RUNNING : VB_ACTIVITY_HALTED;
 	}
 	if (threads)
 		closedir(threads);
-	return pace;
+	return activity;
 }
 
-static bool look(struct vb_patience *p, pid_t pid)
+static bool look(struct vb_process_wait *w, pid_t pid)
 {
-	enum vb_pace pace = vb_process_pace(pid);
-	p->halted = pace == VB_PACE_HALTED ? p->halted + 1 : 0;
-	p->looks++;
-	return p->halted == LOOKS || p->looks == MAX_LOOKS ||
-	       (pace == VB_PACE_UNKNOWN && p->looks >= BLIND_LOOKS);
+	enum vb_activity activity = vb_process_activity(pid);
+	w->halted = activity == VB_ACTIVITY_HALTED ? w->halted + 1 : 0;
+	w->looks++;
+	return w->halted == LOOKS || w->looks == MAX_LOOKS ||
+	       (activity == VB_ACTIVITY_UNKNOWN && w->looks >= BLIND_LOOKS);
 }
 
-bool vb_patience_is_over(struct vb_patience *p, pid_t pid, uint64_t now_ns)
+bool vb_process_wait_is_over(struct vb_process_wait *w, pid_t pid, uint64_t now_ns)
 {
-	if (!p->next_look_ns)
-		p->next_look_ns = now_ns + LOOK_NS;
-	if (now_ns < p->next_look_ns)
+	if (!w->next_look_ns)
+		w->next_look_ns = now_ns + LOOK_NS;
+	if (now_ns < w->next_look_ns)
 		return false;
-	p->next_look_ns = now_ns + LOOK_NS;
-	return look(p, pid);
+	w->next_look_ns = now_ns + LOOK_NS;
+	return look(w, pid);
 }
 
 /*

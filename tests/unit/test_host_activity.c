@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "host/pace.h"
+#include "host/activity.h"
 
 static void run_on(int sock)
 {
@@ -17,23 +17,23 @@ static void pace__of_processes(void **state)
 {
 	struct child runner = child_start(run_on);
 	(void)hear(runner.sock);
-	assert_int_equal(vb_process_pace(0), VB_PACE_UNKNOWN);
+	assert_int_equal(vb_process_activity(0), VB_ACTIVITY_UNKNOWN);
 	kill(runner.pid, SIGSTOP);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
+	assert_true(WAIT_FOR(vb_process_activity(runner.pid) == VB_ACTIVITY_HALTED));
 	kill(runner.pid, SIGCONT);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
+	assert_true(WAIT_FOR(vb_process_activity(runner.pid) == VB_ACTIVITY_RUNNING));
 	pid_t gone = runner.pid;
 	child_kill(&runner);
-	assert_int_equal(vb_process_pace(gone), VB_PACE_UNKNOWN);
+	assert_int_equal(vb_process_activity(gone), VB_ACTIVITY_UNKNOWN);
 }
 
 /* Seconds of a clock that is asked each millisecond until a wait for a process is over. */
 static unsigned patience_with(pid_t pid)
 {
 	enum { MS = 1000000 };
-	struct vb_patience p = { 0 };
+	struct vb_process_wait p = { 0 };
 	uint64_t ms = 0;
-	while (!vb_patience_is_over(&p, pid, 1 + ms * MS))
+	while (!vb_process_wait_is_over(&p, pid, 1 + ms * MS))
 		ms++;
 	return (unsigned)(ms / 1000);
 }
@@ -43,10 +43,10 @@ static void patience__is_for_who_runs(void **state)
 	struct child runner = child_start(run_on);
 	(void)hear(runner.sock);
 	kill(runner.pid, SIGSTOP);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_HALTED));
+	assert_true(WAIT_FOR(vb_process_activity(runner.pid) == VB_ACTIVITY_HALTED));
 	assert_int_equal(patience_with(runner.pid), 0);
 	kill(runner.pid, SIGCONT);
-	assert_true(WAIT_FOR(vb_process_pace(runner.pid) == VB_PACE_RUNNING));
+	assert_true(WAIT_FOR(vb_process_activity(runner.pid) == VB_ACTIVITY_RUNNING));
 	assert_int_equal(patience_with(getpid()), 10);
 	assert_int_equal(patience_with(0), 1);
 	child_kill(&runner);
