@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "adapter/memory/arena.h"
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "adapter/peer.h"
 #include "adapter/progress/progress.h"
 

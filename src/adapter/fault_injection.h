@@ -2,7 +2,7 @@
 /*
  * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h), asked by those to whom
  * something happens. What is done to ports and devices is done here; packets, completions, receives and
- * messages are their layers' (roce/fault.h, verbs/fault.c, rdmacm/fault.h).
+ * messages are their layers' (roce/packet_faults.h, verbs/fault.c, rdmacm/fault.h).
  *
  * vb_faults_on is set before main and never changes, so who looks at it pays a branch; posts and polls do not
  * look, but are exchanged in a context's tables. An expression that cannot be read is said so on standard
@@ -12,8 +12,8 @@
  * Counts, the clock and what is down or gone start anew in a forked child. All functions may be called by any
  * thread, with any lock but vb_fault_call, which may wait and takes locks of devices and queue pairs.
  */
-#ifndef VB_ADAPTER_FAULT_H
-#define VB_ADAPTER_FAULT_H
+#ifndef VB_ADAPTER_FAULT_INJECTION_H
+#define VB_ADAPTER_FAULT_INJECTION_H
 
 #include "adapter/object.h"
 #include "faults/plan.h"
