@@ -116,7 +116,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	if (qpn == VB_GSI_QPN)
 		gsi_handler(&msg, p->ifindex);
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
-		vb_roce_take(&msg, &batch);
+		vb_roce_deliver(&msg, &batch);
 	else if (slot)
 		pass_on(slot, &msg);
 }
@@ -169,7 +169,7 @@ static bool pump(void)
 	return vb_udp_receive() || (vb_loop_is_current() && stay_awake());
 }
 
-/* True as well if no QP of this process uses the port: then polling threads need not look. */
+/* Without QPs that use the port, polling threads do not look here: then the progress thread wakes up. */
 static bool watch(bool wake)
 {
 	wake |= !vb_roce_is_used();
