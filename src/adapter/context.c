@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "adapter/device/device.h"
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "adapter/start.h"
 
 int vb_context_init(struct vb_context *ctx, struct vb_device *dev)

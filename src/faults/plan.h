@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose: what verbatim-faults(7) describes, as text, as a plan, and as decisions. Pure: who asks
- * says what happens and how much time has passed, and hears which rules bite; who carries a fault out is
- * further up (adapter/fault.h).
+ * Fault injection: what verbatim-faults(7) describes, as text, as a plan, and as decisions. Pure: the caller
+ * says what happens and how much time has passed, and gets the rules that apply. adapter/fault_injection.h
+ * and the layers above it carry the faults out.
  *
  * A plan is a seed and rules in the order of the text. A rule watches one kind of thing, its site (a packet,
  * a call, ...), counts what its filters let through, and bites some of it by these counts. Counts are kept
@@ -119,16 +119,16 @@ struct vb_fault_bite {
 };
 
 /*
- * Has each rule from *cursor (0 at first) on look at the subject, up to one that bites: true. False: no
- * further one does. Who wants one bite alone goes on asking all the same, so that all rules count.
+ * Shows the subject to each rule from *cursor (0 at first) on, up to one that bites: true. False: no further
+ * one does. A caller that wants one bite alone asks on until false, so that all rules count.
  */
 bool vb_fault_next(const struct vb_fault_plan *plan, struct vb_fault_state *state,
 		   const struct vb_fault_subject *subject, unsigned *cursor, struct vb_fault_bite *bite);
 
 /*
- * Repetitions depend on time, so they are not counted and no rule bites them, but for those that mean all
- * packets from some count on, or a share. Each packet of a reliable service is to be shown once, in the order
- * in which it goes or comes.
+ * Repetitions depend on time. So they are not counted, and only rules for all packets from some count on, or
+ * for a share, bite them. The caller shows each packet of a reliable service once, in the order in which it
+ * goes or comes.
  */
 bool vb_fault_is_repeat(struct vb_fault_state *state, enum vb_fault_direction direction, bool answers,
 			uint32_t qp, uint32_t psn);

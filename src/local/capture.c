@@ -46,7 +46,7 @@ static bool fetch_entry(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 static bool fetch_target(void *ctx, uint64_t offset, size_t bytes, uint8_t *to)
 {
 	const struct vb_local_qp *l = ctx;
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	const struct vb_rwqe *w = &l->execution.rwqe;
 	struct list list = { .pd = w->pd, .sge = w->sge, .n = w->nsge };
 	struct vb_ranges from, into;
@@ -85,25 +85,26 @@ static struct vb_captured message_of(struct requester *r, uint32_t psn, uint32_t
 static void begin_requester(struct vb_local_qp *l, uint32_t position)
 {
 	unsigned serial = vb_capture_serial();
-	if (l->shown.req_serial == serial)
+	if (l->capture.req_serial == serial)
 		return;
-	l->shown.req_serial = serial;
-	l->shown.first = position;
-	l->shown.psn = l->shown.answered_psn = (l->qp->attr.sq_psn + position) & PSN_MASK;
-	l->shown.msn = position;
-	l->shown.is_fresh = true;
+	l->capture.req_serial = serial;
+	l->capture.first = position;
+	l->capture.psn = l->capture.answered_psn = (l->qp->attr.sq_psn + position) & PSN_MASK;
+	l->capture.msn = position;
+	l->capture.is_fresh = true;
 }
 
-/* The responder needs to be told where it cannot know what came before. */
+/* Only where the responder cannot know what came before. */
 static void tell_psn(struct vb_local_qp *l, uint32_t position)
 {
 	bool is_empty = position == atomic_load_explicit(&l->req.acked, memory_order_relaxed);
-	if (!is_empty && !l->shown.is_fresh)
+	if (!is_empty && !l->capture.is_fresh)
 		return;
-	l->shown.is_fresh = false;
-	atomic_store_explicit(&l->mine->shown, vb_shm_shown(position, l->shown.psn), memory_order_relaxed);
+	l->capture.is_fresh = false;
+	atomic_store_explicit(&l->mine->captured, vb_shm_captured(position, l->capture.psn),
+			      memory_order_relaxed);
 	if (is_empty)
-		l->shown.answered_psn = l->shown.psn;
+		l->capture.answered_psn = l->capture.psn;
 }
 
 void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
@@ -112,9 +113,9 @@ void vb_capture_published(struct vb_local_qp *l, const struct vb_sqe *sqe)
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, position);
 	tell_psn(l, position);
-	struct vb_captured m = message_of(&r, l->shown.psn, 0);
+	struct vb_captured m = message_of(&r, l->capture.psn, 0);
 	vb_capture_request(&m);
-	l->shown.psn = (l->shown.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
+	l->capture.psn = (l->capture.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 static uint64_t found_by(struct requester *r)
@@ -127,29 +128,29 @@ void vb_capture_acknowledged(struct vb_local_qp *l, const struct vb_sqe *sqe, en
 {
 	uint32_t position = atomic_load_explicit(&l->req.acked, memory_order_relaxed);
 	struct requester r = { .l = l, .sqe = sqe };
-	if (l->shown.req_serial != vb_capture_serial() || (int32_t)(position - l->shown.first) < 0)
+	if (l->capture.req_serial != vb_capture_serial() || (int32_t)(position - l->capture.first) < 0)
 		return;
 	struct vb_captured m =
-		message_of(&r, l->shown.answered_psn, l->shown.msn + (status == IBV_WC_SUCCESS));
+		message_of(&r, l->capture.answered_psn, l->capture.msn + (status == IBV_WC_SUCCESS));
 	if (status != IBV_WC_SUCCESS) {
 		vb_capture_nak(&m, status);
 		return;
 	}
 	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
 	vb_capture_answer(&m);
-	l->shown.msn++;
-	l->shown.answered_psn = (l->shown.answered_psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
+	l->capture.msn++;
+	l->capture.answered_psn = (l->capture.answered_psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
 {
 	struct requester r = { .l = l, .sqe = sqe };
 	begin_requester(l, l->req.published);
-	struct vb_captured m = message_of(&r, l->shown.psn, ++l->shown.msn);
+	struct vb_captured m = message_of(&r, l->capture.psn, ++l->capture.msn);
 	m.original = is_atomic(sqe->opcode) ? found_by(&r) : 0;
 	vb_capture_request(&m);
 	vb_capture_answer(&m);
-	l->shown.psn = (l->shown.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
+	l->capture.psn = (l->capture.psn + vb_captured_packets(l->qp, sqe)) & PSN_MASK;
 }
 
 /* ---- the responder ---- */
@@ -158,19 +159,19 @@ void vb_capture_executed_here(struct vb_local_qp *l, const struct vb_sqe *sqe)
 static uint32_t expected_psn(struct vb_local_qp *l, uint32_t position)
 {
 	const struct vb_shm_qp *theirs = atomic_load_explicit(&l->theirs, memory_order_acquire);
-	uint64_t said = atomic_load_explicit(&theirs->shown, memory_order_relaxed);
+	uint64_t said = atomic_load_explicit(&theirs->captured, memory_order_relaxed);
 	unsigned serial = vb_capture_serial();
-	if (l->shown.resp_serial != serial) {
-		l->shown.expected = (l->qp->attr.rq_psn + position) & PSN_MASK;
-		l->shown.served = position;
+	if (l->capture.resp_serial != serial) {
+		l->capture.expected = (l->qp->attr.rq_psn + position) & PSN_MASK;
+		l->capture.served = position;
 	}
-	l->shown.resp_serial = serial;
-	if (vb_shm_shown_is_for(said, position))
-		l->shown.expected = vb_shm_shown_psn(said);
-	return l->shown.expected;
+	l->capture.resp_serial = serial;
+	if (vb_shm_captured_is_for(said, position))
+		l->capture.expected = vb_shm_captured_psn(said);
+	return l->capture.expected;
 }
 
-static struct vb_sqe entry_of(const struct vb_taken_slot *r)
+static struct vb_sqe entry_of(const struct vb_slot_copy *r)
 {
 	return (struct vb_sqe){
 		.remote_addr = r->remote_addr,
@@ -197,7 +198,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 	struct vb_captured m = { .qp = l->qp,
 			      .what = &what,
 			      .psn = psn,
-			      .msn = l->shown.served & PSN_MASK,
+			      .msn = l->capture.served & PSN_MASK,
 			      .fetch = fetch_target,
 			      .ctx = l };
 	if (status != IBV_WC_SUCCESS) {
@@ -208,7 +209,7 @@ void vb_capture_served(struct vb_local_qp *l, enum ibv_wc_status status)
 		m.original = atomic_load_explicit(
 			&l->mine->atomics[(l->atomics_executed - 1) % VB_SHM_ATOMICS], memory_order_relaxed);
 	vb_capture_request(&m);
-	m.msn = ++l->shown.served & PSN_MASK;
+	m.msn = ++l->capture.served & PSN_MASK;
 	vb_capture_answer(&m);
-	l->shown.expected = (psn + vb_captured_packets(l->qp, &what)) & PSN_MASK;
+	l->capture.expected = (psn + vb_captured_packets(l->qp, &what)) & PSN_MASK;
 }

@@ -2,8 +2,8 @@
 /*
  * Local traffic for a capture (adapter/inspection/packet_view.h). There are no PSNs in shared memory, so each
  * half counts those that its messages would take while it is captured: the requester from its sq_psn on, and,
- * since it executes much that the responder never sees, it tells the responder the PSN of the first message
- * of each run through the ring (vb_shm_qp.shown). What was under way when the capture began has no number,
+ * since it executes much that the responder never sees, it publishes the PSN of the first message
+ * of each run through the ring (vb_shm_qp.captured). What was under way when the capture began has no number,
  * and its answer is not shown.
  *
  * All of this costs one branch per message while nobody captures, on a flag beside others that the path

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ending links to peers that cannot be waited for. Who revokes something waits for the busy sections that are
- * open (local/shared.h). A peer in one may be stopped, by SIGSTOP, a debugger or a freezer, for as long as it
- * pleases them.
+ * Ending links to peers that do not run. A process that revokes an access waits for the busy sections that
+ * are open (local/shared.h). A peer in such a section may be stopped by SIGSTOP, a debugger or a freezer, for
+ * ever.
  *
  *	section open ---- it ends, or its process does ----> (go on)
  *	     |------ no thread of the process runs ------\
  *	     |------ it is open for far too long ---------+--> CUT, go on
  *
- * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that for both sides the other
- * one has died. Nothing that the peer does in the open section counts from there on, or does harm:
+ * CUT: the link's flag is set, cuts is counted, and the link is shut down, so that each side takes the other
+ * for dead. What the peer still does in the open section has no effect:
  *
  *	it copies in or out of a mapping       what it was given is private memory again here (adapter/memory/segment.h): it stores into pages that
  *	                                       nobody uses. Behind its section it sees the flag, and reports no success
@@ -37,7 +37,7 @@ void vb_fence_users(void);
  */
 bool vb_cut_or_await(const _Atomic(uint32_t) *busy, struct vb_peer *peer, uint64_t deadline_ns);
 
-/* Has the peer ended the link? Then what a section did that is still open, or just was, does not count. */
+/* Has the peer cut the link? Then this side reports nothing of the section that is open, or just was. */
 static inline bool vb_is_cut_by(const struct vb_peer *peer)
 {
 	return vb_unlikely(atomic_load_explicit(&peer->arena->cuts, memory_order_acquire)) &&

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Doorbells and acks between two processes: who is told of what, when, and by which cache line.
+ * Doorbells and acks between two processes: which of them a message needs, and when.
  *
  * A slot or an ack is in place before its doorbell rings. The doorbell tells the peer which QP to look at,
- * and wakes it if it sleeps. Three rules save the lines and system calls of what the peer would find anyway:
+ * and wakes it if it sleeps. Three rules save cache lines and system calls where the peer finds the news
+ * anyway:
  *
  * Polled QPs need no doorbell. When a program's polls find news of a QP time after time, the QP's control
  * block says `polled`, and each round of polls looks at it. When the program stops to poll, this process
@@ -14,14 +15,14 @@
  *	light fence                 heavy fence
  *	polled? else ring           is there a slot, or an ack?
  *
- * Delayed doorbells: who answers a message and then sleeps would wake a sleeping peer twice, for the ack and
- * for the answer. While vb_progress_is_ticking, the ack's doorbell waits for the next slot of that QP, which
- * rings anyhow, for the program to wait, or for the next tick.
+ * Delayed doorbells: a program that answers a message and then sleeps would wake a sleeping peer twice, for
+ * the ack and for the answer. While vb_progress_is_ticking, the ack's doorbell waits for the next slot of
+ * that QP, which rings anyhow, until the program waits, or for the next tick.
  *
- * The ack's line is left alone while answers come: each slot tells how many slots of the opposite direction
- * its writer has executed (piggybacked acks). A poll that read the line would take it from the responder, who
- * would wait for it at the next ack. So it is read only once in VB_ACK_INTERVAL polls since the last slot,
- * until an ack comes that no slot has told: then in half as many.
+ * Ack polling interval: each slot carries an ack for the opposite direction (piggybacked acks), so while
+ * answers come the ack's own line need not be read. A poll that read it would slow the responder at its next
+ * ack. So it is read once in VB_ACK_INTERVAL polls since the last slot. After an ack that no slot carried,
+ * the interval is halved.
  *
  * A change of state, byte streams and refusals always ring.
  */
@@ -47,8 +48,8 @@ static inline void vb_doorbell_ring(struct vb_local_qp *l)
 }
 
 /*
- * False: nobody may delay anything once ticking has ended; pairs with the progress thread, which rings all
- * after that.
+ * False: ticking has ended. Then nothing may be delayed, because the progress thread rings all delayed
+ * doorbells at that moment.
  */
 bool vb_doorbell_delay(struct vb_local_qp *l);
 

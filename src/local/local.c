@@ -24,7 +24,7 @@
 #include "local/serve.h"
 #include "local/slots.h"
 
-enum { REMAINS_NS = 500000000 /* between two looks whether somebody still reads them */ };
+enum { RETRY_FREE_NS = 500000000 /* between two looks whether a cut peer still reads a ring */ };
 
 /* ---- the choice of path ---- */
 
@@ -36,8 +36,8 @@ static bool is_on_this_host(const struct vb_qp *qp)
 }
 
 /*
- * An RC connection to a process of this host to which there is a link. Each end may have something against
- * the other, or lack what a link needs, but both come to the same answer (local/peer.h).
+ * An RC connection to a process of this host to which there is a link. Both ends choose the same path,
+ * whatever either of them lacks (local/peer.h).
  */
 static bool claims(struct vb_qp *qp)
 {
@@ -112,7 +112,7 @@ static void open_block(struct vb_local_qp *l)
 static void close_block(struct vb_local_qp *l)
 {
 	struct vb_shm_qp *m = l->mine;
-	/* In this order: whoever finds the ack gone finds the new epoch, and then the last ack. */
+	/* In this order: a requester that finds the ack gone finds the new epoch, and then the last ack. */
 	atomic_store(&m->last_ack, atomic_load(&m->ack));
 	atomic_store(&m->mode, vb_next_epoch(l->epoch) << 8);
 	atomic_store(&m->ack, 0);
@@ -128,7 +128,7 @@ static void join(struct vb_local_qp *l)
 	vb_unlock(&vb_progress_lock);
 }
 
-/* Takes up what claims has left. The peer may have died since: then nobody is there, and retries run out. */
+/* The peer that claims has found. It may have died since: then retries run out. */
 static struct vb_peer *claimed_peer(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->path_state;
@@ -211,10 +211,10 @@ static void unlink_qp(struct vb_qp *qp)
 }
 
 /*
- * What a queue pair had in the arena. A peer that was stopped while it read there goes on some time, before
- * it looks whether it was cut.
+ * What a queue pair had in the arena. A peer that was stopped while it read there reads on when it runs
+ * again, until it looks whether it was cut: so what it reads is freed later.
  */
-struct remains {
+struct arena_blocks {
 	struct block {
 		uint64_t offset;
 		size_t bytes; /* 0: there is none */
@@ -225,9 +225,9 @@ struct remains {
 	struct vb_timer timer;
 };
 
-static struct remains remains_of(struct vb_local_qp *l)
+static struct arena_blocks blocks_of(struct vb_local_qp *l)
 {
-	struct remains r = { .blocks = { { l->ring_offset, ring_bytes(l) } },
+	struct arena_blocks r = { .blocks = { { l->ring_offset, ring_bytes(l) } },
 			     .reader = l->reader,
 			     .read_in = l->read_in,
 			     .read_since = l->read_since };
@@ -236,7 +236,7 @@ static struct remains remains_of(struct vb_local_qp *l)
 	return r;
 }
 
-static void give_back(const struct remains *r)
+static void free_blocks(const struct arena_blocks *r)
 {
 	for (unsigned i = 0; i < VB_ARRAY_LEN(r->blocks); i++)
 		if (r->blocks[i].bytes)
@@ -245,43 +245,43 @@ static void give_back(const struct remains *r)
 		vb_peer_put(r->reader);
 }
 
-static bool are_read(const struct remains *r)
+static bool are_read(const struct arena_blocks *r)
 {
 	return atomic_load(r->read_in) == r->read_since &&
 	       vb_process_activity(r->reader->pid) != VB_ACTIVITY_UNKNOWN;
 }
 
-static void look_at_remains(struct vb_timer *timer, uint64_t now_ns)
+static void free_unless_read(struct vb_timer *timer, uint64_t now_ns)
 {
-	struct remains *r = timer->arg;
+	struct arena_blocks *r = timer->arg;
 	if (are_read(r)) {
-		vb_timer_set(timer, now_ns + REMAINS_NS);
+		vb_timer_set(timer, now_ns + RETRY_FREE_NS);
 		return;
 	}
-	give_back(r);
+	free_blocks(r);
 	free(r);
 }
 
-/* If there is no memory for that, it stays. */
-static void keep(const struct remains *now)
+/* Without memory for the timer, they stay allocated. */
+static void free_later(const struct arena_blocks *now)
 {
-	struct remains *r = malloc(sizeof(*r));
+	struct arena_blocks *r = malloc(sizeof(*r));
 	if (!r)
 		return;
 	*r = *now;
-	r->timer = (struct vb_timer){ .fire = look_at_remains, .arg = r };
-	vb_timer_set(&r->timer, vb_now_ns() + REMAINS_NS);
+	r->timer = (struct vb_timer){ .fire = free_unless_read, .arg = r };
+	vb_timer_set(&r->timer, vb_now_ns() + RETRY_FREE_NS);
 }
 
 static void detach(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
-	struct remains r = remains_of(l);
+	struct arena_blocks r = blocks_of(l);
 	close_block(l);
 	if (vb_unlikely(r.reader != NULL))
-		keep(&r);
+		free_later(&r);
 	else
-		give_back(&r);
+		free_blocks(&r);
 	if (l->peer)
 		vb_peer_put(l->peer);
 	qp->path_state = NULL;
@@ -344,7 +344,7 @@ static struct pair find_pair_locked(struct vb_local_qp *l)
 	return p;
 }
 
-static void let_go(const struct pair *p)
+static void put_pair(const struct pair *p)
 {
 	if (p->peer)
 		vb_peer_put(p->peer);
@@ -365,15 +365,15 @@ static bool await_pair(const struct pair *p, uint64_t deadline_ns)
 }
 
 /*
- * Has it been cut in the middle of a section, as responder? Then that goes on when it runs again: it keeps
- * what it reads.
+ * A peer that was cut in the middle of a section, as responder, goes on with it when it runs again: what it
+ * reads stays until then.
  */
-static void let_go_or_remember(struct vb_local_qp *l, const struct pair *p)
+static void put_or_note_reader(struct vb_local_qp *l, const struct pair *p)
 {
 	const _Atomic(uint32_t) *busy = p->theirs ? &p->theirs->busy[VB_STREAM_RESPONSE] : NULL;
 	uint32_t since = busy ? atomic_load(busy) : 0;
 	if (vb_likely(since % 2 == 0 || l->reader || !atomic_load(&p->peer->is_cut))) {
-		let_go(p);
+		put_pair(p);
 		return;
 	}
 	l->reader = p->peer;
@@ -399,7 +399,7 @@ static void stop(struct vb_qp *qp)
 	struct pair p = find_pair_locked(l);
 	vb_unlock(&vb_progress_lock);
 	await_theirs(&p, UINT64_MAX);
-	let_go_or_remember(l, &p);
+	put_or_note_reader(l, &p);
 	if (atomic_load(&l->theirs))
 		vb_requester_take_last_acks(l);
 	end_receive(l);
@@ -460,7 +460,7 @@ static bool request(struct vb_qp *qp)
 }
 
 /* Takes the last acks of a peer that has died, and executes what it had sent. */
-static void settle(struct vb_qp *qp)
+static void drain(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = vb_local_of(qp);
 	if (!atomic_load(&l->theirs))
@@ -472,15 +472,15 @@ static void settle(struct vb_qp *qp)
 }
 
 /* With a reference. */
-static struct vb_qp *next_unsettled(struct vb_peer *p)
+static struct vb_qp *next_undrained(struct vb_peer *p)
 {
 	struct vb_local_qp *l;
 	struct vb_qp *found = NULL;
 	vb_lock(&vb_progress_lock);
 	vb_list_for_each(l, &p->qps, node) {
-		if (found || l->settled)
+		if (found || l->is_drained)
 			continue;
-		l->settled = true;
+		l->is_drained = true;
 		vb_qp_ref(l->qp);
 		found = l->qp;
 	}
@@ -491,8 +491,8 @@ static struct vb_qp *next_unsettled(struct vb_peer *p)
 /* What the dead process had acknowledged and sent counts at once. */
 static void peer_died(struct vb_peer *p, bool was_up)
 {
-	for (struct vb_qp *qp; (qp = next_unsettled(p));) {
-		settle(qp);
+	for (struct vb_qp *qp; (qp = next_undrained(p));) {
+		drain(qp);
 		vb_qp_unref(qp);
 	}
 	vb_ud_ring_end(p, was_up);
@@ -547,7 +547,7 @@ static void receive(struct vb_qp *qp)
 	vb_qp_unref(qp);
 }
 
-/* ---- what will be looked at ---- */
+/* ---- prefetching ---- */
 
 /* For its requester, or else its responder: what an ack, or a slot, is about. */
 static void fetch(struct vb_qp *qp)
@@ -602,7 +602,7 @@ static unsigned find_busy(struct pair *busy)
 			vb_qp_ref(l->qp);
 			busy[n++] = p;
 		} else {
-			let_go(&p);
+			put_pair(&p);
 		}
 	}
 	vb_unlock(&vb_progress_lock);
@@ -620,7 +620,7 @@ static bool quiesce(uint64_t deadline_ns)
 		for (unsigned i = 0; i < n; i++) {
 			quiet = quiet && await_pair(&busy[i], deadline_ns);
 			vb_qp_unref(busy[i].l->qp);
-			let_go(&busy[i]);
+			put_pair(&busy[i]);
 		}
 	} while (quiet && n == BUSY_BATCH);
 	return quiet;

@@ -19,7 +19,7 @@ enum {
 	MOVE_NS = 200000,          /* what moving a region costs, */
 	MOVED_BYTES_PER_NS = 2,    /* and its bytes */
 	/* the peer is asked again after so many times the use, in case things have changed */
-	PATIENCE = 8,
+	ASK_BACKOFF = 8,
 	MAX_DOMAINS = 8,           /* of the QPs that are connected to one peer */
 	OFFERS = 32,               /* segments given unasked, per domain */
 	UNMAP_NS = 100000000,
@@ -91,7 +91,7 @@ void vb_mapped_miss(struct vb_peer *p, uint32_t key, uint64_t bytes)
 	atomic_store_explicit(&u->spent_ns, spent, memory_order_relaxed);
 	if (vb_likely(spent < atomic_load_explicit(&u->limit_ns, memory_order_relaxed)))
 		return;
-	atomic_store_explicit(&u->limit_ns, spent * PATIENCE, memory_order_relaxed);
+	atomic_store_explicit(&u->limit_ns, spent * ASK_BACKOFF, memory_order_relaxed);
 	ask(p, key);
 }
 

@@ -7,17 +7,16 @@
  *	GIVE  serial, memfd   as an answer, and unasked to peers that were just connected to
  *	GONE  serial          the memory is private again: unmap it
  *
- * Asking pays only for regions that are used much: moving costs about as much as some ten copies of the
- * region. So each use by process_vm is counted with what it cost, and the peer is asked when that reaches
- * what the move will cost.
+ * A move costs as much as some ten copies of the region. So the costs of each use by process_vm are added up,
+ * and the peer is asked when they reach the costs of the move.
  *
- * A mapping is used inside busy sections only, after the key was checked there. The owner takes the segment's
- * name from the key's entry before it moves pages back, and then waits for busy sections; this side, told
- * that it is gone, hides the mapping and waits for its own.
+ * A mapping is used only inside busy sections, after the key was checked there. Before the owner moves pages
+ * back, it takes the segment's name from the key's entry and waits for busy sections. At GONE, this side
+ * hides the mapping and waits for its own sections.
  *
- * Only links over which process_vm works have mappings: a peer that is given a segment could have read the
- * process's memory anyway. What comes over the link is checked: a memfd that cannot shrink, so that no access
- * to it can fail, of the size that was said.
+ * Only links over which process_vm works have mappings: such a peer could read the process's memory anyway.
+ * This side checks that the memfd has the size that was said and cannot shrink, so that no access to it can
+ * fail.
  */
 #ifndef VB_LOCAL_MAPPED_H
 #define VB_LOCAL_MAPPED_H

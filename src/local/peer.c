@@ -57,9 +57,9 @@ void vb_peer_death_subscribe(void (*died)(void *arg, uint32_t slot), void *arg)
 	subscriber.died = died;
 }
 
-/* ---- what a process lacks ---- */
+/* ---- descriptors ---- */
 
-/* -EMFILE: the program shall have the other descriptors. */
+/* -EMFILE: the other descriptors are the program's. */
 static int take_share(void)
 {
 	if ((atomic_fetch_add(&nlinks, 1) + 1) * VB_LINK_FDS <= vb_fd_share())
@@ -282,7 +282,7 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 /* ---- death ---- */
 
 /* The slots that the dead process had, as its arena says: at worst it says nonsense about itself. */
-static void announce(const struct vb_peer *p)
+static void report_death(const struct vb_peer *p)
 {
 	for (unsigned i = 0; p->arena && subscriber.died && i < VB_ARENA_SLOTS; i++) {
 		uint32_t slot = atomic_load(&p->arena->slots[i]);
@@ -291,8 +291,8 @@ static void announce(const struct vb_peer *p)
 	}
 }
 
-/* Not one that has failed already, or is being reset. */
-static bool needs_telling(struct vb_qp *qp)
+/* Not a QP that has failed already, or is being reset. */
+static bool may_fail(struct vb_qp *qp)
 {
 	uint32_t state = atomic_load(&qp->state);
 	return state != IBV_QPS_ERR && state != IBV_QPS_RESET;
@@ -304,7 +304,7 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 	struct vb_qp *found = NULL;
 	vb_lock(&vb_progress_lock);
 	vb_list_for_each(l, &p->qps, node) {
-		if (!found && needs_telling(l->qp)) {
+		if (!found && may_fail(l->qp)) {
 			vb_qp_ref(l->qp);
 			found = l->qp;
 		}
@@ -313,7 +313,7 @@ static struct vb_qp *next_attached(struct vb_peer *p)
 	return found;
 }
 
-static void bury(struct vb_timer *timer, uint64_t now_ns)
+static void fail_qps(struct vb_timer *timer, uint64_t now_ns)
 {
 	struct vb_peer *p = timer->arg;
 	for (struct vb_qp *qp; (qp = next_attached(p));) {
@@ -344,8 +344,8 @@ static void die(struct vb_peer *p)
 			by_slot[i] = NULL;
 	pthread_mutex_unlock(&peers_lock);
 	death_handler(p, was_up);
-	announce(p);
-	p->grace = (struct vb_timer){ .fire = bury, .arg = p };
+	report_death(p);
+	p->grace = (struct vb_timer){ .fire = fail_qps, .arg = p };
 	vb_timer_set(&p->grace, vb_now_ns() + GRACE_NS);
 }
 
@@ -642,7 +642,7 @@ static int get_or_decline(uint32_t slot, int tries, struct vb_peer **peer)
 
 struct vb_peer *vb_peer_choose(uint32_t slot)
 {
-	uint64_t until = vb_now_ns() + VB_PEER_PATIENCE_NS;
+	uint64_t until = vb_now_ns() + VB_PEER_AGREE_NS;
 	struct vb_peer *p;
 	for (int tries = CONNECT_TRIES;; tries = 0) {
 		int err = get_or_decline(slot, tries, &p);

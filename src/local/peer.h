@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links to other processes of this host, and to this process itself. A peer here is one link: a SEQPACKET
- * connection that shows who the other is and passes the arenas' memfds; nothing else travels on it, and its
- * hang-up is the news of the other's death. Two processes that connect to each other at the same time have
- * two links; that costs a mapping and harms nothing, because bells only say where to look.
+ * connection that identifies the other process and passes the arenas' memfds and segments. Its hang-up says
+ * that the other process has died. Two processes that connect to each other at the same time have two links.
+ * That costs a mapping and is harmless, because bells only say where to look.
  *
  *	CONNECTING --- hello and ready received ---> UP --- hang-up ---> DEAD
  *	     \------------- anything wrong, hang-up ----------------------^
  *
- * To receive a hello takes descriptors and address space. A process that lacks them, or has something against
- * the other, hangs up; one that has all it needs *agrees* by its ready, and ends the link for no such reason
- * any more. So a link that is UP at one end has been agreed to by both, and gets UP at the other, too, unless
- * a process dies. A peer that is stopped says nothing: whoever waits for it ends the link.
+ * A process needs descriptors and address space for a hello. Without them, or if it refuses the other, it
+ * hangs up. Else it *agrees* by its ready, and no longer ends the link for such a reason. So if a link is UP
+ * at one end, both ends have agreed, and it gets UP at the other, too, unless a process dies. A peer that is
+ * stopped does not answer: the process that waits for it ends the link.
  *
  * The two ends of a connection choose its path at different times (vb_peer_choose), and what a process has
- * changes. So that they choose alike, a slot is *declined* as long as a queue pair of this process takes the
- * wire to it: this process agrees to no link with its owner meanwhile, so neither end gets one. What is
- * chosen, when the other end
+ * changes. So that both choose the same path, a slot is *declined* while a queue pair of this process takes
+ * the wire to it: this process then agrees to no link with the slot's owner, so neither end gets one. This
+ * end chooses, when the other end
  *
  *	has a link with this one       the link: this end waits for what is missing, a ready that is on its way
  *	has declined this process      the wire: it hangs up on each link
  *	has not chosen yet             the link, if one gets UP now; else the wire, and this end declines, as above
  *	has not chosen, and is stopped the wire, likewise
  *
- * Whatever a hostile peer says, or leaves out, is to the harm of its own connections. One that claims
- * another's slots can keep this process from a link to these; and so could it by stopping their processes.
+ * A hostile peer harms only its own connections, whatever it says or leaves out. If it claims another's
+ * slots, it can keep this process from a link to these. It could do the same by stopping their processes.
  *
  * Ownership: the link itself holds a reference until it is DEAD, each attached QP one. The arena's mapping
  * lives as long as the peer. Threading: state changes happen in the progress thread; bells are rung by any
@@ -37,7 +37,7 @@
 #include "adapter/progress/progress.h"
 
 enum {
-	VB_PEER_PATIENCE_NS = 800000000,
+	VB_PEER_AGREE_NS = 800000000,
 	VB_MAX_PEERS = VB_SLOT_COUNT + 1, /* this process itself included */
 };
 
@@ -63,7 +63,7 @@ struct vb_peer {
 	uint64_t nonce;
 	struct vb_shm_bells *out;        /* in our arena */
 	const struct vb_shm_bells *in;   /* in theirs */
-	uint32_t heard;                  /* bells taken from in; under vb_progress_lock */
+	uint32_t heard;                  /* position of the next bell in `in`; under vb_progress_lock */
 	atomic_uint rung;                /* the value of their asleep for which we rang */
 	bool hello_seen;
 	atomic_bool is_cut;              /* by this side */
@@ -86,7 +86,7 @@ void vb_peer_set_death_handler(void (*died)(struct vb_peer *peer, bool was_up));
 /*
  * How a connection goes to the process that owns a slot: by this link, made now if need be, with a reference;
  * or NULL: by the wire, and then the slot is declined until vb_peer_decline_no_more. Waits until the other
- * end has agreed, which its progress thread does at once, or has hung up; for VB_PEER_PATIENCE_NS, and for
+ * end has agreed, which its progress thread does at once, or has hung up; for VB_PEER_AGREE_NS, and for
  * ten seconds where it is not stopped, but does not get a processor.
  */
 struct vb_peer *vb_peer_choose(uint32_t slot);

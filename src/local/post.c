@@ -87,7 +87,7 @@ static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct i
 	if (vb_unlikely(!copy_pieces(&a, slot->data, true)))
 		return VB_POST_NOT;
 	slot->length = length;
-	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_tell_taken(l, slot), IBV_WR_SEND, 0,
+	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_piggyback_ack(l, slot), IBV_WR_SEND, 0,
 		     vb_sq_signals(l->qp, wr->send_flags));
 	vb_doorbell_ring(l);
 	if (vb_unlikely(!a.t || a.missed))

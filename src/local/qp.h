@@ -23,7 +23,7 @@ enum {
 };
 
 /* The slot that the responder works on, copied out of the peer's memory. */
-struct vb_taken_slot {
+struct vb_slot_copy {
 	uint8_t opcode, flags, nsge;
 	uint32_t length, imm, rkey, srqn;
 	uint64_t remote_addr, compare_add, swap;
@@ -77,8 +77,8 @@ struct vb_local_qp {
 		 * after the last entry whose ack something depends on: a completion, what is posted behind it
 		 */
 		_Atomic(uint32_t) awaited;
-		/* acks that came with the peer's slots; written under resp_lock */
-		_Atomic(uint32_t) told;
+		/* the ack that came with the peer's last slot; written under resp_lock */
+		_Atomic(uint32_t) piggybacked_ack;
 		_Atomic(uint32_t) bound_epoch;
 		uint16_t slot_bytes;
 		uint16_t fetches_out;               /* READs and atomics published and not completed */
@@ -109,7 +109,7 @@ struct vb_local_qp {
 
 	/* Here begins what not every message needs. */
 	struct vb_translation to_write, to_read, to_send, to_receive;
-	struct vb_taken_slot cur;
+	struct vb_slot_copy cur;
 	atomic_uint hits;                           /* news that polls have found, towards its being polled */
 	uint32_t atomics_taken;                     /* results, as requester */
 	uint32_t atomics_out;                       /* atomics published and not acked */
@@ -125,19 +125,19 @@ struct vb_local_qp {
 	 */
 	struct {
 		unsigned req_serial, resp_serial;   /* of the capture that the numbers are of */
-		bool is_fresh;                      /* the responder has not been told of it */
+		bool is_fresh;                      /* the responder does not know it yet */
 		uint32_t first;                     /* ring position */
 		/* of the next message, and of the next in the ring to be answered */
 		uint32_t psn, answered_psn, msn;
 		uint32_t expected, served;
-	} shown;
+	} capture;
 
 	struct vb_timer give_up, rnr, again;        /* again: for a receive of another process's queue */
 	struct vb_piece *piece;                     /* NULL: nothing went through it yet */
 	struct vb_list node;                        /* in peer->qps */
 	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
-	bool settled;                               /* under vb_progress_lock: knows that the peer died */
+	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
 	uint64_t ring_offset;
 	uint8_t *stage[2];                          /* our byte streams, or NULL */
 	uint64_t stage_offset[2];
@@ -176,8 +176,8 @@ void vb_requester_take_last_acks(struct vb_local_qp *l);
  * held.
  */
 void vb_requester_await_acks(struct vb_local_qp *l);
-/* Completes what an ack in the peer's slots covers; nothing fails over it. */
-void vb_requester_take_told(struct vb_local_qp *l);
+/* Completes what a piggybacked ack covers; nothing fails over it. */
+void vb_requester_take_piggybacked_ack(struct vb_local_qp *l);
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns);
 
 /* ---- post.c ---- */

@@ -24,7 +24,7 @@
 #include "local/slots.h"
 #include "wire/timers.h"
 
-static const char WHY_HERE[] = "found when the request's turn came";
+static const char WHY_HERE[] = "checked when the request became the oldest";
 
 /* ---- is the peer's QP there? ---- */
 
@@ -62,8 +62,8 @@ static const char *why_silent(struct vb_local_qp *l)
 }
 
 /*
- * The peer's QP is silent: after all retries the oldest request fails, as on a wire. timeout 0 means for
- * ever.
+ * The peer's QP does not respond: after all retries the oldest request fails, as on a wire. timeout 0 means
+ * never.
  */
 static void wait_for_peer(struct vb_local_qp *l)
 {
@@ -81,7 +81,7 @@ void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)
 	vb_progress_schedule(l->qp);
 }
 
-/* Is the request whose turn it is one that has failed before the peer hears of it? Then so has the QP. */
+/* Has the oldest request failed before the peer hears of it? Then so has the QP. */
 static bool fails_here(struct vb_local_qp *l)
 {
 	const struct vb_sq *sq = &l->qp->sq;
@@ -134,7 +134,7 @@ static void *piece_here(struct vb_local_qp *l, struct vb_sqe *sqe, unsigned acce
 	return vb_key_find(sqe->sge, access, l->qp->pd->number);
 }
 
-/* The usual: from one piece to another, at once. False: it takes the long way. */
+/* Fast path: from one piece to another, at once. False: move_slice has to do it. */
 static bool move_whole(struct vb_local_qp *l, struct vb_sqe *sqe, uint64_t va)
 {
 	bool writes = sqe->opcode == IBV_WR_RDMA_WRITE;
@@ -317,7 +317,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	if (vb_unlikely(l->qp->type == IBV_QPT_XRC_SEND))
 		slot->srqn = sqe->srqn;
 	else
-		flags |= vb_slot_tell_taken(l, slot);
+		flags |= vb_slot_piggyback_ack(l, slot);
 	if (sqe->flags & IBV_SEND_SOLICITED)
 		flags |= VB_SHM_SOLICITED;
 	slot->length = is_atomic(sqe) ? 0 : sqe->length;
@@ -579,7 +579,7 @@ static bool take_response(struct vb_local_qp *l, struct vb_sqe *sqe)
  * Is the oldest ring entry, a READ or atomic that the responder may or may not have finished, finished on
  * this side too?
  */
-static bool settle(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
+static bool is_fetched(struct vb_local_qp *l, struct vb_sqe *sqe, bool acked)
 {
 	if (sqe->opcode == IBV_WR_RDMA_READ && l->peer->copy == VB_COPY_LINK)
 		return take_response(l, sqe) && acked;
@@ -671,7 +671,7 @@ static void complete_until(struct vb_local_qp *l, uint32_t done)
 	for (uint32_t position = acked(l); sq->head != sq->sent; position++) {
 		struct vb_sqe *sqe = vb_sq_at(sq, sq->head);
 		bool is_fetch = vb_unlikely(fetches(sqe));
-		if (is_fetch ? !settle(l, sqe, position != done) : position == done)
+		if (is_fetch ? !is_fetched(l, sqe, position != done) : position == done)
 			break;
 		vb_show_acknowledged(l, sqe, IBV_WC_SUCCESS);
 		atomic_store_explicit(&l->req.acked, position + 1, memory_order_relaxed);
@@ -698,7 +698,7 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	uint8_t status;
 	if (vb_unlikely(!read_ack(l, &done, &status)))
 		return fail_by(l, IBV_WC_BAD_RESP_ERR);
-	/* else the slot that has come would have told as much */
+	/* else the slot that has come carries the same ack */
 	if (done != acked(l) && !vb_responder_is_called(l))
 		vb_ack_came_by_itself(l);
 	complete_until(l, done);
@@ -713,9 +713,10 @@ __attribute__((flatten)) bool vb_requester_take_acks(struct vb_local_qp *l)
 	return fail_by(l, status_of_nak(status));
 }
 
-__attribute__((flatten)) void vb_requester_take_told(struct vb_local_qp *l)
+__attribute__((flatten)) void vb_requester_take_piggybacked_ack(struct vb_local_qp *l)
 {
-	uint32_t done = atomic_load_explicit(&l->req.told, memory_order_acquire); /* pairs with note_told */
+	/* pairs with note_piggybacked_ack */
+	uint32_t done = atomic_load_explicit(&l->req.piggybacked_ack, memory_order_acquire);
 	if (!is_possible(l, done))
 		return;
 	if (done != acked(l))
@@ -735,9 +736,8 @@ void vb_requester_look(struct vb_local_qp *l)
 }
 
 /*
- * A slot's ack, and the bell for it, come after `pending` was set. What a post has found of a peer that
- * responds stays so until that one stops, which rings. Where bytes go through streams, there are bells for
- * these, too.
+ * Safe without a lock: `pending` is set before any ack and its bell, and a peer that stops responding always
+ * rings. Byte streams have bells of their own.
  */
 bool vb_requester_is_idle(struct vb_local_qp *l)
 {

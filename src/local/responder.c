@@ -43,7 +43,7 @@ static bool is_known(unsigned opcode)
 	       opcode == IBV_WR_FLUSH;
 }
 
-static bool is_sane(const struct vb_local_qp *l, const struct vb_taken_slot *r)
+static bool is_sane(const struct vb_local_qp *l, const struct vb_slot_copy *r)
 {
 	uint32_t room = l->resp.slot_bytes - offsetof(struct vb_shm_slot, data);
 	bool reads = r->opcode == IBV_WR_RDMA_READ;
@@ -60,16 +60,16 @@ static bool is_sane(const struct vb_local_qp *l, const struct vb_taken_slot *r)
 }
 
 /* Acks for our requester, if both are of one session. */
-static void note_told(struct vb_local_qp *l, unsigned flags, uint32_t taken)
+static void note_piggybacked_ack(struct vb_local_qp *l, unsigned flags, uint32_t executed)
 {
 	uint32_t epoch = atomic_load_explicit(&l->resp.their_epoch, memory_order_relaxed);
 	if ((flags & VB_SHM_ACKS) && epoch == atomic_load_explicit(&l->req.bound_epoch, memory_order_relaxed))
 		/* behind the peer's head: another thread may complete by it */
-		atomic_store_explicit(&l->req.told, taken, memory_order_release);
+		atomic_store_explicit(&l->req.piggybacked_ack, executed, memory_order_release);
 }
 
 /* -EINVAL: it is neither this process's, nor can it be another's. */
-static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
+static int select_queue(struct vb_local_qp *l, uint32_t srqn)
 {
 	l->resp.is_remote = !vb_xrc_select(l->qp, srqn);
 	return l->resp.is_remote && !l->qp->xrcd->share ? -EINVAL : 0;
@@ -77,7 +77,7 @@ static int turn_to_queue(struct vb_local_qp *l, uint32_t srqn)
 
 static enum step find_queue(struct vb_local_qp *l, struct failure *f)
 {
-	return turn_to_queue(l, l->cur.srqn) ?
+	return select_queue(l, l->cur.srqn) ?
 		       fail_request(f, "the XRC domain has no shared receive queue of this number") :
 		       STEP_DONE;
 }
@@ -91,7 +91,7 @@ static bool has_lost_queue(const struct vb_local_qp *l)
 /* Copies the slot out of the peer's memory; STEP_DONE: there is one. */
 static enum step fetch(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed);
 	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
@@ -108,7 +108,7 @@ static enum step fetch(struct vb_local_qp *l, struct failure *f)
 	if (vb_unlikely(l->qp->xrcd != NULL))
 		r->srqn = v->srqn;
 	else
-		note_told(l, r->flags, v->taken);
+		note_piggybacked_ack(l, r->flags, v->executed);
 	r->done = 0;
 	r->payload = s->data;
 	if (!is_sane(l, r))
@@ -142,7 +142,7 @@ static enum step need_receive(struct vb_local_qp *l, struct failure *f)
  */
 static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	struct vb_ranges to;
 	int err = vb_execution_fits(&l->execution, r->length - skip);
 	uint64_t n = vb_serve_slice(l);
@@ -160,7 +160,7 @@ static inline enum step place_next(struct vb_local_qp *l, uint64_t skip, struct 
 
 static enum step bring_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	struct vb_ranges to;
 	while (r->done < bytes) {
 		uint64_t n = vb_serve_slice(l);
@@ -194,7 +194,7 @@ static enum step place_head(struct vb_local_qp *l, uint8_t *head, uint64_t bytes
 static enum step do_tagged_send(struct vb_local_qp *l, struct failure *f)
 {
 	struct vb_qp *qp = l->qp;
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	uint8_t *head = vb_tag_receiver_head(qp);
 	uint64_t bytes = vb_min_u64(r->length, VB_RENDEZVOUS_MAX_BYTES);
 	bool whole = bytes == r->length, is_new = !l->execution.have_rwqe;
@@ -232,7 +232,7 @@ static enum step do_send_invalidate(struct vb_local_qp *l, struct failure *f)
 /* Where the request's target is in this process, of which the next slice follows. */
 static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	return outcome(l,
 		       vb_execution_translate(&l->execution, vb_qp_domain(l->qp), r->rkey, r->remote_addr,
 					      r->length, right, va),
@@ -241,7 +241,7 @@ static enum step target(struct vb_local_qp *l, unsigned right, uint64_t *va, str
 
 static enum step do_write_data(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	struct vb_ranges to;
 	uint64_t va = 0;
 	enum step step = target(l, IBV_ACCESS_REMOTE_WRITE, &va, f);
@@ -275,7 +275,7 @@ static enum step do_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_read(struct vb_local_qp *l, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	struct vb_ranges from;
 	uint64_t va = 0;
 	enum step step = target(l, IBV_ACCESS_REMOTE_READ, &va, f);
@@ -293,7 +293,7 @@ static enum step do_read(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	uint64_t value, found;
 	memcpy(&value, r->payload, sizeof(value));
 	return outcome(l,
@@ -304,7 +304,7 @@ static enum step do_atomic_write(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	bool adds = r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	uint64_t found;
 	int err = vb_execution_atomic(&l->execution, r->rkey, r->remote_addr,
@@ -317,7 +317,7 @@ static enum step do_atomic(struct vb_local_qp *l, struct failure *f)
 
 static enum step do_flush(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	return outcome(l,
 		       vb_execution_flush(&l->execution, r->rkey, r->remote_addr, r->compare_add,
 					  vb_flush_placement(r->swap), vb_flush_selectivity(r->swap)),
@@ -331,7 +331,7 @@ static bool is_send(unsigned opcode)
 
 static enum step fail_unmapped(struct vb_local_qp *l, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	struct vb_execution *x = &l->execution;
 	unsigned right = r->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	return outcome(l,
@@ -345,7 +345,7 @@ static enum step execute(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned opcode = l->cur.opcode;
 	if (vb_unlikely(l->resp.is_remote))
-		return STEP_AWAY;
+		return STEP_REMOTE;
 	if (is_send(opcode))
 		return opcode == IBV_WR_SEND_WITH_INV ? do_send_invalidate(l, f) : do_send(l, f);
 	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
@@ -373,13 +373,13 @@ static inline void acknowledge(struct vb_local_qp *l)
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed) + 1;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next, l->resp.their_epoch, 0), memory_order_release);
 	/*
-	 * Pairs with what a slot of ours tells: the peer, having been told, must find no older ack. Another
-	 * thread may be posting.
+	 * Behind the ack, and pairs with vb_slot_piggyback_ack: a peer that has a slot's ack finds no older
+	 * one in the control block. Another thread may be posting.
 	 */
 	atomic_store_explicit(&l->resp.next, next, memory_order_release);
 }
 
-/* The ack goes first: whatever this side's program does about a message, the sender has its ack before it. */
+/* The ack goes first: the sender has it before this side's program can answer the message. */
 static void finish(struct vb_local_qp *l)
 {
 	vb_show_served(l, IBV_WC_SUCCESS);
@@ -397,7 +397,7 @@ static void finish(struct vb_local_qp *l)
 
 static void explain_refusal(const struct vb_local_qp *l, const struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	const struct vb_execution *x = &l->execution;
 	const struct vb_rwqe *w = &x->rwqe;
 	bool is_atomic = r->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -417,15 +417,13 @@ static void explain_refusal(const struct vb_local_qp *l, const struct failure *f
 			   is_atomic ? 8 : r->length, r->rkey, f->why);
 }
 
-/*
- * The connection ends here: the peer learns why, if it is to learn anything; nothing more of it is executed.
- */
+/* The connection ends here: the ack says why, if the peer is to know; no further request is executed. */
 static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct vb_verdict *v)
 {
 	uint32_t next = atomic_load_explicit(&l->resp.next, memory_order_relaxed),
 		 epoch = l->resp.their_epoch;
 	struct vb_execution *x = &l->execution;
-	bool told = x->have_rwqe && f->refusal; /* by its completion */
+	bool is_reported = x->have_rwqe && f->refusal; /* by the receive's completion */
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
 	if (f->refusal && x->receive_status == IBV_WC_SUCCESS)
@@ -434,25 +432,28 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 	l->to_receive.is_made = false;
 	l->resp.their_epoch = 0; /* no epoch: this requester is not served again */
 	v->broken = f->refusal != NULL;
-	v->event = f->refusal && !told ? f->refusal->event : -1;
+	v->event = f->refusal && !is_reported ? f->refusal->event : -1;
 	atomic_store_explicit(&l->mine->ack, vb_shm_ack(next + (f->nak == IBV_WC_SUCCESS), epoch, f->nak),
 			      memory_order_release);
 }
 
 /* False: another thread has the send queue. */
-static bool take_told(struct vb_local_qp *l)
+static bool take_piggybacked_ack(struct vb_local_qp *l)
 {
 	if (!vb_lock_try(&l->qp->sq.lock)) {
 		vb_progress_retry(l->qp);
 		return false;
 	}
-	vb_requester_take_told(l);
+	vb_requester_take_piggybacked_ack(l);
 	vb_unlock(&l->qp->sq.lock);
 	return true;
 }
 
 /* A send completes before the receive of the answer to it. */
-static inline bool complete_told(struct vb_local_qp *l) { return !vb_requester_is_told(l) || take_told(l); }
+static inline bool complete_by_piggybacked_ack(struct vb_local_qp *l)
+{
+	return !vb_requester_has_piggybacked_ack(l) || take_piggybacked_ack(l);
+}
 
 /* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
 static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool holds)
@@ -468,7 +469,7 @@ static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r,
 	return piece;
 }
 
-/* Is the QP one for which a small SEND is nothing but its bytes and a completion? */
+/* Does a small SEND to this QP take its bytes and a completion, and nothing else? */
 static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
@@ -477,8 +478,8 @@ static bool is_plain(const struct vb_local_qp *l)
 }
 
 /*
- * The usual, in a few steps: a SEND whose payload is in the slot, for a receive of one piece. False: it is
- * not that, and has left no trace; it goes the long way. holds: the translation of receives does.
+ * Fast path: a SEND whose payload is in the slot, for a receive of one piece. False: it is something else; it
+ * backs out without side effects. holds: the translation of receives does.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 {
@@ -496,11 +497,11 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
 		return false;
 	void *to = piece_for(l, r, length, holds);
-	note_told(l, flags, v->taken);
-	if (vb_unlikely(!to || !complete_told(l)))
+	note_piggybacked_ack(l, flags, v->executed);
+	if (vb_unlikely(!to || !complete_by_piggybacked_ack(l)))
 		return false;
 	if (vb_unlikely(vb_touch_copy(to, s->data, length)))
-		return false; /* as on the long way, where it has consequences */
+		return false; /* serve_any finds the same, and refuses */
 	if (vb_is_cut_by(l->peer))
 		return false;
 	acknowledge(l);
@@ -525,7 +526,7 @@ static enum step serve_any(struct vb_local_qp *l, struct failure *f)
 	else if (vb_unlikely(has_lost_queue(l)))
 		step = find_queue(l, f);
 	if (step == STEP_DONE)
-		step = vb_likely(complete_told(l)) ? execute(l, f) : STEP_MORE;
+		step = vb_likely(complete_by_piggybacked_ack(l)) ? execute(l, f) : STEP_MORE;
 	if (vb_unlikely(step == STEP_UNMAPPED))
 		step = fail_unmapped(l, f);
 	if (vb_is_cut_by(l->peer))
@@ -554,7 +555,7 @@ static enum step serve_batch(struct vb_local_qp *l, struct failure *f, unsigned 
 	enum step step;
 	uint64_t bytes = 0;
 	vb_busy_begin(l, VB_STREAM_RESPONSE);
-	/* what ends from here on ends behind the section */
+	/* who revokes from here on waits for the section */
 	bool holds = vb_translation_holds(l, &l->to_receive);
 	for (*served = 0; (step = serve_one(l, holds, f, &bytes)) == STEP_DONE;) {
 		++*served;
@@ -589,7 +590,7 @@ struct vb_verdict vb_responder_serve(struct vb_local_qp *l)
 	if (!(atomic_load(&l->mine->mode) & VB_SHM_RESPONDS))
 		return v;
 	enum step step = serve_batch(l, &f, &n);
-	if (vb_unlikely(step == STEP_AWAY))
+	if (vb_unlikely(step == STEP_REMOTE))
 		step = serve_remote(l, &f, &n);
 	if (step == STEP_FAIL)
 		finish_failed(l, &f, &v);

@@ -114,7 +114,7 @@ bool vb_serve_takes_receive_first(const struct vb_local_qp *l)
 
 struct vb_received vb_serve_received(const struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	bool has_imm = r->opcode == IBV_WR_SEND_WITH_IMM || r->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
 	     invalidates = r->opcode == IBV_WR_SEND_WITH_INV;
 	return (struct vb_received){
@@ -134,14 +134,14 @@ struct vb_received vb_serve_received(const struct vb_local_qp *l)
  * The requester's list, as it is in its ring now: what it makes of it between two steps is checked as at the
  * first.
  */
-static struct ibv_sge *their_list(const struct vb_taken_slot *r, struct ibv_sge *list)
+static struct ibv_sge *their_list(const struct vb_slot_copy *r, struct ibv_sge *list)
 {
 	return memcpy(list, r->payload, r->nsge * sizeof(*list));
 }
 
 uint64_t vb_serve_slice(struct vb_local_qp *l)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	uint64_t rest = r->length - r->done;
 	if (r->flags & VB_SHM_STAGED) {
 		uint64_t ready = r->opcode == IBV_WR_RDMA_READ ? vb_stream_room(l, VB_STREAM_RESPONSE) :
@@ -160,7 +160,7 @@ static enum step pulled(int err, struct failure *f)
 
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	struct ibv_sge list[VB_MAX_SGE];
 	struct vb_ranges from;
 	unsigned bad;
@@ -183,10 +183,10 @@ enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, str
 	return fail(f, IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED));
 }
 
-/* After a slice: finished, or to be continued; the peer is told when its stream has moved. */
+/* After a slice: finished, or to be continued. Rings if the peer's stream has moved. */
 enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes)
 {
-	struct vb_taken_slot *r = &l->cur;
+	struct vb_slot_copy *r = &l->cur;
 	r->done += bytes;
 	if ((r->flags & VB_SHM_STAGED) && bytes)
 		vb_peer_ring(l->peer, l->their_qpn);
@@ -205,7 +205,7 @@ static enum step stage_response(struct vb_local_qp *l, const struct vb_ranges *f
 
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f)
 {
-	const struct vb_taken_slot *r = &l->cur;
+	const struct vb_slot_copy *r = &l->cur;
 	struct ibv_sge list[VB_MAX_SGE];
 	struct vb_ranges to;
 	unsigned bad;

@@ -12,9 +12,10 @@
 
 /*
  * STEP_UNMAPPED: this process's program has taken away the memory where bytes were to go, or come from.
- * STEP_AWAY: the request is another process's, which nobody waits for in a busy section.
+ * STEP_REMOTE: the request is for another process's queue, and nobody waits for that process in a busy
+ * section.
  */
-enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_UNMAPPED, STEP_AWAY };
+enum step { STEP_IDLE, STEP_WAIT, STEP_MORE, STEP_DONE, STEP_FAIL, STEP_UNMAPPED, STEP_REMOTE };
 
 /* What a failed request means for both ends. */
 struct failure {
@@ -46,7 +47,7 @@ bool vb_serve_may(struct vb_local_qp *l);
 uint64_t vb_serve_slice(struct vb_local_qp *l);
 /* Brings the requester's next bytes to `ours`. In a busy section. */
 enum step vb_serve_pull(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
-/* Takes it the next bytes of its READ. In a busy section. */
+/* Brings the requester the next bytes of its READ. In a busy section. */
 enum step vb_serve_push(struct vb_local_qp *l, const struct vb_ranges *ours, struct failure *f);
 /* After a slice. */
 enum step vb_serve_moved(struct vb_local_qp *l, uint64_t bytes);

@@ -11,14 +11,14 @@
  *	writes a slot, its head last ------------------->  sees tag == expected position + 1, copies the slot, executes it
  *	sees ack, completes          <-------------------  writes ack: how many it has executed, and why it stopped if it did
  *
- * A slot also tells how many slots of the opposite direction its writer has executed: so who gets an answer
- * need not look at the ack.
+ * A slot also carries an ack: how many slots of the opposite direction its writer has executed. So a
+ * requester that gets an answer need not read the ack.
  *
  * Datagrams from one process to another lie in a ring of their own (struct vb_shm_datagram), one for each
  * direction of a link.
  *
- * A bell (struct vb_shm_bells) tells a process which of its QPs to look at. It carries no other meaning: a
- * lost one is repaired by looking at all, a false one is a look for nothing.
+ * A bell (struct vb_shm_bells) tells a process which of its QPs to look at, and nothing else. After a lost
+ * one the process looks at all; a false one costs a look.
  *
  * Sessions: a QP that leaves RESET gets a new epoch. A requester sends once it sees that the QP at the other
  * end responds to it (VB_SHM_RESPONDS, dest_qpn, PSNs agree), and names that one's epoch in bound_epoch; a
@@ -84,7 +84,7 @@ struct vb_shm_qp {
 	/* What the n-th atomic that this responder executed had found, at n modulo VB_SHM_ATOMICS. */
 	VB_ALIGNED_LINE _Atomic(uint64_t) atomics[VB_SHM_ATOMICS];
 	/* For captures alone (local/capture.h). */
-	_Atomic(uint64_t) shown;
+	_Atomic(uint64_t) captured;
 	/* For checks alone (check/peers.c). */
 	_Atomic(uint32_t) path_mtu;      /* enum ibv_mtu */
 };
@@ -93,16 +93,16 @@ _Static_assert(offsetof(struct vb_shm_qp, ack) == 64 && offsetof(struct vb_shm_q
 _Static_assert(offsetof(struct vb_shm_qp, put) == 192 && offsetof(struct vb_shm_qp, taken) == 256, "lines");
 _Static_assert(offsetof(struct vb_shm_qp, atomics) == 320, "lines");
 
-/* shown: position << 32 | 1 << 24 | PSN of the message there. */
-static inline uint64_t vb_shm_shown(uint32_t position, uint32_t psn)
+/* captured: position << 32 | 1 << 24 | PSN of the message there. */
+static inline uint64_t vb_shm_captured(uint32_t position, uint32_t psn)
 {
 	return (uint64_t)position << 32 | 1u << 24 | (psn & 0xffffff);
 }
-static inline bool vb_shm_shown_is_for(uint64_t shown, uint32_t position)
+static inline bool vb_shm_captured_is_for(uint64_t captured, uint32_t position)
 {
-	return (shown >> 24 & 1) && shown >> 32 == position;
+	return (captured >> 24 & 1) && captured >> 32 == position;
 }
-static inline uint32_t vb_shm_shown_psn(uint64_t shown) { return shown & 0xffffff; }
+static inline uint32_t vb_shm_captured_psn(uint64_t captured) { return captured & 0xffffff; }
 
 enum vb_stream { VB_STREAM_REQUEST, VB_STREAM_RESPONSE };
 enum { VB_STAGE_BYTES = 65536 };
@@ -124,7 +124,7 @@ enum {
 	VB_SHM_INLINE = 1,
 	VB_SHM_STAGED = 4,
 	VB_SHM_SOLICITED = 2,
-	VB_SHM_ACKS = 8, /* taken is valid: an ack of the session that the slot belongs to */
+	VB_SHM_ACKS = 8, /* executed is valid: an ack of the session that the slot belongs to */
 };
 
 /* head: tag (low 32 bits) | opcode << 32 | flags << 40 | entries in sge << 48; tag: position + 1. */
@@ -144,7 +144,7 @@ struct vb_shm_slot {
 	uint64_t remote_addr;
 	uint32_t rkey;
 	union {
-		uint32_t taken;
+		uint32_t executed; /* slots of the opposite direction */
 		uint32_t srqn;  /* of XRC, whose requester has nothing to acknowledge */
 	};
 	union {
@@ -185,10 +185,10 @@ struct vb_shm_bells {
  * A ring of datagrams: VB_UD_RING_LINES cache lines. A record is a head, addressing and a packet from the BTH
  * on, in lines that follow each other; one that would not fit before the ring's end begins at its start, and
  * a head alone says so. The line behind the last record has a head of 0. Positions count lines, modulo 2^32.
- * head: tag << 32 | bytes of the packet, or VB_UD_RING_TURN; tag: position + 1.
+ * head: tag << 32 | bytes of the packet, or VB_UD_RING_WRAP; tag: position + 1.
  */
 enum { VB_UD_RING_LINES = 1024, VB_UD_RING_BYTES = VB_UD_RING_LINES * VB_CACHE_LINE };
-#define VB_UD_RING_TURN UINT32_MAX
+#define VB_UD_RING_WRAP UINT32_MAX
 
 struct vb_shm_datagram {
 	_Atomic(uint64_t) head; /* written last */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Slots as both halves find them, and what polls look for: a few loads each. */
+/* Where slots are, and what polls look for: a few loads each. */
 #ifndef VB_LOCAL_SLOTS_H
 #define VB_LOCAL_SLOTS_H
 
@@ -24,7 +24,7 @@ static inline bool vb_slot_fits(uint16_t slot_bytes, uint32_t length)
 }
 
 /*
- * Has the next slot been written? Not watched by ThreadSanitizer: a peer in this process may use its ring's
+ * Has the next slot been written? ThreadSanitizer must not look: a peer in this process may use its ring's
  * memory for something else by now.
  */
 __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const struct vb_local_qp *l)
@@ -37,11 +37,12 @@ __attribute__((no_sanitize("thread"))) static inline bool vb_slot_has_come(const
 /* ---- sending: sq.lock is held ---- */
 
 /*
- * Of the session that the peer's requests belong to, if that is the one that this requester is bound to, too.
+ * The ack for the peer's requester, if its session is the one that this requester is bound to: as flags of
+ * the slot.
  */
-static inline int vb_slot_tell_taken(struct vb_local_qp *l, struct vb_shm_slot *slot)
+static inline int vb_slot_piggyback_ack(struct vb_local_qp *l, struct vb_shm_slot *slot)
 {
-	slot->taken = atomic_load_explicit(&l->resp.next, memory_order_acquire);
+	slot->executed = atomic_load_explicit(&l->resp.next, memory_order_acquire);
 	return atomic_load_explicit(&l->resp.their_epoch, memory_order_acquire) == l->req.bound_epoch ?
 		       VB_SHM_ACKS :
 		       0;
@@ -63,8 +64,8 @@ static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot,
 /* ---- without locks: hints ---- */
 
 /*
- * As vb_responder_has_news, without what waits for something else that will be told: a receive, the byte
- * stream, the beginning of a session.
+ * As vb_responder_has_news, without a request that waits for what will ring: a receive, the byte stream, the
+ * beginning of a session.
  */
 static inline bool vb_responder_is_called(const struct vb_local_qp *l)
 {
@@ -82,15 +83,15 @@ static inline bool vb_requester_awaits(const struct vb_local_qp *l)
 			 atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0;
 }
 
-/* Has the peer acknowledged more of that in its slots? */
-static inline bool vb_requester_is_told(const struct vb_local_qp *l)
+/* Has a slot of the peer acknowledged it? */
+static inline bool vb_requester_has_piggybacked_ack(const struct vb_local_qp *l)
 {
-	uint32_t told = atomic_load_explicit(&l->req.told, memory_order_relaxed);
-	return (int32_t)(told - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 &&
+	uint32_t ack = atomic_load_explicit(&l->req.piggybacked_ack, memory_order_relaxed);
+	return (int32_t)(ack - atomic_load_explicit(&l->req.acked, memory_order_relaxed)) > 0 &&
 	       vb_requester_awaits(l);
 }
 
-/* In its ack? */
+/* Has the peer's ack changed? */
 static inline bool vb_requester_has_news(struct vb_local_qp *l)
 {
 	const struct vb_shm_qp *t = atomic_load_explicit(&l->theirs, memory_order_acquire);

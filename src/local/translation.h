@@ -4,8 +4,8 @@
  * The next one like them looks at two generation numbers (adapter/memory/arena.h), this process's and the
  * peer's, and not at keys, rights and states.
  *
- * A translation holds as long as both generations are what they were before anything else was looked at for
- * it. Whoever ends what allowed an access raises its process's generation, and then waits for the users:
+ * A translation holds while both generations are what they were before it was made. A process that revokes an
+ * access raises its generation, and then waits for the users:
  *
  *	user of memory                        who revokes
  *	busy = odd                            key = 0, or whatever ends
@@ -15,7 +15,7 @@
  *	busy = even
  *	has the link been cut? Then redo      (local/cut.h)
  *
- * A request that is not within the translation is checked as if there were none, by the same checks.
+ * A request outside the translation is checked as if there were none.
  */
 #ifndef VB_LOCAL_TRANSLATION_H
 #define VB_LOCAL_TRANSLATION_H

@@ -17,9 +17,9 @@ enum {
 	 * then
 	 */
 	ASK_AGAIN = 1024,
-	AGAIN_NS = 1000000,       /* between two looks at what waits for a receive, */
-	PATIENCE_NS = 100000000,  /* many time slices of its program, */
-	TAKE_BATCH = 16,  /* of one peer's, before the next one's turn */
+	AGAIN_NS = 1000000,       /* between two looks at what waits for a receive */
+	MAX_WAIT_NS = 100000000,  /* many time slices of its program */
+	TAKE_BATCH = 16,  /* of one peer's, before the next one's */
 	/* looked at per round, so that a poll costs the same with one peer and with a thousand */
 	TAKE_PEERS = 8,
 	BTH_BYTES = 12,
@@ -145,16 +145,16 @@ static int put(struct vb_peer *p, const struct vb_inbox_addr *addr, const struct
 {
 	struct vb_ud_ring *m = &p->ud_ring;
 	uint32_t at = m->put % VB_UD_RING_LINES, lines = lines_of(bytes);
-	uint32_t turn = at + lines > VB_UD_RING_LINES ? VB_UD_RING_LINES - at : 0, start = m->put + turn;
+	uint32_t skip = at + lines > VB_UD_RING_LINES ? VB_UD_RING_LINES - at : 0, start = m->put + skip;
 	uint32_t under_way = m->put - atomic_load_explicit(&p->in->ud_ring_taken, memory_order_acquire);
-	if (under_way > VB_UD_RING_LINES || turn + lines + 1 > VB_UD_RING_LINES - under_way)
+	if (under_way > VB_UD_RING_LINES || skip + lines + 1 > VB_UD_RING_LINES - under_way)
 		return -EAGAIN;
 	write_record(record_at(m, start), addr, iov, iovcnt);
 	atomic_store_explicit(&record_at(m, start + lines)->head, 0, memory_order_relaxed);
 	/* Sequentially consistent: pairs with the peer's store of asleep before it looks here. */
 	atomic_store(&record_at(m, start)->head, vb_ud_ring_head(start, bytes));
-	if (turn)
-		atomic_store(&record_at(m, m->put)->head, vb_ud_ring_head(m->put, VB_UD_RING_TURN));
+	if (skip)
+		atomic_store(&record_at(m, m->put)->head, vb_ud_ring_head(m->put, VB_UD_RING_WRAP));
 	m->put = start + lines;
 	return 0;
 }
@@ -301,15 +301,15 @@ static struct {
 static void look_again(struct vb_timer *timer, uint64_t now_ns) { vb_ud_ring_take(); }
 static struct vb_timer again = { .fire = look_again };
 
-/* It has nothing posted: is it worth to wait? */
-static bool is_patient(struct vb_ud_ring *m, struct vb_qp *qp)
+/* It has nothing posted: does the datagram wait? */
+static bool may_wait(struct vb_ud_ring *m, struct vb_qp *qp)
 {
 	uint64_t now = vb_now_ns();
 	if (atomic_load_explicit(&qp->deaf, memory_order_relaxed))
 		return false;
 	if (!m->waits_since_ns)
 		m->waits_since_ns = now;
-	if (now - m->waits_since_ns > PATIENCE_NS) {
+	if (now - m->waits_since_ns > MAX_WAIT_NS) {
 		atomic_store(&qp->deaf, true);
 		return false;
 	}
@@ -325,7 +325,7 @@ static bool finds_none(struct vb_ud_ring *m, struct vb_qp *qp)
 	known.room = vb_receives_waiting(qp);
 	known.qpn = qp->qpn;
 	if (!known.room)
-		return is_patient(m, qp);
+		return may_wait(m, qp);
 	known.room--;
 	if (vb_unlikely(atomic_load_explicit(&qp->deaf, memory_order_relaxed)))
 		atomic_store(&qp->deaf, false);
@@ -359,7 +359,7 @@ static bool take_one(struct vb_peer *p, bool is_last_look)
 	struct vb_ud_ring *m = &p->ud_ring;
 	struct vb_inbox_msg msg;
 	uint32_t bytes = atomic_load_explicit(&m->broken, memory_order_relaxed) ? 0 : next_bytes(m);
-	if (bytes == VB_UD_RING_TURN) {
+	if (bytes == VB_UD_RING_WRAP) {
 		have_taken(p, VB_UD_RING_LINES - atomic_load(&m->taken) % VB_UD_RING_LINES);
 		return true;
 	}

@@ -7,15 +7,15 @@
  *	writes a record, its head last ------------->  sees tag == expected position + 1, copies the record, then looks at it
  *	sees that there is room        <-------------  writes ud_ring_taken: how far it has come
  *
- * A sender's way to a slot is asked for once and kept: the link, or the slot's inbox where there can be no
- * link. While the link is being made datagrams wait, so that none overtakes another.
+ * A sender finds its way to a slot once and keeps it: the link, or the slot's inbox where there can be no
+ * link. Datagrams wait while the link is being made, so that none overtakes another.
  *
- * A datagram that finds no receive is dropped, as on a wire. But a program that has not got the processor
- * cannot post one; so its first such datagram waits for a while, and so does what is behind it in the ring.
+ * A datagram that finds no receive is dropped, as on a wire. But a program without a processor cannot post
+ * one. So its first such datagram waits for a while, and the ring behind it waits as well.
  *
- * Locks: a way's lock is held while a datagram is put, the ring's is within it. Whoever takes holds one lock
- * for the whole process, which comes before vb_progress_lock and the locks of queue pairs, and is never
- * waited for but when a link ends.
+ * Locks: a sender holds the way's lock, and in it the ring's. The thread that takes datagrams holds one lock
+ * for the whole process, which comes before vb_progress_lock and the locks of queue pairs. Other threads wait
+ * for it only when a link ends.
  */
 #ifndef VB_LOCAL_UD_RING_H
 #define VB_LOCAL_UD_RING_H
@@ -55,13 +55,13 @@ bool vb_ud_ring_gives_up(uint32_t slot, struct vb_process_wait *patience, uint64
 
 /* The peer has rung for all: it may have a ring that is not known yet. vb_progress_lock is held. */
 void vb_ud_ring_look_locked(struct vb_peer *peer);
-/* Takes what there is, some of each peer's; true if there was something. No lock held. */
+/* Takes datagrams, some of each peer's; true if there were some. No lock held. */
 bool vb_ud_ring_take(void);
 /* Is there something to be taken? vb_progress_lock is held. */
 bool vb_ud_ring_is_waiting_locked(const struct vb_peer *peer);
 /*
- * The link has ended, and nobody listens to it any more: takes what is left and gives its ways back. No lock
- * held.
+ * The link has ended, and its bells are not heard any more: takes what is left in the ring, and the
+ * references of its ways. No lock held.
  */
 void vb_ud_ring_end(struct vb_peer *peer, bool was_up);
 

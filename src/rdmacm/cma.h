@@ -33,7 +33,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "base/base.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -380,7 +380,7 @@ void vb_cma_agent_run_locked(const struct vb_cm_out *out);
 void vb_cma_agent_take_leave_locked(void);
 /*
  * Where calls end that say a connection's last word: the program may leave by _exit next, and the word shall
- * not go with it (roce/gsi.h). Without the lock.
+ * not go with it (ud/gsi.h). Without the lock.
  */
 void vb_cma_agent_hand_on(void);
 void vb_cma_ids_locked(struct vb_list **ids);

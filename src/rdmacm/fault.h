@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in the messages of the connection manager (adapter/fault.h), whichever way they go. Only
- * with vb_faults_on.
+ * Faults on purpose in the messages of the connection manager (adapter/fault_injection.h), whichever way they
+ * go. Only with vb_faults_on.
  */
 #ifndef VB_RDMACM_FAULT_H
 #define VB_RDMACM_FAULT_H
 
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "proto/cm/cm.h"
 
 struct vb_cma_fate {

@@ -4,8 +4,8 @@
 #include "adapter/progress/progress.h"
 
 enum {
-	PLACES = 8,         /* a queue pair's is found by its number */
-	PATIENCE_NS = 30000, /* of the progress thread */
+	PLACES = 8,           /* a queue pair's is found by its number */
+	MAX_DELAY_NS = 30000, /* while nobody polls */
 };
 
 static struct place {
@@ -31,11 +31,11 @@ bool vb_delayed_ack_put(struct vb_qp *qp, uint64_t now_ns)
 		return false;
 	}
 	/*
-	 * The progress thread looks at the places after it has stopped to count on polls: one of both sees
-	 * the other.
+	 * When the program stops polling, the progress thread looks at the places behind that: either it sees
+	 * this one, or this thread sees that nobody polls.
 	 */
 	if (!vb_progress_is_polled())
-		vb_timer_set(&timer, now_ns + PATIENCE_NS);
+		vb_timer_set(&timer, now_ns + MAX_DELAY_NS);
 	return true;
 }
 
@@ -61,7 +61,9 @@ static void take(struct place *p)
 	vb_qp_unref(qp);
 }
 
-/* A thread that polls has come back from its program; the progress thread knows nothing of it. */
+/*
+ * A thread that polls has come back from its program, which had nothing to post. The progress thread waits.
+ */
 void vb_delayed_ack_send(void)
 {
 	uint64_t oldest = UINT64_MAX;
@@ -70,13 +72,13 @@ void vb_delayed_ack_send(void)
 		if (vb_likely(!atomic_load(&p->qp)))
 			continue;
 		uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed);
-		if (!waits || vb_now_ns() >= since + PATIENCE_NS)
+		if (!waits || vb_now_ns() >= since + MAX_DELAY_NS)
 			take(p);
 		else
 			oldest = vb_min_u64(oldest, since);
 	}
 	if (oldest != UINT64_MAX)
-		vb_timer_set(&timer, oldest + PATIENCE_NS);
+		vb_timer_set(&timer, oldest + MAX_DELAY_NS);
 }
 
 static void forget(void)
@@ -87,7 +89,7 @@ static void forget(void)
 
 __attribute__((constructor)) static void watch_forks(void) { vb_host_at_fork(forget); }
 
-/* A program that ends without destroying its queue pairs has received what it was not acknowledged yet. */
+/* A program that ends without destroying its queue pairs still acknowledges what it has received. */
 __attribute__((destructor)) static void send_the_last(void)
 {
 	for (struct place *p = places; p < places + PLACES; p++)

@@ -23,7 +23,8 @@ static void answer_later(struct vb_qp *qp, struct vb_roce_batch *batch)
 	batch->qps[batch->count++] = qp;
 }
 
-void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+/* Past all faults. */
+static void deliver_now(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
 {
 	struct vb_packet packet;
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) ||
@@ -58,11 +59,11 @@ void vb_roce_batch_end(struct vb_roce_batch *batch)
 	batch->count = 0;
 }
 
-void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
 {
 	unsigned times = vb_unlikely(vb_faults_on_wire) ? vb_roce_fault_arrives(msg) : 1;
 	for (; times; times--)
-		vb_roce_deliver(msg, batch);
+		deliver_now(msg, batch);
 }
 
 /* Another user's process has datagrams of its own queue pairs to say, and nothing else. */
@@ -83,9 +84,9 @@ static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 	if (vb_unlikely(!msg->is_trusted) && !is_senders_own(msg))
 		return;
 	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
-		vb_roce_deliver(msg, &batch);
+		deliver_now(msg, &batch);
 	else
-		vb_roce_take(msg, &batch);
+		vb_roce_deliver(msg, &batch);
 	vb_roce_batch_end(&batch);
 }
 

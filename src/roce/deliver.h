@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whose packet it is: from a packet that came over UDP or through the inbox to the queue pair that it names.
- * What a QP does with it is its path's (arrived in adapter/progress/path.h)
+ * What a QP does with it is its path's (arrived in adapter/progress/path.h).
  */
 #ifndef VB_ROCE_DELIVER_H
 #define VB_ROCE_DELIVER_H
@@ -16,10 +16,8 @@ struct vb_roce_batch {
 	struct vb_qp *qps[VB_ROCE_BATCH_QPS];
 };
 
-/* A packet without ICRC: hostile input. Any thread; no lock held. */
+/* A packet without ICRC: hostile input; may meet a fault on purpose. Any thread; no lock held. */
 void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch);
-/* The same, past the faults that there are on purpose (packet_faults.h). */
-void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch);
 /* Lets the QPs of the batch answer. */
 void vb_roce_batch_end(struct vb_roce_batch *batch);
 

@@ -11,7 +11,7 @@
 enum {
 	MAX_WAITING = 2048,
 	RETRY_NS = 30000,
-	PATIENCE_NS = 500000000, /* many time slices of a receiver that shares its processor */
+	MAX_WAIT_NS = 500000000, /* many time slices of a receiver that shares its processor */
 };
 
 struct waiting {
@@ -86,7 +86,7 @@ static void try_all_locked(uint64_t now_ns)
 	for (struct vb_list *node = queue.next, *next; node != &queue; node = next) {
 		struct waiting *w = vb_container_of(node, struct waiting, node);
 		next = node->next;
-		bool late = now_ns - w->since_ns > PATIENCE_NS;
+		bool late = now_ns - w->since_ns > MAX_WAIT_NS;
 		if (!late &&
 		    (is_full(&full, w->slot) || put(w->slot, &w->addr, w->packet, w->bytes) == -EAGAIN)) {
 			set_full(&full, w->slot);

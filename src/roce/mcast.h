@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Multicast: which UD queue pairs of this process are attached to which groups (MGIDs, which on RoCE v2 are
- * IP multicast addresses, IPv4 ones v4-mapped). An attachment is an IP membership on the device's interface,
- * too. A group's packets go to all QPs that are attached but the one that sent it.
+ * IP multicast addresses, IPv4 ones v4-mapped). An attachment is also an IP membership on the
+ * device's interface. A group's packet goes to all attached QPs but the one that sent it.
  */
 #ifndef VB_ROCE_MCAST_H
 #define VB_ROCE_MCAST_H

@@ -77,15 +77,15 @@ static struct vb_fault_subject subject_of(const struct vb_packet *packet, enum v
 }
 
 /* What all rules together do to a packet. */
-struct fate {
+struct effect {
 	bool is_lost, is_corrupt, is_doubled, is_overtaken;
 	uint64_t late_ns, random;
 };
 
-static struct fate fate_of(struct vb_fault_subject *subject)
+static struct effect effect_of(struct vb_fault_subject *subject)
 {
 	struct vb_fault_bite bites[VB_FAULT_RULES];
-	struct fate f = { 0 };
+	struct effect f = { 0 };
 	unsigned n = vb_fault_ask(subject, bites);
 	for (unsigned i = 0; i < n; i++) {
 		unsigned kind = bites[i].rule->kind;
@@ -152,7 +152,7 @@ static void enqueue(struct held *h)
 	vb_timer_set(&timer, first_ns);
 }
 
-static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, const struct fate *f)
+static struct held *hold(const uint8_t *packet, size_t bytes, uint32_t qpn, const struct effect *f)
 {
 	uint64_t now = vb_now_ns(), due = vb_max_u64(now + f->late_ns, vb_fault_frozen_until());
 	if (!f->is_overtaken && due <= now)
@@ -187,7 +187,7 @@ static struct held *take(uint64_t now_ns, uint32_t overtaker)
 	return found;
 }
 
-static void let_go(uint64_t now_ns, uint32_t overtaker)
+static void release_due(uint64_t now_ns, uint32_t overtaker)
 {
 	struct held *h;
 	while ((h = take(now_ns, overtaker)))
@@ -196,7 +196,7 @@ static void let_go(uint64_t now_ns, uint32_t overtaker)
 
 static void timer_fired(struct vb_timer *t, uint64_t now_ns)
 {
-	let_go(now_ns, 0);
+	release_due(now_ns, 0);
 	vb_lock(&lock);
 	uint64_t next_ns = queue.next == &queue ? 0 : vb_container_of(queue.next, struct held, node)->due_ns;
 	vb_unlock(&lock);
@@ -223,7 +223,7 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 		return vb_roce_transmit_now(route, bytes, len, len);
 	struct vb_fault_subject subject =
 		subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
-	struct fate f = fate_of(&subject);
+	struct effect f = effect_of(&subject);
 	if (f.is_corrupt)
 		change_a_bit(bytes, len, f.random);
 	struct held *h = f.is_lost ? NULL : hold(bytes, len, packet.destination_qpn, &f);
@@ -237,7 +237,7 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 	for (unsigned times = f.is_lost ? 0 : 1 + f.is_doubled; times; times--)
 		err = vb_roce_transmit_now(route, bytes, len, len);
 	if (!f.is_lost)
-		let_go(0, packet.destination_qpn);
+		release_due(0, packet.destination_qpn);
 	return err;
 }
 
@@ -270,7 +270,7 @@ unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 		return 1;
 	struct vb_fault_subject subject =
 		subject_of(&packet, VB_FAULT_IN, packet.destination_qpn, &msg->addr.src);
-	struct fate f = fate_of(&subject);
+	struct effect f = effect_of(&subject);
 	if (f.is_lost || f.is_corrupt)
 		return 0;
 	struct held *h = packet.destination_qpn == VB_MULTICAST_QPN ?
@@ -282,7 +282,7 @@ unsigned vb_roce_fault_arrives(const struct vb_inbox_msg *msg)
 		enqueue(h);
 		return f.is_doubled;
 	}
-	let_go(0, packet.destination_qpn);
+	release_due(0, packet.destination_qpn);
 	return 1 + f.is_doubled;
 }
 

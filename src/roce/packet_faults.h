@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose, to packets (adapter/fault.h). What goes out meets them one by one where it is handed to
- * UDP, also packets of QP 1; what comes in for a queue pair where it is about to be delivered. What is held
- * back on its way out is sent by a timer; on its way in it goes through this process's own inbox afterwards.
- * Only with vb_faults_on_wire.
+ * Faults on purpose, to packets (adapter/fault_injection.h). What goes out meets them one by one where it is
+ * handed to UDP, also packets of QP 1; what comes in for a queue pair where it is about to be delivered. What
+ * is held back on its way out is sent by a timer; on its way in it goes through this process's own inbox
+ * afterwards. Only with vb_faults_on_wire.
  */
 #ifndef VB_ROCE_PACKET_FAULTS_H
 #define VB_ROCE_PACKET_FAULTS_H
 
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "roce/port.h"
 
 int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);

@@ -7,8 +7,8 @@
 #include "roce/port.h"
 
 /*
- * Makes what its packets are sent by. -EINVAL with a sentence: the path cannot carry the QP's path_mtu, or
- * has no source address; or what the sockets of the wire lack.
+ * Opens the sockets that its packets need. -EINVAL, explained: the path cannot carry the QP's path_mtu, or
+ * has no source address. Else why there are no sockets.
  */
 int vb_qp_route_open(const struct vb_qp *qp);
 void vb_qp_route(const struct vb_qp *qp, struct vb_roce_route *route);

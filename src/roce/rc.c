@@ -11,20 +11,21 @@
  * One timer serves its deadlines; it is set when a deadline is earlier than what it is set to, and otherwise
  * finds out when it fires.
  *
- * To send is a system call, and whoever it wakes may get this processor before it returns. Nobody shall wait
- * for a lock meanwhile, so bursts go out with neither lock held. One thread at a time sends a connection's
- * requests, and one its answers, which keeps them in order; others leave what they have to that one.
+ * Sending is a system call, and the thread that it wakes may get this processor before it returns. No thread
+ * may wait for a lock meanwhile, so bursts go out with neither lock held. One thread at a time sends a
+ * connection's requests, and one its answers, which keeps them in order; others leave what they have to that
+ * one.
  *
- * A responder that has refused a request repeats its NAK for as long as the QP is in the error state: the
- * first one may be lost. One whose session ends in peace will not be there to repeat its last ACK when the
- * peer asks, so it does so at once.
+ * A responder that has refused a request repeats its NAK while the QP is in the error state: the first one
+ * may be lost. A responder whose session ends without an error repeats its last ACK at once: it will not be
+ * there when the peer asks.
  */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "adapter/queues/request.h"
 #include "adapter/progress/path.h"
 #include "adapter/execution/execute.h"
@@ -63,7 +64,7 @@ enum {
 struct connection {
 	struct vb_qp *qp;
 	struct vb_roce_route route;        /* changes under both locks */
-	/* What had no answer is sent again so that this side is told if nobody takes it. Under sq.lock. */
+	/* Repetitions go out so that ICMP errors are reported. Under sq.lock. */
 	struct vb_roce_route returnable;
 	const struct vb_roce_route *requests_take; /* one of the two */
 	struct vb_rc_req requester;
@@ -168,10 +169,10 @@ static bool put(struct connection *c, struct vb_burst *burst, const struct vb_pa
 }
 
 /*
- * An acknowledgement that is due travels behind packets that go anyway. Who holds resp_lock, or answers,
- * sends it himself.
+ * Piggybacks an ACK that is due behind packets that go anyway. A thread that holds resp_lock, or answers,
+ * sends it itself.
  */
-static void take_ack_along(struct connection *c, struct vb_burst *burst)
+static void piggyback_ack(struct connection *c, struct vb_burst *burst)
 {
 	struct vb_packet_out out;
 	if (!atomic_load_explicit(&c->owes_ack, memory_order_relaxed) || !vb_lock_try(&c->qp->resp_lock))
@@ -207,7 +208,7 @@ static struct vb_burst *fill(struct connection *c, uint64_t now, unsigned *n)
 static void send_burst(struct connection *c, struct vb_burst *burst)
 {
 	if (!c->sends_more)
-		take_ack_along(c, burst);
+		piggyback_ack(c, burst);
 	c->is_sending = true;
 	vb_unlock(&c->qp->sq.lock);
 	vb_burst_give(burst);
@@ -244,8 +245,8 @@ static void request_at(struct connection *c, uint64_t now)
 		vb_progress_schedule(c->qp);
 }
 
-/* A request that cannot be carried out still has its turn: what was posted before it completes first. */
-static void post_hopeless(struct connection *c, uint32_t position)
+/* A request that cannot be carried out fails once all that was posted before it has completed. */
+static void post_failing(struct connection *c, uint32_t position)
 {
 	static const struct vb_request nothing = { .kind = VB_REQ_SEND };
 	if (!vb_rc_req_post(&c->requester, &nothing))
@@ -268,7 +269,7 @@ static bool hand_over(struct connection *c, struct vb_sqe *sqe, uint32_t positio
 	if (vb_unlikely(vb_sqe_is_local(sqe)))
 		return execute_here(c);
 	if (vb_unlikely(sqe->status != VB_SQE_PENDING || !vb_payload_is_readable(c->qp, sqe))) {
-		post_hopeless(c, position);
+		post_failing(c, position);
 		c->qp->sq.sent++;
 		return true;
 	}
@@ -433,7 +434,7 @@ static enum ibv_wc_status status_of_receive(const struct connection *c)
 
 /*
  * The receive that is taken, if one is: what it failed with counts, though the queue pair may be stopped
- * before that is told.
+ * before that is reported.
  */
 static void end_receive(struct connection *c)
 {
@@ -449,7 +450,7 @@ static int note_refusal(struct connection *c)
 	const struct vb_qp *qp = c->qp;
 	const struct vb_rwqe *w = &c->execution.rwqe;
 	const struct vb_refusal *refusal = refusal_of(c);
-	bool told = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
+	bool is_reported = c->execution.have_rwqe && status_of_receive(c) != IBV_WC_WR_FLUSH_ERR;
 	const char *why =
 		c->execution.why ?
 			c->execution.why :
@@ -462,7 +463,7 @@ static int note_refusal(struct connection *c)
 	else
 		vb_explain("responder", "QP 0x%06x, request of QP 0x%06x: %s", qp->qpn, qp->attr.dest_qp_num,
 			   why);
-	return told || !refusal ? -1 : refusal->event;
+	return is_reported || !refusal ? -1 : refusal->event;
 }
 
 /* In the error state there is only a NAK to repeat. */
@@ -571,10 +572,7 @@ static bool handle(struct connection *c, const struct vb_inbox_msg *msg, const s
 	return packet->row->flags.request ? request_arrived(c, msg, packet) : answer_arrived(c, msg, packet);
 }
 
-/*
- * The packet met a queue that fills: its sender is to know, but not for each. True: there is something to
- * send.
- */
+/* The packet met a queue that fills: a CNP tells its sender, but not for each packet. True: one is due. */
 static bool note_congestion(struct connection *c, const struct vb_inbox_msg *msg)
 {
 	vb_lock(&c->qp->resp_lock);
@@ -596,7 +594,7 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	return handle(c, msg, packet) || due;
 }
 
-/* Only an acknowledgement is due, and a post is likely to follow that takes it along. resp_lock is held. */
+/* Is only an ACK due, and a post likely to follow that carries it? Then it is delayed. resp_lock is held. */
 static bool may_wait(struct connection *c, uint64_t now)
 {
 	return atomic_load_explicit(&c->answered, memory_order_relaxed) >= ANSWERS && !c->cnp_due &&
@@ -630,7 +628,7 @@ static void run(struct vb_qp *qp)
 
 static struct vb_path_ops rc_path;
 
-/* What was put off is due. */
+/* A delayed ACK is due. */
 static void acknowledge(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->path) != &rc_path)

@@ -20,22 +20,22 @@
 
 enum {
 	STREAM_PACKETS = 12, /* between two sleeps of the progress thread */
-	LINGER_NS = 50000,
-	/* a yield that takes longer let somebody else work, who may go on for a time slice; */
-	CROWDED_NS = 20000,
-	RESPITE_NS = 100000000, /* so for this long nobody lingers */
+	AWAKE_NS = 50000,    /* after so many */
+	/* A yield that took longer has let another thread work, which may go on for a time slice. */
+	SLOW_YIELD_NS = 20000,
+	SLEEP_NS = 100000000, /* So for this long the progress thread does not stay awake. */
 };
 
 /* ---- receiving: one thread at a time ---- */
 
 static struct vb_icrc_solver solver;
-/* of the packet that is looked at, and those joined with it; often that of the one before */
+/* of the packet at hand, and of those joined with it; often that of the one before */
 static struct vb_inbox_addr arrival_addr;
 static struct vb_icrc_route arrival_route;
 static struct vb_icrc_known arrival_known;
-static _Thread_local struct vb_roce_batch batch; /* of what the thread that receives has taken */
+static _Thread_local struct vb_roce_batch batch; /* the QPs whose packets this thread has received */
 
-static void turn_to(const struct vb_inbox_addr *addr)
+static void set_arrival_addr(const struct vb_inbox_addr *addr)
 {
 	if (!memcmp(&arrival_addr, addr, sizeof(*addr)))
 		return;
@@ -48,7 +48,7 @@ static bool is_intact(const struct vb_udp_packet *p, uint16_t *id)
 {
 	*id = (uint16_t)p->index; /* a sender that has the kernel cut its packets starts at 0 */
 	if (p->index == 0)
-		turn_to(&p->addr);
+		set_arrival_addr(&p->addr);
 	if (p->len < VB_BTH_BYTES + VB_ICRC_BYTES || p->len > VB_ROCE_PACKET_BYTES)
 		return false;
 	if (vb_roce_ignores_icrc)
@@ -69,10 +69,7 @@ static void pass_on(uint32_t slot, const struct vb_inbox_msg *msg)
 	vb_forward(slot, msg);
 }
 
-/*
- * One that is for another process, that process notes when it has it; and QP 1, whoever its messages are
- * handed to.
- */
+/* Captures what is for this process; the others capture what they get. Of QP 1, its receiver does. */
 __attribute__((cold, noinline)) static void note_arrival(const struct vb_udp_packet *p, bool intact,
 							 uint16_t id)
 {
@@ -119,7 +116,7 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	if (qpn == VB_GSI_QPN)
 		gsi_handler(&msg, p->ifindex);
 	else if (qpn == VB_MULTICAST_QPN || vb_slot_is_mine(slot))
-		vb_roce_take(&msg, &batch);
+		vb_roce_deliver(&msg, &batch);
 	else if (slot)
 		pass_on(slot, &msg);
 }
@@ -132,19 +129,16 @@ static void batch_done(void)
 
 /* ---- polling ---- */
 
-/*
- * The progress thread waits awake; true: packets came. Says until when it is not to do so again, if others
- * want the processor.
- */
-static bool await_packets(uint64_t *respite_until)
+/* True: packets came. *sleeps_until: set if other threads want the processor. */
+static bool await_packets(uint64_t *sleeps_until)
 {
-	uint64_t before = vb_now_ns(), until = before + LINGER_NS;
+	uint64_t before = vb_now_ns(), until = before + AWAKE_NS;
 	bool found = false;
 	while (before < until && !(found = vb_udp_receive())) {
 		sched_yield();
 		uint64_t now = vb_now_ns();
-		if (now - before > CROWDED_NS) {
-			*respite_until = now + RESPITE_NS;
+		if (now - before > SLOW_YIELD_NS) {
+			*sleeps_until = now + SLEEP_NS;
 			return vb_udp_receive();
 		}
 		before = now;
@@ -153,18 +147,18 @@ static bool await_packets(uint64_t *respite_until)
 }
 
 /*
- * The progress thread is about to sleep. To be woken costs both sides more than the next packets of a stream
- * take to come, so after many packets it waits for them awake, unless that costs it its turn. True: some
+ * The progress thread is about to sleep. A wake-up costs both sides more than the next packets of a stream
+ * take to come. So after many packets it stays awake, unless other threads want the processor. True: packets
  * came.
  */
-static bool linger(void)
+static bool stay_awake(void)
 {
-	static uint64_t seen, respite_until; /* the progress thread's */
+	static uint64_t seen, sleeps_until; /* the progress thread's */
 	struct vb_udp_counts counts;
 	vb_udp_count(&counts);
 	bool is_stream = counts.packets_in - seen >= STREAM_PACKETS;
 	seen = counts.packets_in;
-	return is_stream && vb_now_ns() >= respite_until && await_packets(&respite_until);
+	return is_stream && vb_now_ns() >= sleeps_until && await_packets(&sleeps_until);
 }
 
 static bool pump(void)
@@ -172,10 +166,10 @@ static bool pump(void)
 	if (!vb_roce_is_used())
 		return false;
 	vb_delayed_ack_send();
-	return vb_udp_receive() || (vb_loop_is_current() && linger());
+	return vb_udp_receive() || (vb_loop_is_current() && stay_awake());
 }
 
-/* Threads that poll for others' sake alone do not look here. */
+/* Without QPs that use the port, polling threads do not look here: then the progress thread wakes up. */
 static bool watch(bool wake)
 {
 	wake |= !vb_roce_is_used();

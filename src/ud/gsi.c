@@ -10,7 +10,7 @@
 #include "roce/packet_faults.h"
 #include "roce/receive.h"
 
-_Static_assert((int)VB_CM_QPN_INDEX_BITS == (int)VB_SLOT_SHIFT, "slots are told by both");
+_Static_assert((int)VB_CM_QPN_INDEX_BITS == (int)VB_SLOT_SHIFT, "both name slots");
 
 enum {
 	MAX_WAITING = 1 << 14, /* some 7 MB */
@@ -154,7 +154,7 @@ static void answer(const struct arrival *a)
  * A request without a listener may repeat one that was taken before its listener went: the CM that took it
  * knows, any other refuses.
  */
-static void settle_absent(const void *message)
+static void answer_absent(const void *message)
 {
 	const struct arrival *a = message;
 
@@ -164,7 +164,7 @@ static void settle_absent(const void *message)
 
 static const struct vb_outbox_type outbox_type = {
 	.message_bytes = sizeof(struct arrival), .max_waiting = MAX_WAITING, .max_age_ns = MAX_AGE_NS,
-	.send = hand_over, .is_for_same = is_for_same, .waits_if_absent = is_patient, .absent = settle_absent,
+	.send = hand_over, .is_for_same = is_for_same, .waits_if_absent = is_patient, .absent = answer_absent,
 };
 
 static void set_timer_locked(void)
@@ -175,7 +175,7 @@ static void set_timer_locked(void)
 		vb_timer_set(&waiting.timer, deadline);
 }
 
-static void settle(const struct arrival *a)
+static void pass_on(const struct arrival *a)
 {
 	bool is_for_slot = !a->to_service && a->slot;
 
@@ -272,7 +272,7 @@ static void receive(const struct vb_inbox_msg *msg, unsigned ifindex)
 	if (vb_gsi_packet_parse(&a.packet, sizeof(a.packet), &cm) || is_forged(&cm, &msg->addr.src))
 		return;
 	if (find_receiver(&a, &cm))
-		settle(&a);
+		pass_on(&a);
 	else
 		answer(&a);
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP 1, the general services interface: CM messages between hosts. A process that gets one from the network
- * need not be the one that it is for: requests (REQ, SIDR_REQ) go to the port that is bound for their
- * service, all others to the slot that is in the communication id they are addressed to (proto/cm/gsi.h). The
- * network's addressing stays with them: who takes a message from an inbox tells by its source address whether
- * the sender is of this host.
+ * QP 1, the general services interface: CM messages between hosts. The process that receives one need not be
+ * the one that it is for. Requests (REQ, SIDR_REQ) go on to the host port that is bound for their service,
+ * all others to the slot in the communication id that they are addressed to (proto/cm/gsi.h). They keep the
+ * network's addressing: its source address says whether the sender is of this host.
  *
- * What nobody here is there for is answered as a listening host would, also by a process that knows nothing
- * of rdma_cm. A message whose receiver has no room waits here for a while, because its repetition comes a
- * second later; so does a request that finds nobody listening, because servers close a listener and open it
- * anew while their clients connect again.
+ * A message without a receiver is answered as a listening host would, also by a process that does not use
+ * rdma_cm. A message whose receiver has no room waits here for a while, because its repetition comes a second
+ * later. So does a request without a listener, because servers close a listener and open it again while their
+ * clients reconnect.
  */
 #ifndef VB_UD_GSI_H
 #define VB_UD_GSI_H
@@ -25,9 +24,9 @@
 VB_EXPORT int vb_gsi_send(const struct vb_inbox_addr *addr, unsigned ifindex, const struct vb_mad *mad);
 
 /*
- * Who hears, in the progress thread, what came back because nobody takes packets at the host that it went to:
- * a REQ, REP, RTU, SIDR_REQ or DREQ, as quoted; a packet that a queue pair had sent once more, as it had no
- * answer, to the one with this number. It is what somebody on the network says. Both or none.
+ * Handlers, in the progress thread, of ICMP errors that say that a host has no RoCE port: for a REQ, REP,
+ * RTU, SIDR_REQ or DREQ, as quoted; and for a repeated packet to the queue pair with this number. Anybody can
+ * make ICMP errors up. Both handlers or none.
  */
 VB_EXPORT void vb_gsi_set_returned_handlers(void (*message)(const struct vb_cm_msg *msg,
 							    const struct in6_addr *host),
@@ -41,9 +40,9 @@ VB_EXPORT int vb_gsi_send_to_service(const struct vb_cm_service *service, const 
 				     const struct vb_gsi_packet *packet);
 
 /*
- * What this process said to its own host may have come to itself, by the port that all processes there share.
- * Returns once it has gone on to its receiver, at the latest after 300 ms. For those who may end next: what
- * is in their socket then is lost. Any thread, without locks.
+ * A message to this process's own host may be in this process's own socket, as all processes share the port.
+ * Returns once it has gone on to its receiver, at the latest after 300 ms. For a process that ends next: what
+ * is in its socket then is lost. Any thread, without locks.
  */
 VB_EXPORT void vb_gsi_hand_on(void);
 

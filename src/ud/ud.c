@@ -3,13 +3,13 @@
  * The path of UD queue pairs: each send is one datagram in the format of the wire. To a QP of this host it
  * goes through shared memory (local/ud_ring.h) or, where there is none, to the inbox of the slot that the
  * destination QP number names (host/host.h), unless VERBATIM_LOCAL is off; to others, and to groups, through
- * the RoCE port. Each is a network port: what arrives is checked, and what finds nobody, the wrong Q_Key, no
- * receive or one that is too short is dropped in silence.
+ * the RoCE port. Each QP is like a network port: it checks what arrives, and drops silently what finds no QP,
+ * another Q_Key, no receive, or a receive that is too short.
  *
  * Unlike a wire, a process of this host can have no room, or no link yet. A QP then holds its sends back and
- * tries again. Once it has waited PATIENCE_NS for one the progress thread looks at the receiver's process:
- * who lacks a processor is waited for, who is stopped is not. Then the QP drops what finds no room until one
- * is taken again, so a stopped process delays the others but briefly.
+ * tries again. After FIRST_LOOK_NS the progress thread looks at the receiver's process. The QP waits for one
+ * that lacks a processor. For one that is stopped it does not: it drops what finds no room until a datagram
+ * is taken again, so a stopped process delays the others only briefly.
  *
  * Locks: sends are done under sq.lock by whoever posts or polls, receives under resp_lock by whoever takes
  * packets.
@@ -33,7 +33,7 @@
 
 enum {
 	RETRY_NS = 30000,        /* between two tries where there was no room; later LOOK_NS */
-	PATIENCE_NS = 500000000, /* before the first look at the receiver's process, */
+	FIRST_LOOK_NS = 500000000, /* from then to the first look at the receiver's process, */
 	LOOK_NS = 10000000,      /* and between two */
 	DEFAULT_HOP_LIMIT = 64,
 	SLICE_DATAGRAMS = 256,   /* sent in one go, so that no lock is held for long */
@@ -51,7 +51,7 @@ struct datagrams {
 	/* Of the looks at the receiver, and the stuck_since_ns that they are for. */
 	struct vb_process_wait patience;
 	uint64_t looks_since_ns;
-	_Atomic(uint64_t) vain_since_ns; /* it is not worth to wait */
+	_Atomic(uint64_t) given_up_since_ns; /* the stuck_since_ns that nobody waits for any more */
 	/* Where the last datagram over the wire went, and the burst that it waits in; under sq.lock. */
 	struct vb_roce_route route;
 	struct vb_burst *burst;  /* NULL: none is taken */
@@ -148,8 +148,7 @@ static bool goes_like_the_last(const struct vb_roce_route *last, const struct vb
 	       last->addr.traffic_class == addr->traffic_class && last->addr.hop_limit == addr->hop_limit;
 }
 
-/* Makes d->route lead to a destination. */
-static void turn_to(struct datagrams *d, const struct vb_datagram_to *to)
+static void set_route(struct datagrams *d, const struct vb_datagram_to *to)
 {
 	struct vb_inbox_addr addr = address_of(to);
 	if (goes_like_the_last(&d->route, &addr))
@@ -166,7 +165,7 @@ static int put_on_wire(struct vb_qp *qp, const struct vb_sqe *sqe, const struct 
 	uint8_t header[VB_UD_HEADER_BYTES];
 	struct vb_ranges flat;
 	unsigned pad;
-	turn_to(d, to);
+	set_route(d, to);
 	size_t header_bytes = build_header(qp, sqe, to, header, &pad);
 	vb_ranges_of_bytes(&flat, vb_burst_begin(d->burst, &d->route, header, header_bytes, data->bytes),
 			   data->bytes);
@@ -226,19 +225,19 @@ static void begin_to_wait(struct datagrams *d, uint32_t slot, uint64_t now_ns)
 {
 	atomic_store(&d->stuck_slot, slot);
 	atomic_store(&d->stuck_since_ns, now_ns);
-	vb_timer_set(&d->look, now_ns + PATIENCE_NS);
+	vb_timer_set(&d->look, now_ns + FIRST_LOOK_NS);
 }
 
-/* There is no room. False: it is not worth to wait for some, the datagram is dropped. */
+/* There is no room. False: the QP has given up waiting, and drops the datagram. */
 static bool wait_for_room(struct datagrams *d, uint32_t slot)
 {
 	uint64_t now = vb_now_ns(), since = atomic_load(&d->stuck_since_ns);
 	if (!since)
 		begin_to_wait(d, slot, now);
-	else if (atomic_load(&d->vain_since_ns) == since)
+	else if (atomic_load(&d->given_up_since_ns) == since)
 		return false;
 	atomic_store(&d->blocked, true);
-	vb_timer_set(&d->retry, now + (since && now - since > PATIENCE_NS ? LOOK_NS : RETRY_NS));
+	vb_timer_set(&d->retry, now + (since && now - since > FIRST_LOOK_NS ? LOOK_NS : RETRY_NS));
 	return true;
 }
 
@@ -306,7 +305,7 @@ static void look_fired(struct vb_timer *timer, uint64_t now_ns)
 		"UD",
 		"QP 0x%06x: no room at the process of QPs 0x%03x..., which does nothing: datagrams are dropped",
 		d->qp->qpn, atomic_load(&d->stuck_slot));
-	atomic_store(&d->vain_since_ns, since);
+	atomic_store(&d->given_up_since_ns, since);
 	vb_progress_schedule(d->qp);
 }
 
@@ -326,7 +325,7 @@ static void run(struct vb_qp *qp)
 		vb_progress_retry(qp);
 }
 
-/* Something waits for room: there may be some by now. */
+/* There may be room by now. */
 static enum vb_claim claim_news(struct vb_qp *qp)
 {
 	bool blocked = atomic_load_explicit(&of(qp)->blocked, memory_order_relaxed);
@@ -393,8 +392,8 @@ static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struc
 }
 
 /*
- * What is longer than the receive is lost and leaves it to the next: else anybody who knows the Q_Key could
- * use them up.
+ * A datagram that is longer than the receive is dropped and does not consume it: else anybody who knows the
+ * Q_Key could use receives up.
  */
 static bool take(struct vb_qp *qp, const struct vb_ud_arrival *a, struct vb_rwqe *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in what inline verbs call directly (adapter/fault.h). Wrappers stand in a context's
- * tables before what was there when the context was opened, which is the same for all of them.
+ * Faults on purpose in what inline verbs call directly (adapter/fault_injection.h). Wrappers stand in a
+ * context's tables before what was there when the context was opened, which is the same for all of them.
  *
  * complete: the completion is changed on its way to the program. Its queue pair goes to the error state
  * first, so that what is outstanding is flushed; what had completed behind it and was not polled yet is
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "adapter/queues/queue.h"
 
 static struct verbs_context below; /* the tables without the wrappers */

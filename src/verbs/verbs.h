@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 #include "adapter/device/device.h"
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 #include "adapter/object.h"
 #include "adapter/xrc/xrc.h"
 #include "base/base.h"
@@ -197,7 +197,7 @@ static inline bool vb_is_inherited(struct ibv_context *pub)
 
 /* 0, or -EIO with a sentence. */
 int vb_refuse_inherited(struct ibv_context *pub, const char *call);
-/* The same, and what a fault on purpose says to this call (adapter/fault.h): once per call, at its head. */
+/* The same, and what a fault does to this call (adapter/fault_injection.h): once per call, at its head. */
 int vb_refuse_call(struct ibv_context *pub, const char *call);
 
 /* ---- between the files of this layer ---- */

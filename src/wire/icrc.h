@@ -36,10 +36,10 @@ uint32_t vb_icrc_add(uint32_t crc, const void *bytes, size_t len);
 void vb_icrc_store(uint32_t crc, uint8_t out[VB_ICRC_BYTES]);
 
 /*
- * What of the ICRC is the same for all of a route's packets of one length and identification, of
- * which a connection has few: what comes before the BTH, and the BTH's byte that is read as ones
- * and nearly always is zero, which is made up for as the CRC is linear. So such a packet is gone
- * through once, as it lies there. Belongs to one route, zeroed at first.
+ * What all packets of a route with one length and one identification have in common in the ICRC: the part
+ * before the BTH, and the correction for the BTH's byte that is read as ones and is nearly always zero (the
+ * CRC is linear). With it, a packet is read once, in place. A connection has few such lengths. Belongs to one
+ * route; zeroed at first.
  */
 struct vb_icrc_known {
 	struct vb_icrc_constant {
@@ -49,8 +49,7 @@ struct vb_icrc_known {
 	} of[64];			/* as many as packets have one length in one batch */
 };
 
-/* packet: BTH to ICRC in one piece, len bytes. Puts the ICRC where it belongs. known: the route's,
- * or NULL. */
+/* packet: BTH to ICRC in one piece, len bytes. Writes its ICRC. known: the route's, or NULL. */
 void vb_icrc_sign(const struct vb_icrc_route *route, struct vb_icrc_known *known, void *packet, size_t len,
 		  uint16_t ip_id);
 /* packet as above. False also if len cannot be that of a packet. */
@@ -63,9 +62,9 @@ struct vb_icrc_solver {
 };
 
 /*
- * As vb_icrc_check with the one identification, if any, that makes the ICRC right; it goes to *ip_id, where
- * the caller has put a guess: a right one saves the solution. IPv6: the plain check. known: the route's, or
- * NULL.
+ * As vb_icrc_check, with the one identification, if any, that makes the ICRC right. *ip_id: the caller's
+ * guess, which saves the search if it is right; then the result. IPv6: the plain check. known: the route's,
+ * or NULL.
  */
 bool vb_icrc_check_any_ip_id(struct vb_icrc_solver *solver, const struct vb_icrc_route *route,
 			     struct vb_icrc_known *known, const void *packet, size_t len, uint16_t *ip_id);

@@ -156,7 +156,7 @@ static void publish(void)
 	s->remote_addr = some_address(zone, take(w.in)) + (shape & 64 ? 4 : 0);
 	s->rkey = shape & 8 ? some_rkey(take(w.in)) : zone % ZONES < SECRET ? rig.mrs[zone % ZONES].key : 0;
 	s->imm = shape;
-	s->taken = zone & 32 ? take(w.in) : w.position + shape;
+	s->executed = zone & 32 ? take(w.in) : w.position + shape;
 	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		s->atomic.compare_add = shape;
 	else if (!(flags & VB_SHM_INLINE))
@@ -225,7 +225,7 @@ static void write_datagram(void)
 	record_at(w.mailed + lines)->head = 0;
 	record_at(w.mailed)->head = vb_ud_ring_head(w.mailed, shape & 16 ? (uint32_t)some_value() : bytes);
 	if (start != w.mailed)
-		record_at(start)->head = vb_ud_ring_head(start, VB_UD_RING_TURN);
+		record_at(start)->head = vb_ud_ring_head(start, VB_UD_RING_WRAP);
 	w.mailed += lines;
 	bells->ud_ring = shape & 32 ? some_value() : MAIL;
 	if (!(shape & 64))

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "wire/icrc.h"
-#include "wire/text.h"
+#include "wire/packet_line.h"
 
 enum { MAX_IN_FLIGHT = 4096 };
 

@@ -142,7 +142,10 @@ int vb_roce_transmit_faulty(const struct vb_roce_route *route, const void *bytes
 {
 	return 0;
 }
-void vb_roce_take(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch) { note(&got.delivered, msg); }
+void vb_roce_deliver(const struct vb_inbox_msg *msg, struct vb_roce_batch *batch)
+{
+	note(&got.delivered, msg);
+}
 void vb_roce_batch_end(struct vb_roce_batch *batch) { }
 static void gsi_arrived(const struct vb_inbox_msg *msg, unsigned ifindex) { note(&got.gsi, msg); }
 

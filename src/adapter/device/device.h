@@ -27,7 +27,7 @@ struct vb_device {
 	pthread_mutex_t lock;  /* guards what follows, but for node */
 	struct vb_netif netif; /* as last seen */
 	enum ibv_port_state port_state;
-	bool is_cut;           /* its link is down on purpose (fault.h), whatever the interface's is */
+	bool is_cut;           /* a fault has taken its link down (fault_injection.h) */
 	enum ibv_mtu active_mtu;
 	unsigned gids;         /* entries in use, holes included */
 	struct in6_addr gid[VB_GID_TABLE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h). Faults of ports and devices
- * are made here; those of packets, completions, receives and messages in their layers (roce/fault.h,
+ * are made here; those of packets, completions, receives and messages in their layers (roce/packet_faults.h,
  * verbs/fault.c, rdmacm/fault.h), which ask the plan.
  *
  * vb_faults_on is set before main and never changes: looking at it costs a branch. Posts and polls do not
@@ -12,8 +12,8 @@
  * Counts, the clock and what is down or gone start anew in a forked child. All functions may be called by any
  * thread, with any lock but vb_fault_call, which may wait and takes locks of devices and queue pairs.
  */
-#ifndef VB_ADAPTER_FAULT_H
-#define VB_ADAPTER_FAULT_H
+#ifndef VB_ADAPTER_FAULT_INJECTION_H
+#define VB_ADAPTER_FAULT_INJECTION_H
 
 #include "adapter/object.h"
 #include "faults/plan.h"

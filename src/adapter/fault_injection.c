@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "adapter/fault.h"
+#include "adapter/fault_injection.h"
 
 #include <errno.h>
 #include <stdlib.h>
