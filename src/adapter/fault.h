@@ -2,7 +2,7 @@
 /*
  * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h), asked by those to whom
  * something happens. What is done to ports and devices is done here; packets, completions, receives and
- * messages are their layers' (roce/fault.h, verbs/fault.c, rdmacm/fault.h).
+ * messages are their layers' (roce/fault.h, verbs/faulty_ops.c, rdmacm/agent/message_fault.h).
  *
  * vb_faults_on is set before main and never changes, so who looks at it pays a branch; posts and polls do not
  * look, but are exchanged in a context's tables. An expression that cannot be read is said so on standard

@@ -5,7 +5,7 @@
  * them all).
  *
  * Nothing of this is on the way while it is off: what inline verbs call through tables is wrapped when a
- * device is opened (verbs/checked.c), the paths' tables are changed once (sends.c), and the other verbs look
+ * device is opened (verbs/checked_ops.c), the paths' tables are changed once (sends.c), and the other verbs look
  * at vb_check_enabled.
  *
  * With it on, a send waits until the adapter's next turn, as it would in a queue of hardware: what the

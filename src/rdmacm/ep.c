@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 enum { RESOLVE_TIMEOUT_MS = 2000, MAX_CONNECT_DATA = 56 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Names looked up while the program goes on: each lookup has a thread of its own, because getaddrinfo(3) may
- * wait for the network. The thread owns the lookup. An id that is destroyed meanwhile leaves it alone, so
- * nobody waits for an answer that nobody wants.
+ * wait for the network. The thread owns the lookup: destroying its id does not wait for it.
  */
 #include <netdb.h>
 #include <pthread.h>
@@ -10,7 +9,8 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 struct vb_cma_lookup {
 	struct vb_cma_id *id; /* under the lock; NULL: nobody waits for it any more */

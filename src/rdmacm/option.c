@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 enum { MAX_ACK_TIMEOUT = 31, ECE_VENDOR_MASK = 0xffffff };
 

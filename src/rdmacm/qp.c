@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "adapter/peer.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 /* ---- attributes for a transition, as the connection stands ---- */
 
@@ -160,7 +161,8 @@ static int datagram_to_rts(struct ibv_qp *qp)
 	return -ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-int vb_cma_qp_prepare(struct vb_cma_id *id, struct ibv_qp *qp)
+/* INIT, and for datagrams RTR and RTS. */
+static int prepare(struct vb_cma_id *id, struct ibv_qp *qp)
 {
 	int err = modify(id, qp, IBV_QPS_INIT);
 
@@ -283,7 +285,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
 		return errno ? errno : ENOMEM;
-	err = -vb_cma_qp_prepare(vb_cma_id_of(id), qp);
+	err = -prepare(vb_cma_id_of(id), qp);
 	if (err) {
 		ibv_destroy_qp(qp);
 		return err;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host/net/route.h"
 #include "rsocket/datagram.h"
 
 enum { MAX_EARLY = 64, MAX_DESTS = 4096, MAX_IOV = 64 };

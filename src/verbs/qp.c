@@ -7,7 +7,7 @@
 #include "adapter/qp_state.h"
 #include "host/net/raw.h"
 #include "roce/mcast.h"
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "verbs/verbs.h"
 

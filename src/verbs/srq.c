@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "adapter/queues/tags.h"
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
 static void explain_size(const char *call, const struct ibv_srq_attr *attr)

@@ -56,10 +56,7 @@ struct vb_verbs_context {
 	struct verbs_context ext;
 };
 
-/*
- * A domain; or a parent domain, which is a further handle on one (domain.c); or an imported one, likewise
- * (import.c).
- */
+/* A domain; or a parent domain or an imported one, which are further handles on a domain (domain.c). */
 struct vb_verbs_pd {
 	struct ibv_pd pub;
 	struct vb_pd pd;
@@ -75,8 +72,8 @@ struct vb_verbs_td {
 struct vb_verbs_mr {
 	struct ibv_mr pub;
 	struct vb_mr mr;
-	struct vb_verbs_dm *dm;   /* whose memory it is; else NULL */
-	struct vb_verbs_dmah *dmah; /* that it names; else NULL */
+	atomic_uint *dm_regions;   /* count of the device memory that it is of; else NULL */
+	atomic_uint *dmah_regions; /* count of the DMA handle that it names; else NULL */
 	void *mapping;            /* of a dma-buf; else NULL */
 	size_t mapping_bytes;
 	bool is_fixed;            /* its memory is not the program's to change */
@@ -213,8 +210,6 @@ void vb_verbs_context_release(struct ibv_context *pub);
 /* A child that is forked from now on finds it disabled. */
 void vb_verbs_context_enlist(struct vb_verbs_context *context);
 
-/* cmd_fd: the context's from now on, or -1 for one of its own. */
-struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd);
 /* The device whose context has this cmd_fd or a duplicate of it, held; NULL: none of this process. */
 struct ibv_device *vb_context_device_of_fd(int cmd_fd);
 
@@ -233,7 +228,7 @@ void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what,
 			  const struct ibv_context *other);
 
-/* ---- memory.c ---- */
+/* ---- mr.c ---- */
 
 /* Makes and frees the struct around a region; what the region is comes from vb_mr_init*, which init calls. */
 struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -248,8 +243,6 @@ struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 int vb_free_dm(struct ibv_dm *dm);
 struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
 			    unsigned access);
-void vb_dm_release(struct vb_verbs_dm *dm);
-void vb_dmah_release(struct vb_verbs_dmah *dmah);
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
 int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
 		 uint32_t n);
@@ -261,12 +254,6 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
  * be NULL.
  */
 bool vb_is_single_threaded(struct ibv_pd *pd);
-/* Of a parent domain, once nothing uses it. */
-void vb_parent_domain_fini(struct vb_verbs_pd *pd);
-
-/* What can be imported is listed under its handle (import.c). */
-void vb_importable_add_pd(struct vb_verbs_pd *pd);
-void vb_importable_remove_pd(struct vb_verbs_pd *pd);
 
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);

@@ -11,7 +11,7 @@
  * it. So its message meets an empty queue, whichever path it comes by. In the error state the receives that
  * are kept are flushed as any others.
  */
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 
 #include <stdlib.h>
 #include <string.h>

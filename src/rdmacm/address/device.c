@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "rdmacm/fork.h"
+#include "rdmacm/address/address.h"
+#include "rdmacm/fail.h"
 
 enum { MAX_GIDS = 256 };
 
@@ -115,18 +115,6 @@ int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *sou
 		ibv_free_device_list(list);
 	pthread_mutex_unlock(&lock);
 	return err;
-}
-
-struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs)
-{
-	struct vb_cma_device *dev, *found = NULL;
-
-	pthread_mutex_lock(&lock);
-	vb_list_for_each(dev, &devices, node)
-		if (dev->verbs == verbs)
-			found = dev;
-	pthread_mutex_unlock(&lock);
-	return found;
 }
 
 struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev)

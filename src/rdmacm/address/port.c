@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "rdmacm/packet.h"
+#include "rdmacm/address/address.h"
 
 enum { MAX_NAMES = 2, FIRST_EPHEMERAL = 32768, LAST_EPHEMERAL = 60999 };
 
@@ -141,12 +140,12 @@ int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afo
 	return err;
 }
 
-int vb_cma_port_listen(struct vb_cma_port *port)
+int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < port->names && !err; i++)
-		err = vb_port_listen(&port->sockets[i], vb_cma_packet_arrived, NULL);
+		err = vb_port_listen(&port->sockets[i], arrived, NULL);
 	return err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Faults on purpose in the tables of a context. Only with vb_faults_on. */
-#ifndef VB_VERBS_FAULT_H
-#define VB_VERBS_FAULT_H
+#ifndef VB_VERBS_FAULTY_OPS_H
+#define VB_VERBS_FAULTY_OPS_H
 
 #include "verbs/verbs.h"
 
