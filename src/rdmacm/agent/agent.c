@@ -329,7 +329,7 @@ int vb_cma_agent_open_locked(vb_inbox_handler *arrived)
 /* Only peers on other hosts are asked whether they live: within a host, links and inboxes report a death. */
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_route *peer)
 {
-	struct vb_cm_endpoint ep = { .user = user, .watches = !vb_cma_route_is_local(peer) };
+	struct vb_cm_endpoint ep = { .user = user, .probes_peer = !vb_cma_route_is_local(peer) };
 
 	vb_random(&ep.tid, sizeof(ep.tid));
 	do
