@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Buffers, DMA handles and the call that registers memory of any kind. All memory is the same to this device,
- * so a buffer is pages of the program's and a handle is a hint that it checks and has no use for.
+ * Buffers, DMA handles and the call that registers memory of any kind. To this device all memory is equal.
+ * So a buffer is pages of the program, and a DMA handle is a hint that is checked and not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +129,7 @@ VB_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, 
 		     vb_make_mr(call, pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
-/* A dma-buf is an object of a kernel driver; there is none behind this device. */
+/* A dma-buf is an object of a kernel driver, and this device has no driver. */
 VB_EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
 	vb_explain_limit("ibv_export_buf_dmabuf_fd", "the buffer is ordinary memory, of no dma-buf");

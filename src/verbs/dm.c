@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: bytes that the program reaches by copies and work requests by zero-based regions. They are
- * ordinary memory here. Copies are in units of four bytes, as programs are used to. A forked child can
- * allocate and use its own on an inherited context, since no queue is involved.
+ * Device memory, which here is ordinary memory. The program reaches it by copies, and work requests reach it
+ * by zero-based regions. Copies are in units of four bytes, which is what programs expect. A forked child
+ * can allocate and use device memory on an inherited context, since no queue is involved.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -169,7 +169,7 @@ int vb_dealloc_td(struct ibv_td *pub)
 
 static struct vb_verbs_pd *of(struct vb_pd *pd) { return vb_container_of(pd, struct vb_verbs_pd, pd); }
 
-/* There is one kind of memory to be had. */
+/* The only kind of memory that the adapter asks for. */
 enum { QUEUE = 0 };
 
 static void *take(struct vb_pd *pd, size_t bytes, size_t alignment)
@@ -188,7 +188,7 @@ static void give(struct vb_pd *pd, void *memory)
 static int check(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
 {
 	static const char call[] = "ibv_alloc_parent_domain";
-	/* The last one is for machines that hide memory from devices; from this one nothing is hidden. */
+	/* The last one is for machines that hide memory from devices. Nothing is hidden from this device. */
 	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
 		       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC };
 	int err = vb_refuse_call(context, call);

@@ -5,10 +5,10 @@
 
 #include "verbs/verbs.h"
 
-/* Puts wrappers before what the tables hold. */
+/* Puts wrappers around the functions in the tables. */
 void vb_fault_wrap(struct verbs_context *ext);
 
-/* It is reset or destroyed: receives that are kept for it are none any more. */
+/* The queue is reset or destroyed: forgets receives that are withheld from it. */
 void vb_fault_forget_qp(struct ibv_qp *qp);
 void vb_fault_forget_srq(struct ibv_srq *srq);
 

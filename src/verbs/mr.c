@@ -104,7 +104,7 @@ static int check_dmabuf(uint64_t offset, size_t length, uint64_t iova, int acces
 	return -EINVAL;
 }
 
-/* The buffer is reached through a mapping, as by the CPU: so the exporter has to allow that. */
+/* The adapter reaches the buffer by a mapping, so its exporter must allow mmap. */
 VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 					   int fd, int access)
 {
@@ -226,7 +226,7 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 	return -EINVAL;
 }
 
-/* A change that fails leaves the region as it was, which is what IBV_REREG_MR_ERR_INPUT says. */
+/* A change that fails leaves the region as it was; IBV_REREG_MR_ERR_INPUT says so. */
 VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length,
 			   int access)
 {
@@ -257,7 +257,7 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 
 /* ---- imports ---- */
 
-/* A further handle on a region of this process; to another process it would be of no use. */
+/* A further handle on a region of this process. */
 VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	uint64_t length;

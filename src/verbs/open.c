@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opening a device, or one that is open once more. The descriptor cmd_fd is the device's name and no more, so
- * another process that gets it can do nothing with it: regions are addresses of this process.
+ * Opening a device, and importing one that is open. The descriptor cmd_fd only names the device. Another
+ * process that gets it can do nothing with it, because regions are addresses of this process.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, i
 }
 
 /*
- * There is no kernel driver behind a device: what can be duplicated, and be recognised then, is the name of
+ * No kernel driver stands behind a device. So what programs duplicate and import is a token with the name of
  * an open device.
  */
 static int name_of(struct ibv_device *device, int cmd_fd)

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The public layer: what a program's pointers really point to. Each public object is the head of a structure
- * that also holds the adapter's object of the same name; the program owns the former's lifetime, create to
- * destroy.
+ * that also holds the adapter's object of the same name. The program creates and destroys it.
  *
- * Conventions below this layer are negative errno values; here calls answer as their man pages say, which
- * vb_fail (an errno value), vb_fail_minus1 and vb_fail_null turn them into. Every refusal has a sentence
- * (base/log.h).
+ * Lower layers return negative errno values. The calls here answer as their man pages say, by vb_fail (an
+ * errno value), vb_fail_minus1 and vb_fail_null. Every refusal explains itself by a sentence (base/log.h).
+ *
+ * The files of this layer use each other one way. The device list and contexts are at the bottom; then
+ * domains, regions (mr.c) and the memory that regions are of (dm.c, buffer.c, window.c); then queues, and
+ * what is made on them. ops.c collects their functions into tables; faulty_ops.c and checked_ops.c wrap
+ * them; open.c, on top, gives a new context its tables.
  *
  * fork: an object that a child inherited belongs to the parent. In the child, calls on it fail with EIO and
- * touch nothing, and destroying it frees the child's copy alone. Objects are told by their context's
- * generation; the operations that inline verbs call directly are exchanged in the child, so that they need
- * not look.
+ * change nothing, and destroying it frees the child's copy alone. The generation of an object's context
+ * shows whose it is. The child's tables get other functions (inherited.c), so that inline verbs need no
+ * check.
  */
 #ifndef VB_VERBS_H
 #define VB_VERBS_H
@@ -76,7 +79,7 @@ struct vb_verbs_mr {
 	atomic_uint *dmah_regions; /* count of the DMA handle that it names; else NULL */
 	void *mapping;            /* of a dma-buf; else NULL */
 	size_t mapping_bytes;
-	bool is_fixed;            /* its memory is not the program's to change */
+	bool is_fixed;            /* ibv_rereg_mr may not change its memory */
 };
 
 struct vb_verbs_mw {
@@ -123,7 +126,7 @@ struct vb_verbs_qp {
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
 	/* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
 	int remote;
-	pthread_mutex_t asking;    /* one question at a time through it */
+	pthread_mutex_t asking;    /* one request at a time through it */
 	/* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_verbs_rss *spread;
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
@@ -250,8 +253,8 @@ struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr 
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 /*
- * Has the program promised, by a thread domain, that one thread at a time uses what is made with pd? pd may
- * be NULL.
+ * Did the program promise, by a thread domain, that only one thread at a time uses what is made with pd? pd
+ * may be NULL.
  */
 bool vb_is_single_threaded(struct ibv_pd *pd);
 
