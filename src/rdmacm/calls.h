@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What public calls have from each other. */
+/* Functions that the files of public calls share. */
 #ifndef VB_RDMACM_CALLS_H
 #define VB_RDMACM_CALLS_H
 

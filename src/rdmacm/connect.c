@@ -2,8 +2,8 @@
 /*
  * Both ends of a connection: connect, establish, accept, reject, notify, disconnect.
  *
- * Once a call has sent its message the peer's answer may be on its way to another thread, and that thread may
- * destroy the id: an asynchronous call does not touch it after that.
+ * Once a call has sent its message, another thread may get the peer's answer and destroy the id. So an
+ * asynchronous call does not touch the id after that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ enum {
 
 /* ---- what the program asks for, completed ---- */
 
-/* struct rdma_conn_param without its special values. */
+/* struct rdma_conn_param with its special values replaced. */
 struct wanted {
 	uint32_t qp_num;
 	bool srq, flow_control;
@@ -478,7 +478,7 @@ VB_EXPORT int rdma_notify(struct rdma_cm_id *pub, enum ibv_event_type event)
 
 /* ---- disconnect ---- */
 
-/* 0 also where the peer was faster: its end of the connection is ours. */
+/* 0 also if the peer disconnected first. */
 static int send_dreq(struct vb_cma_id *id)
 {
 	struct vb_cm_out out;
@@ -495,7 +495,7 @@ static int send_dreq(struct vb_cma_id *id)
 	return err;
 }
 
-/* A connection that was refused, or found nobody, is over: to end it is no mistake, and nothing follows. */
+/* A refused or unreachable connection may be disconnected as well, without effect. */
 static bool is_connection(const struct vb_cma_id *id)
 {
 	return !vb_cma_is_datagram(id) && id->conn &&

@@ -12,14 +12,14 @@
 
 /* ---- resolving an address ---- */
 
-/* An active id's port is a name for people to read: nobody connects to it, so it is not taken from anyone. */
+/* An active id's port is only shown: nobody connects to it, so it is not bound. */
 static void number_source(struct vb_cma_addr *src)
 {
 	if (!src->port)
 		src->port = vb_cma_port_random();
 }
 
-/* A bound source is a way to this host and to groups even where the routing table has none. */
+/* A bound source reaches this host and groups even without a route. */
 static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *dst, struct vb_cma_addr *src,
 			 struct vb_route *route)
 {
@@ -35,14 +35,14 @@ static int choose_source(const struct vb_cma_id *id, const struct vb_cma_addr *d
 	if (!bound) {
 		src->ip = route->source;
 		if (IN6_IS_ADDR_LINKLOCAL(&src->ip))
-			/* to this host itself routes go by the loopback */
+			/* routes to this host itself use the loopback */
 			src->scope = dst->scope ? dst->scope : route->ifindex;
 	}
 	number_source(src);
 	return err;
 }
 
-/* The most that both ends, or what is known of the path, can carry. */
+/* The least of this port's MTU, and of the peer's if it is of this host, else of the route's. */
 static enum ibv_mtu path_mtu(enum ibv_mtu ours, const struct vb_cma_addr *dst, const struct vb_route *route)
 {
 	struct vb_cma_source peer;
@@ -125,7 +125,7 @@ static int bind_for_resolving(struct vb_cma_id *id, const char *call, const stru
 	if (err)
 		return err;
 	if (vb_cma_addr_is_any(&src) && !src.port)
-		return 0; /* asks for nothing */
+		return 0; /* as if there were none */
 	return vb_cma_id_bind(id, call, &src);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard holds
- * the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict, as
- * they do for sockets; whoever comes second sees the other's name and gives way.
+ * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard
+ * holds the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict,
+ * as they do for sockets: the second one finds the name of the first, and fails.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static bool is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 	return vb_port_is_bound(&n, sizeof(n));
 }
 
-/* Does a name with this port number and another address stand in the way? */
+/* Is a conflicting name with this port number and another address bound? */
 static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
 	struct vb_cma_addr other = wildcard(addr, vb_cma_ip_is_v4(&addr->ip) ? AF_INET : AF_INET6);

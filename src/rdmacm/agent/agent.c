@@ -25,7 +25,7 @@ enum {
 	MAX_LINGERING = 1 << 16,
 	FINISH_MS = 300,     /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
-	LAST_DREPS = 4,      /* repetitions of what is not waited for */
+	LAST_DREPS = 4,      /* repetitions of a DREP, which has no answer */
 	MRA_TIMEOUT = 22,    /* 4.096 us * 2^22, about 17 s: a program may take so long to answer */
 };
 
@@ -66,8 +66,8 @@ static uint32_t requester_id(const struct vb_mad *mad)
 	return 0;
 }
 
-/* What the CM of the host that is asked would answer. */
-static void refuse_ourselves_locked(const struct vb_cm_send *send, enum vb_cm_rej_reason reason)
+/* Answers a request as its destination's CM would. */
+static void refuse_for_peer_locked(const struct vb_cm_send *send, enum vb_cm_rej_reason reason)
 {
 	struct vb_cm_rx rx = { .from = send->to };
 	struct vb_cm_out out;
@@ -81,7 +81,7 @@ static void refuse_ourselves_locked(const struct vb_cm_send *send, enum vb_cm_re
 	vb_cma_agent_run_locked(&out);
 }
 
-/* QP numbers of other hosts look like ours. */
+/* Only within this host do QP numbers contain a slot of this host. */
 static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
 {
 	if (!vb_cma_route_is_local(&c->route))
@@ -89,7 +89,7 @@ static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
 	return vb_cma_route_slot(&c->route) == slot || c->remote_qpn >> VB_SLOT_SHIFT == slot;
 }
 
-/* The machine may drop a connection while it is told, so they are collected first. */
+/* Each call may release connections, so they are collected first. */
 static void peer_lost_locked(uint32_t slot)
 {
 	struct vb_cm_conn *c = NULL, **lost;
@@ -145,7 +145,7 @@ static void undeliverable_locked(const void *message)
 	if (slot)
 		peer_lost_locked(slot);
 	else if (is_awaited_request_locked(send))
-		refuse_ourselves_locked(send, VB_CM_REJ_INVALID_SERVICE_ID); /* nobody listens */
+		refuse_for_peer_locked(send, VB_CM_REJ_INVALID_SERVICE_ID); /* nobody listens */
 }
 
 static const struct vb_outbox_type outbox_type = {
@@ -157,7 +157,7 @@ static const struct vb_outbox_type outbox_type = {
 	.absent = undeliverable_locked,
 };
 
-/* Faults on purpose. True: the message goes nowhere. */
+/* Faults on purpose. True: the message is not sent. */
 static bool fails_locked(const struct vb_cm_send *send)
 {
 	struct vb_cm_msg msg;
@@ -167,7 +167,7 @@ static bool fails_locked(const struct vb_cm_send *send)
 		return false;
 	struct vb_cma_fate fate = vb_cma_fate_of(VB_FAULT_OUT, &msg, &peer);
 	if (fate.refusal && !fate.is_lost)
-		refuse_ourselves_locked(send, (enum vb_cm_rej_reason)fate.refusal);
+		refuse_for_peer_locked(send, (enum vb_cm_rej_reason)fate.refusal);
 	return fate.is_lost || fate.refusal;
 }
 
@@ -179,7 +179,7 @@ static void send_locked(const struct vb_cm_send *send)
 		vb_outbox_send(&agent.outbox, send, vb_now_ns());
 }
 
-/* Events first: what a send finds out (a dead peer) comes after what the machine said. */
+/* Events first: a send may find the peer dead, which is a later event. */
 void vb_cma_agent_run_locked(const struct vb_cm_out *out)
 {
 	for (unsigned i = 0; i < out->num_events; i++)
@@ -261,7 +261,7 @@ static unsigned open_dreqs_locked(bool repeat)
 	return count;
 }
 
-/* A peer that misses its DREP asks again, and finds nobody. */
+/* A peer that misses its DREP repeats its DREQ, which nobody answers then. */
 static void repeat_dreps_locked(void)
 {
 	struct vb_cm_conn *c = NULL;
@@ -272,7 +272,7 @@ static void repeat_dreps_locked(void)
 			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
 }
 
-/* Else messages within the host go straight to their receivers. */
+/* Otherwise messages within the host reach their receivers at once. */
 void vb_cma_agent_flush(void)
 {
 	if (vb_local_is_off())

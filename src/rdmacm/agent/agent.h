@@ -23,12 +23,12 @@ struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_rout
  */
 void vb_cma_agent_finish_locked(void);
 /*
- * Calls that say a connection's last word end with this, without the lock: the program may leave by _exit
- * next, and the word shall not go with it (roce/gsi.h).
+ * Calls that send a connection's last message end with this, without the lock: the program may leave by
+ * _exit next, and the message must be out by then (roce/gsi.h).
  */
 void vb_cma_agent_flush(void);
 
-/* Makes the machine and hears of what it depends on. arrived: gets messages for QP 1. 0 or -ENOMEM. */
+/* Makes the machine and subscribes to its inputs. arrived: gets messages for QP 1. 0 or -ENOMEM. */
 int vb_cma_agent_open_locked(vb_inbox_handler *arrived);
 /* In a forked child: the machine, its timer and its messages are the parent's. */
 void vb_cma_agent_forget(void);

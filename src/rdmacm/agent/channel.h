@@ -12,8 +12,7 @@
 
 void vb_cma_lock(void);
 /*
- * For the end of the process, which may have come in the middle of anything: false if the lock is not to be
- * had.
+ * For the end of the process, when any thread may hold the lock. False: it did not become free in a second.
  */
 bool vb_cma_lock_at_exit(void);
 void vb_cma_unlock(void);
@@ -63,7 +62,7 @@ void vb_cma_release_event(struct vb_cma_id *id);
 int vb_cma_channel_create(int least_fd, struct rdma_event_channel **channel);
 /* Takes out its first event. NULL: none. */
 struct vb_cma_event *vb_cma_channel_pull_locked(struct rdma_event_channel *channel);
-/* After events were pulled: a channel without any is no longer readable. */
+/* After events were pulled: makes a channel without events no longer readable. */
 void vb_cma_channel_settle_locked(struct rdma_event_channel *channel);
 /* Frees a channel that no id names, once no thread waits at it. */
 void vb_cma_channel_free(struct rdma_event_channel *channel);

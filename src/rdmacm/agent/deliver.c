@@ -26,7 +26,7 @@ static void set_ece(struct vb_cma_event *event, const struct vb_cm_ece *ece)
 	event->ece.options = ece->attr_mod;
 }
 
-/* The addresses that begin the private data are not the program's business. */
+/* The private data begins with addresses that the program does not see. */
 static void hide_addresses(struct vb_cma_event *event, const struct vb_cm_blob *data)
 {
 	if (data->len > VB_IP_CM_BYTES)
@@ -103,8 +103,8 @@ static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_eve
 }
 
 /*
- * Has the program not answered the request that the id is of? It may know nothing of the id yet, which has
- * the listener's context until then: so the id's end is not told, and to accept it fails.
+ * Is the program still to answer the request of this id? It may not know the id yet, whose context is the
+ * listener's until then. So the id's end is not reported, and rdma_accept fails.
  */
 static bool is_unanswered(const struct vb_cma_id *id, const struct vb_cm_event *e)
 {
@@ -155,9 +155,7 @@ void vb_cma_deliver_locked(const struct vb_cm_event *e)
 			vb_explain(
 				"rdma_cm",
 				"the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
-		/*
-		 * A dead process leaves its peers as one that disconnected does: its host cleans up after it.
-		 */
+		/* To a peer a dead process is one that disconnected. */
 		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED,
 					  e->status == -ETIMEDOUT ? e->status : 0);
 		return;

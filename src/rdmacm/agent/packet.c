@@ -120,7 +120,7 @@ static uint32_t scope_of(const struct in6_addr *ip)
 	return scope;
 }
 
-/* Does it name no communication id and no queue pair but those of the user who sends it? */
+/* Does it name only an id of the sending process, and a QP of the sending user? */
 static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm_msg *cm)
 {
 	uint32_t id = vb_cm_msg_sender_id(cm), slot = vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT;
@@ -131,8 +131,8 @@ static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm
 }
 
 /*
- * Any process of this host may have received a message from the network. So the address says whether the
- * sender is of this host, and the sender's communication id says which of its processes it is.
+ * Any process of this host may have received a message from the network. So the address shows whether the
+ * sender is of this host, and its communication id shows which process it is.
  */
 bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx)
 {

@@ -170,7 +170,7 @@ void vb_cma_groups_lost_locked(struct vb_cma_id *id)
 			(void)raise_locked(id, g, -ENODEV);
 }
 
-/* A QP that is still there belongs to the program and stays attached. */
+/* The program may still have its QP, which stays attached. */
 void vb_cma_groups_leave(struct vb_cma_id *id)
 {
 	struct vb_list *node;

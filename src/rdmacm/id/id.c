@@ -168,11 +168,11 @@ void vb_cma_id_quiesce_locked(struct vb_cma_id *id)
 	drop_events_locked(id);
 	drop_connection_locked(id);
 	vb_cma_event_wait_acked_locked(id);
-	drop_events_locked(id); /* what another thread's events brought about meanwhile */
+	drop_events_locked(id); /* those that came meanwhile */
 	vb_list_del(&id->node);
 }
 
-/* If a program ends and leaves connections open, its peers hear of it at once. */
+/* If a program ends with open connections, its peers get their DREQs at once. */
 __attribute__((destructor)) static void end_connections(void)
 {
 	struct vb_cma_id *id;

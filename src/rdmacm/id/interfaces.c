@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces that go, or get another link address (as a bond does that fails over): ids on their devices get
- * an event. Whenever the network has changed, the new list of interfaces is compared with the last one.
+ * Interfaces that go, or get another link address (as a bond does that fails over). Ids on their devices get
+ * an event. Whenever the network changes, the new list of interfaces is compared with the last one.
  */
 #include <stdlib.h>
 #include <string.h>

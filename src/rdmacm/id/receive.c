@@ -15,7 +15,7 @@
 
 /* ---- requests ---- */
 
-/* Under the lock: those that requests from the wire are compared with. */
+/* Under the lock: all ids that listen. */
 static struct vb_list listeners = VB_LIST_INIT(listeners);
 
 void vb_cma_listener_add_locked(struct vb_cma_id *id)

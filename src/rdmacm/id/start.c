@@ -5,7 +5,7 @@
 #include "rdmacm/agent/agent.h"
 #include "rdmacm/id/id.h"
 
-/* The child has nothing of what the parent's agent knows. */
+/* A child has none of the parent's connections, devices and timers. */
 static void forget(void)
 {
 	vb_cma_lock_init();
