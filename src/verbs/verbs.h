@@ -225,19 +225,15 @@ void vb_ops_disable(struct verbs_context *ext);
 void vb_checked_ops(struct verbs_context *ext);
 void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 
-/*
- * Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass.
- */
+/* 0 if both are the same open device, else -EINVAL with a sentence about `what`, which is of `other`. */
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what,
 			  const struct ibv_context *other);
 
-/* ---- mr.c ---- */
+/* ---- regions and their memory ---- */
 
-/* Makes and frees the struct around a region; what the region is comes from vb_mr_init*, which init calls. */
+/* Registers memory; explains as `call`. NULL with errno. */
 struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned access);
-
-/* ---- the rest of memory, by file ---- */
 
 struct ibv_mw *vb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int vb_dealloc_mw(struct ibv_mw *mw);
@@ -249,6 +245,9 @@ struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offse
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
 int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
 		 uint32_t n);
+
+/* ---- domains ---- */
+
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
@@ -263,6 +262,8 @@ int vb_close_xrcd(struct ibv_xrcd *xrcd);
 struct vb_xrcd *vb_xrcd_of(struct ibv_xrcd *xrcd);
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+
+/* ---- raw packets, counters, queues ---- */
 
 struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);
