@@ -103,6 +103,9 @@ const struct vb_trace *vb_check_posted_at(const struct vb_qp *qp, uint32_t posit
 /* Signaled requests that are posted and not polled. sq.lock is held. */
 uint32_t vb_check_awaited(const struct vb_qp *qp);
 
+/* Before a region is deregistered: do sends under way use it? */
+void vb_check_key_end(const struct vb_mr *mr);
+
 /* ---- queues.c: objects are made and destroyed ---- */
 
 void vb_check_qp_begin(struct vb_qp *qp, bool is_single_threaded);
@@ -140,8 +143,7 @@ void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns);
 /* ---- keys.c: what keys stand for, and the last ones stood for ---- */
 
 void vb_check_key_made(const struct vb_mr *mr);
-/* Before it is deregistered, and once it is. */
-void vb_check_key_end(const struct vb_mr *mr);
+/* Once it is deregistered. */
 void vb_check_key_gone(uint32_t key);
 const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
 			       unsigned access, uint32_t pd);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/progress/progress.h"
-#include "adapter/queues/queue.h"
 #include "adapter/memory/window.h"
 #include "check/check.h"
 
@@ -289,56 +287,4 @@ bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned 
 		return false;
 	}
 	return true;
-}
-
-/* ---- deregistration ---- */
-
-/* A send of the queue pair that is not complete and names the key. sq.lock is held. */
-static bool find_send(struct vb_qp *qp, uint32_t key, uint32_t *position)
-{
-	for (*position = qp->sq.head; *position != qp->sq.tail; ++*position) {
-		const struct vb_sqe *sqe = vb_sq_at(&qp->sq, *position);
-		for (unsigned i = 0; !(sqe->flags & IBV_SEND_INLINE) && i < sqe->nsge; i++)
-			if (sqe->sge[i].length && sqe->sge[i].lkey == key)
-				return true;
-	}
-	return false;
-}
-
-static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
-{
-	struct vb_trace at = { 0 };
-	uint32_t position = 0;
-	uint64_t wr_id = 0;
-	vb_lock(&qp->sq.lock);
-	enum ibv_qp_state state = atomic_load(&qp->state);
-	bool found = (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && find_send(qp, mr->key, &position);
-	const struct vb_trace *posted = found ? vb_check_posted_at(qp, position) : NULL;
-	if (found)
-		wr_id = vb_sq_at(&qp->sq, position)->wr_id;
-	if (posted)
-		at = *posted;
-	vb_unlock(&qp->sq.lock);
-	if (found)
-		vb_check_report(
-			VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
-			"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
-			"0x%llx, uses it: a region must stay until the completions of all requests that "
-			"name it are polled",
-			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn,
-			(unsigned long long)wr_id);
-}
-
-void vb_check_key_end(const struct vb_mr *mr)
-{
-	struct vb_qp *qp;
-	uint64_t cursor = 0;
-	for (bool more = true; more;) {
-		more = vb_qpn_next(&cursor, &qp);
-		if (!qp)
-			continue;
-		vb_check_release_sends(qp);
-		check_sends(qp, mr);
-		vb_qp_unref(qp);
-	}
 }
