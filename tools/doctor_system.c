@@ -120,7 +120,7 @@ void check_settings(struct finding *f)
 	for (char **e = environ; *e; e++) {
 		if (strncmp(*e, "VERBATIM_", 9) != 0)
 			continue;
-		if (vb_setting_is_odd(*e, why))
+		if (vb_setting_is_unknown(*e, why))
 			strcpy(odd, why);
 		if (strlen(set) + strlen(*e) + 2 < sizeof(set))
 			snprintf(set + strlen(set), sizeof(set) - strlen(set), "%s%s", set[0] ? " " : "", *e);

@@ -159,9 +159,9 @@ static void hear(struct source *s)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0)
-		end_source(s, s->answered ? NULL : "it ended, or turned the question away");
+		end_source(s, s->answered ? NULL : "it ended, or refused to answer");
 	else if (n != sizeof(a) || a.magic != VB_INSPECTION_MAGIC || s->answered)
-		end_source(s, "it speaks another language");
+		end_source(s, "its answer is of another version");
 	else if (a.error)
 		end_source(s, a.error == -EBUSY ? "it is captured by another already" : "it refuses");
 	else

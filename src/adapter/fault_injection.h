@@ -2,7 +2,7 @@
 /*
  * Faults on purpose in this process: VERBATIM_FAULTS as a plan (faults/plan.h). Faults of ports and devices
  * are made here; those of packets, completions, receives and messages in their layers (roce/packet_faults.h,
- * verbs/fault.c, rdmacm/fault.h), which ask the plan.
+ * verbs/faulty_ops.c, rdmacm/agent/message_fault.h), which ask the plan.
  *
  * vb_faults_on is set before main and never changes: looking at it costs a branch. Posts and polls do not
  * look; a context's tables have other functions instead. If the expression cannot be read, the library says

@@ -28,8 +28,8 @@ static uint64_t now_ms(void)
 
 /* ---- finding ---- */
 
-/* What /proc tells of a process whether it answers or not. */
-static void look_up(struct process *p)
+/* What /proc shows of a process, whether it answers or not. */
+static void read_proc(struct process *p)
 {
 	char path[64], line[256];
 	FILE *f;
@@ -50,7 +50,7 @@ static void look_up(struct process *p)
 	fclose(f);
 }
 
-static const char *what_keeps(const struct process *p)
+static const char *why_silent(const struct process *p)
 {
 	switch (p->run_state) {
 	case 'T':
@@ -63,8 +63,8 @@ static const char *what_keeps(const struct process *p)
 	return "no answer in time";
 }
 
-/* False: nobody is there any more. */
-static bool reach(struct process *p)
+/* False: the process has ended. */
+static bool connect_to(struct process *p)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct ucred peer;
@@ -81,7 +81,7 @@ static bool reach(struct process *p)
 		return false;
 	p->pid = peer.pid;
 	p->uid = peer.uid;
-	look_up(p);
+	read_proc(p);
 	if (p->uid != geteuid())
 		strcpy(p->trouble, "another user's");
 	return true;
@@ -105,7 +105,7 @@ static void add(struct processes *all, uint32_t slot)
 	all->list = list;
 	p = &list[all->count];
 	*p = (struct process){ .slot = slot, .uid = (uid_t)-1, .fd = -1, .memfd = -1 };
-	if (reach(p)) {
+	if (connect_to(p)) {
 		if (p->trouble[0])
 			close_fd(&p->fd);
 		all->count++;
@@ -124,7 +124,7 @@ static uint32_t slot_of(const char *line)
 	return slot < MAX_SLOTS ? (uint32_t)slot : 0;
 }
 
-/* Connections have the name of what they were accepted from, so each name is seen more than once. */
+/* An accepted connection has its listener's name, so each name appears more than once. */
 void processes_find(struct processes *all)
 {
 	static bool seen[MAX_SLOTS];
@@ -173,7 +173,7 @@ static void ask(struct process *p, uint32_t kinds)
 	close_fd(&p->fd);
 }
 
-/* Takes what the process has written, whatever it says about it. */
+/* Takes what the process has written, even if its answer is an error or missing. */
 static void take_records(struct process *p)
 {
 	struct stat st;
@@ -192,7 +192,7 @@ static void take_records(struct process *p)
 		p->bytes += (size_t)n;
 }
 
-static void hear(struct process *p)
+static void receive_answer(struct process *p)
 {
 	struct vb_answer a;
 	ssize_t n = recv(p->fd, &a, sizeof(a), MSG_DONTWAIT);
@@ -200,9 +200,9 @@ static void hear(struct process *p)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0)
-		strcpy(p->trouble, "it ended, or turned the question away");
+		strcpy(p->trouble, "it ended, or refused to answer");
 	else if (n != sizeof(a) || a.magic != VB_INSPECTION_MAGIC)
-		strcpy(p->trouble, "it speaks another language");
+		strcpy(p->trouble, "its answer is of another version");
 	else if (a.error)
 		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s",
 			 strerror(a.error < 0 && a.error > -4096 ? -a.error : EPROTO));
@@ -221,9 +221,9 @@ static unsigned count_open(const struct processes *all, struct pollfd *polls)
 	return open;
 }
 
-void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
+void processes_ask(struct processes *all, uint32_t kinds, unsigned timeout_ms)
 {
-	uint64_t end = now_ms() + patience_ms, now;
+	uint64_t end = now_ms() + timeout_ms, now;
 	struct pollfd *polls = calloc(all->count + 1, sizeof(*polls));
 
 	if (!polls) {
@@ -237,12 +237,12 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned patience_ms)
 	       vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents)
-				hear(&all->list[i]);
+				receive_answer(&all->list[i]);
 	for (unsigned i = 0; i < all->count; i++) {
 		struct process *p = &all->list[i];
 		if (p->fd >= 0) {
-			look_up(p);
-			strcpy(p->trouble, what_keeps(p));
+			read_proc(p);
+			strcpy(p->trouble, why_silent(p));
 			take_records(p);
 		}
 		close_fd(&p->fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The processes of this network namespace that use verbatim, and what those of the same user say of
- * themselves (host/inspect.h). A process is known by the name that it listens under, and who it is by the
- * kernel's word. All are asked at once, and none is waited for longer than `patience_ms`. The verbatim
+ * The processes of this network namespace that use verbatim, and what those of the same user report of
+ * themselves (host/inspect.h). A process is found by the name on which it listens, and the kernel vouches
+ * for its pid and user. All are asked at once, and none is waited for longer than `timeout_ms`. The verbatim
  * command uses it, and the answers to rdma(8). One thread at a time.
  */
 #ifndef VB_ANSWERS_ASK_H
@@ -29,13 +29,13 @@ struct process {
 struct processes {
 	struct process *list;
 	unsigned count;
-	bool is_short;         /* of memory: something is left out */
+	bool is_short;         /* memory was out: something is missing */
 };
 
-/* Connects to all; those of another user get their trouble. */
+/* Connects to all. For those of another user, `trouble` says so. */
 void processes_find(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
-void processes_ask(struct processes *processes, uint32_t kinds, unsigned patience_ms);
+void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);
 
 /* Sends a question with a descriptor; 0 or a negative errno. */
@@ -48,7 +48,7 @@ int process_question(const struct process *p, const struct vb_question *q, int f
 const void *process_next(const struct process *p, size_t *at, enum vb_record_kind kind);
 unsigned process_count(const struct process *p, enum vb_record_kind kind);
 
-/* Of a process that owns a slot, which it said; NULL. */
+/* The process that reports a slot as its own; NULL: none does. */
 const struct process *processes_of_slot(const struct processes *processes, uint32_t slot);
 
 #endif

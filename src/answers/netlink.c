@@ -2,11 +2,11 @@
 /*
  * NETLINK_RDMA sockets, which the kernel has only where it has devices. The program gets a socket
  * of NETLINK_USERSOCK instead, by which processes send each other netlink messages. So binding,
- * waiting and receiving are the kernel's. What the program sends is taken here, and the answers
- * (nldev.h) are sent to its socket from another one of that kind. They wait in its receive buffer;
- * what has no room there yet, a thread of its own goes on sending while the program reads.
+ * waiting and receiving are the kernel's. This file takes what the program sends, and sends the
+ * answers (nldev.h) to its socket from another one of that kind. They wait in the receive buffer. If
+ * the buffer is full, a thread sends the rest while the program reads.
  *
- * A program that has no such socket pays for one look at a number with each send.
+ * Without such a socket, a send costs one comparison more.
  */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ static void mark(int fd)
 	atomic_store(&any, true);
 }
 
-/* The descriptor may have been closed, and be another socket's now. */
+/* The descriptor may have been closed and reused. */
 static bool is_answered(int fd)
 {
 	int protocol = -1, domain = -1;
@@ -81,9 +81,11 @@ static void end_delivery(struct delivery *d)
 	free(d);
 }
 
-/* Sends the rest, each message as a datagram of its own. Returns false if the receive buffer is
+/*
+ * Sends the rest, each message as a datagram of its own. Returns false if the receive buffer is
  * full (MSG_DONTWAIT), true if nothing more can be sent: all messages were, or the socket is
- * closed. */
+ * closed.
+ */
 static bool deliver(struct delivery *d, int flags)
 {
 	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_pid = d->port };
@@ -126,7 +128,7 @@ static uint32_t port_of(int fd)
 
 static pthread_mutex_t answering = PTHREAD_MUTEX_INITIALIZER;
 
-/* What the kernel would do with a datagram of requests. */
+/* Answers a datagram of requests as the kernel would. */
 static ssize_t take(int fd, const void *requests, size_t bytes)
 {
 	struct delivery *d = calloc(1, sizeof(*d));
@@ -178,7 +180,7 @@ VB_EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, cons
 					      REAL(sendto)(fd, data, bytes, flags, to, to_bytes);
 }
 
-/* Apart, so that other programs' sendmsg needs no stack for the datagram. */
+/* Out of line, so that sendmsg on other sockets needs no stack for the datagram. */
 static __attribute__((noinline)) ssize_t take_pieces(int fd, const struct msghdr *m)
 {
 	uint8_t data[REQUEST_BYTES];

@@ -17,8 +17,8 @@
 #include "base/base.h"
 
 enum {
-	PATIENCE_MS = 3000, /* for processes to say what they have; only one that is stopped needs it all */
-	MESSAGE_BYTES = 4096, /* a dump goes on in another message then */
+	PATIENCE_MS = 3000, /* for answers of processes; only a stopped process uses all of it */
+	MESSAGE_BYTES = 4096, /* a dump continues in another message */
 	PORT = 1, /* each device's only one */
 	MAX_DEVICES = 64,
 };
@@ -62,7 +62,7 @@ static void put_text(struct vb_reply *r, unsigned type, const char *text)
 	put(r, type, text, strlen(text) + 1);
 }
 
-/* An attribute that holds others: what is put until its end. Gives where it begins. */
+/* Begins an attribute that contains those that follow, until its end. Returns its offset. */
 static size_t begin(struct vb_reply *r, unsigned type)
 {
 	size_t at = r->used;
@@ -77,14 +77,14 @@ static void end(struct vb_reply *r, size_t at)
 		((struct nlattr *)(r->bytes + at))->nla_len = (uint16_t)(r->used - at);
 }
 
-/* A request, and to whom the answer goes. */
+/* A request, and where the answer goes. */
 struct request {
 	const struct nlmsghdr *head;
 	const uint8_t *attributes[RDMA_NLDEV_ATTR_MAX]; /* payloads; NULL: not there */
 	uint16_t bytes[RDMA_NLDEV_ATTR_MAX];
 	uint32_t port;
 	bool is_dump;
-	bool has_asked;             /* the processes, for what the request is about */
+	bool has_asked;             /* the processes, with records of the requested kinds */
 	struct processes processes;
 };
 
@@ -215,7 +215,7 @@ static uint64_t read_guid(const struct device *d, const char *file)
 	return (uint64_t)part[0] << 48 | (uint64_t)part[1] << 32 | (uint64_t)part[2] << 16 | part[3];
 }
 
-/* Calls each with the name of each file of a folder, but for those that begin with a dot. */
+/* Calls `each` with the name of each file of a folder that does not begin with a dot. */
 static void list_folder(const char *path, void (*each)(const char *name, void *arg), void *arg)
 {
 	DIR *folder = opendir(path);
@@ -349,7 +349,7 @@ static void put_counters(struct vb_reply *r, struct request *q, const struct dev
 
 /* ---- resources, of the user's processes ---- */
 
-/* Serials are a process's own; with its slot they are as the kernel's, unique. */
+/* Serials are unique in a process; with its slot they are unique, as the kernel's are. */
 static uint32_t number_of(const struct process *p, uint64_t serial)
 {
 	return p->slot << 20 | (uint32_t)(serial & 0xfffff);
@@ -384,7 +384,7 @@ static void put_cq(struct vb_reply *r, const struct process *p, const void *reco
 	put_u32(r, RDMA_NLDEV_ATTR_RES_CTXN, number_of(p, cq->context));
 }
 
-/* Keys are for those who may administer the network, as the kernel has it. */
+/* As in the kernel, only a network administrator sees keys. */
 static void put_mr(struct vb_reply *r, const struct process *p, const void *record)
 {
 	const struct vb_record_mr *mr = record;
@@ -473,7 +473,7 @@ static uint32_t pd_number(const struct process *p, const void *record)
 	return number_of(p, ((const struct vb_record_pd *)record)->number);
 }
 
-/* Of what has its serial right behind the head. */
+/* For records whose serial follows the head. */
 static uint32_t serial_number(const struct process *p, const void *record)
 {
 	uint64_t serial;
@@ -514,7 +514,7 @@ static bool is_named(const char *found, const struct device *d)
 	return strncmp(found, d->name, sizeof(d->name)) == 0;
 }
 
-/* A look at all resources of one kind and device. To be ended with end_walk. */
+/* Walks all resources of one kind and device. End it with end_walk. */
 struct resource_walk {
 	const struct processes *all;
 	const struct resource *what;
@@ -522,14 +522,14 @@ struct resource_walk {
 	const struct process *process; /* whose the record is */
 	_Alignas(8) uint8_t record[VB_RECORD_MAX];
 	unsigned next;                 /* in all */
-	size_t at;                     /* in the process's records; 0: it has not been looked at */
+	size_t at;                     /* in the process's records; 0: not begun */
 	uint32_t *domains;             /* of the process, on the device */
 	unsigned domain_count, domain_room;
 };
 
 static void end_walk(struct resource_walk *w) { free(w->domains); }
 
-/* Regions name their domain alone. Domains for which there is no memory are left out. */
+/* Regions name only their domain. Without memory domains are left out. */
 static void list_domains(struct resource_walk *w)
 {
 	const struct vb_record_pd *pd;
@@ -578,7 +578,7 @@ static bool next_resource(struct resource_walk *w)
 	return false;
 }
 
-/* Asks once a request. */
+/* Asks the processes, once per request. */
 static const struct processes *processes_of(struct request *q, uint32_t kinds)
 {
 	if (!q->has_asked) {
@@ -596,7 +596,7 @@ static void put_resource(struct vb_reply *r, const struct resource_walk *w)
 		put_u32(r, RDMA_NLDEV_ATTR_RES_PID, (uint32_t)w->process->pid);
 }
 
-/* All of a device, so many to a message. */
+/* All resources of a device, as many in a message as fit. */
 static void dump_resources(struct vb_reply *r, const struct request *q, struct resource_walk *w)
 {
 	bool more = next_resource(w);
@@ -730,7 +730,7 @@ static int answer_command(struct vb_reply *r, struct request *q, unsigned comman
 	case RDMA_NLDEV_CMD_RES_GET:
 		return answer_devices(r, q, &all, d, put_summary);
 	case RDMA_NLDEV_CMD_STAT_GET:
-		/* counters that are bound to queue pairs: none ever is */
+		/* counters that are bound to queue pairs: there are none */
 		if (q->attributes[RDMA_NLDEV_ATTR_STAT_RES])
 			return q->is_dump ? 0 : EOPNOTSUPP;
 		return answer_devices(r, q, &all, d, put_counters);

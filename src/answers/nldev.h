@@ -15,13 +15,13 @@
 struct vb_reply {
 	uint8_t *bytes;
 	size_t used, room;
-	bool is_short; /* there was no memory: what it holds is of no use */
+	bool is_short; /* memory was out: the content is of no use */
 };
 
 /*
- * Adds the answers to a datagram of requests from the socket at `port` (its netlink address). What
- * would change a device is refused with EPERM, what is not known with EINVAL or EOPNOTSUPP, as the
- * kernel does. One thread at a time.
+ * Adds the answers to a datagram of requests from the socket at `port` (its netlink address). As the kernel
+ * does, refuses changes of a device with EPERM, and unknown requests with EINVAL or EOPNOTSUPP. One thread
+ * at a time.
  */
 void vb_nldev_answer(const void *requests, size_t bytes, uint32_t port, struct vb_reply *reply);
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The preload library of `verbatim run`: file calls that name a path under /sys/class/infiniband* (or where
- * its links lead) or /dev/infiniband are led to the tree that libibverbs keeps of the devices
- * (src/verbs/sysfs_tree.c). The tree consists of real files, so what follows an open works as ever: reading,
- * listing, changing into a folder, names relative to it. Where a call tells a path, the tree's is told as the
- * one that stands for it.
+ * The preload library of `verbatim run`: paths under /sys/class/infiniband* (or where its links lead) and
+ * /dev/infiniband. File calls that name such a path get the path in the tree that libibverbs keeps of the
+ * devices (src/verbs/sysfs_tree.c). The tree consists of real files, so what follows an open works as ever:
+ * reading, listing, changing into a folder, names relative to it. Calls that return a path of the tree
+ * return the path that it replaces.
  *
- * A call with another path pays for a few comparisons, a read for a look at a number that is 0 unless a
- * counter was opened. Programs that make system calls by themselves (static ones, Go) and those that raise
- * privileges are not served. libibverbs is loaded at the first use, and brings the tree up to date at each:
- * state, addresses and counters are those of the moment. Where there is no place for the tree, paths stay
- * what they are.
+ * A call with another path costs a few comparisons. A read costs one, until a counter was opened. Programs
+ * that make system calls by themselves (static ones, Go) and those that raise privileges are not served.
+ * libibverbs is loaded at the first use, and updates the tree at each: state, addresses and counters are
+ * current. Where there is no place for the tree, paths stay what they are.
  */
 #undef _FILE_OFFSET_BITS /* both names of each call are defined here */
 #undef _FORTIFY_SOURCE
@@ -37,7 +36,7 @@ enum { ROOM = 512 };
 
 /* ---- which paths ---- */
 
-/* Where a path begins, and what of that is not in the tree. */
+/* A beginning of paths, and how much of it is not in the tree. */
 static const struct stem {
 	const char *path, *outside;
 } stems[] = {
@@ -52,8 +51,8 @@ static bool begins(const char *path, const char *with)
 }
 
 /*
- * The stem that a path begins with, from `outside` on if it is in a tree; infiniband_verbs, ... too, but no
- * word that goes on otherwise.
+ * The stem with which a path begins, from `outside` on if it is in a tree. infiniband_verbs and the like
+ * match too; a longer word without `_` does not.
  */
 static const struct stem *stem_of(const char *path, bool in_tree)
 {
@@ -80,7 +79,7 @@ typedef const char *refresh_fn(const char *path);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static refresh_fn *refresh; /* under the lock */
-static __thread bool inside; /* libibverbs looks around */
+static __thread bool inside; /* libibverbs makes file calls itself */
 
 /* The library beside this one. */
 static refresh_fn *find_refresh(void)
@@ -119,7 +118,7 @@ static const char *lead(const char *path, char room[ROOM])
 		       path;
 }
 
-/* ---- counters that are open: who reads one again gets what it is then ---- */
+/* ---- open counters: each read from the beginning updates them ---- */
 
 enum { OPEN_COUNTERS = 64 };
 
@@ -152,7 +151,7 @@ static int track(int fd, const char *path)
 	return fd;
 }
 
-/* The descriptor may be another file's by now. */
+/* The descriptor may have been closed and reused. */
 static bool is_counter(int fd, char path[ROOM])
 {
 	struct stat st;
@@ -196,7 +195,7 @@ static char *part_in_tree(char *path)
 	return digits ? at + strlen(name) + digits : NULL;
 }
 
-/* Turns a path that was told into the one that it stands for, which is shorter, in place. */
+/* Replaces a path of the tree, in place, by the one that it stands for, which is shorter. */
 static void tell(char *path)
 {
 	char *part = path ? part_in_tree(path) : NULL;
@@ -368,7 +367,7 @@ LEAD(ssize_t, __readlink_chk, (const char *path, char *to, size_t n, size_t to_b
 LEAD(ssize_t, __readlinkat_chk, (int dir, const char *path, char *to, size_t n, size_t to_bytes), dir,
      AT(path), to, n, to_bytes)
 
-/* ---- calls that tell a path ---- */
+/* ---- calls that return a path ---- */
 
 #define LEAD_TELL(name, params, ...)                     \
 	VB_EXPORT char *name params;                     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* For functions that stand before libc's of the same names. */
+/* For functions that override libc's. */
 #ifndef VB_ANSWERS_REAL_H
 #define VB_ANSWERS_REAL_H
 

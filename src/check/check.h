@@ -4,19 +4,19 @@
  * is a sentence that names the object, the place in the program and the page to read (verbatim-checks(7) has
  * them all).
  *
- * Nothing of this is on the way while it is off: what inline verbs call through tables is wrapped when a
- * device is opened (verbs/checked.c), the paths' tables are changed once (sends.c), and the other verbs look
- * at vb_check_enabled.
+ * While it is off, the hot path has none of it. Opening a device wraps what inline verbs call through tables
+ * (verbs/checked_ops.c), starting wraps the paths' tables once (sends.c), and other verbs test
+ * vb_check_enabled.
  *
- * With it on, a send waits until the adapter's next turn, as it would in a queue of hardware: what the
- * program does to a buffer between post and completion is seen, because nothing has been done with it by
- * then.
+ * While it is on, a send waits until the adapter runs next, as it would in a queue of hardware. Nothing has
+ * been done with the request by then, so a change of its buffer between post and completion is a mistake,
+ * and is seen.
  *
- * A finding is certain: what may be right is not reported. What is reported once for a place (or an object,
- * where no place is known) is counted from then on, not repeated.
+ * A finding is certain: what may be right is not reported. Each is reported once for a place (or an object,
+ * where no place is known), and counted from then on.
  *
- * Threading: any. A QP's and a CQ's side records are theirs (vb_qp.checked, vb_cq.checked), of the QP under
- * its sq.lock; the tables of keys and of findings have locks of their own, which nothing is taken under.
+ * Threading: any. A QP and a CQ own their side records (vb_qp.checked, vb_cq.checked); the QP's is under its
+ * sq.lock. The tables of keys and of findings have locks of their own, under which no other is taken.
  */
 #ifndef VB_CHECK_CHECK_H
 #define VB_CHECK_CHECK_H
@@ -38,15 +38,15 @@ void vb_check_start(void);
 
 /* Before the first report: which checks count, and whether a finding ends the program. */
 void vb_check_choose(const bool on[VB_CHECK_COUNT], bool ends_program);
-/* Where something was done; `did` goes before the place: "posted", "registered". */
+/* A place in the program, and what it did there: "posted", "registered". */
 struct vb_place {
 	const char *did;
 	const struct vb_trace *trace;
 };
 
 /*
- * Reports a finding: page NULL: the check's. place: NULL: no place of the program is known. object: whatever
- * the finding is about, if that is all that it can be told by. errno is kept.
+ * Reports a finding. page NULL: the check's. place NULL: no place of the program is known. object: what the
+ * finding is about, if it has no place. errno is kept.
  */
 void vb_check_report(enum vb_check check, const char *page, const struct vb_place *place, const void *object,
 		     const char *fmt, ...) __attribute__((cold, format(printf, 5, 6)));
@@ -58,7 +58,7 @@ void vb_check_report_here(enum vb_check check, const char *page, const char *fmt
 /* A request failed, for a reason that the adapter knows. */
 void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_wc_status status,
 			  const char *why);
-/* Is it our librdmacm that did it, on its own? */
+/* Did verbatim's librdmacm do it, on its own? */
 bool vb_check_is_internal(const struct vb_trace *trace);
 /* What vb_explain says (base/log.h). */
 void vb_check_explained(const char *call, const char *sentence);
@@ -76,7 +76,7 @@ struct vb_checked_qp {
 	/* by position, as many as the send queue has slots; made with the first post */
 	struct vb_posted *posted;
 	uint32_t seen;            /* positions up to here are noted, */
-	uint32_t compared;        /* and up to here were compared and let go */
+	uint32_t compared;        /* and up to here were compared and released */
 	uint32_t signals;         /* of all that are noted */
 	uint32_t most;            /* completions that were under way at once */
 	atomic_bool is_compared_to_peer;
@@ -88,25 +88,28 @@ struct vb_checked_qp {
 	bool is_single_threaded;
 };
 
-/* Puts itself in front of the paths. */
-void vb_check_hold_sends(void);
-/* Lets go what is held back: before the queue pair changes its state. */
-void vb_check_let_go(struct vb_qp *qp);
-/* The same of all queue pairs: before something depends on how many completions wait. */
-void vb_check_let_all_go(void);
+/* Wraps the paths, so that sends are held. */
+void vb_check_hold_all_sends(void);
+/* Sends what is held, before the queue pair changes its state. */
+void vb_check_release_sends(struct vb_qp *qp);
+/* The same for all queue pairs, before something depends on how many completions wait. */
+void vb_check_release_all_sends(void);
 /* If the peer is a process of this host: do both sides' attributes agree? A reference is held, no lock. */
-void vb_check_meet_peer(struct vb_qp *qp);
-/* Is the peer's queue pair there, as far as can be seen from here? */
+void vb_check_compare_to_peer(struct vb_qp *qp);
+/* Is the peer's queue pair known to be there? */
 bool vb_check_peer_responds(struct vb_qp *qp);
 /* Where the request at this position was posted; NULL: not noted. sq.lock is held. */
 const struct vb_trace *vb_check_posted_at(const struct vb_qp *qp, uint32_t position);
-/* Requests that were posted with a completion to come, and are not polled. sq.lock is held. */
+/* Signaled requests that are posted and not polled. sq.lock is held. */
 uint32_t vb_check_awaited(const struct vb_qp *qp);
 
-/* ---- queues.c: objects come and go ---- */
+/* Before a region is deregistered: do sends under way use it? */
+void vb_check_key_end(const struct vb_mr *mr);
+
+/* ---- queues.c: objects are made and destroyed ---- */
 
 void vb_check_qp_begin(struct vb_qp *qp, bool is_single_threaded);
-/* After a way to RESET. */
+/* After a transition to RESET. */
 void vb_check_qp_reset(struct vb_qp *qp);
 /* Before it is destroyed, and once it is. */
 void vb_check_qp_end(struct vb_qp *qp);
@@ -137,16 +140,15 @@ void vb_check_receives(const struct vb_qp *qp, const struct vb_srq *srq, const s
 void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns);
 void vb_check_starving_fired(struct vb_timer *timer, uint64_t now_ns);
 
-/* ---- keys.c: what keys were, as long as it is remembered ---- */
+/* ---- keys.c: what keys stand for, and the last ones stood for ---- */
 
 void vb_check_key_made(const struct vb_mr *mr);
-/* Before it is deregistered, and once it is. */
-void vb_check_key_end(const struct vb_mr *mr);
+/* Once it is deregistered. */
 void vb_check_key_gone(uint32_t key);
 const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
 			       unsigned access, uint32_t pd);
 const char *vb_check_rights_story(const struct vb_qp *qp, unsigned access);
-/* Is each entry of a list good for these rights? If not, there is a finding, which begins with `what`. */
+/* Is each entry of a list valid for these rights? If not, reports a finding, which begins with `what`. */
 bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned access, const char *what);
 
 /* ---- threads.c ---- */

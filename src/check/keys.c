@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What each key of this process stands for, and what the last few thousand that are gone stood for: where
- * they were registered and deregistered. So a refused key has a story.
+ * What each key of this process stands for, and what the last few thousand deregistered keys stood for:
+ * where they were registered and deregistered. So a refusal can name these places.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 
 enum { BUCKETS = 4096, REMEMBERED = 4096, PLACE_BYTES = 160, STORY_BYTES = 768, RIGHTS_BYTES = 128 };
 
-struct past {
-	struct past *next;      /* in its bucket */
-	struct vb_list gone;    /* in the list of those that are gone, oldest first */
+struct record {
+	struct record *next;      /* in its bucket */
+	struct vb_list gone;    /* in the list of deregistered ones, oldest first */
 	uint32_t key, pd;
 	unsigned access;
 	uint64_t iova, length;
@@ -28,19 +28,19 @@ struct past {
 
 static struct {
 	pthread_mutex_t lock;
-	struct past *buckets[BUCKETS];
+	struct record *buckets[BUCKETS];
 	struct vb_list gone;
 	unsigned count; /* in it */
-} pasts = { .lock = PTHREAD_MUTEX_INITIALIZER, .gone = VB_LIST_INIT(pasts.gone) };
+} records = { .lock = PTHREAD_MUTEX_INITIALIZER, .gone = VB_LIST_INIT(records.gone) };
 
 /* ---- the table ---- */
 
-static struct past **bucket_of(uint32_t key) { return &pasts.buckets[(key ^ key >> 12) % BUCKETS]; }
+static struct record **bucket_of(uint32_t key) { return &records.buckets[(key ^ key >> 12) % BUCKETS]; }
 
 /* The newest of this key. */
-static struct past *find_locked(uint32_t key)
+static struct record *find_locked(uint32_t key)
 {
-	struct past *p = *bucket_of(key);
+	struct record *p = *bucket_of(key);
 	while (p && p->key != key)
 		p = p->next;
 	return p;
@@ -48,61 +48,61 @@ static struct past *find_locked(uint32_t key)
 
 static void forget_oldest_locked(void)
 {
-	struct past *oldest = vb_container_of(vb_list_pop(&pasts.gone), struct past, gone);
-	struct past **at = bucket_of(oldest->key);
+	struct record *oldest = vb_container_of(vb_list_pop(&records.gone), struct record, gone);
+	struct record **at = bucket_of(oldest->key);
 	while (*at != oldest)
 		at = &(*at)->next;
 	*at = oldest->next;
-	pasts.count--;
+	records.count--;
 	free(oldest);
 }
 
 void vb_check_key_made(const struct vb_mr *mr)
 {
-	struct past *p = calloc(1, sizeof(*p));
+	struct record *p = calloc(1, sizeof(*p));
 	if (!p)
 		return;
-	*p = (struct past){ .key = mr->key,
+	*p = (struct record){ .key = mr->key,
 			    .pd = mr->pd->number,
 			    .access = mr->access,
 			    .iova = mr->iova,
 			    .length = mr->length };
 	vb_list_init(&p->gone);
 	vb_trace_take(&p->made);
-	pthread_mutex_lock(&pasts.lock);
+	pthread_mutex_lock(&records.lock);
 	p->next = *bucket_of(p->key);
 	*bucket_of(p->key) = p;
-	pthread_mutex_unlock(&pasts.lock);
+	pthread_mutex_unlock(&records.lock);
 }
 
 void vb_check_key_gone(uint32_t key)
 {
 	struct vb_trace here;
 	vb_trace_take(&here);
-	pthread_mutex_lock(&pasts.lock);
-	struct past *p = find_locked(key);
+	pthread_mutex_lock(&records.lock);
+	struct record *p = find_locked(key);
 	if (p && !p->is_gone) {
 		p->is_gone = true;
 		p->ended = here;
-		vb_list_add_tail(&pasts.gone, &p->gone);
-		if (++pasts.count > REMEMBERED)
+		vb_list_add_tail(&records.gone, &p->gone);
+		if (++records.count > REMEMBERED)
 			forget_oldest_locked();
 	}
-	pthread_mutex_unlock(&pasts.lock);
+	pthread_mutex_unlock(&records.lock);
 }
 
 /* A copy; false: nothing is known of the key. */
-static bool recall(uint32_t key, struct past *out)
+static bool recall(uint32_t key, struct record *out)
 {
-	pthread_mutex_lock(&pasts.lock);
-	const struct past *p = find_locked(key);
+	pthread_mutex_lock(&records.lock);
+	const struct record *p = find_locked(key);
 	if (p)
 		*out = *p;
-	pthread_mutex_unlock(&pasts.lock);
+	pthread_mutex_unlock(&records.lock);
 	return p != NULL;
 }
 
-/* ---- stories ---- */
+/* ---- why a key is refused ---- */
 
 static void rights_text(unsigned access, char *text, size_t size)
 {
@@ -131,10 +131,10 @@ static void rights_text(unsigned access, char *text, size_t size)
 		snprintf(text, size, "no rights");
 }
 
-static void tell_unknown(uint32_t key, char *story, size_t size)
+static void describe_unknown(uint32_t key, char *story, size_t size)
 {
 	char made[PLACE_BYTES], ended[PLACE_BYTES];
-	struct past p;
+	struct record p;
 	if (vb_window_has_entry(key)) {
 		snprintf(
 			story, size,
@@ -160,7 +160,7 @@ static void tell_unknown(uint32_t key, char *story, size_t size)
 }
 
 /* The entry is not a region's. */
-static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+static void describe_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
 			unsigned access, uint32_t pd, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
@@ -190,13 +190,13 @@ static void tell_window(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 			(unsigned long long)atomic_load(&k->iova), key);
 }
 
-static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
+static void describe_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, uint64_t length,
 			unsigned access, uint32_t pd, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
 	unsigned has = atomic_load(&k->access);
 	char made[PLACE_BYTES] = "another way", wanted[RIGHTS_BYTES], rights[RIGHTS_BYTES];
-	struct past p;
+	struct record p;
 	if (recall(key, &p))
 		vb_check_place_text(&p.made, made, sizeof(made));
 	rights_text(access & ~has, wanted, sizeof(wanted));
@@ -218,11 +218,11 @@ static void tell_region(enum vb_key_fault fault, uint32_t key, uint64_t addr, ui
 			(unsigned long long)atomic_load(&k->iova), key, made);
 }
 
-static void tell_unmapped(uint32_t key, char *story, size_t size)
+static void describe_unmapped(uint32_t key, char *story, size_t size)
 {
 	const struct vb_key *k = vb_key_entry(key);
 	char made[PLACE_BYTES] = "another way";
-	struct past p;
+	struct record p;
 	if (recall(key, &p))
 		vb_check_place_text(&p.made, made, sizeof(made));
 	snprintf(
@@ -239,18 +239,18 @@ const char *vb_check_key_story(enum vb_key_fault fault, uint32_t key, uint64_t a
 	static __thread char story[STORY_BYTES];
 	switch (fault) {
 	case VB_KEY_UNKNOWN:
-		tell_unknown(key, story, sizeof(story));
+		describe_unknown(key, story, sizeof(story));
 		return story;
 	case VB_KEY_PD:
 	case VB_KEY_ACCESS:
 	case VB_KEY_BOUNDS:
 		if (atomic_load(&vb_key_entry(key)->access) & VB_KEY_LOCAL)
-			tell_region(fault, key, addr, length, access, pd, story, sizeof(story));
+			describe_region(fault, key, addr, length, access, pd, story, sizeof(story));
 		else
-			tell_window(fault, key, addr, length, access, pd, story, sizeof(story));
+			describe_window(fault, key, addr, length, access, pd, story, sizeof(story));
 		return story;
 	case VB_KEY_UNMAPPED:
-		tell_unmapped(key, story, sizeof(story));
+		describe_unmapped(key, story, sizeof(story));
 		return story;
 	case VB_KEY_OK:
 	case VB_KEY_QP:
@@ -290,56 +290,4 @@ bool vb_check_list(uint32_t pd, const struct ibv_sge *sge, unsigned n, unsigned 
 		return false;
 	}
 	return true;
-}
-
-/* ---- deregistration ---- */
-
-/* A send of the queue pair that is not complete and names the key. sq.lock is held. */
-static bool find_send(struct vb_qp *qp, uint32_t key, uint32_t *position)
-{
-	for (*position = qp->sq.head; *position != qp->sq.tail; ++*position) {
-		const struct vb_sqe *sqe = vb_sq_at(&qp->sq, *position);
-		for (unsigned i = 0; !(sqe->flags & IBV_SEND_INLINE) && i < sqe->nsge; i++)
-			if (sqe->sge[i].length && sqe->sge[i].lkey == key)
-				return true;
-	}
-	return false;
-}
-
-static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
-{
-	struct vb_trace at = { 0 };
-	uint32_t position = 0;
-	uint64_t wr_id = 0;
-	vb_lock(&qp->sq.lock);
-	enum ibv_qp_state state = atomic_load(&qp->state);
-	bool found = (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && find_send(qp, mr->key, &position);
-	const struct vb_trace *posted = found ? vb_check_posted_at(qp, position) : NULL;
-	if (found)
-		wr_id = vb_sq_at(&qp->sq, position)->wr_id;
-	if (posted)
-		at = *posted;
-	vb_unlock(&qp->sq.lock);
-	if (found)
-		vb_check_report(
-			VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
-			"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
-			"0x%llx, uses it: a region must stay until the completions of all requests that "
-			"name it are polled",
-			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn,
-			(unsigned long long)wr_id);
-}
-
-void vb_check_key_end(const struct vb_mr *mr)
-{
-	struct vb_qp *qp;
-	uint64_t cursor = 0;
-	for (bool more = true; more;) {
-		more = vb_qpn_next(&cursor, &qp);
-		if (!qp)
-			continue;
-		vb_check_let_go(qp);
-		check_sends(qp, mr);
-		vb_qp_unref(qp);
-	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs and completion queues as they come and go, and how full they get. */
+/* Queue pairs and completion queues: at their end, and how full they get. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ enum { LAST_LOOKS = 1000, LOOK_NS = 1000000, MOST_LOOKS = 5 * LAST_LOOKS, ACKNOW
 /* How long the process has waited for last acknowledgements. */
 static atomic_uint looks;
 
-/* Sends that a peer who is there has not taken. */
+/* Sends that a living peer has not taken. */
 static uint32_t sends_under_way(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);
@@ -66,11 +66,11 @@ static void report_lost(struct vb_qp *qp, uint32_t n)
 				qp->qpn, n, (unsigned long long)wr_id);
 }
 
-/* What only waits for its acknowledgement is given some time. */
+/* Sends that only wait for their acknowledgement get some time for it. */
 static void check_lost(struct vb_qp *qp)
 {
 	uint32_t n = 0;
-	vb_check_let_go(qp);
+	vb_check_release_sends(qp);
 	for (int i = 0;
 	     i < LAST_LOOKS && (n = sends_under_way(qp)) && atomic_fetch_add(&looks, 1) < MOST_LOOKS; i++) {
 		vb_progress_schedule(qp);
@@ -90,7 +90,7 @@ static bool find_error(struct vb_cq *cq, const struct vb_qp *qp, struct vb_cqe *
 	vb_lock(&cq->lock);
 	for (uint32_t i = cq->head; i != cq->tail && !found; i++) {
 		*error = cq->ring[i & cq->mask];
-		/* A peer that is gone is no news at the end. */
+		/* That the peer is gone is expected at the end. */
 		found = error->qp == qp && error->status != IBV_WC_SUCCESS &&
 			error->status != IBV_WC_WR_FLUSH_ERR && error->status != IBV_WC_RETRY_EXC_ERR;
 	}
@@ -180,7 +180,7 @@ void vb_check_cq_gone(struct vb_checked_cq *c)
 
 /* ---- room ---- */
 
-/* Completions of this queue pair that are to come, or wait, in a queue. No lock is held. */
+/* This queue pair's completions that are to come to a queue, or wait there. No lock is held. */
 static uint32_t expected(struct vb_qp *qp, const struct vb_cq *cq)
 {
 	uint32_t n = 0;
@@ -224,7 +224,7 @@ static void check_room(struct vb_qp *qp, struct vb_cq *cq)
 			qp->qpn, n, cq->capacity);
 }
 
-/* All queue pairs are looked at whenever one has more under way than ever before. */
+/* Counts over all queue pairs only if this one has more under way than ever before. */
 void vb_check_room(struct vb_qp *qp)
 {
 	struct vb_checked_qp *c = qp->checked;
@@ -248,7 +248,7 @@ static bool is_unpolled(const struct vb_cq *cq)
 	return cq->checked && !atomic_load(&cq->checked->is_polled) && cq->tail != cq->head;
 }
 
-/* Who posts until it is full, and then polls, is right. */
+/* A program may post until the queue is full, and then poll. */
 void vb_check_send_refused(struct vb_qp *qp, int err)
 {
 	if (err != ENOMEM || !qp->checked)

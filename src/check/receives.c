@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Posted receives: whether they can take anything, and whether there are enough. */
+/* Posted receives: whether a message fits into each, and whether there are enough. */
 #include <stdio.h>
 
 #include "adapter/queues/queue.h"
@@ -53,7 +53,7 @@ static bool has_none(const struct vb_qp *qp)
 	return !vb_rq_waiting(qp->srq ? &qp->srq->rq : &qp->rq);
 }
 
-/* A message that may wait for ever is no mistake at once. */
+/* If a message may wait for ever, it is a mistake only after a while. */
 void vb_check_starved(struct vb_qp *qp, uint64_t retry_ns)
 {
 	struct vb_checked_qp *c = qp->checked;

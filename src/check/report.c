@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one place that findings go to: each once, in words, and counted. */
+/* All findings come here: each is printed once, and counted. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "check/check.h"
 
-enum { KEPT = 1024, PLACE_BYTES = 512, WITHIN_BYTES = 160, FRAMES_TOLD = 4, FRAMES_WITHIN = 2 };
+enum { KEPT = 1024, PLACE_BYTES = 512, WITHIN_BYTES = 160, FRAMES_PRINTED = 4, FRAMES_WITHIN = 2 };
 
 static const struct {
 	const char *name, *page;
@@ -28,7 +28,7 @@ void vb_check_choose(const bool on[VB_CHECK_COUNT], bool ends_program)
 	is_fatal = ends_program;
 }
 
-/* What was said already. */
+/* What was reported already. */
 static struct {
 	pthread_mutex_t lock;
 	uint64_t known[KEPT]; /* hashes; 0: free */
@@ -41,7 +41,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
 }
 
-/* By its place where there is one, else by its object. */
+/* A finding's place identifies it, or its object if it has no place. */
 static uint64_t identity(enum vb_check check, const struct vb_place *place, const void *object)
 {
 	uint64_t hash = mix(1, check);
@@ -65,7 +65,7 @@ static bool is_new_locked(uint64_t hash)
 	return true;
 }
 
-static void tell_count(void)
+static void print_count(void)
 {
 	char line[128];
 	int n = said.repeated ?
@@ -95,7 +95,7 @@ static void print(enum vb_check check, const char *page, const struct vb_place *
 {
 	char at[PLACE_BYTES] = "", text[2048];
 	if (place && place->trace && place->trace->count)
-		place_text(place->trace, FRAMES_TOLD, at, sizeof(at));
+		place_text(place->trace, FRAMES_PRINTED, at, sizeof(at));
 	int n = snprintf(text, sizeof(text),
 			 "verbatim: check %s: %s\n%s%s%s%s%s    see %s(3), verbatim-checks(7)\n",
 			 checks[check].name, sentence, *at ? "    " : "", *at ? place->did : "",
@@ -117,7 +117,7 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 	if (!is_new)
 		return;
 	if (first)
-		atexit(tell_count);
+		atexit(print_count);
 	vsnprintf(sentence, sizeof(sentence), fmt, args);
 	print(check, page, place, sentence);
 	if (is_fatal)
@@ -144,8 +144,8 @@ void vb_check_report_here(enum vb_check check, const char *page, const char *fmt
 	va_end(args);
 }
 
-/* Sentences about what arrived are told by themselves: their place in this program, if any, is in them. */
-static void tell_arrival(enum vb_check check, const char *sentence)
+/* A sentence about a message that arrived identifies itself: it contains its place, if it has one. */
+static void report_arrival(enum vb_check check, const char *sentence)
 {
 	uint64_t hash = 0;
 	for (const char *c = sentence; *c && *c != ','; c++) /* "QP 0x000001, ...": once for each */
@@ -158,7 +158,7 @@ bool vb_check_is_internal(const struct vb_trace *trace)
 	return vb_trace_is_of(trace, "librdmacm.so");
 }
 
-/* librdmacm finds out by trying whether an object of its own is still in use. */
+/* librdmacm destroys an object of its own to find out whether it is in use. */
 static bool is_attempt(const char *call)
 {
 	struct vb_trace here;
@@ -171,9 +171,9 @@ static bool is_attempt(const char *call)
 void vb_check_explained(const char *call, const char *sentence)
 {
 	if (!strcmp(call, "responder"))
-		tell_arrival(VB_CHECK_RKEY, sentence);
+		report_arrival(VB_CHECK_RKEY, sentence);
 	else if (!strcmp(call, "receiver"))
-		tell_arrival(VB_CHECK_RECEIVE_BUFFER, sentence);
+		report_arrival(VB_CHECK_RECEIVE_BUFFER, sentence);
 	else if (!strncmp(call, "ibv_", 4) && !is_attempt(call))
 		vb_check_report_here(VB_CHECK_CALL, call, "%s: %s", call, sentence);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posted sends. They are held back until the adapter's next turn: whoever polls, or the progress thread. When
- * they are posted it is noted where, and what their bytes add up to; when they are let go, whether they still
- * do. Nothing has been done with them by then, so who changed them had no reason to take them for done.
+ * Posted sends. Each is held until the adapter runs next, in a thread that polls or in the progress thread.
+ * The post notes its place, and the checksum of its bytes. When the send is released, the bytes must still
+ * have that checksum. Nothing has been done with the request by then, so the program had no reason to
+ * believe it done.
  *
- * Bytes that something else may write meanwhile are left out: those that any request for incoming data names,
- * now or a while ago. Threading: all of it under the QP's sq.lock.
+ * Bytes that something else may write meanwhile are left out: those that any request for incoming data
+ * names, now or a while ago. Threading: all of it under the QP's sq.lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +33,9 @@ static bool has_list(const struct vb_sqe *sqe)
 	       sqe->opcode != IBV_WR_FLUSH;
 }
 
-enum { SUMMED_MOST = 4 << 20 }; /* bytes of a range: of a longer one its beginning and its end */
+enum { SUMMED_MOST = 4 << 20 }; /* bytes at the beginning of a range, and at its end */
 
-/* Not watched by ThreadSanitizer: that somebody writes meanwhile is what is looked for. */
+/* Without ThreadSanitizer: concurrent writes are what this looks for. */
 __attribute__((no_sanitize("thread"))) static uint64_t sum_bytes(uint64_t sum, const uint8_t *at, size_t n)
 {
 	uint64_t word;
@@ -127,7 +128,7 @@ uint32_t vb_check_awaited(const struct vb_qp *qp)
 	return c->signals - c->posted[retired & qp->sq.mask].signals;
 }
 
-/* ---- who else may have written ---- */
+/* ---- other writers ---- */
 
 static bool overlaps(const struct ibv_sge *a, const struct ibv_sge *b)
 {
@@ -144,8 +145,8 @@ static bool list_overlaps(const struct vb_sqe *sent, const struct ibv_sge *list,
 }
 
 /*
- * In all of the queue's slots: also what was taken out of them lately. Its lock is held by this thread, or is
- * not to be waited for.
+ * Looks at all slots of the queue, also at those that were released lately. If another thread holds the
+ * queue's lock, the answer is yes.
  */
 static bool is_read_into(struct vb_qp *other, bool is_locked, const struct vb_sqe *sent)
 {
@@ -179,7 +180,7 @@ static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
 		more = vb_qpn_next(&cursor, &other);
 		if (!other)
 			continue;
-		/* What comes by XRC goes to queues that are no queue pair's. */
+		/* XRC messages go to queues that are no queue pair's. */
 		found = other->xrcd || is_read_into(other, other == qp, sent) ||
 			is_received_into(other->srq ? &other->srq->rq : &other->rq, sent);
 		vb_qp_unref(other);
@@ -187,7 +188,7 @@ static bool may_be_incoming(struct vb_qp *qp, const struct vb_sqe *sent)
 	return found;
 }
 
-/* ---- letting go ---- */
+/* ---- releasing ---- */
 
 static bool is_remotely_writable(const struct vb_sqe *sqe)
 {
@@ -226,23 +227,23 @@ static void compare(struct vb_qp *qp)
 		compare_one(qp, c->compared);
 }
 
-/* ---- in front of the paths ---- */
+/* ---- wrappers of the paths ---- */
 
 enum { MOST_PATHS = 8 };
 
 static struct {
 	struct vb_path_ops *path, original;
-} fronts[MOST_PATHS];
+} wrapped[MOST_PATHS];
 
 static const struct vb_path_ops *original_of(const struct vb_path_ops *path)
 {
 	for (unsigned i = 0; i < MOST_PATHS; i++)
-		if (fronts[i].path == path)
-			return &fronts[i].original;
+		if (wrapped[i].path == path)
+			return &wrapped[i].original;
 	return NULL;
 }
 
-static void front_send(struct vb_qp *qp)
+static void held_send(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (!qp->checked) {
@@ -254,14 +255,14 @@ static void front_send(struct vb_qp *qp)
 }
 
 /* sq.lock is held. */
-static void let_go(struct vb_qp *qp, const struct vb_path_ops *path)
+static void release(struct vb_qp *qp, const struct vb_path_ops *path)
 {
 	compare(qp);
 	if (path && qp->sq.sent != qp->sq.tail && atomic_load(&qp->state) == IBV_QPS_RTS)
 		original_of(path)->send(qp);
 }
 
-static void front_run(struct vb_qp *qp)
+static void held_run(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (!vb_lock_try(&qp->sq.lock)) {
@@ -270,23 +271,23 @@ static void front_run(struct vb_qp *qp)
 	}
 	bool is_there = path && atomic_load(&qp->path) == path;
 	if (is_there)
-		let_go(qp, path);
+		release(qp, path);
 	vb_unlock(&qp->sq.lock);
 	if (!is_there)
 		return;
-	vb_check_meet_peer(qp);
+	vb_check_compare_to_peer(qp);
 	original_of(path)->run(qp);
 }
 
-static void front_receive(struct vb_qp *qp)
+static void held_receive(struct vb_qp *qp)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
-	vb_check_let_go(qp);
+	vb_check_release_sends(qp);
 	if (path)
 		original_of(path)->receive(qp);
 }
 
-static void front_take_news(struct vb_qp *qp, enum vb_claim claim)
+static void held_take_news(struct vb_qp *qp, enum vb_claim claim)
 {
 	const struct vb_path_ops *path = atomic_load(&qp->path);
 	if (claim == VB_CLAIM_SENDS)
@@ -294,19 +295,19 @@ static void front_take_news(struct vb_qp *qp, enum vb_claim claim)
 	original_of(path)->take_news(qp, claim);
 }
 
-static void put_in_front(struct vb_path_ops *path)
+static void wrap_path(struct vb_path_ops *path)
 {
 	static unsigned count;
-	fronts[count].path = path;
-	fronts[count++].original = *path;
-	path->send = front_send;
+	wrapped[count].path = path;
+	wrapped[count++].original = *path;
+	path->send = held_send;
 	path->try_post = NULL;
-	path->run = front_run;
-	path->receive = path->receive ? front_receive : NULL;
-	path->take_news = path->take_news ? front_take_news : NULL;
+	path->run = held_run;
+	path->receive = path->receive ? held_receive : NULL;
+	path->take_news = path->take_news ? held_take_news : NULL;
 }
 
-void vb_check_let_all_go(void)
+void vb_check_release_all_sends(void)
 {
 	struct vb_qp *qp;
 	uint64_t cursor = 0;
@@ -314,22 +315,22 @@ void vb_check_let_all_go(void)
 		more = vb_qpn_next(&cursor, &qp);
 		if (!qp)
 			continue;
-		vb_check_let_go(qp);
+		vb_check_release_sends(qp);
 		vb_qp_unref(qp);
 	}
 }
 
-void vb_check_hold_sends(void)
+void vb_check_hold_all_sends(void)
 {
-	vb_path_change_all(put_in_front);
-	/* What was posted before a program exits goes out, as it would from hardware. */
-	atexit(vb_check_let_all_go);
+	vb_path_change_all(wrap_path);
+	/* Requests posted before exit are sent, as hardware would send them. */
+	atexit(vb_check_release_all_sends);
 }
 
-void vb_check_let_go(struct vb_qp *qp)
+void vb_check_release_sends(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq.lock);
-	let_go(qp, atomic_load(&qp->path));
+	release(qp, atomic_load(&qp->path));
 	vb_unlock(&qp->sq.lock);
 }
 
@@ -340,7 +341,7 @@ void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_w
 {
 	if (!qp->checked || (why && !strcmp(why, VB_PEER_GONE)))
 		return;
-	/* Told when it was posted. */
+	/* Reported when it was posted. */
 	if (status == IBV_WC_LOC_PROT_ERR)
 		return;
 	uint32_t position = (uint32_t)(((const uint8_t *)sqe - qp->sq.slots) / qp->sq.stride);
@@ -349,4 +350,56 @@ void vb_check_send_failed(struct vb_qp *qp, const struct vb_sqe *sqe, enum ibv_w
 	vb_check_report(VB_CHECK_COMPLETION, NULL, &(struct vb_place){ "posted", at }, qp,
 			"QP 0x%06x, send wr_id 0x%llx: %s%s%s", qp->qpn, (unsigned long long)sqe->wr_id,
 			vb_wc_status_name(status), why ? ": " : "", why ? why : "");
+}
+
+/* ---- deregistration ---- */
+
+/* A send of the queue pair that is not complete and names the key. sq.lock is held. */
+static bool find_send(struct vb_qp *qp, uint32_t key, uint32_t *position)
+{
+	for (*position = qp->sq.head; *position != qp->sq.tail; ++*position) {
+		const struct vb_sqe *sqe = vb_sq_at(&qp->sq, *position);
+		for (unsigned i = 0; !(sqe->flags & IBV_SEND_INLINE) && i < sqe->nsge; i++)
+			if (sqe->sge[i].length && sqe->sge[i].lkey == key)
+				return true;
+	}
+	return false;
+}
+
+static void check_sends(struct vb_qp *qp, const struct vb_mr *mr)
+{
+	struct vb_trace at = { 0 };
+	uint32_t position = 0;
+	uint64_t wr_id = 0;
+	vb_lock(&qp->sq.lock);
+	enum ibv_qp_state state = atomic_load(&qp->state);
+	bool found = (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && find_send(qp, mr->key, &position);
+	const struct vb_trace *posted = found ? vb_check_posted_at(qp, position) : NULL;
+	if (found)
+		wr_id = vb_sq_at(&qp->sq, position)->wr_id;
+	if (posted)
+		at = *posted;
+	vb_unlock(&qp->sq.lock);
+	if (found)
+		vb_check_report(
+			VB_CHECK_DEREGISTERED, NULL, &(struct vb_place){ "the request was posted", &at }, qp,
+			"key 0x%x (%llu bytes at 0x%llx) is deregistered while QP 0x%06x, send wr_id "
+			"0x%llx, uses it: a region must stay until the completions of all requests that "
+			"name it are polled",
+			mr->key, (unsigned long long)mr->length, (unsigned long long)mr->iova, qp->qpn,
+			(unsigned long long)wr_id);
+}
+
+void vb_check_key_end(const struct vb_mr *mr)
+{
+	struct vb_qp *qp;
+	uint64_t cursor = 0;
+	for (bool more = true; more;) {
+		more = vb_qpn_next(&cursor, &qp);
+		if (!qp)
+			continue;
+		vb_check_release_sends(qp);
+		check_sends(qp, mr);
+		vb_qp_unref(qp);
+	}
 }

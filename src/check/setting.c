@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the environment says. Of the other settings only what means nothing is told here; those who need them
- * read them.
+ * Reads VERBATIM_CHECK, and reports settings that have no meaning.
  *
  * VERBATIM_CHECK: words between commas. "1" (or "all"): every check; a check's name: that one; "-" and a
  * name: not that one, all others unless some are named; "fatal": the first finding ends the program.
@@ -57,7 +56,7 @@ static void take_word(const char *at, size_t len)
 		set_named(at, len, true);
 }
 
-/* Does the setting name checks that are wanted, so that others are not? */
+/* Does the setting name checks to turn on, so that all others are off? */
 static bool names_some(const char *value)
 {
 	for (const char *at = value; *at; at += strcspn(at, ","), at += *at == ',') {
@@ -88,12 +87,12 @@ static const struct vb_observer observer = {
 	.explain_rights = vb_check_rights_story,
 };
 
-/* Whatever VERBATIM_DEBUG is: who has set it believes that it counts. */
-static void say_odd_ones(void)
+/* Without VERBATIM_DEBUG too: the user believes that the setting has an effect. */
+static void report_unknown_settings(void)
 {
 	char why[VB_SETTING_TEXT], line[VB_SETTING_TEXT + 16];
 	for (char **entry = environ; entry && *entry; entry++) {
-		if (!vb_setting_is_odd(*entry, why))
+		if (!vb_setting_is_unknown(*entry, why))
 			continue;
 		int n = snprintf(line, sizeof(line), "verbatim: %s\n", why);
 		vb_say(line, vb_min_u64((uint64_t)n, sizeof(line) - 1));
@@ -103,7 +102,7 @@ static void say_odd_ones(void)
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *value = getenv("VERBATIM_CHECK");
-	say_odd_ones();
+	report_unknown_settings();
 	if (!value || !*value || !strcmp(value, "0"))
 		return;
 	read_setting(value);
@@ -116,7 +115,7 @@ __attribute__((constructor)) static void read_environment(void)
 static void start(void)
 {
 	vb_trace_prepare();
-	vb_check_hold_sends();
+	vb_check_hold_all_sends();
 }
 
 void vb_check_start(void)

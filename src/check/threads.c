@@ -13,7 +13,7 @@ static unsigned self(void)
 	return number;
 }
 
-/* A caller lets others run while it is inside, so that those meet who can. */
+/* Lets other threads run inside the call, so that a concurrent caller is found. */
 void vb_check_enter(atomic_uint *user, const char *call, const char *object, const char *page)
 {
 	unsigned inside = 0;

@@ -11,8 +11,8 @@ static const char checks[] = "0|1|all|fatal" VB_CHECKS(X);
 #undef X
 
 /*
- * Names without VERBATIM_, and the words that each takes, between bars; NULL: whatever it is. VERBATIM_CHECK
- * takes several.
+ * Names without VERBATIM_, and the words that each takes, between bars; NULL: any. VERBATIM_CHECK takes
+ * several words.
  */
 static const struct {
 	const char *name, *words, *page;
@@ -30,7 +30,7 @@ static const struct {
 	{ "SYSFS", "off|on", "verbatim(7)" },
 };
 
-static const char prefix[] = "VERBATIM_", tests[] = "TEST_"; /* what the tests tell each other */
+static const char prefix[] = "VERBATIM_", tests[] = "TEST_"; /* settings of the tests */
 
 static bool is_among(const char *word, size_t len, const char *words)
 {
@@ -55,7 +55,7 @@ static bool is_name(const char *entry, const char *name)
 	return strncmp(entry, name, len) == 0 && entry[len] == '=';
 }
 
-bool vb_setting_is_odd(const char *entry, char why[VB_SETTING_TEXT])
+bool vb_setting_is_unknown(const char *entry, char why[VB_SETTING_TEXT])
 {
 	const char *name = entry + sizeof(prefix) - 1, *word;
 	if (strncmp(entry, prefix, sizeof(prefix) - 1) != 0 || strncmp(name, tests, sizeof(tests) - 1) == 0)

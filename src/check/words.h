@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The checks of VERBATIM_CHECK by their names, and what the environment can say to the libraries. Also the
- * command's.
+ * The names of the checks of VERBATIM_CHECK, and the settings that the libraries read from the environment.
+ * Also linked into the command.
  */
 #ifndef VB_CHECK_WORDS_H
 #define VB_CHECK_WORDS_H
@@ -37,10 +37,10 @@ enum vb_check {
 enum { VB_SETTING_TEXT = 256 };
 
 /*
- * Does one NAME=value of the environment mean nothing to the libraries, though it looks as if it should? Then
- * why is a sentence about the name, or about the first word of the value that is unknown. What can be wrong
- * within an expression or a file is for those who read it.
+ * Does one NAME=value of the environment look like a setting, and have no meaning? Then `why` gets a
+ * sentence about the name, or about the first unknown word of the value. Expressions and files are checked
+ * by those who read them.
  */
-bool vb_setting_is_odd(const char *entry, char why[VB_SETTING_TEXT]);
+bool vb_setting_is_unknown(const char *entry, char why[VB_SETTING_TEXT]);
 
 #endif

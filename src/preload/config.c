@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which sockets, and how large: /etc/rdma/rsocket/preload_config, with lines of "program domain type
- * protocol" (* is anything, # begins a comment), and the environment variables RS_SQ_SIZE, RS_RQ_SIZE,
- * RS_INLINE and RDMAV_FORK_SAFE. Without a line, all TCP sockets of all programs; datagram sockets only where
- * a line says DGRAM or UDP, since their peers have to be rsockets.
+ * Which sockets become rsockets, and how large. /etc/rdma/rsocket/preload_config has lines of "program
+ * domain type protocol" (* is anything, # begins a comment). The environment has RS_SQ_SIZE, RS_RQ_SIZE,
+ * RS_INLINE and RDMAV_FORK_SAFE. Without a line, all TCP sockets of all programs do. Datagram sockets do
+ * only where a line says DGRAM or UDP, since their peers have to be rsockets.
  */
 #include <netinet/in.h>
 #include <strings.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* socket, bind, listen, accept, connect, shutdown, and where numbers come and go: close, dup. */
+/* socket, bind, listen, accept, connect and shutdown; close and dup, which end and make descriptors. */
 #include <asm/unistd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,17 +10,14 @@
 
 #define NS_PER_S  UINT64_C(1000000000)
 /*
- * How long another host has to answer over RDMA, before TCP is tried; and how long it is then not asked
- * again.
+ * How long another host may take to answer over RDMA, before TCP is tried; and for how long RDMA is then not
+ * tried with it.
  */
 #define ANSWER_NS (1 * NS_PER_S)
 #define REST_NS   (60 * NS_PER_S)
-/*
- * A program that does not want to wait waits for this host's answer all the same, which comes at once, at
- * most so long.
- */
+/* A non-blocking connect within this host waits for the answer too, which comes at once, at most so long. */
 #define HERE_NS   (2 * NS_PER_S)
-/* A port that another process has for RDMA is tried again after this. */
+/* After this, listening for RDMA is tried again on a port that another process has. */
 #define RETRY_NS  (1 * NS_PER_S)
 
 /* ---- socket ---- */
@@ -84,7 +81,7 @@ static void copy_option(int fd, int rs, int level, int name)
 		(void)rsetsockopt(rs, level, name, value, len);
 }
 
-/* The kernel tells twice what was asked for. */
+/* The kernel reports twice the size that was set. */
 static void copy_size(int fd, int rs, int name)
 {
 	int value = 0;
@@ -122,7 +119,7 @@ static bool is_nonblocking(int fd)
 
 /* ---- connect ---- */
 
-/* An IPv4 address in IPv6's clothes is one. */
+/* An IPv4-mapped address counts as IPv4. */
 static socklen_t unmap(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *out)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
@@ -151,7 +148,7 @@ static size_t address_of(const struct sockaddr_storage *a, const void **bytes)
 	return is_v6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
 }
 
-/* Is the address one of this host's? Then the kernel would send from it. */
+/* Is the address of this host? If so, the kernel would send from it. */
 static bool is_here(const struct sockaddr_storage *to, socklen_t len)
 {
 	VB_UNCANCELLED;
@@ -167,7 +164,7 @@ static bool is_here(const struct sockaddr_storage *to, socklen_t len)
 	return here && address_of(to, &a) == address_of(&from, &b) && !memcmp(a, b, address_of(to, &a));
 }
 
-/* Hosts that did not answer lately. */
+/* Hosts that did not answer over RDMA lately. */
 enum { SILENT = 64 };
 static struct {
 	struct in6_addr address;
@@ -249,7 +246,7 @@ static int wait_for(struct pollfd *fds, nfds_t n, uint64_t time_ns, bool has_tim
 	}
 }
 
-/* Until a connection that was begun is there. 0, EINPROGRESS after time_ns, EINTR, or why there is none. */
+/* Waits for a connection that was begun. 0, EINPROGRESS after time_ns, EINTR, or why there is none. */
 static int await(int rs, uint64_t time_ns, bool has_timeout)
 {
 	struct pollfd p = { .fd = rs, .events = POLLOUT };
@@ -414,7 +411,7 @@ VB_EXPORT int listen(int fd, int backlog)
 
 /* ---- accept ---- */
 
-/* The kernel's socket that an rsocket's number belongs to. */
+/* The kernel socket under whose number the program knows an rsocket. */
 static int give_number(const struct vb_sock *listener, int rs, int flags)
 {
 	int fd = vb_real()->socket(listener->domain, SOCK_STREAM | flags, 0);
@@ -443,7 +440,7 @@ static int accept_rdma(const struct vb_sock *v, struct sockaddr *addr, socklen_t
 	return fd;
 }
 
-/* Neither waits. */
+/* Without waiting, from either. */
 static int accept_any(struct vb_sock *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	int first = -1;
@@ -466,7 +463,7 @@ static int await_any(struct vb_sock *v, int fd)
 	uint64_t time_ns = timeout_of(fd, SO_RCVTIMEO);
 	bool has_timeout = time_ns != VB_RS_NEVER;
 
-	/* Another process may give up the port. */
+	/* For when another process gives up the port. */
 	if (v->rs < 0 && time_ns > RETRY_NS && !vb_serves_forks())
 		return wait_for(p, 2, RETRY_NS, has_timeout) < 0 ? -1 : 1;
 	int n = wait_for(p, 2, time_ns, has_timeout);

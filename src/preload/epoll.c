@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * epoll: each set of the program is one of librdmacm's (repoll_create), which is a kernel epoll with the same
- * number. Sockets that are not RDMA (yet) are members as ordinary descriptors; their memberships are
- * remembered, for when they become RDMA, or listen for it.
+ * epoll: each set of the program is one of librdmacm's (repoll_create), which is a kernel epoll with the
+ * same number. Sockets that are not RDMA (yet) are members as ordinary descriptors. Their memberships are
+ * kept for when they become RDMA, or listen for it.
  */
 #include "preload/preload.h"
 
@@ -73,7 +73,7 @@ void vb_move_memberships_locked(struct vb_sock *v, int fd)
 		struct vb_membership *m = &v->memberships[i];
 		bool stays = v->kind == VB_LISTENING;
 
-		/* A set that was closed meanwhile, and whose number is another's, does not have it. */
+		/* A set that was closed meanwhile, and whose number was reused, does not have it. */
 		if (!vb_real()->epoll_ctl(m->set, stays ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, fd, &m->event))
 			(void)repoll_ctl(m->set, EPOLL_CTL_ADD, v->rs, &m->event);
 	}
@@ -111,7 +111,7 @@ VB_EXPORT int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 
 /* ---- waiting ---- */
 
-/* librdmacm waits with these functions, too, for a set's kernel half. */
+/* librdmacm calls these too, to wait for a set's kernel half. */
 static int wait_ns(int set, struct epoll_event *events, int max, uint64_t timeout_ns, const sigset_t *mask,
 		   const void *caller)
 {

@@ -11,7 +11,7 @@ VB_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int f
 				 socklen_t *len);
 void __chk_fail(void) __attribute__((noreturn));
 
-/* Who writes to a connection that has ended gets a signal as well; its handler may not come back. */
+/* A write to a connection that has ended raises SIGPIPE too, whose handler may not return. */
 static ssize_t written(struct vb_sock **v, ssize_t n, int flags)
 {
 	bool signals = n < 0 && errno == EPIPE && (*v)->type == SOCK_STREAM && !(flags & MSG_NOSIGNAL);
@@ -26,7 +26,7 @@ static ssize_t written(struct vb_sock **v, ssize_t n, int flags)
 
 /* ---- receiving ---- */
 
-/* There are neither errors to fetch nor urgent bytes. */
+/* There are no queued errors and no urgent bytes. */
 static bool is_for_nothing(int flags)
 {
 	if (!(flags & (MSG_OOB | MSG_ERRQUEUE)))
@@ -153,7 +153,7 @@ VB_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, const str
 	if (!v)
 		return vb_real()->sendto(fd, buf, n, flags, to, len);
 	if (v->type == SOCK_STREAM)
-		return written(&v, rsend(v->rs, buf, n, flags), flags); /* TCP looks at no address */
+		return written(&v, rsend(v->rs, buf, n, flags), flags); /* TCP ignores the address */
 	return written(&v, rsendto(v->rs, buf, n, flags, to, len), flags);
 }
 
@@ -209,7 +209,7 @@ static ssize_t fetch(int in, off_t *offset, char *block, size_t n)
 	return offset ? pread(in, block, n, *offset) : vb_real()->read(in, block, n);
 }
 
-/* What the file gave and the socket did not take is as if it had not been read. */
+/* Bytes that the file gave and the socket did not take count as not read. */
 static void advance(int in, off_t *offset, ssize_t fetched, ssize_t sent)
 {
 	if (offset)
@@ -254,7 +254,7 @@ VB_EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t count)
 	return sendfile(out, in, offset, count);
 }
 
-/* Programs have another way for descriptors that cannot be spliced. */
+/* Programs copy when descriptors cannot be spliced. */
 VB_EXPORT ssize_t splice(int in, off64_t *in_offset, int out, off64_t *out_offset, size_t n, unsigned flags)
 {
 	VB_HELD struct vb_sock *v = vb_sock_rdma(in);

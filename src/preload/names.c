@@ -7,7 +7,7 @@
 
 #include "preload/preload.h"
 
-/* An IPv6 socket calls IPv4 addresses by their mapped names. */
+/* An IPv6 socket shows IPv4 addresses as mapped ones. */
 static void tell(const struct vb_sock *v, const struct sockaddr_storage *name, struct sockaddr *addr,
 		 socklen_t *len)
 {

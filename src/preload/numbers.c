@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors of our libraries get high numbers: programs expect theirs to be the lowest free ones, and some
- * take no others (event loops with a table for so many connections, select).
+ * Descriptors of our libraries get high numbers. Programs expect the lowest free numbers, and some use no
+ * others (event loops with a table for so many connections, select).
  */
 #include <sys/resource.h>
 
@@ -20,7 +20,7 @@ static int base_number(void)
 	return limit.rlim_cur / 2 < HIGHEST_BASE ? (int)(limit.rlim_cur / 2) : HIGHEST_BASE;
 }
 
-/* The libraries ask the kernel for these, and not libc. */
+/* The libraries make these by system calls. */
 static void __attribute__((constructor)) raise_sets(void)
 {
 	vb_fd_keep_sets_above(base_number());
@@ -54,7 +54,7 @@ VB_EXPORT int memfd_create(const char *name, unsigned flags)
 	return vb_number_for(__builtin_return_address(0), vb_real()->memfd_create(name, flags));
 }
 
-/* Descriptors that came in a message. */
+/* Moves descriptors that came in a message. */
 void vb_raise_received(struct msghdr *msg)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {

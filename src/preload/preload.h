@@ -8,11 +8,11 @@
  * A new socket is PLAIN: calls go to the kernel. connect tries RDMA first, then TCP: the socket is RDMA or
  * TCP from then on. listen makes it LISTENING: for TCP in the kernel, and for RDMA from the first call on
  * that waits for connections, in the process that does (so a master may listen and fork its workers); accept
- * takes from both. What accept takes over TCP is none of our business any more.
+ * takes from both. Connections that accept takes over TCP are left to the kernel.
  *
- * The functions of this library stand before libc's for everybody in the process, librdmacm included: a
- * number without a vb_sock goes straight on to libc. Sockets that our own libraries make are left alone by
- * the address that called.
+ * The functions of this library override libc's in the whole process, librdmacm included. A call on a number
+ * without a vb_sock goes to libc. The return address shows which sockets our own libraries make; these are
+ * left alone.
  *
  * Threads: an RDMA socket does not change any more, so calls that move bytes take no lock; vb_sock.lock
  * guards the steps before. A thread that is cancelled in a call that waits leaves no reference and no lock
@@ -69,7 +69,7 @@ struct vb_real {
 };
 
 const struct vb_real *vb_real(void);
-/* Does this return address lie in libibverbs or librdmacm? */
+/* Is this return address in libibverbs or librdmacm? */
 bool vb_is_our_library(const void *address);
 
 /* ---- numbers (numbers.c) ---- */
@@ -81,9 +81,9 @@ void vb_raise_received(struct msghdr *msg);
 
 /* ---- switches (config.c) ---- */
 
-/* Shall such a socket become an rsocket? type: without flags. */
+/* Does such a socket become an rsocket? type: without flags. */
 bool vb_is_wanted(int domain, int type, int protocol);
-/* RDMAV_FORK_SAFE: connections that are taken must live on in children. */
+/* RDMAV_FORK_SAFE: accepted connections must stay usable in children. */
 bool vb_serves_forks(void);
 /* Sizes that the environment gives. */
 void vb_apply_sizes(int rs);
@@ -108,7 +108,7 @@ struct vb_sock {
 	/* a listening kernel socket is so always; this is what the program asked for */
 	bool nonblocking;
 	bool has_send_size, has_receive_size; /* set by the program */
-	bool prefers_tcp;             /* accept's turn */
+	bool prefers_tcp;             /* accept takes from RDMA and TCP in turn */
 	int backlog;
 	uint64_t retry_ns;            /* when to try to listen for RDMA again */
 	struct vb_membership *memberships;
@@ -117,15 +117,15 @@ struct vb_sock {
 
 unsigned vb_generation(void);
 uint64_t vb_now(void);
-/* A child by vfork shares our memory, and must leave it alone. */
+/* A child by vfork shares our memory, and must not change it. */
 bool vb_is_borrowed_process(void);
 /* A new one with this number and a reference; NULL: no memory. */
 struct vb_sock *vb_sock_create(int fd, int domain, int type, enum vb_kind kind, int rs);
 struct vb_sock *vb_sock_get(int fd);
 void vb_sock_put(struct vb_sock *v);
-/* The number leads to it, too. */
+/* The number means this socket, too. */
 void vb_sock_add(struct vb_sock *v, int fd);
-/* The number leads nowhere any more. */
+/* The number means no socket of ours any more. */
 void vb_sock_forget(int fd);
 /* Referenced, if it is RDMA. */
 struct vb_sock *vb_sock_rdma(int fd);
@@ -151,12 +151,12 @@ static inline void vb_sock_let_go(struct vb_sock **v)
 
 /* Listens for RDMA in this process if it can. */
 void vb_listen_for_rdma(struct vb_sock *v, int fd);
-/* The rsocket gets what was set on the kernel's socket. */
+/* Sets on the rsocket what was set on the kernel's socket. */
 void vb_copy_options(const struct vb_sock *v, int fd, int rs);
 
 /* ---- epoll (epoll.c) ---- */
 
-/* Sets that have the socket learn of its rsocket. Under its lock. */
+/* Adds its rsocket to the sets that have the socket. Under its lock. */
 void vb_move_memberships_locked(struct vb_sock *v, int fd);
 /* The number was an epoll set's: true. */
 bool vb_close_set(int fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* libc's functions behind ours, and who is asking. */
+/* libc's functions that ours override, and who calls. */
 #include <dlfcn.h>
 #include <link.h>
 
@@ -12,7 +12,7 @@ const struct vb_real *vb_real(void)
 {
 	if (vb_likely(atomic_load_explicit(&is_loaded, memory_order_acquire)))
 		return &real;
-	/* Constructors of other libraries may come here before ours; twice does no harm. */
+	/* Constructors of other libraries may call this before ours. To do it twice does no harm. */
 #define X(name) real.name = (__typeof__(&(name)))dlsym(RTLD_NEXT, #name);
 	VB_REAL_CALLS(X)
 #undef X

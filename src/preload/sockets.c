@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sockets that are ours, by number; what becomes of them when the process forks or ends. */
+/* Our sockets by number, and what a fork or the end of the process does to them. */
 #include "preload/preload.h"
 
 static void finish(struct vb_numbered *n);
@@ -37,7 +37,7 @@ static void __attribute__((constructor)) begin(void)
 	(void)vb_real();
 }
 
-/* What was written is still delivered, as the kernel does for a process that ends. */
+/* Delivers what was written, as the kernel does for a process that ends. */
 static void __attribute__((destructor)) end(void)
 {
 	for (int fd = 0; fd <= highest; fd++) {
@@ -65,9 +65,9 @@ void vb_sock_add(struct vb_sock *v, int fd)
 {
 	int before = highest;
 
-	vb_sock_forget(fd); /* closed behind our back */
+	vb_sock_forget(fd); /* closed by a system call */
 	if (vb_numbers_publish(&socks, &v->number, fd))
-		return; /* it goes on without RDMA */
+		return; /* it stays without RDMA */
 	while (before < fd && !atomic_compare_exchange_weak(&highest, &before, fd))
 		;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Streams over sockets. libc's own read and write past this library, so a stream on an rsocket is one with
- * functions (fopencookie), and fileno is told its number.
+ * Streams over sockets. libc's stdio reads and writes without this library's functions. So a stream on an
+ * rsocket is one with functions of its own (fopencookie), and fileno returns the rsocket's number.
  */
 #include "preload/preload.h"
 

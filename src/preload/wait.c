@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* poll and select. Without one of our sockets in the list they are libc's. */
+/* poll and select. A list without our sockets goes to libc. */
 #include "base/fdsets.h"
 #include "preload/preload.h"
 
@@ -107,7 +107,7 @@ static int tell(struct pollfd *fds, nfds_t n)
 	return ready;
 }
 
-/* librdmacm waits with these functions, too: there a number is the kernel's socket. */
+/* librdmacm calls these too; there a number means the kernel's socket. */
 static int poll_any(struct pollfd *fds, nfds_t n, uint64_t timeout_ns, const sigset_t *mask,
 		    const void *caller)
 {
@@ -178,7 +178,7 @@ VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const s
 {
 	struct pollfd fds[FD_SETSIZE];
 
-	/* Larger sets than libc's own are for descriptors that we cannot tell apart here. */
+	/* Larger sets than libc's fd_set go to libc: our sockets in them are not looked for. */
 	if (nfds < 0 || nfds > FD_SETSIZE || is_bad(timeout))
 		return vb_real()->pselect(nfds, in, out, except, timeout, mask);
 	nfds_t n = vb_polls_from_sets(nfds, in, out, except, fds);
@@ -193,7 +193,7 @@ VB_EXPORT int pselect(int nfds, fd_set *in, fd_set *out, fd_set *except, const s
 	return -1;
 }
 
-/* What is left of the time is told, as Linux does. */
+/* Returns the time that is left, as Linux does. */
 VB_EXPORT int select(int nfds, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
 	struct timespec time;

@@ -2,17 +2,21 @@
 /*
  * Both ends of a connection: connect, establish, accept, reject, notify, disconnect.
  *
- * Once a call has sent its message the peer's answer may be on its way to another thread, and that thread may
- * destroy the id: an asynchronous call does not touch it after that.
+ * Once a call has sent its message, another thread may get the peer's answer and destroy the id. So an
+ * asynchronous call does not touch the id after that.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/agent/agent.h"
+#include "rdmacm/agent/packet.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 #include "wire/ip_cm.h"
 
 enum {
 	MAX_RETRIES         = 7, /* three bits */
+	ACK_TIMEOUT         = 17, /* 4.096 us * 2^17, about 0.5 s */
 	SIDR_REQ_DATA_BYTES = vb_cm_sidr_req_msg_private_data_bytes,
 	SIDR_REP_DATA_BYTES = vb_cm_sidr_rep_msg_private_data_bytes,
 	PSN_MASK            = 0xffffff,
@@ -20,7 +24,7 @@ enum {
 
 /* ---- what the program asks for, completed ---- */
 
-/* struct rdma_conn_param without its special values. */
+/* struct rdma_conn_param with its special values replaced. */
 struct wanted {
 	uint32_t qp_num;
 	bool srq, flow_control;
@@ -120,7 +124,7 @@ static struct vb_cm_path path_of(const struct vb_cma_id *id)
 		.traffic_class = id->tos,
 		.hop_limit = VB_CMA_HOP_LIMIT,
 		.packet_lifetime = VB_CMA_PACKET_LIFETIME,
-		.local_ack_timeout = id->ack_timeout_set ? id->ack_timeout : VB_CMA_ACK_TIMEOUT,
+		.local_ack_timeout = id->ack_timeout_set ? id->ack_timeout : ACK_TIMEOUT,
 	};
 
 	memcpy(path.local_gid, &id->src.ip, sizeof(path.local_gid));
@@ -269,25 +273,14 @@ VB_EXPORT int rdma_connect(struct rdma_cm_id *pub, struct rdma_conn_param *param
 
 VB_EXPORT int rdma_establish(struct rdma_cm_id *pub)
 {
-	struct vb_cm_out out;
 	if (vb_cma_is_faulty(__func__))
 		return -1;
-	int err = -EINVAL;
-
 	if (!pub)
 		return vb_cma_fail(EINVAL, "id is NULL");
 	struct vb_cma_id *id = vb_cma_id_of(pub);
 	if (pub->qp)
 		return vb_cma_fail(EINVAL, "the id has a QP, so its connection is established by itself");
-	vb_cma_lock();
-	if (id->state == VB_CMA_CONNECTING && id->conn)
-		err = vb_cm_establish(vb_cma_table_locked(), id->conn, vb_now_ns(), NULL, 0, &out);
-	if (!err) {
-		id->state = VB_CMA_CONNECTED;
-		vb_cma_agent_run_locked(&out);
-	}
-	vb_cma_unlock();
-	return err ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge",
+	return vb_cma_establish(id) ? vb_cma_fail(EINVAL, "the id is %s and has no response to acknowledge",
 				 vb_cma_id_state_text(id)) :
 		     0;
 }
@@ -386,7 +379,7 @@ VB_EXPORT int rdma_accept(struct rdma_cm_id *pub, struct rdma_conn_param *param)
 	if (sync)
 		vb_cma_release_event(id);
 	if (datagram)
-		vb_cma_agent_hand_on();
+		vb_cma_agent_flush();
 	return 0;
 }
 
@@ -439,7 +432,7 @@ static int reject_checked(const char *call, struct rdma_cm_id *pub, enum vb_cm_r
 		vb_explain(call, "the id is %s and has no request to reject", vb_cma_id_state_text(id));
 	else if (sync)
 		vb_cma_release_event(id);
-	vb_cma_agent_hand_on();
+	vb_cma_agent_flush();
 	return vb_cma_result(err);
 }
 
@@ -485,7 +478,7 @@ VB_EXPORT int rdma_notify(struct rdma_cm_id *pub, enum ibv_event_type event)
 
 /* ---- disconnect ---- */
 
-/* 0 also where the peer was faster: its end of the connection is ours. */
+/* 0 also if the peer disconnected first. */
 static int send_dreq(struct vb_cma_id *id)
 {
 	struct vb_cm_out out;
@@ -502,7 +495,7 @@ static int send_dreq(struct vb_cma_id *id)
 	return err;
 }
 
-/* A connection that was refused, or found nobody, is over: to end it is no mistake, and nothing follows. */
+/* A refused or unreachable connection may be disconnected as well, without effect. */
 static bool is_connection(const struct vb_cma_id *id)
 {
 	return !vb_cma_is_datagram(id) && id->conn &&
@@ -531,6 +524,6 @@ VB_EXPORT int rdma_disconnect(struct rdma_cm_id *pub)
 	int err = send_dreq(id);
 	if (err)
 		return vb_cma_fail(-err, "the id is %s", vb_cma_id_state_text(id));
-	vb_cma_agent_hand_on();
-	return sync && !id->disconnect_told ? vb_cma_complete(id, __func__) : 0;
+	vb_cma_agent_flush();
+	return sync && !id->is_end_known ? vb_cma_complete(id, __func__) : 0;
 }

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 enum { RESOLVE_TIMEOUT_MS = 2000, MAX_CONNECT_DATA = 56 };
 
-/* What requests of this listener shall get. */
+/* Attributes of the QPs that requests of this listener get. */
 static int keep_qp_attr(struct vb_cma_id *id, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
 	if (!attr)

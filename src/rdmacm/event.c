@@ -1,196 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the machine's events to the program's: what is told (under the lock, usually in the progress thread),
- * and what the thread that takes an event still has to do: tie a new id to its device, and move the QP, which
- * may call into libibverbs and is therefore done without the lock.
+ * Taking events. The thread that takes one does what could not be done under the lock when it was queued: it
+ * ties a new id to its device, and moves the QP, which may call into libibverbs.
+ *
+ * A synchronous id, created without a channel, has one of its own. A call that leads to an event waits for
+ * the event, which stays at id->event until the next such call.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "wire/ip_cm.h"
+#include "rdmacm/agent/agent.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
-/* ---- under the lock ---- */
-
-static void fill_conn(struct rdma_conn_param *p, uint32_t qpn, uint8_t peer_responder_resources,
-		      uint8_t peer_initiator_depth, bool flow_control, uint8_t rnr_retry_count, bool srq)
-{
-	p->qp_num = qpn;
-	p->responder_resources = peer_initiator_depth;
-	p->initiator_depth = peer_responder_resources;
-	p->flow_control = flow_control;
-	p->rnr_retry_count = rnr_retry_count;
-	p->srq = srq;
-}
-
-static void set_ece(struct vb_cma_event *event, const struct vb_cm_ece *ece)
-{
-	event->ece.vendor_id = ece->vendor_id;
-	event->ece.options = ece->attr_mod;
-}
-
-/* The addresses that begin the private data are not the program's business. */
-static void hide_addresses(struct vb_cma_event *event, const struct vb_cm_blob *data)
-{
-	if (data->len > VB_IP_CM_BYTES)
-		vb_cma_event_set_private_data(event, data->bytes + VB_IP_CM_BYTES,
-					      data->len - VB_IP_CM_BYTES);
-}
-
-static void deliver_request_locked(struct vb_cma_id *child, const struct vb_cm_event *e)
-{
-	struct vb_cma_event *event = vb_cma_event_create(child->listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-
-	if (!event) {
-		vb_cma_id_discard_locked(child);
-		return;
-	}
-	event->pub.id = &child->pub;
-	event->pub.listen_id = &child->listener->pub;
-	hide_addresses(event, &e->private_data);
-	if (e->type == VB_CM_EV_REQUEST) {
-		const struct vb_cm_req_info *req = &e->info.req;
-		fill_conn(&event->pub.param.conn, req->qpn, req->responder_resources, req->initiator_depth,
-			  req->flow_control, req->rnr_retry_count, req->srq);
-		event->pub.param.conn.retry_count = req->retry_count;
-		set_ece(event, &req->ece);
-	}
-	child->listener->backlog_left--;
-	vb_cma_event_queue_locked(event);
-}
-
-static void deliver_rep_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
-{
-	const struct vb_cm_rep_info *rep = &e->info.rep;
-	struct vb_cma_event *event = vb_cma_event_create(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
-
-	id->agreed.remote_qpn = rep->qpn;
-	id->agreed.remote_psn = rep->starting_psn;
-	id->agreed.responder_resources = rep->initiator_depth;
-	id->agreed.initiator_depth = rep->responder_resources;
-	id->agreed.rnr_retry_count = rep->rnr_retry_count;
-	if (!event)
-		return;
-	fill_conn(&event->pub.param.conn, rep->qpn, rep->responder_resources, rep->initiator_depth,
-		  rep->flow_control, rep->rnr_retry_count, rep->srq);
-	set_ece(event, &rep->ece);
-	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
-	vb_cma_event_queue_locked(event);
-}
-
-static void deliver_reject_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
-{
-	struct vb_cma_event *event = vb_cma_event_create(id, RDMA_CM_EVENT_REJECTED, e->status);
-
-	if (!event)
-		return;
-	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
-	vb_cma_event_queue_locked(event);
-}
-
-void vb_cma_fill_ah(const struct vb_cma_id *id, const union ibv_gid *dgid, struct ibv_ah_attr *ah)
-{
-	ah->is_global = 1;
-	ah->grh.dgid = *dgid;
-	ah->grh.sgid_index = id->gid_index;
-	ah->grh.hop_limit = VB_CMA_HOP_LIMIT;
-	ah->grh.traffic_class = id->tos;
-	ah->port_num = id->pub.port_num;
-}
-
-static void deliver_sidr_rep_locked(struct vb_cma_id *id, const struct vb_cm_event *e)
-{
-	bool found = e->status == VB_CM_SIDR_SUCCESS;
-	enum rdma_cm_event_type type = found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE;
-	struct vb_cma_event *event = vb_cma_event_create(id, type, e->status);
-	union ibv_gid dgid;
-
-	id->state = found ? VB_CMA_CONNECTED : VB_CMA_FAILED;
-	if (!event)
-		return;
-	if (found) {
-		event->pub.param.ud.qp_num = e->info.sidr_rep.qpn;
-		event->pub.param.ud.qkey = e->info.sidr_rep.qkey;
-		memcpy(dgid.raw, &id->dst.ip, sizeof(dgid.raw));
-		vb_cma_fill_ah(id, &dgid, &event->pub.param.ud.ah_attr);
-	}
-	set_ece(event, &e->info.sidr_rep.ece);
-	vb_cma_event_set_private_data(event, e->private_data.bytes, e->private_data.len);
-	vb_cma_event_queue_locked(event);
-}
-
-/*
- * Has the program not answered the request that the id is of? It may know nothing of the id yet, which has
- * the listener's context until then: so the id's end is not told, and to accept it fails.
- */
-static bool is_unanswered(const struct vb_cma_id *id, const struct vb_cm_event *e)
-{
-	return id->state == VB_CMA_REQUESTED && e->type != VB_CM_EV_REQUEST &&
-	       e->type != VB_CM_EV_SIDR_REQUEST;
-}
-
-void vb_cma_deliver_locked(const struct vb_cm_event *e)
-{
-	if (e->type == VB_CM_EV_RELEASE) {
-		free(e->conn);
-		return;
-	}
-	struct vb_cma_id *id = e->conn->user;
-	if (!id)
-		return; /* destroyed */
-	if (is_unanswered(id, e)) {
-		id->state = VB_CMA_FAILED;
-		id->was_withdrawn = true;
-		return;
-	}
-	switch (e->type) {
-	case VB_CM_EV_REQUEST:
-	case VB_CM_EV_SIDR_REQUEST:
-		deliver_request_locked(id, e);
-		return;
-	case VB_CM_EV_REP:
-		deliver_rep_locked(id, e);
-		return;
-	case VB_CM_EV_SIDR_REP:
-		deliver_sidr_rep_locked(id, e);
-		return;
-	case VB_CM_EV_ESTABLISHED:
-		id->state = VB_CMA_CONNECTED;
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ESTABLISHED, e->status);
-		return;
-	case VB_CM_EV_REJECTED:
-		id->state = VB_CMA_FAILED;
-		deliver_reject_locked(id, e);
-		return;
-	case VB_CM_EV_UNREACHABLE:
-		id->state = VB_CMA_FAILED;
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_UNREACHABLE, e->status);
-		return;
-	case VB_CM_EV_DISCONNECTED:
-		id->state = VB_CMA_CLOSED;
-		if (e->status == -EHOSTUNREACH)
-			vb_explain(
-				"rdma_cm",
-				"the peer has ended without a word: no process has the RoCE port at its host any more, which that says by ICMP");
-		/*
-		 * A dead process leaves its peers as one that disconnected does: its host cleans up after it.
-		 */
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_DISCONNECTED,
-					  e->status == -ETIMEDOUT ? e->status : 0);
-		return;
-	case VB_CM_EV_TIMEWAIT_EXIT:
-		vb_cma_event_raise_locked(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
-		return;
-	case VB_CM_EV_RELEASE:
-	case VB_CM_EV_COUNT:
-		return;
-	}
-}
-
-/* ---- in the thread that takes the event ---- */
-
-/* The addresses of a request are without the interface that a link-local one needs. */
+/* A request's addresses come without the interface that a link-local one needs. */
 static int attach_child(struct vb_cma_id *child)
 {
 	struct vb_cma_addr src = child->src, dst = child->dst;
@@ -207,13 +29,12 @@ static int attach_child(struct vb_cma_id *child)
 	return child->agreed.path.mtu > (uint8_t)child->mtu ? -EMSGSIZE : 0;
 }
 
-/* Both ends must cut messages alike, and the REP has no room for another size. */
-static void refuse_mtu_locked(struct vb_cma_id *child)
+static void reject_locked(struct vb_cma_id *id, enum vb_cm_rej_reason reason)
 {
 	struct vb_cm_out out;
 
-	if (child->conn && !vb_cm_reject(vb_cma_table_locked(), child->conn, vb_now_ns(),
-					 VB_CM_REJ_INVALID_MTU, NULL, 0, NULL, 0, &out))
+	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(), reason, NULL, 0, NULL, 0,
+				      &out))
 		vb_cma_agent_run_locked(&out);
 }
 
@@ -231,21 +52,20 @@ static bool finish_request(struct vb_cma_event *event)
 	vb_explain("rdma_get_cm_event", "a request for %s is refused: %s",
 		   vb_cma_addr_text(&child->src, text), strerror(-err));
 	vb_cma_lock();
-	if (err == -EMSGSIZE)
-		refuse_mtu_locked(child);
+	if (err == -EMSGSIZE) /* both ends must cut messages into equal packets, and the REP has no MTU */
+		reject_locked(child, VB_CM_REJ_INVALID_MTU);
 	vb_cma_id_discard_locked(child);
 	vb_cma_unlock();
 	return false;
 }
 
-/* -EINVAL: the connection is no longer there; the event that says so follows. */
-static int establish(struct vb_cma_id *id)
+int vb_cma_establish(struct vb_cma_id *id)
 {
 	struct vb_cm_out out;
 	int err = -EINVAL;
 
 	vb_cma_lock();
-	if (id->conn)
+	if (id->state == VB_CMA_CONNECTING && id->conn)
 		err = vb_cm_establish(vb_cma_table_locked(), id->conn, vb_now_ns(), NULL, 0, &out);
 	if (!err) {
 		id->state = VB_CMA_CONNECTED;
@@ -257,14 +77,10 @@ static int establish(struct vb_cma_id *id)
 
 static void refuse_response(struct vb_cma_id *id)
 {
-	struct vb_cm_out out;
-
 	id->qp_failed = true;
 	vb_cma_qp_fail(id);
 	vb_cma_lock();
-	if (id->conn && !vb_cm_reject(vb_cma_table_locked(), id->conn, vb_now_ns(),
-				      VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, &out))
-		vb_cma_agent_run_locked(&out);
+	reject_locked(id, VB_CM_REJ_CONSUMER_DEFINED);
 	id->state = VB_CMA_FAILED;
 	vb_cma_unlock();
 }
@@ -279,7 +95,7 @@ static bool finish_response(struct vb_cma_event *event)
 	int err = vb_cma_qp_connect(id);
 	if (!err) {
 		event->pub.event = RDMA_CM_EVENT_ESTABLISHED;
-		return establish(id) == 0;
+		return vb_cma_establish(id) == 0; /* if it is gone, the event that says so follows */
 	}
 	refuse_response(id);
 	event->pub.event = RDMA_CM_EVENT_CONNECT_ERROR;
@@ -293,18 +109,15 @@ static bool finish_end(struct vb_cma_event *event)
 
 	if (id->qp_failed)
 		return false;
-	/*
-	 * The peer's end of a connection is not ours: rdma_disconnect is, and until then what has arrived
-	 * completes, nothing is flushed.
-	 */
+	/* Until rdma_disconnect our end stays: what has arrived completes, nothing is flushed. */
 	if (event->pub.event == RDMA_CM_EVENT_DISCONNECTED)
-		id->disconnect_told = true;
+		id->is_end_known = true;
 	else
 		vb_cma_qp_fail(id);
 	return true;
 }
 
-bool vb_cma_event_finish(struct vb_cma_event *event)
+static bool finish(struct vb_cma_event *event)
 {
 	switch (event->pub.event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
@@ -320,7 +133,76 @@ bool vb_cma_event_finish(struct vb_cma_event *event)
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return finish_end(event);
-	default: /* the other types carry nothing but news */
+	default: /* the other types need nothing more */
 		return true;
 	}
+}
+
+/* ---- the calls ---- */
+
+VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out)
+{
+	struct vb_cma_event *event;
+
+	if (vb_cma_is_faulty(__func__))
+		return -1;
+	if (!channel || !out)
+		return vb_cma_fail(EINVAL, "channel or event pointer is NULL");
+	for (;;) {
+		int err = vb_cma_channel_take(channel, &event);
+		if (err) {
+			errno = -err; /* EAGAIN and EINTR need no explanation */
+			return -1;
+		}
+		if (finish(event))
+			break;
+		vb_cma_event_acknowledge(event);
+	}
+	*out = &event->pub;
+	return 0;
+}
+
+VB_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+				  uint64_t arg)
+{
+	if (!id)
+		return vb_cma_fail(EINVAL, "id is NULL");
+	if (type != RDMA_CM_EVENT_USER)
+		return vb_cma_fail(EINVAL, "%s: only RDMA_CM_EVENT_USER is the program's to give",
+				   rdma_event_str(type));
+	vb_cma_lock();
+	struct vb_cma_event *event = id->channel ? vb_cma_event_create(vb_cma_id_of(id), type, status) : NULL;
+	if (event) {
+		event->pub.param.arg = arg;
+		vb_cma_event_queue_locked(event);
+	}
+	int err = event ? 0 : id->channel ? ENOMEM : EINVAL;
+	vb_cma_unlock();
+	return err ? vb_cma_fail(err,
+				 err == EINVAL ? "the id's channel is gone" : "no memory for the event") :
+		     0;
+}
+
+static int outcome(const struct rdma_cm_event *event)
+{
+	if (!event->status)
+		return 0;
+	if (event->event == RDMA_CM_EVENT_REJECTED)
+		return ECONNREFUSED;
+	return event->status < 0 ? -event->status : ECONNREFUSED;
+}
+
+int vb_cma_complete(struct vb_cma_id *id, const char *call)
+{
+	if (!id->sync)
+		return 0;
+	vb_cma_release_event(id);
+	if (rdma_get_cm_event(id->pub.channel, &id->pub.event))
+		return -1;
+	int err = outcome(id->pub.event);
+	if (!err)
+		return 0;
+	vb_explain(call, "%s, status %d", rdma_event_str(id->pub.event->event), id->pub.event->status);
+	errno = err;
+	return -1;
 }

@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Listening, and what happens to a request from the wire until the program sees it. */
-#include <infiniband/ib.h>
-#include <stdlib.h>
+/* Listening, and the ids of requests for synchronous listeners. */
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "wire/ip_cm.h"
+#include "rdmacm/agent/channel.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
-/* Under the lock: those that requests from the wire are compared with. */
-static struct vb_list listeners = VB_LIST_INIT(listeners);
-
-void vb_cma_listener_add_locked(struct vb_cma_id *id)
-{
-	id->state = VB_CMA_LISTENING;
-	vb_list_add_tail(&listeners, &id->listening);
-}
-
-void vb_cma_listener_remove_locked(struct vb_cma_id *id)
-{
-	vb_list_del(&id->listening);
-}
-
-/* ---- the program's side ---- */
+enum { MAX_BACKLOG = 16384 };
 
 static int bind_to_listen(struct vb_cma_id *id, const char *call)
 {
@@ -48,10 +33,10 @@ static int listen_on(struct vb_cma_id *id, const char *call, int backlog)
 		return err;
 	vb_cma_lock();
 	id->backlog_left =
-		backlog > 0 && backlog < VB_CMA_MAX_BACKLOG ? (unsigned)backlog : VB_CMA_MAX_BACKLOG;
+		backlog > 0 && backlog < MAX_BACKLOG ? (unsigned)backlog : MAX_BACKLOG;
 	vb_cma_listener_add_locked(id);
 	vb_cma_unlock();
-	err = vb_cma_port_listen(id->port);
+	err = vb_cma_port_listen(id->port, vb_cma_packet_arrived);
 	if (!err)
 		return 0;
 	vb_explain(call, "port %u: %s", id->src.port, strerror(-err));
@@ -116,131 +101,4 @@ VB_EXPORT int rdma_get_request(struct rdma_cm_id *pub, struct rdma_cm_id **out)
 	}
 	*out = child;
 	return 0;
-}
-
-/* ---- the wire's side ---- */
-
-static void get_ip(struct vb_cma_addr *addr, uint8_t ip_version, const uint8_t bytes[16], uint16_t port)
-{
-	bool v4 = ip_version == 4;
-
-	vb_cma_addr_any(v4 ? AF_INET : AF_INET6, addr);
-	memcpy(v4 ? &addr->ip.s6_addr[12] : addr->ip.s6_addr, bytes, v4 ? 4 : 16);
-	addr->port = port;
-}
-
-/* Both ends as the receiver sees them. -EBADMSG: no addresses in the message. */
-static int addresses(const struct vb_cm_event *e, uint64_t service_id, struct vb_cma_addr *src,
-		     struct vb_cma_addr *dst)
-{
-	struct vb_ip_cm ip;
-	int err = vb_ip_cm_decode(e->private_data.bytes, e->private_data.len, &ip);
-
-	if (err)
-		return err;
-	get_ip(src, ip.ip_version, ip.destination, (uint16_t)service_id);
-	get_ip(dst, ip.ip_version, ip.source, ip.source_port);
-	return 0;
-}
-
-static bool listens_on(const struct vb_cma_id *id, uint64_t service_id, const struct vb_cma_addr *addr)
-{
-	struct vb_cm_service bound = vb_cma_service(id->pub.ps, &id->src);
-	if (vb_cm_service_id(&bound) != service_id)
-		return false;
-	if (!vb_cma_addr_is_any(&id->src))
-		return memcmp(&id->src.ip, &addr->ip, sizeof(addr->ip)) == 0;
-	return vb_cma_ip_is_v4(&id->src.ip) == vb_cma_ip_is_v4(&addr->ip) ||
-	       (!vb_cma_ip_is_v4(&id->src.ip) && !id->afonly);
-}
-
-static struct vb_cma_id *find_listener_locked(uint64_t service_id, const struct vb_cma_addr *addr)
-{
-	struct vb_cma_id *id, *found = NULL;
-
-	vb_list_for_each(id, &listeners, listening)
-		if (listens_on(id, service_id, addr) && (!found || vb_cma_addr_is_any(&found->src)))
-			found = id;
-	return found;
-}
-
-static void agree(struct vb_cma_id *child, const struct vb_cm_req_info *req)
-{
-	child->agreed = (struct vb_cma_agreement){
-		.path = req->path,
-		.remote_qpn = req->qpn,
-		.remote_psn = req->starting_psn,
-		.responder_resources = req->initiator_depth,
-		.initiator_depth = req->responder_resources,
-		.retry_count = req->retry_count,
-		.rnr_retry_count = req->rnr_retry_count,
-	};
-	child->pub.qp_type = req->transport == VB_CM_UC	 ? IBV_QPT_UC :
-			     req->transport == VB_CM_XRC ? IBV_QPT_XRC_RECV :
-							   IBV_QPT_RC;
-}
-
-static int adopt_locked(struct vb_cma_id *child, struct vb_cm_conn *conn, const struct vb_cm_rx *rx,
-			struct vb_cm_out *out)
-{
-	struct vb_cm_endpoint ep = vb_cma_endpoint_locked(child, &rx->from);
-	int err =
-		vb_cm_request(vb_cma_table_locked(), conn, vb_now_ns(), &ep, rx, VB_CMA_PACKET_LIFETIME, out);
-
-	if (!err)
-		child->conn = conn;
-	return err;
-}
-
-static void take_locked(struct vb_cma_id *listener, const struct vb_cm_event *preview,
-			const struct vb_cma_addr *src, const struct vb_cma_addr *dst,
-			const struct vb_cm_rx *rx, struct vb_cm_out *out)
-{
-	struct vb_cm_conn *conn = calloc(1, sizeof(*conn));
-	struct vb_cma_id *child = conn ? vb_cma_id_create_child_locked(listener) : NULL;
-
-	if (child) {
-		struct vb_cma_addr ours = *src, theirs = *dst;
-		if (listener->src.family == AF_IB)
-			ours.family = theirs.family = AF_IB;
-		vb_cma_id_set_src_locked(child, &ours);
-		vb_cma_id_set_dst_locked(child, &theirs);
-		if (preview->type == VB_CM_EV_REQUEST)
-			agree(child, &preview->info.req);
-		if (!adopt_locked(child, conn, rx, out))
-			return;
-		vb_cma_id_discard_locked(child);
-	}
-	free(conn);
-	vb_cm_refuse(vb_cma_table_locked(), rx, VB_CM_REJ_NO_RESOURCES, out);
-}
-
-static bool fits(const struct vb_cma_id *listener, const struct vb_cm_event *preview)
-{
-	if (vb_cma_is_datagram(listener))
-		return preview->type == VB_CM_EV_SIDR_REQUEST;
-	return preview->type == VB_CM_EV_REQUEST && preview->info.req.transport != VB_CM_RD;
-}
-
-/* With a full backlog the request is dropped: its sender repeats it. */
-void vb_cma_take_request_locked(const struct vb_cm_rx *rx, struct vb_cm_out *out)
-{
-	uint64_t service_id = vb_cm_msg_service_id(&rx->msg);
-	struct vb_cma_id *listener = NULL;
-	struct vb_cma_addr src, dst;
-	struct vb_cm_event preview;
-
-	memset(out, 0, sizeof(*out));
-	vb_cm_request_preview(rx, &preview);
-	if (!addresses(&preview, service_id, &src, &dst))
-		listener = find_listener_locked(service_id, &src);
-	if (!listener || !listener->pub.channel)
-		vb_cm_refuse(vb_cma_table_locked(), rx, VB_CM_REJ_INVALID_SERVICE_ID, out);
-	else if (!fits(listener, &preview))
-		vb_cm_refuse(vb_cma_table_locked(), rx, VB_CM_REJ_INVALID_TRANSPORT_TYPE, out);
-	else if (listener->backlog_left)
-		take_locked(listener, &preview, &src, &dst, rx, out);
-	else
-		vb_explain("rdma_listen", "port %u: the backlog is full, a request waits",
-			   listener->src.port);
 }

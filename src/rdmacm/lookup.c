@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names looked up while the program goes on: each lookup has a thread of its own, because getaddrinfo(3) may
- * wait for the network. The thread owns the lookup. An id that is destroyed meanwhile leaves it alone, so
- * nobody waits for an answer that nobody wants.
+ * Name look-ups in the background. Each has a thread of its own, because getaddrinfo(3) may wait for the
+ * network. The thread owns the lookup, so destroying its id does not wait for it.
  */
 #include <netdb.h>
 #include <pthread.h>
@@ -10,10 +9,11 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 struct vb_cma_lookup {
-	struct vb_cma_id *id; /* under the lock; NULL: nobody waits for it any more */
+	struct vb_cma_id *id; /* under the lock; NULL: it was destroyed */
 	char *node, *service;
 	struct rdma_addrinfo *hints;
 };
@@ -88,7 +88,7 @@ static struct rdma_addrinfo *copy_list(const struct rdma_addrinfo *from)
 
 /* ---- the thread ---- */
 
-/* What getaddrinfo(3) says, as an event's status. */
+/* An error of getaddrinfo(3) as an event's status. */
 static int status_of(int eai)
 {
 	switch (eai) {

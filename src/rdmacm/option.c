@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Options of an id, and the enhanced connection establishment parameters, which are options in all but name.
- */
+/* Options of an id, and its parameters of enhanced connection establishment, which are a kind of options. */
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 enum { MAX_ACK_TIMEOUT = 31, ECE_VENDOR_MASK = 0xffffff };
 
@@ -22,7 +21,7 @@ static int int_at(const void *val)
 	return v;
 }
 
-/* Only before the address is taken does it matter. */
+/* It has an effect only before the address is bound. */
 static int set_reuseaddr(struct vb_cma_id *id, const void *val)
 {
 	if (vb_cma_id_state(id) != VB_CMA_IDLE)
@@ -76,10 +75,7 @@ static const struct option *find(int level, int name)
 	return NULL;
 }
 
-/*
- * A path chosen by the program stands in for rdma_resolve_route; how to reach the peer is not its choice
- * here.
- */
+/* A path set by the program replaces rdma_resolve_route. Only its traffic class is used. */
 static int set_path(struct vb_cma_id *id, const char *call, const void *val, size_t len)
 {
 	const struct ibv_path_data *paths = val;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QPs and SRQs of ids: creation with what the program left out, and the transitions that a connection brings.
+ * QPs and SRQs of ids: their creation, with defaults for what the program left out, and their transitions
+ * when the id connects.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/object.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
 
 /* ---- attributes for a transition, as the connection stands ---- */
 
@@ -20,7 +22,7 @@ static bool is_reliable(const struct vb_cma_id *id)
 	return type_of(id) != IBV_QPT_UC && !vb_cma_is_datagram(id);
 }
 
-/* Of the two kinds of an extended reliable connection each has but one side of it. */
+/* Each of the two XRC types has only one half of a reliable connection. */
 static bool responds(const struct vb_cma_id *id)
 {
 	return is_reliable(id) && type_of(id) != IBV_QPT_XRC_SEND;
@@ -93,7 +95,7 @@ static void rts_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *
 	attr->max_rd_atomic = id->agreed.initiator_depth;
 }
 
-/* -EINVAL: there is no connection that such a QP could be for. */
+/* -EINVAL: the id has no connection for such a transition. */
 static int transition_attr(const struct vb_cma_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (attr->qp_state == IBV_QPS_INIT) {
@@ -137,7 +139,7 @@ static int modify(struct vb_cma_id *id, struct ibv_qp *qp, enum ibv_qp_state sta
 	return err ? err : -ibv_modify_qp(qp, &attr, mask);
 }
 
-/* INIT once more: only now it is known what the peer may do. */
+/* INIT once more: only now the peer's rights are known. */
 int vb_cma_qp_connect(struct vb_cma_id *id)
 {
 	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
@@ -160,7 +162,8 @@ static int datagram_to_rts(struct ibv_qp *qp)
 	return -ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-int vb_cma_qp_prepare(struct vb_cma_id *id, struct ibv_qp *qp)
+/* INIT, and for datagrams RTR and RTS. */
+static int prepare(struct vb_cma_id *id, struct ibv_qp *qp)
 {
 	int err = modify(id, qp, IBV_QPS_INIT);
 
@@ -173,7 +176,7 @@ void vb_cma_qp_fail(struct vb_cma_id *id)
 		vb_qp_fail_number(id->qpn);
 }
 
-/* ---- completion queues that the program left to us ---- */
+/* ---- completion queues that the program did not give ---- */
 
 static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_channel **channel,
 		     struct ibv_cq **cq)
@@ -200,7 +203,7 @@ static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq)
 	*channel = NULL;
 }
 
-/* What an XRC SRQ completes to goes with that. */
+/* The CQ of an XRC SRQ is destroyed with the SRQ. */
 static void destroy_cqs(struct rdma_cm_id *id)
 {
 	destroy_cq(&id->send_cq_channel, &id->send_cq);
@@ -283,7 +286,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	struct ibv_qp *qp = ibv_create_qp_ex(id->verbs, attr);
 	if (!qp)
 		return errno ? errno : ENOMEM;
-	err = -vb_cma_qp_prepare(vb_cma_id_of(id), qp);
+	err = -prepare(vb_cma_id_of(id), qp);
 	if (err) {
 		ibv_destroy_qp(qp);
 		return err;
@@ -295,7 +298,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
-/* What libibverbs refuses it has explained itself. */
+/* libibverbs explains its own refusals. */
 static int add_qp(struct rdma_cm_id *id, const char *call, struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp_init_attr_ex wanted = *attr;

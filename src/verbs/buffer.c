@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Buffers, DMA handles and the call that registers memory of any kind. All memory is the same to this device,
- * so a buffer is pages of the program's and a handle is a hint that it checks and has no use for.
+ * Buffers, DMA handles and the call that registers memory of any kind. To this device all memory is equal.
+ * So a buffer is pages of the program, and a DMA handle is a hint that is checked and not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 struct vb_verbs_dmah {
 	struct ibv_dmah pub;
-	atomic_uint refs; /* regions */
+	atomic_uint regions; /* that name it */
 };
 
 static struct vb_verbs_dmah *dmah_of(struct ibv_dmah *pub)
@@ -62,7 +62,7 @@ VB_EXPORT struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *context, struct ib
 
 VB_EXPORT int ibv_dealloc_dmah(struct ibv_dmah *pub)
 {
-	unsigned users = atomic_load(&dmah_of(pub)->refs);
+	unsigned users = atomic_load(&dmah_of(pub)->regions);
 	if (users && !vb_is_inherited(pub->context)) {
 		vb_explain("ibv_dealloc_dmah", "%u memory regions name it", users);
 		return vb_fail(-EBUSY);
@@ -70,11 +70,6 @@ VB_EXPORT int ibv_dealloc_dmah(struct ibv_dmah *pub)
 	vb_verbs_context_release(pub->context);
 	free(dmah_of(pub));
 	return 0;
-}
-
-void vb_dmah_release(struct vb_verbs_dmah *dmah)
-{
-	atomic_fetch_sub(&dmah->refs, 1);
 }
 
 /* ---- buffers ---- */
@@ -134,7 +129,7 @@ VB_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, 
 		     vb_make_mr(call, pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
-/* A dma-buf is an object of a kernel driver; there is none behind this device. */
+/* A dma-buf is an object of a kernel driver, and this device has no driver. */
 VB_EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
 	vb_explain_limit("ibv_export_buf_dmabuf_fd", "the buffer is ordinary memory, of no dma-buf");
@@ -202,8 +197,8 @@ VB_EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_att
 		return vb_fail_null(err);
 	struct ibv_mr *pub = make_mr(pd, attr);
 	if (pub && has_hint) {
-		vb_container_of(pub, struct vb_verbs_mr, pub)->dmah = dmah_of(attr->dmah);
-		atomic_fetch_add(&dmah_of(attr->dmah)->refs, 1);
+		atomic_fetch_add(&dmah_of(attr->dmah)->regions, 1);
+		vb_container_of(pub, struct vb_verbs_mr, pub)->dmah_regions = &dmah_of(attr->dmah)->regions;
 	}
 	return pub;
 }

@@ -2,8 +2,8 @@
 /*
  * The interface of 2006 (version node IBVERBS_1.0), whose structures were laid out differently. Each old
  * object is a structure of the old layout that ends in a pointer to the real object. Where a real object has
- * a user's context pointer (CQ, QP, SRQ), that points back to the old object, so that events can be told in
- * old terms.
+ * a user's context pointer (CQ, QP, SRQ), this points back to the old object, so that events can name old
+ * objects.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "host/memory/memory.h"
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Completion counters. What peers do to this side's memory cannot be counted: within a host they do it by
- * themselves, and this side's processor takes no part in it.
+ * Completion counters. What peers do to this process's memory is not counted: within a host they do it
+ * themselves, and this process takes no part in it.
  */
 #include "adapter/queues/counter.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Extended completion queues: polled one completion at a time with ibv_start_poll, ibv_next_poll and
- * ibv_end_poll, between which one thread has the queue to itself.
+ * Extended completion queues: ibv_start_poll, ibv_next_poll and ibv_end_poll give one completion at a time.
+ * From start to end, one thread has the queue to itself.
  */
 #include <string.h>
 #include <time.h>
@@ -65,7 +65,7 @@ static uint8_t read_sl(struct ibv_cq_ex *ex) { return of(ex)->current.sl; }
 static uint16_t read_cvlan(struct ibv_cq_ex *ex) { return (uint16_t)of(ex)->current.cvlan; }
 static uint32_t read_flow_tag(struct ibv_cq_ex *ex) { return of(ex)->current.flow_tag; }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return 0; }
-/* Of a message that was matched, when it was; what comes otherwise has its headers with it. */
+/* Only of a message that matched a tag; others carry their headers with them. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
 	const struct vb_cqe *e = &of(ex)->current;
@@ -75,7 +75,7 @@ static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->current.timestamp_ns; }
 
-/* The monotonic time stamp moved to the wall clock of now. */
+/* The monotonic time stamp, converted by the difference that the two clocks have now. */
 static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 {
 	struct timespec now;

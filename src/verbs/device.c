@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The device list. A device keeps its struct ibv_device while a list or an open context has it or its
- * interface exists, so that a program gets the same pointer again.
+ * The device list. A device keeps its struct ibv_device while its interface exists, or a list or an open
+ * context refers to it. So a program gets the same pointer again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static struct vb_verbs_device *find_locked(const struct vb_device *dev)
 	return NULL;
 }
 
-/* Those that nobody has and whose interface has gone. */
+/* Frees devices without references whose interface has gone. */
 static void sweep_locked(void)
 {
 	struct vb_verbs_device *d;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: bytes that the program reaches by copies and work requests by zero-based regions. They are
- * ordinary memory here. Copies are in units of four bytes, as programs are used to. A forked child can
- * allocate and use its own on an inherited context, since no queue is involved.
+ * Device memory, which here is ordinary memory. The program reaches it by copies, and work requests reach it
+ * by zero-based regions. Copies are in units of four bytes, which is what programs expect. A forked child
+ * can allocate and use device memory on an inherited context, since no queue is involved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct vb_verbs_dm {
 	struct ibv_dm pub;
 	uint8_t *bytes;
 	size_t length;
-	atomic_uint refs;    /* regions */
+	atomic_uint regions; /* on this handle */
 	/* handles on the same bytes: the one that ibv_alloc_dm gave, and imported ones */
 	atomic_uint *shares;
 	struct vb_list node; /* under lock */
@@ -176,7 +176,7 @@ static void destroy(struct vb_verbs_dm *dm)
 int vb_free_dm(struct ibv_dm *pub)
 {
 	struct vb_verbs_dm *dm = of(pub);
-	unsigned users = atomic_load(&dm->refs);
+	unsigned users = atomic_load(&dm->regions);
 	if (users) {
 		vb_explain("ibv_free_dm", "%u memory regions still use it", users);
 		return vb_fail(-EBUSY);
@@ -211,16 +211,11 @@ struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *pub, uint64_t offs
 	if (!mr)
 		return NULL;
 	struct vb_verbs_mr *own = vb_container_of(mr, struct vb_verbs_mr, pub);
-	own->dm = dm;
 	own->is_fixed = true;
 	mr->addr = NULL; /* addresses count from 0 */
-	atomic_fetch_add(&dm->refs, 1);
+	atomic_fetch_add(&dm->regions, 1);
+	own->dm_regions = &dm->regions;
 	return mr;
-}
-
-void vb_dm_release(struct vb_verbs_dm *dm)
-{
-	atomic_fetch_sub(&dm->refs, 1);
 }
 
 /* ---- imports: a further handle on the same bytes ---- */

@@ -1,15 +1,137 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Thread domains and parent domains. A parent domain is a further handle on a protection domain, with
- * allocators for the memory of queues. A thread domain promises that one thread at a time uses what is made
- * with it: then the locks that keep the program's threads apart from each other (of ibv_wr_start and
- * ibv_start_poll) are left alone. Those of the queues stay, because the adapter's own thread works on queues
- * too.
+ * Protection domains, thread domains and parent domains. A parent domain is a further handle on a protection
+ * domain, with allocators for the memory of queues. A thread domain promises that one thread at a time uses
+ * what is made with it: then ibv_wr_start and ibv_start_poll take no lock between the program's threads. The
+ * queues' own locks stay, because the adapter's thread works on queues too.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "verbs/verbs.h"
+
+/* ---- protection domains ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list domains = VB_LIST_INIT(domains); /* that can be imported; under lock */
+
+static void enlist(struct vb_verbs_pd *pd)
+{
+	pthread_mutex_lock(&lock);
+	vb_list_add_tail(&domains, &pd->node);
+	pthread_mutex_unlock(&lock);
+}
+
+static void delist(struct vb_verbs_pd *pd)
+{
+	pthread_mutex_lock(&lock);
+	vb_list_del(&pd->node);
+	pthread_mutex_unlock(&lock);
+}
+
+/* A forked child has none of its parent's. */
+static void forget(void)
+{
+	struct vb_verbs_pd *pd;
+	pthread_mutex_init(&lock, NULL);
+	vb_list_for_each(pd, &domains, node)
+		vb_list_del(&pd->node);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	vb_host_at_fork(forget);
+}
+
+VB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct vb_verbs_context *c = vb_verbs_context_of(context);
+	int err = vb_refuse_call(context, "ibv_alloc_pd");
+	if (err)
+		return vb_fail_null(err);
+	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return vb_fail_null(-ENOMEM);
+	vb_pd_init(&pd->pd, &c->ctx);
+	pd->pub.context = context;
+	pd->pub.handle = pd->pd.number;
+	enlist(pd);
+	vb_verbs_context_hold(context);
+	return &pd->pub;
+}
+
+static void parent_domain_fini(struct vb_verbs_pd *pd)
+{
+	atomic_fetch_sub(&vb_pd_of(pd->parent.pd)->refs, 1);
+	if (pd->parent.td)
+		atomic_fetch_sub(&vb_container_of(pd->parent.td, struct vb_verbs_td, pub)->refs, 1);
+}
+
+VB_EXPORT int ibv_dealloc_pd(struct ibv_pd *pub)
+{
+	int fault = vb_fault_call("ibv_dealloc_pd", 0);
+	if (fault)
+		return vb_fail(fault);
+	struct vb_verbs_pd *pd = vb_container_of(pub, struct vb_verbs_pd, pub);
+	if (!vb_is_inherited(pub->context)) {
+		unsigned users = atomic_load(&pd->pd.refs);
+		int err = vb_pd_fini(&pd->pd);
+		if (err) {
+			vb_explain(
+				"ibv_dealloc_pd",
+				"%u memory regions, windows, queues, address handles and parent domains still use it",
+				users);
+			return vb_fail(err);
+		}
+		delist(pd);
+		if (pd->parent.pd)
+			parent_domain_fini(pd);
+	}
+	vb_verbs_context_release(pub->context);
+	free(pd);
+	return 0;
+}
+
+static bool exists_locked(uint32_t handle)
+{
+	struct vb_verbs_pd *pd;
+	vb_list_for_each(pd, &domains, node)
+		if (pd->pub.handle == handle)
+			return true;
+	return false;
+}
+
+/* A further handle on a domain of this process. */
+VB_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	int err = vb_refuse_call(context, "ibv_import_pd");
+	if (err)
+		return vb_fail_null(err);
+	pthread_mutex_lock(&lock);
+	bool exists = exists_locked(handle);
+	pthread_mutex_unlock(&lock);
+	if (!exists) {
+		vb_explain("ibv_import_pd", "there is no protection domain of handle %u in this process",
+			   handle);
+		return vb_fail_null(-ENOENT);
+	}
+	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return vb_fail_null(-ENOMEM);
+	vb_pd_init_alias(&pd->pd, &vb_verbs_context_of(context)->ctx, handle);
+	vb_list_init(&pd->node);
+	pd->pub.context = context;
+	pd->pub.handle = handle;
+	vb_verbs_context_hold(context);
+	return &pd->pub;
+}
+
+VB_EXPORT void ibv_unimport_pd(struct ibv_pd *pub)
+{
+	struct vb_verbs_pd *pd = vb_container_of(pub, struct vb_verbs_pd, pub);
+	vb_verbs_context_release(pub->context);
+	free(pd);
+}
 
 /* ---- thread domains ---- */
 
@@ -47,7 +169,7 @@ int vb_dealloc_td(struct ibv_td *pub)
 
 static struct vb_verbs_pd *of(struct vb_pd *pd) { return vb_container_of(pd, struct vb_verbs_pd, pd); }
 
-/* There is one kind of memory to be had. */
+/* The only kind of memory that the adapter asks for. */
 enum { QUEUE = 0 };
 
 static void *take(struct vb_pd *pd, size_t bytes, size_t alignment)
@@ -66,7 +188,7 @@ static void give(struct vb_pd *pd, void *memory)
 static int check(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
 {
 	static const char call[] = "ibv_alloc_parent_domain";
-	/* The last one is for machines that hide memory from devices; from this one nothing is hidden. */
+	/* The last one is for machines that hide memory from devices. Nothing is hidden from this device. */
 	enum { KNOWN = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
 		       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC };
 	int err = vb_refuse_call(context, call);
@@ -117,11 +239,4 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 bool vb_is_single_threaded(struct ibv_pd *pd)
 {
 	return pd && vb_container_of(pd, struct vb_verbs_pd, pub)->parent.td;
-}
-
-void vb_parent_domain_fini(struct vb_verbs_pd *pd)
-{
-	atomic_fetch_sub(&vb_pd_of(pd->parent.pd)->refs, 1);
-	if (pd->parent.td)
-		atomic_fetch_sub(&vb_container_of(pd->parent.td, struct vb_verbs_td, pub)->refs, 1);
 }

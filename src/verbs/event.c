@@ -26,7 +26,7 @@ VB_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
 	return &ch->pub;
 }
 
-/* What a child inherited it only closes. */
+/* A forked child only closes what it inherited. */
 static int fini_channel(struct vb_verbs_channel *ch)
 {
 	if (!vb_is_inherited(ch->pub.context))

@@ -62,8 +62,7 @@ static int refuse(int err, const char *why)
 }
 
 /*
- * Programs put specifications directly behind each other, so they lie at multiples of 4. *bytes: to the next
- * one.
+ * Programs put specifications directly behind each other, so they are aligned to 4. *bytes: to the next one.
  */
 static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 {
@@ -96,9 +95,7 @@ static int add_spec(struct vb_flow *flow, const uint8_t *at, size_t *bytes)
 	return 0;
 }
 
-/*
- * The specifications lie behind the head. Their number counts: programs leave the head's size as they like.
- */
+/* The specifications follow the head. Their number counts; programs do not keep the head's size right. */
 static int add_specs(struct vb_flow *flow, const struct ibv_flow_attr *attr)
 {
 	const uint8_t *at = (const uint8_t *)(attr + 1);
@@ -198,7 +195,7 @@ int vb_destroy_counters(struct ibv_counters *pub)
 	return 0;
 }
 
-/* Before any rule counts in the set: afterwards it is as it is. */
+/* Only before any rule counts in the set. */
 int vb_attach_counters_point_flow(struct ibv_counters *pub, struct ibv_counter_attach_attr *attr,
 				  struct ibv_flow *flow)
 {

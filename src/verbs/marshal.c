@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Attributes in the layout of the kernel's interface, as programs that talk to the kernel's ucm get them,
- * made those of verbs and back.
+ * Converts attributes from and to the layout of the kernel's interface, which programs that talk to the
+ * kernel's ucm get.
  */
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opening a device. */
+/*
+ * Opening a device, and importing one that is open. The descriptor cmd_fd only names the device. Another
+ * process that gets it can do nothing with it, because regions are addresses of this process.
+ */
 #include <stdlib.h>
 
 #include "host/memory/memory.h"
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
 static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, int cmd_fd)
@@ -25,7 +28,7 @@ static void fill_public(struct vb_verbs_context *c, struct ibv_device *device, i
 }
 
 /*
- * There is no kernel driver behind a device: what can be duplicated, and be recognised then, is the name of
+ * No kernel driver stands behind a device. So what programs duplicate and import is a token with the name of
  * an open device.
  */
 static int name_of(struct ibv_device *device, int cmd_fd)
@@ -33,7 +36,7 @@ static int name_of(struct ibv_device *device, int cmd_fd)
 	return cmd_fd >= 0 ? cmd_fd : vb_token_create(device->name);
 }
 
-struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
+static struct ibv_context *open_device(struct ibv_device *device, int cmd_fd)
 {
 	struct vb_verbs_device *d = vb_container_of(device, struct vb_verbs_device, pub);
 	struct vb_verbs_context *c = calloc(1, sizeof(*c));
@@ -61,5 +64,21 @@ struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd)
 VB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	int err = vb_fault_call("ibv_open_device", 0);
-	return err ? vb_fail_null(err) : vb_open_device(device, -1);
+	return err ? vb_fail_null(err) : open_device(device, -1);
+}
+
+VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct ibv_device *device = vb_context_device_of_fd(cmd_fd);
+	if (!device) {
+		vb_explain(
+			"ibv_import_device",
+			"descriptor %d is not the cmd_fd of a device that this process has open: devices are not "
+			"shared between processes",
+			cmd_fd);
+		return vb_fail_null(-EOPNOTSUPP);
+	}
+	struct ibv_context *context = open_device(device, cmd_fd);
+	vb_verbs_device_release(vb_container_of(device, struct vb_verbs_device, pub));
+	return context;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The tables that inline verbs call through. An operation that does not exist is a null pointer where callers
- * check for it.
+ * The tables that inline verbs call through. An operation that does not exist is a null pointer, which
+ * callers check for.
  */
 #include "verbs/verbs.h"
 

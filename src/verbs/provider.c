@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The interface between rdma-core's libibverbs and its provider libraries, by name only. Programs that are
- * linked with libmlx5 or libefa start because every name exists; no device of theirs exists here, so nothing
- * ever calls what would drive one. What is called anyway fails with EOPNOTSUPP. Arguments are not looked at,
- * so the prototypes do not matter.
+ * The interface between rdma-core's libibverbs and its provider libraries, by name only. Every name exists,
+ * so programs that are linked with libmlx5 or libefa start. None of those devices exists here, so nothing
+ * calls what would drive one; a call fails with EOPNOTSUPP. Arguments are not used, so the prototypes do not
+ * matter.
  */
 #include "verbs/verbs.h"
 

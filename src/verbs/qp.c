@@ -8,14 +8,14 @@
 #include "adapter/qp_state.h"
 #include "host/net/raw.h"
 #include "roce/mcast.h"
-#include "verbs/fault.h"
 #include "adapter/xrc/xrc_remote.h"
 #include "adapter/xrc_server.h"
+#include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
 /* ---- creation ---- */
 
-/* Asked of the kernel when the queue pair is made, as of a kernel driver, not later. */
+/* The kernel is asked once, when the queue pair is made, as a kernel driver would ask. */
 static int check_raw(const char *call)
 {
 	int fd, err = vb_raw_open(0, false, &fd);
@@ -50,7 +50,7 @@ static int check_type(enum ibv_qp_type type, const char *call)
 	return -EINVAL;
 }
 
-/* It reads into the queue's buffers. */
+/* The queue pair reads the data of matched messages into the buffers of the SRQ's domain. */
 static int check_tags(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, const char *call)
 {
 	if (attr->qp_type == IBV_QPT_RC && vb_srq_of(attr->srq)->pd->number == vb_pd_of(pd)->number)
@@ -99,7 +99,7 @@ static int check_caps(const struct ibv_qp_init_attr *attr, const char *call)
 		vb_explain(call, "%s is %u, the device allows %u", caps[i].name, caps[i].asked, caps[i].most);
 		return -EINVAL;
 	}
-	/* No query tells this one: programs find it out by trying. */
+	/* No query reports this limit: programs find it by trying. */
 	if (attr->cap.max_inline_data > VB_MAX_INLINE) {
 		vb_explain_limit(call, "max_inline_data is %u, the device allows %u",
 				 attr->cap.max_inline_data, VB_MAX_INLINE);
@@ -125,7 +125,7 @@ static struct vb_verbs_qp *new_qp(void)
 	return qp ? memset(qp, 0, bytes) : NULL;
 }
 
-/* The program's handle. Until then nobody can open it by its number (ibv_open_qp). */
+/* Sets the program's handle. Before this ibv_open_qp does not find the queue pair by its number. */
 static struct ibv_qp *hand_out(struct vb_verbs_qp *qp)
 {
 	atomic_store(&qp->handles, 1);
@@ -260,7 +260,7 @@ static struct ibv_qp *create_rss(struct ibv_context *pub, struct ibv_qp_init_att
 	return hand_out(qp);
 }
 
-/* A UD queue pair never gets what it sends to a group itself, whether it asks for that or not. */
+/* A UD queue pair never receives its own multicast packets, whatever its flags say. */
 static int check_flags(const struct ibv_qp_init_attr_ex *attr)
 {
 	static const char call[] = "ibv_create_qp_ex";
@@ -370,7 +370,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 	return -EINVAL;
 }
 
-/* With one more handle on it, or NULL: also if it is being made, or goes. */
+/* With one more handle on it. NULL: there is none, or it is being created or destroyed. */
 static struct vb_verbs_qp *find_shared(uint32_t qpn, const struct vb_xrcd *xrcd)
 {
 	vb_lock(&vb_progress_lock);
@@ -481,7 +481,7 @@ static int close_handle(struct vb_verbs_qp *handle)
 	return 0;
 }
 
-/* A queue pair that has further handles stays until the last is closed. */
+/* A queue pair with further handles stays until the last of them is closed. */
 VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 {
 	struct vb_verbs_qp *qp = vb_container_of(pub, struct vb_verbs_qp, pub);
@@ -510,8 +510,8 @@ VB_EXPORT int ibv_destroy_qp(struct ibv_qp *pub)
 /* ---- modify and query ---- */
 
 /*
- * Half of a reliable connection's attributes are the other half's of XRC; programs set them all, and those
- * that do not apply do not count.
+ * A reliable connection's attributes are divided between the two halves of XRC. Programs set them all; those
+ * of the other half have no effect.
  */
 static int applicable(enum ibv_qp_type type, int mask)
 {
@@ -568,7 +568,7 @@ VB_EXPORT int ibv_modify_qp(struct ibv_qp *pub, struct ibv_qp_attr *attr, int ma
 	if (!err && is_away(pub))
 		return modify_away(pub, attr, mask);
 	if (!err && vb_check_enabled)
-		vb_check_let_go(vb_shared_qp_of(pub));
+		vb_check_release_sends(vb_shared_qp_of(pub));
 	if (!err)
 		err = vb_fault_call("ibv_modify_qp", pub->qp_num);
 	if (!err)
@@ -635,7 +635,7 @@ int vb_modify_qp_rate_limit(struct ibv_qp *pub, struct ibv_qp_rate_limit_attr *a
 	return vb_fail(err);
 }
 
-/* Nothing is promised about the order in which bytes of a message become visible, its last ones aside. */
+/* Bytes of a message become visible in any order, except that the last ones come last. */
 VB_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	return 0;
@@ -643,7 +643,7 @@ VB_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode o
 
 /* ---- what this device does not have ---- */
 
-/* Without a vendor there is nothing to enhance, which is fine. */
+/* A vendor id of 0 asks for nothing. */
 VB_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	return ece->vendor_id ? vb_fail(-EOPNOTSUPP) : 0;

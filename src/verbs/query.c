@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a device and its port are like. Port numbers start at 1; there is one. */
+/* Attributes of a device and of its only port, number 1. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ VB_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 	return 0;
 }
 
-/* Nothing is ever pinned, so memory on demand costs nothing. */
+/* No memory is pinned, so paging on demand costs nothing. */
 enum {
 	UD_ODP = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
 	UC_ODP = UD_ODP | IBV_ODP_SUPPORT_WRITE,
@@ -157,7 +157,7 @@ static void fill_entry(struct vb_device *dev, uint32_t index, const struct in6_a
 	memcpy(entry->gid.raw, ip, sizeof(entry->gid.raw));
 }
 
-/* The caller's structure may be that of a later version: what we do not know is 0. */
+/* The caller's structure may be larger, of a later version: unknown members are 0. */
 static int check_entry_size(size_t entry_size, uint32_t flags)
 {
 	if (flags)

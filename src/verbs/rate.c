@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Static rates as multiples of 2.5 Gbit/s and in Mbit/s. Rates of lanes at 14 Gbit/s and above are no such
- * multiples: both columns are facts.
+ * multiples, so neither column follows from the other.
  */
 #include "verbs/verbs.h"
 

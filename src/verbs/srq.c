@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "adapter/queues/tags.h"
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 #include "verbs/verbs.h"
 
 static void explain_size(const char *call, const struct ibv_srq_attr *attr)
@@ -63,7 +63,7 @@ static struct ibv_srq *make_xrc(struct ibv_srq *srq, const struct ibv_srq_init_a
 	int err = vb_xrc_srq_join(vb_srq_of(srq), vb_xrcd_of(init->xrcd), vb_cq_of(init->cq));
 	if (!err)
 		return srq;
-	vb_srq_of(srq)->xrcd = NULL; /* it has not become one */
+	vb_srq_of(srq)->xrcd = NULL; /* it is no XRC SRQ */
 	ibv_destroy_srq(srq);
 	return vb_fail_null(err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Helpers for programs that look into sysfs by themselves. */
+/* Helpers for programs that read sysfs themselves. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ VB_EXPORT int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev,
 
 static char sysfs_path[256] = "/sys";
 
-/* SYSFS_PATH moves it, as it does for every library that uses sysfs. */
+/* SYSFS_PATH names another place, as for every library that uses sysfs. */
 static void find_path(void)
 {
 	const char *path = getuid() == geteuid() ? getenv("SYSFS_PATH") : NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the kernel would show of the devices in sysfs, as a tree of files (host/tree.h) that the preload
- * library of `verbatim run` leads /sys/class/infiniband to. Formats and units are those of the kernel's own
- * RoCE devices. A device hangs below devices/virtual, as rdma_rxe's do; its `device` is the interface's, or a
- * folder with what a device on no bus has. Programs that look whether they may use a device file in
- * /dev/infiniband find one, which leads nowhere.
+ * The devices as the kernel would show them in sysfs: a tree of files (host/tree.h) that the preload library
+ * of `verbatim run` puts in place of /sys/class/infiniband. Formats and units are those of the kernel's own
+ * RoCE devices. A device is below devices/virtual, as rdma_rxe's are. Its `device` is that of its interface,
+ * or a folder with the files of a device on no bus. Programs that check for a device file in /dev/infiniband
+ * find one; opening it leads nowhere.
  */
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -17,14 +17,14 @@
 #include "verbs/verbs.h"
 
 /*
- * Brings what a path in the tree is about up to date; the root, or NULL with errno: there is no place for a
- * tree. One caller at a time.
+ * Updates the part of the tree that a path names. Returns the root, or NULL with errno if there is no place
+ * for a tree. One caller at a time.
  */
 VB_EXPORT const char *vb_sysfs_refresh(const char *path);
 
 enum { VERBS_ABI = 6, MAD_ABI = 5 };
 
-/* Programs read many files one after the other; for so long all but counters stays as it was found. */
+/* Programs read many files one after the other. For this time only counters are read anew. */
 enum { FRESH_NS = 20000000 };
 
 #define DEVICES "devices/virtual/infiniband"
@@ -135,7 +135,7 @@ static uint64_t netif_count(const struct vb_device *dev, const char *name)
 	return vb_file_number(TEXT("/sys/class/net/%s/%s", dev->ifname, name));
 }
 
-/* Nobody counts the rest, nor can it be. */
+/* The other counters do not exist. */
 static const char *const never[] = {
 	"VL15_dropped",
 	"excessive_buffer_overrun_errors",
@@ -248,7 +248,7 @@ static const char *processor_mask(char room[VB_TREE_TEXT])
 	return room;
 }
 
-/* What the device sits on: the interface's device, if it has one. */
+/* The interface's device, if it has one. */
 static void add_parent(struct vb_tree *tree, const struct vb_device *dev)
 {
 	const char *link = TEXT("/sys/class/net/%s/device", dev->ifname);
@@ -300,7 +300,7 @@ static void add_classes(struct vb_tree *tree)
 	LINK("/dev/null", "dev/infiniband/rdma_cm");
 }
 
-/* All, or what counts alone. */
+/* All files, or only the counters. */
 static int write_tree(bool all)
 {
 	struct vb_tree tree = { .entries = NULL };
@@ -327,7 +327,7 @@ static int write_tree(bool all)
 const char *vb_sysfs_refresh(const char *path)
 {
 	static _Atomic(uint64_t) fresh_until_ns;
-	/* the root that this is about: a process may change its network namespace */
+	/* the root for which the state holds: a process may change its network namespace */
 	static char of[VB_TREE_PATH];
 	const char *root = vb_tree_root();
 	uint64_t now_ns = vb_now_ns();

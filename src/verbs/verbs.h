@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The public layer: what a program's pointers really point to. Each public object is the head of a structure
- * that also holds the adapter's object of the same name; the program owns the former's lifetime, create to
- * destroy.
+ * that also holds the adapter's object of the same name. The program creates and destroys it.
  *
- * Conventions below this layer are negative errno values; here calls answer as their man pages say, which
- * vb_fail (an errno value), vb_fail_minus1 and vb_fail_null turn them into. Every refusal has a sentence
- * (base/log.h).
+ * Lower layers return negative errno values. The calls here answer as their man pages say, by vb_fail (an
+ * errno value), vb_fail_minus1 and vb_fail_null. Every refusal explains itself by a sentence (base/log.h).
+ *
+ * The files of this layer use each other one way. The device list and contexts are at the bottom; then
+ * domains, regions (mr.c) and the memory that regions are of (dm.c, buffer.c, window.c); then queues, and
+ * what is made on them. ops.c collects their functions into tables; faulty_ops.c and checked_ops.c wrap
+ * them; open.c, on top, gives a new context its tables.
  *
  * fork: an object that a child inherited belongs to the parent. In the child, calls on it fail with EIO and
- * touch nothing, and destroying it frees the child's copy alone. Objects are told by their context's
- * generation; the operations that inline verbs call directly are exchanged in the child, so that they need
- * not look.
+ * change nothing, and destroying it frees the child's copy alone. The generation of an object's context
+ * shows whose it is. The child's tables get other functions (inherited.c), so that inline verbs need no
+ * check.
  */
 #ifndef VB_VERBS_H
 #define VB_VERBS_H
@@ -55,10 +58,7 @@ struct vb_verbs_context {
 	struct verbs_context ext;
 };
 
-/*
- * A domain; or a parent domain, which is a further handle on one (domain.c); or an imported one, likewise
- * (import.c).
- */
+/* A domain; or a parent domain or an imported one, which are further handles on a domain (domain.c). */
 struct vb_verbs_pd {
 	struct ibv_pd pub;
 	struct vb_pd pd;
@@ -74,11 +74,11 @@ struct vb_verbs_td {
 struct vb_verbs_mr {
 	struct ibv_mr pub;
 	struct vb_mr mr;
-	struct vb_verbs_dm *dm;   /* whose memory it is; else NULL */
-	struct vb_verbs_dmah *dmah; /* that it names; else NULL */
+	atomic_uint *dm_regions;   /* count of the device memory that it is of; else NULL */
+	atomic_uint *dmah_regions; /* count of the DMA handle that it names; else NULL */
 	void *mapping;            /* of a dma-buf; else NULL */
 	size_t mapping_bytes;
-	bool is_fixed;            /* its memory is not the program's to change */
+	bool is_fixed;            /* ibv_rereg_mr may not change its memory */
 };
 
 struct vb_verbs_mw {
@@ -125,7 +125,7 @@ struct vb_verbs_qp {
 	struct vb_xrcd *through;   /* of a further handle: the domain that it was opened with; else NULL */
 	/* of a handle on another process's queue pair (through, but not shared): adapter/xrc/xrc_remote.h */
 	int remote;
-	pthread_mutex_t asking;    /* one question at a time through it */
+	pthread_mutex_t asking;    /* one request at a time through it */
 	/* of a raw packet queue pair with an indirection table (wq.c); else NULL */
 	struct vb_verbs_rss *spread;
 	struct vb_wr_batch *batch; /* NULL unless it was created with send operations (ibv_qp_to_qp_ex) */
@@ -212,8 +212,6 @@ void vb_verbs_context_release(struct ibv_context *pub);
 /* A child that is forked from now on finds it disabled. */
 void vb_verbs_context_enlist(struct vb_verbs_context *context);
 
-/* cmd_fd: the context's from now on, or -1 for one of its own. */
-struct ibv_context *vb_open_device(struct ibv_device *device, int cmd_fd);
 /* The device whose context has this cmd_fd or a duplicate of it, held; NULL: none of this process. */
 struct ibv_device *vb_context_device_of_fd(int cmd_fd);
 
@@ -226,19 +224,15 @@ void vb_ops_disable(struct verbs_context *ext);
 void vb_checked_ops(struct verbs_context *ext);
 void vb_checked_cq_ex(struct ibv_cq_ex *ex, bool is_single_threaded);
 
-/*
- * Are they all of this context? -EINVAL with a sentence that names the first that is not; NULL objects pass.
- */
+/* 0 if both are the same open device, else -EINVAL with a sentence about `what`, which is of `other`. */
 int vb_check_same_context(const char *call, struct ibv_context *pub, const char *what,
 			  const struct ibv_context *other);
 
-/* ---- memory.c ---- */
+/* ---- regions and their memory ---- */
 
-/* Makes and frees the struct around a region; what the region is comes from vb_mr_init*, which init calls. */
+/* Registers memory; explains as `call`. NULL with errno. */
 struct ibv_mr *vb_make_mr(const char *call, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned access);
-
-/* ---- the rest of memory, by file ---- */
 
 struct ibv_mw *vb_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int vb_dealloc_mw(struct ibv_mw *mw);
@@ -247,31 +241,28 @@ struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr
 int vb_free_dm(struct ibv_dm *dm);
 struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
 			    unsigned access);
-void vb_dm_release(struct vb_verbs_dm *dm);
-void vb_dmah_release(struct vb_verbs_dmah *dmah);
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
 int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
 		 uint32_t n);
+
+/* ---- domains ---- */
+
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 /*
- * Has the program promised, by a thread domain, that one thread at a time uses what is made with pd? pd may
- * be NULL.
+ * Did the program promise, by a thread domain, that only one thread at a time uses what is made with pd? pd
+ * may be NULL.
  */
 bool vb_is_single_threaded(struct ibv_pd *pd);
-/* Of a parent domain, once nothing uses it. */
-void vb_parent_domain_fini(struct vb_verbs_pd *pd);
-
-/* What can be imported is listed under its handle (import.c). */
-void vb_importable_add_pd(struct vb_verbs_pd *pd);
-void vb_importable_remove_pd(struct vb_verbs_pd *pd);
 
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);
 struct vb_xrcd *vb_xrcd_of(struct ibv_xrcd *xrcd);
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+
+/* ---- raw packets, counters, queues ---- */
 
 struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory windows. What binding them means is the adapter's (adapter/memory/window.h). */
+/* Memory windows (adapter/memory/window.h). */
 #include <stdlib.h>
 
 #include "verbs/verbs.h"
@@ -38,7 +38,7 @@ int vb_dealloc_mw(struct ibv_mw *pub)
 	return -err;
 }
 
-/* A type 1 window gets its next key from us, by a work request that is posted like any other. */
+/* A type 1 window gets its next key here, by an ordinary work request. */
 int vb_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Work queues and indirection tables: the receiving half of raw packet queue pairs that spread frames
- * (roce/raw.h). A work queue is a raw packet queue pair inside, which only receives.
+ * (roce/raw.h). Each work queue contains a raw packet queue pair that only receives.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct table {
 	struct vb_qp **queues;
 };
 
-/* A queue pair with a table: what the adapter looks at, and the table to let go of. */
+/* Of a queue pair with a table: what the adapter reads, and the table to release. */
 struct vb_verbs_rss {
 	struct vb_rss rss;
 	struct table *table;
@@ -35,7 +35,7 @@ static struct wq *of(struct ibv_wq *pub) { return vb_container_of(pub, struct wq
 
 enum { KNOWN_FLAGS = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS };
 
-/* The queue pair's inside, which have other bits. */
+/* The queue pair's flags, which have other bits. */
 static unsigned flags_inside(uint32_t flags)
 {
 	return (flags & IBV_WQ_FLAGS_CVLAN_STRIPPING ? IBV_QP_CREATE_CVLAN_STRIPPING : 0) |
@@ -113,7 +113,7 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	return &wq->pub;
 }
 
-/* RESET to RDY is the way of a queue pair to where it receives; false: there is no such way. */
+/* RESET to RDY takes the queue pair through its states until it receives. False: the move does not exist. */
 static int move(struct wq *wq, enum ibv_wq_state state)
 {
 	struct ibv_qp_attr attr = { .port_num = 1 };
@@ -274,7 +274,7 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	return -EINVAL;
 }
 
-/* It has no queues of its own; the first work queue's CQ stands where one must be. */
+/* It has no queues of its own. The first work queue's CQ fills the place of one. */
 int vb_rss_init(struct vb_verbs_qp *qp, struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_rss(context, attr);

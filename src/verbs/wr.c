@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Work requests built call by call (ibv_wr_post(3)): from ibv_wr_start on requests are collected,
- * ibv_wr_complete posts them all or none, ibv_wr_abort forgets them. One thread at a time builds. What goes
- * wrong while building is remembered and reported at the end.
+ * Work requests built call by call (ibv_wr_post(3)). ibv_wr_start begins a batch, ibv_wr_complete posts all
+ * of it or nothing, ibv_wr_abort drops it. One thread at a time builds. The first mistake is kept and
+ * reported at the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "verbs/verbs.h"
 
 /*
- * The arrays move when they grow; then what points into them is led to the new place. What each call looks at
- * is kept as pointers: the last request (NULL: there is none yet) and the free places.
+ * When the arrays grow they move, and the pointers into them are corrected. Each call uses pointers: to the
+ * last request (NULL: there is none yet) and to the free places.
  */
 struct vb_wr_batch {
 	struct ibv_send_wr *last, *next_wr, *wrs_end;
@@ -42,8 +42,8 @@ static void mistake(struct vb_wr_batch *b, int err, const char *why)
 /* ---- room ---- */
 
 /*
- * Of `room` elements, the first `used` from the old array, which stays until its caller frees it; NULL: there
- * is no memory.
+ * A new array of `room` elements, of which the first `used` are copied from the old one. The caller frees
+ * the old one. NULL: no memory.
  */
 static void *larger(struct vb_wr_batch *b, const void *array, size_t element_bytes, size_t used, size_t room)
 {
@@ -111,8 +111,8 @@ static inline struct ibv_send_wr *last(struct vb_wr_batch *b)
 }
 
 /*
- * What only some requests have is as it was in the last batch, but for what ibv_post_send(3) looks at in
- * others, too.
+ * Members that only some requests use keep their values of the last batch, except those that
+ * ibv_post_send(3) reads in other requests too.
  */
 static inline struct ibv_send_wr *fill(struct ibv_qp_ex *ex, struct vb_wr_batch *b, enum ibv_wr_opcode opcode)
 {
@@ -128,7 +128,7 @@ static inline struct ibv_send_wr *fill(struct ibv_qp_ex *ex, struct vb_wr_batch 
 	return wr;
 }
 
-/* Apart, so that those which find room, nearly all, need not save what a call would destroy. */
+/* Out of line: nearly all calls find room, and need not save registers for this one. */
 static __attribute__((noinline)) struct ibv_send_wr *add_with_room(struct ibv_qp_ex *ex,
 								   enum ibv_wr_opcode opcode)
 {
@@ -235,9 +235,7 @@ static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 
 /* ---- data ---- */
 
-/*
- * Room for the last request's scatter/gather list, which is the caller's to fill; NULL: a mistake was made.
- */
+/* Room for the last request's scatter/gather list, which the caller fills. NULL: a mistake was made. */
 static struct ibv_sge *add_sges(struct vb_wr_batch *b, size_t count)
 {
 	struct ibv_send_wr *wr = last(b);
@@ -284,7 +282,7 @@ static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t
 	*to = (struct ibv_sge){ .addr = addr, .length = length, .lkey = lkey };
 }
 
-/* The data is gathered here into one entry, so that the number of buffers does not count. */
+/* Gathers the data into one entry, so that the number of buffers is not limited. */
 static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *list)
 {
 	struct vb_wr_batch *b = of(ex)->batch;
@@ -362,7 +360,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 		err = b->err;
 	if (!err && b->last) {
 		b->last->next = NULL;
-		/* in front of which checks and others may be */
+		/* through the table, where wrappers may stand */
 		err = ex->qp_base.context->ops.post_send(&ex->qp_base, b->wrs, NULL);
 		b->last->next = b->last + 1;
 	}

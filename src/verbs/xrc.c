@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's inode:
- * then whoever opens it with that file shares it, in this process and, by adapter/xrc/xrc_protocol.h, in
- * others of this user.
+ * XRC domains, and further handles on receiving queue pairs. A domain is private, or named by a file's
+ * inode. Whoever opens a named domain with that file shares it: in this process, and by
+ * adapter/xrc/xrc_protocol.h in other processes of this user.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static struct domain *find_locked(const struct vb_device *device, const struct s
 	return NULL;
 }
 
-/* As open(2) with its flags: is it there already? */
+/* oflags as for open(2): must the domain exist, or must it not? */
 static int check_existence(bool exists, int oflags)
 {
 	if (exists && (oflags & O_CREAT) && (oflags & O_EXCL)) {

@@ -17,7 +17,7 @@
 #include "fake_verbs.h"
 #include "fuzz.h"
 #include "proto/cm/gsi.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/agent/agent.h"
 #include "wire/icrc.h"
 #include "wire/ip_cm.h"
 

@@ -14,7 +14,7 @@ import packets
 from hosts import NotHere
 
 # Whole UDP datagrams, and fragments, of which there must be none. TCP is how some programs exchange their QP
-# numbers. An empty datagram to port 9 has the kernel look for a neighbour (src/rdmacm/neighbour.c).
+# numbers. An empty datagram to port 9 has the kernel look for a neighbour (src/rdmacm/id/neighbour.c).
 FILTER = "(udp and not dst port 9) or (ip and ip[6:2] & 0x3fff != 0)"
 BUFFER_MIB = 64
 FLUSH_S = 0.6

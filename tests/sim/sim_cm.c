@@ -86,7 +86,7 @@ struct datagram {
 static struct world {
 	uint64_t seed, random, now;
 	const struct profile *profile;
-	bool healed, verbose, watches;	/* watches: peers are asked whether they still live */
+	bool healed, verbose, probes;	/* probes: peers are asked whether they still live */
 	unsigned num_endpoints, num_tokens, num_in_flight;
 	struct endpoint endpoints[MAX_ENDPOINTS];
 	struct token tokens[MAX_TOKENS];
@@ -346,7 +346,7 @@ static void take_out(unsigned endpoint, const struct vb_cm_out *out)
 static struct vb_cm_endpoint new_endpoint(struct endpoint *e, struct user *u)
 {
 	return (struct vb_cm_endpoint){ .comm_id = e->next_id++, .tid = next_random(), .user = u,
-					.auto_drep = pick(2), .watches = w.watches };
+					.auto_drep = pick(2), .probes_peer = w.probes };
 }
 
 static void user_connect(unsigned from)
@@ -754,7 +754,7 @@ static void run_to_rest(void)
 		w.now = until;
 		moved = next_arrival() != NULL;
 		for (unsigned i = 0; i < w.num_endpoints; i++) {
-			moved |= !w.watches && vb_cm_deadline(w.endpoints[i].table) != VB_CM_NEVER;
+			moved |= !w.probes && vb_cm_deadline(w.endpoints[i].table) != VB_CM_NEVER;
 			for (struct user *u = w.endpoints[i].users, *next; u; u = next) {
 				next = u->next;
 				moved |= !is_open(u);
@@ -764,8 +764,8 @@ static void run_to_rest(void)
 	}
 }
 
-/* Long enough for whoever watches to find out what the other side has forgotten. */
-static void run_watch(void)
+/* Long enough for probes to find what the other side has forgotten. */
+static void run_probes(void)
 {
 	uint64_t until = w.now + MAX_TOKENS * 500 * MS;
 
@@ -789,7 +789,7 @@ static void check_rest(void)
 	for (unsigned k = 0; k < w.num_tokens && w.profile->honest; k++) {
 		const struct token *t = &w.tokens[k];
 
-		if ((t->orphan && !w.watches) || t->sidr || is_open(t->active) == is_open(t->passive)) {
+		if ((t->orphan && !w.probes) || t->sidr || is_open(t->active) == is_open(t->passive)) {
 			if (is_open(t->active) && is_open(t->passive) &&
 			    (t->active->conn.remote_comm_id != t->passive->conn.local_comm_id ||
 			     t->active->conn.remote_qpn != t->passive->conn.local_qpn ||
@@ -797,7 +797,7 @@ static void check_rest(void)
 				broken("token %u: the sides name different connections", k);
 			continue;
 		}
-		if (w.profile->exact || w.watches || !t->has_excuse)
+		if (w.profile->exact || w.probes || !t->has_excuse)
 			broken("token %u: only the %s side is open", k,
 			       is_open(t->active) ? "active" : "passive");
 	}
@@ -840,15 +840,15 @@ static void run_seed(uint64_t seed, bool verbose)
 	w.random = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	w.verbose = verbose;
 	w.profile = &profiles[seed % VB_ARRAY_LEN(profiles)];
-	w.watches = seed / VB_ARRAY_LEN(profiles) % 2;
+	w.probes = seed / VB_ARRAY_LEN(profiles) % 2;
 	w.num_endpoints = 1 + pick(MAX_ENDPOINTS);
 	for (unsigned i = 0; i < w.num_endpoints; i++)
 		endpoint_start(i);
 	run_chaos(50 + pick(250));
 	w.healed = true;
 	run_to_rest();
-	if (w.watches)
-		run_watch();
+	if (w.probes)
+		run_probes();
 	check_rest();
 	give_up_everything();
 	run_to_rest();

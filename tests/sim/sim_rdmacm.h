@@ -13,7 +13,7 @@
 #include "../fuzz/fake_verbs.h"
 #include "../fuzz/fuzz.h"
 #include "adapter/object.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/agent/agent.h"
 
 enum { MAX_IDS = 24, MAX_FLYING = 512, CHANNELS = 2, PORT = 7471, MAX_DEAD = 64, MS = 1000000, GROUPS = 3 };
 enum { EVENT_TYPES = RDMA_CM_EVENT_USER + 1, MANY_TAGS = 4096 };

@@ -395,7 +395,7 @@ def words__each_call_meets_faults():
     """Each call that has a name in the language asks for its faults by that name."""
     source = pathlib.Path(__file__).resolve().parents[2] / "src"
     verbs, rdmacm = (
-        "\n".join(f.read_text(encoding="utf-8") for f in (source / layer).glob("*.c"))
+        "\n".join(f.read_text(encoding="utf-8") for f in (source / layer).glob("**/*.c"))
         for layer in ("verbs", "rdmacm")
     )
     calls = re.search(r"^calls: (.*)$", verbatim("faults", "--words").stdout, re.MULTILINE).group(1).split()

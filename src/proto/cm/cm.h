@@ -11,7 +11,7 @@
  * What it leaves out. No I/O, clock, threads, randomness: time is an argument in nanoseconds of any monotonic
  * clock, comm ids, PSNs and transaction numbers come from the caller. Listeners live above: a REQ that fits
  * no connection is handed back as VB_CM_NEW_REQUEST. Alternate paths are refused (LAP is answered by APR "not
- * supported"). Peers that are killed are noticed if they are watched (cm_watch.c).
+ * supported"). Peers that are killed are noticed if they are probed (cm_keepalive.c).
  *
  * Who owns what. The caller owns the memory of connections and of `out`. A connection is in the table from
  * vb_cm_connect/vb_cm_sidr_connect/vb_cm_request until VB_CM_EV_RELEASE names it; before that its memory must
@@ -38,12 +38,9 @@
 #include "base/list.h"
 #include "wire/cm_msg.h"
 
-/*
- * --- addressing
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- addressing ---- */
 
-/* Where a MAD goes: whatever the transport below needs. Copied and handed back, never looked into. */
+/* Where a MAD goes, in a form that only the transport below knows. The machine copies it. */
 struct vb_cm_route {
 	uint64_t opaque[8];
 };
@@ -61,10 +58,7 @@ struct vb_cm_send {
 	bool is_repetition;		/* the same was sent before */
 };
 
-/*
- * --- events to the user
- * ----------------------------------------------------------------------------------------
- */
+/* ---- events to the user ---- */
 
 /* X(NAME, name) */
 #define VB_CM_EVENTS(X)                                                                              \
@@ -111,7 +105,7 @@ struct vb_cm_ece {
 struct vb_cm_req_info {
 	uint64_t service_id;
 	uint64_t ca_guid;
-	/* 0: the connection has no QP of its own (not watched for staleness) */
+	/* 0: the connection has no QP of its own (it is never stale) */
 	uint32_t qpn;
 	uint32_t starting_psn;		/* the receiver's QP sends this one first */
 	uint32_t qkey;
@@ -162,7 +156,7 @@ struct vb_cm_conn;
 struct vb_cm_event {
 	enum vb_cm_event_type type;
 	int status;
-	struct vb_cm_conn *conn;	/* RELEASE: not to be read through any more by anyone but its owner */
+	struct vb_cm_conn *conn;	/* RELEASE: its owner's again, the machine no longer reads it */
 	union {
 		struct vb_cm_req_info req;
 		struct vb_cm_rep_info rep;
@@ -187,12 +181,9 @@ struct vb_cm_out {
 	struct vb_cm_event events[VB_CM_MAX_EVENTS];
 };
 
-/*
- * --- the machine of one connection
- * -----------------------------------------------------------------------------
- */
+/* ---- the machine of one connection ---- */
 
-/* X(NAME, name). LISTEN is outside. LINGER: over, kept to repeat its last answer to a repeated question. */
+/* X(NAME, name). LISTEN is outside. LINGER: over, and kept to answer a repeated message once more. */
 #define VB_CM_STATES(X)                                                                                      \
 	X(IDLE, "IDLE") X(REQ_SENT, "REQ_SENT") X(MRA_REQ_RCVD, "MRA_REQ_RCVD") X(REP_RCVD, "REP_RCVD")      \
 	X(MRA_REP_SENT, "MRA_REP_SENT") X(REQ_RCVD, "REQ_RCVD") X(MRA_REQ_SENT, "MRA_REQ_SENT")              \
@@ -211,12 +202,12 @@ struct vb_cm_hash_node {
 	struct vb_cm_hash_node *next, **pprev;	/* pprev NULL: in no chain */
 };
 
-/* What is known of a process that is watched. */
-struct vb_cm_watch {
-	bool is_in_doubt;			/* messages came back, and nothing was heard since; */
-	uint64_t doubted_ns, returned_ns;	/* the first and the last of them */
-	/* when all connections with it were asked at once; 0: never */
-	uint64_t all_asked_ns;
+/* What is known of a peer process that is probed. */
+struct vb_cm_keepalive {
+	bool is_in_doubt;			/* messages came back, and none arrived since; */
+	uint64_t doubted_ns, returned_ns;	/* when the first and the last came back */
+	/* when all connections with it were probed at once; 0: never */
+	uint64_t all_probed_ns;
 };
 
 /*
@@ -234,9 +225,9 @@ struct vb_cm_conn {
 
 	/* The machine's own. */
 	bool destroyed, active, sidr, xrc, auto_drep;
-	bool watches, is_gone;			/* is_gone: the peer's host has said that nobody is there */
+	bool probes_peer, is_gone;		/* is_gone: the peer's host reports that nobody is there */
 	uint8_t retries_left, max_retries;
-	uint8_t returned;			/* how often the message that waits for an answer came back */
+	uint8_t returned;			/* how often ICMP returned the unanswered message */
 	uint64_t tid;
 	uint64_t ca_guid;
 	uint64_t timeout_ns;			/* until an unanswered message is repeated */
@@ -245,28 +236,24 @@ struct vb_cm_conn {
 	bool has_last;
 	struct vb_mad last;			/* the message to repeat */
 
-
-	struct vb_cm_watch watch;		/* an asker's */
+	struct vb_cm_keepalive keepalive;		/* a prober's */
 	struct vb_cm_hash_node by_id, by_remote, by_qpn, by_host;
 	struct vb_heap_node timer;
 	struct vb_list all, destroyed_list;
-	struct vb_list kin;			/* established ones with the same process, in a ring */
+	struct vb_list siblings;		/* established ones with the same process, in a ring */
 };
 
 #define VB_CM_NEVER UINT64_MAX
 
-/*
- * --- the table of a process
- * ------------------------------------------------------------------------------------
- */
+/* ---- the table of a process ---- */
 
 struct vb_cm_config {
 	/* exponent: what an MRA asks for when a repeated message meets a slow user */
 	uint8_t mra_service_timeout;
 	/* destroyed connections kept at most; the oldest goes first. 0: none */
 	uint32_t max_lingering;
-	uint64_t sidr_linger_ns;	/* how long a SIDR answer is kept for repeated questions */
-	uint64_t hash_seed;		/* any random number: peers cannot aim at one hash chain */
+	uint64_t sidr_linger_ns;	/* how long a SIDR_REP is kept for repeated SIDR_REQs */
+	uint64_t hash_seed;		/* random, so that peers cannot choose ids of one hash chain */
 };
 
 /* Counters; they only grow. X(name) */
@@ -299,10 +286,7 @@ struct vb_cm_conn *vb_cm_table_next(const struct vb_cm_table *t, const struct vb
 /* By local comm id; NULL when there is none or it is destroyed. */
 struct vb_cm_conn *vb_cm_table_find(const struct vb_cm_table *t, uint32_t local_comm_id);
 
-/*
- * --- time
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 /* 4.096 us * 2^exponent; exponents above 31 count as 31. */
 uint64_t vb_cm_timeout_ns(uint8_t exponent);
@@ -312,10 +296,7 @@ uint64_t vb_cm_deadline(const struct vb_cm_table *t);
 /* Handles one expired timer; false if none was due. Call until false. */
 bool vb_cm_expire(struct vb_cm_table *t, uint64_t now_ns, struct vb_cm_out *out);
 
-/*
- * --- received MADs
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- received MADs ---- */
 
 enum vb_cm_verdict {
 	VB_CM_HANDLED,		/* done, or rightly ignored; do what `out` says */
@@ -345,20 +326,17 @@ enum vb_cm_verdict vb_cm_receive(struct vb_cm_table *t, uint64_t now_ns, const s
 void vb_cm_refuse(struct vb_cm_table *t, const struct vb_cm_rx *rx, enum vb_cm_rej_reason reason,
 		  struct vb_cm_out *out);
 /*
- * Answers a message to a comm id that nobody has: what the sender believes to be a connection is none, end it
- * for him.
+ * Answers a message to a comm id that nobody has, so that the sender ends what it believes to be a
+ * connection.
  */
 void vb_cm_answer_unknown(const struct vb_cm_rx *rx, struct vb_cm_out *out);
 /*
- * What a NEW_REQUEST or NEW_SIDR_REQUEST says, for a look before a connection is spent on it: the same as the
- * event of vb_cm_request will carry (conn is NULL).
+ * What a NEW_REQUEST or NEW_SIDR_REQUEST says, before a connection is allocated for it: the event that
+ * vb_cm_request will produce (conn is NULL).
  */
 void vb_cm_request_preview(const struct vb_cm_rx *rx, struct vb_cm_event *event);
 
-/*
- * --- calls of the user
- * -----------------------------------------------------------------------------------------
- */
+/* ---- calls of the user ---- */
 /*
  * All return 0, or -EINVAL (arguments out of range, or illegal in this state), -EEXIST (comm id in use); then
  * nothing changed and out is empty.
@@ -370,11 +348,8 @@ struct vb_cm_endpoint {
 	void *user;
 	/* a DREQ is answered at once; else vb_cm_disconnect or vb_cm_destroy answers it */
 	bool auto_drep;
-	/*
-	 * a peer that is a process of ours is asked now and then whether it still lives: for those who would
-	 * not be told
-	 */
-	bool watches;
+	/* probes a peer that is another verbatim process: nothing else reports its death */
+	bool probes_peer;
 };
 
 /*
@@ -395,7 +370,7 @@ int vb_cm_request(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		  const struct vb_cm_endpoint *ep, const struct vb_cm_rx *rx, uint8_t packet_lifetime,
 		  struct vb_cm_out *out);
 
-/* Asks the peer for patience (service_timeout: exponent) while the user thinks about its REQ or REP. */
+/* Makes the peer wait longer (service_timeout: exponent) while the user considers its REQ or REP. */
 int vb_cm_mra(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, uint8_t service_timeout,
 	      const void *private_data, size_t private_data_len, struct vb_cm_out *out);
 
@@ -431,15 +406,17 @@ int vb_cm_disconnect(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 		     size_t private_data_len, struct vb_cm_out *out);
 
 /*
- * Sends the DREQ of a connection that waits for the answer once more, out of turn: for a process that ends
- * and will not be there to repeat it in time. False: no DREQ is open.
+ * Repeats the DREQ of a connection that waits for the answer, before its time: for a process that ends and
+ * cannot repeat it in time. False: no DREQ is open.
  */
 bool vb_cm_repeat_dreq(struct vb_cm_conn *c, struct vb_cm_out *out);
 /* The same for the DREP with which a connection has ended, in case it was lost. False: there was none. */
 bool vb_cm_repeat_drep(struct vb_cm_conn *c, struct vb_cm_out *out);
 
-/* Gives a connection up in any state (never fails): tells the peer what the specification wants (REJ before
- * ESTABLISHED, DREQ after). No event but VB_CM_EV_RELEASE follows. */
+/*
+ * Gives a connection up in any state, and never fails. Sends the peer what the specification requires (REJ
+ * before ESTABLISHED, DREQ after). No event but VB_CM_EV_RELEASE follows.
+ */
 void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
 /*
@@ -449,16 +426,16 @@ void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, struct vb_cm_out *out);
 
 /*
- * A message of ours came back: nobody takes messages where it went, or so somebody says. msg is as it was
- * quoted, host where it was sent to. It counts if it is the very REQ or SIDR_REQ that waits for its first
- * answer, or the DREQ of a connection that is over anyway; the third time that is UNREACHABLE or
- * DISCONNECTED, with -EHOSTUNREACH. That of an established connection which watches its peer is a reason to
- * doubt (cm_watch.c): DISCONNECTED follows, when the doubt has lasted. All else changes nothing.
+ * ICMP returned a message of this process, maybe forged: nobody takes messages at its destination. msg is
+ * the quoted message, host its destination. It counts if it is the very REQ or SIDR_REQ that waits for its
+ * first answer, or the DREQ of a connection that is over anyway. The third time that is UNREACHABLE or
+ * DISCONNECTED, with -EHOSTUNREACH. A message of an established connection that probes its peer raises a
+ * doubt (cm_keepalive.c); DISCONNECTED follows when the doubt has lasted. Anything else changes nothing.
  */
 void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_msg *msg,
 		    const uint8_t host[16], struct vb_cm_out *out);
 
-/* The same of a packet that was sent to the queue pair that a connection is with. */
+/* The same for a data packet to the queue pair of a connection's peer. */
 void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remote_qpn,
 			   const uint8_t host[16]);
 
@@ -488,10 +465,7 @@ int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 		     const void *additional, size_t additional_len, const void *private_data,
 		     size_t private_data_len, struct vb_cm_out *out);
 
-/*
- * --- names (never NULL; "?" outside the lists)
- * -----------------------------------------------------------------
- */
+/* ---- names (never NULL; "?" outside the lists) ---- */
 
 const char *vb_cm_state_name(enum vb_cm_state state);
 const char *vb_cm_event_name(enum vb_cm_event_type type);

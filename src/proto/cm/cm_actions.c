@@ -19,10 +19,7 @@ static uint64_t peer_timeout_ns(uint32_t exponent)
 								    (uint8_t)exponent);
 }
 
-/*
- * --- sending
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- sending ---- */
 
 static struct vb_mad *begin_message(struct vb_cm_conn *c, struct vb_cm_step *s,
 				    enum vb_cm_attribute attribute)
@@ -63,7 +60,7 @@ static void send_mra(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_mrae
 	vb_cm_mra_msg_set_message_mraed(m, mraed);
 	vb_cm_mra_msg_set_service_timeout(m, s->service_timeout);
 	vb_cm_mra_msg_set_private_data(m, s->private_data, s->private_data_len);
-	/* Each repetition of the peer's may now come later by this. */
+	/* The peer's repetitions may now come later by this. */
 	c->linger_ns += vb_cm_timeout_ns(s->service_timeout) * (c->max_retries + 1u);
 	keep(c, mad);
 }
@@ -113,9 +110,7 @@ static void send_rej(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_rej_
 	keep(c, mad);
 }
 
-/*
- * A timeout is told with the CA GUID of the active side, since ids may be unknown to the other (table 109).
- */
+/* A timeout names the CA GUID of the active side, since the other side may not know its id (table 109). */
 static void send_rej_timeout(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	uint8_t guid[8];
@@ -124,10 +119,7 @@ static void send_rej_timeout(struct vb_cm_conn *c, struct vb_cm_step *s)
 	send_rej(c, s, VB_CM_REJ_TIMEOUT, guid, sizeof(guid));
 }
 
-/*
- * --- beginning
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- beginning ---- */
 
 static void begin_conn(struct vb_cm_conn *c, struct vb_cm_step *s, bool active)
 {
@@ -135,7 +127,7 @@ static void begin_conn(struct vb_cm_conn *c, struct vb_cm_step *s, bool active)
 		.user = s->ep->user,
 		.local_comm_id = s->ep->comm_id,
 		.auto_drep = s->ep->auto_drep,
-		.watches = s->ep->watches,
+		.probes_peer = s->ep->probes_peer,
 		.tid = s->ep->tid,
 		.active = active,
 	};
@@ -240,10 +232,7 @@ bool vb_cm_do_take_sidr_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/*
- * --- the user's decisions
- * --------------------------------------------------------------------------------------
- */
+/* ---- the user's decisions ---- */
 
 bool vb_cm_do_mra_req(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
@@ -339,12 +328,9 @@ bool vb_cm_do_send_sidr_rep(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/*
- * --- events
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
-/* An event with the private data of the message that caused it, if one did. NULL if nobody listens. */
+/* An event with the private data of the message that caused it, if one did. NULL if the user gave up. */
 static struct vb_cm_event *report(struct vb_cm_conn *c, struct vb_cm_step *s, enum vb_cm_event_type type,
 				  int status)
 {
@@ -383,14 +369,11 @@ bool vb_cm_do_timewait_exit(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/*
- * --- received messages
- * -----------------------------------------------------------------------------------------
- */
+/* ---- received messages ---- */
 
-bool vb_cm_do_patience(struct vb_cm_conn *c, struct vb_cm_step *s)
+bool vb_cm_do_mra_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
-	s->patience_ns =
+	s->mra_wait_ns =
 		peer_timeout_ns(vb_cm_mra_msg_service_timeout(vb_cm_mra_of(&s->rx->msg.mad))) + c->timeout_ns;
 	return true;
 }
@@ -415,7 +398,7 @@ bool vb_cm_do_rep_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 	struct vb_cm_event *ev;
 
 	vb_cm_get_rep(&s->rx->msg.mad, c->xrc, &info);
-	c->route = s->rx->from; /* the peer itself from here on, no longer the place where it listens */
+	c->route = s->rx->from; /* from here on the peer itself, no longer its listener */
 	c->remote_comm_id = vb_cm_msg_sender_id(&s->rx->msg);
 	c->remote_qpn = info.qpn;
 	c->timewait_ns += peer_timeout_ns(info.target_ack_delay);
@@ -438,7 +421,7 @@ bool vb_cm_do_dreq_received(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/* The RTU was lost or overtaken: who disconnects had been connected. */
+/* The RTU was lost or overtaken: a peer that disconnects was connected. */
 bool vb_cm_do_dreq_before_rtu(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	vb_cm_out_event(s->out, c, VB_CM_EV_ESTABLISHED, 0);
@@ -502,17 +485,14 @@ bool vb_cm_do_answer_lap(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return true;
 }
 
-/* The peer's host has no such connection. */
-bool vb_cm_do_forgotten(struct vb_cm_conn *c, struct vb_cm_step *s)
+/* The peer's host knows no such connection. */
+bool vb_cm_do_peer_unknown(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
-	vb_cm_watch_forgotten(s->t, c, s->now_ns);
+	vb_cm_keepalive_unknown(s->t, c, s->now_ns);
 	return vb_cm_do_disconnected(c, s);
 }
 
-/*
- * --- timers
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- timers ---- */
 
 static bool retry(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
@@ -544,11 +524,11 @@ bool vb_cm_do_retry_dreq(struct vb_cm_conn *c, struct vb_cm_step *s)
 	return false;
 }
 
-bool vb_cm_do_ask(struct vb_cm_conn *c, struct vb_cm_step *s)
+bool vb_cm_do_probe(struct vb_cm_conn *c, struct vb_cm_step *s)
 {
 	if (!c->is_gone) {
 		vb_cm_repeat(c, s);
-		vb_cm_watch_asked(s->t, c, s->now_ns);
+		vb_cm_keepalive_probed(s->t, c, s->now_ns);
 		return true;
 	}
 	s->status = -EHOSTUNREACH;

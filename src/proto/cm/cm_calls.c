@@ -233,7 +233,7 @@ void vb_cm_destroy(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,
 		return;
 	}
 	vb_cm_conns_mark_destroyed(t, c);
-	/* A DREQ that comes from now on is answered at once: nobody else will. */
+	/* A later DREQ is answered at once, because no user will do so. */
 	c->auto_drep = true;
 	s.reason = VB_CM_REJ_CONSUMER_DEFINED;
 	s.sidr_status = VB_CM_SIDR_REJECT;
@@ -250,16 +250,13 @@ void vb_cm_peer_died(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_n
 	(void)!vb_cm_step(c, VB_CM_IN_PEER_DIED, &s);
 }
 
-/*
- * That a peer which has spoken on this connection has vanished is believed only when it does not matter any
- * more.
- */
+/* If the peer has sent messages on this connection, ICMP alone ends it only when it is over anyway. */
 static bool may_be_gone(const struct vb_cm_conn *c)
 {
 	return c->state == VB_CM_REQ_SENT || c->state == VB_CM_SIDR_REQ_SENT || c->state == VB_CM_DREQ_SENT;
 }
 
-/* The quotation has numbers that nobody knows who has not seen the message. */
+/* Only who has seen the message knows the numbers in the quotation. */
 static bool is_its_message(const struct vb_cm_conn *c, const struct vb_cm_msg *msg, const uint8_t host[16])
 {
 	return c->has_last && !memcmp(&c->last, &msg->mad, sizeof(c->last)) &&
@@ -274,7 +271,7 @@ void vb_cm_returned(struct vb_cm_table *t, uint64_t now_ns, const struct vb_cm_m
 
 	if (!c || !is_its_message(c, msg, host))
 		return;
-	vb_cm_watch_returned(t, c, now_ns);
+	vb_cm_keepalive_returned(t, c, now_ns);
 	if (!may_be_gone(c) || ++c->returned < RETURNED_FOR_GOOD)
 		return;
 	s.status = -EHOSTUNREACH;
@@ -287,7 +284,7 @@ void vb_cm_packet_returned(struct vb_cm_table *t, uint64_t now_ns, uint32_t remo
 	struct vb_cm_conn *c = vb_cm_conns_by_qpn(t, host, remote_qpn);
 
 	if (c)
-		vb_cm_watch_returned(t, c, now_ns);
+		vb_cm_keepalive_returned(t, c, now_ns);
 }
 
 int vb_cm_sidr_reply(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns,

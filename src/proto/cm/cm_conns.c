@@ -63,7 +63,7 @@ bool vb_cm_gid_is_zero(const uint8_t gid[16])
 	return !memcmp(gid, zero, sizeof(zero));
 }
 
-/* Multiply and fold; the seed is unknown to peers, who choose their comm ids and QPNs. */
+/* Multiply and fold. Peers choose their comm ids and QPNs, and do not know the seed. */
 static unsigned chain_of(const struct vb_cm_table *t, uint64_t key, const uint8_t *gid)
 {
 	uint64_t h = t->config.hash_seed ^ key * UINT64_C(0x9e3779b97f4a7c15), half;
@@ -211,7 +211,7 @@ struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t
 	return NULL;
 }
 
-struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16],
+struct vb_cm_conn *vb_cm_conns_next_prober(const struct vb_cm_table *t, const uint8_t gid[16],
 					  const struct vb_cm_conn *previous)
 {
 	for (struct vb_cm_hash_node *n = previous ? previous->by_host.next : t->by_host[chain_of(t, 0, gid)];

@@ -5,10 +5,7 @@
 
 #include "proto/cm/cm.h"
 
-/*
- * --- the rectangle (cm_states.c)
- * -------------------------------------------------------------------------------
- */
+/* ---- the rectangle (cm_states.c) ---- */
 
 /* Rows. RX_APR stands for all answers to a LAP, which is never sent here. */
 #define VB_CM_INPUTS(X)                                                                           \
@@ -42,7 +39,7 @@ struct vb_cm_step {
 	size_t private_data_len, additional_len;
 	uint8_t service_timeout, packet_lifetime;
 	int status;		/* of the event that a failure causes */
-	uint64_t patience_ns;	/* set by a received MRA */
+	uint64_t mra_wait_ns;	/* set by a received MRA */
 };
 
 /* Does what a move is for; true: go to its next state, false: to its other one. */
@@ -66,33 +63,27 @@ struct vb_cm_move {
 const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state state);
 const char *vb_cm_input_name(enum vb_cm_input input);
 
-/* What a peer may ask us to wait at most, as an exponent (69 s). */
+/* The longest wait that a peer may ask for, as an exponent (69 s). */
 #define VB_CM_MAX_PEER_TIMEOUT 24
 
 /* Takes one step and settles timers, indexes and release. -EINVAL: illegal, nothing changed. */
 int vb_cm_step(struct vb_cm_conn *c, enum vb_cm_input input, struct vb_cm_step *s);
 
-/*
- * --- actions (cm_actions.c); names as in the rectangle
- * ---------------------------------------------------------
- */
+/* ---- actions (cm_actions.c); names as in the rectangle ---- */
 
 vb_cm_action vb_cm_do_nothing, vb_cm_do_send_req, vb_cm_do_send_sidr_req, vb_cm_do_take_req,
 	vb_cm_do_take_sidr_req, vb_cm_do_mra_req, vb_cm_do_mra_rep, vb_cm_do_send_rep, vb_cm_do_reject,
 	vb_cm_do_abort, vb_cm_do_send_rtu, vb_cm_do_established, vb_cm_do_send_dreq, vb_cm_do_send_drep,
-	vb_cm_do_send_sidr_rep, vb_cm_do_unreachable, vb_cm_do_patience, vb_cm_do_rejected,
+	vb_cm_do_send_sidr_rep, vb_cm_do_unreachable, vb_cm_do_mra_received, vb_cm_do_rejected,
 	vb_cm_do_rep_received, vb_cm_do_dreq_received, vb_cm_do_dreq_before_rtu, vb_cm_do_dreq_crossed,
 	vb_cm_do_disconnected, vb_cm_do_sidr_rep_received, vb_cm_do_repeat_rtu, vb_cm_do_stale_req,
 	vb_cm_do_stale_rep, vb_cm_do_answer_dreq, vb_cm_do_answer_lap, vb_cm_do_retry, vb_cm_do_retry_dreq,
-	vb_cm_do_timewait_exit, vb_cm_do_ask, vb_cm_do_forgotten;
+	vb_cm_do_timewait_exit, vb_cm_do_probe, vb_cm_do_peer_unknown;
 
 /* Sends the kept message again. */
 void vb_cm_repeat(struct vb_cm_conn *c, struct vb_cm_step *s);
 
-/*
- * --- messages (cm_format.c)
- * ------------------------------------------------------------------------------------
- */
+/* ---- messages (cm_format.c) ---- */
 
 void vb_cm_out_reset(struct vb_cm_out *out);
 /* Appends to out->sends. The MAD is zeroed but for its header. */
@@ -121,10 +112,7 @@ void vb_cm_answer_drep(struct vb_cm_out *out, const struct vb_cm_rx *rx);
 void vb_cm_answer_apr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb_cm_ap_status status);
 void vb_cm_answer_sidr(struct vb_cm_out *out, const struct vb_cm_rx *rx, enum vb_cm_sidr_status status);
 
-/*
- * --- the table's inside (cm_conns.c)
- * ---------------------------------------------------------------------------
- */
+/* ---- the table's inside (cm_conns.c) ---- */
 
 #define VB_CM_HASH_CHAINS 4096	/* a power of two */
 
@@ -137,7 +125,7 @@ struct vb_cm_table {
 	struct vb_cm_hash_node *by_id[VB_CM_HASH_CHAINS];
 	struct vb_cm_hash_node *by_remote[VB_CM_HASH_CHAINS];
 	struct vb_cm_hash_node *by_qpn[VB_CM_HASH_CHAINS];
-	struct vb_cm_hash_node *by_host[VB_CM_HASH_CHAINS];	/* askers alone */
+	struct vb_cm_hash_node *by_host[VB_CM_HASH_CHAINS];	/* probers only */
 };
 
 bool vb_cm_gid_is_zero(const uint8_t gid[16]);
@@ -162,27 +150,24 @@ struct vb_cm_conn *vb_cm_conns_by_id(const struct vb_cm_table *t, uint32_t local
 struct vb_cm_conn *vb_cm_conns_by_remote(const struct vb_cm_table *t, bool sidr, const uint8_t gid[16],
 					 uint32_t remote_comm_id);
 struct vb_cm_conn *vb_cm_conns_by_qpn(const struct vb_cm_table *t, const uint8_t gid[16], uint32_t qpn);
-/* The askers of a host, one for each of its processes; previous NULL: the first. */
-struct vb_cm_conn *vb_cm_conns_next_asker(const struct vb_cm_table *t, const uint8_t gid[16],
+/* The probers of a host, one for each of its processes; previous NULL: the first. */
+struct vb_cm_conn *vb_cm_conns_next_prober(const struct vb_cm_table *t, const uint8_t gid[16],
 					  const struct vb_cm_conn *previous);
 
-/*
- * --- peers that die without a word (cm_watch.c)
- * ------------------------------------------------------------------
- */
+/* ---- peers that die silently (cm_keepalive.c) ---- */
 
 /* The connection is established from now on, or no longer. */
-void vb_cm_watch_begin(struct vb_cm_table *t, struct vb_cm_conn *c);
-void vb_cm_watch_end(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
-/* It has asked: the next one's turn. */
-void vb_cm_watch_asked(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
-/* Until an established connection asks; VB_CM_NEVER: another one does. */
-uint64_t vb_cm_watch_pause_ns(const struct vb_cm_conn *c, uint64_t now_ns);
-/* These three take a connection in any state. Its peer has sent a message; */
-void vb_cm_watch_heard(const struct vb_cm_table *t, const struct vb_cm_conn *c);
-/* the peer's host has answered that it knows no such connection; */
-void vb_cm_watch_forgotten(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+void vb_cm_keepalive_begin(struct vb_cm_table *t, struct vb_cm_conn *c);
+void vb_cm_keepalive_end(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+/* It has sent a probe: the next sibling is the prober. */
+void vb_cm_keepalive_probed(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+/* Until an established connection probes; VB_CM_NEVER: a sibling does. */
+uint64_t vb_cm_keepalive_pause_ns(const struct vb_cm_conn *c, uint64_t now_ns);
+/* These three take a connection in any state. Its peer sent a message; */
+void vb_cm_keepalive_heard(const struct vb_cm_table *t, const struct vb_cm_conn *c);
+/* the peer's host knows no such connection; */
+void vb_cm_keepalive_unknown(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
 /* ICMP has returned a message or packet of the connection. */
-void vb_cm_watch_returned(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
+void vb_cm_keepalive_returned(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns);
 
 #endif

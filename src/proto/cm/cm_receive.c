@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whom a received MAD is for. A message changes a connection only if it names our comm id, the peer's comm id
- * (where that is known; else the transaction id of what it answers), our QPN (where it carries it), and comes
- * from the peer's address. Everything else is answered without touching a connection, or dropped.
+ * Finds the connection that a received MAD is for. A message changes a connection only if it names our comm
+ * id, the peer's comm id (where that is known; else the transaction id of what it answers), our QPN (where
+ * it carries it), and comes from the peer's address. All other messages are dropped, or answered without
+ * touching a connection.
  */
 #include "proto/cm/cm_internal.h"
 
@@ -40,14 +41,11 @@ static void step(struct vb_cm_table *t, struct vb_cm_conn *c, uint64_t now_ns, e
 	(void)!vb_cm_step(c, input, &s);
 }
 
-/*
- * --- requests
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 /*
- * The peer speaks as if this connection did not exist: it is stale, and so ends (12.9.8.3.1). The sender may
- * try again.
+ * The peer acts as if this connection did not exist: so the connection is stale, and ends (12.9.8.3.1). The
+ * sender may try again.
  */
 static void refuse_stale(struct vb_cm_table *t, struct vb_cm_conn *old, uint64_t now_ns,
 			 const struct vb_cm_rx *rx, struct vb_cm_out *out)
@@ -57,7 +55,7 @@ static void refuse_stale(struct vb_cm_table *t, struct vb_cm_conn *old, uint64_t
 	step(t, old, now_ns, VB_CM_IN_STALE, NULL, 0, out);
 }
 
-/* A REQ with a known id is a repetition if it is about the same QP; else its sender was born again. */
+/* A REQ with a known id is a repetition if it is about the same QP; else its sender was restarted. */
 static bool is_repetition(const struct vb_cm_conn *c, const struct vb_cm_msg *msg)
 {
 	const struct vb_cm_req_msg *m = vb_cm_req_of(&msg->mad);
@@ -99,10 +97,7 @@ static enum vb_cm_verdict receive_sidr_req(struct vb_cm_table *t, uint64_t now_n
 	return VB_CM_HANDLED;
 }
 
-/*
- * --- messages to a comm id
- * -------------------------------------------------------------------------------------
- */
+/* ---- messages to a comm id ---- */
 
 static bool is_from_peer_address(const struct vb_cm_conn *c, const struct vb_cm_rx *rx)
 {
@@ -110,7 +105,7 @@ static bool is_from_peer_address(const struct vb_cm_conn *c, const struct vb_cm_
 	       !memcmp(c->peer_gid, rx->src_gid, sizeof(c->peer_gid));
 }
 
-/* Before the peer's comm id is known, only who was asked can know under which number. */
+/* Before the peer's comm id is known, only the receiver of our message knows its transaction id. */
 static bool answers_us(const struct vb_cm_conn *c, const struct vb_cm_msg *msg)
 {
 	return c->remote_comm_id || vb_mad_transaction_id(&msg->mad) == c->tid;
@@ -126,8 +121,8 @@ static bool names_our_qpn(const struct vb_cm_conn *c, const struct vb_cm_msg *ms
 }
 
 /*
- * A sender that does not know our id can only be the active side giving up its REQ; it identifies itself by
- * its CA GUID, and nothing that is established listens to it.
+ * Only an active side that gives up its REQ does not know our id. It identifies itself by its CA GUID. An
+ * established connection ignores it.
  */
 static struct vb_cm_conn *find_abandoned(const struct vb_cm_table *t, const struct vb_cm_rx *rx)
 {
@@ -189,7 +184,7 @@ static void receive_for_id(struct vb_cm_table *t, uint64_t now_ns, const struct 
 		t->counters.wrong_peer++;
 		return;
 	}
-	vb_cm_watch_heard(t, c);
+	vb_cm_keepalive_heard(t, c);
 	stale = find_stale_by_rep(t, c, rx);
 	if (stale) {
 		refuse_stale(t, stale, now_ns, rx, out);

@@ -2,11 +2,10 @@
 /*
  * The rectangle input x state (IB vol. 1, 12.9.7 and 12.9.8), and the step through it.
  *
- * Differences from the book, all invisible on the wire or more forgiving than it:
- * - LINGER and CLOSED stand for what is IDLE there after a rejection: LINGER remembers the answer for
- *   repeated questions, CLOSED waits for the user.
- * - A repeated REQ or REP that meets a user who has not decided yet is answered with MRA by the machine
- *   itself.
+ * Differences from the book, all invisible on the wire or more tolerant than it:
+ * - After a rejection the book goes to IDLE. Here LINGER keeps the answer for repeated messages, and CLOSED
+ *   waits for the user.
+ * - The machine itself answers a repeated REQ or REP with MRA if the user has not decided yet.
  * - DREQ may be sent while REP waits for its RTU, because the peer may be established already.
  */
 #include "proto/cm/cm_internal.h"
@@ -35,8 +34,8 @@ enum { EARLY_REPETITIONS = 3 }; /* after 1/8, 1/4, 1/2 of the timeout */
 	M(tmw, nothing, TIMEWAIT, TIMEWAIT)             \
 	M(unr, unreachable, CLOSED, CLOSED)             \
 	M(dsc, disconnected, TIMEWAIT, TIMEWAIT)        \
-	M(pRq, patience, MRA_REQ_RCVD, MRA_REQ_RCVD)    \
-	M(pRp, patience, MRA_REP_RCVD, MRA_REP_RCVD)    \
+	M(pRq, mra_received, MRA_REQ_RCVD, MRA_REQ_RCVD) \
+	M(pRp, mra_received, MRA_REP_RCVD, MRA_REP_RCVD) \
 	M(rjA, rejected, CLOSED, CLOSED)                \
 	M(rjP, rejected, LINGER, LINGER)                \
 	M(rep, rep_received, REP_RCVD, REP_RCVD)        \
@@ -49,8 +48,8 @@ enum { EARLY_REPETITIONS = 3 }; /* after 1/8, 1/4, 1/2 of the timeout */
 	M(tDq, retry_dreq, DREQ_SENT, TIMEWAIT)         \
 	M(tSq, retry, SIDR_REQ_SENT, CLOSED)            \
 	M(twx, timewait_exit, CLOSED, CLOSED)           \
-	M(ask, ask, ESTABLISHED, TIMEWAIT)              \
-	M(fgt, forgotten, TIMEWAIT, TIMEWAIT)
+	M(prb, probe, ESTABLISHED, TIMEWAIT)            \
+	M(unk, peer_unknown, TIMEWAIT, TIMEWAIT)
 
 /* Answers that leave state and timer alone. */
 #define STAY_MOVES(M)           \
@@ -109,7 +108,7 @@ static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
 	ROW(RX_REQ,        ___,  ___, ___,  ___, ___,   mrq, dup,  dup, ___,   ___, aSQ, ___,  aSQ,  ___, ___,  dup,  ___),
 	ROW(RX_MRA_REQ,    ___,  pRq, pRq,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_MRA_REP,    ___,  ___, ___,  ___, ___,   ___, ___,  pRp, pRp,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
-	ROW(RX_REJ,        ___,  rjA, rjA,  rjA, rjA,   rjP, rjP,  rjP, rjP,   fgt, dsc, ___,  ___,  ___, ___,  ___,  ___),
+	ROW(RX_REJ,        ___,  rjA, rjA,  rjA, rjA,   rjP, rjP,  rjP, rjP,   unk, dsc, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_REP,        ___,  rep, rep,  mrp, dup,   ___, ___,  ___, ___,   aRT, ___, ___,  aSP,  ___, ___,  dup,  ___),
 	ROW(RX_RTU,        ___,  ___, ___,  ___, ___,   ___, ___,  est, est,   ___, ___, ___,  ___,  ___, ___,  dup,  ___),
 	ROW(RX_DREQ,       ___,  ___, ___,  dqx, dqx,   ___, ___,  dqe, dqe,   dqr, dqx, ___,  aDQ,  ___, ___,  aDQ,  ___),
@@ -118,7 +117,7 @@ static const uint8_t cells[VB_CM_INPUT_COUNT][VB_CM_STATE_COUNT] = {
 	ROW(RX_SIDR_REP,   ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  srr, ___,  ___,  ___),
 	ROW(RX_LAP,        ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   aLP, ___, ___,  ___,  ___, ___,  ___,  ___),
 	ROW(RX_APR,        ___,  ___, ___,  ___, ___,   ___, ___,  ___, ___,   ___, ___, ___,  ___,  ___, ___,  ___,  ___),
-	ROW(TIMER,         ___,  tRq, tRq,  ___, ___,   ___, ___,  tRp, tRp,   ask, tDq, ___,  twx,  tSq, ___,  cls,  ___),
+	ROW(TIMER,         ___,  tRq, tRq,  ___, ___,   ___, ___,  tRp, tRp,   prb, tDq, ___,  twx,  tSq, ___,  cls,  ___),
 };
 
 const struct vb_cm_move *vb_cm_move(enum vb_cm_input input, enum vb_cm_state state)
@@ -149,8 +148,8 @@ const char *vb_cm_state_name(enum vb_cm_state state)
 }
 
 /*
- * The first repetitions of a message come sooner than agreed: mostly it was lost, not late, and programs that
- * wait for what depends on it have little patience (perftest -R: a second).
+ * The first repetitions of a message come sooner than agreed. A message that gets no answer was mostly lost,
+ * not delayed, and some programs wait only a second (perftest -R).
  */
 static uint64_t until_repetition_ns(const struct vb_cm_conn *c)
 {
@@ -171,13 +170,13 @@ static uint64_t state_duration_ns(const struct vb_cm_conn *c, const struct vb_cm
 		return until_repetition_ns(c);
 	case VB_CM_MRA_REQ_RCVD:
 	case VB_CM_MRA_REP_RCVD:
-		return s->patience_ns;
+		return s->mra_wait_ns;
 	case VB_CM_TIMEWAIT:
 		return c->timewait_ns;
 	case VB_CM_LINGER:
 		return c->linger_ns;
 	case VB_CM_ESTABLISHED:
-		return vb_cm_watch_pause_ns(c, s->now_ns);
+		return vb_cm_keepalive_pause_ns(c, s->now_ns);
 	case VB_CM_IDLE:
 	case VB_CM_REP_RCVD:
 	case VB_CM_MRA_REP_SENT:
@@ -204,9 +203,9 @@ static void enter(struct vb_cm_conn *c, enum vb_cm_state state, struct vb_cm_ste
 
 	c->state = state;
 	if (before == VB_CM_ESTABLISHED && state != VB_CM_ESTABLISHED)
-		vb_cm_watch_end(s->t, c, s->now_ns);
+		vb_cm_keepalive_end(s->t, c, s->now_ns);
 	else if (state == VB_CM_ESTABLISHED && before != VB_CM_ESTABLISHED)
-		vb_cm_watch_begin(s->t, c);
+		vb_cm_keepalive_begin(s->t, c);
 	duration = state_duration_ns(c, s);
 	vb_heap_remove(&s->t->timers, &c->timer);
 	if (duration != VB_CM_NEVER)

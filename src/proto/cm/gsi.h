@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM messages as packets between QPs 1 (IB vol. 1, 13.6 and annex A17), and whom a message is for within a
- * host: a request for whoever has the port of its service, any other message for the process that gave out
- * the communication id it is addressed to. Ids are given out by slots: the slot's number is in their upper
- * bits.
+ * CM messages as packets between QPs 1 (IB vol. 1, 13.6 and annex A17), and their receivers within a host. A
+ * request goes to whoever has the port of its service. Any other message goes to the process that made the
+ * communication id it names: the upper bits of an id are the number of that process's slot.
  */
 #ifndef VB_PROTO_GSI_H
 #define VB_PROTO_GSI_H
@@ -63,8 +62,8 @@ static inline uint32_t vb_cm_id_make(uint32_t slot, uint32_t index)
 }
 
 /*
- * Is a communication id, with the queue pair that it is about, of a process of ours? The first 4,095 queue
- * pairs of a process are known by that.
+ * Does a communication id, with the queue pair that it is about, belong to a verbatim process? True only for
+ * the first 4,095 queue pairs of a process.
  */
 static inline bool vb_cm_is_of_process(uint32_t comm_id, uint32_t qpn)
 {

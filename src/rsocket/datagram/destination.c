@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/net/route.h"
 #include "rsocket/datagram/datagram.h"
 
 enum { MAX_UDP_RECEIVED = 64, MAX_DESTS = 4096, MAX_IOV = 64 };

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/agent/channel.h"
 #include "rsocket/stream/stream.h"
 
 enum { RESOLVE_MS = 2000, ATTEMPTS = 4 };

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What inline verbs call through tables, with VERBATIM_CHECK set: checks (check/check.h) around what was
- * there before.
- */
+/* Checks (check/check.h) around what inline verbs call through tables, with VERBATIM_CHECK set. */
 #include "verbs/verbs.h"
 
 /* The same for all devices of a process. */

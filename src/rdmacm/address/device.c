@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The devices as this library knows them: each is opened on first need and stays open. Addresses are looked
- * up in the GID tables anew each time, since addresses come and go.
+ * The devices. Each is opened when it is first needed, and stays open. Each look-up of an address reads the
+ * GID tables, since addresses come and go.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "rdmacm/fork.h"
+#include "rdmacm/address/address.h"
+#include "rdmacm/fail.h"
 
 enum { MAX_GIDS = 256 };
 
@@ -60,12 +60,12 @@ static struct vb_cma_device *get_locked(struct ibv_device *device)
 	struct vb_cma_device *dev;
 
 	vb_list_for_each(dev, &devices, node)
-		if (dev->verbs->device == device) /* a name may be another device's by now */
+		if (dev->verbs->device == device) /* not by name, which another device may have by now */
 			return dev;
 	return open_locked(device);
 }
 
-/* 127.0.0.2 and its like have no GID of their own: they live where 127.0.0.1 does. */
+/* 127.0.0.2 and its like have no GID of their own: they belong to 127.0.0.1's device. */
 static bool gid_is(const struct ibv_gid_entry *entry, const struct vb_cma_addr *addr)
 {
 	const struct in6_addr *gid = (const struct in6_addr *)entry->gid.raw;
@@ -108,25 +108,13 @@ int vb_cma_device_find(const struct vb_cma_addr *addr, struct vb_cma_source *sou
 	for (struct ibv_device **d = list; d && *d && err; d++) {
 		struct vb_cma_device *dev = get_locked(*d);
 		int result = dev ? find_on_locked(dev, addr, source) : -errno;
-		if (!result || result == -ENOMEM) /* what cannot be looked at may have been it */
+		if (!result || result == -ENOMEM) /* an unread table may have had it */
 			err = result;
 	}
 	if (list)
 		ibv_free_device_list(list);
 	pthread_mutex_unlock(&lock);
 	return err;
-}
-
-struct vb_cma_device *vb_cma_device_of(const struct ibv_context *verbs)
-{
-	struct vb_cma_device *dev, *found = NULL;
-
-	pthread_mutex_lock(&lock);
-	vb_list_for_each(dev, &devices, node)
-		if (dev->verbs == verbs)
-			found = dev;
-	pthread_mutex_unlock(&lock);
-	return found;
 }
 
 struct ibv_xrcd *vb_cma_device_xrcd(struct vb_cma_device *dev)

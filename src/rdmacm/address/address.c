@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/address/address.h"
+#include "rdmacm/fail.h"
 
 static void map_v4(const struct in_addr *v4, struct in6_addr *ip)
 {
@@ -107,11 +108,6 @@ bool vb_cma_addr_is_any(const struct vb_cma_addr *addr)
 	if (vb_cma_ip_is_v4(&addr->ip))
 		return memcmp(&addr->ip.s6_addr[12], zero, 4) == 0;
 	return IN6_IS_ADDR_UNSPECIFIED(&addr->ip);
-}
-
-bool vb_cma_ip_is_multicast(const struct in6_addr *ip)
-{
-	return vb_ip_is_multicast(ip);
 }
 
 bool vb_cma_ip_is_loopback(const struct in6_addr *ip)

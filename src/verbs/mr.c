@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Protection domains and memory regions. */
+/* Memory regions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,52 +8,6 @@
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
-
-/* ---- protection domains ---- */
-
-VB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
-{
-	struct vb_verbs_context *c = vb_verbs_context_of(context);
-	int err = vb_refuse_call(context, "ibv_alloc_pd");
-	if (err)
-		return vb_fail_null(err);
-	struct vb_verbs_pd *pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return vb_fail_null(-ENOMEM);
-	vb_pd_init(&pd->pd, &c->ctx);
-	pd->pub.context = context;
-	pd->pub.handle = pd->pd.number;
-	vb_importable_add_pd(pd);
-	vb_verbs_context_hold(context);
-	return &pd->pub;
-}
-
-VB_EXPORT int ibv_dealloc_pd(struct ibv_pd *pub)
-{
-	int fault = vb_fault_call("ibv_dealloc_pd", 0);
-	if (fault)
-		return vb_fail(fault);
-	struct vb_verbs_pd *pd = vb_container_of(pub, struct vb_verbs_pd, pub);
-	if (!vb_is_inherited(pub->context)) {
-		unsigned users = atomic_load(&pd->pd.refs);
-		int err = vb_pd_fini(&pd->pd);
-		if (err) {
-			vb_explain(
-				"ibv_dealloc_pd",
-				"%u memory regions, windows, queues, address handles and parent domains still use it",
-				users);
-			return vb_fail(err);
-		}
-		vb_importable_remove_pd(pd);
-		if (pd->parent.pd)
-			vb_parent_domain_fini(pd);
-	}
-	vb_verbs_context_release(pub->context);
-	free(pd);
-	return 0;
-}
-
-/* ---- memory regions ---- */
 
 enum { REMOTE_WRITES = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC };
 
@@ -150,7 +104,7 @@ static int check_dmabuf(uint64_t offset, size_t length, uint64_t iova, int acces
 	return -EINVAL;
 }
 
-/* The buffer is reached through a mapping, as by the CPU: so the exporter has to allow that. */
+/* The adapter reaches the buffer by a mapping, so its exporter must allow mmap. */
 VB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 					   int fd, int access)
 {
@@ -232,10 +186,10 @@ VB_EXPORT int ibv_dereg_mr(struct ibv_mr *pub)
 		explain_reg("ibv_dereg_mr", err, pub->addr, pub->length, mr->mr.access);
 		return vb_fail(err);
 	}
-	if (mr->dm)
-		vb_dm_release(mr->dm);
-	if (mr->dmah)
-		vb_dmah_release(mr->dmah);
+	if (mr->dm_regions)
+		atomic_fetch_sub(mr->dm_regions, 1);
+	if (mr->dmah_regions)
+		atomic_fetch_sub(mr->dmah_regions, 1);
 	if (mr->mapping)
 		vb_unmap(mr->mapping, mr->mapping_bytes);
 	free(mr);
@@ -272,7 +226,7 @@ static int check_rereg(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *a
 	return -EINVAL;
 }
 
-/* A change that fails leaves the region as it was, which is what IBV_REREG_MR_ERR_INPUT says. */
+/* A change that fails leaves the region as it was; IBV_REREG_MR_ERR_INPUT says so. */
 VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, void *addr, size_t length,
 			   int access)
 {
@@ -299,4 +253,35 @@ VB_EXPORT int ibv_rereg_mr(struct ibv_mr *pub, int flags, struct ibv_pd *pd, voi
 	if (!mr->is_fixed)
 		show_mr(mr, flags & IBV_REREG_MR_CHANGE_TRANSLATION ? addr : pub->addr);
 	return 0;
+}
+
+/* ---- imports ---- */
+
+/* A further handle on a region of this process. */
+VB_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	uint64_t length;
+	int err = vb_refuse_call(pd->context, "ibv_import_mr");
+	if (!err)
+		err = vb_mr_find(handle, vb_pd_of(pd)->number, &length);
+	if (err) {
+		vb_explain("ibv_import_mr",
+			   "there is no memory region of handle %u in this protection domain", handle);
+		return vb_fail_null(err);
+	}
+	struct vb_verbs_mr *mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return vb_fail_null(-ENOMEM);
+	mr->pub = (struct ibv_mr){ .context = pd->context,
+				   .pd = pd,
+				   .length = length,
+				   .handle = handle,
+				   .lkey = handle,
+				   .rkey = handle };
+	return &mr->pub;
+}
+
+VB_EXPORT void ibv_unimport_mr(struct ibv_mr *pub)
+{
+	free(vb_container_of(pub, struct vb_verbs_mr, pub));
 }

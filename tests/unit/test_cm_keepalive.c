@@ -16,7 +16,7 @@ struct host {
 /* The near end is this side's, active if its number is even. */
 struct pair {
 	struct vb_cm_conn near, far;
-	unsigned asked; /* how often the near end has asked */
+	unsigned probes; /* that the near end has sent */
 	bool is_over;
 };
 
@@ -24,7 +24,7 @@ struct scene {
 	uint64_t now;
 	struct host here, there;
 	struct pair pairs[MAX_CONNS];
-	struct vb_cm_send asked; /* the last that came from here */
+	struct vb_cm_send probe; /* the last that came from here */
 	struct vb_cm_out out;
 };
 
@@ -97,13 +97,13 @@ static void shake_hands(struct scene *s, struct host *active, struct vb_cm_conn 
 	assert_int_equal(p->state, VB_CM_ESTABLISHED);
 }
 
-/* Connection i, with the process there that has a slot; its far end asks nothing. */
-static void connect_to(struct scene *s, unsigned i, uint32_t slot, bool watches)
+/* Connection i, with the process there that has a slot; its far end sends no probes. */
+static void connect_to(struct scene *s, unsigned i, uint32_t slot, bool probes)
 {
 	struct pair *pair = &s->pairs[i];
 	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, i),
 				       .tid = i,
-				       .watches = watches,
+				       .probes_peer = probes,
 				       .user = pair },
 			      far = { .comm_id = vb_cm_id_make(slot, i), .tid = 100 + i, .auto_drep = true };
 	uint32_t near_qpn = HERE << VB_CM_QPN_INDEX_BITS | i, far_qpn = slot << VB_CM_QPN_INDEX_BITS | i;
@@ -129,14 +129,14 @@ static void note_events(struct scene *s)
 			((struct pair *)s->out.events[i].conn->user)->is_over = true;
 }
 
-/* What becomes of what is asked. */
+/* What becomes of a probe. */
 enum fate { LOST, RETURNED, ANSWERED, UNKNOWN };
 
 static void answer(struct scene *s)
 {
 	struct vb_cm_rx rx;
 
-	give(s, &s->here, &s->there, &s->asked, &rx);
+	give(s, &s->here, &s->there, &s->probe, &rx);
 	if (s->out.num_sends)
 		give(s, &s->there, &s->here, &(struct vb_cm_send){ .mad = s->out.sends[0].mad }, &rx);
 }
@@ -145,7 +145,7 @@ static void refuse(struct scene *s)
 {
 	struct vb_cm_rx rx = { .from = s->here.route };
 
-	assert_int_equal(vb_cm_msg_parse(s->asked.mad.b, sizeof(s->asked.mad.b), &rx.msg), 0);
+	assert_int_equal(vb_cm_msg_parse(s->probe.mad.b, sizeof(s->probe.mad.b), &rx.msg), 0);
 	vb_cm_answer_unknown(&rx, &s->out);
 	assert_int_equal(s->out.num_sends, 1);
 	give(s, &s->there, &s->here, &(struct vb_cm_send){ .mad = s->out.sends[0].mad }, &rx);
@@ -155,7 +155,7 @@ static void bring_back(struct scene *s, const uint8_t gid[16])
 {
 	struct vb_cm_msg msg;
 
-	assert_int_equal(vb_cm_msg_parse(s->asked.mad.b, sizeof(s->asked.mad.b), &msg), 0);
+	assert_int_equal(vb_cm_msg_parse(s->probe.mad.b, sizeof(s->probe.mad.b), &msg), 0);
 	vb_cm_returned(s->here.t, s->now, &msg, gid, &s->out);
 }
 
@@ -181,9 +181,9 @@ static void pass_with(struct scene *s, uint64_t ns, enum fate (*fate)(const stru
 		note_events(s);
 		if (!s->out.num_sends)
 			continue;
-		s->asked = s->out.sends[0];
-		pair_of(s, &s->asked)->asked++;
-		befall(s, fate(pair_of(s, &s->asked)));
+		s->probe = s->out.sends[0];
+		pair_of(s, &s->probe)->probes++;
+		befall(s, fate(pair_of(s, &s->probe)));
 	}
 	s->now = until;
 }
@@ -197,12 +197,12 @@ static enum fate unknown_but_beside(const struct pair *p)
 	return vb_cm_id_slot(p->near.remote_comm_id) == BESIDE ? ANSWERED : UNKNOWN;
 }
 
-static unsigned asked_in_all(const struct scene *s)
+static unsigned probes_in_all(const struct scene *s)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < MAX_CONNS; i++)
-		n += s->pairs[i].asked;
+		n += s->pairs[i].probes;
 	return n;
 }
 
@@ -213,9 +213,9 @@ static void assert_over(const struct scene *s, unsigned mask)
 		assert_int_equal(s->pairs[i].is_over, mask >> i & 1);
 }
 
-/* ---- asking ---- */
+/* ---- probes ---- */
 
-static void asks__through_one_connection_with_each_process(void **state)
+static void probes__by_one_connection_with_each_process(void **state)
 {
 	struct scene *s = *state;
 
@@ -223,43 +223,43 @@ static void asks__through_one_connection_with_each_process(void **state)
 		connect_to(s, i, THERE, true);
 	connect_to(s, 3, BESIDE, true);
 	pass_with(s, 12ull * SECOND, answered);
-	assert_in_range(s->pairs[3].asked, 12, 60);
-	assert_int_equal(asked_in_all(s), 2 * s->pairs[3].asked);
+	assert_in_range(s->pairs[3].probes, 12, 60);
+	assert_int_equal(probes_in_all(s), 2 * s->pairs[3].probes);
 	for (unsigned i = 0; i < 3; i++) /* which take turns */
-		assert_in_range(s->pairs[i].asked, s->pairs[3].asked / 3 - 1, s->pairs[3].asked / 3 + 1);
+		assert_in_range(s->pairs[i].probes, s->pairs[3].probes / 3 - 1, s->pairs[3].probes / 3 + 1);
 	assert_over(s, 0);
 }
 
-static void asks__what_the_handshake_ended_with(void **state)
+static void probes__with_the_last_message_of_the_handshake(void **state)
 {
 	struct scene *s = *state;
 
 	connect_to(s, 0, THERE, true);
 	pass_with(s, SECOND, answered);
-	assert_int_equal(vb_mad_attribute_id(&s->asked.mad), VB_CM_ATTR_RTU);
+	assert_int_equal(vb_mad_attribute_id(&s->probe.mad), VB_CM_ATTR_RTU);
 	connect_to(s, 1, BESIDE, true);
-	s->pairs[0].asked = 0;
+	s->pairs[0].probes = 0;
 	vb_cm_destroy(s->here.t, &s->pairs[0].near, s->now, &s->out);
 	pass_with(s, SECOND, answered);
 	assert_int_equal(s->pairs[1].far.state, VB_CM_ESTABLISHED);
-	assert_true(s->pairs[1].asked > 0);
+	assert_true(s->pairs[1].probes > 0);
 }
 
-static void asks__nobody_who_would_not_die_in_silence(void **state)
+static void probes__only_verbatim_processes(void **state)
 {
 	struct scene *s = *state;
-	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, 1), .watches = true },
+	struct vb_cm_endpoint near = { .comm_id = vb_cm_id_make(HERE, 1), .probes_peer = true },
 			      far = { .comm_id = 0x12345678 };
 
 	connect_to(s, 0, THERE, false);
 	/* a kernel's numbers */
 	shake_hands(s, &s->here, &s->pairs[1].near, &near, 0x1001, &s->there, &s->pairs[1].far, &far, 0x11);
 	pass_with(s, 100ull * SECOND, returned);
-	assert_int_equal(asked_in_all(s), 0);
+	assert_int_equal(probes_in_all(s), 0);
 	assert_over(s, 0);
 }
 
-static void asks__through_another_when_the_asker_is_over(void **state)
+static void probes__by_a_sibling_when_the_prober_is_over(void **state)
 {
 	struct scene *s = *state;
 
@@ -267,12 +267,12 @@ static void asks__through_another_when_the_asker_is_over(void **state)
 		connect_to(s, i, THERE, true);
 	vb_cm_peer_died(s->here.t, &s->pairs[0].near, s->now, &s->out);
 	pass_with(s, SECOND, answered);
-	assert_int_equal(s->pairs[0].asked, 0);
-	assert_true(s->pairs[2].asked > 0);
+	assert_int_equal(s->pairs[0].probes, 0);
+	assert_true(s->pairs[2].probes > 0);
 	vb_cm_peer_died(s->here.t, &s->pairs[2].near, s->now, &s->out);
-	s->pairs[2].asked = 0;
+	s->pairs[2].probes = 0;
 	pass_with(s, SECOND, answered);
-	assert_int_equal(asked_in_all(s), 0);
+	assert_int_equal(probes_in_all(s), 0);
 }
 
 static void silence__is_no_death(void **state)
@@ -318,13 +318,13 @@ static void unknown__of_one_leaves_those_that_are_known(void **state)
 		connect_to(s, i, THERE, true);
 	pass_with(s, SECOND / 2, unknown_at_first);
 	assert_over(s, 1);
-	assert_true(s->pairs[1].asked && s->pairs[2].asked && s->pairs[3].asked);
+	assert_true(s->pairs[1].probes && s->pairs[2].probes && s->pairs[3].probes);
 	pass_with(s, 100ull * SECOND, answered);
 	assert_over(s, 1);
 }
 
-/* A peer that answers so for one after the other has not all the others asked each time. */
-static void unknown__one_by_one_asks_all_but_now_and_then(void **state)
+/* A peer that answers so for one after the other does not cause a probe of all the others each time. */
+static void unknown__one_by_one_probes_all_but_now_and_then(void **state)
 {
 	struct scene *s = *state;
 
@@ -332,7 +332,7 @@ static void unknown__one_by_one_asks_all_but_now_and_then(void **state)
 		connect_to(s, i, THERE, true);
 	pass_with(s, SECOND / 2, unknown);
 	assert_over(s, 0xff);
-	assert_int_equal(asked_in_all(s), MAX_CONNS);
+	assert_int_equal(probes_in_all(s), MAX_CONNS);
 }
 
 /* ---- the host answers ---- */
@@ -388,7 +388,7 @@ static void returned__once_is_soon_forgotten(void **state)
 	assert_over(s, 0);
 }
 
-/* A crowd of ICMP messages at once is the word of a moment. */
+/* Many ICMP messages at once count as one. */
 static void returned__many_times_at_once_is_no_proof(void **state)
 {
 	struct scene *s = *state;
@@ -409,7 +409,7 @@ static void returned__something_else_does_not_count(void **state)
 	for (unsigned i = 0; i < 10; i++) {
 		pass_with(s, SECOND, lost);
 		bring_back(s, s->here.gid);
-		vb_mad_set_transaction_id(&s->asked.mad, 77);
+		vb_mad_set_transaction_id(&s->probe.mad, 77);
 		bring_back(s, s->there.gid);
 		vb_cm_packet_returned(s->here.t, s->now, 77, s->there.gid);
 		vb_cm_packet_returned(s->here.t, s->now, s->pairs[0].near.remote_qpn, s->here.gid);
@@ -434,14 +434,14 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(asks__through_one_connection_with_each_process),
-		CASE(asks__what_the_handshake_ended_with),
-		CASE(asks__nobody_who_would_not_die_in_silence),
-		CASE(asks__through_another_when_the_asker_is_over),
+		CASE(probes__by_one_connection_with_each_process),
+		CASE(probes__with_the_last_message_of_the_handshake),
+		CASE(probes__only_verbatim_processes),
+		CASE(probes__by_a_sibling_when_the_prober_is_over),
 		CASE(silence__is_no_death),
 		CASE(unknown__ends_all_with_the_process),
 		CASE(unknown__of_one_leaves_those_that_are_known),
-		CASE(unknown__one_by_one_asks_all_but_now_and_then),
+		CASE(unknown__one_by_one_probes_all_but_now_and_then),
 		CASE(returned__for_some_time_ends_all_with_the_host),
 		CASE(returned__is_refuted_by_any_answer),
 		CASE(returned__is_refuted_late),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ids whose next hop has no link address yet. The kernel looks for it when it has something to send there,
- * and does not say when it knows: so it is asked again and again until it does or the program's time is over.
+ * Ids whose next hop has no link address yet. The kernel looks for the address when it has something to send
+ * there, and does not say when it has found it. So this asks again and again, until the kernel knows it or
+ * the program's time is over.
  */
 #include <stdlib.h>
 
-#include "rdmacm/cma.h"
-#include "rdmacm/fork.h"
+#include "rdmacm/agent/channel.h"
+#include "rdmacm/id/id.h"
 
 enum { ASK_NS = 5000000, KICK_NS = 1000000000, NS_PER_MS = 1000000 };
 
@@ -32,14 +33,14 @@ void vb_cma_neighbour_forget_locked(struct vb_cma_id *id)
 	id->neighbour = NULL;
 }
 
-/* Without memory for the news it is tried again. */
+/* Without memory for the event the next look tries again. */
 static void resolved_locked(struct vb_cma_id *id, int status)
 {
 	if (!vb_cma_id_resolved_locked(id, status))
 		vb_cma_neighbour_forget_locked(id);
 }
 
-/* Again after a while: the kernel gives up after some seconds, and what it is to send meanwhile it keeps. */
+/* Repeated, because the kernel gives up after some seconds. */
 static void kick(struct vb_cma_neighbour *n, uint64_t now_ns)
 {
 	vb_route_kick(&n->route);
@@ -80,7 +81,7 @@ int vb_cma_neighbour_await_locked(struct vb_cma_id *id, const struct vb_route *r
 	return 0;
 }
 
-/* A child's ids stay as they are: nobody resolves them there. */
+/* The ids keep their state: nobody resolves them in a child. */
 void vb_cma_neighbour_forget_all(void)
 {
 	struct vb_cma_neighbour *n;

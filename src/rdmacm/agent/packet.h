@@ -8,8 +8,8 @@
 
 #include "rdmacm/cma.h"
 
-/* Handler of inboxes (QP 1) and ports: hands a well-formed message to the agent. */
-void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg);
+/* Is what an inbox or a port brought a CM message that its sender may send? Parses it. */
+bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx);
 
 /*
  * 0; -EAGAIN: try again; -ECONNREFUSED: nobody is there, which only a local route tells; others: not
@@ -17,6 +17,8 @@ void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg);
  */
 int vb_cma_packet_send(const struct vb_cm_route *to, const struct vb_mad *mad);
 
+/* The route of the first MAD to whoever listens at id's destination. */
+struct vb_cm_route vb_cma_route_to_port(const struct vb_cma_id *id);
 /* Within this host? Then it has a slot to lead to, or 0: it leads to a port. */
 bool vb_cma_route_is_local(const struct vb_cm_route *route);
 struct in6_addr vb_cma_route_peer(const struct vb_cm_route *route);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "rdmacm/fault.h"
+#include "rdmacm/agent/message_fault.h"
 
 struct vb_cma_fate vb_cma_fate_of(enum vb_fault_direction direction, const struct vb_cm_msg *msg,
 				  const struct in6_addr *peer)

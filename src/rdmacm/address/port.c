@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard holds
- * the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict, as
- * they do for sockets; whoever comes second sees the other's name and gives way.
+ * Bound ports: a name in the kernel's registry per (port space, port number, address). An IPv6 wildcard
+ * holds the IPv4 one too unless it is IPv6 only. A wildcard and an address on the same port number conflict,
+ * as they do for sockets: the second one finds the name of the first, and fails.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
-#include "rdmacm/packet.h"
+#include "rdmacm/address/address.h"
 
 enum { MAX_NAMES = 2, FIRST_EPHEMERAL = 32768, LAST_EPHEMERAL = 60999 };
 
@@ -50,7 +49,7 @@ static bool is_held(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 	return vb_port_is_bound(&n, sizeof(n));
 }
 
-/* Does a name with this port number and another address stand in the way? */
+/* Is a conflicting name with this port number and another address bound? */
 static bool conflicts(enum rdma_port_space ps, const struct vb_cma_addr *addr)
 {
 	struct vb_cma_addr other = wildcard(addr, vb_cma_ip_is_v4(&addr->ip) ? AF_INET : AF_INET6);
@@ -141,12 +140,12 @@ int vb_cma_port_bind(enum rdma_port_space ps, struct vb_cma_addr *addr, bool afo
 	return err;
 }
 
-int vb_cma_port_listen(struct vb_cma_port *port)
+int vb_cma_port_listen(struct vb_cma_port *port, vb_inbox_handler *arrived)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < port->names && !err; i++)
-		err = vb_port_listen(&port->sockets[i], vb_cma_packet_arrived, NULL);
+		err = vb_port_listen(&port->sockets[i], arrived, NULL);
 	return err;
 }
 

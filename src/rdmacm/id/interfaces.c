@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interfaces that go, or get another link address (as a bond does that fails over): what ids on their devices
- * are told. The list as it was last seen is compared with the one that there is when the network has changed.
+ * Interfaces that go, or get another link address (as a bond does that fails over). Ids on their devices get
+ * an event. Whenever the network changes, the new list of interfaces is compared with the last one.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/device/device.h"
-#include "rdmacm/cma.h"
-#include "rdmacm/fork.h"
+#include "rdmacm/agent/channel.h"
+#include "rdmacm/id/id.h"
 
 /* Under the lock. */
 static struct vb_netif *seen;
@@ -22,15 +22,13 @@ static const struct vb_netif *find(const struct vb_netif *list, unsigned count, 
 	return NULL;
 }
 
-static void tell_locked(unsigned ifindex, enum rdma_cm_event_type type)
+static void raise_on_locked(unsigned ifindex, enum rdma_cm_event_type type)
 {
-	struct vb_list *ids;
 	struct vb_cma_id *id;
 
-	vb_cma_ids_locked(&ids);
-	vb_list_for_each(id, ids, node) {
+	vb_list_for_each(id, vb_cma_ids_locked(), node) {
 		if (id->ifindex != ifindex || !id->device || id->state == VB_CMA_REQUESTED ||
-		id->was_withdrawn) /* the program may not know of it (event.c) */
+		    id->was_withdrawn) /* the program may not know of it (agent/deliver.c) */
 			continue;
 		if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			vb_cma_groups_lost_locked(id);
@@ -43,9 +41,9 @@ static void compare_locked(const struct vb_netif *list, unsigned count)
 	for (unsigned i = 0; i < num_seen; i++) {
 		const struct vb_netif *now = find(list, count, seen[i].index);
 		if (!now)
-			tell_locked(seen[i].index, RDMA_CM_EVENT_DEVICE_REMOVAL);
+			raise_on_locked(seen[i].index, RDMA_CM_EVENT_DEVICE_REMOVAL);
 		else if (memcmp(now->mac, seen[i].mac, sizeof(now->mac)) != 0)
-			tell_locked(seen[i].index, RDMA_CM_EVENT_ADDR_CHANGE);
+			raise_on_locked(seen[i].index, RDMA_CM_EVENT_ADDR_CHANGE);
 	}
 }
 
@@ -71,7 +69,6 @@ void vb_cma_interfaces_forget(void)
 	num_seen = 0;
 }
 
-/* What goes before the first look is not missed by anybody. */
 void vb_cma_interfaces_watch_locked(void)
 {
 	free(seen);

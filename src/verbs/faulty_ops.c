@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in what inline verbs call directly (adapter/fault_injection.h). Wrappers stand in a
- * context's tables before what was there when the context was opened, which is the same for all of them.
+ * Faults on purpose in what inline verbs call directly (adapter/fault_injection.h). When a context is opened, its
+ * tables get wrappers around the functions that they had. These are the same for all contexts.
  *
  * complete: the completion is changed on its way to the program. Its queue pair goes to the error state
- * first, so that what is outstanding is flushed; what had completed behind it and was not polled yet is
- * flushed too, as it would not have been carried out.
+ * first, so that outstanding requests are flushed. Requests that had completed behind it and were not polled
+ * yet are flushed too, as a failed request would have kept them from being carried out.
  *
- * rnr: a receive that the rule means is kept from the adapter for its time, with all that are posted behind
- * it. So its message meets an empty queue, whichever path it comes by. In the error state the receives that
- * are kept are flushed as any others.
+ * rnr: a receive that the rule matches is withheld from the adapter for its time, with all receives posted
+ * behind it. So its message meets an empty queue, whichever path it comes by. In the error state withheld
+ * receives are flushed as any others.
  */
-#include "verbs/fault.h"
+#include "verbs/faulty_ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 	return pub;
 }
 
-/* ---- receives that are kept ---- */
+/* ---- receives that are withheld ---- */
 
 /* Of a queue pair, or of a shared receive queue. */
 struct queue {
@@ -63,7 +63,7 @@ struct queue {
 	struct ibv_srq *srq;
 };
 
-struct kept {
+struct withheld {
 	struct vb_list node;
 	struct queue queue;
 	uint64_t due_ns;
@@ -74,7 +74,7 @@ struct kept {
 static void timer_fired(struct vb_timer *timer, uint64_t now_ns);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_list kept = VB_LIST_INIT(kept); /* as they were posted; under lock */
+static struct vb_list withheld = VB_LIST_INIT(withheld); /* as they were posted; under lock */
 static struct vb_timer timer = { .fire = timer_fired };
 
 static bool is_same(struct queue a, struct queue b) { return a.qp == b.qp && a.srq == b.srq; }
@@ -86,22 +86,22 @@ static int post_below(struct queue to, struct ibv_recv_wr *wr)
 		       below.context.ops.post_srq_recv(to.srq, wr, &bad);
 }
 
-/* The last one that waits for a queue, or NULL. */
-static struct kept *last_of_locked(struct queue queue)
+/* The last one that is withheld from a queue, or NULL. */
+static struct withheld *last_of_locked(struct queue queue)
 {
-	struct kept *k, *last = NULL;
-	vb_list_for_each(k, &kept, node)
+	struct withheld *k, *last = NULL;
+	vb_list_for_each(k, &withheld, node)
 		if (is_same(k->queue, queue))
 			last = k;
 	return last;
 }
 
-static int keep_locked(struct queue queue, const struct ibv_recv_wr *wr, uint64_t due_ns)
+static int withhold_locked(struct queue queue, const struct ibv_recv_wr *wr, uint64_t due_ns)
 {
 	uint32_t most = queue.qp ? vb_qp_of(queue.qp)->cap.max_recv_sge : vb_srq_of(queue.srq)->rq.max_sge;
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > most)
 		return EINVAL;
-	struct kept *k = malloc(sizeof(*k) + (size_t)wr->num_sge * sizeof(k->sge[0]));
+	struct withheld *k = malloc(sizeof(*k) + (size_t)wr->num_sge * sizeof(k->sge[0]));
 	if (!k)
 		return ENOMEM;
 	k->queue = queue;
@@ -109,13 +109,13 @@ static int keep_locked(struct queue queue, const struct ibv_recv_wr *wr, uint64_
 	k->wr = (struct ibv_recv_wr){ .wr_id = wr->wr_id, .sg_list = k->sge, .num_sge = wr->num_sge };
 	if (wr->num_sge)
 		memcpy(k->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(k->sge[0]));
-	vb_list_add_tail(&kept, &k->node);
+	vb_list_add_tail(&withheld, &k->node);
 	if (due_ns != VB_FAULT_FOREVER)
 		vb_timer_set(&timer, due_ns);
 	return 0;
 }
 
-/* When a receive that is posted now is to be there: 0: at once. */
+/* When a receive that is posted now reaches the adapter; 0: at once. */
 static uint64_t due_of(struct queue queue)
 {
 	struct vb_fault_subject subject = { .site = VB_FAULT_RECEIVE,
@@ -131,12 +131,12 @@ static uint64_t due_of(struct queue queue)
 static int post_one_locked(struct queue queue, const struct ibv_recv_wr *wr)
 {
 	struct ibv_recv_wr one = *wr;
-	const struct kept *before = last_of_locked(queue);
+	const struct withheld *before = last_of_locked(queue);
 	uint64_t due_ns = due_of(queue);
 	if (before)
 		due_ns = vb_max_u64(due_ns, before->due_ns);
 	if (due_ns)
-		return keep_locked(queue, wr, due_ns);
+		return withhold_locked(queue, wr, due_ns);
 	one.next = NULL;
 	return post_below(queue, &one);
 }
@@ -154,14 +154,14 @@ static int post_all(struct queue queue, struct ibv_recv_wr *wr, struct ibv_recv_
 	return err;
 }
 
-static bool keeps_receives(void) { return vb_fault_has(1u << VB_FAULT_RNR); }
+static bool withholds_receives(void) { return vb_fault_has(1u << VB_FAULT_RNR); }
 
 static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = vb_fault_call("ibv_post_recv", qp->qp_num);
 	if (!err)
-		return keeps_receives() ? post_all((struct queue){ .qp = qp }, wr, bad) :
-					  below.context.ops.post_recv(qp, wr, bad);
+		return withholds_receives() ? post_all((struct queue){ .qp = qp }, wr, bad) :
+					      below.context.ops.post_recv(qp, wr, bad);
 	*bad = wr;
 	return -err;
 }
@@ -170,26 +170,26 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 {
 	int err = vb_fault_call("ibv_post_srq_recv", 0);
 	if (!err)
-		return keeps_receives() ? post_all((struct queue){ .srq = srq }, wr, bad) :
-					  below.context.ops.post_srq_recv(srq, wr, bad);
+		return withholds_receives() ? post_all((struct queue){ .srq = srq }, wr, bad) :
+					      below.context.ops.post_srq_recv(srq, wr, bad);
 	*bad = wr;
 	return -err;
 }
 
-static bool is_flushed(const struct kept *k)
+static bool is_flushed(const struct withheld *k)
 {
 	return k->queue.qp && atomic_load(&vb_qp_of(k->queue.qp)->state) == IBV_QPS_ERR;
 }
 
 /*
- * Those whose time has come, and those of queue pairs in the error state. What the queue does not take is
- * lost.
+ * Posts the receives whose time has come, and those of queue pairs in the error state. If the queue has no
+ * room, the receive is lost.
  */
-static void let_go(uint64_t now_ns)
+static void post_due(uint64_t now_ns)
 {
-	struct kept *k;
+	struct withheld *k;
 	pthread_mutex_lock(&lock);
-	vb_list_for_each(k, &kept, node) {
+	vb_list_for_each(k, &withheld, node) {
 		if (k->due_ns > now_ns && !is_flushed(k))
 			continue;
 		vb_list_del(&k->node);
@@ -197,20 +197,20 @@ static void let_go(uint64_t now_ns)
 		free(k);
 	}
 	uint64_t next_ns = VB_FAULT_FOREVER;
-	vb_list_for_each(k, &kept, node)
+	vb_list_for_each(k, &withheld, node)
 		next_ns = vb_min_u64(next_ns, k->due_ns);
 	if (next_ns != VB_FAULT_FOREVER)
 		vb_timer_set(&timer, next_ns);
 	pthread_mutex_unlock(&lock);
 }
 
-static void timer_fired(struct vb_timer *t, uint64_t now_ns) { let_go(now_ns); }
+static void timer_fired(struct vb_timer *t, uint64_t now_ns) { post_due(now_ns); }
 
 static void drop(struct queue queue)
 {
-	struct kept *k;
+	struct withheld *k;
 	pthread_mutex_lock(&lock);
-	vb_list_for_each(k, &kept, node) {
+	vb_list_for_each(k, &withheld, node) {
 		if (!is_same(k->queue, queue))
 			continue;
 		vb_list_del(&k->node);
@@ -245,7 +245,7 @@ static uint32_t kinds_of(enum ibv_wc_opcode opcode)
 	return ANY;
 }
 
-/* The status that a completion has in the end. */
+/* The status that the program sees. */
 static enum ibv_wc_status judge(struct ibv_cq *cq, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
 				uint32_t qpn)
 {
@@ -262,7 +262,7 @@ static enum ibv_wc_status judge(struct ibv_cq *cq, enum ibv_wc_status status, en
 	return (enum ibv_wc_status)bites[0].rule->value;
 }
 
-/* wc[0] has failed: so have those behind it of its queue. */
+/* wc[0] has failed, and so have the later ones of its queue. */
 static void flush_behind(struct ibv_wc *wc, int n)
 {
 	for (int i = 1; i < n; i++)
@@ -278,8 +278,8 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int err = vb_fault_call("ibv_poll_cq", 0);
 	if (err)
 		return err;
-	if (keeps_receives())
-		let_go(vb_now_ns());
+	if (withholds_receives())
+		post_due(vb_now_ns());
 	int got = below.context.ops.poll_cq(cq, n, wc);
 	for (int i = 0; changes_completions() && i < got; i++) {
 		enum ibv_wc_status before = wc[i].status;
@@ -313,8 +313,8 @@ static int judge_current(struct ibv_cq_ex *ex, int err)
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	int err = vb_fault_call("ibv_start_poll", 0);
-	if (!err && keeps_receives())
-		let_go(vb_now_ns());
+	if (!err && withholds_receives())
+		post_due(vb_now_ns());
 	return err ? -err : judge_current(ex, start_poll_below(ex, attr));
 }
 
@@ -349,11 +349,11 @@ void vb_fault_wrap(struct verbs_context *ext)
 	ext->create_cq_ex = create_cq_ex;
 }
 
-/* What is kept is the parent's. */
+/* Withheld receives are the parent's. */
 static void forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	vb_list_init(&kept);
+	vb_list_init(&withheld);
 	memset(&timer.node, 0, sizeof(timer.node));
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "rdmacm/packet.h"
+#include "rdmacm/agent/packet.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/ipc/capture.h"
-#include "rdmacm/agent.h"
 #include "ud/gsi.h"
 
 /* What the machine carries around as an opaque route. */
@@ -121,7 +120,7 @@ static uint32_t scope_of(const struct in6_addr *ip)
 	return scope;
 }
 
-/* Does it name no communication id and no queue pair but those of the user who sends it? */
+/* Does it name only an id of the sending process, and a QP of the sending user? */
 static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm_msg *cm)
 {
 	uint32_t id = vb_cm_msg_sender_id(cm), slot = vb_cm_msg_sender_qpn(cm) >> VB_SLOT_SHIFT;
@@ -132,28 +131,26 @@ static bool names_senders_own(const struct vb_inbox_msg *msg, const struct vb_cm
 }
 
 /*
- * A message from the network may have been brought by any process of this host, so the address says whether
- * the sender is of this host, and the sender's communication id which of its processes it is.
+ * Any process of this host may have received a message from the network. So the address shows whether the
+ * sender is of this host, and its communication id shows which process it is.
  */
-void vb_cma_packet_arrived(void *arg, const struct vb_inbox_msg *msg)
+bool vb_cma_packet_parse(const struct vb_inbox_msg *msg, struct vb_cm_rx *rx)
 {
 	struct route back = { .src = msg->addr.dst,
 			      .dst = msg->addr.src,
 			      .traffic_class = msg->addr.traffic_class,
 			      .scope = scope_of(&msg->addr.dst),
 			      .is_local = is_within_host(&msg->addr.src) };
-	struct vb_cm_rx rx;
 
-	(void)arg;
-	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx.msg))
-		return;
-	if (!msg->is_trusted && !names_senders_own(msg, &rx.msg))
-		return;
+	if (!msg->sender_slot || vb_gsi_packet_parse(msg->payload, msg->payload_bytes, &rx->msg))
+		return false;
+	if (!msg->is_trusted && !names_senders_own(msg, &rx->msg))
+		return false;
 	if (back.is_local) {
-		uint32_t id = vb_cm_msg_sender_id(&rx.msg);
+		uint32_t id = vb_cm_msg_sender_id(&rx->msg);
 		back.slot = id ? vb_cm_id_slot(id) : msg->sender_slot;
 	}
-	rx.from = pack(&back);
-	memcpy(rx.src_gid, &msg->addr.src, sizeof(rx.src_gid));
-	vb_cma_agent_receive(&rx);
+	rx->from = pack(&back);
+	memcpy(rx->src_gid, &msg->addr.src, sizeof(rx->src_gid));
+	return true;
 }

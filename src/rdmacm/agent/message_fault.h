@@ -3,8 +3,8 @@
  * Faults on purpose in the messages of the connection manager (adapter/fault_injection.h), whichever way they
  * go. Only with vb_faults_on.
  */
-#ifndef VB_RDMACM_FAULT_H
-#define VB_RDMACM_FAULT_H
+#ifndef VB_RDMACM_MESSAGE_FAULT_H
+#define VB_RDMACM_MESSAGE_FAULT_H
 
 #include "adapter/fault_injection.h"
 #include "proto/cm/cm.h"

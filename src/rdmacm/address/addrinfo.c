@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rdma_getaddrinfo: getaddrinfo(3) in the words of RDMA. Routes need no resolving here, so ai_route stays
+ * rdma_getaddrinfo: getaddrinfo(3) with RDMA's types. Routes need no resolving here, so ai_route stays
  * empty.
  */
 #include <infiniband/ib.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdmacm/cma.h"
+#include "rdmacm/address/address.h"
+#include "rdmacm/fail.h"
 
 enum { KNOWN_FLAGS = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY | RAI_DNS };
 
@@ -173,10 +174,10 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
 /* ---- results that mean this host ---- */
 
 /*
- * Asked for a passive side of "localhost" and no service, libfabric takes the answer as this host, and looks
- * at all of its devices if the address has none; so it is with the kernel's connection manager. A program
- * that writes 127.0.0.1 itself gets vb_lo. So an answer to a name is marked, where the address has bytes that
- * mean nothing in a source: whoever copies the address copies that.
+ * libfabric asks for a passive side of "localhost" without a service, and takes the answer as this host: if
+ * the address belongs to no device, it uses all devices. The kernel's connection manager does so, too. But a
+ * program that writes 127.0.0.1 itself gets vb_lo. So the answer to a name is marked, in bytes of the
+ * address that mean nothing in a source. A copy of the address has the mark, too.
  */
 static const char mark_v4[sizeof(((struct sockaddr_in *)0)->sin_zero)] = { 'v', 'e', 'r', 'b',
 									   'a', 't', 'i', 'm' };

@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The agent: the one place where the CM machine meets time, memory and the wire. It runs in whichever thread
- * calls or, for messages, timers and dead peers, in the progress thread; always under the lock.
- *
  * A MAD that the receiver's queue has no room for waits in the outbox, because the machine's own repetition
  * comes a second later; repetitions do not wait behind it. So does a request that nobody listens for:
- * programs close a listener and open it anew while their peers connect again, and get away with it where a
- * network lies between (perftest -R does). After some time it is answered by the REJ that a listening host
- * would have sent. A MAD to a process that is gone becomes the peer's death.
+ * programs close a listener and open it anew while their peers connect again, and over a network this works
+ * (perftest -R does it). After some time such a request is answered by the REJ that a listening host would
+ * have sent. When a MAD finds its process gone, the machine hears that the peer is dead.
  */
-#include "rdmacm/agent.h"
+#include "rdmacm/agent/agent.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "adapter/peer.h"
-#include "base/cancel.h"
 #include "base/outbox.h"
 #include "base/scatter.h"
-#include "rdmacm/fault.h"
-#include "rdmacm/fork.h"
-#include "rdmacm/packet.h"
+#include "rdmacm/agent/message_fault.h"
+#include "rdmacm/agent/packet.h"
+#include "ud/gsi.h"
 #include "roce/port.h"
 #include "ud/gsi.h"
 
@@ -30,17 +24,14 @@ enum {
 	MAX_WAITING = 1 << 16, /* in the outbox: some 20 MB */
 	/* destroyed connections, 36 MB: a repeated request must find the one that it was for */
 	MAX_LINGERING = 1 << 16,
-	LEAVE_MS = 300,      /* the end of a process waits for peers on the network */
+	FINISH_MS = 300,     /* the end of a process waits for peers on the network */
 	REPEAT_MS = 20,
-	LAST_DREPS = 4,      /* repetitions of what is not waited for */
+	LAST_DREPS = 4,      /* repetitions of a DREP, which has no answer */
+	MRA_TIMEOUT = 22,    /* 4.096 us * 2^22, about 17 s: a program may take so long to answer */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
-
 static struct {
-	bool started, fork_watched;
-	struct vb_cm_table *table;
+	struct vb_cm_table *table; /* NULL: not open */
 	struct vb_timer timer;
 	uint64_t armed_ns; /* VB_CM_NEVER: not armed */
 	uint32_t num_ids;
@@ -48,20 +39,6 @@ static struct {
 	struct vb_outbox outbox;
 } agent;
 
-void vb_cma_lock(void) { pthread_mutex_lock(&lock); }
-
-bool vb_cma_lock_at_exit(void)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 1;
-	return pthread_mutex_timedlock(&lock, &until) == 0;
-}
-
-void vb_cma_unlock(void) { pthread_mutex_unlock(&lock); }
-void vb_cma_wait_ack_locked(void) { vb_cond_wait(&acked, &lock); }
-void vb_cma_wake_ack_locked(void) { pthread_cond_broadcast(&acked); }
 struct vb_cm_table *vb_cma_table_locked(void) { return agent.table; }
 
 /* ---- timer ---- */
@@ -90,8 +67,8 @@ static uint32_t requester_id(const struct vb_mad *mad)
 	return 0;
 }
 
-/* What the CM of the host that is asked would answer. */
-static void refuse_ourselves_locked(const struct vb_cm_send *send, enum vb_cm_rej_reason reason)
+/* Answers a request as its destination's CM would. */
+static void refuse_for_peer_locked(const struct vb_cm_send *send, enum vb_cm_rej_reason reason)
 {
 	struct vb_cm_rx rx = { .from = send->to };
 	struct vb_cm_out out;
@@ -105,7 +82,7 @@ static void refuse_ourselves_locked(const struct vb_cm_send *send, enum vb_cm_re
 	vb_cma_agent_run_locked(&out);
 }
 
-/* QP numbers of other hosts look like ours. */
+/* Only within this host do QP numbers contain a slot of this host. */
 static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
 {
 	if (!vb_cma_route_is_local(&c->route))
@@ -113,7 +90,7 @@ static bool leads_to(const struct vb_cm_conn *c, uint32_t slot)
 	return vb_cma_route_slot(&c->route) == slot || c->remote_qpn >> VB_SLOT_SHIFT == slot;
 }
 
-/* The machine may drop a connection while it is told, so they are collected first. */
+/* Each call may release connections, so they are collected first. */
 static void peer_lost_locked(uint32_t slot)
 {
 	struct vb_cm_conn *c = NULL, **lost;
@@ -169,7 +146,7 @@ static void undeliverable_locked(const void *message)
 	if (slot)
 		peer_lost_locked(slot);
 	else if (is_awaited_request_locked(send))
-		refuse_ourselves_locked(send, VB_CM_REJ_INVALID_SERVICE_ID); /* nobody listens */
+		refuse_for_peer_locked(send, VB_CM_REJ_INVALID_SERVICE_ID); /* nobody listens */
 }
 
 static const struct vb_outbox_type outbox_type = {
@@ -181,8 +158,8 @@ static const struct vb_outbox_type outbox_type = {
 	.absent = undeliverable_locked,
 };
 
-/* Faults on purpose. True: the message goes nowhere. */
-static bool is_taken_locked(const struct vb_cm_send *send)
+/* Faults on purpose. True: the message is not sent. */
+static bool fails_locked(const struct vb_cm_send *send)
 {
 	struct vb_cm_msg msg;
 	struct in6_addr peer = vb_cma_route_peer(&send->to);
@@ -191,19 +168,19 @@ static bool is_taken_locked(const struct vb_cm_send *send)
 		return false;
 	struct vb_cma_fate fate = vb_cma_fate_of(VB_FAULT_OUT, &msg, &peer);
 	if (fate.refusal && !fate.is_lost)
-		refuse_ourselves_locked(send, (enum vb_cm_rej_reason)fate.refusal);
+		refuse_for_peer_locked(send, (enum vb_cm_rej_reason)fate.refusal);
 	return fate.is_lost || fate.refusal;
 }
 
 static void send_locked(const struct vb_cm_send *send)
 {
-	if (vb_unlikely(vb_faults_on) && is_taken_locked(send))
+	if (vb_unlikely(vb_faults_on) && fails_locked(send))
 		return;
 	if (!send->is_repetition || !vb_outbox_waits_for(&agent.outbox, send))
 		vb_outbox_send(&agent.outbox, send, vb_now_ns());
 }
 
-/* Events first: what a send finds out (a dead peer) comes after what the machine said. */
+/* Events first: a send may find the peer dead, which is a later event. */
 void vb_cma_agent_run_locked(const struct vb_cm_out *out)
 {
 	for (unsigned i = 0; i < out->num_events; i++)
@@ -215,39 +192,12 @@ void vb_cma_agent_run_locked(const struct vb_cm_out *out)
 
 /* ---- what the progress thread calls ---- */
 
-static struct vb_cma_fate fate_of(const struct vb_cm_rx *rx)
-{
-	struct in6_addr own = vb_cma_route_own(&rx->from), peer = vb_cma_route_peer(&rx->from);
-
-	if (vb_fault_is_cut(&own, &peer))
-		return (struct vb_cma_fate){ .is_lost = true };
-	return vb_cma_fate_of(VB_FAULT_IN, &rx->msg, &peer);
-}
-
-void vb_cma_agent_receive(const struct vb_cm_rx *rx)
-{
-	struct vb_cma_fate fate = { 0 };
-	struct vb_cm_out out;
-
-	if (vb_unlikely(vb_faults_on))
-		fate = fate_of(rx);
-	vb_cma_lock();
-	if (agent.started && !fate.is_lost) {
-		if (fate.refusal)
-			vb_cm_refuse(agent.table, rx, (enum vb_cm_rej_reason)fate.refusal, &out);
-		else if (vb_cm_receive(agent.table, vb_now_ns(), rx, &out) != VB_CM_HANDLED)
-			vb_cma_take_request_locked(rx, &out);
-		vb_cma_agent_run_locked(&out);
-	}
-	vb_cma_unlock();
-}
-
 static void message_returned(const struct vb_cm_msg *msg, const struct in6_addr *host)
 {
 	struct vb_cm_out out;
 
 	vb_cma_lock();
-	if (agent.started) {
+	if (agent.table) {
 		vb_cm_returned(agent.table, vb_now_ns(), msg, host->s6_addr, &out);
 		if (out.num_events)
 			vb_explain(
@@ -261,7 +211,7 @@ static void message_returned(const struct vb_cm_msg *msg, const struct in6_addr 
 static void packet_returned(uint32_t qpn, const struct in6_addr *host)
 {
 	vb_cma_lock();
-	if (agent.started) {
+	if (agent.table) {
 		vb_cm_packet_returned(agent.table, vb_now_ns(), qpn, host->s6_addr);
 		set_timer_locked();
 	}
@@ -275,7 +225,7 @@ static void timer_fired(struct vb_timer *timer, uint64_t now_ns)
 	(void)timer;
 	vb_cma_lock();
 	agent.armed_ns = VB_CM_NEVER;
-	if (agent.started) {
+	if (agent.table) {
 		while (vb_cm_expire(agent.table, now_ns, &out))
 			vb_cma_agent_run_locked(&out);
 		vb_outbox_try(&agent.outbox, now_ns);
@@ -288,7 +238,7 @@ static void peer_died(void *arg, uint32_t slot)
 {
 	(void)arg;
 	vb_cma_lock();
-	if (agent.started)
+	if (agent.table)
 		peer_lost_locked(slot);
 	vb_cma_unlock();
 }
@@ -312,7 +262,7 @@ static unsigned open_dreqs_locked(bool repeat)
 	return count;
 }
 
-/* A peer that misses its DREP asks again, and finds nobody. */
+/* A peer that misses its DREP repeats its DREQ, which nobody answers then. */
 static void repeat_dreps_locked(void)
 {
 	struct vb_cm_conn *c = NULL;
@@ -323,103 +273,64 @@ static void repeat_dreps_locked(void)
 			vb_cma_packet_send(&out.sends[0].to, &out.sends[0].mad);
 }
 
-/* Else messages within the host go straight to their receivers. */
-void vb_cma_agent_hand_on(void)
+/* Otherwise messages within the host reach their receivers at once. */
+void vb_cma_agent_flush(void)
 {
 	if (vb_local_is_off())
 		vb_gsi_hand_on();
 }
 
-void vb_cma_agent_take_leave_locked(void)
+void vb_cma_agent_finish_locked(void)
 {
-	for (unsigned n = 0; agent.started && n < LAST_DREPS; n++)
+	for (unsigned n = 0; agent.table && n < LAST_DREPS; n++)
 		repeat_dreps_locked();
 	for (unsigned ms = 0;
-	     agent.started && ms < LEAVE_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
+	     agent.table && ms < FINISH_MS && open_dreqs_locked(ms % REPEAT_MS == REPEAT_MS - 1); ms++) {
 		vb_cma_unlock();
 		vb_sleep_ns(1000000);
 		vb_cma_lock();
 	}
-	if (!agent.started || !vb_local_is_off())
+	if (!agent.table || !vb_local_is_off())
 		return;
 	vb_cma_unlock();
-	vb_cma_agent_hand_on();
+	vb_cma_agent_flush();
 	vb_cma_lock();
 }
 
 /* ---- life ---- */
 
-/* The child has nothing of the parent's agent: its table, timer and messages are left where they are. */
-static void forget(void)
+void vb_cma_agent_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&acked, NULL);
-	agent.started = false;
 	agent.table = NULL;
 	memset(&agent.timer, 0, sizeof(agent.timer));
 	vb_outbox_init(&agent.outbox, &outbox_type);
-	vb_cma_device_forget();
-	vb_cma_neighbour_forget_all();
-	vb_cma_interfaces_forget();
-	vb_cma_id_forget();
 }
 
-/*
- * Registered after the host's own handlers, so that the lock is taken before theirs: the order of every other
- * caller.
- */
-static int watch_forks_locked(void)
+int vb_cma_agent_open_locked(vb_inbox_handler *arrived)
 {
-	int err = agent.fork_watched ? 0 : pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
-
-	agent.fork_watched = err == 0;
-	return -err;
-}
-
-static int start_locked(void)
-{
-	static const struct vb_cm_config config = { .mra_service_timeout = VB_CMA_MRA_TIMEOUT,
+	static const struct vb_cm_config config = { .mra_service_timeout = MRA_TIMEOUT,
 						    .max_lingering = MAX_LINGERING,
 						    .sidr_linger_ns = 20000000000 };
-	int err = vb_host_get();
 
-	if (err)
-		return err;
-	err = watch_forks_locked();
-	agent.table = err ? NULL : vb_cm_table_create(&config);
-	if (!agent.table) {
-		vb_host_put();
-		return err ? err : -ENOMEM;
-	}
+	agent.table = vb_cm_table_create(&config);
+	if (!agent.table)
+		return -ENOMEM;
 	vb_outbox_init(&agent.outbox, &outbox_type);
 	agent.timer.fire = timer_fired;
 	agent.armed_ns = VB_CM_NEVER;
 	vb_random(&agent.ids, sizeof(agent.ids));
-	vb_inbox_set_handler(VB_GSI_QPN, vb_cma_packet_arrived, NULL);
+	vb_inbox_set_handler(VB_GSI_QPN, arrived, NULL);
 	vb_gsi_set_returned_handlers(message_returned, packet_returned);
-	/* without it this host's processes are in reach, and it is tried again when something is sent */
+	/* If this fails, processes of this host can still be reached; each send tries it again. */
 	vb_roce_open();
 	vb_peer_death_subscribe(peer_died, NULL);
-	vb_cma_interfaces_watch_locked();
-	agent.started = true;
 	return 0;
 }
 
-int vb_cma_agent_start(void)
-{
-	int err = 0;
-
-	vb_cma_lock();
-	if (!agent.started)
-		err = start_locked();
-	vb_cma_unlock();
-	return err;
-}
-
-/* Within a host links and inboxes tell of a peer's death. */
+/* Only peers on other hosts are asked whether they live: within a host, links and inboxes report a death. */
 struct vb_cm_endpoint vb_cma_endpoint_locked(void *user, const struct vb_cm_route *peer)
 {
-	struct vb_cm_endpoint ep = { .user = user, .watches = !vb_cma_route_is_local(peer) };
+	struct vb_cm_endpoint ep = { .user = user, .probes_peer = !vb_cma_route_is_local(peer) };
 
 	vb_random(&ep.tid, sizeof(ep.tid));
 	do

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What this process tells of its identifiers to those who look into it. */
+/* The ids of this process for inspection (adapter/inspection/inspect.h). */
 #include <string.h>
 
 #include "adapter/inspection/inspect.h"
-#include "rdmacm/cma.h"
+#include "rdmacm/agent/channel.h"
+#include "rdmacm/id/id.h"
 
-static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r)
+static void describe_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r)
 {
 	memcpy(r->source, &id->src.ip, sizeof(r->source));
 	memcpy(r->destination, &id->dst.ip, sizeof(r->destination));
@@ -15,8 +16,10 @@ static void tell_addresses(const struct vb_cma_id *id, struct vb_record_cm_id *r
 	r->destination_port = id->dst.port;
 }
 
-/* rdma(8) prints the kernel's states. The kernel has none for failures, nor for an id that has
- * accepted and is not established yet. */
+/*
+ * rdma(8) prints the kernel's states. The kernel has none for failures, nor for an id that has accepted and
+ * is not established yet.
+ */
 static uint32_t kernel_state(enum vb_cma_state state)
 {
 	enum { IDLE, ADDR_QUERY, ADDR_RESOLVED, ROUTE_QUERY, ROUTE_RESOLVED, CONNECT, DISCONNECT, ADDR_BOUND,
@@ -39,7 +42,7 @@ static uint32_t kernel_state(enum vb_cma_state state)
 	return (unsigned)state < VB_ARRAY_LEN(states) ? states[state] : IDLE;
 }
 
-static void tell_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
+static void describe_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
 {
 	r->serial = id->serial;
 	VB_RECORD_NAME(r->state, vb_cma_state_text(id->state));
@@ -50,27 +53,25 @@ static void tell_id(const struct vb_cma_id *id, struct vb_record_cm_id *r)
 	r->qpn = id->qpn;
 	r->is_sync = id->sync;
 	r->kernel_state = kernel_state(id->state);
-	r->events_told = id->events_told;
+	r->events_told = id->events_taken;
 	r->events_acked = id->events_acked;
-	tell_addresses(id, r);
+	describe_addresses(id, r);
 }
 
-static bool tell_ids(struct vb_dump *dump, uint64_t *cursor)
+static bool describe_ids(struct vb_dump *dump, uint64_t *cursor)
 {
-	struct vb_list *ids;
 	struct vb_cma_id *id;
 	bool more = false;
 
 	vb_cma_lock();
-	vb_cma_ids_locked(&ids);
-	vb_list_for_each(id, ids, node) {
+	vb_list_for_each(id, vb_cma_ids_locked(), node) {
 		if (id->serial <= *cursor)
 			continue;
 		struct vb_record_cm_id *r = vb_dump_add(dump, VB_RECORD_CM_ID, sizeof(*r));
 		more = !r;
 		if (more)
 			break;
-		tell_id(id, r);
+		describe_id(id, r);
 		*cursor = id->serial;
 	}
 	vb_cma_unlock();
@@ -79,5 +80,5 @@ static bool tell_ids(struct vb_dump *dump, uint64_t *cursor)
 
 __attribute__((constructor)) static void offer(void)
 {
-	vb_inspect_offer(VB_RECORD_CM_ID, tell_ids);
+	vb_inspect_offer(VB_RECORD_CM_ID, describe_ids);
 }

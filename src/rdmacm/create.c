@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Creating and destroying ids. */
+#include <string.h>
+
+#include "rdmacm/agent/agent.h"
+#include "rdmacm/calls.h"
+#include "rdmacm/id/id.h"
+
+static enum ibv_qp_type qp_type_of(enum rdma_port_space ps)
+{
+	return ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
+VB_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **pub, void *context,
+			     enum rdma_port_space ps)
+{
+	struct vb_cma_id *id;
+
+	if (vb_cma_is_faulty(__func__))
+		return -1;
+	if (!pub)
+		return vb_cma_fail(EINVAL, "there is nowhere to put the id: the pointer is NULL");
+	if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB && ps != RDMA_PS_IB)
+		return vb_cma_fail(EINVAL, "port space 0x%x: RDMA_PS_TCP, _UDP, _IB and _IPOIB exist",
+				   (unsigned)ps);
+	int err = vb_cma_id_create(channel, context, ps, qp_type_of(ps), &id);
+	if (err)
+		return vb_cma_fail(-err, "no id: %s", strerror(-err));
+	*pub = &id->pub;
+	return 0;
+}
+
+VB_EXPORT int rdma_destroy_id(struct rdma_cm_id *pub)
+{
+	if (vb_cma_is_faulty(__func__))
+		return -1;
+	if (!pub)
+		return vb_cma_fail(EINVAL, "id is NULL");
+	struct vb_cma_id *id = vb_cma_id_of(pub);
+
+	vb_cma_release_event(id);
+	vb_cma_lock();
+	struct vb_cma_port *port = id->port;
+	id->port = NULL;
+	id->state = VB_CMA_CLOSED;
+	vb_cma_listener_remove_locked(id);
+	vb_cma_unlock();
+	vb_cma_port_close(port); /* no request arrives any more */
+	vb_cma_lock();
+	vb_cma_neighbour_forget_locked(id);
+	vb_cma_lookup_forget_locked(id);
+	vb_cma_id_quiesce_locked(id); /* queued requests are rejected with it */
+	vb_cma_unlock();
+	vb_cma_agent_flush();
+	vb_cma_groups_leave(id);
+	if (id->sync)
+		vb_cma_channel_destroy(pub->channel);
+	vb_cma_id_free(id);
+	return 0;
+}

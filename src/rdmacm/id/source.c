@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An id's addresses, the device that has the source address, and what a resolution changes of them. */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmacm/agent/channel.h"
+#include "rdmacm/id/id.h"
+
+void vb_cma_id_set_src_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+{
+	id->src = *addr;
+	if (!id->src.port_space)
+		id->src.port_space = (uint16_t)id->pub.ps;
+	vb_cma_addr_format(&id->src, &id->pub.route.addr.src_storage);
+}
+
+void vb_cma_id_set_dst_locked(struct vb_cma_id *id, const struct vb_cma_addr *addr)
+{
+	id->dst = *addr;
+	if (!id->dst.port_space)
+		id->dst.port_space = (uint16_t)id->pub.ps;
+	vb_cma_addr_format(&id->dst, &id->pub.route.addr.dst_storage);
+}
+
+static void set_gid(union ibv_gid *gid, const struct vb_cma_addr *addr)
+{
+	if (addr->family && !vb_cma_addr_is_any(addr))
+		memcpy(gid->raw, &addr->ip, sizeof(gid->raw));
+}
+
+static void attach_locked(struct vb_cma_id *id, const struct vb_cma_source *source)
+{
+	struct rdma_ib_addr *ib = &id->pub.route.addr.addr.ibaddr;
+
+	id->device = source->device;
+	id->gid_index = source->gid_index;
+	id->ifindex = source->ifindex;
+	id->mtu = source->mtu;
+	id->pub.verbs = source->device->verbs;
+	id->pub.port_num = source->port_num;
+	if (!id->pub.pd)
+		id->pub.pd = source->device->pd;
+	set_gid(&ib->sgid, &id->src);
+	set_gid(&ib->dgid, &id->dst);
+	ib->pkey = htobe16(VB_CMA_PKEY);
+}
+
+int vb_cma_id_attach(struct vb_cma_id *id)
+{
+	struct vb_cma_source source;
+	int err = vb_cma_device_find(&id->src, &source);
+
+	if (err)
+		return err;
+	vb_cma_lock();
+	attach_locked(id, &source);
+	vb_cma_unlock();
+	return 0;
+}
+
+void vb_cma_id_detach_locked(struct vb_cma_id *id)
+{
+	memset(&id->pub.route.addr.addr, 0, sizeof(id->pub.route.addr.addr));
+	id->device = NULL;
+	id->pub.verbs = NULL;
+	id->pub.pd = NULL;
+	id->pub.port_num = 0;
+}
+
+void vb_cma_id_forget_source_locked(struct vb_cma_id *id)
+{
+	memset(&id->src, 0, sizeof(id->src));
+	memset(&id->pub.route.addr.src_storage, 0, sizeof(id->pub.route.addr.src_storage));
+	vb_cma_id_detach_locked(id);
+}
+
+/* ---- the outcomes of resolutions ---- */
+
+int vb_cma_id_resolved_locked(struct vb_cma_id *id, int status)
+{
+	int err = vb_cma_event_raise_locked(
+		id, status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, status);
+
+	if (err)
+		return err;
+	if (!status)
+		id->state = VB_CMA_ADDR_RESOLVED;
+	else
+		id->state = id->asked_src.family ? VB_CMA_BOUND : VB_CMA_IDLE;
+	return 0;
+}
+
+void vb_cma_id_unresolve(struct vb_cma_id *id)
+{
+	struct vb_cma_addr asked = id->asked_src;
+
+	vb_cma_lock();
+	if (!asked.family || vb_cma_addr_is_any(&asked))
+		vb_cma_id_forget_source_locked(id);
+	if (asked.family)
+		vb_cma_id_set_src_locked(id, &asked);
+	vb_cma_unlock();
+}
+
+static void fill_path(const struct vb_cma_id *id, struct ibv_sa_path_rec *path)
+{
+	memset(path, 0, sizeof(*path));
+	set_gid(&path->sgid, &id->src);
+	set_gid(&path->dgid, &id->dst);
+	path->hop_limit = VB_CMA_HOP_LIMIT;
+	path->traffic_class = id->tos;
+	path->reversible = 1;
+	path->numb_path = 1;
+	path->pkey = htobe16(VB_CMA_PKEY);
+	path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2; /* exactly */
+	path->mtu = (uint8_t)id->mtu;
+	path->rate = IBV_RATE_MAX;
+	path->packet_life_time = VB_CMA_PACKET_LIFETIME;
+}
+
+static int set_path(struct vb_cma_id *id)
+{
+	struct rdma_route *route = &id->pub.route;
+
+	if (!route->path_rec)
+		route->path_rec = calloc(1, sizeof(*route->path_rec));
+	if (!route->path_rec)
+		return -ENOMEM;
+	fill_path(id, route->path_rec);
+	route->num_paths = 1;
+	return 0;
+}
+
+int vb_cma_id_route_resolved(struct vb_cma_id *id)
+{
+	int err = set_path(id);
+
+	if (err)
+		return err;
+	vb_cma_lock();
+	err = vb_cma_event_raise_locked(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	if (!err)
+		id->state = VB_CMA_ROUTE_RESOLVED;
+	vb_cma_unlock();
+	return err;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The first use of the network, in a process and in a forked child. */
+#include <pthread.h>
+
+#include "rdmacm/agent/agent.h"
+#include "rdmacm/id/id.h"
+
+/* A child has none of the parent's connections, devices and timers. */
+static void forget(void)
+{
+	vb_cma_lock_init();
+	vb_cma_agent_forget();
+	vb_cma_device_forget();
+	vb_cma_neighbour_forget_all();
+	vb_cma_interfaces_forget();
+	vb_cma_id_forget();
+}
+
+/*
+ * Registered after the host's own handlers, so that the lock is taken before theirs, as all other callers do.
+ */
+static int handle_forks_locked(void)
+{
+	static bool is_registered;
+	int err = is_registered ? 0 : pthread_atfork(vb_cma_lock, vb_cma_unlock, forget);
+
+	is_registered = err == 0;
+	return -err;
+}
+
+static int start_locked(void)
+{
+	int err = vb_host_get();
+
+	if (err)
+		return err;
+	err = handle_forks_locked();
+	if (!err)
+		err = vb_cma_agent_open_locked(vb_cma_packet_arrived);
+	if (err)
+		vb_host_put();
+	else
+		vb_cma_interfaces_watch_locked();
+	return err;
+}
+
+int vb_cma_start(void)
+{
+	int err = 0;
+
+	vb_cma_lock();
+	if (!vb_cma_table_locked())
+		err = start_locked();
+	vb_cma_unlock();
+	return err;
+}
