@@ -788,7 +788,7 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	if (!c || !vb_lock_try(&qp->sq.lock))
 		return;
 	if (c->requests) {
-		record->again = c->requester.packets_again;
+		record->again = c->requester.packets_resent;
 		record->retries = c->requester.retries;
 	}
 	vb_unlock(&qp->sq.lock);

@@ -755,7 +755,7 @@ static bool is_over(void)
 
 static void end_end(struct end *end)
 {
-	w.again += end->req.packets_again;
+	w.again += end->req.packets_resent;
 	vb_rc_resp_fini(&end->resp);
 	for (unsigned k = 0; k < MAX_REQUESTS; k++) {
 		free(end->posted[k].got);

@@ -206,7 +206,7 @@ int main(void)
 			lossless = rate;
 		printf("%s %u - %s: %llu MB/s, %u packets, %u lost, %llu sent again\n", ok ? "ok" : "not ok",
 			i + 1, paths[i].name,
-		       (unsigned long long)rate, w.packets, w.lost, (unsigned long long)w.req.packets_again);
+		       (unsigned long long)rate, w.packets, w.lost, (unsigned long long)w.req.packets_resent);
 		all_ok &= ok;
 	}
 	return !all_ok;

@@ -207,7 +207,7 @@ static void nak_sequence__responder_that_keeps(void **state)
 	receives(ack_of(&f.t, psn(20)));
 	assert_completes(0, VB_RC_SUCCESS);
 	assert_completes(1, VB_RC_SUCCESS);
-	assert_int_equal(f.req.packets_again, 2);
+	assert_int_equal(f.req.packets_resent, 2);
 }
 
 static void nak_sequence__run_of_losses(void **state)
@@ -495,7 +495,7 @@ static void read__long_ones_in_portions(void **state)
 		receives(response(&f.t, VB_OPB_READ_RESPONSE_MIDDLE, psn(i), MTU));
 	}
 	assert_writes("READ_REQUEST", VB_RC_WINDOW_START);	/* the first of them is answered */
-	assert_int_equal(f.req.packets_again, 0);
+	assert_int_equal(f.req.packets_resent, 0);
 }
 
 static void read__depth_and_fence(void **state)

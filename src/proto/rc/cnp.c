@@ -5,9 +5,9 @@ enum { RESERVED_BYTES = 16 };
 
 bool vb_cnp_is_due(struct vb_cnp *cnp, uint64_t now)
 {
-	if (now < cnp->quiet_until)
+	if (now < cnp->next_at)
 		return false;
-	cnp->quiet_until = now + VB_CNP_PAUSE_NS;
+	cnp->next_at = now + VB_CNP_PAUSE_NS;
 	return true;
 }
 

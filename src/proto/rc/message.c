@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-/* The machine and what it works on, as one argument. */
+/* The arguments of vb_message_execute as one. */
 struct work {
 	struct vb_message *message;
 	const struct vb_responder_ops *ops;
@@ -52,7 +52,7 @@ static void finish_receive(const struct work *w, uint64_t bytes, bool is_refused
 	w->ops->receive_done(w->ctx, &received);
 }
 
-static void step(const struct work *w, uint64_t bytes, bool is_refused)
+static void advance(const struct work *w, uint64_t bytes, bool is_refused)
 {
 	const struct vb_opcode_row *row = w->packet->row;
 
@@ -79,7 +79,7 @@ static int execute_send(const struct work *w)
 		return rc;
 	bool is_refused = vb_opcode_has(packet->row, VB_EXT_IETH) &&
 			  w->ops->invalidate(w->ctx, rkey_to_invalidate(packet));
-	step(w, bytes, is_refused);
+	advance(w, bytes, is_refused);
 	return is_refused ? VB_MESSAGE_IS_LAST : 0;
 }
 
@@ -103,7 +103,7 @@ static int find_target(const struct work *w, struct target *target)
 }
 
 /*
- * Is the operation one for this queue pair, and is there a receive if it needs one? That counts before keys
+ * Does the queue pair permit the operation, and is there a receive if it needs one? Checked before keys
  * (9.7.4.1).
  */
 static int prepare_write(const struct work *w)
@@ -137,7 +137,7 @@ static int execute_write(const struct work *w)
 	w->message->address = target.address;
 	w->message->rkey = target.rkey;
 	w->message->length = target.length;
-	step(w, bytes, false);
+	advance(w, bytes, false);
 	return 0;
 }
 

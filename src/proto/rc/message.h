@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Execution of incoming SENDs and WRITEs, packet by packet, for RC and UC alike: does a packet fit its place
- * in a message, may it do what it asks for, and doing it. The order of packets is the caller's business.
+ * Execution of incoming SENDs and WRITEs, packet by packet, for RC and UC: does a packet fit its place in a
+ * message, is its access permitted, and if so, its execution. The caller passes packets in order.
  *
  *	        first            last
  *	no message ---> in a SEND ---> no message
@@ -22,8 +22,8 @@ struct vb_received {
 	uint64_t bytes;
 	uint32_t tail_value;	/* immediate data as it lies in memory, or the rkey that was invalidated */
 	uint8_t tail;		/* enum vb_request_tail */
-	bool is_refused;	/* that rkey is not to be invalidated: the receive completes with an error */
-	bool is_write;		/* a WRITE with immediate data: bytes went elsewhere */
+	bool is_refused;	/* that rkey cannot be invalidated: the receive completes with an error */
+	bool is_write;		/* a WRITE with immediate data: its bytes are not in the receive */
 	bool solicited;
 };
 
@@ -39,24 +39,24 @@ static inline enum vb_nak_code vb_nak_of(int err)
 }
 
 /*
- * Negative returns become what vb_nak_of says; -EAGAIN (receive_take alone) an RNR NAK. UC drops the message
- * for each of them. A call that fails must have changed nothing that the program may look at.
+ * A negative return becomes the NAK that vb_nak_of gives; -EAGAIN (receive_take alone) an RNR NAK. UC drops
+ * the message instead. A call that fails must have changed nothing that the program can see.
  */
 struct vb_responder_ops {
 	/*
-	 * Takes the next receive for the message that the packet is of. It stays taken until receive_done or
-	 * the end of the connection, over messages that are given up on the way (UC).
+	 * Takes the next receive for the message of the packet. It stays taken until receive_done or the end
+	 * of the connection, also if the message is dropped (UC): then the next message gets it.
 	 */
 	int (*receive_take)(void *ctx, const struct vb_packet *packet);
 	/* SEND data into the taken receive; -EMSGSIZE beyond its end. */
 	int (*receive_place)(void *ctx, uint64_t offset, const void *bytes, size_t len);
 	void (*receive_done)(void *ctx, const struct vb_received *received);
 	/*
-	 * May the peer access this range so? len 0: may it access anything so at all (the queue pair's
-	 * rights; no key counts)?
+	 * Has the peer this access to the range? len 0: has it such access to anything? That asks for the
+	 * queue pair's rights, without a key.
 	 */
 	int (*check)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, enum vb_access access);
-	/* WRITE data; checks again. */
+	/* WRITE data; repeats the check. */
 	int (*write)(void *ctx, uint32_t rkey, uint64_t addr, const void *bytes, size_t len);
 	/*
 	 * On 8 aligned bytes; kind is VB_REQ_COMPARE_SWAP, VB_REQ_FETCH_ADD or VB_REQ_ATOMIC_WRITE
@@ -64,18 +64,16 @@ struct vb_responder_ops {
 	 */
 	int (*atomic)(void *ctx, uint32_t rkey, uint64_t addr, uint8_t kind, uint64_t swap_or_add,
 		uint64_t compare, uint64_t *original);
-	/*
-	 * RC alone, as are atomics. The message's data are there; that it fails is no NAK (9.9.3, class J).
-	 */
+	/* RC alone, as are atomics. The message's data have arrived; a failure is no NAK (9.9.3, class J). */
 	int (*invalidate)(void *ctx, uint32_t rkey);
 	/*
-	 * XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is none, or a
-	 * message for another is not done.
+	 * XRC alone, or NULL: the next calls are for this shared receive queue. -EINVAL: there is no such
+	 * queue, or a message for another is not complete.
 	 */
 	int (*select)(void *ctx, uint32_t srqn);
 	/*
-	 * RC alone, or NULL: bytes that were written, or their region, to where vb_flush's value says. May
-	 * the peer have that?
+	 * RC alone, or NULL: flushes bytes that were written, or their region, as vb_flush's value says.
+	 * Checks the peer's rights to it.
 	 */
 	int (*flush)(void *ctx, uint32_t rkey, uint64_t addr, uint64_t len, uint32_t flush);
 };
@@ -88,12 +86,12 @@ struct vb_message {
 	uint32_t rkey, length;
 };
 
-/* What vb_message_execute returns of a message that is done, and behind which the connection is to end. */
+/* vb_message_execute returns this when the message is complete, and the connection must end behind it. */
 enum { VB_MESSAGE_IS_LAST = 1 };
 
 /*
- * packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was done, but a receive may
- * have been taken.
+ * packet: a SEND's or WRITE's. A negative errno as in vb_responder_ops: nothing was executed, but a receive
+ * may have been taken.
  */
 int vb_message_execute(struct vb_message *message, const struct vb_responder_ops *ops, void *ctx,
 		       uint32_t mtu, const struct vb_packet *packet) VB_MUST_USE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The half of the RC requester that learns: from replies, and from their absence. */
+/* The half of the RC requester that handles replies and timeouts. */
 #include "proto/rc/rc_requester.h"
 #include "proto/rc/rc_requester_internal.h"
 #include "wire/syndrome.h"
@@ -7,22 +7,19 @@
 
 enum { BURST_FOR_DROPPERS = 8 };
 
-/*
- * --- what to send again
- * ----------------------------------------------------------------------------------------
- */
+/* ---- what to resend ---- */
 
 static void schedule(struct vb_rc_req *req, uint64_t from, uint64_t end)
 {
-	if (req->again >= req->again_end) {
-		req->again = from;
-		req->again_end = end;
+	if (req->resend_from >= req->resend_end) {
+		req->resend_from = from;
+		req->resend_end = end;
 		return;
 	}
-	if (from < req->again)
-		req->again = from;
-	if (end > req->again_end)
-		req->again_end = end;
+	if (from < req->resend_from)
+		req->resend_from = from;
+	if (end > req->resend_end)
+		req->resend_end = end;
 }
 
 static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
@@ -32,7 +29,7 @@ static void resend(struct vb_rc_req *req, uint64_t from, uint32_t burst)
 	schedule(req, from, req->burst_end);
 }
 
-/* The responder waits for acked, as far as is known. */
+/* The responder may be waiting for acked. */
 static void recover(struct vb_rc_req *req, uint32_t burst)
 {
 	req->recover_end = req->next;
@@ -40,17 +37,17 @@ static void recover(struct vb_rc_req *req, uint32_t burst)
 	resend(req, req->acked, burst);
 }
 
-/* One loss costs window once per round trip. */
-static void pay_for_loss(struct vb_rc_req *req)
+/* Losses cut the window once per round trip. */
+static void react_to_loss(struct vb_rc_req *req)
 {
 	if (req->una < req->cut_end)
 		return;
 	req->cut_end = req->next;
-	vb_rc_window_lost(&req->window, req->packets_again - req->again_at_cut + 1);
-	req->again_at_cut = req->packets_again;
+	vb_rc_window_lost(&req->window, req->packets_resent - req->resent_at_cut + 1);
+	req->resent_at_cut = req->packets_resent;
 }
 
-/* Missing answers that the responder is past, and that have not been asked for again. */
+/* Requests answers that the responder has sent, that are missing, and that were not requested again yet. */
 static void ask_for_holes(struct vb_rc_req *req)
 {
 	uint64_t from = req->una > req->holes_asked ? req->una : req->holes_asked, psn = from;
@@ -66,19 +63,16 @@ static void ask_for_holes(struct vb_rc_req *req)
 		if (!has_answer(req, psn)) {
 			schedule(req, psn, req->acked);
 			req->timed_psn = 0;
-			pay_for_loss(req);
+			react_to_loss(req);
 			return;
 		}
 		psn++;
 	}
 }
 
-/*
- * --- progress
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- progress ---- */
 
-static bool forget_answer(struct vb_rc_req *req, uint64_t psn)
+static bool clear_answer(struct vb_rc_req *req, uint64_t psn)
 {
 	uint64_t *word = &req->answered[psn % VB_RC_WINDOW / 64], bit = UINT64_C(1) << psn % 64;
 	bool had = *word & bit;
@@ -87,20 +81,20 @@ static bool forget_answer(struct vb_rc_req *req, uint64_t psn)
 	return had;
 }
 
-/* As far as the oldest request's PSNs are done. */
+/* The end of the oldest request's PSNs that are done. */
 static uint64_t done_within(struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
 	uint64_t end = vb_min_u64(slot->end, req->next), una = req->una;
 
 	if (!is_answered_slot(slot))
 		return req->acked > una ? vb_min_u64(end, req->acked) : una;
-	while (una < end && forget_answer(req, una))
+	while (una < end && clear_answer(req, una))
 		una++;
 	return una;
 }
 
 /* Moves una over what is done and completes requests. */
-static void settle(struct vb_rc_req *req)
+static void advance_una(struct vb_rc_req *req)
 {
 	while (req->head != req->tail && !req->broken) {
 		const struct vb_rc_slot *slot = slot_at(req, req->head);
@@ -118,35 +112,34 @@ static void settle(struct vb_rc_req *req)
 	}
 }
 
-/* The responder was heard of. */
-static void set_timers(struct vb_rc_req *req, uint64_t now)
+/* After progress. */
+static void reset_timers(struct vb_rc_req *req, uint64_t now)
 {
 	req->retries = req->rnr_retries = req->probes = 0;
-	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	req->rto_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
 	if (req->una != req->next)
-		start_waiting(req, now);
+		start_timers(req, now);
 }
 
 /*
- * After a step of acked while recovering. It stops short of what was sent again, at its end, or beyond. At
- * the end or a little beyond means a run of losses, or a responder that drops: more at once next time. Far
- * beyond: one packet was missing.
+ * acked has advanced while recovering: to before the end of what was resent, to the end, or beyond. At the
+ * end or a little beyond: a run of losses, or a responder that drops packets, so the next burst is larger.
+ * Far beyond: one packet was missing.
  */
-static void go_on_recovering(struct vb_rc_req *req, bool is_nak)
+static void continue_recovery(struct vb_rc_req *req, bool is_nak)
 {
 	if (req->acked < req->burst_end)
 		return;
 	uint64_t beyond = req->acked - req->burst_end;
 	if (beyond)
 		req->peer = VB_RC_PEER_KEEPS;
-	else if (!is_nak)	/* once may mean that all behind it was lost as well */
+	else if (!is_nak)	/* the first time, all behind it may have been lost */
 		req->peer = req->peer == VB_RC_PEER_KEEPS ? VB_RC_PEER_UNKNOWN : VB_RC_PEER_DROPS;
 	resend(req, req->acked, beyond <= 4 * req->burst ? vb_min_u32(req->burst * 2, VB_RC_WINDOW) : 1);
 }
 
 /*
- * The responder is known to have executed everything before `acked`; an answer may have been noted before the
- * call.
+ * The responder has executed everything before `acked`. An answer is recorded before this call.
  */
 static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool is_nak)
 {
@@ -155,26 +148,23 @@ static void progress(struct vb_rc_req *req, uint64_t now, uint64_t acked, bool i
 
 	if (stepped)
 		req->acked = acked;
-	settle(req);
+	advance_una(req);
 	if (req->timed_psn && req->acked > req->timed_psn) {
 		vb_rc_window_measured(&req->window, now, now - req->timed_at);
 		req->timed_psn = 0;
 	}
-	if (req->acked > req->silent_end)
-		vb_rc_window_heard(&req->window);
+	if (req->acked > req->rto_end)
+		vb_rc_window_reset_rto(&req->window);
 	if (req->una > una)
 		vb_rc_window_acknowledged(&req->window, now, (uint32_t)(req->una - una), in_flight);
 	if (req->una > una || stepped)
-		set_timers(req, now);
+		reset_timers(req, now);
 	if (stepped && was_recovering && is_recovering(req))
-		go_on_recovering(req, is_nak);
+		continue_recovery(req, is_nak);
 	ask_for_holes(req);
 }
 
-/*
- * --- replies
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- replies ---- */
 
 static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsigned code)
 {
@@ -183,16 +173,16 @@ static void receive_rnr(struct vb_rc_req *req, uint64_t now, uint64_t psn, unsig
 		return;
 	}
 	req->rnr_until = now + vb_rnr_timer_ns(code);
-	req->answer_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
+	req->rto_at = req->timeout_at = req->probe_at = VB_RC_NEVER;
 	recover(req, 1);
 }
 
 static void receive_sequence_error(struct vb_rc_req *req, uint64_t psn)
 {
 	req->nak_psn = psn;
-	pay_for_loss(req);
-	if (req->again <= psn && psn < req->again_end) {
-		req->recover_end = req->next;	/* the step up to psn has seen to it */
+	react_to_loss(req);
+	if (req->resend_from <= psn && psn < req->resend_end) {
+		req->recover_end = req->next;	/* the advance to psn has scheduled it */
 		return;
 	}
 	recover(req, req->peer == VB_RC_PEER_DROPS ? BURST_FOR_DROPPERS : 1);
@@ -205,7 +195,7 @@ static enum vb_rc_status status_of_nak(unsigned code)
 	case VB_NAK_REMOTE_ACCESS: return VB_RC_REMOTE_ACCESS;
 	case VB_NAK_REMOTE_OPERATIONAL: return VB_RC_REMOTE_OPERATIONAL;
 	}
-	return VB_RC_SUCCESS;	/* not one that breaks anything */
+	return VB_RC_SUCCESS;	/* not a NAK that ends the connection */
 }
 
 static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint64_t psn, uint8_t syndrome)
@@ -217,7 +207,7 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	if (psn < req->acked || psn >= req->next || now < req->rnr_until)
 		return VB_RC_IGNORED;
 	if (is_sequence && is_recovering(req) && req->nak_psn == psn)
-		/* doubled under way; that the repetition was lost only silence tells */
+		/* a duplicate; only the probe or the RTO finds that what was resent is lost */
 		return VB_RC_IGNORED;
 	if (!is_rnr && !is_sequence && status_of_nak(value) == VB_RC_SUCCESS)
 		return VB_RC_IGNORED;
@@ -233,7 +223,7 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	return req->broken ? VB_RC_BROKEN : VB_RC_TAKEN;
 }
 
-/* Receives do not go away again, so what says less is late. */
+/* Receives are never withdrawn, so an ACK with fewer credits is late. */
 static void learn_credits(struct vb_rc_req *req, const struct vb_packet *packet)
 {
 	if (!vb_opcode_has(packet->row, VB_EXT_AETH))
@@ -351,13 +341,10 @@ enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const 
 	return VB_RC_IGNORED;
 }
 
-/*
- * --- silence
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- timeouts ---- */
 
-/* Everything that is known to be missing is asked for again. */
-static void repeat(struct vb_rc_req *req)
+/* Schedules everything that is known to be missing. */
+static void resend_missing(struct vb_rc_req *req)
 {
 	req->probe_at = VB_RC_NEVER;
 	req->holes_asked = req->una;
@@ -366,18 +353,18 @@ static void repeat(struct vb_rc_req *req)
 		schedule(req, req->acked, req->acked + 1);
 }
 
-static void silence(struct vb_rc_req *req, uint64_t now)
+static void rto_expired(struct vb_rc_req *req, uint64_t now)
 {
 	uint64_t timeout = req->timeout_at;
 
-	vb_rc_window_silent(&req->window);
-	req->cut_end = req->silent_end = req->next;
+	vb_rc_window_timed_out(&req->window);
+	req->cut_end = req->rto_end = req->next;
 	req->peer = VB_RC_PEER_UNKNOWN;
 	req->nak_psn = 0;
 	if (req->acked < req->next)
 		recover(req, 1);
-	repeat(req);
-	start_waiting(req, now);
+	resend_missing(req);
+	start_timers(req, now);
 	req->timeout_at = timeout;
 }
 
@@ -397,10 +384,10 @@ void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
 		}
 		req->timeout_at = now + req->config.ack_timeout_ns;
 	}
-	if (timed_out || now >= req->answer_at)
-		silence(req, now);
+	if (timed_out || now >= req->rto_at)
+		rto_expired(req, now);
 	else if (now >= req->probe_at) {
 		req->probes++;
-		repeat(req);
+		resend_missing(req);
 	}
 }

@@ -6,7 +6,7 @@
 #include "proto/rc/rc_requester_internal.h"
 
 enum {
-	ASK_EVERY = 32,		/* packets, at most, between those that ask for an ACK */
+	ASK_EVERY = 32,		/* packets at most between those that ask for an ACK */
 	MOST_PROBES = 3,
 };
 
@@ -24,7 +24,7 @@ void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config
 		.next = first,
 		.end = first,
 		.asked = first,
-		.answer_at = VB_RC_NEVER,
+		.rto_at = VB_RC_NEVER,
 		.timeout_at = VB_RC_NEVER,
 		.probe_at = VB_RC_NEVER,
 		.pace_at = VB_RC_NEVER,
@@ -65,12 +65,9 @@ static void make_packet(struct vb_rc_req *req, uint32_t position, uint64_t psn, 
 	out->position = position;
 }
 
-/*
- * --- again
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- resending ---- */
 
-/* How many answers from psn on are missing, within the READ request that asked for them at first. */
+/* How many answers from psn on are missing, within the READ request that first asked for them. */
 static uint32_t missing_run(const struct vb_rc_req *req, uint64_t psn)
 {
 	uint64_t end = psn + 1;
@@ -86,22 +83,21 @@ static uint32_t missing_run(const struct vb_rc_req *req, uint64_t psn)
 	return (uint32_t)(run - psn);
 }
 
-static void write_missing(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
+static void resend_read(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
 {
 	uint32_t count = missing_run(req, psn);
 
 	make_packet(req, position, psn, count, out);
-	req->again = psn + count;
-	if (is_recovering(req) && psn >= req->acked && req->burst_end < req->again)
-		req->burst_end = req->again;
+	req->resend_from = psn + count;
+	if (is_recovering(req) && psn >= req->acked && req->burst_end < req->resend_from)
+		req->burst_end = req->resend_from;
 }
 
-static void write_data_again(struct vb_rc_req *req, uint32_t position, uint64_t psn,
-			     struct vb_packet_out *out)
+static void resend_data(struct vb_rc_req *req, uint32_t position, uint64_t psn, struct vb_packet_out *out)
 {
 	make_packet(req, position, psn, 1, out);
-	req->again = psn + 1;
-	if (req->again >= req->again_end || req->again == req->burst_end)
+	req->resend_from = psn + 1;
+	if (req->resend_from >= req->resend_end || req->resend_from == req->burst_end)
 		vb_packet_out_ask(out);
 }
 
@@ -111,48 +107,46 @@ static bool is_beyond_failure(const struct vb_rc_req *req, uint32_t position)
 	return req->failing && (int32_t)(position - req->failure_position) >= 0;
 }
 
-/* The first PSN from `again` on that is still missing; false if there is none. */
+/* Moves resend_from to the first PSN that is still missing. False: there is none. */
 static bool find_missing(struct vb_rc_req *req, uint32_t *position)
 {
-	if (req->again < req->una)
-		req->again = req->una;
-	while (req->again < vb_min_u64(req->again_end, req->next)) {
-		*position = position_of(req, req->again);
+	if (req->resend_from < req->una)
+		req->resend_from = req->una;
+	while (req->resend_from < vb_min_u64(req->resend_end, req->next)) {
+		*position = position_of(req, req->resend_from);
 		const struct vb_rc_slot *slot = slot_at(req, *position);
+		bool answered = is_answered_slot(slot);
 		if (is_beyond_failure(req, *position))
 			return false;
-		if (is_answered_slot(slot) ? !has_answer(req, req->again) : req->again >= req->acked)
+		if (answered ? !has_answer(req, req->resend_from) : req->resend_from >= req->acked)
 			return true;
-		req->again = is_answered_slot(slot) ? req->again + 1 : vb_min_u64(slot->end, req->acked);
+		req->resend_from = answered ? req->resend_from + 1 : vb_min_u64(slot->end, req->acked);
 	}
 	return false;
 }
 
-static bool write_again(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
+static bool write_resend(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
 {
 	uint32_t position;
 
-	if (req->again >= req->again_end || !find_missing(req, &position)) {
-		req->again = req->again_end = 0;
+	if (req->resend_from >= req->resend_end || !find_missing(req, &position)) {
+		req->resend_from = req->resend_end = 0;
 		return false;
 	}
 	if (is_answered_slot(slot_at(req, position)))
-		write_missing(req, position, req->again, out);
+		resend_read(req, position, req->resend_from, out);
 	else
-		write_data_again(req, position, req->again, out);
+		resend_data(req, position, req->resend_from, out);
 	req->timed_psn = 0;
-	req->packets_again++;
+	req->packets_resent++;
 	if (req->window.smooth_ns && req->probes < MOST_PROBES)
 		req->probe_at = now + vb_rc_window_probe_ns(&req->window, req->probes);
 	return true;
 }
 
-/*
- * --- new
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- sending ---- */
 
-/* How many responses to ask for: so many that the window is used in few requests, and not for a few only. */
+/* How many responses to ask for: enough to use the window in few requests; 0: better wait for more room. */
 static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
 	uint32_t size = req->window.size, room = size - (uint32_t)(req->next - req->una);
@@ -162,13 +156,13 @@ static uint32_t read_share(const struct vb_rc_req *req, const struct vb_rc_slot 
 	return room < vb_min_u32(left, size / 4) ? 0 : vb_min_u32(left, vb_min_u32(room, size / sharers));
 }
 
-/* May as many messages be begun as far as credits go? MSNs have 24 bits. */
+/* Do the credits permit this many messages? MSNs have 24 bits. */
 static bool is_within_credits(const struct vb_rc_req *req, uint32_t messages)
 {
 	return !req->has_credits || (int32_t)((messages - req->credit_end) << 8) <= 0;
 }
 
-/* Is there a receive for the next packet's message, as far as is known? If not it may go alone. */
+/* Is a receive known for the next packet's message? If not, the packet may go alone. */
 static bool has_credit(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 {
 	bool begins = req->next == slot->first;
@@ -189,8 +183,8 @@ static bool may_go(const struct vb_rc_req *req, const struct vb_rc_slot *slot)
 	return has_credit(req, slot);
 }
 
-/* Asked last, so that only the pace holds back what it holds back. */
-static bool is_paced_off(struct vb_rc_req *req, uint64_t now)
+/* Called last: then only the pace delays the packet. */
+static bool is_held_by_pace(struct vb_rc_req *req, uint64_t now)
 {
 	uint64_t at = vb_rc_window_pace_ns(&req->window, now);
 
@@ -206,7 +200,7 @@ static void note_read(struct vb_rc_req *req, uint32_t count)
 	req->reads[at].end = req->next + count;
 }
 
-/* Asked for: something that moves on when the answer comes, and regularly. */
+/* An ACK is requested where something waits for it, and regularly. */
 static bool wants_ack(const struct vb_rc_req *req)
 {
 	uint64_t every = vb_min_u32(ASK_EVERY, req->window.size / 4);
@@ -232,7 +226,7 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	if (is_beyond_failure(req, req->sending) || !may_go(req, slot))
 		return false;
 	uint32_t count = answered ? read_share(req, slot) : 1;
-	if (count == 0 || is_paced_off(req, now))
+	if (count == 0 || is_held_by_pace(req, now))
 		return false;
 	vb_rc_window_sent(&req->window, now, count);
 	make_packet(req, req->sending, req->next, count, out);
@@ -253,10 +247,7 @@ static bool write_new(struct vb_rc_req *req, uint64_t now, struct vb_packet_out 
 	return true;
 }
 
-/*
- * --- calls
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out)
 {
@@ -264,10 +255,10 @@ bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *
 		return false;
 	req->rnr_until = 0;
 	req->pace_at = VB_RC_NEVER;
-	if (!write_again(req, now, out) && !write_new(req, now, out))
+	if (!write_resend(req, now, out) && !write_new(req, now, out))
 		return false;
-	if (req->answer_at == VB_RC_NEVER)
-		start_waiting(req, now);
+	if (req->rto_at == VB_RC_NEVER)
+		start_timers(req, now);
 	return true;
 }
 
@@ -275,7 +266,7 @@ uint64_t vb_rc_req_deadline(const struct vb_rc_req *req)
 {
 	if (req->broken)
 		return VB_RC_NEVER;
-	uint64_t answer = vb_min_u64(vb_min_u64(req->answer_at, req->timeout_at),
+	uint64_t answer = vb_min_u64(vb_min_u64(req->rto_at, req->timeout_at),
 				     vb_min_u64(req->probe_at, req->pace_at));
 	return req->rnr_until ? vb_min_u64(answer, req->rnr_until) : answer;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The requester of a reliable connection (IB vol. 1, 9.7) as a pure machine: it cuts requests into packets,
- * understands what comes back, sends again what is lost, and says which requests are done.
+ * handles the replies, sends lost packets again, and says which requests are complete.
  *
  * Positions. Requests are numbered 0, 1, 2, ... (32 bits, wrapping) in the order of vb_rc_req_post; they
  * complete in that order.
@@ -15,42 +15,41 @@
  *	 atomic answers  nothing known     sent
  *	 may be missing
  *
- * una: everything before is done. acked: the responder executed everything before (an ACK, a NAK for acked,
- * or any response said so). Answers may come in any order: a bit per PSN from una on says which are there,
- * and each is placed at once by its PSN. next - una never exceeds the window, and that never VB_RC_WINDOW.
+ * una: everything before is done. acked: the responder executed everything before, as an ACK, a NAK for
+ * acked, or any response showed. Answers may come in any order: a bit per PSN from una on records which have
+ * come, and each is placed at once by its PSN. next - una never exceeds the window, and the window never
+ * VB_RC_WINDOW.
  *
- * Sending again. A half-open range [again, again_end) of PSNs; a walk through it skips what is not missing
+ * Resending. A half-open range [resend_from, resend_end) of PSNs; a walk through it skips what is not missing
  * any more. Three causes:
- *   - answers missing before acked (the specification's implied NAK): the run that is missing is asked for by
- *     a READ request of its own, as the specification allows for duplicates; each hole once, until a silence;
- *   - a NAK for a sequence error at E, or a silence with acked = E: E alone, first. A responder that keeps what
- *     arrives out of order then acknowledges far beyond E or names the next hole; one that drops it
- *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. While that goes on (recovering)
+ *   - answers missing before acked (the specification's implied NAK): a READ request of its own asks for the
+ *     missing run, as the specification allows for duplicates; for each hole once, until the RTO expires;
+ *   - a NAK for a sequence error at E, or an RTO that expires with acked = E: E alone, first. A responder that
+ *     keeps what arrives out of order then acknowledges far beyond E or names the next hole; one that drops it
+ *     acknowledges E, and gets 2, 4, 8, ... packets, and next time 8 at once. While that continues (recovering)
  *     nothing new is sent, unless the responder is known to keep packets;
  *   - an RNR NAK: as before, after its timer.
- * What is sent again may be lost again, and no NAK tells: after somewhat more than a round trip it is
- * repeated (a probe), a few times; only then does it take a silence, which costs window and, after the ACK
- * timeout, a retry.
+ * What is sent again may be lost again, and no NAK reports that: after somewhat more than a round trip it is
+ * repeated (a probe), a few times. Only then does the RTO expire, which reduces the window and, after the ACK
+ * timeout, uses up a retry.
  *
- * Large READs go out as several READ requests, none asking for more than the window leaves: what is in flight
- * is bounded for READs too. They count against max_rd_atomic as what they are on the wire.
+ * Large READs are sent as several READ requests, none of which asks for more than the window has room for: so
+ * what is in flight is bounded for READs too. Each of these requests counts against max_rd_atomic.
  *
- * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position; what is before it still
- * completes, then that one fails, and after that the machine is silent for ever.
+ * Failure. A NAK, used up retries or the caller's vb_rc_req_break name a position. What is before it still
+ * completes; then that request fails, and after that the machine sends nothing more.
  *
  * A congestion notification packet cuts the window as a loss at a queue does, once per round trip.
  *
- * Credits. If the responder's ACKs say how many receives it has, a message that takes one and for which there
- * is none sends its first packet alone, with nothing else under way; when that is acknowledged, so is that a
- * receive was there, and the rest follows. Messages are counted as the responder counts them, so each READ
- * request counts.
+ * Credits. If the responder's ACKs say how many receives it has, a message that takes a receive and has no
+ * credit sends its first packet alone, with nothing else in flight. Its ACK shows that there was a receive,
+ * and the rest follows. Messages are counted as the responder counts them, so each READ request counts.
  *
  * What it leaves out: alternate paths.
  *
  * Who owns what. The caller owns the struct, the slots and the data. Payload is named by (position, offset,
- * bytes) at the moment of sending, again when sent again; so data must stay unchanged until its request
- * completes. Threading: none; one lock of the caller covers the machine. A packet that is ignored has changed
- * nothing.
+ * bytes) each time that it is sent, so data must stay unchanged until its request completes. Threading: none;
+ * one of the caller's locks covers the machine. A packet that is ignored has changed nothing.
  *
  * Usage: after vb_rc_req_post, vb_rc_req_receive and vb_rc_req_expire: vb_rc_req_write until false,
  * vb_rc_req_next_completion until false, then sleep until vb_rc_req_deadline.
@@ -89,7 +88,7 @@ enum vb_rc_verdict {
 	VB_RC_BROKEN,	/* this packet ended the connection, or found it ended */
 };
 
-/* What may be changed between calls: the retry counts and timeouts. */
+/* The retry counts and timeouts may be changed between calls. */
 struct vb_rc_req_config {
 	struct vb_packet_to to;
 	uint32_t mtu;			/* 256, 512, 1024, 2048 or 4096 */
@@ -119,37 +118,37 @@ struct vb_rc_req {
 	/* positions: reported complete <= complete <= that of next <= posted */
 	uint32_t reported, head, sending, tail;
 	uint64_t una, acked, next, end;
-	uint64_t again, again_end;
-	uint64_t holes_asked;		/* missing answers before it have been asked for again */
+	uint64_t resend_from, resend_end;
+	uint64_t holes_asked;		/* missing answers before it were requested again */
 	uint64_t recover_end, burst_end; /* recovering while acked < recover_end */
-	uint64_t cut_end;		/* losses before it have been paid for */
+	uint64_t cut_end;		/* losses before it have cut the window */
 	uint64_t nak_psn;		/* the last sequence NAK's, while recovering from it */
 	uint32_t burst;
-	uint64_t asked;			/* after the last packet that asks for an answer */
-	uint64_t silent_end;		/* after what had been sent at the last silence */
-	uint64_t again_at_cut;		/* packets_again at the last one */
-	/* What the responder does with packets out of order, as its last ACKs while recovering have shown. */
+	uint64_t asked;			/* after the last packet that asks for an ACK */
+	uint64_t rto_end;		/* after what had been sent when the RTO expired last */
+	uint64_t resent_at_cut;		/* packets_resent at the last cut */
+	/* What the responder does with packets out of order, as its last ACKs while recovering showed. */
 	enum { VB_RC_PEER_UNKNOWN, VB_RC_PEER_KEEPS, VB_RC_PEER_DROPS } peer;
 	uint32_t messages;		/* begun, as the responder counts them (MSN) */
-	uint32_t credit_end;		/* it has receives for those before it, */
-	bool has_credits;		/* if it says so at all */
+	uint32_t credit_end;		/* the responder has receives for those before it, */
+	bool has_credits;		/* if its ACKs carry credits */
 	bool failing, broken, failure_reported;
 	uint8_t failure;		/* enum vb_rc_status */
 	uint8_t retries, rnr_retries;	/* used since the last progress */
 	uint32_t failure_position;
 	/* deadlines, VB_RC_NEVER if none; rnr_until 0: not waiting */
-	uint64_t answer_at, timeout_at, rnr_until;
-	uint64_t pace_at;		/* when the pace lets more go; VB_RC_NEVER: it holds nothing back */
+	uint64_t rto_at, timeout_at, rnr_until;
+	uint64_t pace_at;		/* when the pace lets more go; VB_RC_NEVER: it delays nothing */
 	uint64_t probe_at;		/* when what was sent again last counts as lost again */
 	uint8_t probes;			/* since the last progress */
-	uint64_t timed_psn, timed_at;	/* the packet whose round trip is being measured; 0: none */
+	uint64_t timed_psn, timed_at;	/* the packet whose round trip is measured; 0: none */
 	struct vb_rc_window window;
 	struct {
 		uint64_t first, end;
-	} reads[VB_RC_MAX_RD_ATOMIC];	/* READ and atomic requests as they went out, oldest first */
+	} reads[VB_RC_MAX_RD_ATOMIC];	/* READ and atomic requests as they were sent, oldest first */
 	uint8_t reads_head, reads_count;
 	uint64_t answered[VB_RC_WINDOW / 64];
-	uint64_t packets_again;		/* for counters */
+	uint64_t packets_resent;	/* for counters */
 };
 
 struct vb_rc_completion {
@@ -157,29 +156,29 @@ struct vb_rc_completion {
 	enum vb_rc_status status;
 };
 
-/* slots: a power of two of them, the most requests that can be under way. */
+/* slots: a power of two of them, which limits the requests that are posted and not complete. */
 void vb_rc_req_init(struct vb_rc_req *req, const struct vb_rc_req_config *config, struct vb_rc_slot *slots,
 		    uint32_t num_slots);
 
 /* -EAGAIN: no slot free; -EINVAL: not a request for RC, or an answered one with max_rd_atomic 0. */
 int vb_rc_req_post(struct vb_rc_req *req, const struct vb_request *request) VB_MUST_USE;
 
-/* The next position is the caller's: it counts as complete and reported. Only while nothing is under way. */
+/* The caller completes the next position itself: it counts as complete and reported. Only while idle. */
 void vb_rc_req_skip(struct vb_rc_req *req);
 
-/* The next packet to go out now, if there is one. */
+/* The next packet to send now, if there is one. */
 bool vb_rc_req_write(struct vb_rc_req *req, uint64_t now, struct vb_packet_out *out);
 
 /* An ACK, NAK, READ response or atomic answer of the peer, or a congestion notification packet. */
 enum vb_rc_verdict vb_rc_req_receive(struct vb_rc_req *req, uint64_t now, const struct vb_packet *packet);
 
-/* When vb_rc_req_expire is to be called at the latest; VB_RC_NEVER. */
+/* When vb_rc_req_expire must be called at the latest, or VB_RC_NEVER. */
 uint64_t vb_rc_req_deadline(const struct vb_rc_req *req);
 void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now);
 
 bool vb_rc_req_next_completion(struct vb_rc_req *req, struct vb_rc_completion *out);
 
-/* The request at position, which is not complete, cannot be carried out. */
+/* The request at position, which is not complete, fails. */
 void vb_rc_req_break(struct vb_rc_req *req, uint32_t position, enum vb_rc_status status);
 
 const char *vb_rc_status_text(enum vb_rc_status status);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the two halves of the requester share: rc_requester.c sends, rc_replies.c learns. */
+/*
+ * What the two halves of the requester share: rc_requester.c sends, rc_replies.c handles replies and
+ * timeouts.
+ */
 #ifndef VB_PROTO_RC_REQUESTER_INTERNAL_H
 #define VB_PROTO_RC_REQUESTER_INTERNAL_H
 
@@ -25,7 +28,7 @@ static inline bool has_answer(const struct vb_rc_req *req, uint64_t psn)
 /* The request that a PSN in [una, next) belongs to. */
 static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 {
-	/* both count from head; the answer is among them */
+	/* both count from head; the result is in [low, high] */
 	uint32_t low = 0, high = req->sending - req->head;
 
 	while (low < high) {
@@ -38,12 +41,12 @@ static inline uint32_t position_of(const struct vb_rc_req *req, uint64_t psn)
 	return req->head + low;
 }
 
-/* Starts to wait for an answer to what is in flight. */
-static inline void start_waiting(struct vb_rc_req *req, uint64_t now)
+/* Starts the timers for what is in flight. */
+static inline void start_timers(struct vb_rc_req *req, uint64_t now)
 {
-	uint64_t timeout = req->config.ack_timeout_ns, patience = vb_rc_window_patience_ns(&req->window);
+	uint64_t timeout = req->config.ack_timeout_ns, rto = vb_rc_window_rto_ns(&req->window);
 
-	req->answer_at = now + (timeout ? vb_min_u64(patience, timeout) : patience);
+	req->rto_at = now + (timeout ? vb_min_u64(rto, timeout) : rto);
 	req->timeout_at = timeout ? now + timeout : VB_RC_NEVER;
 }
 

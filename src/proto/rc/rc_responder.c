@@ -5,7 +5,7 @@
 
 #include "wire/syndrome.h"
 
-/* A packet that arrived before its turn, as its bytes. */
+/* The bytes of a packet that arrived out of order. */
 struct vb_rc_kept {
 	uint32_t len;
 	uint8_t bytes[VB_RC_BUFFER_BYTES - sizeof(uint32_t)];
@@ -48,17 +48,14 @@ static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 	resp->nak_syndrome = syndrome;
 }
 
-/*
- * --- execution
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- execution ---- */
 
 /*
- * Each returns 0, a negative errno as in vb_responder_ops, having changed nothing then, or
- * VB_MESSAGE_IS_LAST.
+ * Each returns 0, VB_MESSAGE_IS_LAST, or a negative errno as in vb_responder_ops, and has changed nothing
+ * then.
  */
 
-/* The place for a READ or atomic; NULL if the peer has more of them under way than it may. */
+/* The place for a READ or atomic. NULL: the peer has more of them outstanding than it may. */
 static struct vb_rc_saved *next_saved(struct vb_rc_resp *resp)
 {
 	if (resp->saved_next - resp->saved_unsent >= resp->config.max_rd_atomic)
@@ -79,7 +76,7 @@ static uint32_t responses(const struct vb_rc_resp *resp, uint32_t length)
 	return length ? (uint32_t)(((uint64_t)length + resp->config.mtu - 1) / resp->config.mtu) : 1;
 }
 
-/* 0 where there is none. */
+/* 0: it has none. */
 static uint32_t srqn_of(const struct vb_packet *packet)
 {
 	if (!vb_opcode_has(packet->row, VB_EXT_XRCETH))
@@ -134,7 +131,7 @@ static int execute_atomic(struct vb_rc_resp *resp, const struct vb_packet *packe
 	return 0;
 }
 
-/* Answered like a READ of nothing. */
+/* Answered like a READ of 0 bytes. */
 static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
@@ -159,9 +156,7 @@ static int execute_atomic_write(struct vb_rc_resp *resp, const struct vb_packet 
 	return 0;
 }
 
-/*
- * What was written before is there already: requests are executed in order. Answered like a READ of nothing.
- */
+/* Requests are executed in order, so earlier writes are complete. Answered like a READ of 0 bytes. */
 static int execute_flush(struct vb_rc_resp *resp, const struct vb_packet *packet)
 {
 	const struct vb_feth *feth = (const struct vb_feth *)vb_packet_extension(packet, VB_EXT_FETH);
@@ -217,7 +212,7 @@ static int execute(struct vb_rc_resp *resp, const struct vb_packet *packet)
 	return -EINVAL;
 }
 
-/* The receive of a message that has begun counts as well: the message is not in the MSN yet. */
+/* The receive of a message in progress counts too, since the MSN does not count the message yet. */
 static uint8_t ack(const struct vb_rc_resp *resp)
 {
 	if (!resp->config.receives)
@@ -228,15 +223,9 @@ static uint8_t ack(const struct vb_rc_resp *resp)
 
 static uint8_t syndrome_of(int rc) { return vb_syndrome(VB_AETH_NAK, vb_nak_of(rc)); }
 
-/*
- * --- arrival
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- arrival ---- */
 
-/*
- * The ACK of the last request that is executed is all that the peer hears from here on: it is repeated like a
- * NAK.
- */
+/* The ACK of the last request that is executed is repeated like a NAK, and the only answer from now on. */
 static enum vb_rc_verdict end_by_ack(struct vb_rc_resp *resp, uint64_t psn)
 {
 	set_nak(resp, psn, ack(resp));
@@ -264,13 +253,13 @@ static enum vb_rc_verdict receive_expected(struct vb_rc_resp *resp, const struct
 	resp->nak_due = false;
 	resp->last_by_ack = packet->row->operation == VB_OP_SEND || packet->row->operation == VB_OP_WRITE;
 	if (!resp->last_by_ack)
-		resp->ack_due = false;	/* READ or atomic: the answer acknowledges what is before it */
+		resp->ack_due = false;	/* READ or atomic: its answer acknowledges all before it */
 	else if (packet->ack_request)
 		resp->ack_due = true;
 	return VB_RC_TAKEN;
 }
 
-/* After the execution of psn: behind a READ lie its answers' PSNs, in which nothing can have been sent. */
+/* After the execution of psn. A READ takes its answers' PSNs; no request can have those. */
 static void drop_skipped(struct vb_rc_resp *resp, uint64_t psn)
 {
 	uint64_t end = vb_min_u64(resp->expected, psn + VB_RC_KEPT);
@@ -287,7 +276,7 @@ static enum vb_rc_verdict receive_kept(struct vb_rc_resp *resp)
 		uint64_t psn = resp->expected;
 		struct vb_packet packet;
 		resp->ack_due = true;
-		/* It was parsed when it came, and its bytes are ours. */
+		/* It was parsed when it came, and only we can write to it. */
 		if (vb_packet_parse(kept->bytes, kept->len, &packet) ||
 		    receive_expected(resp, &packet) == VB_RC_BROKEN)
 			return VB_RC_BROKEN;
@@ -326,7 +315,7 @@ static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64
 	resp->kept_count++;
 }
 
-static enum vb_rc_verdict receive_early(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+static enum vb_rc_verdict receive_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
 {
 	keep(resp, packet, psn);
 	if (resp->nak_psn != resp->expected)
@@ -334,10 +323,7 @@ static enum vb_rc_verdict receive_early(struct vb_rc_resp *resp, const struct vb
 	return VB_RC_TAKEN;
 }
 
-/*
- * --- duplicates
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- duplicates ---- */
 
 static const struct vb_rc_saved *find_saved(const struct vb_rc_resp *resp, uint64_t psn)
 {
@@ -366,14 +352,14 @@ static enum vb_rc_verdict replay(struct vb_rc_resp *resp, const struct vb_rc_sav
 	return VB_RC_TAKEN;
 }
 
-static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const struct vb_packet *packet,
-					     uint64_t psn)
+static enum vb_rc_verdict receive_duplicate_read(struct vb_rc_resp *resp, const struct vb_packet *packet,
+						 uint64_t psn)
 {
 	const struct vb_reth *reth = (const struct vb_reth *)vb_packet_extension(packet, VB_EXT_RETH);
 	const struct vb_rc_saved *saved = find_saved(resp, psn);
 
 	if (!saved || saved->is_atomic || saved->sent <= psn)
-		return VB_RC_IGNORED;	/* unknown, or its answer is still to be sent */
+		return VB_RC_IGNORED;	/* unknown, or its answer is due anyway */
 	struct vb_rc_saved part = { .first = psn,
 				    .sent = psn,
 				    .address = vb_reth_address(reth),
@@ -388,7 +374,8 @@ static enum vb_rc_verdict receive_read_again(struct vb_rc_resp *resp, const stru
 	return replay(resp, &part);
 }
 
-static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
+static enum vb_rc_verdict receive_duplicate(struct vb_rc_resp *resp, const struct vb_packet *packet,
+					    uint64_t psn)
 {
 	const struct vb_rc_saved *saved;
 
@@ -398,7 +385,7 @@ static enum vb_rc_verdict receive_again(struct vb_rc_resp *resp, const struct vb
 		resp->ack_due = true;
 		return VB_RC_TAKEN;
 	case VB_OP_READ:
-		return receive_read_again(resp, packet, psn);
+		return receive_duplicate_read(resp, packet, psn);
 	case VB_OP_ATOMIC:
 	case VB_OP_ATOMIC_WRITE:
 	case VB_OP_FLUSH:
@@ -430,13 +417,10 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 	uint64_t psn = vb_psn_expand(resp->expected, packet->psn);
 	if (psn == resp->expected)
 		return receive_in_order(resp, packet);
-	return psn > resp->expected ? receive_early(resp, packet, psn) : receive_again(resp, packet, psn);
+	return psn > resp->expected ? receive_ahead(resp, packet, psn) : receive_duplicate(resp, packet, psn);
 }
 
-/*
- * --- output
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- output ---- */
 
 static void put_aeth(const struct vb_rc_resp *resp, struct vb_packet_out *out,
 		     const struct vb_opcode_row *row, uint8_t syndrome)
@@ -493,7 +477,7 @@ static void write_ack(struct vb_rc_resp *resp, struct vb_packet_out *out)
 		vb_packet_out_begin(out, &resp->config.to, VB_OPB_ACKNOWLEDGE, (uint32_t)psn, 0);
 
 	put_aeth(resp, out, row, resp->nak_due ? resp->nak_syndrome : ack(resp));
-	/* A NAK acknowledges what is before it; one about a duplicate leaves what came after that. */
+	/* A NAK acknowledges all before it; after a NAK about a duplicate an ACK may still be due. */
 	resp->ack_due = resp->ack_due && psn < resp->expected - 1 && !resp->broken;
 	resp->nak_due = false;
 }
@@ -536,7 +520,7 @@ void vb_rc_resp_fault(struct vb_rc_resp *resp, const struct vb_packet_out *out)
 		resp->broken = true;
 		resp->saved_unsent = resp->saved_next;
 	} else if (resp->nak_due) {
-		return;	/* what is missing is asked for again */
+		return;	/* the requester will ask again */
 	}
 	set_nak(resp, vb_psn_expand(resp->expected, vb_bth_psn((const struct vb_bth *)out->header)),
 		vb_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS));

@@ -5,17 +5,17 @@ enum {
 	MOST_DOUBLINGS = 9,
 	FEW_LOST = 4,    /* however small the window */
 	MANY_LOST = 8,   /* one of so many */
-	BUNCH = 8,
+	GROUP = 8,
 	PACE_BURST = 32, /* packets that may go at once */
 };
 
-#define FIRST_PATIENCE_NS UINT64_C(10000000)
-#define LEAST_PATIENCE_NS UINT64_C(1000000)	/* mostly enough for a peer that has to be scheduled first */
-#define LEAST_PROBE_NS    UINT64_C(50000)
-#define MOST_PATIENCE_NS  UINT64_C(500000000)
-#define NO_QUEUE_NS       UINT64_C(100000)	/* round trips differ by that for other reasons */
-#define LEAST_AGE_NS      UINT64_C(10000000000)	/* paths change */
-#define PACE_BURST_NS     UINT64_C(1000000)	/* and what is due within it: no pace for short round trips */
+#define FIRST_RTO_NS   UINT64_C(10000000)
+#define LEAST_RTO_NS   UINT64_C(1000000)	/* usually enough for a peer that must be scheduled first */
+#define LEAST_PROBE_NS UINT64_C(50000)
+#define MOST_RTO_NS    UINT64_C(500000000)
+#define NO_QUEUE_NS    UINT64_C(100000)	/* round trips differ by this for other reasons */
+#define LEAST_AGE_NS   UINT64_C(10000000000)	/* paths change */
+#define PACE_BURST_NS  UINT64_C(1000000)	/* and what is due within it: no pace for short round trips */
 
 void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 {
@@ -24,8 +24,8 @@ void vb_rc_window_init(struct vb_rc_window *w, uint32_t most)
 				    .threshold = most };
 }
 
-/* Silences before the first round trip was measured say nothing but that it is long. */
-static void open_anew(struct vb_rc_window *w)
+/* An RTO that expired before the first round trip was measured only shows that the trip is long. */
+static void reopen(struct vb_rc_window *w)
 {
 	w->size = vb_min_u32(w->most, VB_RC_WINDOW_START);
 	w->threshold = w->most;
@@ -39,17 +39,17 @@ void vb_rc_window_measured(struct vb_rc_window *w, uint64_t now, uint64_t round_
 		w->least_ns = round_trip_ns;
 		w->least_at = now;
 	}
-	w->bunch_least_ns = w->bunch ? vb_min_u64(w->bunch_least_ns, round_trip_ns) : round_trip_ns;
-	if (++w->bunch == BUNCH) {
-		w->standing_ns = w->bunch_least_ns;
-		w->bunch = 0;
+	w->group_least_ns = w->group ? vb_min_u64(w->group_least_ns, round_trip_ns) : round_trip_ns;
+	if (++w->group == GROUP) {
+		w->standing_ns = w->group_least_ns;
+		w->group = 0;
 	}
-	w->silences = 0;
+	w->rto_doublings = 0;
 	if (w->smooth_ns == 0) {
 		w->smooth_ns = round_trip_ns;
 		w->variance_ns = round_trip_ns / 2;
 		if (w->size < VB_RC_WINDOW_START)
-			open_anew(w);
+			reopen(w);
 		return;
 	}
 	uint64_t off =
@@ -82,7 +82,7 @@ void vb_rc_window_acknowledged(struct vb_rc_window *w, uint64_t now, uint32_t pa
 		w->size = vb_min_u32(w->size + packets, w->threshold);
 		return;
 	}
-	uint32_t step = has_queue(w) ? w->size : w->size / 4;	/* packets that earn one more */
+	uint32_t step = has_queue(w) ? w->size : w->size / 4;	/* acknowledged packets per growth of 1 */
 	w->grown += packets;
 	w->size = vb_min_u32(w->size + w->grown / step, w->most);
 	w->grown %= step;
@@ -108,16 +108,16 @@ void vb_rc_window_lost(struct vb_rc_window *w, uint64_t packets)
 		vb_rc_window_congested(w);
 }
 
-void vb_rc_window_heard(struct vb_rc_window *w)
+void vb_rc_window_reset_rto(struct vb_rc_window *w)
 {
 	if (w->smooth_ns)
-		w->silences = 0;
+		w->rto_doublings = 0;
 }
 
-void vb_rc_window_silent(struct vb_rc_window *w)
+void vb_rc_window_timed_out(struct vb_rc_window *w)
 {
-	if (w->silences < MOST_DOUBLINGS)
-		w->silences++;
+	if (w->rto_doublings < MOST_DOUBLINGS)
+		w->rto_doublings++;
 	w->threshold = bounded(w, w->size / 2);
 	w->size = bounded(w, w->size / 4);
 	w->grown = 0;
@@ -125,10 +125,7 @@ void vb_rc_window_silent(struct vb_rc_window *w)
 
 static bool is_paced(const struct vb_rc_window *w) { return w->smooth_ns > PACE_BURST_NS; }
 
-/*
- * How long the pace takes for so many packets: the window per round trip, and half as much again, or twice
- * while it opens fast.
- */
+/* How long the pace takes for this many packets: 1.5 windows per round trip, or 2 below the threshold. */
 static uint64_t pace_of(const struct vb_rc_window *w, uint32_t packets)
 {
 	uint64_t whole = packets * w->smooth_ns / w->size;
@@ -152,13 +149,13 @@ void vb_rc_window_sent(struct vb_rc_window *w, uint64_t now, uint32_t packets)
 		w->paced_ns = (w->paced_ns > now ? w->paced_ns : now) + pace_of(w, packets);
 }
 
-uint64_t vb_rc_window_patience_ns(const struct vb_rc_window *w)
+uint64_t vb_rc_window_rto_ns(const struct vb_rc_window *w)
 {
-	uint64_t patience = w->smooth_ns ? 3 * w->smooth_ns + 4 * w->variance_ns : FIRST_PATIENCE_NS;
+	uint64_t rto = w->smooth_ns ? 3 * w->smooth_ns + 4 * w->variance_ns : FIRST_RTO_NS;
 
-	if (patience < LEAST_PATIENCE_NS)
-		patience = LEAST_PATIENCE_NS;
-	return vb_min_u64(patience << w->silences, MOST_PATIENCE_NS);
+	if (rto < LEAST_RTO_NS)
+		rto = LEAST_RTO_NS;
+	return vb_min_u64(rto << w->rto_doublings, MOST_RTO_NS);
 }
 
 uint64_t vb_rc_window_probe_ns(const struct vb_rc_window *w, unsigned n)

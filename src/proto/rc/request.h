@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests of the connected services and how they are cut into packets (IB vol. 1, 9.7.3): which opcode,
- * which headers and which piece of the payload the n-th packet has. RC, UC and the retransmission of either's
- * packets all ask here.
+ * Requests of the connected services, and how they are cut into packets (IB vol. 1, 9.7.3): which opcode,
+ * headers and piece of the payload the n-th packet has, for RC and UC, also when RC sends a packet again.
  */
 #ifndef VB_PROTO_REQUEST_H
 #define VB_PROTO_REQUEST_H
@@ -15,7 +14,7 @@
 /* The longest message (9.4.1). */
 #define VB_MAX_MESSAGE_BYTES (UINT32_C(1) << 31)
 
-/* An atomic write has its data with it. It and a flush are answered like a READ of nothing. */
+/* An atomic write carries its data. It and a flush are answered like a READ of 0 bytes. */
 enum vb_request_kind {
 	VB_REQ_SEND,
 	VB_REQ_WRITE,
@@ -34,7 +33,7 @@ static inline uint32_t vb_flush(unsigned placement, unsigned selectivity)
 static inline unsigned vb_flush_placement(uint64_t flush) { return flush & 0xff; }
 static inline unsigned vb_flush_selectivity(uint64_t flush) { return flush >> 8 & 0xff; }
 
-/* What ends a SEND or WRITE beside its data. */
+/* What follows the data of a SEND or WRITE. */
 enum vb_request_tail { VB_TAIL_NONE, VB_TAIL_IMM, VB_TAIL_INVALIDATE };
 
 struct vb_request {
@@ -50,9 +49,7 @@ struct vb_request {
 	bool solicited, fence;
 };
 
-/*
- * A packet to be sent: headers here, payload wherever its owner keeps it. The ICRC is for whoever sends it.
- */
+/* A packet to be sent: its headers, and where its payload is. Whoever sends it adds the ICRC. */
 struct vb_packet_out {
 	uint8_t header[VB_MAX_HEADER_BYTES];
 	uint8_t header_bytes;
@@ -80,16 +77,13 @@ static inline bool vb_request_takes_receive(const struct vb_request *r)
 
 static inline bool vb_request_is_answered(const struct vb_request *r) { return r->kind >= VB_REQ_READ; }
 
-/* Bytes that the answers to it carry, but for atomics'. */
+/* Bytes of READ responses to it. */
 static inline uint32_t vb_request_answer_bytes(const struct vb_request *r)
 {
 	return r->kind == VB_REQ_READ ? r->length : 0;
 }
 
-/*
- * PSNs that a request takes: of its own packets, or of the responses to a READ. mtu: 256 to 4096, a power of
- * two.
- */
+/* PSNs that a request takes: of its packets, or of a READ's responses. mtu: 256 to 4096, a power of two. */
 static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t mtu)
 {
 	return r->length ? (uint32_t)(((uint64_t)r->length + mtu - 1) / mtu) : 1;
@@ -99,15 +93,14 @@ static inline uint32_t vb_request_packets(const struct vb_request *r, uint32_t m
 int vb_request_check(const struct vb_request *r, uint8_t service) VB_MUST_USE;
 
 /*
- * The packet at `index` of the request's PSNs. A READ's asks for `count` responses from there on; of others
- * count is not looked at. ack_request is the caller's to add with vb_packet_out_ask.
+ * The packet at `index` of the request's PSNs. A READ's asks for `count` responses from there on; other
+ * requests ignore count. The caller sets ack_request by vb_packet_out_ask.
  */
 void vb_request_packet(const struct vb_request *r, const struct vb_packet_to *to, uint32_t mtu, uint32_t psn,
 		       uint32_t index, uint32_t count, struct vb_packet_out *out);
 
 /*
- * Begins a packet: BTH and the place of its opcode's other headers, zeroed, for `payload` bytes. Returns its
- * row.
+ * Begins a packet of `payload` bytes: writes the BTH, and zeros the opcode's other headers. Returns its row.
  */
 const struct vb_opcode_row *vb_packet_out_begin(struct vb_packet_out *out, const struct vb_packet_to *to,
 						unsigned opcode_bits, uint32_t psn, uint32_t payload);

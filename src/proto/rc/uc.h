@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The unreliable connected service (IB vol. 1, 9.8.2). A sender has no state but its next PSN:
- * vb_request_packet for each index of a request. A receiver executes whole messages and drops the rest in
- * silence: after a gap in the PSNs, and after anything that cannot be executed, it gives up the message and
- * waits for the beginning of the next. A receive that the lost message had taken gets the next SEND.
+ * vb_request_packet for each index of a request. A receiver executes whole messages and drops the rest
+ * without an answer: after a gap in the PSNs, or a packet that cannot be executed, it drops the message and
+ * waits for the first packet of the next. A receive that the lost message had taken gets the next SEND.
  *
- * Pure; the caller owns the struct, one lock of its covers it.
+ * Pure; the caller owns the struct, and one of the caller's locks covers it.
  */
 #ifndef VB_PROTO_UC_H
 #define VB_PROTO_UC_H
