@@ -195,7 +195,7 @@ void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn)
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = device->gid, .hop_limit = 64 } }
 	};
 	struct ibv_qp_attr to_send = {
-		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
+		.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
 	};
 
 	check(ibv_modify_qp(qp, &to_receive,

@@ -57,12 +57,18 @@ static struct ibv_wc next_completion(struct ibv_cq *cq)
 	return wc;
 }
 
-/* The acknowledgement of an answer may come after the next request, so a send may wait for each round. */
+/*
+ * The acknowledgement of an answer may come after the next request, so a send may wait for each round. A peer
+ * on a busy machine may not run for some seconds.
+ */
 static void make_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { ROUNDS, 4, 1, 1, 0 }
 	};
+	uint8_t timeout = 19; /* 4.096 us * 2^19, eight times */
+	CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)) ==
+	      0);
 	CHECK(rdma_create_qp(id, pd, &attr) == 0);
 }
 
