@@ -36,7 +36,7 @@ static int make_channel(void **state)
 	set_nonblocking(w->ch.notifier.fd);
 	for (int i = 0; i < 2; i++) {
 		vb_list_init(&w->cq[i].event_node);
-		vb_list_init(&w->cq[i].left.node);
+		vb_list_init(&w->cq[i].backlog.node);
 		pthread_mutex_init(&w->cq[i].events_lock, NULL);
 		pthread_cond_init(&w->cq[i].events_cond, NULL);
 	}

@@ -202,6 +202,22 @@ static void note_backlog(struct vb_channel *ch, struct vb_cq *cq)
 	pthread_mutex_unlock(&ch->lock);
 }
 
+void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
+{
+	pthread_mutex_lock(&ch->lock);
+	vb_list_del(&cq->backlog.node);
+	vb_list_del(&cq->event_node);
+	cq->events_queued = 0;
+	uint32_t handed_out = cq->events_raised;
+	update_notifier_locked(ch);
+	pthread_mutex_unlock(&ch->lock);
+
+	pthread_mutex_lock(&cq->events_lock);
+	while ((int32_t)(handed_out - cq->events_acked) > 0)
+		vb_cond_wait(&cq->events_cond, &cq->events_lock);
+	pthread_mutex_unlock(&cq->events_lock);
+}
+
 void vb_cq_ack_events(struct vb_cq *cq, unsigned n)
 {
 	pthread_mutex_lock(&cq->events_lock);
@@ -320,29 +336,12 @@ void vb_cq_events_init(struct vb_cq *cq)
 	pthread_cond_init(&cq->events_cond, NULL);
 }
 
-/* Drops its queued events and waits until those handed out are acknowledged. */
-static void forget(struct vb_channel *ch, struct vb_cq *cq)
-{
-	pthread_mutex_lock(&ch->lock);
-	vb_list_del(&cq->backlog.node);
-	vb_list_del(&cq->event_node);
-	cq->events_queued = 0;
-	uint32_t handed_out = cq->events_raised;
-	update_notifier_locked(ch);
-	pthread_mutex_unlock(&ch->lock);
-
-	pthread_mutex_lock(&cq->events_lock);
-	while ((int32_t)(handed_out - cq->events_acked) > 0)
-		vb_cond_wait(&cq->events_cond, &cq->events_lock);
-	pthread_mutex_unlock(&cq->events_lock);
-}
-
 void vb_cq_events_fini(struct vb_cq *cq)
 {
 	vb_timer_cancel(&cq->moderation);
 	vb_timer_cancel(&cq->backlog.timer);
 	if (cq->channel)
-		forget(cq->channel, cq);
+		vb_channel_forget(cq->channel, cq);
 	pthread_cond_destroy(&cq->events_cond);
 	pthread_mutex_destroy(&cq->events_lock);
 }

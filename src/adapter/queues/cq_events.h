@@ -21,5 +21,7 @@ static inline bool vb_cq_wants_event(const struct vb_cq *cq, const struct vb_cqe
 bool vb_cq_event_is_due(struct vb_cq *cq);
 /* Queues an event of cq. No lock held. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
+/* Before a CQ goes: drops its queued events and waits until those handed out are acknowledged. */
+void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
 
 #endif
