@@ -359,7 +359,7 @@ class Software(suite.Suite):
             'while [ "${1#-}" != "$1" ]; do shift; done\ncase $1 in\n'
             + "\n".join(lines)
             + "\nesac\nshift\n"
-            + 'exec nsenter --net=$ns unshare --uts sh -c "echo $name >/proc/sys/kernel/hostname; $*"\n',
+            + 'exec nsenter --net=$ns unshare --uts sh -c "hostname $name; $*"\n',
             encoding="ascii",
         )
         os.chmod(agent, 0o755)
