@@ -14,6 +14,7 @@ import re
 import sys
 
 CASE = re.compile(r"^(ok|not ok)\b\s*\d*\s*(?:-\s*)?([^#]*)(?:#\s*(SKIP)\S*\s*(.*))?$", re.IGNORECASE)
+TITLE = re.compile(r"[^ :]+$")  # of "project:suite / title", and of Meson 1.12's "suite - project:title"
 PLAN = re.compile(r"^1\.\.\d+")
 GOOD = ("OK", "SKIP")
 SAID_LINES = 12
@@ -95,7 +96,7 @@ class Sum:
         self.failed.append(f"failed: {remark}")
 
     def add_test(self, test):
-        title = test["name"].split(" / ")[-1]
+        title = TITLE.search(test["name"]).group()
         said = set(test.get("stdout", "").splitlines())
         errors = [
             line

@@ -8,8 +8,8 @@
 # [tests | bench | install | release | aarch64]
 set -eu
 
-# package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command
-# or a file that shows that it (or an equivalent) is there
+# package:probe, the package as Debian calls it, with its architecture if that is another, the probe a command,
+# a library or a file that shows that it (or an equivalent) is there
 needed=(
 	meson:meson
 	ninja-build:ninja
@@ -24,7 +24,7 @@ needed=(
 )
 for_tests=(
 	libcmocka-dev:/usr/include/cmocka.h
-	libdw1:/usr/share/doc/libdw1
+	libdw1:libdw.so.1
 	libibverbs-dev:/usr/include/infiniband/verbs.h
 	librdmacm-dev:/usr/include/rdma/rdma_cma.h
 	infiniband-diags:ibstat
@@ -104,6 +104,7 @@ esac
 present() {
 	case $1 in
 	/*) [[ -e $1 ]] ;;
+	lib*.so.*) compgen -G "/usr/lib/*/$1" >/dev/null || compgen -G "/usr/lib*/$1" >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
@@ -158,14 +159,17 @@ if ! present apt-get; then
 	echo "Please install the equivalents of these packages of Debian's: ${missing[*]}" >&2
 	exit 1
 fi
-as_root=()
-if [[ $(id -u) != 0 ]]; then
-	if ! present sudo; then
+# as_root COMMAND...
+as_root() {
+	if [[ $(id -u) == 0 ]]; then
+		"$@"
+	elif present sudo; then
+		sudo "$@"
+	else
 		echo "Missing packages: ${missing[*]} (installing them needs root or sudo)" >&2
 		exit 1
 	fi
-	as_root=(sudo)
-fi
+}
 # Tells what of the missing packages this release has.
 sort_out() {
 	local package
@@ -181,15 +185,15 @@ sort_out() {
 
 # Packages of another architecture are known once that is.
 if [[ ${missing[*]} == *:arm64* && $(dpkg --print-foreign-architectures) != *arm64* ]]; then
-	"${as_root[@]}" dpkg --add-architecture arm64
-	"${as_root[@]}" apt-get update -q
+	as_root dpkg --add-architecture arm64
+	as_root apt-get update -q
 fi
 sort_out
 if [[ ${#there[@]} -gt 0 ]] || ! compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null; then
-	"${as_root[@]}" apt-get update -q
+	as_root apt-get update -q
 	sort_out
 fi
 [[ ${#absent[@]} -eq 0 ]] || echo "This release has no ${absent[*]}: cases that need them are skipped."
 [[ ${#there[@]} -gt 0 ]] || exit 0
 echo "Installing: ${there[*]}"
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${there[@]}"
+as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${there[@]}"

@@ -9,6 +9,7 @@ answers. usage: suite_driver.py FOLDER_OF_THE_SUITE PIPE_FD DEVICE GID_INDEX MOD
 import importlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -78,6 +79,7 @@ def main():
     folder, pipe_fd, device, gid, modules, *patterns = sys.argv[1:]
     sys.argv[1:] = ["--dev", device, "--gid", gid]
     os.set_inheritable(int(pipe_fd), False)
+    multiprocessing.set_start_method("fork")  # the suite counts on it; Python 3.14 has another one
     with os.fdopen(int(pipe_fd), "w", encoding="utf-8") as pipe:
         result = Teller(pipe)
         loaded = map(unittest.defaultTestLoader.loadTestsFromModule, load(folder, modules.split(",")))

@@ -104,7 +104,8 @@ if has ucx_perftest && compgen -G '/usr/lib*/*/ucx/libuct_ib.so*' >/dev/null; th
 	run "${ucx[@]}" -t tag_lat -n 300 -s 1024 -p 18778 >"$work/server" 2>&1 &
 	server=$!
 	for _ in {1..200}; do grep -q ':495A .* 0A ' /proc/net/tcp /proc/net/tcp6 && break; sleep 0.05; done
-	timeout 60 "$verbatim" run "${ucx[@]}" -t tag_lat -n 300 -s 1024 -p 18778 127.0.0.1 >"$work/client" 2>&1
+	# Against hanging: two programs that poll get slow on a busy machine.
+	timeout 200 "$verbatim" run "${ucx[@]}" -t tag_lat -n 300 -s 1024 -p 18778 127.0.0.1 >"$work/client" 2>&1
 	status=$?
 	kill $server 2>/dev/null
 	wait $server 2>/dev/null

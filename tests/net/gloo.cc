@@ -81,6 +81,14 @@ static void all_operations(const Context &context, int count)
 	run<gloo::BarrierAllToAll>(context);
 }
 
+/* What ranks meet in. Connecting takes it by reference, since 2025 by shared pointer. */
+struct Meeting {
+	std::shared_ptr<gloo::rendezvous::Store> store;
+
+	operator gloo::rendezvous::Store &() const { return *store; }
+	operator std::shared_ptr<gloo::rendezvous::Store>() const { return store; }
+};
+
 static void meet_at_the_end(gloo::rendezvous::Store &store, const Context &context)
 {
 	std::vector<std::string> all;
@@ -98,12 +106,12 @@ int main(int argc, char **argv)
 	auto context = std::make_shared<gloo::rendezvous::Context>(atoi(argv[1]), atoi(argv[2]));
 	gloo::transport::ibverbs::attr attr = { argv[4], 1, 0 };
 	auto device = gloo::transport::ibverbs::CreateDevice(attr);
-	gloo::rendezvous::FileStore store(argv[3]);
+	Meeting meeting = { std::make_shared<gloo::rendezvous::FileStore>(argv[3]) };
 
-	context->connectFullMesh(store, device);
+	context->connectFullMesh(meeting, device);
 	for (int count : { 1, 1000, 100000, 1000000 })
 		all_operations(context, count);
-	meet_at_the_end(store, context);
+	meet_at_the_end(meeting, context);
 	printf("rank %d of %d has all numbers\n", context->rank, context->size);
 	fflush(stdout);
 	_exit(0);

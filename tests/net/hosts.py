@@ -55,6 +55,21 @@ def run(*command, **options):
     return done.stdout
 
 
+def as_user(user):
+    """The command that runs another as a user id."""
+    return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+
+
+def needs_user(build, user):
+    """NotHere where programs cannot run as this user id, or not with the library: its folder may be closed to
+    others."""
+    if os.environ[harness.ISOLATED_BY] not in ("root", "network"):
+        raise NotHere("to be a second user takes root")
+    library = os.path.join(build, "lib", "libibverbs.so.1")
+    if subprocess.run([*as_user(user), "test", "-r", library], check=False).returncode:
+        raise NotHere(f"other users cannot read {library}")
+
+
 def gid_index(table, addr):
     """The index of an address in what ibv_devinfo -v has shown of a device."""
     wanted = addr if ":" in addr else f"::ffff:{addr}"
@@ -142,15 +157,7 @@ class Host:
         addr = interface.v6 if ipv6 else interface.v4
         prefix = self.prefix
         if user is not None:
-            prefix = (
-                *prefix,
-                "setpriv",
-                f"--reuid={user}",
-                f"--regid={user}",
-                "--clear-groups",
-                "--pdeathsig",
-                "KILL",
-            )
+            prefix = (*prefix, *as_user(user), "--pdeathsig", "KILL")
         return harness.Endpoint(
             self.name, f"vb_{interface.name}", addr, self._gid_index(build, interface, addr), prefix
         )

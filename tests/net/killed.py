@@ -136,7 +136,8 @@ class Killed(suite.Suite):
             )
             for beside in ((), ("before",)):
                 self.case(f"a server that is stopped, {'not ' * bool(beside)}alone", self.stopped, beside)
-            self.case("another user's process takes the port", self.handed_over)
+            name = "another user's process takes the port"
+            self.guarded(name, lambda: self.case(name, self.handed_over))
             self.case("messages of a living peer that come back", self.slandered)
 
     def case(self, name, function, *args, **options):
@@ -209,6 +210,7 @@ class Killed(suite.Suite):
 
     def handed_over(self):
         """The server's user gets the port when the one who has it is gone."""
+        hosts.needs_user(self.build, USERS[0])
         self.bystander(self.a, user=USERS[0])
         server, client = self.pair(self.a, user=USERS[1])
         self.must_work(server, client)

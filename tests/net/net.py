@@ -242,19 +242,9 @@ class Net(suite.Suite):
         )
 
     def two_users(self, a, b):
-        if os.environ[harness.ISOLATED_BY] not in ("root", "network"):
-            raise hosts.NotHere("to be a second user takes root")
+        hosts.needs_user(self.build, OTHER_USER)
         ours, client = a.endpoint(self.build), b.endpoint(self.build)
         theirs = a.endpoint(self.build, user=OTHER_USER)
-        hosts.run(
-            "setpriv",
-            f"--reuid={OTHER_USER}",
-            f"--regid={OTHER_USER}",
-            "--clear-groups",
-            "test",
-            "-r",
-            os.path.join(self.build, "lib", "libibverbs.so.1"),
-        )
         self.at_once(
             "two users",
             [

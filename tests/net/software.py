@@ -337,7 +337,8 @@ class Software(suite.Suite):
 
     def mpi_command(self, library, way, a, b):
         """Whatever is below runs under `verbatim run`, by inheritance; on the other host by an agent of ours,
-        which enters it."""
+        which enters it. There the host has another name: Open MPI 5 sums up wrongly on two hosts of one name,
+        over TCP, too."""
         env = [
             "env",
             "UCX_TLS=rc_verbs,ud_verbs,self",
@@ -349,12 +350,16 @@ class Software(suite.Suite):
         two = [a, b] if way == "between" else [a]
         addresses = [host.interfaces[0].v4 for host in two]
         agent = os.path.join(self.log_dir, "agent.sh")
-        lines = [f"{host.interfaces[0].v4}) ns=/proc/{host.holder.pid}/ns/net ;;" for host in two]
+        lines = [
+            f"{host.interfaces[0].v4}) ns=/proc/{host.holder.pid}/ns/net name=host-{host.name} ;;"
+            for host in two
+        ]
         pathlib.Path(agent).write_text(
             "#!/bin/sh\n# The remote shell: HOST COMMAND..., options before them.\n"
             'while [ "${1#-}" != "$1" ]; do shift; done\ncase $1 in\n'
             + "\n".join(lines)
-            + '\nesac\nshift\nexec nsenter --net=$ns sh -c "$*"\n',
+            + "\nesac\nshift\n"
+            + 'exec nsenter --net=$ns unshare --uts sh -c "hostname $name; $*"\n',
             encoding="ascii",
         )
         os.chmod(agent, 0o755)

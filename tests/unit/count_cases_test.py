@@ -103,7 +103,7 @@ def run(program, log, status, *more):
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         for number, (result, stdout, stderr) in enumerate(log):
             test = {
-                "name": f"verbatim:suite / t{number}",
+                "name": f"suite - verbatim:t{number}" if number % 2 else f"verbatim:suite / t{number}",
                 "result": result,
                 "stdout": stdout,
                 "stderr": stderr,
