@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose in what inline verbs call directly (adapter/fault_injection.h). When a context is opened, its
- * tables get wrappers around the functions that they had. These are the same for all contexts.
+ * Faults on purpose in what inline verbs call directly (adapter/fault_injection.h). When a context is opened,
+ * its tables get wrappers around the functions that they had. These are the same for all contexts.
  *
  * complete: the completion is changed on its way to the program. Its queue pair goes to the error state
  * first, so that outstanding requests are flushed. Requests that had completed behind it and were not polled
