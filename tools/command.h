@@ -33,6 +33,7 @@ int command_lab_shell(int argc, char **argv);
 int command_lab_ssh(int argc, char **argv);
 int command_lab_ls(int argc, char **argv);
 int command_lab_link(int argc, char **argv);
+int command_lab_host(int argc, char **argv);
 int command_lab_down(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */

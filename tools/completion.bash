@@ -80,7 +80,7 @@ _verbatim_hosts() {
 _verbatim_lab() {
 	local verb=${COMP_WORDS[2]} at=3
 	if ((COMP_CWORD == 2)); then
-		_verbatim_offer "up exec shell ssh ls link down --help"
+		_verbatim_offer "up exec shell ssh ls link host down --help"
 		return
 	fi
 	while ((at < COMP_CWORD)) && [[ ${COMP_WORDS[at]} == -* || ${COMP_WORDS[at]} == = || ${COMP_WORDS[at - 1]} == = ]]; do
@@ -90,6 +90,8 @@ _verbatim_lab() {
 		_verbatim_offer "$(_verbatim_options lab "$verb")"
 	elif [[ $verb == link ]]; then
 		((at == COMP_CWORD)) && _verbatim_offer "set ls"
+	elif [[ $verb == host ]]; then
+		_verbatim_offer "$( ((at == COMP_CWORD)) && echo kill start pause resume || _verbatim_hosts)"
 	elif [[ $verb != exec && $verb != shell && $verb != ssh ]]; then
 		return
 	elif ((at == COMP_CWORD)); then

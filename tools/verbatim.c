@@ -5,9 +5,11 @@
  * Exit statuses: 125 when the command itself was used wrongly or failed; otherwise the sub-command's own (man
  * page verbatim(1)).
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 
@@ -39,6 +41,8 @@ static const struct command {
 	{ "lab ls", "[OPTION]...", "list the labs of this user and their hosts", command_lab_ls },
 	{ "lab link", "[OPTION] set LINK SETTING...|ls", "have a link misbehave; list links and what they did",
 	  command_lab_link },
+	{ "lab host", "[OPTION] kill|start|pause|resume HOST...", "have hosts die and come back, or stand still",
+	  command_lab_host },
 	{ "lab down", "[OPTION]", "end a lab and all that runs in it", command_lab_down },
 };
 
@@ -119,6 +123,18 @@ static int run_command(int argc, char **argv)
 	return command ? command->run(argc, argv) : complain_of_command(argv[0]);
 }
 
+/* Standard streams that are closed would be taken by descriptors that processes of the lab need. */
+static void occupy_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Its commands are rows of their own, of two words. */
 int command_lab(int argc, char **argv)
 {
@@ -128,6 +144,7 @@ int command_lab(int argc, char **argv)
 		print_help("lab");
 		return argc < 2 ? EXIT_OURS : 0;
 	}
+	occupy_streams();
 	snprintf(name, sizeof(name), "lab %.32s", argv[1]);
 	if (!find_command(name))
 		return complain("lab has no command '%s' (see verbatim lab --help)", argv[1]);

@@ -165,6 +165,14 @@ def mistakes():
 
 
 @case
+def closed_streams():
+    subprocess.run(["sh", "-c", f"exec {VERBATIM} lab up --hosts=2 <&- >&- 2>&-"], env=ENV, check=True)
+    expect(states(), {"h1": "up", "h2": "up"}, "hosts")
+    lab("down")
+    nothing_left()
+
+
+@case
 def ssh():
     with running(3):
         expect(lab("exec", "h1", "ssh", "-x", "-o", "BatchMode=yes", "me@h3", "hostname;", "echo", "'a  b'"),
@@ -269,6 +277,48 @@ def host_is_killed():
 
 
 @case
+def hosts_die_and_come_back():
+    with running(2):
+        lab("exec", "h1", "touch", "/tmp/file")
+        lab("host", "kill", "h1")
+        expect(states(), {"h1": "down", "h2": "up"}, "hosts")
+        lab("host", "kill", "h1", status=125)
+        lab("host", "pause", "h1", status=125)
+        lab("host", "start", "h1")
+        expect(states(), {"h1": "up", "h2": "up"}, "hosts")
+        lab("host", "start", "h1", status=125)
+        expect(lab("exec", "h1", "ls", "/tmp"), "", "what it had in /tmp")
+        expect(lab("exec", "h2", sys.executable, "-c", CONNECT), "ECONNREFUSED\n", "it answers again")
+        lab("host", "kill", "h1", "h2")
+        lab("host", "start", "h1", "h2")
+        expect(lab("exec", "h2", sys.executable, "-c", CONNECT), "ECONNREFUSED\n", "both are back")
+        lab("host", "kill", "h3", status=125)
+        lab("host", "melt", "h1", status=125)
+        lab("host", "kill", status=125)
+
+
+@case
+def hosts_pause():
+    def state(pid):
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0]
+
+    with running(2):
+        words = [VERBATIM, "lab", "exec", "h1", "sh", "-c", "sleep 1000 & echo up; sleep 1000"]
+        with subprocess.Popen(words, env=ENV, stdout=subprocess.PIPE) as one:
+            one.stdout.readline()
+            until("both run", lambda: list(marked().values()).count("sleep") == 2)
+            sleeping = [pid for pid, name in marked().items() if name == "sleep"]
+            lab("host", "pause", "h1")
+            until("they stop", lambda: [state(pid) for pid in sleeping] == ["T", "T"])
+            lab("host", "resume", "h1")
+            until("they go on", lambda: [state(pid) for pid in sleeping] == ["S", "S"])
+            lab("host", "pause", "h1")
+            lab("host", "kill", "h1")
+            expect(one.wait(LIMIT_S), 137, "a paused host can be killed")
+
+
+@case
 def command_is_killed():
     with running(1):
         with subprocess.Popen([VERBATIM, "lab", "exec", "h1", "sleep", "1000"], env=ENV) as one:
@@ -301,10 +351,9 @@ RECEIVE = """
 import select, socket
 a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in "ab")
 a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-a.bind(("", 7000)); b.bind(("", 7001)); print("bound", flush=True)
+a.setblocking(False); a.bind(("", 7000)); b.bind(("", 7001)); print("bound", flush=True)
 got = []
 while b not in select.select([a, b], [], [])[0]:
-    a.setblocking(False)
     try:
         while True: got.append(int.from_bytes(a.recv(100)[:4], "big"))
     except BlockingIOError: pass
@@ -332,8 +381,11 @@ def datagrams(sender, receiver, count):
     with subprocess.Popen([VERBATIM, "lab", "exec", receiver, sys.executable, "-c", RECEIVE], env=ENV,
                           stdout=subprocess.PIPE, text=True) as one:  # fmt: skip
         expect(one.stdout.readline(), "bound\n", "the receiver")
-        lab("exec", sender, sys.executable, "-c", SEND, f"10.99.0.{receiver[1:]}", str(count))
-        return [int(word) for word in one.communicate(timeout=LIMIT_S)[0].split()]
+        try:
+            lab("exec", sender, sys.executable, "-c", SEND, f"10.99.0.{receiver[1:]}", str(count))
+            return [int(word) for word in one.communicate(timeout=LIMIT_S)[0].split()]
+        finally:
+            one.kill()
 
 
 @case
@@ -372,6 +424,7 @@ def same_seed():
 @case
 def partition():
     with running(4, "--topology=leaf-spine:2,2"):
+        settle("h1", "h2", "h3", "h4")  # a kernel that looks for an address keeps what it has to send there
         link("set", "h1,h2-h3,h4", "down")
         expect(len(datagrams("h1", "h2", 20)), 20, "within")
         done = lab_process("exec", "h1", "ssh", "h3", "hostname")

@@ -14,6 +14,7 @@ enum lab_kind {
 	LAB_DESCRIBE,
 	LAB_LINK, /* text: a link's name and settings; the session adds its caller's descriptor */
 	LAB_LINKS, /* the same, for a list */
+	LAB_HOST, /* text: what is to become of a host, and its name; likewise */
 	/* from the lab, and between its processes */
 	LAB_READY, /* a host brings its interface and its socket; or the lab is there */
 	LAB_DOWN, /* unsigned: this host has ended */

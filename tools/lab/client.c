@@ -469,6 +469,32 @@ int command_lab_link(int argc, char **argv)
 	return text && ask(lab, LAB_LINK, text) ? 0 : EXIT_OURS;
 }
 
+/* ---- hosts ---- */
+
+int command_lab_host(int argc, char **argv)
+{
+	static const char *const verbs[] = { "kill", "start", "pause", "resume" };
+	const char *lab, *verb = NULL;
+	char text[64], *answer;
+	int first;
+
+	if (!take_lab(argc, argv, &lab, &first))
+		return EXIT_OURS;
+	for (size_t i = 0; i < VB_ARRAY_LEN(verbs); i++)
+		if (first < argc && strcmp(argv[first], verbs[i]) == 0)
+			verb = verbs[i];
+	if (!verb || argc - first < 2)
+		return complain("lab host takes kill, start, pause or resume, and hosts");
+	while (++first < argc) {
+		snprintf(text, sizeof(text), "%s %.32s", verb, argv[first]);
+		answer = ask(lab, LAB_HOST, text);
+		if (!answer)
+			return EXIT_OURS;
+		free(answer);
+	}
+	return 0;
+}
+
 /* ---- the end ---- */
 
 /* Kills the first process of a lab, with which all others end, and waits until the kernel has ended them. */

@@ -230,6 +230,13 @@ static void describe(const struct lab_state *lab, int caller)
 	free(text);
 }
 
+/* What another process of the lab answers. */
+static void pass_on(int fd, const struct lab_message *m, int caller)
+{
+	if (m->size > MOST_TEXT || !lab_send(fd, m->kind, m->data, m->size, &caller, 1))
+		lab_send_text(caller, LAB_FAILED, "so many words cannot be passed on");
+}
+
 void lab_session(const struct lab_state *lab, int caller)
 {
 	struct lab_message m;
@@ -246,8 +253,8 @@ void lab_session(const struct lab_state *lab, int caller)
 		break;
 	case LAB_LINK:
 	case LAB_LINKS:
-		if (m.size > MOST_TEXT || !lab_send(lab->orders, m.kind, m.data, m.size, &caller, 1))
-			lab_send_text(caller, LAB_FAILED, "so many words cannot be passed to the switch");
+	case LAB_HOST:
+		pass_on(m.kind == LAB_HOST ? lab->requests : lab->orders, &m, caller);
 		break;
 	default:
 		lab_send_text(caller, LAB_FAILED, "this lab is of another version");

@@ -10,6 +10,7 @@ struct lab_state {
 	pid_t hosts[LAB_HOSTS_MAX]; /* their first processes; 0: it is down */
 	pid_t switch_pid;
 	int orders; /* to the switch */
+	int requests; /* to the lab's first process */
 };
 
 /* Serves a caller and ends this process, a child of the lab's first. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +22,7 @@
 #include "switch.h"
 
 /* What the loop waits for; behind them, a listening socket for each host. */
-enum { CONTROL, SIGNALS, OUTSIDE, INSIDE };
+enum { CONTROL, SIGNALS, REQUESTS, OUTSIDE, INSIDE };
 
 struct supervisor {
 	struct lab_state lab;
@@ -51,47 +52,57 @@ static void start_switch(struct supervisor *s, int control)
 	s->lab.orders = ends[0];
 }
 
-/* Takes a host that has said it is ready; its failure is the lab's. */
-static void take_host(struct supervisor *s, unsigned host, int status)
+/* Makes a host; where it says that it is ready. -1: there is no socket for it. */
+static int start_host(struct supervisor *s, unsigned host)
 {
-	int control = s->fds[CONTROL].fd;
-	struct lab_message m;
-	char name[LAB_NAME_BYTES];
+	int ends[2];
 
-	lab_host_name(host, name);
-	if (!lab_receive(status, &m))
-		lab_give_up(control, "%s ended while it was made", name);
-	if (m.kind != LAB_READY || m.n_fds != 2) {
-		lab_send_text(control, LAB_FAILED, m.data);
-		_exit(EXIT_OURS);
-	}
-	if (!lab_send(s->lab.orders, LAB_READY, &host, sizeof(host), m.fds, 1))
-		lab_give_up(control, "the switch has ended");
-	close(m.fds[0]);
-	s->fds[INSIDE + host].fd = m.fds[1];
-	m.n_fds = 0;
-	lab_message_free(&m);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+		return -1;
+	s->lab.hosts[host] = lab_host_start(&s->lab.plan, host, &s->kept, ends[1]);
+	close(ends[1]);
+	return ends[0];
 }
 
-/* They are made side by side. */
+/* Takes a host that says it is ready. False: it is not, and why. */
+static bool take_host(struct supervisor *s, unsigned host, int status, char why[LAB_TEXT_BYTES])
+{
+	struct lab_message m = { 0 };
+	char name[LAB_NAME_BYTES];
+	bool taken;
+
+	lab_host_name(host, name);
+	snprintf(why, LAB_TEXT_BYTES, "%s ended while it was made", name);
+	if (lab_receive(status, &m) && m.kind == LAB_FAILED)
+		snprintf(why, LAB_TEXT_BYTES, "%s", m.data);
+	close(status);
+	taken = m.kind == LAB_READY && m.n_fds == 2 && s->lab.hosts[host] > 0 &&
+		lab_send(s->lab.orders, LAB_READY, &host, sizeof(host), m.fds, 1);
+	if (taken) {
+		s->fds[INSIDE + host].fd = m.fds[1];
+		close(m.fds[0]);
+		m.n_fds = 0;
+	}
+	lab_message_free(&m);
+	return taken;
+}
+
+/* They are made side by side; the failure of one is the lab's. */
 static void start_hosts(struct supervisor *s)
 {
 	int status[LAB_HOSTS_MAX], control = s->fds[CONTROL].fd;
+	char why[LAB_TEXT_BYTES];
 
 	for (unsigned host = 0; host < s->lab.plan.topology.hosts; host++) {
-		int ends[2];
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+		status[host] = start_host(s, host);
+		if (status[host] < 0)
 			lab_give_up(control, "make a socket pair");
-		s->lab.hosts[host] = lab_host_start(&s->lab.plan, host, &s->kept, ends[1]);
-		close(ends[1]);
-		status[host] = ends[0];
-		if (s->lab.hosts[host] < 0)
-			take_host(s, host, status[host]); /* which says why */
 	}
-	for (unsigned host = 0; host < s->lab.plan.topology.hosts; host++) {
-		take_host(s, host, status[host]);
-		close(status[host]);
-	}
+	for (unsigned host = 0; host < s->lab.plan.topology.hosts; host++)
+		if (!take_host(s, host, status[host], why)) {
+			lab_send_text(control, LAB_FAILED, why);
+			_exit(EXIT_OURS);
+		}
 }
 
 static int open_signals(void)
@@ -105,6 +116,17 @@ static int open_signals(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Sessions have the other end. */
+static void open_requests(struct supervisor *s, int control)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+		lab_give_up(control, "make a socket pair");
+	s->fds[REQUESTS].fd = ends[0];
+	s->lab.requests = ends[1];
 }
 
 /* A daemon has no streams of whoever started it. */
@@ -148,6 +170,109 @@ static void take_ended(struct supervisor *s)
 	}
 }
 
+/* ---- what becomes of hosts ---- */
+
+static bool is_process_of(pid_t pid, const char *namespace)
+{
+	char path[64], found[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	n = readlink(path, found, sizeof(found) - 1);
+	found[n > 0 ? n : 0] = '\0';
+	return strcmp(found, namespace) == 0;
+}
+
+/* To all processes of a host but its first, which the kernel would not let stop: how many. */
+static unsigned signal_all(pid_t first, int number, const char *namespace)
+{
+	DIR *processes = opendir("/proc");
+	struct dirent *entry;
+	unsigned n = 0;
+
+	while (processes && (entry = readdir(processes))) {
+		pid_t pid = atoi(entry->d_name);
+		if (pid > 1 && pid != first && is_process_of(pid, namespace))
+			n += kill(pid, number) == 0;
+	}
+	if (processes)
+		closedir(processes);
+	return n;
+}
+
+/* Stops or continues a host: until no process has come while others were signalled. */
+static void pause_host(struct supervisor *s, unsigned host, bool is_paused)
+{
+	char path[64], namespace[64] = "";
+	unsigned before = 0, n;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)s->lab.hosts[host]);
+	if (readlink(path, namespace, sizeof(namespace) - 1) <= 0)
+		return;
+	while ((n = signal_all(s->lab.hosts[host], is_paused ? SIGSTOP : SIGCONT, namespace)) != before)
+		before = n;
+}
+
+static void kill_host(struct supervisor *s, unsigned host)
+{
+	kill(s->lab.hosts[host], SIGKILL);
+	waitpid(s->lab.hosts[host], NULL, 0);
+	lose_host(s, host);
+}
+
+/* False: it does not come, and why. */
+static bool restart_host(struct supervisor *s, unsigned host, char why[LAB_TEXT_BYTES])
+{
+	int status = start_host(s, host);
+
+	if (status >= 0 && take_host(s, host, status, why))
+		return true;
+	if (s->lab.hosts[host] > 0)
+		kill_host(s, host);
+	s->lab.hosts[host] = 0;
+	return false;
+}
+
+/* True if it has become so. */
+static bool change_host(struct supervisor *s, char *text, char why[LAB_TEXT_BYTES])
+{
+	const char *verb = strtok(text, " "), *name = strtok(NULL, " ");
+	int host = name ? lab_find_host(&s->lab.plan, name) : -1;
+	bool starts = verb && strcmp(verb, "start") == 0;
+
+	snprintf(why, LAB_TEXT_BYTES, "the lab has no host %s", name ? name : "");
+	if (host < 0)
+		return false;
+	snprintf(why, LAB_TEXT_BYTES, "%s is %s", name, starts ? "up" : "down");
+	if (starts == !!s->lab.hosts[host])
+		return false;
+	if (starts)
+		return restart_host(s, (unsigned)host, why);
+	if (strcmp(verb, "kill") == 0)
+		kill_host(s, (unsigned)host);
+	else
+		pause_host(s, (unsigned)host, strcmp(verb, "pause") == 0);
+	return true;
+}
+
+static void take_request(struct supervisor *s)
+{
+	struct lab_message m;
+	char why[LAB_TEXT_BYTES];
+
+	if (!lab_receive(s->fds[REQUESTS].fd, &m))
+		return;
+	if (m.kind == LAB_HOST && m.n_fds == 1) {
+		if (change_host(s, m.data, why))
+			lab_send_text(m.fds[0], LAB_TEXT, "");
+		else
+			lab_send_text(m.fds[0], LAB_FAILED, why);
+	}
+	lab_message_free(&m);
+}
+
+/* ---- the loop ---- */
+
 static void accept_caller(struct supervisor *s, int listener)
 {
 	int caller = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -184,6 +309,8 @@ static void __attribute__((noreturn)) supervise(struct supervisor *s)
 			take_control(s);
 		if (s->fds[SIGNALS].revents)
 			take_ended(s);
+		if (s->fds[REQUESTS].revents)
+			take_request(s);
 		for (unsigned i = OUTSIDE; i < INSIDE + s->lab.plan.topology.hosts; i++)
 			if (s->fds[i].revents & POLLIN)
 				accept_caller(s, s->fds[i].fd);
@@ -198,6 +325,7 @@ static void __attribute__((noreturn)) be_first(struct supervisor *s, int control
 	s->fds[SIGNALS].fd = open_signals();
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
 		lab_give_up(control, "mount /proc of the lab's own");
+	open_requests(s, control);
 	start_switch(s, control);
 	start_hosts(s);
 	if (!lab_accept_callers(s->fds[OUTSIDE].fd) || !lab_send(control, LAB_READY, NULL, 0, NULL, 0))

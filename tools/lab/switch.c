@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -229,10 +230,13 @@ static void describe_links(struct fabric *f, int caller)
 
 static void take_order(struct fabric *f)
 {
+	static const struct timeval limit = { 0, 100000 };
 	struct lab_message m;
 
 	if (!lab_receive(f->fds[f->ports].fd, &m))
 		_exit(0);
+	if (m.kind == LAB_LINK || m.kind == LAB_LINKS) /* who does not read must not hold packets up */
+		setsockopt(m.n_fds ? m.fds[0] : -1, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (m.kind == LAB_READY || m.kind == LAB_DOWN)
 		take_port(f, &m);
 	else if (m.kind == LAB_LINK && m.n_fds == 1)
