@@ -26,11 +26,20 @@ int command_doctor(int argc, char **argv);
 int command_capture(int argc, char **argv);
 int command_faults(int argc, char **argv);
 int command_man(int argc, char **argv);
+int command_lab(int argc, char **argv);
+int command_lab_up(int argc, char **argv);
+int command_lab_exec(int argc, char **argv);
+int command_lab_shell(int argc, char **argv);
+int command_lab_ssh(int argc, char **argv);
+int command_lab_ls(int argc, char **argv);
+int command_lab_link(int argc, char **argv);
+int command_lab_host(int argc, char **argv);
+int command_lab_down(int argc, char **argv);
 
 /* Prints "verbatim: ..." on standard error; gives EXIT_OURS. */
 int complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Usage and options of a command, on standard output. */
+/* Usage and options of a command, on standard output; of "lab", what its commands are. */
 void print_help(const char *command);
 /* The options alone, a line each. */
 void print_options(const char *command);
@@ -53,6 +62,8 @@ bool refuse_value(const char *name, const char *value);
 /* A time in seconds, more than 0. */
 bool take_seconds(const char *text, double *seconds);
 
+/* The folder of this executable, without a slash behind; false where neither /proc nor its name helps. */
+bool find_command_folder(char folder[PATH_MAX]);
 /* The folder that holds libibverbs.so.1, canonical; false with a message when there is none. */
 bool find_libraries(char libdir[PATH_MAX]);
 /* The folder of the man pages, likewise. */

@@ -11,10 +11,7 @@
 
 #include "command.h"
 
-/*
- * The folder of this executable, without a trailing slash; false where neither /proc nor the exec name helps.
- */
-static bool own_folder(char folder[PATH_MAX])
+bool find_command_folder(char folder[PATH_MAX])
 {
 	const char *name = (const char *)getauxval(AT_EXECFN);
 	ssize_t len = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -33,7 +30,7 @@ static bool find(const char *const places[2], const char *file, char found[PATH_
 {
 	char folder[PATH_MAX], path[2 * PATH_MAX];
 
-	if (!own_folder(folder)) {
+	if (!find_command_folder(folder)) {
 		complain("cannot tell where this command is installed");
 		return false;
 	}

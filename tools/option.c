@@ -16,7 +16,7 @@
 enum { FIRST_ROW = 256 };
 
 static const struct {
-	const char *commands; /* that take it, with spaces around */
+	const char *commands; /* that take it, with spaces around; "lab-up" is one of two words */
 	const char *name;
 	const char *value; /* as help shows it: "=NAME", or "[=NAME]" if it can be left out, or "" */
 	const char *text;
@@ -43,18 +43,26 @@ static const struct {
 	{ " run capture ", "packets", "=N", "captured: so many" },
 	{ " run capture ", "buffer", "=MIB", "memory for packets under way, of each process; 16" },
 	{ " faults ", "words", "", "list calls, errnos, statuses, events, messages and reasons" },
-	{ " ps show stats doctor ", "json", "", "for programs" },
+	{ " lab-up ", "hosts", "=N", "so many" },
+	{ " lab-up ", "mtu", "=BYTES", "of the hosts' interfaces; 1500" },
+	{ " lab-up ", "topology", "=SHAPE", "star, line or leaf-spine:LEAVES,SPINES; star" },
+	{ " lab-up ", "seed", "=N", "of what chance decides; 0" },
+	{ " lab-up lab-exec lab-shell lab-link lab-host lab-down ", "name", "=NAME", "the lab's, where there are several; lab" },
+	{ " ps show stats doctor lab-ls ", "json", "", "for programs" },
 	{ " ps show stats ", "watch", "[=SECONDS]",
 	  "again each second, or so often; counters then per second" },
 	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
-	{ " run ps show stats capture faults doctor ", "help", "", "this" },
+	{ " run ps show stats capture faults doctor "
+	  "lab lab-up lab-exec lab-shell lab-ssh lab-ls lab-link lab-host lab-down ", "help", "", "this" },
 };
 
 static bool is_option_of(const char *command, size_t i)
 {
-	char word[16];
+	char word[24];
 
 	snprintf(word, sizeof(word), " %s ", command);
+	for (char *space; (space = strchr(word + 1, ' ')) && space[1];)
+		*space = '-';
 	return strstr(options[i].commands, word);
 }
 

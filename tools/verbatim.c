@@ -5,9 +5,11 @@
  * Exit statuses: 125 when the command itself was used wrongly or failed; otherwise the sub-command's own (man
  * page verbatim(1)).
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 
@@ -31,6 +33,17 @@ static const struct command {
 	  "show a manual page: this library's, not rdma-core's of the same name", command_man },
 	{ "doctor", "[OPTION] [PROGRAM]", "say what this machine allows, and what helps where it does not",
 	  command_doctor },
+	{ "lab", "COMMAND [ARG]...", "a cluster on this machine, without root", command_lab },
+	{ "lab up", "--hosts=N [OPTION]...", "make a lab of so many hosts, h1, h2, ...", command_lab_up },
+	{ "lab exec", "[OPTION] HOST PROGRAM [ARG]...", "run a program on a host", command_lab_exec },
+	{ "lab shell", "[OPTION] HOST", "work on a host", command_lab_shell },
+	{ "lab ssh", "HOST [COMMAND]...", "the same as programs want it of ssh(1)", command_lab_ssh },
+	{ "lab ls", "[OPTION]...", "list the labs of this user and their hosts", command_lab_ls },
+	{ "lab link", "[OPTION] set LINK SETTING...|ls", "have a link misbehave; list links and what they did",
+	  command_lab_link },
+	{ "lab host", "[OPTION] kill|start|pause|resume HOST...", "have hosts die and come back, or stand still",
+	  command_lab_host },
+	{ "lab down", "[OPTION]", "end a lab and all that runs in it", command_lab_down },
 };
 
 int complain(const char *fmt, ...)
@@ -45,11 +58,18 @@ int complain(const char *fmt, ...)
 	return EXIT_OURS;
 }
 
+/* Of the commands that a group has, such as "lab "; "": of all others. */
+static void list_commands(FILE *out, const char *group)
+{
+	for (const struct command *c = commands; c < commands + VB_ARRAY_LEN(commands); c++)
+		if (*group ? strncmp(c->name, group, strlen(group)) == 0 : !strchr(c->name, ' '))
+			fprintf(out, "  %s %s\n      %s\n", c->name, c->args, c->summary);
+}
+
 static void print_usage(FILE *out)
 {
 	fprintf(out, "usage: verbatim COMMAND [ARG]...\n\n");
-	for (size_t i = 0; i < VB_ARRAY_LEN(commands); i++)
-		fprintf(out, "  %s %s\n      %s\n", commands[i].name, commands[i].args, commands[i].summary);
+	list_commands(out, "");
 	fprintf(out, "  --version\n  --help\n\nverbatim COMMAND --help lists a command's options; "
 		     "verbatim(1) is the manual.\n");
 }
@@ -67,6 +87,8 @@ void print_help(const char *name)
 	const struct command *command = find_command(name);
 
 	printf("usage: verbatim %s %s\n%s\n\n", name, command->args, command->summary);
+	if (command->run == command_lab)
+		list_commands(stdout, "lab ");
 	print_options(name);
 }
 
@@ -99,6 +121,35 @@ static int run_command(int argc, char **argv)
 		return help_of(argv[1]);
 	command = find_command(argv[0]);
 	return command ? command->run(argc, argv) : complain_of_command(argv[0]);
+}
+
+/* Standard streams that are closed would be taken by descriptors that processes of the lab need. */
+static void occupy_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Its commands are rows of their own, of two words. */
+int command_lab(int argc, char **argv)
+{
+	char name[64];
+
+	if (argc < 2 || argv[1][0] == '-') {
+		print_help("lab");
+		return argc < 2 ? EXIT_OURS : 0;
+	}
+	occupy_streams();
+	snprintf(name, sizeof(name), "lab %.32s", argv[1]);
+	if (!find_command(name))
+		return complain("lab has no command '%s' (see verbatim lab --help)", argv[1]);
+	argv[1] = name;
+	return find_command(name)->run(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -27,7 +27,7 @@ offers() {
 	fi
 }
 
-offers commands "run ps show stats capture faults man doctor --help --version" ""
+offers commands "run ps show stats capture faults man doctor lab --help --version" ""
 offers command "show" sh
 offers kinds "mrs" show m
 offers kind_after_another "qps" show --json q
@@ -46,6 +46,9 @@ offers capture_value_after_a_space "write" capture --opcode wr
 offers program_behind_check "only-this-program" run --check only-this
 offers program_behind_a_setting "only-this-program" run --check = fatal only-this
 offers help_of_a_command "stats" --help st
+offers lab_commands "exec" lab ex
+offers lab_program "only-this-program" lab exec h1 only-this
+offers lab_program_behind_options "only-this-program" lab exec --name = other h1 only-this
 offers nothing "" nonsense x
 
 # Each command that the program has is offered, and each option that a command has; a pattern of words that
@@ -61,6 +64,12 @@ for command in $(verbatim --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 		*) expected=$word ;;
 		esac
 		offers "option__${command}__$word" "$expected" "$command" "$word"
+	done
+done
+for verb in $(verbatim lab --help | sed -n 's/^  lab \([a-z]*\) .*/\1/p'); do
+	offers "lab__$verb" "$verb" lab "$verb"
+	for option in $(verbatim lab "$verb" --help | sed -n 's/^  \(--[a-z]*=*\).*/\1/p'); do
+		offers "option__lab_${verb}__$option" "$option" lab "$verb" "${option%=}"
 	done
 done
 for word in $(verbatim faults | sed -n 's/^  \([a-z]*\) .*/\1/p' | sort -u); do

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <linux/virtio_net.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "frame.h"
+
+enum {
+	HEADER = 10, /* struct virtio_net_hdr */
+	ETHERNET = 14,
+	IP = HEADER + ETHERNET,
+	V4_BYTES = 20,
+	V6_BYTES = 40,
+	ECT_0 = 2,
+	ECT_1 = 1,
+	CE = 3,
+};
+
+static unsigned type_of(const uint8_t *frame, size_t size)
+{
+	unsigned type = size < IP ? 0 : frame[HEADER + 12] << 8 | frame[HEADER + 13];
+
+	size_t least = type == 0x0800 ? IP + V4_BYTES : IP + V6_BYTES;
+
+	return (type == 0x0800 || type == 0x86dd) && size >= least ? type : 0;
+}
+
+/* The two bits of ECN. */
+static unsigned ecn_of(const uint8_t *frame, size_t size)
+{
+	switch (type_of(frame, size)) {
+	case 0x0800:
+		return frame[IP + 1] & 3;
+	case 0x86dd:
+		return frame[IP + 1] >> 4 & 3;
+	}
+	return 0;
+}
+
+bool lab_frame_can_mark(const uint8_t *frame, size_t size)
+{
+	unsigned ecn = ecn_of(frame, size);
+
+	return ecn == ECT_0 || ecn == ECT_1;
+}
+
+/* The one's complement sum, folded. */
+static uint16_t sum_of(const uint8_t *bytes, size_t size)
+{
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i + 1 < size; i += 2)
+		sum += (uint32_t)(bytes[i] << 8 | bytes[i + 1]);
+	if (size % 2)
+		sum += (uint32_t)bytes[size - 1] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+static void put_sum(uint8_t *at, uint16_t sum)
+{
+	at[0] = (uint8_t)(sum >> 8);
+	at[1] = (uint8_t)sum;
+}
+
+void lab_frame_mark(uint8_t *frame, size_t size)
+{
+	uint8_t *ip = frame + IP;
+	size_t header = (size_t)(ip[0] & 15) * 4;
+
+	if (type_of(frame, size) == 0x86dd) {
+		ip[1] |= CE << 4;
+		return;
+	}
+	ip[1] |= CE;
+	put_sum(ip + 10, 0);
+	put_sum(ip + 10, (uint16_t)~sum_of(ip, header <= size - IP ? header : V4_BYTES));
+}
+
+void lab_frame_corrupt(uint8_t *frame, size_t size, uint64_t bit)
+{
+	struct virtio_net_hdr header;
+	size_t start, field;
+
+	if (size <= IP)
+		return;
+	memcpy(&header, frame, HEADER);
+	start = HEADER + (size_t)header.csum_start;
+	field = start + header.csum_offset;
+	if ((header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) && field + 2 <= size) {
+		uint16_t sum = (uint16_t)~sum_of(frame + start, size - start);
+		put_sum(frame + field, sum ? sum : 0xffff);
+		memset(frame, 0, HEADER);
+	}
+	bit %= (uint64_t)(size - IP) * 8;
+	frame[IP + bit / 8] ^= (uint8_t)(1 << bit % 8);
+}
