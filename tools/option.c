@@ -47,7 +47,7 @@ static const struct {
 	{ " ps show stats ", "watch", "[=SECONDS]",
 	  "again each second, or so often; counters then per second" },
 	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
-	{ " run ps show stats capture faults doctor ", "help", "", "this" },
+	{ " run ps show stats capture timeline faults doctor ", "help", "", "this" },
 };
 
 static bool is_option_of(const char *command, size_t i)
