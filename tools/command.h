@@ -24,6 +24,7 @@ int command_show(int argc, char **argv);
 int command_stats(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_capture(int argc, char **argv);
+int command_timeline(int argc, char **argv);
 int command_faults(int argc, char **argv);
 int command_man(int argc, char **argv);
 int command_lab(int argc, char **argv);

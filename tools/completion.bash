@@ -107,7 +107,7 @@ _verbatim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_verbatim_offer "run ps show stats capture faults man doctor lab --help --version"
+		_verbatim_offer "run ps show stats capture timeline faults man doctor lab --help --version"
 		return
 	fi
 	[[ $command == run ]] || ! _verbatim_value || return 0
@@ -117,10 +117,10 @@ _verbatim() {
 	*-) _verbatim_offer "$(_verbatim_options "$command")" ;;
 	ps* | stats*) _verbatim_offer "$(_verbatim_pids)" ;;
 	show*) _verbatim_offer "devices pds qps cqs srqs mrs ids $(_verbatim_pids)" ;;
-	capture*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	capture* | timeline*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	faults*) _verbatim_offer "$_verbatim_faults" ;;
 	doctor*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-	--help*) _verbatim_offer "run ps show stats capture faults man doctor lab" ;;
+	--help*) _verbatim_offer "run ps show stats capture timeline faults man doctor lab" ;;
 	esac
 }
 

@@ -52,7 +52,7 @@ static const struct {
 	{ " ps show stats ", "watch", "[=SECONDS]",
 	  "again each second, or so often; counters then per second" },
 	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
-	{ " run ps show stats capture faults doctor "
+	{ " run ps show stats capture timeline faults doctor "
 	  "lab lab-up lab-exec lab-shell lab-ssh lab-ls lab-link lab-host lab-down ", "help", "", "this" },
 };
 

@@ -3,15 +3,12 @@
 
 #include <string.h>
 
-/* Blocks, and what they may have behind their fixed parts. */
-enum { SECTION = 0x0a0d0d0a, INTERFACE = 1, STATISTICS = 5, PACKET = 6 };
+/* What blocks may have behind their fixed parts. */
 enum {
 	OPT_END = 0, OPT_COMMENT = 1, SHB_APPLICATION = 4, IF_NAME = 2, IF_DESCRIPTION = 3, IF_TSRESOL = 9,
 	EPB_FLAGS = 2, EPB_DROPCOUNT = 4, ISB_IFRECV = 4, ISB_IFDROP = 5,
 };
 enum {
-	BYTE_ORDER_MAGIC = 0x1a2b3c4d,
-	LINKTYPE_RAW = 101,
 	NANOSECONDS = 9,
 	INBOUND = 1,
 	OUTBOUND = 2,
@@ -80,13 +77,13 @@ void pcapng_begin(struct pcapng *p, FILE *out, const char *application)
 	struct block body = { .used = 0 }, options = { .used = 0 };
 
 	*p = (struct pcapng){ .out = out };
-	put32(&body, BYTE_ORDER_MAGIC);
+	put32(&body, PCAPNG_BYTE_ORDER);
 	put16(&body, 1, 0); /* version */
 	put32(&body, UINT32_MAX);
 	put32(&body, UINT32_MAX); /* the section's length is not known */
 	put_text(&options, SHB_APPLICATION, application);
 	put16(&options, OPT_END, 0);
-	write_block(out, SECTION, &body, NULL, 0, &options);
+	write_block(out, PCAPNG_SECTION, &body, NULL, 0, &options);
 }
 
 uint32_t pcapng_interface(struct pcapng *p, const char *name, const char *description, uint32_t snap)
@@ -94,13 +91,13 @@ uint32_t pcapng_interface(struct pcapng *p, const char *name, const char *descri
 	struct block body = { .used = 0 }, options = { .used = 0 };
 	uint8_t resolution = NANOSECONDS;
 
-	put16(&body, LINKTYPE_RAW, 0);
+	put16(&body, PCAPNG_RAW_IP, 0);
 	put32(&body, snap);
 	put_text(&options, IF_NAME, name);
 	put_text(&options, IF_DESCRIPTION, description);
 	put_option(&options, IF_TSRESOL, &resolution, sizeof(resolution));
 	put16(&options, OPT_END, 0);
-	write_block(p->out, INTERFACE, &body, NULL, 0, &options);
+	write_block(p->out, PCAPNG_INTERFACE, &body, NULL, 0, &options);
 	return p->interfaces++;
 }
 
@@ -119,7 +116,7 @@ void pcapng_packet(struct pcapng *p, const struct pcapng_packet *packet)
 	if (packet->dropped)
 		put_option(&options, EPB_DROPCOUNT, &packet->dropped, sizeof(packet->dropped));
 	put16(&options, OPT_END, 0);
-	write_block(p->out, PACKET, &body, packet->bytes, packet->kept, &options);
+	write_block(p->out, PCAPNG_PACKET, &body, packet->bytes, packet->kept, &options);
 }
 
 void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received,
@@ -132,5 +129,5 @@ void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, u
 	put_option(&options, ISB_IFRECV, &received, sizeof(received));
 	put_option(&options, ISB_IFDROP, &dropped, sizeof(dropped));
 	put16(&options, OPT_END, 0);
-	write_block(p->out, STATISTICS, &body, NULL, 0, &options);
+	write_block(p->out, PCAPNG_STATISTICS, &body, NULL, 0, &options);
 }

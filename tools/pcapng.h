@@ -10,6 +10,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Blocks, and what they may say. */
+#define PCAPNG_SECTION    0x0a0d0d0au
+#define PCAPNG_INTERFACE  1u
+#define PCAPNG_STATISTICS 5u
+#define PCAPNG_PACKET     6u
+#define PCAPNG_BYTE_ORDER 0x1a2b3c4du
+#define PCAPNG_RAW_IP     101u /* a link type */
+
 struct pcapng {
 	FILE *out;
 	uint32_t interfaces;

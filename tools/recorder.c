@@ -258,8 +258,12 @@ static void comment_on(const struct source *s, const struct vb_capture_packet *p
 {
 	const char *way = p->flags & VB_CAPTURE_LOCAL ? "through shared memory"
 			: p->flags & VB_CAPTURE_INBOX ? "handed over within this host" : "over UDP";
-	snprintf(comment, COMMENT, "%s %s[%d], %s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
-		 (int)s->pid, way, p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
+	char qp[24] = "";
+
+	if (p->qpn)
+		snprintf(qp, sizeof(qp), ", QP 0x%06x", p->qpn);
+	snprintf(comment, COMMENT, "%s %s[%d], %s%s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
+		 (int)s->pid, way, qp, p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
 }
 
 static void write_one(struct recorder *r, const struct waiting *w)

@@ -57,7 +57,7 @@ class Capture:
 
     def __init__(self, path):
         self.path = path
-        self.interfaces, self.packets, self.statistics = [], [], {}
+        self.interfaces, self.packets, self.statistics, self.events = [], [], {}, 0
         with open(path, "rb") as file:
             data = file.read()
         at = 0
@@ -108,6 +108,8 @@ class Capture:
                     ip,
                 )
             )
+        elif kind == 0x80007662:
+            self.events += 1
         else:
             expect(kind, 0x0A0D0D0A, "block")
 

@@ -27,7 +27,7 @@ offers() {
 	fi
 }
 
-offers commands "run ps show stats capture faults man doctor lab --help --version" ""
+offers commands "run ps show stats capture timeline faults man doctor lab --help --version" ""
 offers command "show" sh
 offers kinds "mrs" show m
 offers kind_after_another "qps" show --json q

@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""verbatim timeline: what captures hold is in the page, and nothing else; and a browser shows it.
+
+usage: timeline.py BUILD_DIR [PATTERN]
+"""
+import base64
+import os
+import re
+import struct
+import subprocess
+import sys
+
+import capture  # before paths, where another one has that name
+import paths  # noqa: F401
+import harness
+import look
+from browser import browser, missing
+from capture import LIMIT_S, VERBATIM, log, ping, run_both
+from look import expect, run_cases
+
+SECTION, INTERFACE, STATISTICS, PACKET, EVENT = 0x0A0D0D0A, 1, 5, 6, 0x80007662
+POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM, FAULT = range(1, 8)
+NEEDED = "rping", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong", "ib_atomic_lat", "ib_write_bw"
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+# ---- captures and pages ----
+
+
+def blocks(data):
+    at = 0
+    while at < len(data):
+        kind, length = struct.unpack_from("<II", data, at)
+        expect(struct.unpack_from("<I", data, at + length - 4)[0], length, f"lengths of the block at {at}")
+        yield kind, data[at + 8 : at + length - 4]
+        at += length
+
+
+def contents(data):
+    """Packets as (head without the bytes that are kept, bytes, options), and the other blocks."""
+    packets, others = [], []
+    for kind, body in blocks(data):
+        if kind != PACKET:
+            others.append((kind, body))
+            continue
+        kept = struct.unpack_from("<I", body, 12)[0]
+        packets.append((body[:12] + body[16:20], body[20 : 20 + kept], body[20 + (kept + 3 & ~3) :]))
+    return packets, others
+
+
+def events(path):
+    others = contents(read(path))[1]
+    return [struct.unpack_from("<IIQIIIIQII", body, 12) for kind, body in others if kind == EVENT]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def made(page, *captures):
+    done = subprocess.run(
+        [VERBATIM, "timeline", *captures, page], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+    expect((done.returncode, done.stdout), (0, ""), done.stderr)
+    return done.stderr
+
+
+def embedded(page):
+    text = read(page).decode()
+    found = re.findall(r'<script type="application/x-pcapng;base64" id="capture">([^<]*)</script>', text)
+    expect(len(found), 1, "captures in the page")
+    return base64.b64decode(found[0], validate=True)
+
+
+def check_page(page, *captures):
+    """Each packet once, in its place, with its head, its first bytes and its options; all else as it was."""
+    whole = b"".join(map(read, captures))
+    packets, others = contents(whole)
+    shown, shown_others = contents(embedded(page))
+    expect(len(shown), len(packets), "packets")
+    expect(shown_others == others, True, "other blocks")
+    for number, (there, here) in enumerate(zip(packets, shown), 1):
+        expect((here[0], here[2]), (there[0], there[2]), f"head and options of packet {number}")
+        ip = there[1]
+        bth = (40 if ip[0] >> 4 == 6 else 20) + 8
+        least = len(ip) if ip[bth + 5 : bth + 8] == b"\0\0\1" else min(len(ip), bth + 12)
+        expect(ip.startswith(here[1]) and len(here[1]) >= least, True, f"bytes of packet {number}")
+    return len(packets)
+
+
+def page_of(name, *captures):
+    page = log(name + ".html")
+    made(page, *captures)
+    check_page(page, *captures)
+    return page
+
+
+def both(name, server, client, *options, status=0):
+    """The page of a pair of programs, and their captures."""
+    run_both(name, server, client, *options, status=status)
+    captures = [log(f"{name}.{side}.pcapng") for side in ("server", "client")]
+    return page_of(name, *captures), captures
+
+
+def perftest(program, options=""):
+    command = f"{program} -F -d vb_lo -x 0 -p 18601 {options}"
+    return command, command + " 127.0.0.1"
+
+
+def pingpong(program, options=""):
+    command = f"{program} -g 0 -d vb_lo -p 18602 {options}"
+    return command, command + " 127.0.0.1"
+
+
+@case
+def ten_captures():
+    pairs = {
+        "rping": (*ping("-C 10 -S 100"),),
+        "rping_wire": (*ping("-C 10 -S 9000"), "--wire"),
+        "rping_loss": (*ping("-C 20 -S 9000"), "--wire", "--faults=seed=5; drop 5%"),
+        "rping_double": (*ping("-C 20 -S 9000"), "--wire", "--faults=seed=5; duplicate 5%"),
+        "rc": pingpong("ibv_rc_pingpong", "-n 50"),
+        "ud": pingpong("ibv_ud_pingpong", "-n 50 -s 1000"),
+        "xrc": pingpong("ibv_xsrq_pingpong", "-n 20"),
+        "atomics": perftest("ib_atomic_lat", "-n 50"),
+        "writes": perftest("ib_write_bw", "-n 200 -s 65536"),
+        "writes_wire": (*perftest("ib_write_bw", "-n 100 -s 20000"), "--wire"),
+    }
+    if absent := harness.missing_programs(*NEEDED):
+        return f"{absent} are not installed"
+    for name, pair in pairs.items():
+        page, captures = both("ten_" + name, *pair)
+        expect(check_page(page, *captures) > 40, True, f"{name}: packets")
+    return None
+
+
+# ---- the command ----
+
+
+def complaint(*args):
+    done = subprocess.run(
+        [VERBATIM, "timeline", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+    return done.returncode, done.stderr.replace("verbatim: ", "").strip()
+
+
+def section(body=b""):
+    return block(SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + body)
+
+
+def block(kind, body):
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+@case
+def mistakes():
+    page, path = log("mistake.html"), log("mistake.pcapng")
+    expect(complaint()[0], 125, "nothing")
+    expect(complaint(path)[0], 125, "one word")
+    expect(complaint("--nonsense", path, page)[0], 125, "an option")
+    none = log("none.pcapng")
+    expect(complaint(none, page), (125, f"{none}: No such file or directory"), "no file")
+    ethernet = section() + block(INTERFACE, struct.pack("<HHI", 1, 0, 0))
+    lying = section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0))
+    lying += block(PACKET, struct.pack("<IIIII", 0, 0, 0, 99, 99))
+    for name, data in {
+        "empty": b"",
+        "text": b"no capture at all, but long enough",
+        "without a section": block(INTERFACE, bytes(8)),
+        "Ethernet": ethernet,
+        "a length that lies": lying,
+        "lengths that differ": section()[:-4] + b"\x40\0\0\0",
+        "another byte order": block(SECTION, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1)),
+    }.items():
+        with open(path, "wb") as file:
+            file.write(data)
+        expect(complaint(path, page), (125, f"{path} is not a capture of verbatim's"), name)
+    with open(path, "wb") as file:
+        file.write(section() + block(INTERFACE, struct.pack("<HHI", 101, 0, 0))[:-3])
+    expect(complaint(path, page), (0, f"{path}: its end is missing"), "a piece of a block")
+    expect(contents(embedded(page)), ([], [(SECTION, section()[8:-4])]), "what is whole")
+    expect(complaint(path, "/nonexistent/page.html")[0], 125, "no place for the page")
+
+
+# ---- in a browser ----
+
+
+class Shown:
+    """A page in a browser, with what people look at first."""
+
+    def __init__(self, view, page):
+        self.view = view
+        view.requests.clear()
+        view.open(os.path.abspath(page))
+        view.settle()
+
+    def count(self, selector):
+        return self.view.get(f"document.querySelectorAll({selector!r}).length")
+
+    def text(self, selector):
+        return self.view.get(f"document.querySelector({selector!r}).textContent")
+
+    def rows(self):
+        return int(self.view.get("document.getElementById('ladder').dataset.rows"))
+
+    def arrows(self):
+        return int(self.view.get("document.getElementById('ladder').dataset.arrows"))
+
+    def selected(self):
+        return self.view.get("document.getElementById('ladder').getAttribute('aria-activedescendant')")
+
+    def story(self):
+        return self.view.get("document.querySelector('.story')?.textContent ?? ''")
+
+    def focus(self):
+        self.view.get("document.getElementById('ladder').focus()")
+
+    def check_alone(self):
+        expect([url for url in self.view.requests if not url.startswith("file://")], [], "requests")
+        expect(len(self.view.requests), 1, f"files: {self.view.requests}")
+        expect(self.view.complaints, [], "complaints")
+
+
+@case
+def shows_ladders():
+    if why := missing():
+        return why
+    local, captures = both("shown", *ping("-C 10 -S 100"))
+    packets = check_page(local, *captures)
+    with browser() as view:
+        shown = Shown(view, local)
+        expect(shown.count("#connections button"), 1, "ladders")
+        expect(f"{packets} packets" in shown.text("#about"), True, shown.text("#about"))
+        counted = sum(len(contents(read(path))[0]) for path in captures)
+        expect(shown.rows() - sum(len(events(path)) for path in captures) <= counted, True, "rows")
+        # Each packet is at an arrow's beginning or end; local one-sided work has one end here.
+        expect(counted / 2 <= shown.arrows() <= counted, True, f"{shown.arrows()} arrows of {counted} packets")
+        view.key("0")
+        expect(shown.count("#ladder .row") in (0, shown.rows()), True, "rows that are drawn")
+        names = shown.text("#lanes")
+        expect(len(re.findall(r"rping\[\d+\]", names)), 2, f"ends: {names}")
+        shown.check_alone()
+        view.picture(log("shown.png"))
+        view.dark(True)
+        view.settle()
+        view.picture(log("shown-dark.png"))
+    return None
+
+
+@case
+def keys_zoom_and_search():
+    if why := missing():
+        return why
+    page, _ = both("keys", *pingpong("ibv_rc_pingpong", "-n 100"))
+    with browser() as view:
+        shown = Shown(view, page)
+        shown.focus()
+        view.key("ArrowDown")
+        expect(shown.selected(), "row-0", "the first event")
+        view.key("j")
+        expect(shown.selected(), "row-1", "the next one")
+        view.key("k")
+        expect(shown.selected(), "row-0", "back")
+        before = int(view.get("document.getElementById('ladder').dataset.drawn"))
+        view.key("+")
+        view.key("+")
+        zoomed = int(view.get("document.getElementById('ladder').dataset.drawn"))
+        expect(zoomed < before, True, f"zoom: {before}, then {zoomed}")
+        view.key("0")
+        expect(int(view.get("document.getElementById('ladder').dataset.drawn")), shown.rows(), "all of it")
+        view.key("t")
+        expect(shown.text("#mode"), "To scale", "to the scale of time")
+        view.key("t")
+        view.key("/")
+        view.type("send")
+        hits = int(shown.text("#hits").split()[0].replace(",", ""))
+        expect(hits >= 200, True, f"{hits} hits")
+        view.key("Enter")
+        expect(" of " in shown.text("#hits"), True, shown.text("#hits"))
+        expect("psn" in shown.text("#panel"), True, "fields")
+        view.key("Escape")
+        expect(shown.text("#hits"), "", "no search")
+        view.key("Escape")
+        expect(shown.count(".histogram rect") > 1, True, "histogram")
+        bars = "[...document.querySelectorAll('.histogram rect')]"
+        total = view.get(bars + ".reduce((n, r) => n + Number(r.dataset.count), 0)")
+        expect(total, 200, "requests in the histogram")
+        view.key("?")
+        expect(view.get("document.getElementById('keys').open"), True, "the list of keys")
+        shown.check_alone()
+    return None
+
+
+@case
+def shows_losses():
+    if why := missing():
+        return why
+    page, _ = both("lost", *ping("-C 60 -S 9000"), "--wire", "--faults=seed=5; drop 5%")
+    with browser() as view:
+        shown = Shown(view, page)
+        expect("trouble" in shown.text("#connections"), True, shown.text("#connections"))
+        shown.focus()
+        seen = set()
+        for _ in range(400):
+            view.key("n")
+            if (row := shown.selected()) in seen:
+                break
+            seen.add(row)
+        expect(len(seen) > 3, True, f"{len(seen)} troubles")
+        view.picture(log("lost.png"))
+        shown.check_alone()
+    return None
+
+
+def many_events(path, count):
+    """A capture of count WRITEs that one process does, each with post, two packets, completion and poll."""
+    options = option(2, b"writer[1]") + option(9, b"\x09") + option(0, b"")
+    out = [section(), block(INTERFACE, struct.pack("<HHI", 101, 0, 0) + options)]
+    for i in range(count):
+        time = 10**18 + i * 5000
+        out.append(event(time, POST_SEND, i, bytes_=64))
+        out.append(packet(time + 300, 2, 0x0A, i, struct.pack(">QII", 4096, 7, 64) + bytes(64)))
+        out.append(packet(time + 500, 1, 0x11, i, b"\x1f" + bytes(3)))
+        out.append(event(time + 700, COMPLETION, i))
+        out.append(event(time + 900, POLL, i))
+    with open(path, "wb") as file:
+        file.write(b"".join(out))
+
+
+def option(code, value):
+    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def event(time, kind, wr_id, bytes_=0):
+    head = struct.pack("<III", 0, time >> 32, time & 0xFFFFFFFF)
+    return block(EVENT, head + struct.pack("<IIQIIIIQII", kind, 0x11, wr_id, 0, 0, 0, bytes_, 0, 0, 0))
+
+
+def packet(time, direction, opcode, psn, rest):
+    to, own = (b"\0\0\x22", b"QP 0x000011") if direction == 2 else (b"\0\0\x11", b"QP 0x000011")
+    bth = bytes([opcode, 0x40, 0xFF, 0xFF, 0]) + to + b"\x80" + psn.to_bytes(3, "big")
+    udp = bth + rest + bytes(4)
+    addresses = bytes([127, 0, 0, 1]) * 2
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(udp), 0, 0x4000, 64, 17, 0) + addresses
+    ip += struct.pack(">HHHH", 49152, 4791, 8 + len(udp), 0) + udp
+    text = (b"from" if direction == 2 else b"to") + b" writer[1], through shared memory, " + own
+    options = option(1, text) + option(2, struct.pack("<I", direction)) + option(0, b"")
+    head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(ip), len(ip))
+    return block(PACKET, head + ip + bytes(-len(ip) % 4) + options)
+
+
+@case
+def a_hundred_thousand_events():
+    if why := missing():
+        return why
+    path = log("many.pcapng")
+    many_events(path, 20000)
+    page = page_of("many", path)
+    with browser() as view:
+        shown = Shown(view, page)
+        expect((shown.rows(), shown.arrows()), (100000, 40000), "rows and arrows")
+        shown.focus()
+        # However much there is, what is drawn is what is seen.
+        for keys in ("",), ("0",), ("t",), ("+",) * 8, ("PageDown",) * 4, ("End",), ("t",), ("Home",):
+            for key in keys:
+                if key:
+                    view.key(key)
+            expect(shown.count("#ladder *") < 8000, True, f"elements after {keys}: {shown.count('#ladder *')}")
+        view.key("0")
+        view.picture(log("many.png"))
+        view.key("/")
+        view.type("12345")
+        expect(shown.text("#hits"), "5 hits", "hits of a wr_id")
+        view.key("Enter")
+        expect("12345" in shown.text("#panel h2"), True, shown.text("#panel h2"))
+        shown.check_alone()
+    return None
+
+
+if __name__ == "__main__":
+    harness.isolate()
+    harness.require_library(sys.argv[1])
+    if harness.missing_programs("rping", "ibv_rc_pingpong"):
+        print("1..0 # SKIP rping and ibv_rc_pingpong are needed")
+        sys.exit(77)
+    capture.LOGS = look.LOGS = harness.log_directory(sys.argv[1], "timeline")
+    sys.exit(run_cases(CASES))

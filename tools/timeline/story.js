@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A request's story in a sentence or two: how it ended, how long it took, and what made it wait. */
+
+const STATUS_CAUSES = {
+	REM_ACCESS_ERR:
+		"the peer refused the access: the rkey, the address range or its access rights do not fit",
+	REM_INV_REQ_ERR:
+		"the peer refused the request: the message is longer than its receive, or it does not allow the operation",
+	REM_OP_ERR: "the peer could not carry it out: its receive names memory that it may not write",
+	RNR_RETRY_EXC_ERR: "the peer never posted a receive in time, and rnr_retry is used up",
+	RETRY_EXC_ERR:
+		"the peer did not answer, and retry_cnt is used up: it has ended, or nothing gets through to it",
+	LOC_PROT_ERR: "its own memory was refused: the lkey or the address range of a piece does not fit",
+	LOC_LEN_ERR: "the message was longer than the receive",
+	LOC_QP_OP_ERR: "the queue pair cannot do that",
+	LOC_ACCESS_ERR: "its memory may not be written",
+	MW_BIND_ERR: "the window could not be bound",
+	WR_FLUSH_ERR:
+		"it was flushed: the queue pair was in the error state, after an earlier failure or a disconnect",
+};
+
+const many = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
+
+class Story {
+	constructor(capture) {
+		this.capture = capture;
+	}
+
+	/* { text, bad, pieces } */
+	of(request) {
+		if (request.story) return request.story;
+		const found = pieces(request),
+			longest = found.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a), {
+				from: 0,
+				to: 0,
+			});
+		const parts = [this.beginning(request)],
+			cause = this.failure(request) || this.cause(request, longest);
+		if (cause) parts.push(cause);
+		const bad = Boolean(
+			request.status || request.refused || request.again.length || request.rnr.length
+		);
+		return (request.story = { text: parts.join(" "), bad, pieces: found, longest });
+	}
+
+	status(request) {
+		return this.capture.formats.statuses[request.status];
+	}
+	name(request) {
+		return (
+			(request.post ? `wr_id ${wrName(request.wr)} (` : "The request (") +
+			`${request.operation}, ${many(request.bytes, "byte")})`
+		);
+	}
+	beginning(request) {
+		const took = latency(request),
+			name = this.name(request);
+		if (request.status)
+			return `${name} failed with ${this.status(request) ?? request.status} after ${duration(took)}.`;
+		if (request.post?.status)
+			return `${name} was refused at once (errno ${request.post.status}).`;
+		if (!Number.isNaN(took))
+			return request.completion || !request.post
+				? `${name} took ${duration(took)}.`
+				: `${name} was answered after ${duration(took)}.`;
+		return request.packets.length
+			? `${name} has no answer in this capture.`
+			: `${name} has no packet in this capture.`;
+	}
+
+	failure(request) {
+		const status = this.status(request);
+		if (!request.status || !STATUS_CAUSES[status]) return "";
+		const said = this.sentence(request),
+			rnr = request.rnr.length;
+		return (
+			"Why: " +
+			(status === "RNR_RETRY_EXC_ERR" && rnr
+				? `the peer said ${many(rnr, "time")} that it has no receive, and rnr_retry is used up`
+				: STATUS_CAUSES[status]) +
+			"." +
+			(said ? ` The library says: “${said}”` : "")
+		);
+	}
+	/* What the library said of it, near its completion. */
+	sentence(request) {
+		const at = (request.completion ?? request.refused)?.record.t;
+		const rows = request.connection.rows.filter(
+			r => r.record.event === EVENT.SENTENCE && Math.abs(r.record.t - at) < 1e6
+		);
+		return (rows.find(r => r.record.text.includes("wr_id")) ?? rows[0])?.record.text;
+	}
+
+	cause(request, longest) {
+		const took = longest.to - longest.from,
+			share = duration(took),
+			receive = this.lateReceive(request);
+		if (request.rnr.length)
+			return `It waited for a receive: the peer said RNR ${many(request.rnr.length, "time")}${receive}.`;
+		if (request.again.length) return this.loss(request);
+		if (request.gaps) return "The peer missed a packet of it, or an earlier one (NAK: PSN sequence error).";
+		if (longest.what === "unpolled" && took > 2e3)
+			return `Its completion lay in the completion queue for ${share} until the program polled it.`;
+		if (longest.what === "queue" && took > 2e3) return this.queued(request, share);
+		if (longest.what === "peer" && took > 2e3)
+			return `The peer had it for ${share} before it answered: it is slow to serve it${receive}.`;
+		if (longest.what === "completing" && took > 2e3)
+			return `It was answered, and its completion came ${share} later: nobody looked, or others came first.`;
+		return longest.what === "wire" && took > 2e3
+			? `Most of it, ${share}, it was under way or waited for the peer to look.`
+			: "";
+	}
+	queued(request, share) {
+		if (request.post.flags & FENCE)
+			return `It waited ${share} in the send queue: it has a fence, so earlier READs and atomics had to finish.`;
+		const behind = request.ahead ? ` behind ${many(request.ahead, "request")}` : "";
+		return `It waited ${share} in the send queue${behind}.`;
+	}
+
+	/* Which packet was lost, and which way. */
+	loss(request) {
+		const lost = [...request.packets, ...request.again].filter(r => isLost(r.arrow)).length;
+		const bad = [...request.packets, ...request.again].filter(
+			r => r.arrow.state === "corrupt"
+		).length;
+		const waited = pieces(request)
+			.filter(p => p.what === "loss")
+			.reduce((sum, p) => sum + p.to - p.from, 0);
+		const again = `sent again ${many(request.again.length, "time")}, which cost ${duration(waited)}`;
+		if (bad)
+			return `${many(bad, "packet")} arrived with a wrong ICRC and was dropped; it was ${again}.`;
+		if (lost)
+			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost; it was ${again}.`;
+		if (request.gaps)
+			return `The peer missed an earlier packet (NAK: PSN sequence error); it was ${again}.`;
+		if (this.answersLost(request)) return `It arrived, but its ACK was lost; it was ${again}.`;
+		return `No answer came in time; it was ${again}.`;
+	}
+	answersLost(request) {
+		const { connection, end } = request,
+			side = connection.side(end);
+		return connection.arrows.some(a => isLost(a) && a.fromSide !== side && a.request === request);
+	}
+
+	lateReceive(request) {
+		if (request.operation !== "SEND" || request.arrived === undefined) return "";
+		const peer = request.connection.ends[1 - request.connection.side(request.end)];
+		const post = request.connection.rows.find(
+			r =>
+				r.record.event === EVENT.POST_RECEIVE &&
+				r.record.t > request.arrived &&
+				request.connection.ends[r.side] === peer
+		);
+		return post
+			? `, and posted one ${duration(post.record.t - request.arrived)} after the message had arrived`
+			: "";
+	}
+}

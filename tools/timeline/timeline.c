@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* verbatim timeline: a page that shows captures. */
+#include "timeline/timeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "timeline/page.h"
+#include "timeline/shorten.h"
+
+static bool write_page(const char *path, const struct shortened *s)
+{
+	FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "wbe");
+	bool failed;
+
+	if (!out) {
+		complain("%s: %s", path, strerror(errno));
+		return false;
+	}
+	timeline_write_page(out, s->bytes, s->used);
+	failed = ferror(out) != 0;
+	failed |= (out == stdout ? fflush(stdout) : fclose(out)) != 0;
+	if (failed)
+		complain("%s: it could not be written", path);
+	return !failed;
+}
+
+int timeline_make(const char *page, char *const *captures, int count)
+{
+	struct shortened s = { .bytes = NULL };
+	bool good = true;
+
+	for (int i = 0; good && i < count; i++)
+		good = shorten_file(&s, captures[i]);
+	good = good && write_page(page, &s);
+	free(s.bytes);
+	return good ? 0 : EXIT_OURS;
+}
+
+static bool take_option(void *context, const char *name, const char *value) { return false; }
+
+int command_timeline(int argc, char **argv)
+{
+	int first = take_options(argc, argv, OPTIONS_ANYWHERE, take_option, NULL);
+
+	if (first < 0)
+		return EXIT_OURS;
+	if (argc - first < 2)
+		return complain("timeline needs a capture to read and a page to write ('-': standard output)");
+	if (strcmp(argv[argc - 1], "-") == 0 && isatty(STDOUT_FILENO))
+		return complain("a page is not for a terminal");
+	return timeline_make(argv[argc - 1], argv + first, argc - first - 1);
+}

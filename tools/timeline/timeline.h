@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef VB_TOOLS_TIMELINE_H
+#define VB_TOOLS_TIMELINE_H
+
+/* Makes a page ("-": standard output) of captures, `count` of them. 0, or EXIT_OURS after a message. */
+int timeline_make(const char *page, char *const *captures, int count);
+
+#endif
