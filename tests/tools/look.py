@@ -504,7 +504,7 @@ def visit__bad_questions():
             )
             expect(struct.unpack("=QiIQ", ask(s, question(), memfd))[1], 0, "a second question")
         crowd = [visit(slot) for _ in range(40)]
-        wait_for(lambda: "turned" in looked("ps")[0]["trouble"], "too many visitors")
+        wait_for(lambda: "refused" in looked("ps")[0]["trouble"], "too many visitors")
         for s in crowd:
             s.close()
         wait_for(lambda: looked("ps")[0]["trouble"] == "", "the crowd has gone")
