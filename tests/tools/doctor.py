@@ -21,13 +21,12 @@ import sys
 import paths  # noqa: F401
 import harness
 from look import Failure, expect, run_cases
+from seccomp import forbid
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
 CASES = []
 # seccomp: a filter that answers one system call with an error
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-RET_ALLOW, RET_ERRNO, EPERM = 0x7FFF0000, 0x00050000, 1
 SYSTEM_CALLS = {"x86_64": {"process_vm_readv": 310, "memfd_create": 319, "userfaultfd": 323}}.get(
     os.uname().machine, {}
 )
@@ -65,26 +64,6 @@ def doctor(*args, prefix=(), before=None, env=None):
     return {check["name"]: check for check in report["checks"]}
 
 
-def forbid(name):
-    """What a child does to lose a system call."""
-
-    def before():
-        code = [
-            struct.pack("HBBI", 0x20, 0, 0, 0),
-            struct.pack("HBBI", 0x15, 0, 1, SYSTEM_CALLS[name]),
-            struct.pack("HBBI", 0x06, 0, 0, RET_ERRNO | EPERM),
-            struct.pack("HBBI", 0x06, 0, 0, RET_ALLOW),
-        ]
-        instructions = ctypes.create_string_buffer(b"".join(code))
-        program = ctypes.create_string_buffer(struct.pack("H6xP", len(code), ctypes.addressof(instructions)))
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0):
-            os._exit(99)
-
-    return before
-
-
 @case
 def here():
     checks = doctor()
@@ -107,7 +86,7 @@ def seccomp():
         ("userfaultfd", "mapped memory", None),
         ("memfd_create", "shared memory", "bad"),
     ):
-        found = doctor(before=forbid(name))
+        found = doctor(before=forbid(SYSTEM_CALLS[name]))
         expect("filter" in found["system calls"]["found"], True, "seccomp is noticed")
         if status:
             expect(found[check]["status"], status, name)

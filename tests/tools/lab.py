@@ -5,7 +5,6 @@
 usage: lab.py BUILD_DIR [PATTERN]
 """
 import contextlib
-import ctypes
 import json
 import os
 import pty
@@ -13,7 +12,6 @@ import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -22,6 +20,7 @@ import uuid
 import paths  # noqa: F401
 import harness
 from look import Failure, expect, run_cases
+from seccomp import forbid
 
 BUILD = sys.argv[1]
 VERBATIM = os.path.abspath(os.path.join(BUILD, "verbatim"))
@@ -31,8 +30,6 @@ CASES = []
 MARK = f"LAB_TEST_MARK={uuid.uuid4()}"
 ENV = os.environ | dict([MARK.split("=")])
 ORDINARY_USER = 12345
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-RET_ALLOW, RET_ERRNO, EPERM = 0x7FFF0000, 0x00050000, 1
 UNSHARE = {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
 
 
@@ -453,28 +450,13 @@ def denied(says, prefix=(), **options):
     return True
 
 
-def no_unshare():
-    code = [
-        struct.pack("HBBI", 0x20, 0, 0, 0),
-        struct.pack("HBBI", 0x15, 0, 1, UNSHARE),
-        struct.pack("HBBI", 0x06, 0, 0, RET_ERRNO | EPERM),
-        struct.pack("HBBI", 0x06, 0, 0, RET_ALLOW),
-    ]
-    instructions = ctypes.create_string_buffer(b"".join(code))
-    program = ctypes.create_string_buffer(struct.pack("H6xP", len(code), ctypes.addressof(instructions)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0):
-        os._exit(99)
-
-
 @case
 def kernel_denies_it():
     inside = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     if UNSHARE:
-        denied("seccomp=unconfined", preexec_fn=no_unshare)
-    forbid = 'echo 0 >/proc/sys/user/max_user_namespaces || exit 99; exec "$@"'
-    denied("max_user_namespaces is 0", (*inside, forbid, "sh"))
+        denied("seccomp=unconfined", preexec_fn=forbid(UNSHARE))
+    no_users = 'echo 0 >/proc/sys/user/max_user_namespaces || exit 99; exec "$@"'
+    denied("max_user_namespaces is 0", (*inside, no_users, "sh"))
     hide_tun = 'mount -n -t tmpfs none /dev/net || exit 99; exec "$@"'
     denied("open /dev/net/tun.*--device", (*inside, hide_tun, "sh"))
     return None

@@ -417,18 +417,9 @@ class Ladder {
 				d: row.side ? "M5,-5L-4,0L5,5Z" : "M-5,-5L4,0L-5,5Z",
 				transform: `translate(${x} ${y})`,
 			});
-		if (r.event === EVENT.COMPLETION)
+		if (r.event === EVENT.COMPLETION || r.event === EVENT.POLL)
 			return svg("rect", {
-				class: "dot done" + bad,
-				x: x - 4.5,
-				y: y - 4.5,
-				width: 9,
-				height: 9,
-				rx: 1.5,
-			});
-		if (r.event === EVENT.POLL)
-			return svg("rect", {
-				class: "dot" + bad,
+				class: (r.event === EVENT.COMPLETION ? "dot done" : "dot") + bad,
 				x: x - 4.5,
 				y: y - 4.5,
 				width: 9,
