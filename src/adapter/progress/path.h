@@ -141,7 +141,8 @@ struct vb_path_io {
 /* Set once, by a constructor. */
 void vb_path_set_io(const struct vb_path_io *io);
 /*
- * Takes what has arrived in shared memory and at io. While the former goes on coming, polls mostly skip io.
+ * Takes what has arrived in shared memory and from the network. While messages keep coming through shared
+ * memory, most polls skip the network.
  */
 bool vb_path_pump(void);
 extern atomic_bool vb_path_takes;

@@ -14,7 +14,7 @@
  * message by ICMP, as nobody has the port; it also returns packets that queue pairs repeat for want of an
  * answer.
  *
- * A returned message is a doubt and no more: anybody can forge one, and another user's process may be about
+ * A returned message only raises a doubt: anybody can forge one, and another user's process may be about
  * to take the port. So the prober probes more often. Any message from that host ends the doubt, and a living
  * process sends one before long, as it probes as well. The connections with the host end when the doubt has
  * lasted for some time and one more message is returned.
