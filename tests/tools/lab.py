@@ -338,9 +338,10 @@ def counted(name):
 
 # Sends numbered datagrams to an address, each behind the one before.
 SEND = """
-import socket, sys
+import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for n in range(int(sys.argv[2])): s.sendto(n.to_bytes(4, "big") + bytes(60), (sys.argv[1], 7000))
+time.sleep(float(sys.argv[3]))
 for n in range(30): s.sendto(b"end", (sys.argv[1], 7001))  # of which one arrives
 """
 # Prints the numbers that come, until a datagram at another port.
@@ -373,13 +374,14 @@ def settle(*hosts):
         lab("exec", host, "sh", "-ec", "; ".join([own, *others]))
 
 
-def datagrams(sender, receiver, count):
-    """The numbers that arrive."""
+def datagrams(sender, receiver, count, pause_s=0):
+    """The numbers that arrive until the end, which the sender sends after a pause."""
     with subprocess.Popen([VERBATIM, "lab", "exec", receiver, sys.executable, "-c", RECEIVE], env=ENV,
                           stdout=subprocess.PIPE, text=True) as one:  # fmt: skip
         expect(one.stdout.readline(), "bound\n", "the receiver")
         try:
-            lab("exec", sender, sys.executable, "-c", SEND, f"10.99.0.{receiver[1:]}", str(count))
+            lab("exec", sender, sys.executable, "-c", SEND, f"10.99.0.{receiver[1:]}", str(count),
+                str(pause_s))  # fmt: skip
             return [int(word) for word in one.communicate(timeout=LIMIT_S)[0].split()]
         finally:
             one.kill()
@@ -394,9 +396,10 @@ def links_misbehave():
         found = datagrams("h1", "h2", 200)
         expect(sorted(set(found)), list(range(200)), "all have come")
         expect(200 < len(found) < 300, True, f"{len(found)} of 200, of which 30 % are doubled")
-        link("set", "h1>h2", "clear", "reorder", "20%", "late", "1ms")
-        found = datagrams("h1", "h2", 200)
+        link("set", "h1>h2", "clear", "reorder", "20%", "late", "100ms")
+        found = datagrams("h1", "h2", 200, pause_s=0.5)  # those that are late come before the end
         expect(found != sorted(found), True, "order")
+        expect(sorted(found), list(range(200)), "late ones come, too")
         link("set", "h1>h2", "clear", "corrupt", "50%")
         found = datagrams("h1", "h2", 200)
         expect(set(found) <= set(range(200)), True, "what is corrupt does not arrive")
@@ -426,7 +429,7 @@ def partition():
         expect(len(datagrams("h1", "h2", 20)), 20, "within")
         done = lab_process("exec", "h1", "ssh", "h3", "hostname")
         expect(done.stdout, "h3\n", "ssh needs no network")
-        lab("exec", "h1", sys.executable, "-c", SEND, "10.99.0.3", "20")
+        lab("exec", "h1", sys.executable, "-c", SEND, "10.99.0.3", "20", "0")
         link("set", "h1,h2-h3,h4", "up")
         expect(len(datagrams("h1", "h3", 20)), 20, "when it is healed")
         link("set", "leaf1-spine1", "delay", "1ms", "rate", "1gbit", "queue", "100k", "ecn", "30k-90k")
