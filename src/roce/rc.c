@@ -46,13 +46,6 @@
 enum {
 	SLICE_PACKETS = 256, /* sent in one go, so that no lock is held for long */
 	MAX_WINDOW = 1024,   /* packets in flight */
-	/*
-	 * The responder is a thread that has to get a processor first, which on a busy machine takes some
-	 * time slices. So silence lasts as long as the specification lets it (9.7.6.1.3: up to four times the
-	 * timeout), and no less than this. (Loss is found out without it.)
-	 */
-	TIMEOUTS = 4,
-	MIN_ACK_TIMEOUT_NS = 16000000,
 	BUSY_RECEIVER_NS = 200000,
 	SOON_NS = 20000,     /* a post so long after an arrival answers it, */
 	SOON_SHARE = 8,      /* or within this part of a round trip: of slow machines and long ways */
@@ -739,8 +732,7 @@ static void update(struct vb_qp *qp)
 	c->requester.config.max_rd_atomic = a->max_rd_atomic;
 	c->requester.config.retry_count = a->retry_cnt;
 	c->requester.config.rnr_retry = a->rnr_retry;
-	c->requester.config.ack_timeout_ns =
-		a->timeout ? vb_max_u64(TIMEOUTS * vb_ack_timeout_ns(a->timeout), MIN_ACK_TIMEOUT_NS) : 0;
+	c->requester.config.ack_timeout_ns = vb_silence_ns(a->timeout); /* loss is found out without it */
 }
 
 /* Both locks are held. Packets and the timer look at the state from here on. */
