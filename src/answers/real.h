@@ -11,22 +11,24 @@
 #include "base/base.h"
 
 /*
- * The next definition of a name, libc's mostly. Before glibc 2.36, dlsym(3) gives the oldest version of a
- * name, which programs do not get: realpath's refuses to allocate. So the names that have a newer version are
- * asked for by it. Only for those: a lookup that fails allocates memory, and an allocator may be the caller
- * (jemalloc reads a symbolic link while it holds its lock).
+ * Returns the next definition of a name, which is mostly libc's. Programs get a name's default version, but
+ * dlsym(3) returns the oldest one before glibc 2.36: that realpath(3) refuses to allocate. So the table gives
+ * the default version of each name that has several on x86-64.
+ *
+ * No lookup here may fail. A failed lookup allocates memory, and the caller may be an allocator that holds
+ * its own lock, as jemalloc does when it reads its configuration at start-up.
  */
 static inline void *vb_real(const char *name)
 {
 #ifdef __x86_64__
-	static const char *const newer[][2] = {
+	static const char *const versions[][2] = {
 		{ "glob", "GLIBC_2.27" },
 		{ "glob64", "GLIBC_2.27" },
 		{ "realpath", "GLIBC_2.3" },
 	};
-	for (size_t i = 0; i < VB_ARRAY_LEN(newer); i++)
-		if (!strcmp(name, newer[i][0]))
-			return dlvsym(RTLD_NEXT, name, newer[i][1]);
+	for (size_t i = 0; i < VB_ARRAY_LEN(versions); i++)
+		if (!strcmp(name, versions[i][0]))
+			return dlvsym(RTLD_NEXT, name, versions[i][1]);
 #endif
 	return dlsym(RTLD_NEXT, name);
 }

@@ -71,7 +71,7 @@ static void wait_for_peer(struct vb_local_qp *l)
 	if (!a->timeout || l->req.waiting)
 		return;
 	l->req.waiting = true;
-	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1u) * vb_silence_ns(a->timeout));
+	vb_timer_set(&l->give_up, vb_now_ns() + (a->retry_cnt + 1u) * vb_transport_timer_ns(a->timeout));
 }
 
 void vb_requester_give_up(struct vb_timer *timer, uint64_t now_ns)

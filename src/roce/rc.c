@@ -732,7 +732,7 @@ static void update(struct vb_qp *qp)
 	c->requester.config.max_rd_atomic = a->max_rd_atomic;
 	c->requester.config.retry_count = a->retry_cnt;
 	c->requester.config.rnr_retry = a->rnr_retry;
-	c->requester.config.ack_timeout_ns = vb_silence_ns(a->timeout); /* loss is found out without it */
+	c->requester.config.ack_timeout_ns = vb_transport_timer_ns(a->timeout);
 }
 
 /* Both locks are held. Packets and the timer look at the state from here on. */

@@ -6,24 +6,18 @@
 #ifndef VB_WIRE_TIMERS_H
 #define VB_WIRE_TIMERS_H
 
-#include <stdint.h>
-
-/* 4.096 us * 2^code; code 0 means no timeout and is not for this function. */
-static inline uint64_t vb_ack_timeout_ns(unsigned code)
-{
-	return 4096ull << (code & 31);
-}
+#include "base/base.h"
 
 /*
- * How long a requester waits for an answer before it counts a retry; 0: for ever. The responder is a thread
- * that has to get a processor first, which on a busy machine takes some time slices. So silence lasts as long
- * as the specification lets it (9.7.6.1.3: up to four times the timeout), and no less than 16 ms.
+ * The requester's transport timer: after so long without a response it retries. 0 means that it never does.
+ * The local ACK timeout is 4.096 us * 2^code, and none for code 0. The specification allows the timer up to
+ * four of these timeouts (9.7.6.1.3). The timer uses all four, and at least 16 ms, because the responder is a
+ * thread that may wait some time slices for a processor on a busy machine.
  */
-static inline uint64_t vb_silence_ns(unsigned code)
+static inline uint64_t vb_transport_timer_ns(unsigned code)
 {
-	const uint64_t least = 16000000;
-	uint64_t most = 4 * vb_ack_timeout_ns(code);
-	return !code ? 0 : most > least ? most : least;
+	enum { TIMEOUTS = 4, LEAST_NS = 16000000 };
+	return code ? vb_max_u64(TIMEOUTS * (4096ull << (code & 31)), LEAST_NS) : 0;
 }
 
 /*

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocators make system calls before they can allocate: jemalloc reads a symbolic link and a file of /proc
- * while it holds its lock. So the libraries that override such calls must not allocate in them, not even at
- * the first. Run with those libraries preloaded; the allocator here makes these calls at its own first.
+ * Preloaded libraries must not allocate memory in the libc calls that they override, not even in the first
+ * one. An allocator makes such calls while it holds its own lock: jemalloc reads a symbolic link and a file
+ * of /proc when it starts. This program's allocator does the same at its first allocation, and counts the
+ * allocations that the calls ask for.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -40,7 +41,7 @@ int main(void)
 	void *volatile first = malloc(1); /* volatile, or compilers leave both calls out */
 	free(first);
 	bool right = getenv("LD_PRELOAD") && calls == 4 && !count;
-	printf("1..1\n%sok 1 - first calls allocate nothing: %u allocations in %u calls\n", right ? "" : "not ",
-	       count, calls);
+	printf("1..1\n%sok 1 - first calls allocate nothing: %u allocations in %u calls\n",
+	       right ? "" : "not ", count, calls);
 	return !right;
 }

@@ -8,6 +8,7 @@
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
 #include "wire/packet_line.h"
+#include "wire/timers.h"
 
 static void assert_row(uint8_t opcode, const char *name, unsigned header_bytes)
 {
@@ -180,6 +181,16 @@ static void mad_line__names_foreign_classes(void **state)
 	assert_string_equal(line, "MAD of 100 bytes");
 }
 
+static void transport_timer__is_four_timeouts_and_no_less_than_16_ms(void **state)
+{
+	(void)state;
+	assert_int_equal(vb_transport_timer_ns(0), 0);
+	assert_int_equal(vb_transport_timer_ns(1), 16000000);
+	assert_int_equal(vb_transport_timer_ns(9), 16000000);
+	assert_int_equal(vb_transport_timer_ns(10), 16777216);
+	assert_int_equal(vb_transport_timer_ns(31), 4096ull << 33);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +203,7 @@ int main(void)
 		cmocka_unit_test(packet_line__survives_any_bytes_and_any_length),
 		cmocka_unit_test(packet_line__is_cut_at_the_end_of_a_small_buffer),
 		cmocka_unit_test(mad_line__names_foreign_classes),
+		cmocka_unit_test(transport_timer__is_four_timeouts_and_no_less_than_16_ms),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
