@@ -193,8 +193,6 @@ static int attach(struct vb_qp *qp)
 	qp->path_state = l;
 	open_block(l);
 	join(l);
-	if (l->peer && qp->pd)
-		vb_mapped_expect(l->peer, qp->pd->number);
 	return 0;
 }
 

@@ -20,8 +20,6 @@ enum {
 	MOVED_BYTES_PER_NS = 2,    /* and its bytes */
 	/* the peer is asked again after so many times the use, in case things have changed */
 	ASK_BACKOFF = 8,
-	MAX_DOMAINS = 8,           /* of the QPs that are connected to one peer */
-	OFFERS = 32,               /* segments given unasked, per domain */
 	UNMAP_NS = 100000000,
 };
 #define MAX_SEGMENT_BYTES (1ull << 44)
@@ -110,43 +108,6 @@ static void give(struct vb_peer *p, uint32_t key)
 				     .writable = s.writable };
 	if (!vb_link_send(p->fd, &m, sizeof(m), &s.fd, 1))
 		p->mapped->given[s.serial % VB_MAPPINGS] = 1;
-}
-
-void vb_mapped_expect(struct vb_peer *p, uint32_t pd)
-{
-	if (!vb_mapped_is_allowed() || p->fd < 0)
-		return;
-	atomic_store(&p->offer_due, true);
-	vb_segment_want_domain(pd);
-}
-
-static unsigned domains_of(struct vb_peer *p, uint32_t *pd)
-{
-	struct vb_local_qp *l;
-	unsigned n = 0;
-	vb_lock(&vb_progress_lock);
-	vb_list_for_each(l, &p->qps, node) {
-		unsigned i = 0;
-		if (!l->qp->pd)
-			continue; /* of XRC: the peer names no region of its own */
-		while (i < n && pd[i] != l->qp->pd->number)
-			i++;
-		if (i == n && n < MAX_DOMAINS)
-			pd[n++] = l->qp->pd->number;
-	}
-	vb_unlock(&vb_progress_lock);
-	return n;
-}
-
-void vb_mapped_offer(struct vb_peer *p)
-{
-	uint32_t pd[MAX_DOMAINS], keys[OFFERS];
-	unsigned ndomains = p->mapped ? domains_of(p, pd) : 0;
-	for (unsigned i = 0; i < ndomains; i++) {
-		unsigned n = vb_segment_list(pd[i], keys, OFFERS);
-		for (unsigned k = 0; k < n; k++)
-			give(p, keys[k]);
-	}
 }
 
 void vb_mapped_tell_gone(struct vb_peer *p, uint64_t serial)

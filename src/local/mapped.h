@@ -4,7 +4,7 @@
  * Over the link go:
  *
  *	ASK   key             move the region's pages into a segment; or, if its entry names one, give it
- *	GIVE  serial, memfd   as an answer, and unasked to peers that were just connected to
+ *	GIVE  serial, memfd   as an answer
  *	GONE  serial          the memory is private again: unmap it
  *
  * A move costs as much as some ten copies of the region. So the costs of each use by process_vm are added up,
@@ -66,10 +66,6 @@ void vb_mapped_open(struct vb_peer *peer);
 void vb_mapped_close(struct vb_peer *peer);
 /* A message on a link that has mappings; in the progress thread. */
 int vb_mapped_take_message(struct vb_peer *peer, const struct vb_link_segment *m, const int *fds, int nfds);
-/* A QP of this domain is being connected to the peer: it will be given the domain's segments. */
-void vb_mapped_expect(struct vb_peer *peer, uint32_t pd);
-/* Gives what there is; in the progress thread, when the link is UP. */
-void vb_mapped_offer(struct vb_peer *peer);
 
 /* A segment of ours is private memory again: tells the peer, if it was given it. In the progress thread. */
 void vb_mapped_tell_gone(struct vb_peer *peer, uint64_t serial);

@@ -274,7 +274,6 @@ static int take_ready(struct vb_peer *p, const struct ready *r)
 	vb_peer_wake_qps_locked(p);
 	ring_all_locked(p);
 	vb_unlock(&vb_progress_lock);
-	vb_mapped_offer(p);
 	vb_loop_wake();
 	return 0;
 }
@@ -740,26 +739,17 @@ static unsigned list_others(struct vb_peer **peers)
 	return n;
 }
 
-/* Calls visit for all that have mappings and are UP; in the progress thread, where they end. */
-static void each_mapped(void (*visit)(struct vb_peer *p, uint64_t serial), uint64_t serial)
+/* Tells all that have mappings and are UP; in the progress thread, where they end. */
+static void segment_retired(uint64_t serial)
 {
 	static struct vb_peer *peers[VB_MAX_PEERS];
 	unsigned n = list_others(peers);
 	for (unsigned i = 0; i < n; i++) {
 		if (peers[i]->mapped && atomic_load(&peers[i]->state) == VB_PEER_UP)
-			visit(peers[i], serial);
+			vb_mapped_tell_gone(peers[i], serial);
 		vb_peer_put(peers[i]);
 	}
 }
-
-static void offer_if_due(struct vb_peer *p, uint64_t unused)
-{
-	if (atomic_exchange(&p->offer_due, false))
-		vb_mapped_offer(p);
-}
-
-static void segments_changed(void) { each_mapped(offer_if_due, 0); }
-static void segment_retired(uint64_t serial) { each_mapped(vb_mapped_tell_gone, serial); }
 
 /* A forked child has no peers. What the parent had stays allocated: its QPs may still be looked at. */
 static void forget(void)
@@ -775,6 +765,6 @@ static void forget(void)
 __attribute__((constructor)) static void prepare(void)
 {
 	vb_link_set_acceptor(accepted);
-	vb_segment_on_change(segments_changed, segment_retired);
+	vb_segment_on_retire(segment_retired);
 	vb_host_at_fork(forget);
 }

@@ -70,8 +70,6 @@ struct vb_peer {
 	struct vb_ud_ring ud_ring;
 	/* what of its memory is mapped (local/mapped.h), or NULL; set before UP */
 	struct vb_mapped *mapped;
-	/* a QP was connected: our memory is offered when it has been moved */
-	atomic_bool offer_due;
 	struct vb_watch watch;
 	struct vb_timer grace;           /* from its death to the failure of its QPs */
 	struct vb_list qps;              /* vb_local_qp.node, under vb_progress_lock */

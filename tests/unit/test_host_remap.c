@@ -93,6 +93,21 @@ static void call_in(void *arg)
 	c->err = err;
 }
 
+/* The same of a region of one piece that is longer than a slice. */
+static void call_in_slices(void *arg)
+{
+	struct call *c = arg;
+	int fd, err = vb_remap_check((uintptr_t)c->at, c->bytes, &c->plan);
+	if (!err)
+		err = vb_remap_open(c->bytes, &fd);
+	for (size_t done = 0; !err && done < c->bytes; done += VB_REMAP_SLICE)
+		err = vb_remap_in((uintptr_t)c->at + done, vb_min_u64(VB_REMAP_SLICE, c->bytes - done),
+				  c->plan.advice, fd, done);
+	c->advice = c->plan.advice;
+	c->fd = fd;
+	c->err = err;
+}
+
 static void call_back(void *arg)
 {
 	struct call *c = arg;
@@ -201,6 +216,47 @@ static void remap__holes_stay_holes(void **state)
 	assert_int_equal(resident[2] & 1, 0);
 	assert_int_equal(p[5 * PAGE], 77);
 	assert_int_equal(p[bytes - 1], 78);
+	munmap(p, bytes);
+}
+
+/* The most that this process has had resident since the last reset, in KiB. */
+static unsigned long peak_kib(void)
+{
+	unsigned long kib = 0;
+	char line[256];
+	FILE *f = fopen("/proc/self/status", "r");
+	assert_non_null(f);
+	while (!kib && fgets(line, sizeof(line), f))
+		sscanf(line, "VmHWM: %lu", &kib);
+	fclose(f);
+	return kib;
+}
+
+static bool reset_peak(void)
+{
+	FILE *f = fopen("/proc/self/clear_refs", "w");
+	return f && fputs("5", f) >= 0 && fclose(f) == 0;
+}
+
+/* A slice at a time is there twice. */
+static void remap__needs_little_memory_beside_the_region(void **state)
+{
+	size_t bytes = (size_t)32 << 20;
+	uint8_t *p = map(bytes);
+	fill(p, bytes, 5);
+	if (!reset_peak()) {
+		print_message("/proc/self/clear_refs cannot be written: nothing to measure with\n");
+		munmap(p, bytes);
+		return;
+	}
+	unsigned long before = peak_kib();
+	struct call c = { .at = p, .bytes = bytes };
+	assert_int_equal(vb_loop_call(call_in_slices, &c), 0);
+	assert_int_equal(c.err, 0);
+	check(p, bytes, 5);
+	assert_int_equal(move_back(&c), 0);
+	check(p, bytes, 5);
+	assert_in_range(peak_kib(), before / 2, before + (bytes >> 10) / 5);
 	munmap(p, bytes);
 }
 
@@ -526,6 +582,7 @@ int main(void)
 		cmocka_unit_test(remap__contents_stay_on_the_way_in_and_back),
 		cmocka_unit_test(remap__a_part_of_a_mapping_leaves_its_neighbours),
 		cmocka_unit_test(remap__holes_stay_holes),
+		cmocka_unit_test(remap__needs_little_memory_beside_the_region),
 		cmocka_unit_test(remap__refuses_what_is_not_plain_memory),
 		cmocka_unit_test(remap__comes_back_where_it_is_by_then),
 		cmocka_unit_test(remap__waits_for_what_may_pin_pages),

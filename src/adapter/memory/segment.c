@@ -19,11 +19,6 @@ enum {
 	RETRY_NS = 1000000,        /* after so long, */
 	MAX_TRIES = 100,           /* so often */
 	MAX_FORKS = 16,            /* a program that forks so often with segments keeps its memory private */
-	EAGER_KEYS = 128,          /* of a domain's regions the newest ones move when a connection is made, */
-	EAGER_REGIONS = 32,
-	EAGER_BYTES = 64 << 20,
-	/* and none once there are so many: each takes a look at all mappings, of which it makes three */
-	EAGER_SEGMENTS = 64,
 };
 
 enum state { FREE, MOVING, READY, KEPT };
@@ -50,19 +45,13 @@ static uint64_t last_serial;
 static unsigned forking, forks;
 static atomic_bool withdrawing; /* segments without users are to become private memory as soon as they can */
 static uint32_t wants[MAX_WANTS];
-static uint64_t when_asked[VB_KEY_COUNT / 64]; /* bits of regions that move when they are asked for alone */
 static unsigned wants_head, wants_tail;
 static void fire(struct vb_timer *timer, uint64_t now_ns);
 static struct vb_timer mover = { .fire = fire };
-static void (*on_change)(void);
 static void (*on_retire)(uint64_t serial);
 atomic_bool vb_segment_waits;
 
-void vb_segment_on_change(void (*changed)(void), void (*retired)(uint64_t serial))
-{
-	on_change = changed;
-	on_retire = retired;
-}
+void vb_segment_on_retire(void (*retired)(uint64_t serial)) { on_retire = retired; }
 
 static struct segment *by_serial(uint64_t serial)
 {
@@ -172,12 +161,15 @@ static void finish_locked(struct segment *s)
 	name_segment(k, s);
 }
 
-/* The next slice. It ends at the latest where the mapping that it is in does. */
+/*
+ * The next slice. It ends at the latest where the mapping that it is in does, and between two huge pages, so
+ * that none has to be split.
+ */
 static int move_slice_locked(struct segment *s)
 {
 	const struct vb_remap_piece *p = &s->plan.piece[s->piece];
 	uintptr_t at = s->at + s->moved;
-	size_t bytes = vb_min_u64(VB_REMAP_SLICE, p->at + p->bytes - at);
+	size_t bytes = vb_min_u64(VB_REMAP_SLICE - at % VB_REMAP_SLICE, p->at + p->bytes - at);
 	if (!hold_peers(QUIESCE_NS))
 		return -EAGAIN;
 	int err = vb_remap_in(at, bytes, s->plan.advice, s->fd, s->moved);
@@ -328,16 +320,8 @@ static void fire(struct vb_timer *timer, uint64_t now_ns)
 	bool more = work_locked(), idle = is_idle_locked();
 	bool wait = !idle && !more && (moving || atomic_load(&withdrawing)) && !forking;
 	pthread_mutex_unlock(&lock);
-	if (idle && on_change)
-		on_change();
 	if (!idle && (more || wait))
 		vb_timer_set(timer, now_ns + (more ? 0 : RETRY_NS));
-}
-
-static void want_locked(uint32_t key)
-{
-	if (wants_tail - wants_head < MAX_WANTS)
-		wants[wants_tail++ % MAX_WANTS] = key;
 }
 
 static void wake_mover_locked(void)
@@ -351,89 +335,10 @@ static void wake_mover_locked(void)
 void vb_segment_want(uint32_t key)
 {
 	pthread_mutex_lock(&lock);
-	want_locked(key);
+	if (wants_tail - wants_head < MAX_WANTS)
+		wants[wants_tail++ % MAX_WANTS] = key;
 	wake_mover_locked();
 	pthread_mutex_unlock(&lock);
-}
-
-/* Calls visit for the newest keys of a domain until it returns false. */
-static void each_key(uint32_t pd, bool (*visit)(struct vb_key *k, uint32_t key, void *arg), void *arg)
-{
-	for (uint32_t i = vb_key_end(), n = 0; --i && n < EAGER_KEYS; n++) {
-		struct vb_key *k = vb_key_nth(i);
-		uint32_t key = atomic_load(&k->key);
-		if (key && atomic_load(&k->pd) == pd && !visit(k, key, arg))
-			return;
-	}
-}
-
-struct eager {
-	uint64_t bytes;
-	unsigned regions;
-};
-
-static uint64_t *asked_word(uint32_t key, uint64_t *bit)
-{
-	uint32_t i = (key >> 8) % VB_KEY_COUNT;
-	*bit = UINT64_C(1) << i % 64;
-	return &when_asked[i / 64];
-}
-
-static bool waits_until_asked_locked(uint32_t key)
-{
-	uint64_t bit;
-	return *asked_word(key, &bit) & bit;
-}
-
-void vb_segment_when_asked(uint32_t key)
-{
-	uint64_t bit;
-	pthread_mutex_lock(&lock);
-	*asked_word(key, &bit) |= bit;
-	pthread_mutex_unlock(&lock);
-}
-
-static bool want_small_locked(struct vb_key *k, uint32_t key, void *arg)
-{
-	struct eager *e = arg;
-	uint64_t length = atomic_load(&k->length);
-	if (count + wants_tail - wants_head >= EAGER_SEGMENTS)
-		return false;
-	if (atomic_load(&k->segment) || length > EAGER_BYTES - e->bytes || waits_until_asked_locked(key))
-		return true;
-	e->bytes += length;
-	want_locked(key);
-	return ++e->regions < EAGER_REGIONS;
-}
-
-void vb_segment_want_domain(uint32_t pd)
-{
-	struct eager e = { 0 };
-	pthread_mutex_lock(&lock);
-	each_key(pd, want_small_locked, &e);
-	wake_mover_locked();
-	pthread_mutex_unlock(&lock);
-}
-
-struct listing {
-	uint32_t *keys;
-	unsigned n, max;
-};
-
-static bool list_key(struct vb_key *k, uint32_t key, void *arg)
-{
-	struct listing *l = arg;
-	uint64_t serial = atomic_load(&k->segment);
-	if (serial && serial != VB_KEY_NO_SEGMENT)
-		l->keys[l->n++] = key;
-	return l->n < l->max;
-}
-
-unsigned vb_segment_list(uint32_t pd, uint32_t *keys, unsigned max)
-{
-	struct listing l = { .keys = keys, .max = max };
-	each_key(pd, list_key, &l);
-	return l.n;
 }
 
 bool vb_segment_find(uint32_t key, struct vb_segment *out)
@@ -461,8 +366,6 @@ static void work_off(void *unused)
 	if (moving)
 		dissolve_locked(moving);
 	pthread_mutex_unlock(&lock);
-	if (on_change)
-		on_change();
 }
 
 void vb_segment_safe_point(void)
@@ -508,7 +411,6 @@ void vb_segment_leave(uint32_t key)
 {
 	struct vb_key *k = vb_key_entry(key);
 	bool unused = false;
-	uint64_t bit;
 	pthread_mutex_lock(&lock);
 	struct segment *s = moving && moving->key == key ? moving : by_serial(atomic_load(&k->segment));
 	if (s)
@@ -516,8 +418,6 @@ void vb_segment_leave(uint32_t key)
 	else
 		unused = is_kept_locked(k);
 	atomic_store(&k->segment, 0);
-	if (waits_until_asked_locked(key))
-		*asked_word(key, &bit) &= ~bit;
 	pthread_mutex_unlock(&lock);
 	if (unused)
 		dissolve_and_wait();

@@ -2,8 +2,7 @@
 /*
  * Segments: memory of the program whose pages lie in a memfd, so that a peer can map them and reach
  * registered memory by loads and stores (host/memory/remap.h moves the pages). Registration knows nothing of
- * it: a region's pages move when a peer asks for them, having used the region for a while by other ways, or
- * soon after a connection to a peer was made.
+ * it: a region's pages move when a peer asks for them, having used the region for a while by other ways.
  *
  *	(none) -- wanted --> MOVING, slice by slice -- all moved --> READY: its keys name it -- last key gone --> (none), private memory again
  *	                          \----------- refused ----------/                            \-- may be pinned --> KEPT, tried again later
@@ -34,29 +33,16 @@ struct vb_segment {
 	bool writable; /* can a peer map it so? */
 };
 
-/*
- * Set once; the progress thread calls them: when all requests are done or have failed, and when a segment is
- * gone.
- */
-void vb_segment_on_change(void (*changed)(void), void (*retired)(uint64_t serial));
+/* Set once; the progress thread calls it when a segment is gone. */
+void vb_segment_on_retire(void (*retired)(uint64_t serial));
 
 /* A peer asks for a key's pages. Any thread; the answer is in the key's entry, some time later or never. */
 void vb_segment_want(uint32_t key);
-/* Peers may soon ask for regions of this protection domain: small ones move now. */
-void vb_segment_want_domain(uint32_t pd);
-/*
- * Until it is deregistered, the region with this lkey moves only when a peer has used it for a while, not
- * already when a connection is made: for regions of connections that may be short.
- */
-VB_EXPORT void vb_segment_when_asked(uint32_t key);
 /*
  * The segment that a key names. In the progress thread; the descriptor is good until that does something
  * else.
  */
 bool vb_segment_find(uint32_t key, struct vb_segment *s);
-
-/* The newest keys of a protection domain that name a segment; how many. */
-unsigned vb_segment_list(uint32_t pd, uint32_t *keys, unsigned max);
 
 /* A key that was just published covers memory that must stay where it is. */
 void vb_segment_refuse(uint32_t key);

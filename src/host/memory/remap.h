@@ -37,7 +37,8 @@ void vb_remap_exclude_caller(void);
 /* Can pages be moved now? True also while the program's only thread waits in vb_loop_call. */
 bool vb_remap_may_now(void);
 
-enum { VB_REMAP_PIECES = 32, VB_REMAP_SLICE = 16 << 20 };
+/* A slice is there twice while it moves. It is as long as a huge page. */
+enum { VB_REMAP_PIECES = 32, VB_REMAP_SLICE = 2 << 20 };
 
 struct vb_remap_piece {
 	uintptr_t at;

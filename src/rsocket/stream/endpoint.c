@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "adapter/memory/segment.h"
 #include "rsocket/core/wake.h"
 #include "rsocket/stream/stream.h"
 
@@ -40,22 +39,13 @@ static int map_memory(struct vb_rs_endpoint *e, const struct vb_rs_stream_config
 	return e->send_ring && e->receive_ring && e->tables && e->unread ? 0 : -ENOMEM;
 }
 
-/* Its memory moves to where the peer can map it once the peer asks: many sockets are closed before. */
-static struct ibv_mr *reg(struct ibv_pd *pd, void *at, size_t bytes, unsigned access)
-{
-	struct ibv_mr *mr = ibv_reg_mr(pd, at, bytes, access);
-
-	if (mr)
-		vb_segment_when_asked(mr->lkey);
-	return mr;
-}
-
 static int register_memory(struct vb_rs_endpoint *e, struct ibv_pd *pd)
 {
-	e->send_mr = reg(pd, e->send_ring, e->send_ring_bytes, IBV_ACCESS_LOCAL_WRITE);
-	e->receive_mr = reg(pd, e->receive_ring, e->receive_ring_bytes,
-			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	e->tables_mr = reg(pd, e->tables, e->tables_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->send_mr = ibv_reg_mr(pd, e->send_ring, e->send_ring_bytes, IBV_ACCESS_LOCAL_WRITE);
+	e->receive_mr = ibv_reg_mr(pd, e->receive_ring, e->receive_ring_bytes,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	e->tables_mr = ibv_reg_mr(pd, e->tables, e->tables_bytes,
+				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return e->send_mr && e->receive_mr && e->tables_mr ? 0 : -ENOMEM;
 }
 

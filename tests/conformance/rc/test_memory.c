@@ -21,8 +21,6 @@ static struct params memory_params(void)
 	return p;
 }
 
-/* ---- forks ---- */
-
 static void write_once(struct end *e, uint8_t value)
 {
 	struct ibv_sge from = { (uintptr_t)e->buf, 64, e->mr->lkey };
@@ -31,6 +29,32 @@ static void write_once(struct end *e, uint8_t value)
 	rc_expect(e->scq, 1, IBV_WC_SUCCESS);
 }
 
+static void write_often(struct end *e, unsigned n)
+{
+	for (unsigned k = 0; k < n; k++)
+		write_once(e, k);
+}
+
+/* So often that a peer wants it mapped. */
+enum { FOR_A_WHILE = 1000 };
+
+/* ---- connections that carry little ---- */
+
+/* Moving a region costs more than a few messages save. */
+static void memory__stays_where_it_is_for_a_few_messages(struct end *e)
+{
+	const char *how = getenv("VERBATIM_COPY");
+	struct params p = memory_params();
+	rc_start(e, &p);
+	if (!e->passive)
+		write_often(e, 20);
+	meet(e);
+	CHECK(!rc_is_moved(e->buf) || (how && !strcmp(how, "mapped")));
+	rc_finish(e);
+}
+
+/* ---- forks ---- */
+
 /* The child has what the parent had, and neither sees what the other or the peer writes afterwards. */
 static void memory__of_a_child_is_its_own(struct end *e)
 {
@@ -38,8 +62,8 @@ static void memory__of_a_child_is_its_own(struct end *e)
 	rc_start(e, &p);
 	for (unsigned i = 1; i < 20; i++) {
 		if (!e->passive) {
-			for (unsigned k = 0; k < 400; k++)
-				write_once(e, i);
+			write_often(e, FOR_A_WHILE);
+			write_once(e, i);
 			meet(e); /* the parent forks */
 			meet(e);
 			write_once(e, i + 100);
@@ -78,12 +102,6 @@ static void memory__of_a_child_is_its_own(struct end *e)
 
 /* ---- what a program may do to memory that it has registered ---- */
 
-static void use_for_a_while(struct end *e)
-{
-	for (unsigned k = 0; k < 400; k++)
-		write_once(e, k);
-}
-
 /*
  * The zeros that a program expects of pages that it has given back are there once it has deregistered them.
  */
@@ -92,7 +110,7 @@ static void memory__given_back_is_zero(struct end *e)
 	struct params p = memory_params();
 	rc_start(e, &p);
 	if (!e->passive)
-		use_for_a_while(e);
+		write_often(e, FOR_A_WHILE);
 	meet(e);
 	rc_set(e->buf, p.bytes, 0x55);
 	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
@@ -111,7 +129,7 @@ static void memory__unmapped_before_deregistration(struct end *e)
 	struct params p = memory_params();
 	rc_start(e, &p);
 	if (!e->passive)
-		use_for_a_while(e);
+		write_often(e, FOR_A_WHILE);
 	meet(e);
 	if (e->passive) {
 		size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -122,7 +140,7 @@ static void memory__unmapped_before_deregistration(struct end *e)
 		rc_set(at, 4096, 0x66);
 		CHECK_EQ(ibv_dereg_mr(e->mr), 0);
 		VERIFY_BYTE(at, 4096, 0x66);
-		VERIFY_BYTE(e->buf, 64, 399 & 0xff);
+		VERIFY_BYTE(e->buf, 64, (FOR_A_WHILE - 1) & 0xff);
 		CHECK(!rc_is_moved(e->buf));
 		CHECK(mmap(at, MOST / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 			   0) == at);
@@ -155,13 +173,14 @@ static void memory__that_is_shared_is_writable_where_used(struct end *e)
 	struct params p = memory_params();
 	rc_start(e, &p);
 	if (!e->passive)
-		use_for_a_while(e);
+		write_often(e, FOR_A_WHILE);
 	meet(e);
 	CHECK(writable_shared_bytes() < SOME);
 	rc_finish(e);
 }
 
 static const struct body bodies[] = {
+	BODY_IN(memory__stays_where_it_is_for_a_few_messages, PROCESSES_ONLY),
 	BODY_IN(memory__that_is_shared_is_writable_where_used, PROCESSES_ONLY),
 	BODY_IN(memory__of_a_child_is_its_own, PROCESSES_ONLY),
 	BODY_IN(memory__given_back_is_zero, PROCESSES_ONLY),
