@@ -29,6 +29,7 @@ int command_faults(int argc, char **argv);
 int command_man(int argc, char **argv);
 int command_lab(int argc, char **argv);
 int command_lab_up(int argc, char **argv);
+int command_lab_run(int argc, char **argv);
 int command_lab_exec(int argc, char **argv);
 int command_lab_shell(int argc, char **argv);
 int command_lab_ssh(int argc, char **argv);

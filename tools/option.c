@@ -45,15 +45,16 @@ static const struct {
 	{ " faults ", "words", "", "list calls, errnos, statuses, events, messages and reasons" },
 	{ " lab-up ", "hosts", "=N", "so many" },
 	{ " lab-up ", "mtu", "=BYTES", "of the hosts' interfaces; 1500" },
-	{ " lab-up ", "topology", "=SHAPE", "star, line or leaf-spine:LEAVES,SPINES; star" },
-	{ " lab-up ", "seed", "=N", "of what chance decides; 0" },
-	{ " lab-up lab-exec lab-shell lab-link lab-host lab-down ", "name", "=NAME", "the lab's, where there are several; lab" },
-	{ " ps show stats doctor lab-ls ", "json", "", "for programs" },
+	{ " lab-up ", "topology", "=SHAPE|FILE", "star, line, leaf-spine:LEAVES,SPINES or a scenario's file; star" },
+	{ " lab-up lab-run ", "seed", "=N", "of what chance decides; 0" },
+	{ " lab-run ", "junit", "=FILE", "JUnit XML of what held and what did not" },
+	{ " lab-up lab-run lab-exec lab-shell lab-link lab-host lab-down ", "name", "=NAME", "the lab's, where there are several; lab" },
+	{ " ps show stats doctor lab-ls lab-run ", "json", "", "for programs" },
 	{ " ps show stats ", "watch", "[=SECONDS]",
 	  "again each second, or so often; counters then per second" },
 	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
 	{ " run ps show stats capture timeline faults doctor "
-	  "lab lab-up lab-exec lab-shell lab-ssh lab-ls lab-link lab-host lab-down ", "help", "", "this" },
+	  "lab lab-up lab-run lab-exec lab-shell lab-ssh lab-ls lab-link lab-host lab-down ", "help", "", "this" },
 };
 
 static bool is_option_of(const char *command, size_t i)

@@ -186,12 +186,31 @@ static void walk(struct lab_links *links, unsigned from, unsigned to, unsigned w
 	assert_int_equal(hop.node, to);
 }
 
+static struct lab_topology topology;
+
+static void open_hosts(unsigned hosts)
+{
+	char why[LAB_WHY_BYTES];
+
+	topology = (struct lab_topology){ 0 };
+	assert_true(lab_topology_open(&topology, hosts, NULL, why));
+}
+
 static void open_links(struct lab_links *links, unsigned hosts, const char *shape)
 {
-	struct lab_topology topology = { .hosts = hosts };
+	char why[LAB_WHY_BYTES];
 
-	assert_true(lab_topology_parse(&topology, shape));
+	open_hosts(hosts);
+	assert_true(lab_topology_is_shape(shape));
+	assert_true(lab_topology_shape(&topology, shape, why));
+	assert_true(lab_topology_is_whole(&topology, why));
 	assert_true(lab_links_open(links, &topology));
+}
+
+static void close_links(struct lab_links *links)
+{
+	lab_links_close(links);
+	lab_topology_close(&topology);
 }
 
 static void shapes__ways(void **state)
@@ -205,29 +224,126 @@ static void shapes__ways(void **state)
 	walk(&links, 0, 4, 3);
 	walk(&links, 4, 0, 3);
 	walk(&links, 1, 4, 2);
-	lab_links_close(&links);
+	close_links(&links);
 	open_links(&links, 5, "line");
 	for (unsigned a = 0; a < 5; a++)
 		for (unsigned b = 0; b < 5; b++)
 			if (a != b)
 				walk(&links, a, b, 2 + (a < b ? b - a : a - b));
-	lab_links_close(&links);
+	close_links(&links);
 	open_links(&links, 7, "leaf-spine:3,2"); /* h1 to h3, h4 and h5, h6 and h7 */
 	for (unsigned a = 0; a < 7; a++)
 		for (unsigned b = 0; b < 7; b++)
 			if (a != b)
 				walk(&links, a, b, a * 3 / 7 == b * 3 / 7 ? 2 : 4);
-	lab_links_close(&links);
+	close_links(&links);
 }
 
 static void shapes__wrong(void **state)
 {
 	static const char *const shapes[] = { "ring", "leaf-spine", "leaf-spine:0,1", "leaf-spine:5,1",
 					      "leaf-spine:2,2x", "leaf-spine:1,0" };
-	struct lab_topology topology = { .hosts = 4 };
+	char why[LAB_WHY_BYTES];
 
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-		assert_false(lab_topology_parse(&topology, shapes[i]));
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		open_hosts(4);
+		assert_false(lab_topology_shape(&topology, shapes[i], why));
+		lab_topology_close(&topology);
+	}
+}
+
+/* With the largest of all, each pair has a way. */
+static void shapes__most(void **state)
+{
+	struct lab_links links;
+
+	open_links(&links, 250, "leaf-spine:250,64");
+	walk(&links, 0, 249, 4);
+	close_links(&links);
+	open_links(&links, 250, "line");
+	walk(&links, 249, 0, 251);
+	close_links(&links);
+}
+
+/* The spine that a pair takes is the one that the sum of its hosts names. */
+static void shapes__same_spine(void **state)
+{
+	struct lab_hop hop = { .from = 1, .to = 7 };
+	struct lab_links links;
+
+	open_links(&links, 8, "leaf-spine:2,3");
+	lab_links_next(&links, &hop);
+	lab_links_next(&links, &hop);
+	assert_int_equal(hop.node, lab_topology_find(&topology, "spine3"));
+	close_links(&links);
+}
+
+/* ---- links that are listed ---- */
+
+/*
+ *     h1 ─ a ─ b ─ c ─ h3
+ *          │   h2  │
+ *          d ───── e
+ */
+static void listed__shortest(void **state)
+{
+	static const char *const list[] = { "h1-a", "b-h2", "h3-c", "a-b", "b-c", "a-d", "d-e", "e-c" };
+	struct lab_links links;
+	char why[LAB_WHY_BYTES];
+
+	open_hosts(3);
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		assert_true(lab_topology_add(&topology, list[i], why));
+	assert_true(lab_topology_is_whole(&topology, why));
+	assert_true(lab_links_open(&links, &topology));
+	walk(&links, 0, 2, 4);
+	walk(&links, 0, 1, 3);
+	assert_true(lab_links_set(&links, "d-e", "loss 1%", why));
+	assert_true(lab_links_set(&links, "hosts", "loss 1%", why));
+	assert_true(lab_links_order(&links, "switches clear", why));
+	assert_false(lab_links_set(&links, "a-c", "loss 1%", why));
+	close_links(&links);
+}
+
+static void listed__wrong(void **state)
+{
+	static const char *const list[] = { "", "h1", "h1-", "-a", "h1-h2", "h1-b", "a-a", "b-a", "a-hosts",
+					    "a-B", "a-1b", "a-localhost", "a-averyverylongname", "a-c-d" };
+	char why[LAB_WHY_BYTES];
+
+	open_hosts(2);
+	assert_true(lab_topology_add(&topology, "h1-a", why));
+	assert_true(lab_topology_add(&topology, "a-b", why));
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+		why[0] = '\0';
+		assert_false(lab_topology_add(&topology, list[i], why));
+		assert_true(why[0]);
+		assert_int_equal(topology.nodes, 4);
+		assert_int_equal(topology.links, 3);
+	}
+	assert_false(lab_topology_is_whole(&topology, why));
+	assert_true(lab_topology_add(&topology, "h2-c", why));
+	assert_false(lab_topology_is_whole(&topology, why));
+	assert_true(lab_topology_add(&topology, "b-c", why));
+	assert_true(lab_topology_is_whole(&topology, why));
+	lab_topology_close(&topology);
+}
+
+static void listed__names_of_hosts(void **state)
+{
+	static const char *const wrong[] = { "", "Server", "a-b", "a.b", "1a", "hosts", "localhost", "one" };
+	char *names[] = { "one", "two" }, why[LAB_WHY_BYTES];
+
+	topology = (struct lab_topology){ 0 };
+	assert_true(lab_topology_open(&topology, 2, names, why));
+	assert_int_equal(lab_topology_find(&topology, "two"), 1);
+	assert_int_equal(lab_topology_find(&topology, "h1"), LAB_NOWHERE);
+	lab_topology_close(&topology);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		names[1] = (char *)wrong[i];
+		assert_false(lab_topology_open(&topology, 2, names, why));
+		lab_topology_close(&topology);
+	}
 }
 
 static unsigned changed(const struct lab_links *links)
@@ -261,7 +377,7 @@ static void names__ways(void **state)
 		assert_true(lab_links_set(&links, names[i].name, "clear", why));
 		assert_true(links.are_plain);
 	}
-	lab_links_close(&links);
+	close_links(&links);
 }
 
 static void names__wrong(void **state)
@@ -278,7 +394,7 @@ static void names__wrong(void **state)
 		assert_true(why[0]);
 		assert_int_equal(changed(&links), 0);
 	}
-	lab_links_close(&links);
+	close_links(&links);
 }
 
 /* ---- frames ---- */
@@ -353,6 +469,11 @@ int main(void)
 		cmocka_unit_test(text__wrong),
 		cmocka_unit_test(shapes__ways),
 		cmocka_unit_test(shapes__wrong),
+		cmocka_unit_test(shapes__most),
+		cmocka_unit_test(shapes__same_spine),
+		cmocka_unit_test(listed__shortest),
+		cmocka_unit_test(listed__wrong),
+		cmocka_unit_test(listed__names_of_hosts),
 		cmocka_unit_test(names__ways),
 		cmocka_unit_test(names__wrong),
 		cmocka_unit_test(frame__marks),

@@ -8,13 +8,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "../command.h"
-#include "channel.h"
+#include "call.h"
 
 static bool take_name(void *context, const char *name, const char *value)
 {
@@ -32,16 +31,6 @@ static bool take_lab(int argc, char **argv, const char **lab, int *first)
 	return *first >= 0;
 }
 
-static int connect_to(const char *lab)
-{
-	int fd = lab_connect(lab);
-
-	if (fd < 0)
-		complain(errno == ECONNREFUSED ? "there is no lab %s (see verbatim lab ls)" : "lab %s: %s", lab,
-			 strerror(errno));
-	return fd;
-}
-
 /* ---- a program ---- */
 
 struct client {
@@ -50,46 +39,6 @@ struct client {
 	int input; /* what is typed for it; -1: no more */
 	struct termios before; /* of our own terminal */
 };
-
-/* Strings, each with its zero. */
-static void add_strings(FILE *f, char *const *strings)
-{
-	for (; *strings; strings++)
-		fwrite(*strings, 1, strlen(*strings) + 1, f);
-}
-
-static uint32_t count(char *const *strings)
-{
-	uint32_t n = 0;
-
-	while (strings[n])
-		n++;
-	return n;
-}
-
-static bool send_program(int fd, struct lab_exec exec, char **argv, const int fds[LAB_FDS])
-{
-	char *data = NULL, folder[PATH_MAX];
-	size_t size = 0;
-	FILE *f = open_memstream(&data, &size);
-	bool sent;
-
-	if (!f || !getcwd(folder, sizeof(folder))) {
-		complain("cannot describe the program: %s", strerror(errno));
-		return false;
-	}
-	exec.n_args = count(argv);
-	exec.n_env = count(environ);
-	fwrite(&exec, sizeof(exec), 1, f);
-	add_strings(f, (char *[]){ folder, NULL });
-	add_strings(f, argv);
-	add_strings(f, environ);
-	sent = fclose(f) == 0 && lab_send(fd, LAB_EXEC, data, size, fds, LAB_FDS);
-	free(data);
-	if (!sent)
-		complain("the lab does not answer");
-	return sent;
-}
 
 static int open_signals(void)
 {
@@ -192,9 +141,9 @@ static int wait_for_end(struct client *c, const char *program)
 static int run_on(const char *lab, const struct lab_exec *exec, char **argv, const int fds[LAB_FDS],
 		  struct client *c)
 {
-	c->lab = connect_to(lab);
+	c->lab = lab_call(lab);
 	c->signals = open_signals();
-	if (c->lab < 0 || !send_program(c->lab, *exec, argv, fds))
+	if (c->lab < 0 || !lab_call_program(c->lab, *exec, argv, environ, fds))
 		return EXIT_OURS;
 	return wait_for_end(c, argv[0]);
 }
@@ -417,7 +366,7 @@ int command_lab_ls(int argc, char **argv)
 /* What the lab answers; NULL after a message. */
 static char *ask(const char *lab, enum lab_kind kind, const char *text)
 {
-	int fd = connect_to(lab);
+	int fd = lab_call(lab);
 	struct lab_message m = { 0 };
 
 	if (fd < 0)
@@ -473,17 +422,14 @@ int command_lab_link(int argc, char **argv)
 
 int command_lab_host(int argc, char **argv)
 {
-	static const char *const verbs[] = { "kill", "start", "pause", "resume" };
-	const char *lab, *verb = NULL;
+	const char *lab, *verb;
 	char text[64], *answer;
 	int first;
 
 	if (!take_lab(argc, argv, &lab, &first))
 		return EXIT_OURS;
-	for (size_t i = 0; i < VB_ARRAY_LEN(verbs); i++)
-		if (first < argc && strcmp(argv[first], verbs[i]) == 0)
-			verb = verbs[i];
-	if (!verb || argc - first < 2)
+	verb = argv[first];
+	if (argc - first < 2 || !lab_is_host_verb(verb))
 		return complain("lab host takes kill, start, pause or resume, and hosts");
 	while (++first < argc) {
 		snprintf(text, sizeof(text), "%s %.32s", verb, argv[first]);
@@ -497,22 +443,6 @@ int command_lab_host(int argc, char **argv)
 
 /* ---- the end ---- */
 
-/* Kills the first process of a lab, with which all others end, and waits until the kernel has ended them. */
-static int end_lab(int fd)
-{
-	pid_t first = 0;
-	int pidfd = lab_is_ours(fd, &first) ? (int)syscall(SYS_pidfd_open, first, 0) : -1;
-	struct pollfd wait = { pidfd, POLLIN, 0 };
-
-	if (pidfd < 0)
-		return errno == ESRCH ? 0 : complain("cannot end the lab: %s", strerror(errno));
-	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH)
-		return complain("cannot end the lab: %s", strerror(errno));
-	while (poll(&wait, 1, -1) < 0 && errno == EINTR)
-		;
-	return 0;
-}
-
 int command_lab_down(int argc, char **argv)
 {
 	const char *lab;
@@ -524,6 +454,6 @@ int command_lab_down(int argc, char **argv)
 		return complain("lab down does not know '%s'", argv[first]);
 	if (lab_is_inside())
 		return complain("a lab is not ended from within: verbatim lab down, where verbatim lab up was");
-	fd = connect_to(lab);
-	return fd < 0 ? EXIT_OURS : end_lab(fd);
+	fd = lab_call(lab);
+	return fd < 0 ? EXIT_OURS : lab_call_end(fd);
 }

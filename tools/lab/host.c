@@ -110,24 +110,23 @@ static FILE *create(int status, const char *path)
 
 static void name_hosts(const struct lab_plan *plan, unsigned self, int status)
 {
-	char name[LAB_NAME_BYTES], v4[LAB_NAME_BYTES], v6[LAB_NAME_BYTES];
+	char v4[LAB_NAME_BYTES], v6[LAB_NAME_BYTES];
+	char (*names)[LAB_NODE_BYTES] = plan->topology.names;
 	FILE *f = create(status, LAB_FOLDER "/hosts");
 
 	fputs("127.0.0.1 localhost\n::1 localhost\n", f);
 	for (unsigned host = 0; host < plan->topology.hosts; host++) {
-		lab_host_name(host, name);
 		lab_host_v4(host, v4);
 		lab_host_v6(host, v6);
-		fprintf(f, "%s %s\n%s %s-v6\n", v4, name, v6, name);
+		fprintf(f, "%s %s\n%s %s-v6\n", v4, names[host], v6, names[host]);
 	}
 	fclose(f);
 	replace(status, "/etc/hosts", LAB_FOLDER "/hosts");
-	lab_host_name(self, name);
 	f = create(status, LAB_FOLDER "/hostname");
-	fprintf(f, "%s\n", name);
+	fprintf(f, "%s\n", names[self]);
 	fclose(f);
 	replace(status, "/etc/hostname", LAB_FOLDER "/hostname");
-	if (sethostname(name, strlen(name)) != 0)
+	if (sethostname(names[self], strlen(names[self])) != 0)
 		lab_give_up(status, "set the host's name");
 }
 
@@ -191,11 +190,9 @@ static void __attribute__((noreturn)) wait_for_orphans(void)
 static void __attribute__((noreturn)) be_host(const struct lab_plan *plan, unsigned self,
 					      const struct lab_kept *kept, int status)
 {
-	char name[LAB_NAME_BYTES];
 	int fds[2];
 
-	lab_host_name(self, name);
-	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_NAME, plan->topology.names[self]);
 	set_up_files(plan, self, kept, status);
 	fds[0] = lab_tap_open(plan, self, status);
 	fds[1] = open_socket(status);

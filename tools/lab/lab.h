@@ -32,15 +32,17 @@ struct lab_plan {
 	char name[LAB_NAME_BYTES];
 	struct lab_topology topology;
 	unsigned mtu;
+	char **settings; /* of links, from the beginning: "LINK SETTING..."; NULL behind the last one, or none */
 };
 
-/* Host number i, from 0, is h(i+1); its addresses and its MAC end with i+1. */
-void lab_host_name(unsigned host, char name[LAB_NAME_BYTES]);
+/* The addresses of host number i, from 0, and its MAC end with i+1. */
 void lab_host_v4(unsigned host, char text[LAB_NAME_BYTES]);
 void lab_host_v6(unsigned host, char text[LAB_NAME_BYTES]);
 void lab_host_mac(unsigned host, uint8_t mac[6]);
 /* The number of the host with this name or address; -1: there is none. */
 int lab_find_host(const struct lab_plan *plan, const char *name);
+/* Something that may become of a host: "kill", "start", "pause" or "resume". */
+bool lab_is_host_verb(const char *verb);
 /* Letters, digits, '-' and '_'. */
 bool lab_is_name(const char *name);
 

@@ -43,12 +43,6 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]), DEFAULT_LATE_NS = 100000 };
 
-static bool say(char why[LAB_WHY_BYTES], const char *what, const char *word)
-{
-	snprintf(why, LAB_WHY_BYTES, "%.80s: '%.30s'", what, word ? word : "");
-	return false;
-}
-
 /* A number and its unit, which is the rest of the word. */
 static bool scale(const char *word, const struct unit *units, double *value)
 {
@@ -70,8 +64,18 @@ static bool read_share(uint32_t *share, const char *word, char why[LAB_WHY_BYTES
 	double value;
 
 	if (!scale(word, shares, &value) || value > LAB_SHARE_ONE)
-		return say(why, "a share is a number of percent, such as 0.5%", word);
+		return lab_refuse(why, "a share is a number of percent, such as 0.5%", word);
 	*share = (uint32_t)(value + 0.5);
+	return true;
+}
+
+bool lab_time_parse(const char *text, uint64_t *ns)
+{
+	double value;
+
+	if (!scale(text, times, &value))
+		return false;
+	*ns = (uint64_t)(value + 0.5);
 	return true;
 }
 
@@ -81,7 +85,7 @@ static bool read_number(uint64_t *number, const char *word, const struct unit *u
 	double value;
 
 	if (!scale(word, units, &value))
-		return say(why, wanted, word);
+		return lab_refuse(why, wanted, word);
 	*number = (uint64_t)(value + 0.5);
 	return true;
 }
@@ -94,12 +98,12 @@ static bool read_marks(struct lab_rule *rule, char *word, char why[LAB_WHY_BYTES
 	char *to = word ? strchr(word, '-') : NULL;
 
 	if (!to)
-		return say(why, "ecn takes two sizes of the queue, such as 30k-90k", word);
+		return lab_refuse(why, "ecn takes two sizes of the queue, such as 30k-90k", word);
 	*to = '\0';
 	if (!read_number(&rule->mark_from, word, sizes, size_wanted, why) ||
 	    !read_number(&rule->mark_to, to + 1, sizes, size_wanted, why))
 		return false;
-	return rule->mark_from < rule->mark_to || say(why, "the second size must be the larger one", to + 1);
+	return rule->mark_from < rule->mark_to || lab_refuse(why, "the second size must be the larger one", to + 1);
 }
 
 static bool read_setting(struct lab_rule *rule, const struct setting *s, char **rest, char why[LAB_WHY_BYTES])
@@ -143,11 +147,11 @@ bool lab_rule_parse(struct lab_rule *rule, const char *text, char why[LAB_WHY_BY
 	char words[512], *rest;
 
 	if (snprintf(words, sizeof(words), "%s", text) >= (int)sizeof(words))
-		return say(why, "too many words", text);
+		return lab_refuse(why, "too many words", text);
 	for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		const struct setting *s = find_setting(word);
 		if (!s)
-			return say(why, "a link has no such setting", word);
+			return lab_refuse(why, "a link has no such setting", word);
 		if (!read_setting(&changed, s, &rest, why))
 			return false;
 	}

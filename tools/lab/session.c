@@ -215,15 +215,14 @@ static void run_program(const struct lab_state *lab, const struct lab_message *m
 
 static void describe(const struct lab_state *lab, int caller)
 {
-	char name[LAB_NAME_BYTES], v4[LAB_NAME_BYTES], v6[LAB_NAME_BYTES], *text = NULL;
+	char v4[LAB_NAME_BYTES], v6[LAB_NAME_BYTES], *text = NULL;
 	size_t size = 0;
 	FILE *f = open_memstream(&text, &size);
 
 	for (unsigned host = 0; f && host < lab->plan.topology.hosts; host++) {
-		lab_host_name(host, name);
 		lab_host_v4(host, v4);
 		lab_host_v6(host, v6);
-		fprintf(f, "%s %s %s %s\n", name, v4, v6, lab->hosts[host] ? "up" : "down");
+		fprintf(f, "%s %s %s %s\n", lab->plan.topology.names[host], v4, v6, lab->hosts[host] ? "up" : "down");
 	}
 	if (f && fclose(f) == 0)
 		lab_send_text(caller, LAB_TEXT, text);

@@ -68,11 +68,9 @@ static int start_host(struct supervisor *s, unsigned host)
 static bool take_host(struct supervisor *s, unsigned host, int status, char why[LAB_TEXT_BYTES])
 {
 	struct lab_message m = { 0 };
-	char name[LAB_NAME_BYTES];
 	bool taken;
 
-	lab_host_name(host, name);
-	snprintf(why, LAB_TEXT_BYTES, "%s ended while it was made", name);
+	snprintf(why, LAB_TEXT_BYTES, "%s ended while it was made", s->lab.plan.topology.names[host]);
 	if (lab_receive(status, &m) && m.kind == LAB_FAILED)
 		snprintf(why, LAB_TEXT_BYTES, "%s", m.data);
 	close(status);

@@ -193,12 +193,11 @@ static void take_port(struct fabric *f, struct lab_message *m)
 		lab_tap_segment(f->fds[host].fd, f->links.are_plain);
 }
 
-/* "LINK SETTING..." */
-static void set_links(struct fabric *f, char *text, int caller)
+static void set_links(struct fabric *f, const char *text, int caller)
 {
-	char why[LAB_WHY_BYTES], *name = strtok(text, " "), *rest = strtok(NULL, "");
+	char why[LAB_WHY_BYTES];
 
-	if (!lab_links_set(&f->links, name ? name : "", rest ? rest : "", why)) {
+	if (!lab_links_order(&f->links, text, why)) {
 		lab_send_text(caller, LAB_FAILED, why);
 		return;
 	}
@@ -266,12 +265,16 @@ static int wait_for_news(struct fabric *f)
 void lab_switch_run(const struct lab_plan *plan, int orders)
 {
 	static struct fabric f = { .under_way = VB_HEAP_INIT };
+	char why[LAB_WHY_BYTES];
 
 	prctl(PR_SET_NAME, "lab-switch");
 	prctl(PR_SET_TIMERSLACK, 1);
 	f.ports = plan->topology.hosts;
 	if (!lab_links_open(&f.links, &plan->topology))
 		_exit(EXIT_OURS);
+	for (char **setting = plan->settings; setting && *setting; setting++)
+		if (!lab_links_order(&f.links, *setting, why))
+			_exit(EXIT_OURS);
 	for (unsigned port = 0; port < f.ports; port++)
 		f.fds[port] = (struct pollfd){ -1, POLLIN, 0 };
 	f.fds[f.ports] = (struct pollfd){ orders, POLLIN, 0 };

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "why.h"
+
 #define LAB_SHARE_ONE 1000000u /* shares are in millionths */
 
 struct lab_rule {
@@ -46,12 +48,12 @@ bool lab_way_is_plain(const struct lab_rule *rule);
 /* `bytes` on the wire. Only what is able to carry a mark is marked. */
 void lab_way_pass(struct lab_way *way, uint64_t now_ns, uint64_t bytes, bool can_mark, struct lab_fate *fate);
 
-enum { LAB_WHY_BYTES = 128 };
-
 /*
  * Changes the settings that text names: "loss 2% delay 50us". On failure, it says why and changes nothing.
  */
 bool lab_rule_parse(struct lab_rule *rule, const char *text, char why[LAB_WHY_BYTES]);
+/* A number with its unit: "50us". */
+bool lab_time_parse(const char *text, uint64_t *ns);
 /* In the same words; "clear" for a plain one. */
 void lab_rule_text(const struct lab_rule *rule, char *text, size_t size);
 
