@@ -26,7 +26,7 @@ struct key {
 /* ---- values ---- */
 
 __attribute__((format(printf, 4, 5)))
-static bool refuse(struct reader *r, const struct lab_toml *value, const char *key, const char *fmt, ...)
+static void explain(struct reader *r, const struct lab_toml *value, const char *key, const char *fmt, ...)
 {
 	size_t n = (size_t)snprintf(r->why, LAB_TEXT_BYTES, "%.400s:%u: %s%.60s%s", r->file, value->line,
 				    key ? "'" : "", key ? key : "", key ? "': " : "");
@@ -35,11 +35,12 @@ static bool refuse(struct reader *r, const struct lab_toml *value, const char *k
 	va_start(args, fmt);
 	vsnprintf(r->why + n, LAB_TEXT_BYTES - n, fmt, args);
 	va_end(args);
-	return false;
 }
 
-/* What is wrong with the value of a key, or with one of an array, whose key is not known any more. */
-#define REFUSE(r, value, ...) refuse(r, value, (value)->key, __VA_ARGS__)
+/* What is wrong with a value, and of which key; false. */
+#define REFUSE_AS(r, value, key, ...) (explain(r, value, key, __VA_ARGS__), false)
+/* The same of a value that has its key: those of an array have none. */
+#define REFUSE(r, value, ...) REFUSE_AS(r, value, (value)->key, __VA_ARGS__)
 
 static const struct lab_toml *find(const struct lab_toml *table, const char *key)
 {
@@ -74,12 +75,20 @@ static bool take_table(struct reader *r, const struct lab_toml *table, const str
 	return true;
 }
 
-static bool take_text(struct reader *r, const struct lab_toml *value, void *into)
+/* It may be empty. */
+static bool take_string(struct reader *r, const struct lab_toml *value, void *into)
 {
-	if (value->kind != LAB_TOML_STRING || !*value->text)
+	if (value->kind != LAB_TOML_STRING)
 		return REFUSE(r, value, "a text is wanted, in quotes");
 	*(const char **)into = value->text;
 	return true;
+}
+
+static bool take_text(struct reader *r, const struct lab_toml *value, void *into)
+{
+	if (!take_string(r, value, into))
+		return false;
+	return *value->text || REFUSE(r, value, "this text is empty");
 }
 
 static bool take_number(struct reader *r, const struct lab_toml *value, unsigned least, unsigned most,
@@ -122,7 +131,7 @@ static bool take_texts(struct reader *r, const struct lab_toml *value, void *int
 
 	*(const char ***)into = texts;
 	for (size_t i = 0; texts && i < count; i++)
-		if (!take_text(r, &items[i], &texts[i]))
+		if (!take_string(r, &items[i], &texts[i]))
 			return false;
 	return texts || REFUSE(r, value, "out of memory");
 }
@@ -237,7 +246,7 @@ static bool add_links(struct reader *r, const struct lab_toml *list, char why[LA
 		if (!take_text(r, &list->items[i], &text))
 			return false;
 		if (!lab_topology_add(topology, text, why))
-			return refuse(r, &list->items[i], list->key, "%s", why);
+			return REFUSE_AS(r, &list->items[i], list->key, "%s", why);
 	}
 	return lab_topology_is_whole(topology, why) || REFUSE(r, list, "%s", why);
 }
@@ -276,8 +285,8 @@ static bool complete_topology(struct reader *r, const struct lab_toml *value)
 	if (r->links.topology)
 		return true;
 	if (topology->nodes == topology->hosts && !lab_topology_shape(topology, "star", why))
-		return refuse(r, value, "topology", "%s", why);
-	return lab_links_open(&r->links, topology) || refuse(r, value, NULL, "out of memory");
+		return REFUSE_AS(r, value, "topology", "%s", why);
+	return lab_links_open(&r->links, topology) || REFUSE_AS(r, value, NULL, "out of memory");
 }
 
 static bool try_setting(struct reader *r, const struct lab_toml *value, const char *key, const char *text)
@@ -286,7 +295,7 @@ static bool try_setting(struct reader *r, const struct lab_toml *value, const ch
 
 	if (!complete_topology(r, value))
 		return false;
-	return lab_links_order(&r->links, text, why) || refuse(r, value, key, "%s", why);
+	return lab_links_order(&r->links, text, why) || REFUSE_AS(r, value, key, "%s", why);
 }
 
 static bool take_settings(struct reader *r, const struct lab_toml *value, void *into)
@@ -399,10 +408,10 @@ static bool take_command(struct reader *r, const struct lab_toml *value, void *i
 {
 	char **words, ***argv = into;
 
-	if (value->kind == LAB_TOML_ARRAY && value->count == 0)
-		return REFUSE(r, value, "a program is wanted");
 	if (!take_texts(r, value, argv))
 		return false;
+	if (!(*argv)[0] || !*(*argv)[0])
+		return REFUSE(r, value, "a program is wanted");
 	if (value->kind == LAB_TOML_ARRAY)
 		return true;
 	words = calloc(4, sizeof(*words));
@@ -498,7 +507,7 @@ static bool take_program(struct reader *r, const struct lab_toml *table, struct 
 		return false;
 	for (int i = 0; i < NEEDED; i++)
 		if (!find(table, keys[i].name))
-			return refuse(r, table, "program", "'%s' is missing", keys[i].name);
+			return REFUSE_AS(r, table, "program", "'%s' is missing", keys[i].name);
 	if (program->is_daemon && program->limit_ns)
 		return REFUSE(r, find(table, "limit"), "nobody waits for the end of a daemon");
 	if (program->expected.kind == LAB_END_NONE)
@@ -515,7 +524,7 @@ static bool take_names(struct reader *r, const struct lab_toml *list)
 		const struct lab_toml *table = &list->items[i];
 		const struct lab_toml *name = table->kind == LAB_TOML_TABLE ? find(table, "name") : NULL;
 		if (!name)
-			return refuse(r, table, "program", "'name' is missing");
+			return REFUSE_AS(r, table, "program", "'name' is missing");
 		if (!take_name(r, name, &s->programs[i].name))
 			return false;
 		if (program_named(s, name->text) >= 0)
@@ -617,9 +626,9 @@ static bool take_event(struct reader *r, const struct lab_toml *table, struct la
 	if (!take_table(r, table, keys, event))
 		return false;
 	if (event->kind == LAB_EVENT_NONE)
-		return refuse(r, table, "event", "one of 'link', 'host' and 'signal' is missing");
+		return REFUSE_AS(r, table, "event", "one of 'link', 'host' and 'signal' is missing");
 	return find(table, "at") || find(table, "after") ||
-	       refuse(r, table, "event", "'at' or 'after' is missing");
+	       REFUSE_AS(r, table, "event", "'at' or 'after' is missing");
 }
 
 static bool take_events(struct reader *r, const struct lab_toml *value, void *into)
@@ -658,7 +667,7 @@ static bool take_all(struct reader *r, const struct lab_toml *document)
 	};
 
 	if (!find(document, "hosts"))
-		return refuse(r, document, "hosts", "is missing: their number, or their names");
+		return REFUSE_AS(r, document, "hosts", "is missing: their number, or their names");
 	return take_table(r, document, keys, r->scenario) && complete_topology(r, document);
 }
 
@@ -674,7 +683,10 @@ bool lab_scenario_parse(struct lab_scenario *s, const char *file, const char *te
 	why[0] = '\0';
 	s->document = lab_toml_parse(text, size, &line, wrong, sizeof(wrong));
 	if (!s->document) {
-		snprintf(why, LAB_TEXT_BYTES, line ? "%1$.400s:%2$u: %3$s" : "%1$.400s: %3$s", file, line, wrong);
+		if (line)
+			snprintf(why, LAB_TEXT_BYTES, "%.400s:%u: %s", file, line, wrong);
+		else
+			snprintf(why, LAB_TEXT_BYTES, "%.400s: %s", file, wrong);
 		return false;
 	}
 	taken = take_all(&r, s->document);
