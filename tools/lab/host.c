@@ -37,21 +37,21 @@ void lab_give_up(int status, const char *fmt, ...)
 
 /* ---- files ---- */
 
-static void keep(struct lab_kept *kept, int i)
-{
-	kept->fds[i] = open(kept->path[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
-
 void lab_keep_folders(struct lab_kept *kept)
 {
+	if (!getcwd(kept->path[LAB_HERE], PATH_MAX))
+		kept->path[LAB_HERE][0] = '\0';
+	if (!find_command_folder(kept->path[LAB_COMMAND]))
+		kept->path[LAB_COMMAND][0] = '\0';
+	if (!find_libraries(kept->path[LAB_LIBRARIES]))
+		kept->path[LAB_LIBRARIES][0] = '\0';
+}
+
+/* Before others hide them; in this mount namespace, as they cannot be bound from another. */
+static void open_kept(const struct lab_kept *kept, int fds[LAB_KEPT])
+{
 	for (int i = 0; i < LAB_KEPT; i++)
-		kept->fds[i] = -1;
-	if (getcwd(kept->path[LAB_HERE], PATH_MAX))
-		keep(kept, LAB_HERE);
-	if (find_command_folder(kept->path[LAB_COMMAND]))
-		keep(kept, LAB_COMMAND);
-	if (find_libraries(kept->path[LAB_LIBRARIES]))
-		keep(kept, LAB_LIBRARIES);
+		fds[i] = open(kept->path[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 static bool is_below(const char *path, const char *folder)
@@ -73,7 +73,7 @@ static void make_folders(const char *path)
 }
 
 /* Empties a directory, but for those below it that are kept. */
-static void hide(int status, const char *folder, const struct lab_kept *kept)
+static void hide(int status, const char *folder, const struct lab_kept *kept, const int fds[LAB_KEPT])
 {
 	char from[64];
 	struct stat st;
@@ -83,10 +83,10 @@ static void hide(int status, const char *folder, const struct lab_kept *kept)
 	if (mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
 		lab_give_up(status, "mount a tmpfs on %s", folder);
 	for (int i = 0; i < LAB_KEPT; i++) {
-		if (kept->fds[i] < 0 || !is_below(kept->path[i], folder))
+		if (fds[i] < 0 || !is_below(kept->path[i], folder))
 			continue;
 		make_folders(kept->path[i]);
-		snprintf(from, sizeof(from), "/proc/self/fd/%d", kept->fds[i]);
+		snprintf(from, sizeof(from), "/proc/self/fd/%d", fds[i]);
 		if (mount(from, kept->path[i], NULL, MS_BIND | MS_REC, NULL) != 0)
 			lab_give_up(status, "bind %.300s", kept->path[i]);
 	}
@@ -130,14 +130,21 @@ static void name_hosts(const struct lab_plan *plan, unsigned self, int status)
 		lab_give_up(status, "set the host's name");
 }
 
-/* mpirun(1) and others reach a host by ssh: here is one that enters a host of the lab. */
+/*
+ * mpirun(1) and others reach a host by ssh: here is one that enters a host of the lab. And programs find the
+ * `verbatim` that made the lab by its name alone.
+ */
 static void make_programs(const struct lab_kept *kept, int status)
 {
+	char command[PATH_MAX + 16];
 	FILE *f;
 
 	make_folders(LAB_PROGRAMS);
+	snprintf(command, sizeof(command), "%s/verbatim", kept->path[LAB_COMMAND]);
+	if (symlink(command, LAB_PROGRAMS "/verbatim") != 0)
+		lab_give_up(status, "link %.300s", command);
 	f = create(status, LAB_PROGRAMS "/ssh");
-	fprintf(f, "#!/bin/sh\nexec '%s/verbatim' lab ssh \"$@\"\n", kept->path[LAB_COMMAND]);
+	fprintf(f, "#!/bin/sh\nexec '%s' lab ssh \"$@\"\n", command);
 	fclose(f);
 	chmod(LAB_PROGRAMS "/ssh", 0755);
 }
@@ -145,10 +152,12 @@ static void make_programs(const struct lab_kept *kept, int status)
 static void set_up_files(const struct lab_plan *plan, unsigned self, const struct lab_kept *kept, int status)
 {
 	char own[64];
+	int fds[LAB_KEPT];
 
-	hide(status, "/tmp", kept);
-	hide(status, "/dev/shm", kept);
-	hide(status, "/run", kept);
+	open_kept(kept, fds);
+	hide(status, "/tmp", kept, fds);
+	hide(status, "/dev/shm", kept, fds);
+	hide(status, "/run", kept, fds);
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
 		lab_give_up(status, "mount /proc");
 	/* Where the kernel denies it, interfaces are not seen there; few programs look. */

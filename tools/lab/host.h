@@ -5,12 +5,11 @@
 
 #include "channel.h"
 
-/* Directories that hosts see although /tmp and the like are their own; each by a path and a descriptor. */
+/* Directories that hosts see although /tmp and the like are their own. */
 enum { LAB_HERE, LAB_COMMAND, LAB_LIBRARIES, LAB_KEPT };
 
 struct lab_kept {
-	char path[LAB_KEPT][PATH_MAX];
-	int fds[LAB_KEPT]; /* -1: none */
+	char path[LAB_KEPT][PATH_MAX]; /* "": none */
 };
 
 /* The working directory, that of the command and that of the libraries. */
