@@ -16,6 +16,8 @@ needed=(
 	pkg-config:pkg-config
 	libc6-dev:/usr/include/stdio.h
 	libisal-dev:/usr/include/isa-l.h
+	g++:g++
+	libtomlplusplus-dev:/usr/include/toml++/toml.h
 	ibverbs-utils:ibv_rc_pingpong
 	rdmacm-utils:rping
 	perftest:ib_send_bw
@@ -56,7 +58,6 @@ for_tests=(
 	libopenmpi-dev:mpicc.openmpi
 	mpich:mpirun.mpich
 	libmpich-dev:mpicc.mpich
-	g++:g++
 	libgloo-dev:/usr/include/gloo/config.h
 )
 for_bench=(
@@ -123,21 +124,23 @@ declare -A dnf=([pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal
 	[librdmacm-dev]=- [python3-pyverbs]=python3-pyverbs [tshark]=wireshark-cli [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
 	[redis-server]=redis [redis-tools]=- [qemu-system-x86]=qemu-system-x86-core [busybox-static]=busybox [groff-base]=groff [ucx-utils]=ucx
 	[libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
-	[libgloo-dev]=-)
+	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
 declare -A zypper=([ninja-build]=ninja [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel
 	[ibverbs-utils]=libibverbs-utils [rdmacm-utils]=librdmacm-utils [libcmocka-dev]=libcmocka-devel [libdw1]=libdw1
 	[libibverbs-dev]=rdma-core-devel [librdmacm-dev]=- [tshark]=wireshark [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
 	[redis-server]=redis [redis-tools]=- [groff-base]=groff [ucx-utils]=ucx-tools [libfabric-bin]=libfabric [dapl2-utils]=-
-	[openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++ [libgloo-dev]=-)
+	[openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
+	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
 declare -A pacman=([ninja-build]=ninja [pkg-config]=pkgconf [libc6-dev]=glibc [libisal-dev]=isa-l [ibverbs-utils]=rdma-core [rdmacm-utils]=-
 	[python3]=python [libcmocka-dev]=cmocka [libdw1]=libelf [libibverbs-dev]=- [librdmacm-dev]=- [python3-pyverbs]=- [tshark]=wireshark-cli
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [busybox-static]=busybox
 	[groff-base]=groff [ucx-utils]=openucx [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=-
-	[libmpich-dev]=- [g++]=- [libgloo-dev]=-)
+	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=-)
 declare -A apk=([ninja-build]=ninja-build [pkg-config]=pkgconf [libc6-dev]=musl-dev [libisal-dev]=isa-l-dev [ibverbs-utils]=rdma-core
 	[rdmacm-utils]=- [libcmocka-dev]=cmocka-dev [libdw1]=elfutils [libibverbs-dev]=rdma-core-dev [librdmacm-dev]=- [python3-pyverbs]=-
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [groff-base]=groff
-	[ucx-utils]=- [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-dev [libmpich-dev]=- [libgloo-dev]=-)
+	[ucx-utils]=- [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-dev [libmpich-dev]=-
+	[libtomlplusplus-dev]=tomlplusplus-dev [libgloo-dev]=-)
 
 # line_for TABLE COMMAND...: what to type where Debian's packages have other names
 line_for() {

@@ -29,8 +29,11 @@ _verbatim_value() {
 	--copy*) _verbatim_offer "mapped process_vm link" ;;
 	--check1) _verbatim_offer "$_verbatim_checks" ;;
 	--faults*) _verbatim_offer "$_verbatim_faults" ;;
-	--capture*) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
-	--topology*) _verbatim_offer "star line leaf-spine:" ;;
+	--capture* | --junit*) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
+	--topology*)
+		_verbatim_offer "star line leaf-spine:"
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "${cur#=}")
+		;;
 	--name*) _verbatim_offer "$(_verbatim_labs)" ;;
 	--direction*) _verbatim_offer "in out both" ;;
 	--opcode*) _verbatim_offer "send write read atomic flush ack cnp" ;;
@@ -80,7 +83,7 @@ _verbatim_hosts() {
 _verbatim_lab() {
 	local verb=${COMP_WORDS[2]} at=3
 	if ((COMP_CWORD == 2)); then
-		_verbatim_offer "up exec shell ssh ls link host down --help"
+		_verbatim_offer "up run exec shell ssh ls link host down --help"
 		return
 	fi
 	while ((at < COMP_CWORD)) && [[ ${COMP_WORDS[at]} == -* || ${COMP_WORDS[at]} == = || ${COMP_WORDS[at - 1]} == = ]]; do
@@ -92,6 +95,8 @@ _verbatim_lab() {
 		((at == COMP_CWORD)) && _verbatim_offer "set ls"
 	elif [[ $verb == host ]]; then
 		_verbatim_offer "$( ((at == COMP_CWORD)) && echo kill start pause resume || _verbatim_hosts)"
+	elif [[ $verb == run ]]; then
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 	elif [[ $verb != exec && $verb != shell && $verb != ssh ]]; then
 		return
 	elif ((at == COMP_CWORD)); then

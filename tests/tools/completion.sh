@@ -49,6 +49,10 @@ offers help_of_a_command "stats" --help st
 offers lab_commands "exec" lab ex
 offers lab_program "only-this-program" lab exec h1 only-this
 offers lab_program_behind_options "only-this-program" lab exec --name = other h1 only-this
+cd "$work" || exit 99
+offers lab_run_file "only-this-program" lab run --json only-this
+offers lab_topology "star" lab up --topology = st
+offers lab_topology_file "only-this-program" lab up --topology = only-this
 offers nothing "" nonsense x
 
 # Each command that the program has is offered, and each option that a command has; a pattern of words that

@@ -36,7 +36,8 @@ static uint32_t count(char *const *strings)
 	return n;
 }
 
-bool lab_call_program(int fd, struct lab_exec exec, char *const *argv, char *const *envp, const int fds[LAB_FDS])
+bool lab_call_program(int fd, struct lab_exec exec, char *const *argv, char *const *envp,
+		      const int fds[LAB_FDS])
 {
 	char *data = NULL, folder[PATH_MAX];
 	size_t size = 0;

@@ -32,7 +32,7 @@ struct lab_plan {
 	char name[LAB_NAME_BYTES];
 	struct lab_topology topology;
 	unsigned mtu;
-	char **settings; /* of links, from the beginning: "LINK SETTING..."; NULL behind the last one, or none */
+	char **settings; /* of links, from the beginning: "LINK SETTING..." and in the end NULL; or NULL */
 };
 
 /* The addresses of host number i, from 0, and its MAC end with i+1. */

@@ -136,7 +136,8 @@ static bool change(struct lab_way *way, const char *text, bool in_earnest, char 
 static bool change_group(struct lab_links *l, bool of_hosts, const char *text, bool in_earnest,
 			 char why[LAB_WHY_BYTES])
 {
-	unsigned first = of_hosts ? 0 : l->topology->hosts, end = of_hosts ? l->topology->hosts : l->topology->links;
+	unsigned hosts = l->topology->hosts, first = of_hosts ? 0 : hosts;
+	unsigned end = of_hosts ? hosts : l->topology->links;
 
 	for (unsigned i = first; i < end; i++)
 		if (!change(&l->ways[i][0], text, in_earnest, why) ||

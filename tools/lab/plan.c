@@ -29,7 +29,8 @@ int lab_find_host(const struct lab_plan *plan, const char *name)
 	for (unsigned host = 0; host < plan->topology.hosts; host++) {
 		lab_host_v4(host, v4);
 		lab_host_v6(host, v6);
-		if (strcmp(name, plan->topology.names[host]) == 0 || strcmp(name, v4) == 0 || strcmp(name, v6) == 0)
+		if (strcmp(name, plan->topology.names[host]) == 0 || strcmp(name, v4) == 0 ||
+		    strcmp(name, v6) == 0)
 			return (int)host;
 	}
 	return -1;

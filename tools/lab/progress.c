@@ -152,10 +152,17 @@ static void do_step(struct lab_progress *p, const struct lab_step *step, uint64_
 	}
 }
 
+static void stop_late(struct lab_progress *p)
+{
+	char text[LAB_END_BYTES];
+
+	snprintf(text, sizeof(text), "it was not over within %g s", (double)p->scenario->limit_ns / 1e9);
+	lab_progress_stop(p, text);
+}
+
 struct lab_step lab_progress_next(struct lab_progress *p, uint64_t now)
 {
 	struct lab_step step = { .kind = LAB_STEP_WAIT, .at_ns = LAB_NEVER };
-	char text[LAB_END_BYTES];
 
 	if (p->phase != LAB_PHASE_RUNNING)
 		return step;
@@ -165,9 +172,8 @@ struct lab_step lab_progress_next(struct lab_progress *p, uint64_t now)
 		step = find_first(p);
 		if (step.at_ns > now)
 			return (struct lab_step){ .kind = LAB_STEP_WAIT, .at_ns = step.at_ns };
-		snprintf(text, sizeof(text), "it was not over within %g s", (double)p->scenario->limit_ns / 1e9);
 		if (step.kind == LAB_STEP_DRAIN)
-			lab_progress_stop(p, text);
+			stop_late(p);
 	}
 	do_step(p, &step, now);
 	return step;

@@ -32,7 +32,8 @@ void lab_report_close(struct lab_report *r);
 void lab_report_start(struct lab_report *r, unsigned program, uint64_t now);
 void lab_report_output(struct lab_report *r, unsigned program, const char *text, size_t size, uint64_t now);
 /* Why: of LAB_END_FAILED. */
-void lab_report_end(struct lab_report *r, unsigned program, struct lab_end end, const char *why, uint64_t now);
+void lab_report_end(struct lab_report *r, unsigned program, struct lab_end end, const char *why,
+		    uint64_t now);
 /* Why it has failed, or NULL. */
 void lab_report_event(struct lab_report *r, unsigned event, const char *why, uint64_t now);
 /* True if all expectations held. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim lab run: makes a scenario's lab, starts its programs and has its events happen, all in one loop;
- * progress.h decides, report.h says what happened. The lab is never told that it may live on (LAB_GO), so that
- * it ends with this process, however that ends.
+ * progress.h decides, report.h says what happened. The lab is never told that it may live on (LAB_GO): it
+ * ends with this process, however that ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -211,7 +211,8 @@ static void take_end(struct runner *r, unsigned program)
 		;
 	if (whole && m.size == sizeof(number))
 		memcpy(&number, m.data, sizeof(number));
-	snprintf(why, sizeof(why), "it could not be started: %s", m.kind == LAB_NO_EXEC ? strerror(number) : m.data);
+	snprintf(why, sizeof(why), "it could not be started: %s",
+		 m.kind == LAB_NO_EXEC ? strerror(number) : m.data);
 	if (!whole)
 		fail_program(r, program, "the lab has lost it");
 	else if (m.kind != LAB_ENDED)

@@ -131,24 +131,6 @@ bool lab_topology_add(struct lab_topology *t, const char *link, char why[LAB_WHY
 	return false;
 }
 
-bool lab_topology_is_whole(const struct lab_topology *t, char why[LAB_WHY_BYTES])
-{
-	struct lab_routes routes;
-	unsigned switches = t->nodes - t->hosts;
-	bool is_whole = true;
-
-	for (unsigned host = 0; host < t->hosts; host++)
-		if (t->ends[host][1] == LAB_NOWHERE)
-			return lab_refuse(why, "a host has no link", t->names[host]);
-	if (!lab_routes_open(&routes, t))
-		return lab_refuse(why, "out of memory", "");
-	for (unsigned host = 1; is_whole && host < t->hosts; host++)
-		if (routes.routes[(t->ends[0][1] - t->hosts) * switches + t->ends[host][1] - t->hosts].hops == FAR)
-			is_whole = lab_refuse(why, "the first host has no way to this one", t->names[host]);
-	lab_routes_close(&routes);
-	return is_whole;
-}
-
 /* ---- shapes ---- */
 
 static bool add_switches(struct lab_topology *t, const char *stem, unsigned count, char why[LAB_WHY_BYTES])
@@ -322,4 +304,21 @@ unsigned lab_routes_next(const struct lab_routes *r, unsigned from, unsigned to,
 			i++;
 		while (!leads(r, i, from, to));
 	return r->links[i];
+}
+
+bool lab_topology_is_whole(const struct lab_topology *t, char why[LAB_WHY_BYTES])
+{
+	struct lab_routes routes;
+	bool is_whole = true;
+
+	for (unsigned host = 0; host < t->hosts; host++)
+		if (t->ends[host][1] == LAB_NOWHERE)
+			return lab_refuse(why, "a host has no link", t->names[host]);
+	if (!lab_routes_open(&routes, t))
+		return lab_refuse(why, "out of memory", "");
+	for (unsigned host = 1; is_whole && host < t->hosts; host++)
+		if (route(&routes, t->ends[0][1] - t->hosts, t->ends[host][1] - t->hosts)->hops == FAR)
+			is_whole = lab_refuse(why, "the first host has no way to this one", t->names[host]);
+	lab_routes_close(&routes);
+	return is_whole;
 }

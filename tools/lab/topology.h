@@ -49,7 +49,7 @@ struct lab_routes {
 	unsigned switches;
 	struct lab_route {
 		uint16_t hops; /* of the shortest ways */
-		uint16_t first, count; /* which of the switch's links begin one: count of them, this the first */
+		uint16_t first, count; /* of the switch's links that begin one */
 	} *routes; /* [from * switches + to] */
 	unsigned *begin; /* of a switch's links in `links`, and behind the last one the end */
 	unsigned *links; /* numbers, in order */
