@@ -170,6 +170,7 @@ def build(arch, work, sysroot, isal, top):
         machine,
         "--prefix=/",
         "-Dtests=false",
+        "-Dtoml=disabled",  # a C++ library that asks for a newer glibc
         f"-Disal={isal}",
         "-Dbuildtype=release",
         "--strip",

@@ -401,6 +401,17 @@ def up_from_a_file():
 
 
 @case
+def example():
+    if harness.missing_programs("rping"):
+        return "rping is not installed"
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+    said = lab("run", os.path.join(folder, "partition.toml"), timeout=LONG_S)
+    says(said, "leaf1-spine1,spine2 down\n", "leaf1-spine1,spine2 up\n", "held: all")
+    nothing_left()
+    return None
+
+
+@case
 def folders_below_tmp():
     with tempfile.TemporaryDirectory() as folder:
         text = "hosts = 1\n" + program("list", "h1", "pwd; ls; ls /tmp; verbatim --version", f'output = "^{folder}$"')
