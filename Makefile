@@ -86,7 +86,7 @@ check-aarch64:
 	-@scripts/setup.sh aarch64
 	@tests/interop/arm64.sh $(arm)/guests
 	@[ -e $(arm)/build.ninja ] || { echo "[binaries]"; echo "exe_wrapper = ['$(arm)/guests/qemu-aarch64']"; } >$(arm)/guests/machine.ini
-	@[ -e $(arm)/build.ninja ] || meson setup $(arm) --cross-file cross/aarch64-linux-gnu.ini --cross-file $(arm)/guests/machine.ini \
+	@[ -e $(arm)/build.ninja ] || meson setup $(arm) -Dtoml=disabled --cross-file cross/aarch64-linux-gnu.ini --cross-file $(arm)/guests/machine.ini \
 		-Disal=$$(scripts/release.py $(arm) --isal aarch64)
 	@scripts/check.sh $(arm) quick
 

@@ -308,7 +308,7 @@ static void print_host(const struct listing *list, const char *lab, char *line, 
 		printf("%s{\"name\":\"%s\",\"ipv4\":\"%s\",\"ipv6\":\"%s\",\"state\":\"%s\"}", is_first ? "" : ",",
 		       name, v4, v6, state);
 	else
-		printf("%-16s %-6s %-12s %-12s %s\n", lab, name, v4, v6, state);
+		printf("%-16s %-15s %-12s %-12s %s\n", lab, name, v4, v6, state);
 }
 
 static void print_hosts(const struct listing *list, const char *lab, char *text)

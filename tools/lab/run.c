@@ -200,27 +200,36 @@ static void start_program(struct runner *r, unsigned program)
 	}
 }
 
+/* How it has ended, or why it could not be started. */
+static void take_message(struct runner *r, unsigned program, const struct lab_message *m)
+{
+	char why[LAB_TEXT_BYTES];
+	int number = 0;
+
+	if (m->size == sizeof(number))
+		memcpy(&number, m->data, sizeof(number));
+	if (m->kind == LAB_ENDED && WIFSIGNALED(number)) {
+		end_program(r, program, (struct lab_end){ LAB_END_SIGNAL, WTERMSIG(number) }, NULL);
+	} else if (m->kind == LAB_ENDED) {
+		end_program(r, program, (struct lab_end){ LAB_END_EXIT, WEXITSTATUS(number) }, NULL);
+	} else {
+		snprintf(why, sizeof(why), "it could not be started: %s",
+			 m->kind == LAB_NO_EXEC ? strerror(number) : m->data);
+		fail_program(r, program, why);
+	}
+}
+
 static void take_end(struct runner *r, unsigned program)
 {
-	struct lab_message m = { 0 };
-	char why[LAB_TEXT_BYTES];
+	struct lab_message m;
 	bool whole = lab_receive(r->streams[program].session, &m);
-	int number = 0, reads = 0;
 
-	while (read_output(r, program) && ++reads < PIPE_READS) /* what it has said before */
+	for (int i = 0; i < PIPE_READS && read_output(r, program); i++) /* what it has said before */
 		;
-	if (whole && m.size == sizeof(number))
-		memcpy(&number, m.data, sizeof(number));
-	snprintf(why, sizeof(why), "it could not be started: %s",
-		 m.kind == LAB_NO_EXEC ? strerror(number) : m.data);
-	if (!whole)
-		fail_program(r, program, "the lab has lost it");
-	else if (m.kind != LAB_ENDED)
-		fail_program(r, program, why);
-	else if (WIFSIGNALED(number))
-		end_program(r, program, (struct lab_end){ LAB_END_SIGNAL, WTERMSIG(number) }, NULL);
+	if (whole)
+		take_message(r, program, &m);
 	else
-		end_program(r, program, (struct lab_end){ LAB_END_EXIT, WEXITSTATUS(number) }, NULL);
+		fail_program(r, program, "the lab has lost it");
 	lab_message_free(&m);
 }
 

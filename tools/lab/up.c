@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* verbatim lab up. */
 #include <string.h>
+#include <unistd.h>
 
 #include "../command.h"
 #include "load.h"
@@ -33,9 +34,13 @@ static bool make_plan(struct lab_scenario *s, const struct lab_wishes *wishes)
 {
 	if (!wishes->topology || lab_topology_is_shape(wishes->topology))
 		return shape(&s->plan, wishes);
-	if (!wishes->hosts)
+	if (access(wishes->topology, F_OK) != 0)
+		complain("--topology takes star, line, leaf-spine:LEAVES,SPINES or a file: there is no %s",
+			 wishes->topology);
+	else if (wishes->hosts)
+		complain("the file that --topology names says how many hosts there are: no --hosts");
+	else
 		return lab_load(s, wishes->topology);
-	complain("the file that --topology names says how many hosts there are: no --hosts");
 	return false;
 }
 
