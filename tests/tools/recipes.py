@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""docs/cluster.md: what people run on clusters, in scenarios of verbatim lab: MPI on four hosts, also while the
+network is parted, UCX, libfabric and fio between two.
+
+usage: recipes.py BUILD_DIR [PATTERN]
+"""
+import json
+import os
+import sys
+import tempfile
+
+import paths  # noqa: F401
+import harness
+import hosts
+import software
+from look import expect, run_cases
+from scenarios import GOT, event, program, run, says, skip_where_impossible
+
+CASES = []
+LIMIT_S = 400.0
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net", "mpi.c")
+VARIABLES = {
+    "UCX_TLS": "rc_verbs,ud_verbs,self",
+    "UCX_NET_DEVICES": "vb_eth0:1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+ENVIRONMENT = "environment = { " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in VARIABLES.items()) + " }"
+OPENMPI = (
+    "mpirun.openmpi --host h1,h2,h3,h4 --bind-to none --mca pml ucx --mca osc ucx --mca pml_ucx_tls any "
+    "--mca pml_ucx_devices any"
+)
+MPICH = "mpirun.mpich -hosts h1,h2,h3,h4 -np 4"
+HEAD = f'limit = "{LIMIT_S - 20:.0f}s"\n'
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def mpi(library, command, head="", more=""):
+    """Four ranks on four hosts compare what they exchange; with links and events besides."""
+    if missing := harness.missing_programs(f"mpicc.{library}", f"mpirun.{library}"):
+        return f"{missing[0]} is not installed"
+    if not harness.ucx_has_verbs():
+        return "UCX's libuct_ib is not installed"
+    with tempfile.TemporaryDirectory() as folder:
+        hosts.run(f"mpicc.{library}", "-O1", "-o", f"{folder}/mpi", SOURCE)
+        if library == "mpich" and software.needs_pmix(f"{folder}/mpi"):
+            return "MPICH's library asks for PMIx, and its mpirun offers PMI"
+        said = run(
+            f"hosts = 4\n{HEAD}{head}"
+            + program("mpi", "h1", ["verbatim", "run", *command.split(), "./mpi"], ENVIRONMENT,
+                      'output = "^4 ranks agree$"', 'absent = ["ERROR", "WARN"]')  # fmt: skip
+            + more,
+            cwd=folder,
+            timeout=LIMIT_S,
+        )
+    says(said, "held: all")
+    expect("did not happen" in said, False, f"events that did not happen in {said}")
+    return None
+
+
+@case
+def open_mpi():
+    return mpi("openmpi", OPENMPI)
+
+
+@case
+def mpich():
+    return mpi("mpich", MPICH)
+
+
+@case
+def open_mpi_parted():
+    parted = program("middle", "h4", GOT.format(5000000))  # of 18 million
+    parted += event('after = { ends = "middle" }', 'link = "h1,h2-h3,h4 down"')
+    parted += event('after = { ends = "middle" }', 'at = "1s"', 'link = "h1,h2-h3,h4 up"')
+    return mpi("openmpi", OPENMPI, 'links = "hosts rate 100mbit"\n', parted)
+
+
+def two(server, client, shows):
+    """A server and a client, which tries until the server is there."""
+    if missing := harness.missing_programs(server):
+        return f"{missing[0]} is not installed"
+    again = f"until verbatim run {client}; do sleep 0.5; done"
+    run(
+        f"hosts = 2\n{HEAD}"
+        + program("server", "h1", f"verbatim run {server}", ENVIRONMENT)
+        + program("client", "h2", again, ENVIRONMENT, 'after = { starts = "server" }', f"output = '{shows}'"),
+        timeout=LIMIT_S,
+    )
+    return None
+
+
+@case
+def ucx():
+    command = harness.ucx_perftest()
+    return two(command, f"{command} h1 -t tag_lat -n 1000", "^Final:")
+
+
+@case
+def libfabric():
+    command = "fi_pingpong -p verbs -e msg -I 5 -S 1024"
+    return two(command, f"{command} h1", "^1k ")
+
+
+@case
+def fio():
+    job = "fio --thread --name=job --ioengine=rdma --port=7777 --bs=16k --size=1m"
+    return two(f"{job} --rw=read --iodepth=16", f"{job} --hostname=h1 --verb=write --rw=write --iodepth=1", "err= 0")
+
+
+if __name__ == "__main__":
+    harness.isolate()
+    skip_where_impossible()
+    sys.exit(run_cases(CASES))
