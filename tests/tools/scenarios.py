@@ -231,7 +231,8 @@ GOT = "until [ $(awk '/eth0/ {{ print $2 }}' /proc/net/dev) -gt {} ]; do sleep 0
 
 def stream(count, *heal, server="exit = 0", client="exit = 0", seed=1):
     """A stream of rsockets' from h2 to h1 and back, which a partition parts when 2 MB have come."""
-    words = ["verbatim", "run", "rstream", "-S", "65536", "-C", str(count), "-I", "1"]
+    # Who only receives asks in vain whether the sender is there (-k): nothing else tells it.
+    words = ["verbatim", "run", "rstream", "-k", "1", "-S", "65536", "-C", str(count), "-I", "1"]
     again = "do [ $(awk '/eth0/ { print $10 }' /proc/net/dev) -lt 1000000 ] || exit 1; sleep 0.1; done"  # sent
     retry = f"until {' '.join(words)} -s h1; {again}"
     return (
