@@ -129,14 +129,12 @@ static struct lab_step find_first(const struct lab_progress *p)
 
 static void do_step(struct lab_progress *p, const struct lab_step *step, uint64_t now)
 {
-	struct lab_program_progress *program = &p->programs[step->number];
-
 	switch (step->kind) {
 	case LAB_STEP_WAIT:
 		return;
 	case LAB_STEP_START:
-		program->state = LAB_RUNNING;
-		program->started_ns = now;
+		p->programs[step->number].state = LAB_RUNNING;
+		p->programs[step->number].started_ns = now;
 		spread(p, (struct news){ LAB_AFTER_START, step->number, .now = now });
 		return;
 	case LAB_STEP_EVENT:
@@ -144,7 +142,7 @@ static void do_step(struct lab_progress *p, const struct lab_step *step, uint64_
 		p->pending = (int)step->number;
 		return;
 	case LAB_STEP_KILL:
-		program->is_late = true;
+		p->programs[step->number].is_late = true;
 		return;
 	case LAB_STEP_DRAIN:
 		p->phase = LAB_PHASE_DRAINING;
