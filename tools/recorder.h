@@ -52,10 +52,16 @@ int recorder_close(struct recorder *r, bool quiet);
 bool recorder_option(struct recorder_options *options, const char *name, const char *value);
 void recorder_defaults(struct recorder_options *options);
 
+/* What becomes of the capture of a program that is run. */
+struct captured_run {
+	struct recorder_options options; /* path NULL: no file of its own */
+	const char *page;                /* timeline; or NULL */
+};
+
 /*
  * Runs a program, which `become` turns a child into, and captures it and what it starts. Gives its exit
  * status (run_captured.c).
  */
-int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv));
+int run_captured(const struct captured_run *run, char **argv, int (*become)(char **argv));
 
 #endif

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses
-packets, is read back from the file: by the judge of packets that the network tests have, which knows nothing
-of the library, and by tshark.
+"""verbatim capture, and run --capture and --timeline: what real programs do, over shared memory and
+over a wire that loses packets, is read back from the file: by the judge of packets that the network tests
+have, which knows nothing of the library, and by tshark.
 
 usage: capture.py BUILD_DIR [PATTERN]
 """
+import base64
 import collections
 import contextlib
 import dataclasses
@@ -895,6 +896,39 @@ def run(*args, **options):
     return subprocess.run(
         [VERBATIM, "run", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S, **options
     )
+
+
+RPING_PAIR = "rping -s -a 127.0.0.1 -p 7479 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7479 -C 5; wait; "
+
+
+def held_by(page):
+    """The pcapng in a page (tests/tools/timeline.py knows more of it)."""
+    with open(page, encoding="utf-8") as file:
+        found = re.search(r'base64" id="capture">([^<]*)<', file.read())
+    return base64.b64decode(found.group(1))
+
+
+@case
+def run__timeline():
+    """The page is there however the program ends, and holds both processes; with a capture, what that has."""
+    page, path = log("run.html"), log("run_page.pcapng")
+    for end, status in ("exit 3", 3), ("kill -KILL $$", 137):
+        done = run(f"--timeline={page}", "sh", "-c", RPING_PAIR + end)
+        expect(done.returncode, status, f"a program that ends by {end}: {done.stderr}")
+        data = held_by(page)
+        expect(len(set(re.findall(rb"rping\[\d+\]", data))), 2, "processes in the page")
+        os.remove(page)
+    done = run(f"--timeline={page}", f"--capture={path}", "sh", "-c", RPING_PAIR)
+    expect(done.returncode, 0, done.stderr)
+    made = log("made.html")
+    subprocess.run([VERBATIM, "timeline", path, made], check=True, timeout=LIMIT_S)
+    expect(held_by(page) == held_by(made), True, "the same page as of the capture")
+    started = log("started")
+    for bad in "/nonexistent/page.html", "-", "":
+        done = run(f"--timeline={bad}", "touch", started)
+        expect((done.returncode, os.path.exists(started)), (125, False), f"a page at {bad!r}: {done.stderr}")
+    expect(run(f"--timeline={page}", "true").returncode, 0, "a program without devices")
+    expect(held_by(page).startswith(b"\x0a\x0d\x0d\x0a"), True, "its page")
 
 
 @case
