@@ -29,7 +29,7 @@ _verbatim_value() {
 	--copy*) _verbatim_offer "mapped process_vm link" ;;
 	--check1) _verbatim_offer "$_verbatim_checks" ;;
 	--faults*) _verbatim_offer "$_verbatim_faults" ;;
-	--capture* | --timeline*) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
+	--capture* | --timeline* | --latency1) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
 	--topology*) _verbatim_offer "star line leaf-spine:" ;;
 	--name*) _verbatim_offer "$(_verbatim_labs)" ;;
 	--direction*) _verbatim_offer "in out both" ;;
@@ -49,7 +49,7 @@ _verbatim_run() {
 			break
 		fi
 		case ${COMP_WORDS[at]} in
-		--check) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 2)) ;;
+		--check | --latency) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 2)) ;;
 		--copy | --faults | --capture | --timeline | --qp | --opcode | --direction | --snap | --packets | --buffer)
 			[[ ${COMP_WORDS[at + 1]} == = ]] && ((at++))
 			((at++))

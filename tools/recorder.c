@@ -15,6 +15,7 @@
 
 #include "command.h"
 #include "frame.h"
+#include "latency.h"
 
 enum { MAX_PACKET = 65536, SETTLE_MS = 100, COMMENT = 128, HEAD_BYTES = sizeof(struct vb_capture_packet) };
 
@@ -131,6 +132,8 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
 	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; "
 					"local traffic is shown as the packets that it stands for", 0);
+	if (r->options.latency)
+		latency_begin(r->options.latency, r->count, interface);
 	r->count++;
 	return true;
 }
@@ -319,6 +322,14 @@ static void write_packet(struct recorder *r, struct source *s, const struct reco
 	r->written++;
 }
 
+static void tell_latency(struct latency *l, const struct waiting *w)
+{
+	if (is_event(w->record))
+		latency_event(l, w->source, &w->record->event);
+	else
+		latency_packet(l, w->source, &w->record->packet, w->record->bytes);
+}
+
 static void write_one(struct recorder *r, const struct waiting *w)
 {
 	struct source *s = &r->sources[w->source];
@@ -327,6 +338,8 @@ static void write_one(struct recorder *r, const struct waiting *w)
 		write_event(r, s, w->record);
 	else
 		write_packet(r, s, w->record);
+	if (r->options.latency)
+		tell_latency(r->options.latency, w);
 }
 
 uint64_t recorder_written(const struct recorder *r)
@@ -373,11 +386,14 @@ bool recorder_step(struct recorder *r, int fd, int wait_ms)
 	return is_enough(r) || ferror(r->out);
 }
 
-static uint64_t finish_source(struct recorder *r, struct source *s)
+static uint64_t finish_source(struct recorder *r, unsigned index)
 {
+	struct source *s = &r->sources[index];
 	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
 
 	pcapng_statistics(&r->file, s->interface, now_ns(CLOCK_REALTIME), s->written + dropped, dropped);
+	if (r->options.latency)
+		latency_end(r->options.latency, index, dropped);
 	if (s->fd >= 0)
 		close(s->fd);
 	munmap(s->ring, VB_CAPTURE_DATA + r->options.ring_bytes);
@@ -392,7 +408,7 @@ int recorder_close(struct recorder *r, bool quiet)
 	take_rings(r);
 	write_before(r, UINT64_MAX);
 	for (unsigned i = 0; i < r->count; i++)
-		dropped += finish_source(r, &r->sources[i]);
+		dropped += finish_source(r, i);
 	failed = ferror(r->out) != 0;
 	failed |= (r->out == stdout ? fflush(stdout) : fclose(r->out)) != 0;
 	if (failed)

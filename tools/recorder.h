@@ -22,6 +22,7 @@ struct recorder_options {
 	bool in, out;                   /* which directions are written */
 	uint64_t ring_bytes;            /* a power of two */
 	uint64_t max_packets;           /* 0: no limit */
+	struct latency *latency;        /* is told all records; or NULL */
 };
 
 struct recorder;
@@ -56,6 +57,8 @@ void recorder_defaults(struct recorder_options *options);
 struct captured_run {
 	struct recorder_options options; /* path NULL: no file of its own */
 	const char *page;                /* timeline; or NULL */
+	bool wants_latency;
+	const char *picture;             /* of latencies; or NULL */
 };
 
 /*

@@ -213,12 +213,15 @@ static bool take_option(void *context, const char *name, const char *value)
 		return take_path(&captured.options.path, name, value);
 	if (strcmp(name, "timeline") == 0)
 		return take_page(value);
-	return recorder_option(&captured.options, name, value);
+	if (strcmp(name, "latency") != 0)
+		return recorder_option(&captured.options, name, value);
+	captured.wants_latency = true;
+	return !value || take_path(&captured.picture, name, value);
 }
 
 static bool is_captured(void)
 {
-	return captured.options.path || captured.page;
+	return captured.options.path || captured.page || captured.wants_latency;
 }
 
 /* The place of the program in argv; -1 after a message. */

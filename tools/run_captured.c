@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "latency.h"
 #include "recorder.h"
 #include "timeline/timeline.h"
+#include "wire/headers.h"
 
 enum { STEP_MS = 5, BACKLOG = 256 };
 
@@ -157,39 +159,50 @@ static bool can_write(const char *path)
 }
 
 /* A place for the capture that nobody asked for; false after a message. */
-static bool find_place(struct recorder_options *options, char path[64])
+static bool find_place(struct recorder_options *options, bool is_read, char path[64])
 {
-	FILE *unnamed = tmpfile(); /* closed when this process ends */
+	FILE *unnamed = is_read ? tmpfile() : NULL; /* closed when this process ends */
 
-	if (!unnamed) {
+	if (is_read && !unnamed) {
 		complain("no room for the capture: %s", strerror(errno));
 		return false;
 	}
-	fcntl(fileno(unnamed), F_SETFD, FD_CLOEXEC);
-	snprintf(path, 64, "/proc/self/fd/%d", fileno(unnamed));
+	if (is_read)
+		fcntl(fileno(unnamed), F_SETFD, FD_CLOEXEC);
+	snprintf(path, 64, is_read ? "/proc/self/fd/%d" : "/dev/null", is_read ? fileno(unnamed) : 0);
 	options->path = path;
 	return true;
 }
 
+/* Latencies need no payload. */
 static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
 {
-	if (run->page && !can_write(run->page))
+	if ((run->page && !can_write(run->page)) || (run->picture && !can_write(run->picture)))
 		return false;
 	if (options->path)
 		return true;
-	return find_place(options, path);
+	if (!run->page)
+		options->filter.snap = VB_BTH_BYTES;
+	return find_place(options, run->page, path);
 }
 
 int run_captured(const struct captured_run *run, char **argv, int (*become)(char **argv))
 {
 	struct recorder_options options = run->options;
+	struct latency latency = { .count = 0 };
 	char path[64];
 	bool good = true;
 
+	options.latency = run->wants_latency ? &latency : NULL;
 	if (!prepare(run, &options, path))
 		return EXIT_OURS;
 	int status = record_run(&options, argv, become);
+	if (run->wants_latency)
+		latency_print(&latency, stderr);
+	if (run->picture)
+		good &= latency_draw(&latency, run->picture);
 	if (run->page)
 		good &= timeline_make(run->page, (char *const[]){ (char *)(uintptr_t)options.path }, 1) == 0;
+	latency_free(&latency);
 	return good ? status : EXIT_OURS;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim capture, and run --capture and --timeline: what real programs do, over shared memory and
+"""verbatim capture, and run --capture, --timeline and --latency: what real programs do, over shared memory and
 over a wire that loses packets, is read back from the file: by the judge of packets that the network tests
 have, which knows nothing of the library, and by tshark.
 
@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 
 import paths  # noqa: F401
 import harness
@@ -929,6 +930,70 @@ def run__timeline():
         expect((done.returncode, os.path.exists(started)), (125, False), f"a page at {bad!r}: {done.stderr}")
     expect(run(f"--timeline={page}", "true").returncode, 0, "a program without devices")
     expect(held_by(page).startswith(b"\x0a\x0d\x0d\x0a"), True, "its page")
+
+
+ROW = re.compile(r"^  ([A-Z_]+) +([\d-]+) +(\d+)((?: +[\d.]+ [a-z]?s){8})", re.MULTILINE)
+UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def rows_of(said):
+    """{(operation, bytes): (count, the eight times in ns)}"""
+    found = {}
+    for operation, sizes, count, times in ROW.findall(said):
+        values = [float(v) * UNITS[unit] for v, unit in re.findall(r"([\d.]+) ([a-z]+)", times)]
+        found[operation, sizes] = int(count), values
+    return found
+
+
+@case
+def run__latency():
+    picture = log("latency.svg")
+    done = run(f"--latency={picture}", "sh", "-c", RPING_PAIR.replace("-C", "-S 200 -C"))
+    expect(done.returncode, 0, done.stderr)
+    parts = sorted((rows_of(text) for text in done.stderr.split("verbatim: ")[1:]), key=len)
+    expect(len(parts), 2, f"processes: {done.stderr}")
+    client, server = ({key: count for key, (count, _) in rows.items()} for rows in parts)
+    expect(client, {("SEND", "16"): 10}, done.stderr)
+    expect({key[0]: n for key, n in server.items()}, {"SEND": 10, "READ": 5, "WRITE": 5}, done.stderr)
+    for rows in parts:
+        for count, times in rows.values():
+            expect(times[:5], sorted(times[:5]), "percentiles")
+            expect(sum(times[5:7]) <= times[4] * 1.01, True, f"means of {count} and the longest: {times}")
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    names = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text") if " bytes · " in (e.text or "")]
+    expect(len(names), 4, f"groups in the picture: {names}")
+    expect(run("--latency=/nonexistent/x.svg", "true").returncode, 125, "no place for the picture")
+    done = run("--latency", "true")
+    expect((done.returncode, "no send" in done.stderr), (0, True), done.stderr)
+
+
+@case
+def run__latency_tells_what_was_lost():
+    if harness.missing_programs("ib_write_bw"):
+        return "ib_write_bw is not installed"
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18594 -s 8 -D 600"
+    with running(traffic) as (server,):
+        tool = subprocess.Popen(
+            [VERBATIM, "run", "--latency", "--buffer=1", *traffic.split(), "127.0.0.1"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+        def done_by_client():
+            pids = [pid for pid in processes() if pid != server]
+            return looked("stats", str(pids[0]))[0]["sends_done"] if pids else 0
+
+        wait_for(lambda: done_by_client() > 0, "traffic")
+        tool.send_signal(signal.SIGSTOP)
+        enough = done_by_client() + 5000
+        wait_for(lambda: done_by_client() > enough, "more than the ring has room for")
+        tool.send_signal(signal.SIGCONT)
+        tool.terminate()
+        said = tool.communicate(timeout=LIMIT_S)[1]
+        expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
+        expect([key[0] for key in rows_of(said)], ["WRITE"], said)
+    return None
 
 
 @case

@@ -127,16 +127,22 @@ static void write_names(FILE *out, const char *key, const char *const *names, si
 	fputc(']', out);
 }
 
+static const char *const work[] = {
+	[IBV_WR_RDMA_WRITE] = "WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "WRITE_WITH_IMM",
+	[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
+	[IBV_WR_RDMA_READ] = "READ", [IBV_WR_ATOMIC_CMP_AND_SWP] = "COMPARE_SWAP",
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "FETCH_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
+	[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
+	[IBV_WR_TSO] = "TSO", [IBV_WR_FLUSH] = "FLUSH", [IBV_WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
+};
+
+const char *timeline_work_name(unsigned opcode)
+{
+	return opcode < VB_ARRAY_LEN(work) && work[opcode] ? work[opcode] : "?";
+}
+
 static void write_constants(FILE *out)
 {
-	static const char *const work[] = {
-		[IBV_WR_RDMA_WRITE] = "WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "WRITE_WITH_IMM",
-		[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
-		[IBV_WR_RDMA_READ] = "READ", [IBV_WR_ATOMIC_CMP_AND_SWP] = "COMPARE_SWAP",
-		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "FETCH_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
-		[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
-		[IBV_WR_TSO] = "TSO", [IBV_WR_FLUSH] = "FLUSH", [IBV_WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
-	};
 	static const char *const statuses[] = {
 		[IBV_WC_SUCCESS] = "SUCCESS", [IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
 		[IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR", [IBV_WC_LOC_EEC_OP_ERR] = "LOC_EEC_OP_ERR",
