@@ -29,7 +29,8 @@ const OUT = 2,
 	ROCE_PORT = 4791,
 	MAD_HEADER = 24;
 const IS_RECEIVE = 1,
-	IS_SHARED = 2; /* flags of a completion, of a posted receive */
+	IS_SHARED = 2, /* flags of a completion, of a posted receive */
+	PIECES = 16; /* flags of a post: their number from this bit on */
 
 function bytesOfBase64(text) {
 	const raw = atob(text),

@@ -196,6 +196,7 @@ class Page {
 		if (isPost)
 			rows.push(
 				["opcode", f.work[e.opcode] ?? e.opcode],
+				["pieces", e.flags >>> PIECES],
 				["send_flags", flagNames(e.flags)],
 				["remote address", "0x" + e.address.toString(16)],
 				["rkey", "0x" + e.rkey.toString(16)]
