@@ -21,6 +21,7 @@
 #define VB_HOST_INSPECT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define VB_INSPECTION_MAGIC 0x3174697369764256ull /* "VBvisit1" */
@@ -280,6 +281,9 @@ struct vb_capture_event {
 	uint32_t rkey;
 	uint32_t queue;          /* serial of the completion queue, or shared receive queue; 0: none */
 };
-_Static_assert(sizeof(struct vb_capture_event) == sizeof(struct vb_capture_packet), "one size of heads");
+_Static_assert(sizeof(struct vb_capture_event) == sizeof(struct vb_capture_packet) &&
+		       offsetof(struct vb_capture_event, is_packet) == offsetof(struct vb_capture_packet, len) &&
+		       offsetof(struct vb_capture_event, kept) == offsetof(struct vb_capture_packet, kept),
+	       "what a head is can be told, and how long its record is");
 
 #endif

@@ -20,7 +20,7 @@ from capture import LIMIT_S, VERBATIM, log, ping, run_both
 from look import expect, run_cases
 
 SECTION, INTERFACE, STATISTICS, PACKET, EVENT = 0x0A0D0D0A, 1, 5, 6, 0x80007662
-POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM, FAULT = range(1, 8)
+POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM = range(1, 7)
 NEEDED = "rping", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong", "ib_atomic_lat", "ib_write_bw"
 CASES = []
 
@@ -279,7 +279,7 @@ def keys_zoom_and_search():
         expect(shown.text("#mode"), "To scale", "to the scale of time")
         view.key("t")
         view.key("/")
-        view.type("send")
+        view.type("send_")
         hits = int(shown.text("#hits").split()[0].replace(",", ""))
         expect(hits >= 200, True, f"{hits} hits")
         view.key("Enter")

@@ -6,12 +6,14 @@
  *	  "headers": { "BTH": [bytes, ["opcode", byte, bit, width], ...], ... },
  *	  "messages": { "16": ["REQ", [bytes, ...]], ... },  MADs of the CM by attribute id
  *	  "nak": { "0": text }, "reject": { "1": text }, "rnr_ns": [...],
- *	  "work": [...], "completions": [...], "statuses": [...] }  names of verbs' constants by value
+ *	  "work": [...], "statuses": [...],      names of verbs' constants by value
+ *	  "events": { "POST_SEND": 1, ... } }   kinds of events
  */
 #include <inttypes.h>
 
 #include <infiniband/verbs.h>
 
+#include "host/inspect.h"
 #include "timeline/page.h"
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
@@ -141,6 +143,15 @@ const char *timeline_work_name(unsigned opcode)
 	return opcode < VB_ARRAY_LEN(work) && work[opcode] ? work[opcode] : "?";
 }
 
+static void write_events(FILE *out)
+{
+	fputs(",\n\"events\":{"
+#define X(name, value, text) "\"" #name "\":" #value ","
+	      VB_CAPTURE_EVENTS(X)
+#undef X
+	      "\"NONE\":0}", out);
+}
+
 static void write_constants(FILE *out)
 {
 	static const char *const statuses[] = {
@@ -174,5 +185,6 @@ void timeline_write_formats(FILE *out)
 	fputs("},\n", out);
 	write_reasons(out);
 	write_constants(out);
+	write_events(out);
 	fputs("}", out);
 }

@@ -457,7 +457,7 @@ class Model {
 		if (e.event === EVENT.POST_SEND) this.postSend(c, end, e, row);
 		else if (e.event === EVENT.POST_RECEIVE) this.postReceive(end, e, row);
 		else if (e.event === EVENT.COMPLETION || e.event === EVENT.POLL) this.complete(end, e, row);
-		else if (e.event === EVENT.FAULT || e.event === EVENT.SENTENCE) row.trouble = true;
+		else if (e.event === EVENT.SENTENCE) row.trouble = true;
 	}
 	postReceive(end, e, row) {
 		if (e.status) {

@@ -186,7 +186,7 @@ class Page {
 			isPost = e.event === EVENT.POST_SEND,
 			isDone = e.event === EVENT.COMPLETION || e.event === EVENT.POLL;
 		const rows = [
-			["what", EVENT_WORDS[e.event] ?? e.event],
+			["what", eventWord(e.event)],
 			["time", this.capture.date(e.t)],
 			["process", e.process.name],
 		];
