@@ -52,6 +52,8 @@ int recorder_close(struct recorder *r, bool quiet);
 /* Takes an option of the filter. False after a message. */
 bool recorder_option(struct recorder_options *options, const char *name, const char *value);
 void recorder_defaults(struct recorder_options *options);
+/* Of packets, the first one of each request, without its payload: what latencies need. */
+void recorder_keep_beginnings(struct recorder_options *options);
 
 /* What becomes of the capture of a program that is run. */
 struct captured_run {

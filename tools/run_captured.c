@@ -17,7 +17,6 @@
 #include "latency.h"
 #include "recorder.h"
 #include "timeline/timeline.h"
-#include "wire/headers.h"
 
 enum { STEP_MS = 5, BACKLOG = 256 };
 
@@ -174,7 +173,6 @@ static bool find_place(struct recorder_options *options, bool is_read, char path
 	return true;
 }
 
-/* Latencies need no payload. */
 static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
 {
 	if ((run->page && !can_write(run->page)) || (run->picture && !can_write(run->picture)))
@@ -182,7 +180,7 @@ static bool prepare(const struct captured_run *run, struct recorder_options *opt
 	if (options->path)
 		return true;
 	if (!run->page)
-		options->filter.snap = VB_BTH_BYTES;
+		recorder_keep_beginnings(options);
 	return find_place(options, run->page, path);
 }
 
