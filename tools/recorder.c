@@ -290,8 +290,11 @@ static void comment_on(const struct source *s, const struct vb_capture_packet *p
 
 	if (p->qpn)
 		snprintf(qp, sizeof(qp), ", QP 0x%06x", p->qpn);
+	const char *fate = p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong"
+			 : p->flags & VB_CAPTURE_LOST ? "; lost on purpose" : "";
+
 	snprintf(comment, COMMENT, "%s %s[%d], %s%s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
-		 (int)s->pid, way, qp, p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
+		 (int)s->pid, way, qp, fate);
 }
 
 /* What is behind the record's head in the ring is as it is in the file. */

@@ -228,6 +228,7 @@ enum {
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
 	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */
 	VB_CAPTURE_BAD_ICRC = 16, /* it was wrong, and the packet was dropped */
+	VB_CAPTURE_LOST = 32,    /* on purpose, by a fault: it did not leave */
 };
 
 /* Followed by kept bytes of the packet, padded to a multiple of 8. */

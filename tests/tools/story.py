@@ -538,9 +538,26 @@ def programs_are_told():
 
 @case
 def programs_lose_packets():
-    found = run_and_tell("rping_lossy", *ping("-C 20 -S 9000"), "--wire", "--faults=seed=5; drop 5%")
+    found = run_and_tell("rping_loss", *ping("-C 20 -S 9000"), "--wire", "--faults=drop #5 of request out")
     causes = [one["text"] for one in found if one["bad"]]
-    expect(any(re.search("sent again|missed|RNR", text) for text in causes), True, f"causes: {causes}")
+    expect(any("1 packet of it was lost on purpose" in text for text in causes), True, f"causes: {causes}")
+
+
+@case
+def programs_meet_no_receive():
+    """Receives that faults withhold are posted when they get to the adapter."""
+    for way in (), ("--wire",):
+        found = run_and_tell("rping_rnr", *ping("-C 4 -S 64"), *way, "--faults=rnr #3 for 30ms")
+        causes = [one["text"] for one in found]
+        expect(any("waited for a receive" in text for text in causes), True, f"{way}: {causes}")
+
+
+@case
+def programs_fail_and_are_flushed():
+    command = "ibv_rc_pingpong -g 0 -d vb_lo -p 18658 -n 5 -s"
+    found = run_and_tell("too_long", f"{command} 100", f"{command} 4000 127.0.0.1", status=1)
+    causes = [one["text"] for one in found if one["bad"]]
+    expect(any("longer than its receive" in text for text in causes), True, f"{causes}")
 
 
 if __name__ == "__main__":

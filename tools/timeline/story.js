@@ -21,6 +21,8 @@ const STATUS_CAUSES = {
 
 const ERRNOS = { 5: "EIO", 12: "ENOMEM", 22: "EINVAL" };
 
+const onPurpose = arrows =>
+	arrows.some(arrow => arrow.state === "injected") ? " on purpose (VERBATIM_FAULTS)" : "";
 const many = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 
 class Story {
@@ -183,10 +185,10 @@ class Story {
 
 	/* Which packet was lost, and which way. */
 	loss(request) {
-		const lost = [...request.packets, ...request.again].filter(r => isLost(r.arrow)).length;
-		const bad = [...request.packets, ...request.again].filter(
-			r => r.arrow.state === "corrupt"
-		).length;
+		const sent = [...request.packets, ...request.again].map(row => row.arrow),
+			lost = sent.filter(isLost).length,
+			bad = sent.filter(arrow => arrow.state === "corrupt").length,
+			answers = this.answersLost(request);
 		const waited = pieces(request)
 			.filter(p => p.what === "loss")
 			.reduce((sum, p) => sum + p.to - p.from, 0);
@@ -194,16 +196,17 @@ class Story {
 		if (bad)
 			return `${many(bad, "packet")} arrived with a wrong ICRC and was dropped; it was ${again}.`;
 		if (lost)
-			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost; it was ${again}.`;
+			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost${onPurpose(sent)}; it was ${again}.`;
 		if (request.gaps)
 			return `The peer missed an earlier packet (NAK: PSN sequence error); it was ${again}.`;
-		if (this.answersLost(request)) return `It arrived, but its ACK was lost; it was ${again}.`;
+		if (answers.length)
+			return `It arrived, but its ACK was lost${onPurpose(answers)}; it was ${again}.`;
 		return `No answer came in time; it was ${again}.`;
 	}
 	answersLost(request) {
 		const { connection, end } = request,
 			side = connection.side(end);
-		return connection.arrows.some(a => isLost(a) && a.fromSide !== side && a.request === request);
+		return connection.arrows.filter(a => isLost(a) && a.fromSide !== side && a.request === request);
 	}
 
 	/* How long after the message had left its receive was posted; 0: it was there. */
