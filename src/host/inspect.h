@@ -283,7 +283,8 @@ struct vb_capture_event {
 	uint32_t queue;          /* serial of the completion queue, or shared receive queue; 0: none */
 };
 _Static_assert(sizeof(struct vb_capture_event) == sizeof(struct vb_capture_packet) &&
-		       offsetof(struct vb_capture_event, is_packet) == offsetof(struct vb_capture_packet, len) &&
+		       offsetof(struct vb_capture_event, is_packet) ==
+			       offsetof(struct vb_capture_packet, len) &&
 		       offsetof(struct vb_capture_event, kept) == offsetof(struct vb_capture_packet, kept),
 	       "what a head is can be told, and how long its record is");
 
