@@ -299,6 +299,29 @@ def keys_zoom_and_search():
 
 
 @case
+def shows_posts_and_what_became_of_them():
+    """A click on a post shows the request's way from post to poll, and its sentence."""
+    if why := missing():
+        return why
+    page, captures = both("posts", *ping("-C 5 -S 100"))
+    posts = [e for path in captures for e in events(path) if e[0] == POST_SEND]
+    with browser() as view:
+        shown = Shown(view, page)
+        view.key("/")
+        view.type("post send")
+        sends = sum(e[3] == 2 for e in posts)
+        expect(shown.text("#hits"), f"{sends} hits", "posts of SENDs")
+        view.key("Enter")
+        story = shown.story()
+        expect(re.search(r"^wr_id \S+ \(SEND, 16 bytes\) took ", story) is not None, True, story)
+        panel = shown.text("#panel")
+        for step in "post SEND", "sends SEND_ONLY", "completed", "polled", "SIGNALED", "pieces":
+            expect(step in panel, True, f"{step} in {panel}")
+        shown.check_alone()
+    return None
+
+
+@case
 def shows_losses():
     if why := missing():
         return why
