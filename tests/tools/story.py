@@ -110,7 +110,7 @@ def check(found, wr, *patterns):
 SEND_ONLY, WRITE_ONLY, READ_REQUEST, READ_RESPONSE, ACK = 0x04, 0x0A, 0x0C, 0x10, 0x11
 WRITE, SEND, READ = 0, 2, 4  # enum ibv_wr_opcode
 SIGNALED, FENCE = 2, 1
-RECEIVE, RECEIVED = 1, 128
+RECEIVE, SHARED, RECEIVED = 1, 2, 128
 NAK_SEQUENCE, NAK_INVALID, NAK_ACCESS = 0x60, 0x61, 0x62
 RNR = 0x20 | 14
 LOC_PROT, FLUSHED, REM_INV, REM_ACCESS, RETRY, RNR_RETRY = 4, 5, 9, 10, 12, 13
@@ -153,9 +153,9 @@ class Side:
         self.note(at, COMPLETION, wr, status=status)
         self.note(at + 1 if polled is None else polled, POLL, wr, status=status)
 
-    def received(self, at, wr, status=0):
+    def received(self, at, wr, status=0, flags=0):
         for kind, when in (COMPLETION, at), (POLL, at + 1):
-            self.note(when, kind, wr, opcode=RECEIVED, flags=RECEIVE, status=status)
+            self.note(when, kind, wr, opcode=RECEIVED, flags=RECEIVE | flags, status=status)
 
     def say(self, at, text):
         self.note(at, SENTENCE, qpn=0, text=text)
@@ -262,6 +262,19 @@ def late_receive_in_shared_memory():
     found = s.told("late_local")
     check(found, 7, "took 3 µs[^:]*$")
     check(found, 8, "waited for a receive", "posted 398 µs after it had left")
+
+
+@case
+def late_shared_receive():
+    s = Scene()
+    s.a.post(0, 7)
+    s.a.sends(1, 0, arrives=3)
+    s.b.note(500, POST_RECEIVE, 70, qpn=0, flags=SHARED, size=64)
+    s.b.note(501, POST_RECEIVE, 71, qpn=0, flags=SHARED, size=64)
+    s.b.received(503, 70, flags=SHARED)
+    s.b.answers(504, 0, arrives=506)
+    s.a.complete(507, 7)
+    check(s.told("late_shared"), 7, "waited for a receive", "posted 499 µs after it had left")
 
 
 @case

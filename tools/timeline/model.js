@@ -212,8 +212,26 @@ class Model {
 		(this.waiting ??= []).push(e);
 	}
 
-	/* Events of queue pairs go where their packets are; those of none to all of their process. */
+	/* A shared receive is of the queue pair that completes it. */
+	giveSharedReceives() {
+		const posted = new Map();
+		for (const e of this.waiting ?? []) {
+			if (!(e.flags & IS_SHARED)) continue;
+			const key = e.process.index + " " + e.wr;
+			if (e.event === EVENT.POST_RECEIVE && !e.status)
+				posted.has(key) ? posted.get(key).push(e) : posted.set(key, [e]);
+			else if (e.event === EVENT.COMPLETION && e.flags & IS_RECEIVE) {
+				const post = posted.get(key)?.shift();
+				if (post) post.qpn = e.qpn;
+			}
+		}
+	}
+	/*
+	 * Events of queue pairs go where their packets are; those of none to all of their process, and shared
+	 * receives that nobody took to one.
+	 */
 	placeEvents() {
+		this.giveSharedReceives();
 		const byQp = new Map(),
 			keyOf = (process, qpn) => process.index + " " + qpn;
 		for (const c of this.connections)
@@ -234,10 +252,11 @@ class Model {
 				at[0].items.push({ record: r, from: at[1] });
 				continue;
 			}
-			for (const c of [...this.connections])
-				for (const end of c.ends)
-					if (end.process === r.process)
-						c.items.push({ record: r, from: end, shared: true });
+			const own = this.connections.flatMap(c =>
+				c.ends.filter(end => end.process === r.process).map(end => [c, end])
+			);
+			for (const [c, end] of r.event === EVENT.POST_RECEIVE ? own.slice(0, 1) : own)
+				c.items.push({ record: r, from: end });
 		}
 		this.waiting = [];
 	}
