@@ -280,6 +280,7 @@ enum {
 	VB_CQ_TIMESTAMPS = 1, /* its completions have a time */
 	VB_CQ_OVERRUN = 2,    /* a completion was lost: set under lock, for good */
 	VB_CQ_CAPTURED = 4,   /* a capture runs (adapter/queues/noted.h) */
+	VB_CQ_ANY = 0xff,
 };
 
 static inline bool vb_cq_is(const struct vb_cq *cq, unsigned what)

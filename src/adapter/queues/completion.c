@@ -145,7 +145,7 @@ static __attribute__((noinline)) int poll_special(struct vb_cq *cq, uint32_t n, 
 static inline __attribute__((always_inline)) int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 {
 	vb_lock(&cq->lock);
-	if (vb_unlikely(vb_cq_is(cq, ~0u)))
+	if (vb_unlikely(vb_cq_is(cq, VB_CQ_ANY)))
 		return poll_special(cq, n, to);
 	if (cq->head == cq->tail) {
 		if (!look_and_unlock(cq))
