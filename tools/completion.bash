@@ -29,7 +29,7 @@ _verbatim_value() {
 	--copy*) _verbatim_offer "mapped process_vm link" ;;
 	--check1) _verbatim_offer "$_verbatim_checks" ;;
 	--faults*) _verbatim_offer "$_verbatim_faults" ;;
-	--capture* | --junit*) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
+	--capture* | --junit* | --timeline* | --latency1) mapfile -t COMPREPLY < <(compgen -f -- "${cur#=}") ;;
 	--topology*)
 		_verbatim_offer "star line leaf-spine:"
 		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "${cur#=}")
@@ -52,8 +52,8 @@ _verbatim_run() {
 			break
 		fi
 		case ${COMP_WORDS[at]} in
-		--check) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 2)) ;;
-		--copy | --faults | --capture | --qp | --opcode | --direction | --snap | --packets | --buffer)
+		--check | --latency) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 2)) ;;
+		--copy | --faults | --capture | --timeline | --qp | --opcode | --direction | --snap | --packets | --buffer)
 			[[ ${COMP_WORDS[at + 1]} == = ]] && ((at++))
 			((at++))
 			;;

@@ -33,6 +33,8 @@ static const struct {
 	{ " run ", "sockets", "", "make rsockets of the program's TCP sockets: verbatim-sockets(7)" },
 	{ " run ", "faults", "=EXPRESSION", "break something on purpose: verbatim faults" },
 	{ " run ", "capture", "=FILE", "capture the program and what it starts, from the first packet on" },
+	{ " run ", "timeline", "=FILE", "the same as a page for a browser: verbatim timeline" },
+	{ " run ", "latency", "[=FILE]", "tell how long sends took, and where; as SVG in a file, too" },
 	{ " capture ", "pid", "=PID", "this process alone, and until it ends; more than once for several" },
 	{ " capture ", "seconds", "=S", "for so long; without it, until it is interrupted" },
 	{ " capture ", "quiet", "", "say nothing unless packets are dropped" },

@@ -119,6 +119,17 @@ void pcapng_packet(struct pcapng *p, const struct pcapng_packet *packet)
 	write_block(p->out, PCAPNG_PACKET, &body, packet->bytes, packet->kept, &options);
 }
 
+void pcapng_event(struct pcapng *p, uint32_t interface, uint64_t time_ns, const void *fixed, uint32_t n,
+		  const void *text, uint32_t text_bytes)
+{
+	struct block body = { .used = 0 }, none = { .used = 0 };
+
+	put32(&body, interface);
+	put_time(&body, time_ns);
+	put(&body, fixed, n);
+	write_block(p->out, PCAPNG_EVENT, &body, text, text_bytes, &none);
+}
+
 void pcapng_statistics(struct pcapng *p, uint32_t interface, uint64_t time_ns, uint64_t received,
 		       uint64_t dropped)
 {

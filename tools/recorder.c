@@ -15,8 +15,9 @@
 
 #include "command.h"
 #include "frame.h"
+#include "latency.h"
 
-enum { MAX_PACKET = 65536, SETTLE_MS = 100, COMMENT = 128 };
+enum { MAX_PACKET = 65536, SETTLE_MS = 100, COMMENT = 128, HEAD_BYTES = sizeof(struct vb_capture_packet) };
 
 struct source {
 	int fd;                         /* -1: it has ended, or a mistake was found */
@@ -28,11 +29,20 @@ struct source {
 	uint64_t tail, written, dropped_told;
 };
 
-/* A packet that waits for its turn. */
+/* Out of a ring. */
+struct record {
+	union {
+		struct vb_capture_packet packet;
+		struct vb_capture_event event;  /* packet.len is 0 */
+	};
+	uint8_t bytes[];
+};
+
+/* A record that waits for its turn. */
 struct waiting {
 	uint64_t time_ns, order;
 	unsigned source;
-	struct vb_capture_packet *packet; /* its bytes behind it */
+	struct record *record;
 };
 
 struct recorder {
@@ -95,7 +105,8 @@ static struct vb_capture_ring *make_ring(uint64_t bytes, int *memfd)
 bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const char **why)
 {
 	struct vb_question q = {
-		.magic = VB_INSPECTION_MAGIC, .what = VB_ASK_CAPTURE, .filter = r->options.filter,
+		.magic = VB_INSPECTION_MAGIC, .what = VB_ASK_CAPTURE, .kinds = VB_ASK_EVENTS,
+		.filter = r->options.filter,
 	};
 	struct process p = { .fd = fd };
 	char interface[96];
@@ -121,6 +132,8 @@ bool recorder_add(struct recorder *r, int fd, pid_t pid, const char *name, const
 	snprintf(interface, sizeof(interface), "%s[%d]", name, (int)pid);
 	s->interface = pcapng_interface(&r->file, interface, "process on verbatim; "
 					"local traffic is shown as the packets that it stands for", 0);
+	if (r->options.latency)
+		latency_begin(r->options.latency, r->count, interface);
 	r->count++;
 	return true;
 }
@@ -191,27 +204,42 @@ static struct waiting *next_place(struct recorder *r)
 	return &r->waiting[r->nwaiting++];
 }
 
-/* One packet out of a ring that has `there` bytes; 0: nonsense, else how long it was there. */
+static bool is_event(const struct record *record) { return !record->event.is_packet; }
+
+static bool makes_sense(const struct record *head)
+{
+	if (is_event(head))
+		return head->event.kept <= VB_EVENT_TEXT;
+	return head->packet.kept <= head->packet.len && head->packet.len <= MAX_PACKET;
+}
+
+static bool is_wanted(const struct recorder *r, const struct record *head)
+{
+	return is_event(head) || (head->packet.flags & VB_CAPTURE_OUT ? r->options.out : r->options.in);
+}
+
+/* One record out of a ring that has `there` bytes; 0: nonsense, else how long it was there. */
 static uint64_t take_one(struct recorder *r, unsigned index, uint64_t there)
 {
 	struct source *s = &r->sources[index];
-	struct vb_capture_packet head, *p;
+	struct record head, *record;
 
-	if (there < sizeof(head))
+	if (there < HEAD_BYTES)
 		return 0;
-	copy_out(r, s, s->tail, &head, sizeof(head));
-	uint64_t bytes = sizeof(head) + ((head.kept + UINT64_C(7)) & ~UINT64_C(7));
-	if (head.kept > head.len || head.kept > MAX_PACKET || head.len > MAX_PACKET || bytes > there)
+	copy_out(r, s, s->tail, &head, HEAD_BYTES);
+	uint32_t kept = head.packet.kept; /* at the same place in both */
+	uint64_t bytes = HEAD_BYTES + ((kept + UINT64_C(7)) & ~UINT64_C(7));
+	if (!makes_sense(&head) || bytes > there)
 		return 0;
-	if (!(head.flags & VB_CAPTURE_OUT ? r->options.out : r->options.in))
+	if (!is_wanted(r, &head))
 		return bytes;
-	p = malloc(sizeof(head) + head.kept);
-	if (!p)
+	record = malloc(sizeof(*record) + kept);
+	if (!record)
 		exit(complain("out of memory"));
-	*p = head;
-	copy_out(r, s, s->tail + sizeof(head), p + 1, head.kept);
+	*record = head;
+	copy_out(r, s, s->tail + HEAD_BYTES, record->bytes, kept);
 	*next_place(r) = (struct waiting){
-		.time_ns = head.time_ns, .order = r->order++, .source = index, .packet = p
+		.time_ns = head.packet.time_ns, .order = r->order++, .source = index, .record = record
 	};
 	return bytes;
 }
@@ -262,27 +290,59 @@ static void comment_on(const struct source *s, const struct vb_capture_packet *p
 
 	if (p->qpn)
 		snprintf(qp, sizeof(qp), ", QP 0x%06x", p->qpn);
+	const char *fate = p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong"
+			 : p->flags & VB_CAPTURE_LOST ? "; lost on purpose" : "";
+
 	snprintf(comment, COMMENT, "%s %s[%d], %s%s%s", p->flags & VB_CAPTURE_OUT ? "from" : "to", s->name,
-		 (int)s->pid, way, qp, p->flags & VB_CAPTURE_BAD_ICRC ? "; dropped: its ICRC is wrong" : "");
+		 (int)s->pid, way, qp, fate);
 }
 
-static void write_one(struct recorder *r, const struct waiting *w)
+/* What is behind the record's head in the ring is as it is in the file. */
+static void write_event(struct recorder *r, const struct source *s, const struct record *record)
+{
+	const struct vb_capture_event *e = &record->event;
+
+	pcapng_event(&r->file, s->interface, r->realtime_ns + e->time_ns, &e->event,
+		     sizeof(*e) - offsetof(struct vb_capture_event, event), record->bytes, e->kept);
+}
+
+static void write_packet(struct recorder *r, struct source *s, const struct record *record)
 {
 	static struct frame frame;
-	struct source *s = &r->sources[w->source];
+	const struct vb_capture_packet *p = &record->packet;
 	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
 	char comment[COMMENT];
 
-	frame_make(&frame, w->packet, w->packet + 1);
-	comment_on(s, w->packet, comment);
+	frame_make(&frame, p, record->bytes);
+	comment_on(s, p, comment);
 	pcapng_packet(&r->file, &(struct pcapng_packet){
-		.interface = s->interface, .time_ns = r->realtime_ns + w->time_ns,
+		.interface = s->interface, .time_ns = r->realtime_ns + p->time_ns,
 		.bytes = frame.bytes, .kept = frame.kept, .len = frame.len,
-		.goes_out = w->packet->flags & VB_CAPTURE_OUT, .dropped = dropped - s->dropped_told,
+		.goes_out = p->flags & VB_CAPTURE_OUT, .dropped = dropped - s->dropped_told,
 		.comment = comment });
 	s->dropped_told = dropped;
 	s->written++;
 	r->written++;
+}
+
+static void tell_latency(struct latency *l, const struct waiting *w)
+{
+	if (is_event(w->record))
+		latency_event(l, w->source, &w->record->event);
+	else
+		latency_packet(l, w->source, &w->record->packet, w->record->bytes);
+}
+
+static void write_one(struct recorder *r, const struct waiting *w)
+{
+	struct source *s = &r->sources[w->source];
+
+	if (is_event(w->record))
+		write_event(r, s, w->record);
+	else
+		write_packet(r, s, w->record);
+	if (r->options.latency)
+		tell_latency(r->options.latency, w);
 }
 
 uint64_t recorder_written(const struct recorder *r)
@@ -295,7 +355,7 @@ static bool is_enough(const struct recorder *r)
 	return r->options.max_packets && r->written >= r->options.max_packets;
 }
 
-/* Writes what is older than a time; packets that others noted a little earlier may still come. */
+/* Writes what is older than a time; records that others made a little earlier may still come. */
 static void write_before(struct recorder *r, uint64_t time_ns)
 {
 	size_t n = 0;
@@ -305,7 +365,7 @@ static void write_before(struct recorder *r, uint64_t time_ns)
 	for (; n < r->nwaiting && r->waiting[n].time_ns < time_ns; n++) {
 		if (!is_enough(r))
 			write_one(r, &r->waiting[n]);
-		free(r->waiting[n].packet);
+		free(r->waiting[n].record);
 	}
 	if (n)
 		memmove(r->waiting, r->waiting + n, (r->nwaiting - n) * sizeof(*r->waiting));
@@ -329,11 +389,14 @@ bool recorder_step(struct recorder *r, int fd, int wait_ms)
 	return is_enough(r) || ferror(r->out);
 }
 
-static uint64_t finish_source(struct recorder *r, struct source *s)
+static uint64_t finish_source(struct recorder *r, unsigned index)
 {
+	struct source *s = &r->sources[index];
 	uint64_t dropped = atomic_load_explicit(&s->ring->dropped, memory_order_relaxed);
 
 	pcapng_statistics(&r->file, s->interface, now_ns(CLOCK_REALTIME), s->written + dropped, dropped);
+	if (r->options.latency)
+		latency_end(r->options.latency, index, dropped);
 	if (s->fd >= 0)
 		close(s->fd);
 	munmap(s->ring, VB_CAPTURE_DATA + r->options.ring_bytes);
@@ -348,7 +411,7 @@ int recorder_close(struct recorder *r, bool quiet)
 	take_rings(r);
 	write_before(r, UINT64_MAX);
 	for (unsigned i = 0; i < r->count; i++)
-		dropped += finish_source(r, &r->sources[i]);
+		dropped += finish_source(r, i);
 	failed = ferror(r->out) != 0;
 	failed |= (r->out == stdout ? fflush(stdout) : fclose(r->out)) != 0;
 	if (failed)

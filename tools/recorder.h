@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Captures processes into a pcapng file. Each gets a ring of shared memory (host/inspect.h), which it fills
- * and this end empties; packets of all rings are written in the order of their times, a little after they
- * were noted. What a process writes is hostile: a ring that makes no sense ends that process's part.
+ * and this end empties; packets and events of all rings are written in the order of their times, a little
+ * after they were noted. What a process writes is hostile: a ring that makes no sense ends that process's
+ * part.
  */
 #ifndef VB_TOOLS_RECORDER_H
 #define VB_TOOLS_RECORDER_H
@@ -21,6 +22,7 @@ struct recorder_options {
 	bool in, out;                   /* which directions are written */
 	uint64_t ring_bytes;            /* a power of two */
 	uint64_t max_packets;           /* 0: no limit */
+	struct latency *latency;        /* is told all records; or NULL */
 };
 
 struct recorder;
@@ -50,11 +52,21 @@ int recorder_close(struct recorder *r, bool quiet);
 /* Takes an option of the filter. False after a message. */
 bool recorder_option(struct recorder_options *options, const char *name, const char *value);
 void recorder_defaults(struct recorder_options *options);
+/* Of packets, the first one of each request, without its payload: what latencies need. */
+void recorder_keep_beginnings(struct recorder_options *options);
+
+/* What becomes of the capture of a program that is run. */
+struct captured_run {
+	struct recorder_options options; /* path NULL: no file of its own */
+	const char *page;                /* timeline; or NULL */
+	bool wants_latency;
+	const char *picture;             /* of latencies; or NULL */
+};
 
 /*
  * Runs a program, which `become` turns a child into, and captures it and what it starts. Gives its exit
  * status (run_captured.c).
  */
-int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv));
+int run_captured(const struct captured_run *run, char **argv, int (*become)(char **argv));
 
 #endif

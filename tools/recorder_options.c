@@ -32,12 +32,28 @@ void recorder_defaults(struct recorder_options *options)
 	memset(options->filter.opcodes, 0xff, sizeof(options->filter.opcodes));
 }
 
+static void add(struct vb_capture_filter *filter, unsigned opcode)
+{
+	filter->opcodes[opcode / 64] |= UINT64_C(1) << opcode % 64;
+}
+
+void recorder_keep_beginnings(struct recorder_options *options)
+{
+	memset(options->filter.opcodes, 0, sizeof(options->filter.opcodes));
+	for (unsigned op = 0; op < OPCODES; op++) {
+		const struct vb_opcode_row *row = vb_opcode_row((uint8_t)op);
+		if (row->name && row->flags.request && row->flags.first)
+			add(&options->filter, op);
+	}
+	options->filter.snap = VB_BTH_BYTES;
+}
+
 static void add_operations(struct vb_capture_filter *filter, unsigned operations)
 {
 	for (unsigned op = 0; op < OPCODES; op++) {
 		const struct vb_opcode_row *row = vb_opcode_row((uint8_t)op);
 		if (row->name && (operations >> row->operation & 1))
-			filter->opcodes[op / 64] |= UINT64_C(1) << op % 64;
+			add(filter, op);
 	}
 }
 

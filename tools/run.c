@@ -153,7 +153,7 @@ static bool is_among(const char *value, const char *values)
 }
 
 static bool wants_sockets; /* --sockets */
-static struct recorder_options capture; /* path NULL: none */
+static struct captured_run captured;
 
 static bool set_variable(const char *variable, const char *value)
 {
@@ -185,6 +185,19 @@ static bool take_copy(const char *value)
 	return false;
 }
 
+static bool take_path(const char **path, const char *name, const char *value)
+{
+	*path = value;
+	return *value || refuse_value(name, value);
+}
+
+/* Standard output is the program's. */
+static bool take_page(const char *value)
+{
+	return strcmp(value, "-") == 0 ? refuse_value("timeline", value) :
+					 take_path(&captured.page, "timeline", value);
+}
+
 static bool take_option(void *context, const char *name, const char *value)
 {
 	for (size_t i = 0; i < VB_ARRAY_LEN(flags); i++)
@@ -196,10 +209,19 @@ static bool take_option(void *context, const char *name, const char *value)
 		return take_copy(value);
 	if (strcmp(name, "faults") == 0)
 		return take_faults(value);
-	if (strcmp(name, "capture") != 0)
-		return recorder_option(&capture, name, value);
-	capture.path = value;
-	return *value || refuse_value(name, value);
+	if (strcmp(name, "capture") == 0)
+		return take_path(&captured.options.path, name, value);
+	if (strcmp(name, "timeline") == 0)
+		return take_page(value);
+	if (strcmp(name, "latency") != 0)
+		return recorder_option(&captured.options, name, value);
+	captured.wants_latency = true;
+	return !value || take_path(&captured.picture, name, value);
+}
+
+static bool is_captured(void)
+{
+	return captured.options.path || captured.page || captured.wants_latency;
 }
 
 /* The place of the program in argv; -1 after a message. */
@@ -224,11 +246,11 @@ int command_run(int argc, char **argv)
 	char libdir[PATH_MAX];
 	int first;
 
-	recorder_defaults(&capture);
+	recorder_defaults(&captured.options);
 	first = find_program(argc, argv);
 	if (first < 0 || !find_libraries(libdir) || !prepend_library_path(libdir) ||
 	    !prepend_answers(libdir) || (wants_sockets && !prepend_preload(libdir)))
 		return EXIT_OURS;
 	warn_if_libraries_ignored(argv[first]);
-	return capture.path ? run_captured(&capture, argv + first, become) : become(argv + first);
+	return is_captured() ? run_captured(&captured, argv + first, become) : become(argv + first);
 }

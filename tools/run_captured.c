@@ -4,6 +4,7 @@
  * one's socket before it opens a device (host/inspect.h).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,9 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "latency.h"
 #include "recorder.h"
+#include "timeline/timeline.h"
 
 enum { STEP_MS = 5, BACKLOG = 256 };
 
@@ -118,7 +121,8 @@ static int watch_over(struct recorder *r, pid_t child, int listener)
 	return status;
 }
 
-int run_captured(const struct recorder_options *options, char **argv, int (*become)(char **argv))
+/* The program's exit status; EXIT_OURS after a message. */
+static int record_run(const struct recorder_options *options, char **argv, int (*become)(char **argv))
 {
 	struct sigaction before[HANDLED];
 	char name[64];
@@ -137,4 +141,66 @@ int run_captured(const struct recorder_options *options, char **argv, int (*beco
 		return complain("cannot start a process: %s", strerror(errno));
 	status = watch_over(r, child, listener);
 	return recorder_close(r, true) ? EXIT_OURS : status;
+}
+
+/* ---- what becomes of it ---- */
+
+/* Before the program runs, which may take long. */
+static bool can_write(const char *path)
+{
+	FILE *out = fopen(path, "abe");
+
+	if (!out)
+		complain("%s: %s", path, strerror(errno));
+	else
+		fclose(out);
+	return out;
+}
+
+/* A place for the capture that nobody asked for; false after a message. */
+static bool find_place(struct recorder_options *options, bool is_read, char path[64])
+{
+	FILE *unnamed = is_read ? tmpfile() : NULL; /* closed when this process ends */
+
+	if (is_read && !unnamed) {
+		complain("no room for the capture: %s", strerror(errno));
+		return false;
+	}
+	if (is_read)
+		fcntl(fileno(unnamed), F_SETFD, FD_CLOEXEC);
+	snprintf(path, 64, is_read ? "/proc/self/fd/%d" : "/dev/null", is_read ? fileno(unnamed) : 0);
+	options->path = path;
+	return true;
+}
+
+static bool prepare(const struct captured_run *run, struct recorder_options *options, char path[64])
+{
+	if ((run->page && !can_write(run->page)) || (run->picture && !can_write(run->picture)))
+		return false;
+	if (options->path)
+		return true;
+	if (!run->page)
+		recorder_keep_beginnings(options);
+	return find_place(options, run->page, path);
+}
+
+int run_captured(const struct captured_run *run, char **argv, int (*become)(char **argv))
+{
+	struct recorder_options options = run->options;
+	struct latency latency = { .count = 0 };
+	char path[64];
+	bool good = true;
+
+	options.latency = run->wants_latency ? &latency : NULL;
+	if (!prepare(run, &options, path))
+		return EXIT_OURS;
+	int status = record_run(&options, argv, become);
+	if (run->wants_latency)
+		latency_print(&latency, stderr);
+	if (run->picture)
+		good &= latency_draw(&latency, run->picture);
+	if (run->page)
+		good &= timeline_make(run->page, (char *const[]){ (char *)(uintptr_t)options.path }, 1) == 0;
+	latency_free(&latency);
+	return good ? status : EXIT_OURS;
 }

@@ -5,6 +5,7 @@
 #include "adapter/object.h"
 #include "adapter/queues/cq_events.h"
 #include "adapter/start.h"
+#include "host/ipc/capture.h"
 
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
 	       uint32_t cqe)
@@ -32,6 +33,8 @@ int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *chan
 	if (channel)
 		atomic_fetch_add(&channel->refs, 1);
 	vb_registry_add(VB_REGISTRY_CQS, &cq->registered);
+	if (vb_capture_is_on()) /* once a capture that begins now can find it */
+		vb_cq_mark(cq, VB_CQ_CAPTURED, true);
 	return 0;
 }
 

@@ -234,9 +234,8 @@ struct vb_cq {
 	struct vb_cqe *ring;
 	uint32_t mask, head, tail;  /* free-running; tail - head entries wait */
 	uint32_t capacity;          /* what the program may rely on; at most mask + 1 */
-	bool want_timestamp;
+	_Atomic(uint8_t) special;   /* VB_CQ_* */
 	uint8_t armed;              /* 0, 1 any, 2 solicited */
-	atomic_bool overrun;        /* written under lock */
 	_Atomic(uint32_t) posted;   /* a hint: number of the QP that was posted to last (prefetch.h) */
 	/*
 	 * the program prevents overruns (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN); on one, the oldest completion
@@ -275,6 +274,27 @@ struct vb_cq {
 	struct vb_registered registered;
 	struct vb_checked_cq *checked; /* the checks' (check/check.h); NULL while there are none */
 };
+
+/* What makes pushes and polls take longer ways. */
+enum {
+	VB_CQ_TIMESTAMPS = 1, /* its completions have a time */
+	VB_CQ_OVERRUN = 2,    /* a completion was lost: set under lock, for good */
+	VB_CQ_CAPTURED = 4,   /* a capture runs (adapter/queues/noted.h) */
+	VB_CQ_ANY = 0xff,
+};
+
+static inline bool vb_cq_is(const struct vb_cq *cq, unsigned what)
+{
+	return atomic_load_explicit(&cq->special, memory_order_relaxed) & what;
+}
+
+static inline void vb_cq_mark(struct vb_cq *cq, uint8_t what, bool is_so)
+{
+	if (is_so)
+		atomic_fetch_or(&cq->special, what);
+	else
+		atomic_fetch_and(&cq->special, (uint8_t)~what);
+}
 
 /* cqe >= 1. pd: of its memory, or NULL. */
 int vb_cq_init(struct vb_cq *cq, struct vb_context *ctx, struct vb_channel *channel, struct vb_pd *pd,
@@ -329,6 +349,7 @@ struct vb_rq {
 	atomic_uint polled;
 	/* a responder waits for the next post (of an SRQ: those in vb_srq.starved) */
 	atomic_bool starved;
+	bool is_closed;       /* the queue pair's receives are an SRQ's */
 	struct vb_pd *pd;     /* where their memory comes from */
 	struct vb_queue_memory memory;
 };
@@ -484,7 +505,7 @@ struct vb_qp {
 	uint32_t qpn;
 	enum ibv_qp_type type;
 	bool sq_sig_all;
-	atomic_bool is_captured;  /* a capture runs: adapter/inspection/packet_view.h */
+	atomic_bool is_captured;  /* a capture runs: adapter/queues/noted.h */
 	/* VB_AFTER_SEND_*, under sq.lock: what a completed send calls for beside its completion */
 	uint8_t after_send;
 	bool counts_receives;     /* (counter.h) */

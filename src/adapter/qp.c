@@ -124,6 +124,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 	qp->cap.max_inline_data = init->cap.max_inline_data = qp->sq.max_inline;
 	if (!err)
 		err = vb_rq_init(&qp->rq, pd, init->cap.max_recv_wr, init->cap.max_recv_sge);
+	qp->rq.is_closed = qp->srq || qp->type >= IBV_QPT_XRC_SEND;
 	if (!err)
 		err = vb_qpn_take(qp);
 	if (err) {

@@ -10,21 +10,33 @@
 
 #include "base/cancel.h"
 
-bool vb_debug_enabled;
+typedef void hearing(const char *call, const char *sentence);
+
+atomic_bool vb_debug_enabled;
 static bool is_asked; /* VERBATIM_DEBUG is set */
-static void (*listen)(const char *call, const char *sentence);
+static hearing *listen;
+static _Atomic(hearing *) copy;
+
+/* Does anybody want sentences? */
+static void update(void) { atomic_store(&vb_debug_enabled, is_asked || listen || atomic_load(&copy)); }
 
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *v = getenv("VERBATIM_DEBUG");
 	is_asked = v && *v && strcmp(v, "0") != 0;
-	vb_debug_enabled |= is_asked;
+	update();
 }
 
 void vb_explain_listen(void (*listener)(const char *call, const char *sentence))
 {
 	listen = listener;
-	vb_debug_enabled = true;
+	update();
+}
+
+void vb_explain_copy(void (*listener)(const char *call, const char *sentence))
+{
+	atomic_store(&copy, listener);
+	update();
 }
 
 void vb_say(const char *text, size_t bytes)
@@ -56,10 +68,13 @@ static void explain(const char *call, bool is_limit, const char *fmt, va_list ar
 		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
 			line[i] = ' ';
 	line[used] = 0;
+	hearing *to = atomic_load(&copy);
+	if (to)
+		to(call, line + start);
 	if (listen && !is_limit)
 		listen(call, line + start);
 	line[used] = '\n';
-	if (!listen || is_asked)
+	if (is_asked || !(to || listen))
 		vb_say(line, used + 1);
 }
 

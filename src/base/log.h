@@ -16,17 +16,22 @@
 
 #include "base/base.h"
 
-extern VB_EXPORT bool vb_debug_enabled;
+extern VB_EXPORT atomic_bool vb_debug_enabled;
+
+static inline bool vb_is_explaining(void)
+{
+	return vb_unlikely(atomic_load_explicit(&vb_debug_enabled, memory_order_relaxed));
+}
 
 #define vb_explain(call, ...)                                   \
 	do {                                                    \
-		if (vb_unlikely(vb_debug_enabled))              \
+		if (vb_is_explaining())                         \
 			vb_explain_line((call), __VA_ARGS__);   \
 	} while (0)
 
 #define vb_explain_limit(call, ...)                             \
 	do {                                                    \
-		if (vb_unlikely(vb_debug_enabled))              \
+		if (vb_is_explaining())                         \
 			vb_explain_limit_line((call), __VA_ARGS__); \
 	} while (0)
 
@@ -41,6 +46,12 @@ VB_EXPORT void vb_explain_limit_line(const char *call, const char *fmt, ...)
  * hold locks. Sentences are then printed only if VERBATIM_DEBUG is set. Set once, by a constructor.
  */
 void vb_explain_listen(void (*listener)(const char *call, const char *sentence));
+
+/*
+ * The same, of all sentences, for a capture: from now on, and until it is called with NULL. A call that is
+ * under way may still come.
+ */
+void vb_explain_copy(void (*listener)(const char *call, const char *sentence));
 
 /* Writes to standard error, and ignores failures. errno is kept. */
 void vb_say(const char *text, size_t bytes);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "check/check.h"
+#include "host/ipc/capture.h"
 
 enum { KEPT = 1024, PLACE_BYTES = 512, WITHIN_BYTES = 160, FRAMES_PRINTED = 4, FRAMES_WITHIN = 2 };
 
@@ -119,6 +120,8 @@ static void report(enum vb_check check, const char *page, const struct vb_place 
 	if (first)
 		atexit(print_count);
 	vsnprintf(sentence, sizeof(sentence), fmt, args);
+	if (vb_capture_is_on())
+		vb_capture_sentence(checks[check].name, sentence);
 	print(check, page, place, sentence);
 	if (is_fatal)
 		abort();

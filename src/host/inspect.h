@@ -21,6 +21,7 @@
 #define VB_HOST_INSPECT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define VB_INSPECTION_MAGIC 0x3174697369764256ull /* "VBvisit1" */
@@ -28,6 +29,7 @@
 #define VB_CAPTURE_VARIABLE "VERBATIM_CAPTURE"
 
 enum { VB_ASK_STATE = 1, VB_ASK_CAPTURE = 2 };
+enum { VB_ASK_EVENTS = 1 }; /* a capture holds events, too */
 
 struct vb_capture_filter {
 	uint32_t snap;           /* bytes of a packet that are kept; from the BTH on */
@@ -38,7 +40,7 @@ struct vb_capture_filter {
 struct vb_question {
 	uint64_t magic;
 	uint32_t what;           /* VB_ASK_* */
-	uint32_t kinds;          /* VB_ASK_STATE: bit n: records of kind n */
+	uint32_t kinds;          /* VB_ASK_STATE: bit n: records of kind n; VB_ASK_CAPTURE: VB_ASK_EVENTS */
 	struct vb_capture_filter filter; /* VB_ASK_CAPTURE */
 };
 _Static_assert(sizeof(struct vb_question) == 56, "layout");
@@ -89,7 +91,7 @@ struct vb_record_process {
 	uint64_t packets_in, packets_out, congested, send_failures; /* of UDP */
 	uint64_t arena_bytes;    /* shared memory in use */
 	uint64_t polls;          /* rounds of polling that found no completion at once; modulo 2^32 */
-	uint64_t captured, dropped; /* packets, by the capture that runs */
+	uint64_t captured, dropped; /* packets, and packets or events, by the capture that runs */
 	uint64_t capturing;      /* one runs */
 };
 
@@ -198,9 +200,9 @@ VB_RECORDS(X)
 /* ---- capture ---- */
 
 /*
- * A ring that one process fills and the client empties. The writer puts a whole packet and then moves head;
- * the reader moves tail. A packet that finds no room is counted. head and tail count bytes since the start,
- * modulo 2^64. A packet may wrap.
+ * A ring that one process fills and the client empties. The writer puts a whole record, of a packet or an
+ * event, and then moves head; the reader moves tail. A record that finds no room is counted. head and tail
+ * count bytes since the start, modulo 2^64. A record may wrap.
  */
 #define VB_CAPTURE_MAGIC 0x3172756374704256ull
 
@@ -226,12 +228,13 @@ enum {
 	VB_CAPTURE_INBOX = 4,    /* between processes of this host, as a datagram */
 	VB_CAPTURE_HAS_ICRC = 8, /* the last 4 bytes of len are the ICRC that it had; else it goes without */
 	VB_CAPTURE_BAD_ICRC = 16, /* it was wrong, and the packet was dropped */
+	VB_CAPTURE_LOST = 32,    /* on purpose, by a fault: it did not leave */
 };
 
 /* Followed by kept bytes of the packet, padded to a multiple of 8. */
 struct vb_capture_packet {
 	uint64_t time_ns;        /* CLOCK_MONOTONIC */
-	uint32_t len, kept;      /* from the BTH on */
+	uint32_t len, kept;      /* from the BTH on; len is not 0 */
 	uint8_t source[16], destination[16];
 	uint32_t flow_label;
 	uint16_t source_port, ip_id;
@@ -239,5 +242,50 @@ struct vb_capture_packet {
 	uint32_t qpn;            /* this process's end; 0: unknown */
 };
 _Static_assert(sizeof(struct vb_capture_packet) == 64, "layout");
+
+/* X(NAME, value, what it is) */
+#define VB_CAPTURE_EVENTS(X)                                            \
+	X(POST_SEND, 1, "the program posts a send")                     \
+	X(POST_RECEIVE, 2, "it posts a receive")                        \
+	X(COMPLETION, 3, "a completion enters its queue")               \
+	X(POLL, 4, "the program polls it")                              \
+	X(SENTENCE, 5, "the library explains, or a check finds a mistake") \
+	X(CM, 6, "the program gets an event of the connection manager")
+
+enum vb_capture_event_kind {
+#define X(name, value, what) VB_EVENT_##name = (value),
+	VB_CAPTURE_EVENTS(X)
+#undef X
+};
+
+enum {
+	VB_EVENT_IS_RECEIVE = 1,    /* flags of COMPLETION and POLL: else a send */
+	VB_EVENT_IS_SHARED = 2,     /* and of POST_RECEIVE: to, or from, a shared receive queue */
+	VB_EVENT_PIECES_SHIFT = 16, /* flags of posts: the number of pieces from this bit on */
+	VB_EVENT_TEXT = 1024,       /* bytes of text at most */
+};
+
+/* Followed by kept bytes of text, padded to a multiple of 8. From `event` on it is as in the file. */
+struct vb_capture_event {
+	uint64_t time_ns;        /* CLOCK_MONOTONIC */
+	uint32_t is_packet;      /* 0: in a packet's place for len */
+	uint32_t kept;
+	uint32_t event;          /* enum vb_capture_event_kind */
+	uint32_t qpn;            /* 0: none, or unknown */
+	uint64_t wr_id;
+	uint32_t opcode;         /* enum ibv_wr_opcode, ibv_wc_opcode or rdma_cm_event_type */
+	uint32_t flags;          /* VB_EVENT_*; of POST_SEND beside these enum ibv_send_flags */
+	/* of a post: the errno value with which it was refused; of a completion: enum ibv_wc_status */
+	uint32_t status;
+	uint32_t bytes;
+	uint64_t address;        /* of POST_SEND: what it is for in the peer's memory */
+	uint32_t rkey;
+	uint32_t queue;          /* serial of the completion queue, or shared receive queue; 0: none */
+};
+_Static_assert(sizeof(struct vb_capture_event) == sizeof(struct vb_capture_packet) &&
+		       offsetof(struct vb_capture_event, is_packet) ==
+			       offsetof(struct vb_capture_packet, len) &&
+		       offsetof(struct vb_capture_event, kept) == offsetof(struct vb_capture_packet, kept),
+	       "what a head is can be told, and how long its record is");
 
 #endif

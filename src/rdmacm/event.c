@@ -6,8 +6,10 @@
  * A synchronous id, created without a channel, has one of its own. A call that leads to an event waits for
  * the event, which stays at id->event until the next such call.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "host/ipc/capture.h"
 #include "rdmacm/agent/agent.h"
 #include "rdmacm/calls.h"
 #include "rdmacm/id/id.h"
@@ -138,6 +140,20 @@ static bool finish(struct vb_cma_event *event)
 	}
 }
 
+/* For a capture. */
+static void note(const struct rdma_cm_event *event)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), event->status ? "%s, status %d" : "%s", rdma_event_str(event->event),
+		 event->status);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_CM,
+						     .qpn = event->id->qp ? event->id->qp->qp_num : 0,
+						     .opcode = event->event,
+						     .status = (uint32_t)event->status },
+			 text);
+}
+
 /* ---- the calls ---- */
 
 VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out)
@@ -158,6 +174,8 @@ VB_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 			break;
 		vb_cma_event_acknowledge(event);
 	}
+	if (vb_capture_is_on())
+		note(&event->pub);
 	*out = &event->pub;
 	return 0;
 }

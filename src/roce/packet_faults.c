@@ -224,6 +224,8 @@ static int depart(const struct vb_roce_route *route, uint8_t *bytes, size_t len)
 	struct vb_fault_subject subject =
 		subject_of(&packet, VB_FAULT_OUT, source_of(route, &packet), &route->addr.dst);
 	struct effect f = effect_of(&subject);
+	if (f.is_lost)
+		vb_roce_note_loss(route, bytes, len);
 	if (f.is_corrupt)
 		change_a_bit(bytes, len, f.random);
 	struct held *h = f.is_lost ? NULL : hold(bytes, len, packet.destination_qpn, &f);

@@ -97,11 +97,11 @@ bool vb_roce_route_returnable(const struct vb_roce_route *route, struct vb_roce_
 /* The kernel counts the identifications of what it cuts. */
 __attribute__((cold, noinline)) static void note_departure(const struct vb_roce_route *route,
 							   uint64_t time_ns, const uint8_t *bytes, size_t len,
-							   size_t segment)
+							   size_t segment, unsigned flags)
 {
 	struct vb_capture_note note = { .addr = &route->addr,
 					.time_ns = time_ns,
-					.flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC,
+					.flags = VB_CAPTURE_OUT | VB_CAPTURE_HAS_ICRC | flags,
 					.qpn = route->qpn };
 	for (size_t at = 0; at < len; at += segment, note.ip_id++) {
 		struct iovec packet = { (void *)(uintptr_t)(bytes + at), vb_min_u64(segment, len - at) };
@@ -122,6 +122,12 @@ int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, s
 			  vb_udp_send(&route->addr, route->ifindex, bytes, len, segment) :
 			  send_returnable(route, bytes, len, segment);
 	if (!err && vb_capture_is_on())
-		note_departure(route, time_ns, bytes, len, segment);
+		note_departure(route, time_ns, bytes, len, segment, 0);
 	return err;
+}
+
+void vb_roce_note_loss(const struct vb_roce_route *route, const void *bytes, size_t len)
+{
+	if (vb_capture_is_on())
+		note_departure(route, vb_now_ns(), bytes, len, len, VB_CAPTURE_LOST);
 }

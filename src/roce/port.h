@@ -46,5 +46,7 @@ void vb_roce_icrc_route(struct vb_icrc_route *icrc, const struct vb_inbox_addr *
 
 /* As vb_udp_send, past all faults on purpose (packet_faults.h). */
 int vb_roce_transmit_now(const struct vb_roce_route *route, const void *bytes, size_t len, size_t segment);
+/* For a capture: a packet that a fault keeps from leaving. */
+void vb_roce_note_loss(const struct vb_roce_route *route, const void *bytes, size_t len);
 
 #endif

@@ -164,7 +164,7 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *pub, struct ibv_cq_init_at
 	cq->is_single_threaded = (flags_of(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) ||
 				 vb_is_single_threaded(parent_of(attr));
 	cq->cq.ignores_overrun = flags_of(attr) & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-	cq->cq.want_timestamp = attr->wc_flags & TIMESTAMPS;
+	vb_cq_mark(&cq->cq, VB_CQ_TIMESTAMPS, attr->wc_flags & TIMESTAMPS);
 	fill_readers(&cq->ex, attr->wc_flags);
 	if (vb_check_enabled)
 		vb_checked_cq_ex(&cq->ex, cq->is_single_threaded);

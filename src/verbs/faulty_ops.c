@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "adapter/fault_injection.h"
+#include "adapter/queues/noted.h"
 #include "adapter/queues/queue.h"
 
 static struct verbs_context below; /* the tables without the wrappers */
@@ -28,6 +29,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	int err = vb_fault_call("ibv_post_send", qp->qp_num);
 	if (!err)
 		return below.context.ops.post_send(qp, wr, bad);
+	struct vb_noted_post noted = { .qp = vb_qp_of(qp), .err = -err, .refused = wr, .wrong = wr };
+	vb_note_sends(&noted, wr);
 	if (bad) /* ibv_wr_complete has no use for it */
 		*bad = wr;
 	return -err;
@@ -162,6 +165,8 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	if (!err)
 		return withholds_receives() ? post_all((struct queue){ .qp = qp }, wr, bad) :
 					      below.context.ops.post_recv(qp, wr, bad);
+	struct vb_noted_post noted = { .qp = vb_qp_of(qp), .err = -err, .refused = wr, .wrong = wr };
+	vb_note_receives(&noted, wr);
 	*bad = wr;
 	return -err;
 }
@@ -172,6 +177,8 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 	if (!err)
 		return withholds_receives() ? post_all((struct queue){ .srq = srq }, wr, bad) :
 					      below.context.ops.post_srq_recv(srq, wr, bad);
+	struct vb_noted_post noted = { .srq = vb_srq_of(srq), .err = -err, .refused = wr, .wrong = wr };
+	vb_note_receives(&noted, wr);
 	*bad = wr;
 	return -err;
 }

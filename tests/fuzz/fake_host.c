@@ -277,7 +277,9 @@ void fake_inbox_message(const void *bytes, size_t len, bool truncated)
 
 atomic_bool vb_capture_flag;
 void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces, unsigned count) { }
-int vb_capture_start(int memfd, const struct vb_capture_filter *filter) { return -EINVAL; }
+void vb_capture_event(const struct vb_capture_event *event, const char *text) { }
+void vb_capture_sentence(const char *by, const char *sentence) { }
+int vb_capture_start(int memfd, const struct vb_capture_filter *filter, bool has_events) { return -EINVAL; }
 void vb_capture_stop(void) { }
 unsigned vb_capture_serial(void) { return 0; }
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbatim capture and run --capture: what real programs do, over shared memory and over a wire that loses
-packets, is read back from the file: by the judge of packets that the network tests have, which knows nothing
-of the library, and by tshark.
+"""verbatim capture, and run --capture, --timeline and --latency: what real programs do, over shared memory and
+over a wire that loses packets, is read back from the file: by the judge of packets that the network tests
+have, which knows nothing of the library, and by tshark.
 
 usage: capture.py BUILD_DIR [PATTERN]
 """
+import base64
 import collections
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ import struct
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 
 import paths  # noqa: F401
 import harness
@@ -27,6 +30,8 @@ BUILD = sys.argv[1]
 VERBATIM = os.path.join(BUILD, "verbatim")
 LIMIT_S = 60.0
 OUT, IN = 2, 1
+POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM = range(1, 7)
+RECEIVE, SHARED, SIGNALED = 1, 2, 2  # flags of completions, of those and receives, of posts
 ETHERNET = b"\0" * 12
 WARNING = 0x600000  # of tshark's severities; what is below it, such as a hop limit of 1, is no mistake
 CASES = []
@@ -52,12 +57,29 @@ class Captured:
         return self.ip[version_bytes:]
 
 
+@dataclasses.dataclass
+class Event:
+    interface: str
+    time: int
+    kind: int
+    qpn: int
+    wr_id: int
+    opcode: int
+    flags: int
+    status: int
+    bytes: int
+    address: int
+    rkey: int
+    queue: int
+    text: str
+
+
 class Capture:
     """A pcapng file, read by the rules of its format; anything else is a failure."""
 
     def __init__(self, path):
         self.path = path
-        self.interfaces, self.packets, self.statistics, self.events = [], [], {}, 0
+        self.interfaces, self.packets, self.statistics, self.events = [], [], {}, []
         with open(path, "rb") as file:
             data = file.read()
         at = 0
@@ -109,7 +131,10 @@ class Capture:
                 )
             )
         elif kind == 0x80007662:
-            self.events += 1
+            interface, high, low = struct.unpack_from("<III", body)
+            fixed = struct.unpack_from("<IIQIIIIQII", body, 12)
+            text = body[60:].rstrip(b"\0").decode()
+            self.events.append(Event(self.interfaces[interface], high << 32 | low, *fixed, text))
         else:
             expect(kind, 0x0A0D0D0A, "block")
 
@@ -130,6 +155,13 @@ class Capture:
             f"{late} of {len(self.packets)} packets are out of the order of time",
         )
         return self
+
+    def of_kind(self, *kinds, is_receive=None):
+        return [
+            e
+            for e in self.events
+            if e.kind in kinds and (is_receive is None or bool(e.flags & RECEIVE) == is_receive)
+        ]
 
     def names(self, direction=OUT | IN):
         return collections.Counter(c.packet.name for c in self.packets if c.direction & direction)
@@ -662,6 +694,134 @@ def drops_are_counted_and_told():
     return None
 
 
+# ---- events ----
+
+
+def check_events(capture):
+    """Each completion was posted before, and is polled after it came."""
+    for is_receive, posts in (False, POST_SEND), (True, POST_RECEIVE):
+        posted, done, polled = (collections.defaultdict(list) for _ in range(3))
+        for into, events in (
+            (posted, [e for e in capture.of_kind(posts) if not e.status]),
+            (done, capture.of_kind(COMPLETION, is_receive=is_receive)),
+            (polled, capture.of_kind(POLL, is_receive=is_receive)),
+        ):
+            for e in events:
+                key = (e.interface, 0 if e.flags & SHARED and is_receive else e.qpn, e.wr_id)
+                into[key].append(e.time)
+        expect(bool(done), True, "completions")
+        for key, times in done.items():
+            expect(len(times) <= len(posted[key]), True, f"posts of {key}: {len(posted[key])}, {len(times)} completed")
+            expect(all(p <= d for p, d in zip(sorted(posted[key]), sorted(times))), True, f"{key}: posted before")
+        for key, times in polled.items():
+            expect(len(times) <= len(done[key]), True, f"completions of {key}: {len(done[key])}, {len(times)} polled")
+            expect(all(d <= p for d, p in zip(sorted(done[key]), sorted(times))), True, f"{key}: completed before")
+    return capture
+
+
+def check_rping_events(capture, peer):
+    check_events(capture)
+    posts, receives = capture.of_kind(POST_SEND), capture.of_kind(POST_RECEIVE)
+    expect({e.status for e in posts + receives}, {0}, "refused posts")
+    expect(len(capture.of_kind(COMPLETION, is_receive=False)), len(posts), "each send is signaled and completes")
+    expect(all(e.flags >> 16 == 1 and e.flags & SIGNALED and e.bytes for e in posts), True, "pieces, flags, bytes")
+    expect(len({e.qpn for e in posts}) == 1 and posts[0].qpn != 0, True, "queue pairs")
+    established = [e for e in capture.of_kind(CM) if e.text == "RDMA_CM_EVENT_ESTABLISHED"]
+    expect(len(established), 1, f"{peer}: events {[e.text for e in capture.of_kind(CM)]}")
+
+
+@case
+def events_of_rping():
+    for name, options in ("local", ()), ("wire", ("--wire",)):
+        server, client = run_both("events_" + name, *ping("-C 10 -S 100"), *options)
+        check_rping_events(server, "server")
+        check_rping_events(client, "client")
+        expect(len(server.of_kind(POST_SEND)), 40, "a READ, a WRITE and two SENDs of the server for each ping")
+        expect({e.opcode for e in server.of_kind(POST_SEND)}, {0, 2, 4}, "operations")
+        one_sided = [e for e in server.of_kind(POST_SEND) if e.opcode != 2]
+        expect(all(e.address and e.rkey for e in one_sided), True, "addresses and rkeys")
+        expect(len(client.of_kind(POST_SEND)), 20, "two SENDs of the client for each ping")
+        check_dissection(server)
+
+
+@case
+def events_of_extended_verbs():
+    """ibv_wr_post and ibv_start_poll; and events instead of polling."""
+    for name, options in ("new", "-N -t"), ("events", "-e"):
+        command = f"ibv_rc_pingpong -g 0 -d vb_lo -p 18655 -n 50 {options}"
+        for capture in run_both("events_" + name, command, command + " 127.0.0.1"):
+            check_events(capture)
+            sends = capture.of_kind(POST_SEND)
+            expect(len(sends), 50, f"{name}: sends")
+            expect(len(capture.of_kind(POLL, is_receive=False)), len(sends), f"{name}: polled")
+
+
+@case
+def events_of_shared_receives():
+    command = "ibv_srq_pingpong -g 0 -d vb_lo -p 18656 -n 20 -q 4"
+    if absent := harness.missing_programs("ibv_srq_pingpong"):
+        return f"{absent} is not installed"
+    for capture in run_both("events_srq", command, command + " 127.0.0.1"):
+        check_events(capture)
+        receives = capture.of_kind(POST_RECEIVE)
+        expect({(e.qpn, bool(e.queue), e.flags & SHARED) for e in receives}, {(0, True, SHARED)}, "shared receives")
+        expect({e.flags & SHARED for e in capture.of_kind(POLL, is_receive=True)}, {SHARED}, "their completions")
+    return None
+
+
+@case
+def events_of_refused_posts():
+    """A full receive queue; and a chain, of which the bad request is the last one that is noted."""
+    program = os.path.join(BUILD, "tests", "conformance", "rc", "test_rc_send")
+    if not os.path.exists(program):
+        return "the conformance tests are not built"
+    for case_name, kind, refused in (
+        ("recv__full_queue_refuses", POST_RECEIVE, errno.ENOMEM),
+        ("post__of_a_chain_stops_at_the_bad_one", POST_SEND, errno.EINVAL),
+    ):
+        path = log(f"refused_{refused}.pcapng")
+        done = run(f"--capture={path}", program, case_name)
+        expect((done.returncode, "not ok" in done.stdout), (0, False), done.stdout + done.stderr)
+        statuses = [e.status for e in Capture(path).of_kind(kind)]
+        expect(set(statuses), {0, refused}, f"{case_name}: errnos")
+    return None
+
+
+@case
+def events_are_filtered_with_packets():
+    with pinging() as (server, _):
+        capture, _ = captured("events_all", "--packets", "200", "--pid", str(server))
+        qpn = capture.of_kind(POST_SEND)[0].qpn
+        for name, number, some in ("events_its", qpn, True), ("events_other", qpn ^ 0x800, False):
+            capture, _ = captured(name, "--seconds", "0.5", "--pid", str(server), "--qp", str(number))
+            expect(bool(capture.of_kind(POST_SEND, POST_RECEIVE, COMPLETION, POLL)), some, f"{name}: events")
+
+
+@case
+def sentences_are_events():
+    """What VERBATIM_DEBUG says is in the capture, whether or not it is set; and what checks find."""
+    command = "ibv_rc_pingpong -g 0 -d vb_lo -p 18657 -n 5 -s"
+    _, client = run_both("sentences", f"{command} 100", f"{command} 4000 127.0.0.1", status=1)
+    failed = [e for e in client.of_kind(COMPLETION, is_receive=False) if e.status]
+    said = [e.text for e in client.of_kind(SENTENCE)]
+    expect(any(f"wr_id 0x{failed[0].wr_id:x}: " in text for text in said), True, f"sentences: {said}")
+
+
+@case
+def connection_events_are_events():
+    path = log("alone.pcapng")
+    done = subprocess.run(
+        [VERBATIM, "run", f"--capture={path}", *"rping -c -a 127.0.0.1 -p 7999 -C 1".split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    told = [e.text for e in Capture(path).of_kind(CM)]
+    expect(told[-1:], ["RDMA_CM_EVENT_REJECTED, status 8"], f"events: {told} ({done.stderr})")
+    expect("verbatim: rdma" in done.stderr, False, f"sentences are not printed for a capture: {done.stderr}")
+
+
 # ---- run ----
 
 
@@ -731,6 +891,109 @@ def run__all_that_it_starts():
     capture = Capture(path).judge()
     expect((done.returncode, len(capture.interfaces)), (0, 2), f"both processes ({done.stderr})")
     check_sequences(capture)
+
+
+def run(*args, **options):
+    return subprocess.run(
+        [VERBATIM, "run", *args], capture_output=True, text=True, check=False, timeout=LIMIT_S, **options
+    )
+
+
+RPING_PAIR = "rping -s -a 127.0.0.1 -p 7479 -C 5 & sleep 1; rping -c -a 127.0.0.1 -p 7479 -C 5; wait; "
+
+
+def held_by(page):
+    """The pcapng in a page (tests/tools/timeline.py knows more of it)."""
+    with open(page, encoding="utf-8") as file:
+        found = re.search(r'base64" id="capture">([^<]*)<', file.read())
+    return base64.b64decode(found.group(1))
+
+
+@case
+def run__timeline():
+    """The page is there however the program ends, and holds both processes; with a capture, what that has."""
+    page, path = log("run.html"), log("run_page.pcapng")
+    for end, status in ("exit 3", 3), ("kill -KILL $$", 137):
+        done = run(f"--timeline={page}", "sh", "-c", RPING_PAIR + end)
+        expect(done.returncode, status, f"a program that ends by {end}: {done.stderr}")
+        data = held_by(page)
+        expect(len(set(re.findall(rb"rping\[\d+\]", data))), 2, "processes in the page")
+        os.remove(page)
+    done = run(f"--timeline={page}", f"--capture={path}", "sh", "-c", RPING_PAIR)
+    expect(done.returncode, 0, done.stderr)
+    made = log("made.html")
+    subprocess.run([VERBATIM, "timeline", path, made], check=True, timeout=LIMIT_S)
+    expect(held_by(page) == held_by(made), True, "the same page as of the capture")
+    started = log("started")
+    for bad in "/nonexistent/page.html", "-", "":
+        done = run(f"--timeline={bad}", "touch", started)
+        expect((done.returncode, os.path.exists(started)), (125, False), f"a page at {bad!r}: {done.stderr}")
+    expect(run(f"--timeline={page}", "true").returncode, 0, "a program without devices")
+    expect(held_by(page).startswith(b"\x0a\x0d\x0d\x0a"), True, "its page")
+
+
+ROW = re.compile(r"^  ([A-Z_]+) +([\d-]+) +(\d+)((?: +[\d.]+ [a-z]?s){8})", re.MULTILINE)
+UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def rows_of(said):
+    """{(operation, bytes): (count, the eight times in ns)}"""
+    found = {}
+    for operation, sizes, count, times in ROW.findall(said):
+        values = [float(v) * UNITS[unit] for v, unit in re.findall(r"([\d.]+) ([a-z]+)", times)]
+        found[operation, sizes] = int(count), values
+    return found
+
+
+@case
+def run__latency():
+    picture = log("latency.svg")
+    done = run(f"--latency={picture}", "sh", "-c", RPING_PAIR.replace("-C", "-S 200 -C"))
+    expect(done.returncode, 0, done.stderr)
+    parts = sorted((rows_of(text) for text in done.stderr.split("verbatim: ")[1:]), key=len)
+    expect(len(parts), 2, f"processes: {done.stderr}")
+    client, server = ({key: count for key, (count, _) in rows.items()} for rows in parts)
+    expect(client, {("SEND", "16"): 10}, done.stderr)
+    expect({key[0]: n for key, n in server.items()}, {"SEND": 10, "READ": 5, "WRITE": 5}, done.stderr)
+    for rows in parts:
+        for count, times in rows.values():
+            expect(times[:5], sorted(times[:5]), "percentiles")
+            expect(sum(times[5:7]) <= times[4] * 1.01, True, f"means of {count} and the longest: {times}")
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    names = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text") if " bytes · " in (e.text or "")]
+    expect(len(names), 4, f"groups in the picture: {names}")
+    expect(run("--latency=/nonexistent/x.svg", "true").returncode, 125, "no place for the picture")
+    done = run("--latency", "true")
+    expect((done.returncode, "no send" in done.stderr), (0, True), done.stderr)
+
+
+@case
+def run__latency_tells_what_was_lost():
+    if harness.missing_programs("ib_write_bw"):
+        return "ib_write_bw is not installed"
+    traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18594 -s 8 -D 600"
+    with running(traffic) as (server,):
+        tool = subprocess.Popen(
+            [VERBATIM, "run", "--latency", "--buffer=1", *traffic.split(), "127.0.0.1"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+        def done_by_client():
+            pids = [pid for pid in processes() if pid != server]
+            return looked("stats", str(pids[0]))[0]["sends_done"] if pids else 0
+
+        wait_for(lambda: done_by_client() > 0, "traffic")
+        tool.send_signal(signal.SIGSTOP)
+        enough = done_by_client() + 5000
+        wait_for(lambda: done_by_client() > enough, "more than the ring has room for")
+        tool.send_signal(signal.SIGCONT)
+        tool.terminate()
+        said = tool.communicate(timeout=LIMIT_S)[1]
+        expect(re.search(r"  [1-9]\d* packets or events were lost", said) is not None, True, said)
+        expect([key[0] for key in rows_of(said)], ["WRITE"], said)
+    return None
 
 
 @case

@@ -36,6 +36,9 @@ offers run_options "--debug" run --de
 offers run_copy "process_vm" run --copy = pr
 offers run_opcode "read" run --opcode = re
 offers capture_filter "--snap=" capture --sn
+offers run_program_behind_a_page "only-this-program" run --timeline = x.html only-this
+offers run_program_behind_latency "only-this-program" run --latency only-this
+offers run_program_behind_a_picture "only-this-program" run --latency = x.svg only-this
 offers run_program_behind_a_file "only-this-program" run --capture = x.pcapng only-this
 offers run_program "only-this-program" run --wire -- only-this
 offers run_program_at_once "only-this-program" run only-this

@@ -20,7 +20,7 @@ from capture import LIMIT_S, VERBATIM, log, ping, run_both
 from look import expect, run_cases
 
 SECTION, INTERFACE, STATISTICS, PACKET, EVENT = 0x0A0D0D0A, 1, 5, 6, 0x80007662
-POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM, FAULT = range(1, 8)
+POST_SEND, POST_RECEIVE, COMPLETION, POLL, SENTENCE, CM = range(1, 7)
 NEEDED = "rping", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong", "ib_atomic_lat", "ib_write_bw"
 CASES = []
 
@@ -279,7 +279,7 @@ def keys_zoom_and_search():
         expect(shown.text("#mode"), "To scale", "to the scale of time")
         view.key("t")
         view.key("/")
-        view.type("send")
+        view.type("send_")
         hits = int(shown.text("#hits").split()[0].replace(",", ""))
         expect(hits >= 200, True, f"{hits} hits")
         view.key("Enter")
@@ -294,6 +294,29 @@ def keys_zoom_and_search():
         expect(total, 200, "requests in the histogram")
         view.key("?")
         expect(view.get("document.getElementById('keys').open"), True, "the list of keys")
+        shown.check_alone()
+    return None
+
+
+@case
+def shows_posts_and_what_became_of_them():
+    """A click on a post shows the request's way from post to poll, and its sentence."""
+    if why := missing():
+        return why
+    page, captures = both("posts", *ping("-C 5 -S 100"))
+    posts = [e for path in captures for e in events(path) if e[0] == POST_SEND]
+    with browser() as view:
+        shown = Shown(view, page)
+        view.key("/")
+        view.type("post send")
+        sends = sum(e[3] == 2 for e in posts)
+        expect(shown.text("#hits"), f"{sends} hits", "posts of SENDs")
+        view.key("Enter")
+        story = shown.story()
+        expect(re.search(r"^wr_id \S+ \(SEND, 16 bytes\) took ", story) is not None, True, story)
+        panel = shown.text("#panel")
+        for step in "post SEND", "sends SEND_ONLY", "completed", "polled", "SIGNALED", "pieces":
+            expect(step in panel, True, f"{step} in {panel}")
         shown.check_alone()
     return None
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "host/ipc/capture.h"
 
 enum { DATA = VB_CAPTURE_MIN_BYTES, BTH = 12 };
@@ -40,7 +41,7 @@ static void begin(const struct vb_capture_filter *filter)
 	memfd = make_memfd(VB_CAPTURE_DATA + DATA, true);
 	ring = mmap(NULL, VB_CAPTURE_DATA + DATA, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	assert_ptr_not_equal(ring, MAP_FAILED);
-	assert_int_equal(vb_capture_start(memfd, filter), 0);
+	assert_int_equal(vb_capture_start(memfd, filter, true), 0);
 }
 
 static int end(void **state)
@@ -106,10 +107,10 @@ static void ring__is_checked(void **state)
 	    odd = make_memfd(VB_CAPTURE_DATA + 3 * DATA, true);
 	int small = make_memfd(VB_CAPTURE_DATA + DATA / 2, true), ends[2];
 	assert_int_equal(pipe(ends), 0);
-	assert_int_equal(vb_capture_start(unsealed, &f), -EPERM);
-	assert_int_equal(vb_capture_start(odd, &f), -EINVAL);
-	assert_int_equal(vb_capture_start(small, &f), -EINVAL);
-	assert_int_equal(vb_capture_start(ends[1], &f), -EINVAL);
+	assert_int_equal(vb_capture_start(unsealed, &f, true), -EPERM);
+	assert_int_equal(vb_capture_start(odd, &f, true), -EINVAL);
+	assert_int_equal(vb_capture_start(small, &f, true), -EINVAL);
+	assert_int_equal(vb_capture_start(ends[1], &f, true), -EINVAL);
 	assert_false(vb_capture_is_on());
 	close(unsealed), close(odd), close(small), close(ends[0]), close(ends[1]);
 }
@@ -197,18 +198,107 @@ static void short_packets__are_none(void **state)
 	assert_int_equal(atomic_load(&ring->packets), 0);
 }
 
+/* The event that lies there, with its text. */
+static uint64_t take_event(uint64_t at, struct vb_capture_event *e, char text[VB_EVENT_TEXT + 1])
+{
+	read_ring(at, e, sizeof(*e));
+	assert_int_equal(e->is_packet, 0);
+	assert_true(e->kept <= VB_EVENT_TEXT);
+	read_ring(at + sizeof(*e), text, e->kept);
+	text[e->kept] = '\0';
+	return at + sizeof(*e) + ((e->kept + 7) & ~7u);
+}
+
+static void events__are_beside_packets(void **state)
+{
+	struct vb_capture_filter f = all();
+	struct vb_capture_event e, post = { .event = VB_EVENT_POST_SEND, .qpn = 7, .wr_id = 8, .opcode = 2,
+					    .flags = 3, .status = 4, .bytes = 5, .address = 6, .rkey = 9,
+					    .queue = 10, .time_ns = 11, .is_packet = 1, .kept = 12 };
+	char text[VB_EVENT_TEXT + 1];
+	begin(&f);
+	vb_capture_event(&post, NULL);
+	note(4, 1, 2, 10);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_CM }, "it is told");
+	uint64_t at = take_event(0, &e, text);
+	post.is_packet = post.kept = 0;
+	assert_memory_equal(&e, &post, sizeof(e));
+	at = take_one(at, BTH + 10, BTH + 10);
+	at = take_event(at, &e, text);
+	assert_string_equal(text, "it is told");
+	assert_true(e.time_ns > 0);
+	assert_int_equal(atomic_load(&ring->head), at);
+	assert_int_equal(atomic_load(&ring->packets), 1);
+}
+
+static void events__are_filtered_by_queue_pair(void **state)
+{
+	struct vb_capture_filter f = { .snap = 65536, .qpn = 7 };
+	begin(&f);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_POLL, .qpn = 8 }, NULL);
+	assert_int_equal(atomic_load(&ring->head), 0);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_POLL, .qpn = 7 }, NULL);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_SENTENCE }, NULL);
+	assert_int_equal(atomic_load(&ring->head), 2 * sizeof(struct vb_capture_event));
+}
+
+/* As for the client that knows of packets alone. */
+static void events__only_if_they_are_wanted(void **state)
+{
+	struct vb_capture_filter f = all();
+	begin(&f);
+	vb_capture_stop();
+	assert_int_equal(vb_capture_start(memfd, &f, false), 0);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_POLL }, NULL);
+	assert_false(vb_is_explaining());
+	assert_int_equal(atomic_load(&ring->head), 0);
+}
+
+static void events__without_room_are_counted(void **state)
+{
+	struct vb_capture_filter f = all();
+	uint64_t kept, dropped;
+	begin(&f);
+	for (unsigned i = 0; i < DATA / sizeof(struct vb_capture_event) + 5; i++)
+		vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_POLL }, NULL);
+	vb_capture_count(&kept, &dropped);
+	assert_int_equal(kept, 0);
+	assert_int_equal(dropped, 5);
+}
+
+/* Whether or not VERBATIM_DEBUG is set; they are not printed for it. */
+static void sentences__are_events(void **state)
+{
+	struct vb_capture_filter f = all();
+	struct vb_capture_event e;
+	char text[VB_EVENT_TEXT + 1];
+	bool before = vb_is_explaining();
+	begin(&f);
+	assert_true(vb_is_explaining());
+	vb_explain("ibv_post_send", "QP 0x%06x has no room", 7);
+	vb_explain_limit("ibv_create_qp", "%0*d", 3000, 1);
+	uint64_t at = take_event(0, &e, text);
+	assert_int_equal(e.event, VB_EVENT_SENTENCE);
+	assert_string_equal(text, "ibv_post_send: QP 0x000007 has no room");
+	at = take_event(at, &e, text);
+	assert_true(e.kept > 900);
+	assert_int_equal(atomic_load(&ring->head), at);
+	vb_capture_stop();
+	assert_int_equal(vb_is_explaining(), before);
+}
+
 static void second_capture__is_refused(void **state)
 {
 	struct vb_capture_filter f = all();
 	unsigned serial;
 	begin(&f);
 	serial = vb_capture_serial();
-	assert_int_equal(vb_capture_start(memfd, &f), -EBUSY);
+	assert_int_equal(vb_capture_start(memfd, &f, true), -EBUSY);
 	assert_true(vb_capture_is_on());
 	vb_capture_stop();
 	assert_false(vb_capture_is_on());
 	vb_capture_stop();
-	assert_int_equal(vb_capture_start(memfd, &f), 0);
+	assert_int_equal(vb_capture_start(memfd, &f, true), 0);
 	assert_int_equal(vb_capture_serial(), serial + 1);
 }
 
@@ -223,6 +313,11 @@ int main(void)
 		cmocka_unit_test_teardown(filter__opcode_and_queue_pair, end),
 		cmocka_unit_test_teardown(snap__cuts, end),
 		cmocka_unit_test_teardown(short_packets__are_none, end),
+		cmocka_unit_test_teardown(events__are_beside_packets, end),
+		cmocka_unit_test_teardown(events__are_filtered_by_queue_pair, end),
+		cmocka_unit_test_teardown(events__only_if_they_are_wanted, end),
+		cmocka_unit_test_teardown(events__without_room_are_counted, end),
+		cmocka_unit_test_teardown(sentences__are_events, end),
 		cmocka_unit_test_teardown(second_capture__is_refused, end),
 	};
 	return cmocka_run_group_tests_name("host_capture", tests, NULL, NULL);

@@ -125,6 +125,27 @@ static void interface__has_name_and_resolution(void **state)
 	free(f.bytes);
 }
 
+static void event__is_a_block_of_its_own(void **state)
+{
+	for (uint32_t n = 0; n < 9; n++) {
+		struct file f = { .at = 0 };
+		uint32_t len;
+		FILE *out = open_memstream(&f.bytes, &f.len);
+		struct pcapng p = { .out = out };
+		pcapng_event(&p, 3, 0x123456789abcdef0, "12345678", 8, "abcdefghi", n);
+		fclose(out);
+		const char *b = next_block(&f, PCAPNG_EVENT, &len);
+		assert_int_equal(len, 20 + ((n + 3) & ~3u));
+		assert_int_equal(u32(b), 3);
+		assert_int_equal(u32(b + 4), 0x12345678);
+		assert_int_equal(u32(b + 8), 0x9abcdef0);
+		assert_memory_equal(b + 12, "12345678", 8);
+		assert_memory_equal(b + 20, "abcdefghi", n);
+		assert_int_equal(f.at, f.len);
+		free(f.bytes);
+	}
+}
+
 /* Of all lengths modulo 4. */
 static void packet__keeps_its_bytes(void **state)
 {
@@ -296,6 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(section__begins_the_file),
 		cmocka_unit_test(interface__has_name_and_resolution),
+		cmocka_unit_test(event__is_a_block_of_its_own),
 		cmocka_unit_test(packet__keeps_its_bytes),
 		cmocka_unit_test(statistics__tell_drops),
 		cmocka_unit_test(frame__ipv4_is_as_on_a_wire),

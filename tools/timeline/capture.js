@@ -22,14 +22,24 @@ const OPERATIONS = [
 	"CNP",
 ];
 const BLOCK = { SECTION: 0x0a0d0d0a, INTERFACE: 1, STATISTICS: 5, PACKET: 6, EVENT: 0x80007662 };
-const EVENT = { POST_SEND: 1, POST_RECEIVE: 2, COMPLETION: 3, POLL: 4, SENTENCE: 5, CM: 6, FAULT: 7 };
-const EVENT_WORDS = ["", "post", "post receive", "completion", "polled", "says", "event", "fault"];
+const EVENT = {}; /* kinds of events: the formats have them */
+const EVENT_WORDS = {
+	POST_SEND: "post",
+	POST_RECEIVE: "post receive",
+	COMPLETION: "completion",
+	POLL: "polled",
+	SENTENCE: "says",
+	CM: "event",
+};
+const eventWord = kind =>
+	EVENT_WORDS[Object.keys(EVENT).find(name => EVENT[name] === kind)] ?? "event " + kind;
 const OUT = 2,
 	GSI = 1,
 	ROCE_PORT = 4791,
 	MAD_HEADER = 24;
 const IS_RECEIVE = 1,
-	IS_SHARED = 2; /* flags of a completion, of a posted receive */
+	IS_SHARED = 2, /* flags of a completion, of a posted receive */
+	PIECES = 16; /* flags of a post: their number from this bit on */
 
 function bytesOfBase64(text) {
 	const raw = atob(text),
@@ -40,6 +50,7 @@ function bytesOfBase64(text) {
 
 class Formats {
 	constructor(json) {
+		Object.assign(EVENT, json.events);
 		this.opcodes = json.opcodes;
 		this.headers = json.headers;
 		this.messages = json.messages;

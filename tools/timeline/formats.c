@@ -6,12 +6,14 @@
  *	  "headers": { "BTH": [bytes, ["opcode", byte, bit, width], ...], ... },
  *	  "messages": { "16": ["REQ", [bytes, ...]], ... },  MADs of the CM by attribute id
  *	  "nak": { "0": text }, "reject": { "1": text }, "rnr_ns": [...],
- *	  "work": [...], "completions": [...], "statuses": [...] }  names of verbs' constants by value
+ *	  "work": [...], "statuses": [...],      names of verbs' constants by value
+ *	  "events": { "POST_SEND": 1, ... } }   kinds of events
  */
 #include <inttypes.h>
 
 #include <infiniband/verbs.h>
 
+#include "host/inspect.h"
 #include "timeline/page.h"
 #include "wire/cm_msg.h"
 #include "wire/opcode.h"
@@ -127,16 +129,31 @@ static void write_names(FILE *out, const char *key, const char *const *names, si
 	fputc(']', out);
 }
 
+static const char *const work[] = {
+	[IBV_WR_RDMA_WRITE] = "WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "WRITE_WITH_IMM",
+	[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
+	[IBV_WR_RDMA_READ] = "READ", [IBV_WR_ATOMIC_CMP_AND_SWP] = "COMPARE_SWAP",
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = "FETCH_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
+	[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
+	[IBV_WR_TSO] = "TSO", [IBV_WR_FLUSH] = "FLUSH", [IBV_WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
+};
+
+const char *timeline_work_name(unsigned opcode)
+{
+	return opcode < VB_ARRAY_LEN(work) && work[opcode] ? work[opcode] : "?";
+}
+
+static void write_events(FILE *out)
+{
+	fputs(",\n\"events\":{"
+#define X(name, value, text) "\"" #name "\":" #value ","
+	      VB_CAPTURE_EVENTS(X)
+#undef X
+	      "\"NONE\":0}", out);
+}
+
 static void write_constants(FILE *out)
 {
-	static const char *const work[] = {
-		[IBV_WR_RDMA_WRITE] = "WRITE", [IBV_WR_RDMA_WRITE_WITH_IMM] = "WRITE_WITH_IMM",
-		[IBV_WR_SEND] = "SEND", [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
-		[IBV_WR_RDMA_READ] = "READ", [IBV_WR_ATOMIC_CMP_AND_SWP] = "COMPARE_SWAP",
-		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "FETCH_ADD", [IBV_WR_LOCAL_INV] = "LOCAL_INV",
-		[IBV_WR_BIND_MW] = "BIND_MW", [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
-		[IBV_WR_TSO] = "TSO", [IBV_WR_FLUSH] = "FLUSH", [IBV_WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
-	};
 	static const char *const statuses[] = {
 		[IBV_WC_SUCCESS] = "SUCCESS", [IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
 		[IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR", [IBV_WC_LOC_EEC_OP_ERR] = "LOC_EEC_OP_ERR",
@@ -168,5 +185,6 @@ void timeline_write_formats(FILE *out)
 	fputs("},\n", out);
 	write_reasons(out);
 	write_constants(out);
+	write_events(out);
 	fputs("}", out);
 }

@@ -587,7 +587,7 @@ function eventLabel(capture, e) {
 		case EVENT.POLL:
 			return `polled · wr_id ${wrName(e.wr)}${status}`;
 	}
-	return e.text || EVENT_WORDS[e.event] || "event " + e.event;
+	return e.text || eventWord(e.event);
 }
 function rowLabel(capture, row) {
 	const r = row.record;

@@ -20,6 +20,8 @@ const WORK = {
 	LOCAL_INV: 7,
 	BIND_MW: 8,
 };
+const FLUSHED = 5; /* IBV_WC_WR_FLUSH_ERR */
+const RECEIVED = 128; /* IBV_WC_RECV: of a SEND */
 
 const endKey = (address, qpn) => address + "/" + qpn;
 const qpName = qpn => (qpn ? "QP 0x" + qpn.toString(16).padStart(6, "0") : "QP ?");
@@ -36,7 +38,9 @@ class End {
 			open: [],
 			posts: [],
 			receives: [],
-			taken: 0,
+			next: 0,
+			taking: [],
+			taken: [],
 			byPsn: new Map(),
 			completions: [],
 			has: { out: false, in: false },
@@ -74,9 +78,10 @@ class Model {
 		this.connections = [];
 		this.byKey = new Map();
 		this.conversations = new Map();
-		this.owners = new Map();
 		this.learnEnds();
 		for (const r of capture.records) this.place(r);
+		this.finishTalks();
+		this.placeEvents();
 		for (const c of this.connections) this.finish(c);
 		this.connections.sort(
 			(a, b) =>
@@ -98,11 +103,7 @@ class Model {
 	/* Which queue pair talks to which, by what both say. */
 	learnEnds() {
 		for (const p of this.capture.records) {
-			if (p.kind === "event") {
-				if (p.qpn) this.owners.set(p.qpn, p.process);
-				continue;
-			}
-			if (p.opcode === undefined || p.dqpn === GSI) continue;
+			if (p.kind === "event" || p.opcode === undefined || p.dqpn === GSI) continue;
 			const sqpn = p.sqpn ?? (p.out ? p.own : 0),
 				from = sqpn && this.end(p.src, sqpn),
 				to = this.end(p.dst, p.dqpn);
@@ -114,7 +115,6 @@ class Model {
 			if (!own) continue;
 			own.process ??= p.process;
 			own.has[p.out ? "out" : "in"] = true;
-			this.owners.set(own.qpn, p.process);
 		}
 	}
 
@@ -212,42 +212,56 @@ class Model {
 		(this.waiting ??= []).push(e);
 	}
 
-	/* Events of queue pairs go where their packets are; those of none to all of their process. */
+	/* A shared receive is of the queue pair that completes it. */
+	giveSharedReceives() {
+		const posted = new Map();
+		for (const e of this.waiting ?? []) {
+			if (!(e.flags & IS_SHARED)) continue;
+			const key = e.process.index + " " + e.wr;
+			if (e.event === EVENT.POST_RECEIVE && !e.status)
+				posted.has(key) ? posted.get(key).push(e) : posted.set(key, [e]);
+			else if (e.event === EVENT.COMPLETION && e.flags & IS_RECEIVE) {
+				const post = posted.get(key)?.shift();
+				if (post) post.qpn = e.qpn;
+			}
+		}
+	}
+	/*
+	 * Events of queue pairs go where their packets are; those of none to all of their process, and shared
+	 * receives that nobody took to one.
+	 */
 	placeEvents() {
-		const byQpn = new Map();
+		this.giveSharedReceives();
+		const byQp = new Map(),
+			keyOf = (process, qpn) => process.index + " " + qpn;
 		for (const c of this.connections)
-			for (const e of c.ends) if (e.qpn && !byQpn.has(e.qpn)) byQpn.set(e.qpn, [c, e]);
+			for (const e of c.ends)
+				if (e.qpn && e.process && !byQp.has(keyOf(e.process, e.qpn)))
+					byQp.set(keyOf(e.process, e.qpn), [c, e]);
 		for (const r of this.waiting ?? []) {
-			let at = byQpn.get(r.qpn);
-			if (!at && r.qpn) {
-				const end = new End("qp " + r.qpn, "", r.qpn),
-					other = new End("peer of " + r.qpn, "", 0);
+			const key = keyOf(r.process, r.qpn);
+			let at = byQp.get(key);
+			if (!at && r.qpn && r.event !== EVENT.SENTENCE) {
+				const end = new End("qp " + key, "", r.qpn),
+					other = new End("peer of " + key, "", 0);
 				at = [this.connection(end, other), end];
-				byQpn.set(r.qpn, at);
+				byQp.set(key, at);
 			}
 			if (at) {
 				at[1].process ??= r.process;
 				at[0].items.push({ record: r, from: at[1] });
 				continue;
 			}
-			for (const c of [...this.connections])
-				for (const end of c.ends)
-					if (end.process === r.process)
-						c.items.push({ record: r, from: end, shared: true });
+			const own = this.connections.flatMap(c =>
+				c.ends.filter(end => end.process === r.process).map(end => [c, end])
+			);
+			for (const [c, end] of r.event === EVENT.POST_RECEIVE ? own.slice(0, 1) : own)
+				c.items.push({ record: r, from: end });
 		}
 		this.waiting = [];
 	}
 
 	finish(c) {
-		if (!this.isPlaced) {
-			this.isPlaced = true;
-			this.finishTalks();
-			this.placeEvents();
-			for (const other of this.connections.slice()) this.finish(other);
-			return;
-		}
-		if (c.isDone) return;
-		c.isDone = true;
 		c.items.sort((a, b) => a.record.id - b.record.id);
 		this.orient(c);
 		this.matchArrows(c);
@@ -391,10 +405,10 @@ class Model {
 
 	/* The oldest post that has no packets yet, if it is of that kind. */
 	postOf(end, p) {
-		while (end.taken < end.posts.length && end.posts[end.taken].isQuiet) end.taken++;
-		const post = end.posts[end.taken];
+		while (end.next < end.posts.length && end.posts[end.next].isQuiet) end.next++;
+		const post = end.posts[end.next];
 		if (!post || post.operation !== p.operation) return null;
-		end.taken++;
+		end.next++;
 		return post;
 	}
 
@@ -411,7 +425,7 @@ class Model {
 			return;
 		}
 		if (p.flags & REQUEST) {
-			this.requestIn(arrow, p, row);
+			this.requestIn(arrow, p, row, to);
 			return;
 		}
 		const request = this.requestOf(to, p);
@@ -424,10 +438,21 @@ class Model {
 		if (kind) row.trouble = true;
 		if (kind === 0 && p.flags & LAST) this.answered(to, request, p, row);
 	}
-	requestIn(arrow, p, row) {
+	requestIn(arrow, p, row, end) {
 		const request = arrow.from?.request ?? arrow.request;
 		row.request = request;
-		if (request) request.arrived ??= p.t;
+		if (!request) return;
+		const isFirst = request.arrived === undefined;
+		request.arrived ??= p.t;
+		if (isFirst && p.operation === "SEND") this.pair(end, request, null);
+	}
+	/* A message and the receive that it took: the adapter may note either first. */
+	pair(end, request, receive) {
+		const [mine, others] = request ? ["taking", "taken"] : ["taken", "taking"];
+		const other = end[others].shift();
+		if (!other) end[mine].push(request ?? receive);
+		else if (request) request.receive = other;
+		else other.receive = receive;
 	}
 	/* One ACK may stand for several requests, or for a part of one. */
 	answered(end, request, p, row) {
@@ -451,18 +476,15 @@ class Model {
 		if (e.event === EVENT.POST_SEND) this.postSend(c, end, e, row);
 		else if (e.event === EVENT.POST_RECEIVE) this.postReceive(end, e, row);
 		else if (e.event === EVENT.COMPLETION || e.event === EVENT.POLL) this.complete(end, e, row);
-		else if (e.event === EVENT.FAULT || e.event === EVENT.SENTENCE) row.trouble = true;
+		else if (e.event === EVENT.SENTENCE) row.trouble = true;
 	}
-	/* One that is refused was noted before as any other. */
 	postReceive(end, e, row) {
-		if (!e.status) {
-			row.receive = { post: e, row, wr: e.wr };
-			end.receives.push(row.receive);
+		if (e.status) {
+			row.trouble = true;
 			return;
 		}
-		row.trouble = true;
-		const at = end.receives.findLastIndex(r => r.wr === e.wr);
-		if (at >= 0) end.receives.splice(at, 1);
+		row.receive = { post: e, row, wr: e.wr };
+		end.receives.push(row.receive);
 	}
 	rowOf(c, e) {
 		c.byRecord ??= new Map(c.rows.map(r => [r.record, r]));
@@ -478,6 +500,7 @@ class Model {
 			bytes: e.bytes,
 			isQuiet: e.status !== 0 || name === "LOCAL_INV" || name === "BIND_MW",
 			ahead: end.pending ?? 0,
+			unpolled: (end.donePosts ?? 0) - (end.polledPosts ?? 0),
 		});
 		row.request = post;
 		end.posts.push(post);
@@ -519,6 +542,7 @@ class Model {
 		receive[what] = row;
 		row.receive = receive;
 		if (what === "poll") end.receives.splice(end.receives.indexOf(receive), 1);
+		else if (e.status !== FLUSHED && e.opcode === RECEIVED) this.pair(end, null, receive);
 	}
 
 	finishEnd(c, end) {

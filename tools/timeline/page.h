@@ -14,6 +14,8 @@
 extern const char timeline_page_before[], timeline_page_after[];
 extern const size_t timeline_page_before_bytes, timeline_page_after_bytes;
 
+/* An enum ibv_wr_opcode in words; "?" for what is none. */
+const char *timeline_work_name(unsigned opcode);
 /* Formats of the wire, as JSON. */
 void timeline_write_formats(FILE *out);
 /* Errors stay in the stream (ferror). */

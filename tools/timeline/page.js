@@ -186,7 +186,7 @@ class Page {
 			isPost = e.event === EVENT.POST_SEND,
 			isDone = e.event === EVENT.COMPLETION || e.event === EVENT.POLL;
 		const rows = [
-			["what", EVENT_WORDS[e.event] ?? e.event],
+			["what", eventWord(e.event)],
 			["time", this.capture.date(e.t)],
 			["process", e.process.name],
 		];
@@ -196,6 +196,7 @@ class Page {
 		if (isPost)
 			rows.push(
 				["opcode", f.work[e.opcode] ?? e.opcode],
+				["pieces", e.flags >>> PIECES],
 				["send_flags", flagNames(e.flags)],
 				["remote address", "0x" + e.address.toString(16)],
 				["rkey", "0x" + e.rkey.toString(16)]

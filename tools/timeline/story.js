@@ -19,6 +19,10 @@ const STATUS_CAUSES = {
 		"it was flushed: the queue pair was in the error state, after an earlier failure or a disconnect",
 };
 
+const ERRNOS = { 5: "EIO", 12: "ENOMEM", 22: "EINVAL" };
+
+const onPurpose = arrows =>
+	arrows.some(arrow => arrow.state === "injected") ? " on purpose (VERBATIM_FAULTS)" : "";
 const many = (n, word) => n.toLocaleString("en") + " " + word + (n === 1 ? "" : "s");
 
 class Story {
@@ -35,10 +39,10 @@ class Story {
 				to: 0,
 			});
 		const parts = [this.beginning(request)],
-			cause = this.failure(request) || this.cause(request, longest);
+			cause = this.refusal(request) || this.failure(request) || this.cause(request, longest);
 		if (cause) parts.push(cause);
 		const bad = Boolean(
-			request.status || request.refused || request.again.length || request.rnr.length
+			request.status || request.post?.status || request.refused || request.again.length || request.rnr.length
 		);
 		return (request.story = { text: parts.join(" "), bad, pieces: found, longest });
 	}
@@ -55,10 +59,10 @@ class Story {
 	beginning(request) {
 		const took = latency(request),
 			name = this.name(request);
-		if (request.status)
+		if (request.status && !request.post?.status)
 			return `${name} failed with ${this.status(request) ?? request.status} after ${duration(took)}.`;
 		if (request.post?.status)
-			return `${name} was refused at once (errno ${request.post.status}).`;
+			return `${name} was refused at once (${ERRNOS[request.post.status] ?? "errno " + request.post.status}).`;
 		if (!Number.isNaN(took))
 			return request.completion || !request.post
 				? `${name} took ${duration(took)}.`
@@ -68,47 +72,109 @@ class Story {
 			: `${name} has no packet in this capture.`;
 	}
 
+	because(cause, request) {
+		const said = this.sentence(request);
+		return `Why: ${cause}.` + (said ? ` The library says: “${said}”` : "");
+	}
+	/* Of a post that did not enter the queue. */
+	refusal(request) {
+		if (!request.post?.status) return "";
+		const { ahead, unpolled } = request;
+		return this.because(
+			ERRNOS[request.post.status] === "ENOMEM" && ahead + unpolled
+				? `the send queue had no room: ${many(ahead, "request")} in it had no completion yet, ` +
+						`and ${many(unpolled, "place")} waited for completions to be polled`
+				: "the work request does not fit the queue pair, or its state",
+			request
+		);
+	}
 	failure(request) {
 		const status = this.status(request);
 		if (!request.status || !STATUS_CAUSES[status]) return "";
-		const said = this.sentence(request),
-			rnr = request.rnr.length;
-		return (
-			"Why: " +
-			(status === "RNR_RETRY_EXC_ERR" && rnr
+		if (request.status === FLUSHED) return this.flush(request);
+		const rnr = request.rnr.length;
+		return this.because(
+			status === "RNR_RETRY_EXC_ERR" && rnr
 				? `the peer said ${many(rnr, "time")} that it has no receive, and rnr_retry is used up`
-				: STATUS_CAUSES[status]) +
-			"." +
-			(said ? ` The library says: “${said}”` : "")
+				: STATUS_CAUSES[status],
+			request
 		);
 	}
-	/* What the library said of it, near its completion. */
+	/* What brought the queue pair into the error state: the last failure or disconnect before. */
+	flush(request) {
+		const { connection, end, completion } = request;
+		const culprit = connection.rows.findLast(
+			({ record: r, side }) =>
+				r.kind === "event" &&
+				r.t <= completion.record.t &&
+				connection.ends[side] === end &&
+				((r.event === EVENT.COMPLETION && r.status && r.status !== FLUSHED) ||
+					(r.event === EVENT.CM && r.text.includes("DISCONNECTED")))
+		)?.record;
+		if (!culprit) return this.because(STATUS_CAUSES.WR_FLUSH_ERR, request);
+		if (culprit.event === EVENT.CM)
+			return "Why: it was flushed: the connection had ended (RDMA_CM_EVENT_DISCONNECTED).";
+		const what = culprit.flags & IS_RECEIVE ? "receive" : "send",
+			failed = this.capture.formats.statuses[culprit.status] ?? culprit.status;
+		return `Why: it was flushed, since ${what} wr_id ${wrName(culprit.wr)} had failed with ${failed}.`;
+	}
+	/* What the library said of it, near its end: what names it, or else no other. */
 	sentence(request) {
-		const at = (request.completion ?? request.refused)?.record.t;
-		const rows = request.connection.rows.filter(
-			r => r.record.event === EVENT.SENTENCE && Math.abs(r.record.t - at) < 1e6
+		const at = (request.completion ?? request.refused ?? request.postRow)?.record.t,
+			own = "wr_id 0x" + (request.wr ?? 0n).toString(16);
+		const near = request.connection.rows
+			.filter(
+				({ record: r, side }) =>
+					r.event === EVENT.SENTENCE &&
+					Math.abs(r.t - at) < 1e6 &&
+					request.connection.ends[side] === request.end
+			)
+			.map(row => row.record.text);
+		return (
+			near.find(text => new RegExp(own + "\\b").test(text)) ??
+			near.find(text => !text.includes("wr_id"))
 		);
-		return (rows.find(r => r.record.text.includes("wr_id")) ?? rows[0])?.record.text;
 	}
 
 	cause(request, longest) {
 		const took = longest.to - longest.from,
 			share = duration(took),
-			receive = this.lateReceive(request);
-		if (request.rnr.length)
-			return `It waited for a receive: the peer said RNR ${many(request.rnr.length, "time")}${receive}.`;
+			late = this.lateReceive(request);
+		if (this.isWithoutCompletion(request)) return this.noCompletion(request);
+		if (request.rnr.length || late) return this.waited(request, late);
 		if (request.again.length) return this.loss(request);
 		if (request.gaps) return "The peer missed a packet of it, or an earlier one (NAK: PSN sequence error).";
 		if (longest.what === "unpolled" && took > 2e3)
 			return `Its completion lay in the completion queue for ${share} until the program polled it.`;
 		if (longest.what === "queue" && took > 2e3) return this.queued(request, share);
 		if (longest.what === "peer" && took > 2e3)
-			return `The peer had it for ${share} before it answered: it is slow to serve it${receive}.`;
+			return `The peer had it for ${share} before it answered: it is slow to serve it.`;
 		if (longest.what === "completing" && took > 2e3)
 			return `It was answered, and its completion came ${share} later: nobody looked, or others came first.`;
-		return longest.what === "wire" && took > 2e3
-			? `Most of it, ${share}, it was under way or waited for the peer to look.`
-			: "";
+		if (longest.what !== "wire" || took <= 2e3) return "";
+		return request.packets[0].record.way === "local"
+			? `Most of it, ${share}, it lay in shared memory until the peer looked: nobody polled there.`
+			: `Most of it, ${share}, it was under way or waited for the peer to look.`;
+	}
+	isWithoutCompletion(request) {
+		return request.post && request.answer && !request.completion;
+	}
+	noCompletion(request) {
+		const full = request.connection.rows.find(
+			({ record: r, side }) =>
+				r.event === EVENT.SENTENCE &&
+				r.t >= request.begin &&
+				/completion queue .* is full/.test(r.text) &&
+				request.connection.ends[side] === request.end
+		);
+		if (full) return `No completion came: the library says “${full.record.text}”`;
+		return request.post.flags & SIGNALED ? "" : "It asked for no completion of its own.";
+	}
+	waited(request, late) {
+		const rnr = request.rnr.length,
+			said = rnr ? `the peer said RNR ${many(rnr, "time")}` : "",
+			posted = late ? `the receive that it took was posted ${duration(late)} after it had left` : "";
+		return `It waited for a receive: ${[said, posted].filter(Boolean).join(", and ")}.`;
 	}
 	queued(request, share) {
 		if (request.post.flags & FENCE)
@@ -119,10 +185,10 @@ class Story {
 
 	/* Which packet was lost, and which way. */
 	loss(request) {
-		const lost = [...request.packets, ...request.again].filter(r => isLost(r.arrow)).length;
-		const bad = [...request.packets, ...request.again].filter(
-			r => r.arrow.state === "corrupt"
-		).length;
+		const sent = [...request.packets, ...request.again].map(row => row.arrow),
+			lost = sent.filter(isLost).length,
+			bad = sent.filter(arrow => arrow.state === "corrupt").length,
+			answers = this.answersLost(request);
 		const waited = pieces(request)
 			.filter(p => p.what === "loss")
 			.reduce((sum, p) => sum + p.to - p.from, 0);
@@ -130,29 +196,23 @@ class Story {
 		if (bad)
 			return `${many(bad, "packet")} arrived with a wrong ICRC and was dropped; it was ${again}.`;
 		if (lost)
-			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost; it was ${again}.`;
+			return `${many(lost, "packet")} of it ${lost === 1 ? "was" : "were"} lost${onPurpose(sent)}; it was ${again}.`;
 		if (request.gaps)
 			return `The peer missed an earlier packet (NAK: PSN sequence error); it was ${again}.`;
-		if (this.answersLost(request)) return `It arrived, but its ACK was lost; it was ${again}.`;
+		if (answers.length)
+			return `It arrived, but its ACK was lost${onPurpose(answers)}; it was ${again}.`;
 		return `No answer came in time; it was ${again}.`;
 	}
 	answersLost(request) {
 		const { connection, end } = request,
 			side = connection.side(end);
-		return connection.arrows.some(a => isLost(a) && a.fromSide !== side && a.request === request);
+		return connection.arrows.filter(a => isLost(a) && a.fromSide !== side && a.request === request);
 	}
 
+	/* How long after the message had left its receive was posted; 0: it was there. */
 	lateReceive(request) {
-		if (request.operation !== "SEND" || request.arrived === undefined) return "";
-		const peer = request.connection.ends[1 - request.connection.side(request.end)];
-		const post = request.connection.rows.find(
-			r =>
-				r.record.event === EVENT.POST_RECEIVE &&
-				r.record.t > request.arrived &&
-				request.connection.ends[r.side] === peer
-		);
-		return post
-			? `, and posted one ${duration(post.record.t - request.arrived)} after the message had arrived`
-			: "";
+		const left = request.packets[0]?.record.t,
+			posted = request.receive?.post.t;
+		return posted > left ? posted - left : 0;
 	}
 }

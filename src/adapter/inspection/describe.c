@@ -116,7 +116,7 @@ static bool describe_cq(struct vb_registered *registered, void *arg)
 		r->armed = cq->armed;
 		vb_unlock(&cq->lock);
 	}
-	r->overrun = atomic_load(&cq->overrun);
+	r->overrun = vb_cq_is(cq, VB_CQ_OVERRUN);
 	r->users = atomic_load(&cq->refs);
 	r->has_channel = cq->channel != NULL;
 	r->context = cq->ctx->registered.serial;

@@ -50,7 +50,14 @@ void *vb_dump_add(struct vb_dump *dump, enum vb_record_kind kind, size_t bytes)
 
 /* ---- one session ---- */
 
-/* QPs that are made from now on check the host's flag themselves. */
+static bool mark_cq(struct vb_registered *registered, void *is_captured)
+{
+	vb_cq_mark(vb_container_of(registered, struct vb_cq, registered), VB_CQ_CAPTURED,
+		   *(bool *)is_captured);
+	return true;
+}
+
+/* Queues that are made from now on check the host's flag themselves. */
 static void mark_all(bool is_captured)
 {
 	uint64_t cursor = 0;
@@ -60,6 +67,8 @@ static void mark_all(bool is_captured)
 		atomic_store(&qp->is_captured, is_captured);
 		vb_qp_unref(qp);
 	}
+	cursor = 0;
+	vb_registry_look(VB_REGISTRY_CQS, &cursor, mark_cq, &is_captured);
 	vb_arena_next_generation();
 }
 
@@ -130,9 +139,9 @@ static void begin_describing(struct session *s, uint32_t kinds)
 		answer(s, 0);
 }
 
-static void begin_capture(struct session *s, const struct vb_capture_filter *filter)
+static void begin_capture(struct session *s, const struct vb_question *q)
 {
-	int err = vb_capture_start(s->memfd, filter);
+	int err = vb_capture_start(s->memfd, &q->filter, q->kinds & VB_ASK_EVENTS);
 	s->captures = !err;
 	if (!err)
 		mark_all(true);
@@ -166,7 +175,7 @@ static void question_arrived(struct vb_watch *watch, uint32_t epoll_events)
 	}
 	s->memfd = fds[0];
 	if (q.what == VB_ASK_CAPTURE)
-		begin_capture(s, &q.filter);
+		begin_capture(s, &q);
 	else
 		begin_describing(s, q.kinds);
 }

@@ -7,6 +7,7 @@
 #define VB_ADAPTER_SHOW_H
 
 #include "adapter/object.h"
+#include "adapter/queues/noted.h"
 #include "host/ipc/capture.h"
 
 struct vb_captured {
@@ -23,11 +24,6 @@ struct vb_captured {
 	bool (*fetch)(void *ctx, uint64_t offset, size_t bytes, uint8_t *to);
 	void *ctx;
 };
-
-static inline bool vb_qp_is_captured(const struct vb_qp *qp)
-{
-	return vb_unlikely(atomic_load_explicit(&qp->is_captured, memory_order_relaxed));
-}
 
 /* PSNs that it takes. */
 uint32_t vb_captured_packets(const struct vb_qp *qp, const struct vb_sqe *what);

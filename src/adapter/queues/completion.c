@@ -7,7 +7,9 @@
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queues/cq_events.h"
+#include "adapter/queues/noted.h"
 #include "adapter/queues/observer.h"
+#include "base/log.h"
 
 const struct vb_observer *vb_observer;
 
@@ -93,7 +95,7 @@ static inline __attribute__((always_inline)) int take_locked(struct vb_cq *cq, u
 		else
 			to.entries[got] = *e;
 	}
-	return vb_unlikely(!got && cq->overrun) ? -EIO : got;
+	return got;
 }
 
 /* News of the QP that had the last completion, which cannot go while it is hot. cq->lock is held. */
@@ -123,10 +125,29 @@ static __attribute__((noinline)) bool look_and_unlock(struct vb_cq *cq)
 	return (claim && vb_likely(!vb_progress_is_due())) || vb_progress_poll(claim != VB_CLAIM_NONE);
 }
 
+/* The same of a queue that is special. cq->lock is held, and released. */
+static __attribute__((noinline)) int poll_special(struct vb_cq *cq, uint32_t n, struct sink to)
+{
+	bool overrun = vb_cq_is(cq, VB_CQ_OVERRUN);
+	if (cq->head == cq->tail && !overrun) {
+		if (!look_and_unlock(cq))
+			return 0;
+		vb_lock(&cq->lock);
+	}
+	uint32_t first = cq->head;
+	int got = take_locked(cq, n, to);
+	if (vb_cq_is(cq, VB_CQ_CAPTURED))
+		vb_note_polled(cq, first);
+	vb_unlock(&cq->lock);
+	return !got && overrun ? -EIO : got;
+}
+
 static inline __attribute__((always_inline)) int poll(struct vb_cq *cq, uint32_t n, struct sink to)
 {
 	vb_lock(&cq->lock);
-	if (cq->head == cq->tail && vb_likely(!cq->overrun)) {
+	if (vb_unlikely(vb_cq_is(cq, VB_CQ_ANY)))
+		return poll_special(cq, n, to);
+	if (cq->head == cq->tail) {
 		if (!look_and_unlock(cq))
 			return 0;
 		vb_lock(&cq->lock);
@@ -153,7 +174,7 @@ static void put(struct vb_cq *cq, const struct vb_cqe *cqe)
 	struct vb_cqe *to = &cq->ring[cq->tail++ & cq->mask];
 	*to = *cqe;
 	to->qp_num = cqe->qp->qpn;
-	if (vb_unlikely(cq->want_timestamp))
+	if (vb_cq_is(cq, VB_CQ_TIMESTAMPS))
 		to->timestamp_ns = vb_now_ns();
 }
 
@@ -163,11 +184,13 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 		retire(&cq->ring[cq->head++ & cq->mask]);
 	struct vb_qp *qp = cqe->qp;
 	bool lost = cq->tail - cq->head >= cq->capacity;
-	bool first = lost && !cq->overrun;
+	bool first = lost && !vb_cq_is(cq, VB_CQ_OVERRUN);
 	bool event = vb_cq_wants_event(cq, cqe) &&
 		     (vb_likely(cq->moderate_count <= 1) || vb_cq_event_is_due(cq));
+	if (vb_cq_is(cq, VB_CQ_CAPTURED) && !lost)
+		vb_note_completion(cq, cqe);
 	if (lost)
-		cq->overrun = true;
+		vb_cq_mark(cq, VB_CQ_OVERRUN, true);
 	else
 		put(cq, cqe);
 	if (event)
@@ -177,6 +200,10 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe)
 	if (vb_unlikely(event) && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (vb_unlikely(first)) {
+		vb_explain("completion",
+			   "QP 0x%06x: its completion queue of %u entries is full: a completion is lost, and "
+			   "the queue is broken",
+			   qp->qpn, cq->capacity);
 		if (vb_observer)
 			vb_observer->cq_overran(cq, qp);
 		vb_async_raise(cq->ctx, IBV_EVENT_CQ_ERR, VB_ASYNC_CQ, cq, &cq->async, 0);

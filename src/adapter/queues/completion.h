@@ -15,7 +15,7 @@ void vb_cq_push_locked(struct vb_cq *cq, const struct vb_cqe *cqe);
 static inline struct vb_cqe *vb_cq_open(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
-	if (vb_unlikely(cq->armed || cq->want_timestamp || cq->tail - cq->head >= cq->capacity))
+	if (vb_unlikely(cq->armed || vb_cq_is(cq, VB_CQ_ANY) || cq->tail - cq->head >= cq->capacity))
 		return &cq->spare;
 	return &cq->ring[cq->tail & cq->mask];
 }

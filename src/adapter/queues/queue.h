@@ -181,8 +181,7 @@ bool vb_sq_execute(struct vb_qp *qp);
 /* Has one of its CQs overrun? Then its completions get lost, and it cannot go on. */
 static inline bool vb_qp_loses_completions(const struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->send_cq->overrun, memory_order_relaxed) ||
-	       atomic_load_explicit(&qp->recv_cq->overrun, memory_order_relaxed);
+	return vb_cq_is(qp->send_cq, VB_CQ_OVERRUN) || vb_cq_is(qp->recv_cq, VB_CQ_OVERRUN);
 }
 
 /* Does the program get a completion if it succeeds? */

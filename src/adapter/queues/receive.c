@@ -3,6 +3,7 @@
 #include "adapter/progress/path.h"
 #include "adapter/queues/completion.h"
 #include "adapter/queues/counter.h"
+#include "adapter/queues/noted.h"
 #include "adapter/queues/queue.h"
 #include "adapter/queues/tags.h"
 #include "base/log.h"
@@ -62,16 +63,14 @@ __attribute__((noinline)) void vb_qp_notice_receive(struct vb_qp *qp)
 }
 
 /* It notifies even if no request was posted: the responder then finds nothing. */
-__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
-					     struct ibv_recv_wr **bad)
+static inline int post(struct vb_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	if (vb_unlikely(qp->srq || qp->type >= IBV_QPT_XRC_SEND ||
+	if (vb_unlikely(qp->rq.is_closed ||
 			atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RESET)) {
 		*bad = wr;
 		vb_explain("ibv_post_recv", "%s",
-			   qp->srq || qp->type >= IBV_QPT_XRC_SEND ?
-				   "the queue pair takes its receives from an SRQ: post them there" :
-				   "the queue pair is in RESET: move it to INIT first");
+			   qp->rq.is_closed ? "the queue pair takes its receives from an SRQ: post them there" :
+					      "the queue pair is in RESET: move it to INIT first");
 		return EINVAL;
 	}
 	int err = vb_rq_post(&qp->rq, wr, bad);
@@ -85,4 +84,21 @@ __attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_w
 			atomic_load(&qp->state) == IBV_QPS_ERR))
 		vb_qp_notice_receive(qp);
 	return err;
+}
+
+/* The time first: a message may take the receive at once. */
+static __attribute__((noinline, cold)) int post_and_note(struct vb_qp *qp, struct ibv_recv_wr *wr,
+							 struct ibv_recv_wr **bad)
+{
+	struct vb_noted_post noted = { .time_ns = vb_now_ns(), .qp = qp };
+	noted.err = post(qp, wr, bad);
+	noted.refused = noted.wrong = noted.err ? *bad : NULL;
+	vb_note_receives(&noted, wr);
+	return noted.err;
+}
+
+__attribute__((flatten)) int vb_qp_post_recv(struct vb_qp *qp, struct ibv_recv_wr *wr,
+					     struct ibv_recv_wr **bad)
+{
+	return vb_qp_is_captured(qp) ? post_and_note(qp, wr, bad) : post(qp, wr, bad);
 }

@@ -8,6 +8,7 @@
 
 #include "adapter/progress/progress.h"
 #include "adapter/queues/completion.h"
+#include "adapter/queues/noted.h"
 
 int vb_rq_init(struct vb_rq *rq, struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
@@ -284,11 +285,27 @@ void vb_srq_wake_starved(struct vb_srq *srq)
 		feed_starved(srq);
 }
 
-int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int srq_post(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int err = vb_rq_post(&srq->rq, wr, bad);
 	vb_srq_wake_starved(srq);
 	return err;
+}
+
+/* The time first: a message may take the receive at once. */
+static __attribute__((noinline, cold)) int srq_post_and_note(struct vb_srq *srq, struct ibv_recv_wr *wr,
+							     struct ibv_recv_wr **bad)
+{
+	struct vb_noted_post noted = { .time_ns = vb_now_ns(), .srq = srq };
+	noted.err = srq_post(srq, wr, bad);
+	noted.refused = noted.wrong = noted.err ? *bad : NULL;
+	vb_note_receives(&noted, wr);
+	return noted.err;
+}
+
+int vb_srq_post_recv(struct vb_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return vb_capture_is_on() ? srq_post_and_note(srq, wr, bad) : srq_post(srq, wr, bad);
 }
 
 void vb_srq_release(struct vb_qp *qp)

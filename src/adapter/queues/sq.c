@@ -14,6 +14,7 @@
 #include "adapter/queues/counter.h"
 #include "adapter/queues/tags.h"
 #include "adapter/progress/prefetch.h"
+#include "adapter/queues/noted.h"
 #include "adapter/queues/observer.h"
 #include "adapter/memory/window.h"
 #include "base/log.h"
@@ -472,6 +473,18 @@ static void show_keys(const struct ibv_send_wr *wr, const struct ibv_send_wr *en
 			wr->bind_mw.mw->rkey = key_of_bind(wr);
 }
 
+/* For a capture. wrong: a request, if there is an error. */
+static inline void note_posts(const struct vb_qp *qp, const struct ibv_send_wr *first,
+			      const struct ibv_send_wr *wrong, bool is_all_or_none, int err)
+{
+	if (vb_qp_is_captured(qp))
+		vb_note_sends(&(struct vb_noted_post){ .qp = qp,
+						       .refused = is_all_or_none ? first : wrong,
+						       .wrong = wrong,
+						       .err = err },
+			      first);
+}
+
 /* sq.lock is held. Out of line: else every post would save the registers that it needs. */
 static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_wr *wr,
 					      struct ibv_send_wr **bad)
@@ -483,7 +496,9 @@ static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_
 	if (vb_unlikely(!may_send(atomic_load_explicit(&qp->state, memory_order_relaxed)))) {
 		if (bad)
 			*bad = wr;
-		return refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+		err = refuse(EINVAL, "the queue pair is not connected (it takes sends from RTS on)");
+		note_posts(qp, first, wr, !bad, err);
+		return err;
 	}
 	while (!err && wr) {
 		err = post_one(qp, wr);
@@ -498,6 +513,7 @@ static __attribute__((noinline)) int post_all(struct vb_qp *qp, struct ibv_send_
 		else
 			qp->sq.tail = before; /* nobody has seen what was behind it */
 	}
+	note_posts(qp, first, wr, !bad, err);
 	const struct vb_path_ops *path = atomic_load_explicit(&qp->path, memory_order_relaxed);
 	if (vb_unlikely(is_broken(qp)))
 		vb_qp_fail(qp, IBV_WC_WR_FLUSH_ERR, NULL);

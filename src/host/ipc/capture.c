@@ -2,9 +2,11 @@
 #include "host/ipc/capture.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/log.h"
 
 enum { BTH_BYTES = 12, DESTINATION_QPN_AT = 5 };
 
@@ -14,6 +16,7 @@ static struct vb_lock lock = VB_LOCK_INIT;
 static struct vb_capture_ring *ring; /* NULL: no capture */
 static uint64_t ring_bytes;
 static struct vb_capture_filter filter;
+static bool wants_events;
 static uint64_t head, packets, dropped;
 static atomic_uint serial;
 
@@ -36,15 +39,17 @@ static bool has_room(size_t bytes)
 	return used <= ring_bytes && bytes <= ring_bytes - used;
 }
 
-static void write_locked(const struct vb_capture_packet *p, const struct iovec *pieces, unsigned count)
+enum { HEAD_BYTES = sizeof(struct vb_capture_packet) };
+
+/* False: there is no room. record: the head of a packet or an event, with `left` bytes in the pieces. */
+static bool write_locked(const void *record, uint32_t left, const struct iovec *pieces, unsigned count)
 {
-	uint64_t at = head + sizeof(*p), bytes = sizeof(*p) + vb_align_up(p->kept, 8);
-	uint32_t left = p->kept;
+	uint64_t at = head + HEAD_BYTES, bytes = HEAD_BYTES + vb_align_up(left, 8);
 	if (!has_room(bytes)) {
 		atomic_store_explicit(&ring->dropped, ++dropped, memory_order_relaxed);
-		return;
+		return false;
 	}
-	put(head, p, sizeof(*p));
+	put(head, record, HEAD_BYTES);
 	for (unsigned i = 0; i < count && left; i++) {
 		uint32_t n = (uint32_t)vb_min_u64(pieces[i].iov_len, left);
 		put(at, pieces[i].iov_base, n);
@@ -52,9 +57,8 @@ static void write_locked(const struct vb_capture_packet *p, const struct iovec *
 		left -= n;
 	}
 	head += bytes;
-	packets++;
-	atomic_store_explicit(&ring->packets, packets, memory_order_relaxed);
 	atomic_store_explicit(&ring->head, head, memory_order_release); /* pairs with the reader's acquire */
+	return true;
 }
 
 /* ---- notes ---- */
@@ -98,9 +102,32 @@ void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *p
 		if (!p.time_ns)
 			p.time_ns = vb_now_ns(); /* so that the ring is in order */
 		p.kept = vb_min_u32(p.len, filter.snap);
-		write_locked(&p, pieces, count);
+		packets += write_locked(&p, p.kept, pieces, count);
+		atomic_store_explicit(&ring->packets, packets, memory_order_relaxed);
 	}
 	vb_unlock(&lock);
+}
+
+void vb_capture_event(const struct vb_capture_event *event, const char *text)
+{
+	struct vb_capture_event e = *event;
+	struct iovec piece = { (void *)(uintptr_t)text, text ? strnlen(text, VB_EVENT_TEXT) : 0 };
+	e.is_packet = 0;
+	e.kept = (uint32_t)piece.iov_len;
+	vb_lock(&lock);
+	if (ring && wants_events && (!filter.qpn || !e.qpn || filter.qpn == e.qpn)) {
+		if (!e.time_ns)
+			e.time_ns = vb_now_ns();
+		write_locked(&e, e.kept, &piece, 1);
+	}
+	vb_unlock(&lock);
+}
+
+void vb_capture_sentence(const char *by, const char *sentence)
+{
+	char text[VB_EVENT_TEXT + 1];
+	snprintf(text, sizeof(text), "%s: %s", by, sentence);
+	vb_capture_event(&(struct vb_capture_event){ .event = VB_EVENT_SENTENCE }, text);
 }
 
 /* ---- life ---- */
@@ -110,6 +137,7 @@ void vb_capture_forget(void)
 	vb_lock_init(&lock);
 	ring = NULL;
 	atomic_store(&vb_capture_flag, false);
+	vb_explain_copy(NULL);
 }
 
 /* Maps the ring in a memfd; its data follows the first page. */
@@ -126,7 +154,7 @@ static int map_ring(int memfd, struct vb_capture_ring **out, uint64_t *bytes)
 	return err;
 }
 
-int vb_capture_start(int memfd, const struct vb_capture_filter *wanted)
+int vb_capture_start(int memfd, const struct vb_capture_filter *wanted, bool has_events)
 {
 	struct vb_capture_ring *mapped;
 	uint64_t bytes;
@@ -139,6 +167,7 @@ int vb_capture_start(int memfd, const struct vb_capture_filter *wanted)
 		ring = mapped;
 		ring_bytes = bytes;
 		filter = *wanted;
+		wants_events = has_events;
 		head = packets = dropped = 0;
 		atomic_fetch_add(&serial, 1);
 		atomic_store(&vb_capture_flag, true);
@@ -146,12 +175,15 @@ int vb_capture_start(int memfd, const struct vb_capture_filter *wanted)
 	vb_unlock(&lock);
 	if (!is_free)
 		vb_shm_unmap(mapped, VB_CAPTURE_DATA + bytes);
+	else if (has_events)
+		vb_explain_copy(vb_capture_sentence);
 	return is_free ? 0 : -EBUSY;
 }
 
 void vb_capture_stop(void)
 {
 	atomic_store(&vb_capture_flag, false);
+	vb_explain_copy(NULL);
 	vb_lock(&lock);
 	struct vb_capture_ring *last = ring;
 	ring = NULL;

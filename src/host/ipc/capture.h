@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Captures: copies of the packets that this process sends and receives, for an inspecting program (formats:
- * inspect.h). Code that handles a packet asks vb_capture_is_on, a load of a flag that rarely changes, and
- * only then records the packet. One capture at a time. The ring belongs to the inspecting program; from it
- * this file reads only how far the program has read.
+ * Captures: copies of the packets that this process sends and receives, and events of the program's, for an
+ * inspecting program (formats: inspect.h). Code that handles a packet asks vb_capture_is_on, a load of a flag
+ * that rarely changes, and only then records the packet. One capture at a time. The ring belongs to the
+ * inspecting program; from it this file reads only how far the program has read. The library's sentences
+ * (base/log.h) are events, too.
  *
  * Any thread may record. A lock makes the ring's writers one.
  */
@@ -33,8 +34,13 @@ struct vb_capture_note {
 VB_EXPORT void vb_capture_packet(const struct vb_capture_note *note, const struct iovec *pieces,
 				 unsigned count);
 
+/* time_ns 0: now. is_packet and kept are set here. text: or NULL. Locks of objects may be held. */
+VB_EXPORT void vb_capture_event(const struct vb_capture_event *event, const char *text);
+/* A finding or an explanation. */
+void vb_capture_sentence(const char *by, const char *sentence);
+
 /* 0. -EBUSY: there is a capture. -EINVAL or -EPERM: it is no ring. The caller keeps the descriptor. */
-int vb_capture_start(int memfd, const struct vb_capture_filter *filter);
+int vb_capture_start(int memfd, const struct vb_capture_filter *filter, bool has_events);
 void vb_capture_stop(void);
 /* How often a capture has started, for code that counts within one capture. */
 unsigned vb_capture_serial(void);

@@ -112,7 +112,7 @@ static int slot_take_locked(struct slot **slot)
 		*slot = s;
 		return 0;
 	}
-	if (vb_debug_enabled)
+	if (vb_is_explaining())
 		explain_none_free();
 	return -EADDRNOTAVAIL;
 }

@@ -105,7 +105,7 @@ static int try_receiver_locked(bool ipv4)
 {
 	int fd = open_receiver_locked(ipv4);
 	vb_udp_set_receiver(ipv4, fd);
-	if (fd == -EADDRINUSE && vb_debug_enabled)
+	if (fd == -EADDRINUSE && vb_is_explaining())
 		explain_taken(ipv4);
 	if (fd >= 0) {
 		vb_udp_rejoin_locked(ipv4);
