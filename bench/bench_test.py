@@ -11,6 +11,7 @@ from xml.dom import minidom
 import paths  # noqa: F401
 import instructions
 import lines
+import patterns
 import svg
 import tools
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
@@ -111,6 +112,22 @@ class Counts(unittest.TestCase):
         accepted = {"counts": {"a": 100, "b": 100, "c": 100}, "compiler": ""}
         now = {"counts": {"a": 102, "b": 104, "c": 96, "new": 5}, "compiler": "gcc"}
         self.assertEqual(instructions.changes(now, accepted), {"b": 0.04, "c": -0.04})
+
+    def test_patterns_stand_beside_one_piece_of_as_many_bytes(self):
+        calls = ("post_recv", "post_send", "poll_cq, receiver", "poll_cq, sender", "poll_cq, empty")
+        cost = {"64 B": 100, "64 B, SRQ": 151, "8 KiB": 200, "8 KiB, SRQ": 300}
+        counts = {f"pattern, {name}: {call}": each for name, each in cost.items() for call in calls}
+        table = patterns.table({"local, send: post_send": 3, **counts})[2:]
+        self.assertEqual(
+            table,
+            [
+                "| 64 B | 300 | 1.00 × |  |",
+                "| 64 B, SRQ | 453 | 1.51 × | **beyond 1.5 ×** |",
+                "| 8 KiB | 600 | 1.00 × |  |",
+                "| 8 KiB, SRQ | 900 | 1.50 × |  |",
+            ],
+        )
+        self.assertEqual(patterns.table({"local, send: post_send": 3}), [])
 
 
 class Charts(unittest.TestCase):

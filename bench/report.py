@@ -9,6 +9,7 @@ import platform
 import subprocess
 
 import lines
+import patterns
 from experiment import HEADING, line
 
 FILE = "figures.json"
@@ -104,6 +105,7 @@ def write_text(build, plots):
         if part.get("counts"):
             text += ["| instructions for one message | |", "| --- | --- |"]
             text += [f"| {call} | {count:g} |" for call, count in sorted(part["counts"].items())]
+            text += ["", *patterns.table(part["counts"])]
         if part.get("lines"):
             text += lines.as_text(part)
         if part.get("charts"):
