@@ -14,6 +14,7 @@ import lines
 import patterns
 import svg
 import tools
+import unmodified
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
 
 PERFTEST_LATENCY = """
@@ -105,6 +106,40 @@ class Figures(unittest.TestCase):
     def test_units(self):
         self.assertEqual([show(value, "ns") for value in (70, 1500, 2.5e6)], ["70 ns", "1.5 µs", "2.5 ms"])
         self.assertEqual([show(value, "B/s") for value in (999.7e6, 12.34e9)], ["1000 MB/s", "12.3 GB/s"])
+
+
+FI_PINGPONG = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+4k      5k      =5k      39m         0.17s    246.80      16.60       0.06
+"""
+RSTREAM = """name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer
+custom    64k     20      100     250m        0.58s      3.64     144.10
+"""
+
+
+class Unmodified(unittest.TestCase):
+    def test_figures(self):
+        self.assertEqual(unmodified.libfabric_ns(FI_PINGPONG), 16600)
+        self.assertEqual(unmodified.libfabric_bandwidth(FI_PINGPONG), 246.8e6)
+        self.assertEqual(unmodified.rstream_ns(RSTREAM), 144100)
+        self.assertEqual(unmodified.rstream_bandwidth(RSTREAM), 3.64e9 / 8)
+        self.assertRaises(Failed, unmodified.rstream_ns, "name bytes\n")
+
+    def test_ratios_are_drawn_with_their_goals(self):
+        rows = [
+            {**compare((4, 4, 4), (2, 2, 2), at_most(3)), "what": "a & b"},
+            compare((1, 1, 1), (4, 4, 4), at_least(1)),
+            compare((NotMeasured("not installed"),), (1, 1, 1), at_most(2)),
+        ]
+        with tempfile.TemporaryDirectory() as directory:
+            (path,) = unmodified.draw({"programs": {"rows": rows}}, pathlib.Path(directory))
+            drawn = minidom.parse(str(path))
+        classes = [each.getAttribute("class") for each in drawn.getElementsByTagName("rect")]
+        self.assertEqual(classes, ["", "met", "missed"])
+        goals = [line for line in drawn.getElementsByTagName("line") if line.getAttribute("class") == "goal"]
+        self.assertEqual(len(goals), 2)
+
+    def test_nothing_is_drawn_of_nothing(self):
+        self.assertEqual(unmodified.draw({}, pathlib.Path("/")), [])
 
 
 class Counts(unittest.TestCase):
