@@ -5,9 +5,10 @@ reached.
 
 usage: bench.py BUILD_DIR [PART...] [--rounds N] [--quick] [--publish] [--accept]
 
-Parts: local, wire, loss, scale, guests (emulated), instructions, lines, curves; all of them without a name.
-Tables go to standard output, every single figure to BUILD_DIR/bench/figures.json, all tables and plots to
-figures.md and *.svg there. Goals are not tests: the exit status tells only whether all could be measured. """
+Parts: local, wire, loss, scale, programs, guests (emulated), instructions, lines, curves; all of them without
+a name. Tables go to standard output, every single figure to BUILD_DIR/bench/figures.json, all tables and
+plots to figures.md and *.svg there. Goals are not tests: the exit status tells only whether all could be
+measured. """
 import argparse
 import os
 import pathlib
@@ -24,11 +25,12 @@ import lines
 import report
 import rows
 import tools
+import unmodified
 from experiment import HEADING, Failed, line, measure
 
 ROUNDS = 5
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "bench"
-NEED_NETWORK = ("wire", "loss", "guests", "curves")
+NEED_NETWORK = ("wire", "loss", "programs", "guests", "curves")
 
 
 class Run:
@@ -50,15 +52,19 @@ class Run:
             found = lines.measure(self.tools)
         else:
             with hosts.Network() as network:
-                found = (
-                    {"rows": self.rows(self.experiments(name, network))}
-                    if name != "curves"
-                    else curves.measure(self.bench, network, self.rounds)
-                )
+                found = self.measure(name, network)
         self.failed |= bool(found.get("failed"))
         report.add_part(self.options.build, name, self.about, found)
 
+    def measure(self, name, network):
+        if name == "curves":
+            return curves.measure(self.bench, network, self.rounds)
+        about = unmodified.placement(self.bench) if name == "programs" else {}
+        return {**about, "rows": self.rows(self.experiments(name, network))}
+
     def experiments(self, name, network):
+        if name == "programs":
+            return unmodified.experiments(self.bench, network)
         if name == "guests":
             return guests.experiments(self.tools, network)
         return rows.PARTS[name](self.bench, network)
@@ -74,7 +80,7 @@ class Run:
         return found
 
 
-PARTS = (*rows.PARTS, "guests", "instructions", "lines", "curves")
+PARTS = (*rows.PARTS, "programs", "guests", "instructions", "lines", "curves")
 QUICK = ("local", "wire", "scale", "instructions", "lines")
 
 
@@ -114,11 +120,12 @@ def main():
         except Failed as reason:
             run.failed = True
             print(f"{part} FAILED: {reason}")
-    plots = curves.draw(report.read(options.build), report.directory(options.build))
+    parts, directory = report.read(options.build), report.directory(options.build)
+    plots = {"curves": curves.draw(parts, directory), "programs": unmodified.draw(parts, directory)}
     text = report.write_text(options.build, plots)
     if options.publish:
         DOCS.mkdir(exist_ok=True)
-        for path in (text, *plots):
+        for path in (text, *plots["curves"], *plots["programs"]):
             shutil.copy(path, DOCS)
     return 1 if run.failed else 0
 

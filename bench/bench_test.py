@@ -11,8 +11,10 @@ from xml.dom import minidom
 import paths  # noqa: F401
 import instructions
 import lines
+import patterns
 import svg
 import tools
+import unmodified
 from experiment import Experiment, Failed, NotMeasured, Row, at_least, at_most, line, measure, show
 
 PERFTEST_LATENCY = """
@@ -106,11 +108,61 @@ class Figures(unittest.TestCase):
         self.assertEqual([show(value, "B/s") for value in (999.7e6, 12.34e9)], ["1000 MB/s", "12.3 GB/s"])
 
 
+FI_PINGPONG = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+4k      5k      =5k      39m         0.17s    246.80      16.60       0.06
+"""
+RSTREAM = """name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer
+custom    64k     20      100     250m        0.58s      3.64     144.10
+"""
+
+
+class Unmodified(unittest.TestCase):
+    def test_figures(self):
+        self.assertEqual(unmodified.libfabric_ns(FI_PINGPONG), 16600)
+        self.assertEqual(unmodified.libfabric_bandwidth(FI_PINGPONG), 246.8e6)
+        self.assertEqual(unmodified.rstream_ns(RSTREAM), 144100)
+        self.assertEqual(unmodified.rstream_bandwidth(RSTREAM), 3.64e9 / 8)
+        self.assertRaises(Failed, unmodified.rstream_ns, "name bytes\n")
+
+    def test_ratios_are_drawn_with_their_goals(self):
+        rows = [
+            {**compare((4, 4, 4), (2, 2, 2), at_most(3)), "what": "a & b"},
+            compare((1, 1, 1), (4, 4, 4), at_least(1)),
+            compare((NotMeasured("not installed"),), (1, 1, 1), at_most(2)),
+        ]
+        with tempfile.TemporaryDirectory() as directory:
+            (path,) = unmodified.draw({"programs": {"rows": rows}}, pathlib.Path(directory))
+            drawn = minidom.parse(str(path))
+        classes = [each.getAttribute("class") for each in drawn.getElementsByTagName("rect")]
+        self.assertEqual(classes, ["", "met", "missed"])
+        goals = [line for line in drawn.getElementsByTagName("line") if line.getAttribute("class") == "goal"]
+        self.assertEqual(len(goals), 2)
+
+    def test_nothing_is_drawn_of_nothing(self):
+        self.assertEqual(unmodified.draw({}, pathlib.Path("/")), [])
+
+
 class Counts(unittest.TestCase):
     def test_only_changes_beyond_the_tolerance_are_told(self):
         accepted = {"counts": {"a": 100, "b": 100, "c": 100}, "compiler": ""}
         now = {"counts": {"a": 102, "b": 104, "c": 96, "new": 5}, "compiler": "gcc"}
         self.assertEqual(instructions.changes(now, accepted), {"b": 0.04, "c": -0.04})
+
+    def test_patterns_stand_beside_one_piece_of_as_many_bytes(self):
+        calls = ("post_recv", "post_send", "poll_cq, receiver", "poll_cq, sender", "poll_cq, empty")
+        cost = {"64 B": 100, "64 B, SRQ": 151, "8 KiB": 200, "8 KiB, SRQ": 300}
+        counts = {f"pattern, {name}: {call}": each for name, each in cost.items() for call in calls}
+        table = patterns.table({"local, send: post_send": 3, **counts})[2:]
+        self.assertEqual(
+            table,
+            [
+                "| 64 B | 300 | 1.00 × |  |",
+                "| 64 B, SRQ | 453 | 1.51 × | **beyond 1.5 ×** |",
+                "| 8 KiB | 600 | 1.00 × |  |",
+                "| 8 KiB, SRQ | 900 | 1.50 × |  |",
+            ],
+        )
+        self.assertEqual(patterns.table({"local, send: post_send": 3}), [])
 
 
 class Charts(unittest.TestCase):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Instructions that callgrind counts for posting, receiving and polling 8 bytes, on both sides, beside those
-that were accepted.
+"""Instructions that callgrind counts for posting, receiving and polling 8 bytes, on both sides, and for the
+patterns in which programs send (patterns.c), beside those that were accepted.
 
 instructions.json holds the accepted ones, with the compiler's version: another one gives other numbers.
 """
@@ -12,26 +12,31 @@ import statistics
 import subprocess
 
 import harness
+import patterns
 import report
 from experiment import Failed
 
 ACCEPTED = pathlib.Path(__file__).with_name("instructions.json")
 TOLERANCE = 0.03
-LIST = 64  # as in instructions.c
+LIST = 64  # as in instructions.c, and the messages of a dump of patterns.c
 IN_VAIN = "poll_cq, empty"  # as many of them are counted together
 LIMIT_S = 300
-WAYS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
+# by what stands before the names: the program, and its environment
+RUNS = {
+    "local": ("instructions", {}),
+    "wire": ("instructions", {"VERBATIM_LOCAL": "off"}),
+    "pattern": ("patterns", {}),
+}
 
 
 def measure(tools, accept):
     """The entry of the file of figures; prints the table."""
-    program = tools.own("instructions")
     if missing := harness.missing_programs("valgrind"):
         return {"not_measured": say(f"{missing[0]} is not installed")}
-    if not os.path.exists(program):
+    if not all(os.path.exists(tools.own(program)) for program, _ in RUNS.values()):
         return {"not_measured": say("valgrind's headers were not there when this was built")}
     try:
-        found = {"compiler": compiler(tools.build), "counts": counts(tools, program)}
+        found = {"compiler": compiler(tools.build), "counts": counts(tools)}
     except Failed as reason:
         return {"failed": say(f"FAILED: {reason}")}
     accepted = (
@@ -41,6 +46,7 @@ def measure(tools, accept):
     )
     changed = changes(found, accepted)
     show(found, accepted, changed)
+    print("", *patterns.table(found["counts"]), sep="\n")
     if accept:
         ACCEPTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         say(f"\n{ACCEPTED} is written anew.")
@@ -57,22 +63,27 @@ def compiler(build):
     return about.get("host", {}).get("c", {}).get("full_version", "")
 
 
-def counts(tools, program):
+def counts(tools):
     """{name: instructions for one message, the call's own overhead of being counted taken off}"""
     found = {}
-    for way, environment in WAYS.items():
-        samples = dumps(tools, program, way, environment)
-        overhead = statistics.median(samples.pop(("", "nothing")))
-        for (length, name), values in samples.items():
-            calls = LIST if length == "list" or name == IN_VAIN else 1
-            full = f"{way}, {'list of 64, ' if length == 'list' else ''}{name}"
+    for label, (program, environment) in RUNS.items():
+        samples = dumps(tools, program, label, environment)
+        overheads = {
+            kind: statistics.median(samples.pop((kind, name)))
+            for kind, name in list(samples)
+            if name == "nothing"
+        }
+        for (kind, name), values in samples.items():
+            calls = LIST if kind in ("list", "patterns") or name == IN_VAIN else 1
+            full = f"{label}, {'list of 64, ' if kind == 'list' else ''}{name}"
+            overhead = overheads[kind if kind in overheads else ""]
             found[full] = round((statistics.median(values) - overhead) / calls, 1)
     return found
 
 
-def dumps(tools, program, way, environment):
-    """{(single or list, name): [totals]} of a run."""
-    directory = pathlib.Path(tools.log_dir) / f"callgrind-{way}"
+def dumps(tools, program, label, environment):
+    """{(what the program said that begins, name): [totals]} of a run."""
+    directory = pathlib.Path(tools.log_dir) / f"callgrind-{label}"
     directory.mkdir()
     command = [
         "valgrind",
@@ -81,7 +92,7 @@ def dumps(tools, program, way, environment):
         "--collect-atstart=no",
         "--compress-strings=no",
         f"--callgrind-out-file={directory}/%p",
-        program,
+        tools.own(program),
     ]
     with open(directory / "log", "wb") as log:
         try:
@@ -99,15 +110,15 @@ def dumps(tools, program, way, environment):
         raise Failed(f"ended with {done.returncode}, see {directory}/log")
     samples = {}
     for process in sorted({path.stem for path in directory.glob("*.*")}, key=int):
-        length = ""
+        kind = ""
         for path in sorted(directory.glob(f"{process}.*"), key=lambda path: int(path.suffix[1:])):
             text = path.read_text(encoding="utf-8")
             trigger = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
             if trigger and trigger.group(1).startswith("begin "):
-                length = trigger.group(1).split()[1]
+                kind = trigger.group(1).split()[1]
             elif trigger:
                 total = int(re.search(r"^totals: (\d+)", text, re.MULTILINE).group(1))
-                samples.setdefault((length, trigger.group(1)), []).append(total)
+                samples.setdefault((kind, trigger.group(1)), []).append(total)
     return samples
 
 

@@ -173,15 +173,21 @@ struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = IBV_QP_EX_WITH_SEND
 	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 	struct ibv_qp *qp = ibv_create_qp_ex(device->context, &init);
 
 	check(qp, "ibv_create_qp_ex");
+	initialize_qp(qp);
+	return qp;
+}
+
+void initialize_qp(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
 	check(ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
 	      "to INIT");
-	return qp;
 }
 
 void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn)
@@ -198,12 +204,18 @@ void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn)
 		.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
 	};
 
+	/* what only a responder has, and only a requester: an XRC queue pair is one of them */
+	int responder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	    requester = IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	if (qp->qp_type == IBV_QPT_XRC_SEND)
+		responder = 0;
+	if (qp->qp_type == IBV_QPT_XRC_RECV)
+		requester = 0;
+
 	check(ibv_modify_qp(qp, &to_receive,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
+				    responder) == 0,
 	      "to RTR");
-	check(ibv_modify_qp(qp, &to_send,
-			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
+	check(ibv_modify_qp(qp, &to_send, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN | requester) == 0,
 	      "to RTS");
 }

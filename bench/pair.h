@@ -48,6 +48,8 @@ void use_cpu(int cpu);                               /* -1: any */
 /* The device on the loopback interface and its IPv4 GID. */
 void open_device(struct device *device);
 struct ibv_qp *make_qp(struct device *device, struct ibv_cq *cq, unsigned depth, bool signal_all);
+void initialize_qp(struct ibv_qp *qp);               /* RESET to INIT */
+/* INIT to RTS; also of an XRC queue pair. */
 void connect_qp(struct device *device, struct ibv_qp *qp, uint32_t peer_qpn);
 
 #endif

@@ -9,6 +9,7 @@ import platform
 import subprocess
 
 import lines
+import patterns
 from experiment import HEADING, line
 
 FILE = "figures.json"
@@ -89,7 +90,7 @@ def describe(about):
 
 
 def write_text(build, plots):
-    """The tables of all parts and the plots, as markdown; returns the file."""
+    """The tables of all parts and their plots, which are files by part, as markdown; returns the file."""
     text = ["# Figures", "", "Made by `make bench`; [bench.md](../bench.md) says how they are taken."]
     for name, part in read(build).items():
         text += [
@@ -104,10 +105,11 @@ def write_text(build, plots):
         if part.get("counts"):
             text += ["| instructions for one message | |", "| --- | --- |"]
             text += [f"| {call} | {count:g} |" for call, count in sorted(part["counts"].items())]
+            text += ["", *patterns.table(part["counts"])]
         if part.get("lines"):
             text += lines.as_text(part)
-        if part.get("charts"):
-            text += [f"![{plot.stem}]({plot.name})" for plot in plots]
+        if plots.get(name):
+            text += ["", *(f"![{plot.stem}]({plot.name})" for plot in plots[name])]
     path = directory(build) / TEXT
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return path

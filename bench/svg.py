@@ -91,3 +91,47 @@ def lines(x, y, series):
         yield f'<polyline class="line{"" if ours else " peer"}" stroke="{colour}" points="{path}"/>'
         yield from (f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in places)
         yield f'<text x="{WIDTH - RIGHT + 12}" y="{label + 4:.0f}" style="fill: {colour}">{escape(name)}</text>'
+
+
+# ---- ratios ----
+
+NAMES, ROW_HEIGHT, BAR_HEIGHT = 330, 22, 12
+STYLE_OF_RATIOS = """.met { fill: #15803d } .missed { fill: #c2410c } .goal { stroke: #111827; stroke-width: 2 }"""
+
+
+def ratios(title, rows, show_ratio):
+    """A bar for each row's ratio to its peer, from 1 on, to the right where it is more, with a mark at its goal."""
+    goals = [next(iter(row["goal"].values())) for row in rows]
+    values = [*goals, *(row["judged"] for row in rows), 1]
+    marks = ticks(min(values) * 0.9, max(values) * 1.1)
+    x = Scale(marks[0], marks[-1], NAMES, WIDTH - 70)
+    height = TOP + ROW_HEIGHT * len(rows) + 40
+    bottom = TOP + ROW_HEIGHT * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">',
+        f"<style>{STYLE} {STYLE_OF_RATIOS}</style>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        text(20, 30, title, kind="title"),
+    ]
+    for mark in marks:
+        parts.append(f'<line class="grid" y1="{TOP}" y2="{bottom}" x1="{x.at(mark):.1f}" x2="{x.at(mark):.1f}"/>')
+        parts.append(text(x.at(mark), bottom + 20, show_ratio(mark), "middle"))
+    for number, (row, goal) in enumerate(zip(rows, goals)):
+        parts += bar(x, TOP + ROW_HEIGHT * number, row, goal, show_ratio)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def bar(x, top, row, goal, show_ratio):
+    middle = top + ROW_HEIGHT / 2
+    left, right = sorted((x.at(1), x.at(row["judged"])))
+    kind = "met" if row["met"] else "missed"
+    yield text(NAMES - 12, middle + 4, row["what"], "end")
+    yield (
+        f'<rect class="{kind}" x="{left:.1f}" y="{middle - BAR_HEIGHT / 2:.1f}" '
+        f'width="{max(right - left, 1):.1f}" height="{BAR_HEIGHT}"/>'
+    )
+    yield (
+        f'<line class="goal" x1="{x.at(goal):.1f}" x2="{x.at(goal):.1f}" '
+        f'y1="{middle - BAR_HEIGHT:.1f}" y2="{middle + BAR_HEIGHT:.1f}"/>'
+    )
+    yield text(max(right, x.at(goal)) + 6, middle + 4, show_ratio(row["judged"]))

@@ -13,11 +13,17 @@
 #include "local/slots.h"
 #include "local/translation.h"
 
-/* Is it the kind of connection that try_post is for, and in its usual state? */
+/* Is the connection in its usual state? */
 static bool is_usual(const struct vb_local_qp *l)
 {
-	return l->qp->type == IBV_QPT_RC && !vb_qp_is_captured(l->qp) && vb_theirs_of(l) && l->req.bound &&
-	       !l->req.waiting && l->peer->copy != VB_COPY_LINK;
+	return !vb_qp_is_captured(l->qp) && vb_theirs_of(l) && l->req.bound && !l->req.waiting &&
+	       l->peer->copy != VB_COPY_LINK;
+}
+
+/* May this side carry out one-sided operations? Of XRC, the responder knows the domain. */
+static bool executes(const struct vb_local_qp *l)
+{
+	return l->qp->type == IBV_QPT_RC && is_usual(l);
 }
 
 /* A request that is being carried out. */
@@ -76,19 +82,74 @@ static inline bool copy_pieces(struct attempt *a, uint8_t *there, bool writes)
 	return true;
 }
 
+/*
+ * The pieces into the slot, or their list. Nobody sees the slot yet: nothing is left behind where a piece is
+ * not simply there.
+ */
+static inline bool gather_piece(struct attempt *a, const struct ibv_sge *piece, uint8_t **to)
+{
+	uint32_t length = piece->length;
+	if (vb_unlikely(!length))
+		return true;
+	void *at = find_piece(a, piece, 0);
+	if (vb_unlikely(!at) || vb_unlikely(vb_touch_copy(*to, at, length)))
+		return false;
+	*to += length;
+	return true;
+}
+
+/*
+ * All but the first. Out of line, as what follows: else one piece would pay for the registers that many need.
+ */
+static __attribute__((noinline)) bool gather_rest(struct vb_local_qp *l, const struct ibv_send_wr *wr,
+						  const struct vb_translation *t, uint8_t *to)
+{
+	struct vb_translation known = t ? *t : (struct vb_translation){ 0 }; /* in registers */
+	struct attempt a = { l, wr, &known };
+	const struct ibv_sge *piece = wr->sg_list + 1, *end = wr->sg_list + wr->num_sge;
+	for (; piece < end; piece++)
+		if (vb_unlikely(!gather_piece(&a, piece, &to)))
+			return false;
+	return true;
+}
+
+/* The responder takes the bytes from there. */
+static __attribute__((noinline)) bool put_list(struct vb_local_qp *l, const struct ibv_send_wr *wr,
+					       const struct vb_translation *t, struct ibv_sge *to)
+{
+	struct attempt a = { l, wr, t };
+	const struct ibv_sge *piece = wr->sg_list, *end = piece + wr->num_sge;
+	for (; piece < end; piece++) {
+		if (vb_likely(piece->length) && vb_unlikely(!find_piece(&a, piece, 0)))
+			return false;
+		vb_sge_copy(to++, piece);
+	}
+	return true;
+}
+
 static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct ibv_send_wr *wr,
 					   uint32_t length)
 {
 	struct attempt a = { l, wr, vb_translation_holds(l, &l->to_send) ? &l->to_send : NULL };
-	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))) ||
-	    vb_unlikely(!vb_slot_fits(l->req.slot_bytes, length)))
+	if (vb_unlikely(!a.t && !(is_usual(l) && vb_peer_responds(l))))
 		return VB_POST_NOT;
 	struct vb_shm_slot *slot = vb_slot_ours(l, l->req.published);
-	if (vb_unlikely(!copy_pieces(&a, slot->data, true)))
-		return VB_POST_NOT;
+	unsigned flags = VB_SHM_INLINE, entries = 0;
 	slot->length = length;
-	vb_slot_post(l, slot, VB_SHM_INLINE | vb_slot_piggyback_ack(l, slot), IBV_WR_SEND, 0,
-		     vb_sq_signals(l->qp, wr->send_flags));
+	slot->imm = wr->imm_data;
+	if (vb_likely(vb_slot_fits(l->req.slot_bytes, length))) {
+		uint8_t *to = slot->data;
+		if (vb_unlikely(!gather_piece(&a, wr->sg_list, &to)) ||
+		    (wr->num_sge > 1 && vb_unlikely(!gather_rest(l, wr, a.t, to))))
+			return VB_POST_NOT;
+	} else {
+		if (vb_unlikely(!put_list(l, wr, a.t, slot->sge)))
+			return VB_POST_NOT;
+		flags = 0;
+		entries = wr->num_sge;
+	}
+	vb_slot_post(l, slot, flags | vb_slot_finish(l, slot, wr->qp_type.xrc.remote_srqn, wr->send_flags),
+		     wr->opcode, entries, vb_sq_signals(l->qp, wr->send_flags));
 	vb_doorbell_ring(l);
 	if (vb_unlikely(!a.t || a.missed))
 		vb_translation_learn_send(l, wr);
@@ -97,7 +158,7 @@ static inline enum vb_post_result try_send(struct vb_local_qp *l, const struct i
 
 static __attribute__((noinline)) uint8_t *reach_target(const struct attempt *a, uint32_t length, bool writes)
 {
-	if (!a->t && !is_usual(a->l))
+	if (!a->t && !executes(a->l))
 		return NULL;
 	return vb_peer_reach(a->l, a->wr->wr.rdma.rkey, a->wr->wr.rdma.remote_addr, length, writes);
 }
@@ -129,7 +190,7 @@ static inline bool move(struct vb_local_qp *l, struct vb_translation *t, const s
 static inline enum vb_post_result try_move(struct vb_local_qp *l, struct vb_translation *t,
 					   const struct ibv_send_wr *wr, uint32_t length, bool writes)
 {
-	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->is_made && !is_usual(l)))
+	if (vb_unlikely(length > VB_SLICE_BYTES) || vb_unlikely(!t->is_made && !executes(l)))
 		return VB_POST_NOT;
 	if (writes)
 		l->req.has_stored = true;
@@ -156,6 +217,7 @@ __attribute__((flatten)) enum vb_post_result vb_local_try_post(struct vb_qp *qp,
 	struct vb_local_qp *l = vb_local_of(qp);
 	switch (wr->opcode) {
 	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
 		return try_send(l, wr, length);
 	case IBV_WR_RDMA_WRITE:
 		fetch_target(&l->to_write, wr);

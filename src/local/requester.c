@@ -314,12 +314,7 @@ static bool publish(struct vb_local_qp *l, struct vb_sqe *sqe)
 	vb_busy_end(l, VB_STREAM_REQUEST);
 	if (vb_unlikely(flags < 0))
 		return false;
-	if (vb_unlikely(l->qp->type == IBV_QPT_XRC_SEND))
-		slot->srqn = sqe->srqn;
-	else
-		flags |= vb_slot_piggyback_ack(l, slot);
-	if (sqe->flags & IBV_SEND_SOLICITED)
-		flags |= VB_SHM_SOLICITED;
+	flags |= (int)vb_slot_finish(l, slot, sqe->srqn, sqe->flags);
 	slot->length = is_atomic(sqe) ? 0 : sqe->length;
 	slot->imm = sqe->imm;
 	slot->remote_addr = sqe->remote_addr;

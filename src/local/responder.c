@@ -455,31 +455,117 @@ static inline bool complete_by_piggybacked_ack(struct vb_local_qp *l)
 	return !vb_requester_has_piggybacked_ack(l) || take_piggybacked_ack(l);
 }
 
-/* Where a small message goes: the oldest receive, if it is one piece of memory that the message fits in. */
-static inline void *piece_for(struct vb_local_qp *l, const struct vb_receive *r, uint32_t length, bool holds)
+/* A receive that a message goes to. */
+struct destination {
+	uint64_t wr_id;
+	const struct ibv_sge *sge;
+	uint32_t nsge;
+};
+
+/*
+ * The next one: of the queue pair's own queue in place, of a shared one taken, which serve_any goes on with.
+ * False: there is none.
+ */
+static inline bool find_receive(struct vb_local_qp *l, struct destination *d)
 {
-	if (vb_unlikely(r->nsge != 1 || length > r->sge->length))
-		return NULL;
-	void *piece = holds ? vb_translation_of_piece(&l->to_receive, r->sge) : NULL;
-	if (vb_likely(piece != NULL))
-		return piece;
-	piece = vb_key_find(r->sge, IBV_ACCESS_LOCAL_WRITE, l->qp->pd->number);
-	if (piece)
-		vb_translation_learn_receive(l, r->sge);
-	return piece;
+	struct vb_execution *x = &l->execution;
+	if (vb_likely(!l->qp->srq)) {
+		const struct vb_receive *r = vb_receive_peek(l->qp);
+		if (vb_likely(r != NULL))
+			*d = (struct destination){ r->wr_id, r->sge, r->nsge };
+		return r;
+	}
+	if (vb_unlikely(!x->have_rwqe && !vb_execution_take(x)))
+		return false;
+	*d = (struct destination){ x->rwqe.wr_id, x->rwqe.sge, x->rwqe.nsge };
+	return true;
+}
+
+static inline void pass_receive(struct vb_local_qp *l)
+{
+	if (vb_likely(!l->qp->srq))
+		vb_receive_pass(l->qp);
+	else
+		l->execution.have_rwqe = false;
+}
+
+/* Where a piece of a receive is; the first one is learned. holds: the translation of receives does. */
+static inline void *find_piece(struct vb_local_qp *l, const struct ibv_sge *piece, bool holds, bool is_first)
+{
+	void *known = holds ? vb_translation_of_piece(&l->to_receive, piece) : NULL;
+	if (vb_likely(known != NULL))
+		return known;
+	void *found = vb_key_find(piece, IBV_ACCESS_LOCAL_WRITE, vb_receive_domain(l->qp));
+	if (found && is_first)
+		vb_translation_learn_receive(l, piece);
+	return found;
+}
+
+static inline bool place_piece(struct vb_local_qp *l, const struct ibv_sge *piece, bool holds, bool is_first,
+			       const uint8_t *from, uint32_t length)
+{
+	void *to = find_piece(l, piece, holds, is_first);
+	return vb_likely(to != NULL) && vb_likely(!vb_touch_copy(to, from, length));
+}
+
+/* Is there room, and is each piece that is needed simply there? */
+static bool may_scatter(struct vb_local_qp *l, const struct destination *d, uint32_t length, bool holds)
+{
+	for (uint32_t i = 0; length && i < d->nsge; i++) {
+		uint32_t part = vb_min_u32(length, d->sge[i].length);
+		if (part && !find_piece(l, &d->sge[i], holds, i == 0))
+			return false;
+		length -= part;
+	}
+	return !length;
+}
+
+/* Out of line: else one piece would pay for the registers that many need. */
+static __attribute__((noinline)) bool scatter_many(struct vb_local_qp *l, const struct destination *d,
+						   const uint8_t *from, uint32_t length, bool holds)
+{
+	if (!may_scatter(l, d, length, holds))
+		return false;
+	for (const struct ibv_sge *piece = d->sge; length; piece++) {
+		uint32_t part = vb_min_u32(length, piece->length);
+		if (part && !place_piece(l, piece, holds, false, from, part))
+			return false;
+		from += part;
+		length -= part;
+	}
+	return true;
+}
+
+/*
+ * In order: the last bytes become visible last. False: the receive is too short, or a piece is not simply
+ * there; then nothing has been written, unless memory is not mapped.
+ */
+static inline bool scatter(struct vb_local_qp *l, const struct destination *d, const uint8_t *from,
+			   uint32_t length, bool holds)
+{
+	if (vb_likely(d->nsge && length <= d->sge->length))
+		return place_piece(l, d->sge, holds, true, from, length);
+	return scatter_many(l, d, from, length, holds);
 }
 
 /* Does a small SEND to this QP take its bytes and a completion, and nothing else? */
 static bool is_plain(const struct vb_local_qp *l)
 {
 	const struct vb_qp *qp = l->qp;
-	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !l->execution.have_rwqe &&
-	       !vb_qp_is_captured(qp);
+	return qp->type == IBV_QPT_RC && qp->comm_est && !qp->counts_receives && !qp->tags &&
+	       !l->execution.have_rwqe && !vb_qp_is_captured(qp);
+}
+
+static inline bool is_send_with_payload(uint64_t head)
+{
+	unsigned opcode = vb_shm_head_opcode(head);
+	return (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) &&
+	       (vb_shm_head_flags(head) & VB_SHM_INLINE);
 }
 
 /*
- * Fast path: a SEND whose payload is in the slot, for a receive of one piece. False: it is something else; it
- * backs out without side effects. holds: the translation of receives does.
+ * Fast path: a SEND whose payload is in the slot. False: it is something else, or has to wait or to fail, and
+ * is still to be executed. holds: the translation of receives does.
  */
 static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 {
@@ -487,34 +573,37 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 	const struct vb_shm_slot *s = vb_slot_theirs(l, next);
 	uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 	unsigned flags = vb_shm_head_flags(head);
-	const struct vb_receive *r = vb_receive_peek(l->qp);
-	if (vb_shm_head_tag(head) != next + 1 || vb_shm_head_opcode(head) != IBV_WR_SEND ||
-	    !(flags & VB_SHM_INLINE) || !r || !(holds || is_plain(l)))
+	struct destination d;
+	if (vb_shm_head_tag(head) != next + 1 || !is_send_with_payload(head) || !(holds || is_plain(l)))
 		return false;
 	/* each field is loaded once, and not while the slot may be written */
 	const volatile struct vb_shm_slot *v = s;
-	uint32_t length = v->length;
+	uint32_t length = v->length, imm = v->imm;
 	if (!length || !vb_slot_fits(l->resp.slot_bytes, length))
 		return false;
-	void *to = piece_for(l, r, length, holds);
 	note_piggybacked_ack(l, flags, v->executed);
-	if (vb_unlikely(!to || !complete_by_piggybacked_ack(l)))
+	if (vb_unlikely(!complete_by_piggybacked_ack(l)) || vb_unlikely(!find_receive(l, &d)))
 		return false;
-	if (vb_unlikely(vb_touch_copy(to, s->data, length)))
+	if (vb_unlikely(!scatter(l, &d, s->data, length, holds)))
 		return false; /* serve_any finds the same, and refuses */
 	if (vb_is_cut_by(l->peer))
 		return false;
 	acknowledge(l);
-	struct vb_cqe *e = vb_cq_open(l->qp->recv_cq);
-	*e = (struct vb_cqe){ .wr_id = r->wr_id,
-			      .qp = l->qp,
+	struct vb_qp *qp = l->qp;
+	struct vb_cqe *e = vb_cq_open(qp->recv_cq);
+	*e = (struct vb_cqe){ .wr_id = d.wr_id,
+			      .qp = qp,
 			      .opcode = IBV_WC_RECV,
 			      .byte_len = length,
+			      .imm = imm,
+			      .wc_flags = vb_shm_head_opcode(head) == IBV_WR_SEND ? 0 : IBV_WC_WITH_IMM,
 			      .is_recv = 1,
+			      .is_srq = qp->srq != NULL,
+			      .srq = qp->srq,
 			      .src_qp = l->their_qpn,
 			      .solicited = (flags & VB_SHM_SOLICITED) != 0 };
-	vb_receive_pass(l->qp);
-	vb_cq_close(l->qp->recv_cq, e);
+	pass_receive(l);
+	vb_cq_close(qp->recv_cq, e);
 	return true;
 }
 

@@ -48,6 +48,17 @@ static inline int vb_slot_piggyback_ack(struct vb_local_qp *l, struct vb_shm_slo
 		       0;
 }
 
+/* What a slot says beside its request; as flags of its head. send_flags: the program's. */
+static inline unsigned vb_slot_finish(struct vb_local_qp *l, struct vb_shm_slot *slot, uint32_t srqn,
+				      unsigned send_flags)
+{
+	unsigned flags = send_flags & IBV_SEND_SOLICITED ? VB_SHM_SOLICITED : 0;
+	if (vb_likely(l->qp->type != IBV_QPT_XRC_SEND))
+		return flags | (unsigned)vb_slot_piggyback_ack(l, slot);
+	slot->srqn = srqn;
+	return flags;
+}
+
 /* The peer may see the slot from here on. */
 static inline void vb_slot_post(struct vb_local_qp *l, struct vb_shm_slot *slot, unsigned flags,
 				unsigned opcode, unsigned nsge, bool is_awaited)

@@ -2,6 +2,7 @@
 #include "local/translation.h"
 
 #include "adapter/inspection/packet_view.h"
+#include "adapter/queues/queue.h"
 #include "host/memory/touch.h"
 #include "local/reach.h"
 
@@ -28,11 +29,11 @@ static struct span span_of(const struct vb_arena_head *arena, uint32_t key, uint
 	return (struct span){ start + skip, skip < length ? vb_min_u64(length - skip, UINT32_MAX) : 0 };
 }
 
-static void find_ours(struct vb_translation *t, const struct vb_local_qp *l, uint64_t used, unsigned access)
+static void find_ours(struct vb_translation *t, uint32_t pd, uint64_t used, unsigned access)
 {
 	struct span span = span_of(vb_arena, t->lkey, used);
 	struct ibv_sge all = { .addr = span.start, .length = span.bytes, .lkey = t->lkey };
-	const void *here = span.bytes ? vb_key_find(&all, access, l->qp->pd->number) : NULL;
+	const void *here = span.bytes ? vb_key_find(&all, access, pd) : NULL;
 	t->ours = span.start;
 	t->our_bytes = here && (uintptr_t)here == span.start ? span.bytes : 0;
 }
@@ -87,7 +88,7 @@ void vb_translation_learn_move(struct vb_local_qp *l, struct vb_translation *t, 
 	if (!is_due(t, lkey_of(t, wr), wr->wr.rdma.rkey))
 		return;
 	t->is_made = begin(t, l);
-	find_ours(t, l, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	find_ours(t, l->qp->pd->number, wr->sg_list->addr, writes ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	find_theirs(t, l, wr->wr.rdma.remote_addr, writes);
 }
 
@@ -97,7 +98,7 @@ void vb_translation_learn_send(struct vb_local_qp *l, const struct ibv_send_wr *
 	if (!is_due(t, lkey_of(t, wr), 0))
 		return;
 	t->is_made = begin(t, l);
-	find_ours(t, l, wr->sg_list->addr, 0);
+	find_ours(t, l->qp->pd->number, wr->sg_list->addr, 0);
 }
 
 void vb_translation_learn_receive(struct vb_local_qp *l, const struct ibv_sge *piece)
@@ -106,5 +107,5 @@ void vb_translation_learn_receive(struct vb_local_qp *l, const struct ibv_sge *p
 	if (!is_due(t, piece->lkey, 0))
 		return;
 	t->is_made = begin(t, l);
-	find_ours(t, l, piece->addr, IBV_ACCESS_LOCAL_WRITE);
+	find_ours(t, vb_receive_domain(l->qp), piece->addr, IBV_ACCESS_LOCAL_WRITE);
 }

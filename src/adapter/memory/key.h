@@ -96,10 +96,15 @@ static inline bool vb_key_is_on_demand(const struct vb_key *table, uint32_t key)
 	       IBV_ACCESS_ON_DEMAND;
 }
 
-/* vb_key_check, by the key's entry. */
-static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr,
-						uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
-						uint64_t *va)
+/* What a key stands for, loaded once: good for several accesses in one busy section. */
+struct vb_key_region {
+	uint64_t iova, length, va;
+	unsigned access;
+};
+
+/* The part of vb_key_check that is the same for all addresses. */
+static inline enum vb_key_fault vb_key_open(const struct vb_key *k, uint32_t key, unsigned access,
+					    uint32_t pd, uint32_t qpn, struct vb_key_region *region)
 {
 	if (vb_unlikely(!key || atomic_load_explicit(&k->key, memory_order_acquire) != key))
 		return VB_KEY_UNKNOWN;
@@ -108,14 +113,34 @@ static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t
 	uint32_t only = atomic_load_explicit(&k->qpn, memory_order_relaxed);
 	if (vb_unlikely(only && only != qpn))
 		return VB_KEY_QP;
-	if (vb_unlikely(access & ~atomic_load_explicit(&k->access, memory_order_relaxed)))
+	region->access = atomic_load_explicit(&k->access, memory_order_relaxed);
+	if (vb_unlikely(access & ~region->access))
 		return VB_KEY_ACCESS;
-	uint64_t offset = addr - atomic_load_explicit(&k->iova, memory_order_relaxed);
-	uint64_t size = atomic_load_explicit(&k->length, memory_order_relaxed);
-	if (vb_unlikely(!vb_is_within(offset, length, size)))
-		return VB_KEY_BOUNDS;
-	*va = atomic_load_explicit(&k->va, memory_order_relaxed) + offset;
+	region->iova = atomic_load_explicit(&k->iova, memory_order_relaxed);
+	region->length = atomic_load_explicit(&k->length, memory_order_relaxed);
+	region->va = atomic_load_explicit(&k->va, memory_order_relaxed);
 	return VB_KEY_OK;
+}
+
+/* And the part that is the address's. */
+static inline enum vb_key_fault vb_key_reach(const struct vb_key_region *region, uint64_t addr,
+					     uint64_t length, uint64_t *va)
+{
+	uint64_t offset = addr - region->iova;
+	if (vb_unlikely(!vb_is_within(offset, length, region->length)))
+		return VB_KEY_BOUNDS;
+	*va = region->va + offset;
+	return VB_KEY_OK;
+}
+
+/* vb_key_check, by the key's entry. */
+static inline enum vb_key_fault vb_key_check_at(const struct vb_key *k, uint32_t key, uint64_t addr,
+						uint64_t length, unsigned access, uint32_t pd, uint32_t qpn,
+						uint64_t *va)
+{
+	struct vb_key_region region;
+	enum vb_key_fault fault = vb_key_open(k, key, access, pd, qpn, &region);
+	return vb_likely(fault == VB_KEY_OK) ? vb_key_reach(&region, addr, length, va) : fault;
 }
 
 /*

@@ -9,35 +9,39 @@
 #include "host/memory/touch.h"
 
 /* All of a null region is the same few pages: zeros to read, others to write. */
-static uint64_t null_at(const struct vb_key *key, unsigned access)
+static uint64_t null_at(const struct vb_key_region *region, unsigned access)
 {
-	uint64_t zeros = atomic_load_explicit(&key->va, memory_order_relaxed);
-	return access & IBV_ACCESS_LOCAL_WRITE ? zeros + VB_NULL_BYTES : zeros;
+	return access & IBV_ACCESS_LOCAL_WRITE ? region->va + VB_NULL_BYTES : region->va;
 }
 
 /* Null regions and regions on demand: where the bytes are, or how they are touched. */
-static uint64_t place_of(struct vb_ranges *out, const struct vb_key *key, unsigned access, uint64_t va)
+static inline uint64_t place_of(struct vb_ranges *out, const struct vb_key_region *region, unsigned access,
+				uint64_t va)
 {
-	unsigned has = atomic_load_explicit(&key->access, memory_order_relaxed);
-	if (vb_likely(!(has & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND))))
+	if (vb_likely(!(region->access & (VB_KEY_NULL | IBV_ACCESS_ON_DEMAND))))
 		return va;
-	out->on_demand |= (has & IBV_ACCESS_ON_DEMAND) != 0;
-	return has & VB_KEY_NULL ? null_at(key, access) : va;
+	out->on_demand |= (region->access & IBV_ACCESS_ON_DEMAND) != 0;
+	return region->access & VB_KEY_NULL ? null_at(region, access) : va;
 }
 
-/* Bytes [skip, skip + part) of one entry, which is checked as a whole. */
-static inline enum vb_key_fault add_entry(struct vb_ranges *out, const struct vb_key *table, uint32_t pd,
-					  const struct ibv_sge *s, uint64_t skip, uint64_t part,
-					  unsigned access)
+/* The region that the last entry named: most lists name one. */
+struct opened {
+	uint32_t key; /* 0: none */
+	struct vb_key_region region;
+};
+
+/* Where bytes of one entry begin, which is checked as a whole. */
+static inline enum vb_key_fault find_entry(struct opened *o, const struct vb_key *table, uint32_t pd,
+					   const struct ibv_sge *s, unsigned access, uint64_t *va)
 {
-	uint64_t va;
-	enum vb_key_fault fault =
-		vb_key_check(table, s->lkey, s->addr, s->length, access | VB_KEY_LOCAL, pd, 0, &va);
-	if (vb_unlikely(fault != VB_KEY_OK))
-		return fault;
-	va = place_of(out, vb_key_at(table, s->lkey), access, va + skip);
-	out->iov[out->count++] = (struct iovec){ (void *)(uintptr_t)va, part };
-	return VB_KEY_OK;
+	enum vb_key_fault fault = VB_KEY_OK;
+	if (vb_unlikely(s->lkey != o->key || !s->lkey))
+		fault = vb_key_open(vb_key_at(table, s->lkey), s->lkey, access | VB_KEY_LOCAL, pd, 0,
+				    &o->region);
+	o->key = s->lkey;
+	if (vb_likely(fault == VB_KEY_OK))
+		fault = vb_key_reach(&o->region, s->addr, s->length, va);
+	return fault;
 }
 
 enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena_head *arena, uint32_t pd,
@@ -45,27 +49,30 @@ enum vb_key_fault vb_ranges_of_list(struct vb_ranges *out, const struct vb_arena
 				    unsigned access, unsigned *bad)
 {
 	const struct vb_key *table = vb_key_table(arena);
-	out->count = 0;
+	struct opened o = { 0 };
+	struct iovec *to = out->iov;
+	enum vb_key_fault fault = VB_KEY_OK;
+	const struct ibv_sge *s = sge, *end = sge + n;
 	out->mapped = false;
 	out->bytes = bytes;
 	out->on_demand = false;
-	*bad = 0;
-	if (vb_likely(n == 1 && bytes && skip + bytes <= sge->length))
-		return add_entry(out, table, pd, sge, skip, bytes, access);
-	for (; bytes && *bad < n; ++*bad) {
-		const struct ibv_sge *s = &sge[*bad];
+	for (uint64_t va; bytes && s < end; s++) {
 		if (skip >= s->length) {
 			skip -= s->length;
 			continue;
 		}
-		uint64_t part = vb_min_u64(s->length - skip, bytes);
-		enum vb_key_fault fault = add_entry(out, table, pd, s, skip, part, access);
+		fault = find_entry(&o, table, pd, s, access, &va);
 		if (vb_unlikely(fault != VB_KEY_OK))
-			return fault;
+			break;
+		uint64_t part = vb_min_u64(s->length - skip, bytes);
+		va = place_of(out, &o.region, access, va + skip);
+		*to++ = (struct iovec){ (void *)(uintptr_t)va, part };
 		bytes -= part;
 		skip = 0;
 	}
-	return bytes ? VB_KEY_BOUNDS : VB_KEY_OK;
+	out->count = (unsigned)(to - out->iov);
+	*bad = (unsigned)(s - sge);
+	return bytes && fault == VB_KEY_OK ? VB_KEY_BOUNDS : fault;
 }
 
 void vb_ranges_of_bytes(struct vb_ranges *out, const void *address, uint64_t bytes)
@@ -102,37 +109,35 @@ const char *vb_ranges_explain_unmapped(uint32_t pd, const struct ibv_sge *sge, u
 
 /* Where in a list of ranges a copy is. */
 struct cursor {
-	const struct iovec *at;
-	size_t used;
+	const struct iovec *next;
+	char *place;
+	size_t left; /* of this range */
 };
 
-static size_t left(const struct cursor *c)
+static inline void find_bytes(struct cursor *c)
 {
-	return c->at->iov_len - c->used;
-}
-
-static void *place(const struct cursor *c)
-{
-	return (char *)c->at->iov_base + c->used;
-}
-
-static void advance(struct cursor *c, size_t n)
-{
-	c->used += n;
-	if (c->used < c->at->iov_len)
+	if (c->left)
 		return;
-	c->at++;
-	c->used = 0;
+	c->place = c->next->iov_base;
+	c->left = c->next++->iov_len;
+}
+
+static inline void advance(struct cursor *c, size_t n)
+{
+	c->place += n;
+	c->left -= n;
 }
 
 /* Range by range, each with what a pair of them has in common. */
-static int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to,
-		     const struct vb_ranges *from)
+static inline int copy_with(int (*copy)(void *to, const void *from, size_t bytes), const struct vb_ranges *to,
+			    const struct vb_ranges *from)
 {
-	struct cursor t = { to->iov, 0 }, f = { from->iov, 0 };
+	struct cursor t = { .next = to->iov }, f = { .next = from->iov };
 	for (uint64_t rest = to->bytes; rest;) {
-		size_t n = left(&t) < left(&f) ? left(&t) : left(&f);
-		if (copy(place(&t), place(&f), n))
+		find_bytes(&t);
+		find_bytes(&f);
+		size_t n = t.left < f.left ? t.left : f.left;
+		if (vb_unlikely(copy(t.place, f.place, n)))
 			return -EFAULT;
 		advance(&t, n);
 		advance(&f, n);

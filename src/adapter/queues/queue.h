@@ -122,6 +122,12 @@ static inline void vb_receive_pass(struct vb_qp *qp)
 		atomic_store_explicit(&rq->starved, false, memory_order_relaxed);
 }
 
+/* The domain that the keys of qp's receives are of. */
+static inline uint32_t vb_receive_domain(const struct vb_qp *qp)
+{
+	return (vb_unlikely(qp->srq != NULL) ? qp->srq->pd : qp->pd)->number;
+}
+
 /* Takes the oldest of a queue; false if it is empty. */
 bool vb_rq_take(struct vb_rq *rq, struct vb_rwqe *out);
 /* Does a receive of these or earlier laps name any of the bytes? */

@@ -389,7 +389,8 @@ static inline uint32_t plain_length(const struct vb_qp *qp, const struct ibv_sen
 	uint64_t length = 0;
 	int n = *entries;
 	if (vb_unlikely(wr->next || n < 1 || n > qp->sq.max_sge || qp->after_send) ||
-	    vb_unlikely(wr->send_flags & ~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE)))
+	    vb_unlikely(wr->send_flags &
+			~(unsigned)(IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED)))
 		return 0;
 	for (int i = 0; i < n; i++)
 		length += wr->sg_list[i].length;
@@ -403,6 +404,7 @@ static inline bool is_in_order(const struct vb_qp *qp, const struct ibv_send_wr 
 	const struct vb_sq *sq = &qp->sq;
 	switch (wr->opcode) {
 	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
 		return sq->sent == sq->tail;
 	case IBV_WR_RDMA_WRITE:
 		return sq->head == sq->tail;
