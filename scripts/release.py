@@ -170,6 +170,7 @@ def build(arch, work, sysroot, isal, top):
         machine,
         "--prefix=/",
         "-Dtests=false",
+        "-Dcurses=disabled",
         f"-Disal={isal}",
         "-Dbuildtype=release",
         "--strip",
