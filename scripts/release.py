@@ -171,6 +171,7 @@ def build(arch, work, sysroot, isal, top):
         "--prefix=/",
         "-Dtests=false",
         "-Dtoml=disabled",  # a C++ library that asks for a newer glibc
+        "-Dcurses=disabled",
         f"-Disal={isal}",
         "-Dbuildtype=release",
         "--strip",

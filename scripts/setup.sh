@@ -18,6 +18,7 @@ needed=(
 	libisal-dev:/usr/include/isa-l.h
 	g++:g++
 	libtomlplusplus-dev:/usr/include/toml++/toml.h
+	libncurses-dev:/usr/include/ncurses.h
 	ibverbs-utils:ibv_rc_pingpong
 	rdmacm-utils:rping
 	perftest:ib_send_bw
@@ -32,6 +33,7 @@ for_tests=(
 	infiniband-diags:ibstat
 	python3-pyverbs:/usr/lib/python3/dist-packages/pyverbs/__init__.py
 	util-linux:setpriv
+	tmux:tmux
 	tshark:tshark
 	wireshark-common:dumpcap
 	nftables:/usr/sbin/nft
@@ -119,24 +121,24 @@ present gcc || present clang || missing+=(gcc)
 
 # What others call Debian's packages: "-" is one that has no counterpart, or is in another. What is not listed
 # has Debian's name.
-declare -A dnf=([pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel [ibverbs-utils]=libibverbs-utils
+declare -A dnf=([libncurses-dev]=ncurses-devel [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel [ibverbs-utils]=libibverbs-utils
 	[rdmacm-utils]=librdmacm-utils [iproute2]=iproute [libcmocka-dev]=libcmocka-devel [libdw1]=elfutils-libs [libibverbs-dev]=rdma-core-devel
 	[librdmacm-dev]=- [python3-pyverbs]=python3-pyverbs [tshark]=wireshark-cli [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
 	[redis-server]=redis [redis-tools]=- [qemu-system-x86]=qemu-system-x86-core [busybox-static]=busybox [groff-base]=groff [ucx-utils]=ucx
 	[libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
 	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
-declare -A zypper=([ninja-build]=ninja [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel
+declare -A zypper=([libncurses-dev]=ncurses-devel [ninja-build]=ninja [pkg-config]=pkgconf-pkg-config [libc6-dev]=glibc-devel [libisal-dev]=isa-l-devel
 	[ibverbs-utils]=libibverbs-utils [rdmacm-utils]=librdmacm-utils [libcmocka-dev]=libcmocka-devel [libdw1]=libdw1
 	[libibverbs-dev]=rdma-core-devel [librdmacm-dev]=- [tshark]=wireshark [wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx
 	[redis-server]=redis [redis-tools]=- [groff-base]=groff [ucx-utils]=ucx-tools [libfabric-bin]=libfabric [dapl2-utils]=-
 	[openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-devel [libmpich-dev]=mpich-devel [g++]=gcc-c++
 	[libtomlplusplus-dev]=tomlplusplus-devel [libgloo-dev]=-)
-declare -A pacman=([ninja-build]=ninja [pkg-config]=pkgconf [libc6-dev]=glibc [libisal-dev]=isa-l [ibverbs-utils]=rdma-core [rdmacm-utils]=-
+declare -A pacman=([libncurses-dev]=ncurses [ninja-build]=ninja [pkg-config]=pkgconf [libc6-dev]=glibc [libisal-dev]=isa-l [ibverbs-utils]=rdma-core [rdmacm-utils]=-
 	[python3]=python [libcmocka-dev]=cmocka [libdw1]=libelf [libibverbs-dev]=- [librdmacm-dev]=- [python3-pyverbs]=- [tshark]=wireshark-cli
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [busybox-static]=busybox
 	[groff-base]=groff [ucx-utils]=openucx [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=-
 	[libmpich-dev]=- [g++]=- [libtomlplusplus-dev]=tomlplusplus [libgloo-dev]=-)
-declare -A apk=([ninja-build]=ninja-build [pkg-config]=pkgconf [libc6-dev]=musl-dev [libisal-dev]=isa-l-dev [ibverbs-utils]=rdma-core
+declare -A apk=([libncurses-dev]=ncurses-dev [ninja-build]=ninja-build [pkg-config]=pkgconf [libc6-dev]=musl-dev [libisal-dev]=isa-l-dev [ibverbs-utils]=rdma-core
 	[rdmacm-utils]=- [libcmocka-dev]=cmocka-dev [libdw1]=elfutils [libibverbs-dev]=rdma-core-dev [librdmacm-dev]=- [python3-pyverbs]=-
 	[wireshark-common]=- [netcat-traditional]=- [nginx-light]=nginx [redis-server]=redis [redis-tools]=- [groff-base]=groff
 	[ucx-utils]=- [libfabric-bin]=libfabric [dapl2-utils]=- [openmpi-bin]=openmpi [libopenmpi-dev]=openmpi-dev [libmpich-dev]=-

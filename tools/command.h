@@ -22,6 +22,7 @@ int command_run(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_stats(int argc, char **argv);
+int command_top(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_capture(int argc, char **argv);
 int command_timeline(int argc, char **argv);

@@ -6,7 +6,7 @@ completion threads call fatal"
 _verbatim_faults="drop delay duplicate reorder corrupt freeze stall fail complete rnr link event lose refuse vanish seed="
 
 _verbatim_options() { # of a command, which may have two words
-	"${COMP_WORDS[0]}" "$@" --help 2>/dev/null | sed -n -e 's/^  \(--[a-z-]*=\).*/\1/p' -e 's/^  \(--[a-z-]*\)\[=.*/\1\n\1=/p' -e 's/^  \(--[a-z-]*\) .*/\1/p'
+	"${COMP_WORDS[0]}" "$@" --help 2>/dev/null | sed -n -e 's/^  -., /  /' -e 's/^  \(--[a-z-]*=\).*/\1/p' -e 's/^  \(--[a-z-]*\)\[=.*/\1\n\1=/p' -e 's/^  \(--[a-z-]*\) .*/\1/p'
 }
 
 _verbatim_pids() {
@@ -112,7 +112,7 @@ _verbatim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_verbatim_offer "run ps show stats capture timeline faults man doctor lab --help --version"
+		_verbatim_offer "run ps show stats top capture timeline faults man doctor lab --help --version"
 		return
 	fi
 	[[ $command == run ]] || ! _verbatim_value || return 0
@@ -120,12 +120,12 @@ _verbatim() {
 	run*) _verbatim_run ;;
 	lab*) _verbatim_lab ;;
 	*-) _verbatim_offer "$(_verbatim_options "$command")" ;;
-	ps* | stats*) _verbatim_offer "$(_verbatim_pids)" ;;
-	show*) _verbatim_offer "devices pds qps cqs srqs mrs ids $(_verbatim_pids)" ;;
+	ps* | stats* | top*) _verbatim_offer "$(_verbatim_pids)" ;;
+	show*) _verbatim_offer "devices ports pds qps cqs srqs mrs ids $(_verbatim_pids)" ;;
 	capture* | timeline*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	faults*) _verbatim_offer "$_verbatim_faults" ;;
 	doctor*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-	--help*) _verbatim_offer "run ps show stats capture timeline faults man doctor lab" ;;
+	--help*) _verbatim_offer "run ps show stats top capture timeline faults man doctor lab" ;;
 	esac
 }
 

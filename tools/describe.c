@@ -22,7 +22,7 @@ static const char *name_in(const char *const *names, size_t count, unsigned valu
 	return value < count && names[value] ? names[value] : "?";
 }
 
-static const char *qp_state_name(unsigned state)
+const char *qp_state_name(unsigned state)
 {
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
 	return name_in(names, VB_ARRAY_LEN(names), state);
@@ -105,7 +105,7 @@ void user_name(uid_t uid, char name[64])
 }
 
 /* Empty for an address of zeros. */
-static const char *address_text(const uint8_t ip[16], char text[INET6_ADDRSTRLEN])
+const char *address_text(const uint8_t ip[16], char text[INET6_ADDRSTRLEN])
 {
 	struct in6_addr a;
 
@@ -157,19 +157,47 @@ static void describe_device(struct row *row, const struct vb_record_device *r)
 	row_text(row, "gids", gids);
 }
 
-static void describe_peer(struct row *row, const struct vb_record_qp *r, const struct processes *all)
+void peer_name(const struct vb_record_qp *r, const struct processes *all, char name[FIELD_TEXT])
 {
 	const struct process *p = r->peer_pid ? processes_of_slot(all, r->peer_qpn >> SLOT_SHIFT) : NULL;
-	char text[INET6_ADDRSTRLEN];
 
-	row_text(row, "peer", address_text(r->peer_gid, text));
-	row_hex(row, "peer_qpn", r->peer_qpn, 6);
+	name[0] = '\0';
 	if (r->peer_pid)
-		row_format(row, "peer_process", "%" PRId64 "%s%s", r->peer_pid, p ? " " : "",
-			   p ? p->name : "");
-	else
-		row_text(row, "peer_process", "");
+		snprintf(name, FIELD_TEXT, "%" PRId64 "%s%s", r->peer_pid, p ? " " : "", p ? p->name : "");
 }
+
+static void describe_peer(struct row *row, const struct vb_record_qp *r, const struct processes *all)
+{
+	char address[INET6_ADDRSTRLEN], process[FIELD_TEXT];
+
+	peer_name(r, all, process);
+	address_text(r->peer_gid, address);
+	row_long_text(row, "to", process[0] ? process : address);
+	row_text(row, "peer", address);
+	row_detail(row);
+	row_hex(row, "peer_qpn", r->peer_qpn, 6);
+	row_detail(row);
+	row_text(row, "peer_process", process);
+	row_detail(row);
+}
+
+/* for_all: names, with spaces around, that tables show, too. */
+static void describe_counts(struct row *row, const struct vb_counts *counts, const char *for_all)
+{
+#define X(name, what)                         \
+	row_count(row, #name, counts->name);  \
+	if (!strstr(for_all, " " #name " "))  \
+		row_detail(row);
+	VB_COUNTS(X)
+#undef X
+}
+
+uint64_t bytes_done(const struct vb_counts *c)
+{
+	return c->send_bytes + c->write_bytes + c->read_bytes + c->atomic_bytes;
+}
+
+uint64_t requests_done(const struct vb_counts *c) { return c->sends + c->writes + c->reads + c->atomics; }
 
 static void describe_qp(struct row *row, const struct vb_record_qp *r, const struct processes *all)
 {
@@ -179,19 +207,26 @@ static void describe_qp(struct row *row, const struct vb_record_qp *r, const str
 	row_text(row, "type", qp_type_name(r->type));
 	row_text(row, "state", qp_state_name(r->state));
 	row_name(row, "device", r->device);
+	row_detail(row);
 	describe_peer(row, r, all);
 	row_name(row, "path", r->path);
 	row_name(row, "copy", r->copy);
-	row_number(row, "posted", r->posted);
+	row_detail(row);
+	row_count(row, "posted", r->posted);
 	row_number(row, "unfinished", (uint32_t)(r->posted - r->completed));
-	row_number(row, "receives", (uint32_t)(r->recv_posted - r->recv_taken));
-	row_number(row, "again", r->again);
+	row_number(row, "waiting", (uint32_t)(r->recv_posted - r->recv_taken));
+	row_count(row, "bytes", bytes_done(&r->counts));
 	row_number(row, "mtu", r->mtu);
 	row_detail(row);
 	row_number(row, "pd", r->pd);
+	row_detail(row);
 	row_handle(row, "send_cq", r->send_cq);
+	row_detail(row);
 	row_handle(row, "recv_cq", r->recv_cq);
+	row_detail(row);
 	row_handle(row, "srq", r->srq);
+	row_detail(row);
+	describe_counts(row, &r->counts, "");
 	row_text(row, "gid", address_text(r->gid, text));
 	row_detail(row);
 	row_text(row, "access", access_names(r->access, rights));
@@ -310,12 +345,23 @@ static void describe_cm_id(struct row *row, const struct vb_record_cm_id *r)
 	row_detail(row);
 }
 
+static void describe_port(struct row *row, const struct vb_record_port *r)
+{
+	row_name(row, "device", r->device);
+	row_count(row, "requests", requests_done(&r->counts));
+	row_count(row, "bytes", bytes_done(&r->counts));
+	describe_counts(row, &r->counts, " receives receive_bytes failed resent ");
+}
+
 void describe_record(struct row *row, enum vb_record_kind kind, const void *record,
 		     const struct processes *all)
 {
 	switch (kind) {
 	case VB_RECORD_DEVICE:
 		describe_device(row, record);
+		break;
+	case VB_RECORD_PORT:
+		describe_port(row, record);
 		break;
 	case VB_RECORD_QP:
 		describe_qp(row, record, all);
@@ -403,22 +449,36 @@ void describe_process(struct row *row, const struct process *p)
 
 /* ---- counters ---- */
 
-static void count_qps(struct row *row, const struct process *p)
+struct vb_counts process_counts(const struct process *p)
 {
-	const struct vb_record_qp *r;
-	uint64_t posted = 0, completed = 0, received = 0, again = 0;
+	const struct vb_record_port *r;
+	struct vb_counts sum = { 0 };
 	size_t at = 0;
 
-	while ((r = process_next(p, &at, VB_RECORD_QP))) {
-		posted += r->posted;
-		completed += r->completed;
-		received += r->recv_taken;
-		again += r->again;
+	while ((r = process_next(p, &at, VB_RECORD_PORT))) {
+#define X(name, what) sum.name += r->counts.name;
+		VB_COUNTS(X)
+#undef X
 	}
-	row_number(row, "sends", posted);
-	row_number(row, "sends_done", completed);
-	row_number(row, "receives", received);
-	row_number(row, "again", again);
+	return sum;
+}
+
+static uint64_t sum_of_drops(const struct vb_record_process *r)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < VB_DROP_REASONS; i++)
+		sum += r->drops[i];
+	return sum;
+}
+
+static void describe_drops(struct row *row, const struct vb_record_process *r)
+{
+#define X(NAME, word, why)                                          \
+	row_count(row, "dropped_" word, r->drops[VB_DROP_##NAME]); \
+	row_detail(row);
+	VB_DROPS(X)
+#undef X
 }
 
 static void count_cqs(struct row *row, const struct process *p)
@@ -429,26 +489,38 @@ static void count_cqs(struct row *row, const struct process *p)
 
 	while ((r = process_next(p, &at, VB_RECORD_CQ)))
 		produced += r->produced;
-	row_number(row, "completions", produced);
+	row_count(row, "completions", produced);
 }
 
 void describe_counters(struct row *row, const struct process *p)
 {
 	static const struct vb_record_process nothing;
 	const struct vb_record_process *r;
+	struct vb_counts counts;
 	size_t at = 0;
 
 	row_number(row, "pid", (uint64_t)p->pid);
 	row_text(row, "name", p->name);
-	count_qps(row, p);
+	counts = process_counts(p);
+	row_count(row, "requests", requests_done(&counts));
+	row_count(row, "bytes", bytes_done(&counts));
+	describe_counts(row, &counts, " receives receive_bytes resent ");
 	count_cqs(row, p);
 	r = process_next(p, &at, VB_RECORD_PROCESS);
 	r = r ? r : &nothing;
-	row_number(row, "packets_in", r->packets_in);
-	row_number(row, "packets_out", r->packets_out);
-	row_number(row, "congested", r->congested);
-	row_number(row, "send_failures", r->send_failures);
-	row_number(row, "polls", r->polls);
-	row_number(row, "shared_bytes", r->arena_bytes);
+	row_count(row, "packets_in", r->packets_in);
+	row_count(row, "packets_out", r->packets_out);
+	row_count(row, "dropped", sum_of_drops(r));
+	row_count(row, "sleeps", r->sleeps);
+	row_count(row, "polls", r->polls);
 	row_text(row, "trouble", p->trouble);
+	row_number(row, "asleep_ns", r->asleep_ns);
+	row_detail(row);
+	row_number(row, "congested", r->congested);
+	row_detail(row);
+	row_number(row, "send_failures", r->send_failures);
+	row_detail(row);
+	row_number(row, "memory_bytes", r->arena_bytes);
+	row_detail(row);
+	describe_drops(row, r);
 }

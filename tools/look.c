@@ -13,6 +13,7 @@ static const struct {
 	enum vb_record_kind kind;
 } words[] = {
 	{ "devices", VB_RECORD_DEVICE },
+	{ "ports", VB_RECORD_PORT },
 	{ "pds", VB_RECORD_PD },
 	{ "qps", VB_RECORD_QP },
 	{ "cqs", VB_RECORD_CQ },
@@ -21,6 +22,16 @@ static const struct {
 	{ "ids", VB_RECORD_CM_ID },
 };
 
+static bool take_iterations(const char *text, unsigned *iterations)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	*iterations = (unsigned)n;
+	return end != text && !*end && n && n <= INT_MAX && *text != '-';
+}
+
+/* Of the options with seconds, --delay is --watch for those who watch anyway. */
 static bool parse_option(void *context, const char *name, const char *value)
 {
 	struct look *look = context;
@@ -29,7 +40,9 @@ static bool parse_option(void *context, const char *name, const char *value)
 		return look->json = true;
 	if (strcmp(name, "timeout") == 0)
 		return take_seconds(value, &look->patience_s) || refuse_value(name, value);
-	look->watch = true;
+	if (strcmp(name, "iterations") == 0)
+		return take_iterations(value, &look->iterations) || refuse_value(name, value);
+	look->watch |= strcmp(name, "watch") == 0;
 	return !value || take_seconds(value, &look->period_s) || refuse_value(name, value);
 }
 
@@ -54,7 +67,8 @@ int look_parse(struct look *look, int argc, char **argv)
 {
 	int at;
 
-	look->period_s = look->patience_s = 1;
+	look->period_s = 1;
+	look->patience_s = look->default_patience_s > 0 ? look->default_patience_s : 1;
 	at = take_options(argc, argv, OPTIONS_ANYWHERE, parse_option, look);
 	if (at < 0)
 		return EXIT_OURS;
@@ -80,7 +94,7 @@ static bool has_answered(const struct processes *all, pid_t pid)
 	return false;
 }
 
-static int status_of(const struct look *look, const struct processes *all)
+int look_status(const struct look *look, const struct processes *all)
 {
 	int status = 0;
 
@@ -94,7 +108,7 @@ static int status_of(const struct look *look, const struct processes *all)
 	return status;
 }
 
-static double now_s(void)
+double look_now_s(void)
 {
 	struct timespec t;
 
@@ -102,12 +116,20 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void sleep_s(double seconds)
+void look_sleep_s(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds };
 
 	t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
 	nanosleep(&t, NULL);
+}
+
+bool look_flush(void)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return true;
+	complain("what was to be shown could not be written");
+	return false;
 }
 
 int look_run(struct look *look, uint32_t kinds,
@@ -116,9 +138,9 @@ int look_run(struct look *look, uint32_t kinds,
 	double last = 0;
 	int status;
 
-	for (;; sleep_s(look->period_s)) {
+	for (;; look_sleep_s(look->period_s)) {
 		struct processes all;
-		double now = now_s();
+		double now = look_now_s();
 		processes_find(&all);
 		processes_ask(&all, kinds | 1u << VB_RECORD_PROCESS, (unsigned)(look->patience_s * 1000));
 		if (all.is_short)
@@ -126,13 +148,11 @@ int look_run(struct look *look, uint32_t kinds,
 		if (look->watch && !look->json && (last > 0 || isatty(STDOUT_FILENO)))
 			fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "\n", stdout);
 		show(look, &all, last > 0 ? now - last : 0);
-		status = status_of(look, &all);
+		status = look_status(look, &all);
 		processes_free(&all);
 		last = now;
-		if (fflush(stdout) || ferror(stdout)) {
-			complain("what was to be shown could not be written");
+		if (!look_flush())
 			return 1;
-		}
 		if (!look->watch)
 			return status;
 	}

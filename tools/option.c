@@ -20,6 +20,7 @@ static const struct {
 	const char *name;
 	const char *value; /* as help shows it: "=NAME", or "[=NAME]" if it can be left out, or "" */
 	const char *text;
+	char letter; /* that stands for it, too; 0: none */
 } options[] = {
 	{ " run ", "debug", "", "explain failed calls and error completions on standard error" },
 	{ " run ", "check", "[=SETTING]",
@@ -51,11 +52,13 @@ static const struct {
 	{ " lab-up lab-run ", "seed", "=N", "of what chance decides; 0" },
 	{ " lab-run ", "junit", "=FILE", "JUnit XML of what held and what did not" },
 	{ " lab-up lab-run lab-exec lab-shell lab-link lab-host lab-down ", "name", "=NAME", "the lab's, where there are several; lab" },
-	{ " ps show stats doctor lab-ls lab-run ", "json", "", "for programs" },
+	{ " top ", "delay", "=SECONDS", "from one look to the next; 1", 'd' },
+	{ " top ", "iterations", "=N", "so many tables or objects, without a screen", 'n' },
+	{ " ps show stats top doctor lab-ls lab-run ", "json", "", "for programs" },
 	{ " ps show stats ", "watch", "[=SECONDS]",
 	  "again each second, or so often; counters then per second" },
-	{ " ps show stats ", "timeout", "=SECONDS", "how long a process has to answer; 1" },
-	{ " run ps show stats capture timeline faults doctor "
+	{ " ps show stats top ", "timeout", "=SECONDS", "how long a process has to answer; 1, of top 0.3" },
+	{ " run ps show stats top capture timeline faults doctor "
 	  "lab lab-up lab-run lab-exec lab-shell lab-ssh lab-ls lab-link lab-host lab-down ", "help", "", "this" },
 };
 
@@ -71,12 +74,13 @@ static bool is_option_of(const char *command, size_t i)
 
 void print_options(const char *command)
 {
-	char option[32];
+	char option[32], letter[8];
 
 	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++) {
 		if (!is_option_of(command, i))
 			continue;
-		snprintf(option, sizeof(option), "--%s%s", options[i].name, options[i].value);
+		snprintf(letter, sizeof(letter), options[i].letter ? "-%c, " : "", options[i].letter);
+		snprintf(option, sizeof(option), "%s--%s%s", letter, options[i].name, options[i].value);
 		printf("  %-21s %s\n", option, options[i].text);
 	}
 }
@@ -94,6 +98,16 @@ static void list_options(const char *command, struct option *list)
 			*list++ = (struct option){
 				options[i].name, argument_of(options[i].value), NULL, FIRST_ROW + (int)i,
 			};
+}
+
+/* Their letters, behind what getopt_long wants first. */
+static void list_letters(const char *command, const char *first, char *letters)
+{
+	letters += sprintf(letters, "%s", first);
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++)
+		if (options[i].letter && is_option_of(command, i))
+			letters += sprintf(letters, "%c%s", options[i].letter,
+					   argument_of(options[i].value) == no_argument ? "" : ":");
 }
 
 /* Says what is wrong with the option that getopt_long has come to. */
@@ -116,16 +130,20 @@ static const char *name_of(int found)
 {
 	if (found == 'h')
 		return "help";
+	for (size_t i = 0; i < VB_ARRAY_LEN(options); i++)
+		if (found && found == options[i].letter)
+			return options[i].name;
 	return found >= FIRST_ROW ? options[found - FIRST_ROW].name : NULL;
 }
 
 int take_options(int argc, char **argv, enum option_order order, option_taker *take, void *context)
 {
-	const char *letters = order == OPTIONS_FIRST ? "+:h" : ":h";
+	char letters[2 * VB_ARRAY_LEN(options) + 8];
 	struct option list[VB_ARRAY_LEN(options) + 1] = { { 0 } };
 	int found;
 
 	list_options(argv[0], list);
+	list_letters(argv[0], order == OPTIONS_FIRST ? "+:h" : ":h", letters);
 	opterr = 0;
 	optind = 0; /* begins anew: main has read the words before */
 	while ((found = getopt_long(argc, argv, letters, list, NULL)) != -1) {

@@ -11,22 +11,38 @@
 
 static struct field *add(struct row *row, const char *name)
 {
-	static struct field surplus;
-	struct field *f = row->count < ROW_FIELDS ? &row->fields[row->count++] : &surplus;
+	struct field *f;
 
+	if (row->count == ROW_FIELDS)
+		exit(complain("a row has more than %d fields", ROW_FIELDS));
+	f = &row->fields[row->count++];
 	*f = (struct field){ .name = name };
 	return f;
 }
 
 /* Control characters would play tricks with a terminal. */
-void row_text(struct row *row, const char *name, const char *text)
+static struct field *add_text(struct row *row, const char *name, const char *text)
 {
 	struct field *f = add(row, name);
 
-	snprintf(f->text, sizeof(f->text), "%s", text);
+	f->text = strndup(text, FIELD_TEXT - 1);
+	if (!f->text)
+		exit(complain("out of memory"));
 	for (char *c = f->text; *c; c++)
 		if (iscntrl((unsigned char)*c))
 			*c = '?';
+	return f;
+}
+
+void row_text(struct row *row, const char *name, const char *text) { add_text(row, name, text); }
+
+void row_long_text(struct row *row, const char *name, const char *text)
+{
+	struct field *f = add_text(row, name, text);
+	size_t n = strlen(f->text), half = FIELD_BRIEF / 2 - 1;
+
+	if (n >= FIELD_BRIEF)
+		snprintf(f->brief, sizeof(f->brief), "%.*s..%s", (int)half, f->text, f->text + n - half);
 }
 
 void row_format(struct row *row, const char *name, const char *fmt, ...)
@@ -42,21 +58,53 @@ void row_format(struct row *row, const char *name, const char *fmt, ...)
 
 void row_number(struct row *row, const char *name, uint64_t number)
 {
-	struct field *f = add(row, name);
+	char text[24];
 
-	snprintf(f->text, sizeof(f->text), "%" PRIu64, number);
-	f->is_bare = true;
+	snprintf(text, sizeof(text), "%" PRIu64, number);
+	add_text(row, name, text)->is_bare = true;
+}
+
+void scale_number(char text[SCALED], double number)
+{
+	static const char units[] = " kMGTPE";
+	const char *unit = units;
+
+	while (number >= (unit == units ? 99999.5 : 9999.5) && unit[1]) {
+		number /= 1000;
+		unit++;
+	}
+	int decimals = unit == units || number >= 99.95 ? 0 : number >= 9.995 ? 1 : 2;
+	snprintf(text, SCALED, "%.*f%.*s", decimals, number, unit != units, unit);
+}
+
+void row_count(struct row *row, const char *name, uint64_t number)
+{
+	row_number(row, name, number);
+	scale_number(row->fields[row->count - 1].brief, (double)number);
+}
+
+void row_rate(struct row *row, const char *name, double rate)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.1f", rate);
+	add_text(row, name, text)->is_bare = true;
+	scale_number(row->fields[row->count - 1].brief, rate);
 }
 
 void row_bool(struct row *row, const char *name, bool value)
 {
-	struct field *f = add(row, name);
-
-	snprintf(f->text, sizeof(f->text), "%s", value ? "true" : "false");
-	f->is_bare = true;
+	add_text(row, name, value ? "true" : "false")->is_bare = true;
 }
 
 void row_detail(struct row *row) { row->fields[row->count - 1].is_detail = true; }
+
+void row_free(struct row *row)
+{
+	for (unsigned i = 0; i < row->count; i++)
+		free(row->fields[i].text);
+	row->count = 0;
+}
 
 /* ---- tables ---- */
 
@@ -73,6 +121,8 @@ struct row *table_row(struct table *table)
 	return row;
 }
 
+static const char *cell_text(const struct field *f) { return f->brief[0] ? f->brief : f->text; }
+
 /* 0: nothing to show. */
 static int column_width(const struct table *t, unsigned column)
 {
@@ -81,11 +131,14 @@ static int column_width(const struct table *t, unsigned column)
 	if (t->rows[0].fields[column].is_detail)
 		return 0;
 	for (unsigned i = 0; i < t->count; i++) {
-		int n = (int)strlen(t->rows[i].fields[column].text);
+		int n = (int)strlen(cell_text(&t->rows[i].fields[column]));
 		width = n > width ? n : width;
 	}
 	int heading = (int)strlen(t->rows[0].fields[column].name);
-	return width && heading > width ? heading : width;
+	width = width && heading > width ? heading : width;
+	if (t->widths)
+		width = t->widths[column] = width > t->widths[column] ? width : t->widths[column];
+	return width;
 }
 
 static void print_cell(const struct field *f, const char *text, int width, bool is_last, FILE *out)
@@ -123,7 +176,7 @@ void table_print(const struct table *t, const char *indent, FILE *out)
 			const struct field *f = &t->rows[r < 0 ? 0 : r].fields[c];
 			heading_of(f->name, heading);
 			if (widths[c])
-				print_cell(f, r < 0 ? heading : f->text, widths[c], c == last, out);
+				print_cell(f, r < 0 ? heading : cell_text(f), widths[c], c == last, out);
 		}
 		fputc('\n', out);
 	}
@@ -131,6 +184,8 @@ void table_print(const struct table *t, const char *indent, FILE *out)
 
 void table_free(struct table *table)
 {
+	for (unsigned i = 0; i < table->count; i++)
+		row_free(&table->rows[i]);
 	free(table->rows);
 	*table = (struct table){ .rows = NULL };
 }

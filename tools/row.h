@@ -10,11 +10,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { ROW_FIELDS = 32, FIELD_TEXT = 160 };
+enum { ROW_FIELDS = 80, FIELD_TEXT = 160, FIELD_BRIEF = 25, SCALED = 8 };
 
 struct field {
 	const char *name;
-	char text[FIELD_TEXT];
+	char *text;
+	char brief[FIELD_BRIEF]; /* what a table shows instead; empty: the text */
 	bool is_bare;    /* JSON takes the text as it is: a number, true or false */
 	bool is_detail;  /* for JSON alone */
 };
@@ -29,14 +30,27 @@ void row_format(struct row *row, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void row_number(struct row *row, const char *name, uint64_t number);
 void row_bool(struct row *row, const char *name, bool value);
+/* A number that tables show as scale_number has it. */
+void row_count(struct row *row, const char *name, uint64_t number);
+/* The same of a rate, which JSON has with one decimal. */
+void row_rate(struct row *row, const char *name, double rate);
+/* A text of which tables leave out the middle, if it is long. */
+void row_long_text(struct row *row, const char *name, const char *text);
 /* The field added last is for JSON alone. */
 void row_detail(struct row *row);
+/* Its texts; a table's rows go with the table. */
+void row_free(struct row *row);
+
+/* In at most 6 characters: 99999, 1234k, 17.3M, 2.50G. */
+void scale_number(char text[SCALED], double number);
 
 /* ---- tables ---- */
 
 struct table {
 	struct row *rows;
 	unsigned count, room;
+	/* of ROW_FIELDS columns, which stay as wide as they ever were; NULL: as wide as is needed */
+	int *widths;
 };
 
 /* A further, empty row; good until the next one is asked for. Exits when there is no memory. */

@@ -10,6 +10,7 @@ static const struct {
 	const char *name;
 } kinds[] = {
 	{ VB_RECORD_DEVICE, "devices" },
+	{ VB_RECORD_PORT, "ports" },
 	{ VB_RECORD_PD, "pds" },
 	{ VB_RECORD_QP, "qps" },
 	{ VB_RECORD_CQ, "cqs" },
@@ -39,6 +40,7 @@ static void show_json(const struct look *look, const struct process *p, const st
 	describe_process(&row, p);
 	fputs("{\"process\":{", stdout);
 	json_fields(stdout, &row);
+	row_free(&row);
 	fputc('}', stdout);
 	for (size_t i = 0; i < VB_ARRAY_LEN(kinds); i++) {
 		struct table table = { .rows = NULL };

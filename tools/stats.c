@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Counters of processes: from their beginning, or, while watching, what has come to them per second. Counters
- * of queue pairs that go take their counts along.
- */
+/* Counters of processes: from their beginning, or, while watching, what has come to them per second. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +20,23 @@ static const struct row *find(const char *pid)
 
 static bool is_counter(const struct field *f)
 {
-	return f->is_bare && strcmp(f->name, "pid") != 0 && strcmp(f->name, "shared_bytes") != 0;
+	return f->is_bare && strcmp(f->name, "pid") != 0 && strcmp(f->name, "memory_bytes") != 0;
 }
 
-/* Counts become rates; those that have gone down, as queue pairs went, become 0. */
+static void set(struct field *f, double rate)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.0f", rate);
+	free(f->text);
+	f->text = strdup(text);
+	if (!f->text)
+		exit(complain("out of memory"));
+	if (f->brief[0])
+		scale_number(f->brief, rate);
+}
+
+/* Counts become rates; those that have gone down become 0. */
 static void make_rates(struct row *row, double since_s)
 {
 	const struct row *before = find(row->fields[0].text);
@@ -37,7 +47,7 @@ static void make_rates(struct row *row, double since_s)
 			continue;
 		double now = strtod(f->text, NULL);
 		double then = before ? strtod(before->fields[i].text, NULL) : now;
-		snprintf(f->text, sizeof(f->text), "%.0f", now > then ? (now - then) / since_s : 0.0);
+		set(f, now > then ? (now - then) / since_s : 0);
 	}
 }
 
@@ -48,9 +58,8 @@ static void show(const struct look *look, const struct processes *all, double si
 	for (unsigned i = 0; i < all->count; i++) {
 		if (!look_wants(look, &all->list[i]))
 			continue;
-		struct row *row = table_row(&now);
-		describe_counters(row, &all->list[i]);
-		*table_row(&shown) = *row;
+		describe_counters(table_row(&now), &all->list[i]);
+		describe_counters(table_row(&shown), &all->list[i]);
 		if (since_s > 0)
 			make_rates(&shown.rows[shown.count - 1], since_s);
 	}
@@ -76,7 +85,7 @@ int command_stats(int argc, char **argv)
 	int status = look_parse(&look, argc, argv);
 
 	if (!status)
-		status = look_run(&look, 1u << VB_RECORD_QP | 1u << VB_RECORD_CQ, show);
+		status = look_run(&look, 1u << VB_RECORD_PORT | 1u << VB_RECORD_CQ, show);
 	table_free(&last);
 	return status;
 }

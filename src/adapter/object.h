@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "host/host.h"
+#include "host/inspect.h"
 #include "host/loop/notifier.h"
 #include "host/activity.h"
 
@@ -403,6 +404,24 @@ int vb_ah_fini(struct vb_ah *ah);
 /* ---- queue pairs ---- */
 
 /*
+ * Counts that only grow. Whoever holds the lock that is named with them adds; others read them at any time
+ * (adapter/inspection/counts.h).
+ */
+struct vb_traffic {
+	uint64_t requests, bytes;
+};
+
+static inline void vb_traffic_add(struct vb_traffic *t, uint64_t bytes)
+{
+	t->requests++;
+	t->bytes += bytes;
+}
+
+/* Kinds of requests that are counted apart; atomics with what is like them, 8 bytes each. */
+enum vb_traffic_kind { VB_TRAFFIC_WRITE, VB_TRAFFIC_READ, VB_TRAFFIC_SEND, VB_TRAFFIC_ATOMIC,
+	VB_TRAFFIC_KINDS, VB_TRAFFIC_NONE = VB_TRAFFIC_KINDS };
+
+/*
  * A send queue entry, as the program posted it (unless VB_SQE_OWN says that the adapter did); sge[] or
  * inline_data[] by IBV_SEND_INLINE in flags. Private to this process.
  */
@@ -456,7 +475,7 @@ struct vb_datagram_to {
 	bool is_local;
 };
 
-/* A send reads one cache line of this. */
+/* A send uses two cache lines of this. */
 struct vb_sq {
 	struct vb_lock lock;
 	uint8_t *slots;
@@ -470,9 +489,11 @@ struct vb_sq {
 	uint32_t own_done;      /* among those up to head */
 	/* bytes at the end of an entry for the header of a segment that is to be cut up */
 	uint32_t header_room;
+	struct vb_traffic done[VB_TRAFFIC_KINDS]; /* requests that succeeded, by kind; under lock */
 	struct vb_queue_memory memory;
 };
-_Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE, "one cache line");
+_Static_assert(offsetof(struct vb_sq, own_done) == VB_CACHE_LINE &&
+	       offsetof(struct vb_sq, done[VB_TRAFFIC_ATOMIC]) < 2 * VB_CACHE_LINE, "two cache lines");
 _Static_assert(2 * VB_MAX_WR - 1 <= UINT16_MAX && VB_MAX_SGE <= UINT8_MAX, "what they are has room");
 
 struct vb_qp_init_attr {
@@ -514,8 +535,7 @@ struct vb_qp {
 	atomic_uint refs;         /* threads that use it now; those that run it do not count (progress.c) */
 	/* under resp_lock: a request was executed, and COMM_EST raised if that was in RTR */
 	bool comm_est;
-	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
-	struct vb_xrcd *xrcd;
+	struct vb_traffic received; /* by messages that took a receive; under resp_lock */
 	struct vb_sq sq;
 	/* Fills the line with pointers, which have one size on all supported machines. */
 	struct vb_context *ctx;
@@ -524,6 +544,13 @@ struct vb_qp {
 	/* of a raw packet QP that only spreads frames over work queues (roce/raw.h); else NULL */
 	const struct vb_rss *rss;
 	struct vb_rq rq;
+	struct vb_tag_receiver *tags; /* if srq matches tags (tags.h); else NULL */
+	struct vb_xrcd *xrcd;
+	/*
+	 * What is counted beside sq.done and received: failed and, of UD, shared_* under sq.lock; the rest is
+	 * of the paths that it has left (adapter/inspection/counts.h).
+	 */
+	struct vb_counts counts;
 	struct ibv_qp_attr attr;  /* as set, QP state aside; see vb_qp_attr */
 	struct ibv_qp_cap cap;
 	pthread_mutex_t ctl;

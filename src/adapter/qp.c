@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapter/device/device.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "adapter/progress/qpn.h"
@@ -132,6 +133,7 @@ int vb_qp_init(struct vb_qp *qp, struct vb_pd *pd, struct vb_qp_init_attr *init)
 		return err;
 	}
 	atomic_store(&qp->is_captured, vb_capture_is_on()); /* once a capture that begins now can find it */
+	vb_qp_count_begin(qp);
 	hold_users(qp, 1);
 	return 0;
 }
@@ -158,7 +160,7 @@ static void disconnect(struct vb_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	if (path && running)
 		path->stop(qp);
-	atomic_store(&qp->path, NULL);
+	vb_qp_count_leave(qp, path);
 	vb_unlock(&qp->resp_lock);
 	vb_unlock(&qp->sq.lock);
 	if (qp->xrcd) {
@@ -188,9 +190,11 @@ int vb_qp_fini(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->mcast))
 		return -EBUSY;
+	struct vb_counts before;
 	pthread_mutex_lock(&qp->ctl);
-	vb_qpn_drop(qp);
+	vb_qp_count_drop(qp, &before);
 	disconnect(qp);
+	vb_qp_count_end(qp, &before);
 	vb_windows_forget(qp->qpn);
 	vb_qp_detach_counters(qp);
 	pthread_mutex_unlock(&qp->ctl);

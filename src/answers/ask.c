@@ -50,12 +50,16 @@ static void read_proc(struct process *p)
 	fclose(f);
 }
 
+static const char stopped[] = "no answer: it is stopped";
+
+static bool is_stopped(const struct process *p) { return p->run_state == 'T' || p->run_state == 't'; }
+
 static const char *why_silent(const struct process *p)
 {
 	switch (p->run_state) {
 	case 'T':
 	case 't':
-		return "no answer: it is stopped";
+		return stopped;
 	case 'Z':
 	case 'X':
 		return "no answer: it is ending";
@@ -82,7 +86,7 @@ static bool connect_to(struct process *p)
 	p->pid = peer.pid;
 	p->uid = peer.uid;
 	read_proc(p);
-	if (p->uid != geteuid())
+	if (p->uid != geteuid() && geteuid())
 		strcpy(p->trouble, "another user's");
 	return true;
 }
@@ -124,22 +128,74 @@ static uint32_t slot_of(const char *line)
 	return slot < MAX_SLOTS ? (uint32_t)slot : 0;
 }
 
+static bool seen[MAX_SLOTS];
+
 /* An accepted connection has its listener's name, so each name appears more than once. */
-void processes_find(struct processes *all)
+static void read_names(void)
 {
-	static bool seen[MAX_SLOTS];
 	char line[512];
 	FILE *f = fopen("/proc/net/unix", "re");
 
-	*all = (struct processes){ .count = 0 };
 	memset(seen, !f, sizeof(seen)); /* without the list each name is tried */
 	while (f && fgets(line, sizeof(line), f))
 		seen[slot_of(line)] = true;
 	if (f)
 		fclose(f);
+}
+
+static void add_seen(struct processes *all)
+{
 	for (uint32_t slot = 1; slot < MAX_SLOTS; slot++)
 		if (seen[slot])
 			add(all, slot);
+}
+
+void processes_find(struct processes *all)
+{
+	*all = (struct processes){ .count = 0 };
+	read_names();
+	add_seen(all);
+}
+
+static void forget_records(struct process *p)
+{
+	free(p->records);
+	p->records = NULL;
+	p->bytes = 0;
+}
+
+static void forget(struct process *p)
+{
+	close_fd(&p->fd);
+	close_fd(&p->memfd);
+	forget_records(p);
+}
+
+/* Its socket may lead to one that is gone; then it says so when it is asked. */
+static bool is_kept(struct process *p)
+{
+	if (!seen[p->slot] || p->fd < 0 || p->trouble[0])
+		return false;
+	seen[p->slot] = false;
+	read_proc(p);
+	forget_records(p);
+	return true;
+}
+
+void processes_refresh(struct processes *all)
+{
+	unsigned kept = 0;
+
+	all->keeps = true;
+	read_names();
+	for (unsigned i = 0; i < all->count; i++) {
+		if (is_kept(&all->list[i]))
+			all->list[kept++] = all->list[i];
+		else
+			forget(&all->list[i]);
+	}
+	all->count = kept;
+	add_seen(all);
 }
 
 /* ---- asking ---- */
@@ -160,13 +216,28 @@ int process_question(const struct process *p, const struct vb_question *q, int f
 	return sendmsg(p->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* An empty file, which it writes to from the beginning. */
+static int make_place(struct process *p)
+{
+	if (p->memfd < 0)
+		p->memfd = memfd_create("verbatim-answer", MFD_CLOEXEC);
+	return p->memfd < 0 || ftruncate(p->memfd, 0) || lseek(p->memfd, 0, SEEK_SET) ? -errno : 0;
+}
+
 static void ask(struct process *p, uint32_t kinds)
 {
 	struct vb_question q = { .magic = VB_INSPECTION_MAGIC, .what = VB_ASK_STATE, .kinds = kinds };
 	int err = 0;
 
-	p->memfd = memfd_create("verbatim-answer", MFD_CLOEXEC);
-	err = p->memfd < 0 ? -errno : process_question(p, &q, p->memfd);
+	if (is_stopped(p)) { /* it would have to be waited for in vain */
+		strcpy(p->trouble, stopped);
+		close_fd(&p->fd);
+		return;
+	}
+	err = make_place(p);
+	if (!err)
+		err = process_question(p, &q, p->memfd);
+	p->waits = !err;
 	if (!err)
 		return;
 	snprintf(p->trouble, sizeof(p->trouble), "cannot be asked: %s", strerror(-err));
@@ -207,18 +278,34 @@ static void receive_answer(struct process *p)
 		snprintf(p->trouble, sizeof(p->trouble), "answered in part: %s",
 			 strerror(a.error < 0 && a.error > -4096 ? -a.error : EPROTO));
 	take_records(p);
-	close_fd(&p->fd);
+	p->waits = false;
 }
 
-static unsigned count_open(const struct processes *all, struct pollfd *polls)
+static unsigned count_waiting(const struct processes *all, struct pollfd *polls)
 {
-	unsigned open = 0;
+	unsigned waiting = 0;
 
 	for (unsigned i = 0; i < all->count; i++) {
-		polls[i] = (struct pollfd){ .fd = all->list[i].fd, .events = POLLIN };
-		open += all->list[i].fd >= 0;
+		const struct process *p = &all->list[i];
+		polls[i] = (struct pollfd){ .fd = p->waits ? p->fd : -1, .events = POLLIN };
+		waiting += p->waits;
 	}
-	return open;
+	return waiting;
+}
+
+/* Who has not answered may do so later: its socket and file are not used again. */
+static void end_asking(struct process *p, bool keeps)
+{
+	if (p->waits) {
+		read_proc(p);
+		strcpy(p->trouble, why_silent(p));
+		take_records(p);
+	}
+	if (p->waits || !keeps) {
+		close_fd(&p->fd);
+		close_fd(&p->memfd);
+	}
+	p->waits = false;
 }
 
 void processes_ask(struct processes *all, uint32_t kinds, unsigned timeout_ms)
@@ -233,31 +320,20 @@ void processes_ask(struct processes *all, uint32_t kinds, unsigned timeout_ms)
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->list[i].fd >= 0)
 			ask(&all->list[i], kinds);
-	while (count_open(all, polls) && (now = now_ms()) < end &&
+	while (count_waiting(all, polls) && (now = now_ms()) < end &&
 	       vb_poll(polls, all->count, (int)(end - now)) >= 0)
 		for (unsigned i = 0; i < all->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents)
 				receive_answer(&all->list[i]);
-	for (unsigned i = 0; i < all->count; i++) {
-		struct process *p = &all->list[i];
-		if (p->fd >= 0) {
-			read_proc(p);
-			strcpy(p->trouble, why_silent(p));
-			take_records(p);
-		}
-		close_fd(&p->fd);
-		close_fd(&p->memfd);
-	}
+	for (unsigned i = 0; i < all->count; i++)
+		end_asking(&all->list[i], all->keeps);
 	free(polls);
 }
 
 void processes_free(struct processes *all)
 {
-	for (unsigned i = 0; i < all->count; i++) {
-		close_fd(&all->list[i].fd);
-		close_fd(&all->list[i].memfd);
-		free(all->list[i].records);
-	}
+	for (unsigned i = 0; i < all->count; i++)
+		forget(&all->list[i]);
 	free(all->list);
 	*all = (struct processes){ .count = 0 };
 }

@@ -22,6 +22,7 @@ struct process {
 	char run_state;        /* as in /proc/PID/stat; '?' */
 	char trouble[96];      /* why it has not answered, or not fully; empty: it has */
 	int fd, memfd;         /* -1: none */
+	bool waits;            /* for its answer */
 	uint8_t *records;
 	size_t bytes;
 };
@@ -30,10 +31,16 @@ struct processes {
 	struct process *list;
 	unsigned count;
 	bool is_short;         /* memory was out: something is missing */
+	bool keeps;            /* what processes_ask has used, for the next time */
 };
 
 /* Connects to all. For those of another user, `trouble` says so. */
 void processes_find(struct processes *processes);
+/*
+ * The same for who asks again and again. *processes is zero at first, and then what it was at the last time:
+ * those that have answered, and are there, are asked by what they were asked by before.
+ */
+void processes_refresh(struct processes *processes);
 /* Asks for records of these kinds (bit n: kind n). */
 void processes_ask(struct processes *processes, uint32_t kinds, unsigned timeout_ms);
 void processes_free(struct processes *processes);

@@ -29,6 +29,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "answers/ports.h"
 #include "answers/real.h"
 #include "base/base.h"
 
@@ -76,6 +77,7 @@ static inline bool is_ours(const char *path)
 /* ---- the tree ---- */
 
 typedef const char *refresh_fn(const char *path);
+typedef void set_sums_fn(unsigned (*sums)(const char *root, struct vb_record_port *list, unsigned room));
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static refresh_fn *refresh; /* under the lock */
@@ -91,6 +93,9 @@ static refresh_fn *find_refresh(void)
 	int folder = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
 	snprintf(path, sizeof(path), "%.*s/libibverbs.so.1", folder, self.dli_fname);
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	set_sums_fn *set_sums = library ? (set_sums_fn *)(uintptr_t)dlsym(library, "vb_sysfs_set_sums") : NULL;
+	if (set_sums)
+		set_sums(ports_sum);
 	return library ? (refresh_fn *)(uintptr_t)dlsym(library, "vb_sysfs_refresh") : NULL;
 }
 

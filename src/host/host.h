@@ -188,6 +188,8 @@ VB_EXPORT int vb_loop_wait(void);
 void vb_eventfd_ring(int fd);
 /* True in the progress thread. */
 VB_EXPORT bool vb_loop_is_current(void);
+/* How often that thread, or one in vb_loop_wait, has slept, and how long in all. */
+void vb_loop_count_sleeps(uint64_t *count, uint64_t *ns);
 
 /*
  * The adapter's pass, which the progress thread runs after the descriptors and timers of each wake-up. It

@@ -56,6 +56,63 @@ _Static_assert(sizeof(struct vb_answer) == 24, "layout");
 
 enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 
+/*
+ * X(name, what is counted): what queue pairs have done since they were made. Requests and their bytes count
+ * once they have succeeded. Within a host there are no packets, retries or NAKs: what stands for them counts.
+ */
+#define VB_COUNTS(X)                                                                            \
+	X(sends, "SENDs")                                                                       \
+	X(send_bytes, "bytes of SENDs")                                                         \
+	X(writes, "WRITEs")                                                                     \
+	X(write_bytes, "bytes of WRITEs")                                                       \
+	X(reads, "READs")                                                                       \
+	X(read_bytes, "bytes of READs")                                                         \
+	X(atomics, "atomics, and WRITEs that are atomic")                                       \
+	X(atomic_bytes, "bytes of atomics: 8 each")                                             \
+	X(receives, "messages that took a receive")                                             \
+	X(receive_bytes, "bytes of these messages")                                             \
+	X(failed, "requests that failed or were flushed")                                       \
+	X(shared, "of the requests above: carried out in shared memory")                        \
+	X(shared_bytes, "bytes of these")                                                       \
+	X(shared_packets, "packets that a wire would have carried for them, one way")           \
+	X(resent, "packets that were sent more than once")                                      \
+	X(timeouts, "times that a peer was silent for longer than the ACK timeout")             \
+	X(rnr_received, "RNR NAKs that came")                                                   \
+	X(sequence_received, "NAKs for a sequence error that came")                             \
+	X(naks_received, "NAKs that ended the connection")                                      \
+	X(rnr_sent, "times that a request found no receive")                                    \
+	X(sequence_sent, "NAKs for a sequence error that were sent")                            \
+	X(naks_sent, "requests that were refused for good")                                     \
+	X(duplicates, "requests that came again")                                               \
+	X(early, "packets that came before one that they follow")                               \
+	X(unexecuted, "packets of UC that could not be carried out, or whose message lacks one")
+
+struct vb_counts {
+#define X(name, what) uint64_t name;
+	VB_COUNTS(X)
+#undef X
+};
+
+/* X(NAME, word, why): packets that a process has dropped. */
+#define VB_DROPS(X)                                                                             \
+	X(BAD_ICRC, "bad_icrc", "no RoCE packet, or its ICRC is wrong")                         \
+	X(FORGED, "forged", "it says to be of a process that did not send it")                  \
+	X(MALFORMED, "malformed", "its headers make no sense, or its partition is another")     \
+	X(NO_QP, "no_qp", "there is no such queue pair")                                        \
+	X(NOT_READY, "not_ready", "the queue pair takes no packets in its state")               \
+	X(STRANGER, "stranger", "it is not from the address that the queue pair is connected to") \
+	X(UNEXPECTED, "unexpected", "the connection has no use for it: late, or out of place")  \
+	X(QKEY, "qkey", "a datagram with another Q_Key")                                        \
+	X(NO_RECEIVE, "no_receive", "a datagram for which no receive was posted")               \
+	X(TOO_LONG, "too_long", "a datagram that is longer than the receive")
+
+enum vb_drop {
+#define X(name, word, why) VB_DROP_##name,
+	VB_DROPS(X)
+#undef X
+	VB_DROP_REASONS
+};
+
 /* X(NAME, what it describes) */
 #define VB_RECORDS(X)            \
 	X(PROCESS, process)      \
@@ -65,7 +122,8 @@ enum { VB_STATE_MAX_BYTES = 256 << 20, VB_RECORD_MAX = 2048 };
 	X(SRQ, srq)              \
 	X(MR, mr)                \
 	X(CM_ID, cm_id)          \
-	X(PD, pd)
+	X(PD, pd)                \
+	X(PORT, port)
 
 enum vb_record_kind {
 	VB_RECORD_NONE,
@@ -93,6 +151,9 @@ struct vb_record_process {
 	uint64_t polls;          /* rounds of polling that found no completion at once; modulo 2^32 */
 	uint64_t captured, dropped; /* packets, and packets or events, by the capture that runs */
 	uint64_t capturing;      /* one runs */
+	/* how often the progress thread, or a thread in its place, has slept, and how long in all */
+	uint64_t sleeps, asleep_ns;
+	uint64_t drops[VB_DROP_REASONS]; /* packets; further reasons come behind these */
 };
 
 /* An open device. */
@@ -129,6 +190,7 @@ struct vb_record_qp {
 	uint64_t again;          /* packets sent more than once */
 	uint32_t retries;        /* used since the last progress */
 	uint32_t busy;           /* it is being changed: the record leaves out what changes */
+	struct vb_counts counts;
 };
 
 struct vb_record_cq {
@@ -189,6 +251,13 @@ struct vb_record_pd {
 	char device[64];
 	uint64_t context;        /* its device's opening */
 	uint32_t number, users;
+};
+
+/* The port of a device: the sum of its queue pairs' counts, those that are gone included. */
+struct vb_record_port {
+	struct vb_record head;
+	char device[64];
+	struct vb_counts counts;
 };
 
 #define X(name, struct_name)                                                                    \

@@ -121,6 +121,7 @@ struct vb_listener {
 	/* a socket that takes the listener's place when this process is out of descriptors; -1: none */
 	int spare;
 	bool is_paused;  /* it has: for a while connections are refused */
+	bool admits_root; /* and not only processes of this user */
 };
 
 void vb_listener_init(struct vb_listener *l, void (*accepted)(int fd, const struct vb_peer_cred *cred));

@@ -222,6 +222,7 @@ static void sweep_others(const char *folder, const char *own)
 		if (root >= 0) {
 			sweep(&nothing, root, "");
 			unlinkat(root, USERS, 0);
+			unlinkat(root, VB_TREE_PORTS, 0);
 			close(root);
 			rmdir(path);
 		}

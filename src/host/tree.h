@@ -19,6 +19,9 @@
 
 #include "base/base.h"
 
+/* Below the root: what ports have counted (answers/ports.c). No part of the tree. */
+#define VB_TREE_PORTS ".ports"
+
 enum { VB_TREE_PATH = 256, VB_TREE_TEXT = 256 };
 
 enum vb_tree_kind { VB_TREE_FILE, VB_TREE_COUNTER, VB_TREE_LINK };

@@ -10,6 +10,7 @@
 #include "adapter/device/device.h"
 #include "adapter/memory/hold.h"
 #include "adapter/progress/path.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/inspection/inspect.h"
 #include "adapter/progress/prefetch.h"
 #include "adapter/progress/qpn.h"
@@ -183,6 +184,7 @@ static int attach(struct vb_qp *qp)
 		return -ENOMEM;
 	}
 	l->peer = peer;
+	memcpy(l->done_before, qp->sq.done, sizeof(l->done_before));
 	l->req.ring = vb_arena_at(l->ring_offset);
 	l->give_up = (struct vb_timer){ .fire = vb_requester_give_up, .arg = l };
 	l->rnr = (struct vb_timer){ .fire = vb_serve_rnr_fired, .arg = l };
@@ -646,6 +648,28 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	VB_RECORD_NAME(record->copy, copy_name(l->peer));
 }
 
+/* A NIC cuts messages up. Exact if all of a kind fit a packet, or fill theirs. */
+static uint64_t packets_of(uint64_t requests, uint64_t bytes, uint32_t mtu)
+{
+	return vb_max_u64(requests, (bytes + mtu - 1) / mtu);
+}
+
+static void count(const struct vb_qp *qp, struct vb_counts *c)
+{
+	const struct vb_local_qp *l = vb_local_of(qp);
+	uint32_t mtu = 128u << (vb_qp_attr(qp, path_mtu) ? vb_qp_attr(qp, path_mtu) : IBV_MTU_4096);
+	for (unsigned i = 0; i < VB_TRAFFIC_KINDS; i++) {
+		uint64_t requests = vb_count_read(&qp->sq.done[i].requests) - l->done_before[i].requests,
+			 bytes = vb_count_read(&qp->sq.done[i].bytes) - l->done_before[i].bytes;
+		c->shared += requests;
+		c->shared_bytes += bytes;
+		c->shared_packets += packets_of(requests, bytes, mtu);
+	}
+	c->naks_received += vb_count_read(&l->naks_received);
+	c->naks_sent += vb_count_read(&l->naks_sent);
+	c->rnr_sent += vb_count_read(&l->starved);
+}
+
 static struct vb_path_ops local_path = {
 	.name = "local",
 	.rank = VB_PATH_LOCAL,
@@ -669,6 +693,7 @@ static struct vb_path_ops local_path = {
 	.ring_delayed = vb_doorbell_ring_delayed,
 	.is_pending = vb_doorbell_is_pending,
 	.describe = describe,
+	.count = count,
 };
 
 /* A forked child has no QPs. */

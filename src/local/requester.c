@@ -618,6 +618,7 @@ static enum ibv_wc_status status_of_nak(unsigned status)
 
 static bool fail_by(struct vb_local_qp *l, enum ibv_wc_status status)
 {
+	l->naks_received++;
 	vb_qp_fail(l->qp, status, why_nak(status));
 	return false;
 }

@@ -424,6 +424,7 @@ static void finish_failed(struct vb_local_qp *l, const struct failure *f, struct
 		 epoch = l->resp.their_epoch;
 	struct vb_execution *x = &l->execution;
 	bool is_reported = x->have_rwqe && f->refusal; /* by the receive's completion */
+	l->naks_sent++;
 	explain_refusal(l, f);
 	vb_show_served(l, f->nak);
 	if (f->refusal && x->receive_status == IBV_WC_SUCCESS)
@@ -603,6 +604,7 @@ static inline bool serve_small_send(struct vb_local_qp *l, bool holds)
 			      .src_qp = l->their_qpn,
 			      .solicited = (flags & VB_SHM_SOLICITED) != 0 };
 	pass_receive(l);
+	vb_traffic_add(&qp->received, length);
 	vb_cq_close(qp->recv_cq, e);
 	return true;
 }

@@ -74,6 +74,8 @@ bool vb_serve_may(struct vb_local_qp *l)
 enum step vb_serve_not_ready(struct vb_local_qp *l, struct failure *f)
 {
 	unsigned retries = atomic_load(&vb_theirs_of(l)->rnr_retry);
+	if (!atomic_load_explicit(&l->resp.waits, memory_order_relaxed))
+		l->starved++;
 	if (vb_unlikely(vb_observer != NULL))
 		vb_observer->starved(
 			l->qp, retries >= 7 ? UINT64_MAX :

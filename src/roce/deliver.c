@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/deliver.h"
 
+#include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/qpn.h"
 #include "roce/mcast.h"
@@ -28,17 +29,23 @@ static void deliver_now(const struct vb_inbox_msg *msg, struct vb_roce_batch *ba
 {
 	struct vb_packet packet;
 	if (vb_packet_parse(msg->payload, msg->payload_bytes, &packet) ||
-	    !vb_pkey_matches(packet.pkey, VB_PKEY_DEFAULT))
+	    !vb_pkey_matches(packet.pkey, VB_PKEY_DEFAULT)) {
+		vb_drop(VB_DROP_MALFORMED);
 		return;
+	}
 	if (packet.destination_qpn == VB_MULTICAST_QPN) {
 		vb_mcast_deliver(msg, &packet);
 		return;
 	}
 	struct vb_qp *known = find_in_batch(batch, packet.destination_qpn);
 	struct vb_qp *qp = known ? known : vb_qpn_get(packet.destination_qpn);
-	if (!qp)
+	if (!qp) {
+		vb_drop(VB_DROP_NO_QP);
 		return;
+	}
 	const struct vb_path_ops *path = atomic_load(&qp->path);
+	if (!path || !path->arrived)
+		vb_drop(VB_DROP_NOT_READY);
 	bool answers = path && path->arrived && path->arrived(qp, msg, &packet);
 	if (known)
 		return;
@@ -81,8 +88,10 @@ static bool is_senders_own(const struct vb_inbox_msg *msg)
 static void inbox_arrived(void *arg, const struct vb_inbox_msg *msg)
 {
 	struct vb_roce_batch batch = { .count = 0 };
-	if (vb_unlikely(!msg->is_trusted) && !is_senders_own(msg))
+	if (vb_unlikely(!msg->is_trusted) && !is_senders_own(msg)) {
+		vb_drop(VB_DROP_FORGED);
 		return;
+	}
 	if (vb_likely(!vb_faults_on_wire) || vb_slot_is_mine(msg->sender_slot))
 		deliver_now(msg, &batch);
 	else

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "adapter/fault_injection.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/queues/request.h"
 #include "adapter/progress/path.h"
 #include "adapter/execution/execute.h"
@@ -526,14 +527,29 @@ static bool is_from_peer(const struct connection *c, const struct vb_inbox_msg *
 	return vb_likely(vb_qp_route_matches(&c->route, &msg->addr));
 }
 
+static bool accepts(bool is_ready, const struct connection *c, const struct vb_inbox_msg *msg)
+{
+	if (vb_likely(is_ready) && is_from_peer(c, msg))
+		return true;
+	vb_drop(is_ready ? VB_DROP_STRANGER : VB_DROP_NOT_READY);
+	return false;
+}
+
+static enum vb_rc_verdict note(enum vb_rc_verdict verdict)
+{
+	if (vb_unlikely(verdict == VB_RC_IGNORED))
+		vb_drop(VB_DROP_UNEXPECTED);
+	return verdict;
+}
+
 static bool request_arrived(struct connection *c, const struct vb_inbox_msg *msg,
 			    const struct vb_packet *packet)
 {
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->resp_lock);
-	if (vb_likely(may_respond(c)) && is_from_peer(c, msg))
-		verdict = vb_rc_resp_receive(&c->responder, packet);
+	if (accepts(may_respond(c), c, msg))
+		verdict = note(vb_rc_resp_receive(&c->responder, packet));
 	vb_execution_release_queue(&c->execution);
 	atomic_store_explicit(&c->owes_ack, c->responder.ack_due, memory_order_relaxed);
 	if (vb_unlikely(!qp->comm_est) && verdict == VB_RC_TAKEN)
@@ -552,8 +568,8 @@ static bool answer_arrived(struct connection *c, const struct vb_inbox_msg *msg,
 	struct vb_qp *qp = c->qp;
 	enum vb_rc_verdict verdict = VB_RC_IGNORED;
 	vb_lock(&qp->sq.lock);
-	if (vb_likely(c->requests && is_running(qp)) && is_from_peer(c, msg))
-		verdict = vb_rc_req_receive(&c->requester, vb_now_ns(), packet);
+	if (accepts(c->requests && is_running(qp), c, msg))
+		verdict = note(vb_rc_req_receive(&c->requester, vb_now_ns(), packet));
 	if (verdict == VB_RC_BROKEN)
 		complete(c);
 	vb_unlock(&qp->sq.lock);
@@ -786,6 +802,21 @@ static void describe(struct vb_qp *qp, struct vb_record_qp *record)
 	vb_unlock(&qp->sq.lock);
 }
 
+static void count(const struct vb_qp *qp, struct vb_counts *counts)
+{
+	const struct connection *c = of(qp);
+	counts->resent += vb_count_read(&c->requester.packets_resent);
+	counts->timeouts += vb_count_read(&c->requester.timeouts);
+	counts->rnr_received += vb_count_read(&c->requester.rnr_naks);
+	counts->sequence_received += vb_count_read(&c->requester.sequence_naks);
+	counts->naks_received += vb_count_read(&c->requester.fatal_naks);
+	counts->rnr_sent += vb_count_read(&c->responder.rnr_naks);
+	counts->sequence_sent += vb_count_read(&c->responder.sequence_naks);
+	counts->naks_sent += vb_count_read(&c->responder.fatal_naks);
+	counts->duplicates += vb_count_read(&c->responder.duplicates);
+	counts->early += vb_count_read(&c->responder.early);
+}
+
 static struct vb_path_ops rc_path = {
 	.name = "RC",
 	.rank = VB_PATH_WIRE,
@@ -798,6 +829,7 @@ static struct vb_path_ops rc_path = {
 	.send = send_posted,
 	.run = run,
 	.describe = describe,
+	.count = count,
 	.arrived = arrived,
 };
 

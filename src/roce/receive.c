@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "host/ipc/capture.h"
 #include "roce/burst.h"
@@ -103,8 +104,10 @@ static void packet_arrived(const struct vb_udp_packet *p)
 	bool intact = is_intact(p, &id);
 	if (vb_capture_is_on())
 		note_arrival(p, intact, id);
-	if (!intact || is_forged(p))
+	if (!intact || is_forged(p)) {
+		vb_drop(intact ? VB_DROP_FORGED : VB_DROP_BAD_ICRC);
 		return;
+	}
 	struct vb_inbox_msg msg = {
 		.addr = p->addr,
 		.payload = p->bytes,
@@ -119,6 +122,8 @@ static void packet_arrived(const struct vb_udp_packet *p)
 		vb_roce_deliver(&msg, &batch);
 	else if (slot)
 		pass_on(slot, &msg);
+	else
+		vb_drop(VB_DROP_NO_QP);
 }
 
 static void batch_done(void)

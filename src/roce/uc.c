@@ -10,6 +10,7 @@
 #include "adapter/queues/request.h"
 #include "adapter/progress/path.h"
 #include "adapter/execution/execute.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/queues/payload.h"
 #include "base/log.h"
 #include "proto/psn.h"
@@ -127,7 +128,11 @@ static bool arrived(struct vb_qp *qp, const struct vb_inbox_msg *msg, const stru
 	struct connection *c = of(qp);
 	bool broken = false;
 	vb_lock(&qp->resp_lock);
-	if (vb_qp_listens(qp) && vb_qp_route_matches(&c->route, &msg->addr)) {
+	if (!vb_qp_listens(qp)) {
+		vb_drop(VB_DROP_NOT_READY);
+	} else if (!vb_qp_route_matches(&c->route, &msg->addr)) {
+		vb_drop(VB_DROP_STRANGER);
+	} else {
 		if (vb_uc_resp_receive(&c->responder, packet))
 			vb_qp_established(qp);
 		else
@@ -195,6 +200,11 @@ static void detach(struct vb_qp *qp)
 	qp->path_state = NULL;
 }
 
+static void count(const struct vb_qp *qp, struct vb_counts *counts)
+{
+	counts->unexecuted += vb_count_read(&of(qp)->responder.dropped);
+}
+
 static struct vb_path_ops uc_path = {
 	.name = "UC",
 	.rank = VB_PATH_WIRE,
@@ -206,6 +216,7 @@ static struct vb_path_ops uc_path = {
 	.send = send_posted,
 	.run = run,
 	.arrived = arrived,
+	.count = count,
 };
 
 __attribute__((constructor)) static void offer(void)

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "adapter/device/device.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/memory/arena.h"
 #include "adapter/memory/hold.h"
 #include "adapter/memory/ranges.h"
@@ -180,14 +181,24 @@ static bool is_for_host(const struct vb_datagram_to *to)
 	return to->is_local && to->qpn != VB_MULTICAST_QPN && !vb_local_is_off();
 }
 
+static void count_shared(struct vb_qp *qp, uint32_t bytes)
+{
+	qp->counts.shared++;
+	qp->counts.shared_packets++;
+	qp->counts.shared_bytes += bytes;
+}
+
 static struct outcome put(struct vb_qp *qp, const struct vb_sqe *sqe, struct vb_ranges *data)
 {
 	const struct vb_datagram_to *to = vb_sqe_to(&qp->sq, sqe);
 	int err = 0;
-	if (is_for_host(to))
+	if (is_for_host(to)) {
 		err = put_on_host(qp, sqe, to, data);
-	else
+		if (!err)
+			count_shared(qp, sqe->length);
+	} else {
 		err = put_on_wire(qp, sqe, to, data);
+	}
 	if (err == -EAGAIN)
 		return (struct outcome){ .full = true };
 	return err == -EFAULT ? failed(IBV_WC_LOC_PROT_ERR, vb_key_fault_text(VB_KEY_UNMAPPED)) : sent;
@@ -398,16 +409,27 @@ static void explain(const struct vb_qp *qp, const struct vb_rwqe *w, const struc
 static bool take(struct vb_qp *qp, const struct vb_ud_arrival *a, struct vb_rwqe *w)
 {
 	enum vb_fit fit = vb_receive_take_if_fits(qp, VB_GRH_BYTES + a->payload_bytes, w);
+	if (vb_unlikely(fit != VB_FIT_TAKEN))
+		vb_drop(fit == VB_FIT_SHORT ? VB_DROP_TOO_LONG : VB_DROP_NO_RECEIVE);
 	if (vb_unlikely(fit == VB_FIT_SHORT))
 		explain(qp, w, a, "too short; the datagram is dropped");
 	return fit == VB_FIT_TAKEN;
+}
+
+static bool accepts(struct vb_qp *qp, const struct vb_ud_arrival *a)
+{
+	bool is_ready = vb_qp_listens(qp);
+	if (vb_likely(is_ready && atomic_load(&qp->qkey) == a->qkey))
+		return true;
+	vb_drop(is_ready ? VB_DROP_QKEY : VB_DROP_NOT_READY);
+	return false;
 }
 
 /* False: the receive was no good, which ends the QP. */
 static bool receive(struct vb_qp *qp, const struct vb_inbox_msg *msg, const struct vb_ud_arrival *a)
 {
 	struct vb_rwqe w;
-	if (!vb_qp_listens(qp) || atomic_load(&qp->qkey) != a->qkey || !take(qp, a, &w))
+	if (!accepts(qp, a) || !take(qp, a, &w))
 		return true;
 	enum ibv_wc_status status = scatter(&w, msg, a);
 	struct vb_cqe e = {

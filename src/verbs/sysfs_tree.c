@@ -22,7 +22,14 @@
  */
 VB_EXPORT const char *vb_sysfs_refresh(const char *path);
 
-enum { VERBS_ABI = 6, MAD_ABI = 5 };
+/*
+ * Sets who knows the sums of the ports' counts over all processes of the user (answers/ports.c). It gets the
+ * tree's root, and fills in up to `room` records. Returns how many.
+ */
+typedef unsigned vb_port_sums(const char *root, struct vb_record_port *list, unsigned room);
+VB_EXPORT void vb_sysfs_set_sums(vb_port_sums *sums);
+
+enum { VERBS_ABI = 6, MAD_ABI = 5, MOST_PORTS = 64 };
 
 /* Programs read many files one after the other. For this time only counters are read anew. */
 enum { FRESH_NS = 20000000 };
@@ -128,7 +135,32 @@ static void add_gids(struct vb_tree *tree, struct vb_device *dev)
 	}
 }
 
-/* ---- counters: the interface's. What goes through shared memory goes through no port. ---- */
+/*
+ * ---- counters: the interface's, and what went through shared memory instead. As that begins and ends at
+ * this port, it counts in both directions, as what a NIC loops back does. ----
+ */
+
+static vb_port_sums *port_sums;
+
+void vb_sysfs_set_sums(vb_port_sums *sums) { port_sums = sums; }
+
+/* All zeros for a port that no process has used. */
+static const struct vb_counts *counts_of(const struct vb_device *dev, const struct vb_record_port *list,
+					 unsigned n)
+{
+	static const struct vb_counts none;
+	for (unsigned i = 0; i < n; i++)
+		if (!strncmp(list[i].device, dev->name, sizeof(list[i].device)))
+			return &list[i].counts;
+	return &none;
+}
+
+#define COUNT_OF(name) offsetof(struct vb_counts, name)
+
+static uint64_t count_at(const struct vb_counts *counts, size_t offset)
+{
+	return *(const uint64_t *)((const char *)counts + offset);
+}
 
 static uint64_t netif_count(const struct vb_device *dev, const char *name)
 {
@@ -149,27 +181,33 @@ static const char *const never[] = {
 	"symbol_error",
 };
 
+enum { NOT_SHARED = SIZE_MAX };
+
 static const struct {
 	const char *name, *source;
 	unsigned unit; /* bytes */
+	size_t shared; /* what is added to it */
 } counters[] = {
-	{ "link_downed", "carrier_down_count", 1 },
-	{ "multicast_rcv_packets", "statistics/multicast", 1 },
-	{ "port_rcv_data", "statistics/rx_bytes", 4 },
-	{ "port_rcv_errors", "statistics/rx_errors", 1 },
-	{ "port_rcv_packets", "statistics/rx_packets", 1 },
-	{ "port_xmit_data", "statistics/tx_bytes", 4 },
-	{ "port_xmit_discards", "statistics/tx_dropped", 1 },
-	{ "port_xmit_packets", "statistics/tx_packets", 1 },
-	{ "unicast_rcv_packets", "statistics/rx_packets", 1 },
-	{ "unicast_xmit_packets", "statistics/tx_packets", 1 },
+	{ "link_downed", "carrier_down_count", 1, NOT_SHARED },
+	{ "multicast_rcv_packets", "statistics/multicast", 1, NOT_SHARED },
+	{ "port_rcv_data", "statistics/rx_bytes", 4, COUNT_OF(shared_bytes) },
+	{ "port_rcv_errors", "statistics/rx_errors", 1, NOT_SHARED },
+	{ "port_rcv_packets", "statistics/rx_packets", 1, COUNT_OF(shared_packets) },
+	{ "port_xmit_data", "statistics/tx_bytes", 4, COUNT_OF(shared_bytes) },
+	{ "port_xmit_discards", "statistics/tx_dropped", 1, NOT_SHARED },
+	{ "port_xmit_packets", "statistics/tx_packets", 1, COUNT_OF(shared_packets) },
+	{ "unicast_rcv_packets", "statistics/rx_packets", 1, COUNT_OF(shared_packets) },
+	{ "unicast_xmit_packets", "statistics/tx_packets", 1, COUNT_OF(shared_packets) },
 };
 
-static void add_counters(struct vb_tree *tree, struct vb_device *dev)
+static void add_counters(struct vb_tree *tree, struct vb_device *dev, const struct vb_counts *counts)
 {
-	for (size_t i = 0; i < VB_ARRAY_LEN(counters); i++)
-		COUNT(netif_count(dev, counters[i].source) / counters[i].unit,
+	for (size_t i = 0; i < VB_ARRAY_LEN(counters); i++) {
+		uint64_t shared =
+			counters[i].shared == NOT_SHARED ? 0 : count_at(counts, counters[i].shared);
+		COUNT((netif_count(dev, counters[i].source) + shared) / counters[i].unit,
 		      DEVICES "/%s/ports/1/counters/%s", dev->name, counters[i].name);
+	}
 	for (size_t i = 0; i < VB_ARRAY_LEN(never); i++)
 		COUNT(0, DEVICES "/%s/ports/1/counters/%s", dev->name, never[i]);
 }
@@ -192,9 +230,25 @@ static uint64_t udp_count(unsigned n)
 	return value;
 }
 
-/* RoCE is UDP, which the kernel counts for the whole network namespace. */
-static void add_hw_counters(struct vb_tree *tree, struct vb_device *dev)
+/* RoCE is UDP, which the kernel counts for the whole network namespace. The rest is as processes count it. */
+static void add_hw_counters(struct vb_tree *tree, struct vb_device *dev, const struct vb_counts *counts)
 {
+	static const struct {
+		const char *name;
+		size_t offset;
+	} own[] = {
+		{ "completer_retry_err", COUNT_OF(timeouts) },
+		{ "duplicate_request", COUNT_OF(duplicates) },
+		{ "out_of_seq_request", COUNT_OF(early) },
+		{ "rcvd_rnr_err", COUNT_OF(rnr_received) },
+		{ "rcvd_seq_err", COUNT_OF(sequence_received) },
+		{ "rdma_atomics", COUNT_OF(atomics) },
+		{ "rdma_reads", COUNT_OF(reads) },
+		{ "rdma_recvs", COUNT_OF(receives) },
+		{ "rdma_sends", COUNT_OF(sends) },
+		{ "rdma_writes", COUNT_OF(writes) },
+		{ "send_rnr_err", COUNT_OF(rnr_sent) },
+	};
 	enum { IN = 0, OUT = 3, FULL = 4 };
 	static const struct {
 		const char *name;
@@ -202,6 +256,9 @@ static void add_hw_counters(struct vb_tree *tree, struct vb_device *dev)
 	} udp[] = { { "rcvd_pkts", IN }, { "sent_pkts", OUT }, { "out_of_buffer", FULL } };
 	for (size_t i = 0; i < VB_ARRAY_LEN(udp); i++)
 		COUNT(udp_count(udp[i].n), DEVICES "/%s/ports/1/hw_counters/%s", dev->name, udp[i].name);
+	for (size_t i = 0; i < VB_ARRAY_LEN(own); i++)
+		COUNT(count_at(counts, own[i].offset), DEVICES "/%s/ports/1/hw_counters/%s", dev->name,
+		      own[i].name);
 	PUT("0", DEVICES "/%s/ports/1/hw_counters/lifespan", dev->name);
 }
 
@@ -301,8 +358,10 @@ static void add_classes(struct vb_tree *tree)
 }
 
 /* All files, or only the counters. */
-static int write_tree(bool all)
+static int write_tree(const char *root, bool all)
 {
+	static struct vb_record_port ports[MOST_PORTS];
+	unsigned nports = port_sums ? port_sums(root, ports, MOST_PORTS) : 0;
 	struct vb_tree tree = { .entries = NULL };
 	struct vb_device **list;
 	unsigned count;
@@ -314,8 +373,9 @@ static int write_tree(bool all)
 	for (unsigned i = 0; i < count; i++) {
 		if (all)
 			add_device(&tree, list[i]);
-		add_counters(&tree, list[i]);
-		add_hw_counters(&tree, list[i]);
+		const struct vb_counts *counts = counts_of(list[i], ports, nports);
+		add_counters(&tree, list[i], counts);
+		add_hw_counters(&tree, list[i], counts);
 		vb_device_put(list[i]);
 	}
 	free(list);
@@ -338,7 +398,7 @@ const char *vb_sysfs_refresh(const char *path)
 		snprintf(of, sizeof(of), "%s", root);
 		atomic_store(&fresh_until_ns, now_ns + FRESH_NS);
 	}
-	int err = all || strstr(path, "counters") ? write_tree(all) : 0;
+	int err = all || strstr(path, "counters") ? write_tree(root, all) : 0;
 	if (!err)
 		return root;
 	errno = -err;

@@ -668,7 +668,7 @@ def drops_are_counted_and_told():
     traffic = "ib_write_bw -F -d vb_lo -x 0 -p 18593 -D 600"
     with running(traffic, traffic + " 127.0.0.1") as (server, client):
         wait_for(
-            lambda: client in processes() and looked("stats", str(client))[0]["sends_done"] > 0, "traffic"
+            lambda: client in processes() and looked("stats", str(client))[0]["requests"] > 0, "traffic"
         )
         path = log("drops.pcapng")
         tool = subprocess.Popen(

@@ -27,11 +27,12 @@ offers() {
 	fi
 }
 
-offers commands "run ps show stats capture timeline faults man doctor lab --help --version" ""
+offers commands "run ps show stats top capture timeline faults man doctor lab --help --version" ""
 offers command "show" sh
 offers kinds "mrs" show m
 offers kind_after_another "qps" show --json q
 offers options "--json" ps --j
+offers options_with_letters "--iterations=" top --it
 offers run_options "--debug" run --de
 offers run_copy "process_vm" run --copy = pr
 offers run_opcode "read" run --opcode = re

@@ -234,7 +234,7 @@ def fields__are_in_the_manual():
 
 @case
 def help__of_each_command():
-    for command in "run", "ps", "show", "stats", "capture", "faults", "doctor":
+    for command in "run", "ps", "show", "stats", "top", "capture", "faults", "doctor":
         expect(verbatim(command, "--help").startswith(f"usage: verbatim {command} "), True, command)
         expect(verbatim("help", command), verbatim(command, "-h"), command)
     expect(verbatim("ps", "--json", "--help"), verbatim("ps", "--help"), "behind another option")
@@ -398,7 +398,7 @@ def ps__liars():
         "noise": (good, bytes(range(256)) * 300),
         "names without end": (
             good,
-            b"".join(struct.pack("=HHI", kind, 2000, 0) + b"\xff" * 1992 for kind in range(1, 8)),
+            b"".join(struct.pack("=HHI", kind, 2000, 0) + b"\xff" * 1992 for kind in range(1, 10)),
         ),
     }
     for name, (answer, records) in lies.items():
@@ -437,6 +437,24 @@ def ps__another_user():
             check=True,
         )
         expect(said.stdout.strip(), "b'' 0", "the process's answer")
+    return None
+
+
+@case
+def show__root_sees_all_users_processes():
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["setpriv", "--reuid", str(OTHER_USER), "true"], check=False).returncode
+    ):
+        return "there is no other user to be"
+    with running(f"setpriv --reuid {OTHER_USER} {PING_SERVER}") as (server,):
+        wait_for(lambda: server in processes(), "the server")
+        expect(processes()[server]["trouble"], "", "what root is told")
+        expect(len(shown(server)["ids"]), 1, "identifiers")
+        expect(looked("stats", str(server))[0]["trouble"], "", "counters")
+        os.kill(server, signal.SIGSTOP)
+        wait_for(lambda: "stopped" in processes()[server]["trouble"], "that it stands")
+        expect("it is stopped" in verbatim("show", str(server), status=1), True, "what show says")
     return None
 
 

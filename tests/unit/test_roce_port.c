@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "../between.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "host/ipc/capture.h"
@@ -130,6 +131,9 @@ bool vb_slot_is_mine(uint32_t slot) { return slot == MY_SLOT; }
 
 static uint32_t belied; /* a slot in whose name others speak */
 bool vb_slot_is_spoofed(uint32_t slot, const struct in6_addr *src) { return slot == belied; }
+
+static unsigned drops[VB_DROP_REASONS];
+void vb_drop(enum vb_drop why) { drops[why]++; }
 
 static void note(unsigned *count, const struct vb_inbox_msg *msg)
 {
@@ -463,9 +467,11 @@ static void each_packet_finds_its_process(void **state)
 	assert_int_equal(got.gsi, 1);
 	receive(VB_MULTICAST_QPN, 3);
 	assert_int_equal(got.delivered, 2);
+	unsigned before = drops[VB_DROP_NO_QP];
 	receive(0, 0); /* QP 0 does not exist on RoCE */
 	receive(2, 0);
 	assert_int_equal(got.delivered + got.forwarded + got.gsi, 4);
+	assert_int_equal(drops[VB_DROP_NO_QP] - before, 2);
 }
 
 /* All bytes behind the BTH are FILL, so the datagram's source, too. */

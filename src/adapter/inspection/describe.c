@@ -5,6 +5,7 @@
 
 #include "adapter/memory/arena.h"
 #include "adapter/device/device.h"
+#include "adapter/inspection/counts.h"
 #include "adapter/inspection/inspect.h"
 #include "adapter/memory/key.h"
 #include "adapter/progress/path.h"
@@ -39,6 +40,8 @@ static bool describe_process(struct vb_dump *dump, uint64_t *cursor)
 	r->polls = vb_progress_polls();
 	r->capturing = vb_capture_is_on();
 	vb_capture_count(&r->captured, &r->dropped);
+	vb_loop_count_sleeps(&r->sleeps, &r->asleep_ns);
+	vb_drops_read(r->drops);
 	return false;
 }
 
@@ -66,6 +69,21 @@ static bool describe_context(struct vb_registered *registered, void *arg)
 static bool describe_devices(struct vb_dump *dump, uint64_t *cursor)
 {
 	return vb_registry_look(VB_REGISTRY_CONTEXTS, cursor, describe_context, dump);
+}
+
+static bool describe_port(const char *device, const struct vb_counts *counts, void *arg)
+{
+	struct vb_record_port *r = vb_dump_add(arg, VB_RECORD_PORT, sizeof(*r));
+	if (!r)
+		return false;
+	VB_RECORD_NAME(r->device, device);
+	r->counts = *counts;
+	return true;
+}
+
+static bool describe_ports(struct vb_dump *dump, uint64_t *cursor)
+{
+	return vb_ports_look(cursor, describe_port, dump);
 }
 
 /* ---- protection domains ---- */
@@ -185,20 +203,11 @@ static void describe_attributes(struct vb_qp *qp, struct vb_record_qp *r)
 
 static void describe_queues(struct vb_qp *qp, struct vb_record_qp *r)
 {
-	if (try_hard(&qp->sq.lock)) {
-		r->posted = qp->sq.tail;
-		r->completed = qp->sq.head;
-		vb_unlock(&qp->sq.lock);
-	} else {
-		r->busy = 1;
-	}
-	if (try_hard(&qp->rq.lock)) {
-		r->recv_posted = qp->rq.tail;
-		r->recv_taken = qp->rq.head;
-		vb_unlock(&qp->rq.lock);
-	} else {
-		r->busy = 1;
-	}
+	/* Positions without the locks, as other counts: so what is behind is read first. */
+	r->completed = vb_position_read(&qp->sq.head);
+	r->posted = vb_position_read(&qp->sq.tail);
+	r->recv_taken = atomic_load(&qp->rq.head);
+	r->recv_posted = atomic_load(&qp->rq.tail);
 	r->max_send = qp->cap.max_send_wr;
 	r->max_recv = qp->cap.max_recv_wr;
 }
@@ -227,6 +236,7 @@ static void describe_qp(struct vb_qp *qp, struct vb_record_qp *r)
 	describe_attributes(qp, r);
 	describe_queues(qp, r);
 	describe_path(qp, r);
+	vb_qp_count(qp, &r->counts);
 }
 
 static bool describe_qps(struct vb_dump *dump, uint64_t *cursor)
@@ -284,6 +294,7 @@ __attribute__((constructor)) static void offer(void)
 {
 	vb_inspect_offer(VB_RECORD_PROCESS, describe_process);
 	vb_inspect_offer(VB_RECORD_DEVICE, describe_devices);
+	vb_inspect_offer(VB_RECORD_PORT, describe_ports);
 	vb_inspect_offer(VB_RECORD_QP, describe_qps);
 	vb_inspect_offer(VB_RECORD_PD, describe_pds);
 	vb_inspect_offer(VB_RECORD_CQ, describe_cqs);

@@ -121,6 +121,11 @@ struct vb_path_ops {
 	 * lock.
 	 */
 	void (*describe)(struct vb_qp *qp, struct vb_record_qp *record);
+	/*
+	 * Adds what the path has counted (adapter/inspection/counts.h). path_state stays; traffic may go on
+	 * meanwhile.
+	 */
+	void (*count)(const struct vb_qp *qp, struct vb_counts *counts);
 };
 
 /*

@@ -7,6 +7,7 @@
 #include "adapter/queues/queue.h"
 #include "adapter/queues/tags.h"
 #include "base/log.h"
+#include "proto/ud.h"
 
 /* ---- completion ---- */
 
@@ -17,6 +18,8 @@ void vb_receive_complete(struct vb_qp *qp, struct vb_cqe *e)
 	e->is_srq = qp->srq != NULL;
 	if (e->is_srq)
 		e->srq = qp->srq;
+	if (vb_likely(e->status == IBV_WC_SUCCESS))
+		vb_traffic_add(&qp->received, e->byte_len - (e->wc_flags & IBV_WC_GRH ? VB_GRH_BYTES : 0));
 	if (vb_unlikely(qp->counts_receives))
 		vb_counter_add(qp, IBV_WC_RECV, e->status, e->byte_len);
 	if (vb_unlikely(qp->tags != NULL)) {

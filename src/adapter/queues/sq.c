@@ -28,22 +28,23 @@ struct opcode {
 	uint16_t types;
 	uint8_t completion; /* enum ibv_wc_opcode */
 	bool known, inlines, atomic;
+	uint8_t traffic; /* enum vb_traffic_kind */
 };
 
 static const struct opcode opcodes[] = {
-	[IBV_WR_SEND]                 = { RC | UC | UD | XRC | RAW, IBV_WC_SEND, true, true, false },
-	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false },
-	[IBV_WR_RDMA_WRITE]           = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },
-	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false },
-	[IBV_WR_RDMA_READ]            = { RC | XRC, IBV_WC_RDMA_READ, true, false, false },
-	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { RC | XRC, IBV_WC_COMP_SWAP, true, false, true },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RC | XRC, IBV_WC_FETCH_ADD, true, false, true },
-	[IBV_WR_LOCAL_INV]            = { RC | UC | XRC, IBV_WC_LOCAL_INV, true, false, false },
-	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false },
-	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false },
-	[IBV_WR_FLUSH]                = { RC, IBV_WC_FLUSH, true, false, true },
-	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false },
-	[IBV_WR_TSO]                  = { RAW, IBV_WC_TSO, true, false, false },
+	[IBV_WR_SEND]                 = { RC | UC | UD | XRC | RAW, IBV_WC_SEND, true, true, false, VB_TRAFFIC_SEND },
+	[IBV_WR_SEND_WITH_IMM]        = { RC | UC | UD | XRC, IBV_WC_SEND, true, true, false, VB_TRAFFIC_SEND },
+	[IBV_WR_RDMA_WRITE]           = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false, VB_TRAFFIC_WRITE },
+	[IBV_WR_RDMA_WRITE_WITH_IMM]  = { RC | UC | XRC, IBV_WC_RDMA_WRITE, true, true, false, VB_TRAFFIC_WRITE },
+	[IBV_WR_RDMA_READ]            = { RC | XRC, IBV_WC_RDMA_READ, true, false, false, VB_TRAFFIC_READ },
+	[IBV_WR_ATOMIC_CMP_AND_SWP]   = { RC | XRC, IBV_WC_COMP_SWAP, true, false, true, VB_TRAFFIC_ATOMIC },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { RC | XRC, IBV_WC_FETCH_ADD, true, false, true, VB_TRAFFIC_ATOMIC },
+	[IBV_WR_LOCAL_INV]            = { RC | UC | XRC, IBV_WC_LOCAL_INV, true, false, false, VB_TRAFFIC_NONE },
+	[IBV_WR_BIND_MW]              = { RC | UC | XRC, IBV_WC_BIND_MW, true, false, false, VB_TRAFFIC_NONE },
+	[IBV_WR_SEND_WITH_INV]        = { RC | XRC, IBV_WC_SEND, true, true, false, VB_TRAFFIC_SEND },
+	[IBV_WR_FLUSH]                = { RC, IBV_WC_FLUSH, true, false, true, VB_TRAFFIC_NONE },
+	[IBV_WR_ATOMIC_WRITE]         = { RC, IBV_WC_ATOMIC_WRITE, true, true, false, VB_TRAFFIC_ATOMIC },
+	[IBV_WR_TSO]                  = { RAW, IBV_WC_TSO, true, false, false, VB_TRAFFIC_SEND },
 };
 
 enum { KNOWN_FLAGS = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE };
@@ -267,9 +268,17 @@ static void note_completed(struct vb_qp *qp, const struct vb_sqe *sqe)
 	vb_async_raise(qp->ctx, IBV_EVENT_SQ_DRAINED, VB_ASYNC_QP, qp, &qp->async, 0);
 }
 
+static void count_done(struct vb_sq *sq, const struct vb_sqe *sqe)
+{
+	enum vb_traffic_kind kind = opcodes[sqe->opcode].traffic;
+	if (vb_likely(kind != VB_TRAFFIC_NONE))
+		vb_traffic_add(&sq->done[kind], sqe->length);
+}
+
 void vb_sq_complete(struct vb_qp *qp)
 {
 	const struct vb_sqe *sqe = vb_sq_at(&qp->sq, qp->sq.head++);
+	count_done(&qp->sq, sqe);
 	if (vb_sq_signals(qp, sqe->flags))
 		push_completion(qp, sqe, IBV_WC_SUCCESS);
 	if (vb_unlikely(qp->after_send))
@@ -294,6 +303,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status, const char 
 {
 	struct vb_sq *sq = &qp->sq;
 	const struct vb_sqe *sqe = vb_sq_at(sq, sq->head++);
+	qp->counts.failed++;
 	if (why)
 		vb_explain("completion", "QP 0x%06x, send wr_id 0x%llx: %s: %s", qp->qpn,
 			   (unsigned long long)sqe->wr_id, vb_wc_status_name(status), why);
@@ -429,10 +439,14 @@ static inline void note_sent(struct vb_sq *sq, const struct ibv_send_wr *wr, uin
 	sq->sent = ++sq->tail;
 }
 
-/* The request is done, and needs no entry. */
+_Static_assert(IBV_WR_RDMA_WRITE / IBV_WR_RDMA_READ == VB_TRAFFIC_WRITE &&
+	       IBV_WR_RDMA_READ / IBV_WR_RDMA_READ == VB_TRAFFIC_READ, "which kind is without a table");
+
+/* The request, a WRITE or a READ, is done, and needs no entry. */
 static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *wr, uint32_t length)
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
+	vb_traffic_add(&qp->sq.done[wr->opcode / IBV_WR_RDMA_READ], length);
 	if (vb_sq_signals(qp, wr->send_flags))
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);
 }

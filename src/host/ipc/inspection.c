@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Inspection sessions: connections by which another program of the same user looks into this process
- * (inspect.h). The listener's name has the number of the process's first slot.
+ * Inspection sessions: connections by which another program of the same user, or root's, looks into this
+ * process (inspect.h). The listener's name has the number of the process's first slot.
  */
 #include "host/private.h"
 
@@ -36,6 +36,7 @@ void vb_inspection_start_locked(uint32_t slot)
 {
 	struct vb_name name = vb_name_of_inspection(slot);
 	vb_listener_init(&listener, session_accepted);
+	listener.admits_root = true; /* who can look with ptrace(2), too */
 	if (vb_listener_open_locked(&listener, &name, true) == 0 &&
 	    vb_watch_start(&listener.watch, EPOLLIN) < 0)
 		vb_listener_close_locked(&listener);

@@ -63,21 +63,41 @@ void vb_link_explain_lack(int err)
 
 /* ---- accepting ---- */
 
-int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
+static int accept_connection(int listener, int *fd)
 {
-	VB_UNCANCELLED;
 	vb_host_lock();
 	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err = s < 0 ? -errno : 0;
 	if (!err)
 		vb_fd_own(s);
 	vb_host_unlock();
-	if (err)
-		return err;
 	*fd = s;
-	err = vb_link_check_peer(s, cred);
-	if (err)
-		vb_fd_close(s);
 	return err;
+}
+
+static int admit(int fd, struct vb_peer_cred *cred)
+{
+	int err = vb_link_check_peer(fd, cred);
+	if (err)
+		vb_fd_close(fd);
+	return err;
+}
+
+int vb_link_accept(int listener, int *fd, struct vb_peer_cred *cred)
+{
+	VB_UNCANCELLED;
+	int err = accept_connection(listener, fd);
+	return err ? err : admit(*fd, cred);
+}
+
+/* As this process's namespace sees it. */
+static bool is_root(int fd, struct vb_peer_cred *cred)
+{
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof peer;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || peer.uid)
+		return false;
+	*cred = (struct vb_peer_cred){ .pid = peer.pid, .uid = peer.uid };
+	return true;
 }
 
 /* ACCEPTS_PER_ROUND: there may be more; 0: there are none; -EMFILE, … if descriptors ran out. */
@@ -85,7 +105,9 @@ static int accept_some(struct vb_listener *l)
 {
 	for (unsigned i = 0; i < ACCEPTS_PER_ROUND; i++) {
 		struct vb_peer_cred cred;
-		int fd, err = vb_link_accept(l->watch.fd, &fd, &cred);
+		int fd, err = accept_connection(l->watch.fd, &fd);
+		if (!err && !(l->admits_root && is_root(fd, &cred)))
+			err = admit(fd, &cred);
 		if (!err)
 			l->accepted(fd, &cred);
 		else if (err != -EPERM)

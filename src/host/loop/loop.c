@@ -96,11 +96,30 @@ void vb_eventfd_ring(int fd)
 int vb_loop_eventfd(void) { return atomic_load_explicit(&event_fd, memory_order_relaxed); }
 int vb_loop_waiter_eventfd(void) { return atomic_load_explicit(&waiter_fd, memory_order_relaxed); }
 
+/* ---- sleeping ---- */
+
+static _Atomic(uint64_t) sleeps, asleep_ns;
+
+/* It may end by a cancellation, a jump out of a signal handler, or a fork: then it is not counted. */
+static void note_sleep(uint64_t since_ns)
+{
+	atomic_fetch_add_explicit(&sleeps, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&asleep_ns, vb_now_ns() - since_ns, memory_order_relaxed);
+}
+
+void vb_loop_count_sleeps(uint64_t *count, uint64_t *ns)
+{
+	*count = atomic_load_explicit(&sleeps, memory_order_relaxed);
+	*ns = atomic_load_explicit(&asleep_ns, memory_order_relaxed);
+}
+
 /* A blocking read, because the kernel restarts it under SA_RESTART. */
 int vb_loop_wait(void)
 {
-	uint64_t rings;
-	return read(vb_loop_waiter_eventfd(), &rings, sizeof rings) < 0 ? -errno : 0;
+	uint64_t rings, since = vb_now_ns();
+	int err = read(vb_loop_waiter_eventfd(), &rings, sizeof rings) < 0 ? -errno : 0;
+	note_sleep(since);
+	return err;
 }
 
 bool vb_loop_is_current(void) { return in_loop; }
@@ -436,8 +455,11 @@ __attribute__((noreturn)) static void *loop_main(void *unused)
 	ask_for_short_slices();
 	in_loop = true;
 	for (;;) {
-		int n = wait_events(events, plan_sleep(deadline));
+		uint64_t until = plan_sleep(deadline), since = until ? vb_now_ns() : 0;
+		int n = wait_events(events, until);
 		end_sleep();
+		if (since)
+			note_sleep(since);
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.u64 == 0)
 				drain_event_fd();

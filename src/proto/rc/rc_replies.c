@@ -214,6 +214,7 @@ static enum vb_rc_verdict receive_nak(struct vb_rc_req *req, uint64_t now, uint6
 	progress(req, now, psn, true);
 	if (req->broken)
 		return VB_RC_BROKEN;
+	++*(is_rnr ? &req->rnr_naks : is_sequence ? &req->sequence_naks : &req->fatal_naks);
 	if (is_rnr)
 		receive_rnr(req, now, psn, value);
 	else if (is_sequence)
@@ -378,6 +379,7 @@ void vb_rc_req_expire(struct vb_rc_req *req, uint64_t now)
 		req->pace_at = VB_RC_NEVER;
 	bool timed_out = now >= req->timeout_at;
 	if (timed_out) {
+		req->timeouts++;
 		if (req->retries++ >= req->config.retry_count) {
 			vb_rc_req_break(req, req->head, VB_RC_RETRY_EXCEEDED);
 			return;

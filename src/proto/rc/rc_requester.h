@@ -148,7 +148,8 @@ struct vb_rc_req {
 	} reads[VB_RC_MAX_RD_ATOMIC];	/* READ and atomic requests as they were sent, oldest first */
 	uint8_t reads_head, reads_count;
 	uint64_t answered[VB_RC_WINDOW / 64];
-	uint64_t packets_resent;	/* for counters */
+	/* What nobody but an observer reads, packets_resent aside: NAKs by kind, and ACK timeouts. */
+	uint64_t packets_resent, timeouts, rnr_naks, sequence_naks, fatal_naks;
 };
 
 struct vb_rc_completion {

@@ -41,8 +41,17 @@ void vb_rc_resp_fini(struct vb_rc_resp *resp)
 		drop_kept(resp, i);
 }
 
+static uint64_t *count_of(struct vb_rc_resp *resp, uint8_t syndrome)
+{
+	if (vb_syndrome_class(syndrome) == VB_AETH_RNR)
+		return &resp->rnr_naks;
+	return vb_syndrome_value(syndrome) == VB_NAK_SEQUENCE ? &resp->sequence_naks : &resp->fatal_naks;
+}
+
 static void set_nak(struct vb_rc_resp *resp, uint64_t psn, uint8_t syndrome)
 {
+	if (vb_syndrome_class(syndrome) != VB_AETH_ACK)
+		++*count_of(resp, syndrome);
 	resp->nak_due = true;
 	resp->nak_psn = psn;
 	resp->nak_syndrome = syndrome;
@@ -318,6 +327,7 @@ static void keep(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64
 static enum vb_rc_verdict receive_ahead(struct vb_rc_resp *resp, const struct vb_packet *packet, uint64_t psn)
 {
 	keep(resp, packet, psn);
+	resp->early++;
 	if (resp->nak_psn != resp->expected)
 		set_nak(resp, resp->expected, vb_syndrome(VB_AETH_NAK, VB_NAK_SEQUENCE));
 	return VB_RC_TAKEN;
@@ -417,7 +427,11 @@ enum vb_rc_verdict vb_rc_resp_receive(struct vb_rc_resp *resp, const struct vb_p
 	uint64_t psn = vb_psn_expand(resp->expected, packet->psn);
 	if (psn == resp->expected)
 		return receive_in_order(resp, packet);
-	return psn > resp->expected ? receive_ahead(resp, packet, psn) : receive_duplicate(resp, packet, psn);
+	if (psn > resp->expected)
+		return receive_ahead(resp, packet, psn);
+	enum vb_rc_verdict verdict = receive_duplicate(resp, packet, psn);
+	resp->duplicates += verdict == VB_RC_TAKEN;
+	return verdict;
 }
 
 /* ---- output ---- */

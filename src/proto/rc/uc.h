@@ -23,7 +23,7 @@ struct vb_uc_resp {
 	struct vb_uc_resp_config config;
 	struct vb_message message;
 	uint32_t expected;		/* PSN, 24 bits */
-	uint64_t dropped;		/* packets, for counters */
+	uint64_t dropped;		/* packets, for an observer */
 };
 
 void vb_uc_resp_init(struct vb_uc_resp *resp, const struct vb_uc_resp_config *config);

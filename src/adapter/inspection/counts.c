@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/inspection/counts.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "adapter/device/device.h"
+#include "adapter/progress/path.h"
+#include "adapter/progress/qpn.h"
+
+/* Held while a queue pair's counts move, so that a sum has them once. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- one queue pair ---- */
+
+/* Both are out of line, so that a race detector can be told of them alone. */
+__attribute__((noinline)) uint64_t vb_count_read(const uint64_t *count)
+{
+	return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+__attribute__((noinline)) uint32_t vb_position_read(const uint32_t *position)
+{
+	return __atomic_load_n(position, __ATOMIC_ACQUIRE);
+}
+
+static void add(struct vb_counts *to, const struct vb_counts *from)
+{
+#define X(name, what) to->name += vb_count_read(&from->name);
+	VB_COUNTS(X)
+#undef X
+}
+
+static void subtract(struct vb_counts *from, const struct vb_counts *what)
+{
+#define X(name, text) from->name -= what->name;
+	VB_COUNTS(X)
+#undef X
+}
+
+static void count_locked(struct vb_qp *qp, struct vb_counts *c)
+{
+	const struct vb_path_ops *path = atomic_load(&qp->path);
+	const struct vb_traffic *done = qp->sq.done;
+	*c = (struct vb_counts){
+		.sends = vb_count_read(&done[VB_TRAFFIC_SEND].requests),
+		.send_bytes = vb_count_read(&done[VB_TRAFFIC_SEND].bytes),
+		.writes = vb_count_read(&done[VB_TRAFFIC_WRITE].requests),
+		.write_bytes = vb_count_read(&done[VB_TRAFFIC_WRITE].bytes),
+		.reads = vb_count_read(&done[VB_TRAFFIC_READ].requests),
+		.read_bytes = vb_count_read(&done[VB_TRAFFIC_READ].bytes),
+		.atomics = vb_count_read(&done[VB_TRAFFIC_ATOMIC].requests),
+		.atomic_bytes = vb_count_read(&done[VB_TRAFFIC_ATOMIC].bytes),
+		.receives = vb_count_read(&qp->received.requests),
+		.receive_bytes = vb_count_read(&qp->received.bytes),
+	};
+	add(c, &qp->counts);
+	if (path && path->count)
+		path->count(qp, c);
+}
+
+/* ---- ports ---- */
+
+enum { MOST_PORTS = 256 }; /* others are not counted */
+
+static struct port {
+	char device[sizeof(((struct vb_device *)0)->name)];
+	struct vb_counts gone; /* what queue pairs that are gone have counted */
+} ports[MOST_PORTS];
+static atomic_uint nports;
+
+static struct port *port_locked(const char *device)
+{
+	unsigned n = atomic_load(&nports);
+	for (unsigned i = 0; i < n; i++)
+		if (!strcmp(ports[i].device, device))
+			return &ports[i];
+	if (n == MOST_PORTS)
+		return NULL;
+	strcpy(ports[n].device, device);
+	atomic_store(&nports, n + 1);
+	return &ports[n];
+}
+
+static void give_to_port_locked(const struct vb_qp *qp, const struct vb_counts *counts)
+{
+	struct port *p = port_locked(qp->ctx->device->name);
+	if (p)
+		add(&p->gone, counts);
+}
+
+static void add_living_locked(const char *device, struct vb_counts *sum)
+{
+	struct vb_counts counts;
+	struct vb_qp *qp;
+	uint64_t cursor = 0;
+	while (vb_qpn_next(&cursor, &qp)) {
+		if (!qp)
+			continue;
+		if (!strcmp(qp->ctx->device->name, device)) {
+			count_locked(qp, &counts);
+			add(sum, &counts);
+		}
+		vb_qp_unref(qp);
+	}
+}
+
+bool vb_ports_look(uint64_t *cursor, vb_port_look *look, void *arg)
+{
+	for (; *cursor < atomic_load(&nports); ++*cursor) {
+		struct port *p = &ports[*cursor];
+		pthread_mutex_lock(&lock);
+		struct vb_counts sum = p->gone;
+		add_living_locked(p->device, &sum);
+		pthread_mutex_unlock(&lock);
+		if (!look(p->device, &sum, arg))
+			return true;
+	}
+	return false;
+}
+
+/* ---- a queue pair's life ---- */
+
+void vb_qp_count(struct vb_qp *qp, struct vb_counts *c)
+{
+	pthread_mutex_lock(&lock);
+	count_locked(qp, c);
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_qp_count_begin(const struct vb_qp *qp)
+{
+	pthread_mutex_lock(&lock);
+	port_locked(qp->ctx->device->name);
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_qp_count_leave(struct vb_qp *qp, const struct vb_path_ops *path)
+{
+	pthread_mutex_lock(&lock);
+	if (path && path->count)
+		path->count(qp, &qp->counts);
+	atomic_store(&qp->path, NULL);
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_qp_count_drop(struct vb_qp *qp, struct vb_counts *before)
+{
+	pthread_mutex_lock(&lock);
+	count_locked(qp, before);
+	give_to_port_locked(qp, before);
+	vb_qpn_drop(qp);
+	pthread_mutex_unlock(&lock);
+}
+
+void vb_qp_count_end(struct vb_qp *qp, const struct vb_counts *before)
+{
+	struct vb_counts since;
+	pthread_mutex_lock(&lock);
+	count_locked(qp, &since);
+	subtract(&since, before);
+	give_to_port_locked(qp, &since);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- packets that are dropped ---- */
+
+static _Atomic(uint64_t) drops[VB_DROP_REASONS];
+
+void vb_drop(enum vb_drop why) { atomic_fetch_add_explicit(&drops[why], 1, memory_order_relaxed); }
+
+void vb_drops_read(uint64_t to[VB_DROP_REASONS])
+{
+	for (unsigned i = 0; i < VB_DROP_REASONS; i++)
+		to[i] = atomic_load_explicit(&drops[i], memory_order_relaxed);
+}
+
+/* A forked child has done nothing yet. */
+static void forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	memset(ports, 0, sizeof(ports));
+	atomic_store(&nports, 0);
+	for (unsigned i = 0; i < VB_DROP_REASONS; i++)
+		atomic_store(&drops[i], 0);
+}
+
+__attribute__((constructor)) static void begin(void) { vb_host_at_fork(forget); }

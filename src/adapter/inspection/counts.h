@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What queue pairs and ports have done (struct vb_counts), and what became of packets that were dropped.
+ *
+ * A queue pair counts where it holds a lock anyway, without atomic operations: sq.done, received, counts, and
+ * what its path counts for it. The port's sum is made when somebody asks: of the queue pairs that there are,
+ * and of those that are gone. It never becomes smaller.
+ *
+ * Counts are read without the locks under which they grow, for the threads that count hold these nearly all
+ * the time. Each count is one aligned word, so it is right at some moment; two of them need not be of the
+ * same moment.
+ */
+#ifndef VB_ADAPTER_COUNTS_H
+#define VB_ADAPTER_COUNTS_H
+
+#include "adapter/object.h"
+
+struct vb_path_ops;
+
+uint64_t vb_count_read(const uint64_t *count);
+uint32_t vb_position_read(const uint32_t *position);
+/* Of a queue pair to which the caller has a reference. */
+void vb_qp_count(struct vb_qp *qp, struct vb_counts *counts);
+/* Its port is counted from here on. */
+void vb_qp_count_begin(const struct vb_qp *qp);
+/* The QP leaves its path, which has stopped: its path is NULL afterwards, what that has counted stays. */
+void vb_qp_count_leave(struct vb_qp *qp, const struct vb_path_ops *path);
+
+/*
+ * Destruction: takes the QP out of the table of QP numbers. What it has counted becomes its port's, and what
+ * it counts from here on with vb_qp_count_end, to which *before is given.
+ */
+void vb_qp_count_drop(struct vb_qp *qp, struct vb_counts *before);
+void vb_qp_count_end(struct vb_qp *qp, const struct vb_counts *before);
+
+typedef bool vb_port_look(const char *device, const struct vb_counts *counts, void *arg);
+/*
+ * Calls look for each port with its sum, until it returns false; *cursor follows (0 at first). False: that
+ * was all. The name is of a device.
+ */
+bool vb_ports_look(uint64_t *cursor, vb_port_look *look, void *arg);
+
+/* A packet was dropped. */
+void vb_drop(enum vb_drop why);
+void vb_drops_read(uint64_t drops[VB_DROP_REASONS]);
+
+#endif

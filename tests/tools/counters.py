@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Counters: sums equal what was done, exactly, for each kind of request on each path (traffic.c), and what
+perftest says that it has sent; ports count on when queue pairs and processes are gone.
+
+usage: counters.py BUILD_DIR [PATTERN]
+"""
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import paths  # noqa: F401
+import harness
+import look
+from look import BUILD, LIMIT_S, VERBATIM, Failure, expect, looked, running, shown, verbatim, wait_for
+
+TRAFFIC = os.path.join(BUILD, "tests/tools/traffic")
+# What each kind's count and bytes are called; how many requests, of how many bytes.
+KINDS = {
+    "send": ("sends", "send_bytes", 70, 100),
+    "write": ("writes", "write_bytes", 50, 3000),
+    "read": ("reads", "read_bytes", 30, 5000),
+    "atomic": ("atomics", "atomic_bytes", 20, 8),
+}
+NAMES = [name for kind in KINDS.values() for name in kind[:2]]
+PATHS = {"local": {}, "wire": {"VERBATIM_LOCAL": "off"}}
+LOSSY = {"VERBATIM_LOCAL": "off", "VERBATIM_FAULTS": "drop 5%"}
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Traffic:
+    """traffic.c; it goes on with each line."""
+
+    def __init__(self, mode, kinds, path):
+        words = [str(word) for kind in kinds for word in (kind, *KINDS[kind][2:])]
+        self.process = subprocess.Popen(
+            [VERBATIM, "run", TRAFFIC, mode, "vb_lo", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **PATHS.get(path, LOSSY)},
+        )
+        self.await_word("traffic")
+
+    def await_word(self, word):
+        expect(self.process.stdout.readline().strip(), word, "what the program says")
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+@contextlib.contextmanager
+def traffic(mode, kinds, path):
+    known = Traffic(mode, kinds, path)
+    try:
+        yield known
+    finally:
+        known.process.kill()
+        known.process.communicate()
+
+
+def wanted(kinds):
+    """What the requester counts, and what the other end counts."""
+    sent = dict.fromkeys(NAMES, 0)
+    for kind in kinds:
+        count_name, bytes_name, count, size = KINDS[kind]
+        sent[count_name], sent[bytes_name] = count, count * size
+    count, size = KINDS["send"][2:] if "send" in kinds else (0, 0)
+    return {**sent, "receives": 0, "receive_bytes": 0, "failed": 0}, {
+        **dict.fromkeys(NAMES, 0),
+        "receives": count,
+        "receive_bytes": count * size,
+        "failed": 0,
+    }
+
+
+def added(rows):
+    return {name: sum(row[name] for row in rows) for name in [*NAMES, "receives", "receive_bytes", "failed"]}
+
+
+def of_all(kind):
+    return [row for process in looked("show", kind) for row in process[kind]]
+
+
+def counted(mode, kinds, path):
+    requester, other = wanted(kinds)
+    both = {name: requester[name] + other[name] for name in requester}
+    with traffic(mode, kinds, path) as known:
+        found = [{name: qp[name] for name in requester} for qp in of_all("qps")]
+        key = lambda row: sorted(row.items())  # noqa: E731
+        expect(sorted(found, key=key), sorted([requester, other], key=key), "queue pairs")
+        expect(added(of_all("ports")), both, "ports")
+        expect(added(looked("stats")), both, "processes")
+        requests = sum(KINDS[kind][2] for kind in kinds)
+        size = sum(KINDS[kind][2] * KINDS[kind][3] for kind in kinds)
+        shared = sum(row["shared"] for row in of_all("ports"))
+        expect(shared, requests if path == "local" else 0, "requests by shared memory")
+        shared = sum(row["shared_bytes"] for row in of_all("ports"))
+        expect(shared, size if path == "local" else 0, "bytes by shared memory")
+        known.go_on()
+        known.await_word("gone")
+        expect(of_all("qps"), [], "queue pairs that are gone")
+        expect(added(of_all("ports")), both, "ports when the queue pairs are gone")
+
+
+for a_mode in "one", "two":
+    for a_path in PATHS:
+        for some in [[kind] for kind in KINDS] + [list(KINDS)]:
+
+            def exact(mode=a_mode, path=a_path, kinds=tuple(some)):
+                counted(mode, kinds, path)
+
+            exact.__name__ = f"exact__{'_'.join(some)}__{a_mode}_process{'es' * (a_mode == 'two')}_{a_path}"
+            CASES.append(exact)
+
+
+@case
+def show__fits_100_columns():
+    with traffic("two", list(KINDS), "local"):
+        lines = verbatim("show", "qps").splitlines()
+        expect(len(lines) > 4, True, "tables")
+        expect([line for line in lines if len(line) > 100], [], "longer lines")
+
+
+@case
+def exact__although_packets_are_lost():
+    with traffic("two", list(KINDS), "lossy"):
+        sent = next(row for row in looked("stats") if row["requests"])
+        expect({name: sent[name] for name in NAMES}, {name: wanted(KINDS)[0][name] for name in NAMES}, "requests")
+        expect(sum(row["receives"] for row in looked("stats")), KINDS["send"][2], "receives")
+        rows = looked("stats")
+        expect(sum(row["resent"] for row in rows) > 0, True, "packets that were sent again")
+        expect(sum(row["sleeps"] > 0 and row["asleep_ns"] > 0 for row in rows), 2, "threads that have slept")
+
+
+@case
+def drops__say_why():
+    """A datagram that is no RoCE packet comes to a process that listens."""
+    with traffic("two", ["send"], "wire"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(b"no packet of RoCE, but as long as one" * 2, ("127.0.0.1", 4791))
+        wait_for(lambda: sum(row["dropped_bad_icrc"] for row in looked("stats")), "the drop is counted")
+        expect(sum(row["dropped"] for row in looked("stats")) > 0, True, "drops of all kinds")
+
+
+# ---- the tree ----
+
+COUNTERS = "/sys/class/infiniband/vb_lo/ports/1/counters/"
+
+
+def port_counter(name):
+    return int(verbatim("run", "cat", COUNTERS + name))
+
+
+def is_tree_readable():
+    return "vb_lo" in verbatim("run", "ls", "/sys/class/infiniband")
+
+
+@case
+def tree__moves_by_what_shared_memory_carried():
+    if not is_tree_readable():
+        return "there is no place for the tree"
+    names = ["port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets"]
+    size = sum(count * each for _, _, count, each in KINDS.values())
+    packets = sum(max(count, count * each // 1024) for _, _, count, each in KINDS.values())
+    # The tree goes with its last user, and what ports have counted with it.
+    with program(["sh", "-c", f"ls {COUNTERS} && exec sleep 600"]) as holder:
+        holder.stdout.readline()
+        before = {name: port_counter(name) for name in names}
+        with traffic("two", list(KINDS), "local") as two:
+            now = {name: port_counter(name) for name in names}
+            for name in names[:2]:
+                expect(now[name] - before[name] >= size // 4, True, name)
+            for name in names[2:]:
+                expect(now[name] - before[name] >= packets, True, name)
+            two.process.kill()
+            two.process.wait()
+        wait_for(lambda: not looked("ps"), "the processes are gone")
+        after = {name: port_counter(name) for name in names}
+        expect([name for name in names if after[name] < now[name]], [], "counters that went back")
+    return None
+
+
+# ---- perftest ----
+
+TOOLS = {"send": "ib_send_bw", "write": "ib_write_bw", "read": "ib_read_bw", "atomic": "ib_atomic_bw"}
+HOLD = os.path.join(BUILD, "tests/tools/libhold.so")
+ITERATIONS, PORT = 1000, 18602
+
+
+def listens(port):
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        return f":{port:04X} " in table.read()
+
+
+def held(stderr):
+    for line in stderr:
+        if line == "held\n":
+            return
+    raise Failure("the client did not come to its end")
+
+
+@contextlib.contextmanager
+def program(command, **environment):
+    process = subprocess.Popen(
+        [VERBATIM, "run", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def perftest(kind, path):
+    """What the client has counted when it ends is what it says of its iterations."""
+    command = f"{TOOLS[kind]} -F -d vb_lo -x 0 -p {PORT} -n {ITERATIONS}".split()
+    if harness.missing_programs(command[0]):
+        return f"{command[0]} is not installed"
+    size = 8 if kind == "atomic" else 4096
+    command += [] if kind == "atomic" else ["-s", str(size)]
+    with program(command, **PATHS[path]):
+        wait_for(lambda: listens(PORT), "the server listens")
+        with program([*command, "127.0.0.1"], LD_PRELOAD=HOLD, **PATHS[path]) as client:
+            held(client.stderr)
+            row = next(row for row in looked("stats") if row["pid"] == client.pid)
+            client.stdin.write("\n")
+            client.stdin.flush()
+            said = re.search(rf"^ {size} +(\d+) ", client.stdout.read(), re.M)
+            expect(said and int(said[1]), ITERATIONS, "iterations that it reports")
+            names = KINDS[kind][:2]
+            expect([row[name] for name in names], [ITERATIONS, ITERATIONS * size], f"{names}")
+            expect(row["requests"], ITERATIONS, "requests of all kinds")
+    return None
+
+
+for a_path in PATHS:
+    for a_kind in KINDS:
+
+        def equals(kind=a_kind, path=a_path):
+            return perftest(kind, path)
+
+        equals.__name__ = f"perftest__{a_kind}_{a_path}"
+        CASES.append(equals)
+
+
+if __name__ == "__main__":
+    harness.isolate()
+    harness.require_library(BUILD)
+    if harness.missing_programs("rping"):
+        print("1..0 # SKIP rping is needed")
+        sys.exit(77)
+    look.LOGS = harness.log_directory(BUILD, "counters")
+    sys.exit(look.run_cases(CASES))

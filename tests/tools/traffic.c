@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Traffic of which each request is known: SENDs, WRITEs, READs and atomics of one queue pair to another, in
+ * this process ("one") or a child ("two"). Half of each kind is posted one by one, half in lists. Then
+ * "traffic" is printed; after a line on standard input the queue pairs are destroyed and "gone" is printed;
+ * after a second line it ends.
+ *
+ * usage: traffic one|two DEVICE KIND COUNT BYTES [KIND COUNT BYTES]...
+ */
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum { DEPTH = 64, LIST = 8, ROOM = 1 << 20, PORT = 1, GID_INDEX = 0 };
+
+struct end {
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+};
+
+struct address {
+	uint64_t buffer;
+	uint32_t qpn, rkey;
+};
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static union ibv_gid gid;
+
+static void check(bool good, const char *what)
+{
+	if (good)
+		return;
+	perror(what);
+	exit(1);
+}
+
+static void open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (int i = 0; list && list[i] && !context; i++)
+		if (strcmp(ibv_get_device_name(list[i]), name) == 0)
+			context = ibv_open_device(list[i]);
+	check(context, "device");
+	ibv_free_device_list(list);
+	pd = ibv_alloc_pd(context);
+	check(pd && !ibv_query_gid(context, PORT, GID_INDEX, &gid), "domain and GID");
+}
+
+static struct end make_end(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 } };
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		     IBV_ACCESS_REMOTE_ATOMIC;
+	struct end e = { 0 };
+	void *buffer = aligned_alloc(4096, ROOM);
+
+	check(cq && buffer, "completion queue and memory");
+	memset(buffer, 0, ROOM);
+	e.mr = ibv_reg_mr(pd, buffer, ROOM, access);
+	e.qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qp_access_flags = access };
+	check(e.mr && e.qp && !ibv_modify_qp(e.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+							       IBV_QP_ACCESS_FLAGS), "queue pair");
+	return e;
+}
+
+static struct address address_of(const struct end *e)
+{
+	return (struct address){ (uintptr_t)e->mr->addr, e->qp->qp_num, e->mr->rkey };
+}
+
+static void connect_end(struct end *e, uint32_t qpn)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qpn,
+		.max_dest_rd_atomic = 16, .min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1, .port_num = PORT,
+			     .grh = { .dgid = gid, .sgid_index = GID_INDEX, .hop_limit = 64 } } };
+
+	check(!ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+						   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+						   IBV_QP_MIN_RNR_TIMER), "RTR");
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
+				      .max_rd_atomic = 16 };
+	check(!ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+						   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+						   IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+}
+
+/* ---- traffic ---- */
+
+static enum ibv_wr_opcode opcode_of(const char *kind)
+{
+	return strcmp(kind, "send") == 0 ? IBV_WR_SEND
+	     : strcmp(kind, "write") == 0 ? IBV_WR_RDMA_WRITE
+	     : strcmp(kind, "read") == 0 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static void await(struct end *e, unsigned n)
+{
+	struct ibv_wc wc;
+
+	while (n) {
+		int found = ibv_poll_cq(e->qp->send_cq, 1, &wc);
+		check(found >= 0 && (!found || wc.status == IBV_WC_SUCCESS), "completion");
+		n -= (unsigned)found;
+	}
+}
+
+static void post(struct end *e, const struct address *to, enum ibv_wr_opcode opcode, uint32_t bytes,
+		 unsigned n)
+{
+	struct ibv_sge piece = { .addr = (uintptr_t)e->mr->addr, .length = bytes, .lkey = e->mr->lkey };
+	struct ibv_send_wr list[LIST], *bad;
+
+	for (unsigned i = 0; i < n; i++) {
+		list[i] = (struct ibv_send_wr){ .opcode = opcode, .sg_list = &piece, .num_sge = 1,
+						.next = i + 1 < n ? &list[i + 1] : NULL };
+		if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+			list[i].wr.atomic.remote_addr = to->buffer;
+			list[i].wr.atomic.rkey = to->rkey;
+			list[i].wr.atomic.compare_add = 1;
+		} else {
+			list[i].wr.rdma.remote_addr = to->buffer;
+			list[i].wr.rdma.rkey = to->rkey;
+		}
+	}
+	check(!ibv_post_send(e->qp, list, &bad), "post_send");
+	await(e, n);
+}
+
+static void post_receives(struct end *e, unsigned n)
+{
+	struct ibv_sge piece = { .addr = (uintptr_t)e->mr->addr, .length = ROOM, .lkey = e->mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &piece, .num_sge = 1 }, *bad;
+
+	while (n--)
+		check(!ibv_post_recv(e->qp, &wr, &bad), "post_recv");
+}
+
+/* One by one, then in lists. receiver: in this process, or NULL: in another, which takes as many. */
+static void run(struct end *e, const struct address *to, struct end *receiver, const char *kind,
+		unsigned count, uint32_t bytes)
+{
+	enum ibv_wr_opcode opcode = opcode_of(kind);
+
+	for (unsigned done = 0, n; done < count; done += n) {
+		n = done < count / 2 ? 1 : count - done < LIST ? count - done : LIST;
+		if (receiver && opcode == IBV_WR_SEND)
+			post_receives(receiver, n);
+		post(e, to, opcode, bytes, n);
+		if (receiver && opcode == IBV_WR_SEND)
+			await(receiver, n);
+	}
+}
+
+static void run_all(struct end *e, const struct address *to, struct end *receiver, char **words)
+{
+	for (; *words; words += 3)
+		run(e, to, receiver, words[0], (unsigned)atoi(words[1]), (uint32_t)atoi(words[2]));
+}
+
+static unsigned count_sends(char **words)
+{
+	unsigned n = 0;
+
+	for (; *words; words += 3)
+		n += opcode_of(words[0]) == IBV_WR_SEND ? (unsigned)atoi(words[1]) : 0;
+	return n;
+}
+
+/* ---- the two ways ---- */
+
+static void await_line(void)
+{
+	char line[16];
+
+	check(fgets(line, sizeof(line), stdin), "standard input");
+}
+
+static void tell(const char *word)
+{
+	puts(word);
+	fflush(stdout);
+}
+
+static void do_one(char **words)
+{
+	struct end a = make_end(), b = make_end();
+	struct address there = address_of(&b);
+
+	connect_end(&a, b.qp->qp_num);
+	connect_end(&b, a.qp->qp_num);
+	run_all(&a, &there, &b, words);
+	tell("traffic");
+	await_line();
+	check(!ibv_destroy_qp(a.qp) && !ibv_destroy_qp(b.qp), "destroy_qp");
+	tell("gone");
+	await_line();
+}
+
+static void swap(int s, const void *ours, void *theirs, size_t bytes)
+{
+	check(write(s, ours, bytes) == (ssize_t)bytes && read(s, theirs, bytes) == (ssize_t)bytes, "the other");
+}
+
+static void do_two(const char *device, char **words)
+{
+	struct address here, there;
+	int s[2];
+	char word = 0;
+
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, s), "socketpair");
+	pid_t child = fork();
+	check(child >= 0, "fork");
+	if (!child)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	open_device(device);
+	struct end e = make_end();
+	here = address_of(&e);
+	swap(s[!child], &here, &there, sizeof(here));
+	connect_end(&e, there.qpn);
+	unsigned sends = count_sends(words);
+	for (unsigned posted = 0; !child && posted < sends; posted += LIST) {
+		unsigned n = sends - posted < LIST ? sends - posted : LIST;
+		post_receives(&e, n);
+		if (!posted)
+			swap(s[1], &word, &word, 1);
+		await(&e, n);
+	}
+	if (child && sends)
+		swap(s[0], &word, &word, 1);
+	if (child)
+		run_all(&e, &there, NULL, words);
+	swap(s[!child], &word, &word, 1);
+	if (child) {
+		tell("traffic");
+		await_line();
+	}
+	swap(s[!child], &word, &word, 1);
+	check(!ibv_destroy_qp(e.qp), "destroy_qp");
+	swap(s[!child], &word, &word, 1);
+	if (child) {
+		tell("gone");
+		await_line();
+	}
+	swap(s[!child], &word, &word, 1);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 6 || (argc - 3) % 3)
+		return 2;
+	if (strcmp(argv[1], "two") == 0) {
+		do_two(argv[2], argv + 3);
+		return 0;
+	}
+	open_device(argv[2]);
+	do_one(argv + 3);
+	return 0;
+}
