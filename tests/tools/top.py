@@ -217,7 +217,7 @@ def keys__sort_filter_pause_and_help():
         wait_for(lambda: order() == sorted((server, client), reverse=True), "the highest first")
         top.press("/")
         top.await_text("^only lines with:", "what to type")
-        top.press(*str(client), "Space", *"RPINX", "BSpace", "g", "Enter")
+        top.press(*str(client), "Space", *"RPINX", "BSpace", "g", "Space", "0", "x", "Enter")
         top.await_none(rf"^ *{server} +rping", "the other line is gone")
         top.press("/", "Enter")
         top.await_text(rf"^ *{server} +rping", "both are there")

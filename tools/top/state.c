@@ -305,9 +305,9 @@ static bool is_chosen(const struct top_line *line, const struct top_choice *choi
 		return false;
 	if (!choice->filter[0])
 		return true;
-	snprintf(text, sizeof(text), "%d %s %s 0x%06x %s %s %s %s %s", (int)line->pid, line->user, line->name,
-		 line->qpn, line->type ? line->type : "", line->state ? line->state : "", line->to,
-		 line->path, line->trouble);
+	snprintf(text, sizeof(text), "%d %s 0x%06x %s %s %s %s %s %s", (int)line->pid, line->name, line->qpn,
+		 line->type ? line->type : "", line->state ? line->state : "", line->to, line->path,
+		 line->user, line->trouble);
 	return contains(text, choice->filter);
 }
 

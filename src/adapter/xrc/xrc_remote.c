@@ -174,6 +174,7 @@ int vb_xrc_remote_place(struct vb_qp *qp, uint64_t offset, const void *bytes, si
 
 void vb_xrc_remote_done(struct vb_qp *qp, const struct vb_received *r)
 {
+	vb_traffic_add(&qp->received, r->bytes);
 	uint64_t how = (r->is_write ? VB_XRC_IS_WRITE : 0) | (r->solicited ? VB_XRC_IS_SOLICITED : 0);
 	(void)call(qp,
 		   (struct vb_xrc_request){ .op = VB_XRC_DONE,
