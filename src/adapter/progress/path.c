@@ -79,13 +79,21 @@ static bool skips_network(void)
 	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
 }
 
-static _Atomic(uint64_t) news_ticks; /* of the last news from shared memory; 0: none yet */
+atomic_bool vb_path_shm_news;
+static _Atomic(uint64_t) news_ticks; /* when there was news from shared memory; 0: never yet */
 static _Atomic(uint64_t) network_ticks; /* when a thread that polls last looked at the network since then */
 
-void vb_path_note_shm(void) { atomic_store_explicit(&news_ticks, vb_ticks(), memory_order_relaxed); }
+static void take_news(void)
+{
+	if (!atomic_load_explicit(&vb_path_shm_news, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&vb_path_shm_news, false, memory_order_relaxed);
+	atomic_store_explicit(&news_ticks, vb_ticks(), memory_order_relaxed);
+}
 
 static bool has_just_looked(void)
 {
+	take_news();
 	uint64_t news = atomic_load_explicit(&news_ticks, memory_order_relaxed), now = news ? vb_ticks() : 0;
 	if (!news || now - news > NEWS_US * vb_ticks_us() || vb_loop_is_current())
 		return false;
