@@ -54,6 +54,9 @@ struct fake_host {
 
 extern struct fake_host fake;
 
+/* The thread is one of the program's, not the progress thread. */
+extern bool fake_is_program;
+
 /* Between inputs: the clock goes on, all else is as at the start. Library objects must be gone. */
 void fake_reset(void);
 /* The progress thread's passes, until it would sleep; at most so many as make no difference any more. */

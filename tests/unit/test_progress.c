@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/progress/path.h"
 #include "adapter/progress/progress.h"
 #include "fake_host.h"
 #include "rig.h"
@@ -97,6 +98,47 @@ static void poller__is_not_looked_at_too_soon(void **state)
 	assert_true(vb_progress_is_polled());
 }
 
+/* ---- the network ---- */
+
+static unsigned looks;
+
+static bool look_at_network(void)
+{
+	looks++;
+	return false;
+}
+
+static bool needs_no_polls(bool wake) { return true; }
+static bool is_never_busy(void) { return false; }
+
+static void pump(unsigned times)
+{
+	while (times--)
+		vb_path_pump();
+}
+
+/* Each look at the fake's ticks is a microsecond later. Last: the port does not come back. */
+static void network__is_looked_at_rarely_while_shared_memory_brings_news(void **state)
+{
+	enum { NEWS_US = 40, NETWORK_US = 5 };
+	static const struct vb_path_io io = { look_at_network, needs_no_polls, is_never_busy };
+	vb_path_set_io(&io);
+	fake_is_program = true;
+	pump(MANY_POLLS);
+	assert_int_equal(looks, MANY_POLLS);
+	for (unsigned i = 1; i <= 3; i++) {
+		looks = 0;
+		vb_path_note_shm();
+		pump(NEWS_US);
+		assert_in_range(looks, 1, NEWS_US / NETWORK_US + 1);
+	}
+	pump(MANY_POLLS); /* the news is old by then */
+	looks = 0;
+	pump(MANY_POLLS);
+	assert_int_equal(looks, MANY_POLLS);
+	fake_is_program = false;
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -105,6 +147,7 @@ int main(void)
 		TEST(poller__has_a_second_chance),
 		TEST(poller__that_is_gone_is_replaced),
 		TEST(poller__is_not_looked_at_too_soon),
+		TEST(network__is_looked_at_rarely_while_shared_memory_brings_news),
 	};
 #undef TEST
 	return cmocka_run_group_tests(tests, NULL, NULL);

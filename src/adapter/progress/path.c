@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress/path.h"
 
+#include "base/ticks.h"
+
 enum {
 	MAX_PATHS = 8,
 	SHM_POLLS = 255,  /* after something was taken from shared memory, */
 	/* one of so many polls makes the system calls that it takes to look at the network */
 	NETWORK_EVERY = 16,
+	/*
+	 * So long after news from shared memory a thread that polls looks at the network once in so many
+	 * microseconds: the system calls of a look take longer than such a message.
+	 */
+	NEWS_US = 50,
+	NETWORK_US = 5,
 };
 
 /* Filled by constructors, before any other thread. */
@@ -71,18 +79,43 @@ static bool skips_network(void)
 	return (n - 1) % NETWORK_EVERY && !vb_loop_is_current();
 }
 
+atomic_bool vb_path_shm_news;
+static _Atomic(uint64_t) news_ticks; /* when there was news from shared memory; 0: never yet */
+static _Atomic(uint64_t) network_ticks; /* when a thread that polls last looked at the network since then */
+
+static void take_news(void)
+{
+	if (!atomic_load_explicit(&vb_path_shm_news, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&vb_path_shm_news, false, memory_order_relaxed);
+	atomic_store_explicit(&news_ticks, vb_ticks(), memory_order_relaxed);
+}
+
+static bool has_just_looked(void)
+{
+	take_news();
+	uint64_t news = atomic_load_explicit(&news_ticks, memory_order_relaxed), now = news ? vb_ticks() : 0;
+	if (!news || now - news > NEWS_US * vb_ticks_us() || vb_loop_is_current())
+		return false;
+	if (now - atomic_load_explicit(&network_ticks, memory_order_relaxed) < NETWORK_US * vb_ticks_us())
+		return true;
+	atomic_store_explicit(&network_ticks, now, memory_order_relaxed);
+	return false;
+}
+
 static bool pump_network(void) { return shared_io && shared_io->pump(); }
 
 static bool pump_both(void)
 {
 	bool from_shm = take_shm();
-	return (!skips_network() && pump_network()) || from_shm;
+	return (!skips_network() && !has_just_looked() && pump_network()) || from_shm;
 }
 
 bool vb_path_pump(void)
 {
-	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ? pump_both() :
-											 pump_network();
+	return vb_unlikely(atomic_load_explicit(&vb_path_takes, memory_order_relaxed)) ?
+		       pump_both() :
+		       !has_just_looked() && pump_network();
 }
 
 bool vb_path_take_shm(void)
@@ -99,6 +132,8 @@ bool vb_path_poll_all(void)
 	bool found = false;
 	for (unsigned i = 0; i < count; i++)
 		found |= paths[i]->poll && paths[i]->poll();
+	if (found)
+		vb_path_note_shm();
 	return found;
 }
 

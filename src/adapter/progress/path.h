@@ -150,6 +150,16 @@ void vb_path_set_io(const struct vb_path_io *io);
  * memory, most polls skip the network.
  */
 bool vb_path_pump(void);
+/*
+ * Something has come, or been done, through shared memory: threads that poll look at the network more rarely
+ * for a while.
+ */
+extern atomic_bool vb_path_shm_news;
+static inline void vb_path_note_shm(void)
+{
+	if (vb_unlikely(!atomic_load_explicit(&vb_path_shm_news, memory_order_relaxed)))
+		atomic_store_explicit(&vb_path_shm_news, true, memory_order_relaxed);
+}
 extern atomic_bool vb_path_takes;
 /* Polls for which arrivals in shared memory are still expected. */
 extern atomic_uint vb_path_shm_polls;

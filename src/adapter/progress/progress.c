@@ -268,6 +268,8 @@ bool vb_progress_poll(bool found)
 		return false; /* a forked child that polls its parent's CQ */
 	note_poll();
 	vb_segment_yield();
+	if (found)
+		vb_path_note_shm();
 	if (found || is_round_due())
 		found |= round_once();
 	else

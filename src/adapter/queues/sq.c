@@ -447,6 +447,7 @@ static inline void complete_at_once(struct vb_qp *qp, const struct ibv_send_wr *
 {
 	qp->sq.head = qp->sq.sent = ++qp->sq.tail;
 	vb_traffic_add(&qp->sq.done[wr->opcode / IBV_WR_RDMA_READ], length);
+	vb_path_note_shm();
 	if (vb_sq_signals(qp, wr->send_flags))
 		vb_cq_push_send(qp, wr->wr_id, opcodes[wr->opcode].completion, length, IBV_WC_SUCCESS);
 }
