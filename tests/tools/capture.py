@@ -982,7 +982,7 @@ def run__latency_tells_what_was_lost():
 
         def done_by_client():
             pids = [pid for pid in processes() if pid != server]
-            return looked("stats", str(pids[0]))[0]["sends_done"] if pids else 0
+            return looked("stats", str(pids[0]))[0]["requests"] if pids else 0
 
         wait_for(lambda: done_by_client() > 0, "traffic")
         tool.send_signal(signal.SIGSTOP)
