@@ -36,8 +36,8 @@ LOSS = (
     "udp dport 4791 @th,104,24 1 @th,352,16 0x15 counter accept; {but_for}"
     "udp dport 4791 numgen random mod 100 < 2 counter drop; }}; }}"
 )
-# Either end of ibv_rc_pingpong goes as soon as it has the last message and its own sends are acknowledged. The
-# kernel then repeats no ACK, and an end here that misses one rightly fails.
+# Either end of ibv_rc_pingpong goes as soon as it has the last message and its own sends are acknowledged.
+# The kernel then repeats no ACK, and an end here that misses one rightly fails.
 BUT_FOR_ACKS = "udp dport 4791 @th,64,8 0x11 counter accept; "
 
 # What rxe0 counts and no case provokes. It has no counter for a wrong ICRC, but complains of it in its log.
