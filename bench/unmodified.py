@@ -217,12 +217,18 @@ def libfabric_run(bench, ends, provider, size, iterations):
     return functools.partial(bench.tools.pair, case, ends)
 
 
+def figure_of(program, row, output, column):
+    """A number of the one row that the program prints; row: a pattern with a group for each column."""
+    found = re.search(row, output, re.MULTILINE)
+    if not found:
+        raise Failed(f"no figures of {program} in the output{harness.last_words(output)}")
+    return float(found.group(column))
+
+
 def libfabric_figure(output, column):
     """bytes, sent, acknowledged, total, time, MB/s, µs for a transfer, …: of the one row."""
-    found = re.search(r"^\d+[kmg]?\s+\S+\s+=\S+\s+\S+\s+\S+s\s+([\d.]+)\s+([\d.]+)", output, re.MULTILINE)
-    if not found:
-        raise Failed(f"no figures of fi_pingpong in the output{harness.last_words(output)}")
-    return float(found.group(column))
+    row = r"^\d+[kmg]?\s+\S+\s+=\S+\s+\S+\s+\S+s\s+([\d.]+)\s+([\d.]+)"
+    return figure_of("fi_pingpong", row, output, column)
 
 
 def libfabric_ns(output):
@@ -268,10 +274,8 @@ def rstream_run(bench, end, options):
 
 def rstream_figure(output, column):
     """name, bytes, transfers, iterations, total, time, Gb/s, µs for a transfer."""
-    found = re.search(r"^\S+(?:\s+\S+){4}\s+[\d.]+s\s+([\d.]+)\s+([\d.]+)\s*$", output, re.MULTILINE)
-    if not found:
-        raise Failed(f"no figures of rstream in the output{harness.last_words(output)}")
-    return float(found.group(column))
+    row = r"^\S+(?:\s+\S+){4}\s+[\d.]+s\s+([\d.]+)\s+([\d.]+)\s*$"
+    return figure_of("rstream", row, output, column)
 
 
 def rstream_ns(output):

@@ -138,7 +138,7 @@ struct vb_local_qp {
 	struct vb_list attached_node;               /* in local.c's list of all */
 	struct vb_list delayed_node;                /* in doorbell.c's list */
 	bool is_drained;                            /* under vb_progress_lock: after the peer's death */
-	/* What nobody but an observer reads. naks_received under sq.lock, the others under resp_lock. */
+	/* Statistics. sq.lock protects naks_received, resp_lock the others. */
 	uint64_t naks_received, naks_sent, starved;
 	struct vb_traffic done_before[VB_TRAFFIC_KINDS]; /* what the QP had done when it got this path */
 	uint64_t ring_offset;

@@ -502,19 +502,14 @@ static inline void *find_piece(struct vb_local_qp *l, const struct ibv_sge *piec
 	return found;
 }
 
-static inline bool place_piece(struct vb_local_qp *l, const struct ibv_sge *piece, bool holds, bool is_first,
-			       const uint8_t *from, uint32_t length)
-{
-	void *to = find_piece(l, piece, holds, is_first);
-	return vb_likely(to != NULL) && vb_likely(!vb_touch_copy(to, from, length));
-}
-
-/* Is there room, and is each piece that is needed simply there? */
-static bool may_scatter(struct vb_local_qp *l, const struct destination *d, uint32_t length, bool holds)
+/* Where each piece that the message needs is. False: one is not simply there, or there is no room. */
+static bool find_pieces(struct vb_local_qp *l, const struct destination *d, uint32_t length, bool holds,
+			void *at[VB_MAX_SGE])
 {
 	for (uint32_t i = 0; length && i < d->nsge; i++) {
 		uint32_t part = vb_min_u32(length, d->sge[i].length);
-		if (part && !find_piece(l, &d->sge[i], holds, i == 0))
+		at[i] = part ? find_piece(l, &d->sge[i], holds, i == 0) : NULL;
+		if (part && !at[i])
 			return false;
 		length -= part;
 	}
@@ -525,11 +520,12 @@ static bool may_scatter(struct vb_local_qp *l, const struct destination *d, uint
 static __attribute__((noinline)) bool scatter_many(struct vb_local_qp *l, const struct destination *d,
 						   const uint8_t *from, uint32_t length, bool holds)
 {
-	if (!may_scatter(l, d, length, holds))
+	void *at[VB_MAX_SGE];
+	if (!find_pieces(l, d, length, holds, at))
 		return false;
-	for (const struct ibv_sge *piece = d->sge; length; piece++) {
-		uint32_t part = vb_min_u32(length, piece->length);
-		if (part && !place_piece(l, piece, holds, false, from, part))
+	for (uint32_t i = 0; length; i++) {
+		uint32_t part = vb_min_u32(length, d->sge[i].length);
+		if (part && vb_touch_copy(at[i], from, part))
 			return false;
 		from += part;
 		length -= part;
@@ -544,9 +540,10 @@ static __attribute__((noinline)) bool scatter_many(struct vb_local_qp *l, const 
 static inline bool scatter(struct vb_local_qp *l, const struct destination *d, const uint8_t *from,
 			   uint32_t length, bool holds)
 {
-	if (vb_likely(d->nsge && length <= d->sge->length))
-		return place_piece(l, d->sge, holds, true, from, length);
-	return scatter_many(l, d, from, length, holds);
+	if (vb_unlikely(!d->nsge || length > d->sge->length))
+		return scatter_many(l, d, from, length, holds);
+	void *to = find_piece(l, d->sge, holds, true);
+	return vb_likely(to != NULL) && vb_likely(!vb_touch_copy(to, from, length));
 }
 
 /* Does a small SEND to this QP take its bytes and a completion, and nothing else? */

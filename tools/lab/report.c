@@ -111,7 +111,7 @@ bool lab_report_is_full(const struct lab_report *r)
 
 bool lab_report_has_unwritten(const struct lab_report *r) { return r->unwritten.size > 0; }
 
-/* A pipe that is writable takes so much without waiting, whatever flags its other users have set. */
+/* Writes at most PIPE_BUF bytes: a writable pipe accepts them without blocking, even without O_NONBLOCK. */
 bool lab_report_write(struct lab_report *r, int fd)
 {
 	struct lab_unwritten *u = &r->unwritten;

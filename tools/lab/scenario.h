@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a file says of a lab, of programs in it, of what happens to them, and of what is expected. Pure. */
+/*
+ * A scenario, as its file describes it: the lab, its programs, events and expectations. Parsing does no input
+ * or output.
+ */
 #ifndef VB_TOOLS_LAB_SCENARIO_H
 #define VB_TOOLS_LAB_SCENARIO_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `verbatim top` knows: the processes and queue pairs of the last look, with rates from that and the
- * look before. Pure: no clock, no input or output. What processes say is not trusted.
+ * The model behind `verbatim top`: processes and queue pairs as the latest sample shows them, with rates
+ * since the sample before. It reads no clock and does no input or output. It does not trust what processes
+ * say.
  */
 #ifndef VB_TOOLS_TOP_STATE_H
 #define VB_TOOLS_TOP_STATE_H

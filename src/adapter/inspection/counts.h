@@ -6,9 +6,8 @@
  * what its path counts for it. The port's sum is made when somebody asks: of the queue pairs that there are,
  * and of those that are gone. It never becomes smaller.
  *
- * Counts are read without the locks under which they grow, for the threads that count hold these nearly all
- * the time. Each count is one aligned word, so it is right at some moment; two of them need not be of the
- * same moment.
+ * Readers take no lock: busy threads hold sq.lock and resp_lock nearly all the time. Each count is one
+ * aligned word, so a reader gets a value that it had. Two counts may be from different moments.
  */
 #ifndef VB_ADAPTER_COUNTS_H
 #define VB_ADAPTER_COUNTS_H

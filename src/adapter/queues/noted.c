@@ -9,15 +9,19 @@ static bool is_last(const struct vb_noted_post *post, const void *wr)
 	return post->err && wr == post->wrong;
 }
 
-static struct vb_capture_event begin(const struct vb_noted_post *post, uint64_t wr_id, int pieces, int err)
+/* err: of the request before, and then of this one. */
+static struct vb_capture_event begin(const struct vb_noted_post *post, const void *wr, uint64_t wr_id,
+				     int pieces, int *err)
 {
+	if (post->err && wr == post->refused)
+		*err = post->err;
 	return (struct vb_capture_event){
 		.time_ns = post->time_ns,
 		.qpn = post->qp ? post->qp->qpn : 0,
 		.queue = post->srq ? (uint32_t)post->srq->registered.serial : 0,
 		.wr_id = wr_id,
 		.flags = (uint32_t)pieces << VB_EVENT_PIECES_SHIFT,
-		.status = (uint32_t)err,
+		.status = (uint32_t)*err,
 	};
 }
 
@@ -53,9 +57,7 @@ void vb_note_sends(const struct vb_noted_post *post, const struct ibv_send_wr *w
 	int err = 0;
 	for (bool more = true; wr && more; wr = wr->next) {
 		more = !is_last(post, wr);
-		if (post->err && wr == post->refused)
-			err = post->err;
-		struct vb_capture_event e = begin(post, wr->wr_id, wr->num_sge, err);
+		struct vb_capture_event e = begin(post, wr, wr->wr_id, wr->num_sge, &err);
 		e.event = VB_EVENT_POST_SEND;
 		e.opcode = wr->opcode;
 		e.flags |= wr->send_flags & UINT16_MAX;
@@ -70,9 +72,7 @@ void vb_note_receives(const struct vb_noted_post *post, const struct ibv_recv_wr
 	int err = 0;
 	for (bool more = true; wr && more; wr = wr->next) {
 		more = !is_last(post, wr);
-		if (post->err && wr == post->refused)
-			err = post->err;
-		struct vb_capture_event e = begin(post, wr->wr_id, wr->num_sge, err);
+		struct vb_capture_event e = begin(post, wr, wr->wr_id, wr->num_sge, &err);
 		e.event = VB_EVENT_POST_RECEIVE;
 		e.flags |= post->srq ? VB_EVENT_IS_SHARED : 0;
 		e.bytes = more ? bytes_of(wr->sg_list, wr->num_sge) : 0;

@@ -148,7 +148,7 @@ struct vb_rc_req {
 	} reads[VB_RC_MAX_RD_ATOMIC];	/* READ and atomic requests as they were sent, oldest first */
 	uint8_t reads_head, reads_count;
 	uint64_t answered[VB_RC_WINDOW / 64];
-	/* What nobody but an observer reads, packets_resent aside: NAKs by kind, and ACK timeouts. */
+	/* Statistics. The engine itself reads packets_resent alone. */
 	uint64_t packets_resent, timeouts, rnr_naks, sequence_naks, fatal_naks;
 };
 

@@ -82,7 +82,7 @@ struct vb_rc_resp {
 	uint8_t replays_head, replays_count;
 	uint32_t kept_count;
 	struct vb_rc_kept *kept[VB_RC_KEPT];	/* by PSN */
-	/* What nobody but an observer reads: NAKs by kind, repetitions aside; packets by their place. */
+	/* Statistics, which the engine does not read. A NAK that is sent again does not count again. */
 	uint64_t rnr_naks, sequence_naks, fatal_naks, duplicates, early;
 };
 
